@@ -1,0 +1,40 @@
+# Every command a contributor needs. `make` alone lists them; CI runs `make test`.
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help build dev fmt lint test cargo-test bench-store clean
+
+posthaste := $(or $(CARGO_TARGET_DIR),target)/release/posthaste
+heading = @printf '\n== %s\n'
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build the release binary
+	cargo build --release --locked
+
+dev: build ## build, and migrate the embedded store in ./posthaste-data
+	$(posthaste) migrate
+	@echo 'The schema is in place. Nothing serves it yet: `migrate` is as far as the binary goes today.'
+
+fmt: ## format the code
+	cargo fmt --all
+
+lint: ## check the formatting, and clippy with warnings denied
+	$(heading) 'formatting'
+	cargo fmt --all --check
+	$(heading) 'clippy'
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+test: ## everything CI checks: lint, then all tests beside a private PostgreSQL
+	@scripts/with-postgres $(MAKE) --no-print-directory lint cargo-test
+
+cargo-test:
+	$(heading) 'tests'
+	cargo test --workspace --locked
+
+bench-store: ## measure both stores; PostgreSQL flushes as a real server does
+	scripts/with-postgres --durable cargo run --release --locked -p posthaste-testkit --bin bench-store
+
+clean: ## remove what was built
+	cargo clean

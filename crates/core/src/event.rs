@@ -1,0 +1,180 @@
+//! What callers tell Posthaste: an event, checked at the wall and never changed afterwards.
+
+use crate::json::JsonText;
+use std::fmt;
+
+/// The longest type of an event, in characters; each is one byte.
+pub const EVENT_TYPE_CHARS_MAX: usize = 200;
+/// The longest external id, in characters.
+pub const EXTERNAL_ID_CHARS_MAX: usize = 200;
+/// The longest correlation id, in characters.
+pub const CORRELATION_ID_CHARS_MAX: usize = 200;
+
+/// Which part of an event is wrong, and how.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EventError {
+    #[error(
+        "event_type must be 1 to {EVENT_TYPE_CHARS_MAX} characters of A-Z a-z 0-9 _ . : / - and start with a letter or digit"
+    )]
+    EventType,
+    #[error("external_event_id must be 1 to {EXTERNAL_ID_CHARS_MAX} characters, none of them U+0000")]
+    ExternalId,
+    #[error("correlation_id must be 1 to {CORRELATION_ID_CHARS_MAX} visible ASCII characters")]
+    CorrelationId,
+    #[error("traceparent must have the form 00-<32 hex>-<16 hex>-<2 hex>")]
+    TraceParent,
+}
+
+macro_rules! text {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(String);
+
+        impl $name {
+            /// Takes what a store holds, which was checked when it went in.
+            pub fn from_store(text: String) -> Self {
+                Self(text)
+            }
+
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+
+            pub fn into_string(self) -> String {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    )*};
+}
+
+text! {
+    /// What kind of event it is: what subscriptions ask for.
+    EventType
+    /// The caller's own name for an event; a second event of that name is the same event.
+    ExternalEventId
+    /// The caller's name for what the event belongs to; it goes through every log line.
+    CorrelationId
+    /// W3C trace context, taken at ingest and sent on.
+    TraceParent
+}
+
+impl EventType {
+    pub fn parse(text: impl Into<String>) -> Result<Self, EventError> {
+        let text = text.into();
+        let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b':' | b'/' | b'-');
+        let starts_well = text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
+        if starts_well && text.len() <= EVENT_TYPE_CHARS_MAX && text.bytes().all(allowed) {
+            Ok(Self(text))
+        } else {
+            Err(EventError::EventType)
+        }
+    }
+}
+
+impl ExternalEventId {
+    pub fn parse(text: impl Into<String>) -> Result<Self, EventError> {
+        let text = text.into();
+        let chars = text.chars().take(EXTERNAL_ID_CHARS_MAX + 1).count();
+        if (1..=EXTERNAL_ID_CHARS_MAX).contains(&chars) && !text.contains('\0') {
+            Ok(Self(text))
+        } else {
+            Err(EventError::ExternalId)
+        }
+    }
+}
+
+impl CorrelationId {
+    pub fn parse(text: impl Into<String>) -> Result<Self, EventError> {
+        let text = text.into();
+        let fits = (1..=CORRELATION_ID_CHARS_MAX).contains(&text.len());
+        if fits && text.bytes().all(|b| b.is_ascii_graphic()) {
+            Ok(Self(text))
+        } else {
+            Err(EventError::CorrelationId)
+        }
+    }
+}
+
+impl TraceParent {
+    pub fn parse(text: impl Into<String>) -> Result<Self, EventError> {
+        let text = text.into();
+        let parts: Vec<&str> = text.split('-').collect();
+        let hex = |part: &str, len: usize| {
+            part.len() == len && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+        };
+        let zero = |part: &str| part.bytes().all(|b| b == b'0');
+        match parts[..] {
+            [version, trace, span, flags]
+                if version == "00"
+                    && hex(trace, 32)
+                    && hex(span, 16)
+                    && hex(flags, 2)
+                    && !zero(trace)
+                    && !zero(span) =>
+            {
+                Ok(Self(text))
+            }
+            _ => Err(EventError::TraceParent),
+        }
+    }
+}
+
+/// An event that was checked and is ready to be stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewEvent {
+    pub event_type: EventType,
+    pub payload: JsonText,
+    pub external_event_id: Option<ExternalEventId>,
+    pub correlation_id: Option<CorrelationId>,
+    pub traceparent: Option<TraceParent>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn event_types() {
+        let longest = "t".repeat(200);
+        for good in ["order.paid", "a", "A1_b-c.d:e/f", "0", longest.as_str()] {
+            assert!(EventType::parse(good).is_ok(), "{good}");
+        }
+        let too_long = "t".repeat(201);
+        for bad in ["", ".a", " a", "a b", "ä", "a\0", "<script>", "a\n", "*", too_long.as_str()] {
+            assert_eq!(EventType::parse(bad), Err(EventError::EventType), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn external_ids_count_characters_and_not_bytes() {
+        assert!(ExternalEventId::parse("ü".repeat(200)).is_ok());
+        assert!(ExternalEventId::parse("source\u{1f}id").is_ok());
+        assert_eq!(ExternalEventId::parse("ü".repeat(201)), Err(EventError::ExternalId));
+        assert_eq!(ExternalEventId::parse(""), Err(EventError::ExternalId));
+        assert_eq!(ExternalEventId::parse("a\0b"), Err(EventError::ExternalId));
+    }
+
+    #[test]
+    fn trace_parents() {
+        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        assert!(TraceParent::parse(good).is_ok());
+        for bad in [
+            "",
+            "00",
+            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-x",
+        ] {
+            assert_eq!(TraceParent::parse(bad), Err(EventError::TraceParent), "{bad}");
+        }
+    }
+}

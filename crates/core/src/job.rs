@@ -1,0 +1,112 @@
+//! One attempt of a delivery: its states, and what a worker may say of it. Jobs are made by the
+//! orchestrator, worked by workers, given back by the cleaner; what a result means for the delivery
+//! is decided in [`crate::saga`].
+
+use crate::ids::JobId;
+use crate::outcome::ErrorCode;
+use std::time::Duration;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum JobStatus {
+    Pending,
+    Leased,
+    Completed,
+    Failed,
+}
+
+impl JobStatus {
+    pub const ALL: [Self; 4] = [Self::Pending, Self::Leased, Self::Completed, Self::Failed];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Leased => "Leased",
+            Self::Completed => "Completed",
+            Self::Failed => "Failed",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+
+    /// Nothing ever changes again.
+    pub const fn is_terminal(self) -> bool {
+        match self {
+            Self::Completed | Self::Failed => true,
+            Self::Pending | Self::Leased => false,
+        }
+    }
+
+    /// Whether an update may take a job from here to there; staying is a change of other columns.
+    pub const fn may_become(self, to: Self) -> bool {
+        match self {
+            Self::Pending => matches!(to, Self::Pending | Self::Leased),
+            Self::Leased => true,
+            Self::Completed | Self::Failed => false,
+        }
+    }
+}
+
+/// How a finished job ended, as its row says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobOutcome {
+    Completed,
+    Failed { error_code: ErrorCode, retry_after: Option<Duration> },
+}
+
+/// A finished job, as the orchestrator reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobResult {
+    pub job_id: JobId,
+    pub outcome: JobOutcome,
+}
+
+/// What becomes of a job whose lease ran out: given back until it has killed too many workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExpiredLease {
+    GiveBack { lease_resets: u32 },
+    Fail { lease_resets: u32 },
+}
+
+/// Decides over a job whose lease ran out `lease_resets` times before.
+pub const fn expire(lease_resets: u32, resets_max: u32) -> ExpiredLease {
+    let lease_resets = lease_resets.saturating_add(1);
+    if lease_resets > resets_max {
+        ExpiredLease::Fail { lease_resets }
+    } else {
+        ExpiredLease::GiveBack { lease_resets }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn legal_transitions() {
+        use JobStatus::{Completed, Failed, Leased, Pending};
+        let legal = [
+            (Pending, Pending),
+            (Pending, Leased),
+            (Leased, Leased),
+            (Leased, Completed),
+            (Leased, Failed),
+            (Leased, Pending),
+        ];
+        for from in JobStatus::ALL {
+            for to in JobStatus::ALL {
+                assert_eq!(from.may_become(to), legal.contains(&(from, to)), "{from:?} to {to:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_lease_is_given_back_until_the_limit() {
+        assert_eq!(expire(0, 3), ExpiredLease::GiveBack { lease_resets: 1 });
+        assert_eq!(expire(2, 3), ExpiredLease::GiveBack { lease_resets: 3 });
+        assert_eq!(expire(3, 3), ExpiredLease::Fail { lease_resets: 4 });
+        assert_eq!(expire(0, 0), ExpiredLease::Fail { lease_resets: 1 });
+        assert_eq!(expire(u32::MAX, u32::MAX), ExpiredLease::GiveBack { lease_resets: u32::MAX });
+    }
+}

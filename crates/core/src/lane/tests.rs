@@ -1,0 +1,223 @@
+//! The lane under refusals, outages and rate limits.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::broker::{BrokerFault, PROCESSED_MARKER, classify_answer};
+use crate::order::IdempotencyKey;
+
+const AWAY: BrokerOutcome = BrokerOutcome::NoAnswer(BrokerFault::ConnectFailed);
+
+fn at(millis: i64) -> Timestamp {
+    Timestamp::from_micros(millis * 1000)
+}
+
+fn answer(status: u16) -> BrokerOutcome {
+    let key = IdempotencyKey::parse("k").unwrap();
+    classify_answer(status, b"{}", &key, PROCESSED_MARKER, None, at(0))
+}
+
+/// The lane after these answers, all at once.
+fn after(lane: Lane, statuses: &[u16], now: Timestamp) -> Lane {
+    statuses.iter().fold(lane, |lane, status| lane.after(&answer(*status), now))
+}
+
+#[test]
+fn an_open_lane_lets_everything_through_and_costs_no_write() {
+    let lane = Lane::open(at(0));
+    assert_eq!(lane.may_claim(0, 32, at(0)), ClaimMode::Normal(32));
+    assert_eq!(lane.may_claim(10_000, u32::MAX, at(0)), ClaimMode::Normal(u32::MAX));
+    assert_eq!(lane.may_claim(0, 0, at(0)), ClaimMode::Nothing);
+    assert_eq!(lane.clone().claimed(32, at(5)), lane);
+    assert_eq!(after(lane.clone(), &[200, 200], at(5)), lane);
+}
+
+#[test]
+fn refusals_in_a_row_pause() {
+    let rows: &[(&[u16], bool)] = &[
+        (&[401, 401, 401, 401], false),
+        (&[401, 403, 401, 403, 401], true),
+        (&[401, 401, 401, 401, 200, 401], false),
+        (&[401, 401, 401, 401, 422, 401], false),
+        // What says nothing about credentials does not break the row.
+        (&[401, 401, 500, 401, 429, 401, 500, 401], true),
+    ];
+    for (statuses, paused) in rows {
+        let lane = after(Lane::open(at(0)), statuses, at(7));
+        assert_eq!(lane.paused_at, paused.then_some(at(7)), "{statuses:?}");
+        assert_eq!(lane.reason.is_some(), *paused, "{statuses:?}");
+    }
+}
+
+#[test]
+fn a_paused_lane_probes_now_and_then_until_one_gets_through() {
+    let paused = after(Lane::open(at(0)), &[401; 5], at(0));
+    let wait = 30_000;
+    assert_eq!(paused.may_claim(0, 32, at(wait - 1)), ClaimMode::Nothing);
+    assert_eq!(paused.may_claim(0, 32, at(wait)), ClaimMode::Probe);
+    // One probe at a time, over all processes; one that is lost is given up when its time is over.
+    let probing = paused.clone().probing(at(wait + 10_000), at(wait));
+    assert_eq!(probing.may_claim(1, 32, at(wait + 9_999)), ClaimMode::Nothing);
+    assert_eq!(probing.may_claim(1, 32, at(wait + 10_000)), ClaimMode::Probe);
+    for status in [401, 403, 400, 429, 302, 409] {
+        let still = after(probing.clone(), &[status], at(wait + 500));
+        assert_eq!(still.paused_at, Some(at(0)), "{status}");
+        assert_eq!(still.may_claim(0, 1, at(wait + 500 + 29_999)), ClaimMode::Nothing, "{status}");
+        assert_eq!(still.may_claim(0, 1, at(wait + 500 + 30_000)), ClaimMode::Probe, "{status}");
+    }
+    let through = after(probing, &[200], at(wait + 500));
+    assert_eq!((through.paused_at, through.reason.clone(), through.unauthorized_in_row), (None, None, 0));
+    assert_eq!(through.may_claim(0, 32, at(wait + 500)), ClaimMode::Normal(32));
+}
+
+#[test]
+fn an_operator_resumes() {
+    let lane = after(Lane::open(at(0)), &[401; 7], at(0)).resumed(at(9));
+    assert_eq!(lane, Lane::open(at(9)));
+    let throttled = after(Lane::open(at(0)), &[429], at(0)).resumed(at(9));
+    assert!(throttled.rate < RATE_MAX, "the rate is not the operator's to lift");
+    // Four refusals after that are a row of four.
+    assert_eq!(after(lane, &[401; 4], at(10)).paused_at, None);
+}
+
+#[test]
+fn faults_in_a_row_leave_one_order_at_a_time_further_and_further_apart() {
+    let mut lane = after(Lane::open(at(0)), &[500, 503, 408, 500], at(0));
+    assert_eq!(lane.may_claim(0, 32, at(0)), ClaimMode::Normal(32));
+    let mut now = 0;
+    for wait in [16_000, 32_000, 60_000, 60_000] {
+        lane = lane.after(&AWAY, at(now));
+        assert_eq!(lane.may_claim(0, 32, at(now + wait - 1)), ClaimMode::Nothing, "{wait}");
+        assert_eq!(lane.may_claim(0, 32, at(now + wait)), ClaimMode::Probe, "{wait}");
+        now += wait;
+    }
+    assert_eq!(lane.paused_at, None, "an outage is no pause");
+    for status in [200, 400, 401, 409, 429, 302] {
+        let answered = after(lane.clone(), &[status], at(now));
+        assert!(!answered.is_holding(), "{status}");
+        assert_eq!(answered.probe_until, None, "{status}");
+    }
+    let once = after(lane, &[200, 500], at(now));
+    assert_eq!((once.faults_in_row, once.may_claim(0, 9, at(now))), (1, ClaimMode::Normal(9)));
+}
+
+#[test]
+fn an_outage_of_an_hour_is_some_seventy_sends() {
+    let mut lane = Lane::open(at(0));
+    let mut sends = 0;
+    for second in 0..3600 {
+        let now = at(second * 1000);
+        if lane.may_claim(0, 1, now) != ClaimMode::Nothing {
+            lane = lane.after(&AWAY, now);
+            sends += 1;
+        }
+    }
+    assert!((60..80).contains(&sends), "{sends}");
+}
+
+#[test]
+fn a_burst_of_429_halves_once_and_the_next_again() {
+    let rows: &[(&[(u16, i64)], f64)] = &[
+        (&[(429, 0)], 500.0),
+        (&[(429, 0), (429, 10), (429, 999)], 500.0),
+        (&[(429, 0), (429, 1000)], 250.0),
+        (&[(429, 0), (200, 10)], 500.002),
+    ];
+    for (answers, expected) in rows {
+        let lane = answers
+            .iter()
+            .fold(Lane::open(at(0)), |lane, (status, millis)| lane.after(&answer(*status), at(*millis)));
+        assert!((lane.rate - expected).abs() < 1e-9, "{answers:?}: {}", lane.rate);
+    }
+    let bottom = (0..100).fold(Lane::open(at(0)), |lane, n| after(lane, &[429], at(n * 2000)));
+    assert_eq!(bottom.rate.to_bits(), RATE_MIN.to_bits());
+}
+
+#[test]
+fn a_second_of_successes_adds_the_step() {
+    for rate in [1.0, 10.0, 200.0] {
+        let lane = Lane { rate, ..Lane::open(at(0)) };
+        let after = (0..rate as u32).fold(lane, |lane, _| after(lane, &[200], at(0)));
+        assert!((after.rate - rate - RATE_STEP).abs() < 0.06, "{rate} became {}", after.rate);
+    }
+    let slow = after(Lane { rate: RATE_MIN, ..Lane::open(at(0)) }, &[200], at(0));
+    assert!((slow.rate - RATE_MIN - RATE_STEP).abs() < 1e-9);
+}
+
+#[test]
+fn a_throttled_lane_sends_at_its_rate() {
+    let mut lane = Lane { rate: 10.0, ..Lane::open(at(0)) };
+    // millisecond, wanted, allowed
+    let rows = [
+        (0, 32, ClaimMode::Normal(1)), // nothing saved up yet
+        (99, 32, ClaimMode::Nothing),
+        (100, 32, ClaimMode::Normal(1)),
+        (450, 32, ClaimMode::Normal(3)),
+        (499, 1, ClaimMode::Nothing),
+        (700, 1, ClaimMode::Normal(1)),
+        (700, 32, ClaimMode::Normal(2)),
+        (9_000, 32, ClaimMode::Normal(11)), // a second's worth at most, and the one that is due
+        (9_050, 32, ClaimMode::Nothing),
+    ];
+    for (millis, wanted, expected) in rows {
+        let mode = lane.may_claim(5, wanted, at(millis));
+        assert_eq!(mode, expected, "at {millis} ms");
+        if let ClaimMode::Normal(sends) = mode {
+            lane = lane.claimed(sends, at(millis));
+        }
+    }
+}
+
+#[test]
+fn a_clock_set_back_does_not_stop_the_lane() {
+    let lane = Lane { rate: 10.0, next_send_at: Some(at(3_600_000)), ..Lane::open(at(0)) };
+    assert_eq!(lane.may_claim(0, 5, at(0)), ClaimMode::Normal(1));
+}
+
+proptest! {
+    #[test]
+    fn no_history_breaks_the_lane(
+        rate in any::<f64>(),
+        history in prop::collection::vec((0_u16..700, any::<i64>(), any::<u32>(), any::<u32>()), 0..50),
+    ) {
+        let mut lane = Lane { rate, ..Lane::open(at(0)) };
+        for (status, micros, in_flight, wanted) in history {
+            let now = Timestamp::from_micros(micros);
+            lane = lane.after(&answer(status), now);
+            match lane.may_claim(in_flight, wanted, now) {
+                ClaimMode::Normal(sends) => {
+                    prop_assert!(sends >= 1 && sends <= wanted && !lane.is_holding());
+                    lane = lane.claimed(sends, now);
+                }
+                ClaimMode::Probe => {
+                    prop_assert!(lane.is_holding());
+                    lane = lane.probing(now.after(PROBE_WAIT), now);
+                }
+                ClaimMode::Nothing => {}
+            }
+            lane = lane.claimed(in_flight, now);
+            let in_force = lane.rate_in_force();
+            prop_assert!((RATE_MIN..=RATE_MAX).contains(&in_force));
+            prop_assert_eq!(lane.paused_at.is_some(), lane.reason.is_some());
+        }
+    }
+
+    #[test]
+    fn over_any_span_no_more_goes_out_than_the_rate_allows(
+        rate in 0.2_f64..500.0,
+        gaps in prop::collection::vec(0_i64..700, 1..100),
+    ) {
+        let mut lane = Lane { rate, ..Lane::open(at(0)) };
+        let mut now = 0;
+        let mut sent = 0_u32;
+        for gap in gaps {
+            now += gap;
+            if let ClaimMode::Normal(sends) = lane.may_claim(0, 1000, at(now)) {
+                sent += sends;
+                lane = lane.claimed(sends, at(now));
+            }
+            let allowed = (now as f64 / 1000.0 + 1.0) * rate + 1.0;
+            prop_assert!(f64::from(sent) <= allowed + 0.01, "{} sent after {} ms at {}", sent, now, rate);
+        }
+    }
+}

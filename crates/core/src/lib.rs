@@ -1,0 +1,27 @@
+//! What Posthaste knows and decides, with no I/O, no clock and no randomness of its own.
+//!
+//! [`saga::step`] decides over a delivery, [`order::step`] over an order; nobody else does. The
+//! [`ports`] say what each role may ask of a store, and the stores implement them.
+
+pub mod broker;
+pub mod digest;
+pub mod event;
+pub mod ids;
+pub mod in_flight;
+pub mod job;
+pub mod json;
+pub mod lane;
+pub mod order;
+pub mod outcome;
+pub mod ports;
+pub mod retry;
+pub mod route;
+pub mod saga;
+pub mod signature;
+pub mod subscription;
+pub mod time;
+
+pub use ids::{
+    AuditId, DeadLetterId, EventId, JobId, KeyId, LeaseToken, OrderId, SagaId, SubscriptionId, WorkerId,
+};
+pub use time::Timestamp;

@@ -1,0 +1,268 @@
+//! What came of one attempt to deliver an event, and the codes under which it is kept. Made by the
+//! worker from what it saw on the wire, written to the job, read by the orchestrator.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use crate::retry::parse_retry_after;
+use crate::time::Timestamp;
+
+/// The longest code, in characters, that a column holds.
+pub const ERROR_CODE_CHARS_MAX: usize = 100;
+
+/// Why an attempt failed, as it stands in a row: a stable word for machines, such as `HTTP_503`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ErrorCode(Cow<'static, str>);
+
+/// Text that is not a code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an error code is 1 to {ERROR_CODE_CHARS_MAX} characters of A-Z, 0-9 and _")]
+pub struct BadErrorCode;
+
+impl ErrorCode {
+    pub fn parse(code: impl Into<String>) -> Result<Self, BadErrorCode> {
+        let code = code.into();
+        let fits = (1..=ERROR_CODE_CHARS_MAX).contains(&code.len());
+        let plain = code.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
+        if fits && plain { Ok(Self(Cow::Owned(code))) } else { Err(BadErrorCode) }
+    }
+
+    /// Takes a code that a store kept, and that was therefore valid when it was written.
+    pub const fn from_store(code: String) -> Self {
+        Self(Cow::Owned(code))
+    }
+
+    /// Takes one of the program's own words. Tests hold each of them against [`ErrorCode::parse`].
+    pub(crate) const fn known(code: &'static str) -> Self {
+        Self(Cow::Borrowed(code))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What [`Failure::answered`] said when this code was written.
+    pub fn answered(&self) -> Option<bool> {
+        match self.as_str() {
+            TIMEOUT | CONNECT_FAILED => Some(false),
+            code => {
+                let status = code.strip_prefix(HTTP_PREFIX)?;
+                (!status.is_empty() && status.bytes().all(|b| b.is_ascii_digit())).then_some(true)
+            }
+        }
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+const HTTP_PREFIX: &str = "HTTP_";
+const TIMEOUT: &str = "TIMEOUT";
+const CONNECT_FAILED: &str = "CONNECT_FAILED";
+
+/// Why an attempt failed, as the program knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Failure {
+    /// An HTTP answer with a status other than 2xx.
+    Http(u16),
+    /// The deadline over the whole exchange passed.
+    Timeout,
+    /// No connection, or one that broke off before the answer.
+    ConnectFailed,
+    DnsFailed,
+    TlsFailed,
+    /// The address policy does not let us connect there.
+    BlockedAddress,
+    /// What came back is not HTTP, or more of it than we read.
+    ResponseInvalid,
+    /// The callback URL is not verified (any more): nothing was sent.
+    NotVerified,
+    /// The worker lost the job so often that the cleaner gave the attempt up.
+    LeaseExpired,
+    /// The event of the job cannot be found.
+    EventGone,
+    /// The subscription of the job was deleted or cannot be found.
+    SubscriptionGone,
+    /// The signing secret cannot be decrypted with the key we have.
+    SecretUnreadable,
+    /// The stored callback URL does not pass today's rules.
+    UrlInvalid,
+}
+
+impl Failure {
+    pub fn code(self) -> ErrorCode {
+        let word = match self {
+            Self::Http(status) => return ErrorCode(Cow::Owned(format!("{HTTP_PREFIX}{status}"))),
+            Self::Timeout => TIMEOUT,
+            Self::ConnectFailed => CONNECT_FAILED,
+            Self::DnsFailed => "DNS_FAILED",
+            Self::TlsFailed => "TLS_FAILED",
+            Self::BlockedAddress => "BLOCKED_ADDRESS",
+            Self::ResponseInvalid => "RESPONSE_INVALID",
+            Self::NotVerified => "NOT_VERIFIED",
+            Self::LeaseExpired => "LEASE_EXPIRED",
+            Self::EventGone => "EVENT_GONE",
+            Self::SubscriptionGone => "SUBSCRIPTION_GONE",
+            Self::SecretUnreadable => "SECRET_UNREADABLE",
+            Self::UrlInvalid => "URL_INVALID",
+        };
+        ErrorCode::known(word)
+    }
+
+    /// What the attempt tells about how much the receiver can take: `true` when it gave an HTTP answer
+    /// (even a refusal is an answer, and came in time), `false` when it did not keep up, nothing when
+    /// the cause lies elsewhere.
+    pub const fn answered(self) -> Option<bool> {
+        match self {
+            Self::Http(_) => Some(true),
+            Self::Timeout | Self::ConnectFailed => Some(false),
+            Self::DnsFailed
+            | Self::TlsFailed
+            | Self::BlockedAddress
+            | Self::ResponseInvalid
+            | Self::NotVerified
+            | Self::LeaseExpired
+            | Self::EventGone
+            | Self::SubscriptionGone
+            | Self::SecretUnreadable
+            | Self::UrlInvalid => None,
+        }
+    }
+}
+
+/// The result of one attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttemptOutcome {
+    Delivered { status: u16 },
+    Failed { failure: Failure, status: Option<u16>, retry_after: Option<Duration> },
+}
+
+impl AttemptOutcome {
+    /// A failure without an answer that could carry a status or a wish.
+    pub const fn failed(failure: Failure) -> Self {
+        Self::Failed { failure, status: None, retry_after: None }
+    }
+
+    /// The status line's code, if there was one.
+    pub const fn status(&self) -> Option<u16> {
+        match self {
+            Self::Delivered { status } => Some(*status),
+            Self::Failed { status, .. } => *status,
+        }
+    }
+
+    /// The code to keep; a delivery has none.
+    pub fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Delivered { .. } => None,
+            Self::Failed { failure, .. } => Some(failure.code()),
+        }
+    }
+
+    /// Like [`Failure::answered`]; a delivery is an answer.
+    pub const fn answered(&self) -> Option<bool> {
+        match self {
+            Self::Delivered { .. } => Some(true),
+            Self::Failed { failure, .. } => failure.answered(),
+        }
+    }
+}
+
+/// Judges an answer by its status line. `Retry-After` is heard only where it means "come back later"
+/// (429 and 503): with a redirect, say, it means something else.
+pub fn classify(status: u16, retry_after_header: Option<&[u8]>, now: Timestamp) -> AttemptOutcome {
+    let retry_after = match status {
+        200..=299 => return AttemptOutcome::Delivered { status },
+        429 | 503 => retry_after_header.and_then(|header| parse_retry_after(header, now)),
+        _ => None,
+    };
+    AttemptOutcome::Failed { failure: Failure::Http(status), status: Some(status), retry_after }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_failure_has_its_code_and_says_whether_the_receiver_answered() {
+        let rows = [
+            (Failure::Http(503), "HTTP_503", Some(true)),
+            (Failure::Http(0), "HTTP_0", Some(true)),
+            (Failure::Http(u16::MAX), "HTTP_65535", Some(true)),
+            (Failure::Timeout, "TIMEOUT", Some(false)),
+            (Failure::ConnectFailed, "CONNECT_FAILED", Some(false)),
+            (Failure::DnsFailed, "DNS_FAILED", None),
+            (Failure::TlsFailed, "TLS_FAILED", None),
+            (Failure::BlockedAddress, "BLOCKED_ADDRESS", None),
+            (Failure::ResponseInvalid, "RESPONSE_INVALID", None),
+            (Failure::NotVerified, "NOT_VERIFIED", None),
+            (Failure::LeaseExpired, "LEASE_EXPIRED", None),
+            (Failure::EventGone, "EVENT_GONE", None),
+            (Failure::SubscriptionGone, "SUBSCRIPTION_GONE", None),
+            (Failure::SecretUnreadable, "SECRET_UNREADABLE", None),
+            (Failure::UrlInvalid, "URL_INVALID", None),
+        ];
+        for (failure, code, answered) in rows {
+            assert_eq!(failure.code().as_str(), code);
+            assert_eq!(ErrorCode::parse(code), Ok(failure.code()));
+            assert_eq!(failure.answered(), answered, "{code}");
+            assert_eq!(ErrorCode::from_store(code.into()).answered(), answered, "{code}, stored");
+            assert_eq!(AttemptOutcome::failed(failure).answered(), answered, "{code}, as an outcome");
+        }
+    }
+
+    #[test]
+    fn codes_are_short_words_in_capitals() {
+        for good in ["A", "HTTP_503", "_", "7", &"X".repeat(100)] {
+            assert_eq!(ErrorCode::parse(good).map(|code| code.to_string()), Ok(good.to_owned()));
+        }
+        for bad in ["", "http_503", "HTTP 503", "HTTP-503", "É", "A\0", &"X".repeat(101)] {
+            assert_eq!(ErrorCode::parse(bad), Err(BadErrorCode), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn codes_that_only_look_like_a_status_say_nothing() {
+        for code in ["HTTP_", "HTTP_X", "HTTP_5_3", "HTTP", "TIMEOUTS", ""] {
+            assert_eq!(ErrorCode::from_store(code.into()).answered(), None, "{code}");
+        }
+    }
+
+    #[test]
+    fn the_status_line_decides() {
+        let failed = |status, retry_after: Option<u64>| AttemptOutcome::Failed {
+            failure: Failure::Http(status),
+            status: Some(status),
+            retry_after: retry_after.map(Duration::from_secs),
+        };
+        let delivered = |status| AttemptOutcome::Delivered { status };
+        let rows: &[(u16, Option<&[u8]>, AttemptOutcome)] = &[
+            (200, None, delivered(200)),
+            (204, Some(b"60"), delivered(204)),
+            (299, None, delivered(299)),
+            (199, None, failed(199, None)),
+            (300, None, failed(300, None)),
+            (301, Some(b"60"), failed(301, None)),
+            (404, None, failed(404, None)),
+            (410, Some(b"60"), failed(410, None)),
+            (429, None, failed(429, None)),
+            (429, Some(b"60"), failed(429, Some(60))),
+            (429, Some(b"soon"), failed(429, None)),
+            (500, Some(b"60"), failed(500, None)),
+            (503, Some(b" 99999 "), failed(503, Some(3600))),
+            (503, Some(b"Thu, 01 Jan 1970 00:01:40 GMT"), failed(503, Some(100))),
+            (999, None, failed(999, None)),
+        ];
+        for (status, header, expected) in rows {
+            let outcome = classify(*status, *header, Timestamp::from_micros(0));
+            assert_eq!(outcome, *expected, "{status} {header:?}");
+            assert_eq!(outcome.status(), Some(*status));
+            assert_eq!(outcome.answered(), Some(true));
+            assert_eq!(outcome.code().is_none(), (200..300).contains(status));
+        }
+    }
+}

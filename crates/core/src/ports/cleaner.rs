@@ -1,0 +1,26 @@
+//! Role job_worker, as the cleaner: gives back jobs whose lease ran out.
+
+use super::StoreResult;
+use crate::ids::{JobId, SagaId};
+use crate::job::ExpiredLease;
+use crate::time::Timestamp;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResetLease {
+    pub job_id: JobId,
+    pub saga_id: SagaId,
+    /// Who held the lease.
+    pub worker_id: Option<String>,
+    pub lease_until: Timestamp,
+    pub outcome: ExpiredLease,
+}
+
+pub trait CleanerStore: Send + Sync + 'static {
+    /// Handles leases that ran out before `now`, oldest first: [`crate::job::expire`] decides.
+    fn reset_expired_leases(
+        &self,
+        jobs_max: u32,
+        resets_max: u32,
+        now: Timestamp,
+    ) -> impl Future<Output = StoreResult<Vec<ResetLease>>> + Send;
+}

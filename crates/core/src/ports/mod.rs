@@ -1,0 +1,84 @@
+//! What each role may ask of a store: one trait a role, with that role's verbs and no others. The
+//! stores implement them, the services are handed exactly one.
+//!
+//! Rules that hold for every verb: it is one transaction, it moves sets, it is bounded by its
+//! arguments, and the time it goes by is an argument. Work that nobody may do yet, or that somebody
+//! else is doing, is left out of the answer and is no error.
+
+mod cleaner;
+mod dead_letter;
+mod ingest;
+mod key;
+mod orchestrator;
+mod outbox;
+mod presence;
+mod reader;
+mod router;
+mod stores;
+mod subscriptions;
+mod worker;
+
+pub use cleaner::{CleanerStore, ResetLease};
+pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Requeue};
+pub use ingest::{IngestRequest, IngestStore, Ingested, RequestOutcome};
+pub use key::{ApiKey, KeyHash, KeyRole, KeyStore};
+pub use orchestrator::{
+    Admitted, AdmittedJob, AppliedResult, DueSubscriptions, OrchestratorStore, Quota, ResultTake,
+};
+pub use outbox::{
+    ClaimedOrder, ClaimedOrders, OrderRecord, OrderReport, OutboxClaim, OutboxIntakeStore, OutboxWorkerStore,
+    Settled, Submission,
+};
+pub use presence::{PresenceStore, ProcessSeen, Rollup};
+pub use reader::{
+    Attempt, AuditEntry, DeadLetter, Delivery, DeliveryFilter, EXAMINED_MAX, EventFilter, Page, PageRequest,
+    ReaderStore, StoredEvent,
+};
+pub use router::{RouteTake, Routed, RouterStore};
+pub use stores::Stores;
+pub use subscriptions::{SubscriptionStore, Verification};
+pub use worker::{Claim, ClaimedJob, JobReport, Report, Target, WorkerStore};
+
+/// The cause below a store's error, kept for whoever reads the log.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a store did not do what it was asked. The variant says what the caller may do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Nothing was done. The same call may be made again, later.
+    #[error("the store is away while {doing}: it is tried again")]
+    Unavailable { doing: &'static str, source: Cause },
+    /// The connection broke after the commit was asked for: it may have been done, or not.
+    #[error("the connection broke while {doing}: it may have been done or not, look before repeating it")]
+    OutcomeUnknown { doing: &'static str, source: Cause },
+    /// Somebody else's open transaction holds what this needs. Nothing was done.
+    #[error("another transaction holds what {doing} needs: try again in a moment")]
+    Busy { doing: &'static str, source: Cause },
+    /// There is no room left. Nothing was done.
+    #[error("the store has no room left while {doing}: free some space, the work goes on by itself")]
+    Full { doing: &'static str, source: Cause },
+    /// A rule or a right of the database forbids it. Nothing was done; Posthaste never asks for it.
+    #[error("the database refused {doing}")]
+    Refused { doing: &'static str, source: Cause },
+    /// A row holds what Posthaste never wrote.
+    #[error("a stored row cannot be read while {doing}: {reason}")]
+    Unreadable { doing: &'static str, reason: String },
+    /// The store cannot be used as it is; somebody must change something.
+    #[error("{what}")]
+    Unusable { what: String },
+}
+
+impl StoreError {
+    /// Whether nothing was done and the same call may be made again.
+    pub const fn is_passing(&self) -> bool {
+        match self {
+            Self::Unavailable { .. } | Self::Busy { .. } | Self::Full { .. } => true,
+            Self::OutcomeUnknown { .. }
+            | Self::Refused { .. }
+            | Self::Unreadable { .. }
+            | Self::Unusable { .. } => false,
+        }
+    }
+}
+
+pub type StoreResult<T> = Result<T, StoreError>;

@@ -1,0 +1,147 @@
+//! Roles outbox_writer and outbox_worker: orders come in once, and go out until they end. What
+//! becomes of an order is decided by [`crate::order::step`], of the lane by [`crate::lane`].
+
+use super::StoreResult;
+use crate::broker::BrokerOutcome;
+use crate::digest::Digest;
+use crate::ids::{LeaseToken, OrderId, WorkerId};
+use crate::lane::Lane;
+use crate::order::{IdempotencyKey, Order, OrderStatus};
+use crate::retry::OrderRetryPolicy;
+use crate::time::Timestamp;
+use std::time::Duration;
+
+/// An order as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrderRecord {
+    pub id: OrderId,
+    pub idempotency_key: IdempotencyKey,
+    pub status: OrderStatus,
+    pub retry_count: u32,
+    pub next_attempt_at: Timestamp,
+    pub last_error: Option<String>,
+    pub trace_id: Option<String>,
+    pub broker_order_id: Option<String>,
+    pub request_digest: Digest,
+    pub result_digest: Option<Digest>,
+    /// The broker's answer, as far as it could be read as JSON.
+    pub result_json: Option<String>,
+    pub maybe_executed: bool,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Submission {
+    New(OrderRecord),
+    /// The same order was there; this is how it stands.
+    Same(OrderRecord),
+    /// Another order was there under the same key. Nothing was changed.
+    Different {
+        stored_digest: Digest,
+    },
+}
+
+pub trait OutboxIntakeStore: Send + Sync + 'static {
+    /// Stores orders with their ledger entries; answers in order. Two of one key in one call count
+    /// like two calls.
+    fn submit_orders(
+        &self,
+        orders: Vec<Order>,
+        ledger_ttl: Duration,
+        now: Timestamp,
+    ) -> impl Future<Output = StoreResult<Vec<Submission>>> + Send;
+}
+
+/// One claim: who, how many at most, and how long a probe may be out if the lane allows only that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutboxClaim {
+    pub worker_id: WorkerId,
+    pub token: LeaseToken,
+    pub orders_max: u32,
+    pub probe_for: Duration,
+}
+
+/// What a claim got. A probe is at most one order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClaimedOrders {
+    pub probe: bool,
+    pub orders: Vec<ClaimedOrder>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimedOrder {
+    pub id: OrderId,
+    pub idempotency_key: IdempotencyKey,
+    /// The canonical bytes that the digest covers and the broker gets.
+    pub canonical: String,
+    pub request_digest: Digest,
+    pub trace_id: Option<String>,
+    pub retry_count: u32,
+    pub created_at: Timestamp,
+    pub claimed_at: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrderReport {
+    pub id: OrderId,
+    pub token: LeaseToken,
+    /// Whether this send was a probe of a paused lane.
+    pub probe: bool,
+    pub outcome: BrokerOutcome,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Settled {
+    Accepted(Box<OrderRecord>),
+    /// The claim had been rewound: nothing was changed.
+    ClaimLost,
+}
+
+pub trait OutboxWorkerStore: Send + Sync + 'static {
+    /// Failed orders whose time has come go back to the queue (or end, over a lowered limit).
+    fn requeue_due_orders(
+        &self,
+        orders_max: u32,
+        policy: OrderRetryPolicy,
+        now: Timestamp,
+    ) -> impl Future<Output = StoreResult<u32>> + Send;
+
+    /// Claims queued orders that are due, oldest first, as many as the lane allows now. One
+    /// transaction locks the lane's row, counts what is being sent, asks [`Lane::may_claim`], and
+    /// writes [`Lane::claimed`] or [`Lane::probing`] with the claim.
+    fn claim_orders(
+        &self,
+        claim: OutboxClaim,
+        now: Timestamp,
+    ) -> impl Future<Output = StoreResult<ClaimedOrders>> + Send;
+
+    /// Writes down what the broker said, with the ledger and the lane, in one transaction; answers in
+    /// order. Only the holder of the claim changes anything.
+    fn settle_orders(
+        &self,
+        reports: Vec<OrderReport>,
+        policy: OrderRetryPolicy,
+        now: Timestamp,
+    ) -> impl Future<Output = StoreResult<Vec<Settled>>> + Send;
+
+    /// Orders that have been `sending` since before `stuck_before` go back to the queue (or end).
+    fn rewind_stuck_orders(
+        &self,
+        stuck_before: Timestamp,
+        orders_max: u32,
+        policy: OrderRetryPolicy,
+        now: Timestamp,
+    ) -> impl Future<Output = StoreResult<Vec<OrderRecord>>> + Send;
+
+    /// Deletes ledger rows that expired before `now` and whose order has ended.
+    fn purge_ledger(&self, rows_max: u32, now: Timestamp) -> impl Future<Output = StoreResult<u32>> + Send;
+
+    fn load_lane(&self) -> impl Future<Output = StoreResult<Lane>> + Send;
+
+    /// An operator says that the lane may go on.
+    fn resume_lane(&self, now: Timestamp) -> impl Future<Output = StoreResult<Lane>> + Send;
+
+    /// How many orders are `sending`, over all processes.
+    fn count_sending(&self) -> impl Future<Output = StoreResult<u32>> + Send;
+}

@@ -1,0 +1,152 @@
+//! Role viewer: looks at everything but secrets and key hashes, and changes nothing.
+
+use super::{DeadLetterFilter, OrderRecord, StoreResult};
+use crate::event::{CorrelationId, EventType, ExternalEventId, TraceParent};
+use crate::ids::{AuditId, DeadLetterId, EventId, JobId, SagaId, SubscriptionId};
+use crate::job::JobStatus;
+use crate::json::JsonText;
+use crate::order::{IdempotencyKey, OrderStatus};
+use crate::outcome::ErrorCode;
+use crate::saga::{Saga, SagaStatus};
+use crate::subscription::Subscription;
+use crate::time::Timestamp;
+
+/// How many rows one page looks at, at most, whatever its filter finds among them.
+pub const EXAMINED_MAX: u32 = 10_000;
+
+/// A part of a list: rows behind `after` in id order, newest first unless said otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageRequest {
+    /// The cursor of the page before.
+    pub after: Option<i64>,
+    pub items_max: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    /// Where the next page begins; nothing after the last one.
+    pub next: Option<i64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredEvent {
+    pub id: EventId,
+    pub external_event_id: Option<ExternalEventId>,
+    pub event_type: EventType,
+    pub payload: JsonText,
+    pub correlation_id: Option<CorrelationId>,
+    pub traceparent: Option<TraceParent>,
+    pub created_at: Timestamp,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EventFilter {
+    pub event_type: Option<EventType>,
+    pub external_event_id: Option<ExternalEventId>,
+}
+
+/// A saga, and the type of its event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    pub saga: Saga,
+    pub event_type: EventType,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeliveryFilter {
+    pub status: Option<SagaStatus>,
+    pub subscription_id: Option<SubscriptionId>,
+    pub event_id: Option<EventId>,
+    pub event_type: Option<EventType>,
+}
+
+/// A job, as part of its delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    pub job_id: JobId,
+    pub status: JobStatus,
+    pub attempt_at: Timestamp,
+    pub response_status: Option<u16>,
+    pub error_code: Option<ErrorCode>,
+    pub duration_ms: Option<u32>,
+    pub worker_id: Option<String>,
+    pub lease_resets: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetter {
+    pub id: DeadLetterId,
+    pub saga_id: SagaId,
+    pub event_id: EventId,
+    pub subscription_id: SubscriptionId,
+    pub final_error_code: Option<ErrorCode>,
+    pub failed_at: Timestamp,
+    pub payload_snapshot: JsonText,
+    pub requeued_as: Option<SagaId>,
+}
+
+/// One transition of an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditEntry {
+    pub id: AuditId,
+    pub status_from: Option<OrderStatus>,
+    pub status_to: OrderStatus,
+    pub retry_count: u32,
+    pub last_error: Option<String>,
+    pub idempotency_key: IdempotencyKey,
+    pub trace_id: Option<String>,
+    pub broker_order_id: Option<String>,
+    pub worker_id: Option<String>,
+    pub note: Option<String>,
+    pub created_at: Timestamp,
+}
+
+pub trait ReaderStore: Send + Sync + 'static {
+    fn event(&self, id: EventId) -> impl Future<Output = StoreResult<Option<StoredEvent>>> + Send;
+
+    fn events(
+        &self,
+        filter: EventFilter,
+        page: PageRequest,
+    ) -> impl Future<Output = StoreResult<Page<StoredEvent>>> + Send;
+
+    fn subscription(
+        &self,
+        id: SubscriptionId,
+    ) -> impl Future<Output = StoreResult<Option<Subscription>>> + Send;
+
+    fn subscriptions(
+        &self,
+        page: PageRequest,
+    ) -> impl Future<Output = StoreResult<Page<Subscription>>> + Send;
+
+    fn delivery(
+        &self,
+        id: SagaId,
+    ) -> impl Future<Output = StoreResult<Option<(Delivery, Vec<Attempt>)>>> + Send;
+
+    fn deliveries(
+        &self,
+        filter: DeliveryFilter,
+        page: PageRequest,
+    ) -> impl Future<Output = StoreResult<Page<Delivery>>> + Send;
+
+    fn dead_letter(&self, id: DeadLetterId) -> impl Future<Output = StoreResult<Option<DeadLetter>>> + Send;
+
+    fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: PageRequest,
+    ) -> impl Future<Output = StoreResult<Page<DeadLetter>>> + Send;
+
+    fn order(&self, key: IdempotencyKey) -> impl Future<Output = StoreResult<Option<OrderRecord>>> + Send;
+
+    fn orders(
+        &self,
+        status: Option<OrderStatus>,
+        page: PageRequest,
+    ) -> impl Future<Output = StoreResult<Page<OrderRecord>>> + Send;
+
+    fn order_audit(&self, key: IdempotencyKey) -> impl Future<Output = StoreResult<Vec<AuditEntry>>> + Send;
+}

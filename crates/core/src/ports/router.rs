@@ -1,0 +1,33 @@
+//! Role router_worker: turns queued events into sagas.
+
+use super::StoreResult;
+use crate::ids::{EventId, SubscriptionId};
+use crate::time::Timestamp;
+
+/// How much to take, and from where: `from` is the lowest id of the last take, or nothing for a
+/// full pass, which also finds ids that were committed late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RouteTake {
+    pub from: Option<EventId>,
+    pub events_max: u32,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Routed {
+    pub events: u32,
+    /// How many pairs of event and subscription matched; a pair that had its saga counts too, because
+    /// the router may not look at sagas.
+    pub pairs: u32,
+    pub lowest: Option<EventId>,
+    /// How many of the pairs each subscription has.
+    pub by_subscription: Vec<(SubscriptionId, u32)>,
+}
+
+pub trait RouterStore: Send + Sync + 'static {
+    /// Takes events off the queue and makes one Pending saga for each subscription that matches now.
+    fn route_events(
+        &self,
+        take: RouteTake,
+        now: Timestamp,
+    ) -> impl Future<Output = StoreResult<Routed>> + Send;
+}

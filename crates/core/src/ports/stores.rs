@@ -1,0 +1,40 @@
+//! Both engines as one shape: every role's port from one store. Only the wiring and the tests see all
+//! of it; a component is handed one port.
+
+use super::{
+    CleanerStore, DeadLetterStore, IngestStore, KeyStore, OrchestratorStore, OutboxIntakeStore,
+    OutboxWorkerStore, PresenceStore, ReaderStore, RouterStore, StoreResult, SubscriptionStore, WorkerStore,
+};
+use crate::time::Timestamp;
+
+pub trait Stores: Clone + Send + Sync + 'static {
+    type Ingest: IngestStore + Clone;
+    type Subscriptions: SubscriptionStore + Clone;
+    type Router: RouterStore + Clone;
+    type Orchestrator: OrchestratorStore + Clone;
+    type Worker: WorkerStore + Clone;
+    type Cleaner: CleanerStore + Clone;
+    type DeadLetters: DeadLetterStore + Clone;
+    type OutboxIntake: OutboxIntakeStore + Clone;
+    type OutboxWorker: OutboxWorkerStore + Clone;
+    type Keys: KeyStore + Clone;
+    type Reader: ReaderStore + Clone;
+    type Presence: PresenceStore + Clone;
+
+    fn ingest(&self) -> Self::Ingest;
+    fn subscriptions(&self) -> Self::Subscriptions;
+    fn router(&self) -> Self::Router;
+    fn orchestrator(&self) -> Self::Orchestrator;
+    fn worker(&self) -> Self::Worker;
+    fn cleaner(&self) -> Self::Cleaner;
+    fn dead_letters(&self) -> Self::DeadLetters;
+    fn outbox_intake(&self) -> Self::OutboxIntake;
+    fn outbox_worker(&self) -> Self::OutboxWorker;
+    fn keys(&self) -> Self::Keys;
+    fn reader(&self) -> Self::Reader;
+    /// Reports with the rights of the viewer, the role that every process has.
+    fn presence(&self) -> Self::Presence;
+
+    /// The clock that decides: the database's where several processes share one, else the machine's.
+    fn now(&self) -> impl Future<Output = StoreResult<Timestamp>> + Send;
+}

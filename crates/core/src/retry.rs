@@ -1,0 +1,331 @@
+//! When to try again. Pure arithmetic for both lanes: the saga asks [`RetryPolicy`], the order's
+//! state machine asks [`OrderRetryPolicy`], and nobody else computes a delay.
+
+use std::time::{Duration, SystemTime};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::time::Timestamp;
+
+/// The longest wait that a receiver can ask for. More would let it park deliveries with us for days.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
+
+/// The longest wait between two sends of an order, before jitter: a raised retry limit must not turn
+/// the doubling into weeks.
+pub const ORDER_BACKOFF_MAX: Duration = Duration::from_secs(3600);
+
+/// The most attempts that a subscription may ask for.
+pub const ATTEMPTS_LIMIT_MAX: u32 = 100;
+
+/// How the attempts of one webhook delivery are spaced, and how many there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetryPolicy {
+    pub base: Duration,
+    pub cap: Duration,
+    /// Attempts in all, the first one included.
+    pub attempts_max: u32,
+}
+
+impl RetryPolicy {
+    pub const WEBHOOK: Self =
+        Self { base: Duration::from_secs(30), cap: Duration::from_secs(3600), attempts_max: 5 };
+
+    /// The policy of a subscription that may have a limit of its own.
+    pub const fn with_limit(self, limit: Option<u32>) -> Self {
+        match limit {
+            Some(attempts_max) => Self { attempts_max, ..self },
+            None => self,
+        }
+    }
+
+    /// The wait after the `attempt`th attempt failed. There is no attempt 0; it waits as the first.
+    pub fn backoff(&self, attempt: u32) -> Duration {
+        doubled(self.base, attempt, self.cap)
+    }
+
+    /// When the attempt after the `attempt`th is due. A receiver's wish only lengthens the wait.
+    ///
+    /// Always later than `previous`, since that instant is the identity of an attempt; only at the end
+    /// of time, [`Timestamp::MAX`], is there no later instant, and it stays there, never due.
+    pub fn next_attempt_at(
+        &self,
+        attempt: u32,
+        retry_after: Option<Duration>,
+        previous: Timestamp,
+        now: Timestamp,
+    ) -> Timestamp {
+        due(self.backoff(attempt), retry_after, previous, now)
+    }
+}
+
+/// How the sends of one order are spaced, and how many follow the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OrderRetryPolicy {
+    pub base: Duration,
+    /// Sends after the first one.
+    pub retries_max: u32,
+}
+
+impl OrderRetryPolicy {
+    pub const ORDER: Self = Self { base: Duration::from_secs(2), retries_max: 8 };
+
+    /// The wait before retry `retry_count` (from 1; 0 waits as 1), up to a tenth shorter or longer. The
+    /// deviation is a hash and no random number: it spreads the orders that failed in one outage, and
+    /// whoever recomputes it gets the same instant.
+    pub fn backoff(&self, idempotency_key: &str, retry_count: u32) -> Duration {
+        let nominal = doubled(self.base, retry_count, ORDER_BACKOFF_MAX);
+        let hash = Sha256::new()
+            .chain_update(idempotency_key.as_bytes())
+            .chain_update([0])
+            .chain_update(retry_count.to_be_bytes())
+            .finalize();
+        let draw = hash.iter().take(8).fold(0_u64, |sum, byte| (sum << 8) | u64::from(*byte));
+        let millionths = 900_000 + draw % 200_001;
+        // At most 3600 s * 1.1 in nanoseconds: far within 128 bits, and within 64 after the division.
+        let nanos = nominal.as_nanos() * u128::from(millionths) / 1_000_000;
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// When retry `retry_count` is due; like [`RetryPolicy::next_attempt_at`].
+    pub fn next_attempt_at(
+        &self,
+        idempotency_key: &str,
+        retry_count: u32,
+        retry_after: Option<Duration>,
+        previous: Timestamp,
+        now: Timestamp,
+    ) -> Timestamp {
+        due(self.backoff(idempotency_key, retry_count), retry_after, previous, now)
+    }
+}
+
+fn due(backoff: Duration, retry_after: Option<Duration>, previous: Timestamp, now: Timestamp) -> Timestamp {
+    let asked = retry_after.unwrap_or_default().min(RETRY_AFTER_MAX);
+    let at = now.after(backoff.max(asked));
+    at.max(previous.after(Duration::from_micros(1)))
+}
+
+/// `min(base * 2^(n-1), cap)`. 2^63 of the smallest base is centuries: clamping the exponent there
+/// changes no result, and the product of 94 and 63 bits cannot leave 128 without being capped.
+pub(crate) fn doubled(base: Duration, n: u32, cap: Duration) -> Duration {
+    let exponent = n.saturating_sub(1).min(63);
+    let nanos = base.as_nanos().saturating_mul(1_u128 << exponent);
+    if nanos >= cap.as_nanos() {
+        return cap;
+    }
+    // Less than `cap`, which is a Duration: the whole seconds fit.
+    let seconds = u64::try_from(nanos / 1_000_000_000).unwrap_or(u64::MAX);
+    let rest = u32::try_from(nanos % 1_000_000_000).unwrap_or(0);
+    Duration::new(seconds, rest)
+}
+
+/// A limit of attempts that nobody may set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is not a limit of attempts: it is a whole number from 1 to {ATTEMPTS_LIMIT_MAX}")]
+pub struct AttemptsLimitOutOfRange(pub i64);
+
+/// Accepts a subscription's own limit of attempts.
+pub fn attempts_limit(raw: i64) -> Result<u32, AttemptsLimitOutOfRange> {
+    match u32::try_from(raw) {
+        Ok(limit @ 1..=ATTEMPTS_LIMIT_MAX) => Ok(limit),
+        Ok(_) | Err(_) => Err(AttemptsLimitOutOfRange(raw)),
+    }
+}
+
+/// Reads a `Retry-After` header: seconds or an HTTP date, never more than [`RETRY_AFTER_MAX`].
+///
+/// A date that has passed asks for no wait, like `0`; anything that is neither form says nothing.
+pub fn parse_retry_after(header: &[u8], now: Timestamp) -> Option<Duration> {
+    let text = std::str::from_utf8(header).ok()?.trim_matches([' ', '\t']);
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        // Digits that do not fit are a very long time, not a mistake.
+        let seconds = text.parse().unwrap_or(u64::MAX);
+        return Some(Duration::from_secs(seconds).min(RETRY_AFTER_MAX));
+    }
+    let date = httpdate::parse_http_date(text).ok()?;
+    let since_epoch = date.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let at = Timestamp::from_micros(0).after(since_epoch);
+    Some(at.since(now).min(RETRY_AFTER_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const fn secs(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_micros(seconds * 1_000_000)
+    }
+
+    #[test]
+    fn webhooks_double_from_thirty_seconds_to_an_hour() {
+        let rows = [(0, 30), (1, 30), (2, 60), (3, 120), (4, 240), (7, 1920), (8, 3600), (u32::MAX, 3600)];
+        for (attempt, expected) in rows {
+            assert_eq!(RetryPolicy::WEBHOOK.backoff(attempt), secs(expected), "attempt {attempt}");
+        }
+    }
+
+    #[test]
+    fn odd_policies_stay_within_their_cap() {
+        let rows = [
+            (Duration::ZERO, secs(10), 99, Duration::ZERO),
+            (Duration::MAX, Duration::MAX, u32::MAX, Duration::MAX),
+            (secs(10), secs(5), 1, secs(5)),
+            (secs(10), Duration::ZERO, 1, Duration::ZERO),
+            (Duration::from_nanos(1), Duration::MAX, 64, Duration::new(9_223_372_036, 854_775_808)),
+        ];
+        for (base, cap, attempt, expected) in rows {
+            let policy = RetryPolicy { base, cap, attempts_max: 5 };
+            assert_eq!(policy.backoff(attempt), expected, "{policy:?} after attempt {attempt}");
+        }
+    }
+
+    #[test]
+    fn the_next_attempt_waits_at_least_the_backoff_and_moves_forward() {
+        let rows = [
+            // attempt, retry_after, previous, now, expected: plain backoff,
+            (1, None, at(0), at(100), at(130)),
+            // a wish that lengthens, one that would shorten, one beyond the cap,
+            (1, Some(secs(90)), at(0), at(100), at(190)),
+            (4, Some(secs(1)), at(0), at(100), at(340)),
+            (1, Some(Duration::MAX), at(0), at(100), at(3700)),
+            // a clock that went back behind the attempt before,
+            (1, None, at(130), at(100), Timestamp::from_micros(130_000_001)),
+            (1, None, at(500), at(100), Timestamp::from_micros(500_000_001)),
+            // and the end of time.
+            (1, None, at(0), Timestamp::MAX, Timestamp::MAX),
+            (1, None, Timestamp::MAX, at(100), Timestamp::MAX),
+        ];
+        for (attempt, retry_after, previous, now, expected) in rows {
+            let next = RetryPolicy::WEBHOOK.next_attempt_at(attempt, retry_after, previous, now);
+            assert_eq!(next, expected, "{attempt} {retry_after:?} {previous:?} {now:?}");
+        }
+    }
+
+    #[test]
+    fn a_subscription_may_have_its_own_limit() {
+        assert_eq!(RetryPolicy::WEBHOOK.with_limit(None), RetryPolicy::WEBHOOK);
+        assert_eq!(RetryPolicy::WEBHOOK.with_limit(Some(9)).attempts_max, 9);
+        let rows = [(1, Ok(1)), (100, Ok(100))];
+        for (raw, expected) in rows {
+            assert_eq!(attempts_limit(raw), expected);
+        }
+        for raw in [0, 101, -1, i64::MIN, i64::MAX] {
+            assert_eq!(attempts_limit(raw), Err(AttemptsLimitOutOfRange(raw)));
+        }
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let now = at(784_111_777); // Sun, 06 Nov 1994 08:49:37 GMT
+        let rows: &[(&[u8], Option<u64>)] = &[
+            (b"0", Some(0)),
+            (b"120", Some(120)),
+            (b" \t120 \t", Some(120)),
+            (b"0000000000000000000000000000120", Some(120)),
+            (b"3601", Some(3600)),
+            (b"99999999999999999999999999999999", Some(3600)),
+            (b"Sun, 06 Nov 1994 08:50:07 GMT", Some(30)),
+            (b"Sunday, 06-Nov-94 08:50:07 GMT", Some(30)),
+            (b"Sun Nov  6 08:50:07 1994", Some(30)),
+            (b"Sun, 06 Nov 1994 08:49:36 GMT", Some(0)),
+            (b"Thu, 01 Jan 1970 00:00:00 GMT", Some(0)),
+            (b"Fri, 31 Dec 9999 23:59:59 GMT", Some(3600)),
+            (b"", None),
+            (b" ", None),
+            (b"-1", None),
+            (b"+1", None),
+            (b"1.5", None),
+            (b"1e3", None),
+            (b"10 s", None),
+            (b"1 0", None),
+            (b"soon", None),
+            (b"\xff\xfe", None),
+            ("\u{661}\u{662}".as_bytes(), None),
+            (b"120\n", None),
+            (b"Sun, 31 Feb 1994 08:50:07 GMT", None),
+            (b"1994-11-06T08:50:07Z", None),
+        ];
+        for (header, expected) in rows {
+            let got = parse_retry_after(header, now);
+            assert_eq!(got, expected.map(secs), "{:?}", String::from_utf8_lossy(header));
+        }
+    }
+
+    #[test]
+    fn orders_double_from_two_seconds_and_stop_growing_at_an_hour() {
+        let policy = OrderRetryPolicy::ORDER;
+        let rows =
+            [(0, 2), (1, 2), (2, 4), (3, 8), (4, 16), (5, 32), (6, 64), (7, 128), (8, 256), (u32::MAX, 3600)];
+        for (retry_count, nominal) in rows {
+            for key in ["01JABCXYZ-ULID-5678", "another", ""] {
+                let wait = policy.backoff(key, retry_count);
+                let low = secs(nominal) * 9 / 10;
+                let high = secs(nominal) * 11 / 10;
+                assert!((low..=high).contains(&wait), "{key} {retry_count}: {wait:?}");
+                assert_eq!(wait, policy.backoff(key, retry_count));
+            }
+        }
+    }
+
+    #[test]
+    fn the_deviation_differs_between_orders_and_between_retries_and_never_changes() {
+        let policy = OrderRetryPolicy::ORDER;
+        let mut waits: Vec<Duration> = (0..1000).map(|n| policy.backoff(&format!("key-{n}"), 1)).collect();
+        let mean = waits.iter().sum::<Duration>() / 1000;
+        assert!((secs(2).mul_f64(0.99)..secs(2).mul_f64(1.01)).contains(&mean), "{mean:?}");
+        waits.sort_unstable();
+        waits.dedup();
+        assert!(waits.len() > 990, "{} different waits", waits.len());
+        assert_ne!(policy.backoff("key", 1) * 2, policy.backoff("key", 2));
+        // Pinned with another SHA-256, over "key", a zero byte and 00000001: 1.054777 times two seconds.
+        assert_eq!(policy.backoff("key", 1), Duration::from_micros(2_109_554));
+    }
+
+    proptest! {
+        #[test]
+        fn no_header_breaks_the_parser(header in proptest::collection::vec(any::<u8>(), 0..64), now in any::<i64>()) {
+            let wait = parse_retry_after(&header, Timestamp::from_micros(now));
+            prop_assert!(wait.is_none_or(|wait| wait <= RETRY_AFTER_MAX));
+        }
+
+        #[test]
+        fn no_date_breaks_the_parser(
+            header in "(Sun|Mon|Thu|Sunday),? [0-9]{2}[ -](Jan|Feb|Nov)[ -][0-9]{2,4} [0-9]{2}:[0-9]{2}:[0-9]{2}( GMT)?",
+            now in any::<i64>(),
+        ) {
+            let wait = parse_retry_after(header.as_bytes(), Timestamp::from_micros(now));
+            prop_assert!(wait.is_none_or(|wait| wait <= RETRY_AFTER_MAX));
+        }
+
+        #[test]
+        fn the_next_attempt_is_later(
+            attempt in any::<u32>(),
+            asked in proptest::option::of(any::<u64>()),
+            previous in any::<i64>(),
+            now in any::<i64>(),
+            base in any::<u64>(),
+            key in ".{0,20}",
+        ) {
+            let previous = Timestamp::from_micros(previous);
+            let now = Timestamp::from_micros(now);
+            let asked = asked.map(Duration::from_micros);
+            let base = Duration::from_micros(base);
+            let webhook = RetryPolicy { base, ..RetryPolicy::WEBHOOK };
+            let order = OrderRetryPolicy { base, ..OrderRetryPolicy::ORDER };
+            let next = [
+                webhook.next_attempt_at(attempt, asked, previous, now),
+                order.next_attempt_at(&key, attempt, asked, previous, now),
+            ];
+            for next in next {
+                prop_assert!(next > previous || previous == Timestamp::MAX);
+                prop_assert!(next >= now);
+            }
+        }
+    }
+}

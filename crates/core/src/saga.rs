@@ -1,0 +1,221 @@
+//! THE state machine of a delivery. [`step`] is the only place that decides what becomes of a saga:
+//! the orchestrator reads rows, asks here, and writes the answer down. The stores refuse whatever
+//! [`SagaStatus::may_become`] refuses, by triggers of their own.
+//!
+//! ```text
+//! Pending ──▶ InProgress ──▶ Completed
+//!                │  ▲  └───▶ DeadLettered
+//!                ▼  │             ▲
+//!            PendingRetry ────────┘
+//! ```
+
+use crate::ids::{DeadLetterId, EventId, JobId, SagaId, SubscriptionId};
+use crate::job::{JobOutcome, JobResult};
+use crate::outcome::ErrorCode;
+use crate::retry::RetryPolicy;
+use crate::time::Timestamp;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SagaStatus {
+    Pending,
+    InProgress,
+    PendingRetry,
+    Completed,
+    DeadLettered,
+}
+
+impl SagaStatus {
+    pub const ALL: [Self; 5] =
+        [Self::Pending, Self::InProgress, Self::PendingRetry, Self::Completed, Self::DeadLettered];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::InProgress => "InProgress",
+            Self::PendingRetry => "PendingRetry",
+            Self::Completed => "Completed",
+            Self::DeadLettered => "DeadLettered",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+
+    /// Nothing ever changes again.
+    pub const fn is_terminal(self) -> bool {
+        match self {
+            Self::Completed | Self::DeadLettered => true,
+            Self::Pending | Self::InProgress | Self::PendingRetry => false,
+        }
+    }
+
+    /// Whether an update may take a saga from here to there; staying is a change of other columns.
+    pub const fn may_become(self, to: Self) -> bool {
+        match self {
+            Self::Pending => matches!(to, Self::Pending | Self::InProgress),
+            Self::InProgress => {
+                matches!(to, Self::InProgress | Self::Completed | Self::PendingRetry | Self::DeadLettered)
+            }
+            Self::PendingRetry => matches!(to, Self::PendingRetry | Self::InProgress | Self::DeadLettered),
+            Self::Completed | Self::DeadLettered => false,
+        }
+    }
+}
+
+/// What [`step`] looks at: the part of a saga that decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SagaState {
+    pub status: SagaStatus,
+    pub attempt_count: u32,
+    pub next_attempt_at: Timestamp,
+    pub final_error_code: Option<ErrorCode>,
+    pub current_job_id: Option<JobId>,
+}
+
+/// One delivery of one event to one subscription, as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Saga {
+    pub id: SagaId,
+    pub event_id: EventId,
+    pub subscription_id: SubscriptionId,
+    pub state: SagaState,
+    /// The dead letter that this saga was made from; none when the router made it.
+    pub requeued_from: Option<DeadLetterId>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// What can happen to a saga.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Signal<'a> {
+    /// The orchestrator looked whether an attempt is due.
+    Look,
+    /// A job reached its end.
+    JobFinished(&'a JobResult),
+}
+
+/// What becomes of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Make the job of this attempt and be InProgress on it.
+    StartAttempt {
+        attempt_at: Timestamp,
+    },
+    Complete {
+        attempt_count: u32,
+    },
+    Retry {
+        attempt_count: u32,
+        next_attempt_at: Timestamp,
+        error_code: ErrorCode,
+    },
+    DeadLetter {
+        attempt_count: u32,
+        error_code: Option<ErrorCode>,
+    },
+    Ignore(Ignored),
+}
+
+/// Why a signal changes nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ignored {
+    /// The saga has ended.
+    Terminal,
+    /// Its time has not come.
+    NotDue,
+    /// It is InProgress on a job that has not ended.
+    JobActive,
+    /// The result is of a job that the saga does not wait for: applied before, or foreign.
+    NotItsJob,
+}
+
+/// Decides what a signal does to a saga. The policy is the one of the saga's subscription.
+pub fn step(saga: &SagaState, signal: &Signal<'_>, policy: &RetryPolicy, now: Timestamp) -> Decision {
+    match (saga.status, signal) {
+        (SagaStatus::Completed | SagaStatus::DeadLettered, Signal::Look | Signal::JobFinished(_)) => {
+            Decision::Ignore(Ignored::Terminal)
+        }
+        (SagaStatus::Pending | SagaStatus::PendingRetry, Signal::JobFinished(_)) => {
+            Decision::Ignore(Ignored::NotItsJob)
+        }
+        (SagaStatus::InProgress, Signal::Look) => Decision::Ignore(Ignored::JobActive),
+        (SagaStatus::Pending | SagaStatus::PendingRetry, Signal::Look) => look(saga, policy, now),
+        (SagaStatus::InProgress, Signal::JobFinished(result)) => finish(saga, result, policy, now),
+    }
+}
+
+fn look(saga: &SagaState, policy: &RetryPolicy, now: Timestamp) -> Decision {
+    if saga.next_attempt_at > now {
+        Decision::Ignore(Ignored::NotDue)
+    } else if saga.status == SagaStatus::PendingRetry && saga.attempt_count >= policy.attempts_max {
+        // The limit was lowered while the saga waited.
+        Decision::DeadLetter { attempt_count: saga.attempt_count, error_code: saga.final_error_code.clone() }
+    } else {
+        Decision::StartAttempt { attempt_at: saga.next_attempt_at }
+    }
+}
+
+fn finish(saga: &SagaState, result: &JobResult, policy: &RetryPolicy, now: Timestamp) -> Decision {
+    if saga.current_job_id != Some(result.job_id) {
+        return Decision::Ignore(Ignored::NotItsJob);
+    }
+    let attempt_count = saga.attempt_count.saturating_add(1);
+    match &result.outcome {
+        JobOutcome::Completed => Decision::Complete { attempt_count },
+        JobOutcome::Failed { error_code, .. } if attempt_count >= policy.attempts_max => {
+            Decision::DeadLetter { attempt_count, error_code: Some(error_code.clone()) }
+        }
+        JobOutcome::Failed { error_code, retry_after } => Decision::Retry {
+            attempt_count,
+            next_attempt_at: policy.next_attempt_at(attempt_count, *retry_after, saga.next_attempt_at, now),
+            error_code: error_code.clone(),
+        },
+    }
+}
+
+impl SagaState {
+    /// As the router and a requeue make it.
+    pub const fn fresh(now: Timestamp) -> Self {
+        Self {
+            status: SagaStatus::Pending,
+            attempt_count: 0,
+            next_attempt_at: now,
+            final_error_code: None,
+            current_job_id: None,
+        }
+    }
+
+    /// The state after a decision; `job` is the one that a started attempt made.
+    pub fn after(self, decision: &Decision, job: JobId) -> Self {
+        match decision {
+            Decision::StartAttempt { .. } => {
+                Self { status: SagaStatus::InProgress, current_job_id: Some(job), ..self }
+            }
+            Decision::Complete { attempt_count } => Self {
+                status: SagaStatus::Completed,
+                attempt_count: *attempt_count,
+                current_job_id: None,
+                ..self
+            },
+            Decision::Retry { attempt_count, next_attempt_at, error_code } => Self {
+                status: SagaStatus::PendingRetry,
+                attempt_count: *attempt_count,
+                next_attempt_at: *next_attempt_at,
+                final_error_code: Some(error_code.clone()),
+                current_job_id: None,
+            },
+            Decision::DeadLetter { attempt_count, error_code } => Self {
+                status: SagaStatus::DeadLettered,
+                attempt_count: *attempt_count,
+                final_error_code: error_code.clone(),
+                current_job_id: None,
+                ..self
+            },
+            Decision::Ignore(_) => self,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

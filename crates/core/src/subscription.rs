@@ -1,0 +1,172 @@
+//! Who wants to hear of what: a subscription, checked at the wall. Configuration only; it decides
+//! nothing and starts nothing.
+
+use crate::event::EventType;
+use crate::ids::SubscriptionId;
+use crate::time::Timestamp;
+use std::fmt;
+use url::Url;
+
+/// The longest callback URL, in bytes.
+pub const CALLBACK_URL_BYTES_MAX: usize = 2_000;
+/// The longest description, in characters.
+pub const DESCRIPTION_CHARS_MAX: usize = 1_000;
+
+/// Which rule a subscription breaks.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SubscriptionError {
+    #[error("callback_url must be an absolute URL with a host: {0}")]
+    NotAUrl(String),
+    #[error("callback_url must be at most {CALLBACK_URL_BYTES_MAX} bytes long")]
+    UrlTooLong,
+    #[error("callback_url must use https (http needs POSTHASTE_ALLOW_HTTP=true), not {0}")]
+    Scheme(String),
+    #[error("callback_url must not carry a user name or a password: the signature authenticates Posthaste")]
+    UserInfo,
+    #[error("callback_url must not have a fragment (the part after #): it would never be sent")]
+    Fragment,
+    #[error("description must be at most {DESCRIPTION_CHARS_MAX} characters, none of them U+0000")]
+    Description,
+}
+
+/// Where deliveries go. Its form is checked here; its address is checked before every request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct CallbackUrl(String);
+
+impl CallbackUrl {
+    pub fn parse(text: &str, allow_http: bool) -> Result<Self, SubscriptionError> {
+        if text.len() > CALLBACK_URL_BYTES_MAX {
+            return Err(SubscriptionError::UrlTooLong);
+        }
+        let url = Url::parse(text).map_err(|error| SubscriptionError::NotAUrl(error.to_string()))?;
+        match url.scheme() {
+            "https" => {}
+            "http" if allow_http => {}
+            other => return Err(SubscriptionError::Scheme(other.to_owned())),
+        }
+        if !url.has_host() {
+            return Err(SubscriptionError::NotAUrl("it names no host".to_owned()));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(SubscriptionError::UserInfo);
+        }
+        if url.fragment().is_some() {
+            return Err(SubscriptionError::Fragment);
+        }
+        let normal = String::from(url);
+        if normal.len() > CALLBACK_URL_BYTES_MAX {
+            return Err(SubscriptionError::UrlTooLong);
+        }
+        Ok(Self(normal))
+    }
+
+    /// Takes what a store holds.
+    pub fn from_store(text: String) -> Self {
+        Self(text)
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A signing secret as it lies in the store, perhaps encrypted. It never prints itself.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SealedSecret(String);
+
+impl SealedSecret {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// For the store that writes it and the service that opens it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SealedSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SealedSecret(…)")
+    }
+}
+
+/// The secrets that sign a delivery: the previous one too until it expires.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Secrets {
+    pub current: SealedSecret,
+    pub previous: Option<(SealedSecret, Timestamp)>,
+}
+
+/// Text that people gave a subscription to know it by.
+pub fn check_description(text: &str) -> Result<(), SubscriptionError> {
+    if text.contains('\0') || text.chars().take(DESCRIPTION_CHARS_MAX + 1).count() > DESCRIPTION_CHARS_MAX {
+        Err(SubscriptionError::Description)
+    } else {
+        Ok(())
+    }
+}
+
+/// A subscription that was checked and is ready to be stored: active, and not yet verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewSubscription {
+    pub event_type: EventType,
+    pub callback_url: CallbackUrl,
+    pub max_retry_limit: Option<u32>,
+    pub description: Option<String>,
+    pub secret: SealedSecret,
+}
+
+/// A subscription as everybody may see it: without its secrets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subscription {
+    pub id: SubscriptionId,
+    pub event_type: EventType,
+    pub callback_url: CallbackUrl,
+    pub active: bool,
+    pub verified: bool,
+    pub max_retry_limit: Option<u32>,
+    pub description: Option<String>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub deleted_at: Option<Timestamp>,
+}
+
+/// What to change; `None` leaves a field as it is. A changed URL unverifies.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SubscriptionPatch {
+    pub event_type: Option<EventType>,
+    pub callback_url: Option<CallbackUrl>,
+    pub active: Option<bool>,
+    pub max_retry_limit: Option<Option<u32>>,
+    pub description: Option<Option<String>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callback_urls() {
+        let check = |text: &str, allow_http: bool| CallbackUrl::parse(text, allow_http).map(|url| url.0);
+        assert_eq!(check("https://example.com/hook", false).as_deref(), Ok("https://example.com/hook"));
+        assert_eq!(check("HTTPS://EXAMPLE.com", false).as_deref(), Ok("https://example.com/"));
+        assert_eq!(check("http://example.com/", true).as_deref(), Ok("http://example.com/"));
+        let scheme = |text: &str| Err(SubscriptionError::Scheme(text.to_owned()));
+        assert_eq!(check("http://example.com/", false), scheme("http"));
+        assert_eq!(check("ftp://example.com/", true), scheme("ftp"));
+        assert_eq!(check("https://user@example.com/", false), Err(SubscriptionError::UserInfo));
+        assert_eq!(check("https://:pw@example.com/", false), Err(SubscriptionError::UserInfo));
+        assert_eq!(check("https://example.com/#a", false), Err(SubscriptionError::Fragment));
+        let long = format!("https://example.com/{}", "a".repeat(2_000));
+        assert_eq!(check(&long, false), Err(SubscriptionError::UrlTooLong));
+        for bad in ["", "example.com", "https://", "https:///", "/hook"] {
+            assert!(matches!(check(bad, false), Err(SubscriptionError::NotAUrl(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_secret_does_not_print_itself() {
+        assert_eq!(format!("{:?}", SealedSecret::new("whsec_x")), "SealedSecret(…)");
+    }
+}

@@ -64,8 +64,10 @@ pub trait WorkerStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Vec<ClaimedJob>>> + Send;
 
+    /// Each distinct event once, in any order; what is not there is left out.
     fn load_events(&self, ids: Vec<EventId>) -> impl Future<Output = StoreResult<Vec<StoredEvent>>> + Send;
 
+    /// Each distinct subscription once, in any order; what is not there is left out.
     fn load_targets(&self, ids: Vec<SubscriptionId>)
     -> impl Future<Output = StoreResult<Vec<Target>>> + Send;
 

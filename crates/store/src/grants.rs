@@ -1,0 +1,314 @@
+//! Who may do what: ONE table. It makes the roles and grants of PostgreSQL, the authorizer of SQLite
+//! and `docs/roles.md`. What is not in it is refused. The tests compare the databases with a matrix
+//! that was written by hand.
+
+use std::fmt::Write as _;
+
+/// One role of the database; a component works as exactly one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    EventIngestWriter,
+    SubscriptionAdmin,
+    RouterWorker,
+    SagaOrchestrator,
+    JobWorker,
+    DeadLetterOperator,
+    OutboxWriter,
+    OutboxWorker,
+    KeyKeeper,
+    Viewer,
+}
+
+impl Role {
+    pub const ALL: [Self; 10] = [
+        Self::EventIngestWriter,
+        Self::SubscriptionAdmin,
+        Self::RouterWorker,
+        Self::SagaOrchestrator,
+        Self::JobWorker,
+        Self::DeadLetterOperator,
+        Self::OutboxWriter,
+        Self::OutboxWorker,
+        Self::KeyKeeper,
+        Self::Viewer,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::EventIngestWriter => "event_ingest_writer",
+            Self::SubscriptionAdmin => "subscription_admin",
+            Self::RouterWorker => "router_worker",
+            Self::SagaOrchestrator => "saga_orchestrator",
+            Self::JobWorker => "job_worker",
+            Self::DeadLetterOperator => "dead_letter_operator",
+            Self::OutboxWriter => "outbox_writer",
+            Self::OutboxWorker => "outbox_worker",
+            Self::KeyKeeper => "key_keeper",
+            Self::Viewer => "viewer",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verb {
+    Select,
+    Insert,
+    Update,
+    Delete,
+    /// Call a function of the owner (SQLite: write to the view that stands for it).
+    Execute,
+}
+
+impl Verb {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Select => "SELECT",
+            Self::Insert => "INSERT",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+            Self::Execute => "EXECUTE",
+        }
+    }
+}
+
+/// One right. No columns means every column, or that the object is a function.
+#[derive(Debug, Clone, Copy)]
+pub struct Grant {
+    pub role: Role,
+    pub verb: Verb,
+    pub object: &'static str,
+    pub columns: &'static [&'static str],
+}
+
+const fn grant(role: Role, verb: Verb, object: &'static str, columns: &'static [&'static str]) -> Grant {
+    Grant { role, verb, object, columns }
+}
+
+const EVENTS: &str = "events";
+const SUBSCRIPTIONS: &str = "subscriptions";
+const CHANGES: &str = "subscription_changes";
+const ROUTING_QUEUE: &str = "routing_queue";
+const SAGAS: &str = "webhook_delivery_sagas";
+const JOBS: &str = "webhook_delivery_jobs";
+const FINISHED: &str = "finished_jobs";
+const DEAD_LETTERS: &str = "dead_letters";
+const ORDERS: &str = "outbox_orders";
+const LEDGER: &str = "idempo_ledger";
+const AUDIT: &str = "outbox_audit";
+const LANE: &str = "outbox_lane";
+const KEYS: &str = "api_keys";
+const PROCESSES: &str = "processes";
+const ROLLUPS: &str = "rollups";
+const MIGRATIONS: &str = "schema_migrations";
+
+/// Every table of the schema, in the order of the documents.
+pub const TABLES: [&str; 16] = [
+    EVENTS,
+    SUBSCRIPTIONS,
+    CHANGES,
+    ROUTING_QUEUE,
+    SAGAS,
+    JOBS,
+    FINISHED,
+    DEAD_LETTERS,
+    ORDERS,
+    LEDGER,
+    AUDIT,
+    LANE,
+    KEYS,
+    PROCESSES,
+    ROLLUPS,
+    MIGRATIONS,
+];
+
+/// Functions of the owner. On SQLite `report_presence` is two views, see [`sqlite_views`].
+pub const PUBLISH: &str = "publish";
+pub const REQUEUE: &str = "requeue";
+pub const REPORT_PRESENCE: &str = "report_presence";
+
+const ALL: &[&str] = &[];
+const EVENT_ROUTE: &[&str] = &["id", "event_type"];
+const NO_SECRETS: &[&str] = &[
+    "id",
+    "event_type",
+    "callback_url",
+    "active",
+    "verified",
+    "max_retry_limit",
+    "previous_secret_expires_at",
+    "description",
+    "created_at",
+    "updated_at",
+    "deleted_at",
+];
+const SAGA_FRESH: &[&str] = &["event_id", "subscription_id", "next_attempt_at", "created_at", "updated_at"];
+const SAGA_MOVES: &[&str] =
+    &["status", "attempt_count", "next_attempt_at", "final_error_code", "current_job_id", "updated_at"];
+const JOB_WORK: &[&str] = &[
+    "status",
+    "lease_until",
+    "lease_token",
+    "lease_resets",
+    "worker_id",
+    "response_status",
+    "error_code",
+    "duration_ms",
+    "retry_after_s",
+];
+const NO_HASH: &[&str] = &["id", "name", "role", "created_at", "last_used_at", "revoked_at"];
+
+/// The table. UPDATE on a queue is what SKIP LOCKED asks for; nobody changes a row of one.
+pub const GRANTS: &[Grant] = &[
+    grant(Role::EventIngestWriter, Verb::Insert, EVENTS, ALL),
+    grant(Role::EventIngestWriter, Verb::Select, EVENTS, &["id", "external_event_id"]),
+    grant(Role::EventIngestWriter, Verb::Execute, PUBLISH, ALL),
+    grant(Role::SubscriptionAdmin, Verb::Select, SUBSCRIPTIONS, ALL),
+    grant(Role::SubscriptionAdmin, Verb::Insert, SUBSCRIPTIONS, ALL),
+    grant(Role::SubscriptionAdmin, Verb::Update, SUBSCRIPTIONS, ALL),
+    grant(Role::RouterWorker, Verb::Select, EVENTS, EVENT_ROUTE),
+    grant(Role::RouterWorker, Verb::Select, SUBSCRIPTIONS, NO_SECRETS),
+    grant(Role::RouterWorker, Verb::Select, ROUTING_QUEUE, ALL),
+    grant(Role::RouterWorker, Verb::Update, ROUTING_QUEUE, ALL),
+    grant(Role::RouterWorker, Verb::Delete, ROUTING_QUEUE, ALL),
+    grant(Role::RouterWorker, Verb::Insert, SAGAS, SAGA_FRESH),
+    grant(Role::SagaOrchestrator, Verb::Select, EVENTS, EVENT_ROUTE),
+    grant(Role::SagaOrchestrator, Verb::Select, SUBSCRIPTIONS, NO_SECRETS),
+    grant(Role::SagaOrchestrator, Verb::Select, SAGAS, ALL),
+    grant(Role::SagaOrchestrator, Verb::Update, SAGAS, SAGA_MOVES),
+    grant(Role::SagaOrchestrator, Verb::Select, JOBS, ALL),
+    grant(Role::SagaOrchestrator, Verb::Insert, JOBS, ALL),
+    grant(Role::SagaOrchestrator, Verb::Select, FINISHED, ALL),
+    grant(Role::SagaOrchestrator, Verb::Update, FINISHED, ALL),
+    grant(Role::SagaOrchestrator, Verb::Delete, FINISHED, ALL),
+    grant(Role::JobWorker, Verb::Select, EVENTS, ALL),
+    grant(Role::JobWorker, Verb::Select, SUBSCRIPTIONS, ALL),
+    grant(Role::JobWorker, Verb::Select, SAGAS, ALL),
+    grant(Role::JobWorker, Verb::Select, JOBS, ALL),
+    grant(Role::JobWorker, Verb::Update, JOBS, JOB_WORK),
+    grant(Role::JobWorker, Verb::Insert, FINISHED, ALL),
+    grant(Role::DeadLetterOperator, Verb::Select, DEAD_LETTERS, ALL),
+    grant(Role::DeadLetterOperator, Verb::Select, EVENTS, EVENT_ROUTE),
+    grant(Role::DeadLetterOperator, Verb::Execute, REQUEUE, ALL),
+    grant(Role::OutboxWriter, Verb::Select, ORDERS, ALL),
+    grant(Role::OutboxWriter, Verb::Insert, ORDERS, ALL),
+    grant(Role::OutboxWriter, Verb::Select, LEDGER, ALL),
+    grant(Role::OutboxWriter, Verb::Insert, LEDGER, ALL),
+    grant(Role::OutboxWorker, Verb::Select, ORDERS, ALL),
+    grant(Role::OutboxWorker, Verb::Update, ORDERS, ALL),
+    grant(Role::OutboxWorker, Verb::Select, LEDGER, ALL),
+    grant(Role::OutboxWorker, Verb::Update, LEDGER, ALL),
+    grant(Role::OutboxWorker, Verb::Delete, LEDGER, ALL),
+    grant(Role::OutboxWorker, Verb::Select, LANE, ALL),
+    grant(Role::OutboxWorker, Verb::Update, LANE, ALL),
+    grant(Role::KeyKeeper, Verb::Select, KEYS, ALL),
+    grant(Role::KeyKeeper, Verb::Insert, KEYS, ALL),
+    grant(Role::KeyKeeper, Verb::Update, KEYS, ALL),
+    grant(Role::Viewer, Verb::Select, EVENTS, ALL),
+    grant(Role::Viewer, Verb::Select, SUBSCRIPTIONS, NO_SECRETS),
+    grant(Role::Viewer, Verb::Select, CHANGES, ALL),
+    grant(Role::Viewer, Verb::Select, ROUTING_QUEUE, ALL),
+    grant(Role::Viewer, Verb::Select, SAGAS, ALL),
+    grant(Role::Viewer, Verb::Select, JOBS, ALL),
+    grant(Role::Viewer, Verb::Select, FINISHED, ALL),
+    grant(Role::Viewer, Verb::Select, DEAD_LETTERS, ALL),
+    grant(Role::Viewer, Verb::Select, ORDERS, ALL),
+    grant(Role::Viewer, Verb::Select, LEDGER, ALL),
+    grant(Role::Viewer, Verb::Select, AUDIT, ALL),
+    grant(Role::Viewer, Verb::Select, LANE, ALL),
+    grant(Role::Viewer, Verb::Select, KEYS, NO_HASH),
+    grant(Role::Viewer, Verb::Select, PROCESSES, ALL),
+    grant(Role::Viewer, Verb::Select, ROLLUPS, ALL),
+    grant(Role::Viewer, Verb::Select, MIGRATIONS, ALL),
+];
+
+/// Every role may also call [`REPORT_PRESENCE`].
+pub const EVERY_ROLE_EXECUTES: &str = REPORT_PRESENCE;
+
+/// Whether a role may do this to a column; no column asks for any column at all.
+pub fn allows(role: Role, verb: Verb, object: &str, column: Option<&str>) -> bool {
+    if verb == Verb::Execute && object == EVERY_ROLE_EXECUTES {
+        return true;
+    }
+    GRANTS.iter().any(|grant| {
+        grant.role == role
+            && grant.verb == verb
+            && grant.object == object
+            && column.is_none_or(|column| grant.columns.is_empty() || grant.columns.contains(&column))
+    })
+}
+
+/// The views that stand for a function of the owner on SQLite.
+pub const fn sqlite_views(function: &str) -> &'static [&'static str] {
+    match function.as_bytes() {
+        b"requeue" => &["requeue"],
+        b"report_presence" => &["presence_reports", "rollup_reports"],
+        _ => &[],
+    }
+}
+
+/// What brings the rights of a PostgreSQL database to what the table says. The roles must exist.
+pub fn postgres_grants() -> String {
+    let mut sql = String::new();
+    let roles = Role::ALL.map(Role::name).join(", ");
+    let _ = writeln!(sql, "REVOKE ALL ON SCHEMA posthaste FROM PUBLIC;");
+    let _ = writeln!(sql, "REVOKE ALL ON ALL FUNCTIONS IN SCHEMA posthaste FROM PUBLIC, {roles};");
+    let _ = writeln!(sql, "REVOKE ALL ON ALL TABLES IN SCHEMA posthaste FROM PUBLIC, {roles};");
+    let _ = writeln!(sql, "REVOKE ALL ON ALL SEQUENCES IN SCHEMA posthaste FROM PUBLIC, {roles};");
+    let _ = writeln!(sql, "GRANT USAGE ON SCHEMA posthaste TO {roles};");
+    let _ = writeln!(sql, "GRANT EXECUTE ON FUNCTION posthaste.{EVERY_ROLE_EXECUTES} TO {roles};");
+    for Grant { role, verb, object, columns } in GRANTS {
+        let (role, verb_name) = (role.name(), verb.name());
+        let columns = if columns.is_empty() { String::new() } else { format!(" ({})", columns.join(", ")) };
+        let kind = if *verb == Verb::Execute { "FUNCTION" } else { "TABLE" };
+        let _ = writeln!(sql, "GRANT {verb_name}{columns} ON {kind} posthaste.{object} TO {role};");
+    }
+    sql
+}
+
+/// `docs/roles.md`.
+pub fn roles_markdown() -> String {
+    let mut text = String::from(
+        "# Who may do what\n\n\
+         Made from the table in `crates/store/src/grants.rs`; a test keeps the two equal. PostgreSQL enforces\n\
+         it with roles and column grants, SQLite with an authorizer when a statement is prepared. What is not\n\
+         listed is refused. Every role may also call `report_presence`, which notes that a process lives and\n\
+         adds to the counters of the charts.\n",
+    );
+    for role in Role::ALL {
+        let _ = write!(text, "\n## `{}`\n\n| may | on | columns |\n| --- | --- | --- |\n", role.name());
+        for grant in GRANTS.iter().filter(|grant| grant.role == role) {
+            let columns = match (grant.verb, grant.columns) {
+                (Verb::Execute, _) => String::new(),
+                (Verb::Select | Verb::Insert | Verb::Update | Verb::Delete, []) => "all".to_owned(),
+                (Verb::Select | Verb::Insert | Verb::Update | Verb::Delete, some) => some.join(", "),
+            };
+            let _ = writeln!(text, "| {} | `{}` | {columns} |", grant.verb.name(), grant.object);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_listed_is_refused() {
+        let router = Role::RouterWorker;
+        assert!(allows(router, Verb::Select, EVENTS, Some("id")));
+        assert!(!allows(router, Verb::Select, EVENTS, Some("payload")));
+        assert!(allows(router, Verb::Select, EVENTS, None));
+        assert!(!allows(router, Verb::Update, SAGAS, None));
+        assert!(allows(router, Verb::Execute, REPORT_PRESENCE, None));
+        assert!(!allows(router, Verb::Execute, REQUEUE, None));
+    }
+
+    #[test]
+    fn every_grant_is_on_something_that_exists() {
+        for grant in GRANTS {
+            let functions = [PUBLISH, REQUEUE, REPORT_PRESENCE];
+            let known = if grant.verb == Verb::Execute { &functions[..] } else { &TABLES[..] };
+            assert!(known.contains(&grant.object), "{grant:?}");
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The only crate that knows SQL: the ports of `posthaste-core` on SQLite and on PostgreSQL.
+//!
+//! Each engine has one file for each role and one SQL file for each verb; [`grants`] says what each
+//! role may do on both; [`migration`] decides what a database still needs.
+
+pub mod grants;
+pub mod migration;
+pub mod postgres;
+pub mod sqlite;

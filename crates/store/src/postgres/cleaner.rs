@@ -1,0 +1,80 @@
+//! Handles leases that ran out (taken by workers that then died or hung): gives their jobs back, or
+//! fails those that came back too often, for the orchestrator's inbox. [`job::expire`] decides.
+
+use crate::grants::Role;
+use crate::postgres::PostgresStore;
+use crate::postgres::error::Fault;
+use crate::postgres::pool::{RolePool, Verb};
+use crate::postgres::session::{Durability, Session};
+use crate::postgres::value::{Instant, count, get, instant, int};
+use posthaste_core::job::{self, ExpiredLease};
+use posthaste_core::outcome::Failure;
+use posthaste_core::ports::{CleanerStore, ResetLease, StoreResult};
+use posthaste_core::{JobId, SagaId, Timestamp};
+use std::collections::HashSet;
+use tokio_postgres::Row;
+
+/// Port of the role job_worker, as the cleaner.
+#[derive(Debug, Clone)]
+pub struct PostgresCleaner {
+    pool: RolePool,
+}
+
+impl PostgresCleaner {
+    pub(super) fn new(store: &PostgresStore) -> Self {
+        Self { pool: store.pool(Role::JobWorker) }
+    }
+}
+
+impl CleanerStore for PostgresCleaner {
+    async fn reset_expired_leases(
+        &self,
+        jobs_max: u32,
+        resets_max: u32,
+        now: Timestamp,
+    ) -> StoreResult<Vec<ResetLease>> {
+        let verb = Verb::repeatable("resetting expired leases");
+        self.pool.call(verb, |session| reset(session, jobs_max, resets_max, now)).await
+    }
+}
+
+async fn reset(
+    mut session: Session,
+    jobs_max: u32,
+    resets_max: u32,
+    now: Timestamp,
+) -> Result<Vec<ResetLease>, Fault> {
+    let sql = include_str!("sql/cleaner/take_expired_leases.sql");
+    let rows = session.begin(Durability::Flushed, sql, &[&Instant(now), &int(jobs_max)]).await?;
+    if rows.is_empty() {
+        session.roll_back().await?;
+        return Ok(Vec::new());
+    }
+    let mut leases =
+        rows.iter().map(|row| expired(row, resets_max)).collect::<Result<Vec<ResetLease>, Fault>>()?;
+    let jobs: Vec<i64> = leases.iter().map(|lease| lease.job_id.get()).collect();
+    let (resets, fails): (Vec<i32>, Vec<bool>) = leases.iter().map(|lease| verdict(lease.outcome)).unzip();
+    let code = Failure::LeaseExpired.code();
+    let sql = include_str!("sql/cleaner/reset_expired_leases.sql");
+    let rows = session.commit_with(sql, &[&jobs, &resets, &fails, &Instant(now), &code.as_str()]).await?;
+    let done: HashSet<i64> = rows.iter().map(|row| get(row, 0)).collect::<Result<_, Fault>>()?;
+    leases.retain(|lease| done.contains(&lease.job_id.get()));
+    Ok(leases)
+}
+
+fn expired(row: &Row, resets_max: u32) -> Result<ResetLease, Fault> {
+    Ok(ResetLease {
+        job_id: JobId::from_store(get(row, 0)?),
+        saga_id: SagaId::from_store(get(row, 1)?),
+        worker_id: get(row, 2)?,
+        lease_until: instant(row, 3)?,
+        outcome: job::expire(count(row, 4)?, resets_max),
+    })
+}
+
+fn verdict(outcome: ExpiredLease) -> (i32, bool) {
+    match outcome {
+        ExpiredLease::GiveBack { lease_resets } => (int(lease_resets), false),
+        ExpiredLease::Fail { lease_resets } => (int(lease_resets), true),
+    }
+}

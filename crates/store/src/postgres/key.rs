@@ -1,0 +1,97 @@
+//! Keeps API keys, as hashes, for the API's door.
+
+use crate::grants::Role;
+use crate::postgres::PostgresStore;
+use crate::postgres::error::Fault;
+use crate::postgres::pool::{RolePool, Verb};
+use crate::postgres::session::Session;
+use crate::postgres::value::{Instant, get, instant, instant_or_none};
+use posthaste_core::ports::{ApiKey, KeyHash, KeyRole, KeyStore, StoreResult};
+use posthaste_core::{KeyId, Timestamp};
+use tokio_postgres::Row;
+
+/// Port of the role key_keeper.
+#[derive(Debug, Clone)]
+pub struct PostgresKeys {
+    pool: RolePool,
+}
+
+impl PostgresKeys {
+    pub(super) fn new(store: &PostgresStore) -> Self {
+        Self { pool: store.pool(Role::KeyKeeper) }
+    }
+}
+
+impl KeyStore for PostgresKeys {
+    async fn create_key(
+        &self,
+        name: String,
+        role: KeyRole,
+        hash: KeyHash,
+        now: Timestamp,
+    ) -> StoreResult<ApiKey> {
+        self.pool.call(Verb::once("creating a key"), |session| create(session, &name, role, hash, now)).await
+    }
+
+    async fn find_key(&self, hash: KeyHash) -> StoreResult<Option<ApiKey>> {
+        self.pool.call(Verb::repeatable("looking for a key"), |session| find(session, hash)).await
+    }
+
+    async fn list_keys(&self) -> StoreResult<Vec<ApiKey>> {
+        self.pool.call(Verb::repeatable("listing keys"), list).await
+    }
+
+    async fn revoke_key(&self, id: KeyId, now: Timestamp) -> StoreResult<bool> {
+        self.pool.call(Verb::once("revoking a key"), |session| revoke(session, id, now)).await
+    }
+
+    async fn touch_key(&self, id: KeyId, now: Timestamp) -> StoreResult<()> {
+        self.pool.call(Verb::repeatable("noting the use of a key"), |session| touch(session, id, now)).await
+    }
+}
+
+fn key(row: &Row) -> Result<ApiKey, Fault> {
+    let role: &str = get(row, 2)?;
+    Ok(ApiKey {
+        id: KeyId::from_store(get(row, 0)?),
+        name: get(row, 1)?,
+        role: KeyRole::parse(role)
+            .ok_or_else(|| Fault::Unreadable(format!("{role:?} is no role of a key")))?,
+        created_at: instant(row, 3)?,
+        last_used_at: instant_or_none(row, 4)?,
+        revoked_at: instant_or_none(row, 5)?,
+    })
+}
+
+async fn create(
+    mut session: Session,
+    name: &str,
+    role: KeyRole,
+    hash: KeyHash,
+    now: Timestamp,
+) -> Result<ApiKey, Fault> {
+    let sql = include_str!("sql/key/create_key.sql");
+    let rows = session.run(sql, &[&name, &role.as_str(), &&hash.0[..], &Instant(now)]).await?;
+    let row = rows.first().ok_or_else(|| Fault::Unreadable("nothing came back".to_owned()))?;
+    key(row)
+}
+
+async fn find(mut session: Session, hash: KeyHash) -> Result<Option<ApiKey>, Fault> {
+    let rows = session.read(include_str!("sql/key/find_key.sql"), &[&&hash.0[..]]).await?;
+    rows.first().map(key).transpose()
+}
+
+async fn list(mut session: Session) -> Result<Vec<ApiKey>, Fault> {
+    let rows = session.read(include_str!("sql/key/list_keys.sql"), &[]).await?;
+    rows.iter().map(key).collect()
+}
+
+async fn revoke(mut session: Session, id: KeyId, now: Timestamp) -> Result<bool, Fault> {
+    let sql = include_str!("sql/key/revoke_key.sql");
+    Ok(!session.run(sql, &[&id.get(), &Instant(now)]).await?.is_empty())
+}
+
+async fn touch(mut session: Session, id: KeyId, now: Timestamp) -> Result<(), Fault> {
+    session.run(include_str!("sql/key/touch_key.sql"), &[&id.get(), &Instant(now)]).await?;
+    Ok(())
+}

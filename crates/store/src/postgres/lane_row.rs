@@ -1,0 +1,69 @@
+//! The one row of the lane, between the table and [`Lane`].
+
+use crate::postgres::error::Fault;
+use crate::postgres::session::{Durability, Session};
+use crate::postgres::value::{Instant, count, get, instant, instant_or_none, int};
+use posthaste_core::Timestamp;
+use posthaste_core::lane::Lane;
+use tokio_postgres::Row;
+
+pub(super) async fn load(mut session: Session) -> Result<Lane, Fault> {
+    read(&mut session).await
+}
+
+pub(super) async fn read(session: &mut Session) -> Result<Lane, Fault> {
+    let rows = session.read(include_str!("sql/outbox_worker/load_lane.sql"), &[]).await?;
+    lane(&rows)
+}
+
+/// Opens a transaction that may change the lane.
+pub(super) async fn lock(session: &mut Session) -> Result<Lane, Fault> {
+    let sql = include_str!("sql/outbox_worker/lock_lane.sql");
+    let rows = session.begin(Durability::Flushed, sql, &[]).await?;
+    lane(&rows)
+}
+
+/// Writes the lane and commits.
+pub(super) async fn commit(session: &mut Session, lane: &Lane) -> Result<(), Fault> {
+    let (paused_at, probe_until) = (lane.paused_at.map(Instant), lane.probe_until.map(Instant));
+    let (next_send_at, slowed_at) = (lane.next_send_at.map(Instant), lane.slowed_at.map(Instant));
+    let sql = include_str!("sql/outbox_worker/write_lane.sql");
+    session
+        .commit_with(
+            sql,
+            &[
+                &paused_at,
+                &lane.reason,
+                &lane.rate,
+                &int(lane.unauthorized_in_row),
+                &int(lane.faults_in_row),
+                &probe_until,
+                &next_send_at,
+                &slowed_at,
+                &Instant(lane.updated_at),
+            ],
+        )
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn resume(mut session: Session, now: Timestamp) -> Result<Lane, Fault> {
+    let lane = lock(&mut session).await?.resumed(now);
+    commit(&mut session, &lane).await?;
+    Ok(lane)
+}
+
+fn lane(rows: &[Row]) -> Result<Lane, Fault> {
+    let row = rows.first().ok_or_else(|| Fault::Unreadable("the lane has lost its row".to_owned()))?;
+    Ok(Lane {
+        paused_at: instant_or_none(row, 0)?,
+        reason: get(row, 1)?,
+        rate: get(row, 2)?,
+        unauthorized_in_row: count(row, 3)?,
+        faults_in_row: count(row, 4)?,
+        probe_until: instant_or_none(row, 5)?,
+        next_send_at: instant_or_none(row, 6)?,
+        slowed_at: instant_or_none(row, 7)?,
+        updated_at: instant(row, 8)?,
+    })
+}

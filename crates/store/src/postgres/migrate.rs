@@ -1,0 +1,250 @@
+//! Brings a database to the schema of this Posthaste: tables first, then roles and rights. Two
+//! processes may do it at once, and so may many databases of one cluster: a lock lets one after the
+//! other into a database, and what they share, the roles, is made so that a second maker does no harm.
+
+use crate::grants::{self, Role};
+use crate::migration::{self, Applied, Migration, MigrationError};
+use crate::postgres::error::{Phase, classify, connecting};
+use crate::postgres::pool::{connector, parse_url};
+use posthaste_core::ports::{StoreError, StoreResult};
+use std::time::Duration;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Error, Row};
+
+/// Every migration of this engine, in order.
+pub const MIGRATIONS: &[Migration] =
+    &[Migration { version: 1, name: "foundation", sql: include_str!("migrations/0001_foundation.sql") }];
+
+const DOING: &str = "migrating the database";
+/// Who holds this advisory lock of a database migrates it. ("posthast" in ASCII.)
+const LOCK_KEY: i64 = 0x706f_7374_6861_7374;
+/// How long somebody else's migration is waited for, and how often it is looked at. Waiting inside the
+/// server would hold a snapshot, for which a CREATE INDEX CONCURRENTLY of the other would wait in turn.
+const TURN_WAIT_MAX: Duration = Duration::from_secs(600);
+const TURN_PAUSE: Duration = Duration::from_millis(50);
+/// How long a migration waits for a table, with everybody behind it waiting too, and how often it tries.
+const LOCK_TIMEOUT: &str = "SET lock_timeout = '5s'";
+const TRIES_MAX: u32 = 10;
+const TRY_PAUSE: Duration = Duration::from_millis(100);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a migration did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MigrateReport {
+    /// The versions that were applied now, in order.
+    pub applied: Vec<u32>,
+    /// Where the database is.
+    pub version: u32,
+}
+
+/// Brings the database to the schema and the rights of this Posthaste. The URL is a direct one (no
+/// pooler), of a login that may create schemas and, unless they are there, roles.
+pub async fn migrate(url: &str) -> StoreResult<MigrateReport> {
+    migrate_with(url, MIGRATIONS).await
+}
+
+/// The same with another list of migrations.
+pub async fn migrate_with(url: &str, migrations: &[Migration]) -> StoreResult<MigrateReport> {
+    let config = parse_url(url, "posthaste migrate", CONNECT_TIMEOUT)?;
+    let (client, connection) =
+        config.connect(connector()).await.map_err(|error| connecting(error).into_error(DOING, true))?;
+    let (report, _) = futures_util::future::join(run(client, migrations), connection).await;
+    report
+}
+
+/// The client is dropped at the end, which ends the connection beside it, and with it the lock.
+async fn run(client: Client, migrations: &[Migration]) -> StoreResult<MigrateReport> {
+    take_turn(&client).await?;
+    execute(&client, LOCK_TIMEOUT).await?;
+    execute(&client, include_str!("sql/migrate/create_schema.sql")).await?;
+    let applied = applied(&client).await.map_err(told)?;
+    let planned = migration::plan(migrations, &applied).map_err(|error| refused(&error))?;
+    let mut report = MigrateReport {
+        applied: Vec::new(),
+        version: migrations.last().map_or(0, |migration| migration.version),
+    };
+    for migration in planned {
+        apply(&client, migration).await?;
+        report.applied.push(migration.version);
+    }
+    make_roles(&client).await?;
+    let rights = format!("BEGIN;\n{}COMMIT;", grants::postgres_grants());
+    patiently(&client, &rights).await.map_err(told)?;
+    Ok(report)
+}
+
+async fn take_turn(client: &Client) -> StoreResult<()> {
+    let mut waited = Duration::ZERO;
+    loop {
+        let row = client.query_one("SELECT pg_try_advisory_lock($1)", &[&LOCK_KEY]).await.map_err(told)?;
+        if row.try_get(0).map_err(told)? {
+            return Ok(());
+        }
+        if waited >= TURN_WAIT_MAX {
+            return Err(StoreError::Busy {
+                doing: DOING,
+                source: format!("another process has been migrating it for {} s", waited.as_secs()).into(),
+            });
+        }
+        tokio::time::sleep(TURN_PAUSE).await;
+        waited += TURN_PAUSE;
+    }
+}
+
+/// The list of what a database has; the viewer may read it too.
+pub(super) const APPLIED: &str = include_str!("sql/migrate/applied.sql");
+
+async fn applied(client: &Client) -> Result<Vec<Applied>, Error> {
+    client.query(APPLIED, &[]).await?.iter().map(applied_row).collect()
+}
+
+fn applied_row(row: &Row) -> Result<Applied, Error> {
+    let version: i32 = row.try_get(0)?;
+    Ok(Applied {
+        version: u32::try_from(version).unwrap_or(u32::MAX),
+        checksum: row.try_get(1)?,
+        finished: row.try_get(2)?,
+    })
+}
+
+/// Whether a database with these rows may be served.
+pub(super) fn check(rows: &[Row]) -> StoreResult<()> {
+    let applied: Result<Vec<Applied>, Error> = rows.iter().map(applied_row).collect();
+    migration::check(MIGRATIONS, &applied.map_err(told)?).map_err(|error| refused(&error))
+}
+
+/// What a database that was never migrated is told.
+pub(super) fn never_migrated() -> StoreError {
+    let needed = MIGRATIONS.last().map_or(0, |migration| migration.version);
+    refused(&MigrationError::Behind { at: 0, needed })
+}
+
+async fn apply(client: &Client, migration: &Migration) -> StoreResult<()> {
+    let outcome = if migration.in_transaction() {
+        let row = note(migration, "clock_timestamp()");
+        patiently(client, &format!("BEGIN;\n{}\n;{row}COMMIT;", migration.sql)).await
+    } else {
+        apply_steps(client, migration).await
+    };
+    outcome.map_err(|error| {
+        let what = format!("migration {} ({}) failed: {}", migration.version, migration.name, said(&error));
+        let failed = told(error);
+        if matches!(failed, StoreError::Refused { .. }) { StoreError::Unusable { what } } else { failed }
+    })
+}
+
+/// Each step stands by itself and may be run again; the row says from the first on that it has begun.
+async fn apply_steps(client: &Client, migration: &Migration) -> Result<(), Error> {
+    patiently(client, &note(migration, "NULL")).await?;
+    for step in migration.steps() {
+        patiently(client, step).await?;
+    }
+    patiently(client, &note(migration, "clock_timestamp()")).await
+}
+
+/// The statement that writes down how far a migration is. Name and checksum are our own and hold no quote.
+fn note(migration: &Migration, finished_at: &str) -> String {
+    format!(
+        "INSERT INTO posthaste.schema_migrations (version, name, checksum, started_at, finished_at) \
+         VALUES ({}, '{}', '{}', clock_timestamp(), {finished_at}) \
+         ON CONFLICT (version) DO UPDATE SET finished_at = excluded.finished_at;",
+        migration.version,
+        migration.name,
+        migration.checksum()
+    )
+}
+
+/// Runs what may have to wait for others: a table that is in use, or a shared row that a migration of
+/// another database is writing at this moment.
+async fn patiently(client: &Client, sql: &str) -> Result<(), Error> {
+    for _ in 1..TRIES_MAX {
+        match client.batch_execute(sql).await {
+            Err(error) if is_passing(&error) => {
+                client.batch_execute("ROLLBACK").await?;
+                tokio::time::sleep(TRY_PAUSE).await;
+            }
+            outcome => return outcome,
+        }
+    }
+    client.batch_execute(sql).await
+}
+
+fn is_passing(error: &Error) -> bool {
+    let Some(db) = error.as_db_error() else {
+        return false;
+    };
+    [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED].contains(db.code())
+        || (*db.code() == SqlState::INTERNAL_ERROR && db.message().contains("concurrently"))
+}
+
+/// Roles belong to the whole cluster, so they may be there, or appear at this very moment.
+async fn make_roles(client: &Client) -> StoreResult<()> {
+    for role in Role::ALL {
+        let name = role.name();
+        let there = client.query("SELECT FROM pg_catalog.pg_roles WHERE rolname = $1", &[&name]).await;
+        if there.map_err(told)?.is_empty() {
+            match patiently(client, &format!("CREATE ROLE {name} NOLOGIN")).await {
+                Err(error) if is_taken(&error) => {}
+                Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+                    return Err(StoreError::Unusable {
+                        what: format!(
+                            "this login may not create the role {name}: give it CREATEROLE, or let an \
+                             administrator run CREATE ROLE {name} NOLOGIN for it"
+                        ),
+                    });
+                }
+                outcome => outcome.map_err(told)?,
+            }
+        }
+        join_role(client, name).await?;
+    }
+    Ok(())
+}
+
+fn is_taken(error: &Error) -> bool {
+    [Some(&SqlState::DUPLICATE_OBJECT), Some(&SqlState::UNIQUE_VIOLATION)].contains(&error.code())
+}
+
+/// A superuser may take every role anyway. Another login becomes a member, where it may make itself one;
+/// where it may not, every role needs a URL of its own.
+async fn join_role(client: &Client, name: &str) -> StoreResult<()> {
+    let sql = "SELECT rolsuper OR pg_has_role(current_user, $1::name, 'MEMBER') \
+               FROM pg_catalog.pg_roles WHERE rolname = current_user";
+    let row = client.query_one(sql, &[&name]).await.map_err(told)?;
+    if row.try_get(0).map_err(told)? {
+        return Ok(());
+    }
+    match patiently(client, &format!("GRANT {name} TO CURRENT_USER")).await {
+        Err(error) if is_taken(&error) => Ok(()),
+        Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+            tracing::warn!(
+                role = name,
+                "the migrating login is no member of this role and cannot become one"
+            );
+            Ok(())
+        }
+        outcome => outcome.map_err(told),
+    }
+}
+
+async fn execute(client: &Client, sql: &str) -> StoreResult<()> {
+    patiently(client, sql).await.map_err(|error| match error.code() {
+        Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => StoreError::Unusable {
+            what: format!("this login may not make the schema posthaste: {}", said(&error)),
+        },
+        Some(_) | None => told(error),
+    })
+}
+
+fn said(error: &Error) -> String {
+    error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned())
+}
+
+/// Migrating again goes on where it stopped, so a lost answer is no riddle.
+fn told(error: Error) -> StoreError {
+    classify(error, Phase::BeforeCommit).into_error(DOING, true)
+}
+
+fn refused(error: &MigrationError) -> StoreError {
+    StoreError::Unusable { what: error.to_string() }
+}

@@ -1,0 +1,201 @@
+//! The store on PostgreSQL 15 and later, for many processes on many machines. One file for each role,
+//! each over a pool that has that role's rights and no others; [`session`] keeps connections clean,
+//! [`error`] says what a fault means, [`migrate`] makes the schema.
+
+mod cleaner;
+mod dead_letter;
+mod error;
+mod ingest;
+mod key;
+mod lane_row;
+mod migrate;
+mod orchestrator;
+mod order_record;
+mod outbox_intake;
+mod outbox_worker;
+mod page;
+mod pool;
+mod presence;
+mod reader;
+mod router;
+mod session;
+mod subscriptions;
+mod value;
+mod worker;
+
+pub use cleaner::PostgresCleaner;
+pub use dead_letter::PostgresDeadLetters;
+pub use ingest::PostgresIngest;
+pub use key::PostgresKeys;
+pub use migrate::{MIGRATIONS, MigrateReport, migrate, migrate_with};
+pub use orchestrator::PostgresOrchestrator;
+pub use outbox_intake::PostgresOutboxIntake;
+pub use outbox_worker::PostgresOutboxWorker;
+pub use pool::PostgresOptions;
+pub use presence::PostgresPresence;
+pub use reader::PostgresReader;
+pub use router::PostgresRouter;
+pub use subscriptions::PostgresSubscriptions;
+pub use worker::PostgresWorker;
+
+use crate::grants::Role;
+use error::Fault;
+use pool::{RolePool, Verb};
+use posthaste_core::Timestamp;
+use posthaste_core::ports::{StoreError, StoreResult, Stores};
+use session::Session;
+use std::sync::Arc;
+use tokio_postgres::error::SqlState;
+use value::instant;
+
+/// Every role's pool. Only the wiring and the tests hold one; a component is handed one port.
+#[derive(Debug, Clone)]
+pub struct PostgresStore {
+    pools: Arc<Pools>,
+}
+
+#[derive(Debug)]
+struct Pools {
+    event_ingest_writer: RolePool,
+    subscription_admin: RolePool,
+    router_worker: RolePool,
+    saga_orchestrator: RolePool,
+    job_worker: RolePool,
+    dead_letter_operator: RolePool,
+    outbox_writer: RolePool,
+    outbox_worker: RolePool,
+    key_keeper: RolePool,
+    viewer: RolePool,
+}
+
+impl PostgresStore {
+    /// Makes the pools, and sees that the database has exactly the schema of this Posthaste.
+    pub async fn connect(options: &PostgresOptions) -> StoreResult<Self> {
+        let pool = |role| RolePool::new(role, options);
+        let pools = Pools {
+            event_ingest_writer: pool(Role::EventIngestWriter)?,
+            subscription_admin: pool(Role::SubscriptionAdmin)?,
+            router_worker: pool(Role::RouterWorker)?,
+            saga_orchestrator: pool(Role::SagaOrchestrator)?,
+            job_worker: pool(Role::JobWorker)?,
+            dead_letter_operator: pool(Role::DeadLetterOperator)?,
+            outbox_writer: pool(Role::OutboxWriter)?,
+            outbox_worker: pool(Role::OutboxWorker)?,
+            key_keeper: pool(Role::KeyKeeper)?,
+            viewer: pool(Role::Viewer)?,
+        };
+        let store = Self { pools: Arc::new(pools) };
+        store.check_schema().await?;
+        Ok(store)
+    }
+
+    fn pool(&self, role: Role) -> RolePool {
+        let pools = &self.pools;
+        match role {
+            Role::EventIngestWriter => &pools.event_ingest_writer,
+            Role::SubscriptionAdmin => &pools.subscription_admin,
+            Role::RouterWorker => &pools.router_worker,
+            Role::SagaOrchestrator => &pools.saga_orchestrator,
+            Role::JobWorker => &pools.job_worker,
+            Role::DeadLetterOperator => &pools.dead_letter_operator,
+            Role::OutboxWriter => &pools.outbox_writer,
+            Role::OutboxWorker => &pools.outbox_worker,
+            Role::KeyKeeper => &pools.key_keeper,
+            Role::Viewer => &pools.viewer,
+        }
+        .clone()
+    }
+
+    async fn check_schema(&self) -> StoreResult<()> {
+        let verb = Verb::repeatable("looking at the schema");
+        let read = |mut session: Session| async move { session.read(migrate::APPLIED, &[]).await };
+        match self.pools.viewer.call(verb, read).await {
+            Ok(rows) => migrate::check(&rows),
+            Err(StoreError::Refused { source, .. }) if is_unmade(&*source) => Err(migrate::never_migrated()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// No such table, no such schema, or a schema that gives the role nothing: it was never migrated.
+fn is_unmade(cause: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    let code = cause.downcast_ref::<tokio_postgres::Error>().and_then(tokio_postgres::Error::code);
+    code.is_some_and(|code| {
+        let unmade =
+            [SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME, SqlState::INSUFFICIENT_PRIVILEGE];
+        unmade.contains(code)
+    })
+}
+
+impl Stores for PostgresStore {
+    type Ingest = PostgresIngest;
+    type Subscriptions = PostgresSubscriptions;
+    type Router = PostgresRouter;
+    type Orchestrator = PostgresOrchestrator;
+    type Worker = PostgresWorker;
+    type Cleaner = PostgresCleaner;
+    type DeadLetters = PostgresDeadLetters;
+    type OutboxIntake = PostgresOutboxIntake;
+    type OutboxWorker = PostgresOutboxWorker;
+    type Keys = PostgresKeys;
+    type Reader = PostgresReader;
+    type Presence = PostgresPresence;
+
+    fn ingest(&self) -> Self::Ingest {
+        PostgresIngest::new(self)
+    }
+
+    fn subscriptions(&self) -> Self::Subscriptions {
+        PostgresSubscriptions::new(self)
+    }
+
+    fn router(&self) -> Self::Router {
+        PostgresRouter::new(self)
+    }
+
+    fn orchestrator(&self) -> Self::Orchestrator {
+        PostgresOrchestrator::new(self)
+    }
+
+    fn worker(&self) -> Self::Worker {
+        PostgresWorker::new(self)
+    }
+
+    fn cleaner(&self) -> Self::Cleaner {
+        PostgresCleaner::new(self)
+    }
+
+    fn dead_letters(&self) -> Self::DeadLetters {
+        PostgresDeadLetters::new(self)
+    }
+
+    fn outbox_intake(&self) -> Self::OutboxIntake {
+        PostgresOutboxIntake::new(self)
+    }
+
+    fn outbox_worker(&self) -> Self::OutboxWorker {
+        PostgresOutboxWorker::new(self)
+    }
+
+    fn keys(&self) -> Self::Keys {
+        PostgresKeys::new(self)
+    }
+
+    fn reader(&self) -> Self::Reader {
+        PostgresReader::new(self)
+    }
+
+    fn presence(&self) -> Self::Presence {
+        PostgresPresence::new(self)
+    }
+
+    async fn now(&self) -> StoreResult<Timestamp> {
+        self.pools.viewer.call(Verb::repeatable("asking for the time"), now).await
+    }
+}
+
+async fn now(mut session: Session) -> Result<Timestamp, Fault> {
+    let rows = session.read("SELECT clock_timestamp()", &[]).await?;
+    rows.first()
+        .map_or_else(|| Err(Fault::Unreadable("the server told no time".to_owned())), |row| instant(row, 0))
+}

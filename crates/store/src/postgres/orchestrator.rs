@@ -1,0 +1,317 @@
+//! Starts attempts of the sagas that the router made and that have come due, and applies what the
+//! workers reported. Every decision is [`saga::step`]'s: here rows are read, it is asked, and its
+//! answer is written down.
+
+use crate::grants::Role;
+use crate::postgres::PostgresStore;
+use crate::postgres::error::Fault;
+use crate::postgres::pool::{RolePool, Verb};
+use crate::postgres::session::{Durability, Session};
+use crate::postgres::value::{
+    Instant, count, count_or_none, error_code, get, instant, instant_or_none, int, job_status, saga_status,
+};
+use posthaste_core::job::{JobOutcome, JobResult, JobStatus};
+use posthaste_core::outcome::ErrorCode;
+use posthaste_core::ports::{
+    Admitted, AdmittedJob, AppliedResult, DueSubscriptions, OrchestratorStore, Quota, ResultTake, StoreResult,
+};
+use posthaste_core::retry::RetryPolicy;
+use posthaste_core::saga::{self, Decision, Ignored, SagaState, Signal};
+use posthaste_core::{EventId, JobId, SagaId, SubscriptionId, Timestamp};
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+use tokio_postgres::Row;
+
+/// Port of the role saga_orchestrator.
+#[derive(Debug, Clone)]
+pub struct PostgresOrchestrator {
+    pool: RolePool,
+}
+
+impl PostgresOrchestrator {
+    pub(super) fn new(store: &PostgresStore) -> Self {
+        Self { pool: store.pool(Role::SagaOrchestrator) }
+    }
+}
+
+impl OrchestratorStore for PostgresOrchestrator {
+    async fn find_due_subscriptions(
+        &self,
+        after: Option<SubscriptionId>,
+        probes_max: u32,
+        now: Timestamp,
+    ) -> StoreResult<DueSubscriptions> {
+        let verb = Verb::repeatable("looking for due subscriptions");
+        self.pool.call(verb, |session| find_due(session, after, probes_max.max(1), now)).await
+    }
+
+    async fn admit_due_sagas(
+        &self,
+        quotas: Vec<Quota>,
+        policy: RetryPolicy,
+        now: Timestamp,
+    ) -> StoreResult<Admitted> {
+        let verb = Verb::repeatable("admitting due deliveries");
+        self.pool.call(verb, |session| admit(session, &quotas, policy, now)).await
+    }
+
+    async fn apply_job_results(
+        &self,
+        take: ResultTake,
+        policy: RetryPolicy,
+        now: Timestamp,
+    ) -> StoreResult<Vec<AppliedResult>> {
+        let verb = Verb::repeatable("applying results of attempts");
+        self.pool.call(verb, |session| apply(session, take, policy, now)).await
+    }
+
+    async fn next_due_at(&self, now: Timestamp) -> StoreResult<Option<Timestamp>> {
+        let verb = Verb::repeatable("looking for the next due delivery");
+        self.pool.call(verb, |session| next_due_at(session, now)).await
+    }
+}
+
+async fn find_due(
+    mut session: Session,
+    after: Option<SubscriptionId>,
+    probes_max: u32,
+    now: Timestamp,
+) -> Result<DueSubscriptions, Fault> {
+    let after = after.map_or(i64::MIN, SubscriptionId::get);
+    let sql = include_str!("sql/orchestrator/find_due_subscriptions.sql");
+    let rows = session.read(sql, &[&after, &int(probes_max), &Instant(now)]).await?;
+    let mut found = DueSubscriptions::default();
+    for row in &rows {
+        let id = SubscriptionId::from_store(get(row, 0)?);
+        if get(row, 1)? {
+            found.due.push(id);
+        }
+        found.next = Some(id);
+    }
+    if rows.len() < probes_max as usize {
+        found.next = None;
+    }
+    Ok(found)
+}
+
+async fn next_due_at(mut session: Session, now: Timestamp) -> Result<Option<Timestamp>, Fault> {
+    let rows = session.read(include_str!("sql/orchestrator/next_due_at.sql"), &[&Instant(now)]).await?;
+    rows.first().map_or(Ok(None), |row| instant_or_none(row, 0))
+}
+
+/// What is decided over due sagas.
+#[derive(Default)]
+struct Admission {
+    subscription_of: HashMap<i64, i64>,
+    starts: Vec<(i64, Timestamp)>,
+    letters: Vec<i64>,
+}
+
+async fn admit(
+    mut session: Session,
+    quotas: &[Quota],
+    policy: RetryPolicy,
+    now: Timestamp,
+) -> Result<Admitted, Fault> {
+    // In the order of ids, and each once: two orchestrators that ask for the same take them alike.
+    let mut quotas: Vec<(i64, i32)> =
+        quotas.iter().map(|quota| (quota.subscription_id.get(), int(quota.jobs_max))).collect();
+    quotas.sort_unstable();
+    quotas.dedup_by_key(|(id, _)| *id);
+    let (ids, maxima): (Vec<i64>, Vec<i32>) = quotas.into_iter().filter(|(_, max)| *max > 0).unzip();
+    if ids.is_empty() {
+        return Ok(Admitted::default());
+    }
+    let sql = include_str!("sql/orchestrator/take_due_sagas.sql");
+    let rows = session.begin(Durability::Relaxed, sql, &[&ids, &maxima, &Instant(now)]).await?;
+    let admission = match decide_admission(&rows, policy, now) {
+        Ok(admission) => admission,
+        Err(fault) => return Err(undone(session, fault).await),
+    };
+    if admission.starts.is_empty() && admission.letters.is_empty() {
+        session.roll_back().await?;
+        return Ok(Admitted::default());
+    }
+    write_admission(session, admission, now).await
+}
+
+/// Lets go of what a transaction took, and hands on why.
+async fn undone(mut session: Session, fault: Fault) -> Fault {
+    // If this fails the connection is dropped, which undoes as well.
+    let _ = session.roll_back().await;
+    fault
+}
+
+fn decide_admission(rows: &[Row], policy: RetryPolicy, now: Timestamp) -> Result<Admission, Fault> {
+    let mut admission = Admission::default();
+    for row in rows {
+        let saga_id: i64 = get(row, 0)?;
+        let state = SagaState {
+            status: saga_status(row, 2)?,
+            attempt_count: count(row, 3)?,
+            next_attempt_at: instant(row, 4)?,
+            final_error_code: error_code(row, 5)?,
+            current_job_id: None,
+        };
+        let policy = policy.with_limit(count_or_none(row, 6)?);
+        match saga::step(&state, &Signal::Look, &policy, now) {
+            Decision::StartAttempt { attempt_at } => admission.starts.push((saga_id, attempt_at)),
+            Decision::DeadLetter { .. } => admission.letters.push(saga_id),
+            Decision::Complete { .. } | Decision::Retry { .. } | Decision::Ignore(_) => continue,
+        }
+        admission.subscription_of.insert(saga_id, get(row, 1)?);
+    }
+    // Sagas are locked in the order of their ids wherever sets of them are.
+    admission.starts.sort_unstable();
+    admission.letters.sort_unstable();
+    Ok(admission)
+}
+
+async fn write_admission(
+    mut session: Session,
+    admission: Admission,
+    now: Timestamp,
+) -> Result<Admitted, Fault> {
+    let Admission { subscription_of, starts, letters } = admission;
+    let sagas: Vec<i64> = starts.iter().map(|(saga_id, _)| *saga_id).collect();
+    let attempts: Vec<Instant> = starts.iter().map(|(_, attempt_at)| Instant(*attempt_at)).collect();
+    let start = include_str!("sql/orchestrator/start_attempts.sql");
+    let give_up = include_str!("sql/orchestrator/give_up_sagas.sql");
+    let (made, ended) = if letters.is_empty() {
+        (session.commit_with(start, &[&sagas, &attempts, &Instant(now)]).await?, Vec::new())
+    } else {
+        let made = session.go_on(start, &[&sagas, &attempts, &Instant(now)]).await?;
+        (made, session.commit_with(give_up, &[&letters, &Instant(now)]).await?)
+    };
+    let subscription = |saga_id: i64| {
+        let id = subscription_of.get(&saga_id).copied();
+        id.map(SubscriptionId::from_store)
+            .ok_or_else(|| Fault::Unreadable("a saga that was not taken".into()))
+    };
+    let mut admitted = Admitted::default();
+    for row in &made {
+        let saga_id = get(row, 1)?;
+        admitted.jobs.push(AdmittedJob {
+            job_id: JobId::from_store(get(row, 0)?),
+            saga_id: SagaId::from_store(saga_id),
+            subscription_id: subscription(saga_id)?,
+        });
+    }
+    for row in &ended {
+        let saga_id = get(row, 0)?;
+        admitted.dead_lettered.push((SagaId::from_store(saga_id), subscription(saga_id)?));
+    }
+    Ok(admitted)
+}
+
+async fn apply(
+    mut session: Session,
+    take: ResultTake,
+    policy: RetryPolicy,
+    now: Timestamp,
+) -> Result<Vec<AppliedResult>, Fault> {
+    let from = take.from.map_or(i64::MIN, JobId::get);
+    let sql = include_str!("sql/orchestrator/take_job_results.sql");
+    let rows = session.begin(Durability::Flushed, sql, &[&from, &int(take.results_max)]).await?;
+    if rows.is_empty() {
+        session.roll_back().await?;
+        return Ok(Vec::new());
+    }
+    let mut moves = match decide_results(&rows, policy, now) {
+        Ok(moves) => moves,
+        Err(fault) => return Err(undone(session, fault).await),
+    };
+    moves.rows.sort_unstable_by_key(|row| row.saga_id);
+    let moved = write_results(session, &moves, now).await?;
+    for result in &mut moves.results {
+        if !matches!(result.decision, Decision::Ignore(_)) && !moved.contains(&result.job_id.get()) {
+            result.decision = Decision::Ignore(Ignored::NotItsJob);
+        }
+    }
+    Ok(moves.results)
+}
+
+/// What is decided over finished jobs.
+#[derive(Default)]
+struct Moves {
+    taken: Vec<i64>,
+    rows: Vec<SagaMove>,
+    results: Vec<AppliedResult>,
+}
+
+struct SagaMove {
+    saga_id: i64,
+    job_id: i64,
+    state: SagaState,
+}
+
+fn decide_results(rows: &[Row], policy: RetryPolicy, now: Timestamp) -> Result<Moves, Fault> {
+    let mut moves = Moves::default();
+    for row in rows {
+        let job_id: i64 = get(row, 0)?;
+        moves.taken.push(job_id);
+        let Some((result, saga_id)) = read_result(row, JobId::from_store(job_id))? else {
+            continue;
+        };
+        let state = SagaState {
+            status: saga_status(row, 7)?,
+            attempt_count: count(row, 8)?,
+            next_attempt_at: instant(row, 9)?,
+            final_error_code: error_code(row, 10)?,
+            current_job_id: get::<Option<i64>>(row, 11)?.map(JobId::from_store),
+        };
+        let policy = policy.with_limit(count_or_none(row, 13)?);
+        let decision = saga::step(&state, &Signal::JobFinished(&result), &policy, now);
+        moves.results.push(AppliedResult {
+            job_id: result.job_id,
+            saga_id: SagaId::from_store(saga_id),
+            event_id: EventId::from_store(get(row, 5)?),
+            subscription_id: SubscriptionId::from_store(get(row, 6)?),
+            error_code: match result.outcome {
+                JobOutcome::Completed => None,
+                JobOutcome::Failed { error_code, .. } => Some(error_code),
+            },
+            decision: decision.clone(),
+            saga_created_at: instant(row, 12)?,
+        });
+        if !matches!(decision, Decision::Ignore(_)) {
+            let state = state.after(&decision, result.job_id);
+            moves.rows.push(SagaMove { saga_id, job_id, state });
+        }
+    }
+    Ok(moves)
+}
+
+/// The job and its saga's id; nothing if either is gone or the job has not ended, which only hands other
+/// than ours can bring about.
+fn read_result(row: &Row, job_id: JobId) -> Result<Option<(JobResult, i64)>, Fault> {
+    let Some(saga_id) = get::<Option<i64>>(row, 4)? else {
+        return Ok(None);
+    };
+    let outcome = match job_status(row, 1)? {
+        JobStatus::Completed => JobOutcome::Completed,
+        JobStatus::Failed => JobOutcome::Failed {
+            error_code: error_code(row, 2)?.unwrap_or_else(|| ErrorCode::from_store("UNKNOWN".to_owned())),
+            retry_after: count_or_none(row, 3)?.map(|seconds| Duration::from_secs(seconds.into())),
+        },
+        JobStatus::Pending | JobStatus::Leased => return Ok(None),
+    };
+    Ok(Some((JobResult { job_id, outcome }, saga_id)))
+}
+
+async fn write_results(mut session: Session, moves: &Moves, now: Timestamp) -> Result<HashSet<i64>, Fault> {
+    let rows = &moves.rows;
+    let sagas: Vec<i64> = rows.iter().map(|row| row.saga_id).collect();
+    let jobs: Vec<i64> = rows.iter().map(|row| row.job_id).collect();
+    let statuses: Vec<&str> = rows.iter().map(|row| row.state.status.as_str()).collect();
+    let counts: Vec<i32> = rows.iter().map(|row| int(row.state.attempt_count)).collect();
+    let times: Vec<Instant> = rows.iter().map(|row| Instant(row.state.next_attempt_at)).collect();
+    let codes: Vec<Option<&str>> =
+        rows.iter().map(|row| row.state.final_error_code.as_ref().map(ErrorCode::as_str)).collect();
+    let sql = include_str!("sql/orchestrator/apply_job_results.sql");
+    let answer = session
+        .commit_with(sql, &[&sagas, &jobs, &statuses, &counts, &times, &codes, &moves.taken, &Instant(now)])
+        .await?;
+    let moved: Option<Vec<i64>> = answer.first().map(|row| get(row, 0)).transpose()?;
+    Ok(moved.unwrap_or_default().into_iter().collect())
+}

@@ -1,0 +1,406 @@
+//! Claims orders (stored by the intake) for the sender, writes down what the broker said of them, and
+//! takes back what a sender never reported. [`order::step`] decides over orders, [`Lane`] over how much
+//! may be sent. Whoever changes both locks the lane first, then the orders.
+
+use crate::grants::Role;
+use crate::postgres::PostgresStore;
+use crate::postgres::error::Fault;
+use crate::postgres::lane_row;
+use crate::postgres::order_record::order_record;
+use crate::postgres::pool::{RolePool, Verb};
+use crate::postgres::session::{Durability, Session};
+use crate::postgres::value::{Instant, Json, count, get, instant, int, token};
+use posthaste_core::digest::{Digest, canonical, digest_of};
+use posthaste_core::lane::{ClaimMode, Lane};
+use posthaste_core::order::{self, IdempotencyKey, OrderDecision, OrderSignal, OrderState, OrderUpdate};
+use posthaste_core::outcome::ErrorCode;
+use posthaste_core::ports::{
+    ClaimedOrder, ClaimedOrders, OrderRecord, OrderReport, OutboxClaim, OutboxWorkerStore, Settled,
+    StoreResult,
+};
+use posthaste_core::retry::OrderRetryPolicy;
+use posthaste_core::{OrderId, Timestamp};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+/// Port of the role outbox_worker.
+#[derive(Debug, Clone)]
+pub struct PostgresOutboxWorker {
+    pool: RolePool,
+}
+
+impl PostgresOutboxWorker {
+    pub(super) fn new(store: &PostgresStore) -> Self {
+        Self { pool: store.pool(Role::OutboxWorker) }
+    }
+}
+
+impl OutboxWorkerStore for PostgresOutboxWorker {
+    async fn requeue_due_orders(
+        &self,
+        orders_max: u32,
+        policy: OrderRetryPolicy,
+        now: Timestamp,
+    ) -> StoreResult<u32> {
+        let verb = Verb::repeatable("requeueing due orders");
+        self.pool.call(verb, |session| requeue(session, orders_max, policy, now)).await
+    }
+
+    async fn claim_orders(&self, claim: OutboxClaim, now: Timestamp) -> StoreResult<ClaimedOrders> {
+        // The second try looks first for what the first one may have claimed.
+        let again = AtomicBool::new(false);
+        let verb = Verb::repeatable("claiming orders");
+        self.pool.call(verb, |session| claim_orders(session, &claim, now, &again)).await
+    }
+
+    async fn settle_orders(
+        &self,
+        reports: Vec<OrderReport>,
+        policy: OrderRetryPolicy,
+        now: Timestamp,
+    ) -> StoreResult<Vec<Settled>> {
+        let verb = Verb::repeatable("settling orders");
+        self.pool.call(verb, |session| settle(session, &reports, policy, now)).await
+    }
+
+    async fn rewind_stuck_orders(
+        &self,
+        stuck_before: Timestamp,
+        orders_max: u32,
+        policy: OrderRetryPolicy,
+        now: Timestamp,
+    ) -> StoreResult<Vec<OrderRecord>> {
+        let verb = Verb::repeatable("rewinding stuck orders");
+        self.pool.call(verb, |session| rewind(session, stuck_before, orders_max, policy, now)).await
+    }
+
+    async fn purge_ledger(&self, rows_max: u32, now: Timestamp) -> StoreResult<u32> {
+        self.pool.call(Verb::repeatable("purging the ledger"), |session| purge(session, rows_max, now)).await
+    }
+
+    async fn load_lane(&self) -> StoreResult<Lane> {
+        self.pool.call(Verb::repeatable("reading the lane"), lane_row::load).await
+    }
+
+    async fn resume_lane(&self, now: Timestamp) -> StoreResult<Lane> {
+        self.pool.call(Verb::repeatable("resuming the lane"), |session| lane_row::resume(session, now)).await
+    }
+
+    async fn count_sending(&self) -> StoreResult<u32> {
+        self.pool.call(Verb::repeatable("counting orders in flight"), count_sending).await
+    }
+}
+
+/// Orders and what becomes of them, in the form of the statement that writes it.
+#[derive(Default)]
+struct Moves<'a> {
+    rows: Vec<(&'a OrderRecord, OrderUpdate)>,
+}
+
+impl<'a> Moves<'a> {
+    /// Asks the state machine about each order.
+    fn decide(
+        records: &'a [OrderRecord],
+        signal: &OrderSignal<'_>,
+        policy: OrderRetryPolicy,
+        now: Timestamp,
+    ) -> Self {
+        let decided = records.iter().filter_map(|record| {
+            match order::step(&order_state(record), signal, &policy, now) {
+                OrderDecision::Update(update) => Some((record, update)),
+                OrderDecision::Ignore(_) => None,
+            }
+        });
+        Self { rows: decided.collect() }
+    }
+
+    /// Writes them; the transaction ends with it, or goes on. `frees` takes the claim away.
+    async fn write(
+        &self,
+        session: &mut Session,
+        frees: bool,
+        commits: bool,
+        now: Timestamp,
+    ) -> Result<Vec<OrderRecord>, Fault> {
+        let updates = || self.rows.iter().map(|(_, update)| update);
+        let receipts = || updates().map(|update| update.receipt.as_ref());
+        let ids: Vec<i64> = self.rows.iter().map(|(record, _)| record.id.get()).collect();
+        let from: Vec<&str> = self.rows.iter().map(|(record, _)| record.status.as_str()).collect();
+        let statuses: Vec<&str> = updates().map(|update| update.status.as_str()).collect();
+        let counts: Vec<i32> = updates().map(|update| int(update.retry_count)).collect();
+        let times: Vec<Instant> = updates().map(|update| Instant(update.next_attempt_at)).collect();
+        let errors: Vec<Option<&str>> =
+            updates().map(|update| update.last_error.as_ref().map(ErrorCode::as_str)).collect();
+        let maybe: Vec<bool> = updates().map(|update| update.maybe_executed).collect();
+        let notes: Vec<Option<&str>> = updates().map(|update| update.note.as_deref()).collect();
+        let broker_ids: Vec<Option<&str>> =
+            receipts().map(|receipt| receipt.and_then(|given| given.broker_order_id.as_deref())).collect();
+        let digests: Vec<Option<&str>> =
+            receipts().map(|receipt| receipt.map(|given| given.result_digest.as_str())).collect();
+        let results: Vec<Option<Json<'_>>> = receipts()
+            .map(|receipt| {
+                receipt.and_then(|given| given.result_json.as_ref()).map(|json| Json(json.as_str()))
+            })
+            .collect();
+        let (sql, now) = (include_str!("sql/outbox_worker/move_orders.sql"), Instant(now));
+        let params: [&(dyn ToSql + Sync); 13] = [
+            &ids,
+            &from,
+            &statuses,
+            &counts,
+            &times,
+            &errors,
+            &maybe,
+            &notes,
+            &broker_ids,
+            &digests,
+            &results,
+            &frees,
+            &now,
+        ];
+        let answer = if commits {
+            session.commit_with(sql, &params).await?
+        } else {
+            session.go_on(sql, &params).await?
+        };
+        answer.iter().map(order_record).collect()
+    }
+}
+
+fn order_state(record: &OrderRecord) -> OrderState {
+    OrderState {
+        status: record.status,
+        retry_count: record.retry_count,
+        next_attempt_at: record.next_attempt_at,
+        maybe_executed: record.maybe_executed,
+        idempotency_key: record.idempotency_key.clone(),
+    }
+}
+
+async fn requeue(
+    mut session: Session,
+    orders_max: u32,
+    policy: OrderRetryPolicy,
+    now: Timestamp,
+) -> Result<u32, Fault> {
+    let sql = include_str!("sql/outbox_worker/take_due_orders.sql");
+    let rows = session.begin(Durability::Flushed, sql, &[&Instant(now), &int(orders_max)]).await?;
+    let records: Vec<OrderRecord> = rows.iter().map(order_record).collect::<Result<_, Fault>>()?;
+    let moves = Moves::decide(&records, &OrderSignal::Due, policy, now);
+    if moves.rows.is_empty() {
+        session.roll_back().await?;
+        return Ok(0);
+    }
+    let moved = moves.write(&mut session, false, true, now).await?;
+    Ok(u32::try_from(moved.len()).unwrap_or(u32::MAX))
+}
+
+async fn rewind(
+    mut session: Session,
+    stuck_before: Timestamp,
+    orders_max: u32,
+    policy: OrderRetryPolicy,
+    now: Timestamp,
+) -> Result<Vec<OrderRecord>, Fault> {
+    let sql = include_str!("sql/outbox_worker/take_stuck_orders.sql");
+    let rows = session.begin(Durability::Flushed, sql, &[&Instant(stuck_before), &int(orders_max)]).await?;
+    let records: Vec<OrderRecord> = rows.iter().map(order_record).collect::<Result<_, Fault>>()?;
+    let moves = Moves::decide(&records, &OrderSignal::Stuck, policy, now);
+    if moves.rows.is_empty() {
+        session.roll_back().await?;
+        return Ok(Vec::new());
+    }
+    moves.write(&mut session, true, true, now).await
+}
+
+async fn claim_orders(
+    mut session: Session,
+    claim: &OutboxClaim,
+    now: Timestamp,
+    again: &AtomicBool,
+) -> Result<ClaimedOrders, Fault> {
+    if again.swap(true, Ordering::Relaxed) {
+        let found = find_claimed(&mut session, claim, now).await?;
+        if !found.orders.is_empty() {
+            return Ok(found);
+        }
+    }
+    let lane = lane_row::lock(&mut session).await?;
+    // Only a lane that holds orders back asks how many are out.
+    let in_flight = if lane.is_holding() { count_in(&mut session).await? } else { 0 };
+    match lane.may_claim(in_flight, claim.orders_max, now) {
+        ClaimMode::Nothing => {
+            session.roll_back().await?;
+            Ok(ClaimedOrders::default())
+        }
+        ClaimMode::Normal(most) => {
+            take(session, claim, most, now, &lane, |sends| lane.clone().claimed(sends, now)).await
+        }
+        ClaimMode::Probe => {
+            let probing = lane.clone().probing(now.after(claim.probe_for), now);
+            let claimed =
+                take(session, claim, 1, now, &lane, |sends| probing.clone().claimed(sends, now)).await?;
+            Ok(ClaimedOrders { probe: true, ..claimed })
+        }
+    }
+}
+
+/// Takes at most `most` orders, and writes the lane as it is after so many sends.
+async fn take(
+    mut session: Session,
+    claim: &OutboxClaim,
+    most: u32,
+    now: Timestamp,
+    before: &Lane,
+    after: impl Fn(u32) -> Lane,
+) -> Result<ClaimedOrders, Fault> {
+    let sql = include_str!("sql/outbox_worker/claim_orders.sql");
+    let (moment, proof, worker) = (Instant(now), token(claim.token), claim.worker_id.as_str());
+    let params: [&(dyn ToSql + Sync); 4] = [&moment, &int(most), &proof, &worker];
+    // A lane without a throttle stays as it is, however many go out: the claim is the last statement.
+    if after(1) == *before {
+        let rows = session.commit_with(sql, &params).await?;
+        return claimed_orders(&rows);
+    }
+    let rows = session.go_on(sql, &params).await?;
+    if rows.is_empty() {
+        session.roll_back().await?;
+        return Ok(ClaimedOrders::default());
+    }
+    let claimed = claimed_orders(&rows)?;
+    let sends = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+    lane_row::commit(&mut session, &after(sends)).await?;
+    Ok(claimed)
+}
+
+/// What a claim got whose answer was lost. If the lane holds orders back by now it counts as a probe,
+/// which is the more careful of the two.
+async fn find_claimed(
+    session: &mut Session,
+    claim: &OutboxClaim,
+    now: Timestamp,
+) -> Result<ClaimedOrders, Fault> {
+    let sql = include_str!("sql/outbox_worker/find_claimed_orders.sql");
+    let rows = session.read(sql, &[&token(claim.token), &Instant(now)]).await?;
+    if rows.is_empty() {
+        return Ok(ClaimedOrders::default());
+    }
+    let lane = lane_row::read(session).await?;
+    Ok(ClaimedOrders { probe: lane.is_holding(), ..claimed_orders(&rows)? })
+}
+
+fn claimed_orders(rows: &[Row]) -> Result<ClaimedOrders, Fault> {
+    let orders = rows.iter().map(claimed).collect::<Result<_, Fault>>()?;
+    Ok(ClaimedOrders { probe: false, orders })
+}
+
+fn claimed(row: &Row) -> Result<ClaimedOrder, Fault> {
+    let key = IdempotencyKey::from_store(get(row, 1)?);
+    let request_digest = Digest::from_store(get(row, 3)?);
+    let canonical = canonical_text(get(row, 2)?)
+        .filter(|text| digest_of(text.as_bytes()) == request_digest)
+        .ok_or_else(|| Fault::Unreadable(format!("the order {key} does not match its digest")))?;
+    Ok(ClaimedOrder {
+        id: OrderId::from_store(get(row, 0)?),
+        idempotency_key: key,
+        canonical,
+        request_digest,
+        trace_id: get(row, 4)?,
+        retry_count: count(row, 5)?,
+        created_at: instant(row, 6)?,
+        claimed_at: instant(row, 7)?,
+    })
+}
+
+/// The RFC 8785 form of what the server prints of a `jsonb`. Its own form spells out every digit of a
+/// number and has spaces; the depth was bounded when the order came in.
+fn canonical_text(stored: &str) -> Option<String> {
+    let mut reader = serde_json::Deserializer::from_str(stored);
+    reader.disable_recursion_limit();
+    let value: serde_json::Value = reader.into_iter().next()?.ok()?;
+    canonical(&value).ok()
+}
+
+async fn settle(
+    mut session: Session,
+    reports: &[OrderReport],
+    policy: OrderRetryPolicy,
+    now: Timestamp,
+) -> Result<Vec<Settled>, Fault> {
+    let before = lane_row::lock(&mut session).await?;
+    let mut ids: Vec<i64> = reports.iter().map(|report| report.id.get()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let rows = session.go_on(include_str!("sql/outbox_worker/lock_orders.sql"), &[&ids]).await?;
+    let mut held: HashMap<OrderId, (OrderRecord, Option<Uuid>)> = HashMap::new();
+    for row in &rows {
+        let record = order_record(row)?;
+        held.insert(record.id, (record, get(row, 14)?));
+    }
+    let mut lane = before.clone();
+    let mut moves: HashMap<OrderId, (&OrderRecord, OrderUpdate)> = HashMap::new();
+    for report in reports {
+        // A second report on one order finds it settled by the first.
+        let Some((record, _)) = held_by(&held, report).filter(|_| !moves.contains_key(&report.id)) else {
+            continue;
+        };
+        let signal = OrderSignal::Settled { outcome: &report.outcome, probe: report.probe };
+        if let OrderDecision::Update(update) = order::step(&order_state(record), &signal, &policy, now) {
+            moves.insert(report.id, (record, update));
+            lane = lane.after(&report.outcome, now);
+        }
+    }
+    let moves = Moves { rows: moves.into_values().collect() };
+    let settled = if moves.rows.is_empty() {
+        session.roll_back().await?;
+        Vec::new()
+    } else if lane == before {
+        moves.write(&mut session, false, true, now).await?
+    } else {
+        let settled = moves.write(&mut session, false, false, now).await?;
+        lane_row::commit(&mut session, &lane).await?;
+        settled
+    };
+    let settled: HashMap<OrderId, OrderRecord> =
+        settled.into_iter().map(|record| (record.id, record)).collect();
+    Ok(reports.iter().map(|report| answer(report, &held, &settled)).collect())
+}
+
+/// The order of a report, if the report's token is the one that claimed it last.
+fn held_by<'a>(
+    held: &'a HashMap<OrderId, (OrderRecord, Option<Uuid>)>,
+    report: &OrderReport,
+) -> Option<&'a (OrderRecord, Option<Uuid>)> {
+    held.get(&report.id).filter(|(_, holder)| *holder == Some(token(report.token)))
+}
+
+/// Whoever holds the claim, or held it when the order was settled, is told how it stands.
+fn answer(
+    report: &OrderReport,
+    held: &HashMap<OrderId, (OrderRecord, Option<Uuid>)>,
+    settled: &HashMap<OrderId, OrderRecord>,
+) -> Settled {
+    match held_by(held, report) {
+        Some((record, _)) => Settled::Accepted(Box::new(settled.get(&report.id).unwrap_or(record).clone())),
+        None => Settled::ClaimLost,
+    }
+}
+
+async fn purge(mut session: Session, rows_max: u32, now: Timestamp) -> Result<u32, Fault> {
+    let sql = include_str!("sql/outbox_worker/purge_ledger.sql");
+    let rows = session.run(sql, &[&Instant(now), &int(rows_max)]).await?;
+    Ok(u32::try_from(rows.len()).unwrap_or(u32::MAX))
+}
+
+async fn count_sending(mut session: Session) -> Result<u32, Fault> {
+    count_in(&mut session).await
+}
+
+async fn count_in(session: &mut Session) -> Result<u32, Fault> {
+    let rows = session.read(include_str!("sql/outbox_worker/count_sending.sql"), &[]).await?;
+    let count: i64 = rows.first().map_or(Ok(0), |row| get(row, 0))?;
+    Ok(u32::try_from(count).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,44 @@
+//! Pages of lists. A statement looks at so many rows in id order and answers what matched among them,
+//! one more than the page takes; a second one, where that was not enough, tells where the look ended.
+
+use crate::postgres::error::Fault;
+use crate::postgres::session::{Params, Session};
+use crate::postgres::value::get;
+use posthaste_core::ports::{Page, PageRequest};
+use tokio_postgres::Row;
+
+/// One row more than the page takes shows whether there is another page.
+pub(super) fn rows_max(page: PageRequest) -> i64 {
+    i64::from(page.items_max.max(1)) + 1
+}
+
+/// Where a list that goes down begins.
+pub(super) fn below(page: PageRequest) -> i64 {
+    page.after.unwrap_or(i64::MAX)
+}
+
+/// Where a list that goes up begins.
+pub(super) fn above(page: PageRequest) -> i64 {
+    page.after.unwrap_or(i64::MIN)
+}
+
+/// Makes the page of what was found; every row begins with its id. `last_examined` is asked for the end
+/// of the look only when the page is not full.
+pub(super) async fn fill<T>(
+    session: &mut Session,
+    page: PageRequest,
+    found: &[Row],
+    item: impl Fn(&Row) -> Result<T, Fault>,
+    last_examined: (&str, Params<'_>),
+) -> Result<Page<T>, Fault> {
+    let items_max = page.items_max.max(1) as usize;
+    let items = found.iter().take(items_max).map(item).collect::<Result<Vec<T>, Fault>>()?;
+    let next = if found.len() > items_max {
+        found.get(items_max - 1).map(|row| get(row, 0)).transpose()?
+    } else {
+        let (sql, params) = last_examined;
+        let rows = session.read(sql, params).await?;
+        rows.first().map_or(Ok(None), |row| get(row, 0))?
+    };
+    Ok(Page { items, next })
+}

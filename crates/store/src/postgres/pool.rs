@@ -1,0 +1,218 @@
+//! One pool of connections for each role of the database. With a URL of its own a role logs in as
+//! itself; with the common URL every new connection takes the role first. Connections are made when
+//! they are needed, and a broken one is replaced, so a pool outlives any restart of the server.
+
+use crate::grants::Role;
+use crate::postgres::error::{Fault, classify_pool};
+use crate::postgres::session::Session;
+use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
+use posthaste_core::ports::{StoreError, StoreResult};
+use std::future::Future;
+use std::time::Duration;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::{Config, NoTls};
+
+/// How often the store itself makes a call that failed with nothing done, or that may be repeated.
+const TRIES_MAX: u32 = 3;
+/// The first pause between two tries; it grows fourfold.
+const RETRY_PAUSE: Duration = Duration::from_millis(2);
+/// How long a peer that vanished may keep a connection looking alive.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// Where the database is, and how much of it we take.
+#[derive(Clone)]
+pub struct PostgresOptions {
+    /// A login that is a member of every role it is used for.
+    pub url: String,
+    /// Logins of their own for single roles.
+    pub role_urls: Vec<(Role, String)>,
+    /// Connections of each role at most.
+    pub connections_max: usize,
+    /// How long one connection may take to come to be.
+    pub connect_timeout: Duration,
+    /// How long a call waits for a connection when all are in use.
+    pub wait_timeout: Duration,
+}
+
+/// URLs carry passwords.
+impl std::fmt::Debug for PostgresOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let roles: Vec<_> = self.role_urls.iter().map(|(role, _)| role).collect();
+        f.debug_struct("PostgresOptions")
+            .field("role_urls", &roles)
+            .field("connections_max", &self.connections_max)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("wait_timeout", &self.wait_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PostgresOptions {
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            role_urls: Vec::new(),
+            connections_max: 4,
+            connect_timeout: Duration::from_secs(5),
+            wait_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Reads a URL, and refuses what we would have to ignore.
+pub(super) fn parse_url(url: &str, program: &str, timeout: Duration) -> StoreResult<Config> {
+    let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
+        let cause = error.into_source().map_or_else(String::new, |source| format!(": {source}"));
+        StoreError::Unusable { what: format!("the URL of the PostgreSQL database cannot be read{cause}") }
+    })?;
+    // Whatever is stricter than these two could not be kept.
+    if ![SslMode::Disable, SslMode::Prefer].contains(&config.get_ssl_mode()) {
+        return Err(StoreError::Unusable {
+            what: "the URL of the PostgreSQL database asks for sslmode=require, but this Posthaste cannot \
+                   encrypt the connection yet: use sslmode=prefer or disable on a network you trust, or a \
+                   local tunnel"
+                .to_owned(),
+        });
+    }
+    config.application_name(program);
+    config.connect_timeout(timeout);
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(SILENCE_MAX);
+    }
+    config.keepalives_idle(SILENCE_MAX);
+    Ok(config)
+}
+
+/// The one place that decides how bytes reach the server.
+pub(super) const fn connector() -> NoTls {
+    NoTls
+}
+
+/// The connections of one role.
+#[derive(Clone)]
+pub(super) struct RolePool {
+    pool: Pool,
+}
+
+impl std::fmt::Debug for RolePool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RolePool").finish_non_exhaustive()
+    }
+}
+
+impl RolePool {
+    pub(super) fn new(role: Role, options: &PostgresOptions) -> StoreResult<Self> {
+        let own_url = options.role_urls.iter().find(|(owner, _)| *owner == role).map(|(_, url)| url);
+        let program = format!("posthaste {}", role.name());
+        let config = parse_url(own_url.unwrap_or(&options.url), &program, options.connect_timeout)?;
+        let manager_config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = Manager::from_config(config, connector(), manager_config);
+        let mut builder = Pool::builder(manager)
+            .max_size(options.connections_max.max(1))
+            .wait_timeout(Some(options.wait_timeout))
+            .create_timeout(Some(options.connect_timeout))
+            .recycle_timeout(Some(options.connect_timeout))
+            .runtime(Runtime::Tokio1);
+        if own_url.is_none() {
+            builder = builder.post_create(take_role(role));
+        }
+        let pool = builder.build().map_err(|error| StoreError::Unusable {
+            what: format!("the connection pool cannot be made: {error}"),
+        })?;
+        Ok(Self { pool })
+    }
+
+    pub(super) async fn session(&self) -> Result<Session, Fault> {
+        self.pool.get().await.map(Session::new).map_err(classify_pool)
+    }
+
+    /// Makes a call, and makes it again on a fresh connection when it failed with nothing done. Only a
+    /// verb that may be repeated is also made again when nobody knows whether it was done.
+    pub(super) async fn call<T, F, Run>(&self, verb: Verb, run: Run) -> StoreResult<T>
+    where
+        Run: Fn(Session) -> F,
+        F: Future<Output = Result<T, Fault>>,
+    {
+        self.attempts(verb, run).await.map_err(|fault| fault.into_error(verb.doing, verb.idempotent))
+    }
+
+    /// Like [`Self::call`], for a caller that has an answer of its own to some faults.
+    pub(super) async fn attempts<T, F, Run>(&self, verb: Verb, run: Run) -> Result<T, Fault>
+    where
+        Run: Fn(Session) -> F,
+        F: Future<Output = Result<T, Fault>>,
+    {
+        let mut pause = RETRY_PAUSE;
+        for _ in 1..TRIES_MAX {
+            match self.attempt(&run).await {
+                Err(fault) if fault.may_repeat(verb.idempotent) => tokio::time::sleep(pause).await,
+                answer => return answer,
+            }
+            pause *= 4;
+        }
+        self.attempt(&run).await
+    }
+
+    async fn attempt<T, F, Run>(&self, run: &Run) -> Result<T, Fault>
+    where
+        Run: Fn(Session) -> F,
+        F: Future<Output = Result<T, Fault>>,
+    {
+        run(self.session().await?).await
+    }
+}
+
+/// What a call is, for its messages and for its repetition.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Verb {
+    doing: &'static str,
+    idempotent: bool,
+}
+
+impl Verb {
+    /// Doing it twice is as good as once.
+    pub(super) const fn repeatable(doing: &'static str) -> Self {
+        Self { doing, idempotent: true }
+    }
+
+    /// A second time would do it a second time.
+    pub(super) const fn once(doing: &'static str) -> Self {
+        Self { doing, idempotent: false }
+    }
+}
+
+fn take_role(role: Role) -> Hook {
+    Hook::async_fn(move |client, _| {
+        Box::pin(async move {
+            let statement = format!("SET ROLE {}", role.name());
+            client.batch_execute(&statement).await.map_err(HookError::Backend)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(url: &str) -> String {
+        match parse_url(url, "test", Duration::from_secs(1)) {
+            Ok(_) => String::new(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn encryption_that_was_asked_for_is_never_dropped_silently() {
+        assert_eq!(refusal("postgres://a@b/c"), "");
+        assert_eq!(refusal("postgres://a@b/c?sslmode=disable"), "");
+        assert!(refusal("postgres://a@b/c?sslmode=require").contains("sslmode=require"));
+        assert!(refusal("postgres://a@b/c?sslmode=verify-full").contains("cannot be read"));
+    }
+
+    #[test]
+    fn options_do_not_print_passwords() {
+        let mut options = PostgresOptions::new("postgres://a:hunter2@b/c");
+        options.role_urls.push((Role::Viewer, "postgres://v:hunter3@b/c".to_owned()));
+        assert!(!format!("{options:?}").contains("hunter"));
+    }
+}

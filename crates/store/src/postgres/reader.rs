@@ -1,0 +1,274 @@
+//! Looks at everything but secrets and key hashes, for the API and the dashboard; changes nothing.
+
+use crate::grants::Role;
+use crate::postgres::PostgresStore;
+use crate::postgres::error::Fault;
+use crate::postgres::order_record::{order_record, order_status};
+use crate::postgres::page;
+use crate::postgres::pool::{RolePool, Verb};
+use crate::postgres::session::Session;
+use crate::postgres::subscriptions::subscription;
+use crate::postgres::value::{
+    Instant, Json, count, count_or_none, error_code, get, instant, job_status, saga_status,
+};
+use crate::postgres::worker::stored_event;
+use posthaste_core::event::{EventType, ExternalEventId};
+use posthaste_core::json::JsonText;
+use posthaste_core::order::{IdempotencyKey, OrderStatus};
+use posthaste_core::ports::{
+    Attempt, AuditEntry, DeadLetter, DeadLetterFilter, Delivery, DeliveryFilter, EventFilter, OrderRecord,
+    Page, PageRequest, ReaderStore, StoreResult, StoredEvent,
+};
+use posthaste_core::saga::{Saga, SagaState, SagaStatus};
+use posthaste_core::subscription::Subscription;
+use posthaste_core::{AuditId, DeadLetterId, EventId, JobId, SagaId, SubscriptionId};
+use tokio_postgres::Row;
+
+/// Port of the role viewer.
+#[derive(Debug, Clone)]
+pub struct PostgresReader {
+    pool: RolePool,
+}
+
+impl PostgresReader {
+    pub(super) fn new(store: &PostgresStore) -> Self {
+        Self { pool: store.pool(Role::Viewer) }
+    }
+}
+
+impl ReaderStore for PostgresReader {
+    async fn event(&self, id: EventId) -> StoreResult<Option<StoredEvent>> {
+        self.pool.call(Verb::repeatable("reading an event"), |session| event(session, id)).await
+    }
+
+    async fn events(&self, filter: EventFilter, page: PageRequest) -> StoreResult<Page<StoredEvent>> {
+        self.pool.call(Verb::repeatable("listing events"), |session| events(session, &filter, page)).await
+    }
+
+    async fn subscription(&self, id: SubscriptionId) -> StoreResult<Option<Subscription>> {
+        let verb = Verb::repeatable("reading a subscription");
+        self.pool.call(verb, |session| one_subscription(session, id)).await
+    }
+
+    async fn subscriptions(&self, page: PageRequest) -> StoreResult<Page<Subscription>> {
+        self.pool
+            .call(Verb::repeatable("listing subscriptions"), |session| subscriptions(session, page))
+            .await
+    }
+
+    async fn delivery(&self, id: SagaId) -> StoreResult<Option<(Delivery, Vec<Attempt>)>> {
+        self.pool.call(Verb::repeatable("reading a delivery"), |session| one_delivery(session, id)).await
+    }
+
+    async fn deliveries(&self, filter: DeliveryFilter, page: PageRequest) -> StoreResult<Page<Delivery>> {
+        let verb = Verb::repeatable("listing deliveries");
+        self.pool.call(verb, |session| deliveries(session, &filter, page)).await
+    }
+
+    async fn dead_letter(&self, id: DeadLetterId) -> StoreResult<Option<DeadLetter>> {
+        let verb = Verb::repeatable("reading a dead letter");
+        self.pool.call(verb, |session| one_dead_letter(session, id)).await
+    }
+
+    async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: PageRequest,
+    ) -> StoreResult<Page<DeadLetter>> {
+        let verb = Verb::repeatable("listing dead letters");
+        self.pool.call(verb, |session| dead_letters(session, &filter, page)).await
+    }
+
+    async fn order(&self, key: IdempotencyKey) -> StoreResult<Option<OrderRecord>> {
+        self.pool.call(Verb::repeatable("reading an order"), |session| order(session, &key)).await
+    }
+
+    async fn orders(&self, status: Option<OrderStatus>, page: PageRequest) -> StoreResult<Page<OrderRecord>> {
+        self.pool.call(Verb::repeatable("listing orders"), |session| orders(session, status, page)).await
+    }
+
+    async fn order_audit(&self, key: IdempotencyKey) -> StoreResult<Vec<AuditEntry>> {
+        self.pool.call(Verb::repeatable("reading an audit"), |session| audit(session, &key)).await
+    }
+}
+
+async fn event(mut session: Session, id: EventId) -> Result<Option<StoredEvent>, Fault> {
+    let rows = session.read(include_str!("sql/reader/event.sql"), &[&id.get()]).await?;
+    rows.first().map(stored_event).transpose()
+}
+
+async fn events(
+    mut session: Session,
+    filter: &EventFilter,
+    request: PageRequest,
+) -> Result<Page<StoredEvent>, Fault> {
+    let below = page::below(request);
+    let event_type = filter.event_type.as_ref().map(EventType::as_str);
+    if let Some(name) = filter.external_event_id.as_ref().map(ExternalEventId::as_str) {
+        let sql = include_str!("sql/reader/events_of_external_id.sql");
+        let rows = session.read(sql, &[&below, &name, &event_type]).await?;
+        let items = rows.iter().map(stored_event).collect::<Result<_, Fault>>()?;
+        return Ok(Page { items, next: None });
+    }
+    let sql = include_str!("sql/reader/events.sql");
+    let found = session.read(sql, &[&below, &event_type, &page::rows_max(request)]).await?;
+    let last = include_str!("sql/reader/last_event_examined.sql");
+    page::fill(&mut session, request, &found, stored_event, (last, &[&below])).await
+}
+
+async fn one_subscription(mut session: Session, id: SubscriptionId) -> Result<Option<Subscription>, Fault> {
+    let rows = session.read(include_str!("sql/reader/subscription.sql"), &[&id.get()]).await?;
+    rows.first().map(subscription).transpose()
+}
+
+async fn subscriptions(mut session: Session, request: PageRequest) -> Result<Page<Subscription>, Fault> {
+    let below = page::below(request);
+    let sql = include_str!("sql/reader/subscriptions.sql");
+    let found = session.read(sql, &[&below, &page::rows_max(request)]).await?;
+    let last = include_str!("sql/reader/last_subscription_examined.sql");
+    page::fill(&mut session, request, &found, subscription, (last, &[&below])).await
+}
+
+async fn one_delivery(mut session: Session, id: SagaId) -> Result<Option<(Delivery, Vec<Attempt>)>, Fault> {
+    let rows = session.read(include_str!("sql/reader/delivery.sql"), &[&id.get()]).await?;
+    let Some(row) = rows.first() else {
+        return Ok(None);
+    };
+    let delivery = delivery(row)?;
+    let rows = session.read(include_str!("sql/reader/attempts.sql"), &[&id.get()]).await?;
+    let attempts = rows.iter().map(attempt).collect::<Result<_, Fault>>()?;
+    Ok(Some((delivery, attempts)))
+}
+
+async fn deliveries(
+    mut session: Session,
+    filter: &DeliveryFilter,
+    request: PageRequest,
+) -> Result<Page<Delivery>, Fault> {
+    let below = page::below(request);
+    let status = filter.status.map(SagaStatus::as_str);
+    let subscription = filter.subscription_id.map(SubscriptionId::get);
+    let event_type = filter.event_type.as_ref().map(EventType::as_str);
+    let event = filter.event_id.map(EventId::get);
+    let sql = if event.is_some() {
+        include_str!("sql/reader/deliveries_of_event.sql")
+    } else {
+        include_str!("sql/reader/deliveries.sql")
+    };
+    let found = session
+        .read(sql, &[&below, &status, &subscription, &event_type, &event, &page::rows_max(request)])
+        .await?;
+    let last = include_str!("sql/reader/last_delivery_examined.sql");
+    page::fill(&mut session, request, &found, delivery, (last, &[&below, &event])).await
+}
+
+fn delivery(row: &Row) -> Result<Delivery, Fault> {
+    let saga = Saga {
+        id: SagaId::from_store(get(row, 0)?),
+        event_id: EventId::from_store(get(row, 1)?),
+        subscription_id: SubscriptionId::from_store(get(row, 2)?),
+        state: SagaState {
+            status: saga_status(row, 3)?,
+            attempt_count: count(row, 4)?,
+            next_attempt_at: instant(row, 5)?,
+            final_error_code: error_code(row, 6)?,
+            current_job_id: get::<Option<i64>>(row, 7)?.map(JobId::from_store),
+        },
+        requeued_from: get::<Option<i64>>(row, 8)?.map(DeadLetterId::from_store),
+        created_at: instant(row, 9)?,
+        updated_at: instant(row, 10)?,
+    };
+    Ok(Delivery { saga, event_type: EventType::from_store(get(row, 11)?) })
+}
+
+fn attempt(row: &Row) -> Result<Attempt, Fault> {
+    let answered = get::<Option<i32>>(row, 3)?;
+    Ok(Attempt {
+        job_id: JobId::from_store(get(row, 0)?),
+        status: job_status(row, 1)?,
+        attempt_at: instant(row, 2)?,
+        response_status: answered.and_then(|status| u16::try_from(status).ok()),
+        error_code: error_code(row, 4)?,
+        duration_ms: count_or_none(row, 5)?,
+        worker_id: get(row, 6)?,
+        lease_resets: count(row, 7)?,
+    })
+}
+
+async fn one_dead_letter(mut session: Session, id: DeadLetterId) -> Result<Option<DeadLetter>, Fault> {
+    let rows = session.read(include_str!("sql/reader/dead_letter.sql"), &[&id.get()]).await?;
+    rows.first().map(dead_letter).transpose()
+}
+
+async fn dead_letters(
+    mut session: Session,
+    filter: &DeadLetterFilter,
+    request: PageRequest,
+) -> Result<Page<DeadLetter>, Fault> {
+    let below = page::below(request);
+    let subscription = filter.subscription_id.map(SubscriptionId::get);
+    let event_type = filter.event_type.as_ref().map(EventType::as_str);
+    let (since, until) = (filter.since.map(Instant), filter.until.map(Instant));
+    let sql = if subscription.is_some() {
+        include_str!("sql/reader/dead_letters_of_subscription.sql")
+    } else {
+        include_str!("sql/reader/dead_letters.sql")
+    };
+    let found = session
+        .read(sql, &[&below, &subscription, &event_type, &since, &until, &page::rows_max(request)])
+        .await?;
+    let last = include_str!("sql/reader/last_dead_letter_examined.sql");
+    page::fill(&mut session, request, &found, dead_letter, (last, &[&below, &subscription])).await
+}
+
+fn dead_letter(row: &Row) -> Result<DeadLetter, Fault> {
+    Ok(DeadLetter {
+        id: DeadLetterId::from_store(get(row, 0)?),
+        saga_id: SagaId::from_store(get(row, 1)?),
+        event_id: EventId::from_store(get(row, 2)?),
+        subscription_id: SubscriptionId::from_store(get(row, 3)?),
+        final_error_code: error_code(row, 4)?,
+        failed_at: instant(row, 5)?,
+        payload_snapshot: JsonText::from_store(get::<Json<'_>>(row, 6)?.0.to_owned()),
+        requeued_as: get::<Option<i64>>(row, 7)?.map(SagaId::from_store),
+    })
+}
+
+async fn order(mut session: Session, key: &IdempotencyKey) -> Result<Option<OrderRecord>, Fault> {
+    let rows = session.read(include_str!("sql/reader/order.sql"), &[&key.as_str()]).await?;
+    rows.first().map(order_record).transpose()
+}
+
+async fn orders(
+    mut session: Session,
+    status: Option<OrderStatus>,
+    request: PageRequest,
+) -> Result<Page<OrderRecord>, Fault> {
+    let below = page::below(request);
+    let status = status.map(OrderStatus::as_str);
+    let sql = include_str!("sql/reader/orders.sql");
+    let found = session.read(sql, &[&below, &status, &page::rows_max(request)]).await?;
+    let last = include_str!("sql/reader/last_order_examined.sql");
+    page::fill(&mut session, request, &found, order_record, (last, &[&below])).await
+}
+
+async fn audit(mut session: Session, key: &IdempotencyKey) -> Result<Vec<AuditEntry>, Fault> {
+    let rows = session.read(include_str!("sql/reader/order_audit.sql"), &[&key.as_str()]).await?;
+    rows.iter().map(audit_entry).collect()
+}
+
+fn audit_entry(row: &Row) -> Result<AuditEntry, Fault> {
+    Ok(AuditEntry {
+        id: AuditId::from_store(get(row, 0)?),
+        status_from: get::<Option<&str>>(row, 1)?.map(order_status).transpose()?,
+        status_to: order_status(get(row, 2)?)?,
+        retry_count: count(row, 3)?,
+        last_error: get(row, 4)?,
+        idempotency_key: IdempotencyKey::from_store(get(row, 5)?),
+        trace_id: get(row, 6)?,
+        broker_order_id: get(row, 7)?,
+        worker_id: get(row, 8)?,
+        note: get(row, 9)?,
+        created_at: instant(row, 10)?,
+    })
+}

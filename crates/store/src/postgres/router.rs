@@ -1,0 +1,48 @@
+//! Turns queued events (put there by a trigger when they were stored) into sagas, for the
+//! orchestrator. Never looks at a saga, a payload or a secret.
+
+use crate::grants::Role;
+use crate::postgres::PostgresStore;
+use crate::postgres::error::Fault;
+use crate::postgres::pool::{RolePool, Verb};
+use crate::postgres::session::Session;
+use crate::postgres::value::{Instant, get, int};
+use posthaste_core::ports::{RouteTake, Routed, RouterStore, StoreResult};
+use posthaste_core::{EventId, SubscriptionId, Timestamp};
+
+/// Port of the role router_worker.
+#[derive(Debug, Clone)]
+pub struct PostgresRouter {
+    pool: RolePool,
+}
+
+impl PostgresRouter {
+    pub(super) fn new(store: &PostgresStore) -> Self {
+        Self { pool: store.pool(Role::RouterWorker) }
+    }
+}
+
+impl RouterStore for PostgresRouter {
+    async fn route_events(&self, take: RouteTake, now: Timestamp) -> StoreResult<Routed> {
+        self.pool.call(Verb::repeatable("routing events"), |session| route(session, take, now)).await
+    }
+}
+
+async fn route(mut session: Session, take: RouteTake, now: Timestamp) -> Result<Routed, Fault> {
+    let from = take.from.map_or(i64::MIN, EventId::get);
+    let sql = include_str!("sql/router/route_events.sql");
+    let rows = session.run(sql, &[&from, &int(take.events_max), &Instant(now)]).await?;
+    let mut routed = Routed::default();
+    for row in &rows {
+        let number = u32::try_from(get::<i64>(row, 1)?).unwrap_or(u32::MAX);
+        if let Some(id) = get::<Option<i64>>(row, 0)? {
+            routed.pairs = routed.pairs.saturating_add(number);
+            routed.by_subscription.push((SubscriptionId::from_store(id), number));
+        } else {
+            routed.events = number;
+            routed.lowest = get::<Option<i64>>(row, 2)?.map(EventId::from_store);
+        }
+    }
+    routed.by_subscription.sort_unstable();
+    Ok(routed)
+}

@@ -1,0 +1,18 @@
+-- role: job_worker
+-- Gives jobs back, or fails those that were given back too often and hands them to the orchestrator's inbox. The
+-- token goes either way, so that whoever held the lease is told that it is lost.
+-- index: webhook_delivery_jobs_pkey.
+WITH reset AS (
+    UPDATE posthaste.webhook_delivery_jobs j
+    SET status = CASE WHEN decided.fails THEN 'Failed' ELSE 'Pending' END::posthaste.job_status,
+        lease_until = CASE WHEN decided.fails THEN j.lease_until ELSE $4::timestamptz END,
+        lease_token = NULL, lease_resets = decided.lease_resets,
+        worker_id = CASE WHEN decided.fails THEN j.worker_id END,
+        error_code = CASE WHEN decided.fails THEN $5::text END
+    FROM unnest($1::bigint[], $2::integer[], $3::boolean[]) AS decided (job_id, lease_resets, fails)
+    WHERE j.id = decided.job_id AND j.status::text = 'Leased'
+    RETURNING j.id, decided.fails
+), handed_over AS (
+    INSERT INTO posthaste.finished_jobs (job_id) SELECT reset.id FROM reset WHERE reset.fails
+)
+SELECT reset.id FROM reset

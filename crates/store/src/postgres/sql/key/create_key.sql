@@ -1,0 +1,4 @@
+-- role: key_keeper
+INSERT INTO posthaste.api_keys (name, role, key_hash, created_at)
+VALUES ($1::text, $2::text, $3::bytea, $4::timestamptz)
+RETURNING id, name, role, created_at, last_used_at, revoked_at

@@ -1,0 +1,4 @@
+-- role: key_keeper
+-- index: uniq_key_hash.
+SELECT k.id, k.name, k.role, k.created_at, k.last_used_at, k.revoked_at FROM posthaste.api_keys k
+WHERE k.key_hash = $1::bytea AND k.revoked_at IS NULL

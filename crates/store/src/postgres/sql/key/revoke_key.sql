@@ -1,0 +1,5 @@
+-- role: key_keeper
+-- index: api_keys_pkey.
+UPDATE posthaste.api_keys k SET revoked_at = $2::timestamptz
+WHERE k.id = $1::bigint AND k.revoked_at IS NULL
+RETURNING k.id

@@ -1,0 +1,7 @@
+-- role: saga_orchestrator
+-- Ends sagas that came due over a limit that had been lowered; a trigger writes their dead letters.
+-- index: webhook_delivery_sagas_pkey.
+UPDATE posthaste.webhook_delivery_sagas g
+SET status = 'DeadLettered', current_job_id = NULL, updated_at = $2::timestamptz
+WHERE g.id = ANY ($1::bigint[]) AND g.status::text = 'PendingRetry'
+RETURNING g.id

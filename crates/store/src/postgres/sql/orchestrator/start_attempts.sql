@@ -1,0 +1,17 @@
+-- role: saga_orchestrator
+-- Makes the jobs of the attempts that were decided, and moves exactly the sagas whose job is new.
+-- index: uniq_job_saga_attempt and uniq_job_active decide what is new; webhook_delivery_sagas_pkey.
+-- No conflict target: both keys count. The status is compared as text, which no index serves: with the stale
+-- statistics of a queue the planner would otherwise join through the status index, batch times batch.
+WITH made AS (
+    INSERT INTO posthaste.webhook_delivery_jobs (saga_id, attempt_at, lease_until, created_at)
+    SELECT unnest($1::bigint[]), unnest($2::timestamptz[]), $3::timestamptz, $3::timestamptz
+    ON CONFLICT DO NOTHING
+    RETURNING id, saga_id
+), moved AS (
+    UPDATE posthaste.webhook_delivery_sagas g
+    SET status = 'InProgress', current_job_id = made.id, updated_at = $3::timestamptz
+    FROM made
+    WHERE g.id = made.saga_id AND g.status::text IN ('Pending', 'PendingRetry')
+)
+SELECT made.id, made.saga_id FROM made

@@ -1,0 +1,31 @@
+-- role: saga_orchestrator
+-- Finished jobs that wait to be applied, with the saga of each and the limit of its subscription. Those that
+-- another orchestrator is applying are left out.
+-- index: finished_jobs_pkey for the take, then one descent each into the three primary keys.
+-- The inbox is as long as what waits; how many sagas hang InProgress is not looked at. LATERAL with OFFSET 0
+-- cannot be flattened, so no estimate turns a lookup into a scan.
+WITH taken AS MATERIALIZED (
+    SELECT few.job_id
+    FROM (
+        SELECT f.job_id FROM posthaste.finished_jobs f
+        WHERE f.job_id >= $1::bigint
+        ORDER BY f.job_id
+        LIMIT 10000
+        FOR UPDATE SKIP LOCKED
+    ) few
+    LIMIT $2::integer
+)
+SELECT t.job_id, j.status::text, j.error_code, j.retry_after_s,
+    g.id, g.event_id, g.subscription_id, g.status::text, g.attempt_count, g.next_attempt_at, g.final_error_code,
+    g.current_job_id, g.created_at, s.max_retry_limit
+FROM taken t
+LEFT JOIN LATERAL (
+    SELECT j.saga_id, j.status, j.error_code, j.retry_after_s
+    FROM posthaste.webhook_delivery_jobs j WHERE j.id = t.job_id OFFSET 0
+) j ON true
+LEFT JOIN LATERAL (
+    SELECT g.* FROM posthaste.webhook_delivery_sagas g WHERE g.id = j.saga_id OFFSET 0
+) g ON true
+LEFT JOIN LATERAL (
+    SELECT s.max_retry_limit FROM posthaste.subscriptions s WHERE s.id = g.subscription_id OFFSET 0
+) s ON true

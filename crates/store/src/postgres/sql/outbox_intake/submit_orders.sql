@@ -1,0 +1,20 @@
+-- role: outbox_writer
+-- Stores orders that are new, each with its ledger row; answers those.
+-- index: uniq_order_idempotency_key decides what is new.
+-- The caller sorts by key, so that two batches never wait for each other in a circle. Two submissions of one key
+-- at once wait for each other's commit, which is a moment; lock_timeout bounds it.
+WITH made AS (
+    INSERT INTO posthaste.outbox_orders
+        (idempotency_key, request_json, request_digest, trace_id, next_attempt_at, created_at, updated_at)
+    SELECT unnest($1::text[]), unnest($2::text[])::jsonb, unnest($3::text[]), unnest($4::text[]),
+        $5::timestamptz, $5::timestamptz, $5::timestamptz
+    WHERE (SELECT set_config('lock_timeout', '2s', true)) IS NOT NULL
+    ON CONFLICT (idempotency_key) DO NOTHING
+    RETURNING id, idempotency_key, status, retry_count, next_attempt_at, last_error, trace_id, broker_order_id,
+        request_digest, result_digest, result_json, maybe_executed, created_at, updated_at
+), ledger AS (
+    INSERT INTO posthaste.idempo_ledger (idempotency_key, request_digest, expires_at)
+    SELECT made.idempotency_key, made.request_digest, $6::timestamptz FROM made
+    ON CONFLICT (idempotency_key) DO NOTHING
+)
+SELECT * FROM made

@@ -1,0 +1,8 @@
+-- role: outbox_worker
+-- The orders that a claim took whose answer was lost: same token, same moment.
+-- index: idx_order_status_next; as many rows as are being sent.
+SELECT o.id, o.idempotency_key, o.request_json::text AS request_json, o.request_digest, o.trace_id, o.retry_count,
+    o.created_at, o.updated_at, o.next_attempt_at
+FROM posthaste.outbox_orders o
+WHERE o.status = 'sending' AND o.lease_token = $1::uuid AND o.updated_at = $2::timestamptz
+ORDER BY o.next_attempt_at, o.id

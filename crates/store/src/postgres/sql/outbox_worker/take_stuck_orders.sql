@@ -1,0 +1,14 @@
+-- role: outbox_worker
+-- Orders that have been sending for too long. One that is being settled at this moment is left out.
+-- index: idx_order_status_next; it looks at as many rows as are being sent.
+SELECT few.*
+FROM (
+    SELECT o.id, o.idempotency_key, o.status, o.retry_count, o.next_attempt_at, o.last_error, o.trace_id, o.broker_order_id,
+    o.request_digest, o.result_digest, o.result_json, o.maybe_executed, o.created_at, o.updated_at, o.lease_token
+    FROM posthaste.outbox_orders o
+    WHERE o.status = 'sending' AND o.updated_at < $1::timestamptz
+    ORDER BY o.next_attempt_at
+    LIMIT 10000
+    FOR NO KEY UPDATE SKIP LOCKED
+) few
+LIMIT $2::integer

@@ -1,0 +1,15 @@
+-- role: viewer
+-- Sagas below $1, newest first, of at most 10,000 that are looked at.
+-- index: webhook_delivery_sagas_pkey, events_pkey for the type. No other index has sagas in the order of ids.
+SELECT g.id, g.event_id, g.subscription_id, g.status::text, g.attempt_count, g.next_attempt_at, g.final_error_code,
+    g.current_job_id, g.requeued_from, g.created_at, g.updated_at,
+    coalesce((SELECT e.event_type FROM posthaste.events e WHERE e.id = g.event_id), '') AS event_type
+FROM (
+    SELECT g.* FROM posthaste.webhook_delivery_sagas g WHERE g.id < $1::bigint ORDER BY g.id DESC LIMIT 10000
+) g
+WHERE ($2::text IS NULL OR g.status::text = $2::text)
+    AND ($3::bigint IS NULL OR g.subscription_id = $3::bigint)
+    AND ($4::text IS NULL OR (SELECT e.event_type FROM posthaste.events e WHERE e.id = g.event_id) = $4::text)
+    AND ($5::bigint IS NULL OR g.event_id = $5::bigint)
+ORDER BY g.id DESC
+LIMIT $6::bigint

@@ -1,0 +1,4 @@
+-- role: viewer
+-- index: events_pkey.
+SELECT e.id, e.external_event_id, e.event_type, e.payload, e.correlation_id, e.traceparent, e.created_at
+FROM posthaste.events e WHERE e.id = $1::bigint

@@ -1,0 +1,44 @@
+-- role: router_worker
+-- Takes events off the queue, makes a saga for every subscription that matches, and removes them from the
+-- queue: one statement, so no event is half routed. Answers one row with the number of events and the lowest
+-- id, then one row for each subscription with its number of pairs.
+-- index: routing_queue_pkey for the take, events_pkey, idx_subscription_event_type.
+-- The literal LIMIT tells the planner that the take is small whatever $2 is, so it never sorts the queue; the
+-- rows are deleted by their place, which no second look into the index has to find. Events are read by a LATERAL
+-- that cannot be flattened, so no estimate of the queue ever turns it into a scan of all events; subscriptions
+-- are looked up once for each distinct type. The router may not read sagas: no RETURNING and no conflict
+-- target. set_config: a crash can only make us route again, so nobody waits for the disk.
+WITH taken AS MATERIALIZED (
+    SELECT few.place, few.event_id
+    FROM (
+        SELECT q.ctid AS place, q.event_id FROM posthaste.routing_queue q
+        WHERE q.event_id >= $1::bigint
+        ORDER BY q.event_id
+        LIMIT 10000
+        FOR UPDATE SKIP LOCKED
+    ) few
+    LIMIT (SELECT CASE WHEN set_config('synchronous_commit', 'off', true) = 'off' THEN $2::integer END)
+), unqueued AS (
+    DELETE FROM posthaste.routing_queue q WHERE q.ctid = ANY (ARRAY(SELECT t.place FROM taken t))
+), event AS MATERIALIZED (
+    SELECT t.event_id, e.event_type
+    FROM taken t
+    CROSS JOIN LATERAL (SELECT e.event_type FROM posthaste.events e WHERE e.id = t.event_id OFFSET 0) e
+), target AS MATERIALIZED (
+    SELECT k.event_type, s.id AS subscription_id
+    FROM (SELECT DISTINCT event.event_type FROM event) k
+    CROSS JOIN LATERAL (
+        SELECT s.id FROM posthaste.subscriptions s
+        WHERE s.event_type = k.event_type AND s.active AND s.verified AND s.deleted_at IS NULL
+        OFFSET 0
+    ) s
+), pair AS MATERIALIZED (
+    SELECT event.event_id, target.subscription_id FROM event JOIN target USING (event_type)
+), made AS (
+    INSERT INTO posthaste.webhook_delivery_sagas (event_id, subscription_id, next_attempt_at, created_at, updated_at)
+    SELECT pair.event_id, pair.subscription_id, $3::timestamptz, $3::timestamptz, $3::timestamptz FROM pair
+    ON CONFLICT DO NOTHING
+)
+SELECT NULL::bigint AS subscription_id, count(*) AS pairs, min(taken.event_id) AS lowest FROM taken
+UNION ALL
+SELECT pair.subscription_id, count(*), NULL FROM pair GROUP BY pair.subscription_id

@@ -1,0 +1,209 @@
+//! Leases jobs (made by the orchestrator), reads what to send, and writes down what came of it, for
+//! the orchestrator's inbox. Never changes a saga.
+
+use crate::grants::Role;
+use crate::postgres::PostgresStore;
+use crate::postgres::error::Fault;
+use crate::postgres::pool::{RolePool, Verb};
+use crate::postgres::session::Session;
+use crate::postgres::value::{Instant, Json, count, get, instant, instant_or_none, int, token};
+use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, TraceParent};
+use posthaste_core::job::JobStatus;
+use posthaste_core::json::JsonText;
+use posthaste_core::outcome::{AttemptOutcome, ErrorCode};
+use posthaste_core::ports::{
+    Claim, ClaimedJob, JobReport, Report, StoreResult, StoredEvent, Target, WorkerStore,
+};
+use posthaste_core::subscription::{CallbackUrl, SealedSecret, Secrets};
+use posthaste_core::{EventId, JobId, LeaseToken, SagaId, SubscriptionId, Timestamp};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+/// Port of the role job_worker.
+#[derive(Debug, Clone)]
+pub struct PostgresWorker {
+    pool: RolePool,
+}
+
+impl PostgresWorker {
+    pub(super) fn new(store: &PostgresStore) -> Self {
+        Self { pool: store.pool(Role::JobWorker) }
+    }
+}
+
+impl WorkerStore for PostgresWorker {
+    async fn claim_due_jobs(&self, claim: Claim, now: Timestamp) -> StoreResult<Vec<ClaimedJob>> {
+        // The second try looks first for what the first one may have leased.
+        let again = AtomicBool::new(false);
+        let verb = Verb::repeatable("claiming jobs");
+        self.pool.call(verb, |session| claim_jobs(session, &claim, now, &again)).await
+    }
+
+    async fn load_events(&self, ids: Vec<EventId>) -> StoreResult<Vec<StoredEvent>> {
+        let ids: Vec<i64> = ids.into_iter().map(EventId::get).collect();
+        self.pool.call(Verb::repeatable("loading events"), |session| load_events(session, &ids)).await
+    }
+
+    async fn load_targets(&self, ids: Vec<SubscriptionId>) -> StoreResult<Vec<Target>> {
+        let ids: Vec<i64> = ids.into_iter().map(SubscriptionId::get).collect();
+        self.pool.call(Verb::repeatable("loading targets"), |session| load_targets(session, &ids)).await
+    }
+
+    async fn report_jobs(&self, reports: Vec<JobReport>, now: Timestamp) -> StoreResult<Vec<Report>> {
+        let _ = now;
+        self.pool.call(Verb::repeatable("reporting attempts"), |session| report(session, &reports)).await
+    }
+
+    async fn release_jobs(&self, jobs: Vec<JobId>, token: LeaseToken, now: Timestamp) -> StoreResult<u32> {
+        let mut ids: Vec<i64> = jobs.into_iter().map(JobId::get).collect();
+        ids.sort_unstable();
+        let verb = Verb::repeatable("releasing jobs");
+        self.pool.call(verb, |session| release(session, &ids, token, now)).await
+    }
+}
+
+async fn claim_jobs(
+    mut session: Session,
+    claim: &Claim,
+    now: Timestamp,
+    again: &AtomicBool,
+) -> Result<Vec<ClaimedJob>, Fault> {
+    let lease_until = now.after(claim.lease);
+    let (end, proof) = (Instant(lease_until), token(claim.token));
+    if again.swap(true, Ordering::Relaxed) {
+        let sql = include_str!("sql/worker/find_claimed_jobs.sql");
+        let found = session.read(sql, &[&end, &proof]).await?;
+        if !found.is_empty() {
+            return found.iter().map(|row| claimed(row, lease_until)).collect();
+        }
+    }
+    let from = Instant(claim.from.unwrap_or(Timestamp::MIN));
+    let sql = include_str!("sql/worker/claim_due_jobs.sql");
+    let worker = claim.worker_id.as_str();
+    let rows = session.run(sql, &[&from, &Instant(now), &end, &proof, &worker, &int(claim.jobs_max)]).await?;
+    rows.iter().map(|row| claimed(row, lease_until)).collect()
+}
+
+fn claimed(row: &Row, lease_until: Timestamp) -> Result<ClaimedJob, Fault> {
+    Ok(ClaimedJob {
+        job_id: JobId::from_store(get(row, 0)?),
+        saga_id: SagaId::from_store(get(row, 1)?),
+        event_id: EventId::from_store(get(row, 2)?),
+        subscription_id: SubscriptionId::from_store(get(row, 3)?),
+        attempt: count(row, 4)?.saturating_add(1),
+        claimable_since: instant(row, 5)?,
+        lease_until,
+    })
+}
+
+async fn load_events(mut session: Session, ids: &[i64]) -> Result<Vec<StoredEvent>, Fault> {
+    let rows = session.read(include_str!("sql/worker/load_events.sql"), &[&ids]).await?;
+    rows.iter().map(stored_event).collect()
+}
+
+/// An event, from the columns that every statement reading one has.
+pub(super) fn stored_event(row: &Row) -> Result<StoredEvent, Fault> {
+    Ok(StoredEvent {
+        id: EventId::from_store(get(row, 0)?),
+        external_event_id: get::<Option<String>>(row, 1)?.map(ExternalEventId::from_store),
+        event_type: EventType::from_store(get(row, 2)?),
+        payload: JsonText::from_store(get::<Json<'_>>(row, 3)?.0.to_owned()),
+        correlation_id: get::<Option<String>>(row, 4)?.map(CorrelationId::from_store),
+        traceparent: get::<Option<String>>(row, 5)?.map(TraceParent::from_store),
+        created_at: instant(row, 6)?,
+    })
+}
+
+async fn load_targets(mut session: Session, ids: &[i64]) -> Result<Vec<Target>, Fault> {
+    let rows = session.read(include_str!("sql/worker/load_targets.sql"), &[&ids]).await?;
+    rows.iter().map(target).collect()
+}
+
+fn target(row: &Row) -> Result<Target, Fault> {
+    Ok(Target {
+        subscription_id: SubscriptionId::from_store(get(row, 0)?),
+        callback_url: CallbackUrl::from_store(get(row, 1)?),
+        verified: get(row, 2)?,
+        secrets: secrets(row, 3)?,
+    })
+}
+
+/// The current secret, the previous one and its end: three columns from `first` on.
+pub(super) fn secrets(row: &Row, first: usize) -> Result<Secrets, Fault> {
+    let previous = get::<Option<String>>(row, first + 1)?.map(SealedSecret::new);
+    Ok(Secrets {
+        current: SealedSecret::new(get::<String>(row, first)?),
+        previous: previous.zip(instant_or_none(row, first + 2)?),
+    })
+}
+
+async fn report(mut session: Session, reports: &[JobReport]) -> Result<Vec<Report>, Fault> {
+    // In the order of ids, so that no two calls wait for each other in a circle; of equal ones the first.
+    let mut told: Vec<&JobReport> = reports.iter().collect();
+    told.sort_by_key(|report| (report.job_id, report.token.bits()));
+    told.dedup_by_key(|report| (report.job_id, report.token));
+    let jobs: Vec<i64> = told.iter().map(|report| report.job_id.get()).collect();
+    let tokens: Vec<Uuid> = told.iter().map(|report| token(report.token)).collect();
+    let statuses: Vec<&str> = told.iter().map(|report| ends_as(&report.outcome).as_str()).collect();
+    let answers: Vec<Option<i32>> =
+        told.iter().map(|report| report.outcome.status().map(i32::from)).collect();
+    let codes: Vec<Option<ErrorCode>> = told.iter().map(|report| report.outcome.code()).collect();
+    let codes: Vec<Option<&str>> = codes.iter().map(|code| code.as_ref().map(ErrorCode::as_str)).collect();
+    let durations: Vec<i32> =
+        told.iter().map(|report| i32::try_from(report.duration.as_millis()).unwrap_or(i32::MAX)).collect();
+    let waits: Vec<Option<i32>> = told.iter().map(|report| retry_after_s(&report.outcome)).collect();
+    let sql = include_str!("sql/worker/report_jobs.sql");
+    let rows = session.run(sql, &[&jobs, &tokens, &statuses, &answers, &codes, &durations, &waits]).await?;
+    let done: Option<Vec<i64>> = rows.first().map(|row| get(row, 0)).transpose()?;
+    if done.is_some_and(|done| done.len() == reports.len()) {
+        return Ok(vec![Report::Accepted; reports.len()]);
+    }
+    let ended = ended(&mut session, &jobs, &tokens).await?;
+    let answer = |report: &JobReport| {
+        let stands = ended.contains(&(report.job_id, report.token));
+        if stands { Report::Accepted } else { Report::LeaseLost }
+    };
+    Ok(reports.iter().map(answer).collect())
+}
+
+/// The jobs that have ended under the token that was told, now or in a report before.
+async fn ended(
+    session: &mut Session,
+    jobs: &[i64],
+    tokens: &[Uuid],
+) -> Result<HashSet<(JobId, LeaseToken)>, Fault> {
+    let rows = session.read(include_str!("sql/worker/find_reported_jobs.sql"), &[&jobs, &tokens]).await?;
+    let as_told = |row: &Row| {
+        let held = LeaseToken::from_random(get::<Uuid>(row, 1)?.as_u128());
+        Ok((JobId::from_store(get(row, 0)?), held))
+    };
+    rows.iter().map(as_told).collect()
+}
+
+const fn ends_as(outcome: &AttemptOutcome) -> JobStatus {
+    match outcome {
+        AttemptOutcome::Delivered { .. } => JobStatus::Completed,
+        AttemptOutcome::Failed { .. } => JobStatus::Failed,
+    }
+}
+
+/// In whole seconds, rounded up: never earlier than the receiver asked.
+fn retry_after_s(outcome: &AttemptOutcome) -> Option<i32> {
+    let wait: Option<Duration> = match outcome {
+        AttemptOutcome::Delivered { .. } => None,
+        AttemptOutcome::Failed { retry_after, .. } => *retry_after,
+    };
+    wait.map(|wait| {
+        let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0));
+        i32::try_from(seconds).unwrap_or(i32::MAX)
+    })
+}
+
+async fn release(mut session: Session, ids: &[i64], held: LeaseToken, now: Timestamp) -> Result<u32, Fault> {
+    let sql = include_str!("sql/worker/release_jobs.sql");
+    let rows = session.run(sql, &[&ids, &token(held), &Instant(now)]).await?;
+    Ok(u32::try_from(rows.len()).unwrap_or(u32::MAX))
+}

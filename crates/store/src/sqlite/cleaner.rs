@@ -1,0 +1,71 @@
+//! Gives back jobs whose lease ran out, and fails those that lost too many workers; those go to the
+//! orchestrator's inbox. What is done with each is decided by [`job::expire`].
+
+use posthaste_core::job::{self, ExpiredLease};
+use posthaste_core::outcome::Failure;
+use posthaste_core::ports::{CleanerStore, ResetLease, StoreResult};
+use posthaste_core::{JobId, SagaId, Timestamp};
+use rusqlite::params;
+
+use super::SqliteStore;
+use super::error::Answer;
+use super::rows;
+use super::session::Session;
+use crate::grants::Role;
+
+const LIST_EXPIRED_LEASES: &str = include_str!("sql/cleaner/list_expired_leases.sql");
+const GIVE_BACK_JOB: &str = include_str!("sql/cleaner/give_back_job.sql");
+const FAIL_JOB: &str = include_str!("sql/cleaner/fail_job.sql");
+const INSERT_FINISHED: &str = include_str!("sql/cleaner/insert_finished.sql");
+
+/// The cleaner's port, of role job_worker.
+#[derive(Debug, Clone)]
+pub struct SqliteCleaner(pub(super) SqliteStore);
+
+impl CleanerStore for SqliteCleaner {
+    async fn reset_expired_leases(
+        &self,
+        jobs_max: u32,
+        resets_max: u32,
+        now: Timestamp,
+    ) -> StoreResult<Vec<ResetLease>> {
+        self.0
+            .write(Role::JobWorker, "resetting leases", move |session| {
+                reset_expired_leases(session, jobs_max, resets_max, now)
+            })
+            .await
+    }
+}
+
+fn reset_expired_leases(
+    session: &Session<'_>,
+    jobs_max: u32,
+    resets_max: u32,
+    now: Timestamp,
+) -> Answer<Vec<ResetLease>> {
+    let expired: Vec<ResetLease> = session
+        .statement(LIST_EXPIRED_LEASES)?
+        .query_map(params![now.micros(), jobs_max], |row| {
+            Ok(ResetLease {
+                job_id: JobId::from_store(row.get(0)?),
+                saga_id: SagaId::from_store(row.get(1)?),
+                worker_id: row.get(2)?,
+                lease_until: rows::time(row, 3)?,
+                outcome: job::expire(row.get(4)?, resets_max),
+            })
+        })?
+        .collect::<Result<_, _>>()?;
+    for ResetLease { job_id, outcome, .. } in &expired {
+        match *outcome {
+            ExpiredLease::GiveBack { lease_resets } => {
+                session.run(GIVE_BACK_JOB, params![job_id.get(), now.micros(), lease_resets])?;
+            }
+            ExpiredLease::Fail { lease_resets } => {
+                let code = Failure::LeaseExpired.code();
+                session.run(FAIL_JOB, params![job_id.get(), code.as_str(), lease_resets])?;
+                session.run(INSERT_FINISHED, [job_id.get()])?;
+            }
+        }
+    }
+    Ok(expired)
+}

@@ -1,0 +1,110 @@
+//! Looks at dead letters, which a trigger writes when a saga ends, and makes fresh sagas from them for
+//! the orchestrator, through the one view that can.
+
+use posthaste_core::ports::{DeadLetterFilter, DeadLetterStore, Page, PageRequest, Requeue, StoreResult};
+use posthaste_core::{DeadLetterId, SagaId, Timestamp};
+use rusqlite::{OptionalExtension as _, Row, params};
+
+use super::SqliteStore;
+use super::error::{Answer, Fault};
+use super::pages;
+use super::rows;
+use super::session::Session;
+use crate::grants::Role;
+
+const FIND_REQUEUED: &str = include_str!("sql/dead_letter/find_requeued.sql");
+const REQUEUE_DEAD_LETTER: &str = include_str!("sql/dead_letter/requeue_dead_letter.sql");
+const FIND_DEAD_LETTERS: &str = include_str!("sql/dead_letter/find_dead_letters.sql");
+const FIND_DEAD_LETTERS_OF_SUBSCRIPTION: &str =
+    include_str!("sql/dead_letter/find_dead_letters_of_subscription.sql");
+
+const ROLE: Role = Role::DeadLetterOperator;
+
+/// The port of role dead_letter_operator.
+#[derive(Debug, Clone)]
+pub struct SqliteDeadLetters(pub(super) SqliteStore);
+
+impl DeadLetterStore for SqliteDeadLetters {
+    async fn requeue_dead_letters(
+        &self,
+        ids: Vec<DeadLetterId>,
+        now: Timestamp,
+    ) -> StoreResult<Vec<Requeue>> {
+        self.0
+            .write(ROLE, "requeueing dead letters", move |session| {
+                ids.into_iter().map(|id| requeue(session, id, now)).collect()
+            })
+            .await
+    }
+
+    async fn find_dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: PageRequest,
+    ) -> StoreResult<Page<DeadLetterId>> {
+        self.0
+            .read(ROLE, "finding dead letters", move |session| find_dead_letters(session, &filter, page))
+            .await
+    }
+}
+
+fn requeue(session: &Session<'_>, id: DeadLetterId, now: Timestamp) -> Answer<Requeue> {
+    match find_requeued(session, id)? {
+        None => Ok(Requeue::NotFound),
+        Some((Some(saga_id), _)) => Ok(Requeue::AlreadyRequeued(saga_id)),
+        Some((None, true)) => Ok(Requeue::SubscriptionDeleted),
+        Some((None, false)) => {
+            session.run(REQUEUE_DEAD_LETTER, params![id.get(), now.micros()])?;
+            match find_requeued(session, id)? {
+                Some((Some(saga_id), _)) => Ok(Requeue::Created(saga_id)),
+                Some((None, _)) | None => Err(Fault::Unreadable(format!("dead letter {id} made no saga"))),
+            }
+        }
+    }
+}
+
+/// The saga that was made from a dead letter, if one was, and whether its subscription was deleted.
+fn find_requeued(session: &Session<'_>, id: DeadLetterId) -> Answer<Option<(Option<SagaId>, bool)>> {
+    let found = session
+        .statement(FIND_REQUEUED)?
+        .query_row([id.get()], |row| Ok((row.get::<_, Option<i64>>(0)?.map(SagaId::from_store), row.get(1)?)))
+        .optional()?;
+    Ok(found)
+}
+
+fn find_dead_letters(
+    session: &Session<'_>,
+    filter: &DeadLetterFilter,
+    page: PageRequest,
+) -> Answer<Page<DeadLetterId>> {
+    let above = pages::above(page);
+    let read = |row: &Row<'_>| {
+        let id = DeadLetterId::from_store(row.get(0)?);
+        Ok(matches(filter, row, 2, 3)?.then_some(id))
+    };
+    match filter.subscription_id {
+        None => {
+            let mut list = session.statement(FIND_DEAD_LETTERS)?;
+            pages::fill(list.query(params![above, pages::ROWS_MAX])?, page, read)
+        }
+        Some(id) => {
+            let mut list = session.statement(FIND_DEAD_LETTERS_OF_SUBSCRIPTION)?;
+            pages::fill(list.query(params![above, pages::ROWS_MAX, id.get()])?, page, read)
+        }
+    }
+}
+
+/// Whether a row passes the parts of a filter that no index answers; the columns hold the event's
+/// type and the time of the failure.
+pub(super) fn matches(
+    filter: &DeadLetterFilter,
+    row: &Row<'_>,
+    event_type: usize,
+    failed_at: usize,
+) -> Answer<bool> {
+    let failed_at = rows::time(row, failed_at)?;
+    let kind = row.get_ref(event_type)?.as_str().map_err(rusqlite::Error::from)?;
+    Ok(filter.event_type.as_ref().is_none_or(|wanted| wanted.as_str() == kind)
+        && filter.since.is_none_or(|since| failed_at >= since)
+        && filter.until.is_none_or(|until| failed_at < until))
+}

@@ -1,0 +1,96 @@
+//! Keeps API keys as hashes, for the API that checks them.
+
+use std::time::Duration;
+
+use posthaste_core::ports::{ApiKey, KeyHash, KeyRole, KeyStore, StoreResult};
+use posthaste_core::{KeyId, Timestamp};
+use rusqlite::{Params, Row, params};
+
+use super::SqliteStore;
+use super::error::{Answer, Fault};
+use super::rows;
+use super::session::Session;
+use crate::grants::Role;
+
+const CREATE_KEY: &str = include_str!("sql/key/create_key.sql");
+const FIND_KEY: &str = include_str!("sql/key/find_key.sql");
+const LIST_KEYS: &str = include_str!("sql/key/list_keys.sql");
+const REVOKE_KEY: &str = include_str!("sql/key/revoke_key.sql");
+const TOUCH_KEY: &str = include_str!("sql/key/touch_key.sql");
+
+const ROLE: Role = Role::KeyKeeper;
+
+/// How old the note of a key's last use must be before it is written again.
+const TOUCH_PAUSE: Duration = Duration::from_secs(60);
+
+/// The port of role key_keeper.
+#[derive(Debug, Clone)]
+pub struct SqliteKeys(pub(super) SqliteStore);
+
+impl KeyStore for SqliteKeys {
+    async fn create_key(
+        &self,
+        name: String,
+        role: KeyRole,
+        hash: KeyHash,
+        now: Timestamp,
+    ) -> StoreResult<ApiKey> {
+        self.0
+            .write(ROLE, "creating a key", move |session| {
+                let values = params![name, role.as_str(), hash.0, now.micros()];
+                let made = read_keys(session, CREATE_KEY, values)?;
+                made.into_iter().next().ok_or_else(|| Fault::Unreadable("no key was made".to_owned()))
+            })
+            .await
+    }
+
+    async fn find_key(&self, hash: KeyHash) -> StoreResult<Option<ApiKey>> {
+        self.0
+            .read(ROLE, "finding a key", move |session| {
+                Ok(read_keys(session, FIND_KEY, params![hash.0])?.into_iter().next())
+            })
+            .await
+    }
+
+    async fn list_keys(&self) -> StoreResult<Vec<ApiKey>> {
+        self.0.read(ROLE, "listing keys", |session| read_keys(session, LIST_KEYS, [])).await
+    }
+
+    async fn revoke_key(&self, id: KeyId, now: Timestamp) -> StoreResult<bool> {
+        self.0
+            .write(ROLE, "revoking a key", move |session| {
+                Ok(session.run(REVOKE_KEY, params![id.get(), now.micros()])? > 0)
+            })
+            .await
+    }
+
+    async fn touch_key(&self, id: KeyId, now: Timestamp) -> StoreResult<()> {
+        let noted_before = now.before(TOUCH_PAUSE);
+        self.0
+            .write(ROLE, "noting the use of a key", move |session| {
+                session.run(TOUCH_KEY, params![id.get(), now.micros(), noted_before.micros()]).map(drop)
+            })
+            .await
+    }
+}
+
+fn read_keys(session: &Session<'_>, sql: &'static str, values: impl Params) -> Answer<Vec<ApiKey>> {
+    let mut keys = Vec::new();
+    let mut list = session.statement(sql)?;
+    let mut found = list.query(values)?;
+    while let Some(row) = found.next()? {
+        keys.push(read_key(row)?);
+    }
+    Ok(keys)
+}
+
+fn read_key(row: &Row<'_>) -> Answer<ApiKey> {
+    Ok(ApiKey {
+        id: KeyId::from_store(row.get(0)?),
+        name: row.get(1)?,
+        role: rows::word(row, 2, KeyRole::parse)?,
+        created_at: rows::time(row, 3)?,
+        last_used_at: rows::maybe_time(row, 4)?,
+        revoked_at: rows::maybe_time(row, 5)?,
+    })
+}

@@ -1,0 +1,158 @@
+//! The store on one SQLite file, for one process: a thread that writes in groups ([`writer`]), a few
+//! that read beside it ([`readers`]), and one small type for each role that may ask them.
+
+mod authorizer;
+mod cleaner;
+mod connection;
+mod dead_letter;
+mod error;
+mod ingest;
+mod key;
+mod lock;
+mod migrate;
+mod orchestrator;
+mod order_rows;
+mod outbox_intake;
+mod outbox_worker;
+mod pages;
+mod presence;
+mod probe;
+mod reader;
+mod readers;
+mod router;
+mod rows;
+mod session;
+mod stores;
+mod subscriptions;
+mod work;
+mod worker;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use posthaste_core::ports::StoreResult;
+
+pub use cleaner::SqliteCleaner;
+pub use dead_letter::SqliteDeadLetters;
+pub use ingest::SqliteIngest;
+pub use key::SqliteKeys;
+pub use migrate::{MIGRATIONS, migrate, migrate_with};
+pub use orchestrator::SqliteOrchestrator;
+pub use outbox_intake::SqliteOutboxIntake;
+pub use outbox_worker::SqliteOutboxWorker;
+pub use presence::SqlitePresence;
+pub use reader::SqliteReader;
+pub use router::SqliteRouter;
+pub use subscriptions::SqliteSubscriptions;
+pub use worker::SqliteWorker;
+
+use crate::grants::Role;
+use error::Answer;
+use lock::FileLock;
+use session::{Guarded, Session};
+use work::Queue;
+
+/// Where the database is, and how it is used.
+#[derive(Debug, Clone)]
+pub struct SqliteOptions {
+    pub path: PathBuf,
+    /// How many threads read beside the one that writes.
+    pub readers: usize,
+}
+
+impl SqliteOptions {
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), readers: 2 }
+    }
+}
+
+/// A database file in use. Clones share it; with the last one the queued work is finished, the log
+/// is emptied and the file is free again.
+#[derive(Debug, Clone)]
+pub struct SqliteStore {
+    threads: Arc<Threads>,
+}
+
+#[derive(Debug)]
+struct Threads {
+    /// Empty only while the threads end.
+    queues: Option<Queues>,
+    handles: Vec<JoinHandle<()>>,
+    /// Let go after the threads have ended.
+    _lock: FileLock,
+}
+
+#[derive(Debug)]
+struct Queues {
+    writer: Queue,
+    readers: Queue,
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.queues = None;
+        for handle in self.handles.drain(..) {
+            // The last handle may have been held by a piece of work, on one of these very threads.
+            if handle.thread().id() != std::thread::current().id() && handle.join().is_err() {
+                tracing::error!("a thread of the database had panicked");
+            }
+        }
+    }
+}
+
+impl SqliteStore {
+    /// Opens a migrated database. Refuses one that another process has open, and one whose schema is not
+    /// exactly the one of this program.
+    pub fn open(options: &SqliteOptions) -> StoreResult<Self> {
+        let path = options.path.as_path();
+        connection::must_exist(path)?;
+        let lock = FileLock::take(path, Duration::ZERO)?;
+        let (writer, state) = connection::open_writer(path)?;
+        migrate::check(path, &writer, state)?;
+        let guard =
+            |connection| Guarded::new(connection).map_err(|fault| fault.during("opening the database"));
+        let connections: Vec<_> = (0..options.readers.max(1))
+            .map(|_| connection::open_reader(path).and_then(guard))
+            .collect::<StoreResult<_>>()?;
+        let (reader_queue, mut handles) = readers::start(connections)?;
+        let (writer_queue, handle) = writer::start(guard(writer)?, path)?;
+        handles.push(handle);
+        let queues = Queues { writer: writer_queue, readers: reader_queue };
+        Ok(Self { threads: Arc::new(Threads { queues: Some(queues), handles, _lock: lock }) })
+    }
+
+    /// Does work in a write transaction that it may share with the work of others.
+    async fn write<T, F>(&self, role: Role, doing: &'static str, work: F) -> StoreResult<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Session<'_>) -> Answer<T> + Send + 'static,
+    {
+        self.ask(|queues| &queues.writer, Some(role), work).await.map_err(|fault| fault.during(doing))
+    }
+
+    /// Does work that changes nothing, in a transaction of its own.
+    async fn read<T, F>(&self, role: Role, doing: &'static str, work: F) -> StoreResult<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Session<'_>) -> Answer<T> + Send + 'static,
+    {
+        self.ask(|queues| &queues.readers, Some(role), work).await.map_err(|fault| fault.during(doing))
+    }
+
+    async fn ask<T, F>(&self, queue: fn(&Queues) -> &Queue, role: Option<Role>, work: F) -> Answer<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Session<'_>) -> Answer<T> + Send + 'static,
+    {
+        match &self.threads.queues {
+            Some(queues) => work::ask(queue(queues), role, work).await,
+            None => Err(error::Fault::Closed),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Moves sagas that the router made: makes their jobs when they are due, and applies what came of the
+//! jobs. Every decision is [`saga::step`]'s; here rows are read, and answers written down.
+
+use posthaste_core::job::{JobOutcome, JobResult, JobStatus};
+use posthaste_core::ports::{
+    Admitted, AdmittedJob, AppliedResult, DueSubscriptions, OrchestratorStore, Quota, ResultTake, StoreResult,
+};
+use posthaste_core::retry::RetryPolicy;
+use posthaste_core::saga::{self, Decision, SagaState, SagaStatus, Signal};
+use posthaste_core::{EventId, JobId, SagaId, SubscriptionId, Timestamp};
+use rusqlite::{OptionalExtension as _, Row, params};
+use std::time::Duration;
+
+use super::SqliteStore;
+use super::error::{Answer, Fault};
+use super::rows;
+use super::session::Session;
+use crate::grants::Role;
+
+const FIND_DUE_SUBSCRIPTIONS: &str = include_str!("sql/orchestrator/find_due_subscriptions.sql");
+const FIND_SUBSCRIPTION: &str = include_str!("sql/orchestrator/find_subscription.sql");
+const LIST_DUE_SAGAS: &str = include_str!("sql/orchestrator/list_due_sagas.sql");
+const INSERT_JOB: &str = include_str!("sql/orchestrator/insert_job.sql");
+const START_ATTEMPT: &str = include_str!("sql/orchestrator/start_attempt.sql");
+const DEAD_LETTER_SAGA: &str = include_str!("sql/orchestrator/dead_letter_saga.sql");
+const LIST_FINISHED_JOBS: &str = include_str!("sql/orchestrator/list_finished_jobs.sql");
+const COMPLETE_SAGA: &str = include_str!("sql/orchestrator/complete_saga.sql");
+const RETRY_SAGA: &str = include_str!("sql/orchestrator/retry_saga.sql");
+const DELETE_APPLIED: &str = include_str!("sql/orchestrator/delete_applied.sql");
+const NEXT_DUE_AT: &str = include_str!("sql/orchestrator/next_due_at.sql");
+
+const ROLE: Role = Role::SagaOrchestrator;
+
+/// The port of role saga_orchestrator.
+#[derive(Debug, Clone)]
+pub struct SqliteOrchestrator(pub(super) SqliteStore);
+
+impl OrchestratorStore for SqliteOrchestrator {
+    async fn find_due_subscriptions(
+        &self,
+        after: Option<SubscriptionId>,
+        probes_max: u32,
+        now: Timestamp,
+    ) -> StoreResult<DueSubscriptions> {
+        self.0
+            .read(ROLE, "finding due subscriptions", move |session| {
+                find_due_subscriptions(session, after, probes_max, now)
+            })
+            .await
+    }
+
+    async fn admit_due_sagas(
+        &self,
+        quotas: Vec<Quota>,
+        policy: RetryPolicy,
+        now: Timestamp,
+    ) -> StoreResult<Admitted> {
+        self.0
+            .write(ROLE, "admitting sagas", move |session| {
+                let mut admitted = Admitted::default();
+                for quota in quotas {
+                    admit_due_sagas(session, quota, policy, now, &mut admitted)?;
+                }
+                Ok(admitted)
+            })
+            .await
+    }
+
+    async fn apply_job_results(
+        &self,
+        take: ResultTake,
+        policy: RetryPolicy,
+        now: Timestamp,
+    ) -> StoreResult<Vec<AppliedResult>> {
+        self.0
+            .write(ROLE, "applying results", move |session| apply_job_results(session, take, policy, now))
+            .await
+    }
+
+    async fn next_due_at(&self, now: Timestamp) -> StoreResult<Option<Timestamp>> {
+        self.0
+            .read(ROLE, "looking when a saga is due", move |session| {
+                let mut next = session.statement(NEXT_DUE_AT)?;
+                Ok(next.query_row([now.micros()], |row| rows::maybe_time(row, 0))?)
+            })
+            .await
+    }
+}
+
+fn find_due_subscriptions(
+    session: &Session<'_>,
+    after: Option<SubscriptionId>,
+    probes_max: u32,
+    now: Timestamp,
+) -> Answer<DueSubscriptions> {
+    let probes_max = probes_max.max(1);
+    let mut found = DueSubscriptions::default();
+    let mut walk = session.statement(FIND_DUE_SUBSCRIPTIONS)?;
+    let mut rows = walk.query(params![after.map_or(0, SubscriptionId::get), probes_max, now.micros()])?;
+    let (mut probes, mut last) = (0, None);
+    while let Some(row) = rows.next()? {
+        let id = SubscriptionId::from_store(row.get(0)?);
+        if row.get(1)? {
+            found.due.push(id);
+        }
+        probes += 1;
+        last = Some(id);
+    }
+    found.next = last.filter(|_| probes >= probes_max);
+    Ok(found)
+}
+
+fn admit_due_sagas(
+    session: &Session<'_>,
+    quota: Quota,
+    policy: RetryPolicy,
+    now: Timestamp,
+    admitted: &mut Admitted,
+) -> Answer<()> {
+    let subscription_id = quota.subscription_id;
+    let limit = session
+        .statement(FIND_SUBSCRIPTION)?
+        .query_row([subscription_id.get()], |row| row.get::<_, Option<u32>>(0))
+        .optional()?;
+    let Some(limit) = limit else { return Ok(()) };
+    let policy = policy.with_limit(limit);
+    for (saga_id, state) in list_due_sagas(session, quota, now)? {
+        match saga::step(&state, &Signal::Look, &policy, now) {
+            Decision::StartAttempt { attempt_at } => {
+                let made =
+                    session.run(INSERT_JOB, params![saga_id.get(), attempt_at.micros(), now.micros()])?;
+                if made == 0 {
+                    continue;
+                }
+                let job_id = JobId::from_store(session.last_id());
+                session.run(START_ATTEMPT, params![saga_id.get(), job_id.get(), now.micros()])?;
+                admitted.jobs.push(AdmittedJob { job_id, saga_id, subscription_id });
+            }
+            Decision::DeadLetter { attempt_count, error_code } => {
+                let code = error_code.as_ref().map(|code| code.as_str());
+                session.run(DEAD_LETTER_SAGA, params![saga_id.get(), attempt_count, code, now.micros()])?;
+                admitted.dead_lettered.push((saga_id, subscription_id));
+            }
+            // Looking at a due saga has no other end.
+            Decision::Complete { .. } | Decision::Retry { .. } | Decision::Ignore(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn list_due_sagas(session: &Session<'_>, quota: Quota, now: Timestamp) -> Answer<Vec<(SagaId, SagaState)>> {
+    let mut due = Vec::new();
+    let mut list = session.statement(LIST_DUE_SAGAS)?;
+    let mut found = list.query(params![quota.subscription_id.get(), now.micros(), quota.jobs_max])?;
+    while let Some(row) = found.next()? {
+        due.push((SagaId::from_store(row.get(0)?), saga_state(row, 1)?));
+    }
+    Ok(due)
+}
+
+/// Five columns from `first` on: status, attempt_count, next_attempt_at, final_error_code, current_job_id.
+pub(super) fn saga_state(row: &Row<'_>, first: usize) -> Answer<SagaState> {
+    Ok(SagaState {
+        status: rows::word(row, first, SagaStatus::parse)?,
+        attempt_count: row.get(first + 1)?,
+        next_attempt_at: rows::time(row, first + 2)?,
+        final_error_code: rows::error_code(row, first + 3)?,
+        current_job_id: row.get::<_, Option<i64>>(first + 4)?.map(JobId::from_store),
+    })
+}
+
+/// A finished job with the saga that may be waiting for it.
+struct Finished {
+    result: JobResult,
+    saga_id: SagaId,
+    event_id: EventId,
+    subscription_id: SubscriptionId,
+    state: SagaState,
+    saga_created_at: Timestamp,
+    limit: Option<u32>,
+}
+
+fn apply_job_results(
+    session: &Session<'_>,
+    take: ResultTake,
+    policy: RetryPolicy,
+    now: Timestamp,
+) -> Answer<Vec<AppliedResult>> {
+    let (mut lowest, mut highest) = (None, 0_i64);
+    let mut waiting = Vec::new();
+    {
+        let mut list = session.statement(LIST_FINISHED_JOBS)?;
+        let mut found = list.query(params![take.from.map_or(0, JobId::get), take.results_max])?;
+        while let Some(row) = found.next()? {
+            highest = row.get(0)?;
+            lowest = lowest.or(Some(highest));
+            waiting.extend(finished(row)?);
+        }
+    }
+    let mut applied = Vec::with_capacity(waiting.len());
+    for one in waiting {
+        let decision =
+            saga::step(&one.state, &Signal::JobFinished(&one.result), &policy.with_limit(one.limit), now);
+        if !write_decision(session, one.saga_id, one.result.job_id, &decision, now)? {
+            continue;
+        }
+        let error_code = match one.result.outcome {
+            JobOutcome::Completed => None,
+            JobOutcome::Failed { error_code, .. } => Some(error_code),
+        };
+        applied.push(AppliedResult {
+            job_id: one.result.job_id,
+            saga_id: one.saga_id,
+            event_id: one.event_id,
+            subscription_id: one.subscription_id,
+            error_code,
+            decision,
+            saga_created_at: one.saga_created_at,
+        });
+    }
+    if let Some(lowest) = lowest {
+        session.run(DELETE_APPLIED, params![lowest, highest])?;
+    }
+    Ok(applied)
+}
+
+/// Writes what was decided; answers whether the saga was waiting for this job.
+fn write_decision(
+    session: &Session<'_>,
+    saga_id: SagaId,
+    job_id: JobId,
+    decision: &Decision,
+    now: Timestamp,
+) -> Answer<bool> {
+    let (saga, job, now) = (saga_id.get(), job_id.get(), now.micros());
+    let changed = match decision {
+        Decision::Complete { attempt_count } => {
+            session.run(COMPLETE_SAGA, params![saga, job, attempt_count, now])?
+        }
+        Decision::Retry { attempt_count, next_attempt_at, error_code } => {
+            let (at, code) = (next_attempt_at.micros(), error_code.as_str());
+            session.run(RETRY_SAGA, params![saga, job, attempt_count, at, code, now])?
+        }
+        Decision::DeadLetter { attempt_count, error_code } => {
+            let code = error_code.as_ref().map(|code| code.as_str());
+            session.run(DEAD_LETTER_SAGA, params![saga, attempt_count, code, now])?
+        }
+        Decision::StartAttempt { .. } | Decision::Ignore(_) => 0,
+    };
+    Ok(changed > 0)
+}
+
+/// Nothing when the job or its saga is gone.
+fn finished(row: &Row<'_>) -> Answer<Option<Finished>> {
+    let Some(saga_id) = row.get::<_, Option<i64>>(4)? else { return Ok(None) };
+    let outcome = match rows::word(row, 1, JobStatus::parse)? {
+        JobStatus::Completed => JobOutcome::Completed,
+        JobStatus::Failed => JobOutcome::Failed {
+            error_code: rows::error_code(row, 2)?
+                .ok_or_else(|| Fault::Unreadable("a failed job has no error code".to_owned()))?,
+            retry_after: row.get::<_, Option<u32>>(3)?.map(|s| Duration::from_secs(s.into())),
+        },
+        JobStatus::Pending | JobStatus::Leased => {
+            return Err(Fault::Unreadable("a job in the inbox has not ended".to_owned()));
+        }
+    };
+    Ok(Some(Finished {
+        result: JobResult { job_id: JobId::from_store(row.get(0)?), outcome },
+        saga_id: SagaId::from_store(saga_id),
+        event_id: EventId::from_store(row.get(5)?),
+        subscription_id: SubscriptionId::from_store(row.get(6)?),
+        state: saga_state(row, 7)?,
+        saga_created_at: rows::time(row, 12)?,
+        limit: row.get(13)?,
+    }))
+}

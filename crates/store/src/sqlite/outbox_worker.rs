@@ -1,0 +1,341 @@
+//! Sends what the intake stored: claims orders, writes down what the broker said, takes back what got
+//! stuck. What becomes of an order is decided by [`order::step`], of the lane by [`Lane`].
+
+use posthaste_core::digest::{self, Digest};
+use posthaste_core::lane::{ClaimMode, Lane};
+use posthaste_core::order::{self, IdempotencyKey, OrderDecision, OrderSignal, OrderStatus, OrderUpdate};
+use posthaste_core::ports::{
+    ClaimedOrder, ClaimedOrders, OrderRecord, OrderReport, OutboxClaim, OutboxWorkerStore, Settled,
+    StoreResult,
+};
+use posthaste_core::retry::OrderRetryPolicy;
+use posthaste_core::{LeaseToken, OrderId, Timestamp};
+use rusqlite::{Params, Row, params};
+
+use super::SqliteStore;
+use super::error::{Answer, Fault};
+use super::order_rows::{read_claim, read_order, state_of};
+use super::rows;
+use super::session::Session;
+use crate::grants::Role;
+
+const LIST_DUE_ORDERS: &str = include_str!("sql/outbox_worker/list_due_orders.sql");
+const LIST_STUCK_ORDERS: &str = include_str!("sql/outbox_worker/list_stuck_orders.sql");
+const LIST_QUEUED_ORDERS: &str = include_str!("sql/outbox_worker/list_queued_orders.sql");
+const CLAIM_ORDER: &str = include_str!("sql/outbox_worker/claim_order.sql");
+const FIND_ORDER: &str = include_str!("sql/outbox_worker/find_order.sql");
+const REQUEUE_ORDER: &str = include_str!("sql/outbox_worker/requeue_order.sql");
+const SETTLE_ORDER: &str = include_str!("sql/outbox_worker/settle_order.sql");
+const REWIND_ORDER: &str = include_str!("sql/outbox_worker/rewind_order.sql");
+const SETTLE_LEDGER: &str = include_str!("sql/outbox_worker/settle_ledger.sql");
+const PURGE_LEDGER: &str = include_str!("sql/outbox_worker/purge_ledger.sql");
+const LOAD_LANE: &str = include_str!("sql/outbox_worker/load_lane.sql");
+const SAVE_LANE: &str = include_str!("sql/outbox_worker/save_lane.sql");
+const COUNT_SENDING: &str = include_str!("sql/outbox_worker/count_sending.sql");
+
+const ROLE: Role = Role::OutboxWorker;
+
+/// The port of role outbox_worker.
+#[derive(Debug, Clone)]
+pub struct SqliteOutboxWorker(pub(super) SqliteStore);
+
+impl OutboxWorkerStore for SqliteOutboxWorker {
+    async fn requeue_due_orders(
+        &self,
+        orders_max: u32,
+        policy: OrderRetryPolicy,
+        now: Timestamp,
+    ) -> StoreResult<u32> {
+        self.0
+            .write(ROLE, "requeueing orders", move |session| {
+                let due = list_claims(session, LIST_DUE_ORDERS, params![now.micros(), orders_max])?;
+                let mut moved = 0;
+                for order in &due {
+                    let decision = order::step(&state_of(order), &OrderSignal::Due, &policy, now);
+                    if let OrderDecision::Update(update) = decision
+                        && write_update(session, REQUEUE_ORDER, order.id, &update, now)?.is_some()
+                    {
+                        moved += 1;
+                    }
+                }
+                Ok(moved)
+            })
+            .await
+    }
+
+    async fn claim_orders(&self, claim: OutboxClaim, now: Timestamp) -> StoreResult<ClaimedOrders> {
+        self.0.write(ROLE, "claiming orders", move |session| claim_orders(session, &claim, now)).await
+    }
+
+    async fn settle_orders(
+        &self,
+        reports: Vec<OrderReport>,
+        policy: OrderRetryPolicy,
+        now: Timestamp,
+    ) -> StoreResult<Vec<Settled>> {
+        self.0
+            .write(ROLE, "settling orders", move |session| {
+                let before = load_lane(session)?;
+                let mut lane = before.clone();
+                let mut answers = Vec::with_capacity(reports.len());
+                for report in &reports {
+                    let (answer, after) = settle(session, report, lane, &policy, now)?;
+                    answers.push(answer);
+                    lane = after;
+                }
+                if lane != before {
+                    save_lane(session, &lane)?;
+                }
+                Ok(answers)
+            })
+            .await
+    }
+
+    async fn rewind_stuck_orders(
+        &self,
+        stuck_before: Timestamp,
+        orders_max: u32,
+        policy: OrderRetryPolicy,
+        now: Timestamp,
+    ) -> StoreResult<Vec<OrderRecord>> {
+        self.0
+            .write(ROLE, "rewinding orders", move |session| {
+                let limits = params![stuck_before.micros(), orders_max];
+                let mut rewound = Vec::new();
+                for order in list_claims(session, LIST_STUCK_ORDERS, limits)? {
+                    let decision = order::step(&state_of(&order), &OrderSignal::Stuck, &policy, now);
+                    if let OrderDecision::Update(update) = decision {
+                        rewound.extend(write_update(session, REWIND_ORDER, order.id, &update, now)?);
+                    }
+                }
+                Ok(rewound)
+            })
+            .await
+    }
+
+    async fn purge_ledger(&self, rows_max: u32, now: Timestamp) -> StoreResult<u32> {
+        self.0
+            .write(ROLE, "purging the ledger", move |session| {
+                let purged = session.run(PURGE_LEDGER, params![now.micros(), rows_max])?;
+                Ok(u32::try_from(purged).unwrap_or(u32::MAX))
+            })
+            .await
+    }
+
+    async fn load_lane(&self) -> StoreResult<Lane> {
+        self.0.read(ROLE, "loading the lane", load_lane).await
+    }
+
+    async fn resume_lane(&self, now: Timestamp) -> StoreResult<Lane> {
+        self.0
+            .write(ROLE, "resuming the lane", move |session| {
+                let lane = load_lane(session)?.resumed(now);
+                save_lane(session, &lane)?;
+                Ok(lane)
+            })
+            .await
+    }
+
+    async fn count_sending(&self) -> StoreResult<u32> {
+        self.0.read(ROLE, "counting orders", count_sending).await
+    }
+}
+
+fn claim_orders(session: &Session<'_>, claim: &OutboxClaim, now: Timestamp) -> Answer<ClaimedOrders> {
+    let lane = load_lane(session)?;
+    let (orders_max, probe) = match lane.may_claim(count_sending(session)?, claim.orders_max, now) {
+        ClaimMode::Normal(orders_max) => (orders_max, false),
+        ClaimMode::Probe => (1, true),
+        ClaimMode::Nothing => return Ok(ClaimedOrders::default()),
+    };
+    let orders = list_queued(session, orders_max, now)?;
+    for order in &orders {
+        let values =
+            params![order.id.get(), rows::token(claim.token), claim.worker_id.as_str(), now.micros()];
+        session.run(CLAIM_ORDER, values)?;
+    }
+    let sends = u32::try_from(orders.len()).unwrap_or(u32::MAX);
+    let after = match (sends, probe) {
+        (0, _) => lane.clone(),
+        (_, true) => lane.clone().claimed(sends, now).probing(now.after(claim.probe_for), now),
+        (_, false) => lane.clone().claimed(sends, now),
+    };
+    if after != lane {
+        save_lane(session, &after)?;
+    }
+    Ok(ClaimedOrders { probe, orders })
+}
+
+fn list_queued(session: &Session<'_>, orders_max: u32, now: Timestamp) -> Answer<Vec<ClaimedOrder>> {
+    let mut queued = Vec::new();
+    let mut list = session.statement(LIST_QUEUED_ORDERS)?;
+    let mut rows = list.query(params![now.micros(), orders_max])?;
+    while let Some(row) = rows.next()? {
+        queued.push(read_claimed(row, now)?);
+    }
+    Ok(queued)
+}
+
+fn count_sending(session: &Session<'_>) -> Answer<u32> {
+    Ok(session.statement(COUNT_SENDING)?.query_row([], |row| row.get(0))?)
+}
+
+/// Takes an order to be sent. The broker must get exactly what the digest was taken over, or nothing.
+fn read_claimed(row: &Row<'_>, now: Timestamp) -> Answer<ClaimedOrder> {
+    let id = OrderId::from_store(row.get(0)?);
+    let request_digest = Digest::from_store(row.get(3)?);
+    let unreadable = || Fault::Unreadable(format!("the request of order {id} does not match its digest"));
+    let text = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
+    let value = serde_json::from_str(text).map_err(|_| unreadable())?;
+    let canonical = digest::canonical(&value).map_err(|_| unreadable())?;
+    if digest::digest_of(canonical.as_bytes()) != request_digest {
+        return Err(unreadable());
+    }
+    Ok(ClaimedOrder {
+        id,
+        idempotency_key: IdempotencyKey::from_store(row.get(1)?),
+        canonical,
+        request_digest,
+        trace_id: row.get(4)?,
+        retry_count: row.get(5)?,
+        created_at: rows::time(row, 6)?,
+        claimed_at: now,
+    })
+}
+
+/// One report: the answer to it, and the lane after it.
+fn settle(
+    session: &Session<'_>,
+    report: &OrderReport,
+    lane: Lane,
+    policy: &OrderRetryPolicy,
+    now: Timestamp,
+) -> Answer<(Settled, Lane)> {
+    let Some((order, token)) = find_claim(session, report.id)? else { return Ok((Settled::ClaimLost, lane)) };
+    if token != Some(report.token) {
+        return Ok((Settled::ClaimLost, lane));
+    }
+    if order.status != OrderStatus::Sending {
+        // The same report came before, and its answer was lost.
+        return Ok((Settled::Accepted(Box::new(order)), lane));
+    }
+    let signal = OrderSignal::Settled { outcome: &report.outcome, probe: report.probe };
+    match order::step(&state_of(&order), &signal, policy, now) {
+        OrderDecision::Ignore(_) => Ok((Settled::ClaimLost, lane)),
+        OrderDecision::Update(update) => {
+            let Some(settled) = write_settled(session, &order, report.token, &update, now)? else {
+                return Ok((Settled::ClaimLost, lane));
+            };
+            Ok((Settled::Accepted(Box::new(settled)), lane.after(&report.outcome, now)))
+        }
+    }
+}
+
+fn write_settled(
+    session: &Session<'_>,
+    order: &OrderRecord,
+    token: LeaseToken,
+    update: &OrderUpdate,
+    now: Timestamp,
+) -> Answer<Option<OrderRecord>> {
+    let receipt = update.receipt.as_ref();
+    let broker_order_id = receipt.and_then(|receipt| receipt.broker_order_id.as_deref());
+    let result_digest = receipt.map(|receipt| receipt.result_digest.as_str());
+    let result_json = receipt.and_then(|receipt| receipt.result_json.as_ref()).map(|json| json.as_str());
+    if receipt.is_some() {
+        session
+            .run(SETTLE_LEDGER, params![order.idempotency_key.as_str(), result_digest, broker_order_id])?;
+    }
+    let values = params![
+        order.id.get(),
+        update.status.as_str(),
+        update.retry_count,
+        update.next_attempt_at.micros(),
+        update.last_error.as_ref().map(|code| code.as_str()),
+        update.maybe_executed,
+        update.note,
+        now.micros(),
+        broker_order_id,
+        result_digest,
+        result_json,
+        rows::token(token),
+    ];
+    updated(session, SETTLE_ORDER, values)
+}
+
+fn write_update(
+    session: &Session<'_>,
+    sql: &'static str,
+    id: OrderId,
+    update: &OrderUpdate,
+    now: Timestamp,
+) -> Answer<Option<OrderRecord>> {
+    let values = params![
+        id.get(),
+        update.status.as_str(),
+        update.retry_count,
+        update.next_attempt_at.micros(),
+        update.last_error.as_ref().map(|code| code.as_str()),
+        update.maybe_executed,
+        update.note,
+        now.micros(),
+    ];
+    updated(session, sql, values)
+}
+
+fn updated(session: &Session<'_>, sql: &'static str, values: impl Params) -> Answer<Option<OrderRecord>> {
+    let mut update = session.statement(sql)?;
+    let mut rows = update.query(values)?;
+    let order = rows.next()?.map(read_order).transpose()?;
+    // The row comes before the statement has ended: only running out of rows ends it.
+    while rows.next()?.is_some() {}
+    Ok(order)
+}
+
+fn find_claim(session: &Session<'_>, id: OrderId) -> Answer<Option<(OrderRecord, Option<LeaseToken>)>> {
+    let mut find = session.statement(FIND_ORDER)?;
+    let mut rows = find.query([id.get()])?;
+    rows.next()?.map(read_claim).transpose()
+}
+
+fn list_claims(session: &Session<'_>, sql: &'static str, limits: impl Params) -> Answer<Vec<OrderRecord>> {
+    let mut orders = Vec::new();
+    let mut list = session.statement(sql)?;
+    let mut rows = list.query(limits)?;
+    while let Some(row) = rows.next()? {
+        orders.push(read_order(row)?);
+    }
+    Ok(orders)
+}
+
+fn load_lane(session: &Session<'_>) -> Answer<Lane> {
+    let mut load = session.statement(LOAD_LANE)?;
+    let mut found = load.query([])?;
+    let row = found.next()?.ok_or_else(|| Fault::Unreadable("the lane has no row".to_owned()))?;
+    Ok(Lane {
+        paused_at: rows::maybe_time(row, 0)?,
+        reason: row.get(1)?,
+        rate: row.get(2)?,
+        unauthorized_in_row: row.get(3)?,
+        faults_in_row: row.get(4)?,
+        probe_until: rows::maybe_time(row, 5)?,
+        next_send_at: rows::maybe_time(row, 6)?,
+        slowed_at: rows::maybe_time(row, 7)?,
+        updated_at: rows::time(row, 8)?,
+    })
+}
+
+fn save_lane(session: &Session<'_>, lane: &Lane) -> Answer<()> {
+    let values = params![
+        lane.paused_at.map(Timestamp::micros),
+        lane.reason,
+        lane.rate,
+        lane.unauthorized_in_row,
+        lane.faults_in_row,
+        lane.probe_until.map(Timestamp::micros),
+        lane.next_send_at.map(Timestamp::micros),
+        lane.slowed_at.map(Timestamp::micros),
+        lane.updated_at.micros(),
+    ];
+    session.run(SAVE_LANE, values).map(drop)
+}

@@ -1,0 +1,297 @@
+//! Looks at everything but secrets and key hashes, for the API, the dashboard and people. Lists look
+//! at a bounded number of rows in the order of their ids; see [`pages`].
+
+use posthaste_core::event::EventType;
+use posthaste_core::job::JobStatus;
+use posthaste_core::json::JsonText;
+use posthaste_core::order::{IdempotencyKey, OrderStatus};
+use posthaste_core::ports::{
+    Attempt, AuditEntry, DeadLetter, DeadLetterFilter, Delivery, DeliveryFilter, EventFilter, OrderRecord,
+    Page, PageRequest, ReaderStore, StoreResult, StoredEvent,
+};
+use posthaste_core::saga::Saga;
+use posthaste_core::subscription::Subscription;
+use posthaste_core::{AuditId, DeadLetterId, EventId, JobId, SagaId, SubscriptionId};
+use rusqlite::{Params, Row, params};
+
+use super::SqliteStore;
+use super::dead_letter;
+use super::error::Answer;
+use super::orchestrator::saga_state;
+use super::order_rows::read_order;
+use super::pages::{self, ROWS_MAX};
+use super::rows;
+use super::session::Session;
+use super::subscriptions::read_subscription;
+use super::worker::stored_event;
+use crate::grants::Role;
+
+const EVENT: &str = include_str!("sql/reader/event.sql");
+const EVENTS: &str = include_str!("sql/reader/events.sql");
+const EVENTS_OF_TYPE: &str = include_str!("sql/reader/events_of_type.sql");
+const EVENTS_OF_EXTERNAL_ID: &str = include_str!("sql/reader/events_of_external_id.sql");
+const SUBSCRIPTION: &str = include_str!("sql/reader/subscription.sql");
+const SUBSCRIPTIONS: &str = include_str!("sql/reader/subscriptions.sql");
+const DELIVERY: &str = include_str!("sql/reader/delivery.sql");
+const ATTEMPTS: &str = include_str!("sql/reader/attempts.sql");
+const DELIVERIES: &str = include_str!("sql/reader/deliveries.sql");
+const DELIVERIES_OF_STATUS: &str = include_str!("sql/reader/deliveries_of_status.sql");
+const DELIVERIES_OF_EVENT: &str = include_str!("sql/reader/deliveries_of_event.sql");
+const DEAD_LETTER: &str = include_str!("sql/reader/dead_letter.sql");
+const DEAD_LETTERS: &str = include_str!("sql/reader/dead_letters.sql");
+const DEAD_LETTERS_OF_SUBSCRIPTION: &str = include_str!("sql/reader/dead_letters_of_subscription.sql");
+const ORDER: &str = include_str!("sql/reader/order.sql");
+const ORDERS: &str = include_str!("sql/reader/orders.sql");
+const ORDER_AUDIT: &str = include_str!("sql/reader/order_audit.sql");
+
+const ROLE: Role = Role::Viewer;
+
+/// The port of role viewer.
+#[derive(Debug, Clone)]
+pub struct SqliteReader(pub(super) SqliteStore);
+
+impl ReaderStore for SqliteReader {
+    async fn event(&self, id: EventId) -> StoreResult<Option<StoredEvent>> {
+        self.0
+            .read(ROLE, "reading an event", move |session| {
+                one(session, EVENT, [id.get()], |row| Ok(stored_event(row)?))
+            })
+            .await
+    }
+
+    async fn events(&self, filter: EventFilter, page: PageRequest) -> StoreResult<Page<StoredEvent>> {
+        self.0.read(ROLE, "listing events", move |session| events(session, &filter, page)).await
+    }
+
+    async fn subscription(&self, id: SubscriptionId) -> StoreResult<Option<Subscription>> {
+        self.0
+            .read(ROLE, "reading a subscription", move |session| {
+                one(session, SUBSCRIPTION, [id.get()], |row| Ok(read_subscription(row)?))
+            })
+            .await
+    }
+
+    async fn subscriptions(&self, page: PageRequest) -> StoreResult<Page<Subscription>> {
+        self.0
+            .read(ROLE, "listing subscriptions", move |session| {
+                let bounds = params![pages::below(page), ROWS_MAX];
+                list(session, SUBSCRIPTIONS, bounds, page, |row| Ok(Some(read_subscription(row)?)))
+            })
+            .await
+    }
+
+    async fn delivery(&self, id: SagaId) -> StoreResult<Option<(Delivery, Vec<Attempt>)>> {
+        self.0
+            .read(ROLE, "reading a delivery", move |session| {
+                let Some(delivery) = one(session, DELIVERY, [id.get()], read_delivery)? else {
+                    return Ok(None);
+                };
+                Ok(Some((delivery, all(session, ATTEMPTS, [id.get()], read_attempt)?)))
+            })
+            .await
+    }
+
+    async fn deliveries(&self, filter: DeliveryFilter, page: PageRequest) -> StoreResult<Page<Delivery>> {
+        self.0.read(ROLE, "listing deliveries", move |session| deliveries(session, &filter, page)).await
+    }
+
+    async fn dead_letter(&self, id: DeadLetterId) -> StoreResult<Option<DeadLetter>> {
+        self.0
+            .read(ROLE, "reading a dead letter", move |session| {
+                one(session, DEAD_LETTER, [id.get()], read_dead_letter)
+            })
+            .await
+    }
+
+    async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: PageRequest,
+    ) -> StoreResult<Page<DeadLetter>> {
+        self.0.read(ROLE, "listing dead letters", move |session| dead_letters(session, &filter, page)).await
+    }
+
+    async fn order(&self, key: IdempotencyKey) -> StoreResult<Option<OrderRecord>> {
+        self.0
+            .read(ROLE, "reading an order", move |session| one(session, ORDER, [key.as_str()], read_order))
+            .await
+    }
+
+    async fn orders(&self, status: Option<OrderStatus>, page: PageRequest) -> StoreResult<Page<OrderRecord>> {
+        self.0
+            .read(ROLE, "listing orders", move |session| {
+                list(session, ORDERS, params![pages::below(page), ROWS_MAX], page, |row| {
+                    let found = rows::word(row, 2, OrderStatus::parse)?;
+                    if status.is_some_and(|wanted| wanted != found) {
+                        Ok(None)
+                    } else {
+                        read_order(row).map(Some)
+                    }
+                })
+            })
+            .await
+    }
+
+    async fn order_audit(&self, key: IdempotencyKey) -> StoreResult<Vec<AuditEntry>> {
+        self.0
+            .read(ROLE, "reading an audit", move |session| {
+                all(session, ORDER_AUDIT, [key.as_str()], read_audit)
+            })
+            .await
+    }
+}
+
+fn events(session: &Session<'_>, filter: &EventFilter, page: PageRequest) -> Answer<Page<StoredEvent>> {
+    let below = pages::below(page);
+    let read = |row: &Row<'_>| {
+        let kind = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
+        if filter.event_type.as_ref().is_some_and(|wanted| wanted.as_str() != kind) {
+            return Ok(None);
+        }
+        Ok(Some(stored_event(row)?))
+    };
+    match (&filter.external_event_id, &filter.event_type) {
+        (Some(id), _) => {
+            list(session, EVENTS_OF_EXTERNAL_ID, params![below, ROWS_MAX, id.as_str()], page, read)
+        }
+        (None, Some(kind)) => {
+            list(session, EVENTS_OF_TYPE, params![below, ROWS_MAX, kind.as_str()], page, read)
+        }
+        (None, None) => list(session, EVENTS, params![below, ROWS_MAX], page, read),
+    }
+}
+
+fn deliveries(session: &Session<'_>, filter: &DeliveryFilter, page: PageRequest) -> Answer<Page<Delivery>> {
+    let below = pages::below(page);
+    let read = |row: &Row<'_>| {
+        let found = read_delivery(row)?;
+        let matches = filter.event_id.is_none_or(|wanted| wanted == found.saga.event_id)
+            && filter.subscription_id.is_none_or(|wanted| wanted == found.saga.subscription_id)
+            && filter.status.is_none_or(|wanted| wanted == found.saga.state.status)
+            && filter.event_type.as_ref().is_none_or(|wanted| *wanted == found.event_type);
+        Ok(matches.then_some(found))
+    };
+    match (filter.event_id, filter.status) {
+        (Some(id), _) => list(session, DELIVERIES_OF_EVENT, params![below, ROWS_MAX, id.get()], page, read),
+        (None, Some(status)) => {
+            list(session, DELIVERIES_OF_STATUS, params![below, ROWS_MAX, status.as_str()], page, read)
+        }
+        (None, None) => list(session, DELIVERIES, params![below, ROWS_MAX], page, read),
+    }
+}
+
+fn dead_letters(
+    session: &Session<'_>,
+    filter: &DeadLetterFilter,
+    page: PageRequest,
+) -> Answer<Page<DeadLetter>> {
+    let below = pages::below(page);
+    let read = |row: &Row<'_>| {
+        if dead_letter::matches(filter, row, 8, 5)? { read_dead_letter(row).map(Some) } else { Ok(None) }
+    };
+    match filter.subscription_id {
+        Some(id) => {
+            list(session, DEAD_LETTERS_OF_SUBSCRIPTION, params![below, ROWS_MAX, id.get()], page, read)
+        }
+        None => list(session, DEAD_LETTERS, params![below, ROWS_MAX], page, read),
+    }
+}
+
+fn one<T>(
+    session: &Session<'_>,
+    sql: &'static str,
+    values: impl Params,
+    read: impl FnOnce(&Row<'_>) -> Answer<T>,
+) -> Answer<Option<T>> {
+    let mut statement = session.statement(sql)?;
+    let mut found = statement.query(values)?;
+    found.next()?.map(read).transpose()
+}
+
+fn all<T>(
+    session: &Session<'_>,
+    sql: &'static str,
+    values: impl Params,
+    read: impl Fn(&Row<'_>) -> Answer<T>,
+) -> Answer<Vec<T>> {
+    let mut items = Vec::new();
+    let mut statement = session.statement(sql)?;
+    let mut found = statement.query(values)?;
+    while let Some(row) = found.next()? {
+        items.push(read(row)?);
+    }
+    Ok(items)
+}
+
+fn list<T>(
+    session: &Session<'_>,
+    sql: &'static str,
+    values: impl Params,
+    page: PageRequest,
+    read: impl Fn(&Row<'_>) -> Answer<Option<T>>,
+) -> Answer<Page<T>> {
+    let mut statement = session.statement(sql)?;
+    pages::fill(statement.query(values)?, page, read)
+}
+
+fn read_delivery(row: &Row<'_>) -> Answer<Delivery> {
+    let saga = Saga {
+        id: SagaId::from_store(row.get(0)?),
+        event_id: EventId::from_store(row.get(1)?),
+        subscription_id: SubscriptionId::from_store(row.get(2)?),
+        state: saga_state(row, 3)?,
+        requeued_from: row.get::<_, Option<i64>>(8)?.map(DeadLetterId::from_store),
+        created_at: rows::time(row, 9)?,
+        updated_at: rows::time(row, 10)?,
+    };
+    Ok(Delivery { saga, event_type: EventType::from_store(row.get(11)?) })
+}
+
+fn read_attempt(row: &Row<'_>) -> Answer<Attempt> {
+    Ok(Attempt {
+        job_id: JobId::from_store(row.get(0)?),
+        status: rows::word(row, 1, JobStatus::parse)?,
+        attempt_at: rows::time(row, 2)?,
+        response_status: row.get(3)?,
+        error_code: rows::error_code(row, 4)?,
+        duration_ms: row.get(5)?,
+        worker_id: row.get(6)?,
+        lease_resets: row.get(7)?,
+    })
+}
+
+fn read_dead_letter(row: &Row<'_>) -> Answer<DeadLetter> {
+    Ok(DeadLetter {
+        id: DeadLetterId::from_store(row.get(0)?),
+        saga_id: SagaId::from_store(row.get(1)?),
+        event_id: EventId::from_store(row.get(2)?),
+        subscription_id: SubscriptionId::from_store(row.get(3)?),
+        final_error_code: rows::error_code(row, 4)?,
+        failed_at: rows::time(row, 5)?,
+        payload_snapshot: JsonText::from_store(row.get(6)?),
+        requeued_as: row.get::<_, Option<i64>>(7)?.map(SagaId::from_store),
+    })
+}
+
+fn read_audit(row: &Row<'_>) -> Answer<AuditEntry> {
+    let status_from = match row.get_ref(1)? {
+        rusqlite::types::ValueRef::Null => None,
+        rusqlite::types::ValueRef::Integer(_)
+        | rusqlite::types::ValueRef::Real(_)
+        | rusqlite::types::ValueRef::Text(_)
+        | rusqlite::types::ValueRef::Blob(_) => Some(rows::word(row, 1, OrderStatus::parse)?),
+    };
+    Ok(AuditEntry {
+        id: AuditId::from_store(row.get(0)?),
+        status_from,
+        status_to: rows::word(row, 2, OrderStatus::parse)?,
+        retry_count: row.get(3)?,
+        last_error: row.get(4)?,
+        idempotency_key: IdempotencyKey::from_store(row.get(5)?),
+        trace_id: row.get(6)?,
+        broker_order_id: row.get(7)?,
+        worker_id: row.get(8)?,
+        note: row.get(9)?,
+        created_at: rows::time(row, 10)?,
+    })
+}

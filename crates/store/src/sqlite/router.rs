@@ -1,0 +1,58 @@
+//! Takes events off the routing queue and makes a saga for each subscription that matches now. Hands
+//! them to the orchestrator by way of the table; never reads one.
+
+use std::collections::BTreeMap;
+
+use posthaste_core::ports::{RouteTake, Routed, RouterStore, StoreResult};
+use posthaste_core::{EventId, SubscriptionId, Timestamp};
+use rusqlite::params;
+
+use super::SqliteStore;
+use super::error::Answer;
+use super::session::Session;
+use crate::grants::Role;
+
+const MATCH_SUBSCRIPTIONS: &str = include_str!("sql/router/match_subscriptions.sql");
+const INSERT_SAGA: &str = include_str!("sql/router/insert_saga.sql");
+const DELETE_ROUTED: &str = include_str!("sql/router/delete_routed.sql");
+
+/// The port of role router_worker.
+#[derive(Debug, Clone)]
+pub struct SqliteRouter(pub(super) SqliteStore);
+
+impl RouterStore for SqliteRouter {
+    async fn route_events(&self, take: RouteTake, now: Timestamp) -> StoreResult<Routed> {
+        let role = Role::RouterWorker;
+        self.0.write(role, "routing events", move |session| route_events(session, take, now)).await
+    }
+}
+
+fn route_events(session: &Session<'_>, take: RouteTake, now: Timestamp) -> Answer<Routed> {
+    let mut routed = Routed::default();
+    let mut by_subscription: BTreeMap<SubscriptionId, u32> = BTreeMap::new();
+    let (mut lowest, mut highest) = (None, 0_i64);
+    {
+        let mut matching = session.statement(MATCH_SUBSCRIPTIONS)?;
+        let mut insert = session.statement(INSERT_SAGA)?;
+        let mut pairs = matching.query(params![take.from.map_or(0, EventId::get), take.events_max])?;
+        while let Some(pair) = pairs.next()? {
+            let (event_id, subscription_id): (i64, Option<i64>) = (pair.get(0)?, pair.get(1)?);
+            if lowest.is_none() || event_id != highest {
+                routed.events += 1;
+            }
+            lowest = lowest.or(Some(event_id));
+            highest = event_id;
+            if let Some(subscription_id) = subscription_id {
+                insert.execute(params![event_id, subscription_id, now.micros()])?;
+                routed.pairs += 1;
+                *by_subscription.entry(SubscriptionId::from_store(subscription_id)).or_default() += 1;
+            }
+        }
+    }
+    if let Some(lowest) = lowest {
+        session.run(DELETE_ROUTED, params![lowest, highest])?;
+    }
+    routed.lowest = lowest.map(EventId::from_store);
+    routed.by_subscription = by_subscription.into_iter().collect();
+    Ok(routed)
+}

@@ -1,0 +1,147 @@
+//! A connection with its authorizer, and what a piece of work sees of it: statements of its own role.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use rusqlite::{CachedStatement, Connection};
+
+use super::authorizer::{Gate, OWNER_CODE, VIEWS};
+use super::error::{Answer, Fault};
+use crate::grants::Role;
+
+/// Enough for every statement of every role, so that none is ever prepared twice.
+const STATEMENTS_MAX: usize = 256;
+
+/// The first line of every SQL file begins with this and goes on with the name of its role.
+const HEAD: &str = "-- role: ";
+
+/// A connection that asks the authorizer.
+#[derive(Debug)]
+pub(super) struct Guarded {
+    connection: Connection,
+    gate: Arc<Gate>,
+    /// Statements whose text was looked at, by address: their texts are constants of the program.
+    known: RefCell<HashSet<usize>>,
+}
+
+impl Guarded {
+    pub(super) fn new(mut connection: Connection) -> Answer<Self> {
+        connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+        rusqlite::vtab::array::load_module(&connection)?;
+        let gate = Arc::new(Gate::default());
+        let asked = Arc::clone(&gate);
+        connection
+            .authorizer(Some(move |context: rusqlite::hooks::AuthContext<'_>| asked.judge(&context)))?;
+        Ok(Self { connection, gate, known: RefCell::new(HashSet::new()) })
+    }
+
+    /// Runs a statement that only the thread itself may use: BEGIN, SAVEPOINT, COMMIT.
+    pub(super) fn owner(&self, sql: &str) -> rusqlite::Result<()> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        statement.raw_execute().map(drop)
+    }
+
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Lets a role in, or with nothing the owner.
+    pub(super) fn session(&self, role: Option<Role>) -> Session<'_> {
+        self.gate.admit(role);
+        Session { guarded: self, role }
+    }
+
+    /// Whether a transaction is open.
+    pub(super) fn in_transaction(&self) -> bool {
+        !self.connection.is_autocommit()
+    }
+}
+
+/// What a piece of work works with. When it is gone, the owner has the connection again.
+#[derive(Debug)]
+pub(super) struct Session<'c> {
+    guarded: &'c Guarded,
+    role: Option<Role>,
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.guarded.gate.admit(None);
+    }
+}
+
+impl<'c> Session<'c> {
+    /// A statement of this role, from the cache. The cache is keyed by the text, and the text names its
+    /// role: so what one role prepared is never run by another.
+    pub(super) fn statement(&self, sql: &'static str) -> Answer<CachedStatement<'c>> {
+        let address = sql.as_ptr() as usize;
+        if !self.guarded.known.borrow().contains(&address) {
+            no_owner_code(sql)?;
+            self.guarded.known.borrow_mut().insert(address);
+        }
+        self.check_head(sql)?;
+        Ok(self.guarded.connection.prepare_cached(sql)?)
+    }
+
+    /// A text that is no constant, for tests that try what a role may do. Not cached.
+    pub(super) fn try_text(&self, sql: &str) -> Answer<rusqlite::Statement<'c>> {
+        no_owner_code(sql)?;
+        self.check_head(sql)?;
+        Ok(self.guarded.connection.prepare(sql)?)
+    }
+
+    /// Undoes what `work` did if it fails, and nothing else of the piece.
+    pub(super) fn all_or_nothing<T>(&self, work: impl FnOnce() -> Answer<T>) -> Answer<T> {
+        self.as_owner("SAVEPOINT part")?;
+        match work() {
+            Ok(value) => {
+                self.as_owner("RELEASE part")?;
+                Ok(value)
+            }
+            Err(fault) => {
+                if !fault.is_fatal_for_group() {
+                    self.as_owner("ROLLBACK TO part")?;
+                    self.as_owner("RELEASE part")?;
+                }
+                Err(fault)
+            }
+        }
+    }
+
+    fn as_owner(&self, sql: &str) -> Answer<()> {
+        self.guarded.gate.admit(None);
+        let done = self.guarded.owner(sql);
+        self.guarded.gate.admit(self.role);
+        Ok(done?)
+    }
+
+    fn check_head(&self, sql: &str) -> Answer<()> {
+        let Some(role) = self.role else { return Ok(()) };
+        let named = sql.strip_prefix(HEAD).and_then(|rest| rest.split(['\n', ' ', ',']).next());
+        if named == Some(role.name()) { Ok(()) } else { Err(Fault::ForeignStatement(role.name())) }
+    }
+
+    /// How many rows the last statement changed.
+    pub(super) fn run(&self, sql: &'static str, params: impl rusqlite::Params) -> Answer<usize> {
+        Ok(self.statement(sql)?.execute(params)?)
+    }
+
+    /// How many rows the last statement changed that changed any.
+    pub(super) fn changed(&self) -> usize {
+        usize::try_from(self.guarded.connection.changes()).unwrap_or(usize::MAX)
+    }
+
+    /// The id of the row that was inserted last.
+    pub(super) fn last_id(&self) -> i64 {
+        self.guarded.connection.last_insert_rowid()
+    }
+}
+
+fn no_owner_code(sql: &str) -> Answer<()> {
+    let named = OWNER_CODE.iter().find(|code| !VIEWS.contains(&code.name) && sql.contains(code.name));
+    match named {
+        Some(code) => Err(Fault::NamesTrigger(code.name)),
+        None => Ok(()),
+    }
+}

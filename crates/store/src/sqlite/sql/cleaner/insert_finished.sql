@@ -1,0 +1,3 @@
+-- role: job_worker
+-- index: finished_jobs' key
+INSERT INTO finished_jobs (job_id) VALUES (?1)

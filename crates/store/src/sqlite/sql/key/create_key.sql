@@ -1,0 +1,4 @@
+-- role: key_keeper
+-- index: none, it adds a row
+INSERT INTO api_keys (name, role, key_hash, created_at) VALUES (?1, ?2, ?3, ?4)
+RETURNING id, name, role, created_at, last_used_at, revoked_at

@@ -1,0 +1,3 @@
+-- role: key_keeper
+-- index: uniq_key_hash
+SELECT id, name, role, created_at, last_used_at, revoked_at FROM api_keys WHERE key_hash = ?1 AND revoked_at IS NULL

@@ -1,0 +1,3 @@
+-- role: key_keeper
+-- index: api_keys' key
+UPDATE api_keys SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL

@@ -1,0 +1,28 @@
+-- role: saga_orchestrator
+-- index: idx_saga_subscription_due, one probe for each subscription; subscriptions' key
+-- A recursive skip: each step jumps behind the subscription it found, however many sagas that one has.
+-- The terms over three states are spelled like the index's own condition, which SQLite must recognise.
+WITH RECURSIVE walk (subscription_id, probes) AS (
+    SELECT (SELECT g.subscription_id
+            FROM webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due
+            WHERE g.subscription_id > ?1
+                AND (g.status = 'Pending' OR g.status = 'InProgress' OR g.status = 'PendingRetry')
+            ORDER BY g.subscription_id LIMIT 1), 1
+    UNION ALL
+    SELECT (SELECT g.subscription_id
+            FROM webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due
+            WHERE g.subscription_id > walk.subscription_id
+                AND (g.status = 'Pending' OR g.status = 'InProgress' OR g.status = 'PendingRetry')
+            ORDER BY g.subscription_id LIMIT 1), walk.probes + 1
+    FROM walk
+    WHERE walk.subscription_id IS NOT NULL AND walk.probes < ?2
+)
+SELECT walk.subscription_id,
+    EXISTS (SELECT 1 FROM subscriptions s
+            WHERE s.id = walk.subscription_id AND s.active = 1 AND s.verified = 1 AND s.deleted_at IS NULL)
+    AND (EXISTS (SELECT 1 FROM webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due
+                 WHERE g.subscription_id = walk.subscription_id AND g.status = 'Pending' AND g.next_attempt_at <= ?3)
+        OR EXISTS (SELECT 1 FROM webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due
+                   WHERE g.subscription_id = walk.subscription_id AND g.status = 'PendingRetry' AND g.next_attempt_at <= ?3))
+FROM walk
+WHERE walk.subscription_id IS NOT NULL

@@ -1,0 +1,6 @@
+-- role: outbox_worker
+-- index: outbox_orders' key
+SELECT id, idempotency_key, status, retry_count, next_attempt_at, last_error, trace_id, broker_order_id,
+    request_digest, result_digest, result_json, maybe_executed, created_at, updated_at,
+    lease_token
+FROM outbox_orders WHERE id = ?1

@@ -1,0 +1,9 @@
+-- role: outbox_worker
+-- index: outbox_orders' key; the plus keeps the status out of the choice of an index
+-- Without its token the sender that went missing can settle nothing any more.
+UPDATE outbox_orders
+SET status = ?2, retry_count = ?3, next_attempt_at = ?4, last_error = coalesce(?5, last_error),
+    maybe_executed = ?6, note = ?7, updated_at = ?8, lease_token = NULL
+WHERE id = ?1 AND +status = 'sending'
+RETURNING id, idempotency_key, status, retry_count, next_attempt_at, last_error, trace_id, broker_order_id,
+    request_digest, result_digest, result_json, maybe_executed, created_at, updated_at

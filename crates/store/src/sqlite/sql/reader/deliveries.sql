@@ -1,0 +1,8 @@
+-- role: viewer
+-- index: webhook_delivery_sagas' key, backwards; events' key
+-- What does not match is left out by whoever reads the rows, so that a page knows what it looked at.
+SELECT g.id, g.event_id, g.subscription_id, g.status, g.attempt_count, g.next_attempt_at, g.final_error_code,
+    g.current_job_id, g.requeued_from, g.created_at, g.updated_at, e.event_type
+FROM webhook_delivery_sagas g
+CROSS JOIN events e ON e.id = g.event_id
+WHERE g.id < ?1 ORDER BY g.id DESC LIMIT ?2

@@ -1,0 +1,7 @@
+-- role: viewer
+-- index: idx_saga_event; the sagas of one event are sorted by id, and are as many as its subscriptions
+SELECT g.id, g.event_id, g.subscription_id, g.status, g.attempt_count, g.next_attempt_at, g.final_error_code,
+    g.current_job_id, g.requeued_from, g.created_at, g.updated_at, e.event_type
+FROM webhook_delivery_sagas g INDEXED BY idx_saga_event
+CROSS JOIN events e ON e.id = g.event_id
+WHERE g.event_id = ?3 AND g.id < ?1 ORDER BY g.id DESC LIMIT ?2

@@ -1,0 +1,9 @@
+-- role: job_worker
+-- index: idx_job_status_lease, read in its own order; webhook_delivery_sagas' key
+-- Ordered by lease_until alone: one more column would sort the whole backlog.
+SELECT j.id, j.saga_id, g.event_id, g.subscription_id, g.attempt_count, j.lease_until
+FROM webhook_delivery_jobs j INDEXED BY idx_job_status_lease
+CROSS JOIN webhook_delivery_sagas g ON g.id = j.saga_id
+WHERE j.status = 'Pending' AND j.lease_until BETWEEN ?1 AND ?2
+ORDER BY j.lease_until
+LIMIT ?3

@@ -1,0 +1,79 @@
+//! Every port of the engine from one store; only the wiring and the tests see all of them. And two
+//! verbs for tests that try the walls between the roles.
+
+use posthaste_core::Timestamp;
+use posthaste_core::ports::{StoreResult, Stores};
+
+use super::migrate::system_now;
+use super::{
+    SqliteCleaner, SqliteDeadLetters, SqliteIngest, SqliteKeys, SqliteOrchestrator, SqliteOutboxIntake,
+    SqliteOutboxWorker, SqlitePresence, SqliteReader, SqliteRouter, SqliteStore, SqliteSubscriptions,
+    SqliteWorker,
+};
+
+impl Stores for SqliteStore {
+    type Ingest = SqliteIngest;
+    type Subscriptions = SqliteSubscriptions;
+    type Router = SqliteRouter;
+    type Orchestrator = SqliteOrchestrator;
+    type Worker = SqliteWorker;
+    type Cleaner = SqliteCleaner;
+    type DeadLetters = SqliteDeadLetters;
+    type OutboxIntake = SqliteOutboxIntake;
+    type OutboxWorker = SqliteOutboxWorker;
+    type Keys = SqliteKeys;
+    type Reader = SqliteReader;
+    type Presence = SqlitePresence;
+
+    fn ingest(&self) -> SqliteIngest {
+        SqliteIngest(self.clone())
+    }
+
+    fn subscriptions(&self) -> SqliteSubscriptions {
+        SqliteSubscriptions(self.clone())
+    }
+
+    fn router(&self) -> SqliteRouter {
+        SqliteRouter(self.clone())
+    }
+
+    fn orchestrator(&self) -> SqliteOrchestrator {
+        SqliteOrchestrator(self.clone())
+    }
+
+    fn worker(&self) -> SqliteWorker {
+        SqliteWorker(self.clone())
+    }
+
+    fn cleaner(&self) -> SqliteCleaner {
+        SqliteCleaner(self.clone())
+    }
+
+    fn dead_letters(&self) -> SqliteDeadLetters {
+        SqliteDeadLetters(self.clone())
+    }
+
+    fn outbox_intake(&self) -> SqliteOutboxIntake {
+        SqliteOutboxIntake(self.clone())
+    }
+
+    fn outbox_worker(&self) -> SqliteOutboxWorker {
+        SqliteOutboxWorker(self.clone())
+    }
+
+    fn keys(&self) -> SqliteKeys {
+        SqliteKeys(self.clone())
+    }
+
+    fn reader(&self) -> SqliteReader {
+        SqliteReader(self.clone())
+    }
+
+    fn presence(&self) -> SqlitePresence {
+        SqlitePresence(self.clone())
+    }
+
+    async fn now(&self) -> StoreResult<Timestamp> {
+        Ok(system_now())
+    }
+}

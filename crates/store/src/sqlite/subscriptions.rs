@@ -1,0 +1,152 @@
+//! Keeps the configuration of subscriptions for the API. The router and the workers read what stands
+//! here; a trigger keeps every change.
+
+use posthaste_core::event::EventType;
+use posthaste_core::ports::{StoreResult, SubscriptionStore, Verification};
+use posthaste_core::subscription::{
+    CallbackUrl, NewSubscription, SealedSecret, Secrets, Subscription, SubscriptionPatch,
+};
+use posthaste_core::{SubscriptionId, Timestamp};
+use rusqlite::{OptionalExtension as _, Row, params};
+
+use super::SqliteStore;
+use super::rows;
+use crate::grants::Role;
+
+const CREATE_SUBSCRIPTION: &str = include_str!("sql/subscriptions/create_subscription.sql");
+const LOAD_SUBSCRIPTION: &str = include_str!("sql/subscriptions/load_subscription.sql");
+const UPDATE_SUBSCRIPTION: &str = include_str!("sql/subscriptions/update_subscription.sql");
+const DELETE_SUBSCRIPTION: &str = include_str!("sql/subscriptions/delete_subscription.sql");
+const MARK_VERIFIED: &str = include_str!("sql/subscriptions/mark_verified.sql");
+const ROTATE_SECRET: &str = include_str!("sql/subscriptions/rotate_secret.sql");
+
+const ROLE: Role = Role::SubscriptionAdmin;
+
+/// The port of role subscription_admin.
+#[derive(Debug, Clone)]
+pub struct SqliteSubscriptions(pub(super) SqliteStore);
+
+impl SubscriptionStore for SqliteSubscriptions {
+    async fn create_subscription(
+        &self,
+        subscription: NewSubscription,
+        now: Timestamp,
+    ) -> StoreResult<Subscription> {
+        self.0
+            .write(ROLE, "creating a subscription", move |session| {
+                let values = params![
+                    subscription.event_type.as_str(),
+                    subscription.callback_url.as_str(),
+                    subscription.max_retry_limit,
+                    subscription.description,
+                    subscription.secret.expose(),
+                    now.micros(),
+                ];
+                Ok(session.statement(CREATE_SUBSCRIPTION)?.query_row(values, read_subscription)?)
+            })
+            .await
+    }
+
+    async fn load_subscription(&self, id: SubscriptionId) -> StoreResult<Option<(Subscription, Secrets)>> {
+        self.0
+            .read(ROLE, "loading a subscription", move |session| {
+                let mut load = session.statement(LOAD_SUBSCRIPTION)?;
+                let found = load.query_row([id.get()], |row| {
+                    Ok((read_subscription(row)?, read_secrets(row, SUBSCRIPTION_COLUMNS)?))
+                });
+                Ok(found.optional()?)
+            })
+            .await
+    }
+
+    async fn update_subscription(
+        &self,
+        id: SubscriptionId,
+        patch: SubscriptionPatch,
+        now: Timestamp,
+    ) -> StoreResult<Option<Subscription>> {
+        self.0
+            .write(ROLE, "updating a subscription", move |session| {
+                let values = params![
+                    id.get(),
+                    patch.event_type.as_ref().map(|kind| kind.as_str()),
+                    patch.callback_url.as_ref().map(|url| url.as_str()),
+                    patch.active,
+                    patch.max_retry_limit.is_some(),
+                    patch.max_retry_limit.flatten(),
+                    patch.description.is_some(),
+                    patch.description.as_ref().and_then(|text| text.as_deref()),
+                    now.micros(),
+                ];
+                let updated = session.statement(UPDATE_SUBSCRIPTION)?.query_row(values, read_subscription);
+                Ok(updated.optional()?)
+            })
+            .await
+    }
+
+    async fn delete_subscription(&self, id: SubscriptionId, now: Timestamp) -> StoreResult<bool> {
+        self.0
+            .write(ROLE, "deleting a subscription", move |session| {
+                Ok(session.run(DELETE_SUBSCRIPTION, params![id.get(), now.micros()])? > 0)
+            })
+            .await
+    }
+
+    async fn mark_verified(
+        &self,
+        id: SubscriptionId,
+        challenged: Verification,
+        now: Timestamp,
+    ) -> StoreResult<bool> {
+        self.0
+            .write(ROLE, "verifying a subscription", move |session| {
+                let (url, secret) = (challenged.callback_url.as_str(), challenged.secret.expose());
+                Ok(session.run(MARK_VERIFIED, params![id.get(), url, secret, now.micros()])? > 0)
+            })
+            .await
+    }
+
+    async fn rotate_secret(
+        &self,
+        id: SubscriptionId,
+        secret: SealedSecret,
+        previous_until: Timestamp,
+        now: Timestamp,
+    ) -> StoreResult<Option<Subscription>> {
+        self.0
+            .write(ROLE, "rotating a secret", move |session| {
+                let values = params![id.get(), secret.expose(), previous_until.micros(), now.micros()];
+                let rotated = session.statement(ROTATE_SECRET)?.query_row(values, read_subscription);
+                Ok(rotated.optional()?)
+            })
+            .await
+    }
+}
+
+/// How many columns [`read_subscription`] reads.
+const SUBSCRIPTION_COLUMNS: usize = 10;
+
+/// A subscription from the first columns of a row.
+pub(super) fn read_subscription(row: &Row<'_>) -> rusqlite::Result<Subscription> {
+    Ok(Subscription {
+        id: SubscriptionId::from_store(row.get(0)?),
+        event_type: EventType::from_store(row.get(1)?),
+        callback_url: CallbackUrl::from_store(row.get(2)?),
+        active: row.get(3)?,
+        verified: row.get(4)?,
+        max_retry_limit: row.get(5)?,
+        description: row.get(6)?,
+        created_at: rows::time(row, 7)?,
+        updated_at: rows::time(row, 8)?,
+        deleted_at: rows::maybe_time(row, 9)?,
+    })
+}
+
+/// Three columns from `first` on: secret, previous_secret, previous_secret_expires_at.
+pub(super) fn read_secrets(row: &Row<'_>, first: usize) -> rusqlite::Result<Secrets> {
+    let previous = match (row.get::<_, Option<String>>(first + 1)?, rows::maybe_time(row, first + 2)?) {
+        (Some(secret), Some(until)) => Some((SealedSecret::new(secret), until)),
+        (Some(_) | None, _) => None,
+    };
+    Ok(Secrets { current: SealedSecret::new(row.get::<_, String>(first)?), previous })
+}

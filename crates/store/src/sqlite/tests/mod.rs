@@ -1,0 +1,1 @@
+//! Promises that only this engine makes.

@@ -1,0 +1,173 @@
+//! Claims jobs that the orchestrator made, reads what to send, and reports what came of it, which the
+//! orchestrator finds in its inbox. Never touches a saga.
+
+use std::time::Duration;
+
+use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, TraceParent};
+use posthaste_core::json::JsonText;
+use posthaste_core::outcome::AttemptOutcome;
+use posthaste_core::ports::{
+    Claim, ClaimedJob, JobReport, Report, StoreResult, StoredEvent, Target, WorkerStore,
+};
+use posthaste_core::subscription::CallbackUrl;
+use posthaste_core::{EventId, JobId, LeaseToken, SagaId, SubscriptionId, Timestamp};
+use rusqlite::{OptionalExtension as _, Row, params};
+
+use super::SqliteStore;
+use super::error::Answer;
+use super::rows;
+use super::session::Session;
+use super::subscriptions::read_secrets;
+use crate::grants::Role;
+
+const LIST_DUE_JOBS: &str = include_str!("sql/worker/list_due_jobs.sql");
+const LEASE_JOB: &str = include_str!("sql/worker/lease_job.sql");
+const LOAD_EVENT: &str = include_str!("sql/worker/load_event.sql");
+const LOAD_TARGET: &str = include_str!("sql/worker/load_target.sql");
+const COMPLETE_JOB: &str = include_str!("sql/worker/complete_job.sql");
+const FAIL_JOB: &str = include_str!("sql/worker/fail_job.sql");
+const INSERT_FINISHED: &str = include_str!("sql/worker/insert_finished.sql");
+const WAS_REPORTED: &str = include_str!("sql/worker/was_reported.sql");
+const RELEASE_JOB: &str = include_str!("sql/worker/release_job.sql");
+
+const ROLE: Role = Role::JobWorker;
+
+/// The port of role job_worker.
+#[derive(Debug, Clone)]
+pub struct SqliteWorker(pub(super) SqliteStore);
+
+impl WorkerStore for SqliteWorker {
+    async fn claim_due_jobs(&self, claim: Claim, now: Timestamp) -> StoreResult<Vec<ClaimedJob>> {
+        self.0.write(ROLE, "claiming jobs", move |session| claim_due_jobs(session, &claim, now)).await
+    }
+
+    async fn load_events(&self, mut ids: Vec<EventId>) -> StoreResult<Vec<StoredEvent>> {
+        ids.sort_unstable();
+        ids.dedup();
+        self.0
+            .read(ROLE, "loading events", move |session| {
+                let mut load = session.statement(LOAD_EVENT)?;
+                let mut load_one = |id: EventId| load.query_row([id.get()], stored_event).optional();
+                Ok(ids.into_iter().filter_map(|id| load_one(id).transpose()).collect::<Result<_, _>>()?)
+            })
+            .await
+    }
+
+    async fn load_targets(&self, mut ids: Vec<SubscriptionId>) -> StoreResult<Vec<Target>> {
+        ids.sort_unstable();
+        ids.dedup();
+        self.0
+            .read(ROLE, "loading targets", move |session| {
+                let mut load = session.statement(LOAD_TARGET)?;
+                let mut load_one = |id: SubscriptionId| load.query_row([id.get()], target).optional();
+                Ok(ids.into_iter().filter_map(|id| load_one(id).transpose()).collect::<Result<_, _>>()?)
+            })
+            .await
+    }
+
+    async fn report_jobs(&self, reports: Vec<JobReport>, _now: Timestamp) -> StoreResult<Vec<Report>> {
+        self.0.write(ROLE, "reporting jobs", move |session| report_jobs(session, &reports)).await
+    }
+
+    async fn release_jobs(&self, jobs: Vec<JobId>, token: LeaseToken, now: Timestamp) -> StoreResult<u32> {
+        self.0
+            .write(ROLE, "releasing jobs", move |session| {
+                let mut release = session.statement(RELEASE_JOB)?;
+                let mut released = 0_u32;
+                for job in jobs {
+                    if release.execute(params![job.get(), rows::token(token), now.micros()])? > 0 {
+                        released += 1;
+                    }
+                }
+                Ok(released)
+            })
+            .await
+    }
+}
+
+fn claim_due_jobs(session: &Session<'_>, claim: &Claim, now: Timestamp) -> Answer<Vec<ClaimedJob>> {
+    let lease_until = now.after(claim.lease);
+    let from = claim.from.unwrap_or(Timestamp::MIN);
+    let claimed: Vec<ClaimedJob> = session
+        .statement(LIST_DUE_JOBS)?
+        .query_map(params![from.micros(), now.micros(), claim.jobs_max], |row| {
+            Ok(ClaimedJob {
+                job_id: JobId::from_store(row.get(0)?),
+                saga_id: SagaId::from_store(row.get(1)?),
+                event_id: EventId::from_store(row.get(2)?),
+                subscription_id: SubscriptionId::from_store(row.get(3)?),
+                attempt: row.get::<_, u32>(4)?.saturating_add(1),
+                claimable_since: rows::time(row, 5)?,
+                lease_until,
+            })
+        })?
+        .collect::<Result<_, _>>()?;
+    let mut lease = session.statement(LEASE_JOB)?;
+    let token = rows::token(claim.token);
+    for job in &claimed {
+        lease.execute(params![job.job_id.get(), lease_until.micros(), token, claim.worker_id.as_str()])?;
+    }
+    Ok(claimed)
+}
+
+fn report_jobs(session: &Session<'_>, reports: &[JobReport]) -> Answer<Vec<Report>> {
+    let mut complete = session.statement(COMPLETE_JOB)?;
+    let mut fail = session.statement(FAIL_JOB)?;
+    let mut finished = session.statement(INSERT_FINISHED)?;
+    let mut answers = Vec::with_capacity(reports.len());
+    for JobReport { job_id, token, outcome, duration } in reports {
+        let (id, token) = (job_id.get(), rows::token(*token));
+        let duration_ms = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX).min(i64::from(i32::MAX));
+        let changed = match outcome {
+            AttemptOutcome::Delivered { status } => {
+                complete.execute(params![id, token, status, duration_ms])?
+            }
+            AttemptOutcome::Failed { failure, status, retry_after } => fail.execute(params![
+                id,
+                token,
+                status,
+                duration_ms,
+                failure.code().as_str(),
+                retry_after.map(seconds),
+            ])?,
+        };
+        let report = if changed > 0 {
+            finished.execute([id])?;
+            Report::Accepted
+        } else if session.statement(WAS_REPORTED)?.exists(params![id, token])? {
+            Report::Accepted
+        } else {
+            Report::LeaseLost
+        };
+        answers.push(report);
+    }
+    Ok(answers)
+}
+
+/// Whole seconds, not less than the receiver asked for.
+fn seconds(span: Duration) -> i64 {
+    let whole = i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
+    if span.subsec_nanos() > 0 { whole.saturating_add(1) } else { whole }
+}
+
+/// The columns of `load_event.sql` and of the reader's twin.
+pub(super) fn stored_event(row: &Row<'_>) -> rusqlite::Result<StoredEvent> {
+    Ok(StoredEvent {
+        id: EventId::from_store(row.get(0)?),
+        external_event_id: row.get::<_, Option<_>>(1)?.map(ExternalEventId::from_store),
+        event_type: EventType::from_store(row.get(2)?),
+        payload: JsonText::from_store(row.get(3)?),
+        correlation_id: row.get::<_, Option<_>>(4)?.map(CorrelationId::from_store),
+        traceparent: row.get::<_, Option<_>>(5)?.map(TraceParent::from_store),
+        created_at: rows::time(row, 6)?,
+    })
+}
+
+fn target(row: &Row<'_>) -> rusqlite::Result<Target> {
+    Ok(Target {
+        subscription_id: SubscriptionId::from_store(row.get(0)?),
+        callback_url: CallbackUrl::from_store(row.get(1)?),
+        verified: row.get(2)?,
+        secrets: read_secrets(row, 3)?,
+    })
+}

@@ -1,0 +1,95 @@
+//! Leases that ran out come back, once, and not for ever.
+
+use crate::fixtures::{MANY, T0, at, claim, delivered};
+use crate::harness::{Engine, Harness};
+use posthaste_core::job::ExpiredLease;
+use posthaste_core::ports::{CleanerStore as _, Report, Stores, WorkerStore as _};
+
+pub async fn cleaner_against_reporter<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe("a").await;
+    h.publish("a", 400).await;
+    h.route_all(T0).await;
+    let (jobs, token) = h.start_attempts(subscription, T0).await;
+    assert_eq!(jobs.len(), 400);
+    let expired = at(61);
+    let report = async {
+        let mut accepted = Vec::new();
+        for chunk in jobs.chunks(10) {
+            let reports: Vec<_> = chunk.iter().map(|job| delivered(job, token)).collect();
+            let answers = h.sure(async || h.store.worker().report_jobs(reports.clone(), expired).await).await;
+            accepted.extend(
+                chunk
+                    .iter()
+                    .zip(answers)
+                    .filter(|(_, answer)| *answer == Report::Accepted)
+                    .map(|(job, _)| job.job_id),
+            );
+        }
+        accepted
+    };
+    let clean = async {
+        let mut reset = Vec::new();
+        loop {
+            let leases = h.sure(async || h.store.cleaner().reset_expired_leases(7, 3, expired).await).await;
+            if leases.is_empty() {
+                return reset;
+            }
+            reset.extend(leases.into_iter().map(|lease| lease.job_id));
+        }
+    };
+    let (accepted, reset) = tokio::join!(report, clean);
+    if h.engine != Engine::PostgresCut {
+        assert!(accepted.iter().all(|job| !reset.contains(job)), "a job was reported and reset");
+    }
+    h.sure(async || h.store.cleaner().reset_expired_leases(MANY, 3, expired).await).await;
+    let count = |status: &'static str| async move {
+        let sql = format!("SELECT count(*) FROM webhook_delivery_jobs WHERE status = '{status}'");
+        h.direct.number(&sql).await
+    };
+    let completed = i64::try_from(accepted.len()).expect("a count");
+    assert_eq!((count("Completed").await, count("Pending").await), (completed, 400 - completed));
+    assert_eq!(h.direct.number("SELECT count(*) FROM finished_jobs").await, completed);
+    h.apply_all(expired).await;
+    h.check_invariants().await;
+}
+
+pub async fn the_cleaner_is_idempotent_and_stops_at_the_limit<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe_with("a", Some(2)).await;
+    h.publish("a", 1).await;
+    h.route_all(T0).await;
+    h.admit(subscription, T0).await;
+    let resets = "SELECT lease_resets FROM webhook_delivery_jobs ORDER BY id LIMIT 1";
+    for round in 0..4_u32 {
+        let now = at(u64::from(round) * 100);
+        assert_eq!(h.claim_all(&claim(MANY), now).await.len(), 1, "round {round}");
+        // A lease that runs out at this very moment has not run out yet.
+        let until = at(u64::from(round) * 100 + 60);
+        let early = h.sure(async || h.store.cleaner().reset_expired_leases(MANY, 3, until).await).await;
+        assert_eq!(early, [], "round {round}");
+        let expired = at(u64::from(round) * 100 + 61);
+        let first = h.sure(async || h.store.cleaner().reset_expired_leases(MANY, 3, expired).await).await;
+        if h.engine != Engine::PostgresCut {
+            let expected = if round < 3 {
+                ExpiredLease::GiveBack { lease_resets: round + 1 }
+            } else {
+                ExpiredLease::Fail { lease_resets: round + 1 }
+            };
+            assert_eq!(first.iter().map(|lease| lease.outcome).collect::<Vec<_>>(), [expected]);
+            assert_eq!(first[0].worker_id.as_deref(), Some("worker-1"));
+        }
+        assert_eq!(
+            h.sure(async || h.store.cleaner().reset_expired_leases(MANY, 3, expired).await).await,
+            [],
+            "nothing twice"
+        );
+        assert_eq!(h.direct.number(resets).await, i64::from(round) + 1);
+    }
+    let last = h.direct.rows("SELECT status, error_code FROM webhook_delivery_jobs").await;
+    assert_eq!(last, [[Some("Failed".to_owned()), Some("LEASE_EXPIRED".to_owned())]]);
+    // The attempt counts now, and the delivery goes on.
+    h.apply_all(at(400)).await;
+    let saga =
+        h.direct.rows("SELECT status, attempt_count, final_error_code FROM webhook_delivery_sagas").await;
+    assert_eq!(saga, [["PendingRetry", "1", "LEASE_EXPIRED"].map(|text| Some(text.to_owned()))]);
+    h.check_invariants().await;
+}

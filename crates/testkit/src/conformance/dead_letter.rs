@@ -1,0 +1,169 @@
+//! What was given up is kept as it was, and can begin anew.
+
+use crate::fixtures::{MANY, POLICY, T0, at, delivered, event_type, json, stored};
+use crate::harness::{Engine, Harness};
+use posthaste_core::event::NewEvent;
+use posthaste_core::ports::{
+    DeadLetterFilter, DeadLetterStore as _, IngestStore as _, OrchestratorStore as _, PageRequest,
+    ReaderStore as _, Requeue, ResultTake, Stores, SubscriptionStore as _, WorkerStore as _,
+};
+use posthaste_core::{DeadLetterId, SagaId};
+use std::collections::BTreeSet;
+
+pub async fn the_letter_commits_with_the_status_and_the_same_bytes<S: Stores>(h: &Harness<S>) {
+    let payload = " {\"b\":1.0,\"a\":[\"\\u0000\", \"\\ud800\"],  \"b\":2}\n";
+    let subscription = h.subscribe_with("a", Some(1)).await;
+    let event = NewEvent { payload: json(payload), ..crate::fixtures::event("a") };
+    let outcomes = h.calm.ingest().insert_events(vec![vec![event; 50]], T0).await.expect("events");
+    assert_eq!(stored(&outcomes[0]).len(), 50);
+    h.route_all(T0).await;
+    let (jobs, token) = h.start_attempts(subscription, T0).await;
+    let reports: Vec<_> = jobs
+        .iter()
+        .map(|job| crate::fixtures::failed(job, token, posthaste_core::outcome::Failure::Http(410)))
+        .collect();
+    h.sure(async || h.store.worker().report_jobs(reports.clone(), at(1)).await).await;
+    // Letters and statuses are never seen apart, while results are applied a few at a time.
+    let apply = async {
+        while h.direct.number("SELECT count(*) FROM finished_jobs").await > 0 {
+            let take = ResultTake { from: None, results_max: 3 };
+            h.sure(async || h.store.orchestrator().apply_job_results(take, POLICY, at(2)).await).await;
+            h.check_invariants().await;
+        }
+    };
+    apply.await;
+    let sql = "SELECT count(*) FROM dead_letters d JOIN webhook_delivery_sagas g ON g.id = d.saga_id
+        WHERE g.status = 'DeadLettered' AND d.final_error_code = 'HTTP_410' AND d.failed_at = g.updated_at";
+    assert_eq!(h.direct.number(sql).await, 50);
+    assert!(
+        h.direct.texts("SELECT payload_snapshot FROM dead_letters").await.iter().all(|text| text == payload)
+    );
+    let id = DeadLetterId::from_store(h.direct.number("SELECT min(id) FROM dead_letters").await);
+    let letter = h.sure(async || h.store.reader().dead_letter(id).await).await.expect("the letter");
+    assert_eq!(letter.payload_snapshot.as_str(), payload);
+    assert_eq!((letter.failed_at, letter.requeued_as), (at(2), None));
+}
+
+pub async fn fifty_requeues_at_once_make_one_saga<S: Stores>(h: &Harness<S>) {
+    let (_, _, letter) = h.dead_letter("a").await;
+    let one = || h.sure(async || h.store.dead_letters().requeue_dead_letters(vec![letter], at(9)).await);
+    let answers = futures_util::future::join_all((0..50).map(|_| one())).await;
+    let mut created = 0;
+    let mut sagas = BTreeSet::new();
+    for answer in answers.into_iter().flatten() {
+        match answer {
+            Requeue::Created(saga) => {
+                created += 1;
+                sagas.insert(saga);
+            }
+            Requeue::AlreadyRequeued(saga) => {
+                sagas.insert(saga);
+            }
+            Requeue::SubscriptionDeleted | Requeue::NotFound => panic!("{answer:?}"),
+        }
+    }
+    assert!(created == 1 || (created == 0 && h.engine == Engine::PostgresCut), "{created} were created");
+    assert_eq!(sagas.len(), 1);
+    let sql = format!("SELECT count(*) FROM webhook_delivery_sagas WHERE requeued_from = {letter}");
+    assert_eq!(h.direct.number(&sql).await, 1);
+    let seen = h.sure(async || h.store.reader().dead_letter(letter).await).await.expect("the letter");
+    assert_eq!(seen.requeued_as, sagas.first().copied());
+}
+
+/// Requeues a letter and answers the new saga.
+async fn requeue<S: Stores>(h: &Harness<S>, letter: DeadLetterId, seconds: u64) -> SagaId {
+    match h.sure(async || h.store.dead_letters().requeue_dead_letters(vec![letter], at(seconds)).await).await
+        [..]
+    {
+        [Requeue::Created(saga) | Requeue::AlreadyRequeued(saga)] => saga,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+pub async fn the_dead_row_stays_as_it_was<S: Stores>(h: &Harness<S>) {
+    let (subscription, dead, letter) = h.dead_letter("a").await;
+    let before =
+        (h.row("webhook_delivery_sagas", dead.get()).await, h.row("dead_letters", letter.get()).await);
+    let saga = requeue(h, letter, 9).await;
+    assert_ne!(saga, dead);
+    let fresh = "SELECT status, attempt_count, final_error_code, current_job_id FROM webhook_delivery_sagas WHERE id = ";
+    let fresh = h.direct.rows(&format!("{fresh}{saga}")).await;
+    assert_eq!(fresh, [[Some("Pending".to_owned()), Some("0".to_owned()), None, None]]);
+    assert_eq!(
+        h.direct.number("SELECT count(*) FROM webhook_delivery_jobs").await,
+        1,
+        "a requeue makes no job"
+    );
+    let (jobs, token) = h.start_attempts(subscription, at(9)).await;
+    let reports: Vec<_> = jobs.iter().map(|job| delivered(job, token)).collect();
+    h.sure(async || h.store.worker().report_jobs(reports.clone(), at(10)).await).await;
+    h.apply_all(at(10)).await;
+    assert_eq!(h.saga_status(saga).await, "Completed");
+    let after =
+        (h.row("webhook_delivery_sagas", dead.get()).await, h.row("dead_letters", letter.get()).await);
+    assert_eq!(before, after);
+    h.check_invariants().await;
+}
+
+pub async fn a_requeued_saga_that_dies_can_be_requeued<S: Stores>(h: &Harness<S>) {
+    let (subscription, _, first) = h.dead_letter("a").await;
+    let saga = requeue(h, first, 9).await;
+    h.fail_attempts(subscription, at(9)).await;
+    assert_eq!(h.saga_status(saga).await, "DeadLettered");
+    let second = h.direct.number(&format!("SELECT id FROM dead_letters WHERE saga_id = {saga}")).await;
+    let second = DeadLetterId::from_store(second);
+    let third = requeue(h, second, 20).await;
+    assert_ne!(third, saga);
+    assert_eq!(requeue(h, first, 21).await, saga, "the first letter still means its own saga");
+    assert_eq!(h.direct.number("SELECT count(*) FROM webhook_delivery_sagas").await, 3);
+    h.check_invariants().await;
+}
+
+pub async fn what_cannot_be_requeued_says_why<S: Stores>(h: &Harness<S>) {
+    let (subscription, _, letter) = h.dead_letter("a").await;
+    let unknown = DeadLetterId::from_store(i64::MAX);
+    h.calm.subscriptions().delete_subscription(subscription, at(1)).await.expect("delete");
+    let ids = vec![unknown, letter];
+    let answers =
+        h.sure(async || h.store.dead_letters().requeue_dead_letters(ids.clone(), at(2)).await).await;
+    assert_eq!(answers, [Requeue::NotFound, Requeue::SubscriptionDeleted]);
+    assert_eq!(h.direct.number("SELECT count(*) FROM webhook_delivery_sagas").await, 1);
+}
+
+pub async fn letters_are_found_by_filter<S: Stores>(h: &Harness<S>) {
+    let (subscription, _, first) = h.dead_letter("a").await;
+    let (_, _, second) = h.dead_letter("b").await;
+    let page = PageRequest { after: None, items_max: 10 };
+    let rows = [
+        (DeadLetterFilter::default(), vec![first, second]),
+        (
+            DeadLetterFilter { subscription_id: Some(subscription), ..DeadLetterFilter::default() },
+            vec![first],
+        ),
+        (DeadLetterFilter { event_type: Some(event_type("b")), ..DeadLetterFilter::default() }, vec![second]),
+        (DeadLetterFilter { since: Some(at(1)), ..DeadLetterFilter::default() }, vec![]),
+        (
+            DeadLetterFilter { since: Some(T0), until: Some(at(1)), ..DeadLetterFilter::default() },
+            vec![first, second],
+        ),
+        (DeadLetterFilter { until: Some(T0), ..DeadLetterFilter::default() }, vec![]),
+    ];
+    for (filter, expected) in rows {
+        let found =
+            h.sure(async || h.store.dead_letters().find_dead_letters(filter.clone(), page).await).await;
+        assert_eq!((found.items, found.next), (expected.clone(), None), "{filter:?}");
+        let read = h.sure(async || h.store.reader().dead_letters(filter.clone(), page).await).await;
+        let newest_first: Vec<_> = expected.into_iter().rev().collect();
+        assert_eq!(read.items.iter().map(|letter| letter.id).collect::<Vec<_>>(), newest_first, "{filter:?}");
+    }
+    let one = PageRequest { after: None, items_max: 1 };
+    let found = h
+        .sure(async || h.store.dead_letters().find_dead_letters(DeadLetterFilter::default(), one).await)
+        .await;
+    assert_eq!(found.items, [first]);
+    let next = PageRequest { after: found.next, items_max: MANY };
+    let found = h
+        .sure(async || h.store.dead_letters().find_dead_letters(DeadLetterFilter::default(), next).await)
+        .await;
+    assert_eq!(found.items, [second]);
+}

@@ -1,0 +1,142 @@
+//! Events go in once, all or nothing, and come back as they were.
+
+use crate::fixtures::{T0, event, id_of, json, named_event, stored};
+use crate::harness::{Engine, Harness};
+use posthaste_core::event::{ExternalEventId, NewEvent};
+use posthaste_core::json::JsonText;
+use posthaste_core::ports::{
+    IngestStore as _, Ingested, ReaderStore as _, RequestOutcome, Stores, WorkerStore as _,
+};
+use std::collections::BTreeSet;
+
+pub async fn equal_submissions_at_once_are_one_event<S: Stores>(h: &Harness<S>) {
+    let mut callers = tokio::task::JoinSet::new();
+    for _ in 0..200 {
+        let ingest = h.store.ingest();
+        let engine = h.engine;
+        callers.spawn(async move {
+            for _ in 0..500 {
+                let request = vec![named_event("order.paid", "same")];
+                match ingest.insert_events(vec![request], T0).await {
+                    Ok(outcomes) => match &outcomes[0] {
+                        RequestOutcome::Stored(events) => return events[0],
+                        RequestOutcome::Blocked => {}
+                        RequestOutcome::Refused(why) => panic!("{why}"),
+                    },
+                    Err(error) => assert_eq!(engine, Engine::PostgresCut, "{error:?}"),
+                }
+            }
+            panic!("never answered");
+        });
+    }
+    let answers = callers.join_all().await;
+    let ids: BTreeSet<_> = answers.iter().copied().map(id_of).collect();
+    assert_eq!(ids.len(), 1, "everybody gets the same id");
+    assert_eq!(h.direct.number("SELECT count(*) FROM events").await, 1);
+    let news = answers.iter().filter(|answer| matches!(answer, Ingested::New(_))).count();
+    if h.engine == Engine::PostgresCut {
+        assert!(news <= 1, "{news} callers were first");
+    } else {
+        assert_eq!(news, 1);
+    }
+}
+
+pub async fn a_batch_that_contains_its_own_duplicate<S: Stores>(h: &Harness<S>) {
+    let one = vec![named_event("a", "x"), event("a"), named_event("b", "x"), named_event("a", "y")];
+    let two = vec![named_event("a", "y"), named_event("a", "z")];
+    let requests = vec![one, two];
+    let outcomes = h.calm.ingest().insert_events(requests.clone(), T0).await.expect("events");
+    let (one, two) = (stored(&outcomes[0]).to_vec(), stored(&outcomes[1]).to_vec());
+    assert!(matches!(
+        one[..],
+        [Ingested::New(_), Ingested::New(_), Ingested::Duplicate(_), Ingested::New(_)]
+    ));
+    assert!(matches!(two[..], [Ingested::Duplicate(_), Ingested::New(_)]));
+    assert_eq!(id_of(one[0]), id_of(one[2]));
+    assert_eq!(id_of(one[3]), id_of(two[0]));
+    assert_eq!(h.direct.number("SELECT count(*) FROM events").await, 4);
+    // The first of a name is the one that stands.
+    let kinds = h.direct.texts("SELECT event_type FROM events WHERE external_event_id = 'x'").await;
+    assert_eq!(kinds, ["a"]);
+    // All known: nothing new, the same ids.
+    let again: Vec<Vec<NewEvent>> = requests
+        .into_iter()
+        .map(|request| request.into_iter().filter(|event| event.external_event_id.is_some()).collect())
+        .collect();
+    let outcomes = h.sure(async || h.store.ingest().insert_events(again.clone(), T0).await).await;
+    let ids: Vec<_> = outcomes.iter().flat_map(stored).copied().map(id_of).collect();
+    assert_eq!(ids, [id_of(one[0]), id_of(one[0]), id_of(one[3]), id_of(one[3]), id_of(two[1])]);
+    assert_eq!(h.direct.number("SELECT count(*) FROM events").await, 4);
+}
+
+/// Text that the wall would never let through, put past it on purpose.
+fn too_large() -> NewEvent {
+    NewEvent { payload: JsonText::from_store(format!("\"{}\"", "x".repeat(1_100_000))), ..event("a") }
+}
+
+fn too_long() -> NewEvent {
+    let external_event_id = Some(ExternalEventId::from_store("n".repeat(201)));
+    NewEvent { external_event_id, ..event("a") }
+}
+
+pub async fn a_refused_request_stops_no_other<S: Stores>(h: &Harness<S>) {
+    for bad in [too_large(), too_long()] {
+        let before = h.direct.number("SELECT count(*) FROM events").await;
+        let requests =
+            vec![vec![event("a")], vec![event("a"), bad, event("a")], vec![event("a"), event("a")]];
+        let outcomes = h.calm.ingest().insert_events(requests, T0).await.expect("an answer");
+        assert_eq!(stored(&outcomes[0]).len(), 1);
+        assert!(matches!(outcomes[1], RequestOutcome::Refused(_)), "{:?}", outcomes[1]);
+        assert_eq!(stored(&outcomes[2]).len(), 2);
+        let after = h.direct.number("SELECT count(*) FROM events").await;
+        assert_eq!(after - before, 3, "all of a request or nothing");
+        assert_eq!(after, h.direct.number("SELECT count(*) FROM routing_queue").await);
+    }
+}
+
+pub async fn payloads_come_back_byte_for_byte<S: Stores>(h: &Harness<S>) {
+    let texts = [
+        "null",
+        " \t\r\n{ \"b\" : 1.50, \"a\":1e400 , \"b\":2 }\n",
+        r#"{"nul":"\u0000","lone":"\ud800","pair":"\ud83d\ude00","slash":"\/"}"#,
+        r#""just text""#,
+        "-0.0",
+        "[123456789012345678901234567890, 1E+2, 0.10]",
+        "{\"ü\":\"日本語 😀\u{7f}\"}",
+        "[[],{},[[]]]",
+        &format!("[{}1]", "1,".repeat(100_000)),
+        &format!("{}{}", "[".repeat(128), "]".repeat(128)),
+    ];
+    let request: Vec<_> = texts.iter().map(|text| NewEvent { payload: json(text), ..event("a") }).collect();
+    let outcomes = h.calm.ingest().insert_events(vec![request], T0).await.expect("events");
+    let ids: Vec<_> = stored(&outcomes[0]).iter().copied().map(id_of).collect();
+    let loaded = h.sure(async || h.store.worker().load_events(ids.clone()).await).await;
+    for (id, text) in ids.iter().zip(texts) {
+        let event = loaded.iter().find(|event| event.id == *id).expect("the event");
+        assert_eq!(event.payload.as_str(), text);
+        let event = h.sure(async || h.store.reader().event(*id).await).await.expect("the event");
+        assert_eq!(event.payload.as_str(), text);
+        assert_eq!(event.created_at, T0);
+    }
+}
+
+pub async fn ids_belong_to_their_events<S: Stores>(h: &Harness<S>) {
+    let numbered = |number: usize| {
+        let payload = json(&number.to_string());
+        if number.is_multiple_of(3) {
+            NewEvent { payload, ..named_event("a", &format!("name-{}", 1_000 - number)) }
+        } else {
+            NewEvent { payload, ..event("a") }
+        }
+    };
+    let requests: Vec<Vec<_>> =
+        (0..20).map(|request| (0..25).map(|place| numbered(request * 25 + place)).collect()).collect();
+    let outcomes = h.calm.ingest().insert_events(requests, T0).await.expect("events");
+    let ids: Vec<_> = outcomes.iter().flat_map(stored).copied().map(id_of).collect();
+    let loaded = h.sure(async || h.store.worker().load_events(ids.clone()).await).await;
+    assert_eq!(loaded.len(), 500);
+    for (number, id) in ids.iter().enumerate() {
+        let event = loaded.iter().find(|event| event.id == *id).expect("the event");
+        assert_eq!(event.payload.as_str(), number.to_string());
+    }
+}

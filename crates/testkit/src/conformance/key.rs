@@ -1,0 +1,47 @@
+//! Keys are known by their hash; processes say that they live.
+
+use crate::fixtures::{T0, at, worker_id};
+use crate::harness::Harness;
+use posthaste_core::ports::{
+    KeyHash, KeyRole, KeyStore as _, PresenceStore as _, ProcessSeen, Rollup, Stores,
+};
+
+pub async fn keys_are_found_by_hash_until_revoked<S: Stores>(h: &Harness<S>) {
+    let keys = h.store.keys();
+    let hash = KeyHash([7; 32]);
+    let made = h.calm.keys().create_key("ci".to_owned(), KeyRole::Ingest, hash, T0).await.expect("a key");
+    let found = h.sure(async || keys.find_key(hash).await).await.expect("the key");
+    assert_eq!(found, made);
+    assert_eq!((found.name.as_str(), found.role, found.last_used_at), ("ci", KeyRole::Ingest, None));
+    assert_eq!(h.sure(async || keys.find_key(KeyHash([8; 32])).await).await, None);
+    h.sure(async || keys.touch_key(made.id, at(10)).await).await;
+    // Within a minute nothing is written.
+    h.sure(async || keys.touch_key(made.id, at(69)).await).await;
+    assert_eq!(h.sure(async || keys.list_keys().await).await[0].last_used_at, Some(at(10)));
+    h.sure(async || keys.touch_key(made.id, at(70)).await).await;
+    assert_eq!(h.sure(async || keys.list_keys().await).await[0].last_used_at, Some(at(70)));
+    assert!(h.calm.keys().revoke_key(made.id, at(80)).await.expect("an answer"));
+    assert!(!h.calm.keys().revoke_key(made.id, at(81)).await.expect("an answer"), "revoked once");
+    assert_eq!(h.sure(async || keys.find_key(hash).await).await, None);
+    assert_eq!(h.sure(async || keys.list_keys().await).await[0].revoked_at, Some(at(80)));
+}
+
+pub async fn presence_is_seen_and_counted<S: Stores>(h: &Harness<S>) {
+    let presence = h.calm.presence();
+    let seen = |seconds| ProcessSeen {
+        process_id: worker_id(1),
+        role: "router".to_owned(),
+        version: "0.1.0".to_owned(),
+        started_at: T0,
+        seen_at: at(seconds),
+    };
+    let rollup = |counter: &str, amount| Rollup { interval_start: T0, counter: counter.to_owned(), amount };
+    let first = vec![rollup("events", 3), rollup("deliveries", 1), rollup("events", 4)];
+    presence.report_presence(seen(5), first).await.expect("a report");
+    presence.report_presence(seen(10), vec![rollup("events", 5)]).await.expect("a report");
+    let counters = h.direct.rows("SELECT counter, amount FROM rollups ORDER BY counter").await;
+    let row = |counter: &str, amount: &str| vec![Some(counter.to_owned()), Some(amount.to_owned())];
+    assert_eq!(counters, [row("deliveries", "1"), row("events", "12")]);
+    let processes = h.direct.rows("SELECT process_id, role FROM processes").await;
+    assert_eq!(processes, [row("worker-1", "router")]);
+}

@@ -1,0 +1,288 @@
+//! Sagas move as the state machine says, each with at most one job, and nobody starves.
+
+use crate::fixtures::{MANY, POLICY, T0, at, claim, delivered, failed, quota};
+use crate::harness::{Engine, Harness};
+use crate::random::Random;
+use posthaste_core::outcome::{AttemptOutcome, Failure};
+use posthaste_core::ports::{
+    CleanerStore as _, JobReport, OrchestratorStore as _, Quota, ResultTake, Stores, SubscriptionStore as _,
+    WorkerStore as _,
+};
+use posthaste_core::subscription::SubscriptionPatch;
+use posthaste_core::{SubscriptionId, Timestamp};
+use std::time::Duration;
+
+const JOBS: &str = "SELECT count(*) FROM webhook_delivery_jobs";
+
+pub async fn two_orchestrators_make_one_job_for_each_saga<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe("a").await;
+    h.publish("a", 1_000).await;
+    h.route_all(T0).await;
+    let admit = || async {
+        let mut made = Vec::new();
+        loop {
+            let admitted = h
+                .sure(async || {
+                    h.store.orchestrator().admit_due_sagas(quota(subscription, 33), POLICY, T0).await
+                })
+                .await;
+            if admitted.jobs.is_empty() {
+                return made;
+            }
+            made.extend(admitted.jobs);
+        }
+    };
+    let (one, two) = tokio::join!(admit(), admit());
+    let rest = admit().await;
+    assert_eq!(h.direct.number(JOBS).await, 1_000);
+    if h.engine != Engine::PostgresCut {
+        assert_eq!(one.len() + two.len() + rest.len(), 1_000);
+    }
+    let moved = "SELECT count(*) FROM webhook_delivery_sagas g JOIN webhook_delivery_jobs j
+        ON j.id = g.current_job_id AND j.saga_id = g.id AND j.attempt_at = g.next_attempt_at
+        WHERE g.status = 'InProgress' AND j.status = 'Pending'";
+    assert_eq!(h.direct.number(moved).await, 1_000);
+    h.check_invariants().await;
+}
+
+/// Everybody at once, out of step, with leases that run out under the workers.
+pub async fn never_two_active_jobs<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe_with("a", Some(3)).await;
+    h.publish("a", 60).await;
+    h.route_all(T0).await;
+    let actor = |seed: u64| async move {
+        let mut random = Random::new(seed);
+        for round in 0..30_u64 {
+            let now = at(round * 200);
+            match random.below(4) {
+                0 => {
+                    h.sure(async || {
+                        h.store.orchestrator().admit_due_sagas(quota(subscription, 20), POLICY, now).await
+                    })
+                    .await;
+                }
+                1 => {
+                    let claim = claim(20);
+                    let jobs = h.claim_all(&claim, now).await;
+                    let mut report = |job| {
+                        if random.below(3) == 0 {
+                            delivered(job, claim.token)
+                        } else {
+                            failed(job, claim.token, Failure::Http(500))
+                        }
+                    };
+                    let reports: Vec<_> = jobs.iter().map(&mut report).collect();
+                    h.sure(async || h.store.worker().report_jobs(reports.clone(), now).await).await;
+                }
+                2 => {
+                    h.sure(async || h.store.cleaner().reset_expired_leases(20, 3, now).await).await;
+                }
+                _ => {
+                    let take = ResultTake { from: None, results_max: 20 };
+                    h.sure(async || h.store.orchestrator().apply_job_results(take, POLICY, now).await).await;
+                }
+            }
+        }
+    };
+    futures_util::future::join_all((1..=6).map(actor)).await;
+    h.check_invariants().await;
+    // In the end everything ends.
+    for round in 0..20_u64 {
+        let now = at(100_000 + round * 4_000);
+        h.sure(async || h.store.cleaner().reset_expired_leases(MANY, 3, now).await).await;
+        h.fail_attempts(subscription, now).await;
+    }
+    let unfinished =
+        "SELECT count(*) FROM webhook_delivery_sagas WHERE status NOT IN ('Completed', 'DeadLettered')";
+    assert_eq!(h.direct.number(unfinished).await, 0);
+    h.check_invariants().await;
+    let again = "INSERT INTO webhook_delivery_jobs (saga_id, attempt_at, lease_until, created_at)
+        SELECT saga_id, attempt_at, lease_until, created_at FROM webhook_delivery_jobs";
+    assert!(h.direct.try_rows(again).await.is_err(), "the database itself refuses the same attempt");
+}
+
+pub async fn a_result_applied_twice_counts_once<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe("a").await;
+    h.publish("a", 40).await;
+    h.route_all(T0).await;
+    let (jobs, token) = h.start_attempts(subscription, T0).await;
+    let reports: Vec<_> = jobs.iter().map(|job| failed(job, token, Failure::Http(500))).collect();
+    h.sure(async || h.store.worker().report_jobs(reports.clone(), at(1)).await).await;
+    tokio::join!(h.apply_all(at(1)), h.apply_all(at(1)), h.apply_all(at(1)));
+    h.apply_all(at(1)).await;
+    let sagas = "SELECT * FROM webhook_delivery_sagas ORDER BY id";
+    let before = h.direct.rows(sagas).await;
+    assert_eq!(h.direct.number("SELECT sum(attempt_count) FROM webhook_delivery_sagas").await, 40);
+    // The same results told again, now and when the next attempt is out.
+    let again =
+        "INSERT INTO finished_jobs (job_id) SELECT id FROM webhook_delivery_jobs WHERE status = 'Failed'";
+    h.direct.run(again).await;
+    h.apply_all(at(2)).await;
+    assert_eq!(h.direct.rows(sagas).await, before);
+    h.start_attempts(subscription, at(31)).await;
+    let before = h.direct.rows(sagas).await;
+    h.direct.run(again).await;
+    h.apply_all(at(32)).await;
+    assert_eq!(h.direct.rows(sagas).await, before);
+    assert_eq!(h.direct.number("SELECT count(*) FROM finished_jobs").await, 0);
+    h.check_invariants().await;
+}
+
+pub async fn a_limit_lowered_below_the_count_ends_the_saga_when_due<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe("a").await;
+    h.publish("a", 1).await;
+    h.route_all(T0).await;
+    h.fail_attempts(subscription, T0).await;
+    h.fail_attempts(subscription, at(30)).await;
+    let lower = SubscriptionPatch { max_retry_limit: Some(Some(1)), ..SubscriptionPatch::default() };
+    h.calm.subscriptions().update_subscription(subscription, lower, at(31)).await.expect("the limit");
+    let early = h.admit(subscription, at(89)).await;
+    assert_eq!((early.jobs.len(), early.dead_lettered.len()), (0, 0));
+    h.admit(subscription, at(90)).await;
+    let saga =
+        h.direct.rows("SELECT status, attempt_count, final_error_code FROM webhook_delivery_sagas").await;
+    assert_eq!(saga, [["DeadLettered", "2", "HTTP_500"].map(|text| Some(text.to_owned()))]);
+    assert_eq!(h.direct.number(JOBS).await, 2, "no attempt beyond the limit");
+    h.check_invariants().await;
+}
+
+pub async fn retries_follow_the_schedule_into_the_dead_letter<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe("a").await;
+    h.publish("a", 3).await;
+    h.route_all(T0).await;
+    let mut now = T0;
+    for gap_s in [30, 60, 120, 240] {
+        h.fail_attempts(subscription, now).await;
+        let due = now.after(Duration::from_secs(gap_s));
+        let early = due.before(Duration::from_micros(1));
+        assert!(h.admit(subscription, early).await.jobs.is_empty(), "{gap_s} s have not passed");
+        assert_eq!(h.sure(async || h.store.orchestrator().next_due_at(early).await).await, Some(due));
+        now = due;
+    }
+    h.fail_attempts(subscription, now).await;
+    let sql =
+        "SELECT count(*) FROM webhook_delivery_sagas WHERE status = 'DeadLettered' AND attempt_count = 5";
+    assert_eq!(h.direct.number(sql).await, 3);
+    assert_eq!(h.direct.number(JOBS).await, 15);
+    h.check_invariants().await;
+}
+
+pub async fn retry_after_is_read_from_the_row<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe("a").await;
+    h.publish("a", 1).await;
+    h.route_all(T0).await;
+    let (jobs, token) = h.start_attempts(subscription, T0).await;
+    let outcome = AttemptOutcome::Failed {
+        failure: Failure::Http(503),
+        status: Some(503),
+        retry_after: Some(Duration::from_secs(500)),
+    };
+    let report =
+        vec![JobReport { job_id: jobs[0].job_id, token, outcome, duration: Duration::from_millis(3) }];
+    h.sure(async || h.store.worker().report_jobs(report.clone(), T0).await).await;
+    h.apply_all(T0).await;
+    assert!(h.admit(subscription, at(499)).await.jobs.is_empty());
+    h.admit(subscription, at(500)).await;
+    assert_eq!(h.direct.number(JOBS).await, 2);
+}
+
+/// Every subscription that is due, by as many looks as it takes.
+async fn due<S: Stores>(h: &Harness<S>, now: Timestamp) -> Vec<SubscriptionId> {
+    let mut all = Vec::new();
+    let mut after = None;
+    loop {
+        let found = h.sure(async || h.store.orchestrator().find_due_subscriptions(after, 3, now).await).await;
+        all.extend(found.due);
+        match found.next {
+            Some(next) => after = Some(next),
+            None => return all,
+        }
+    }
+}
+
+pub async fn a_large_backlog_starves_nobody<S: Stores>(h: &Harness<S>) {
+    let large = h.subscribe("large").await;
+    let mut small = Vec::new();
+    for number in 0..8 {
+        small.push(h.subscribe(&format!("small.{number}")).await);
+    }
+    h.publish("large", 5_000).await;
+    h.route_all(T0).await;
+    for number in 0..8 {
+        h.publish(&format!("small.{number}"), 2).await;
+    }
+    h.route_all(at(1)).await;
+    let everybody: Vec<_> = std::iter::once(large).chain(small.iter().copied()).collect();
+    assert_eq!(due(h, at(1)).await, everybody);
+    let quotas: Vec<_> = everybody.iter().map(|id| Quota { subscription_id: *id, jobs_max: 4 }).collect();
+    h.sure(async || h.store.orchestrator().admit_due_sagas(quotas.clone(), POLICY, at(1)).await).await;
+    let of = |id| {
+        format!("{JOBS} j JOIN webhook_delivery_sagas g ON g.id = j.saga_id WHERE g.subscription_id = {id}")
+    };
+    for id in &small {
+        assert_eq!(h.direct.number(&of(*id)).await, 2);
+    }
+    let admitted = h.direct.number(&of(large)).await;
+    assert!(admitted == 4 || h.engine == Engine::PostgresCut, "{admitted} of a quota of 4");
+    assert_eq!(due(h, at(1)).await, [large], "the others are done, and cost the next round nothing");
+}
+
+pub async fn a_paused_subscription_holds_and_resumes<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe("a").await;
+    h.publish("a", 2).await;
+    h.route_all(T0).await;
+    h.sure(async || h.store.orchestrator().admit_due_sagas(quota(subscription, 1), POLICY, T0).await).await;
+    let set = |active: bool| SubscriptionPatch { active: Some(active), ..SubscriptionPatch::default() };
+    h.calm.subscriptions().update_subscription(subscription, set(false), at(1)).await.expect("pause");
+    let made = h.direct.number(JOBS).await;
+    assert!(h.admit(subscription, at(2)).await.jobs.is_empty(), "no new job while paused");
+    assert_eq!(due(h, at(2)).await, [], "held is not due");
+    assert_eq!(
+        i64::try_from(h.claim_all(&claim(MANY), at(2)).await.len()),
+        Ok(made),
+        "what was admitted goes out"
+    );
+    h.publish("a", 1).await;
+    h.route_all(at(3)).await;
+    assert_eq!(
+        h.direct.number("SELECT count(*) FROM webhook_delivery_sagas").await,
+        2,
+        "no new saga while paused"
+    );
+    h.calm.subscriptions().update_subscription(subscription, set(true), at(4)).await.expect("resume");
+    if made < 2 {
+        assert_eq!(due(h, at(5)).await, [subscription]);
+    }
+    h.admit(subscription, at(5)).await;
+    assert_eq!(h.direct.number(JOBS).await, 2);
+}
+
+pub async fn a_deleted_subscription_holds_for_good<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe("a").await;
+    h.publish("a", 2).await;
+    h.route_all(T0).await;
+    assert!(h.calm.subscriptions().delete_subscription(subscription, at(1)).await.expect("an answer"));
+    let resume = SubscriptionPatch { active: Some(true), ..SubscriptionPatch::default() };
+    let gone = h
+        .sure(async || h.store.subscriptions().update_subscription(subscription, resume.clone(), at(2)).await)
+        .await;
+    assert_eq!(gone, None, "a deleted subscription cannot be made active");
+    assert!(h.admit(subscription, at(3)).await.jobs.is_empty());
+    assert_eq!(due(h, at(3)).await, []);
+    let sql = "SELECT count(*) FROM webhook_delivery_sagas WHERE status = 'Pending'";
+    assert_eq!(h.direct.number(sql).await, 2, "held, not lost");
+}
+
+pub async fn the_next_due_time_is_known<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe("a").await;
+    assert_eq!(h.sure(async || h.store.orchestrator().next_due_at(T0).await).await, None);
+    h.publish("a", 1).await;
+    h.route_all(T0).await;
+    h.fail_attempts(subscription, T0).await;
+    assert_eq!(h.sure(async || h.store.orchestrator().next_due_at(at(1)).await).await, Some(at(30)));
+    assert_eq!(
+        h.sure(async || h.store.orchestrator().next_due_at(at(30)).await).await,
+        None,
+        "what is due is not next"
+    );
+}

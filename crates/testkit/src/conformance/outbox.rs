@@ -1,0 +1,275 @@
+//! An order goes in once, is held by one sender at a time, and ends with its result kept.
+
+use crate::fixtures::{MANY, T0, at, order, token, worker_id};
+use crate::harness::{Engine, Harness};
+use posthaste_core::broker::{BrokerFault, BrokerOutcome, Receipt};
+use posthaste_core::digest::digest_of;
+use posthaste_core::json::JsonText;
+use posthaste_core::order::OrderStatus;
+use posthaste_core::ports::{
+    ClaimedOrder, OrderReport, OutboxClaim, OutboxIntakeStore as _, OutboxWorkerStore as _, ReaderStore as _,
+    Settled, Stores, Submission,
+};
+use posthaste_core::retry::OrderRetryPolicy;
+use posthaste_core::{LeaseToken, Timestamp};
+use std::time::Duration;
+
+const TTL: Duration = Duration::from_secs(7 * 86_400);
+const POLICY: OrderRetryPolicy = OrderRetryPolicy::ORDER;
+const ORDERS: &str = "SELECT count(*) FROM outbox_orders";
+
+async fn submit<S: Stores>(h: &Harness<S>, key: &str, qty: u32, now: Timestamp) -> Submission {
+    let order = order(key, qty);
+    h.sure(async || h.store.outbox_intake().submit_orders(vec![order.clone()], TTL, now).await)
+        .await
+        .remove(0)
+}
+
+async fn claim<S: Stores>(
+    h: &Harness<S>,
+    orders_max: u32,
+    now: Timestamp,
+) -> (Vec<ClaimedOrder>, LeaseToken) {
+    let claim = OutboxClaim {
+        worker_id: worker_id(1),
+        token: token(),
+        orders_max,
+        probe_for: Duration::from_secs(30),
+    };
+    let orders = h.sure(async || h.store.outbox_worker().claim_orders(claim.clone(), now).await).await;
+    (orders.orders, claim.token)
+}
+
+async fn settle<S: Stores>(
+    h: &Harness<S>,
+    order: &ClaimedOrder,
+    token: LeaseToken,
+    outcome: BrokerOutcome,
+    now: Timestamp,
+) -> Settled {
+    let report = OrderReport { id: order.id, token, probe: false, outcome };
+    h.sure(async || h.store.outbox_worker().settle_orders(vec![report.clone()], POLICY, now).await)
+        .await
+        .remove(0)
+}
+
+fn accepted(broker_order_id: &str) -> BrokerOutcome {
+    let body = format!("{{\"broker_order_id\":\"{broker_order_id}\"}}");
+    BrokerOutcome::Accepted(Receipt {
+        broker_order_id: Some(broker_order_id.to_owned()),
+        result_digest: digest_of(body.as_bytes()),
+        result_json: Some(JsonText::parse(body, 1_000).expect("JSON")),
+        note: None,
+    })
+}
+
+const TIMEOUT: BrokerOutcome = BrokerOutcome::NoAnswer(BrokerFault::TimedOut { bytes_written: true });
+
+pub async fn ten_submissions_at_once_are_one_order<S: Stores>(h: &Harness<S>) {
+    let answers = futures_util::future::join_all((0..10).map(|_| submit(h, "key-1", 5, T0))).await;
+    let news = answers.iter().filter(|answer| matches!(answer, Submission::New(_))).count();
+    assert!(news == 1 || (news == 0 && h.engine == Engine::PostgresCut), "{news} were new");
+    let ids: std::collections::HashSet<_> = answers
+        .iter()
+        .map(|answer| match answer {
+            Submission::New(record) | Submission::Same(record) => record.id,
+            Submission::Different { .. } => panic!("{answer:?}"),
+        })
+        .collect();
+    assert_eq!(ids.len(), 1);
+    assert_eq!(h.direct.number(ORDERS).await, 1);
+    assert_eq!(h.direct.number("SELECT count(*) FROM idempo_ledger").await, 1);
+    assert_eq!(h.direct.number("SELECT count(*) FROM outbox_audit").await, 1);
+    let batch = vec![order("key-2", 1), order("key-1", 5), order("key-2", 1)];
+    let answers =
+        h.sure(async || h.store.outbox_intake().submit_orders(batch.clone(), TTL, at(1)).await).await;
+    assert!(matches!(answers[1], Submission::Same(_)));
+    assert!(matches!(answers[2], Submission::Same(_)), "the second of one call is the same order");
+    assert_eq!(h.direct.number(ORDERS).await, 2);
+}
+
+pub async fn another_body_under_the_same_key_is_refused<S: Stores>(h: &Harness<S>) {
+    submit(h, "key-1", 5, T0).await;
+    let before = h.direct.rows("SELECT * FROM outbox_orders").await;
+    let Submission::Different { stored_digest } = submit(h, "key-1", 6, at(1)).await else {
+        panic!("another order under the same key")
+    };
+    assert_eq!(stored_digest, order("key-1", 5).digest);
+    assert_eq!(h.direct.rows("SELECT * FROM outbox_orders").await, before);
+    let both = vec![order("key-3", 1), order("key-3", 2)];
+    let answers =
+        h.sure(async || h.store.outbox_intake().submit_orders(both.clone(), TTL, at(1)).await).await;
+    assert!(matches!(answers[1], Submission::Different { .. }), "{:?}", answers[1]);
+}
+
+pub async fn orders_are_claimed_once_and_oldest_first<S: Stores>(h: &Harness<S>) {
+    for number in 0..60_u64 {
+        submit(h, &format!("key-{number}"), 1, at(number)).await;
+    }
+    let (first, _) = claim(h, 10, at(100)).await;
+    let keys: Vec<_> = first.iter().map(|order| order.idempotency_key.as_str().to_owned()).collect();
+    if h.engine != Engine::PostgresCut {
+        assert_eq!(keys, (0..10).map(|number| format!("key-{number}")).collect::<Vec<_>>());
+    }
+    let claimer = || async {
+        let mut held = Vec::new();
+        loop {
+            let (orders, _) = claim(h, 7, at(100)).await;
+            if orders.is_empty() {
+                return held;
+            }
+            held.extend(orders.into_iter().map(|order| order.id));
+        }
+    };
+    let (one, two) = tokio::join!(claimer(), claimer());
+    let rest = claimer().await;
+    let mut all: Vec<_> = first.iter().map(|order| order.id).chain(one).chain(two).chain(rest).collect();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 60, "every order once");
+    assert_eq!(h.sure(async || h.store.outbox_worker().count_sending().await).await, 60);
+}
+
+pub async fn a_stuck_order_is_rewound_and_the_late_sender_fenced<S: Stores>(h: &Harness<S>) {
+    submit(h, "key-1", 1, T0).await;
+    let (orders, late) = claim(h, 10, T0).await;
+    let worker = h.store.outbox_worker();
+    let early = h.sure(async || worker.rewind_stuck_orders(T0, MANY, POLICY, at(1)).await).await;
+    assert_eq!(early, [], "a claim of this very moment is not stuck");
+    h.sure(async || worker.rewind_stuck_orders(at(600), MANY, POLICY, at(601)).await).await;
+    let row = "SELECT status, retry_count FROM outbox_orders";
+    let texts = |status: &str, retries: &str| vec![vec![Some(status.to_owned()), Some(retries.to_owned())]];
+    assert_eq!(h.direct.rows(row).await, texts("queued", "1"));
+    assert_eq!(settle(h, &orders[0], late, accepted("late"), at(602)).await, Settled::ClaimLost);
+    assert_eq!(h.direct.rows(row).await, texts("queued", "1"));
+    let (again, holder) = claim(h, 10, at(4_000)).await;
+    assert_eq!(again.len(), 1);
+    assert_eq!(settle(h, &orders[0], late, accepted("late"), at(4_001)).await, Settled::ClaimLost);
+    assert!(matches!(settle(h, &again[0], holder, accepted("brk-1"), at(4_002)).await, Settled::Accepted(_)));
+    let before = h.direct.rows("SELECT * FROM outbox_orders").await;
+    assert_eq!(settle(h, &orders[0], late, accepted("late"), at(4_003)).await, Settled::ClaimLost);
+    assert_eq!(h.direct.rows("SELECT * FROM outbox_orders").await, before);
+}
+
+pub async fn a_settled_order_keeps_its_result<S: Stores>(h: &Harness<S>) {
+    submit(h, "key-1", 1, T0).await;
+    let (orders, token) = claim(h, 10, T0).await;
+    for second in [1, 2] {
+        // The second time is a repetition and answers the same.
+        let Settled::Accepted(record) = settle(h, &orders[0], token, accepted("brk-1"), at(second)).await
+        else {
+            panic!("the holder settles")
+        };
+        assert_eq!((record.status, record.broker_order_id.as_deref()), (OrderStatus::Sent, Some("brk-1")));
+    }
+    let record = h
+        .sure(async || h.store.reader().order(orders[0].idempotency_key.clone()).await)
+        .await
+        .expect("the order");
+    let digest = digest_of(br#"{"broker_order_id":"brk-1"}"#);
+    assert_eq!(record.result_digest, Some(digest.clone()));
+    assert_eq!(record.result_json.as_deref(), Some(r#"{"broker_order_id":"brk-1"}"#));
+    let ledger = h.direct.rows("SELECT result_digest, broker_order_id FROM idempo_ledger").await;
+    assert_eq!(ledger, [[Some(digest.as_str().to_owned()), Some("brk-1".to_owned())]]);
+    assert!(matches!(submit(h, "key-1", 1, at(3)).await, Submission::Same(same) if same == record));
+    submit(h, "key-2", 1, at(4)).await;
+    let (orders, token) = claim(h, 10, at(4)).await;
+    let refused = BrokerOutcome::BadRequest { status: 400 };
+    let Settled::Accepted(record) = settle(h, &orders[0], token, refused, at(5)).await else { panic!() };
+    assert_eq!((record.status, record.last_error.as_deref()), (OrderStatus::Dead, Some("BAD_REQUEST")));
+    assert!(!record.maybe_executed);
+}
+
+pub async fn failed_orders_wait_and_come_back<S: Stores>(h: &Harness<S>) {
+    submit(h, "key-1", 1, T0).await;
+    let (orders, token) = claim(h, 10, T0).await;
+    let Settled::Accepted(record) = settle(h, &orders[0], token, TIMEOUT, at(1)).await else { panic!() };
+    assert_eq!((record.status, record.retry_count, record.maybe_executed), (OrderStatus::Failed, 1, true));
+    assert_eq!(record.last_error.as_deref(), Some("NETWORK_TIMEOUT"));
+    let due = record.next_attempt_at;
+    let wait = due.since(at(1)).as_micros();
+    assert!((1_800_000..=2_200_000).contains(&wait), "{wait} µs is not 2 s ± 10 %");
+    let early = due.before(Duration::from_micros(1));
+    assert_eq!(
+        h.sure(async || h.store.outbox_worker().requeue_due_orders(MANY, POLICY, early).await).await,
+        0
+    );
+    assert!(claim(h, 10, due).await.0.is_empty(), "a failed order is not claimed");
+    h.sure(async || h.store.outbox_worker().requeue_due_orders(MANY, POLICY, due).await).await;
+    let (orders, _) = claim(h, 10, due).await;
+    assert_eq!((orders.len(), orders[0].retry_count), (1, 1));
+}
+
+pub async fn the_ledger_outlives_every_unfinished_order<S: Stores>(h: &Harness<S>) {
+    for key in ["done", "queued", "sending", "failed"] {
+        submit(h, key, 1, T0).await;
+        if key == "queued" {
+            continue;
+        }
+        let (orders, token) = claim(h, 10, T0).await;
+        for order in orders {
+            match (key, order.idempotency_key.as_str()) {
+                ("done", "done") => drop(settle(h, &order, token, accepted("brk"), T0).await),
+                ("failed", "failed") => drop(settle(h, &order, token, TIMEOUT, T0).await),
+                _ => {}
+            }
+        }
+    }
+    let purge = |now| h.sure(async move || h.store.outbox_worker().purge_ledger(MANY, now).await);
+    assert_eq!(purge(T0.after(TTL)).await, 0, "not before it expires");
+    purge(T0.after(TTL * 2)).await;
+    let kept = h.direct.texts("SELECT idempotency_key FROM idempo_ledger ORDER BY idempotency_key").await;
+    assert_eq!(kept, ["failed", "queued", "sending"]);
+    assert!(
+        matches!(submit(h, "done", 1, T0.after(TTL * 2)).await, Submission::Same(_)),
+        "the order itself stays"
+    );
+}
+
+pub async fn the_audit_replays_to_the_present_state<S: Stores>(h: &Harness<S>) {
+    submit(h, "key-1", 1, T0).await;
+    let mut now = T0;
+    for _ in 0..3 {
+        let (orders, token) = claim(h, 10, now).await;
+        let Settled::Accepted(record) = settle(h, &orders[0], token, TIMEOUT, now).await else { panic!() };
+        now = record.next_attempt_at;
+        h.sure(async || h.store.outbox_worker().requeue_due_orders(MANY, POLICY, now).await).await;
+    }
+    let (orders, token) = claim(h, 10, now).await;
+    settle(h, &orders[0], token, accepted("brk-1"), now).await;
+    let audit = h.sure(async || h.store.reader().order_audit(orders[0].idempotency_key.clone()).await).await;
+    let steps: Vec<_> = audit.iter().map(|entry| (entry.status_from, entry.status_to)).collect();
+    let mut expected = vec![(None, OrderStatus::Queued)];
+    for _ in 0..3 {
+        expected.push((Some(OrderStatus::Queued), OrderStatus::Sending));
+        expected.push((Some(OrderStatus::Sending), OrderStatus::Failed));
+        expected.push((Some(OrderStatus::Failed), OrderStatus::Queued));
+    }
+    expected.push((Some(OrderStatus::Queued), OrderStatus::Sending));
+    expected.push((Some(OrderStatus::Sending), OrderStatus::Sent));
+    assert_eq!(steps, expected);
+    let record = h
+        .sure(async || h.store.reader().order(orders[0].idempotency_key.clone()).await)
+        .await
+        .expect("the order");
+    let last = audit.last().expect("an entry");
+    assert_eq!(
+        (last.status_to, last.retry_count, &last.last_error, &last.broker_order_id),
+        (record.status, record.retry_count, &record.last_error, &record.broker_order_id)
+    );
+    assert_eq!(
+        (last.worker_id.as_deref(), last.trace_id.as_deref()),
+        (Some("worker-1"), Some("trace-key-1"))
+    );
+    assert_eq!(record.retry_count, 3);
+}
+
+pub async fn the_canonical_bytes_come_back<S: Stores>(h: &Harness<S>) {
+    let text = r#"{"zeta":[1.50,1e21,-0.0,{"b":"ü\u2028","a":"\ud83d\ude00/\"\\"}],"idempotency_key":"k","symbol":"S","intent":"SELL","qty":0.10,"meta":{}}"#;
+    let order = posthaste_core::order::Order::parse(text.as_bytes()).expect("an order");
+    h.sure(async || h.store.outbox_intake().submit_orders(vec![order.clone()], TTL, T0).await).await;
+    let (orders, _) = claim(h, 1, T0).await;
+    assert_eq!(orders[0].canonical, order.canonical);
+    assert_eq!(orders[0].request_digest, order.digest);
+    assert_eq!(digest_of(orders[0].canonical.as_bytes()), order.digest);
+}

@@ -1,0 +1,166 @@
+//! A job is held by one worker at a time, and only its holder reports.
+
+use crate::fixtures::{LEASE, MANY, T0, at, claim, delivered, failed, job_ids, token, worker_id};
+use crate::harness::{Engine, Harness};
+use posthaste_core::outcome::{AttemptOutcome, Failure};
+use posthaste_core::ports::{Claim, CleanerStore as _, JobReport, Report, Stores, WorkerStore as _};
+use std::collections::HashMap;
+use std::time::Duration;
+
+pub async fn sixteen_claimers_share_ten_thousand_jobs<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe("a").await;
+    h.publish("a", 10_000).await;
+    h.route_all(T0).await;
+    assert!(h.engine == Engine::PostgresCut || h.admit(subscription, T0).await.jobs.len() == 10_000);
+    h.admit(subscription, T0).await;
+    let claimer = |number: u64| async move {
+        let mut held = Vec::new();
+        loop {
+            let claim = Claim {
+                worker_id: worker_id(number),
+                token: token(),
+                lease: LEASE,
+                from: None,
+                jobs_max: 97,
+            };
+            let jobs = h.claim_all(&claim, T0).await;
+            if jobs.is_empty() {
+                return held;
+            }
+            held.extend(jobs.into_iter().map(|job| (job.job_id, claim.token)));
+        }
+    };
+    let all = futures_util::future::join_all((0..16).map(claimer)).await;
+    // One that found everything locked by the others stops early; nothing may be left in the end.
+    let rest = claimer(99).await;
+    let mut holders = HashMap::new();
+    for (job, token) in all.into_iter().flatten().chain(rest) {
+        assert!(holders.insert(job, token).is_none(), "{job} was claimed twice");
+    }
+    assert_eq!(holders.len(), 10_000);
+    assert_eq!(
+        h.direct.number("SELECT count(*) FROM webhook_delivery_jobs WHERE status = 'Leased'").await,
+        10_000
+    );
+    // Every token that was handed out is the one in the row: each report is accepted.
+    for chunk in holders.into_iter().collect::<Vec<_>>().chunks(1_000) {
+        let reports: Vec<_> = chunk
+            .iter()
+            .map(|(job_id, token)| JobReport {
+                job_id: *job_id,
+                token: *token,
+                outcome: AttemptOutcome::Delivered { status: 204 },
+                duration: Duration::from_millis(1),
+            })
+            .collect();
+        let answers = h.sure(async || h.store.worker().report_jobs(reports.clone(), at(1)).await).await;
+        assert!(answers.iter().all(|answer| *answer == Report::Accepted));
+    }
+}
+
+pub async fn the_oldest_job_is_claimed_first<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe("a").await;
+    h.publish("a", 2).await;
+    h.route_all(T0).await;
+    let early = h.admit(subscription, at(10)).await.jobs;
+    h.publish("a", 2).await;
+    h.route_all(T0).await;
+    let late = h.admit(subscription, at(20)).await.jobs;
+    if h.engine == Engine::PostgresCut {
+        return;
+    }
+    let first = h.claim_all(&claim(2), at(30)).await;
+    assert!(first.iter().all(|job| early.iter().any(|early| early.job_id == job.job_id)), "{first:?}");
+    assert!(first.iter().all(|job| job.claimable_since == at(10) && job.attempt == 1));
+    assert!(first.iter().all(|job| job.lease_until == at(30).after(LEASE)));
+    let then = h.claim_all(&claim(MANY), at(30)).await;
+    assert_eq!(then.len(), 2);
+    assert!(then.iter().all(|job| late.iter().any(|late| late.job_id == job.job_id)));
+    assert!(h.claim_all(&claim(MANY), at(31)).await.is_empty(), "leased jobs are nobody else's");
+}
+
+pub async fn a_zombie_reports_in_vain<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe("a").await;
+    h.publish("a", 1).await;
+    h.route_all(T0).await;
+    let (jobs, zombie) = h.start_attempts(subscription, T0).await;
+    let expired = at(61);
+    h.sure(async || h.store.cleaner().reset_expired_leases(MANY, 3, expired).await).await;
+    let job = jobs[0].job_id.get();
+    let before = h.row("webhook_delivery_jobs", job).await;
+    let report = vec![delivered(&jobs[0], zombie)];
+    let answer = h.sure(async || h.store.worker().report_jobs(report.clone(), expired).await).await;
+    assert_eq!(answer, [Report::LeaseLost]);
+    assert_eq!(h.row("webhook_delivery_jobs", job).await, before, "a lost lease changes nothing");
+    // Also when somebody else holds it, and after that one has finished.
+    let holder = claim(MANY);
+    let again = h.claim_all(&holder, expired).await;
+    assert_eq!(job_ids(&again), job_ids(&jobs));
+    let answer = h.sure(async || h.store.worker().report_jobs(report.clone(), expired).await).await;
+    assert_eq!(answer, [Report::LeaseLost]);
+    let real = vec![failed(&again[0], holder.token, Failure::Http(503))];
+    assert_eq!(
+        h.sure(async || h.store.worker().report_jobs(real.clone(), expired).await).await,
+        [Report::Accepted]
+    );
+    let before = h.row("webhook_delivery_jobs", job).await;
+    assert_eq!(
+        h.sure(async || h.store.worker().report_jobs(report.clone(), expired).await).await,
+        [Report::LeaseLost]
+    );
+    assert_eq!(h.row("webhook_delivery_jobs", job).await, before);
+    assert_eq!(
+        h.sure(async || h.store.worker().release_jobs(job_ids(&jobs), zombie, expired).await).await,
+        0
+    );
+}
+
+pub async fn a_report_repeated_is_accepted_and_changes_nothing<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe("a").await;
+    h.publish("a", 2).await;
+    h.route_all(T0).await;
+    let (jobs, token) = h.start_attempts(subscription, T0).await;
+    let reports = vec![delivered(&jobs[0], token), failed(&jobs[1], token, Failure::Timeout)];
+    let accepted = [Report::Accepted, Report::Accepted];
+    assert_eq!(h.sure(async || h.store.worker().report_jobs(reports.clone(), at(1)).await).await, accepted);
+    let before = h.direct.rows("SELECT * FROM webhook_delivery_jobs ORDER BY id").await;
+    assert_eq!(h.sure(async || h.store.worker().report_jobs(reports.clone(), at(2)).await).await, accepted);
+    let applied = h.apply_all(at(3)).await.len();
+    assert!(applied == 2 || h.engine == Engine::PostgresCut, "{applied} results were applied");
+    assert_eq!(h.sure(async || h.store.worker().report_jobs(reports.clone(), at(4)).await).await, accepted);
+    assert_eq!(h.direct.rows("SELECT * FROM webhook_delivery_jobs ORDER BY id").await, before);
+    h.apply_all(at(5)).await;
+    assert_eq!(h.direct.number("SELECT sum(attempt_count) FROM webhook_delivery_sagas").await, 2);
+    let columns =
+        "SELECT status, response_status, error_code, duration_ms FROM webhook_delivery_jobs ORDER BY id";
+    let rows = h.direct.rows(columns).await;
+    let text = |value: &str| Some(value.to_owned());
+    assert_eq!(rows[0], [text("Completed"), text("200"), None, text("7")]);
+    assert_eq!(rows[1], [text("Failed"), None, text("TIMEOUT"), text("7")]);
+    h.check_invariants().await;
+}
+
+pub async fn a_released_job_counts_no_reset<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe("a").await;
+    h.publish("a", 3).await;
+    h.route_all(T0).await;
+    let (jobs, token) = h.start_attempts(subscription, T0).await;
+    let released = h.sure(async || h.store.worker().release_jobs(job_ids(&jobs), token, at(1)).await).await;
+    assert!(released == 3 || h.engine == Engine::PostgresCut, "{released}");
+    let sql = "SELECT count(*) FROM webhook_delivery_jobs WHERE status = 'Pending' AND lease_resets = 0";
+    assert_eq!(h.direct.number(sql).await, 3);
+    assert_eq!(h.claim_all(&claim(MANY), at(2)).await.len(), 3);
+}
+
+pub async fn events_and_targets_are_loaded_once_each<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe("a").await;
+    let ids = h.publish("a", 2).await;
+    let twice = vec![ids[0], ids[0], ids[1]];
+    assert_eq!(h.sure(async || h.store.worker().load_events(twice.clone()).await).await.len(), 2);
+    let targets =
+        h.sure(async || h.store.worker().load_targets(vec![subscription, subscription]).await).await;
+    assert_eq!(targets.len(), 1);
+    assert!(targets[0].verified);
+    assert_eq!(targets[0].secrets.current.expose(), "secret-1");
+    assert_eq!(targets[0].secrets.previous, None);
+}

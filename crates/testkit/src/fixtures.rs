@@ -1,0 +1,230 @@
+//! Things the tests send, and the short ways there.
+
+use crate::harness::Harness;
+use crate::random::Random;
+use posthaste_core::event::{EventType, ExternalEventId, NewEvent};
+use posthaste_core::json::{JsonText, PAYLOAD_BYTES_MAX};
+use posthaste_core::order::Order;
+use posthaste_core::outcome::{AttemptOutcome, Failure};
+use posthaste_core::ports::{
+    Admitted, AppliedResult, Claim, ClaimedJob, IngestStore as _, Ingested, JobReport,
+    OrchestratorStore as _, Quota, RequestOutcome, ResultTake, RouteTake, Routed, RouterStore as _, Stores,
+    SubscriptionStore as _, Verification, WorkerStore as _,
+};
+use posthaste_core::retry::RetryPolicy;
+use posthaste_core::subscription::{CallbackUrl, NewSubscription, SealedSecret};
+use posthaste_core::{DeadLetterId, EventId, JobId, LeaseToken, SagaId, SubscriptionId, Timestamp, WorkerId};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The time at which every test begins.
+pub const T0: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
+pub const LEASE: Duration = Duration::from_secs(60);
+pub const POLICY: RetryPolicy = RetryPolicy::WEBHOOK;
+pub const URL: &str = "https://receiver.example/hook";
+/// More than any test makes.
+pub const MANY: u32 = 100_000;
+
+pub fn at(seconds: u64) -> Timestamp {
+    T0.after(Duration::from_secs(seconds))
+}
+
+pub fn event_type(text: &str) -> EventType {
+    EventType::parse(text).expect("an event type")
+}
+
+pub fn json(text: &str) -> JsonText {
+    JsonText::parse(text, PAYLOAD_BYTES_MAX).expect("JSON")
+}
+
+pub fn event(kind: &str) -> NewEvent {
+    NewEvent {
+        event_type: event_type(kind),
+        payload: json(r#"{"amount": 12.50}"#),
+        external_event_id: None,
+        correlation_id: None,
+        traceparent: None,
+    }
+}
+
+pub fn named_event(kind: &str, external_id: &str) -> NewEvent {
+    let external_event_id = Some(ExternalEventId::parse(external_id).expect("an external id"));
+    NewEvent { external_event_id, ..event(kind) }
+}
+
+pub fn order(key: &str, qty: u32) -> Order {
+    let text = format!(
+        r#"{{"idempotency_key":"{key}","symbol":"USDJPY","intent":"BUY","qty":{qty},"limit_price":145.001,"trace_id":"trace-{key}","meta":{{"source":"test"}}}}"#
+    );
+    Order::parse(text.as_bytes()).expect("an order")
+}
+
+pub fn worker_id(number: u64) -> WorkerId {
+    WorkerId::parse(format!("worker-{number}")).expect("a worker id")
+}
+
+/// A token that no other claim of this run has.
+pub fn token() -> LeaseToken {
+    static DRAWN: AtomicU64 = AtomicU64::new(1);
+    let mut random = Random::new(DRAWN.fetch_add(1, Ordering::Relaxed));
+    LeaseToken::from_random(random.bits128())
+}
+
+pub fn claim(jobs_max: u32) -> Claim {
+    Claim { worker_id: worker_id(1), token: token(), lease: LEASE, from: None, jobs_max }
+}
+
+pub fn delivered(job: &ClaimedJob, token: LeaseToken) -> JobReport {
+    let outcome = AttemptOutcome::Delivered { status: 200 };
+    JobReport { job_id: job.job_id, token, outcome, duration: Duration::from_millis(7) }
+}
+
+pub fn failed(job: &ClaimedJob, token: LeaseToken, failure: Failure) -> JobReport {
+    let outcome = AttemptOutcome::Failed { failure, status: None, retry_after: None };
+    JobReport { job_id: job.job_id, token, outcome, duration: Duration::from_millis(7) }
+}
+
+pub fn quota(subscription_id: SubscriptionId, jobs_max: u32) -> Vec<Quota> {
+    vec![Quota { subscription_id, jobs_max }]
+}
+
+pub fn stored(outcome: &RequestOutcome) -> &[Ingested] {
+    match outcome {
+        RequestOutcome::Stored(events) => events,
+        RequestOutcome::Blocked | RequestOutcome::Refused(_) => panic!("not stored: {outcome:?}"),
+    }
+}
+
+pub const fn id_of(ingested: Ingested) -> EventId {
+    match ingested {
+        Ingested::New(id) | Ingested::Duplicate(id) => id,
+    }
+}
+
+impl<S: Stores> Harness<S> {
+    /// A verified, active subscription.
+    pub async fn subscribe(&self, kind: &str) -> SubscriptionId {
+        self.subscribe_with(kind, None).await
+    }
+
+    pub async fn subscribe_with(&self, kind: &str, max_retry_limit: Option<u32>) -> SubscriptionId {
+        let id = self.subscribe_unverified(kind, max_retry_limit).await;
+        let challenged = Verification { callback_url: callback(URL), secret: SealedSecret::new("secret-1") };
+        assert!(self.calm.subscriptions().mark_verified(id, challenged, T0).await.expect("verification"));
+        id
+    }
+
+    pub async fn subscribe_unverified(&self, kind: &str, max_retry_limit: Option<u32>) -> SubscriptionId {
+        let subscription = NewSubscription {
+            event_type: event_type(kind),
+            callback_url: callback(URL),
+            max_retry_limit,
+            description: None,
+            secret: SealedSecret::new("secret-1"),
+        };
+        self.calm.subscriptions().create_subscription(subscription, T0).await.expect("a subscription").id
+    }
+
+    /// Accepts `count` events of a kind.
+    pub async fn publish(&self, kind: &str, count: usize) -> Vec<EventId> {
+        let request = vec![event(kind); count];
+        let outcomes = self.calm.ingest().insert_events(vec![request], T0).await.expect("events");
+        stored(&outcomes[0]).iter().copied().map(id_of).collect()
+    }
+
+    pub async fn route_all(&self, now: Timestamp) -> Routed {
+        let take = RouteTake { from: None, events_max: MANY };
+        self.sure(async || self.store.router().route_events(take, now).await).await
+    }
+
+    pub async fn admit(&self, subscription: SubscriptionId, now: Timestamp) -> Admitted {
+        self.sure(async || {
+            self.store.orchestrator().admit_due_sagas(quota(subscription, MANY), POLICY, now).await
+        })
+        .await
+    }
+
+    pub async fn claim_all(&self, claim: &Claim, now: Timestamp) -> Vec<ClaimedJob> {
+        self.sure(async || self.store.worker().claim_due_jobs(claim.clone(), now).await).await
+    }
+
+    pub async fn apply_all(&self, now: Timestamp) -> Vec<AppliedResult> {
+        let take = ResultTake { from: None, results_max: MANY };
+        self.sure(async || self.store.orchestrator().apply_job_results(take, POLICY, now).await).await
+    }
+
+    /// Admits and claims what is due for one subscription.
+    pub async fn start_attempts(
+        &self,
+        subscription: SubscriptionId,
+        now: Timestamp,
+    ) -> (Vec<ClaimedJob>, LeaseToken) {
+        self.admit(subscription, now).await;
+        let claim = claim(MANY);
+        let jobs = self.claim_all(&claim, now).await;
+        (jobs, claim.token)
+    }
+
+    /// One whole failed attempt for everything that is due.
+    pub async fn fail_attempts(&self, subscription: SubscriptionId, now: Timestamp) -> Vec<AppliedResult> {
+        let (jobs, token) = self.start_attempts(subscription, now).await;
+        let reports: Vec<_> = jobs.iter().map(|job| failed(job, token, Failure::Http(500))).collect();
+        self.sure(async || self.store.worker().report_jobs(reports.clone(), now).await).await;
+        self.apply_all(now).await
+    }
+
+    /// One event whose only delivery has been given up; answers the saga and its dead letter.
+    pub async fn dead_letter(&self, kind: &str) -> (SubscriptionId, SagaId, DeadLetterId) {
+        let subscription = self.subscribe_with(kind, Some(1)).await;
+        self.publish(kind, 1).await;
+        self.route_all(T0).await;
+        self.fail_attempts(subscription, T0).await;
+        let sql = format!("SELECT saga_id, id FROM dead_letters WHERE subscription_id = {subscription}");
+        let row = self.direct.rows(&sql).await.remove(0);
+        let number =
+            |column: usize| row[column].as_deref().and_then(|text| text.parse().ok()).expect("an id");
+        (subscription, SagaId::from_store(number(0)), DeadLetterId::from_store(number(1)))
+    }
+
+    pub async fn saga_status(&self, saga: SagaId) -> String {
+        self.direct
+            .texts(&format!("SELECT status FROM webhook_delivery_sagas WHERE id = {saga}"))
+            .await
+            .remove(0)
+    }
+
+    /// Every column of a row, as text.
+    pub async fn row(&self, table: &str, id: i64) -> Vec<Option<String>> {
+        self.direct.rows(&format!("SELECT * FROM {table} WHERE id = {id}")).await.remove(0)
+    }
+
+    /// What must hold whatever happened.
+    pub async fn check_invariants(&self) {
+        let two_active = "SELECT count(*) FROM (SELECT saga_id FROM webhook_delivery_jobs
+            WHERE status IN ('Pending', 'Leased') GROUP BY saga_id HAVING count(*) > 1) AS twice";
+        assert_eq!(self.direct.number(two_active).await, 0, "a saga has two active jobs");
+        let miscounted = "SELECT count(*) FROM webhook_delivery_sagas g WHERE attempt_count <>
+            (SELECT count(*) FROM webhook_delivery_jobs j WHERE j.saga_id = g.id AND j.status IN ('Completed', 'Failed')
+                AND NOT EXISTS (SELECT 1 FROM finished_jobs f WHERE f.job_id = j.id))";
+        assert_eq!(
+            self.direct.number(miscounted).await,
+            0,
+            "attempt_count is not the number of applied results"
+        );
+        let astray =
+            "SELECT count(*) FROM webhook_delivery_sagas g WHERE status = 'InProgress' AND NOT EXISTS
+            (SELECT 1 FROM webhook_delivery_jobs j WHERE j.id = g.current_job_id AND j.saga_id = g.id)";
+        assert_eq!(self.direct.number(astray).await, 0, "an InProgress saga has no job");
+        let letters = "SELECT count(*) FROM webhook_delivery_sagas g WHERE status = 'DeadLettered' AND 1 <>
+            (SELECT count(*) FROM dead_letters d WHERE d.saga_id = g.id)";
+        assert_eq!(self.direct.number(letters).await, 0, "a dead saga has not exactly one letter");
+    }
+}
+
+pub fn callback(text: &str) -> CallbackUrl {
+    CallbackUrl::parse(text, false).expect("a URL")
+}
+
+pub fn job_ids(jobs: &[ClaimedJob]) -> Vec<JobId> {
+    jobs.iter().map(|job| job.job_id).collect()
+}

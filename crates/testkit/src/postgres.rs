@@ -1,0 +1,99 @@
+//! Fresh databases on the private PostgreSQL that `make test` starts. The schema is migrated once, into
+//! a template; every test gets a copy.
+
+use posthaste_store::postgres::{self, MIGRATIONS};
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::OnceCell;
+use tokio_postgres::{Client, NoTls};
+
+const URL_VARIABLE: &str = "POSTHASTE_TEST_POSTGRES_URL";
+/// Held while the template is made: several test programs may start at once.
+const TEMPLATE_LOCK: i64 = 0x7065_7374_6861;
+
+/// The URL of the server's maintenance database, as a superuser.
+pub fn admin_url() -> String {
+    std::env::var(URL_VARIABLE).unwrap_or_else(|_| {
+        panic!("{URL_VARIABLE} is not set: run the tests with `make test`, or with scripts/with-postgres cargo test")
+    })
+}
+
+/// The same server, another database.
+pub fn url_of(database: &str) -> String {
+    let admin = admin_url();
+    let (server, _) = admin.rsplit_once('/').expect("a URL that ends in /<database>");
+    format!("{server}/{database}")
+}
+
+/// The same database, another user and address.
+pub fn url_with(url: &str, user: Option<&str>, address: Option<std::net::SocketAddr>) -> String {
+    let rest = url.strip_prefix("postgres://").expect("a postgres:// URL");
+    let (authority, path) = rest.split_once('/').expect("a database");
+    let (login, host) = authority.split_once('@').expect("a user");
+    let host = address.map_or_else(|| host.to_owned(), |address| address.to_string());
+    format!("postgres://{}@{host}/{path}", user.unwrap_or(login))
+}
+
+pub async fn client(url: &str) -> Client {
+    let (client, connection) =
+        tokio_postgres::connect(url, NoTls).await.unwrap_or_else(|error| panic!("{url}: {error}"));
+    tokio::spawn(connection);
+    client
+}
+
+/// A name that no other test of this server has.
+fn fresh_name(what: &str) -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("ph_{what}_{}_{count}", std::process::id())
+}
+
+/// An empty database; answers its URL.
+pub async fn empty_database(what: &str) -> String {
+    let name = fresh_name(what);
+    client(&admin_url()).await.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
+    url_of(&name)
+}
+
+/// A migrated database; answers its URL.
+pub async fn migrated_database(what: &str) -> String {
+    let template = template().await;
+    let name = fresh_name(what);
+    let sql = format!("CREATE DATABASE {name} TEMPLATE {template}");
+    client(&admin_url()).await.batch_execute(&sql).await.expect("a copy of the template");
+    url_of(&name)
+}
+
+async fn template() -> &'static str {
+    static TEMPLATE: OnceCell<String> = OnceCell::const_new();
+    TEMPLATE.get_or_init(make_template).await
+}
+
+async fn make_template() -> String {
+    let digest: String = MIGRATIONS.iter().map(|migration| migration.checksum()[..8].to_owned()).collect();
+    let name = format!("ph_template_{digest}");
+    let admin = client(&admin_url()).await;
+    admin.execute("SELECT pg_advisory_lock($1)", &[&TEMPLATE_LOCK]).await.expect("the lock");
+    let exists = admin
+        .query_opt("SELECT 1 FROM pg_database WHERE datname = $1 AND datallowconn", &[&name])
+        .await
+        .expect("the list of databases")
+        .is_some();
+    if !exists {
+        let raw = format!("{name}_raw");
+        admin.batch_execute(&format!("DROP DATABASE IF EXISTS {raw}")).await.expect("no leftover");
+        admin.batch_execute(&format!("CREATE DATABASE {raw}")).await.expect("a database");
+        postgres::migrate(&url_of(&raw)).await.expect("the migration");
+        // The connection of the migrator may take a moment to go.
+        for _ in 0..200 {
+            if admin.batch_execute(&format!("ALTER DATABASE {raw} RENAME TO {name}")).await.is_ok() {
+                break;
+            }
+            admin
+                .execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", &[&raw])
+                .await
+                .expect("to end what is left");
+        }
+    }
+    admin.execute("SELECT pg_advisory_unlock($1)", &[&TEMPLATE_LOCK]).await.expect("the lock back");
+    name
+}

@@ -1,0 +1,77 @@
+//! Documents that are made from the code are what the code says. `POSTHASTE_BLESS=1` rewrites them.
+#![allow(clippy::expect_used)]
+
+use posthaste_core::job::JobStatus;
+use posthaste_core::order::OrderStatus;
+use posthaste_core::saga::SagaStatus;
+use std::fmt::Write as _;
+use std::path::Path;
+
+struct Machine {
+    title: &'static str,
+    about: &'static str,
+    states: Vec<&'static str>,
+    ends: Vec<&'static str>,
+    transitions: Vec<(&'static str, &'static str)>,
+}
+
+macro_rules! machine {
+    ($status:ident, $title:literal, $about:literal) => {
+        Machine {
+            title: $title,
+            about: $about,
+            states: $status::ALL.map($status::as_str).to_vec(),
+            ends: $status::ALL.into_iter().filter(|state| state.is_terminal()).map($status::as_str).collect(),
+            transitions: $status::ALL
+                .into_iter()
+                .flat_map(|from| $status::ALL.map(|to| (from, to)))
+                .filter(|(from, to)| from != to && from.may_become(*to))
+                .map(|(from, to)| (from.as_str(), to.as_str()))
+                .collect(),
+        }
+    };
+}
+
+fn state_machines() -> String {
+    let mut text = String::from(
+        "# State machines\n\n\
+         Made from `may_become` in `crates/core`; a test keeps the two equal. The databases refuse every other\n\
+         transition by trigger, whoever asks. An update that leaves the state as it is passes, unless the state is\n\
+         an end: then nothing about the row ever changes again.\n",
+    );
+    let machines = [
+        machine!(SagaStatus, "A delivery", "One event to one subscription; decided by `saga::step`."),
+        machine!(
+            JobStatus,
+            "A job",
+            "One attempt of a delivery; a lease that ran out is decided by `job::expire`."
+        ),
+        machine!(OrderStatus, "An order", "One order to the broker; decided by `order::step`."),
+    ];
+    for machine in machines {
+        let _ = write!(text, "\n## {}\n\n{}\n\n```mermaid\nstateDiagram-v2\n", machine.title, machine.about);
+        let _ = writeln!(text, "    [*] --> {}", machine.states[0]);
+        for (from, to) in machine.transitions {
+            let _ = writeln!(text, "    {from} --> {to}");
+        }
+        for end in machine.ends {
+            let _ = writeln!(text, "    {end} --> [*]");
+        }
+        text.push_str("```\n");
+    }
+    text
+}
+
+#[test]
+fn the_state_machines_are_documented() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/state-machine.md");
+    let made = state_machines();
+    if std::env::var_os("POSTHASTE_BLESS").is_some() {
+        std::fs::write(&path, &made).expect("the document");
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(
+        kept, made,
+        "docs/state-machine.md is old: run this test with POSTHASTE_BLESS=1 and look at the diff"
+    );
+}

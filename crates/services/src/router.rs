@@ -1,0 +1,94 @@
+//! Takes accepted events off the queue (put there by ingest) and makes the sagas that the orchestrator
+//! works on. Never looks at a saga, a job or a payload.
+
+use crate::step::{Progress, Step};
+use posthaste_core::ports::{RouteTake, RouterStore, StoreResult};
+use posthaste_core::route::events_to_take;
+use posthaste_core::{EventId, Timestamp};
+use std::time::Duration;
+
+/// The most events of one step.
+const EVENTS_MAX: u32 = 500;
+/// About how many sagas one step makes, whatever the fan-out.
+const SAGAS_TARGET: u32 = 2_000;
+/// How often the queue is read from its beginning: ids commit out of order, and one that was committed
+/// late lies behind the cursor.
+const FULL_PASS_EVERY: Duration = Duration::from_secs(3);
+
+#[derive(Debug)]
+pub struct Router<S> {
+    store: S,
+    events_max: u32,
+    from: Option<EventId>,
+    full_pass_at: Timestamp,
+}
+
+impl<S: RouterStore> Router<S> {
+    pub const fn new(store: S) -> Self {
+        Self { store, events_max: EVENTS_MAX, from: None, full_pass_at: Timestamp::MIN }
+    }
+}
+
+impl<S: RouterStore> Step for Router<S> {
+    async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
+        let full = now >= self.full_pass_at;
+        let from = if full { None } else { self.from };
+        let events_max = self.events_max;
+        let routed = self.store.route_events(RouteTake { from, events_max }, now).await?;
+        if full {
+            self.full_pass_at = now.after(FULL_PASS_EVERY);
+        }
+        self.from = routed.lowest.or(self.from);
+        self.events_max = events_to_take(routed.events, routed.pairs, SAGAS_TARGET, EVENTS_MAX);
+        Ok(if routed.events == events_max { Progress::More } else { Progress::Idle })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use posthaste_core::ports::Routed;
+    use std::sync::{Arc, Mutex};
+
+    /// Answers from a script and keeps what it was asked.
+    #[derive(Debug, Default, Clone)]
+    struct Scripted {
+        asked: Arc<Mutex<Vec<RouteTake>>>,
+        fan_out: u32,
+        lowest: i64,
+    }
+
+    impl RouterStore for Scripted {
+        async fn route_events(&self, take: RouteTake, _now: Timestamp) -> StoreResult<Routed> {
+            self.asked.lock().expect("the list").push(take);
+            let lowest = Some(EventId::from_store(self.lowest));
+            let pairs = take.events_max * self.fan_out;
+            Ok(Routed { events: take.events_max, pairs, lowest, by_subscription: Vec::new() })
+        }
+    }
+
+    #[tokio::test]
+    async fn goes_from_the_last_take_and_from_the_beginning_every_few_seconds() {
+        let store = Scripted { fan_out: 1, lowest: 7, ..Scripted::default() };
+        let mut router = Router::new(store.clone());
+        let start = Timestamp::from_micros(0);
+        for seconds in [0, 1, 2, 3, 4] {
+            router.step(start.after(Duration::from_secs(seconds))).await.expect("a step");
+        }
+        let from: Vec<_> = store.asked.lock().expect("the list").iter().map(|take| take.from).collect();
+        let seven = Some(EventId::from_store(7));
+        assert_eq!(from, [None, seven, seven, None, seven]);
+    }
+
+    #[tokio::test]
+    async fn a_fan_out_of_a_thousand_makes_the_next_take_small() {
+        let store = Scripted { fan_out: 1_000, lowest: 1, ..Scripted::default() };
+        let mut router = Router::new(store.clone());
+        for _ in 0..3 {
+            assert_eq!(router.step(Timestamp::MIN).await.expect("a step"), Progress::More);
+        }
+        let sizes: Vec<_> =
+            store.asked.lock().expect("the list").iter().map(|take| take.events_max).collect();
+        assert_eq!(sizes, [500, 2, 2]);
+    }
+}

@@ -46,7 +46,7 @@ pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Nothing was done. The same call may be made again, later.
-    #[error("the store is away while {doing}: it is tried again")]
+    #[error("the store could not be reached while {doing}; nothing was done")]
     Unavailable { doing: &'static str, source: Cause },
     /// The connection broke after the commit was asked for: it may have been done, or not.
     #[error("the connection broke while {doing}: it may have been done or not, look before repeating it")]

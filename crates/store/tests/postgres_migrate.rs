@@ -1,9 +1,8 @@
-//! The migrator of PostgreSQL: two at once, many databases of one cluster at once, a second migration that
+//! The migrator of PostgreSQL: two at once, a login that is no superuser, a second migration that
 //! is interrupted after each of its statements, and databases that must be refused.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use posthaste_core::ports::{StoreError, Stores as _};
-use posthaste_store::grants::Role;
 use posthaste_store::migration::Migration;
 use posthaste_store::postgres::{MIGRATIONS, PostgresOptions, PostgresStore, migrate, migrate_with};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -76,26 +75,6 @@ async fn two_migrators_at_once_make_one_schema() {
     assert!(migrate(&url).await.unwrap().applied.is_empty());
     let store = PostgresStore::connect(&PostgresOptions::new(url)).await.unwrap();
     assert!(store.now().await.is_ok());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn eight_databases_of_one_cluster_at_once() {
-    // Without the roles, so that all eight make them.
-    let admin = Database::make().await.client().await;
-    for role in Role::ALL {
-        let _ = admin.batch_execute(&format!("DROP ROLE IF EXISTS {}", role.name())).await;
-    }
-    let mut tasks = tokio::task::JoinSet::new();
-    for _ in 0..8 {
-        tasks.spawn(async {
-            let database = Database::make().await;
-            migrate(&database.url()).await.unwrap();
-            PostgresStore::connect(&PostgresOptions::new(database.url())).await.unwrap();
-        });
-    }
-    while let Some(done) = tasks.join_next().await {
-        done.unwrap();
-    }
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use crate::postgres::PostgresStore;
 use crate::postgres::error::Fault;
 use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::{Durability, Session};
-use crate::postgres::value::{Instant, count, get, instant, int};
+use crate::postgres::value::{Instant, TAKE_MAX, count, get, instant, int};
 use posthaste_core::job::{self, ExpiredLease};
 use posthaste_core::outcome::Failure;
 use posthaste_core::ports::{CleanerStore, ResetLease, StoreResult};
@@ -34,22 +34,32 @@ impl CleanerStore for PostgresCleaner {
         now: Timestamp,
     ) -> StoreResult<Vec<ResetLease>> {
         let verb = Verb::repeatable("resetting expired leases");
-        self.pool.call(verb, |session| reset(session, jobs_max, resets_max, now)).await
+        let mut leases = Vec::new();
+        let mut wanted = jobs_max;
+        while wanted > 0 {
+            let most = wanted.min(TAKE_MAX);
+            let (taken, part) = self.pool.call(verb, |session| reset(session, most, resets_max, now)).await?;
+            wanted = if taken < most { 0 } else { wanted - taken };
+            leases.extend(part);
+        }
+        Ok(leases)
     }
 }
 
+/// Answers how many leases were looked at, and what became of them.
 async fn reset(
     mut session: Session,
     jobs_max: u32,
     resets_max: u32,
     now: Timestamp,
-) -> Result<Vec<ResetLease>, Fault> {
+) -> Result<(u32, Vec<ResetLease>), Fault> {
     let sql = include_str!("sql/cleaner/take_expired_leases.sql");
     let rows = session.begin(Durability::Flushed, sql, &[&Instant(now), &int(jobs_max)]).await?;
     if rows.is_empty() {
         session.roll_back().await?;
-        return Ok(Vec::new());
+        return Ok((0, Vec::new()));
     }
+    let taken = u32::try_from(rows.len()).unwrap_or(u32::MAX);
     let mut leases =
         rows.iter().map(|row| expired(row, resets_max)).collect::<Result<Vec<ResetLease>, Fault>>()?;
     let jobs: Vec<i64> = leases.iter().map(|lease| lease.job_id.get()).collect();
@@ -59,7 +69,7 @@ async fn reset(
     let rows = session.commit_with(sql, &[&jobs, &resets, &fails, &Instant(now), &code.as_str()]).await?;
     let done: HashSet<i64> = rows.iter().map(|row| get(row, 0)).collect::<Result<_, Fault>>()?;
     leases.retain(|lease| done.contains(&lease.job_id.get()));
-    Ok(leases)
+    Ok((taken, leases))
 }
 
 fn expired(row: &Row, resets_max: u32) -> Result<ResetLease, Fault> {

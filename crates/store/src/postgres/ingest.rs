@@ -20,11 +20,15 @@ const GROUP_BYTES_MAX: usize = 16 << 20;
 const GROUP_EVENTS_MAX: usize = 5_000;
 /// What one request may carry: the protocol ends at a gigabyte, and the server holds it twice.
 const REQUEST_BYTES_MAX: usize = 256 << 20;
-/// How long everybody together waits for somebody's open transaction, how long one request does
-/// afterwards, and how long all of those do in one call.
+/// How long everybody together waits for somebody's open transaction.
 const WAIT_TOGETHER: Duration = Duration::from_millis(100);
+/// How long one request does afterwards, and how long all of those do in one call: then only those wait
+/// on that turn out to be held.
 const WAIT_ALONE: Duration = Duration::from_millis(50);
 const WAIT_ALONE_IN_ALL: Duration = Duration::from_millis(1_000);
+/// How long requests that were held so far wait once more at the end, all of them together. Another
+/// batch with the same ids is done by then; a caller who does something else meanwhile is not.
+const WAIT_LAST_IN_ALL: Duration = Duration::from_millis(400);
 
 /// Port of the role event_ingest_writer.
 #[derive(Debug, Clone)]
@@ -59,6 +63,8 @@ struct Batch<'a> {
     /// Something that cannot be repeated was stored already, so a later failure is no plain "not done".
     stored_once: bool,
     waited_alone: Duration,
+    /// Requests that somebody's open transaction has held up so far.
+    held: Vec<usize>,
 }
 
 /// Some requests, by their place in the batch, that go into one statement.
@@ -67,7 +73,15 @@ type Group = Vec<usize>;
 impl<'a> Batch<'a> {
     fn new(pool: &'a RolePool, requests: &'a [IngestRequest], now: Timestamp) -> Self {
         let outcomes = vec![None; requests.len()];
-        Self { pool, requests, now, outcomes, stored_once: false, waited_alone: Duration::ZERO }
+        Self {
+            pool,
+            requests,
+            now,
+            outcomes,
+            stored_once: false,
+            waited_alone: Duration::ZERO,
+            held: Vec::new(),
+        }
     }
 
     async fn run(&mut self) -> StoreResult<()> {
@@ -82,15 +96,28 @@ impl<'a> Batch<'a> {
                 Err(Fault::Refused(cause)) if alone => {
                     self.note(group[0], RequestOutcome::Refused(plain(&*cause)));
                 }
-                Err(Fault::Locked(_) | Fault::Clash(_)) if alone => {
-                    self.note(group[0], RequestOutcome::Blocked);
-                }
+                Err(Fault::Locked(_) | Fault::Clash(_)) if alone => self.held.push(group[0]),
                 Err(Fault::Refused(_)) => groups.extend(halves(group)),
                 Err(Fault::Locked(_) | Fault::Clash(_)) => groups.extend(self.unblocked_first(&group)),
                 Err(fault) => return Err(self.give_up(fault, &group)),
             }
             if alone {
                 self.waited_alone += began.elapsed();
+            }
+        }
+        self.try_held().await
+    }
+
+    /// Once more, now that everybody else has been served.
+    async fn try_held(&mut self) -> StoreResult<()> {
+        let began = Clock::now();
+        for index in std::mem::take(&mut self.held) {
+            let left = WAIT_LAST_IN_ALL.saturating_sub(began.elapsed());
+            match self.store_group(&[index], left).await {
+                Ok(answers) => self.settle(&[index], answers),
+                Err(Fault::Refused(cause)) => self.note(index, RequestOutcome::Refused(plain(&*cause))),
+                Err(Fault::Locked(_) | Fault::Clash(_)) => self.note(index, RequestOutcome::Blocked),
+                Err(fault) => return Err(self.give_up(fault, &[index])),
             }
         }
         Ok(())

@@ -8,7 +8,8 @@ use crate::postgres::error::Fault;
 use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::{Durability, Session};
 use crate::postgres::value::{
-    Instant, count, count_or_none, error_code, get, instant, instant_or_none, int, job_status, saga_status,
+    Instant, TAKE_MAX, count, count_or_none, error_code, get, instant, instant_or_none, int, job_status,
+    saga_status,
 };
 use posthaste_core::job::{JobOutcome, JobResult, JobStatus};
 use posthaste_core::outcome::ErrorCode;
@@ -62,7 +63,15 @@ impl OrchestratorStore for PostgresOrchestrator {
         now: Timestamp,
     ) -> StoreResult<Vec<AppliedResult>> {
         let verb = Verb::repeatable("applying results of attempts");
-        self.pool.call(verb, |session| apply(session, take, policy, now)).await
+        let mut applied = Vec::new();
+        let mut wanted = take.results_max;
+        while wanted > 0 {
+            let part = ResultTake { results_max: wanted.min(TAKE_MAX), ..take };
+            let (taken, results) = self.pool.call(verb, |session| apply(session, part, policy, now)).await?;
+            wanted = if taken < part.results_max { 0 } else { wanted - taken };
+            applied.extend(results);
+        }
+        Ok(applied)
     }
 
     async fn next_due_at(&self, now: Timestamp) -> StoreResult<Option<Timestamp>> {
@@ -86,8 +95,9 @@ async fn find_due(
         if get(row, 1)? {
             found.due.push(id);
         }
-        found.next = Some(id);
+        found.next = found.next.max(Some(id));
     }
+    found.due.sort_unstable();
     if rows.len() < probes_max as usize {
         found.next = None;
     }
@@ -143,28 +153,55 @@ async fn undone(mut session: Session, fault: Fault) -> Fault {
 }
 
 fn decide_admission(rows: &[Row], policy: RetryPolicy, now: Timestamp) -> Result<Admission, Fault> {
+    let mut due = rows.iter().map(due_saga).collect::<Result<Vec<DueSaga>, Fault>>()?;
+    // Both waiting states come with the whole quota; the oldest of both count.
+    due.sort_by_key(|saga| (saga.subscription_id, saga.state.next_attempt_at));
     let mut admission = Admission::default();
-    for row in rows {
-        let saga_id: i64 = get(row, 0)?;
-        let state = SagaState {
-            status: saga_status(row, 2)?,
-            attempt_count: count(row, 3)?,
-            next_attempt_at: instant(row, 4)?,
-            final_error_code: error_code(row, 5)?,
-            current_job_id: None,
-        };
-        let policy = policy.with_limit(count_or_none(row, 6)?);
-        match saga::step(&state, &Signal::Look, &policy, now) {
-            Decision::StartAttempt { attempt_at } => admission.starts.push((saga_id, attempt_at)),
-            Decision::DeadLetter { .. } => admission.letters.push(saga_id),
+    let (mut subscription_id, mut admitted) = (None, 0);
+    for saga in due {
+        if subscription_id.replace(saga.subscription_id) != Some(saga.subscription_id) {
+            admitted = 0;
+        }
+        if admitted >= saga.jobs_max {
+            continue;
+        }
+        let policy = policy.with_limit(saga.limit);
+        match saga::step(&saga.state, &Signal::Look, &policy, now) {
+            Decision::StartAttempt { attempt_at } => admission.starts.push((saga.id, attempt_at)),
+            Decision::DeadLetter { .. } => admission.letters.push(saga.id),
             Decision::Complete { .. } | Decision::Retry { .. } | Decision::Ignore(_) => continue,
         }
-        admission.subscription_of.insert(saga_id, get(row, 1)?);
+        admitted += 1;
+        admission.subscription_of.insert(saga.id, saga.subscription_id);
     }
     // Sagas are locked in the order of their ids wherever sets of them are.
     admission.starts.sort_unstable();
     admission.letters.sort_unstable();
     Ok(admission)
+}
+
+struct DueSaga {
+    id: i64,
+    subscription_id: i64,
+    state: SagaState,
+    limit: Option<u32>,
+    jobs_max: i32,
+}
+
+fn due_saga(row: &Row) -> Result<DueSaga, Fault> {
+    Ok(DueSaga {
+        id: get(row, 0)?,
+        subscription_id: get(row, 1)?,
+        state: SagaState {
+            status: saga_status(row, 2)?,
+            attempt_count: count(row, 3)?,
+            next_attempt_at: instant(row, 4)?,
+            final_error_code: error_code(row, 5)?,
+            current_job_id: None,
+        },
+        limit: count_or_none(row, 6)?,
+        jobs_max: get(row, 7)?,
+    })
 }
 
 async fn write_admission(
@@ -204,19 +241,21 @@ async fn write_admission(
     Ok(admitted)
 }
 
+/// Answers how many finished jobs were taken, and what the results did.
 async fn apply(
     mut session: Session,
     take: ResultTake,
     policy: RetryPolicy,
     now: Timestamp,
-) -> Result<Vec<AppliedResult>, Fault> {
+) -> Result<(u32, Vec<AppliedResult>), Fault> {
     let from = take.from.map_or(i64::MIN, JobId::get);
     let sql = include_str!("sql/orchestrator/take_job_results.sql");
     let rows = session.begin(Durability::Flushed, sql, &[&from, &int(take.results_max)]).await?;
     if rows.is_empty() {
         session.roll_back().await?;
-        return Ok(Vec::new());
+        return Ok((0, Vec::new()));
     }
+    let taken = u32::try_from(rows.len()).unwrap_or(u32::MAX);
     let mut moves = match decide_results(&rows, policy, now) {
         Ok(moves) => moves,
         Err(fault) => return Err(undone(session, fault).await),
@@ -228,7 +267,7 @@ async fn apply(
             result.decision = Decision::Ignore(Ignored::NotItsJob);
         }
     }
-    Ok(moves.results)
+    Ok((taken, moves.results))
 }
 
 /// What is decided over finished jobs.

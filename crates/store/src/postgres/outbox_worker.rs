@@ -293,8 +293,11 @@ async fn find_claimed(
 }
 
 fn claimed_orders(rows: &[Row]) -> Result<ClaimedOrders, Fault> {
-    let orders = rows.iter().map(claimed).collect::<Result<_, Fault>>()?;
-    Ok(ClaimedOrders { probe: false, orders })
+    let mut orders =
+        rows.iter().map(|row| Ok((instant(row, 8)?, claimed(row)?))).collect::<Result<Vec<_>, Fault>>()?;
+    // The statement takes the oldest, and answers them as they lie.
+    orders.sort_by_key(|(next_attempt_at, order)| (*next_attempt_at, order.id));
+    Ok(ClaimedOrders { probe: false, orders: orders.into_iter().map(|(_, order)| order).collect() })
 }
 
 fn claimed(row: &Row) -> Result<ClaimedOrder, Fault> {

@@ -112,7 +112,8 @@ impl RolePool {
             .wait_timeout(Some(options.wait_timeout))
             .create_timeout(Some(options.connect_timeout))
             .recycle_timeout(Some(options.connect_timeout))
-            .runtime(Runtime::Tokio1);
+            .runtime(Runtime::Tokio1)
+            .pre_recycle(plan_anew());
         if own_url.is_none() {
             builder = builder.post_create(take_role(role));
         }
@@ -187,6 +188,27 @@ fn take_role(role: Role) -> Hook {
             let statement = format!("SET ROLE {}", role.name());
             client.batch_execute(&statement).await.map_err(HookError::Backend)
         })
+    })
+}
+
+/// How long prepared statements are kept.
+const PLAN_AGE_MAX: Duration = Duration::from_secs(60);
+
+/// Forgets prepared statements now and then. The server keeps the plan of a prepared statement until it
+/// gathers statistics, and a plan made for a table of a hundred rows is ruinous for one of a million. So
+/// plans are made anew as a connection's uses double and redouble, which is when a new table grows
+/// fastest, and every minute after that.
+fn plan_anew() -> Hook {
+    Hook::sync_fn(|client, metrics| {
+        let uses = metrics.recycle_count;
+        let is_young = uses.is_power_of_two() && uses.ilog2() % 2 == 0;
+        let minutes =
+            |at: std::time::Instant| at.duration_since(metrics.created).as_secs() / PLAN_AGE_MAX.as_secs();
+        let last = metrics.recycled.unwrap_or(metrics.created);
+        if is_young || minutes(last) != minutes(std::time::Instant::now()) {
+            client.statement_cache.clear();
+        }
+        Ok(())
     })
 }
 

@@ -6,7 +6,7 @@ use crate::postgres::PostgresStore;
 use crate::postgres::error::Fault;
 use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::Session;
-use crate::postgres::value::{Instant, get, int};
+use crate::postgres::value::{Instant, TAKE_MAX, get, int};
 use posthaste_core::ports::{RouteTake, Routed, RouterStore, StoreResult};
 use posthaste_core::{EventId, SubscriptionId, Timestamp};
 
@@ -24,7 +24,28 @@ impl PostgresRouter {
 
 impl RouterStore for PostgresRouter {
     async fn route_events(&self, take: RouteTake, now: Timestamp) -> StoreResult<Routed> {
-        self.pool.call(Verb::repeatable("routing events"), |session| route(session, take, now)).await
+        let verb = Verb::repeatable("routing events");
+        let mut whole = Routed::default();
+        let mut wanted = take.events_max;
+        while wanted > 0 {
+            let part = RouteTake { events_max: wanted.min(TAKE_MAX), ..take };
+            let routed = self.pool.call(verb, |session| route(session, part, now)).await?;
+            wanted = if routed.events < part.events_max { 0 } else { wanted - routed.events };
+            add(&mut whole, routed);
+        }
+        Ok(whole)
+    }
+}
+
+fn add(whole: &mut Routed, part: Routed) {
+    whole.events += part.events;
+    whole.pairs = whole.pairs.saturating_add(part.pairs);
+    whole.lowest = whole.lowest.into_iter().chain(part.lowest).min();
+    for (id, pairs) in part.by_subscription {
+        match whole.by_subscription.binary_search_by_key(&id, |(id, _)| *id) {
+            Ok(at) => whole.by_subscription[at].1 += pairs,
+            Err(at) => whole.by_subscription.insert(at, (id, pairs)),
+        }
     }
 }
 

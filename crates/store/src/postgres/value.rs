@@ -65,6 +65,15 @@ pub(super) fn token(token: LeaseToken) -> Uuid {
     Uuid::from_u128(token.bits())
 }
 
+/// What one statement takes from a queue at most. The statements say it literally, so that the planner
+/// knows it too; a call that asks for more is made in several.
+pub(super) const TAKE_MAX: u32 = 1_000;
+
+/// How much the next statement of a call takes that wants `wanted` more.
+pub(super) fn take(wanted: u32) -> i32 {
+    int(wanted.min(TAKE_MAX))
+}
+
 /// Bounds and counts are `integer` there; what does not fit is as good as the largest.
 pub(super) fn int(count: u32) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)

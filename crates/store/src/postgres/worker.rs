@@ -6,7 +6,7 @@ use crate::postgres::PostgresStore;
 use crate::postgres::error::Fault;
 use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::Session;
-use crate::postgres::value::{Instant, Json, count, get, instant, instant_or_none, int, token};
+use crate::postgres::value::{Instant, Json, TAKE_MAX, count, get, instant, instant_or_none, take, token};
 use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, TraceParent};
 use posthaste_core::job::JobStatus;
 use posthaste_core::json::JsonText;
@@ -36,10 +36,20 @@ impl PostgresWorker {
 
 impl WorkerStore for PostgresWorker {
     async fn claim_due_jobs(&self, claim: Claim, now: Timestamp) -> StoreResult<Vec<ClaimedJob>> {
-        // The second try looks first for what the first one may have leased.
-        let again = AtomicBool::new(false);
         let verb = Verb::repeatable("claiming jobs");
-        self.pool.call(verb, |session| claim_jobs(session, &claim, now, &again)).await
+        let mut jobs = Vec::new();
+        let mut wanted = claim.jobs_max;
+        while wanted > 0 {
+            let most = wanted.min(TAKE_MAX);
+            // The second try looks first for what the first one may have leased.
+            let again = AtomicBool::new(false);
+            let part =
+                self.pool.call(verb, |session| claim_jobs(session, &claim, most, &jobs, now, &again)).await?;
+            let got = u32::try_from(part.len()).unwrap_or(u32::MAX);
+            wanted = if got < most { 0 } else { wanted - most };
+            jobs.extend(part);
+        }
+        Ok(jobs)
     }
 
     async fn load_events(&self, ids: Vec<EventId>) -> StoreResult<Vec<StoredEvent>> {
@@ -65,25 +75,46 @@ impl WorkerStore for PostgresWorker {
     }
 }
 
+/// Claims at most `most` jobs; `known` are those that the same call has claimed before.
 async fn claim_jobs(
     mut session: Session,
     claim: &Claim,
+    most: u32,
+    known: &[ClaimedJob],
     now: Timestamp,
     again: &AtomicBool,
 ) -> Result<Vec<ClaimedJob>, Fault> {
     let lease_until = now.after(claim.lease);
     let (end, proof) = (Instant(lease_until), token(claim.token));
     if again.swap(true, Ordering::Relaxed) {
-        let sql = include_str!("sql/worker/find_claimed_jobs.sql");
-        let found = session.read(sql, &[&end, &proof]).await?;
+        let mut found = find_claimed(&mut session, lease_until, proof).await?;
+        found.retain(|job| known.iter().all(|known| known.job_id != job.job_id));
         if !found.is_empty() {
-            return found.iter().map(|row| claimed(row, lease_until)).collect();
+            return Ok(found);
         }
     }
     let from = Instant(claim.from.unwrap_or(Timestamp::MIN));
     let sql = include_str!("sql/worker/claim_due_jobs.sql");
     let worker = claim.worker_id.as_str();
-    let rows = session.run(sql, &[&from, &Instant(now), &end, &proof, &worker, &int(claim.jobs_max)]).await?;
+    let rows = session.run(sql, &[&from, &Instant(now), &end, &proof, &worker, &take(most)]).await?;
+    let mut jobs =
+        rows.iter().map(|row| claimed(row, lease_until)).collect::<Result<Vec<ClaimedJob>, Fault>>()?;
+    let leased: i64 = rows.first().map_or(Ok(0), |row| get(row, 6))?;
+    if usize::try_from(leased) != Ok(jobs.len()) {
+        let held = find_claimed(&mut session, lease_until, proof).await?;
+        jobs.retain(|job| held.iter().any(|held| held.job_id == job.job_id));
+    }
+    Ok(jobs)
+}
+
+/// What a claim leased, by its token and the end of its leases.
+async fn find_claimed(
+    session: &mut Session,
+    lease_until: Timestamp,
+    proof: Uuid,
+) -> Result<Vec<ClaimedJob>, Fault> {
+    let sql = include_str!("sql/worker/find_claimed_jobs.sql");
+    let rows = session.read(sql, &[&Instant(lease_until), &proof]).await?;
     rows.iter().map(|row| claimed(row, lease_until)).collect()
 }
 

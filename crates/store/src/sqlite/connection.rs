@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use posthaste_core::ports::{StoreError, StoreResult};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::lock::unusable;
@@ -13,7 +14,7 @@ use super::lock::unusable;
 pub(super) const APPLICATION_ID: i32 = 0x504f_5354;
 
 /// Nobody else writes; only a checkpoint can be in the way, and that for moments.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The writer checkpoints after this many pages of log by itself.
 pub(super) const CHECKPOINT_PAGES: u32 = 4_000;
@@ -101,6 +102,7 @@ fn examine(path: &Path, connection: &Connection) -> StoreResult<FileState> {
 
 fn set_up(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.pragma_update(None, "recursive_triggers", true)?;
     connection.pragma_update(None, "temp_store", "memory")?;

@@ -64,11 +64,13 @@ pub struct SqliteOptions {
     pub path: PathBuf,
     /// How many threads read beside the one that writes.
     pub readers: usize,
+    /// How long the write-ahead log may grow before the writer stops to empty it.
+    pub log_bytes_max: u64,
 }
 
 impl SqliteOptions {
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), readers: 2 }
+        Self { path: path.into(), readers: 2, log_bytes_max: writer::LOG_BYTES_MAX }
     }
 }
 
@@ -121,7 +123,8 @@ impl SqliteStore {
             .map(|_| connection::open_reader(path).and_then(guard))
             .collect::<StoreResult<_>>()?;
         let (reader_queue, mut handles) = readers::start(connections)?;
-        let (writer_queue, handle) = writer::start(guard(writer)?, path)?;
+        let (writer_queue, handle) =
+            writer::start(guard(writer)?, writer::Log::new(path, options.log_bytes_max))?;
         handles.push(handle);
         let queues = Queues { writer: writer_queue, readers: reader_queue };
         Ok(Self { threads: Arc::new(Threads { queues: Some(queues), handles, _lock: lock }) })

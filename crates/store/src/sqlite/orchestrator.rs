@@ -1,6 +1,9 @@
 //! Moves sagas that the router made: makes their jobs when they are due, and applies what came of the
 //! jobs. Every decision is [`saga::step`]'s; here rows are read, and answers written down.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use posthaste_core::job::{JobOutcome, JobResult, JobStatus};
 use posthaste_core::ports::{
     Admitted, AdmittedJob, AppliedResult, DueSubscriptions, OrchestratorStore, Quota, ResultTake, StoreResult,
@@ -9,7 +12,6 @@ use posthaste_core::retry::RetryPolicy;
 use posthaste_core::saga::{self, Decision, SagaState, SagaStatus, Signal};
 use posthaste_core::{EventId, JobId, SagaId, SubscriptionId, Timestamp};
 use rusqlite::{OptionalExtension as _, Row, params};
-use std::time::Duration;
 
 use super::SqliteStore;
 use super::error::{Answer, Fault};
@@ -20,12 +22,12 @@ use crate::grants::Role;
 const FIND_DUE_SUBSCRIPTIONS: &str = include_str!("sql/orchestrator/find_due_subscriptions.sql");
 const FIND_SUBSCRIPTION: &str = include_str!("sql/orchestrator/find_subscription.sql");
 const LIST_DUE_SAGAS: &str = include_str!("sql/orchestrator/list_due_sagas.sql");
-const INSERT_JOB: &str = include_str!("sql/orchestrator/insert_job.sql");
-const START_ATTEMPT: &str = include_str!("sql/orchestrator/start_attempt.sql");
-const DEAD_LETTER_SAGA: &str = include_str!("sql/orchestrator/dead_letter_saga.sql");
+const INSERT_JOBS: &str = include_str!("sql/orchestrator/insert_jobs.sql");
+const START_ATTEMPTS: &str = include_str!("sql/orchestrator/start_attempts.sql");
 const LIST_FINISHED_JOBS: &str = include_str!("sql/orchestrator/list_finished_jobs.sql");
-const COMPLETE_SAGA: &str = include_str!("sql/orchestrator/complete_saga.sql");
-const RETRY_SAGA: &str = include_str!("sql/orchestrator/retry_saga.sql");
+const COMPLETE_SAGAS: &str = include_str!("sql/orchestrator/complete_sagas.sql");
+const RETRY_SAGAS: &str = include_str!("sql/orchestrator/retry_sagas.sql");
+const DEAD_LETTER_SAGAS: &str = include_str!("sql/orchestrator/dead_letter_sagas.sql");
 const DELETE_APPLIED: &str = include_str!("sql/orchestrator/delete_applied.sql");
 const NEXT_DUE_AT: &str = include_str!("sql/orchestrator/next_due_at.sql");
 
@@ -56,13 +58,7 @@ impl OrchestratorStore for SqliteOrchestrator {
         now: Timestamp,
     ) -> StoreResult<Admitted> {
         self.0
-            .write(ROLE, "admitting sagas", move |session| {
-                let mut admitted = Admitted::default();
-                for quota in quotas {
-                    admit_due_sagas(session, quota, policy, now, &mut admitted)?;
-                }
-                Ok(admitted)
-            })
+            .write(ROLE, "admitting sagas", move |session| admit_due_sagas(session, &quotas, policy, now))
             .await
     }
 
@@ -112,40 +108,67 @@ fn find_due_subscriptions(
 
 fn admit_due_sagas(
     session: &Session<'_>,
-    quota: Quota,
+    quotas: &[Quota],
     policy: RetryPolicy,
     now: Timestamp,
-    admitted: &mut Admitted,
-) -> Answer<()> {
-    let subscription_id = quota.subscription_id;
-    let limit = session
-        .statement(FIND_SUBSCRIPTION)?
-        .query_row([subscription_id.get()], |row| row.get::<_, Option<u32>>(0))
-        .optional()?;
-    let Some(limit) = limit else { return Ok(()) };
-    let policy = policy.with_limit(limit);
-    for (saga_id, state) in list_due_sagas(session, quota, now)? {
-        match saga::step(&state, &Signal::Look, &policy, now) {
-            Decision::StartAttempt { attempt_at } => {
-                let made =
-                    session.run(INSERT_JOB, params![saga_id.get(), attempt_at.micros(), now.micros()])?;
-                if made == 0 {
-                    continue;
+) -> Answer<Admitted> {
+    let mut admitted = Admitted::default();
+    let mut starting = BTreeMap::new();
+    let mut ending = Decided::default();
+    for quota in quotas {
+        let subscription_id = quota.subscription_id;
+        let Some(limit) = find_limit(session, subscription_id)? else { continue };
+        for (saga_id, state) in list_due_sagas(session, *quota, now)? {
+            let decision = saga::step(&state, &Signal::Look, &policy.with_limit(limit), now);
+            match decision {
+                Decision::StartAttempt { .. } => {
+                    starting.insert(saga_id, subscription_id);
                 }
-                let job_id = JobId::from_store(session.last_id());
-                session.run(START_ATTEMPT, params![saga_id.get(), job_id.get(), now.micros()])?;
-                admitted.jobs.push(AdmittedJob { job_id, saga_id, subscription_id });
+                Decision::DeadLetter { .. } => {
+                    ending.add(saga_id, decision);
+                    admitted.dead_lettered.push((saga_id, subscription_id));
+                }
+                // Looking at a due saga has no other end.
+                Decision::Complete { .. } | Decision::Retry { .. } | Decision::Ignore(_) => {}
             }
-            Decision::DeadLetter { attempt_count, error_code } => {
-                let code = error_code.as_ref().map(|code| code.as_str());
-                session.run(DEAD_LETTER_SAGA, params![saga_id.get(), attempt_count, code, now.micros()])?;
-                admitted.dead_lettered.push((saga_id, subscription_id));
-            }
-            // Looking at a due saga has no other end.
-            Decision::Complete { .. } | Decision::Retry { .. } | Decision::Ignore(_) => {}
         }
     }
-    Ok(())
+    ending.write(session, now)?;
+    admitted.jobs = start_attempts(session, &starting, now)?;
+    Ok(admitted)
+}
+
+/// Makes the jobs, and moves the sagas whose job was made.
+fn start_attempts(
+    session: &Session<'_>,
+    starting: &BTreeMap<SagaId, SubscriptionId>,
+    now: Timestamp,
+) -> Answer<Vec<AdmittedJob>> {
+    let mut jobs = Vec::with_capacity(starting.len());
+    if starting.is_empty() {
+        return Ok(jobs);
+    }
+    let sagas = rows::array(starting.keys().map(|id| id.get()));
+    {
+        let mut insert = session.statement(INSERT_JOBS)?;
+        let mut made = insert.query(params![sagas, now.micros()])?;
+        while let Some(row) = made.next()? {
+            let saga_id = SagaId::from_store(row.get(1)?);
+            if let Some(subscription_id) = starting.get(&saga_id) {
+                let job_id = JobId::from_store(row.get(0)?);
+                jobs.push(AdmittedJob { job_id, saga_id, subscription_id: *subscription_id });
+            }
+        }
+    }
+    let moving = rows::array(jobs.iter().map(|job| job.saga_id.get()));
+    session.change_all(START_ATTEMPTS, jobs.len(), params![moving, now.micros()])?;
+    Ok(jobs)
+}
+
+/// The limit of attempts of a subscription that may be sent to; nothing if it may not.
+fn find_limit(session: &Session<'_>, id: SubscriptionId) -> Answer<Option<Option<u32>>> {
+    let mut find = session.statement(FIND_SUBSCRIPTION)?;
+    Ok(find.query_row([id.get()], |row| row.get(0)).optional()?)
 }
 
 fn list_due_sagas(session: &Session<'_>, quota: Quota, now: Timestamp) -> Answer<Vec<(SagaId, SagaState)>> {
@@ -197,57 +220,76 @@ fn apply_job_results(
             waiting.extend(finished(row)?);
         }
     }
-    let mut applied = Vec::with_capacity(waiting.len());
-    for one in waiting {
-        let decision =
-            saga::step(&one.state, &Signal::JobFinished(&one.result), &policy.with_limit(one.limit), now);
-        if !write_decision(session, one.saga_id, one.result.job_id, &decision, now)? {
-            continue;
-        }
-        let error_code = match one.result.outcome {
-            JobOutcome::Completed => None,
-            JobOutcome::Failed { error_code, .. } => Some(error_code),
-        };
-        applied.push(AppliedResult {
-            job_id: one.result.job_id,
-            saga_id: one.saga_id,
-            event_id: one.event_id,
-            subscription_id: one.subscription_id,
-            error_code,
-            decision,
-            saga_created_at: one.saga_created_at,
-        });
-    }
+    let mut decided = Decided::default();
+    let applied = waiting.into_iter().filter_map(|one| one.apply(policy, now, &mut decided)).collect();
+    decided.write(session, now)?;
     if let Some(lowest) = lowest {
         session.run(DELETE_APPLIED, params![lowest, highest])?;
     }
     Ok(applied)
 }
 
-/// Writes what was decided; answers whether the saga was waiting for this job.
-fn write_decision(
-    session: &Session<'_>,
-    saga_id: SagaId,
-    job_id: JobId,
-    decision: &Decision,
-    now: Timestamp,
-) -> Answer<bool> {
-    let (saga, job, now) = (saga_id.get(), job_id.get(), now.micros());
-    let changed = match decision {
-        Decision::Complete { attempt_count } => {
-            session.run(COMPLETE_SAGA, params![saga, job, attempt_count, now])?
+impl Finished {
+    /// What the result does to the saga; nothing if the saga does not wait for it.
+    fn apply(self, policy: RetryPolicy, now: Timestamp, decided: &mut Decided) -> Option<AppliedResult> {
+        let signal = Signal::JobFinished(&self.result);
+        let decision = saga::step(&self.state, &signal, &policy.with_limit(self.limit), now);
+        match decision {
+            Decision::Complete { .. } | Decision::Retry { .. } | Decision::DeadLetter { .. } => {}
+            Decision::StartAttempt { .. } | Decision::Ignore(_) => return None,
         }
-        Decision::Retry { attempt_count, next_attempt_at, error_code } => {
-            let (at, code) = (next_attempt_at.micros(), error_code.as_str());
-            session.run(RETRY_SAGA, params![saga, job, attempt_count, at, code, now])?
+        decided.add(self.saga_id, decision.clone());
+        let error_code = match self.result.outcome {
+            JobOutcome::Completed => None,
+            JobOutcome::Failed { error_code, .. } => Some(error_code),
+        };
+        Some(AppliedResult {
+            job_id: self.result.job_id,
+            saga_id: self.saga_id,
+            event_id: self.event_id,
+            subscription_id: self.subscription_id,
+            error_code,
+            decision,
+            saga_created_at: self.saga_created_at,
+        })
+    }
+}
+
+/// Sagas by what was decided over them. The results of one batch have few different ones.
+#[derive(Debug, Default)]
+struct Decided {
+    groups: Vec<(Decision, Vec<i64>)>,
+}
+
+impl Decided {
+    fn add(&mut self, saga_id: SagaId, decision: Decision) {
+        match self.groups.iter_mut().rev().find(|(one, _)| *one == decision) {
+            Some((_, sagas)) => sagas.push(saga_id.get()),
+            None => self.groups.push((decision, vec![saga_id.get()])),
         }
-        Decision::DeadLetter { attempt_count, error_code } => {
-            let code = error_code.as_ref().map(|code| code.as_str());
-            session.run(DEAD_LETTER_SAGA, params![saga, attempt_count, code, now])?
+    }
+
+    fn write(self, session: &Session<'_>, now: Timestamp) -> Answer<()> {
+        let now = now.micros();
+        for (decision, sagas) in self.groups {
+            let (count, sagas) = (sagas.len(), rows::array(sagas));
+            match decision {
+                Decision::Complete { attempt_count } => {
+                    session.change_all(COMPLETE_SAGAS, count, params![sagas, attempt_count, now])?;
+                }
+                Decision::Retry { attempt_count, next_attempt_at, error_code } => {
+                    let (at, code) = (next_attempt_at.micros(), error_code.as_str());
+                    session.change_all(RETRY_SAGAS, count, params![sagas, attempt_count, now, at, code])?;
+                }
+                Decision::DeadLetter { attempt_count, error_code } => {
+                    let code = error_code.as_ref().map(|code| code.as_str());
+                    session.change_all(DEAD_LETTER_SAGAS, count, params![sagas, attempt_count, now, code])?;
+                }
+                Decision::StartAttempt { .. } | Decision::Ignore(_) => {}
+            }
         }
-        Decision::StartAttempt { .. } | Decision::Ignore(_) => 0,
-    };
-    Ok(changed > 0)
+        Ok(())
+    }
 }
 
 /// Nothing when the job or its saga is gone.

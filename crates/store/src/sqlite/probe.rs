@@ -43,7 +43,7 @@ impl SqliteStore {
             move |session| {
                 let text = format!("PRAGMA max_page_count = {pages_max}");
                 let mut limit = session.try_text(&text)?;
-                while limit.raw_query().next()?.is_some() {}
+                limit.query_row([], |_| Ok(()))?;
                 Ok(())
             },
         );

@@ -13,7 +13,7 @@ use super::session::Session;
 use crate::grants::Role;
 
 const MATCH_SUBSCRIPTIONS: &str = include_str!("sql/router/match_subscriptions.sql");
-const INSERT_SAGA: &str = include_str!("sql/router/insert_saga.sql");
+const INSERT_SAGAS: &str = include_str!("sql/router/insert_sagas.sql");
 const DELETE_ROUTED: &str = include_str!("sql/router/delete_routed.sql");
 
 /// The port of role router_worker.
@@ -33,7 +33,6 @@ fn route_events(session: &Session<'_>, take: RouteTake, now: Timestamp) -> Answe
     let (mut lowest, mut highest) = (None, 0_i64);
     {
         let mut matching = session.statement(MATCH_SUBSCRIPTIONS)?;
-        let mut insert = session.statement(INSERT_SAGA)?;
         let mut pairs = matching.query(params![take.from.map_or(0, EventId::get), take.events_max])?;
         while let Some(pair) = pairs.next()? {
             let (event_id, subscription_id): (i64, Option<i64>) = (pair.get(0)?, pair.get(1)?);
@@ -43,13 +42,13 @@ fn route_events(session: &Session<'_>, take: RouteTake, now: Timestamp) -> Answe
             lowest = lowest.or(Some(event_id));
             highest = event_id;
             if let Some(subscription_id) = subscription_id {
-                insert.execute(params![event_id, subscription_id, now.micros()])?;
                 routed.pairs += 1;
                 *by_subscription.entry(SubscriptionId::from_store(subscription_id)).or_default() += 1;
             }
         }
     }
     if let Some(lowest) = lowest {
+        session.run(INSERT_SAGAS, params![lowest, take.events_max, now.micros()])?;
         session.run(DELETE_ROUTED, params![lowest, highest])?;
     }
     routed.lowest = lowest.map(EventId::from_store);

@@ -1,9 +1,13 @@
 //! How columns become the words of the core, and back. What no row can hold is an
 //! [`Unreadable`](super::error::Fault::Unreadable).
 
+use std::rc::Rc;
+
 use posthaste_core::outcome::ErrorCode;
 use posthaste_core::{LeaseToken, Timestamp};
 use rusqlite::Row;
+use rusqlite::types::Value;
+use rusqlite::vtab::array::Array;
 
 use super::error::{Answer, Fault};
 
@@ -27,4 +31,9 @@ pub(super) fn word<T>(row: &Row<'_>, column: usize, parse: impl FnOnce(&str) -> 
 
 pub(super) fn token(token: LeaseToken) -> [u8; 16] {
     token.bits().to_be_bytes()
+}
+
+/// Ids for the table-valued function rarray.
+pub(super) fn array(ids: impl IntoIterator<Item = i64>) -> Array {
+    Rc::new(ids.into_iter().map(Value::Integer).collect())
 }

@@ -127,6 +127,21 @@ impl<'c> Session<'c> {
         Ok(self.statement(sql)?.execute(params)?)
     }
 
+    /// Runs a statement that must change so many rows: all of them were read in this transaction, and
+    /// nobody writes beside it.
+    pub(super) fn change_all(
+        &self,
+        sql: &'static str,
+        rows: usize,
+        params: impl rusqlite::Params,
+    ) -> Answer<()> {
+        let changed = self.run(sql, params)?;
+        if changed == rows {
+            return Ok(());
+        }
+        Err(Fault::Unreadable(format!("{changed} rows were as they had been read, not {rows}")))
+    }
+
     /// How many rows the last statement changed that changed any.
     pub(super) fn changed(&self) -> usize {
         usize::try_from(self.guarded.connection.changes()).unwrap_or(usize::MAX)

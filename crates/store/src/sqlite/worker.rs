@@ -21,7 +21,7 @@ use super::subscriptions::read_secrets;
 use crate::grants::Role;
 
 const LIST_DUE_JOBS: &str = include_str!("sql/worker/list_due_jobs.sql");
-const LEASE_JOB: &str = include_str!("sql/worker/lease_job.sql");
+const LEASE_JOBS: &str = include_str!("sql/worker/lease_jobs.sql");
 const LOAD_EVENT: &str = include_str!("sql/worker/load_event.sql");
 const LOAD_TARGET: &str = include_str!("sql/worker/load_target.sql");
 const COMPLETE_JOB: &str = include_str!("sql/worker/complete_job.sql");
@@ -102,11 +102,12 @@ fn claim_due_jobs(session: &Session<'_>, claim: &Claim, now: Timestamp) -> Answe
             })
         })?
         .collect::<Result<_, _>>()?;
-    let mut lease = session.statement(LEASE_JOB)?;
-    let token = rows::token(claim.token);
-    for job in &claimed {
-        lease.execute(params![job.job_id.get(), lease_until.micros(), token, claim.worker_id.as_str()])?;
+    if claimed.is_empty() {
+        return Ok(claimed);
     }
+    let ids = rows::array(claimed.iter().map(|job| job.job_id.get()));
+    let (token, worker) = (rows::token(claim.token), claim.worker_id.as_str());
+    session.change_all(LEASE_JOBS, claimed.len(), params![ids, lease_until.micros(), token, worker])?;
     Ok(claimed)
 }
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use posthaste_core::ports::{StoreError, StoreResult};
 use tokio::sync::mpsc;
 
+use super::connection::BUSY_TIMEOUT;
 use super::error::{Fault, GroupLoss};
 use super::session::Guarded;
 use super::work::{Piece, Queue, Ran};
@@ -21,27 +22,23 @@ const QUEUE_MAX: usize = 1_024;
 const GROUP_MAX: usize = 256;
 /// A group is closed when its work has taken this long: large pieces do not add up to a long wait.
 const GROUP_TIME_MAX: Duration = Duration::from_millis(50);
-/// A log longer than this is emptied before the next group, waiting for readers that are still in it.
+/// How long one try to empty the log waits for readers, and how many tries there are.
+const CHECKPOINT_TRY: Duration = Duration::from_millis(20);
+const CHECKPOINT_TRIES: u32 = 100;
+/// How long the write-ahead log may grow, unless somebody sets it otherwise.
 pub(super) const LOG_BYTES_MAX: u64 = 64 << 20;
 
 /// Starts the thread. It ends when every sender of the queue is gone and the queue is empty.
-pub(super) fn start(guarded: Guarded, path: &Path) -> StoreResult<(Queue, JoinHandle<()>)> {
+pub(super) fn start(guarded: Guarded, log: Log) -> StoreResult<(Queue, JoinHandle<()>)> {
     let (queue, pieces) = mpsc::channel(QUEUE_MAX);
-    let log = log_path(path);
     let thread = std::thread::Builder::new()
         .name("sqlite-writer".to_owned())
-        .spawn(move || work_off(&guarded, pieces, &log))
+        .spawn(move || work_off(&guarded, pieces, log))
         .map_err(|error| StoreError::Unavailable { doing: "starting the writer", source: error.into() })?;
     Ok((queue, thread))
 }
 
-pub(super) fn log_path(database: &Path) -> PathBuf {
-    let mut name = database.as_os_str().to_owned();
-    name.push("-wal");
-    PathBuf::from(name)
-}
-
-fn work_off(guarded: &Guarded, mut pieces: mpsc::Receiver<Box<dyn Piece>>, log: &Path) {
+fn work_off(guarded: &Guarded, mut pieces: mpsc::Receiver<Box<dyn Piece>>, mut log: Log) {
     let mut waiting = VecDeque::with_capacity(GROUP_MAX);
     loop {
         if waiting.is_empty() {
@@ -56,7 +53,7 @@ fn work_off(guarded: &Guarded, mut pieces: mpsc::Receiver<Box<dyn Piece>>, log: 
             waiting.push_back(piece);
         }
         commit_group(guarded, &mut waiting);
-        keep_log_short(guarded, log);
+        log.keep_short(guarded);
     }
     if let Err(error) = checkpoint(guarded) {
         tracing::warn!(%error, "the log could not be emptied at the end; the next start reads it");
@@ -126,17 +123,58 @@ fn still_open(guarded: &Guarded, ran: Ran) -> Result<bool, Arc<GroupLoss>> {
     }
 }
 
-/// Empties a log that has grown past its bound. The automatic checkpoint copies pages but starts the
-/// log over only in a moment without readers, which under constant reading never comes.
-fn keep_log_short(guarded: &Guarded, log: &Path) {
-    let bytes = std::fs::metadata(log).map_or(0, |file| file.len());
-    if bytes > LOG_BYTES_MAX
-        && let Err(error) = checkpoint(guarded)
-    {
-        tracing::warn!(%error, bytes, "the log could not be emptied");
+/// The write-ahead log beside the database.
+#[derive(Debug)]
+pub(super) struct Log {
+    path: PathBuf,
+    bytes_max: u64,
+    /// The length from which on it is emptied; more than the bound after a try that readers prevented.
+    empty_from: u64,
+}
+
+impl Log {
+    pub(super) fn new(database: &Path, bytes_max: u64) -> Self {
+        let mut name = database.as_os_str().to_owned();
+        name.push("-wal");
+        Self { path: PathBuf::from(name), bytes_max, empty_from: bytes_max }
+    }
+
+    /// Empties a log that has grown past its bound, waiting for readers that are still in it. The
+    /// automatic checkpoint copies pages but starts the log over only in a moment without readers,
+    /// which under constant reading never comes.
+    fn keep_short(&mut self, guarded: &Guarded) {
+        let bytes = std::fs::metadata(&self.path).map_or(0, |file| file.len());
+        if bytes < self.empty_from {
+            return;
+        }
+        match checkpoint(guarded) {
+            Ok(true) => self.empty_from = self.bytes_max,
+            Ok(false) => {
+                tracing::warn!(bytes, "a reader kept the log from being emptied");
+                self.empty_from = bytes.saturating_add(self.bytes_max / 4);
+            }
+            Err(error) => tracing::warn!(%error, bytes, "the log could not be emptied"),
+        }
     }
 }
 
-fn checkpoint(guarded: &Guarded) -> rusqlite::Result<()> {
-    guarded.connection().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+/// Copies all of the log into the database and cuts it off. Answers whether readers let it.
+///
+/// Waiting is done in short tries. SQLite waits for the reader that it found in an old part of the log
+/// by waiting for that reader's lock, and does not notice when newer readers, which it need not wait
+/// for, take the lock over one from the other: with two that overlap for ever, one try of ten seconds
+/// was not enough, and the second of many short ones is.
+fn checkpoint(guarded: &Guarded) -> rusqlite::Result<bool> {
+    let connection = guarded.connection();
+    connection.busy_timeout(CHECKPOINT_TRY)?;
+    let mut emptied = false;
+    for _ in 0..CHECKPOINT_TRIES {
+        let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
+        emptied = connection.query_row(sql, [], |row| row.get(0).map(|busy: bool| !busy))?;
+        if emptied {
+            break;
+        }
+    }
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    Ok(emptied)
 }

@@ -97,7 +97,7 @@ CREATE TABLE webhook_delivery_sagas (
     event_id         INTEGER NOT NULL,
     subscription_id  INTEGER NOT NULL,
     status           TEXT NOT NULL DEFAULT 'Pending' CONSTRAINT saga_status
-        CHECK (status IN ('Pending', 'InProgress', 'PendingRetry', 'Completed', 'DeadLettered')),
+        CHECK (status = 'Pending' OR status = 'InProgress' OR status = 'PendingRetry' OR status = 'Completed' OR status = 'DeadLettered'),
     attempt_count    INTEGER NOT NULL DEFAULT 0 CONSTRAINT saga_attempt_count CHECK (attempt_count >= 0),
     next_attempt_at  INTEGER NOT NULL,
     final_error_code TEXT CONSTRAINT saga_error_length CHECK (length(final_error_code) <= 100),
@@ -125,7 +125,7 @@ CREATE TRIGGER saga_transition BEFORE UPDATE ON webhook_delivery_sagas
 WHEN NOT (
     (OLD.status = 'Pending' AND NEW.status IN ('Pending', 'InProgress'))
     OR (OLD.status = 'InProgress' AND NEW.status <> 'Pending')
-    OR (OLD.status = 'PendingRetry' AND NEW.status IN ('PendingRetry', 'InProgress', 'DeadLettered')))
+    OR (OLD.status = 'PendingRetry' AND NEW.status <> 'Pending' AND NEW.status <> 'Completed'))
 BEGIN
     SELECT RAISE(ABORT, 'UPDATE of webhook_delivery_sagas refused: this is no transition of a saga, or it has ended');
 END;
@@ -145,7 +145,7 @@ CREATE TABLE webhook_delivery_jobs (
     id              INTEGER PRIMARY KEY,
     saga_id         INTEGER NOT NULL,
     status          TEXT NOT NULL DEFAULT 'Pending' CONSTRAINT job_status
-        CHECK (status IN ('Pending', 'Leased', 'Completed', 'Failed')),
+        CHECK (status = 'Pending' OR status = 'Leased' OR status = 'Completed' OR status = 'Failed'),
     lease_until     INTEGER NOT NULL,
     attempt_at      INTEGER NOT NULL,
     response_status INTEGER,

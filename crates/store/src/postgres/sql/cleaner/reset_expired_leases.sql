@@ -9,7 +9,7 @@ WITH reset AS (
         lease_token = NULL, lease_resets = decided.lease_resets,
         worker_id = CASE WHEN decided.fails THEN j.worker_id END,
         error_code = CASE WHEN decided.fails THEN $5::text END
-    FROM unnest($1::bigint[], $2::integer[], $3::boolean[]) AS decided (job_id, lease_resets, fails)
+    FROM unnest((SELECT $1::bigint[]), (SELECT $2::integer[]), (SELECT $3::boolean[])) AS decided (job_id, lease_resets, fails)
     WHERE j.id = decided.job_id AND j.status::text = 'Leased'
     RETURNING j.id, decided.fails
 ), handed_over AS (

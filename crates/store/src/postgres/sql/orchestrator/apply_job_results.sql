@@ -2,17 +2,19 @@
 -- Writes what was decided over sagas, and takes every looked-at job out of the inbox. Answers the jobs whose
 -- result moved a saga.
 -- index: webhook_delivery_sagas_pkey, finished_jobs_pkey.
--- Conditional on the very job, so that a result counts once. The status as text: see start_attempts.sql.
+-- Conditional on the very job, so that a result counts once. Status as text, arrays out of subselects: see
+-- start_attempts.sql.
 WITH moved AS (
     UPDATE posthaste.webhook_delivery_sagas g
     SET status = decided.status::posthaste.saga_status, attempt_count = decided.attempt_count,
         next_attempt_at = decided.next_attempt_at, final_error_code = decided.final_error_code,
         current_job_id = NULL, updated_at = $8::timestamptz
-    FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::integer[], $5::timestamptz[], $6::text[])
+    FROM unnest((SELECT $1::bigint[]), (SELECT $2::bigint[]), (SELECT $3::text[]), (SELECT $4::integer[]),
+            (SELECT $5::timestamptz[]), (SELECT $6::text[]))
         AS decided (saga_id, job_id, status, attempt_count, next_attempt_at, final_error_code)
     WHERE g.id = decided.saga_id AND g.status::text = 'InProgress' AND g.current_job_id = decided.job_id
     RETURNING decided.job_id
 ), taken AS (
-    DELETE FROM posthaste.finished_jobs f WHERE f.job_id = ANY ($7::bigint[])
+    DELETE FROM posthaste.finished_jobs f WHERE f.job_id = ANY ((SELECT $7::bigint[])::bigint[])
 )
 SELECT coalesce(array_agg(moved.job_id), '{}') FROM moved

@@ -2,10 +2,12 @@
 -- Makes the jobs of the attempts that were decided, and moves exactly the sagas whose job is new.
 -- index: uniq_job_saga_attempt and uniq_job_active decide what is new; webhook_delivery_sagas_pkey.
 -- No conflict target: both keys count. The status is compared as text, which no index serves: with the stale
--- statistics of a queue the planner would otherwise join through the status index, batch times batch.
+-- statistics of a queue the planner would otherwise join through the status index, batch times batch. The arrays come
+-- out of subselects, so that their length is not known when planning: for a batch of hundreds the planner thinks a
+-- scan of a table of a hundred thousand cheaper than as many descents, which is not so in memory.
 WITH made AS (
     INSERT INTO posthaste.webhook_delivery_jobs (saga_id, attempt_at, lease_until, created_at)
-    SELECT unnest($1::bigint[]), unnest($2::timestamptz[]), $3::timestamptz, $3::timestamptz
+    SELECT unnest((SELECT $1::bigint[])), unnest((SELECT $2::timestamptz[])), $3::timestamptz, $3::timestamptz
     ON CONFLICT DO NOTHING
     RETURNING id, saga_id
 ), moved AS (

@@ -2,7 +2,7 @@
 -- Finished jobs that wait to be applied, with the saga of each and the limit of its subscription. Those that
 -- another orchestrator is applying are left out.
 -- index: finished_jobs_pkey for the take, then one descent each into the three primary keys.
--- The inbox is as long as what waits; how many sagas hang InProgress is not looked at. LATERAL with OFFSET 0
+-- The literal LIMIT: see route_events.sql. The inbox is as long as what waits; how many sagas hang InProgress is not looked at. LATERAL with OFFSET 0
 -- cannot be flattened, so no estimate turns a lookup into a scan.
 WITH taken AS MATERIALIZED (
     SELECT few.job_id
@@ -10,7 +10,7 @@ WITH taken AS MATERIALIZED (
         SELECT f.job_id FROM posthaste.finished_jobs f
         WHERE f.job_id >= $1::bigint
         ORDER BY f.job_id
-        LIMIT 10000
+        LIMIT 1000
         FOR UPDATE SKIP LOCKED
     ) few
     LIMIT $2::integer

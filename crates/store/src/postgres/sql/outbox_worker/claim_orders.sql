@@ -1,14 +1,14 @@
 -- role: outbox_worker
 -- Takes queued orders that are due, oldest first, for one sender.
 -- index: idx_order_status_next for the pick, the place of the rows for the update.
--- Unlike a webhook's claim this one is flushed: an order that went out must never look as if it had not.
+-- The pair and the literal LIMIT: see claim_due_jobs.sql. Unlike a webhook's claim this one is flushed: an order that went out must never look as if it had not.
 WITH picked AS MATERIALIZED (
     SELECT few.place
     FROM (
         SELECT o.ctid AS place FROM posthaste.outbox_orders o
-        WHERE o.status = 'queued' AND o.next_attempt_at <= $1::timestamptz
-        ORDER BY o.next_attempt_at
-        LIMIT 10000
+        WHERE (o.status, o.next_attempt_at) >= ('queued', '-infinity') AND (o.status, o.next_attempt_at) <= ('queued', $1::timestamptz)
+        ORDER BY o.status, o.next_attempt_at
+        LIMIT 1000
         FOR NO KEY UPDATE SKIP LOCKED
     ) few
     LIMIT $2::integer
@@ -19,4 +19,4 @@ WITH picked AS MATERIALIZED (
     RETURNING o.id, o.idempotency_key, o.request_json::text AS request_json, o.request_digest, o.trace_id, o.retry_count,
         o.created_at, o.updated_at, o.next_attempt_at
 )
-SELECT * FROM claimed ORDER BY claimed.next_attempt_at, claimed.id
+SELECT * FROM claimed

@@ -5,4 +5,3 @@ SELECT o.id, o.idempotency_key, o.request_json::text AS request_json, o.request_
     o.created_at, o.updated_at, o.next_attempt_at
 FROM posthaste.outbox_orders o
 WHERE o.status = 'sending' AND o.lease_token = $1::uuid AND o.updated_at = $2::timestamptz
-ORDER BY o.next_attempt_at, o.id

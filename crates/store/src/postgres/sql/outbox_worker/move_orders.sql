@@ -5,8 +5,9 @@
 -- A NULL in last_error or in a receipt leaves the column as it is. The status is compared through an expression
 -- that no index serves, so that the planner joins by the primary key whatever its statistics say.
 WITH decided AS MATERIALIZED (
-    SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::integer[], $5::timestamptz[], $6::text[], $7::boolean[],
-            $8::text[], $9::text[], $10::text[], $11::json[])
+    SELECT * FROM unnest((SELECT $1::bigint[]), (SELECT $2::text[]), (SELECT $3::text[]), (SELECT $4::integer[]),
+            (SELECT $5::timestamptz[]), (SELECT $6::text[]), (SELECT $7::boolean[]), (SELECT $8::text[]),
+            (SELECT $9::text[]), (SELECT $10::text[]), (SELECT $11::json[]))
         AS d (id, status_from, status, retry_count, next_attempt_at, last_error, maybe_executed, note, broker_order_id,
             result_digest, result_json)
 ), moved AS (

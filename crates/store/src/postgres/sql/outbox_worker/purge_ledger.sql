@@ -12,7 +12,7 @@ WHERE l.idempotency_key = ANY (ARRAY(
                 SELECT o.status FROM posthaste.outbox_orders o WHERE o.idempotency_key = l.idempotency_key
             ), 'dead') IN ('sent', 'dead')
         ORDER BY l.expires_at
-        LIMIT 10000
+        LIMIT 1000
         FOR UPDATE SKIP LOCKED
     ) few
     LIMIT $2::integer))

@@ -7,8 +7,7 @@ FROM (
     o.request_digest, o.result_digest, o.result_json, o.maybe_executed, o.created_at, o.updated_at, o.lease_token
     FROM posthaste.outbox_orders o
     WHERE o.status = 'sending' AND o.updated_at < $1::timestamptz
-    ORDER BY o.next_attempt_at
-    LIMIT 10000
+    LIMIT 1000
     FOR NO KEY UPDATE SKIP LOCKED
 ) few
 LIMIT $2::integer

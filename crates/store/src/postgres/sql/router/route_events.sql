@@ -3,18 +3,18 @@
 -- queue: one statement, so no event is half routed. Answers one row with the number of events and the lowest
 -- id, then one row for each subscription with its number of pairs.
 -- index: routing_queue_pkey for the take, events_pkey, idx_subscription_event_type.
--- The literal LIMIT tells the planner that the take is small whatever $2 is, so it never sorts the queue; the
--- rows are deleted by their place, which no second look into the index has to find. Events are read by a LATERAL
--- that cannot be flattened, so no estimate of the queue ever turns it into a scan of all events; subscriptions
--- are looked up once for each distinct type. The router may not read sagas: no RETURNING and no conflict
--- target. set_config: a crash can only make us route again, so nobody waits for the disk.
+-- The literal LIMIT (the caller asks for no more) tells the planner that the take is small whatever $2 is, so it
+-- never sorts the queue; the rows are deleted by their place, which no second look into the index has to find.
+-- Events are read by a LATERAL that cannot be flattened, so no estimate of the queue ever turns it into a scan of
+-- all events; subscriptions are looked up once for each distinct type. The router may not read sagas: no RETURNING
+-- and no conflict target. set_config: a crash can only make us route again, so nobody waits for the disk.
 WITH taken AS MATERIALIZED (
     SELECT few.place, few.event_id
     FROM (
         SELECT q.ctid AS place, q.event_id FROM posthaste.routing_queue q
         WHERE q.event_id >= $1::bigint
         ORDER BY q.event_id
-        LIMIT 10000
+        LIMIT 1000
         FOR UPDATE SKIP LOCKED
     ) few
     LIMIT (SELECT CASE WHEN set_config('synchronous_commit', 'off', true) = 'off' THEN $2::integer END)

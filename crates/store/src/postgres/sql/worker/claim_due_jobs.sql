@@ -1,16 +1,20 @@
 -- role: job_worker
--- Leases the jobs that have waited longest, with what their sagas say of them.
+-- Leases the jobs that have waited longest, with what their sagas say of them. Answers with every job how many were
+-- leased: fewer than it answers only if one was leased and given back by somebody else within this very statement.
 -- index: idx_job_status_lease for the pick, the place of the rows for the update, webhook_delivery_sagas_pkey.
--- Ordered by lease_until alone: a second key would sort the whole backlog. The literal LIMIT keeps the
--- estimate small under a generic plan; rows are locked only as far as $6 lets them be read.
--- set_config: a lease that a crash forgets was never told to a receiver as such, so nobody waits for the disk.
+-- Status and time are compared as a pair, which only that index serves: with the status by itself the planner may
+-- take uniq_job_active and sort the whole backlog, as a second key in the order would too. The literal LIMIT (the
+-- caller asks for no more) keeps it from sorting before it has statistics; rows are locked only as far as $6 goes.
+-- set_config: a crash that forgets a lease lets the job be sent twice at most, as any lost answer does, so nobody
+-- waits for the disk.
 WITH picked AS MATERIALIZED (
     SELECT few.*
     FROM (
         SELECT j.ctid AS place, j.id, j.saga_id, j.lease_until FROM posthaste.webhook_delivery_jobs j
-        WHERE j.status = 'Pending' AND j.lease_until >= $1::timestamptz AND j.lease_until <= $2::timestamptz
-        ORDER BY j.lease_until
-        LIMIT 10000
+        WHERE (j.status, j.lease_until) >= ('Pending', $1::timestamptz)
+            AND (j.status, j.lease_until) <= ('Pending', $2::timestamptz)
+        ORDER BY j.status, j.lease_until
+        LIMIT 1000
         FOR NO KEY UPDATE SKIP LOCKED
     ) few
     LIMIT (SELECT CASE WHEN set_config('synchronous_commit', 'off', true) = 'off' THEN $6::integer END)
@@ -18,12 +22,12 @@ WITH picked AS MATERIALIZED (
     UPDATE posthaste.webhook_delivery_jobs j
     SET status = 'Leased', lease_until = $3::timestamptz, lease_token = $4::uuid, worker_id = $5::text
     WHERE j.ctid = ANY (ARRAY(SELECT p.place FROM picked p)) AND j.status::text = 'Pending'
-    RETURNING j.id
+    RETURNING 1
 )
-SELECT p.id, p.saga_id, g.event_id, g.subscription_id, g.attempt_count, p.lease_until
+SELECT p.id, p.saga_id, g.event_id, g.subscription_id, g.attempt_count, p.lease_until,
+    (SELECT count(*) FROM leased) AS leased
 FROM picked p
 CROSS JOIN LATERAL (
     SELECT g.event_id, g.subscription_id, g.attempt_count
     FROM posthaste.webhook_delivery_sagas g WHERE g.id = p.saga_id OFFSET 0
 ) g
-WHERE p.id IN (SELECT leased.id FROM leased)

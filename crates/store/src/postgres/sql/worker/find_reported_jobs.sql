@@ -2,7 +2,7 @@
 -- Which of these jobs had ended under these very tokens: reports that were made before.
 -- index: webhook_delivery_jobs_pkey.
 SELECT j.id, j.lease_token
-FROM unnest($1::bigint[], $2::uuid[]) AS told (job_id, lease_token)
+FROM unnest((SELECT $1::bigint[]), (SELECT $2::uuid[])) AS told (job_id, lease_token)
 CROSS JOIN LATERAL (
     SELECT j.id, j.status, j.lease_token FROM posthaste.webhook_delivery_jobs j WHERE j.id = told.job_id OFFSET 0
 ) j

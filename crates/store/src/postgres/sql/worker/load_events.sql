@@ -2,4 +2,4 @@
 -- index: events_pkey.
 SELECT e.id, e.external_event_id, e.event_type, e.payload, e.correlation_id, e.traceparent, e.created_at
 FROM posthaste.events e
-WHERE e.id = ANY ($1::bigint[])
+WHERE e.id = ANY ((SELECT $1::bigint[])::bigint[])

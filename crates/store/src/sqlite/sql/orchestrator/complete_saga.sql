@@ -1,5 +1,0 @@
--- role: saga_orchestrator
--- index: webhook_delivery_sagas' key; the pluses keep the rest out of the choice of an index
-UPDATE webhook_delivery_sagas
-SET status = 'Completed', attempt_count = ?3, current_job_id = NULL, updated_at = ?4
-WHERE id = ?1 AND +current_job_id = ?2 AND +status = 'InProgress'

@@ -1,5 +1,0 @@
--- role: saga_orchestrator
--- index: webhook_delivery_sagas' key; the plus keeps the status out of the choice of an index
-UPDATE webhook_delivery_sagas
-SET status = 'InProgress', current_job_id = ?2, updated_at = ?3
-WHERE id = ?1 AND +status IN ('Pending', 'PendingRetry')

@@ -1,0 +1,179 @@
+//! The file: one process at a time, clear words for a file that cannot be used, and no harm done to it.
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use posthaste_core::ports::StoreError;
+use tempfile::TempDir;
+
+use super::Fixture;
+use crate::migration::Migration;
+use crate::sqlite::{MIGRATIONS, SqliteOptions, SqliteStore, migrate, migrate_with};
+
+/// Set for a second process: the database that it is to try.
+const CHILD: &str = "POSTHASTE_TEST_DATABASE";
+/// Not root, for whom no file is read-only.
+const NOBODY: u32 = 65_534;
+
+fn words(error: StoreError) -> String {
+    let StoreError::Unusable { what } = error else { panic!("{error:?}") };
+    what
+}
+
+fn refusal(path: &Path) -> String {
+    words(SqliteStore::open(&SqliteOptions::new(path)).unwrap_err())
+}
+
+/// Not a test by itself: what a second process does.
+#[test]
+fn child_tries_a_database() {
+    if let Some(path) = std::env::var_os(CHILD) {
+        let path = PathBuf::from(path);
+        match SqliteStore::open(&SqliteOptions::new(&path)) {
+            Ok(_) => println!("opened"),
+            Err(error) => println!("refused: {}", words(error)),
+        }
+        match migrate(&path) {
+            Ok(_) => println!("migrated"),
+            Err(error) => println!("refused: {}", words(error)),
+        }
+    }
+}
+
+/// What a process of its own says about a database, as root or as nobody.
+fn ask_child(path: &Path, folder: &Path, as_nobody: bool) -> String {
+    let program = folder.join("child");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let mut child = Command::new(program);
+    child.args(["--exact", "sqlite::tests::files::child_tries_a_database", "--nocapture"]).env(CHILD, path);
+    if as_nobody && std::fs::metadata("/proc/self").unwrap().uid() == 0 {
+        child.uid(NOBODY).gid(NOBODY);
+    }
+    let output = child.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_second_open_is_refused_and_told_what_to_do() {
+    let fixture = Fixture::new();
+    let told = refusal(&fixture.path());
+    for part in [fixture.path().to_str().unwrap(), &std::process::id().to_string(), "API"] {
+        assert!(told.contains(part), "{told}");
+    }
+    let helper = TempDir::new().unwrap();
+    let told = ask_child(&fixture.path(), helper.path(), false);
+    assert_eq!(told.matches("refused: ").count(), 2, "{told}");
+    assert!(told.contains(&std::process::id().to_string()), "{told}");
+
+    // The lock goes with its holder, the file stays.
+    let path = fixture.path();
+    let Fixture { store, folder } = fixture;
+    drop(store);
+    assert!(folder.path().join("posthaste.db.lock").exists());
+    drop(SqliteStore::open(&SqliteOptions::new(&path)).unwrap());
+    let told = ask_child(&path, helper.path(), false);
+    assert!(told.contains("opened") && told.contains("migrated"), "{told}");
+}
+
+#[test]
+fn two_migrations_at_once_both_succeed() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("deep/er/posthaste.db");
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let path = path.clone();
+            std::thread::spawn(move || migrate(&path).unwrap())
+        })
+        .collect();
+    let applied: Vec<u32> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    assert_eq!(applied, [1]);
+    SqliteStore::open(&SqliteOptions::new(&path)).unwrap();
+}
+
+#[test]
+fn a_schema_that_is_not_ours_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("posthaste.db");
+    assert!(refusal(&path).contains("posthaste migrate"));
+    assert!(!path.exists(), "looking makes no file");
+    migrate(&path).unwrap();
+
+    let second = Migration { version: 2, name: "second", sql: "CREATE TABLE second (a INTEGER) STRICT;" };
+    let mut newer = MIGRATIONS.to_vec();
+    newer.push(second);
+    assert_eq!(migrate_with(&path, &newer).unwrap(), [2]);
+    assert!(refusal(&path).contains("newer"), "{}", refusal(&path));
+    assert!(words(migrate(&path).unwrap_err()).contains("newer"));
+
+    newer[1].sql = "CREATE TABLE second (b INTEGER) STRICT;";
+    assert!(words(migrate_with(&path, &newer).unwrap_err()).contains("changed"));
+}
+
+#[test]
+fn a_migration_that_fails_leaves_nothing() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("posthaste.db");
+    let mut migrations = MIGRATIONS.to_vec();
+    migrations.push(Migration { version: 2, name: "bad", sql: "CREATE TABLE second (a); SELECT no_such();" });
+    let told = words(migrate_with(&path, &migrations).unwrap_err());
+    assert!(told.contains("migration 2 (bad)"), "{told}");
+    migrations[1].sql = "CREATE TABLE second (a);";
+    assert_eq!(migrate_with(&path, &migrations).unwrap(), [2]);
+}
+
+#[test]
+fn files_of_others_are_left_alone() {
+    let folder = TempDir::new().unwrap();
+    let text = folder.path().join("notes.txt");
+    std::fs::write(&text, "these are notes, and more than a header is long: ".repeat(40)).unwrap();
+    let before = std::fs::read(&text).unwrap();
+    for told in [refusal(&text), words(migrate(&text).unwrap_err())] {
+        assert!(told.contains("notes.txt") && told.contains("not a database"), "{told}");
+    }
+    assert_eq!(std::fs::read(&text).unwrap(), before);
+
+    let foreign = folder.path().join("foreign.db");
+    rusqlite::Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE theirs (a)").unwrap();
+    let before = std::fs::read(&foreign).unwrap();
+    for told in [refusal(&foreign), words(migrate(&foreign).unwrap_err())] {
+        assert!(told.contains("foreign.db") && told.contains("another program"), "{told}");
+    }
+    assert_eq!(std::fs::read(&foreign).unwrap(), before);
+}
+
+#[test]
+fn a_read_only_file_or_folder_is_named_and_not_harmed() {
+    let folder = TempDir::new().unwrap();
+    let mode = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    let data = folder.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let path = data.join("posthaste.db");
+    migrate(&path).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let helper = TempDir::new().unwrap();
+    for open in [folder.path(), helper.path()] {
+        mode(open, 0o755);
+    }
+
+    mode(&path, 0o444);
+    mode(&data.join("posthaste.db.lock"), 0o666);
+    mode(&data, 0o777);
+    let told = ask_child(&path, helper.path(), true);
+    assert_eq!(told.matches("read-only").count(), 2, "{told}");
+    assert!(told.contains("posthaste.db"), "{told}");
+
+    mode(&data.join("posthaste.db.lock"), 0o444);
+    mode(&data, 0o555);
+    let told = ask_child(&path, helper.path(), true);
+    assert_eq!(told.matches("posthaste.db.lock cannot be written").count(), 2, "{told}");
+
+    mode(&data, 0o755);
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    mode(&path, 0o644);
+    mode(&data.join("posthaste.db.lock"), 0o644);
+    SqliteStore::open(&SqliteOptions::new(&path)).unwrap();
+}

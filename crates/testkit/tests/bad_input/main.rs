@@ -1,0 +1,12 @@
+//! Bad input gets the same typed refusal on both engines and stores nothing; faults below the stores are
+//! told, survived, and named.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod orders;
+mod past_the_wall;
+mod read_only;
+mod restart;
+mod wall;
+
+#[path = "../private_server/mod.rs"]
+mod private_server;

@@ -1,0 +1,211 @@
+//! What no parser lets through reaches the stores only by a mistake of ours. Both engines refuse it alike,
+//! store nothing, and go on.
+
+use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, NewEvent, TraceParent};
+use posthaste_core::json::{JsonText, PAYLOAD_BYTES_MAX};
+use posthaste_core::ports::{
+    DeadLetterStore as _, IngestStore as _, KeyHash, KeyRole, KeyStore as _, ReaderStore as _, Report,
+    RequestOutcome, Requeue, StoreError, StoreResult, Stores, SubscriptionStore as _, WorkerStore as _,
+};
+use posthaste_core::subscription::{CallbackUrl, NewSubscription, SealedSecret, SubscriptionPatch};
+use posthaste_core::{DeadLetterId, EventId, JobId, KeyId, SagaId, SubscriptionId};
+use posthaste_testkit::fixtures::{T0, URL, callback, claim, event, event_type, named_event, token};
+use posthaste_testkit::harness::Harness;
+
+fn broken_events() -> Vec<(&'static str, NewEvent)> {
+    let kind = |text: &str| NewEvent { event_type: EventType::from_store(text.to_owned()), ..event("a") };
+    let named =
+        |text: String| NewEvent { external_event_id: Some(ExternalEventId::from_store(text)), ..event("a") };
+    let payload = |text: &str| NewEvent { payload: JsonText::from_store(text.to_owned()), ..event("a") };
+    let correlated =
+        |text: String| NewEvent { correlation_id: Some(CorrelationId::from_store(text)), ..event("a") };
+    let traced =
+        |text: &str| NewEvent { traceparent: Some(TraceParent::from_store(text.to_owned())), ..event("a") };
+    vec![
+        ("no type", kind("")),
+        ("a type that begins with a dot", kind(".a")),
+        ("a type with a blank", kind("a b")),
+        ("a type with a line's end", kind("a\n")),
+        ("a type of other letters", kind("ä")),
+        ("a type over its length", kind(&"t".repeat(201))),
+        ("a type with U+0000", kind("a\0b")),
+        ("an empty external id", named(String::new())),
+        ("an external id over its length", named("ü".repeat(201))),
+        ("an external id with U+0000", named("a\0b".to_owned())),
+        ("no payload", payload("")),
+        ("a payload that is no JSON", payload("{")),
+        ("a payload with a comma too many", payload("[1,]")),
+        ("a payload with U+0000", payload("{}\0")),
+        ("a payload over its size", payload(&format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX)))),
+        ("a correlation id over its length", correlated("c".repeat(201))),
+        ("an empty correlation id", correlated(String::new())),
+        ("a correlation id with U+0000", correlated("a\0b".to_owned())),
+        ("a short traceparent", traced("00")),
+        ("a traceparent with U+0000", traced(&format!("00{}", "\0".repeat(53)))),
+    ]
+}
+
+/// One broken event refuses its own request and no other; with or without an external id beside it.
+async fn check_events<S: Stores>(h: &Harness<S>) {
+    let mut stored = 0;
+    for (number, (what, broken)) in broken_events().into_iter().enumerate() {
+        let with_broken = vec![event("fine"), broken.clone(), named_event("fine", &format!("lost-{number}"))];
+        let requests = vec![
+            vec![event("fine")],
+            with_broken,
+            vec![named_event("fine", &format!("kept-{number}"))],
+            vec![broken],
+        ];
+        let outcomes = h
+            .store
+            .ingest()
+            .insert_events(requests, T0)
+            .await
+            .unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        let is_right = matches!(
+            outcomes[..],
+            [
+                RequestOutcome::Stored(_),
+                RequestOutcome::Refused(_),
+                RequestOutcome::Stored(_),
+                RequestOutcome::Refused(_)
+            ]
+        );
+        assert!(is_right, "{what}: {outcomes:?}");
+        stored += 2;
+        assert_eq!(h.direct.number("SELECT count(*) FROM events").await, stored, "{what}");
+        assert_eq!(h.direct.number("SELECT count(*) FROM routing_queue").await, stored, "{what}");
+    }
+    let lost = "SELECT count(*) FROM events WHERE external_event_id LIKE 'lost-%'";
+    assert_eq!(h.direct.number(lost).await, 0);
+}
+
+fn refused<T: std::fmt::Debug>(outcome: &StoreResult<T>, what: &str) {
+    assert!(matches!(outcome, Err(StoreError::Refused { .. })), "{what}: {outcome:?}");
+}
+
+fn broken_subscriptions() -> Vec<(&'static str, NewSubscription)> {
+    let fine = || NewSubscription {
+        event_type: event_type("a"),
+        callback_url: callback(URL),
+        max_retry_limit: None,
+        description: None,
+        secret: SealedSecret::new("secret"),
+    };
+    let url = |text: String| NewSubscription { callback_url: CallbackUrl::from_store(text), ..fine() };
+    let described = |text: String| NewSubscription { description: Some(text), ..fine() };
+    let limited = |limit| NewSubscription { max_retry_limit: Some(limit), ..fine() };
+    vec![
+        (
+            "a type that is none",
+            NewSubscription { event_type: EventType::from_store("*".to_owned()), ..fine() },
+        ),
+        (
+            "a type over its length",
+            NewSubscription { event_type: EventType::from_store("t".repeat(201)), ..fine() },
+        ),
+        ("no URL", url(String::new())),
+        ("a URL over its length", url(format!("https://example.com/{}", "a".repeat(2_000)))),
+        ("a URL with U+0000", url("https://example.com/\0".to_owned())),
+        ("a description over its length", described("ü".repeat(1_001))),
+        ("a description with U+0000", described("a\0b".to_owned())),
+        ("a secret with U+0000", NewSubscription { secret: SealedSecret::new("a\0b"), ..fine() }),
+        ("a limit of nothing", limited(0)),
+        ("a limit over the highest", limited(101)),
+        ("a limit that no column holds", limited(u32::MAX)),
+    ]
+}
+
+async fn check_configuration<S: Stores>(h: &Harness<S>) {
+    let subscriptions = h.store.subscriptions();
+    for (what, broken) in broken_subscriptions() {
+        refused(&subscriptions.create_subscription(broken, T0).await, what);
+    }
+    assert_eq!(h.direct.number("SELECT count(*) FROM subscriptions").await, 0);
+    let id = h.subscribe("a").await;
+    let before = h.row("subscriptions", id.get()).await;
+    for (what, broken) in broken_subscriptions() {
+        if broken.secret == SealedSecret::new("a\0b") {
+            refused(&subscriptions.rotate_secret(id, broken.secret, T0, T0).await, what);
+            continue;
+        }
+        let patch = SubscriptionPatch {
+            event_type: Some(broken.event_type),
+            callback_url: Some(broken.callback_url),
+            active: None,
+            max_retry_limit: Some(broken.max_retry_limit),
+            description: Some(broken.description),
+        };
+        refused(&subscriptions.update_subscription(id, patch, T0).await, what);
+    }
+    assert_eq!(h.row("subscriptions", id.get()).await, before);
+    assert_eq!(h.direct.number("SELECT count(*) FROM subscription_changes").await, 2, "made and verified");
+    for name in [String::new(), "n".repeat(201), "a\0b".to_owned()] {
+        let made = h.store.keys().create_key(name.clone(), KeyRole::Viewer, KeyHash([7; 32]), T0).await;
+        refused(&made, &format!("a key called {name:?}"));
+    }
+    assert_eq!(h.direct.number("SELECT count(*) FROM api_keys").await, 0);
+}
+
+/// Ids that no table holds find nothing, and break nothing.
+async fn check_ids<S: Stores>(h: &Harness<S>) {
+    for raw in [0, -1, i64::MIN, i64::MAX] {
+        let (event, subscription) = (EventId::from_store(raw), SubscriptionId::from_store(raw));
+        let reader = h.store.reader();
+        assert_eq!(reader.event(event).await.expect("an answer"), None);
+        assert_eq!(reader.delivery(SagaId::from_store(raw)).await.expect("an answer"), None);
+        assert_eq!(reader.dead_letter(DeadLetterId::from_store(raw)).await.expect("an answer"), None);
+        assert_eq!(reader.subscription(subscription).await.expect("an answer"), None);
+        assert_eq!(h.store.worker().load_events(vec![event]).await.expect("an answer"), []);
+        assert_eq!(h.store.worker().load_targets(vec![subscription]).await.expect("an answer"), []);
+        let subscriptions = h.store.subscriptions();
+        assert_eq!(subscriptions.load_subscription(subscription).await.expect("an answer"), None);
+        assert!(!subscriptions.delete_subscription(subscription, T0).await.expect("an answer"));
+        let requeued =
+            h.store.dead_letters().requeue_dead_letters(vec![DeadLetterId::from_store(raw)], T0).await;
+        assert_eq!(requeued.expect("an answer"), [Requeue::NotFound]);
+        let released = h.store.worker().release_jobs(vec![JobId::from_store(raw)], token(), T0).await;
+        assert_eq!(released.expect("an answer"), 0);
+        assert!(!h.store.keys().revoke_key(KeyId::from_store(raw), T0).await.expect("an answer"));
+        let ghost = posthaste_core::ports::ClaimedJob {
+            job_id: JobId::from_store(raw),
+            saga_id: SagaId::from_store(raw),
+            event_id: event,
+            subscription_id: subscription,
+            attempt: 1,
+            claimable_since: T0,
+            lease_until: T0,
+        };
+        let report = posthaste_testkit::fixtures::delivered(&ghost, token());
+        assert_eq!(
+            h.store.worker().report_jobs(vec![report], T0).await.expect("an answer"),
+            [Report::LeaseLost]
+        );
+    }
+    assert_eq!(h.store.worker().claim_due_jobs(claim(10), T0).await.expect("an answer"), []);
+}
+
+macro_rules! on_both_engines {
+    ($($check:ident),*) => {
+        mod sqlite {
+            use posthaste_testkit::harness::Harness;
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $check() {
+                    super::$check(&Harness::sqlite("input").await).await;
+                }
+            )*
+        }
+        mod postgres {
+            use posthaste_testkit::harness::Harness;
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $check() {
+                    super::$check(&Harness::postgres("input").await).await;
+                }
+            )*
+        }
+    };
+}
+
+on_both_engines!(check_events, check_configuration, check_ids);

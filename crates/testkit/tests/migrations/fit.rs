@@ -1,0 +1,103 @@
+//! A database and a program that do not fit are kept apart, with a text that says what to do.
+
+use posthaste_core::ports::{StoreError, StoreResult};
+use posthaste_store::migration::Migration;
+use posthaste_store::postgres::{self, PostgresOptions, PostgresStore};
+use posthaste_store::sqlite::{self, SqliteOptions, SqliteStore};
+use posthaste_testkit::direct::Direct;
+use posthaste_testkit::postgres::{empty_database, migrated_database};
+
+const CHANGED: &[Migration] = &[Migration { version: 1, name: "foundation", sql: "SELECT 1;" }];
+
+/// What is done to the list of applied migrations, and what must be said about it then: by the migrator
+/// (nothing, if it simply goes on) and by whoever wants to serve the database.
+struct Misfit {
+    sql: &'static str,
+    migrating: &'static [&'static str],
+    serving: &'static [&'static str],
+}
+
+const MISFITS: &[Misfit] = &[
+    Misfit {
+        sql: "UPDATE schema_migrations SET checksum = 'feed' WHERE version = 1",
+        migrating: &["migration 1 (foundation) was changed", "checksum feed"],
+        serving: &["migration 1 (foundation) was changed", "checksum feed"],
+    },
+    Misfit {
+        sql: "INSERT INTO schema_migrations (version, name, checksum, started_at, finished_at)
+            SELECT 7, 'later', 'feed', started_at, finished_at FROM schema_migrations WHERE version = 1",
+        migrating: &["migration 7", "newer"],
+        serving: &["migration 7", "newer"],
+    },
+    Misfit {
+        sql: "DELETE FROM schema_migrations",
+        migrating: &["already exists"],
+        serving: &["is at migration 0", "run `posthaste migrate` first"],
+    },
+    Misfit {
+        sql: "UPDATE schema_migrations SET finished_at = NULL",
+        migrating: &["already exists"],
+        serving: &["is at migration 0", "run `posthaste migrate` first"],
+    },
+];
+
+fn check<T>(outcome: StoreResult<T>, told: &[&str], what: &str) {
+    match outcome {
+        Err(StoreError::Unusable { what: text }) => {
+            for part in told {
+                assert!(text.contains(part), "{what}: {text:?} does not say {part:?}");
+            }
+        }
+        Err(error) => panic!("{what}: {error:?}"),
+        Ok(_) => panic!("{what}: nothing was refused"),
+    }
+}
+
+#[tokio::test]
+async fn sqlite_refuses_what_does_not_fit() {
+    for Misfit { sql, migrating, serving } in MISFITS {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("posthaste.db");
+        sqlite::migrate(&path).expect("the migration");
+        check(
+            sqlite::migrate_with(&path, CHANGED),
+            &["migration 1 (foundation) was changed"],
+            "a changed file",
+        );
+        assert_eq!(sqlite::migrate(&path).expect("nothing to do").len(), 0);
+        Direct::sqlite(&path).run(sql).await;
+        check(sqlite::migrate(&path), migrating, sql);
+        check(SqliteStore::open(&SqliteOptions::new(&path)), serving, sql);
+        let named = [path.to_str().expect("a path of text")];
+        check(SqliteStore::open(&SqliteOptions::new(&path)), &named, "the file is named");
+    }
+}
+
+#[tokio::test]
+async fn postgres_refuses_what_does_not_fit() {
+    for Misfit { sql, migrating, serving } in MISFITS {
+        let url = migrated_database("fit").await;
+        check(
+            postgres::migrate_with(&url, CHANGED).await,
+            &["migration 1 (foundation) was changed"],
+            "a changed file",
+        );
+        assert_eq!(postgres::migrate(&url).await.expect("nothing to do").applied, [0_u32; 0]);
+        Direct::postgres(&url).await.run(sql).await;
+        check(postgres::migrate(&url).await, migrating, sql);
+        check(PostgresStore::connect(&PostgresOptions::new(&url)).await, serving, sql);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_served_that_was_never_migrated() {
+    let told = &["run `posthaste migrate` first"];
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("posthaste.db");
+    check(SqliteStore::open(&SqliteOptions::new(&path)), told, "a file that is not there");
+    assert!(!path.exists(), "looking for it made it");
+    std::fs::write(&path, "").expect("an empty file");
+    check(SqliteStore::open(&SqliteOptions::new(&path)), told, "an empty file");
+    let url = empty_database("fit").await;
+    check(PostgresStore::connect(&PostgresOptions::new(&url)).await, told, "an empty database");
+}

@@ -1,0 +1,42 @@
+//! Many migrate at once: one database, several databases of one cluster, and a cluster without roles.
+
+use crate::private_server::PrivateServer;
+use posthaste_store::postgres::{PostgresOptions, PostgresStore, migrate};
+use posthaste_testkit::postgres::{client, empty_database};
+use tokio::task::JoinSet;
+
+async fn migrate_all(urls: Vec<String>) -> Vec<usize> {
+    let mut migrators = JoinSet::new();
+    for url in urls {
+        migrators.spawn(async move { migrate(&url).await.expect("the migration").applied.len() });
+    }
+    migrators.join_all().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_database_is_migrated_once() {
+    let url = empty_database("together").await;
+    let applied = migrate_all(vec![url.clone(); 6]).await;
+    assert_eq!(applied.iter().sum::<usize>(), 1, "one of them did it, the others saw that it was done");
+    PostgresStore::connect(&PostgresOptions::new(&url)).await.expect("a database that can be served");
+}
+
+/// The roles belong to the cluster: here every database's migrator wants to create them at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn databases_of_a_fresh_cluster_share_their_roles() {
+    let server = PrivateServer::start("together");
+    let admin = client(&server.url("postgres")).await;
+    let mut urls = Vec::new();
+    for number in 0..4 {
+        admin.batch_execute(&format!("CREATE DATABASE d{number}")).await.expect("a database");
+        // Two for each database.
+        urls.extend([server.url(&format!("d{number}")), server.url(&format!("d{number}"))]);
+    }
+    let applied = migrate_all(urls.clone()).await;
+    assert_eq!(applied.iter().sum::<usize>(), 4);
+    let roles = "SELECT count(*) FROM pg_roles WHERE rolname !~ '^pg_' AND NOT rolcanlogin";
+    assert_eq!(admin.query_one(roles, &[]).await.expect("a count").get::<_, i64>(0), 10);
+    for url in urls {
+        PostgresStore::connect(&PostgresOptions::new(&url)).await.expect("a database that can be served");
+    }
+}

@@ -1,0 +1,16 @@
+//! Several migrate one file at once: one of them does it, the others see that it was done.
+
+use posthaste_store::sqlite::{SqliteOptions, SqliteStore, migrate};
+
+#[test]
+fn one_file_is_migrated_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("deeper").join("posthaste.db");
+    let applied: usize = std::thread::scope(|scope| {
+        let migrators: Vec<_> =
+            (0..6).map(|_| scope.spawn(|| migrate(&path).expect("the migration").len())).collect();
+        migrators.into_iter().map(|migrator| migrator.join().expect("an answer")).sum()
+    });
+    assert_eq!(applied, 1);
+    SqliteStore::open(&SqliteOptions::new(&path)).expect("a database that can be served");
+}

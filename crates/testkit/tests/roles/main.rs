@@ -1,0 +1,10 @@
+//! The walls between the roles: everything `expected.txt` allows passes, everything else is refused, by
+//! really trying it. PostgreSQL with a login for each role, SQLite as each role on the writer.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod catalog;
+mod document;
+mod matrix;
+mod postgres;
+mod postgres_tries;
+mod sqlite;

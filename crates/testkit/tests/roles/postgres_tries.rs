@@ -1,0 +1,81 @@
+//! What no role may do on PostgreSQL, beside the rights on tables.
+
+/// Each runs in a transaction of its own that is rolled back; the server must say that the right is missing.
+pub(crate) const BEYOND: &[&str] = &[
+    "CREATE TABLE posthaste.mine (a int)",
+    "CREATE VIEW posthaste.mine AS SELECT 1",
+    "CREATE FUNCTION posthaste.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "CREATE TYPE posthaste.mine AS ENUM ('a')",
+    "CREATE SEQUENCE posthaste.mine",
+    "CREATE SCHEMA mine",
+    "CREATE TABLE public.mine (a int)",
+    "CREATE ROLE mine",
+    "CREATE INDEX mine ON posthaste.events (payload)",
+    "CREATE TRIGGER mine BEFORE INSERT ON posthaste.events FOR EACH ROW EXECUTE FUNCTION posthaste.refuse('x')",
+    "CREATE RULE mine AS ON INSERT TO posthaste.events DO INSTEAD NOTHING",
+    "CREATE POLICY mine ON posthaste.events USING (true)",
+    "ALTER SCHEMA posthaste RENAME TO mine",
+    "ALTER TABLE posthaste.events ADD COLUMN mine int",
+    "ALTER TABLE posthaste.events DISABLE TRIGGER ALL",
+    "ALTER TABLE posthaste.webhook_delivery_sagas DISABLE TRIGGER saga_transition",
+    "ALTER TABLE posthaste.subscriptions ALTER COLUMN secret DROP NOT NULL",
+    "ALTER TABLE posthaste.outbox_orders DROP CONSTRAINT order_status",
+    "ALTER TABLE posthaste.events OWNER TO CURRENT_USER",
+    "ALTER FUNCTION posthaste.requeue(bigint, timestamptz) OWNER TO CURRENT_USER",
+    "ALTER FUNCTION posthaste.requeue(bigint, timestamptz) RESET ALL",
+    "ALTER TYPE posthaste.saga_status ADD VALUE 'Mine'",
+    "ALTER ROLE viewer SUPERUSER",
+    "CREATE OR REPLACE FUNCTION posthaste.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+    "DROP TABLE posthaste.events CASCADE",
+    "DROP INDEX posthaste.uniq_saga_event_subscription",
+    "DROP FUNCTION posthaste.publish(text, json, text)",
+    "DROP TRIGGER event_immutable ON posthaste.events",
+    "DROP SCHEMA posthaste CASCADE",
+    "COMMENT ON TABLE posthaste.events IS 'mine'",
+    "GRANT viewer TO CURRENT_USER",
+    "GRANT subscription_admin TO job_worker",
+    "COPY posthaste.events TO '/tmp/mine'",
+    "COPY posthaste.events FROM '/etc/passwd'",
+    "COPY (SELECT 1) TO PROGRAM 'true'",
+    "SET session_replication_role = replica",
+    "SELECT nextval('posthaste.events_id_seq')",
+    "SELECT setval('posthaste.webhook_delivery_sagas_id_seq', 1)",
+    "SELECT last_value FROM posthaste.webhook_delivery_jobs_id_seq",
+    "SELECT rolpassword FROM pg_authid",
+    "SELECT passwd FROM pg_shadow",
+    "SELECT pg_read_file('/etc/passwd')",
+    "SELECT pg_ls_dir('/')",
+    "SELECT lo_import('/etc/passwd')",
+];
+
+/// The same for what PostgreSQL runs in no transaction.
+pub(crate) const BEYOND_ALONE: &[&str] = &[
+    "CREATE DATABASE mine",
+    "CREATE TABLESPACE mine LOCATION '/tmp'",
+    "ALTER SYSTEM SET port = 1",
+    "CREATE INDEX CONCURRENTLY mine ON posthaste.events (payload)",
+    "DROP INDEX CONCURRENTLY posthaste.idx_saga_event",
+];
+
+/// What a role could try to give away.
+pub(crate) const HAND_OUT: &[&str] = &[
+    "GRANT ALL ON SCHEMA posthaste TO PUBLIC",
+    "GRANT ALL ON ALL TABLES IN SCHEMA posthaste TO PUBLIC",
+    "GRANT SELECT ON posthaste.events TO PUBLIC",
+    "GRANT UPDATE ON posthaste.subscriptions TO PUBLIC",
+    "GRANT SELECT (id) ON posthaste.events TO PUBLIC",
+    "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA posthaste TO PUBLIC",
+    "GRANT EXECUTE ON FUNCTION posthaste.requeue TO PUBLIC",
+    "REVOKE ALL ON ALL TABLES IN SCHEMA posthaste FROM viewer",
+];
+
+/// Every right on everything in the schema.
+pub(crate) const RIGHTS: &str = "
+    SELECT 'schema', nspname, nspacl::text FROM pg_namespace WHERE nspname = 'posthaste'
+    UNION ALL SELECT 'relation', relname, relacl::text FROM pg_class WHERE relnamespace = 'posthaste'::regnamespace
+    UNION ALL SELECT 'column', attrelid::regclass || '.' || attname, attacl::text FROM pg_attribute
+        JOIN pg_class ON pg_class.oid = attrelid WHERE relnamespace = 'posthaste'::regnamespace AND attnum > 0
+    UNION ALL SELECT 'function', oid::regprocedure::text, proacl::text FROM pg_proc
+        WHERE pronamespace = 'posthaste'::regnamespace
+    UNION ALL SELECT 'type', typname, typacl::text FROM pg_type WHERE typnamespace = 'posthaste'::regnamespace
+    ORDER BY 1, 2";

@@ -3,5 +3,7 @@
 
 pub mod batcher;
 pub mod cleaner;
+pub mod egress;
 pub mod router;
+pub mod sender;
 pub mod step;

@@ -2,17 +2,23 @@
 -- whole microseconds since 1970 in UTC. Guards say RAISE(ABORT), which undoes the statement and leaves
 -- the group's transaction open. Where PostgreSQL has a function of the owner, here is a view with an
 -- INSTEAD OF trigger: the authorizer lets a role write the view, and only the trigger write the tables.
+--
+-- Three things that SQLite does and PostgreSQL does not: length() and GLOB stop at U+0000, so texts from
+-- outside are searched for it; UPDATE OR REPLACE puts the default where a NULL may not stand, after the
+-- guards have seen the NULL, so a guard lets pass what IS TRUE and nothing else; and rowid is one more
+-- name of the id, which an UPDATE OF must list.
 
 -- ── events ───────────────────────────────────────────────────────────────────────────────────────
 
 CREATE TABLE events (
     id                INTEGER PRIMARY KEY,
-    external_event_id TEXT CONSTRAINT event_external_id_length CHECK (length(external_event_id) BETWEEN 1 AND 200),
-    event_type        TEXT NOT NULL CONSTRAINT event_type_form CHECK (length(event_type) <= 200
-        AND event_type GLOB '[A-Za-z0-9]*' AND event_type NOT GLOB '*[^A-Za-z0-9_.:/-]*'),
-    payload           TEXT NOT NULL CONSTRAINT event_payload_size CHECK (octet_length(payload) <= 1048576),
-    correlation_id    TEXT CONSTRAINT event_correlation_id_length CHECK (length(correlation_id) BETWEEN 1 AND 200),
-    traceparent       TEXT CONSTRAINT event_traceparent_length CHECK (length(traceparent) = 55),
+    external_event_id TEXT CONSTRAINT event_external_id_length CHECK (length(external_event_id) BETWEEN 1 AND 200 AND instr(external_event_id, char(0)) = 0),
+    event_type        TEXT NOT NULL CONSTRAINT event_type_form CHECK (octet_length(event_type) <= 200
+        AND event_type GLOB '[A-Za-z0-9]*' AND event_type NOT GLOB '*[^A-Za-z0-9_.:/-]*' AND instr(event_type, char(0)) = 0),
+    payload           TEXT NOT NULL CONSTRAINT event_payload_size CHECK (octet_length(payload) <= 1048576)
+        CONSTRAINT event_payload_json CHECK (json_valid(payload) AND instr(payload, char(0)) = 0),
+    correlation_id    TEXT CONSTRAINT event_correlation_id_length CHECK (length(correlation_id) BETWEEN 1 AND 200 AND instr(correlation_id, char(0)) = 0),
+    traceparent       TEXT CONSTRAINT event_traceparent_length CHECK (length(traceparent) = 55 AND octet_length(traceparent) = 55),
     created_at        INTEGER NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX uniq_event_external_id ON events (external_event_id);
@@ -37,16 +43,16 @@ END;
 
 CREATE TABLE subscriptions (
     id                         INTEGER PRIMARY KEY,
-    event_type                 TEXT NOT NULL CONSTRAINT subscription_type_form CHECK (length(event_type) <= 200
-        AND event_type GLOB '[A-Za-z0-9]*' AND event_type NOT GLOB '*[^A-Za-z0-9_.:/-]*'),
-    callback_url               TEXT NOT NULL CONSTRAINT subscription_url_length CHECK (octet_length(callback_url) BETWEEN 1 AND 2000),
+    event_type                 TEXT NOT NULL CONSTRAINT subscription_type_form CHECK (octet_length(event_type) <= 200
+        AND event_type GLOB '[A-Za-z0-9]*' AND event_type NOT GLOB '*[^A-Za-z0-9_.:/-]*' AND instr(event_type, char(0)) = 0),
+    callback_url               TEXT NOT NULL CONSTRAINT subscription_url_length CHECK (octet_length(callback_url) BETWEEN 1 AND 2000 AND instr(callback_url, char(0)) = 0),
     active                     INTEGER NOT NULL DEFAULT 1 CHECK (active IN (0, 1)),
     verified                   INTEGER NOT NULL DEFAULT 0 CHECK (verified IN (0, 1)),
     max_retry_limit            INTEGER CONSTRAINT subscription_limit_range CHECK (max_retry_limit BETWEEN 1 AND 100),
-    secret                     TEXT NOT NULL,
+    secret                     TEXT NOT NULL CONSTRAINT subscription_secret_text CHECK (instr(secret, char(0)) = 0),
     previous_secret            TEXT,
     previous_secret_expires_at INTEGER,
-    description                TEXT CONSTRAINT subscription_description_length CHECK (length(description) <= 1000),
+    description                TEXT CONSTRAINT subscription_description_length CHECK (length(description) <= 1000 AND instr(description, char(0)) = 0),
     created_at                 INTEGER NOT NULL,
     updated_at                 INTEGER NOT NULL,
     deleted_at                 INTEGER,
@@ -122,14 +128,14 @@ BEGIN
     SELECT RAISE(ABORT, 'INSERT of webhook_delivery_sagas refused: a saga begins Pending with no attempt');
 END;
 CREATE TRIGGER saga_transition BEFORE UPDATE ON webhook_delivery_sagas
-WHEN NOT (
+WHEN (
     (OLD.status = 'Pending' AND NEW.status IN ('Pending', 'InProgress'))
     OR (OLD.status = 'InProgress' AND NEW.status <> 'Pending')
-    OR (OLD.status = 'PendingRetry' AND NEW.status <> 'Pending' AND NEW.status <> 'Completed'))
+    OR (OLD.status = 'PendingRetry' AND NEW.status <> 'Pending' AND NEW.status <> 'Completed')) IS NOT TRUE
 BEGIN
     SELECT RAISE(ABORT, 'UPDATE of webhook_delivery_sagas refused: this is no transition of a saga, or it has ended');
 END;
-CREATE TRIGGER saga_identity BEFORE UPDATE OF id, event_id, subscription_id, requeued_from ON webhook_delivery_sagas
+CREATE TRIGGER saga_identity BEFORE UPDATE OF id, rowid, oid, _rowid_, event_id, subscription_id, requeued_from ON webhook_delivery_sagas
 WHEN OLD.id <> NEW.id OR OLD.event_id <> NEW.event_id OR OLD.subscription_id <> NEW.subscription_id
     OR OLD.requeued_from IS NOT NEW.requeued_from
 BEGIN
@@ -168,11 +174,11 @@ BEGIN
     SELECT RAISE(ABORT, 'INSERT of webhook_delivery_jobs refused: a job begins Pending');
 END;
 CREATE TRIGGER job_transition BEFORE UPDATE ON webhook_delivery_jobs
-WHEN NOT ((OLD.status = 'Pending' AND NEW.status IN ('Pending', 'Leased')) OR OLD.status = 'Leased')
+WHEN ((OLD.status = 'Pending' AND NEW.status IN ('Pending', 'Leased')) OR OLD.status = 'Leased') IS NOT TRUE
 BEGIN
     SELECT RAISE(ABORT, 'UPDATE of webhook_delivery_jobs refused: this is no transition of a job, or it has ended');
 END;
-CREATE TRIGGER job_identity BEFORE UPDATE OF id, saga_id, attempt_at ON webhook_delivery_jobs
+CREATE TRIGGER job_identity BEFORE UPDATE OF id, rowid, oid, _rowid_, saga_id, attempt_at ON webhook_delivery_jobs
 WHEN OLD.id <> NEW.id OR OLD.saga_id <> NEW.saga_id OR OLD.attempt_at <> NEW.attempt_at
 BEGIN
     SELECT RAISE(ABORT, 'UPDATE of webhook_delivery_jobs refused: which attempt a job is never changes');
@@ -237,8 +243,8 @@ END;
 
 CREATE TABLE outbox_orders (
     id              INTEGER PRIMARY KEY,
-    idempotency_key TEXT NOT NULL CONSTRAINT order_key_length CHECK (length(idempotency_key) BETWEEN 1 AND 200),
-    request_json    TEXT NOT NULL CONSTRAINT order_json CHECK (json_valid(request_json)),
+    idempotency_key TEXT NOT NULL CONSTRAINT order_key_length CHECK (length(idempotency_key) BETWEEN 1 AND 200 AND instr(idempotency_key, char(0)) = 0),
+    request_json    TEXT NOT NULL CONSTRAINT order_json CHECK (json_valid(request_json) AND instr(request_json, char(0)) = 0),
     request_digest  TEXT NOT NULL,
     status          TEXT NOT NULL DEFAULT 'queued' CONSTRAINT order_status
         CHECK (status IN ('queued', 'sending', 'sent', 'failed', 'dead')),
@@ -249,9 +255,9 @@ CREATE TABLE outbox_orders (
     updated_at      INTEGER NOT NULL,
     lease_token     BLOB CONSTRAINT order_lease_token CHECK (octet_length(lease_token) = 16),
     worker_id       TEXT CONSTRAINT order_worker_length CHECK (length(worker_id) <= 100),
-    trace_id        TEXT,
-    broker_order_id TEXT,
-    result_json     TEXT,
+    trace_id        TEXT CONSTRAINT order_trace_text CHECK (instr(trace_id, char(0)) = 0),
+    broker_order_id TEXT CONSTRAINT order_broker_text CHECK (instr(broker_order_id, char(0)) = 0),
+    result_json     TEXT CONSTRAINT order_result_json CHECK (json_valid(result_json) AND instr(result_json, char(0)) = 0),
     result_digest   TEXT,
     maybe_executed  INTEGER NOT NULL DEFAULT 0 CHECK (maybe_executed IN (0, 1)),
     note            TEXT
@@ -321,19 +327,19 @@ CREATE TRIGGER order_first_state BEFORE INSERT ON outbox_orders WHEN NEW.status 
     SELECT RAISE(ABORT, 'INSERT of outbox_orders refused: an order begins queued');
 END;
 CREATE TRIGGER order_transition BEFORE UPDATE ON outbox_orders
-WHEN NOT (
+WHEN (
     (OLD.status = 'queued' AND NEW.status IN ('queued', 'sending'))
     OR OLD.status = 'sending'
-    OR (OLD.status = 'failed' AND NEW.status IN ('failed', 'queued', 'dead')))
+    OR (OLD.status = 'failed' AND NEW.status IN ('failed', 'queued', 'dead'))) IS NOT TRUE
 BEGIN
     SELECT RAISE(ABORT, 'UPDATE of outbox_orders refused: this is no transition of an order, or it has ended');
 END;
 CREATE TRIGGER order_counts_with_transition BEFORE UPDATE ON outbox_orders
-WHEN OLD.status = NEW.status AND (OLD.retry_count <> NEW.retry_count OR OLD.last_error IS NOT NEW.last_error)
+WHEN OLD.status = NEW.status AND (OLD.retry_count IS NOT NEW.retry_count OR OLD.last_error IS NOT NEW.last_error)
 BEGIN
     SELECT RAISE(ABORT, 'UPDATE of outbox_orders refused: retry_count and last_error change with the status only');
 END;
-CREATE TRIGGER order_identity BEFORE UPDATE OF id, idempotency_key, request_digest, request_json ON outbox_orders
+CREATE TRIGGER order_identity BEFORE UPDATE OF id, rowid, oid, _rowid_, idempotency_key, request_digest, request_json ON outbox_orders
 WHEN OLD.id <> NEW.id OR OLD.idempotency_key <> NEW.idempotency_key OR OLD.request_digest <> NEW.request_digest
     OR OLD.request_json <> NEW.request_json
 BEGIN
@@ -353,7 +359,7 @@ END;
 
 CREATE TABLE api_keys (
     id           INTEGER PRIMARY KEY,
-    name         TEXT NOT NULL CONSTRAINT key_name_length CHECK (length(name) BETWEEN 1 AND 200),
+    name         TEXT NOT NULL CONSTRAINT key_name_length CHECK (length(name) BETWEEN 1 AND 200 AND instr(name, char(0)) = 0),
     role         TEXT NOT NULL CONSTRAINT key_role CHECK (role IN ('root', 'admin', 'operator', 'viewer', 'ingest', 'orders')),
     key_hash     BLOB NOT NULL CONSTRAINT key_hash_length CHECK (octet_length(key_hash) = 32),
     created_at   INTEGER NOT NULL,
@@ -363,7 +369,7 @@ CREATE TABLE api_keys (
 CREATE UNIQUE INDEX uniq_key_hash ON api_keys (key_hash);
 
 CREATE TABLE processes (
-    process_id TEXT NOT NULL,
+    process_id TEXT NOT NULL CONSTRAINT process_id_length CHECK (length(process_id) <= 100),
     role       TEXT NOT NULL,
     version    TEXT NOT NULL,
     started_at INTEGER NOT NULL,

@@ -1,0 +1,154 @@
+//! Which addresses are not the public Internet, after the IANA registries of special-purpose addresses
+//! (IPv4, IPv6) as of 2026. For IPv6 the rule is turned round: outside the one block from which public
+//! addresses are given out, nothing is public.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The rule that refuses an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AddressRule {
+    Unspecified,
+    ThisNetwork,
+    Private,
+    CarrierNat,
+    Loopback,
+    LinkLocal,
+    Metadata,
+    ProtocolAssignments,
+    Documentation,
+    Benchmarking,
+    Multicast,
+    Broadcast,
+    Reserved,
+    UniqueLocal,
+    SiteLocal,
+    Ipv4Mapped,
+    Ipv4Compatible,
+    Ipv4Translated,
+    Nat64,
+    SixToFour,
+    Teredo,
+    Discard,
+    SegmentRouting,
+}
+
+impl fmt::Display for AddressRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unspecified => "the unspecified address",
+            Self::ThisNetwork => "in 0.0.0.0/8, this network",
+            Self::Private => "in a private network (RFC 1918)",
+            Self::CarrierNat => "behind a carrier's NAT (100.64.0.0/10)",
+            Self::Loopback => "a loopback address",
+            Self::LinkLocal => "a link-local address",
+            Self::Metadata => "a cloud's metadata service",
+            Self::ProtocolAssignments => "in a block for protocols, not for hosts",
+            Self::Documentation => "in a block for documentation",
+            Self::Benchmarking => "in a block for benchmarks",
+            Self::Multicast => "a multicast address",
+            Self::Broadcast => "the broadcast address",
+            Self::Reserved => "in a reserved block",
+            Self::UniqueLocal => "a unique local address (fc00::/7)",
+            Self::SiteLocal => "a site-local address (fec0::/10)",
+            Self::Ipv4Mapped => "an IPv4-mapped address",
+            Self::Ipv4Compatible => "an IPv4-compatible address",
+            Self::Ipv4Translated => "an IPv4-translated address",
+            Self::Nat64 => "a NAT64 address",
+            Self::SixToFour => "a 6to4 address",
+            Self::Teredo => "a Teredo address",
+            Self::Discard => "in a block whose packets are discarded",
+            Self::SegmentRouting => "a segment routing address",
+        })
+    }
+}
+
+use AddressRule as Rule;
+
+const fn v4(a: u8, b: u8, c: u8, d: u8, prefix: u32, rule: Rule) -> (u32, u32, Rule) {
+    (Ipv4Addr::new(a, b, c, d).to_bits(), prefix, rule)
+}
+
+/// The first row that fits names the rule, so single addresses stand before the block around them.
+const IPV4: &[(u32, u32, Rule)] = &[
+    v4(0, 0, 0, 0, 32, Rule::Unspecified),
+    v4(0, 0, 0, 0, 8, Rule::ThisNetwork),
+    v4(10, 0, 0, 0, 8, Rule::Private),
+    v4(100, 64, 0, 0, 10, Rule::CarrierNat),
+    v4(127, 0, 0, 0, 8, Rule::Loopback),
+    v4(169, 254, 169, 254, 32, Rule::Metadata),
+    v4(169, 254, 0, 0, 16, Rule::LinkLocal),
+    v4(172, 16, 0, 0, 12, Rule::Private),
+    v4(192, 0, 0, 0, 24, Rule::ProtocolAssignments),
+    v4(192, 0, 2, 0, 24, Rule::Documentation),
+    // The relays of 6to4, withdrawn in 2015 (RFC 7526).
+    v4(192, 88, 99, 0, 24, Rule::SixToFour),
+    v4(192, 168, 0, 0, 16, Rule::Private),
+    v4(198, 18, 0, 0, 15, Rule::Benchmarking),
+    v4(198, 51, 100, 0, 24, Rule::Documentation),
+    v4(203, 0, 113, 0, 24, Rule::Documentation),
+    // A public address by number, but inside Azure it is the host's own service.
+    v4(168, 63, 129, 16, 32, Rule::Metadata),
+    v4(224, 0, 0, 0, 4, Rule::Multicast),
+    v4(255, 255, 255, 255, 32, Rule::Broadcast),
+    v4(240, 0, 0, 0, 4, Rule::Reserved),
+];
+
+const fn v6(segments: [u16; 8], prefix: u32, rule: Rule) -> (u128, u32, Rule) {
+    let [a, b, c, d, e, f, g, h] = segments;
+    (Ipv6Addr::new(a, b, c, d, e, f, g, h).to_bits(), prefix, rule)
+}
+
+const IPV6: &[(u128, u32, Rule)] = &[
+    v6([0, 0, 0, 0, 0, 0, 0, 0], 128, Rule::Unspecified),
+    v6([0, 0, 0, 0, 0, 0, 0, 1], 128, Rule::Loopback),
+    v6([0, 0, 0, 0, 0, 0xffff, 0, 0], 96, Rule::Ipv4Mapped),
+    v6([0, 0, 0, 0, 0xffff, 0, 0, 0], 96, Rule::Ipv4Translated),
+    v6([0, 0, 0, 0, 0, 0, 0, 0], 96, Rule::Ipv4Compatible),
+    v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96, Rule::Nat64),
+    v6([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48, Rule::Nat64),
+    v6([0x100, 0, 0, 0, 0, 0, 0, 0], 64, Rule::Discard),
+    v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 32, Rule::Teredo),
+    v6([0x2001, 2, 0, 0, 0, 0, 0, 0], 48, Rule::Benchmarking),
+    v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 23, Rule::ProtocolAssignments),
+    v6([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32, Rule::Documentation),
+    v6([0x2002, 0, 0, 0, 0, 0, 0, 0], 16, Rule::SixToFour),
+    v6([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20, Rule::Documentation),
+    v6([0x5f00, 0, 0, 0, 0, 0, 0, 0], 16, Rule::SegmentRouting),
+    v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128, Rule::Metadata),
+    v6([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254], 128, Rule::Metadata),
+    v6([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7, Rule::UniqueLocal),
+    v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10, Rule::LinkLocal),
+    v6([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10, Rule::SiteLocal),
+    v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, Rule::Multicast),
+];
+
+/// Where all public unicast addresses of IPv6 lie: 2000::/3.
+const IPV6_PUBLIC: (u128, u32) = (0x2000_u128 << 112, 3);
+
+/// The rule that keeps us from an address, if there is one.
+pub(super) fn refused_by(address: IpAddr) -> Option<AddressRule> {
+    match address {
+        IpAddr::V4(address) => {
+            let bits = address.to_bits();
+            // No row has the prefix 0, for which this would shift too far.
+            let row = IPV4.iter().find(|(net, prefix, _)| (bits ^ net) >> (32 - prefix) == 0);
+            row.map(|(_, _, rule)| *rule)
+        }
+        IpAddr::V6(address) => {
+            let bits = address.to_bits();
+            let fits = |net: u128, prefix: u32| (bits ^ net) >> (128 - prefix) == 0;
+            let row = IPV6.iter().find(|(net, prefix, _)| fits(*net, *prefix)).map(|(_, _, rule)| *rule);
+            let (net, prefix) = IPV6_PUBLIC;
+            row.or_else(|| (!fits(net, prefix)).then_some(Rule::Reserved))
+        }
+    }
+}
+
+/// The IPv4 address inside an IPv4-mapped or IPv4-compatible one.
+pub(super) fn wrapped_ipv4(address: IpAddr) -> Option<Ipv4Addr> {
+    let IpAddr::V6(wrapping) = address else { return None };
+    let [.., a, b, c, d] = wrapping.octets();
+    let wraps = matches!(refused_by(address), Some(Rule::Ipv4Mapped | Rule::Ipv4Compatible));
+    wraps.then_some(Ipv4Addr::new(a, b, c, d))
+}

@@ -1,0 +1,157 @@
+//! Sends one request and says what came of it: deliveries, verification challenges, test sends and
+//! orders all leave through here, under one [`EgressPolicy`]. One deadline over all of it, a bound on
+//! everything that comes back, no redirects, no proxy, no decompression. It never repeats a request of
+//! which a byte has left, and decides nothing about retries.
+
+mod connect;
+mod connection;
+mod conversation;
+mod exchange;
+mod habit;
+mod headers;
+mod pool;
+mod resolve;
+mod status_line;
+mod trust;
+mod wire;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
+use posthaste_core::Timestamp;
+use posthaste_core::outcome::{AttemptOutcome, Failure, classify};
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::TlsConnector;
+
+use crate::egress::EgressPolicy;
+use connect::Connector;
+use conversation::{Conversation, Progress, Setback, request};
+use pool::{Pool, Taken};
+
+pub use exchange::Exchange;
+pub use headers::{AGENT, Delivery, delivery_headers, signed_headers};
+pub use pool::KeepAlive;
+pub use resolve::{Resolve, Resolving, SystemResolver};
+pub use trust::{Trust, TrustError};
+
+/// How long a whole exchange may take, unless the settings say otherwise.
+pub const DEADLINE: Duration = Duration::from_secs(15);
+
+/// The longest deadline that is kept: settings have a word in it, but not the last.
+const DEADLINE_MAX: Duration = Duration::from_secs(3600);
+
+/// One request: always a POST.
+#[derive(Clone)]
+pub struct Post<'a> {
+    pub url: &'a str,
+    /// Those of the message. The host, the framing and the connection are the sender's to write.
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    pub answer: Wanted,
+    /// Over everything from here on: look-up, connection, TLS, request, answer.
+    pub deadline: Duration,
+}
+
+/// Headers may hold credentials, a URL's query too, and the body is somebody's business.
+impl fmt::Debug for Post<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (answer, deadline) = (&self.answer, &self.deadline);
+        f.debug_struct("Post").field("answer", answer).field("deadline", deadline).finish_non_exhaustive()
+    }
+}
+
+/// How much of an answer matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// The status line decides; [`Exchange::body`] stays empty.
+    Status,
+    /// The body too, up to so many bytes; the rest is not read.
+    Body { bytes_max: usize },
+}
+
+/// Cheap to clone; clones share connections.
+#[derive(Clone)]
+pub struct Sender {
+    connector: Arc<Connector>,
+    pool: Arc<Pool>,
+}
+
+impl fmt::Debug for Sender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").field("policy", &self.connector.policy).finish_non_exhaustive()
+    }
+}
+
+impl Sender {
+    pub fn new(policy: EgressPolicy, trust: Trust, keep_alive: KeepAlive) -> Result<Self, TrustError> {
+        Self::with_resolver(policy, trust, keep_alive, SystemResolver::default())
+    }
+
+    pub fn with_resolver(
+        policy: EgressPolicy,
+        trust: Trust,
+        keep_alive: KeepAlive,
+        resolver: impl Resolve,
+    ) -> Result<Self, TrustError> {
+        let tls = TlsConnector::from(trust.client_config()?);
+        let connector = Connector { policy, resolver: Box::new(resolver), tls };
+        Ok(Self { connector: Arc::new(connector), pool: Arc::new(Pool::new(keep_alive)) })
+    }
+
+    pub fn policy(&self) -> &EgressPolicy {
+        &self.connector.policy
+    }
+
+    /// Sends a request once. `now` is for answers that name a date; the deadline runs by itself.
+    pub async fn send(&self, post: Post<'_>, now: Timestamp) -> Exchange {
+        let started = Instant::now();
+        let until = started + post.deadline.min(DEADLINE_MAX);
+        let mut progress = Progress::default();
+        let exchange = self.exchange(post, until, &mut progress);
+        let result = timeout_at(until, exchange).await.unwrap_or(Err(Failure::Timeout));
+        let duration = started.elapsed();
+        let header = progress.retry_after.as_ref().map(HeaderValue::as_bytes);
+        let outcome = match (progress.status, result) {
+            // Once it is known it decides, whatever became of the rest.
+            (Some(status), Ok(()) | Err(_)) => classify(status, header, now.after(duration)),
+            (None, Err(failure)) => AttemptOutcome::failed(failure),
+            (None, Ok(())) => AttemptOutcome::failed(Failure::ResponseInvalid),
+        };
+        Exchange {
+            outcome,
+            bytes_written: progress.bytes_written(),
+            retry_after: progress.retry_after,
+            body: progress.body.into(),
+            body_complete: progress.body_complete,
+            duration,
+        }
+    }
+
+    /// On a kept connection if there is one. If the peer turns out to have closed it before the first
+    /// byte left, once more on a fresh one.
+    async fn exchange(&self, post: Post<'_>, until: Instant, progress: &mut Progress) -> Result<(), Failure> {
+        let to = self.connector.policy.check_url(post.url).map_err(|blocked| blocked.failure())?;
+        let origin = to.origin();
+        let wanted = post.answer;
+        let request = request(&to, post.headers, post.body);
+        if let Some(Taken { connection, idle }) = self.pool.take(&origin, Instant::now()) {
+            let conversation =
+                Conversation { pool: &self.pool, origin: &origin, wanted, was_idle: Some(idle) };
+            match conversation.hold(connection, request.clone(), progress).await {
+                Ok(()) => return Ok(()),
+                Err(Setback::Failed(failure)) => return Err(failure),
+                Err(Setback::Unsent) => {}
+            }
+        }
+        let connection = self.connector.connect(&to, until).await?;
+        let conversation = Conversation { pool: &self.pool, origin: &origin, wanted, was_idle: None };
+        match conversation.hold(connection, request, progress).await {
+            Ok(()) => Ok(()),
+            Err(Setback::Failed(failure)) => Err(failure),
+            Err(Setback::Unsent) => Err(Failure::ConnectFailed),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Makes a connection: resolves, has every address judged by [`crate::egress`], connects to the very
+//! one that was judged, and shakes hands. Called by the [`crate::sender`] when no kept connection fits.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use posthaste_core::outcome::Failure;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+use tokio_rustls::TlsConnector;
+
+use super::connection::Connection;
+use super::resolve::Resolve;
+use super::wire::{Channel, Socket, Stream, Track};
+use crate::egress::{Destination, DestinationHost, EgressPolicy};
+
+/// The most addresses of one name that are tried. All of them are judged.
+const ADDRESSES_TRIED_MAX: usize = 4;
+/// How long one address is waited for while there is another.
+const ONE_ADDRESS_MAX: Duration = Duration::from_secs(3);
+
+pub(super) struct Connector {
+    pub(super) policy: EgressPolicy,
+    pub(super) resolver: Box<dyn Resolve>,
+    pub(super) tls: TlsConnector,
+}
+
+impl Connector {
+    pub(super) async fn connect(&self, to: &Destination, until: Instant) -> Result<Connection, Failure> {
+        let addresses = match &to.host {
+            DestinationHost::Address(address) => vec![*address],
+            DestinationHost::Name(name) => {
+                self.resolver.resolve(name).await.map_err(|_| Failure::DnsFailed)?
+            }
+        };
+        self.policy.check_addresses(&addresses).map_err(|blocked| blocked.failure())?;
+        let tcp = connect_to_one(&addresses, to.port, until).await.ok_or(Failure::ConnectFailed)?;
+        let track = Track::new();
+        let socket = Socket::new(tcp, track.clone());
+        let channel = if to.tls { self.shake_hands(to, socket).await? } else { Channel::Plain(socket) };
+        let stream = Stream::new(channel, track.clone());
+        Connection::open(stream, track).await.map_err(|_| Failure::ConnectFailed)
+    }
+
+    async fn shake_hands(&self, to: &Destination, socket: Socket) -> Result<Channel, Failure> {
+        let name = match &to.host {
+            DestinationHost::Name(name) => {
+                ServerName::try_from(name.clone()).map_err(|_| Failure::UrlInvalid)?
+            }
+            DestinationHost::Address(address) => ServerName::from(*address),
+        };
+        let session = self.tls.connect(name, socket).await.map_err(|_| Failure::TlsFailed)?;
+        Ok(Channel::Tls(Box::new(session)))
+    }
+}
+
+/// Tries one address after the other. None may use up the time of those behind it.
+async fn connect_to_one(addresses: &[IpAddr], port: u16, until: Instant) -> Option<TcpStream> {
+    let tried = addresses.len().min(ADDRESSES_TRIED_MAX);
+    for (address, left) in addresses.iter().zip((1..=tried as u32).rev()) {
+        let share = until.saturating_duration_since(Instant::now()) / left;
+        let wait = if left > 1 { share.min(ONE_ADDRESS_MAX) } else { share };
+        if let Ok(Ok(tcp)) = timeout(wait, TcpStream::connect(SocketAddr::new(*address, port))).await {
+            // A request is written whole: nothing is gained by waiting for more of it.
+            let _ = tcp.set_nodelay(true);
+            return Some(tcp);
+        }
+    }
+    None
+}

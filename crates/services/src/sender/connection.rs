@@ -1,0 +1,130 @@
+//! One HTTP/1.1 connection. It is driven by whoever uses it and by nobody while it is idle: no task of
+//! its own, so an exchange costs no hop between threads.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+
+use super::wire::{Stream, Track};
+
+/// The longest head of an answer; the parser also stops at 100 headers. Bodies pass through the same
+/// buffer.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+type Driver = Pin<Box<http1::Connection<TokioIo<Stream>, Full<Bytes>>>>;
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    requests: http1::SendRequest<Full<Bytes>>,
+    /// Gone once the connection has ended: what still waits in it is then told so.
+    driver: Option<Driver>,
+    track: Track,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) struct NoAnswer {
+    pub(super) error: hyper::Error,
+    /// The request came back from the parser unread, or no byte of it left.
+    pub(super) unsent: bool,
+}
+
+/// What came of reading a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BodyEnd {
+    Complete,
+    /// There is more of it than was wanted.
+    Cut,
+    BrokenOff,
+}
+
+impl Connection {
+    pub(super) async fn open(stream: Stream, track: Track) -> hyper::Result<Self> {
+        let (requests, driver) = http1::Builder::new()
+            .max_buf_size(HEAD_BYTES_MAX)
+            .handshake::<_, Full<Bytes>>(TokioIo::new(stream))
+            .await?;
+        Ok(Self { requests, driver: Some(Box::pin(driver)), track })
+    }
+
+    pub(super) const fn track(&self) -> &Track {
+        &self.track
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    pub(super) async fn request(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, NoAnswer> {
+        let answer = self.requests.try_send_request(request);
+        match drive(&mut self.driver, answer).await {
+            Ok(response) => {
+                self.track.head_is_complete();
+                Ok(response)
+            }
+            Err(mut failed) => {
+                let returned = failed.take_message().is_some();
+                let unsent = returned || self.track.lock().bytes_written == 0;
+                Err(NoAnswer { error: failed.into_error(), unsent })
+            }
+        }
+    }
+
+    /// Reads a body up to `bytes_max`, and into `kept` if somebody wants it.
+    pub(super) async fn read_body(
+        &mut self,
+        mut body: Incoming,
+        bytes_max: usize,
+        mut kept: Option<&mut Vec<u8>>,
+    ) -> BodyEnd {
+        let mut room = bytes_max;
+        loop {
+            let data = match drive(&mut self.driver, body.frame()).await {
+                None => return BodyEnd::Complete,
+                Some(Err(_)) => return BodyEnd::BrokenOff,
+                // Trailers say nothing that we ask for.
+                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+            };
+            if let Some(kept) = &mut kept {
+                kept.extend_from_slice(data.get(..room).unwrap_or(&data));
+            }
+            let Some(left) = room.checked_sub(data.len()) else { return BodyEnd::Cut };
+            room = left;
+        }
+    }
+
+    /// Whether the connection can take another request, to the best of its knowledge. It lets go of the
+    /// task that used it: from here on nobody is woken for it.
+    pub(super) async fn is_reusable(&mut self) -> bool {
+        let driver = &mut self.driver;
+        // Outside the task's budget: an answer of "ask again later" would look like a healthy peer.
+        tokio::task::coop::unconstrained(poll_fn(|_| {
+            let mut nobody = Context::from_waker(Waker::noop());
+            if driver.as_mut().is_some_and(|driver| driver.as_mut().poll(&mut nobody).is_ready()) {
+                *driver = None;
+            }
+            Poll::Ready(())
+        }))
+        .await;
+        self.driver.is_some() && self.requests.is_ready()
+    }
+}
+
+/// Runs the connection until `work`, which waits for something from it, is done.
+async fn drive<F: Future>(driver: &mut Option<Driver>, work: F) -> F::Output {
+    let mut work = pin!(work);
+    poll_fn(|cx| {
+        if driver.as_mut().is_some_and(|driver| driver.as_mut().poll(cx).is_ready()) {
+            *driver = None;
+        }
+        work.as_mut().poll(cx)
+    })
+    .await
+}

@@ -1,0 +1,89 @@
+//! What came of one request, for webhooks and for the broker's adapter alike.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use posthaste_core::broker::BrokerFault;
+use posthaste_core::outcome::{AttemptOutcome, Failure};
+
+#[derive(Debug, Clone)]
+pub struct Exchange {
+    pub outcome: AttemptOutcome,
+    /// Whether any byte of the request left this machine.
+    pub bytes_written: bool,
+    /// The answer's `Retry-After`, as it came.
+    pub retry_after: Option<HeaderValue>,
+    /// As much of the body as was wanted and came.
+    pub body: Bytes,
+    pub body_complete: bool,
+    pub duration: Duration,
+}
+
+impl Exchange {
+    /// The answer's status, if there was an answer.
+    pub const fn status(&self) -> Option<u16> {
+        self.outcome.status()
+    }
+
+    /// Why there was no answer, in the broker's terms; nothing if there was one.
+    pub const fn broker_fault(&self) -> Option<BrokerFault> {
+        let AttemptOutcome::Failed { failure, status: None, .. } = self.outcome else { return None };
+        let bytes_written = self.bytes_written;
+        Some(match failure {
+            Failure::Timeout => BrokerFault::TimedOut { bytes_written },
+            // A session that breaks after the order has left is no failed handshake.
+            Failure::ConnectFailed | Failure::TlsFailed if bytes_written => {
+                BrokerFault::Reset { bytes_written }
+            }
+            Failure::ConnectFailed => BrokerFault::ConnectFailed,
+            Failure::TlsFailed => BrokerFault::TlsFailed,
+            Failure::DnsFailed => BrokerFault::DnsFailed,
+            Failure::Http(_) | Failure::ResponseInvalid => BrokerFault::Unreadable,
+            // The sender reports of these only what the policy refused; nothing left.
+            Failure::BlockedAddress
+            | Failure::UrlInvalid
+            | Failure::NotVerified
+            | Failure::LeaseExpired
+            | Failure::EventGone
+            | Failure::SubscriptionGone
+            | Failure::SecretUnreadable => BrokerFault::BlockedAddress,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_broker_learns_whether_the_order_may_have_arrived() {
+        let exchange = |outcome, bytes_written| Exchange {
+            outcome,
+            bytes_written,
+            retry_after: None,
+            body: Bytes::new(),
+            body_complete: false,
+            duration: Duration::ZERO,
+        };
+        let rows = [
+            (Failure::Timeout, false, BrokerFault::TimedOut { bytes_written: false }),
+            (Failure::Timeout, true, BrokerFault::TimedOut { bytes_written: true }),
+            (Failure::ConnectFailed, false, BrokerFault::ConnectFailed),
+            (Failure::ConnectFailed, true, BrokerFault::Reset { bytes_written: true }),
+            (Failure::TlsFailed, false, BrokerFault::TlsFailed),
+            (Failure::TlsFailed, true, BrokerFault::Reset { bytes_written: true }),
+            (Failure::DnsFailed, false, BrokerFault::DnsFailed),
+            (Failure::BlockedAddress, false, BrokerFault::BlockedAddress),
+            (Failure::UrlInvalid, false, BrokerFault::BlockedAddress),
+            (Failure::ResponseInvalid, true, BrokerFault::Unreadable),
+        ];
+        for (failure, bytes_written, fault) in rows {
+            let found = exchange(AttemptOutcome::failed(failure), bytes_written).broker_fault();
+            assert_eq!(found, Some(fault), "{failure:?} {bytes_written}");
+            assert_eq!(fault.may_have_executed(), bytes_written, "{failure:?}");
+        }
+        let answered = exchange(AttemptOutcome::Delivered { status: 200 }, true);
+        assert_eq!((answered.broker_fault(), answered.status()), (None, Some(200)));
+    }
+}

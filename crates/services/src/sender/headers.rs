@@ -1,0 +1,124 @@
+//! The headers that go with what Posthaste says: those of Standard Webhooks, and a few that tell what
+//! is being delivered.
+
+use http::header::{CONTENT_TYPE, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use posthaste_core::event::{EventType, TraceParent};
+use posthaste_core::signature::{SigningSecret, sign, webhook_id};
+use posthaste_core::{EventId, SubscriptionId, Timestamp};
+
+/// How Posthaste introduces itself.
+pub const AGENT: &str = concat!("posthaste/", env!("CARGO_PKG_VERSION"));
+
+/// What one attempt of a delivery says about itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Delivery<'a> {
+    pub event_id: EventId,
+    pub subscription_id: SubscriptionId,
+    pub event_type: &'a EventType,
+    /// Counted from one.
+    pub attempt: u32,
+    pub traceparent: Option<&'a TraceParent>,
+}
+
+/// The headers of a delivery. Every live secret signs.
+pub fn delivery_headers(
+    delivery: &Delivery<'_>,
+    secrets: &[&SigningSecret],
+    body: &[u8],
+    now: Timestamp,
+) -> HeaderMap {
+    let id = webhook_id(delivery.event_id, delivery.subscription_id);
+    let mut headers = signed_headers(&id, secrets, body, now);
+    put(&mut headers, "posthaste-event-type", delivery.event_type.as_str());
+    headers.insert(HeaderName::from_static("posthaste-attempt"), delivery.attempt.into());
+    if let Some(traceparent) = delivery.traceparent {
+        put(&mut headers, "traceparent", traceparent.as_str());
+    }
+    headers
+}
+
+/// The headers of any signed message: a verification, a test, the core of a delivery.
+pub fn signed_headers(
+    webhook_id: &str,
+    secrets: &[&SigningSecret],
+    body: &[u8],
+    now: Timestamp,
+) -> HeaderMap {
+    let timestamp_s = now.micros().div_euclid(1_000_000);
+    let mut headers = HeaderMap::with_capacity(10);
+    headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    put(&mut headers, "webhook-id", webhook_id);
+    headers.insert(HeaderName::from_static("webhook-timestamp"), timestamp_s.into());
+    put(&mut headers, "webhook-signature", &sign(secrets, webhook_id, timestamp_s, body));
+    headers
+}
+
+/// All these values are made of characters that a header may hold. If a row was written by other hands
+/// and holds more, its header is left out rather than the delivery.
+fn put(headers: &mut HeaderMap, name: &'static str, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(HeaderName::from_static(name), value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use posthaste_core::signature::verify;
+    use std::time::Duration;
+
+    #[test]
+    fn a_delivery_names_itself_and_either_secret_verifies_it() {
+        let (new, old) = (SigningSecret::from_random([1; 32]), SigningSecret::from_random([2; 32]));
+        let event_type = EventType::parse("order.paid").expect("a type");
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let traceparent = TraceParent::parse(trace).expect("a trace");
+        let delivery = Delivery {
+            event_id: EventId::from_store(41),
+            subscription_id: SubscriptionId::from_store(7),
+            event_type: &event_type,
+            attempt: 3,
+            traceparent: Some(&traceparent),
+        };
+        let now = Timestamp::from_micros(1_700_000_000_999_999);
+        let headers = delivery_headers(&delivery, &[&new, &old], b"{}", now);
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let rows = [
+            ("webhook-id", "msg_41_7"),
+            ("webhook-timestamp", "1700000000"),
+            ("user-agent", AGENT),
+            ("content-type", "application/json"),
+            ("posthaste-event-type", "order.paid"),
+            ("posthaste-attempt", "3"),
+            ("traceparent", trace),
+        ];
+        for (name, expected) in rows {
+            assert_eq!(text(name), expected, "{name}");
+        }
+        assert_eq!(headers.len(), rows.len() + 1, "and the signature");
+        let signature = text("webhook-signature");
+        assert_eq!(signature.split(' ').count(), 2);
+        for secret in [&new, &old] {
+            let tolerance = Duration::from_secs(300);
+            let verified = verify(&[secret], "msg_41_7", 1_700_000_000, b"{}", signature, tolerance, now);
+            assert_eq!(verified, Ok(()));
+        }
+    }
+
+    #[test]
+    fn what_no_header_can_hold_is_left_out() {
+        let event_type = EventType::from_store("zwei\nZeilen".to_owned());
+        let delivery = Delivery {
+            event_id: EventId::from_store(1),
+            subscription_id: SubscriptionId::from_store(2),
+            event_type: &event_type,
+            attempt: 1,
+            traceparent: None,
+        };
+        let headers = delivery_headers(&delivery, &[], b"{}", Timestamp::from_micros(0));
+        assert!(!headers.contains_key("posthaste-event-type") && !headers.contains_key("traceparent"));
+        assert!(headers.contains_key("webhook-id"));
+    }
+}

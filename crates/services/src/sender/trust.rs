@@ -1,0 +1,99 @@
+//! Whom TLS believes: the system's certificate authorities, and those of one extra file
+//! (`POSTHASTE_CA_FILE`). Read once at the start.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+
+/// Why the extra file is of no use. The start stops with it.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    #[error("{path} cannot be read as PEM certificates")]
+    File { path: PathBuf, source: rustls::pki_types::pem::Error },
+    #[error("{path} holds no certificate")]
+    Empty { path: PathBuf },
+    #[error("{path} holds a certificate that is no authority's")]
+    Certificate { path: PathBuf, source: rustls::Error },
+    #[error("TLS cannot be set up")]
+    Setup(#[from] rustls::Error),
+}
+
+/// The certificate authorities that are believed.
+#[derive(Debug, Clone)]
+pub struct Trust {
+    roots: RootCertStore,
+}
+
+impl Trust {
+    /// Believes nobody: every TLS handshake fails.
+    pub fn nobody() -> Self {
+        Self { roots: RootCertStore::empty() }
+    }
+
+    /// The system's authorities. What cannot be read is left out, so ask [`Trust::authorities`]: with
+    /// none at all (a bare container) nothing can be delivered over https.
+    pub fn system() -> Self {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        Self { roots }
+    }
+
+    /// Believes the authorities of a PEM file too. A file that was named is a file that must be right.
+    pub fn with_ca_file(mut self, path: &Path) -> Result<Self, TrustError> {
+        let unreadable = |source| TrustError::File { path: path.to_owned(), source };
+        let before = self.authorities();
+        for certificate in CertificateDer::pem_file_iter(path).map_err(unreadable)? {
+            let refused = |source| TrustError::Certificate { path: path.to_owned(), source };
+            self.roots.add(certificate.map_err(unreadable)?).map_err(refused)?;
+        }
+        if self.authorities() == before {
+            return Err(TrustError::Empty { path: path.to_owned() });
+        }
+        Ok(self)
+    }
+
+    /// How many are believed.
+    pub fn authorities(&self) -> usize {
+        self.roots.len()
+    }
+
+    pub(super) fn client_config(self) -> Result<Arc<ClientConfig>, TrustError> {
+        let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(self.roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_named_must_be_right() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let check = |content: Option<&str>| {
+            let path = folder.path().join("ca.pem");
+            let _ = std::fs::remove_file(&path);
+            if let Some(content) = content {
+                std::fs::write(&path, content).expect("a file");
+            }
+            Trust::nobody().with_ca_file(&path)
+        };
+        assert!(matches!(check(None), Err(TrustError::File { .. })));
+        assert!(matches!(check(Some("")), Err(TrustError::Empty { .. })));
+        assert!(matches!(check(Some("no certificate")), Err(TrustError::Empty { .. })));
+        let broken = "-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----\n";
+        assert!(matches!(check(Some(broken)), Err(TrustError::File { .. })));
+        let foreign = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        assert!(matches!(check(Some(foreign)), Err(TrustError::Certificate { .. })));
+        let good = rcgen::generate_simple_self_signed(["example.com".to_owned()]).expect("a certificate");
+        assert_eq!(check(Some(&good.cert.pem())).expect("an authority").authorities(), 1);
+    }
+}

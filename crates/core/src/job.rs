@@ -2,6 +2,7 @@
 //! orchestrator, worked by workers, given back by the cleaner; what a result means for the delivery
 //! is decided in [`crate::saga`].
 
+use crate::broker::UNKNOWN;
 use crate::ids::JobId;
 use crate::outcome::ErrorCode;
 use std::time::Duration;
@@ -53,6 +54,25 @@ impl JobStatus {
 pub enum JobOutcome {
     Completed,
     Failed { error_code: ErrorCode, retry_after: Option<Duration> },
+}
+
+impl JobOutcome {
+    /// What a job's row says; nothing while the job has not ended. One that failed without a code, which
+    /// only hands other than ours can bring about, still counts.
+    pub fn of_row(
+        status: JobStatus,
+        error_code: Option<ErrorCode>,
+        retry_after_s: Option<u32>,
+    ) -> Option<Self> {
+        match status {
+            JobStatus::Pending | JobStatus::Leased => None,
+            JobStatus::Completed => Some(Self::Completed),
+            JobStatus::Failed => Some(Self::Failed {
+                error_code: error_code.unwrap_or(UNKNOWN),
+                retry_after: retry_after_s.map(|seconds| Duration::from_secs(seconds.into())),
+            }),
+        }
+    }
 }
 
 /// A finished job, as the orchestrator reads it.

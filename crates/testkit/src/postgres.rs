@@ -1,6 +1,8 @@
 //! Fresh databases on the private PostgreSQL that `make test` starts. The schema is migrated once, into
 //! a template; every test gets a copy.
 
+use posthaste_core::digest::digest_of;
+use posthaste_store::grants;
 use posthaste_store::postgres::{self, MIGRATIONS};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::OnceCell;
@@ -69,8 +71,11 @@ async fn template() -> &'static str {
 }
 
 async fn make_template() -> String {
-    let digest: String = MIGRATIONS.iter().map(|migration| migration.checksum()[..8].to_owned()).collect();
-    let name = format!("ph_template_{digest}");
+    // What the schema and the rights are made from; a server that outlives a change makes a new template.
+    let mut made_from: String = MIGRATIONS.iter().map(|migration| migration.sql).collect();
+    made_from.push_str(&grants::postgres_grants());
+    let digest = digest_of(made_from.as_bytes());
+    let name = format!("ph_template_{}", &digest.as_str()["sha256:".len()..][..16]);
     let admin = client(&admin_url()).await;
     admin.execute("SELECT pg_advisory_lock($1)", &[&TEMPLATE_LOCK]).await.expect("the lock");
     let exists = admin

@@ -11,7 +11,7 @@ use crate::postgres::value::{
     Instant, TAKE_MAX, count, count_or_none, error_code, get, instant, instant_or_none, int, job_status,
     saga_status,
 };
-use posthaste_core::job::{JobOutcome, JobResult, JobStatus};
+use posthaste_core::job::{JobOutcome, JobResult};
 use posthaste_core::outcome::ErrorCode;
 use posthaste_core::ports::{
     Admitted, AdmittedJob, AppliedResult, DueSubscriptions, OrchestratorStore, Quota, ResultTake, StoreResult,
@@ -20,7 +20,6 @@ use posthaste_core::retry::RetryPolicy;
 use posthaste_core::saga::{self, Decision, Ignored, SagaState, Signal};
 use posthaste_core::{EventId, JobId, SagaId, SubscriptionId, Timestamp};
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 use tokio_postgres::Row;
 
 /// Port of the role saga_orchestrator.
@@ -327,15 +326,8 @@ fn read_result(row: &Row, job_id: JobId) -> Result<Option<(JobResult, i64)>, Fau
     let Some(saga_id) = get::<Option<i64>>(row, 4)? else {
         return Ok(None);
     };
-    let outcome = match job_status(row, 1)? {
-        JobStatus::Completed => JobOutcome::Completed,
-        JobStatus::Failed => JobOutcome::Failed {
-            error_code: error_code(row, 2)?.unwrap_or_else(|| ErrorCode::from_store("UNKNOWN".to_owned())),
-            retry_after: count_or_none(row, 3)?.map(|seconds| Duration::from_secs(seconds.into())),
-        },
-        JobStatus::Pending | JobStatus::Leased => return Ok(None),
-    };
-    Ok(Some((JobResult { job_id, outcome }, saga_id)))
+    let outcome = JobOutcome::of_row(job_status(row, 1)?, error_code(row, 2)?, count_or_none(row, 3)?);
+    Ok(outcome.map(|outcome| (JobResult { job_id, outcome }, saga_id)))
 }
 
 async fn write_results(mut session: Session, moves: &Moves, now: Timestamp) -> Result<HashSet<i64>, Fault> {

@@ -112,7 +112,8 @@ const fn guard(
     OwnerCode { name, led_by: &[], touches }
 }
 
-const SUBSCRIPTION_ROW: &[(Verb, &str, &[&str])] = &[(Verb::Select, "subscriptions", &["deleted_at"])];
+const SUBSCRIPTION_ROW: &[(Verb, &str, &[&str])] = &[(Verb::Select, "subscriptions", &["id", "deleted_at"])];
+const LEDGER_ROW: &[(Verb, &str, &[&str])] = &[(Verb::Select, "idempo_ledger", &[])];
 const SAGA_ROW: &[(Verb, &str, &[&str])] = &[(Verb::Select, "webhook_delivery_sagas", &[])];
 const JOB_ROW: &[(Verb, &str, &[&str])] = &[(Verb::Select, "webhook_delivery_jobs", &[])];
 const ORDER_ROW: &[(Verb, &str, &[&str])] = &[(Verb::Select, "outbox_orders", &[])];
@@ -143,6 +144,8 @@ pub(super) const OWNER_CODE: &[OwnerCode] = &[
     },
     guard("subscription_stays", &[]),
     guard("subscription_deleted", SUBSCRIPTION_ROW),
+    guard("subscription_identity", SUBSCRIPTION_ROW),
+    guard("ledger_identity", LEDGER_ROW),
     guard("subscription_change_immutable_update", &[]),
     guard("subscription_change_immutable_delete", &[]),
     guard("saga_first_state", SAGA_ROW),

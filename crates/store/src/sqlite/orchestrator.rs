@@ -2,7 +2,6 @@
 //! jobs. Every decision is [`saga::step`]'s; here rows are read, and answers written down.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use posthaste_core::job::{JobOutcome, JobResult, JobStatus};
 use posthaste_core::ports::{
@@ -14,7 +13,7 @@ use posthaste_core::{EventId, JobId, SagaId, SubscriptionId, Timestamp};
 use rusqlite::{OptionalExtension as _, Row, params};
 
 use super::SqliteStore;
-use super::error::{Answer, Fault};
+use super::error::Answer;
 use super::rows;
 use super::session::Session;
 use crate::grants::Role;
@@ -295,16 +294,9 @@ impl Decided {
 /// Nothing when the job or its saga is gone.
 fn finished(row: &Row<'_>) -> Answer<Option<Finished>> {
     let Some(saga_id) = row.get::<_, Option<i64>>(4)? else { return Ok(None) };
-    let outcome = match rows::word(row, 1, JobStatus::parse)? {
-        JobStatus::Completed => JobOutcome::Completed,
-        JobStatus::Failed => JobOutcome::Failed {
-            error_code: rows::error_code(row, 2)?
-                .ok_or_else(|| Fault::Unreadable("a failed job has no error code".to_owned()))?,
-            retry_after: row.get::<_, Option<u32>>(3)?.map(|s| Duration::from_secs(s.into())),
-        },
-        JobStatus::Pending | JobStatus::Leased => {
-            return Err(Fault::Unreadable("a job in the inbox has not ended".to_owned()));
-        }
+    let status = rows::word(row, 1, JobStatus::parse)?;
+    let Some(outcome) = JobOutcome::of_row(status, rows::error_code(row, 2)?, row.get(3)?) else {
+        return Ok(None);
     };
     Ok(Some(Finished {
         result: JobResult { job_id: JobId::from_store(row.get(0)?), outcome },

@@ -128,6 +128,33 @@ pub async fn a_result_applied_twice_counts_once<S: Stores>(h: &Harness<S>) {
     h.check_invariants().await;
 }
 
+/// What only a foreign hand can write into the inbox is taken out, and everything else goes on.
+pub async fn a_strange_result_stops_nobody<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe("a").await;
+    h.publish("a", 3).await;
+    h.route_all(T0).await;
+    let (jobs, token) = h.start_attempts(subscription, T0).await;
+    let [unfinished, codeless, normal] = [jobs[0], jobs[1], jobs[2]];
+    h.direct
+        .run(&format!("INSERT INTO finished_jobs (job_id) VALUES (999999999), ({})", unfinished.job_id))
+        .await;
+    let fail = format!("UPDATE webhook_delivery_jobs SET status = 'Failed' WHERE id = {}", codeless.job_id);
+    h.direct.run(&fail).await;
+    h.direct.run(&format!("INSERT INTO finished_jobs (job_id) VALUES ({})", codeless.job_id)).await;
+    let report = vec![delivered(&normal, token)];
+    h.sure(async || h.store.worker().report_jobs(report.clone(), at(1)).await).await;
+    h.apply_all(at(1)).await;
+    assert_eq!(h.direct.number("SELECT count(*) FROM finished_jobs").await, 0);
+    for (job, expected) in [(unfinished, "InProgress"), (codeless, "PendingRetry"), (normal, "Completed")] {
+        assert_eq!(h.saga_status(job.saga_id).await, expected);
+    }
+    let report = vec![delivered(&unfinished, token)];
+    h.sure(async || h.store.worker().report_jobs(report.clone(), at(2)).await).await;
+    h.apply_all(at(2)).await;
+    assert_eq!(h.saga_status(unfinished.saga_id).await, "Completed");
+    h.check_invariants().await;
+}
+
 pub async fn a_limit_lowered_below_the_count_ends_the_saga_when_due<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
     h.publish("a", 1).await;

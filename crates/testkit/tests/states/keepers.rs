@@ -30,6 +30,9 @@ pub(crate) async fn the_ledger_outlives_an_unfinished_order<S: Stores>(h: &Harne
             }
         }
     }
+    for change in ["idempotency_key = 'another'", "request_digest = 'another'"] {
+        refused(h, &[Rule::Guard], LEDGER, &format!("UPDATE {LEDGER} SET {change}")).await;
+    }
     // One unfinished order keeps the whole statement from deleting anything.
     assert_eq!(dump(h, LEDGER).await.len(), 3);
     refused(h, &[Rule::Guard], LEDGER, &format!("DELETE FROM {LEDGER}")).await;
@@ -61,6 +64,12 @@ pub(crate) async fn a_deleted_subscription_never_comes_back<S: Stores>(h: &Harne
             refused(h, &[Rule::Guard], SUBSCRIPTIONS, &update).await;
         }
     }
+    let renumber = match h.engine {
+        Engine::Sqlite => "id = id + 1000",
+        Engine::Postgres | Engine::PostgresCut => "id = DEFAULT",
+    };
+    let update = format!("UPDATE {SUBSCRIPTIONS} SET {renumber} WHERE id = {stays}");
+    refused(h, &[Rule::Guard], SUBSCRIPTIONS, &update).await;
     for id in [gone, stays] {
         refused(h, &[Rule::Guard], SUBSCRIPTIONS, &format!("DELETE FROM {SUBSCRIPTIONS} WHERE id = {id}"))
             .await;

@@ -122,6 +122,9 @@ CREATE TRIGGER subscription_truncate BEFORE TRUNCATE ON posthaste.subscriptions
 CREATE TRIGGER subscription_deleted BEFORE UPDATE ON posthaste.subscriptions
     FOR EACH ROW WHEN (OLD.deleted_at IS NOT NULL)
     EXECUTE FUNCTION posthaste.refuse('a deleted subscription never comes back');
+CREATE TRIGGER subscription_identity BEFORE UPDATE ON posthaste.subscriptions
+    FOR EACH ROW WHEN (OLD.id <> NEW.id)
+    EXECUTE FUNCTION posthaste.refuse('history refers to a subscription by its id');
 CREATE TRIGGER subscription_change_immutable BEFORE UPDATE OR DELETE ON posthaste.subscription_changes
     FOR EACH ROW EXECUTE FUNCTION posthaste.refuse('changes are append only');
 CREATE TRIGGER subscription_change_truncate BEFORE TRUNCATE ON posthaste.subscription_changes
@@ -335,6 +338,9 @@ BEGIN
 END $$;
 CREATE TRIGGER ledger_outlives_order BEFORE DELETE ON posthaste.idempo_ledger
     FOR EACH ROW EXECUTE FUNCTION posthaste.keep_ledger();
+CREATE TRIGGER ledger_identity BEFORE UPDATE ON posthaste.idempo_ledger
+    FOR EACH ROW WHEN (OLD.idempotency_key <> NEW.idempotency_key OR OLD.request_digest <> NEW.request_digest)
+    EXECUTE FUNCTION posthaste.refuse('which order a ledger row stands for never changes');
 CREATE TRIGGER ledger_truncate BEFORE TRUNCATE ON posthaste.idempo_ledger
     FOR EACH STATEMENT EXECUTE FUNCTION posthaste.refuse('the ledger outlives every unfinished order');
 

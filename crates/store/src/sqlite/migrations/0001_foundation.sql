@@ -89,6 +89,9 @@ END;
 CREATE TRIGGER subscription_deleted BEFORE UPDATE ON subscriptions WHEN OLD.deleted_at IS NOT NULL BEGIN
     SELECT RAISE(ABORT, 'UPDATE of subscriptions refused: a deleted subscription never comes back');
 END;
+CREATE TRIGGER subscription_identity BEFORE UPDATE ON subscriptions WHEN OLD.id IS NOT NEW.id BEGIN
+    SELECT RAISE(ABORT, 'UPDATE of subscriptions refused: history refers to a subscription by its id');
+END;
 CREATE TRIGGER subscription_change_immutable_update BEFORE UPDATE ON subscription_changes BEGIN
     SELECT RAISE(ABORT, 'UPDATE of subscription_changes refused: changes are append only');
 END;
@@ -274,6 +277,11 @@ CREATE TABLE idempo_ledger (
     expires_at      INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX idx_ledger_expires_at ON idempo_ledger (expires_at);
+CREATE TRIGGER ledger_identity BEFORE UPDATE ON idempo_ledger
+WHEN OLD.idempotency_key IS NOT NEW.idempotency_key OR OLD.request_digest IS NOT NEW.request_digest
+BEGIN
+    SELECT RAISE(ABORT, 'UPDATE of idempo_ledger refused: which order a ledger row stands for never changes');
+END;
 CREATE TRIGGER ledger_outlives_order BEFORE DELETE ON idempo_ledger
 WHEN EXISTS (SELECT 1 FROM outbox_orders o WHERE o.idempotency_key = OLD.idempotency_key AND o.status NOT IN ('sent', 'dead'))
 BEGIN

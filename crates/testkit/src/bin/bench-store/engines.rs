@@ -1,0 +1,229 @@
+//! The two engines under the same stages: makes a fresh database of each, runs the rounds, reads the
+//! meters, and counts what can be counted.
+
+use crate::Engine;
+use crate::meter::{Meter, SQLITE_READER, SQLITE_WRITER};
+use crate::report::{Cost, Counted, Figures, Round};
+use crate::stages::{Pipeline, Stage};
+use crate::wire::CountingProxy;
+use posthaste_store::postgres::{PostgresOptions, PostgresStore};
+use posthaste_store::sqlite::{self, SqliteOptions, SqliteStore};
+use posthaste_testkit::postgres;
+use std::time::Instant;
+use tempfile::TempDir;
+use tokio_postgres::Client;
+
+/// Deliveries in one round: enough batches for a figure, and no more rows than a round needs.
+const fn round_rows(batch: u32) -> u32 {
+    let rows = batch * 32;
+    if rows < 100 {
+        100
+    } else if rows > 4_000 {
+        if batch > 4_000 { batch } else { 4_000 }
+    } else {
+        rows
+    }
+}
+
+/// A stage runs over this many batches before the next one begins: a process's CPU time is only
+/// exact when it has come to rest, which hardly matters to a large batch and much to one row.
+const fn block_batches(batch: u32) -> u32 {
+    let batches = 160 / batch;
+    if batches == 0 {
+        1
+    } else if batches > 50 {
+        50
+    } else {
+        batches
+    }
+}
+
+const COUNTED_BATCHES: u32 = 10;
+
+#[derive(Debug)]
+enum Store {
+    Postgres { pipeline: Box<Pipeline<PostgresStore>>, admin: Client, owner: Client, database: String },
+    Sqlite { pipeline: Box<Pipeline<SqliteStore>>, folder: TempDir },
+}
+
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) engine: Engine,
+    pub(crate) batch: u32,
+    store: Store,
+    rounds: Vec<Round>,
+}
+
+impl Bench {
+    pub(crate) async fn postgres(batch: u32) -> Self {
+        let url = postgres::migrated_database(&format!("bench_{batch}")).await;
+        let owner = postgres::client(&url).await;
+        forbid_autovacuum(&owner).await;
+        let store = PostgresStore::connect(&PostgresOptions::new(&url)).await.expect("the store");
+        let pipeline = Box::new(Pipeline::new(store, batch).await);
+        let database = url.rsplit('/').next().expect("a database").to_owned();
+        let admin = postgres::client(&postgres::admin_url()).await;
+        let store = Store::Postgres { pipeline, admin, owner, database };
+        Self::warm(Self { engine: Engine::Postgres, batch, store, rounds: Vec::new() }).await
+    }
+
+    pub(crate) async fn sqlite(batch: u32) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("posthaste.db");
+        sqlite::migrate(&path).expect("the migration");
+        let store = SqliteStore::open(&SqliteOptions::new(&path)).expect("the store");
+        let pipeline = Box::new(Pipeline::new(store, batch).await);
+        let store = Store::Sqlite { pipeline, folder };
+        Self::warm(Self { engine: Engine::Sqlite, batch, store, rounds: Vec::new() }).await
+    }
+
+    /// One round that does not count: connections, prepared statements, pages in memory.
+    async fn warm(mut self) -> Self {
+        self.round().await;
+        self.rounds.clear();
+        self
+    }
+
+    pub(crate) async fn round(&mut self) {
+        let round = match &mut self.store {
+            Store::Postgres { pipeline, admin, owner, database } => {
+                owner.batch_execute("VACUUM").await.expect("a vacuum");
+                let meter = Meter::backends(admin, database).await;
+                let background = Meter::background(admin).await;
+                let (log_before, background_before) = (log_bytes(admin).await, background.cpu_ns());
+                let mut round = run_round(pipeline, self.batch, &meter).await;
+                round.background_ns = Some(background.cpu_ns() - background_before);
+                round.log_bytes = Some(log_bytes(admin).await - log_before);
+                round
+            }
+            Store::Sqlite { pipeline, .. } => {
+                let meter = Meter::threads(Some(&[SQLITE_WRITER, SQLITE_READER]));
+                let writer = Meter::threads(Some(&[SQLITE_WRITER]));
+                let writer_before = writer.cpu_ns();
+                let mut round = run_round(pipeline, self.batch, &meter).await;
+                round.writer_ns = Some(writer.cpu_ns() - writer_before);
+                round
+            }
+        };
+        self.rounds.push(round);
+    }
+
+    pub(crate) async fn finish(self) -> Figures {
+        let counted = match self.store {
+            Store::Postgres { admin, .. } => Some(count(self.batch, &admin).await),
+            Store::Sqlite { folder, pipeline } => {
+                drop(pipeline);
+                folder.close().expect("to remove the folder");
+                None
+            }
+        };
+        Figures { engine: self.engine.name(), batch: self.batch, rounds: self.rounds, counted }
+    }
+}
+
+async fn run_round<S: posthaste_core::ports::Stores>(
+    pipeline: &mut Pipeline<S>,
+    batch: u32,
+    meter: &Meter,
+) -> Round {
+    let batches = block_batches(batch);
+    let blocks = (round_rows(batch) / (batch * batches)).max(1);
+    let mut round = Round { deliveries: blocks * batches * batch, ..Round::default() };
+    let process = Meter::threads(None);
+    let process_before = process.cpu_ns();
+    let mut database_ns = 0;
+    for _ in 0..blocks {
+        for (stage, cost) in Stage::ALL.into_iter().zip(&mut round.stages) {
+            let cpu_before = meter.cpu_ns();
+            let begun = Instant::now();
+            pipeline.run(stage, batches).await;
+            let wall = begun.elapsed();
+            let cpu_ns = meter.cpu_ns() - cpu_before;
+            database_ns += cpu_ns;
+            *cost = Cost {
+                wall_ns: cost.wall_ns + u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX),
+                cpu_ns: cost.cpu_ns + cpu_ns,
+            };
+        }
+    }
+    // Meters of an embedded store are part of this process, those of a server are not; the report
+    // takes them apart.
+    round.process_ns = process.cpu_ns() - process_before;
+    round.database_ns = database_ns;
+    round
+}
+
+/// What a few batches on a fresh database ask for.
+async fn count(batch: u32, admin: &Client) -> Counted {
+    let url = postgres::migrated_database(&format!("count_{batch}")).await;
+    let server = url.split('@').nth(1).and_then(|rest| rest.split('/').next()).expect("a server");
+    let proxy = CountingProxy::start(server.parse().expect("an address")).await;
+    let through = postgres::url_with(&url, None, Some(proxy.address));
+    let store = PostgresStore::connect(&PostgresOptions::new(&through)).await.expect("the store");
+    let mut pipeline = Pipeline::new(store, batch).await;
+    for stage in Stage::ALL {
+        pipeline.run(stage, 1).await;
+    }
+    let mut counted = Counted { batches: COUNTED_BATCHES, ..Counted::default() };
+    let flushes_before = flushes(admin).await;
+    let commits_before = write_transactions(admin).await;
+    for _ in 0..COUNTED_BATCHES {
+        for (stage, sum) in Stage::ALL.into_iter().zip(&mut counted.stages) {
+            let before = proxy.counts();
+            pipeline.run(stage, 1).await;
+            let after = proxy.counts();
+            sum.statements += after.statements - before.statements;
+            sum.round_trips += after.round_trips - before.round_trips;
+        }
+    }
+    counted.commits = write_transactions(admin).await - commits_before;
+    drop(pipeline);
+    // Backends tell what they flushed when they leave.
+    let database = url.rsplit('/').next().expect("a database");
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = $1";
+    while admin.query_one(waiting, &[&database]).await.expect("the backends").get::<_, i64>(0) > 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    counted.flushes = flushes(admin).await - flushes_before;
+    counted
+}
+
+async fn number(admin: &Client, sql: &str) -> u64 {
+    let row = admin.query_one(sql, &[]).await.expect("a figure");
+    u64::try_from(row.get::<_, i64>(0)).expect("not below zero")
+}
+
+async fn log_bytes(admin: &Client) -> u64 {
+    number(admin, "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint").await
+}
+
+async fn flushes(admin: &Client) -> u64 {
+    // Version 18 keeps these elsewhere.
+    let kept =
+        "SELECT count(*) FROM pg_attribute WHERE attrelid = 'pg_stat_wal'::regclass AND attname = 'wal_sync'";
+    if number(admin, kept).await == 1 {
+        number(admin, "SELECT wal_sync FROM pg_stat_wal").await
+    } else {
+        number(admin, "SELECT sum(fsyncs)::bigint FROM pg_stat_io WHERE object = 'wal'").await
+    }
+}
+
+/// How many transactions have written something.
+async fn write_transactions(admin: &Client) -> u64 {
+    number(admin, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").await
+}
+
+/// A vacuum in the middle of a round would be somebody's bad luck.
+async fn forbid_autovacuum(owner: &Client) {
+    let sql = "SELECT format('ALTER TABLE %s SET (autovacuum_enabled = false)', oid::regclass)
+        FROM pg_class WHERE relnamespace = 'posthaste'::regnamespace AND relkind = 'r'";
+    for row in owner.query(sql, &[]).await.expect("the tables") {
+        owner.batch_execute(row.get(0)).await.expect("a setting");
+    }
+}
+
+/// The first change of a page after a checkpoint writes all of it to the log: let that begin at once
+/// for all.
+pub(crate) async fn checkpoint() {
+    postgres::client(&postgres::admin_url()).await.batch_execute("CHECKPOINT").await.expect("a checkpoint");
+}

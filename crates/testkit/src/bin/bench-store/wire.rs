@@ -1,0 +1,101 @@
+//! Stands between a PostgreSQL store and its server and counts what the store asks for: statements,
+//! and how often it waits for an answer. Only for counting; nothing is timed through it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+
+const EXECUTE: u8 = b'E';
+const QUERY: u8 = b'Q';
+const SYNC: u8 = b'S';
+const HEADER_BYTES: usize = 5;
+
+#[derive(Debug, Default)]
+struct Counters {
+    statements: AtomicU64,
+    round_trips: AtomicU64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counts {
+    pub(crate) statements: u64,
+    /// A pipeline may send several statements before it waits once.
+    pub(crate) round_trips: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct CountingProxy {
+    pub(crate) address: SocketAddr,
+    counters: Arc<Counters>,
+}
+
+impl CountingProxy {
+    pub(crate) async fn start(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let counters = Arc::new(Counters::default());
+        let shared = Arc::clone(&counters);
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let Ok(upstream) = TcpStream::connect(server).await else { continue };
+                client.set_nodelay(true).expect("a socket option");
+                upstream.set_nodelay(true).expect("a socket option");
+                let (client_read, mut client_write) = client.into_split();
+                let (mut server_read, server_write) = upstream.into_split();
+                let counters = Arc::clone(&shared);
+                tokio::spawn(async move { carry(client_read, server_write, &counters).await });
+                tokio::spawn(async move { tokio::io::copy(&mut server_read, &mut client_write).await });
+            }
+        });
+        Self { address, counters }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            statements: self.counters.statements.load(Ordering::Relaxed),
+            round_trips: self.counters.round_trips.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Carries a client's messages: the first has no type byte, every other has one and its length.
+async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, counters: &Counters) -> Option<()> {
+    let mut buffer = Vec::new();
+    let mut started = false;
+    loop {
+        if from.read_buf(&mut buffer).await.ok()? == 0 {
+            return None;
+        }
+        let mut done = 0;
+        while let Some((kind, length)) = next_message(&buffer[done..], started) {
+            match kind {
+                EXECUTE => counters.statements.fetch_add(1, Ordering::Relaxed),
+                QUERY => {
+                    counters.statements.fetch_add(1, Ordering::Relaxed);
+                    counters.round_trips.fetch_add(1, Ordering::Relaxed)
+                }
+                SYNC => counters.round_trips.fetch_add(1, Ordering::Relaxed),
+                _ => 0,
+            };
+            started = true;
+            done += length;
+        }
+        to.write_all(&buffer[..done]).await.ok()?;
+        buffer.drain(..done);
+    }
+}
+
+/// Type and length of the message at the front, if all of it is there.
+fn next_message(bytes: &[u8], started: bool) -> Option<(u8, usize)> {
+    let header = if started { HEADER_BYTES } else { HEADER_BYTES - 1 };
+    let length_at = header - 4;
+    let length: [u8; 4] = bytes.get(length_at..header)?.try_into().ok()?;
+    let total = length_at + usize::try_from(u32::from_be_bytes(length)).ok()?;
+    if bytes.len() < total {
+        return None;
+    }
+    Some((if started { bytes[0] } else { 0 }, total))
+}

@@ -1,0 +1,111 @@
+//! PostgreSQL: every statement under three kinds of statistics (from a time when every row waited,
+//! none at all, fresh) and both kinds of plans (for these very arguments, for any).
+
+use crate::LARGE;
+use crate::plan::{Bounds, faults, top};
+use crate::postgres_samples::{Sample, sample};
+use crate::statements::{self, SqlFile};
+use posthaste_testkit::postgres;
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+/// A bad plan shall fail, not keep us waiting.
+const STATEMENT_TIMEOUT_MS: u32 = 5_000;
+
+const NO_STATISTICS: &str = "
+    DELETE FROM pg_statistic WHERE starelid IN
+        (SELECT oid FROM pg_class WHERE relnamespace = 'posthaste'::regnamespace);
+    UPDATE pg_class SET reltuples = -1, relpages = 0 WHERE relnamespace = 'posthaste'::regnamespace;";
+
+#[tokio::test]
+async fn no_statement_reads_history() {
+    let url = postgres::migrated_database("history").await;
+    let client = postgres::client(&url).await;
+    client.batch_execute(include_str!("fill_postgres.sql")).await.expect("the history");
+    client
+        .batch_execute(&format!("SET statement_timeout = {STATEMENT_TIMEOUT_MS}"))
+        .await
+        .expect("a setting");
+    let files = statements::all("postgres");
+    let mut wrong = Vec::new();
+    for (statistics, prepare) in [("stale", ""), ("no", NO_STATISTICS), ("fresh", "ANALYZE")] {
+        client.batch_execute(prepare).await.expect("statistics");
+        for mode in ["force_custom_plan", "force_generic_plan"] {
+            client.batch_execute(&format!("SET plan_cache_mode = {mode}")).await.expect("a setting");
+            for file in &files {
+                let found = examine(&client, file).await;
+                wrong.extend(
+                    found
+                        .into_iter()
+                        .map(|fault| format!("{} ({statistics} statistics, {mode}): {fault}", file.name)),
+                );
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} faults:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Runs one statement with its sample and takes it back.
+async fn examine(client: &Client, file: &SqlFile) -> Vec<String> {
+    let prepared = client.batch_execute(&format!("PREPARE tried AS {}", file.text)).await;
+    if let Err(error) = prepared {
+        return vec![format!("cannot be prepared: {}", words(&error))];
+    }
+    let mut found = Vec::new();
+    match sample(&file.name, &parameter_types(client).await) {
+        Ok(sample) => {
+            for arguments in &sample.arguments {
+                found.extend(run(client, &sample, arguments).await);
+                client.batch_execute("ROLLBACK").await.expect("to take it back");
+            }
+        }
+        Err(unknown) => found.push(unknown),
+    }
+    client.batch_execute("DEALLOCATE tried").await.expect("to forget it");
+    found
+}
+
+async fn parameter_types(client: &Client) -> Vec<String> {
+    let sql = "SELECT parameter_types::text[] FROM pg_prepared_statements WHERE name = 'tried'";
+    client.query_one(sql, &[]).await.expect("the statement").get(0)
+}
+
+async fn run(client: &Client, sample: &Sample, arguments: &[String]) -> Vec<String> {
+    client.batch_execute("BEGIN").await.expect("a transaction");
+    let before = scanned(client).await;
+    let arguments = if arguments.is_empty() { String::new() } else { format!("({})", arguments.join(", ")) };
+    let sql = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE tried {arguments}");
+    let explained = match client.simple_query(&sql).await {
+        Ok(answer) => read(&answer),
+        Err(error) => return vec![format!("cannot be run: {}", words(&error))],
+    };
+    let bounds = Bounds { rows_max: sample.rows_max as f64, buffers_max: sample.buffers_max as f64 };
+    let mut found = faults(top(&explained), bounds);
+    // Functions and triggers do not show in a plan; what they scan is counted by the tables.
+    let after = scanned(client).await;
+    for (table, (now, then)) in LARGE.iter().zip(after.into_iter().zip(before)) {
+        if now > then && found.is_empty() {
+            found.push(format!("a function or trigger scans {table}"));
+        }
+    }
+    found
+}
+
+fn read(answer: &[SimpleQueryMessage]) -> serde_json::Value {
+    let plan = answer
+        .iter()
+        .find_map(|message| if let SimpleQueryMessage::Row(row) = message { row.get(0) } else { None });
+    serde_json::from_str(plan.expect("a plan")).expect("JSON")
+}
+
+/// Sequential scans of each large table by this connection.
+async fn scanned(client: &Client) -> Vec<i64> {
+    let tables: Vec<&str> = LARGE.to_vec();
+    let sql = "SELECT coalesce((SELECT seq_scan FROM pg_stat_xact_user_tables
+            WHERE schemaname = 'posthaste' AND relname = wanted.name), 0)
+        FROM unnest($1::text[]) WITH ORDINALITY AS wanted (name, place) ORDER BY wanted.place";
+    client.query(sql, &[&tables]).await.expect("the figures").iter().map(|row| row.get(0)).collect()
+}
+
+fn words(error: &tokio_postgres::Error) -> String {
+    error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
+}

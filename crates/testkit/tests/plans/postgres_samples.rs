@@ -1,0 +1,213 @@
+//! With which arguments each statement of PostgreSQL is tried. Most can be guessed from the types of
+//! the parameters: the fill scripts give every table the same ids. A statement that moves something gets
+//! rows that it can move, so that the plan is seen at work.
+
+use crate::{BATCH, HISTORY};
+
+/// The time of the live set, and of whoever looks at it.
+const NOW: &str = "timestamptz '2027-01-15 08:00:00Z'";
+const LONG_AGO: &str = "timestamptz '-infinity'";
+const TOKEN: &str = "uuid '00000000-0000-0000-0000-0000000000aa'";
+
+/// A page looks at this many rows whatever it finds.
+const EXAMINED_MAX: usize = posthaste_core::ports::EXAMINED_MAX as usize;
+
+#[derive(Debug)]
+pub(crate) struct Sample {
+    /// As SQL; several sets of arguments that may lead to different plans.
+    pub(crate) arguments: Vec<Vec<String>>,
+    pub(crate) rows_max: usize,
+    pub(crate) buffers_max: usize,
+}
+
+/// The explicit row of a statement, or what can be guessed for its parameters.
+pub(crate) fn sample(name: &str, types: &[String]) -> Result<Sample, String> {
+    let arguments = match page(name).or_else(|| explicit(name).map(|arguments| vec![arguments])) {
+        Some(arguments) => arguments,
+        None => vec![types.iter().map(|name| guess(name)).collect::<Result<_, _>>()?],
+    };
+    if let Some(odd) = arguments.iter().find(|arguments| arguments.len() != types.len()) {
+        return Err(format!("has {} parameters, its sample {}", types.len(), odd.len()));
+    }
+    // A page of a list and nothing else may read more than its batch.
+    let examined =
+        if name.starts_with("reader/") || name.starts_with("dead_letter/") { EXAMINED_MAX } else { 0 };
+    Ok(Sample { arguments, rows_max: 20 * BATCH + examined, buffers_max: 50 * BATCH + 10 * examined })
+}
+
+fn guess(type_name: &str) -> Result<String, String> {
+    Ok(match type_name {
+        // A limit, or the id of a row of history.
+        "bigint" | "integer" | "smallint" => BATCH.to_string(),
+        "bigint[]" => ids(201, 300),
+        "integer[]" => repeated("1", "integer"),
+        "boolean" => "false".to_owned(),
+        "boolean[]" => repeated("false", "boolean"),
+        "text" | "character varying" => "'key-300001'".to_owned(),
+        "text[]" => texts("key-", 1, BATCH),
+        "timestamp with time zone" => NOW.to_owned(),
+        "timestamp with time zone[]" => repeated("2027-01-15 08:00:00Z", "timestamptz"),
+        "uuid" => TOKEN.to_owned(),
+        "uuid[]" => repeated("00000000-0000-0000-0000-0000000000aa", "uuid"),
+        "bytea" => "sha256('1')".to_owned(),
+        "json" | "jsonb" => format!("'{{}}'::{type_name}"),
+        "json[]" => repeated("1", "json"),
+        "jsonb[]" => repeated("1", "jsonb"),
+        "double precision" => "1.0".to_owned(),
+        other => {
+            return Err(format!("has a parameter of type {other}: give it a row in postgres_samples.rs"));
+        }
+    })
+}
+
+/// Arguments that let a statement find what it looks for.
+fn explicit(name: &str) -> Option<Vec<String>> {
+    let text = |words: &str| format!("'{words}'");
+    let batch = BATCH.to_string();
+    let nothing = || repeated("NULL", "text");
+    let now = || NOW.to_owned();
+    let later = || format!("{NOW} + interval '1 minute'");
+    let token = || TOKEN.to_owned();
+    Some(match name {
+        "cleaner/reset_expired_leases" => {
+            vec![
+                ids(201, 300),
+                repeated("1", "integer"),
+                repeated("false", "boolean"),
+                now(),
+                text("LEASE_EXPIRED"),
+            ]
+        }
+        "ingest/find_events" => vec![texts("external-", 1, BATCH)],
+        "ingest/insert_events" => vec![
+            repeated("kind.1", "text"),
+            repeated("1", "json"),
+            texts("new-", 1, BATCH),
+            nothing(),
+            nothing(),
+            now(),
+            text("200ms"),
+        ],
+        "orchestrator/apply_job_results" => vec![
+            ids(301, 400),
+            ids(301, 400),
+            repeated("Completed", "text"),
+            repeated("1", "integer"),
+            repeated("2027-01-15 08:00:00Z", "timestamptz"),
+            nothing(),
+            ids(301, 400),
+            now(),
+        ],
+        "orchestrator/find_due_subscriptions" => vec!["0".to_owned(), batch, now()],
+        "orchestrator/give_up_sagas" => vec![ids(101, 200), now()],
+        "orchestrator/start_attempts" => {
+            vec![ids(1, 100), repeated("2027-01-15 07:59:00Z", "timestamptz"), now()]
+        }
+        "orchestrator/take_due_sagas" => vec![numbers(1, 32), repeated("16", "integer"), now()],
+        "orchestrator/take_job_results" => vec!["0".to_owned(), batch],
+        "outbox_intake/submit_orders" => vec![
+            texts("new-", 1, BATCH),
+            repeated("1", "text"),
+            repeated("sha256:1", "text"),
+            nothing(),
+            now(),
+            later(),
+        ],
+        "outbox_worker/claim_orders" => vec![now(), batch, token(), text("worker-1")],
+        "outbox_worker/find_claimed_orders" => vec![token(), format!("{NOW} - interval '10 seconds'")],
+        "outbox_worker/lock_orders" => vec![ids(101, 200)],
+        "outbox_worker/move_orders" => vec![
+            ids(101, 200),
+            repeated("sending", "text"),
+            repeated("sent", "text"),
+            repeated("1", "integer"),
+            repeated("2027-01-15 08:00:00Z", "timestamptz"),
+            nothing(),
+            repeated("false", "boolean"),
+            nothing(),
+            nothing(),
+            repeated("sha256:1", "text"),
+            repeated("NULL", "json"),
+            "false".to_owned(),
+            now(),
+        ],
+        "key/create_key" => vec![text("name"), text("ingest"), "sha256('new')".to_owned(), now()],
+        "router/route_events" => vec!["0".to_owned(), batch, now()],
+        "worker/claim_due_jobs" => {
+            vec![LONG_AGO.to_owned(), now(), later(), token(), text("worker-1"), batch]
+        }
+        "worker/find_claimed_jobs" => vec![format!("{NOW} - interval '30 seconds'"), token()],
+        "worker/load_events" => vec![ids(201, 300)],
+        "worker/load_targets" => vec![numbers(1, 32)],
+        "worker/report_jobs" => vec![
+            ids(201, 300),
+            repeated("00000000-0000-0000-0000-0000000000aa", "uuid"),
+            repeated("Completed", "text"),
+            repeated("200", "integer"),
+            nothing(),
+            repeated("7", "integer"),
+            repeated("NULL", "integer"),
+        ],
+        _ => return None,
+    })
+}
+
+/// Pages of lists, once with no filter and once with one that matches nothing, so that the page reads
+/// all that it may. The newest come first, except for whoever requeues.
+fn page(name: &str) -> Option<Vec<Vec<String>>> {
+    let newest = i64::MAX;
+    let rows = match name {
+        "dead_letter/find_dead_letters" => {
+            format!("0, NULL, NULL, NULL, NULL, {BATCH}; 0, 1, 'kind.none', {NOW}, {NOW}, {BATCH}")
+        }
+        "dead_letter/find_dead_letters_of_subscription" => {
+            format!("0, 1, 'kind.none', {NOW}, {NOW}, {BATCH}")
+        }
+        "dead_letter/last_examined" => "0, NULL; 0, 1".to_owned(),
+        "reader/dead_letters" => {
+            format!(
+                "{newest}, NULL, NULL, NULL, NULL, {BATCH}; {newest}, 1, 'kind.none', {NOW}, {NOW}, {BATCH}"
+            )
+        }
+        "reader/dead_letters_of_subscription" => format!("{newest}, 1, 'kind.none', {NOW}, {NOW}, {BATCH}"),
+        "reader/deliveries" => {
+            format!(
+                "{newest}, NULL, NULL, NULL, NULL, {BATCH}; {newest}, 'Pending', 1, 'kind.none', 1, {BATCH}"
+            )
+        }
+        "reader/deliveries_of_event" => format!("{newest}, NULL, NULL, NULL, 500, {BATCH}"),
+        "reader/events" => format!("{newest}, NULL, {BATCH}; {newest}, 'kind.none', {BATCH}"),
+        "reader/events_of_external_id" => format!("{newest}, 'external-500', NULL"),
+        "reader/last_dead_letter_examined" | "reader/last_delivery_examined" => {
+            format!("{newest}, NULL; {newest}, 500")
+        }
+        "reader/last_event_examined" | "reader/last_order_examined" | "reader/last_subscription_examined" => {
+            newest.to_string()
+        }
+        "reader/orders" => format!("{newest}, NULL, {BATCH}; {newest}, 'none', {BATCH}"),
+        "reader/subscriptions" => format!("{newest}, {BATCH}"),
+        _ => return None,
+    };
+    Some(rows.split("; ").map(|row| row.split(", ").map(str::to_owned).collect()).collect())
+}
+
+/// Ids of live rows.
+fn ids(first: i64, last: i64) -> String {
+    numbers(HISTORY + first, HISTORY + last)
+}
+
+fn numbers(first: i64, last: i64) -> String {
+    let list: Vec<String> = (first..=last).map(|id| id.to_string()).collect();
+    format!("'{{{}}}'::bigint[]", list.join(","))
+}
+
+fn texts(prefix: &str, first: usize, count: usize) -> String {
+    let list: Vec<String> = (first..first + count).map(|number| format!("{prefix}{number}")).collect();
+    format!("'{{{}}}'::text[]", list.join(","))
+}
+
+/// One for each row of a batch.
+fn repeated(value: &str, type_name: &str) -> String {
+    let quoted = if value == "NULL" { value.to_owned() } else { format!("\"{value}\"") };
+    format!("'{{{}}}'::{type_name}[]", vec![quoted; BATCH].join(","))
+}

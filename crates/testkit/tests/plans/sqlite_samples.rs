@@ -1,0 +1,87 @@
+//! With which arguments each statement of SQLite is tried, and what is known about single ones. A
+//! statement without a row here gets the id of a finished row for every parameter.
+
+use rusqlite::types::Value;
+use std::ops::RangeInclusive;
+
+use crate::{BATCH, HISTORY};
+
+const NOW: i64 = 1_800_000_000_000_000;
+const PAGE: i64 = posthaste_core::ports::EXAMINED_MAX as i64;
+const BATCH_ROWS: i64 = BATCH as i64;
+
+pub(crate) fn arguments(name: &str) -> Vec<Value> {
+    let numbers = |numbers: &[i64]| numbers.iter().map(|number| Value::Integer(*number)).collect();
+    let live = HISTORY;
+    let text = |words: &str| Value::Text(words.to_owned());
+    match name {
+        "cleaner/list_expired_leases" => numbers(&[NOW, BATCH_ROWS]),
+        "dead_letter/find_dead_letters" => numbers(&[0, PAGE]),
+        "dead_letter/find_dead_letters_of_subscription" => numbers(&[0, PAGE, 1]),
+        "key/create_key" => vec![text("name"), text("ingest"), Value::Blob(vec![7; 32]), Value::Integer(NOW)],
+        "ingest/insert_event" => events(1),
+        "ingest/insert_8_events" => events(8),
+        "ingest/insert_32_events" => events(32),
+        "key/find_key" => vec![Value::Blob(vec![7; 32])],
+        "orchestrator/delete_applied" => numbers(&[live + 301, live + 400]),
+        "orchestrator/find_due_subscriptions" => numbers(&[0, BATCH_ROWS, NOW]),
+        "orchestrator/list_due_sagas" => numbers(&[1, NOW, BATCH_ROWS]),
+        "orchestrator/list_finished_jobs" => numbers(&[0, BATCH_ROWS]),
+        "orchestrator/next_due_at" => numbers(&[0]),
+        "outbox_worker/list_due_orders"
+        | "outbox_worker/list_queued_orders"
+        | "outbox_worker/list_stuck_orders" => numbers(&[NOW, BATCH_ROWS]),
+        "outbox_worker/purge_ledger" => numbers(&[NOW, BATCH_ROWS]),
+        "reader/dead_letters"
+        | "reader/deliveries"
+        | "reader/events"
+        | "reader/orders"
+        | "reader/subscriptions" => numbers(&[i64::MAX, PAGE]),
+        "reader/dead_letters_of_subscription" | "reader/deliveries_of_event" => {
+            numbers(&[i64::MAX, PAGE, 500])
+        }
+        "reader/deliveries_of_status" => {
+            vec![Value::Integer(i64::MAX), Value::Integer(PAGE), text("Completed")]
+        }
+        "reader/events_of_external_id" => {
+            vec![Value::Integer(i64::MAX), Value::Integer(PAGE), text("external-500")]
+        }
+        "reader/events_of_type" => vec![Value::Integer(i64::MAX), Value::Integer(PAGE), text("kind.5")],
+        "reader/order" | "reader/order_audit" | "outbox_intake/find_order" => vec![text("key-500")],
+        "router/delete_routed" => numbers(&[live + 501, live + 600]),
+        "router/match_subscriptions" => numbers(&[0, BATCH_ROWS]),
+        "worker/lease_jobs" => {
+            vec![Value::Null, Value::Integer(NOW), Value::Blob(vec![7; 16]), text("worker-1")]
+        }
+        "worker/list_due_jobs" => numbers(&[0, NOW, BATCH_ROWS]),
+        _ => Vec::new(),
+    }
+}
+
+/// The time they came in, then five values of each.
+fn events(count: usize) -> Vec<Value> {
+    let text = |words: &str| Value::Text(words.to_owned());
+    let one = |number| [text(&format!("new-{number}")), text("kind.1"), text("{}"), Value::Null, Value::Null];
+    std::iter::once(Value::Integer(NOW)).chain((0..count).flat_map(one)).collect()
+}
+
+/// The ids that a statement over an array gets: live rows that it can move.
+pub(crate) fn list(name: &str) -> RangeInclusive<i64> {
+    let first = match name.split_once('/') {
+        Some(("orchestrator", verb)) if verb.contains("complete") => 301,
+        Some(("orchestrator", _)) => 1,
+        Some(("worker", verb)) if verb.contains("lease") => 401,
+        Some(_) | None => 201,
+    };
+    HISTORY + first..=HISTORY + first + BATCH_ROWS - 1
+}
+
+/// Pages of lists look at this many rows, in the order of their ids.
+pub(crate) fn rows_max(name: &str) -> usize {
+    if name.starts_with("reader/") || name.starts_with("dead_letter/find") { PAGE as usize } else { BATCH }
+}
+
+/// Statements that sort a few rows: one event has as many sagas as it had subscriptions.
+pub(crate) fn may_sort(name: &str) -> bool {
+    name == "reader/deliveries_of_event"
+}

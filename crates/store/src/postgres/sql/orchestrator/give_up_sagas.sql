@@ -3,5 +3,5 @@
 -- index: webhook_delivery_sagas_pkey.
 UPDATE posthaste.webhook_delivery_sagas g
 SET status = 'DeadLettered', current_job_id = NULL, updated_at = $2::timestamptz
-WHERE g.id = ANY ((SELECT $1::bigint[])::bigint[]) AND g.status::text = 'PendingRetry'
+WHERE g.id = ANY ((SELECT $1::bigint[])::bigint[]) AND CASE WHEN g.status = 'PendingRetry' THEN true ELSE false END
 RETURNING g.id

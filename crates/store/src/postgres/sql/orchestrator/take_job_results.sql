@@ -4,6 +4,8 @@
 -- index: finished_jobs_pkey for the take, then one descent each into the three primary keys.
 -- The literal LIMIT: see route_events.sql. The inbox is as long as what waits; how many sagas hang InProgress is not looked at. LATERAL with OFFSET 0
 -- cannot be flattened, so no estimate turns a lookup into a scan.
+-- Measured beside 300,000 of each, batches of 500: 9 buffers and 5 µs a result; one result by itself takes 19 buffers with
+-- 100 hung sagas and with 100,000.
 WITH taken AS MATERIALIZED (
     SELECT few.job_id
     FROM (

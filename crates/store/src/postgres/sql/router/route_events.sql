@@ -8,6 +8,7 @@
 -- Events are read by a LATERAL that cannot be flattened, so no estimate of the queue ever turns it into a scan of
 -- all events; subscriptions are looked up once for each distinct type. The router may not read sagas: no RETURNING
 -- and no conflict target. set_config: a crash can only make us route again, so nobody waits for the disk.
+-- Measured beside 300,000 sagas, batches of 500: 28 buffers and 16 µs a row, 23 of them for the saga and its indexes.
 WITH taken AS MATERIALIZED (
     SELECT few.place, few.event_id
     FROM (

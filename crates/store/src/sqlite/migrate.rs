@@ -18,7 +18,8 @@ pub const MIGRATIONS: &[Migration] =
 /// How long one migration waits for another that runs at the same time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Fixed when the file is made. Measured with batches of 500 deliveries; see the report beside the writer.
+/// Fixed when the file is made. A delivery in batches of 500 cost 25 µs of the writer with 4 KiB, 26 with
+/// 8, 31 with 16; in batches of 32, 49 and 54 and 65: each statement saves the pages it changes.
 const PAGE_BYTES: u32 = 4_096;
 
 /// Applies what is missing, and answers the versions it applied.

@@ -56,7 +56,7 @@ use crate::grants::Role;
 use error::Answer;
 use lock::FileLock;
 use session::{Guarded, Session};
-use work::Queue;
+use work::{Durability, Queue};
 
 /// Where the database is, and how it is used.
 #[derive(Debug, Clone)]
@@ -139,6 +139,19 @@ impl SqliteStore {
         self.ask(|queues| &queues.writer, Some(role), work).await.map_err(|fault| fault.during(doing))
     }
 
+    /// Like [`SqliteStore::write`], for work that a crash can only repeat, never lose.
+    async fn write_repeatable<T, F>(&self, role: Role, doing: &'static str, work: F) -> StoreResult<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Session<'_>) -> Answer<T> + Send + 'static,
+    {
+        let asked = match &self.threads.queues {
+            Some(queues) => work::ask(&queues.writer, Some(role), Durability::Repeatable, work).await,
+            None => Err(error::Fault::Closed),
+        };
+        asked.map_err(|fault| fault.during(doing))
+    }
+
     /// Does work that changes nothing, in a transaction of its own.
     async fn read<T, F>(&self, role: Role, doing: &'static str, work: F) -> StoreResult<T>
     where
@@ -154,7 +167,7 @@ impl SqliteStore {
         F: FnOnce(&Session<'_>) -> Answer<T> + Send + 'static,
     {
         match &self.threads.queues {
-            Some(queues) => work::ask(queue(queues), role, work).await,
+            Some(queues) => work::ask(queue(queues), role, Durability::Flushed, work).await,
             None => Err(error::Fault::Closed),
         }
     }

@@ -57,7 +57,9 @@ impl OrchestratorStore for SqliteOrchestrator {
         now: Timestamp,
     ) -> StoreResult<Admitted> {
         self.0
-            .write(ROLE, "admitting sagas", move |session| admit_due_sagas(session, &quotas, policy, now))
+            .write_repeatable(ROLE, "admitting sagas", move |session| {
+                admit_due_sagas(session, &quotas, policy, now)
+            })
             .await
     }
 

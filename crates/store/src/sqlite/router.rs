@@ -23,7 +23,7 @@ pub struct SqliteRouter(pub(super) SqliteStore);
 impl RouterStore for SqliteRouter {
     async fn route_events(&self, take: RouteTake, now: Timestamp) -> StoreResult<Routed> {
         let role = Role::RouterWorker;
-        self.0.write(role, "routing events", move |session| route_events(session, take, now)).await
+        self.0.write_repeatable(role, "routing events", move |session| route_events(session, take, now)).await
     }
 }
 

@@ -19,8 +19,22 @@ pub(super) enum Ran {
     Lost(Arc<GroupLoss>),
 }
 
+/// What must have happened to a commit before its caller is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Durability {
+    /// It is on the disk.
+    Flushed,
+    /// It is written, and goes to the disk with the next commit that is flushed. The log keeps its
+    /// order, so a machine that loses power comes back to an earlier state in which the same work is
+    /// still to be done. A process that is killed loses nothing.
+    Repeatable,
+}
+
 /// Work of any kind in one queue.
 pub(super) trait Piece: Send {
+    /// Whether its commit must be on the disk before anybody is told.
+    fn durability(&self) -> Durability;
+
     fn run(&mut self, guarded: &Guarded) -> Ran;
 
     /// Tells the caller how it went; with a loss, that it was undone.
@@ -31,6 +45,7 @@ pub(super) type Queue = mpsc::Sender<Box<dyn Piece>>;
 
 struct Work<T, F> {
     role: Option<Role>,
+    durability: Durability,
     work: Option<F>,
     answer: Option<Answer<T>>,
     caller: oneshot::Sender<Answer<T>>,
@@ -41,6 +56,10 @@ where
     T: Send,
     F: FnOnce(&Session<'_>) -> Answer<T> + Send,
 {
+    fn durability(&self) -> Durability {
+        self.durability
+    }
+
     fn run(&mut self, guarded: &Guarded) -> Ran {
         let Some(work) = self.work.take() else { return Ran::Failed };
         let answer = catch_unwind(AssertUnwindSafe(|| work(&guarded.session(self.role))))
@@ -72,13 +91,13 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// Queues work for a role (or for the owner), waiting while the queue is full, and waits for its answer.
-pub(super) async fn ask<T, F>(queue: &Queue, role: Option<Role>, work: F) -> Answer<T>
+pub(super) async fn ask<T, F>(queue: &Queue, role: Option<Role>, durability: Durability, work: F) -> Answer<T>
 where
     T: Send + 'static,
     F: FnOnce(&Session<'_>) -> Answer<T> + Send + 'static,
 {
     let (caller, answer) = oneshot::channel();
-    let piece = Work { role, work: Some(work), answer: None, caller };
+    let piece = Work { role, durability, work: Some(work), answer: None, caller };
     queue.send(Box::new(piece)).await.map_err(|_| Fault::Closed)?;
     answer.await.map_err(|_| Fault::Closed)?
 }

@@ -38,7 +38,9 @@ pub struct SqliteWorker(pub(super) SqliteStore);
 
 impl WorkerStore for SqliteWorker {
     async fn claim_due_jobs(&self, claim: Claim, now: Timestamp) -> StoreResult<Vec<ClaimedJob>> {
-        self.0.write(ROLE, "claiming jobs", move |session| claim_due_jobs(session, &claim, now)).await
+        self.0
+            .write_repeatable(ROLE, "claiming jobs", move |session| claim_due_jobs(session, &claim, now))
+            .await
     }
 
     async fn load_events(&self, mut ids: Vec<EventId>) -> StoreResult<Vec<StoredEvent>> {
@@ -114,7 +116,7 @@ fn claim_due_jobs(session: &Session<'_>, claim: &Claim, now: Timestamp) -> Answe
 fn report_jobs(session: &Session<'_>, reports: &[JobReport]) -> Answer<Vec<Report>> {
     let mut complete = session.statement(COMPLETE_JOB)?;
     let mut fail = session.statement(FAIL_JOB)?;
-    let mut finished = session.statement(INSERT_FINISHED)?;
+    let mut finished = Vec::with_capacity(reports.len());
     let mut answers = Vec::with_capacity(reports.len());
     for JobReport { job_id, token, outcome, duration } in reports {
         let (id, token) = (job_id.get(), rows::token(*token));
@@ -133,7 +135,7 @@ fn report_jobs(session: &Session<'_>, reports: &[JobReport]) -> Answer<Vec<Repor
             ])?,
         };
         let report = if changed > 0 {
-            finished.execute([id])?;
+            finished.push(id);
             Report::Accepted
         } else if session.statement(WAS_REPORTED)?.exists(params![id, token])? {
             Report::Accepted
@@ -141,6 +143,9 @@ fn report_jobs(session: &Session<'_>, reports: &[JobReport]) -> Answer<Vec<Repor
             Report::LeaseLost
         };
         answers.push(report);
+    }
+    if !finished.is_empty() {
+        session.run(INSERT_FINISHED, [rows::array(finished)])?;
     }
     Ok(answers)
 }

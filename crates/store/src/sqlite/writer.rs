@@ -1,6 +1,6 @@
 //! The one thread that writes. It takes the pieces of work of all roles from one queue and commits
 //! them in groups: a group is what waited while the last one was committed. Nobody is told before the
-//! commit is on the disk.
+//! commit is on the disk, but for work that a crash can only repeat (see [`Durability`]).
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::connection::BUSY_TIMEOUT;
 use super::error::{Fault, GroupLoss};
 use super::session::Guarded;
-use super::work::{Piece, Queue, Ran};
+use super::work::{Durability, Piece, Queue, Ran};
 
 /// Pieces that may wait; whoever brings more waits before the queue.
 const QUEUE_MAX: usize = 1_024;
@@ -39,7 +39,8 @@ pub(super) fn start(guarded: Guarded, log: Log) -> StoreResult<(Queue, JoinHandl
 }
 
 fn work_off(guarded: &Guarded, mut pieces: mpsc::Receiver<Box<dyn Piece>>, mut log: Log) {
-    let mut waiting = VecDeque::with_capacity(GROUP_MAX);
+    let mut waiting: VecDeque<Box<dyn Piece>> = VecDeque::with_capacity(GROUP_MAX);
+    let mut flushing = Flushing(Durability::Flushed);
     loop {
         if waiting.is_empty() {
             match pieces.blocking_recv() {
@@ -52,7 +53,7 @@ fn work_off(guarded: &Guarded, mut pieces: mpsc::Receiver<Box<dyn Piece>>, mut l
         {
             waiting.push_back(piece);
         }
-        commit_group(guarded, &mut waiting);
+        commit_group(guarded, &mut flushing, &mut waiting);
         log.keep_short(guarded);
     }
     if let Err(error) = checkpoint(guarded) {
@@ -60,10 +61,33 @@ fn work_off(guarded: &Guarded, mut pieces: mpsc::Receiver<Box<dyn Piece>>, mut l
     }
 }
 
+/// Whether commits go to the disk at once. A commit of one small piece costs some 200 µs of the
+/// writer's time if it does, 90 µs if not; in batches of 32, deliveries cost 50 µs instead of 60.
+struct Flushing(Durability);
+
+impl Flushing {
+    /// Sets what the pieces of a group need, all of them if any of them. Between groups, because within
+    /// a transaction SQLite lets nobody change it.
+    fn set_for(&mut self, guarded: &Guarded, pieces: &VecDeque<Box<dyn Piece>>) -> rusqlite::Result<()> {
+        let repeatable = pieces.iter().all(|piece| piece.durability() == Durability::Repeatable);
+        let (wanted, level) =
+            if repeatable { (Durability::Repeatable, "normal") } else { (Durability::Flushed, "full") };
+        if wanted != self.0 {
+            guarded.connection().pragma_update(None, "synchronous", level)?;
+            self.0 = wanted;
+        }
+        Ok(())
+    }
+}
+
 /// Runs pieces from the front of the queue in one transaction and tells their callers.
-fn commit_group(guarded: &Guarded, waiting: &mut VecDeque<Box<dyn Piece>>) {
+fn commit_group(guarded: &Guarded, flushing: &mut Flushing, waiting: &mut VecDeque<Box<dyn Piece>>) {
     let mut group = Vec::with_capacity(waiting.len());
-    let loss = run_group(guarded, waiting, &mut group).err();
+    let ran = match flushing.set_for(guarded, waiting) {
+        Ok(()) => run_group(guarded, waiting, &mut group),
+        Err(error) => Err(GroupLoss::during_work(&Fault::Sqlite(error))),
+    };
+    let loss = ran.err();
     if let Some(loss) = &loss {
         tracing::warn!(pieces = group.len() + waiting.len(), error = %loss, "a group was rolled back");
         if guarded.in_transaction()

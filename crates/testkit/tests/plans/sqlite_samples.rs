@@ -22,6 +22,7 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         "ingest/insert_event" => events(1),
         "ingest/insert_8_events" => events(8),
         "ingest/insert_32_events" => events(32),
+        "ingest/insert_128_events" => events(128),
         "key/find_key" => vec![Value::Blob(vec![7; 32])],
         "orchestrator/delete_applied" => numbers(&[live + 301, live + 400]),
         "orchestrator/find_due_subscriptions" => numbers(&[0, BATCH_ROWS, NOW]),

@@ -12,14 +12,8 @@ const EXCEPTIONS: [(&str, &str); 2] = [
 ];
 
 /// What may be scanned: rows that the statement itself brings, or a part that was already bounded.
-const SCANNED: [&str; 6] = [
-    "SCAN taken",
-    "SCAN walk",
-    "SCAN rarray VIRTUAL TABLE",
-    "SCAN CONSTANT ROW",
-    "SCAN 8-ROW VALUES CLAUSE",
-    "SCAN 32-ROW VALUES CLAUSE",
-];
+const SCANNED: [&str; 5] =
+    ["SCAN taken", "SCAN walk", "SCAN rarray VIRTUAL TABLE", "SCAN CONSTANT ROW", "-ROW VALUES CLAUSE"];
 
 fn statements() -> Vec<(String, Role, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite/sql");
@@ -49,7 +43,7 @@ async fn check_plans(fixture: &Fixture, when: &str) {
             continue;
         }
         for step in &plan {
-            let scans = step.starts_with("SCAN") && !SCANNED.iter().any(|allowed| step.starts_with(allowed));
+            let scans = step.starts_with("SCAN") && !SCANNED.iter().any(|allowed| step.contains(allowed));
             assert!(!scans && !step.contains("TEMP B-TREE"), "{label}, {when}: {plan:#?}");
         }
     }

@@ -1,8 +1,8 @@
 -- role: event_ingest_writer
 -- index: uniq_event_external_id, for the conflict alone.
--- 32 rows at once: each statement that a trigger hangs on saves the pages it changes, so that 32 rows in
--- one cost little more than half of what they cost alone. Rows get ids in this order, one after the other, because
--- nobody else writes; that is how the ids find back to the events.
+-- 32 rows at once: each statement that a trigger hangs on saves the pages that it changes, so that many rows
+-- in one statement cost less than as many statements. Rows get ids in this order, one after the other,
+-- because nobody else writes; that is how the ids find back to the events.
 INSERT INTO events (external_event_id, event_type, payload, correlation_id, traceparent, created_at)
 VALUES
     (?2, ?3, ?4, ?5, ?6, ?1),

@@ -1,3 +1,3 @@
 -- role: job_worker
 -- index: finished_jobs' key
-INSERT INTO finished_jobs (job_id) VALUES (?1)
+INSERT INTO finished_jobs (job_id) SELECT value FROM rarray(?1)

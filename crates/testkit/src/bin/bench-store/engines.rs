@@ -42,8 +42,16 @@ const COUNTED_BATCHES: u32 = 10;
 
 #[derive(Debug)]
 enum Store {
-    Postgres { pipeline: Box<Pipeline<PostgresStore>>, admin: Client, owner: Client, database: String },
-    Sqlite { pipeline: Box<Pipeline<SqliteStore>>, folder: TempDir },
+    Postgres {
+        pipeline: Box<Pipeline<PostgresStore>>,
+        admin: Box<Client>,
+        owner: Box<Client>,
+        database: String,
+    },
+    Sqlite {
+        pipeline: Box<Pipeline<SqliteStore>>,
+        folder: TempDir,
+    },
 }
 
 #[derive(Debug)]
@@ -63,7 +71,7 @@ impl Bench {
         let pipeline = Box::new(Pipeline::new(store, batch).await);
         let database = url.rsplit('/').next().expect("a database").to_owned();
         let admin = postgres::client(&postgres::admin_url()).await;
-        let store = Store::Postgres { pipeline, admin, owner, database };
+        let store = Store::Postgres { pipeline, admin: Box::new(admin), owner: Box::new(owner), database };
         Self::warm(Self { engine: Engine::Postgres, batch, store, rounds: Vec::new() }).await
     }
 

@@ -28,7 +28,7 @@ mod wire;
 
 use engines::Bench;
 use report::Figures;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 
 const ROUNDS: u32 = 9;
 const BATCHES: [u32; 3] = [1, 32, 500];
@@ -140,8 +140,11 @@ async fn measure(options: &Options) -> Vec<Figures> {
     figures
 }
 
-/// One line that the next one overwrites.
+/// One line that the next one overwrites; for somebody who looks.
 fn progress(text: &str) {
-    eprint!("\r\x1b[K{text}");
-    std::io::stderr().flush().expect("stderr");
+    let mut terminal = std::io::stderr();
+    if terminal.is_terminal() {
+        // Whoever closed it does not want to know.
+        let _ = write!(terminal, "\r\x1b[K{text}").and_then(|()| terminal.flush());
+    }
 }

@@ -186,10 +186,8 @@ impl<S: Stores> Pipeline<S> {
             self.now = self.now.after(TICK);
             let outcome = AttemptOutcome::Delivered { status: 200 };
             let duration = Duration::from_millis(7);
-            let reports = jobs
-                .iter()
-                .map(|job| JobReport { job_id: job.job_id, token, outcome: outcome.clone(), duration })
-                .collect();
+            let reports =
+                jobs.iter().map(|job| JobReport { job_id: job.job_id, token, outcome, duration }).collect();
             let answers = self.store.worker().report_jobs(reports, self.now).await.expect("reports");
             assert!(answers.iter().all(|answer| *answer == Report::Accepted));
         }

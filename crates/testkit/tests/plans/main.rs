@@ -1,6 +1,7 @@
-//! No statement is proportional to history: with 300,000 finished rows in every large table, each
-//! statement of the hot paths is planned and run, whatever the statistics say, and must read no more than
-//! its batch. What hangs must not make a result dear, and one backlog must not make admission dear.
+//! No statement is proportional to history or to a backlog: with 300,000 finished rows in every large
+//! table, and then 30,000 more in every state that somebody takes from, each statement of the hot paths is
+//! planned and run, whatever the statistics say, and must read no more than its batch. What hangs must not
+//! make a result dear, and one backlog must not make admission dear.
 //!
 //! Every file in the `sql` folders of both engines is covered, a new one too: its parameters are
 //! guessed, and a file where that fails asks for a row in `postgres_samples.rs` or `sqlite_samples.rs`.

@@ -1,5 +1,6 @@
-//! PostgreSQL: every statement under three kinds of statistics (from a time when every row waited,
-//! none at all, fresh) and both kinds of plans (for these very arguments, for any).
+//! PostgreSQL: every statement under three kinds of statistics (from a time that was quite different,
+//! none at all, fresh) and both kinds of plans (for these very arguments, for any); first with little to
+//! do beside the history, then beside a backlog.
 
 use crate::LARGE;
 use crate::plan::{Bounds, faults, top};
@@ -9,7 +10,17 @@ use posthaste_testkit::postgres;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 /// A bad plan shall fail, not keep us waiting.
-const STATEMENT_TIMEOUT_MS: u32 = 5_000;
+const TIMEOUT_MS: u32 = 5_000;
+
+/// What is tried one after the other, and how to get there.
+const STATES: [(&str, &str); 6] = [
+    ("statistics from a time when every row waited", include_str!("fill_postgres.sql")),
+    ("no statistics", NO_STATISTICS),
+    ("fresh statistics", "ANALYZE"),
+    ("a backlog that the statistics do not know", include_str!("backlog_postgres.sql")),
+    ("a backlog and no statistics", NO_STATISTICS),
+    ("a backlog and fresh statistics", "ANALYZE"),
+];
 
 const NO_STATISTICS: &str = "
     DELETE FROM pg_statistic WHERE starelid IN
@@ -20,24 +31,16 @@ const NO_STATISTICS: &str = "
 async fn no_statement_reads_history() {
     let url = postgres::migrated_database("history").await;
     let client = postgres::client(&url).await;
-    client.batch_execute(include_str!("fill_postgres.sql")).await.expect("the history");
-    client
-        .batch_execute(&format!("SET statement_timeout = {STATEMENT_TIMEOUT_MS}"))
-        .await
-        .expect("a setting");
-    let files = statements::all("postgres");
     let mut wrong = Vec::new();
-    for (statistics, prepare) in [("stale", ""), ("no", NO_STATISTICS), ("fresh", "ANALYZE")] {
-        client.batch_execute(prepare).await.expect("statistics");
+    for (state, prepare) in STATES {
+        client.batch_execute("SET statement_timeout = 0").await.expect("a setting");
+        client.batch_execute(prepare).await.unwrap_or_else(|error| panic!("{state}: {}", words(&error)));
         for mode in ["force_custom_plan", "force_generic_plan"] {
-            client.batch_execute(&format!("SET plan_cache_mode = {mode}")).await.expect("a setting");
-            for file in &files {
-                let found = examine(&client, file).await;
-                wrong.extend(
-                    found
-                        .into_iter()
-                        .map(|fault| format!("{} ({statistics} statistics, {mode}): {fault}", file.name)),
-                );
+            let settings = format!("SET plan_cache_mode = {mode}; SET statement_timeout = {TIMEOUT_MS}");
+            client.batch_execute(&settings).await.expect("a setting");
+            for file in statements::all("postgres") {
+                let found = examine(&client, &file).await;
+                wrong.extend(found.iter().map(|fault| format!("{} ({state}, {mode}): {fault}", file.name)));
             }
         }
     }

@@ -30,7 +30,7 @@ pub(crate) struct Counted {
     pub(crate) batches: u32,
     pub(crate) stages: [Counts; STAGES],
     pub(crate) commits: u64,
-    pub(crate) flushes: u64,
+    pub(crate) flushes_per_batch: f64,
 }
 
 #[derive(Debug)]
@@ -142,9 +142,7 @@ pub(crate) fn table(all: &[Figures]) -> String {
     line("  writing transactions", &|figures| {
         one(figures.counted.as_ref().map(|counted| counted.a_batch(counted.commits)))
     });
-    line("  flushes", &|figures| {
-        one(figures.counted.as_ref().map(|counted| counted.a_batch(counted.flushes)))
-    });
+    line("  flushes", &|figures| one(figures.counted.as_ref().map(|counted| counted.flushes_per_batch)));
     line("deliveries measured", &|figures| {
         figures.rounds.iter().map(|round| round.deliveries).sum::<u32>().to_string()
     });
@@ -174,7 +172,7 @@ pub(crate) fn json(all: &[Figures]) -> Value {
                 "statements": counted.statements(),
                 "round_trips": counted.round_trips(),
                 "writing_transactions": counted.a_batch(counted.commits),
-                "flushes": counted.a_batch(counted.flushes),
+                "flushes": counted.flushes_per_batch,
             })
         });
         json!({

@@ -3,15 +3,15 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
 const EXECUTE: u8 = b'E';
 const QUERY: u8 = b'Q';
-const SYNC: u8 = b'S';
 const HEADER_BYTES: usize = 5;
+const BUFFER_BYTES: usize = 64 * 1024;
 
 #[derive(Debug, Default)]
 struct Counters {
@@ -22,7 +22,7 @@ struct Counters {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub(crate) statements: u64,
-    /// A pipeline may send several statements before it waits once.
+    /// How often the store spoke after the server had: statements sent in one go are one trip.
     pub(crate) round_trips: u64,
 }
 
@@ -43,11 +43,13 @@ impl CountingProxy {
                 let Ok(upstream) = TcpStream::connect(server).await else { continue };
                 client.set_nodelay(true).expect("a socket option");
                 upstream.set_nodelay(true).expect("a socket option");
-                let (client_read, mut client_write) = client.into_split();
-                let (mut server_read, server_write) = upstream.into_split();
+                let (client_read, client_write) = client.into_split();
+                let (server_read, server_write) = upstream.into_split();
                 let counters = Arc::clone(&shared);
-                tokio::spawn(async move { carry(client_read, server_write, &counters).await });
-                tokio::spawn(async move { tokio::io::copy(&mut server_read, &mut client_write).await });
+                let answered = Arc::new(AtomicBool::new(true));
+                let told = Arc::clone(&answered);
+                tokio::spawn(async move { carry(client_read, server_write, &counters, &answered).await });
+                tokio::spawn(async move { carry_back(server_read, client_write, &told).await });
             }
         });
         Self { address, counters }
@@ -61,25 +63,36 @@ impl CountingProxy {
     }
 }
 
+async fn carry_back(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, answered: &AtomicBool) -> Option<()> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        let read = from.read(&mut buffer).await.ok().filter(|read| *read > 0)?;
+        answered.store(true, Ordering::Relaxed);
+        to.write_all(&buffer[..read]).await.ok()?;
+    }
+}
+
 /// Carries a client's messages: the first has no type byte, every other has one and its length.
-async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, counters: &Counters) -> Option<()> {
+async fn carry(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    counters: &Counters,
+    answered: &AtomicBool,
+) -> Option<()> {
     let mut buffer = Vec::new();
     let mut started = false;
     loop {
         if from.read_buf(&mut buffer).await.ok()? == 0 {
             return None;
         }
+        if answered.swap(false, Ordering::Relaxed) {
+            counters.round_trips.fetch_add(1, Ordering::Relaxed);
+        }
         let mut done = 0;
         while let Some((kind, length)) = next_message(&buffer[done..], started) {
-            match kind {
-                EXECUTE => counters.statements.fetch_add(1, Ordering::Relaxed),
-                QUERY => {
-                    counters.statements.fetch_add(1, Ordering::Relaxed);
-                    counters.round_trips.fetch_add(1, Ordering::Relaxed)
-                }
-                SYNC => counters.round_trips.fetch_add(1, Ordering::Relaxed),
-                _ => 0,
-            };
+            if matches!(kind, EXECUTE | QUERY) {
+                counters.statements.fetch_add(1, Ordering::Relaxed);
+            }
             started = true;
             done += length;
         }

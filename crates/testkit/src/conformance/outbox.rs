@@ -124,9 +124,12 @@ pub async fn orders_are_claimed_once_and_oldest_first<S: Stores>(h: &Harness<S>)
     let (one, two) = tokio::join!(claimer(), claimer());
     let rest = claimer().await;
     let mut all: Vec<_> = first.iter().map(|order| order.id).chain(one).chain(two).chain(rest).collect();
+    let claimed = all.len();
     all.sort_unstable();
     all.dedup();
-    assert_eq!(all.len(), 60, "every order once");
+    assert_eq!(all.len(), claimed, "no order twice");
+    // A claim whose every answer was cut off holds orders that nobody knows of, until they are rewound.
+    assert!(claimed == 60 || h.engine == Engine::PostgresCut, "{claimed} were claimed");
     assert_eq!(h.sure(async || h.store.outbox_worker().count_sending().await).await, 60);
 }
 

@@ -47,6 +47,23 @@ impl Role {
             Self::Viewer => "viewer",
         }
     }
+
+    /// The setting with the URL of a login for this role alone. (The cleaner, which works as the
+    /// job_worker, has `POSTHASTE_DATABASE_URL_CLEANER` besides.)
+    pub const fn url_setting(self) -> &'static str {
+        match self {
+            Self::EventIngestWriter => "POSTHASTE_DATABASE_URL_INGEST",
+            Self::SubscriptionAdmin => "POSTHASTE_DATABASE_URL_SUBSCRIPTIONS",
+            Self::RouterWorker => "POSTHASTE_DATABASE_URL_ROUTER",
+            Self::SagaOrchestrator => "POSTHASTE_DATABASE_URL_ORCHESTRATOR",
+            Self::JobWorker => "POSTHASTE_DATABASE_URL_WORKER",
+            Self::DeadLetterOperator => "POSTHASTE_DATABASE_URL_DEAD_LETTERS",
+            Self::OutboxWriter => "POSTHASTE_DATABASE_URL_ORDERS",
+            Self::OutboxWorker => "POSTHASTE_DATABASE_URL_OUTBOX",
+            Self::KeyKeeper => "POSTHASTE_DATABASE_URL_KEYS",
+            Self::Viewer => "POSTHASTE_DATABASE_URL_VIEWER",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -218,15 +235,16 @@ pub const GRANTS: &[Grant] = &[
     grant(Role::Viewer, Verb::Select, KEYS, NO_HASH),
     grant(Role::Viewer, Verb::Select, PROCESSES, ALL),
     grant(Role::Viewer, Verb::Select, ROLLUPS, ALL),
-    grant(Role::Viewer, Verb::Select, MIGRATIONS, ALL),
 ];
 
 /// Every role may also call [`REPORT_PRESENCE`].
 pub const EVERY_ROLE_EXECUTES: &str = REPORT_PRESENCE;
+/// Every role may also read this: a process with one role alone must see whether the database fits it.
+pub const EVERY_ROLE_READS: &str = MIGRATIONS;
 
 /// Whether a role may do this to a column; no column asks for any column at all.
 pub fn allows(role: Role, verb: Verb, object: &str, column: Option<&str>) -> bool {
-    if verb == Verb::Execute && object == EVERY_ROLE_EXECUTES {
+    if matches!((verb, object), (Verb::Execute, EVERY_ROLE_EXECUTES) | (Verb::Select, EVERY_ROLE_READS)) {
         return true;
     }
     GRANTS.iter().any(|grant| {
@@ -256,6 +274,7 @@ pub fn postgres_grants() -> String {
     let _ = writeln!(sql, "REVOKE ALL ON ALL SEQUENCES IN SCHEMA posthaste FROM PUBLIC, {roles};");
     let _ = writeln!(sql, "GRANT USAGE ON SCHEMA posthaste TO {roles};");
     let _ = writeln!(sql, "GRANT EXECUTE ON FUNCTION posthaste.{EVERY_ROLE_EXECUTES} TO {roles};");
+    let _ = writeln!(sql, "GRANT SELECT ON TABLE posthaste.{EVERY_ROLE_READS} TO {roles};");
     for Grant { role, verb, object, columns } in GRANTS {
         let (role, verb_name) = (role.name(), verb.name());
         let columns = if columns.is_empty() { String::new() } else { format!(" ({})", columns.join(", ")) };
@@ -272,7 +291,8 @@ pub fn roles_markdown() -> String {
          Made from the table in `crates/store/src/grants.rs`; a test keeps the two equal. PostgreSQL enforces\n\
          it with roles and column grants, SQLite with an authorizer when a statement is prepared. What is not\n\
          listed is refused. Every role may also call `report_presence`, which notes that a process lives and\n\
-         adds to the counters of the charts.\n",
+         adds to the counters of the charts, and read `schema_migrations`, which tells whether the database\n\
+         fits the program.\n",
     );
     for role in Role::ALL {
         let _ = write!(text, "\n## `{}`\n\n| may | on | columns |\n| --- | --- | --- |\n", role.name());
@@ -301,6 +321,8 @@ mod tests {
         assert!(!allows(router, Verb::Update, SAGAS, None));
         assert!(allows(router, Verb::Execute, REPORT_PRESENCE, None));
         assert!(!allows(router, Verb::Execute, REQUEUE, None));
+        assert!(allows(router, Verb::Select, MIGRATIONS, Some("version")));
+        assert!(!allows(router, Verb::Update, MIGRATIONS, None));
     }
 
     #[test]

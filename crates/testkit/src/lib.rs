@@ -9,3 +9,4 @@ pub mod harness;
 pub mod postgres;
 pub mod proxy;
 pub mod random;
+pub mod receiver;

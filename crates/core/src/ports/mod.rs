@@ -5,6 +5,7 @@
 //! arguments, and the time it goes by is an argument. Work that nobody may do yet, or that somebody
 //! else is doing, is left out of the answer and is no error.
 
+mod announce;
 mod cleaner;
 mod dead_letter;
 mod ingest;
@@ -18,6 +19,7 @@ mod stores;
 mod subscriptions;
 mod worker;
 
+pub use announce::{AnnounceStore, ListenStore, Stage};
 pub use cleaner::{CleanerStore, ResetLease};
 pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Requeue};
 pub use ingest::{IngestRequest, IngestStore, Ingested, RequestOutcome};
@@ -77,6 +79,21 @@ impl StoreError {
             | Self::Refused { .. }
             | Self::Unreadable { .. }
             | Self::Unusable { .. } => false,
+        }
+    }
+
+    /// The same error for a second hearer; of the cause only the text.
+    #[must_use]
+    pub fn retold(&self) -> Self {
+        let text = |source: &Cause| source.to_string().into();
+        match self {
+            Self::Unavailable { doing, source } => Self::Unavailable { doing, source: text(source) },
+            Self::OutcomeUnknown { doing, source } => Self::OutcomeUnknown { doing, source: text(source) },
+            Self::Busy { doing, source } => Self::Busy { doing, source: text(source) },
+            Self::Full { doing, source } => Self::Full { doing, source: text(source) },
+            Self::Refused { doing, source } => Self::Refused { doing, source: text(source) },
+            Self::Unreadable { doing, reason } => Self::Unreadable { doing, reason: reason.clone() },
+            Self::Unusable { what } => Self::Unusable { what: what.clone() },
         }
     }
 }

@@ -84,6 +84,14 @@ pub trait OrchestratorStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Vec<AppliedResult>>> + Send;
 
+    /// How many deliveries of each subscription are under way, whoever admitted them: one number for
+    /// each, in order, and none above `count_max`.
+    fn count_in_flight(
+        &self,
+        subscriptions: Vec<SubscriptionId>,
+        count_max: u32,
+    ) -> impl Future<Output = StoreResult<Vec<u32>>> + Send;
+
     /// The earliest time after `now` at which a waiting saga comes due.
     fn next_due_at(&self, now: Timestamp) -> impl Future<Output = StoreResult<Option<Timestamp>>> + Send;
 }

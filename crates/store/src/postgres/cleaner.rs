@@ -1,7 +1,6 @@
 //! Handles leases that ran out (taken by workers that then died or hung): gives their jobs back, or
 //! fails those that came back too often, for the orchestrator's inbox. [`job::expire`] decides.
 
-use crate::grants::Role;
 use crate::postgres::PostgresStore;
 use crate::postgres::error::Fault;
 use crate::postgres::pool::{RolePool, Verb};
@@ -22,7 +21,7 @@ pub struct PostgresCleaner {
 
 impl PostgresCleaner {
     pub(super) fn new(store: &PostgresStore) -> Self {
-        Self { pool: store.pool(Role::JobWorker) }
+        Self { pool: store.cleaner_pool() }
     }
 }
 

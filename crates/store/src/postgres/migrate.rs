@@ -91,7 +91,7 @@ async fn take_turn(client: &Client) -> StoreResult<()> {
     }
 }
 
-/// The list of what a database has; the viewer may read it too.
+/// The list of what a database has; every role may read it too.
 pub(super) const APPLIED: &str = include_str!("sql/migrate/applied.sql");
 
 async fn applied(client: &Client) -> Result<Vec<Applied>, Error> {

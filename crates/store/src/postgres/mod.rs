@@ -2,13 +2,16 @@
 //! each over a pool that has that role's rights and no others; [`session`] keeps connections clean,
 //! [`error`] says what a fault means, [`migrate`] makes the schema.
 
+mod announce;
 mod cleaner;
 mod dead_letter;
 mod error;
 mod ingest;
 mod key;
 mod lane_row;
+mod listen;
 mod migrate;
+mod options;
 mod orchestrator;
 mod order_record;
 mod outbox_intake;
@@ -23,15 +26,17 @@ mod subscriptions;
 mod value;
 mod worker;
 
+pub use announce::PostgresAnnouncer;
 pub use cleaner::PostgresCleaner;
 pub use dead_letter::PostgresDeadLetters;
 pub use ingest::PostgresIngest;
 pub use key::PostgresKeys;
+pub use listen::PostgresListener;
 pub use migrate::{MIGRATIONS, MigrateReport, migrate, migrate_with};
+pub use options::PostgresOptions;
 pub use orchestrator::PostgresOrchestrator;
 pub use outbox_intake::PostgresOutboxIntake;
 pub use outbox_worker::PostgresOutboxWorker;
-pub use pool::PostgresOptions;
 pub use presence::PostgresPresence;
 pub use reader::PostgresReader;
 pub use router::PostgresRouter;
@@ -42,7 +47,7 @@ use crate::grants::Role;
 use error::Fault;
 use pool::{RolePool, Verb};
 use posthaste_core::Timestamp;
-use posthaste_core::ports::{StoreError, StoreResult, Stores};
+use posthaste_core::ports::{Cause, StoreError, StoreResult, Stores};
 use session::Session;
 use std::sync::Arc;
 use tokio_postgres::error::SqlState;
@@ -56,6 +61,8 @@ pub struct PostgresStore {
 
 #[derive(Debug)]
 struct Pools {
+    /// Whose connections do what every process does.
+    home: Role,
     event_ingest_writer: RolePool,
     subscription_admin: RolePool,
     router_worker: RolePool,
@@ -66,13 +73,24 @@ struct Pools {
     outbox_worker: RolePool,
     key_keeper: RolePool,
     viewer: RolePool,
+    /// Only if the cleaner has a login of its own.
+    cleaner: Option<RolePool>,
 }
 
 impl PostgresStore {
-    /// Makes the pools, and sees that the database has exactly the schema of this Posthaste.
+    /// Makes the pools, and sees that the database has exactly the schema of this Posthaste. Every role
+    /// that this process works as must have a login; a port of another role may be asked for, and says so
+    /// if it has none.
     pub async fn connect(options: &PostgresOptions) -> StoreResult<Self> {
+        let Some(home) = options.roles.first().copied() else {
+            return Err(StoreError::Unusable { what: "this process works as no role".to_owned() });
+        };
+        if let Some(role) = options.roles.iter().copied().find(|role| options.login(*role).is_none()) {
+            return Err(options::no_login(role));
+        }
         let pool = |role| RolePool::new(role, options);
         let pools = Pools {
+            home,
             event_ingest_writer: pool(Role::EventIngestWriter)?,
             subscription_admin: pool(Role::SubscriptionAdmin)?,
             router_worker: pool(Role::RouterWorker)?,
@@ -83,6 +101,7 @@ impl PostgresStore {
             outbox_worker: pool(Role::OutboxWorker)?,
             key_keeper: pool(Role::KeyKeeper)?,
             viewer: pool(Role::Viewer)?,
+            cleaner: RolePool::of_cleaner(options)?,
         };
         let store = Self { pools: Arc::new(pools) };
         store.check_schema().await?;
@@ -106,25 +125,50 @@ impl PostgresStore {
         .clone()
     }
 
+    fn home_pool(&self) -> RolePool {
+        self.pool(self.pools.home)
+    }
+
+    fn cleaner_pool(&self) -> RolePool {
+        self.pools.cleaner.clone().unwrap_or_else(|| self.pool(Role::JobWorker))
+    }
+
+    /// Tells other processes that there is work, with the rights that every role has.
+    pub fn announcer(&self) -> PostgresAnnouncer {
+        PostgresAnnouncer::new(self)
+    }
+
     async fn check_schema(&self) -> StoreResult<()> {
         let verb = Verb::repeatable("looking at the schema");
         let read = |mut session: Session| async move { session.read(migrate::APPLIED, &[]).await };
-        match self.pools.viewer.call(verb, read).await {
+        match self.home_pool().call(verb, read).await {
             Ok(rows) => migrate::check(&rows),
-            Err(StoreError::Refused { source, .. }) if is_unmade(&*source) => Err(migrate::never_migrated()),
+            Err(StoreError::Refused { doing, source }) => match code_of(&source) {
+                // No such table, or no such schema.
+                Some(code) if [SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME].contains(code) => {
+                    Err(migrate::never_migrated())
+                }
+                Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => Err(may_not_look(self.pools.home)),
+                Some(_) | None => Err(StoreError::Refused { doing, source }),
+            },
             Err(error) => Err(error),
         }
     }
 }
 
-/// No such table, no such schema, or a schema that gives the role nothing: it was never migrated.
-fn is_unmade(cause: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
-    let code = cause.downcast_ref::<tokio_postgres::Error>().and_then(tokio_postgres::Error::code);
-    code.is_some_and(|code| {
-        let unmade =
-            [SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME, SqlState::INSUFFICIENT_PRIVILEGE];
-        unmade.contains(code)
-    })
+fn code_of(cause: &Cause) -> Option<&SqlState> {
+    cause.downcast_ref::<tokio_postgres::Error>().and_then(tokio_postgres::Error::code)
+}
+
+/// Either the rights were never given out, or the login does not have its role's.
+fn may_not_look(role: Role) -> StoreError {
+    let name = role.name();
+    StoreError::Unusable {
+        what: format!(
+            "the login of the role {name} may not look at the schema: run `posthaste migrate` first, or \
+             grant {name} to the login"
+        ),
+    }
 }
 
 impl Stores for PostgresStore {
@@ -190,7 +234,7 @@ impl Stores for PostgresStore {
     }
 
     async fn now(&self) -> StoreResult<Timestamp> {
-        self.pools.viewer.call(Verb::repeatable("asking for the time"), now).await
+        self.home_pool().call(Verb::repeatable("asking for the time"), now).await
     }
 }
 

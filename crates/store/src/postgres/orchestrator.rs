@@ -73,6 +73,18 @@ impl OrchestratorStore for PostgresOrchestrator {
         Ok(applied)
     }
 
+    async fn count_in_flight(
+        &self,
+        subscriptions: Vec<SubscriptionId>,
+        count_max: u32,
+    ) -> StoreResult<Vec<u32>> {
+        if subscriptions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let verb = Verb::repeatable("counting deliveries in flight");
+        self.pool.call(verb, |session| count_in_flight(session, &subscriptions, count_max)).await
+    }
+
     async fn next_due_at(&self, now: Timestamp) -> StoreResult<Option<Timestamp>> {
         let verb = Verb::repeatable("looking for the next due delivery");
         self.pool.call(verb, |session| next_due_at(session, now)).await
@@ -101,6 +113,17 @@ async fn find_due(
         found.next = None;
     }
     Ok(found)
+}
+
+async fn count_in_flight(
+    mut session: Session,
+    subscriptions: &[SubscriptionId],
+    count_max: u32,
+) -> Result<Vec<u32>, Fault> {
+    let ids: Vec<i64> = subscriptions.iter().map(|id| id.get()).collect();
+    let sql = include_str!("sql/orchestrator/count_in_flight.sql");
+    let rows = session.read(sql, &[&ids, &int(count_max)]).await?;
+    rows.iter().map(|row| Ok(u32::try_from(get::<i64>(row, 0)?).unwrap_or(u32::MAX))).collect()
 }
 
 async fn next_due_at(mut session: Session, now: Timestamp) -> Result<Option<Timestamp>, Fault> {

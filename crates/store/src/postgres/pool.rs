@@ -4,6 +4,7 @@
 
 use crate::grants::Role;
 use crate::postgres::error::{Fault, classify_pool};
+use crate::postgres::options::{Login, PostgresOptions, no_login_text};
 use crate::postgres::session::Session;
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
 use posthaste_core::ports::{StoreError, StoreResult};
@@ -18,46 +19,6 @@ const TRIES_MAX: u32 = 3;
 const RETRY_PAUSE: Duration = Duration::from_millis(2);
 /// How long a peer that vanished may keep a connection looking alive.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-
-/// Where the database is, and how much of it we take.
-#[derive(Clone)]
-pub struct PostgresOptions {
-    /// A login that is a member of every role it is used for.
-    pub url: String,
-    /// Logins of their own for single roles.
-    pub role_urls: Vec<(Role, String)>,
-    /// Connections of each role at most.
-    pub connections_max: usize,
-    /// How long one connection may take to come to be.
-    pub connect_timeout: Duration,
-    /// How long a call waits for a connection when all are in use.
-    pub wait_timeout: Duration,
-}
-
-/// URLs carry passwords.
-impl std::fmt::Debug for PostgresOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let roles: Vec<_> = self.role_urls.iter().map(|(role, _)| role).collect();
-        f.debug_struct("PostgresOptions")
-            .field("role_urls", &roles)
-            .field("connections_max", &self.connections_max)
-            .field("connect_timeout", &self.connect_timeout)
-            .field("wait_timeout", &self.wait_timeout)
-            .finish_non_exhaustive()
-    }
-}
-
-impl PostgresOptions {
-    pub fn new(url: impl Into<String>) -> Self {
-        Self {
-            url: url.into(),
-            role_urls: Vec::new(),
-            connections_max: 4,
-            connect_timeout: Duration::from_secs(5),
-            wait_timeout: Duration::from_secs(10),
-        }
-    }
-}
 
 /// Reads a URL, and refuses what we would have to ignore.
 pub(super) fn parse_url(url: &str, program: &str, timeout: Duration) -> StoreResult<Config> {
@@ -88,43 +49,41 @@ pub(super) const fn connector() -> NoTls {
     NoTls
 }
 
-/// The connections of one role.
+/// The connections of one role. There are none before the first call, so a role that this process does
+/// not work as costs nothing, and needs no URL.
 #[derive(Clone)]
 pub(super) struct RolePool {
-    pool: Pool,
+    role: Role,
+    pool: Option<Pool>,
 }
 
 impl std::fmt::Debug for RolePool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RolePool").finish_non_exhaustive()
+        f.debug_struct("RolePool").field("role", &self.role).finish_non_exhaustive()
     }
 }
 
 impl RolePool {
     pub(super) fn new(role: Role, options: &PostgresOptions) -> StoreResult<Self> {
-        let own_url = options.role_urls.iter().find(|(owner, _)| *owner == role).map(|(_, url)| url);
         let program = format!("posthaste {}", role.name());
-        let config = parse_url(own_url.unwrap_or(&options.url), &program, options.connect_timeout)?;
-        let manager_config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_config(config, connector(), manager_config);
-        let mut builder = Pool::builder(manager)
-            .max_size(options.connections_max.max(1))
-            .wait_timeout(Some(options.wait_timeout))
-            .create_timeout(Some(options.connect_timeout))
-            .recycle_timeout(Some(options.connect_timeout))
-            .runtime(Runtime::Tokio1)
-            .pre_recycle(plan_anew());
-        if own_url.is_none() {
-            builder = builder.post_create(take_role(role));
-        }
-        let pool = builder.build().map_err(|error| StoreError::Unusable {
-            what: format!("the connection pool cannot be made: {error}"),
-        })?;
-        Ok(Self { pool })
+        let pool = options.login(role).map(|login| build(login, &program, options)).transpose()?;
+        Ok(Self { role, pool })
+    }
+
+    /// The cleaner's own, if it has a login of its own.
+    pub(super) fn of_cleaner(options: &PostgresOptions) -> StoreResult<Option<Self>> {
+        let Some(url) = options.cleaner_url.as_deref() else {
+            return Ok(None);
+        };
+        let pool = build(Login { url, takes_role: None }, "posthaste cleaner", options)?;
+        Ok(Some(Self { role: Role::JobWorker, pool: Some(pool) }))
     }
 
     pub(super) async fn session(&self) -> Result<Session, Fault> {
-        self.pool.get().await.map(Session::new).map_err(classify_pool)
+        let Some(pool) = &self.pool else {
+            return Err(Fault::Unusable(no_login_text(self.role)));
+        };
+        pool.get().await.map(Session::new).map_err(classify_pool)
     }
 
     /// Makes a call, and makes it again on a fresh connection when it failed with nothing done. Only a
@@ -161,6 +120,25 @@ impl RolePool {
     {
         run(self.session().await?).await
     }
+}
+
+fn build(login: Login<'_>, program: &str, options: &PostgresOptions) -> StoreResult<Pool> {
+    let config = parse_url(login.url, program, options.connect_timeout)?;
+    let manager_config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+    let manager = Manager::from_config(config, connector(), manager_config);
+    let mut builder = Pool::builder(manager)
+        .max_size(options.connections_max.max(1))
+        .wait_timeout(Some(options.wait_timeout))
+        .create_timeout(Some(options.connect_timeout))
+        .recycle_timeout(Some(options.connect_timeout))
+        .runtime(Runtime::Tokio1)
+        .pre_recycle(plan_anew());
+    if let Some(role) = login.takes_role {
+        builder = builder.post_create(take_role(role));
+    }
+    builder.build().map_err(|error| StoreError::Unusable {
+        what: format!("the connection pool cannot be made: {error}"),
+    })
 }
 
 /// What a call is, for its messages and for its repetition.
@@ -229,12 +207,5 @@ mod tests {
         assert_eq!(refusal("postgres://a@b/c?sslmode=disable"), "");
         assert!(refusal("postgres://a@b/c?sslmode=require").contains("sslmode=require"));
         assert!(refusal("postgres://a@b/c?sslmode=verify-full").contains("cannot be read"));
-    }
-
-    #[test]
-    fn options_do_not_print_passwords() {
-        let mut options = PostgresOptions::new("postgres://a:hunter2@b/c");
-        options.role_urls.push((Role::Viewer, "postgres://v:hunter3@b/c".to_owned()));
-        assert!(!format!("{options:?}").contains("hunter"));
     }
 }

@@ -1,6 +1,5 @@
 //! Says that a process lives, and adds what it counted, through one function of the owner.
 
-use crate::grants::Role;
 use crate::postgres::PostgresStore;
 use crate::postgres::error::Fault;
 use crate::postgres::pool::{RolePool, Verb};
@@ -8,7 +7,7 @@ use crate::postgres::session::Session;
 use crate::postgres::value::Instant;
 use posthaste_core::ports::{PresenceStore, ProcessSeen, Rollup, StoreResult};
 
-/// Port of every role, with the rights of the viewer.
+/// Port of every role.
 #[derive(Debug, Clone)]
 pub struct PostgresPresence {
     pool: RolePool,
@@ -16,7 +15,7 @@ pub struct PostgresPresence {
 
 impl PostgresPresence {
     pub(super) fn new(store: &PostgresStore) -> Self {
-        Self { pool: store.pool(Role::Viewer) }
+        Self { pool: store.home_pool() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Moves sagas that the router made: makes their jobs when they are due, and applies what came of the
 //! jobs. Every decision is [`saga::step`]'s; here rows are read, and answers written down.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use posthaste_core::job::{JobOutcome, JobResult, JobStatus};
 use posthaste_core::ports::{
@@ -28,6 +28,7 @@ const COMPLETE_SAGAS: &str = include_str!("sql/orchestrator/complete_sagas.sql")
 const RETRY_SAGAS: &str = include_str!("sql/orchestrator/retry_sagas.sql");
 const DEAD_LETTER_SAGAS: &str = include_str!("sql/orchestrator/dead_letter_sagas.sql");
 const DELETE_APPLIED: &str = include_str!("sql/orchestrator/delete_applied.sql");
+const COUNT_IN_FLIGHT: &str = include_str!("sql/orchestrator/count_in_flight.sql");
 const NEXT_DUE_AT: &str = include_str!("sql/orchestrator/next_due_at.sql");
 
 const ROLE: Role = Role::SagaOrchestrator;
@@ -74,6 +75,18 @@ impl OrchestratorStore for SqliteOrchestrator {
             .await
     }
 
+    async fn count_in_flight(
+        &self,
+        subscriptions: Vec<SubscriptionId>,
+        count_max: u32,
+    ) -> StoreResult<Vec<u32>> {
+        self.0
+            .read(ROLE, "counting deliveries in flight", move |session| {
+                count_in_flight(session, &subscriptions, count_max)
+            })
+            .await
+    }
+
     async fn next_due_at(&self, now: Timestamp) -> StoreResult<Option<Timestamp>> {
         self.0
             .read(ROLE, "looking when a saga is due", move |session| {
@@ -105,6 +118,18 @@ fn find_due_subscriptions(
     }
     found.next = last.filter(|_| probes >= probes_max);
     Ok(found)
+}
+
+fn count_in_flight(
+    session: &Session<'_>,
+    subscriptions: &[SubscriptionId],
+    count_max: u32,
+) -> Answer<Vec<u32>> {
+    let ids = rows::array(subscriptions.iter().map(|id| id.get()));
+    let mut count = session.statement(COUNT_IN_FLIGHT)?;
+    let counted = count.query_map(params![ids, count_max], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let counts: HashMap<i64, u32> = counted.collect::<Result<_, _>>()?;
+    Ok(subscriptions.iter().map(|id| counts.get(&id.get()).copied().unwrap_or(0)).collect())
 }
 
 fn admit_due_sagas(

@@ -37,6 +37,7 @@ macro_rules! promises {
             orchestrator::a_paused_subscription_holds_and_resumes,
             orchestrator::a_deleted_subscription_holds_for_good,
             orchestrator::the_next_due_time_is_known,
+            orchestrator::deliveries_in_flight_are_counted_whoever_admitted_them,
             worker::sixteen_claimers_share_ten_thousand_jobs,
             worker::the_oldest_job_is_claimed_first,
             worker::a_zombie_reports_in_vain,

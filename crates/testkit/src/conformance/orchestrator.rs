@@ -313,3 +313,38 @@ pub async fn the_next_due_time_is_known<S: Stores>(h: &Harness<S>) {
         "what is due is not next"
     );
 }
+
+/// Asks for some twice, and for one that is not there.
+pub async fn deliveries_in_flight_are_counted_whoever_admitted_them<S: Stores>(h: &Harness<S>) {
+    let (many, few, idle) = (h.subscribe("many").await, h.subscribe("few").await, h.subscribe("idle").await);
+    h.publish("many", 6).await;
+    h.publish("few", 2).await;
+    h.publish("idle", 1).await;
+    h.route_all(T0).await;
+    let unknown = SubscriptionId::from_store(999_999_999);
+    let count = async |count_max| {
+        let asked = vec![few, unknown, many, idle, few];
+        h.sure(async || h.store.orchestrator().count_in_flight(asked.clone(), count_max).await).await
+    };
+    assert_eq!(count(MANY).await, [0; 5], "what waits is not in flight");
+    // By another hand: its wire does not break, so that a quota is admitted once.
+    let quotas = [quota(many, 4), quota(few, 9)].concat();
+    h.calm.orchestrator().admit_due_sagas(quotas, POLICY, T0).await.expect("admission");
+    for (count_max, expected) in [(MANY, [2, 0, 4, 0, 2]), (3, [2, 0, 3, 0, 2]), (0, [0; 5])] {
+        assert_eq!(count(count_max).await, expected, "at most {count_max}");
+    }
+    let claim = claim(MANY);
+    let jobs = h.calm.worker().claim_due_jobs(claim.clone(), T0).await.expect("jobs");
+    assert_eq!(count(MANY).await, [2, 0, 4, 0, 2], "a leased job is in flight");
+    let of_many: Vec<_> = jobs.iter().filter(|job| job.subscription_id == many).collect();
+    let reports = vec![
+        delivered(of_many[0], claim.token),
+        delivered(of_many[1], claim.token),
+        failed(of_many[2], claim.token, Failure::Http(500)),
+    ];
+    h.sure(async || h.store.worker().report_jobs(reports.clone(), at(1)).await).await;
+    h.apply_all(at(1)).await;
+    assert_eq!(count(MANY).await, [2, 0, 1, 0, 2], "neither what ended nor what waits again is");
+    let nobody = h.sure(async || h.store.orchestrator().count_in_flight(Vec::new(), MANY).await).await;
+    assert_eq!(nobody, [0_u32; 0]);
+}

@@ -98,6 +98,7 @@ fn explicit(name: &str) -> Option<Vec<String>> {
             ids(301, 400),
             now(),
         ],
+        "orchestrator/count_in_flight" => vec![numbers(1, 32), "16".to_owned()],
         "orchestrator/find_due_subscriptions" => vec!["0".to_owned(), batch, now()],
         "orchestrator/give_up_sagas" => vec![ids(101, 200), now()],
         "orchestrator/start_attempts" => {

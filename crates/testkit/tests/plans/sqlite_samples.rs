@@ -25,6 +25,7 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         "ingest/insert_32_events" => events(32),
         "ingest/insert_128_events" => events(128),
         "key/find_key" => vec![Value::Blob(vec![7; 32])],
+        "orchestrator/count_in_flight" => vec![Value::Null, Value::Integer(16)],
         "orchestrator/delete_applied" => numbers(&[live + 301, live + 400]),
         "orchestrator/find_due_subscriptions" => numbers(&[0, BATCH_ROWS, NOW]),
         "orchestrator/list_due_sagas" => numbers(&[1, NOW, BATCH_ROWS]),
@@ -71,6 +72,8 @@ fn events(count: usize) -> Vec<Value> {
 pub(crate) fn list(name: &str) -> RangeInclusive<i64> {
     let first = match name.split_once('/') {
         Some(("orchestrator", verb)) if verb.contains("complete") => 301,
+        // These are subscriptions; the first 32 have live rows.
+        Some(("orchestrator", "count_in_flight")) => return 1..=32,
         Some(("orchestrator", _)) => 1,
         Some(("worker", verb)) if verb.contains("lease") => 401,
         Some(_) | None => 201,

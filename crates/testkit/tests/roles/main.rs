@@ -5,6 +5,7 @@
 mod catalog;
 mod document;
 mod matrix;
+mod own_logins;
 mod postgres;
 mod postgres_tries;
 mod sqlite;

@@ -10,10 +10,10 @@ use tokio::task::JoinSet;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
-type Database = Harness<posthaste_store::postgres::PostgresStore>;
+pub(crate) type Database = Harness<posthaste_store::postgres::PostgresStore>;
 
 /// The URL of a login of its own for a role, with nothing but that role.
-async fn login_url(h: &Database, role: &str, what: &str) -> String {
+pub(crate) async fn login_url(h: &Database, role: &str, what: &str) -> String {
     // Roles belong to the whole server: another run may stand beside this one.
     let name = format!("ph_{what}_{}_{role}_login", std::process::id());
     h.direct.run(&format!("CREATE ROLE {name} LOGIN IN ROLE {role}")).await;

@@ -1,0 +1,203 @@
+//! A receiver of webhooks over a real loopback socket: HTTP/1.1 with keep-alive, answers as the test
+//! says, and remembers what came.
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use std::convert::Infallible;
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+/// How long [`Receiver::wait_for`] waits before it says what is missing.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One request, whole.
+#[derive(Debug, Clone)]
+pub struct Received {
+    pub path: String,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Received {
+    /// A header as text; empty when there is none.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    pub fn webhook_id(&self) -> &str {
+        self.header("webhook-id")
+    }
+}
+
+/// What a receiver does with a request.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    Status(u16),
+    With {
+        status: u16,
+        headers: Vec<(String, String)>,
+        body: Vec<u8>,
+    },
+    /// Never answers, and holds the socket until the sender lets go.
+    Hang,
+    /// Closes the connection without an answer.
+    Reset,
+    /// Answers once there is a permit, and uses it up.
+    Gate(Arc<Semaphore>, Box<Answer>),
+}
+
+/// Listens until it is dropped; then all its connections break.
+pub struct Receiver {
+    address: SocketAddr,
+    desk: Arc<Desk>,
+    listening: JoinHandle<()>,
+}
+
+impl fmt::Debug for Receiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Receiver").field(&self.address).finish()
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
+}
+
+/// What all connections of a receiver share.
+struct Desk {
+    answer: Box<dyn Fn(&Received) -> Answer + Send + Sync>,
+    log: Option<Mutex<Vec<Received>>>,
+    logged: watch::Sender<usize>,
+}
+
+impl Receiver {
+    pub async fn start(answer: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
+        Self::listen(Box::new(answer), Some(Mutex::default())).await
+    }
+
+    /// Keeps nothing of what came: for many requests, which the closure counts by itself.
+    pub async fn start_unlogged(answer: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
+        Self::listen(Box::new(answer), None).await
+    }
+
+    async fn listen(
+        answer: Box<dyn Fn(&Received) -> Answer + Send + Sync>,
+        log: Option<Mutex<Vec<Received>>>,
+    ) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let desk = Arc::new(Desk { answer, log, logged: watch::Sender::new(0) });
+        let listening = tokio::spawn(accept(listener, Arc::clone(&desk)));
+        Self { address, desk, listening }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where `path`, which begins with a slash, is found.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// All requests so far, in order of arrival.
+    pub fn received(&self) -> Vec<Received> {
+        self.desk
+            .log
+            .as_ref()
+            .expect("a receiver with a log")
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// All requests, as soon as there are `count`.
+    pub async fn wait_for(&self, count: usize) -> Vec<Received> {
+        let mut logged = self.desk.logged.subscribe();
+        let enough = tokio::time::timeout(PATIENCE, logged.wait_for(|logged| *logged >= count)).await;
+        let received = self.received();
+        assert!(enough.is_ok(), "{count} requests were awaited, {} came: {received:#?}", received.len());
+        received
+    }
+}
+
+async fn accept(listener: TcpListener, desk: Arc<Desk>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                // A connection that broke while it waited is the sender's business.
+                if let Ok((stream, _)) = accepted {
+                    connections.spawn(serve(stream, Arc::clone(&desk)));
+                }
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, desk: Arc<Desk>) {
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(|request| desk.attend(request));
+    let connection = hyper::server::conn::http1::Builder::new();
+    // However it ended, the sender knows.
+    let _ = connection.serve_connection(TokioIo::new(stream), service).await;
+}
+
+/// An error here makes the connection close without an answer.
+#[derive(Debug)]
+struct NoAnswer;
+
+impl fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no answer")
+    }
+}
+
+impl std::error::Error for NoAnswer {}
+
+impl Desk {
+    async fn attend(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, NoAnswer> {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await.map_err(|_| NoAnswer)?.to_bytes();
+        let path = head.uri.path_and_query().map_or_else(String::new, ToString::to_string);
+        let received = Received { path, headers: head.headers, body };
+        let mut answer = (self.answer)(&received);
+        if let Some(log) = &self.log {
+            let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+            log.push(received);
+            self.logged.send_replace(log.len());
+        }
+        loop {
+            match answer {
+                Answer::Status(status) => return Ok(respond(status, &[], Vec::new())),
+                Answer::With { status, headers, body } => return Ok(respond(status, &headers, body)),
+                Answer::Hang => match std::future::pending::<Infallible>().await {},
+                Answer::Reset => return Err(NoAnswer),
+                Answer::Gate(gate, then) => {
+                    gate.acquire().await.map_err(|_| NoAnswer)?.forget();
+                    answer = *then;
+                }
+            }
+        }
+    }
+}
+
+fn respond(status: u16, headers: &[(String, String)], body: Vec<u8>) -> Response<Full<Bytes>> {
+    let mut response = Response::builder().status(status);
+    for (name, value) in headers {
+        response = response.header(name, value);
+    }
+    response.body(Full::new(Bytes::from(body))).expect("an answer that HTTP knows")
+}

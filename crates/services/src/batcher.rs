@@ -2,12 +2,18 @@
 //! what waited while the batch before was worked on: no timer, so one call alone goes at once, and the
 //! more come the larger the batches are. The queue is bounded; a caller who finds it full is told so.
 
+use crate::clock::Clock;
+use crate::step::{Progress, Step};
+use crate::wake::Bell;
+use posthaste_core::Timestamp;
+use posthaste_core::ports::{StoreError, StoreResult};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 /// Why a call was not answered by the work itself.
 #[derive(Debug, thiserror::Error)]
-pub enum BatchError<E> {
+pub enum BatchError {
     /// Too much waits already. Nothing was done; come back.
     #[error("too much waits already: try again in a moment")]
     Full,
@@ -16,47 +22,77 @@ pub enum BatchError<E> {
     Gone,
     /// The batch failed, and every call in it with it.
     #[error(transparent)]
-    Failed(Arc<E>),
+    Failed(Arc<StoreError>),
 }
 
-type Call<In, Out, E> = (In, oneshot::Sender<Result<Out, Arc<E>>>);
+/// What is done with a batch.
+pub trait Work: Send {
+    type Input: Send;
+    type Output: Send;
+
+    /// Answers every call in order, or fails.
+    fn work(
+        &mut self,
+        inputs: Vec<Self::Input>,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<Vec<Self::Output>, Failed<Self::Input>>> + Send;
+}
+
+/// A batch that failed. What comes back in `again` is tried again, and its callers go on waiting;
+/// otherwise they are told.
+#[derive(Debug)]
+pub struct Failed<In> {
+    pub error: StoreError,
+    pub again: Option<Vec<In>>,
+}
+
+type Caller<Out> = oneshot::Sender<Result<Out, Arc<StoreError>>>;
 
 /// Where calls go in. Cheap to clone.
 #[derive(Debug)]
-pub struct Batcher<In, Out, E> {
-    queue: mpsc::Sender<Call<In, Out, E>>,
+pub struct Batcher<In, Out> {
+    queue: mpsc::Sender<(In, Caller<Out>)>,
+    bell: Bell,
 }
 
-impl<In, Out, E> Clone for Batcher<In, Out, E> {
+impl<In, Out> Clone for Batcher<In, Out> {
     fn clone(&self) -> Self {
-        Self { queue: self.queue.clone() }
+        Self { queue: self.queue.clone(), bell: self.bell.clone() }
     }
 }
 
-/// Where batches come out; [`Batches::run`] works on them until every [`Batcher`] is gone.
+/// Where batches come out: a step that works on one of them.
 #[derive(Debug)]
-pub struct Batches<In, Out, E> {
-    queue: mpsc::Receiver<Call<In, Out, E>>,
+pub struct Batches<W: Work> {
+    queue: mpsc::Receiver<(W::Input, Caller<W::Output>)>,
+    work: W,
     batch_max: usize,
+    /// A batch that failed and is tried again.
+    held: (Vec<W::Input>, Vec<Caller<W::Output>>),
+    bell: Bell,
 }
 
 /// A queue of at most `waiting_max` calls, worked on at most `batch_max` at a time.
-pub fn batcher<In, Out, E>(
+pub fn batcher<W: Work>(
+    work: W,
     waiting_max: usize,
     batch_max: usize,
-) -> (Batcher<In, Out, E>, Batches<In, Out, E>) {
-    let (sender, receiver) = mpsc::channel(waiting_max.max(1));
-    (Batcher { queue: sender }, Batches { queue: receiver, batch_max: batch_max.max(1) })
+) -> (Batcher<W::Input, W::Output>, Batches<W>) {
+    let (sender, queue) = mpsc::channel(waiting_max.max(1));
+    let (bell, held) = (Bell::default(), (Vec::new(), Vec::new()));
+    let batches = Batches { queue, work, batch_max: batch_max.max(1), held, bell: bell.clone() };
+    (Batcher { queue: sender, bell }, batches)
 }
 
-impl<In, Out, E> Batcher<In, Out, E> {
+impl<In, Out> Batcher<In, Out> {
     /// Waits for the answer of the batch that takes this call along.
-    pub async fn call(&self, input: In) -> Result<Out, BatchError<E>> {
+    pub async fn call(&self, input: In) -> Result<Out, BatchError> {
         let (answer, answered) = oneshot::channel();
         self.queue.try_send((input, answer)).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => BatchError::Full,
             mpsc::error::TrySendError::Closed(_) => BatchError::Gone,
         })?;
+        self.bell.ring();
         match answered.await {
             Ok(Ok(output)) => Ok(output),
             Ok(Err(error)) => Err(BatchError::Failed(error)),
@@ -65,100 +101,183 @@ impl<In, Out, E> Batcher<In, Out, E> {
     }
 }
 
-impl<In, Out, E> Batches<In, Out, E> {
-    /// Works on batches, one after the other; `work` answers every call of a batch in order, or fails
-    /// them all. Ends when nobody can call any more and what waited is done.
-    pub async fn run<F>(mut self, work: impl Fn(Vec<In>) -> F)
-    where
-        F: Future<Output = Result<Vec<Out>, E>>,
-    {
-        let mut calls = Vec::new();
-        while self.queue.recv_many(&mut calls, self.batch_max).await > 0 {
-            let (inputs, callers): (Vec<_>, Vec<_>) = calls.drain(..).unzip();
-            match work(inputs).await {
-                // A caller that gave up does not stop the others' answers.
-                Ok(outputs) => callers.into_iter().zip(outputs).for_each(|(caller, output)| {
-                    let _ = caller.send(Ok(output));
-                }),
-                Err(error) => {
-                    let error = Arc::new(error);
-                    callers.into_iter().for_each(|caller| {
-                        let _ = caller.send(Err(Arc::clone(&error)));
-                    });
+impl<W: Work> Batches<W> {
+    /// What rings when there is a call.
+    pub fn bell(&self) -> Bell {
+        self.bell.clone()
+    }
+
+    fn take_batch(&mut self) -> (Vec<W::Input>, Vec<Caller<W::Output>>) {
+        let (mut inputs, mut callers) = std::mem::take(&mut self.held);
+        while inputs.len() < self.batch_max
+            && let Ok((input, caller)) = self.queue.try_recv()
+        {
+            inputs.push(input);
+            callers.push(caller);
+        }
+        (inputs, callers)
+    }
+}
+
+impl<W: Work> Step for Batches<W> {
+    async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
+        let (inputs, callers) = self.take_batch();
+        if inputs.is_empty() {
+            return Ok(Progress::Idle);
+        }
+        match self.work.work(inputs, now).await {
+            // A caller that gave up does not stop the others' answers.
+            Ok(outputs) => callers.into_iter().zip(outputs).for_each(|(caller, output)| {
+                let _ = caller.send(Ok(output));
+            }),
+            Err(Failed { error, again: Some(inputs) }) => {
+                self.held = (inputs, callers);
+                return Err(error);
+            }
+            Err(Failed { error, again: None }) => {
+                let told = Arc::new(error.retold());
+                for caller in callers {
+                    let _ = caller.send(Err(Arc::clone(&told)));
+                }
+                return Err(error);
+            }
+        }
+        Ok(if self.queue.is_empty() { Progress::Idle } else { Progress::More })
+    }
+
+    /// Takes no more calls, and works on what waits until it is done or patience ends.
+    async fn drain(&mut self, clock: &Clock, patience: Duration) {
+        self.queue.close();
+        let all = async {
+            while !(self.queue.is_empty() && self.held.0.is_empty()) {
+                if self.step(clock.now()).await.is_err() {
+                    tokio::time::sleep(DRAIN_PAUSE).await;
                 }
             }
+        };
+        if tokio::time::timeout(patience, all).await.is_err() {
+            let calls = self.queue.len() + self.held.0.len();
+            tracing::error!(calls, "the store stayed away to the end; what waited was given up");
         }
     }
 }
+
+/// Between two tries at the end.
+const DRAIN_PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::Mutex;
-    use tokio::sync::Semaphore;
+    use std::task::{Context, Poll, Waker};
+
+    const NOW: Timestamp = Timestamp::from_micros(0);
+
+    /// Doubles numbers; a zero fails its batch, and a hundred makes it fail once and be tried again.
+    #[derive(Default)]
+    struct Doubling {
+        sizes: Arc<Mutex<Vec<usize>>>,
+        failed: bool,
+    }
+
+    impl Work for Doubling {
+        type Input = u32;
+        type Output = u32;
+
+        async fn work(&mut self, inputs: Vec<u32>, _now: Timestamp) -> Result<Vec<u32>, Failed<u32>> {
+            self.sizes.lock().expect("the list").push(inputs.len());
+            let away = || StoreError::Unavailable { doing: "doubling", source: "no".into() };
+            if inputs.contains(&0) {
+                return Err(Failed { error: away(), again: None });
+            }
+            if inputs.contains(&100) && !self.failed {
+                self.failed = true;
+                return Err(Failed { error: away(), again: Some(inputs) });
+            }
+            Ok(inputs.into_iter().map(|input| input * 2).collect())
+        }
+    }
+
+    type Calling = std::pin::Pin<Box<dyn Future<Output = Result<u32, BatchError>>>>;
+
+    /// A call that has been put into the queue.
+    fn calling(calls: &Batcher<u32, u32>, input: u32) -> Calling {
+        let calls = calls.clone();
+        let mut call: Calling = Box::pin(async move { calls.call(input).await });
+        assert!(poll(&mut call).is_pending());
+        call
+    }
+
+    fn poll(call: &mut Calling) -> Poll<Result<u32, BatchError>> {
+        call.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    fn answer(call: &mut Calling) -> Result<u32, BatchError> {
+        match poll(call) {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => panic!("not answered"),
+        }
+    }
 
     #[tokio::test]
-    async fn a_batch_is_what_waited_while_the_last_one_was_worked_on() {
-        let (calls, batches) = batcher::<u32, u32, String>(100, 10);
-        let sizes = Arc::new(Mutex::new(Vec::new()));
-        let gate = Arc::new(Semaphore::new(0));
-        let (seen, open) = (Arc::clone(&sizes), Arc::clone(&gate));
-        let worker = tokio::spawn(batches.run(move |inputs: Vec<u32>| {
-            seen.lock().expect("the list").push(inputs.len());
-            let open = Arc::clone(&open);
-            async move {
-                open.acquire().await.expect("the gate").forget();
-                Ok(inputs.into_iter().map(|input| input * 2).collect())
-            }
-        }));
-        let mut callers = tokio::task::JoinSet::new();
-        let call = |input| {
-            let calls = calls.clone();
-            async move { (input, calls.call(input).await.expect("an answer")) }
-        };
-        callers.spawn(call(0));
-        while sizes.lock().expect("the list").is_empty() {
-            tokio::task::yield_now().await;
+    async fn a_batch_is_what_waited_up_to_its_bound() {
+        let work = Doubling::default();
+        let sizes = Arc::clone(&work.sizes);
+        let (calls, mut batches) = batcher(work, 100, 10);
+        assert_eq!(batches.step(NOW).await.expect("a step"), Progress::Idle);
+        let mut waiting: Vec<_> = (1..=15).map(|input| (input, calling(&calls, input))).collect();
+        assert_eq!(batches.step(NOW).await.expect("a step"), Progress::More);
+        assert_eq!(batches.step(NOW).await.expect("a step"), Progress::Idle);
+        for (input, call) in &mut waiting {
+            assert_eq!(answer(call).expect("an answer"), *input * 2, "everybody gets his own answer");
         }
-        // The first is being worked on; these gather behind it, and the bound cuts them in two.
-        for input in 1..=15 {
-            callers.spawn(call(input));
-        }
-        while calls.queue.capacity() > 85 {
-            tokio::task::yield_now().await;
-        }
-        gate.add_permits(3);
-        for (input, output) in callers.join_all().await {
-            assert_eq!(output, input * 2, "everybody gets the answer to his own call");
-        }
-        assert_eq!(*sizes.lock().expect("the list"), [1, 10, 5]);
-        drop(calls);
-        worker.await.expect("the worker ends with its callers");
+        assert_eq!(*sizes.lock().expect("the list"), [10, 5]);
     }
 
     #[tokio::test]
     async fn a_full_queue_is_said_at_once() {
-        let (calls, batches) = batcher::<u32, u32, String>(1, 1);
-        let waiting = tokio::spawn({
-            let calls = calls.clone();
-            async move { calls.call(1).await }
-        });
-        while calls.queue.capacity() > 0 {
-            tokio::task::yield_now().await;
-        }
+        let (calls, batches) = batcher(Doubling::default(), 1, 1);
+        let mut waiting = calling(&calls, 1);
         assert!(matches!(calls.call(2).await, Err(BatchError::Full)));
         drop(batches);
-        assert!(matches!(waiting.await.expect("a task"), Err(BatchError::Gone)));
+        assert!(matches!(answer(&mut waiting), Err(BatchError::Gone)));
         assert!(matches!(calls.call(3).await, Err(BatchError::Gone)));
     }
 
     #[tokio::test]
-    async fn a_failed_batch_fails_every_call_in_it_and_the_next_one_goes_on() {
-        let (calls, batches) = batcher::<u32, u32, String>(10, 10);
-        tokio::spawn(batches.run(|inputs: Vec<u32>| async move {
-            if inputs.contains(&0) { Err("no".to_owned()) } else { Ok(inputs) }
-        }));
-        assert!(matches!(calls.call(0).await, Err(BatchError::Failed(error)) if *error == "no"));
-        assert_eq!(calls.call(5).await.expect("an answer"), 5);
+    async fn a_failed_batch_tells_its_callers_and_the_next_one_goes_on() {
+        let (calls, mut batches) = batcher(Doubling::default(), 10, 10);
+        let (mut bad, mut beside) = (calling(&calls, 0), calling(&calls, 5));
+        assert!(batches.step(NOW).await.is_err());
+        assert!(matches!(answer(&mut bad), Err(BatchError::Failed(_))));
+        assert!(matches!(answer(&mut beside), Err(BatchError::Failed(_))));
+        let mut next = calling(&calls, 5);
+        batches.step(NOW).await.expect("a step");
+        assert_eq!(answer(&mut next).expect("an answer"), 10);
+    }
+
+    #[tokio::test]
+    async fn a_batch_that_comes_back_is_tried_again_with_what_came_since() {
+        let work = Doubling::default();
+        let sizes = Arc::clone(&work.sizes);
+        let (calls, mut batches) = batcher(work, 10, 10);
+        let mut first = calling(&calls, 100);
+        assert!(batches.step(NOW).await.is_err());
+        assert!(poll(&mut first).is_pending(), "its caller goes on waiting");
+        let mut second = calling(&calls, 1);
+        assert_eq!(batches.step(NOW).await.expect("a step"), Progress::Idle);
+        assert_eq!((answer(&mut first).expect("200"), answer(&mut second).expect("2")), (200, 2));
+        assert_eq!(*sizes.lock().expect("the list"), [1, 2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn draining_ends_what_waits_and_takes_no_more() {
+        let (calls, mut batches) = batcher(Doubling::default(), 10, 1);
+        let mut waiting = [calling(&calls, 100), calling(&calls, 2)];
+        batches.drain(&Clock::standing(NOW), Duration::from_secs(5)).await;
+        for (call, expected) in waiting.iter_mut().zip([200, 4]) {
+            assert_eq!(answer(call).expect("an answer"), expected);
+        }
+        assert!(matches!(calls.call(3).await, Err(BatchError::Gone)));
     }
 }

@@ -3,7 +3,15 @@
 
 pub mod batcher;
 pub mod cleaner;
+pub mod clock;
 pub mod egress;
+pub mod ingest;
+pub mod metrics;
+pub mod orchestrator;
 pub mod router;
+pub mod runner;
+pub mod seal;
 pub mod sender;
 pub mod step;
+pub mod wake;
+pub mod worker;

@@ -1,11 +1,15 @@
 //! Takes accepted events off the queue (put there by ingest) and makes the sagas that the orchestrator
 //! works on. Never looks at a saga, a job or a payload.
 
+use crate::metrics::Metrics;
 use crate::step::{Progress, Step};
-use posthaste_core::ports::{RouteTake, RouterStore, StoreResult};
+use crate::wake::Wakes;
+use posthaste_core::ports::{RouteTake, RouterStore, Stage, StoreResult};
 use posthaste_core::route::events_to_take;
 use posthaste_core::{EventId, Timestamp};
 use std::time::Duration;
+
+const SERVICE: &str = "router";
 
 /// The most events of one step.
 const EVENTS_MAX: u32 = 500;
@@ -18,14 +22,16 @@ const FULL_PASS_EVERY: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub struct Router<S> {
     store: S,
+    wakes: Wakes,
+    metrics: Metrics,
     events_max: u32,
     from: Option<EventId>,
     full_pass_at: Timestamp,
 }
 
 impl<S: RouterStore> Router<S> {
-    pub const fn new(store: S) -> Self {
-        Self { store, events_max: EVENTS_MAX, from: None, full_pass_at: Timestamp::MIN }
+    pub const fn new(store: S, wakes: Wakes, metrics: Metrics) -> Self {
+        Self { store, wakes, metrics, events_max: EVENTS_MAX, from: None, full_pass_at: Timestamp::MIN }
     }
 }
 
@@ -39,6 +45,15 @@ impl<S: RouterStore> Step for Router<S> {
             self.full_pass_at = now.after(FULL_PASS_EVERY);
         }
         self.from = routed.lowest.or(self.from);
+        if routed.events > 0 {
+            self.metrics.events_routed.inc_by(routed.events.into());
+            self.metrics.pairs_routed.inc_by(routed.pairs.into());
+            self.metrics.batch(SERVICE, routed.events as usize);
+            tracing::debug!(events = routed.events, pairs = routed.pairs, "events routed");
+        }
+        if routed.pairs > 0 {
+            self.wakes.wake(Stage::Admission);
+        }
         self.events_max = events_to_take(routed.events, routed.pairs, SAGAS_TARGET, EVENTS_MAX);
         Ok(if routed.events == events_max { Progress::More } else { Progress::Idle })
     }
@@ -70,7 +85,7 @@ mod tests {
     #[tokio::test]
     async fn goes_from_the_last_take_and_from_the_beginning_every_few_seconds() {
         let store = Scripted { fan_out: 1, lowest: 7, ..Scripted::default() };
-        let mut router = Router::new(store.clone());
+        let mut router = Router::new(store.clone(), Wakes::alone(), Metrics::new());
         let start = Timestamp::from_micros(0);
         for seconds in [0, 1, 2, 3, 4] {
             router.step(start.after(Duration::from_secs(seconds))).await.expect("a step");
@@ -83,7 +98,7 @@ mod tests {
     #[tokio::test]
     async fn a_fan_out_of_a_thousand_makes_the_next_take_small() {
         let store = Scripted { fan_out: 1_000, lowest: 1, ..Scripted::default() };
-        let mut router = Router::new(store.clone());
+        let mut router = Router::new(store.clone(), Wakes::alone(), Metrics::new());
         for _ in 0..3 {
             assert_eq!(router.step(Timestamp::MIN).await.expect("a step"), Progress::More);
         }

@@ -1,7 +1,9 @@
 //! What a component is: one bounded unit of work that says whether there may be more.
 
+use crate::clock::Clock;
 use posthaste_core::Timestamp;
 use posthaste_core::ports::StoreResult;
+use std::time::Duration;
 
 /// What a step leaves behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,9 +12,18 @@ pub enum Progress {
     More,
     /// Nothing is left that it knows of.
     Idle,
+    /// Nothing is left now; there will be at this time, if nobody rings before.
+    IdleUntil(Timestamp),
 }
 
 /// A component. Calling it once too often is harmless, and so is calling two of the same kind at once.
 pub trait Step: Send {
     fn step(&mut self, now: Timestamp) -> impl Future<Output = StoreResult<Progress>> + Send;
+
+    /// Ends what its steps began and did not wait for, within `patience`. Called once, after the last
+    /// step.
+    fn drain(&mut self, clock: &Clock, patience: Duration) -> impl Future<Output = ()> + Send {
+        let _ = (clock, patience);
+        std::future::ready(())
+    }
 }

@@ -1,0 +1,102 @@
+//! The one clock. Every time that decides something comes from here: the database's time on
+//! PostgreSQL, sampled now and then as an offset to this machine's monotonic clock; the system's on
+//! SQLite; a test's own in a test.
+
+use crate::step::{Progress, Step};
+use posthaste_core::Timestamp;
+use posthaste_core::ports::{StoreResult, Stores};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A sample that took longer says too little about when it was taken.
+const ROUND_TRIP_MAX: Duration = Duration::from_millis(200);
+
+/// Cheap to clone; clones tell the same time.
+#[derive(Debug, Clone)]
+pub struct Clock(Arc<Hands>);
+
+#[derive(Debug)]
+enum Hands {
+    Running { origin: Instant, at_origin_us: AtomicI64 },
+    Standing(AtomicI64),
+}
+
+impl Clock {
+    /// Starts at `now` and runs by itself.
+    pub fn running(now: Timestamp) -> Self {
+        Self(Arc::new(Hands::Running { origin: Instant::now(), at_origin_us: AtomicI64::new(now.micros()) }))
+    }
+
+    /// Moves only when it is set.
+    pub fn standing(at: Timestamp) -> Self {
+        Self(Arc::new(Hands::Standing(AtomicI64::new(at.micros()))))
+    }
+
+    pub fn now(&self) -> Timestamp {
+        match &*self.0 {
+            Hands::Running { origin, at_origin_us } => {
+                Timestamp::from_micros(at_origin_us.load(Ordering::Relaxed)).after(origin.elapsed())
+            }
+            Hands::Standing(at) => Timestamp::from_micros(at.load(Ordering::Relaxed)),
+        }
+    }
+
+    pub fn set(&self, now: Timestamp) {
+        match &*self.0 {
+            Hands::Running { origin, at_origin_us } => {
+                at_origin_us.store(now.before(origin.elapsed()).micros(), Ordering::Relaxed);
+            }
+            Hands::Standing(at) => at.store(now.micros(), Ordering::Relaxed),
+        }
+    }
+}
+
+/// Sets the clock by the store's, again and again: neither runs exactly as the other does.
+#[derive(Debug)]
+pub struct ClockSetter<S> {
+    store: S,
+    clock: Clock,
+}
+
+impl<S: Stores> ClockSetter<S> {
+    pub const fn new(store: S, clock: Clock) -> Self {
+        Self { store, clock }
+    }
+}
+
+impl<S: Stores> Step for ClockSetter<S> {
+    async fn step(&mut self, _now: Timestamp) -> StoreResult<Progress> {
+        let asked = Instant::now();
+        let answer = self.store.now().await?;
+        let round_trip = asked.elapsed();
+        if round_trip <= ROUND_TRIP_MAX {
+            self.clock.set(answer.after(round_trip / 2));
+        }
+        Ok(Progress::Idle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_running_clock_goes_on_from_where_it_was_set() {
+        let clock = Clock::running(Timestamp::from_micros(0));
+        assert!(clock.now().micros() >= 0);
+        clock.set(Timestamp::from_micros(5_000_000_000));
+        let first = clock.now();
+        assert!(first.micros() >= 5_000_000_000 && clock.now() >= first);
+        clock.set(Timestamp::from_micros(-5));
+        assert!(clock.now() < first);
+    }
+
+    #[test]
+    fn a_standing_clock_moves_only_when_it_is_set() {
+        let clock = Clock::standing(Timestamp::from_micros(7));
+        assert_eq!(clock.now().micros(), 7);
+        clock.clone().set(Timestamp::from_micros(3));
+        assert_eq!(clock.now().micros(), 3);
+    }
+}

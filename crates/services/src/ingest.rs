@@ -1,0 +1,67 @@
+//! Takes events from callers (the API) in batches and tells each what became of his; wakes the router.
+//! Nobody is told that an event was accepted before it is durable.
+
+use crate::batcher::{Failed, Work};
+use crate::metrics::Metrics;
+use crate::wake::Wakes;
+use posthaste_core::Timestamp;
+use posthaste_core::ports::{IngestRequest, IngestStore, Ingested, RequestOutcome, Stage};
+
+pub const SERVICE: &str = "ingest";
+
+/// The most requests of one batch, and the most that wait.
+pub const BATCH_MAX: usize = 500;
+pub const WAITING_MAX: usize = 10_000;
+
+#[derive(Debug)]
+pub struct Ingest<S> {
+    store: S,
+    wakes: Wakes,
+    metrics: Metrics,
+}
+
+impl<S: IngestStore> Ingest<S> {
+    pub const fn new(store: S, wakes: Wakes, metrics: Metrics) -> Self {
+        Self { store, wakes, metrics }
+    }
+
+    fn count(&self, outcomes: &[RequestOutcome]) {
+        let (mut accepted, mut duplicate) = (0, 0);
+        for outcome in outcomes {
+            match outcome {
+                RequestOutcome::Stored(events) => {
+                    let new = events.iter().filter(|event| matches!(event, Ingested::New(_))).count();
+                    accepted += new;
+                    duplicate += events.len() - new;
+                }
+                RequestOutcome::Blocked | RequestOutcome::Refused(_) => {}
+            }
+        }
+        self.metrics.events_accepted.inc_by(accepted as u64);
+        self.metrics.events_duplicate.inc_by(duplicate as u64);
+        if accepted > 0 {
+            self.wakes.wake(Stage::Routing);
+        }
+    }
+}
+
+impl<S: IngestStore> Work for Ingest<S> {
+    type Input = IngestRequest;
+    type Output = RequestOutcome;
+
+    /// A batch that failed is told to its callers: they know best whether to come again.
+    async fn work(
+        &mut self,
+        requests: Vec<IngestRequest>,
+        now: Timestamp,
+    ) -> Result<Vec<RequestOutcome>, Failed<IngestRequest>> {
+        self.metrics.batch(SERVICE, requests.len());
+        match self.store.insert_events(requests, now).await {
+            Ok(outcomes) => {
+                self.count(&outcomes);
+                Ok(outcomes)
+            }
+            Err(error) => Err(Failed { error, again: None }),
+        }
+    }
+}

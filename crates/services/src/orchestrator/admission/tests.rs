@@ -1,0 +1,114 @@
+use super::*;
+use posthaste_core::ports::{AdmittedJob, AppliedResult, DueSubscriptions, Quota, ResultTake};
+use posthaste_core::{JobId, SagaId};
+use std::sync::{Arc, Mutex};
+
+/// Subscriptions 1 to `subscriptions`, each with as many due sagas as `due` says.
+#[derive(Debug, Clone)]
+struct Scripted(Arc<Mutex<World>>);
+
+#[derive(Debug)]
+struct World {
+    due: Vec<u32>,
+    probes: Vec<Option<i64>>,
+    given: Vec<u32>,
+}
+
+impl OrchestratorStore for Scripted {
+    async fn find_due_subscriptions(
+        &self,
+        after: Option<SubscriptionId>,
+        probes_max: u32,
+        _now: Timestamp,
+    ) -> StoreResult<DueSubscriptions> {
+        let mut world = self.0.lock().expect("the world");
+        world.probes.push(after.map(SubscriptionId::get));
+        let first = after.map_or(1, |id| id.get() + 1);
+        let last = i64::try_from(world.due.len()).expect("few").min(first + i64::from(probes_max) - 1);
+        let is_due = |id: &i64| world.due[usize::try_from(*id - 1).expect("an index")] > 0;
+        let due = (first..=last).filter(is_due).map(SubscriptionId::from_store).collect();
+        let more = usize::try_from(last).is_ok_and(|last| last < world.due.len());
+        Ok(DueSubscriptions { due, next: more.then(|| SubscriptionId::from_store(last)) })
+    }
+
+    async fn admit_due_sagas(
+        &self,
+        quotas: Vec<Quota>,
+        _policy: RetryPolicy,
+        _now: Timestamp,
+    ) -> StoreResult<Admitted> {
+        let mut world = self.0.lock().expect("the world");
+        let mut admitted = Admitted::default();
+        for quota in quotas {
+            let index = usize::try_from(quota.subscription_id.get() - 1).expect("an index");
+            let jobs = quota.jobs_max.min(world.due[index]);
+            world.due[index] -= jobs;
+            world.given[index] += jobs;
+            let job = AdmittedJob {
+                job_id: JobId::from_store(1),
+                saga_id: SagaId::from_store(1),
+                subscription_id: quota.subscription_id,
+            };
+            admitted.jobs.extend((0..jobs).map(|_| job));
+        }
+        Ok(admitted)
+    }
+
+    async fn apply_job_results(
+        &self,
+        _take: ResultTake,
+        _policy: RetryPolicy,
+        _now: Timestamp,
+    ) -> StoreResult<Vec<AppliedResult>> {
+        Ok(Vec::new())
+    }
+
+    async fn count_in_flight(&self, ids: Vec<SubscriptionId>, _max: u32) -> StoreResult<Vec<u32>> {
+        let world = self.0.lock().expect("the world");
+        let given = |id: &SubscriptionId| world.given[usize::try_from(id.get() - 1).expect("an index")];
+        Ok(ids.iter().map(given).collect())
+    }
+
+    async fn next_due_at(&self, _now: Timestamp) -> StoreResult<Option<Timestamp>> {
+        Ok(None)
+    }
+}
+
+fn rig(due: Vec<u32>) -> (Scripted, Admission<Scripted>) {
+    let given = vec![0; due.len()];
+    let store = Scripted(Arc::new(Mutex::new(World { due, probes: Vec::new(), given })));
+    let (flows, wakes, metrics) = (Flows::new(2048), Wakes::alone(), Metrics::new());
+    (store.clone(), Admission::new(store, RetryPolicy::WEBHOOK, flows, wakes, metrics))
+}
+
+const NOW: Timestamp = Timestamp::from_micros(0);
+
+#[tokio::test]
+async fn a_backlog_of_one_delays_nobody() {
+    let (store, mut admission) = rig(vec![1_000_000, 1, 1]);
+    assert_eq!(admission.step(NOW).await.expect("a step"), Progress::Idle);
+    assert_eq!(store.0.lock().expect("the world").given, [16, 1, 1]);
+}
+
+#[tokio::test]
+async fn a_full_subscription_is_not_served_again_and_the_service_idles() {
+    let (store, mut admission) = rig(vec![1_000]);
+    for _ in 0..3 {
+        assert_eq!(admission.step(NOW).await.expect("a step"), Progress::Idle);
+    }
+    assert_eq!(store.0.lock().expect("the world").given, [16]);
+}
+
+#[tokio::test]
+async fn a_long_scan_goes_page_by_page_and_rests_after_the_last() {
+    let (store, mut admission) = rig(vec![0; 600]);
+    let mut progress = Vec::new();
+    for _ in 0..4 {
+        progress.push(admission.step(NOW).await.expect("a step"));
+    }
+    let rest = NOW.after(PAUSE_PER_PAGE * 2);
+    use Progress::{IdleUntil, More};
+    assert_eq!(progress, [More, More, IdleUntil(rest), IdleUntil(rest)]);
+    admission.step(rest).await.expect("a step");
+    assert_eq!(store.0.lock().expect("the world").probes, [None, Some(256), Some(512), None]);
+}

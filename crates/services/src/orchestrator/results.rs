@@ -1,0 +1,89 @@
+//! Applies what workers and the cleaner reported, each result once: the saga completes, waits for its
+//! next attempt, or is given up.
+
+use super::Flows;
+use crate::metrics::Metrics;
+use crate::step::{Progress, Step};
+use crate::wake::Wakes;
+use posthaste_core::ports::{AppliedResult, OrchestratorStore, ResultTake, Stage, StoreResult};
+use posthaste_core::retry::RetryPolicy;
+use posthaste_core::saga::Decision;
+use posthaste_core::{JobId, Timestamp};
+use std::time::Duration;
+
+pub(super) const SERVICE: &str = "results";
+
+/// The most results of one step.
+const RESULTS_MAX: u32 = 1_000;
+/// How often the inbox is read from its beginning: a job that finished late lies behind the cursor.
+const FULL_PASS_EVERY: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub struct Results<S> {
+    store: S,
+    policy: RetryPolicy,
+    flows: Flows,
+    wakes: Wakes,
+    metrics: Metrics,
+    from: Option<JobId>,
+    full_pass_at: Timestamp,
+}
+
+impl<S: OrchestratorStore> Results<S> {
+    pub const fn new(store: S, policy: RetryPolicy, flows: Flows, wakes: Wakes, metrics: Metrics) -> Self {
+        Self { store, policy, flows, wakes, metrics, from: None, full_pass_at: Timestamp::MIN }
+    }
+
+    fn tell(&self, result: &AppliedResult, now: Timestamp) {
+        self.metrics.decided(&result.decision);
+        let (saga_id, job_id, event_id) = (result.saga_id, result.job_id, result.event_id);
+        let subscription_id = result.subscription_id;
+        let took = now.since(result.saga_created_at).as_secs_f64();
+        match &result.decision {
+            Decision::Complete { attempt_count } => {
+                self.metrics.delivery_seconds.observe(took);
+                tracing::debug!(
+                    %saga_id, %job_id, %event_id, %subscription_id, attempt_count, status = "Completed",
+                    "delivered"
+                );
+            }
+            Decision::Retry { attempt_count, next_attempt_at, error_code } => tracing::info!(
+                %saga_id, %job_id, %event_id, %subscription_id, attempt_count, status = "PendingRetry",
+                %error_code, again_in_s = next_attempt_at.since(now).as_secs(), "attempt failed"
+            ),
+            Decision::DeadLetter { attempt_count, error_code } => {
+                self.metrics.delivery_seconds.observe(took);
+                let error_code = error_code.as_ref().map(tracing::field::display);
+                tracing::warn!(
+                    %saga_id, %job_id, %event_id, %subscription_id, attempt_count, status = "DeadLettered",
+                    error_code, "given up: requeue the dead letter once its cause is mended"
+                );
+            }
+            Decision::Ignore(why) => {
+                tracing::debug!(%saga_id, %job_id, ?why, "result changes nothing");
+            }
+            Decision::StartAttempt { .. } => {}
+        }
+    }
+}
+
+impl<S: OrchestratorStore> Step for Results<S> {
+    async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
+        let full = now >= self.full_pass_at;
+        let from = if full { None } else { self.from };
+        let take = ResultTake { from, results_max: RESULTS_MAX };
+        let results = self.store.apply_job_results(take, self.policy, now).await?;
+        if full {
+            self.full_pass_at = now.after(FULL_PASS_EVERY);
+        }
+        self.from = results.iter().map(|result| result.job_id).min().or(self.from);
+        if !results.is_empty() {
+            self.metrics.batch(SERVICE, results.len());
+            results.iter().for_each(|result| self.tell(result, now));
+            if self.flows.applied(&results, now) {
+                self.wakes.wake(Stage::Admission);
+            }
+        }
+        Ok(if results.len() < RESULTS_MAX as usize { Progress::Idle } else { Progress::More })
+    }
+}

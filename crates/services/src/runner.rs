@@ -1,0 +1,242 @@
+//! The one loop. It turns any [`Step`] into a service: wakes it, lets it idle, backs off while the
+//! store is away, catches its panics, meters it, and drains it at the end. What a step does is the
+//! step's own business.
+
+mod health;
+
+use crate::clock::Clock;
+use crate::metrics::{self, Metrics};
+use crate::step::{Progress, Step};
+use crate::wake::Bell;
+use futures_util::FutureExt as _;
+use health::{Health, Turn};
+use posthaste_core::Timestamp;
+use posthaste_core::ports::StoreResult;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// How a step is driven.
+#[derive(Debug)]
+pub struct Service<S> {
+    pub name: &'static str,
+    pub step: S,
+    pub bell: Bell,
+    /// The longest idle time: bounds what nobody announced.
+    pub poll: Duration,
+    /// The shortest time from one step to the next; zero for no bound.
+    pub pace: Duration,
+    /// The longest pause while the store is away.
+    pub pause_max: Duration,
+    pub phase: Phase,
+}
+
+impl<S> Service<S> {
+    pub fn new(name: &'static str, step: S, bell: Bell, poll: Duration) -> Self {
+        let (pace, pause_max, phase) = (Duration::ZERO, health::PAUSE_MAX, Phase::Takes);
+        Self { name, step, bell, poll, pace, pause_max, phase }
+    }
+}
+
+/// When a service ends: first those that take work on, then those that carry away what came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    Takes,
+    Flushes,
+}
+
+/// How far the shutdown has come, for every service to see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Signal {
+    Run,
+    Stop { last: Phase, patience: Duration },
+}
+
+impl Signal {
+    const fn stops(self, phase: Phase) -> Option<Duration> {
+        match (self, phase) {
+            (Self::Stop { patience, .. }, Phase::Takes)
+            | (Self::Stop { last: Phase::Flushes, patience }, Phase::Flushes) => Some(patience),
+            (Self::Run, Phase::Takes | Phase::Flushes)
+            | (Self::Stop { last: Phase::Takes, .. }, Phase::Flushes) => None,
+        }
+    }
+}
+
+/// What is known of one service from outside.
+#[derive(Debug)]
+pub struct Pulse {
+    pub name: &'static str,
+    started: Instant,
+    /// Milliseconds from the start to the last step that went well, plus one; zero before the first.
+    stepped_ms: AtomicU64,
+    failing: AtomicBool,
+}
+
+impl Pulse {
+    /// How long ago a step went well; nothing if none ever did.
+    pub fn age(&self) -> Option<Duration> {
+        let stepped_ms = self.stepped_ms.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(self.started.elapsed().saturating_sub(Duration::from_millis(stepped_ms)))
+    }
+
+    /// Whether its last step failed.
+    pub fn is_failing(&self) -> bool {
+        self.failing.load(Ordering::Relaxed)
+    }
+
+    fn beat(&self) {
+        let ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
+        self.stepped_ms.store(ms + 1, Ordering::Relaxed);
+        self.failing.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Drives every service of a process.
+#[derive(Debug)]
+pub struct Runner {
+    clock: Clock,
+    metrics: Metrics,
+    signal: watch::Sender<Signal>,
+    takers: JoinSet<()>,
+    flushers: JoinSet<()>,
+    pulses: Vec<Arc<Pulse>>,
+}
+
+impl Runner {
+    pub fn new(clock: Clock, metrics: Metrics) -> Self {
+        let (takers, flushers) = (JoinSet::new(), JoinSet::new());
+        Self { clock, metrics, signal: watch::Sender::new(Signal::Run), takers, flushers, pulses: Vec::new() }
+    }
+
+    /// The services that were started.
+    pub fn pulses(&self) -> &[Arc<Pulse>] {
+        &self.pulses
+    }
+
+    pub fn start<S: Step + 'static>(&mut self, service: Service<S>) {
+        let pulse = Arc::new(Pulse {
+            name: service.name,
+            started: Instant::now(),
+            stepped_ms: AtomicU64::new(0),
+            failing: AtomicBool::new(false),
+        });
+        self.pulses.push(Arc::clone(&pulse));
+        let tasks = match service.phase {
+            Phase::Takes => &mut self.takers,
+            Phase::Flushes => &mut self.flushers,
+        };
+        let (clock, metrics, signal) = (self.clock.clone(), self.metrics.clone(), self.signal.subscribe());
+        tasks.spawn(Loop { service, clock, metrics, signal, pulse }.run());
+    }
+
+    /// Ends every service: those that take first, then those that flush, all within `grace`. Answers
+    /// whether everything came to its end.
+    pub async fn stop(mut self, grace: Duration) -> bool {
+        let until = Instant::now() + grace;
+        // What is left for the flushing, and for the release of what could not be finished.
+        let reserve = grace / 5;
+        let mut all = true;
+        for (phase, tasks, kept) in
+            [(Phase::Takes, &mut self.takers, reserve), (Phase::Flushes, &mut self.flushers, Duration::ZERO)]
+        {
+            let left = until.saturating_duration_since(Instant::now());
+            let patience = left.saturating_sub(kept);
+            self.signal.send_replace(Signal::Stop { last: phase, patience });
+            let ended = async { while tasks.join_next().await.is_some() {} };
+            // One that hangs must not eat up the time of those behind it.
+            all &= tokio::time::timeout(left.saturating_sub(kept / 2), ended).await.is_ok();
+        }
+        all
+    }
+}
+
+struct Loop<S> {
+    service: Service<S>,
+    clock: Clock,
+    metrics: Metrics,
+    signal: watch::Receiver<Signal>,
+    pulse: Arc<Pulse>,
+}
+
+impl<S: Step> Loop<S> {
+    async fn run(mut self) {
+        let mut health = Health::new(self.service.pause_max);
+        let patience = loop {
+            if let Some(patience) = self.stops() {
+                break patience;
+            }
+            let began = Instant::now();
+            let now = self.clock.now();
+            let turn = self.turn(now).await;
+            let label = metrics::Service { service: self.service.name };
+            self.metrics.step_seconds.get_or_create(&label).observe(began.elapsed().as_secs_f64());
+            match health.after(self.service.name, turn) {
+                Ok(progress) => {
+                    self.pulse.beat();
+                    self.idle(progress, now, began).await;
+                }
+                Err(pause) => {
+                    self.pulse.failing.store(true, Ordering::Relaxed);
+                    self.wait(pause, false).await;
+                }
+            }
+        };
+        self.service.step.drain(&self.clock, patience).await;
+    }
+
+    async fn turn(&mut self, now: Timestamp) -> Turn {
+        let label = metrics::Service { service: self.service.name };
+        let caught: Result<StoreResult<Progress>, _> =
+            AssertUnwindSafe(self.service.step.step(now)).catch_unwind().await;
+        match caught {
+            Ok(Ok(progress)) => Turn::Went(progress),
+            Ok(Err(error)) => {
+                self.metrics.step_failures.get_or_create(&label).inc();
+                Turn::Failed(error)
+            }
+            Err(panic) => {
+                self.metrics.step_panics.get_or_create(&label).inc();
+                Turn::Panicked(health::panic_text(&*panic))
+            }
+        }
+    }
+
+    fn stops(&self) -> Option<Duration> {
+        self.signal.borrow().stops(self.service.phase)
+    }
+
+    async fn idle(&mut self, progress: Progress, now: Timestamp, began: Instant) {
+        match progress {
+            Progress::More => {
+                // Steps that always have more must leave room for the others.
+                tokio::task::yield_now().await;
+            }
+            Progress::Idle => self.wait(self.service.poll, true).await,
+            Progress::IdleUntil(at) => self.wait(at.since(now).min(self.service.poll), true).await,
+        }
+        let rest = self.service.pace.saturating_sub(began.elapsed());
+        if !rest.is_zero() {
+            self.wait(rest, false).await;
+        }
+    }
+
+    /// Waits until the time is over, the bell rings if it is listened to, or the service must end.
+    async fn wait(&mut self, span: Duration, listens: bool) {
+        let phase = self.service.phase;
+        let bell = &self.service.bell;
+        tokio::select! {
+            () = tokio::time::sleep(span) => {}
+            () = bell.rung(), if listens => {}
+            // The sender lives as long as the runner; if it is gone, there is nothing to run for.
+            _ = self.signal.wait_for(|signal| signal.stops(phase).is_some()) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! How a service fares: how long to pause after a failure, and the one log line for each change.
+
+use crate::step::Progress;
+use posthaste_core::ports::StoreError;
+use std::any::Any;
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+/// The longest pause while the store is away: so long it may go unnoticed that it is back.
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(2);
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+
+/// What one call of a step came to.
+#[derive(Debug)]
+pub(super) enum Turn {
+    Went(Progress),
+    Failed(StoreError),
+    Panicked(String),
+}
+
+#[derive(Debug)]
+pub(super) struct Health {
+    pause_max: Duration,
+    ailing: Option<Ailing>,
+}
+
+#[derive(Debug)]
+struct Ailing {
+    kind: &'static str,
+    since: Instant,
+    failures: u32,
+    pause: Duration,
+}
+
+impl Health {
+    pub(super) const fn new(pause_max: Duration) -> Self {
+        Self { pause_max, ailing: None }
+    }
+
+    /// Takes a turn's end into account; answers how to go on, or how long to pause.
+    pub(super) fn after(&mut self, service: &'static str, turn: Turn) -> Result<Progress, Duration> {
+        match turn {
+            Turn::Went(progress) => {
+                if let Some(ailing) = self.ailing.take() {
+                    let (failures, away_s) = (ailing.failures, ailing.since.elapsed().as_secs_f32());
+                    tracing::info!(service, failures, away_s, "works again");
+                }
+                Ok(progress)
+            }
+            Turn::Failed(error) => {
+                let kind = kind(&error);
+                if self.is_news(kind) {
+                    let (passing, cause) = (error.is_passing(), chain(&error));
+                    if passing || matches!(error, StoreError::OutcomeUnknown { .. }) {
+                        tracing::warn!(service, cause, "pauses, and tries again until it works");
+                    } else {
+                        tracing::error!(service, cause, "cannot go on until somebody mends this");
+                    }
+                }
+                Err(self.pause(kind))
+            }
+            Turn::Panicked(text) => {
+                // Each one is told: it is a fault of ours, and the pause bounds how many there are.
+                tracing::error!(service, panic = text, "a step panicked; it is tried again after a pause");
+                Err(self.pause("panic"))
+            }
+        }
+    }
+
+    fn is_news(&self, kind: &'static str) -> bool {
+        self.ailing.as_ref().is_none_or(|ailing| ailing.kind != kind)
+    }
+
+    fn pause(&mut self, kind: &'static str) -> Duration {
+        let first = PAUSE_FIRST.min(self.pause_max);
+        let ailing = self.ailing.get_or_insert_with(|| Ailing {
+            kind,
+            since: Instant::now(),
+            failures: 0,
+            pause: first,
+        });
+        ailing.kind = kind;
+        ailing.failures += 1;
+        let pause = ailing.pause;
+        ailing.pause = (pause * 2).min(self.pause_max);
+        pause
+    }
+}
+
+const fn kind(error: &StoreError) -> &'static str {
+    match error {
+        // The same outage shows as either, depending on the moment it struck.
+        StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. } => "away",
+        StoreError::Busy { .. } => "busy",
+        StoreError::Full { .. } => "full",
+        StoreError::Refused { .. } => "refused",
+        StoreError::Unreadable { .. } => "unreadable",
+        StoreError::Unusable { .. } => "unusable",
+    }
+}
+
+/// An error with its causes, on one line.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn away() -> Turn {
+        Turn::Failed(StoreError::Unavailable { doing: "testing", source: "no route".into() })
+    }
+
+    #[test]
+    fn pauses_grow_to_their_bound_and_start_anew_after_a_success() {
+        let mut health = Health::new(Duration::from_millis(300));
+        let mut pauses = Vec::new();
+        for _ in 0..5 {
+            pauses.push(health.after("test", away()).expect_err("a pause").as_millis());
+        }
+        assert_eq!(pauses, [50, 100, 200, 300, 300]);
+        assert_eq!(health.after("test", Turn::Went(Progress::Idle)), Ok(Progress::Idle));
+        assert_eq!(health.after("test", away()), Err(Duration::from_millis(50)));
+        let panicked = Turn::Panicked("ouch".to_owned());
+        assert_eq!(health.after("test", panicked), Err(Duration::from_millis(100)));
+    }
+
+    #[test]
+    fn a_state_is_news_once() {
+        let mut health = Health::new(PAUSE_MAX);
+        assert!(health.is_news("away"));
+        let _ = health.after("test", away());
+        assert!(!health.is_news("away") && health.is_news("full"));
+        let _ = health.after("test", Turn::Went(Progress::More));
+        assert!(health.is_news("away"));
+    }
+
+    #[test]
+    fn the_causes_stand_on_one_line() {
+        let error = StoreError::Unavailable { doing: "testing", source: "no route".into() };
+        assert_eq!(chain(&error), "the store could not be reached while testing; nothing was done: no route");
+    }
+}

@@ -1,0 +1,187 @@
+//! The loop around a scripted step.
+
+use super::*;
+use posthaste_core::ports::StoreError;
+use std::sync::Mutex;
+use tokio::sync::mpsc;
+
+type Script = Box<dyn FnMut(usize) -> StoreResult<Progress> + Send>;
+
+struct Scripted {
+    script: Script,
+    calls: usize,
+    seen: mpsc::UnboundedSender<usize>,
+    drained: Arc<Mutex<Option<Duration>>>,
+}
+
+impl Step for Scripted {
+    async fn step(&mut self, _now: Timestamp) -> StoreResult<Progress> {
+        self.calls += 1;
+        let _ = self.seen.send(self.calls);
+        (self.script)(self.calls)
+    }
+
+    async fn drain(&mut self, _clock: &Clock, patience: Duration) {
+        *self.drained.lock().expect("the lock") = Some(patience);
+    }
+}
+
+struct Rig {
+    runner: Runner,
+    bell: Bell,
+    seen: mpsc::UnboundedReceiver<usize>,
+    drained: Arc<Mutex<Option<Duration>>>,
+    metrics: Metrics,
+}
+
+const LONG: Duration = Duration::from_secs(3600);
+
+fn rig(poll: Duration, script: impl FnMut(usize) -> StoreResult<Progress> + Send + 'static) -> Rig {
+    let metrics = Metrics::new();
+    let mut runner = Runner::new(Clock::standing(Timestamp::from_micros(0)), metrics.clone());
+    let (seen, calls) = mpsc::unbounded_channel();
+    let (bell, drained) = (Bell::default(), Arc::default());
+    let step = Scripted { script: Box::new(script), calls: 0, seen, drained: Arc::clone(&drained) };
+    runner.start(Service::new("scripted", step, bell.clone(), poll));
+    Rig { runner, bell, seen: calls, drained, metrics }
+}
+
+impl Rig {
+    async fn until(&mut self, call: usize) {
+        while self.seen.recv().await.expect("a call") < call {}
+    }
+}
+
+fn away() -> StoreError {
+    StoreError::Unavailable { doing: "testing", source: "no route".into() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_step_waits_for_its_bell_or_its_poll() {
+    let mut rig = rig(LONG, |_| Ok(Progress::Idle));
+    rig.until(1).await;
+    rig.bell.ring();
+    rig.until(2).await;
+    let before = tokio::time::Instant::now();
+    rig.until(3).await;
+    assert_eq!(before.elapsed().as_secs(), LONG.as_secs(), "nobody rang, so it looked by itself");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ring_during_a_step_is_not_lost() {
+    let bell = Bell::default();
+    let inner = bell.clone();
+    let metrics = Metrics::new();
+    let mut runner = Runner::new(Clock::standing(Timestamp::from_micros(0)), metrics);
+    let (seen, mut calls) = mpsc::unbounded_channel();
+    let script: Script = Box::new(move |call| {
+        if call == 1 {
+            inner.ring();
+        }
+        Ok(Progress::Idle)
+    });
+    let step = Scripted { script, calls: 0, seen, drained: Arc::default() };
+    let before = tokio::time::Instant::now();
+    runner.start(Service::new("scripted", step, bell, LONG));
+    while calls.recv().await.expect("a call") < 2 {}
+    assert_eq!(before.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_to_come_is_kept() {
+    let due = Timestamp::from_micros(250_000);
+    let mut rig = rig(LONG, move |_| Ok(Progress::IdleUntil(due)));
+    rig.until(1).await;
+    let before = tokio::time::Instant::now();
+    rig.until(2).await;
+    assert_eq!(before.elapsed().as_millis(), 250);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_absent_store_is_tried_again_with_growing_pauses_whoever_rings() {
+    let mut rig = rig(LONG, |call| if call <= 8 { Err(away()) } else { Ok(Progress::Idle) });
+    let before = tokio::time::Instant::now();
+    for call in 1..=9 {
+        rig.bell.ring();
+        rig.until(call).await;
+    }
+    // 50 + 100 + 200 + 400 + 800 + 1600 + 2000 + 2000 ms
+    assert_eq!(before.elapsed().as_millis(), 7_150);
+    let label = metrics::Service { service: "scripted" };
+    assert_eq!(rig.metrics.step_failures.get_or_create(&label).get(), 8);
+    // The ring that came meanwhile counts for the next look.
+    rig.until(10).await;
+    assert!(!rig.runner.pulses()[0].is_failing());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_caught_and_counted_and_the_step_goes_on() {
+    let mut rig = rig(LONG, |call| if call == 1 { panic!("on purpose") } else { Ok(Progress::Idle) });
+    rig.until(2).await;
+    let label = metrics::Service { service: "scripted" };
+    assert_eq!(rig.metrics.step_panics.get_or_create(&label).get(), 1);
+    assert!(rig.runner.stop(LONG).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_ends_takers_before_flushers_and_drains_each() {
+    let metrics = Metrics::new();
+    let mut runner = Runner::new(Clock::standing(Timestamp::from_micros(0)), metrics);
+    let order = Arc::new(Mutex::new(Vec::new()));
+    struct Noting(&'static str, Arc<Mutex<Vec<&'static str>>>);
+    impl Step for Noting {
+        async fn step(&mut self, _now: Timestamp) -> StoreResult<Progress> {
+            Ok(Progress::Idle)
+        }
+        async fn drain(&mut self, _clock: &Clock, patience: Duration) {
+            assert!(!patience.is_zero());
+            self.1.lock().expect("the list").push(self.0);
+        }
+    }
+    let flusher = Service::new("flusher", Noting("flusher", Arc::clone(&order)), Bell::default(), LONG);
+    runner.start(Service { phase: Phase::Flushes, ..flusher });
+    runner.start(Service::new("taker", Noting("taker", Arc::clone(&order)), Bell::default(), LONG));
+    assert!(runner.stop(Duration::from_secs(20)).await);
+    assert_eq!(*order.lock().expect("the list"), ["taker", "flusher"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_waits_for_the_step_that_runs_but_not_for_ever() {
+    struct Hangs(Bell);
+    impl Step for Hangs {
+        async fn step(&mut self, _now: Timestamp) -> StoreResult<Progress> {
+            self.0.ring();
+            std::future::pending().await
+        }
+    }
+    let mut runner = Runner::new(Clock::standing(Timestamp::from_micros(0)), Metrics::new());
+    let begun = Bell::default();
+    runner.start(Service::new("hangs", Hangs(begun.clone()), Bell::default(), LONG));
+    begun.rung().await;
+    assert!(runner.pulses()[0].age().is_none());
+    let before = tokio::time::Instant::now();
+    assert!(!runner.stop(Duration::from_secs(20)).await);
+    assert_eq!(before.elapsed().as_secs(), 18, "and leaves the flushing its time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pace_keeps_steps_apart() {
+    let metrics = Metrics::new();
+    let mut runner = Runner::new(Clock::standing(Timestamp::from_micros(0)), metrics);
+    let (seen, mut calls) = mpsc::unbounded_channel();
+    let script: Script = Box::new(|_| Ok(Progress::More));
+    let step = Scripted { script, calls: 0, seen, drained: Arc::default() };
+    let service = Service::new("scripted", step, Bell::default(), LONG);
+    let before = tokio::time::Instant::now();
+    runner.start(Service { pace: Duration::from_millis(5), ..service });
+    while calls.recv().await.expect("a call") < 11 {}
+    assert!(before.elapsed() >= Duration::from_millis(45), "{:?}", before.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_begun_is_drained_with_the_patience_left() {
+    let mut rig = rig(LONG, |_| Ok(Progress::Idle));
+    rig.until(1).await;
+    assert!(rig.runner.stop(Duration::from_secs(20)).await);
+    assert_eq!(*rig.drained.lock().expect("the lock"), Some(Duration::from_secs(16)));
+}

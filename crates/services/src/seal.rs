@@ -1,0 +1,262 @@
+//! Signing secrets at rest. Whoever creates or rotates a secret seals it before the store gets it;
+//! whoever signs opens it. The key is `POSTHASTE_SECRET_KEY`; the nonce comes in as an argument.
+//!
+//! Without a key a secret is stored as it is, `whsec_…`. With one it is
+//! `v1:<key id>:<base64 of nonce, ciphertext and tag>`, AES-256-GCM. The key id tells a wrong key from
+//! damage, and says which key is missing without saying what it is.
+
+use std::fmt;
+use std::sync::Arc;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use posthaste_core::signature::{BadSecret, SigningSecret};
+use posthaste_core::subscription::SealedSecret;
+
+const KEY_BYTES: usize = 32;
+const KEY_HEX_CHARS: usize = KEY_BYTES * 2;
+const VERSION_PREFIX: &str = "v1:";
+
+/// Why text is no sealing key. It never repeats the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a sealing key is 64 hexadecimal characters or the base64 of 32 bytes; make one with: openssl rand -hex 32"
+)]
+pub struct BadSealingKey;
+
+/// The key that seals signing secrets: ready to use, and no longer readable.
+#[derive(Clone)]
+pub struct SealingKey {
+    cipher: Arc<LessSafeKey>,
+    /// The first 8 hexadecimal characters of the key's SHA-256.
+    id: String,
+}
+
+impl SealingKey {
+    pub fn parse(text: &str) -> Result<Self, BadSealingKey> {
+        let bytes = if text.len() == KEY_HEX_CHARS { decode_hex(text) } else { STANDARD.decode(text).ok() };
+        let bytes = bytes.filter(|bytes| bytes.len() == KEY_BYTES).ok_or(BadSealingKey)?;
+        let cipher = UnboundKey::new(&AES_256_GCM, &bytes).map_err(|_| BadSealingKey)?;
+        let id = digest(&SHA256, &bytes).as_ref().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self { cipher: Arc::new(LessSafeKey::new(cipher)), id })
+    }
+
+    /// What sealed secrets name the key by. It is no secret.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl fmt::Debug for SealingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SealingKey(…)")
+    }
+}
+
+/// Why a stored secret cannot be used. It never repeats the secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnsealError {
+    #[error("the secret was sealed with key {sealed_with}, and POSTHASTE_SECRET_KEY is not set")]
+    NoKey { sealed_with: String },
+    #[error("the secret was sealed with key {sealed_with}, and POSTHASTE_SECRET_KEY is key {ours}")]
+    OtherKey { sealed_with: String, ours: String },
+    #[error("the sealed secret is damaged, or was changed by somebody without the key")]
+    Damaged,
+    #[error("what is stored is no signing secret")]
+    NotASecret(#[source] BadSecret),
+}
+
+/// Seals and opens signing secrets.
+#[derive(Debug, Clone)]
+pub struct SecretSealer {
+    key: Option<SealingKey>,
+}
+
+impl SecretSealer {
+    pub const fn new(key: Option<SealingKey>) -> Self {
+        Self { key }
+    }
+
+    /// The form that a store may hold. The nonce must be random: one that comes twice under one key
+    /// gives both secrets away.
+    pub fn seal(&self, secret: &SigningSecret, nonce: [u8; NONCE_LEN]) -> SealedSecret {
+        match &self.key {
+            None => SealedSecret::new(secret.reveal()),
+            Some(key) => SealedSecret::new(key.seal(secret.reveal().into_bytes(), nonce)),
+        }
+    }
+
+    /// Also opens what was stored plain, before there was a key.
+    pub fn open(&self, sealed: &SealedSecret) -> Result<SigningSecret, UnsealError> {
+        let Some(rest) = sealed.expose().strip_prefix(VERSION_PREFIX) else {
+            return SigningSecret::parse(sealed.expose()).map_err(UnsealError::NotASecret);
+        };
+        let (sealed_with, encoded) = rest.split_once(':').ok_or(UnsealError::Damaged)?;
+        // The id is quoted in errors: only what can be one may be.
+        if decode_hex(sealed_with).is_none_or(|id| id.len() != 4) {
+            return Err(UnsealError::Damaged);
+        }
+        match &self.key {
+            None => Err(UnsealError::NoKey { sealed_with: sealed_with.to_owned() }),
+            Some(key) if key.id != sealed_with => {
+                Err(UnsealError::OtherKey { sealed_with: sealed_with.to_owned(), ours: key.id.clone() })
+            }
+            Some(key) => key.open(encoded),
+        }
+    }
+}
+
+impl SealingKey {
+    /// The prefix is authenticated too, so that no part of what is stored can be exchanged.
+    fn prefix(&self) -> String {
+        format!("{VERSION_PREFIX}{}:", self.id)
+    }
+
+    #[expect(
+        clippy::expect_used,
+        reason = "the cipher refuses only messages of 64 GiB; a secret has 94 bytes at most"
+    )]
+    fn seal(&self, mut text: Vec<u8>, nonce: [u8; NONCE_LEN]) -> String {
+        let prefix = self.prefix();
+        self.cipher
+            .seal_in_place_append_tag(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(prefix.as_bytes()),
+                &mut text,
+            )
+            .expect("a short message can be sealed");
+        let mut whole = nonce.to_vec();
+        whole.append(&mut text);
+        prefix + &STANDARD.encode(whole)
+    }
+
+    fn open(&self, encoded: &str) -> Result<SigningSecret, UnsealError> {
+        let mut whole = STANDARD.decode(encoded).map_err(|_| UnsealError::Damaged)?;
+        let (nonce, text) = whole.split_first_chunk_mut::<NONCE_LEN>().ok_or(UnsealError::Damaged)?;
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let opened = self.cipher.open_in_place(nonce, Aad::from(self.prefix().as_bytes()), text);
+        let opened = opened.map_err(|_| UnsealError::Damaged)?;
+        let text = std::str::from_utf8(opened).map_err(|_| UnsealError::Damaged)?;
+        SigningSecret::parse(text).map_err(UnsealError::NotASecret)
+    }
+}
+
+fn decode_hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
+    let (pairs, rest) = digits.as_deref()?.as_chunks::<2>();
+    let bytes = pairs.iter().map(|[high, low]| u8::try_from(high * 16 + low).ok());
+    if rest.is_empty() { bytes.collect() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONCE: [u8; NONCE_LEN] = [7; NONCE_LEN];
+
+    fn key(byte: u8) -> SealingKey {
+        SealingKey::parse(&format!("{byte:02x}").repeat(32)).unwrap()
+    }
+
+    fn sealer(byte: u8) -> SecretSealer {
+        SecretSealer::new(Some(key(byte)))
+    }
+
+    fn secret() -> SigningSecret {
+        SigningSecret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap()
+    }
+
+    #[test]
+    fn keys_are_hexadecimal_or_base64() {
+        let base64 = STANDARD.encode([0xab; 32]);
+        for text in [&"ab".repeat(32), &"AB".repeat(32), &base64] {
+            assert_eq!(SealingKey::parse(text).map(|key| key.id), Ok(key(0xab).id), "{text}");
+        }
+        let short = STANDARD.encode([0xab; 31]);
+        let long = STANDARD.encode([0xab; 33]);
+        for text in ["", "secret", &"ab".repeat(31), &"xy".repeat(32), &"é".repeat(32), &short, &long] {
+            assert_eq!(SealingKey::parse(text).err(), Some(BadSealingKey), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_was_sealed_can_be_opened() {
+        for bytes in [24, 32, 64] {
+            let text = format!("whsec_{}", STANDARD.encode(vec![9_u8; bytes]));
+            let secret = SigningSecret::parse(&text).unwrap();
+            for sealer in [SecretSealer::new(None), sealer(1)] {
+                assert_eq!(sealer.open(&sealer.seal(&secret, NONCE)), Ok(secret.clone()), "{bytes} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn the_stored_form() {
+        let plain = SecretSealer::new(None).seal(&secret(), NONCE);
+        assert_eq!(plain.expose(), secret().reveal());
+        // The id is what `sha256sum` says, the rest what another implementation of AES-GCM made.
+        let sealed = sealer(1).seal(&secret(), NONCE);
+        let expected = concat!(
+            "v1:72cd6e84:BwcHBwcHBwcHBwcH+puZwWzx/MdSyz1Cnocsk9bb1a4OPl8d",
+            "M2t/7bxdPZ8ASI7jkqrk5VO8rW/VILAQgx772hJ9"
+        );
+        assert_eq!(sealed.expose(), expected);
+        // Another nonce, another text.
+        assert_ne!(sealed, sealer(1).seal(&secret(), [8; NONCE_LEN]));
+    }
+
+    #[test]
+    fn plain_secrets_open_with_a_key_too() {
+        let plain = SecretSealer::new(None).seal(&secret(), NONCE);
+        assert_eq!(sealer(1).open(&plain), Ok(secret()));
+    }
+
+    #[test]
+    fn a_missing_or_another_key_is_named() {
+        let sealed = sealer(1).seal(&secret(), NONCE);
+        let sealed_with = key(1).id().to_owned();
+        assert_eq!(
+            SecretSealer::new(None).open(&sealed),
+            Err(UnsealError::NoKey { sealed_with: sealed_with.clone() })
+        );
+        let ours = key(2).id().to_owned();
+        assert_eq!(sealer(2).open(&sealed), Err(UnsealError::OtherKey { sealed_with, ours }));
+    }
+
+    #[test]
+    fn no_changed_character_passes() {
+        let sealed = sealer(1).seal(&secret(), NONCE);
+        let text = sealed.expose();
+        for at in 0..text.len() {
+            let other = if text.as_bytes()[at] == b'A' { "B" } else { "A" };
+            let tampered = format!("{}{other}{}", &text[..at], &text[at + 1..]);
+            assert!(sealer(1).open(&SealedSecret::new(&tampered)).is_err(), "{tampered}");
+        }
+        for at in 0..text.len() {
+            assert!(sealer(1).open(&SealedSecret::new(&text[..at])).is_err(), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_sealed_secret_is_damage_or_no_secret() {
+        for text in ["v1:", "v1::", "v1:72cd6e84:", "v1:72cd6e84:AAAA", "v1:whsec_AAAA:AAAA", "v1:é:A"] {
+            assert_eq!(sealer(1).open(&SealedSecret::new(text)), Err(UnsealError::Damaged), "{text}");
+        }
+        for text in ["", "hush", "v2:72cd6e84:AAAA"] {
+            let expected = Err(UnsealError::NotASecret(BadSecret::NoPrefix));
+            assert_eq!(sealer(1).open(&SealedSecret::new(text)), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_prints_a_key_or_a_secret() {
+        let sealed = sealer(1).seal(&secret(), NONCE);
+        let opened = SecretSealer::new(None).open(&sealed);
+        let shown = format!("{:?} {:?} {:?} {opened:?}", key(1), sealer(1), sealed);
+        assert!(!shown.contains("0101"), "{shown}");
+        assert!(!shown.contains("BwcH"), "{shown}");
+        assert!(shown.starts_with("SealingKey(…) SecretSealer { key: Some(SealingKey(…)) }"), "{shown}");
+    }
+}

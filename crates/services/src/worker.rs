@@ -1,0 +1,275 @@
+//! Claims jobs (made by the orchestrator), sends them, and reports what came of them. Claims only what
+//! it can send at once; never touches a saga.
+//!
+//! A step claims, reads each distinct event and subscription once, and starts the sending; it does not
+//! wait for receivers. Each attempt ends with a report through the [`Reports`] batcher, and frees its
+//! slot when the report has been answered.
+
+mod deliver;
+mod reports;
+
+use crate::batcher::Batcher;
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::seal::SecretSealer;
+use crate::sender::Sender;
+use crate::step::{Progress, Step};
+use crate::wake::Bell;
+use deliver::{Courier, Letter};
+use posthaste_core::ports::{Claim, ClaimedJob, JobReport, Report, StoreError, StoreResult, WorkerStore};
+use posthaste_core::{LeaseToken, Timestamp, WorkerId};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::task::{Id, JoinSet};
+
+pub use reports::{Reports, SERVICE as REPORTS};
+
+/// The most jobs of one claim.
+const JOBS_MAX: u32 = 500;
+/// How often jobs are looked for from the oldest on: one given back lies behind the cursor.
+const FULL_PASS_EVERY: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone)]
+pub struct WorkerOptions {
+    pub worker_id: WorkerId,
+    pub lease: Duration,
+    /// Over one whole exchange; well under the lease.
+    pub deadline: Duration,
+    /// How many exchanges may be under way.
+    pub slots: u32,
+}
+
+/// What a worker is made of, beside its store.
+#[derive(Debug, Clone)]
+pub struct WorkerKit {
+    pub sender: Sender,
+    pub sealer: Arc<SecretSealer>,
+    pub reports: Batcher<JobReport, Report>,
+    pub clock: Clock,
+    pub metrics: Metrics,
+    /// Rings when slots came free that may be wanted.
+    pub bell: Bell,
+}
+
+/// Draws a fresh token: 128 random bits.
+pub type DrawToken = Box<dyn Fn() -> LeaseToken + Send + Sync>;
+
+pub struct Worker<S> {
+    store: S,
+    options: WorkerOptions,
+    draw_token: DrawToken,
+    courier: Arc<Courier<S>>,
+    bell: Bell,
+    slots: Arc<Semaphore>,
+    refill: Arc<Refill>,
+    attempts: JoinSet<()>,
+    /// The attempts under way, by the task that makes them.
+    leased: HashMap<Id, (ClaimedJob, LeaseToken)>,
+    /// Jobs that were claimed and could not be read yet.
+    unread: Vec<ClaimedJob>,
+    unread_token: LeaseToken,
+    from: Option<Timestamp>,
+    full_pass_at: Timestamp,
+}
+
+impl<S: fmt::Debug> fmt::Debug for Worker<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// When to claim again after all slots were given out: once half of what was claimed has ended, so that
+/// claims stay large, and slow receivers that keep their slots do not hold up the rest.
+#[derive(Debug, Default)]
+struct Refill {
+    /// Attempts that must end before the bell rings; zero when nobody waits for slots.
+    missing: AtomicU32,
+}
+
+impl Refill {
+    fn expect(&self, claimed: u32) {
+        self.missing.store(claimed.div_ceil(2), Ordering::Relaxed);
+    }
+
+    fn nobody_waits(&self) {
+        self.missing.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether this end is the one that was waited for.
+    fn ended(&self) -> bool {
+        let less = |missing: u32| missing.checked_sub(1);
+        self.missing.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) == Ok(1)
+    }
+}
+
+impl<S: WorkerStore + Clone> Worker<S> {
+    pub fn new(store: S, options: WorkerOptions, kit: WorkerKit, draw_token: DrawToken) -> Self {
+        let slots = Arc::new(Semaphore::new(options.slots as usize));
+        let bell = kit.bell.clone();
+        let courier = Arc::new(Courier::new(store.clone(), kit, &options));
+        Self {
+            store,
+            options,
+            draw_token,
+            courier,
+            bell,
+            slots,
+            refill: Arc::default(),
+            attempts: JoinSet::new(),
+            leased: HashMap::new(),
+            unread: Vec::new(),
+            unread_token: LeaseToken::from_random(0),
+            from: None,
+            full_pass_at: Timestamp::MIN,
+        }
+    }
+
+    /// Waits until every attempt under way has ended and was reported.
+    pub async fn settle(&mut self) {
+        while let Some(ended) = self.attempts.join_next_with_id().await {
+            self.reap(ended);
+        }
+    }
+
+    fn reap_ended(&mut self) {
+        while let Some(ended) = self.attempts.try_join_next_with_id() {
+            self.reap(ended);
+        }
+    }
+
+    fn reap(&mut self, ended: Result<(Id, ()), tokio::task::JoinError>) {
+        let (id, panicked) = match ended {
+            Ok((id, ())) => (id, false),
+            Err(error) => (error.id(), error.is_panic()),
+        };
+        let job = self.leased.remove(&id);
+        if let (true, Some((job, _))) = (panicked, job) {
+            let (saga_id, job_id) = (job.saga_id, job.job_id);
+            tracing::error!(%saga_id, %job_id, "an attempt panicked; its lease will run out");
+        }
+    }
+
+    /// Claims as many jobs as there are free slots.
+    async fn claim(&mut self, jobs_max: u32, now: Timestamp) -> StoreResult<()> {
+        let full = now >= self.full_pass_at;
+        let claim = Claim {
+            worker_id: self.options.worker_id.clone(),
+            token: (self.draw_token)(),
+            lease: self.options.lease,
+            from: if full { None } else { self.from },
+            jobs_max,
+        };
+        self.unread_token = claim.token;
+        self.unread = self.store.claim_due_jobs(claim, now).await?;
+        if full {
+            self.full_pass_at = now.after(FULL_PASS_EVERY);
+        }
+        self.from = self.unread.iter().map(|job| job.claimable_since).min().or(self.from);
+        Ok(())
+    }
+
+    /// Starts an attempt for every job that was claimed and read.
+    fn start(&mut self, letters: Vec<Letter>) {
+        for letter in letters {
+            let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else { return };
+            let (job, token) = (letter.job, self.unread_token);
+            let (courier, refill) = (Arc::clone(&self.courier), Arc::clone(&self.refill));
+            let bell = self.bell.clone();
+            let attempt = async move {
+                courier.carry(letter, token).await;
+                drop(slot);
+                if refill.ended() {
+                    bell.ring();
+                }
+            };
+            let task = self.attempts.spawn(attempt);
+            self.leased.insert(task.id(), (job, token));
+        }
+    }
+
+    /// Gives back what has not been sent, so that nobody waits for the lease to run out.
+    async fn release(&self, jobs: &[(ClaimedJob, LeaseToken)], now: Timestamp) -> StoreResult<u32> {
+        let mut by_token: HashMap<LeaseToken, Vec<_>> = HashMap::new();
+        for (job, token) in jobs {
+            by_token.entry(*token).or_default().push(job.job_id);
+        }
+        let mut released = 0;
+        for (token, jobs) in by_token {
+            released += self.store.release_jobs(jobs, token, now).await?;
+        }
+        Ok(released)
+    }
+}
+
+impl<S: WorkerStore + Clone> Step for Worker<S> {
+    async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
+        self.reap_ended();
+        let mut asked = 0;
+        if self.unread.is_empty() {
+            let free = u32::try_from(self.slots.available_permits()).unwrap_or(u32::MAX);
+            asked = free.min(JOBS_MAX);
+            if asked == 0 {
+                return Ok(Progress::Idle);
+            }
+            self.refill.nobody_waits();
+            self.claim(asked, now).await?;
+        }
+        let claimed = u32::try_from(self.unread.len()).unwrap_or(u32::MAX);
+        if claimed == 0 {
+            return Ok(Progress::Idle);
+        }
+        // If reading fails, the jobs stay claimed and the next step reads them.
+        let letters = self.courier.read(&self.unread, now).await?;
+        self.unread.clear();
+        let has_more = claimed >= asked;
+        if has_more && self.slots.available_permits() <= letters.len() {
+            self.refill.expect(claimed);
+        }
+        self.start(letters);
+        Ok(if has_more && self.slots.available_permits() > 0 { Progress::More } else { Progress::Idle })
+    }
+
+    /// Lets the attempts under way end; what does not in time is given back, and may be sent twice.
+    async fn drain(&mut self, clock: &Clock, patience: Duration) {
+        if tokio::time::timeout(patience, self.settle()).await.is_err() {
+            self.reap_ended();
+            self.attempts.abort_all();
+        }
+        let mut left: Vec<_> = self.leased.drain().map(|(_, leased)| leased).collect();
+        left.extend(self.unread.drain(..).map(|job| (job, self.unread_token)));
+        if left.is_empty() {
+            return;
+        }
+        let (jobs, worker_id) = (left.len(), self.options.worker_id.as_str());
+        match self.release(&left, clock.now()).await {
+            Ok(released) => tracing::warn!(jobs, released, worker_id, "unfinished jobs were given back"),
+            Err(error) => {
+                let error: &StoreError = &error;
+                tracing::error!(jobs, worker_id, %error, "unfinished jobs wait for their leases to run out");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bell_rings_once_when_half_of_a_claim_has_ended() {
+        let refill = Refill::default();
+        assert!(!refill.ended(), "nobody waits");
+        refill.expect(5);
+        let rings: Vec<_> = (0..5).map(|_| refill.ended()).collect();
+        assert_eq!(rings, [false, false, true, false, false]);
+        refill.expect(1);
+        assert!(refill.ended());
+        refill.expect(4);
+        refill.nobody_waits();
+        assert!(!refill.ended() && !refill.ended());
+    }
+}

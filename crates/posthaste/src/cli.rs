@@ -1,9 +1,13 @@
 //! What can be typed after `posthaste`.
 
-use crate::database::{DEFAULT_URL, DatabaseUrl};
+use crate::database::DatabaseUrl;
+use crate::settings::{self, DatabaseFlags, Flags};
+use crate::{logs, serve};
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use posthaste_store::{postgres, sqlite};
+use std::io::Write as _;
+use std::process::ExitCode;
 
 /// Delivers every event to every subscribed webhook, and every order to its broker.
 #[derive(Debug, Parser)]
@@ -15,28 +19,77 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run Posthaste, or some of its roles
+    Serve {
+        #[command(flatten)]
+        flags: Flags,
+    },
     /// Bring a database to the schema that this Posthaste needs; safe to run again, and by several at once
     Migrate {
-        /// sqlite://<file> or postgres://<user>@<host>/<database>
-        #[arg(long, env = "POSTHASTE_DATABASE_URL", hide_env_values = true, default_value = DEFAULT_URL)]
-        database_url: DatabaseUrl,
+        #[command(flatten)]
+        flags: DatabaseFlags,
+    },
+    /// Show the settings in force and where each came from
+    Config {
+        /// A JSON object instead of a table
+        #[arg(long)]
+        json: bool,
+        /// A file of settings with the defaults, to start from
+        #[arg(long, conflicts_with = "json")]
+        example: bool,
+        #[command(flatten)]
+        flags: Flags,
     },
 }
 
 impl Cli {
-    pub(crate) fn run(self) -> anyhow::Result<()> {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
-            Command::Migrate { database_url } => migrate(&database_url),
+            Command::Serve { flags } => {
+                let (settings, _) = settings::load(&flags, std::env::vars_os())?;
+                logs::start(&settings.log)?;
+                for warning in settings.warnings() {
+                    tracing::warn!("{warning}");
+                }
+                serve::run(&settings)
+            }
+            Command::Migrate { flags: DatabaseFlags(flags) } => {
+                let (settings, _) = settings::load(&flags, std::env::vars_os())?;
+                migrate(&settings.database.direct_url())
+            }
+            Command::Config { example: true, .. } => print(&settings::example()),
+            Command::Config { json, flags, example: false } => {
+                let (settings, values) = settings::load(&flags, std::env::vars_os())?;
+                let warnings = settings.warnings();
+                if json {
+                    return print(&(settings::as_json(&values, &warnings) + "\n"));
+                }
+                let printed = print(&settings::as_table(&values))?;
+                for warning in warnings {
+                    eprintln!("warning: {warning}");
+                }
+                Ok(printed)
+            }
         }
     }
 }
 
-fn migrate(url: &DatabaseUrl) -> anyhow::Result<()> {
+/// Whoever stops reading, as `head` does, has seen enough: that is no failure.
+fn print(text: &str) -> anyhow::Result<ExitCode> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(error).context("writing to stdout")
+        }
+        Ok(()) | Err(_) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn migrate(url: &DatabaseUrl) -> anyhow::Result<ExitCode> {
     let applied = match url {
         DatabaseUrl::Sqlite(path) => sqlite::migrate(path)?,
         DatabaseUrl::Postgres(url) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.context("starting the runtime")?.block_on(postgres::migrate(url))?.applied
+            runtime.context("starting the runtime")?.block_on(postgres::migrate(url.expose()))?.applied
         }
     };
     match applied[..] {
@@ -44,5 +97,5 @@ fn migrate(url: &DatabaseUrl) -> anyhow::Result<()> {
         [only] => println!("{url}: applied migration {only}, the schema is current"),
         [first, .., last] => println!("{url}: applied migrations {first} to {last}, the schema is current"),
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }

@@ -9,37 +9,106 @@ pub(crate) const DEFAULT_URL: &str = "sqlite://posthaste-data/posthaste.db";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DatabaseUrl {
     Sqlite(PathBuf),
-    Postgres(String),
+    Postgres(ServerUrl),
 }
 
 impl FromStr for DatabaseUrl {
-    type Err = String;
+    type Err = NotADatabase;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(path) = text.strip_prefix("sqlite://") {
-            if path.is_empty() {
-                return Err("sqlite:// needs a file, as in sqlite://posthaste-data/posthaste.db".to_owned());
-            }
-            return Ok(Self::Sqlite(PathBuf::from(path)));
+    fn from_str(text: &str) -> Result<Self, NotADatabase> {
+        match text.strip_prefix("sqlite://") {
+            Some("") => Err(NotADatabase),
+            Some(path) => Ok(Self::Sqlite(PathBuf::from(path))),
+            None => text.parse().map(Self::Postgres),
         }
-        if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-            return Ok(Self::Postgres(text.to_owned()));
-        }
-        Err("expected sqlite://<file> or postgres://<user>@<host>/<database>".to_owned())
     }
 }
 
-/// For people and logs: the password of a URL is not shown.
+/// For people and logs: neither a password nor a user is shown.
 impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "{}", path.display()),
-            Self::Postgres(url) => {
-                let place = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
-                let place = place.rsplit_once('@').map_or(place, |(_, host)| host);
-                let place = place.split_once('?').map_or(place, |(host, _)| host);
-                write!(f, "postgres://{place}")
-            }
+            Self::Postgres(url) => write!(f, "{url}"),
+        }
+    }
+}
+
+/// Neither engine. It does not repeat the text: that may hold a password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotADatabase;
+
+/// A login to a PostgreSQL server.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct ServerUrl(String);
+
+impl ServerUrl {
+    /// The whole of it, for the driver.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ServerUrl {
+    type Err = NotADatabase;
+
+    fn from_str(text: &str) -> Result<Self, NotADatabase> {
+        let rest = text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://"));
+        if rest.is_none_or(str::is_empty) {
+            return Err(NotADatabase);
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for ServerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match parts(&self.0) {
+            Some(parts) => write!(f, "postgres://{}", parts.place),
+            None => f.write_str("postgres://(not shown)"),
+        }
+    }
+}
+
+impl fmt::Debug for ServerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ServerUrl({self})")
+    }
+}
+
+struct Parts<'a> {
+    user: Option<&'a str>,
+    has_password: bool,
+    place: &'a str,
+    has_query: bool,
+}
+
+/// `None` where a question mark stands before an @: then one of them belongs to a password, and which is
+/// anybody's guess.
+fn parts(url: &str) -> Option<Parts<'_>> {
+    let (_, rest) = url.split_once("://")?;
+    let (login, place) = rest.rsplit_once('@').map_or((None, rest), |(login, place)| (Some(login), place));
+    if login.is_some_and(|login| login.contains('?')) {
+        return None;
+    }
+    let (place, has_query) = place.split_once('?').map_or((place, false), |(place, _)| (place, true));
+    let user = login.map(|login| login.split_once(':').map_or(login, |(user, _)| user));
+    // Nobody's user name has an @ in it; a password without its user might.
+    let user = user.filter(|user| !user.contains('@'));
+    Some(Parts { user, has_password: login.is_some_and(|login| login.contains(':')), place, has_query })
+}
+
+/// A database URL as `posthaste config` shows it: logins differ in their users. `None` for what is no URL
+/// of a database: nobody knows where its password is.
+pub(crate) fn without_password(text: &str) -> Option<String> {
+    match text.parse().ok()? {
+        DatabaseUrl::Sqlite(path) => Some(format!("sqlite://{}", path.display())),
+        DatabaseUrl::Postgres(url) => {
+            let parts = parts(url.expose())?;
+            let password = if parts.has_password { ":***" } else { "" };
+            let login = parts.user.map(|user| format!("{user}{password}@")).unwrap_or_default();
+            let query = if parts.has_query { "?…" } else { "" };
+            Some(format!("postgres://{login}{}{query}", parts.place))
         }
     }
 }
@@ -54,21 +123,35 @@ mod tests {
         assert_eq!(check("sqlite://a/b.db"), Ok(DatabaseUrl::Sqlite(PathBuf::from("a/b.db"))));
         assert_eq!(check("sqlite:///a/b.db"), Ok(DatabaseUrl::Sqlite(PathBuf::from("/a/b.db"))));
         for url in ["postgres://u@h/d", "postgresql://u@h/d"] {
-            assert_eq!(check(url), Ok(DatabaseUrl::Postgres(url.to_owned())));
+            assert_eq!(check(url), Ok(DatabaseUrl::Postgres(ServerUrl(url.to_owned()))));
         }
-        for bad in ["", "sqlite://", "mysql://h/d", "posthaste.db"] {
+        for bad in ["", "sqlite://", "postgres://", "mysql://h/d", "posthaste.db"] {
             assert!(check(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn a_password_is_not_shown() {
-        for (url, shown) in [
-            ("postgres://user:hush@host:5432/db", "postgres://host:5432/db"),
-            ("postgres://host/db?user=u&password=hush", "postgres://host/db"),
-            ("postgres://u:p@ss@host/db", "postgres://host/db"),
+        for (url, displayed, shown) in [
+            (
+                "postgres://user:hush@host:5432/db",
+                "postgres://host:5432/db",
+                Some("postgres://user:***@host:5432/db"),
+            ),
+            ("postgresql://user@host/db", "postgres://host/db", Some("postgres://user@host/db")),
+            ("postgres://host/db?user=u&password=hush", "postgres://host/db", Some("postgres://host/db?…")),
+            ("postgres://u:hu@sh@host/db", "postgres://host/db", Some("postgres://u:***@host/db")),
+            ("postgres://hu@sh@host/db", "postgres://host/db", Some("postgres://host/db")),
+            ("postgres://host/db?password=hu@sh", "postgres://(not shown)", None),
+            ("postgres://u:hu?sh@host/db", "postgres://(not shown)", None),
         ] {
-            assert_eq!(url.parse::<DatabaseUrl>().map(|url| url.to_string()).as_deref(), Ok(shown));
+            let parsed = url.parse::<DatabaseUrl>();
+            assert_eq!(parsed.map(|url| url.to_string()).as_deref(), Ok(displayed));
+            let debugged = format!("{parsed:?}", parsed = url.parse::<DatabaseUrl>());
+            assert!(!debugged.contains("hu") && !debugged.contains("sh@"), "{debugged}");
+            assert_eq!(without_password(url).as_deref(), shown);
         }
+        assert_eq!(without_password("hush"), None);
+        assert_eq!(without_password("sqlite://a.db").as_deref(), Some("sqlite://a.db"));
     }
 }

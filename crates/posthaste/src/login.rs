@@ -1,0 +1,92 @@
+//! How this process logs in to PostgreSQL: which roles of the database its own roles need, and the URL
+//! of each.
+
+use crate::database::{DatabaseUrl, ServerUrl};
+use crate::settings::{DatabaseSettings, Role, Settings};
+use posthaste_store::grants::Role as DatabaseRole;
+use posthaste_store::postgres::PostgresOptions;
+
+/// Nothing when the database is the embedded one.
+pub(crate) fn postgres_options(settings: &Settings) -> Option<PostgresOptions> {
+    let database = &settings.database;
+    let url = match &database.url {
+        DatabaseUrl::Postgres(url) => Some(url.expose().to_owned()),
+        // The default, which nobody asked for when every role was given a login of its own.
+        DatabaseUrl::Sqlite(_) if database.has_logins() => None,
+        DatabaseUrl::Sqlite(_) => return None,
+    };
+    let roles = database_roles(settings);
+    let mut role_urls: Vec<(DatabaseRole, String)> = roles
+        .iter()
+        .filter_map(|role| Some((*role, own_login(database, *role)?.expose().to_owned())))
+        .collect();
+    let mut cleaner_url = database.logins.cleaner.as_ref().map(|url| url.expose().to_owned());
+    if !settings.roles.contains(&Role::Worker)
+        && let Some(url) = cleaner_url.take()
+    {
+        role_urls.retain(|(role, _)| *role != DatabaseRole::JobWorker);
+        role_urls.push((DatabaseRole::JobWorker, url));
+    }
+    Some(PostgresOptions { url, role_urls, cleaner_url, roles, ..PostgresOptions::default() })
+}
+
+/// Where notifications are listened for: past a pooler if there is one. Any login may listen.
+pub(crate) fn listen_url<'a>(settings: &'a Settings, options: &'a PostgresOptions) -> Option<&'a str> {
+    let direct = settings.database.direct.as_ref().map(ServerUrl::expose);
+    let any = || options.role_urls.first().map(|(_, url)| url.as_str());
+    direct.or(options.url.as_deref()).or_else(any)
+}
+
+/// The database, for people.
+pub(crate) fn shown(settings: &Settings) -> String {
+    match &settings.database.url {
+        DatabaseUrl::Sqlite(_) if settings.database.has_logins() => {
+            "postgres, by each role's own login".into()
+        }
+        url @ (DatabaseUrl::Sqlite(_) | DatabaseUrl::Postgres(_)) => url.to_string(),
+    }
+}
+
+/// Each of them once; the first is whom the process asks the time as.
+fn database_roles(settings: &Settings) -> Vec<DatabaseRole> {
+    let of = |role: &Role| -> &'static [DatabaseRole] {
+        match role {
+            Role::Api => &[
+                DatabaseRole::Viewer,
+                DatabaseRole::EventIngestWriter,
+                DatabaseRole::SubscriptionAdmin,
+                DatabaseRole::DeadLetterOperator,
+                DatabaseRole::OutboxWriter,
+                DatabaseRole::KeyKeeper,
+            ],
+            Role::Router => &[DatabaseRole::RouterWorker],
+            Role::Orchestrator => &[DatabaseRole::SagaOrchestrator],
+            Role::Worker | Role::Cleaner => &[DatabaseRole::JobWorker],
+            Role::Outbox => &[DatabaseRole::OutboxWorker],
+        }
+    };
+    let mut roles: Vec<DatabaseRole> = Vec::new();
+    for role in settings.roles.iter().flat_map(of) {
+        if !roles.contains(role) {
+            roles.push(*role);
+        }
+    }
+    roles
+}
+
+fn own_login(database: &DatabaseSettings, role: DatabaseRole) -> Option<&ServerUrl> {
+    let logins = &database.logins;
+    match role {
+        DatabaseRole::EventIngestWriter => &logins.ingest,
+        DatabaseRole::SubscriptionAdmin => &logins.subscriptions,
+        DatabaseRole::RouterWorker => &logins.router,
+        DatabaseRole::SagaOrchestrator => &logins.orchestrator,
+        DatabaseRole::JobWorker => &logins.worker,
+        DatabaseRole::DeadLetterOperator => &logins.dead_letters,
+        DatabaseRole::OutboxWriter => &logins.orders,
+        DatabaseRole::OutboxWorker => &logins.outbox,
+        DatabaseRole::KeyKeeper => &logins.keys,
+        DatabaseRole::Viewer => &logins.viewer,
+    }
+    .as_ref()
+}

@@ -1,0 +1,252 @@
+//! `posthaste serve`: opens the store, starts the services of the roles that this process runs, and
+//! ends them in order when it is told to.
+
+use crate::database::DatabaseUrl;
+use crate::settings::{Role, Settings};
+use crate::{login, random};
+use anyhow::Context as _;
+use posthaste_core::WorkerId;
+use posthaste_core::ports::{Stage, StoreError, StoreResult, Stores};
+use posthaste_services::batcher::batcher;
+use posthaste_services::cleaner::Cleaner;
+use posthaste_services::clock::{Clock, ClockSetter};
+use posthaste_services::metrics::Metrics;
+use posthaste_services::orchestrator::{Admission, Flows, Results};
+use posthaste_services::router::Router;
+use posthaste_services::runner::{Phase, Runner, Service};
+use posthaste_services::seal::SecretSealer;
+use posthaste_services::sender::{KeepAlive, Sender, Trust};
+use posthaste_services::wake::{Announcer, Bell, Listener, Wakes};
+use posthaste_services::worker::{REPORTS, Reports, Worker, WorkerKit, WorkerOptions};
+use posthaste_store::postgres::{PostgresListener, PostgresStore};
+use posthaste_store::sqlite::{SqliteOptions, SqliteStore};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// The most reports of one batch.
+const REPORTS_MAX: usize = 500;
+/// How often the clock is set by the store's.
+const CLOCK_POLL: Duration = Duration::from_secs(5);
+/// The shortest time between two announcements to other processes.
+const ANNOUNCE_PACE: Duration = Duration::from_millis(3);
+/// How often a store that is away at the start is tried again.
+const START_PAUSE: Duration = Duration::from_secs(1);
+
+pub(crate) fn run(settings: &Settings) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.context("starting the runtime")?.block_on(serve(settings))
+}
+
+/// The one place that chooses an engine.
+async fn serve(settings: &Settings) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::new()?;
+    match (login::postgres_options(settings), &settings.database.url) {
+        (None, DatabaseUrl::Sqlite(path)) => {
+            let store = SqliteStore::open(&SqliteOptions::new(path))?;
+            let process = Process::new(settings, store, Wakes::alone()).await?;
+            process.run(&mut signals).await
+        }
+        (None, DatabaseUrl::Postgres(_)) => anyhow::bail!("no login to the database"),
+        (Some(options), _) => {
+            let Some(store) = signals.or(wait_for(|| PostgresStore::connect(&options))).await else {
+                return Ok(ExitCode::SUCCESS);
+            };
+            let store = store?;
+            let listener = PostgresListener::new(login::listen_url(settings, &options).unwrap_or_default())?;
+            let wakes = Wakes::among_others(stages(settings));
+            let announcer = Announcer::new(store.announcer(), wakes.clone());
+            let mut process = Process::new(settings, store, wakes.clone()).await?;
+            let bell = announcer.bell();
+            let announcer = Service::new("announcer", announcer, bell, settings.poll);
+            process.runner.start(Service { pace: ANNOUNCE_PACE, phase: Phase::Flushes, ..announcer });
+            let listener = Listener::new(listener, wakes);
+            process.runner.start(Service::new("listener", listener, Bell::default(), settings.poll));
+            process.run(&mut signals).await
+        }
+    }
+}
+
+/// The stages that the roles of this process see to.
+fn stages(settings: &Settings) -> Vec<Stage> {
+    let of = |role: &Role| match role {
+        Role::Router => vec![Stage::Routing],
+        Role::Orchestrator => vec![Stage::Admission, Stage::Results],
+        Role::Worker => vec![Stage::Delivery],
+        Role::Outbox => vec![Stage::Outbox],
+        Role::Api | Role::Cleaner => vec![],
+    };
+    settings.roles.iter().flat_map(of).collect()
+}
+
+/// A server that is away when we start may be starting too.
+async fn wait_for<T, F: Future<Output = StoreResult<T>>>(connect: impl Fn() -> F) -> StoreResult<T> {
+    let mut told = false;
+    loop {
+        match connect().await {
+            Err(error @ StoreError::Unavailable { .. }) => {
+                if !told {
+                    let error = anyhow::Error::new(error);
+                    tracing::warn!(error = format!("{error:#}"), "waits for the database");
+                }
+                told = true;
+                tokio::time::sleep(START_PAUSE).await;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+/// The services of one process.
+struct Process<'a, S> {
+    settings: &'a Settings,
+    store: S,
+    wakes: Wakes,
+    clock: Clock,
+    metrics: Metrics,
+    worker_id: WorkerId,
+    runner: Runner,
+}
+
+impl<'a, S: Stores> Process<'a, S> {
+    async fn new(settings: &'a Settings, store: S, wakes: Wakes) -> anyhow::Result<Self> {
+        let clock = Clock::running(store.now().await?);
+        let metrics = Metrics::new();
+        let runner = Runner::new(clock.clone(), metrics.clone());
+        let worker_id = WorkerId::parse(random::process_name()?)?;
+        let mut process = Self { settings, store, wakes, clock, metrics, worker_id, runner };
+        process.start()?;
+        Ok(process)
+    }
+
+    fn start(&mut self) -> anyhow::Result<()> {
+        let clock = ClockSetter::new(self.store.clone(), self.clock.clone());
+        self.runner.start(Service::new("clock", clock, Bell::default(), CLOCK_POLL));
+        for role in &self.settings.roles {
+            match role {
+                Role::Router => self.start_router(),
+                Role::Orchestrator => self.start_orchestrator(),
+                Role::Worker => self.start_worker()?,
+                Role::Cleaner => self.start_cleaner(),
+                Role::Api | Role::Outbox => {
+                    tracing::warn!(role = role.as_str(), "this role has nothing to run yet");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn start_router(&mut self) {
+        let router = Router::new(self.store.router(), self.wakes.clone(), self.metrics.clone());
+        let bell = self.wakes.bell(Stage::Routing);
+        self.runner.start(Service::new("router", router, bell, self.settings.poll));
+    }
+
+    fn start_orchestrator(&mut self) {
+        let (store, policy, poll) = (self.store.orchestrator(), self.settings.retry, self.settings.poll);
+        let flows = Flows::new(self.settings.worker.subscription_in_flight);
+        let (wakes, metrics) = (self.wakes.clone(), self.metrics.clone());
+        let admission = Admission::new(store.clone(), policy, flows.clone(), wakes.clone(), metrics.clone());
+        let results = Results::new(store, policy, flows, wakes.clone(), metrics);
+        self.runner.start(Service::new("admission", admission, wakes.bell(Stage::Admission), poll));
+        self.runner.start(Service::new("results", results, wakes.bell(Stage::Results), poll));
+    }
+
+    fn start_worker(&mut self) -> anyhow::Result<()> {
+        let slots = self.settings.worker.concurrency;
+        let (store, poll) = (self.store.worker(), self.settings.poll);
+        let reports = Reports::new(store.clone(), self.wakes.clone(), self.metrics.clone());
+        let (reports, batches) = batcher(reports, slots as usize, REPORTS_MAX);
+        let bell = batches.bell();
+        let flusher = Service::new(REPORTS, batches, bell, poll);
+        self.runner.start(Service { phase: Phase::Flushes, ..flusher });
+        let options = WorkerOptions {
+            worker_id: self.worker_id.clone(),
+            lease: self.settings.lease.length,
+            deadline: self.settings.request_timeout,
+            slots,
+        };
+        let bell = self.wakes.bell(Stage::Delivery);
+        let kit = WorkerKit {
+            sender: sender(self.settings)?,
+            sealer: Arc::new(SecretSealer::new(self.settings.secret_key.clone())),
+            reports,
+            clock: self.clock.clone(),
+            metrics: self.metrics.clone(),
+            bell: bell.clone(),
+        };
+        let worker = Worker::new(store, options, kit, Box::new(random::lease_token));
+        self.runner.start(Service::new("worker", worker, bell, poll));
+        Ok(())
+    }
+
+    fn start_cleaner(&mut self) {
+        let lease = self.settings.lease;
+        let (store, wakes) = (self.store.cleaner(), self.wakes.clone());
+        let cleaner = Cleaner::new(store, lease.resets_max, wakes, self.metrics.clone());
+        self.runner.start(Service::new("cleaner", cleaner, Bell::default(), lease.cleaner_interval));
+    }
+
+    async fn run(self, signals: &mut Signals) -> anyhow::Result<ExitCode> {
+        let roles: Vec<&str> = self.settings.roles.iter().copied().map(Role::as_str).collect();
+        let (roles, worker_id) = (roles.join(","), self.worker_id.as_str());
+        tracing::info!(roles, worker_id, database = login::shown(self.settings), "serving");
+        let by = signals.next().await;
+        tracing::info!(by, "stops: takes no more work, and finishes what was begun");
+        let stopped = self.runner.stop(self.settings.shutdown_grace);
+        let Some(clean) = signals.or(stopped).await else {
+            tracing::warn!("a second signal: stops at once");
+            std::process::exit(1);
+        };
+        if clean {
+            tracing::info!("stopped");
+            return Ok(ExitCode::SUCCESS);
+        }
+        let grace_s = self.settings.shutdown_grace.as_secs();
+        tracing::error!(grace_s, "the grace period ended before the work did: leases will run out");
+        Ok(ExitCode::FAILURE)
+    }
+}
+
+fn sender(settings: &Settings) -> anyhow::Result<Sender> {
+    let mut trust = Trust::system();
+    if let Some(file) = &settings.egress.ca_file {
+        trust = trust.with_ca_file(file).context("POSTHASTE_CA_FILE")?;
+    }
+    if trust.authorities() == 0 {
+        tracing::warn!(
+            "no certificate authority is known, so nothing can be delivered over https: \
+             install the system's (the package ca-certificates), or set POSTHASTE_CA_FILE"
+        );
+    }
+    Ok(Sender::new(settings.egress.policy.clone(), trust, KeepAlive::default())?)
+}
+
+/// What asks a process to end.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("listening for signals");
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+
+    /// What the work comes to, unless a signal comes first.
+    async fn or<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            done = work => Some(done),
+            _ = self.next() => None,
+        }
+    }
+}

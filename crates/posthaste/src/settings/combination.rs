@@ -1,0 +1,210 @@
+//! Settings that are right each for itself and cannot be right together. Each rule names both.
+
+use super::kinds::show_time;
+use super::problem::Problem;
+use super::setting::Setting;
+use super::source::Values;
+use super::table as t;
+use crate::database::DatabaseUrl;
+use posthaste_core::retry::{ORDER_BACKOFF_MAX, OrderRetryPolicy, RETRY_AFTER_MAX};
+use posthaste_services::egress::EgressPolicy;
+use std::time::Duration;
+
+/// What a worker needs after the last byte to write down what came of it.
+const REPORT_TIME: Duration = Duration::from_secs(5);
+
+/// Adds what does not fit. A rule that lacks a value, because it could not be read, says nothing.
+pub(super) fn check(values: &Values, problems: &mut Vec<Problem>) {
+    let rules = [
+        request_and_lease(values),
+        base_and_cap(values),
+        cleaner_and_lease(values),
+        request_and_stuck(values),
+        ledger_and_retries(values),
+        broker_and_egress(values),
+    ];
+    problems.extend(rules.into_iter().flatten());
+    problems.extend(embedded_and_logins(values));
+}
+
+fn contradiction<A, B>(
+    values: &Values,
+    one: &Setting<A>,
+    other: &Setting<B>,
+    why: impl Into<String>,
+) -> Problem {
+    Problem::Contradiction { one: values.spelled(one), other: values.spelled(other), why: why.into() }
+}
+
+fn request_and_lease(values: &Values) -> Option<Problem> {
+    let fits = values.get(&t::REQUEST_TIMEOUT)?.saturating_add(REPORT_TIME) <= values.get(&t::LEASE)?;
+    let why = "a request must end 5s before its lease does, so that its result can still be reported";
+    (!fits).then(|| contradiction(values, &t::REQUEST_TIMEOUT, &t::LEASE, why))
+}
+
+fn base_and_cap(values: &Values) -> Option<Problem> {
+    let fits = values.get(&t::RETRY_BASE)? <= values.get(&t::RETRY_CAP)?;
+    let why = "the first wait cannot be longer than the longest";
+    (!fits).then(|| contradiction(values, &t::RETRY_BASE, &t::RETRY_CAP, why))
+}
+
+fn cleaner_and_lease(values: &Values) -> Option<Problem> {
+    let fits = values.get(&t::CLEANER_INTERVAL)? < values.get(&t::LEASE)?;
+    let why = "the cleaner must look more often than leases run out";
+    (!fits).then(|| contradiction(values, &t::CLEANER_INTERVAL, &t::LEASE, why))
+}
+
+fn request_and_stuck(values: &Values) -> Option<Problem> {
+    let fits = values.get(&t::REQUEST_TIMEOUT)? < stuck_threshold(values)?;
+    let why = "an order must not count as stuck (so many minutes) while its request may still be under way";
+    (!fits).then(|| contradiction(values, &t::REQUEST_TIMEOUT, &t::OUTBOX_STUCK_THRESHOLD_MIN, why))
+}
+
+pub(super) fn stuck_threshold(values: &Values) -> Option<Duration> {
+    values.get(&t::OUTBOX_STUCK_THRESHOLD_MIN).map(|minutes| Duration::from_secs(u64::from(minutes) * 60))
+}
+
+/// A key that is forgotten while its order is still being tried would let a second submission through.
+fn ledger_and_retries(values: &Values) -> Option<Problem> {
+    let policy =
+        OrderRetryPolicy { retries_max: values.get(&t::OUTBOX_RETRY_MAX)?, ..OrderRetryPolicy::ORDER };
+    let chain = longest_chain(policy, stuck_threshold(values)?);
+    let fits = values.get(&t::OUTBOX_LEDGER_TTL)? >= chain;
+    let why =
+        format!("an order can be under way for {}, and its key must be remembered as long", show_time(chain));
+    (!fits).then(|| contradiction(values, &t::OUTBOX_LEDGER_TTL, &t::OUTBOX_RETRY_MAX, why))
+}
+
+/// Every send hangs until it counts as stuck, and every wait is the longest that the broker or the
+/// backoff can ask for.
+fn longest_chain(policy: OrderRetryPolicy, send: Duration) -> Duration {
+    let longest_wait = |retry| {
+        // The deviation of this key may be the lowest, nine tenths; another's the highest, eleven.
+        let backoff = policy.backoff("", retry) * 11 / 9;
+        backoff.clamp(RETRY_AFTER_MAX, ORDER_BACKOFF_MAX * 11 / 10)
+    };
+    (1..=policy.retries_max).map(|retry| longest_wait(retry) + send).sum::<Duration>() + send
+}
+
+/// Orders pass the same guard as webhooks. What stands in the URL can be judged now; what its name
+/// resolves to, only when it is looked up.
+fn broker_and_egress(values: &Values) -> Option<Problem> {
+    let url = values.get(&t::BROKER_URL)?;
+    let policy = EgressPolicy {
+        allow_http: values.get(&t::ALLOW_HTTP)?,
+        allow_cidrs: values.get(&t::ALLOW_CIDRS).unwrap_or_default(),
+    };
+    let blocked = policy.check_url(&url).err()?;
+    Some(if policy.allow_http {
+        contradiction(values, &t::BROKER_URL, &t::ALLOW_CIDRS, blocked.to_string())
+    } else {
+        contradiction(values, &t::BROKER_URL, &t::ALLOW_HTTP, blocked.to_string())
+    })
+}
+
+/// An embedded database has no logins. Where nobody named a database, the logins mean PostgreSQL.
+fn embedded_and_logins(values: &Values) -> Vec<Problem> {
+    let named = values.given(t::DATABASE_URL.about.env).is_some();
+    if !named || !matches!(values.get(&t::DATABASE_URL), Some(DatabaseUrl::Sqlite(_))) {
+        return Vec::new();
+    }
+    let given = t::LOGINS.iter().filter(|login| values.given(login.about.env).is_some());
+    let why = "logins are for PostgreSQL; the embedded database has none";
+    given.map(|login| contradiction(values, login, &t::DATABASE_URL, why)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::flags::Flags;
+    use super::*;
+    use std::ffi::OsString;
+
+    fn check(variables: &[(&str, &str)]) -> Vec<String> {
+        let mut problems = Vec::new();
+        let environment = variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let values = Values::collect(&Flags::default(), environment, &mut problems);
+        super::check(&values, &mut problems);
+        problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_fits_together() {
+        for variables in [
+            &[][..],
+            &[("POSTHASTE_REQUEST_TIMEOUT", "55s")],
+            &[("POSTHASTE_RETRY_BASE", "1h")],
+            &[("POSTHASTE_CLEANER_INTERVAL", "59s")],
+            &[("OUTBOX_RETRY_MAX", "100")],
+            &[("OUTBOX_RETRY_MAX", "0"), ("OUTBOX_LEDGER_TTL", "10m")],
+            &[("POSTHASTE_BROKER_URL", "https://broker.example")],
+            &[
+                ("POSTHASTE_BROKER_URL", "http://127.0.0.1:9"),
+                ("POSTHASTE_ALLOW_HTTP", "true"),
+                ("POSTHASTE_ALLOW_CIDRS", "127.0.0.0/8"),
+            ],
+            &[
+                ("POSTHASTE_DATABASE_URL", "postgres://h/d"),
+                ("POSTHASTE_DATABASE_URL_ROUTER", "postgres://r@h/d"),
+            ],
+        ] {
+            assert_eq!(check(variables), Vec::<String>::new(), "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn what_does_not() {
+        for (variables, names) in [
+            (
+                &[("POSTHASTE_REQUEST_TIMEOUT", "56s")][..],
+                ["POSTHASTE_REQUEST_TIMEOUT=56s", "POSTHASTE_LEASE=60s (the default)"],
+            ),
+            (
+                &[("POSTHASTE_RETRY_BASE", "61m")],
+                ["POSTHASTE_RETRY_BASE=61m", "POSTHASTE_RETRY_CAP=1h (the default)"],
+            ),
+            (
+                &[("POSTHASTE_CLEANER_INTERVAL", "1m")],
+                ["POSTHASTE_CLEANER_INTERVAL=1m", "POSTHASTE_LEASE=60s (the default)"],
+            ),
+            (
+                &[("POSTHASTE_REQUEST_TIMEOUT", "10m"), ("POSTHASTE_LEASE", "11m")],
+                ["POSTHASTE_REQUEST_TIMEOUT=10m", "OUTBOX_STUCK_THRESHOLD_MIN=10 (the default)"],
+            ),
+            (
+                &[("OUTBOX_LEDGER_TTL", "9h")],
+                [
+                    "OUTBOX_LEDGER_TTL=9h",
+                    "OUTBOX_RETRY_MAX=8 (the default): an order can be under way for 570m",
+                ],
+            ),
+            (
+                &[("POSTHASTE_BROKER_URL", "http://b.example")],
+                ["POSTHASTE_BROKER_URL=http://b.example", "POSTHASTE_ALLOW_HTTP=false (the default)"],
+            ),
+            (
+                &[("POSTHASTE_BROKER_URL", "http://10.0.0.1"), ("POSTHASTE_ALLOW_HTTP", "true")],
+                [
+                    "POSTHASTE_BROKER_URL=http://10.0.0.1",
+                    "POSTHASTE_ALLOW_CIDRS: 10.0.0.1 is in a private network",
+                ],
+            ),
+            (
+                &[("POSTHASTE_DATABASE_URL_ROUTER", "postgres://r:hush@h/d")],
+                [
+                    "POSTHASTE_DATABASE_URL_ROUTER=postgres://r:***@h/d",
+                    "POSTHASTE_DATABASE_URL=sqlite://posthaste-data/posthaste.db (the default)",
+                ],
+            ),
+        ] {
+            let told = check(variables);
+            assert_eq!(told.len(), 1, "{told:?}");
+            let expected = format!("{} and {}", names[0], names[1]);
+            assert!(told.iter().all(|told| told.starts_with(&expected)), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_read_contradicts_nothing() {
+        assert_eq!(check(&[("POSTHASTE_LEASE", "soon"), ("POSTHASTE_REQUEST_TIMEOUT", "1h")]).len(), 2);
+    }
+}

@@ -1,0 +1,113 @@
+//! The settings in the environment. Our prefixes are ours: a name behind them that means nothing is a
+//! mistake, and a setting that silently does not count is the worst kind.
+
+use super::problem::Problem;
+use super::setting::About;
+use super::table::find;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+const PREFIXES: [&str; 2] = ["POSTHASTE_", "OUTBOX_"];
+
+/// Names the file; it is no setting, since no file could hold it.
+const CONFIG: &str = "POSTHASTE_CONFIG";
+
+/// Not settings of the server: the tests' and the command line client's.
+const OTHERS: [&str; 4] = ["POSTHASTE_SEED", "POSTHASTE_BLESS", "POSTHASTE_URL", "POSTHASTE_KEY"];
+const TEST_PREFIX: &str = "POSTHASTE_TEST_";
+
+pub(super) struct Found {
+    pub(super) config: Option<PathBuf>,
+    pub(super) values: Vec<(&'static str, String)>,
+}
+
+pub(super) fn read(
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+    problems: &mut Vec<Problem>,
+) -> Found {
+    let mut found = Found { config: None, values: Vec::new() };
+    let mut unknown = Vec::new();
+    for (name, value) in environment {
+        // A name that is not UTF-8 is none of ours.
+        let Some(name) = name.to_str() else { continue };
+        if name == CONFIG {
+            found.config = Some(value).filter(|value| !value.is_empty()).map(PathBuf::from);
+            continue;
+        }
+        let Some(row) = find(|row| row.about().env == name) else {
+            if is_ours(name) && !is_service_link(name, &value.to_string_lossy()) {
+                unknown.push(Problem::unknown_variable(name));
+            }
+            continue;
+        };
+        match value.into_string() {
+            Ok(text) => found.values.push((row.about().env, text)),
+            Err(_) => problems.push(not_utf8(row.about())),
+        }
+    }
+    // The environment has no order of its own; a message should.
+    unknown.sort_by_key(ToString::to_string);
+    problems.extend(unknown);
+    found
+}
+
+fn is_ours(name: &str) -> bool {
+    let has_prefix = PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    has_prefix && !OTHERS.contains(&name) && !name.starts_with(TEST_PREFIX)
+}
+
+/// Kubernetes puts the addresses of a service called `posthaste` or `outbox` into every container beside
+/// it, in the manner of Docker's links. Nobody wrote those, so nobody could take them away.
+fn is_service_link(name: &str, value: &str) -> bool {
+    let is_address = value.starts_with("tcp://") || value.starts_with("udp://");
+    let has_protocol = ["_TCP", "_UDP"].iter().any(|protocol| name.contains(protocol));
+    name.ends_with("_SERVICE_HOST")
+        || name.contains("_SERVICE_PORT")
+        || (name.ends_with("_PORT") && is_address)
+        || (name.contains("_PORT_") && has_protocol)
+}
+
+fn not_utf8(about: &About) -> Problem {
+    Problem::Wrong { spelled: about.env.to_owned(), expected: "text in UTF-8".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn which_names_are_refused() {
+        for (name, value, refused) in [
+            ("PATH", "/bin", false),
+            ("POSTHASTE_LEASE", "60s", false),
+            ("POSTHASTE_LEAS", "60s", true),
+            ("OUTBOX_BATCH", "1", true),
+            ("posthaste_leas", "60s", false),
+            ("POSTHASTE_CONFIG", "a.toml", false),
+            ("POSTHASTE_TEST_POSTGRES", "x", false),
+            ("POSTHASTE_SEED", "1", false),
+            ("POSTHASTE_BLESS", "1", false),
+            ("POSTHASTE_URL", "http://h", false),
+            ("POSTHASTE_KEY", "k", false),
+            ("POSTHASTE_SERVICE_HOST", "10.0.0.1", false),
+            ("POSTHASTE_SERVICE_PORT_HTTP", "8080", false),
+            ("POSTHASTE_PORT", "tcp://10.0.0.1:8080", false),
+            ("POSTHASTE_PORT", "8080", true),
+            ("POSTHASTE_PORT_8080_TCP_ADDR", "10.0.0.1", false),
+        ] {
+            let mut problems = Vec::new();
+            read([(OsString::from(name), OsString::from(value))], &mut problems);
+            assert_eq!(!problems.is_empty(), refused, "{name}={value}: {problems:?}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn text_that_is_no_text() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let mut problems = Vec::new();
+        read([(OsString::from("POSTHASTE_LOG"), OsString::from_vec(vec![0xff]))], &mut problems);
+        let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["POSTHASTE_LOG: expected text in UTF-8"]);
+    }
+}

@@ -1,0 +1,169 @@
+//! The settings in a TOML file: flat, each under its own key. Errors name the line, never what stands in
+//! it: it may be a secret.
+
+use super::problem::Problem;
+use super::setting::Row;
+use super::source::{Given, Source};
+use super::table::find;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+use toml::de::{DeTable, DeValue};
+
+/// All settings with comments need a hundredth of this.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+pub(super) fn read(path: &Path, problems: &mut Vec<Problem>) -> Vec<(&'static dyn Row, Given)> {
+    match read_text(path) {
+        Ok(text) => parse(path, &text, problems),
+        Err(why) => {
+            problems.push(Problem::File { file: path.display().to_string(), why });
+            Vec::new()
+        }
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    let file = File::open(path).map_err(|error| format!("the file of settings cannot be opened: {error}"))?;
+    let bytes = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+    let bytes = bytes.map_err(|error| format!("the file of settings cannot be read: {error}"))?;
+    if u64::try_from(bytes).unwrap_or(u64::MAX) > FILE_BYTES_MAX {
+        return Err(format!("the file of settings is larger than {FILE_BYTES_MAX} bytes"));
+    }
+    Ok(text)
+}
+
+pub(super) fn parse(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Vec<(&'static dyn Row, Given)> {
+    let line_of = |at: usize| text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
+    let table = match DeTable::parse(text) {
+        Ok(table) => table,
+        Err(error) => {
+            let line = error.span().map_or(1, |span| line_of(span.start));
+            let file = format!("{} line {line}", path.display());
+            problems.push(Problem::File { file, why: format!("this is not TOML: {}", error.message()) });
+            return Vec::new();
+        }
+    };
+    let path = Arc::new(path.to_path_buf());
+    let mut found = Vec::new();
+    // The table is sorted by name; people read files by line.
+    let mut entries: Vec<_> = table.get_ref().iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    for (key, value) in entries {
+        let source = Source::File { path: Arc::clone(&path), line: line_of(key.span().start) };
+        let Some(row) = find(|row| row.about().key() == key.get_ref().as_ref()) else {
+            problems.push(Problem::unknown_key(&source.to_string(), key.get_ref()));
+            continue;
+        };
+        match as_text(row, value.get_ref()) {
+            Some(text) => found.push((row, Given { text, source })),
+            None => {
+                let spelled = format!("{source}: {}", row.about().key());
+                problems.push(Problem::Wrong { spelled, expected: expected_type(row).to_owned() });
+            }
+        }
+    }
+    found
+}
+
+/// What the environment would say.
+fn as_text(row: &dyn Row, value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) => Some(number.to_string()),
+        DeValue::Boolean(yes) => Some(yes.to_string()),
+        DeValue::Array(entries) => {
+            let joint = row.joint()?;
+            // Each entry ends with the joint of lines, so that one alone is told from one of several.
+            let end = if joint == "\n" { joint } else { "" };
+            let entries: Option<Vec<&str>> = entries.iter().map(|entry| entry.get_ref().as_str()).collect();
+            entries.map(|entries| if entries.is_empty() { String::new() } else { entries.join(joint) + end })
+        }
+        DeValue::Float(_) | DeValue::Datetime(_) | DeValue::Table(_) => None,
+    }
+}
+
+fn expected_type(row: &dyn Row) -> &'static str {
+    if row.joint().is_some() {
+        "text in quotes, or a list of it"
+    } else if row.is_bare() {
+        "a whole number, true or false"
+    } else {
+        "text in quotes"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str) -> (Vec<String>, Vec<String>) {
+        let mut problems = Vec::new();
+        let found = parse(Path::new("p.toml"), text, &mut problems);
+        let shown = |(row, given): &(&dyn Row, Given)| {
+            format!("{}={:?} {}", row.about().env, given.text, given.source)
+        };
+        (found.iter().map(shown).collect(), problems.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn values() {
+        for (text, expected) in [
+            ("retry_base = \"30s\"", "POSTHASTE_RETRY_BASE=\"30s\" p.toml line 1"),
+            ("# c\n\noutbox_batch_size = 32", "OUTBOX_BATCH_SIZE=\"32\" p.toml line 3"),
+            ("allow_http = true", "POSTHASTE_ALLOW_HTTP=\"true\" p.toml line 1"),
+            (
+                "allow_cidrs = [\"10.0.0.0/8\", \"fd00::/8\"]",
+                "POSTHASTE_ALLOW_CIDRS=\"10.0.0.0/8,fd00::/8\" p.toml line 1",
+            ),
+            ("allow_cidrs = \"10.0.0.0/8\"", "POSTHASTE_ALLOW_CIDRS=\"10.0.0.0/8\" p.toml line 1"),
+            ("allow_cidrs = []", "POSTHASTE_ALLOW_CIDRS=\"\" p.toml line 1"),
+            ("broker_headers = [\"A: b; c\"]", "POSTHASTE_BROKER_HEADERS=\"A: b; c\\n\" p.toml line 1"),
+        ] {
+            assert_eq!(check(text), (vec![expected.to_owned()], vec![]), "{text}");
+        }
+    }
+
+    #[test]
+    fn mistakes() {
+        for (text, expected) in [
+            (
+                "\nretry_bas = \"30s\"",
+                "p.toml line 2: retry_bas: there is no such setting; did you mean retry_base?",
+            ),
+            (
+                "POSTHASTE_LEASE = \"1m\"",
+                "p.toml line 1: POSTHASTE_LEASE: there is no such setting; did you mean lease?",
+            ),
+            ("[colours]\nred = 1", "p.toml line 1: colours: there is no such setting"),
+            ("outbox.batch_size = 1", "p.toml line 1: outbox: there is no such setting"),
+            ("lease = 1.5", "p.toml line 1: lease: expected text in quotes"),
+            ("lease = [\"1m\"]", "p.toml line 1: lease: expected text in quotes"),
+            (
+                "outbox_batch_size = [1]",
+                "p.toml line 1: outbox_batch_size: expected a whole number, true or false",
+            ),
+            ("roles = [1]", "p.toml line 1: roles: expected text in quotes, or a list of it"),
+        ] {
+            assert_eq!(check(text), (vec![], vec![expected.to_owned()]), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_broken_file_tells_the_line_and_not_what_is_in_it() {
+        for text in
+            ["lease = \"1m\"\nroot_key = \"hush", "lease = \"1m\"\nroot_key = hush", "lease = \"1m\"\nhush"]
+        {
+            let (found, told) = check(text);
+            assert!(found.is_empty());
+            assert!(
+                told.iter().all(|told| told.starts_with("p.toml line 2: this is not TOML: ")),
+                "{told:?}"
+            );
+            assert!(told.iter().all(|told| !told.contains("hush")), "{told:?}");
+            assert_eq!(told.len(), 1);
+        }
+    }
+}

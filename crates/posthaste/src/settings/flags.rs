@@ -1,0 +1,104 @@
+//! The settings as flags, made from the table: for commands that take all of them, and for those that
+//! only need the database.
+
+use super::setting::{Group, Row, Shown};
+use super::table::{DATABASE_URL, DATABASE_URL_DIRECT, TABLE};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use std::path::PathBuf;
+
+/// What was said on the command line.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Flags {
+    pub(super) config: Option<PathBuf>,
+    /// By the setting's name in the environment.
+    pub(super) given: Vec<(&'static str, String)>,
+}
+
+/// The flags of a command that works on the database and nothing else.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DatabaseFlags(pub(crate) Flags);
+
+const CONFIG: &str = "config";
+
+impl Flags {
+    fn augment(command: Command, rows: &[&'static dyn Row]) -> Command {
+        let config = Arg::new(CONFIG)
+            .long("config")
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help("A TOML file of settings [POSTHASTE_CONFIG, default posthaste.toml if there is one]");
+        command.arg(config).args(rows.iter().map(|row| arg(*row)))
+    }
+
+    fn from(matches: &ArgMatches) -> Self {
+        let given = |name: &'static str| matches.try_get_one::<String>(name).ok().flatten().cloned();
+        let names = TABLE.iter().map(|row| row.about().env);
+        Self {
+            config: matches.get_one::<PathBuf>(CONFIG).cloned(),
+            given: names.filter_map(|name| given(name).map(|text| (name, text))).collect(),
+        }
+    }
+}
+
+fn arg(row: &'static dyn Row) -> Arg {
+    let about = row.about();
+    let origin = match about.default() {
+        Some(default) => format!("{}, default {default}", about.env),
+        None => about.env.to_owned(),
+    };
+    let caution = match about.shown {
+        Shown::Whole | Shown::WithoutPassword => "",
+        Shown::Nothing => "; better not as a flag, which every user of the machine can see",
+    };
+    let arg = Arg::new(about.env)
+        .long(about.long())
+        .value_name(row.metavar())
+        .action(ArgAction::Set)
+        // What is wrong with a value is told together with everything else that is.
+        .allow_negative_numbers(true)
+        .help_heading(about.group.heading())
+        .help(format!("{}{caution} [{origin}]", about.help));
+    if row.is_switch() { arg.num_args(0..=1).default_missing_value("true") } else { arg }
+}
+
+impl Args for Flags {
+    fn augment_args(command: Command) -> Command {
+        Self::augment(command, TABLE)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Flags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self::from(matches))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from(matches);
+        Ok(())
+    }
+}
+
+impl Args for DatabaseFlags {
+    fn augment_args(command: Command) -> Command {
+        Flags::augment(command, &[&DATABASE_URL, &DATABASE_URL_DIRECT])
+            .next_help_heading(Group::Database.heading())
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for DatabaseFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Flags::from_arg_matches(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}

@@ -1,0 +1,226 @@
+//! The kinds of settings: one small reader each. Numbers and times here, the rest in files of their own.
+
+mod access;
+mod network;
+mod process;
+
+use super::setting::Kind;
+use std::time::Duration;
+
+pub(super) use access::{DatabaseAt, RootKey, SealingKeyText, ServerAt};
+pub(super) use network::{BrokerAt, Headers, Listen, Networks};
+pub(super) use process::{Filter, Format, OneLine, PathText, Roles};
+
+/// The units of time, longest first.
+const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+/// A whole number and a unit, such as `30s`.
+#[derive(Debug)]
+pub(super) struct Time {
+    pub(super) min: Duration,
+    pub(super) max: Duration,
+}
+
+impl Kind for Time {
+    type Value = Duration;
+    const METAVAR: &'static str = "TIME";
+
+    fn read(&self, text: &str) -> Result<Duration, String> {
+        read_time(text).filter(|time| (self.min..=self.max).contains(time)).ok_or_else(|| {
+            let (min, max) = (show_time(self.min), show_time(self.max));
+            format!("a time from {min} to {max}: a whole number with ms, s, m, h or d, such as 30s")
+        })
+    }
+}
+
+fn read_time(text: &str) -> Option<Duration> {
+    let (number, unit) = split_number(text);
+    let (_, unit_ms) = UNITS.into_iter().find(|(name, _)| *name == unit)?;
+    number.parse::<u64>().ok()?.checked_mul(unit_ms).map(Duration::from_millis)
+}
+
+/// In the longest unit that leaves a whole number.
+pub(super) fn show_time(time: Duration) -> String {
+    let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let fits = |(_, unit_ms): &(&str, u64)| ms >= *unit_ms && ms.is_multiple_of(*unit_ms);
+    UNITS
+        .into_iter()
+        .find(fits)
+        .map_or_else(|| "0s".to_owned(), |(unit, unit_ms)| format!("{}{unit}", ms / unit_ms))
+}
+
+/// A number of bytes, such as `256KiB`.
+#[derive(Debug)]
+pub(super) struct Bytes {
+    pub(super) min: usize,
+    pub(super) max: usize,
+}
+
+impl Kind for Bytes {
+    type Value = usize;
+    const METAVAR: &'static str = "SIZE";
+
+    fn read(&self, text: &str) -> Result<usize, String> {
+        read_bytes(text).filter(|bytes| (self.min..=self.max).contains(bytes)).ok_or_else(|| {
+            let (min, max) = (show_bytes(self.min), show_bytes(self.max));
+            format!("a size from {min} to {max}: a whole number of bytes, or with KiB or MiB, such as 256KiB")
+        })
+    }
+}
+
+fn read_bytes(text: &str) -> Option<usize> {
+    let (number, unit) = split_number(text);
+    let unit_bytes = match unit {
+        "" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        _ => return None,
+    };
+    number.parse::<usize>().ok()?.checked_mul(unit_bytes)
+}
+
+fn show_bytes(bytes: usize) -> String {
+    match bytes {
+        0 => "0".to_owned(),
+        _ if bytes.is_multiple_of(1 << 20) => format!("{}MiB", bytes >> 20),
+        _ if bytes.is_multiple_of(1 << 10) => format!("{}KiB", bytes >> 10),
+        _ => bytes.to_string(),
+    }
+}
+
+/// Digits, and what follows them.
+fn split_number(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len()))
+}
+
+/// A whole number; where it has a unit, the setting's name says which.
+#[derive(Debug)]
+pub(super) struct Number {
+    pub(super) min: u32,
+    pub(super) max: u32,
+}
+
+impl Kind for Number {
+    type Value = u32;
+    const METAVAR: &'static str = "NUMBER";
+    const BARE: bool = true;
+
+    fn read(&self, text: &str) -> Result<u32, String> {
+        let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = text.parse().ok().filter(|number| is_plain && (self.min..=self.max).contains(number));
+        number.ok_or_else(|| format!("a whole number from {} to {}", self.min, self.max))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct YesNo;
+
+impl Kind for YesNo {
+    type Value = bool;
+    const METAVAR: &'static str = "true|false";
+    const BARE: bool = true;
+    const SWITCH: bool = true;
+
+    fn read(&self, text: &str) -> Result<bool, String> {
+        text.parse().map_err(|_| "true or false".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times() {
+        let kind = Time { min: Duration::from_millis(1), max: Duration::from_secs(7 * 86_400) };
+        let rows = [
+            ("1ms", 1),
+            ("100ms", 100),
+            ("30s", 30_000),
+            ("030s", 30_000),
+            ("1m", 60_000),
+            ("1h", 3_600_000),
+            ("7d", 604_800_000),
+        ];
+        for (text, ms) in rows {
+            assert_eq!(kind.read(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        let wrong = [
+            "",
+            "30",
+            "s",
+            "0s",
+            "8d",
+            "1.5s",
+            "-1s",
+            "+1s",
+            "1 s",
+            " 1s",
+            "1s ",
+            "1S",
+            "1h30m",
+            "1w",
+            "1us",
+            "١s",
+            "99999999999999999999d",
+            "213503982335d",
+            "18446744073709551615d",
+        ];
+        for text in wrong {
+            let expected = "a time from 1ms to 7d: a whole number with ms, s, m, h or d, such as 30s";
+            assert_eq!(kind.read(text), Err(expected.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_are_shown_as_they_are_read() {
+        for text in ["0s", "1ms", "1500ms", "1s", "90s", "1m", "36h", "7d"] {
+            assert_eq!(read_time(text).map(show_time).as_deref(), Some(text));
+        }
+        assert_eq!(show_time(Duration::MAX), "18446744073709551615ms");
+    }
+
+    #[test]
+    fn sizes() {
+        let kind = Bytes { min: 1, max: 1 << 20 };
+        for (text, bytes) in
+            [("1", 1), ("4096", 4096), ("256KiB", 262_144), ("1MiB", 1_048_576), ("1024KiB", 1_048_576)]
+        {
+            assert_eq!(kind.read(text), Ok(bytes), "{text}");
+        }
+        for text in [
+            "",
+            "0",
+            "KiB",
+            "1KB",
+            "1kib",
+            "1 KiB",
+            "1GiB",
+            "2MiB",
+            "1025KiB",
+            "-1",
+            "1.5MiB",
+            "17592186044416MiB",
+        ] {
+            let expected =
+                "a size from 1 to 1MiB: a whole number of bytes, or with KiB or MiB, such as 256KiB";
+            assert_eq!(kind.read(text), Err(expected.to_owned()), "{text}");
+        }
+        assert_eq!((show_bytes(0), show_bytes(1025)), ("0".to_owned(), "1025".to_owned()));
+    }
+
+    #[test]
+    fn numbers_and_switches() {
+        let kind = Number { min: 1, max: 100 };
+        for (text, number) in [("1", 1), ("100", 100), ("007", 7)] {
+            assert_eq!(kind.read(text), Ok(number), "{text}");
+        }
+        for text in ["", "0", "101", "-1", "+1", "1.0", "1e1", " 1", "4294967297", "many"] {
+            assert_eq!(kind.read(text), Err("a whole number from 1 to 100".to_owned()), "{text}");
+        }
+        assert_eq!((YesNo.read("true"), YesNo.read("false")), (Ok(true), Ok(false)));
+        for text in ["", "yes", "1", "True", " true"] {
+            assert_eq!(YesNo.read(text), Err("true or false".to_owned()), "{text}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Kinds that name places on a network, and the headers that a place wants.
+
+use super::Kind;
+use http::{HeaderName, HeaderValue};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use posthaste_services::egress::{Blocked, EgressPolicy};
+use std::net::SocketAddr;
+
+#[derive(Debug)]
+pub(in crate::settings) struct Listen;
+
+impl Kind for Listen {
+    type Value = SocketAddr;
+    const METAVAR: &'static str = "ADDRESS";
+
+    fn read(&self, text: &str) -> Result<SocketAddr, String> {
+        text.parse().map_err(|_| "an IP address and a port, such as 127.0.0.1:8080 or [::]:8080".to_owned())
+    }
+}
+
+/// Networks that requests may reach although they are not public.
+#[derive(Debug)]
+pub(in crate::settings) struct Networks;
+
+/// Every address of every request is compared with each.
+const NETWORKS_MAX: usize = 256;
+
+impl Kind for Networks {
+    type Value = Vec<IpNet>;
+    const METAVAR: &'static str = "CIDRS";
+    const JOINT: Option<&'static str> = Some(",");
+
+    fn read(&self, text: &str) -> Result<Vec<IpNet>, String> {
+        let networks: Result<Vec<IpNet>, _> =
+            text.split(',').map(|part| part.trim().parse::<IpNet>().map(|net| net.trunc())).collect();
+        networks.ok().filter(|networks| networks.len() <= NETWORKS_MAX).ok_or_else(|| {
+            format!("at most {NETWORKS_MAX} networks with commas between them, such as 10.0.0.0/8,fd00::/8")
+        })
+    }
+}
+
+/// Where orders are sent. Only its form is read here; whether it may be reached is a combination.
+#[derive(Debug)]
+pub(in crate::settings) struct BrokerAt;
+
+impl Kind for BrokerAt {
+    type Value = String;
+    const METAVAR: &'static str = "URL";
+
+    fn read(&self, text: &str) -> Result<String, String> {
+        let expected = "an https URL such as https://broker.example/orders";
+        if text.contains('?') {
+            return Err(format!("{expected}, without a query: what is secret belongs into the headers"));
+        }
+        let anything = EgressPolicy {
+            allow_http: true,
+            allow_cidrs: vec![Ipv4Net::default().into(), Ipv6Net::default().into()],
+        };
+        match anything.check_url(text) {
+            Ok(_) => Ok(text.to_owned()),
+            // The scheme may be a part of a secret that was put here by mistake.
+            Err(Blocked::Scheme(_)) => Err(expected.to_owned()),
+            Err(blocked) => Err(format!("{expected} ({blocked})")),
+        }
+    }
+}
+
+/// Headers for the broker, `Name: value`, with semicolons between them; or one on each line, and then a
+/// value may hold a semicolon.
+#[derive(Debug)]
+pub(in crate::settings) struct Headers;
+
+const HEADERS_MAX: usize = 32;
+
+/// What the request brings itself: twice would be two opinions on where it ends or whose it is.
+const OURS: [&str; 9] = [
+    "connection",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "idempotency-key",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
+impl Kind for Headers {
+    type Value = Vec<(HeaderName, HeaderValue)>;
+    const METAVAR: &'static str = "HEADERS";
+    const JOINT: Option<&'static str> = Some("\n");
+
+    fn read(&self, text: &str) -> Result<Self::Value, String> {
+        let separator = if text.contains('\n') { '\n' } else { ';' };
+        let lines: Vec<&str> = text.split(separator).map(str::trim).filter(|line| !line.is_empty()).collect();
+        let headers: Option<Self::Value> = lines.iter().map(|line| header(line)).collect();
+        let headers =
+            headers.filter(|headers| (1..=HEADERS_MAX).contains(&headers.len())).ok_or_else(|| {
+                format!(
+                    "at most {HEADERS_MAX} headers as Name: value, with semicolons or line ends between them"
+                )
+            })?;
+        match headers.iter().find(|(name, _)| OURS.contains(&name.as_str())) {
+            Some((name, _)) => Err(format!("headers that Posthaste does not set itself, as it does {name}")),
+            None => Ok(headers),
+        }
+    }
+}
+
+fn header(line: &str) -> Option<(HeaderName, HeaderValue)> {
+    let (name, value) = line.split_once(':')?;
+    let name = HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
+    let mut value = HeaderValue::from_str(value.trim()).ok().filter(|value| !value.is_empty())?;
+    value.set_sensitive(true);
+    Some((name, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_to_listen_on() {
+        for text in ["127.0.0.1:8080", "[::]:80", "0.0.0.0:0"] {
+            assert!(Listen.read(text).is_ok(), "{text}");
+        }
+        for text in ["", ":8080", "8080", "localhost:8080", "127.0.0.1", "::1:80", "1.2.3.4:70000"] {
+            assert!(Listen.read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn networks() {
+        let check = |text: &str| {
+            Networks.read(text).map(|nets| nets.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+        };
+        for (text, shown) in [
+            ("10.0.0.0/8", "10.0.0.0/8"),
+            ("127.0.0.1/32, fd00::/8", "127.0.0.1/32 fd00::/8"),
+            ("10.1.2.3/8", "10.0.0.0/8"),
+        ] {
+            assert_eq!(check(text).as_deref(), Ok(shown));
+        }
+        let many = vec!["10.0.0.0/8"; 257].join(",");
+        for text in
+            ["", ",", "10.0.0.0", "10.0.0.0/33", "10.0.0.0/8,", "10.0.0.0/8 fd00::/8", "example.com/8", &many]
+        {
+            assert!(check(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn brokers() {
+        for text in ["https://broker.example", "https://broker.example/v2/orders", "http://127.0.0.1:9000/"] {
+            assert_eq!(BrokerAt.read(text).as_deref(), Ok(text));
+        }
+        for text in
+            ["", "broker.example", "ftp://b.example", "https://u:hush@b.example", "https://b.example/?k=hush"]
+        {
+            let told = BrokerAt.read(text).err();
+            assert!(told.is_some_and(|told| !told.contains("hush")), "{text}");
+        }
+    }
+
+    #[test]
+    fn headers() {
+        let check = |text: &str| {
+            let headers = Headers.read(text)?;
+            let shown =
+                headers.iter().map(|(name, value)| format!("{name}={}", value.to_str().unwrap_or("?")));
+            Ok::<_, String>(shown.collect::<Vec<_>>().join("|"))
+        };
+        for (text, shown) in [
+            ("Authorization: Bearer a", "authorization=Bearer a"),
+            ("X-A: 1; X-B: 2;", "x-a=1|x-b=2"),
+            ("X-A: 1; q=2\nX-B: 3\n", "x-a=1; q=2|x-b=3"),
+            ("X-A: http://b", "x-a=http://b"),
+        ] {
+            assert_eq!(check(text).as_deref(), Ok(shown));
+        }
+        let many = "X-A: 1;".repeat(33);
+        for text in
+            ["", ";", "hush", "X A: hush", "X-A:", "X-A: hu\u{1}sh", "Host: hush", "X-A: 1; hush", &many]
+        {
+            assert!(check(text).is_err_and(|told| !told.contains("hush")), "{text}");
+        }
+        assert_eq!(format!("{:?}", Headers.read("X-A: hush")), r#"Ok([("x-a", Sensitive)])"#);
+    }
+}

@@ -1,0 +1,184 @@
+//! Kinds about the process itself: what it runs, what it logs, which files it reads.
+
+use super::Kind;
+use crate::settings::{LogFormat, Role};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+
+#[derive(Debug)]
+pub(in crate::settings) struct Roles;
+
+impl Kind for Roles {
+    type Value = BTreeSet<Role>;
+    const METAVAR: &'static str = "ROLES";
+    const JOINT: Option<&'static str> = Some(",");
+
+    fn read(&self, text: &str) -> Result<BTreeSet<Role>, String> {
+        if text == "all" {
+            return Ok(BTreeSet::from(Role::ALL));
+        }
+        let roles: Option<BTreeSet<Role>> = text.split(',').map(|name| Role::parse(name.trim())).collect();
+        roles.ok_or_else(|| {
+            format!("all, or any of {} with commas between them", Role::ALL.map(Role::as_str).join(", "))
+        })
+    }
+}
+
+/// Levels, for everything or for one part of the program. A bare word that is no level would be read by
+/// the usual filters as the name of a part, and a mistyped `inof` would silence the log.
+#[derive(Debug)]
+pub(in crate::settings) struct Filter;
+
+impl Kind for Filter {
+    type Value = Targets;
+    const METAVAR: &'static str = "FILTER";
+    const JOINT: Option<&'static str> = Some(",");
+
+    fn read(&self, text: &str) -> Result<Targets, String> {
+        let mut targets = Targets::new();
+        for part in text.split(',') {
+            let (target, level) = match part.trim().split_once('=') {
+                Some((target, level)) => (Some(target), level),
+                None => (None, part.trim()),
+            };
+            targets = match (target, read_level(level)) {
+                (None, Some(level)) => targets.with_default(level),
+                (Some(target), Some(level)) if is_module_path(target) => targets.with_target(target, level),
+                (Some(_) | None, Some(_) | None) => {
+                    return Err(
+                        "off, error, warn, info, debug or trace, alone or for a part of the program, \
+                                such as info,posthaste_services=debug"
+                            .to_owned(),
+                    );
+                }
+            };
+        }
+        Ok(targets)
+    }
+}
+
+fn read_level(text: &str) -> Option<LevelFilter> {
+    ["off", "error", "warn", "info", "debug", "trace"].contains(&text).then(|| text.parse().ok()).flatten()
+}
+
+fn is_module_path(text: &str) -> bool {
+    let is_ident = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    text.split("::").all(is_ident)
+}
+
+#[derive(Debug)]
+pub(in crate::settings) struct Format;
+
+impl Kind for Format {
+    type Value = LogFormat;
+    const METAVAR: &'static str = "human|json";
+
+    fn read(&self, text: &str) -> Result<LogFormat, String> {
+        match text {
+            "human" => Ok(LogFormat::Human),
+            "json" => Ok(LogFormat::Json),
+            _ => Err("human or json".to_owned()),
+        }
+    }
+}
+
+/// A file. Whether it can be read is found out by whoever reads it.
+#[derive(Debug)]
+pub(in crate::settings) struct PathText;
+
+impl Kind for PathText {
+    type Value = PathBuf;
+    const METAVAR: &'static str = "FILE";
+
+    fn read(&self, text: &str) -> Result<PathBuf, String> {
+        if text.is_empty() || text.contains('\0') {
+            Err("a path".to_owned())
+        } else {
+            Ok(PathBuf::from(text))
+        }
+    }
+}
+
+/// Text that is searched for.
+#[derive(Debug)]
+pub(in crate::settings) struct OneLine {
+    pub(in crate::settings) chars_max: usize,
+}
+
+impl Kind for OneLine {
+    type Value = String;
+    const METAVAR: &'static str = "TEXT";
+
+    fn read(&self, text: &str) -> Result<String, String> {
+        let fits = (1..=self.chars_max).contains(&text.chars().count());
+        if fits && !text.chars().any(char::is_control) {
+            Ok(text.to_owned())
+        } else {
+            Err(format!("one line of 1 to {} characters", self.chars_max))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing::Level;
+
+    #[test]
+    fn roles() {
+        let check = |text: &str| {
+            Roles.read(text).map(|roles| roles.into_iter().map(Role::as_str).collect::<Vec<_>>())
+        };
+        assert_eq!(check("all").map(|roles| roles.len()), Ok(6));
+        assert_eq!(check("worker, router,worker"), Ok(vec!["router", "worker"]));
+        for text in ["", "none", "all,api", "router,", "Router", "router worker"] {
+            assert!(check(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn filters() {
+        let enabled = |text: &str, target: &str, level: Level| {
+            Filter.read(text).map(|filter| filter.would_enable(target, &level)).ok()
+        };
+        for (text, target, level, expected) in [
+            ("info", "posthaste_store", Level::INFO, true),
+            ("info", "posthaste_store", Level::DEBUG, false),
+            ("posthaste_services=debug,info", "posthaste_services::router", Level::DEBUG, true),
+            ("posthaste_services=debug, info", "posthaste_store", Level::DEBUG, false),
+            ("info,posthaste_services::sender=off", "posthaste_services::sender", Level::ERROR, false),
+            ("posthaste_services=debug", "posthaste_store", Level::ERROR, false),
+            ("off", "posthaste", Level::ERROR, false),
+        ] {
+            assert_eq!(enabled(text, target, level), Some(expected), "{text} {target} {level}");
+        }
+        for text in [
+            "",
+            "inof",
+            "INFO",
+            "3",
+            "info,",
+            "=debug",
+            "posthaste=",
+            "posthaste=loud",
+            "a b=info",
+            "[span]=info",
+        ] {
+            assert!(Filter.read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn files_and_lines() {
+        assert_eq!(PathText.read("ca.pem"), Ok(PathBuf::from("ca.pem")));
+        assert!(PathText.read("").is_err());
+        let line = OneLine { chars_max: 5 };
+        assert_eq!(line.read("äöü ß").as_deref(), Ok("äöü ß"));
+        for text in ["", "123456", "a\nb"] {
+            assert!(line.read(text).is_err(), "{text}");
+        }
+    }
+}

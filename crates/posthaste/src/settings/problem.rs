@@ -1,0 +1,98 @@
+//! What is wrong with the settings: everything at once, each with its name as it was spelled, its value
+//! and what was expected.
+
+use super::nearest::nearest;
+use super::setting::{About, Shown};
+use super::source::{Given, Source};
+use crate::database::without_password;
+use std::fmt;
+
+/// More of a value than this helps nobody.
+const SHOWN_CHARS_MAX: usize = 100;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Problem {
+    /// A value that cannot be read.
+    Wrong { spelled: String, expected: String },
+    /// Two values that cannot both be right.
+    Contradiction { one: String, other: String, why: String },
+    /// A name that is none of ours.
+    Unknown { spelled: String, nearest: Option<String> },
+    /// The file itself.
+    File { file: String, why: String },
+}
+
+impl Problem {
+    pub(super) fn wrong(about: &About, given: &Given, expected: String) -> Self {
+        Self::Wrong { spelled: spelled(about, given), expected }
+    }
+
+    pub(super) fn unknown_variable(name: &str) -> Self {
+        Self::Unknown { spelled: name.to_owned(), nearest: nearest(name).map(|about| about.env.to_owned()) }
+    }
+
+    pub(super) fn unknown_key(place: &str, key: &str) -> Self {
+        let spelled = format!("{place}: {}", escaped(key));
+        Self::Unknown { spelled, nearest: nearest(key).map(About::key) }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wrong { spelled, expected } => write!(f, "{spelled}: expected {expected}"),
+            Self::Contradiction { one, other, why } => write!(f, "{one} and {other}: {why}"),
+            Self::Unknown { spelled, nearest: None } => write!(f, "{spelled}: there is no such setting"),
+            Self::Unknown { spelled, nearest: Some(name) } => {
+                write!(f, "{spelled}: there is no such setting; did you mean {name}?")
+            }
+            Self::File { file, why } => write!(f, "{file}: {why}"),
+        }
+    }
+}
+
+/// All that is wrong. Never empty.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Problems(pub(super) Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.len() {
+            1 => write!(f, "a setting is wrong:")?,
+            many => write!(f, "{many} settings are wrong:")?,
+        }
+        self.0.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// A setting as its source has it, for messages.
+pub(super) fn spelled(about: &About, given: &Given) -> String {
+    let value = shown(about, &given.text);
+    match &given.source {
+        Source::Default => format!("{}={value} (the default)", about.env),
+        Source::File { .. } => format!("{}: {} = {value}", given.source, about.key()),
+        Source::Environment => format!("{}={value}", about.env),
+        Source::Flag => format!("{} {value}", about.flag()),
+    }
+}
+
+/// As much of a value as may be seen.
+pub(super) fn shown(about: &About, text: &str) -> String {
+    match about.shown {
+        Shown::Whole => escaped(text),
+        Shown::WithoutPassword => {
+            without_password(text).map_or_else(|| "(not shown)".to_owned(), |url| escaped(&url))
+        }
+        Shown::Nothing => "(set, not shown)".to_owned(),
+    }
+}
+
+fn escaped(text: &str) -> String {
+    let mut shown: String = text.chars().take(SHOWN_CHARS_MAX).flat_map(char::escape_debug).collect();
+    if text.chars().nth(SHOWN_CHARS_MAX).is_some() {
+        shown.push('…');
+    }
+    shown
+}

@@ -1,0 +1,120 @@
+//! Where the text of each setting comes from: defaults, then the file, then the environment, then flags.
+//! What stands later replaces what stands earlier, whole settings at a time.
+
+use super::environment;
+use super::file;
+use super::flags::Flags;
+use super::problem::Problem;
+use super::setting::{Kind, Row, Setting};
+use super::table::{TABLE, find};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Source {
+    Default,
+    File { path: Arc<PathBuf>, line: usize },
+    Environment,
+    Flag,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line } => write!(f, "{} line {line}", path.display()),
+            Self::Environment => f.write_str("environment"),
+            Self::Flag => f.write_str("flag"),
+        }
+    }
+}
+
+/// The text of one setting. It may be secret, so it is shown only through [`super::problem::shown`].
+#[derive(Clone)]
+pub(super) struct Given {
+    pub(super) text: String,
+    pub(super) source: Source,
+}
+
+/// The file that was named, or the one that is read if it is there.
+pub(super) const DEFAULT_FILE: &str = "posthaste.toml";
+
+/// The text of every setting that has one, by its name in the environment.
+pub(crate) struct Values(BTreeMap<&'static str, Given>);
+
+impl Values {
+    /// Collects from all sources; what is wrong with single values is added to `problems`.
+    pub(super) fn collect(
+        flags: &Flags,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+        problems: &mut Vec<Problem>,
+    ) -> Self {
+        let found = environment::read(environment, problems);
+        let mut values = Self(BTreeMap::new());
+        for row in TABLE {
+            if let Some(text) = row.about().default() {
+                values.put(*row, Given { text: text.to_owned(), source: Source::Default });
+            }
+        }
+        let named = flags.config.as_deref().or(found.config.as_deref());
+        if let Some(path) = named.or_else(|| Some(Path::new(DEFAULT_FILE)).filter(|path| path.exists())) {
+            for (row, given) in file::read(path, problems) {
+                values.put(row, given);
+            }
+        }
+        let environment = found.values.into_iter().map(|(name, text)| (name, text, Source::Environment));
+        let flags = flags.given.iter().map(|(name, text)| (*name, text.clone(), Source::Flag));
+        for (name, text, source) in environment.chain(flags) {
+            if let Some(row) = find(|row| row.about().env == name) {
+                values.put(row, Given { text, source });
+            }
+        }
+        values.check(problems);
+        values
+    }
+
+    /// Nothing, said by the empty text, also takes back what an earlier source said.
+    fn put(&mut self, row: &dyn Row, given: Given) {
+        if given.text.is_empty() && row.about().default().is_none() {
+            self.0.remove(row.about().env);
+        } else {
+            self.0.insert(row.about().env, given);
+        }
+    }
+
+    fn check(&self, problems: &mut Vec<Problem>) {
+        for row in TABLE {
+            if let Some(given) = self.given(row.about().env)
+                && let Err(expected) = row.check(&given.text)
+            {
+                problems.push(Problem::wrong(row.about(), given, expected));
+            }
+        }
+    }
+
+    pub(super) fn given(&self, env: &str) -> Option<&Given> {
+        self.0.get(env)
+    }
+
+    /// The value, if there is one and it can be read.
+    pub(super) fn get<K: Kind>(&self, setting: &Setting<K>) -> Option<K::Value> {
+        self.given(setting.about.env).and_then(|given| setting.kind.read(&given.text).ok())
+    }
+
+    /// The value of a setting that always has one.
+    pub(super) fn value<K: Kind>(&self, setting: &Setting<K>) -> Result<K::Value, Problem> {
+        let missing = Given { text: String::new(), source: Source::Default };
+        let given = self.given(setting.about.env).unwrap_or(&missing);
+        setting.kind.read(&given.text).map_err(|expected| Problem::wrong(&setting.about, given, expected))
+    }
+
+    /// How a setting is told in a message about two of them.
+    pub(super) fn spelled<K>(&self, setting: &Setting<K>) -> String {
+        let name = || setting.about.env.to_owned();
+        self.given(setting.about.env)
+            .map_or_else(name, |given| super::problem::spelled(&setting.about, given))
+    }
+}

@@ -1,0 +1,186 @@
+//! What the settings are once they are read: plain values that the wiring hands on.
+
+use super::secret::Secret;
+use crate::database::{DatabaseUrl, ServerUrl};
+use http::{HeaderName, HeaderValue};
+use posthaste_core::retry::{OrderRetryPolicy, RetryPolicy};
+use posthaste_services::egress::EgressPolicy;
+use posthaste_services::seal::SealingKey;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use tracing_subscriber::filter::Targets;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) database: DatabaseSettings,
+    pub(crate) listen: SocketAddr,
+    /// Never empty.
+    pub(crate) roles: BTreeSet<Role>,
+    pub(crate) root_key: Option<Secret>,
+    pub(crate) secret_key: Option<SealingKey>,
+    pub(crate) retry: RetryPolicy,
+    pub(crate) lease: LeaseSettings,
+    pub(crate) poll: Duration,
+    pub(crate) request_timeout: Duration,
+    pub(crate) worker: WorkerSettings,
+    pub(crate) limits: LimitSettings,
+    pub(crate) egress: EgressSettings,
+    pub(crate) shutdown_grace: Duration,
+    pub(crate) log: LogSettings,
+    pub(crate) broker: BrokerSettings,
+    pub(crate) outbox: OutboxSettings,
+}
+
+/// A part of Posthaste that a process may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Role {
+    Api,
+    Router,
+    Orchestrator,
+    Worker,
+    Cleaner,
+    Outbox,
+}
+
+impl Role {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Api, Self::Router, Self::Orchestrator, Self::Worker, Self::Cleaner, Self::Outbox];
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Api => "api",
+            Self::Router => "router",
+            Self::Orchestrator => "orchestrator",
+            Self::Worker => "worker",
+            Self::Cleaner => "cleaner",
+            Self::Outbox => "outbox",
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.as_str() == text)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct DatabaseSettings {
+    pub(crate) url: DatabaseUrl,
+    /// Past a pooler: for LISTEN and for migrations.
+    pub(crate) direct: Option<ServerUrl>,
+    pub(crate) logins: Logins,
+}
+
+impl DatabaseSettings {
+    /// Whether some role logs in with a URL of its own, which only PostgreSQL knows.
+    pub(crate) fn has_logins(&self) -> bool {
+        let Logins {
+            ingest,
+            subscriptions,
+            router,
+            orchestrator,
+            worker,
+            cleaner,
+            dead_letters,
+            orders,
+            outbox,
+            keys,
+            viewer,
+        } = &self.logins;
+        let lane = [orders, outbox, keys, viewer];
+        [ingest, subscriptions, router, orchestrator, worker, cleaner, dead_letters]
+            .into_iter()
+            .chain(lane)
+            .any(Option::is_some)
+    }
+
+    /// Where migrations are applied, and where notifications are listened for.
+    pub(crate) fn direct_url(&self) -> DatabaseUrl {
+        self.direct.clone().map_or_else(|| self.url.clone(), DatabaseUrl::Postgres)
+    }
+}
+
+/// One login for each role of the database; none means the common URL.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Logins {
+    /// event_ingest_writer
+    pub(crate) ingest: Option<ServerUrl>,
+    /// subscription_admin
+    pub(crate) subscriptions: Option<ServerUrl>,
+    /// router_worker
+    pub(crate) router: Option<ServerUrl>,
+    /// saga_orchestrator
+    pub(crate) orchestrator: Option<ServerUrl>,
+    /// job_worker
+    pub(crate) worker: Option<ServerUrl>,
+    /// job_worker too, with a login of its own
+    pub(crate) cleaner: Option<ServerUrl>,
+    /// dead_letter_operator
+    pub(crate) dead_letters: Option<ServerUrl>,
+    /// outbox_writer
+    pub(crate) orders: Option<ServerUrl>,
+    /// outbox_worker
+    pub(crate) outbox: Option<ServerUrl>,
+    /// key_keeper
+    pub(crate) keys: Option<ServerUrl>,
+    /// viewer
+    pub(crate) viewer: Option<ServerUrl>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LeaseSettings {
+    pub(crate) length: Duration,
+    pub(crate) resets_max: u32,
+    pub(crate) cleaner_interval: Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WorkerSettings {
+    pub(crate) concurrency: u32,
+    pub(crate) subscription_in_flight: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LimitSettings {
+    pub(crate) payload_bytes_max: usize,
+    pub(crate) batch_events_max: u32,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct EgressSettings {
+    pub(crate) policy: EgressPolicy,
+    pub(crate) ca_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct LogSettings {
+    pub(crate) filter: Targets,
+    pub(crate) format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    Human,
+    Json,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct BrokerSettings {
+    /// None: orders are refused.
+    pub(crate) url: Option<String>,
+    /// The values are marked sensitive: they do not print themselves.
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) processed_marker: String,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OutboxSettings {
+    pub(crate) batch_size: u32,
+    pub(crate) parallelism: u32,
+    pub(crate) retry: OrderRetryPolicy,
+    pub(crate) idle_sleep: Duration,
+    pub(crate) stuck_threshold: Duration,
+    pub(crate) ledger_ttl: Duration,
+    pub(crate) lag_sla: Duration,
+}

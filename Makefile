@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build dev fmt lint test cargo-test bench-store clean
+.PHONY: help build dev fmt lint test cargo-test bench bench-store clean
 
 posthaste := $(or $(CARGO_TARGET_DIR),target)/release/posthaste
 heading = @printf '\n== %s\n'
@@ -13,9 +13,10 @@ help: ## list the targets
 build: ## build the release binary
 	cargo build --release --locked
 
-dev: build ## build, and migrate the embedded store in ./posthaste-data
+dev: build ## build, and serve every role on the embedded store in ./posthaste-data
 	$(posthaste) migrate
-	@echo 'The schema is in place. Nothing serves it yet: `migrate` is as far as the binary goes today.'
+	@echo 'Serving ./posthaste-data; Ctrl-C ends it. There is no HTTP API yet: see "Where it stands" in README.md.'
+	$(posthaste) serve
 
 fmt: ## format the code
 	cargo fmt --all
@@ -32,6 +33,10 @@ test: ## everything CI checks: lint, then all tests beside a private PostgreSQL
 cargo-test:
 	$(heading) 'tests'
 	cargo test --workspace --locked
+
+bench: build ## measure what receivers that hang cost the others
+	cargo build --release --locked -p posthaste-testkit --bin bench-isolation
+	scripts/with-postgres --durable $(dir $(posthaste))bench-isolation
 
 bench-store: ## measure both stores; PostgreSQL flushes as a real server does
 	scripts/with-postgres --durable cargo run --release --locked -p posthaste-testkit --bin bench-store

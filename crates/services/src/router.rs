@@ -17,7 +17,7 @@ const EVENTS_MAX: u32 = 500;
 const SAGAS_TARGET: u32 = 2_000;
 /// How often the queue is read from its beginning: ids commit out of order, and one that was committed
 /// late lies behind the cursor.
-const FULL_PASS_EVERY: Duration = Duration::from_secs(3);
+const FULL_PASS_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Router<S> {
@@ -83,12 +83,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn goes_from_the_last_take_and_from_the_beginning_every_few_seconds() {
+    async fn goes_from_the_last_take_and_from_the_beginning_every_second() {
         let store = Scripted { fan_out: 1, lowest: 7, ..Scripted::default() };
         let mut router = Router::new(store.clone(), Wakes::alone(), Metrics::new());
         let start = Timestamp::from_micros(0);
-        for seconds in [0, 1, 2, 3, 4] {
-            router.step(start.after(Duration::from_secs(seconds))).await.expect("a step");
+        for ms in [0, 300, 999, 1_000, 1_300] {
+            router.step(start.after(Duration::from_millis(ms))).await.expect("a step");
         }
         let from: Vec<_> = store.asked.lock().expect("the list").iter().map(|take| take.from).collect();
         let seven = Some(EventId::from_store(7));

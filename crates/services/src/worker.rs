@@ -30,6 +30,8 @@ pub use reports::{Reports, SERVICE as REPORTS};
 
 /// The most jobs of one claim.
 const JOBS_MAX: u32 = 500;
+/// How long free slots stand empty at most while jobs may wait for them.
+const REFILL_WAIT: Duration = Duration::from_millis(10);
 /// How often jobs are looked for from the oldest on: one given back lies behind the cursor.
 const FULL_PASS_EVERY: Duration = Duration::from_secs(1);
 
@@ -82,17 +84,23 @@ impl<S: fmt::Debug> fmt::Debug for Worker<S> {
     }
 }
 
-/// When to claim again after all slots were given out: once half of what was claimed has ended, so that
-/// claims stay large, and slow receivers that keep their slots do not hold up the rest.
-#[derive(Debug, Default)]
+/// When to claim again after all slots were given out and more jobs wait: once a quarter of the slots
+/// came free, so that claims stay large. Slow receivers may keep more than that; then [`REFILL_WAIT`]
+/// bounds how long the free ones stand empty.
+#[derive(Debug)]
 struct Refill {
+    quarter: u32,
     /// Attempts that must end before the bell rings; zero when nobody waits for slots.
     missing: AtomicU32,
 }
 
 impl Refill {
-    fn expect(&self, claimed: u32) {
-        self.missing.store(claimed.div_ceil(2), Ordering::Relaxed);
+    fn new(slots: u32) -> Self {
+        Self { quarter: (slots / 4).max(1), missing: AtomicU32::new(0) }
+    }
+
+    fn expect(&self) {
+        self.missing.store(self.quarter, Ordering::Relaxed);
     }
 
     fn nobody_waits(&self) {
@@ -109,6 +117,7 @@ impl Refill {
 impl<S: WorkerStore + Clone> Worker<S> {
     pub fn new(store: S, options: WorkerOptions, kit: WorkerKit, draw_token: DrawToken) -> Self {
         let slots = Arc::new(Semaphore::new(options.slots as usize));
+        let refill = Arc::new(Refill::new(options.slots));
         let bell = kit.bell.clone();
         let courier = Arc::new(Courier::new(store.clone(), kit, &options));
         Self {
@@ -118,7 +127,7 @@ impl<S: WorkerStore + Clone> Worker<S> {
             courier,
             bell,
             slots,
-            refill: Arc::default(),
+            refill,
             attempts: JoinSet::new(),
             leased: HashMap::new(),
             unread: Vec::new(),
@@ -213,7 +222,7 @@ impl<S: WorkerStore + Clone> Step for Worker<S> {
             let free = u32::try_from(self.slots.available_permits()).unwrap_or(u32::MAX);
             asked = free.min(JOBS_MAX);
             if asked == 0 {
-                return Ok(Progress::Idle);
+                return Ok(Progress::IdleUntil(now.after(REFILL_WAIT)));
             }
             self.refill.nobody_waits();
             self.claim(asked, now).await?;
@@ -225,12 +234,16 @@ impl<S: WorkerStore + Clone> Step for Worker<S> {
         // If reading fails, the jobs stay claimed and the next step reads them.
         let letters = self.courier.read(&self.unread, now).await?;
         self.unread.clear();
-        let has_more = claimed >= asked;
-        if has_more && self.slots.available_permits() <= letters.len() {
-            self.refill.expect(claimed);
+        let is_last = claimed < asked;
+        if !is_last && self.slots.available_permits() <= letters.len() {
+            self.refill.expect();
         }
         self.start(letters);
-        Ok(if has_more && self.slots.available_permits() > 0 { Progress::More } else { Progress::Idle })
+        Ok(match (is_last, self.slots.available_permits()) {
+            (true, _) => Progress::Idle,
+            (false, 0) => Progress::IdleUntil(now.after(REFILL_WAIT)),
+            (false, _) => Progress::More,
+        })
     }
 
     /// Lets the attempts under way end; what does not in time is given back, and may be sent twice.
@@ -260,16 +273,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bell_rings_once_when_half_of_a_claim_has_ended() {
-        let refill = Refill::default();
+    fn the_bell_rings_once_when_a_quarter_of_the_slots_came_free() {
+        let refill = Refill::new(12);
         assert!(!refill.ended(), "nobody waits");
-        refill.expect(5);
+        refill.expect();
         let rings: Vec<_> = (0..5).map(|_| refill.ended()).collect();
         assert_eq!(rings, [false, false, true, false, false]);
-        refill.expect(1);
-        assert!(refill.ended());
-        refill.expect(4);
+        refill.expect();
         refill.nobody_waits();
-        assert!(!refill.ended() && !refill.ended());
+        assert!((0..5).all(|_| !refill.ended()));
+        let single = Refill::new(1);
+        single.expect();
+        assert!(single.ended());
     }
 }

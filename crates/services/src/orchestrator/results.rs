@@ -15,8 +15,9 @@ pub(super) const SERVICE: &str = "results";
 
 /// The most results of one step.
 const RESULTS_MAX: u32 = 1_000;
-/// How often the inbox is read from its beginning: a job that finished late lies behind the cursor.
-const FULL_PASS_EVERY: Duration = Duration::from_secs(1);
+/// How often the inbox is read from its beginning: slow receivers' jobs finish after younger ones, and
+/// so lie behind the cursor.
+const FULL_PASS_EVERY: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub struct Results<S> {

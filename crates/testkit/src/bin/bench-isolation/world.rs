@@ -95,9 +95,9 @@ impl World {
                 // What is routed here are the black holes' events: the healthy ones come off the queue
                 // for a moment.
                 let direct = postgres::client(&self.url).await;
-                direct.batch_execute("CREATE TABLE kept AS SELECT * FROM posthaste.routing_queue; DELETE FROM posthaste.routing_queue").await.expect("an empty queue");
+                direct.batch_execute(&put_aside("posthaste.routing_queue")).await.expect("an empty queue");
                 self.backlog(&store, subscriptions, deliveries).await;
-                direct.batch_execute("INSERT INTO posthaste.routing_queue SELECT * FROM kept; DROP TABLE kept; VACUUM ANALYZE").await.expect("a full queue");
+                direct.batch_execute(&put_back("posthaste.routing_queue")).await.expect("a full queue");
             }
             Engine::Sqlite => {
                 let direct = rusqlite::Connection::open(&self.path).expect("the file");
@@ -136,6 +136,10 @@ impl World {
 
     /// Starts the binary and waits until the healthy deliveries have arrived.
     pub(crate) async fn deliver(&self, healthy: usize) -> Duration {
+        if self.engine == Engine::Postgres {
+            let direct = postgres::client(&self.url).await;
+            direct.batch_execute("VACUUM ANALYZE").await.expect("a tidy database");
+        }
         self.arrived.expected.store(healthy, Ordering::Relaxed);
         let began = Instant::now();
         let _process = Process::start(&self.url);
@@ -170,6 +174,14 @@ impl World {
             assert!(store.subscriptions().mark_verified(made.id, challenged, now).await.expect("verified"));
         }
     }
+}
+
+fn put_aside(queue: &str) -> String {
+    format!("CREATE TABLE kept AS SELECT * FROM {queue}; DELETE FROM {queue}")
+}
+
+fn put_back(queue: &str) -> String {
+    format!("INSERT INTO {queue} SELECT * FROM kept; DROP TABLE kept")
 }
 
 async fn publish<S: Stores>(store: &S, name: &str, subscriptions: usize, events: usize) {

@@ -5,6 +5,9 @@
 -- Each step is one descent into the index, however many sagas a subscription has. The states come out of VALUES,
 -- not as constants: to the planner a constant that its statistics have never seen is one row, and any index over the
 -- status looks as good as the right one. The looks are scalar subselects, which cannot become a join.
+-- The range is compared as a row, and ordered by all of it, because only this index serves that. With equalities
+-- the planner took a scan of the table, or the index over the status, as soon as its statistics had seen a backlog
+-- that was nearly all of one subscription: 1.1 s instead of 1.4 ms for 81 subscriptions beside 100,000 sagas of one.
 -- Measured: 9 buffers and 17 µs a subscription, beside 300,000 finished sagas.
 WITH RECURSIVE walk (subscription_id, step) AS (
     (
@@ -34,8 +37,12 @@ SELECT walk.subscription_id,
         FROM (VALUES ('Pending'::posthaste.saga_status), ('PendingRetry')) AS waiting (status)
         CROSS JOIN LATERAL (
             SELECT FROM posthaste.webhook_delivery_sagas g
-            WHERE g.subscription_id = walk.subscription_id AND g.status = waiting.status
-                AND g.status <> 'Completed' AND g.status <> 'DeadLettered' AND g.next_attempt_at <= $3::timestamptz
+            WHERE (g.subscription_id, g.status, g.next_attempt_at)
+                    >= (walk.subscription_id, waiting.status, '-infinity'::timestamptz)
+                AND (g.subscription_id, g.status, g.next_attempt_at)
+                    <= (walk.subscription_id, waiting.status, $3::timestamptz)
+                AND g.status <> 'Completed' AND g.status <> 'DeadLettered'
+            ORDER BY g.subscription_id, g.status, g.next_attempt_at
             LIMIT 1
         ) g
         LIMIT 1

@@ -1,6 +1,7 @@
 //! Gives back jobs whose worker died or hangs (leased by the worker), so that another takes them.
 //! Never touches a saga.
 
+use crate::clock::is_due;
 use crate::metrics::Metrics;
 use crate::step::{Progress, Step};
 use crate::wake::Wakes;
@@ -78,7 +79,7 @@ impl<S: CleanerStore> Step for Cleaner<S> {
             self.outage = Outage::OverUntil(now.after(WAIT_AFTER_OUTAGE));
         }
         if let Outage::OverUntil(until) = self.outage {
-            if now < until {
+            if !is_due(until, WAIT_AFTER_OUTAGE, now) {
                 return Ok(Progress::IdleUntil(until));
             }
             self.outage = Outage::None;

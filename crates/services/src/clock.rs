@@ -52,6 +52,12 @@ impl Clock {
     }
 }
 
+/// Whether something is due that was put off by `span` until `at`. A clock that was set back meanwhile (the
+/// database failed over to a machine that is behind, say) must not put it off for longer.
+pub(crate) fn is_due(at: Timestamp, span: Duration, now: Timestamp) -> bool {
+    now >= at || now.after(span) < at
+}
+
 /// Sets the clock by the store's, again and again: neither runs exactly as the other does.
 #[derive(Debug)]
 pub struct ClockSetter<S> {
@@ -90,6 +96,15 @@ mod tests {
         assert!(first.micros() >= 5_000_000_000 && clock.now() >= first);
         clock.set(Timestamp::from_micros(-5));
         assert!(clock.now() < first);
+    }
+
+    #[test]
+    fn nothing_is_put_off_for_longer_by_a_clock_that_was_set_back() {
+        let second = |s| Timestamp::from_micros(0).after(Duration::from_secs(s));
+        for (now, expected) in [(10, true), (9, false), (7, false), (6, true), (0, true)] {
+            assert_eq!(is_due(second(10), Duration::from_secs(3), second(now)), expected, "at {now}");
+        }
+        assert!(is_due(Timestamp::MIN, Duration::ZERO, Timestamp::MIN));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Takes accepted events off the queue (put there by ingest) and makes the sagas that the orchestrator
 //! works on. Never looks at a saga, a job or a payload.
 
+use crate::clock::is_due;
 use crate::metrics::Metrics;
 use crate::step::{Progress, Step};
 use crate::wake::Wakes;
@@ -37,7 +38,7 @@ impl<S: RouterStore> Router<S> {
 
 impl<S: RouterStore> Step for Router<S> {
     async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
-        let full = now >= self.full_pass_at;
+        let full = is_due(self.full_pass_at, FULL_PASS_EVERY, now);
         let from = if full { None } else { self.from };
         let events_max = self.events_max;
         let routed = self.store.route_events(RouteTake { from, events_max }, now).await?;

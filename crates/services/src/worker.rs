@@ -9,7 +9,7 @@ mod deliver;
 mod reports;
 
 use crate::batcher::Batcher;
-use crate::clock::Clock;
+use crate::clock::{Clock, is_due};
 use crate::metrics::Metrics;
 use crate::seal::SecretSealer;
 use crate::sender::Sender;
@@ -164,7 +164,7 @@ impl<S: WorkerStore + Clone> Worker<S> {
 
     /// Claims as many jobs as there are free slots.
     async fn claim(&mut self, jobs_max: u32, now: Timestamp) -> StoreResult<()> {
-        let full = now >= self.full_pass_at;
+        let full = is_due(self.full_pass_at, FULL_PASS_EVERY, now);
         let claim = Claim {
             worker_id: self.options.worker_id.clone(),
             token: (self.draw_token)(),

@@ -6,6 +6,7 @@ pub mod conformance;
 pub mod direct;
 pub mod fixtures;
 pub mod harness;
+pub mod pipeline;
 pub mod postgres;
 pub mod proxy;
 pub mod random;

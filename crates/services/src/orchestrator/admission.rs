@@ -3,6 +3,7 @@
 //! to are served without looking again.
 
 use super::Flows;
+use crate::clock::is_due;
 use crate::metrics::Metrics;
 use crate::step::{Progress, Step};
 use crate::wake::Wakes;
@@ -36,7 +37,8 @@ pub struct Admission<S> {
 struct Scan {
     after: Option<SubscriptionId>,
     pages: u32,
-    /// When the next one may begin.
+    /// The pause after the last one, and when the next one may begin.
+    pause: Duration,
     from: Timestamp,
 }
 
@@ -45,13 +47,18 @@ impl Scan {
         self.after.is_some()
     }
 
+    fn may_begin(&self, now: Timestamp) -> bool {
+        is_due(self.from, self.pause, now)
+    }
+
     /// Takes note of a page that ended at `next`.
     fn looked(&mut self, next: Option<SubscriptionId>, now: Timestamp) {
         self.after = next;
         if next.is_some() {
             self.pages += 1;
         } else {
-            self.from = now.after(PAUSE_PER_PAGE * self.pages);
+            self.pause = PAUSE_PER_PAGE * self.pages;
+            self.from = now.after(self.pause);
             self.pages = 0;
         }
     }
@@ -59,12 +66,12 @@ impl Scan {
 
 impl<S: OrchestratorStore> Admission<S> {
     pub const fn new(store: S, policy: RetryPolicy, flows: Flows, wakes: Wakes, metrics: Metrics) -> Self {
-        let scan = Scan { after: None, pages: 0, from: Timestamp::MIN };
+        let scan = Scan { after: None, pages: 0, pause: Duration::ZERO, from: Timestamp::MIN };
         Self { store, policy, flows, wakes, metrics, scan }
     }
 
     async fn look(&mut self, now: Timestamp) -> StoreResult<()> {
-        if !self.scan.is_under_way() && now < self.scan.from {
+        if !self.scan.is_under_way() && !self.scan.may_begin(now) {
             return Ok(());
         }
         let found = self.store.find_due_subscriptions(self.scan.after, PROBES_MAX, now).await?;
@@ -120,7 +127,7 @@ impl<S: OrchestratorStore> Step for Admission<S> {
         self.admit(now).await?;
         Ok(if self.flows.has_room() || self.scan.is_under_way() {
             Progress::More
-        } else if now < self.scan.from {
+        } else if !self.scan.may_begin(now) {
             Progress::IdleUntil(self.scan.from)
         } else {
             Progress::Idle

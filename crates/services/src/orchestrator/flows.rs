@@ -6,6 +6,7 @@
 //! another. So a count is corrected from the database: at first sight, and when a subscription looks
 //! full. How often, depends on whether others seem to be at work.
 
+use crate::clock::is_due;
 use posthaste_core::in_flight::InFlightBound;
 use posthaste_core::ports::{Admitted, AppliedResult, Quota};
 use posthaste_core::saga::Decision;
@@ -84,7 +85,7 @@ impl Flows {
         let age = if now < memory.shared_until { RECOUNT_SHARED } else { RECOUNT_ALONE };
         let is_old = |flow: &Flow| match flow.counted_at {
             None => true,
-            Some(at) => flow.free() == 0 && at.after(age) <= now,
+            Some(at) => flow.free() == 0 && is_due(at.after(age), age, now),
         };
         let counted = |id: &&SubscriptionId| memory.known.get(*id).is_some_and(is_old);
         memory.ready.iter().filter(counted).take(RECOUNT_MAX).copied().collect()

@@ -2,6 +2,7 @@
 //! next attempt, or is given up.
 
 use super::Flows;
+use crate::clock::is_due;
 use crate::metrics::Metrics;
 use crate::step::{Progress, Step};
 use crate::wake::Wakes;
@@ -70,7 +71,7 @@ impl<S: OrchestratorStore> Results<S> {
 
 impl<S: OrchestratorStore> Step for Results<S> {
     async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
-        let full = now >= self.full_pass_at;
+        let full = is_due(self.full_pass_at, FULL_PASS_EVERY, now);
         let from = if full { None } else { self.from };
         let take = ResultTake { from, results_max: RESULTS_MAX };
         let results = self.store.apply_job_results(take, self.policy, now).await?;

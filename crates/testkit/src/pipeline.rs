@@ -1,0 +1,250 @@
+//! The whole pipeline over one store and real sockets, moved by hand: each step is called when the test
+//! wants it, and time stands still until it is set.
+
+mod arranged;
+
+use crate::fixtures::{LEASE, POLICY, T0, at, token, worker_id};
+use crate::harness::Harness;
+use crate::random::Random;
+use futures_util::future::join_all;
+use posthaste_core::Timestamp;
+use posthaste_core::ports::{Stage, Stores};
+use posthaste_services::batcher::batcher;
+use posthaste_services::cleaner::Cleaner;
+use posthaste_services::clock::Clock;
+use posthaste_services::egress::EgressPolicy;
+use posthaste_services::ingest::Ingest;
+use posthaste_services::metrics::Metrics;
+use posthaste_services::orchestrator::{Admission, Flows, Results};
+use posthaste_services::router::Router;
+use posthaste_services::runner::{Runner, Service};
+use posthaste_services::seal::{SealingKey, SecretSealer};
+use posthaste_services::sender::{KeepAlive, Sender, Trust};
+use posthaste_services::step::{Progress, Step};
+use posthaste_services::wake::Wakes;
+use posthaste_services::worker::{REPORTS, Reports, Worker, WorkerKit, WorkerOptions};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The most turns until nothing moves any more; a test that needs more of them loops.
+const TURNS_MAX: u32 = 300;
+const LEASE_RESETS_MAX: u32 = 3;
+const IN_FLIGHT_MAX: u32 = 2048;
+/// Reports go when the bell rings; polling would only hide a bell that does not.
+const POLL: Duration = Duration::from_secs(3600);
+
+/// What a rig's workers are like.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    pub slots: u32,
+    /// Over one exchange, in real time. Healthy receivers never meet it.
+    pub deadline: Duration,
+    pub policy: EgressPolicy,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        let allow_cidrs = vec!["127.0.0.0/8".parse().expect("a network")];
+        let policy = EgressPolicy { allow_http: true, allow_cidrs };
+        Self { slots: 256, deadline: Duration::from_secs(30), policy }
+    }
+}
+
+/// Every component once; workers and orchestrators can be added.
+pub struct Rig<S: Stores> {
+    pub h: Harness<S>,
+    pub clock: Clock,
+    pub metrics: Metrics,
+    pub sealer: Arc<SecretSealer>,
+    pub crews: Vec<Crew<S>>,
+    setup: Setup,
+    wakes: Wakes,
+    random: Random,
+    hired: u64,
+    ingest: Ingest<S::Ingest>,
+    router: Router<S::Router>,
+    admissions: Vec<Admission<S::Orchestrator>>,
+    results: Vec<Results<S::Orchestrator>>,
+    cleaner: Cleaner<S::Cleaner>,
+}
+
+/// A worker, and what carries its reports. Dropped, it is as if its process had been killed.
+pub struct Crew<S: Stores> {
+    pub worker: Worker<S::Worker>,
+    _reporting: Runner,
+}
+
+impl<S: Stores> fmt::Debug for Rig<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rig").field("setup", &self.setup).finish_non_exhaustive()
+    }
+}
+
+impl<S: Stores> fmt::Debug for Crew<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Crew").finish_non_exhaustive()
+    }
+}
+
+impl<S: Stores> Rig<S> {
+    pub fn new(h: Harness<S>) -> Self {
+        Self::with(h, Setup::default())
+    }
+
+    pub fn with(h: Harness<S>, setup: Setup) -> Self {
+        let (wakes, metrics) = (Wakes::alone(), Metrics::new());
+        let key = SealingKey::parse(&"07".repeat(32)).expect("a key");
+        let mut rig = Self {
+            clock: Clock::standing(T0),
+            sealer: Arc::new(SecretSealer::new(Some(key))),
+            crews: Vec::new(),
+            random: Random::new(7),
+            hired: 0,
+            ingest: Ingest::new(h.store.ingest(), wakes.clone(), metrics.clone()),
+            router: Router::new(h.store.router(), wakes.clone(), metrics.clone()),
+            cleaner: Cleaner::new(h.store.cleaner(), LEASE_RESETS_MAX, wakes.clone(), metrics.clone()),
+            admissions: Vec::new(),
+            results: Vec::new(),
+            h,
+            metrics,
+            setup,
+            wakes,
+        };
+        rig.add_orchestrator();
+        rig.hire();
+        rig
+    }
+
+    pub fn add_orchestrator(&mut self) {
+        let flows = Flows::new(IN_FLIGHT_MAX);
+        let store = || self.h.store.orchestrator();
+        let (wakes, metrics) = (self.wakes.clone(), self.metrics.clone());
+        self.results.push(Results::new(store(), POLICY, flows.clone(), wakes.clone(), metrics.clone()));
+        self.admissions.push(Admission::new(store(), POLICY, flows, wakes, metrics));
+    }
+
+    /// One more worker.
+    pub fn hire(&mut self) {
+        self.hired += 1;
+        let (store, metrics) = (self.h.store.worker(), self.metrics.clone());
+        let work = Reports::new(store.clone(), self.wakes.clone(), metrics.clone());
+        let (reports, batches) = batcher(work, self.setup.slots as usize, 500);
+        let mut reporting = Runner::new(self.clock.clone(), metrics.clone());
+        let bell = batches.bell();
+        reporting.start(Service::new(REPORTS, batches, bell, POLL));
+        let policy = self.setup.policy.clone();
+        let kit = WorkerKit {
+            sender: Sender::new(policy, Trust::nobody(), KeepAlive::default()).expect("a sender"),
+            sealer: Arc::clone(&self.sealer),
+            reports,
+            clock: self.clock.clone(),
+            metrics,
+            bell: self.wakes.bell(Stage::Delivery),
+        };
+        let options = WorkerOptions {
+            worker_id: worker_id(self.hired),
+            lease: LEASE,
+            deadline: self.setup.deadline,
+            slots: self.setup.slots,
+        };
+        let worker = Worker::new(store, options, kit, Box::new(token));
+        self.crews.push(Crew { worker, _reporting: reporting });
+    }
+
+    /// Kills all workers in whatever they do.
+    pub fn kill_workers(&mut self) {
+        self.crews.clear();
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Sets the clock to so many seconds after the beginning.
+    pub fn move_to(&self, seconds: u64) {
+        self.clock.set(at(seconds));
+    }
+
+    pub fn move_by(&self, span: Duration) {
+        self.clock.set(self.now().after(span));
+    }
+}
+
+/// The steps.
+impl<S: Stores> Rig<S> {
+    pub async fn route(&mut self) {
+        while self.router.step(self.clock.now()).await.expect("routing") == Progress::More {}
+    }
+
+    pub async fn admit(&mut self) {
+        let now = self.now();
+        for step in join_all(self.admissions.iter_mut().map(|admission| admission.step(now))).await {
+            step.expect("admission");
+        }
+    }
+
+    /// Every worker claims what it has slots for and begins to send.
+    pub async fn send(&mut self) {
+        let now = self.now();
+        for step in join_all(self.crews.iter_mut().map(|crew| crew.worker.step(now))).await {
+            step.expect("sending");
+        }
+    }
+
+    /// Waits until what was sent has been answered and reported.
+    pub async fn settle(&mut self) {
+        join_all(self.crews.iter_mut().map(|crew| crew.worker.settle())).await;
+    }
+
+    pub async fn apply(&mut self) {
+        let now = self.now();
+        for step in join_all(self.results.iter_mut().map(|results| results.step(now))).await {
+            step.expect("results");
+        }
+    }
+
+    pub async fn clean(&mut self) {
+        self.cleaner.step(self.clock.now()).await.expect("cleaning");
+    }
+
+    /// Each component once, in the order in which an event meets them.
+    pub async fn turn(&mut self) {
+        self.route().await;
+        self.admit().await;
+        self.send().await;
+        self.settle().await;
+        self.apply().await;
+    }
+
+    /// Turns until nothing moves at the present time. Time does not pass: with several of a kind, or with
+    /// results that overtake each other, something may be left that a later full pass finds.
+    pub async fn until_quiet(&mut self) {
+        let mut before = self.state().await;
+        for _ in 0..TURNS_MAX {
+            self.turn().await;
+            let after = self.state().await;
+            if after == before {
+                return;
+            }
+            before = after;
+        }
+        panic!("still moving after {TURNS_MAX} turns: {before:?}");
+    }
+
+    /// Lets time pass until every retry of the default schedule was made.
+    pub async fn until_given_up(&mut self) {
+        for seconds in [0, 30, 90, 210, 450] {
+            self.move_to(seconds);
+            self.until_quiet().await;
+        }
+    }
+
+    async fn state(&self) -> Vec<Vec<Option<String>>> {
+        let sql = "SELECT 'sagas', CAST(status AS TEXT) AS what, count(*), sum(attempt_count) FROM webhook_delivery_sagas GROUP BY status
+            UNION ALL SELECT 'jobs', CAST(status AS TEXT), count(*), sum(lease_resets) FROM webhook_delivery_jobs GROUP BY status
+            UNION ALL SELECT 'queue', '', count(*), 0 FROM routing_queue
+            UNION ALL SELECT 'inbox', '', count(*), 0 FROM finished_jobs ORDER BY 1, 2";
+        self.h.direct.rows(sql).await
+    }
+}

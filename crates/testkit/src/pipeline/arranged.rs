@@ -1,0 +1,130 @@
+//! What a test puts into the pipeline, and what it reads out of it.
+
+use super::Rig;
+use crate::fixtures::{event, event_type, id_of, stored};
+use posthaste_core::event::NewEvent;
+use posthaste_core::ports::{
+    Attempt, DeadLetter, DeadLetterFilter, DeadLetterStore as _, DeliveryFilter, Ingested, PageRequest,
+    ReaderStore as _, Requeue, Stores, SubscriptionStore as _, Verification,
+};
+use posthaste_core::saga::{Saga, SagaStatus};
+use posthaste_core::signature::SigningSecret;
+use posthaste_core::subscription::{CallbackUrl, NewSubscription, SubscriptionPatch};
+use posthaste_core::{DeadLetterId, EventId, SagaId, SubscriptionId};
+use posthaste_services::batcher::Work as _;
+
+impl<S: Stores> Rig<S> {
+    pub fn draw_secret(&mut self) -> SigningSecret {
+        let mut bytes = [0; 32];
+        bytes.iter_mut().for_each(|byte| *byte = u8::try_from(self.random.below(256)).expect("a byte"));
+        SigningSecret::from_random(bytes)
+    }
+
+    /// Twelve bytes that no other secret was sealed with.
+    pub fn draw_nonce(&mut self) -> [u8; 12] {
+        let mut nonce = [0; 12];
+        nonce[..8].copy_from_slice(&self.random.next().to_be_bytes());
+        nonce
+    }
+
+    /// A verified subscription with a secret of its own.
+    pub async fn subscribe(&mut self, kind: &str, url: &str) -> SubscriptionId {
+        self.subscribe_with(kind, url, None).await
+    }
+
+    pub async fn subscribe_with(&mut self, kind: &str, url: &str, limit: Option<u32>) -> SubscriptionId {
+        let (secret, nonce) = (self.draw_secret(), self.draw_nonce());
+        let subscription = NewSubscription {
+            event_type: event_type(kind),
+            callback_url: CallbackUrl::parse(url, true).expect("a URL"),
+            max_retry_limit: limit,
+            description: None,
+            secret: self.sealer.seal(&secret, nonce),
+        };
+        let created = self.h.calm.subscriptions().create_subscription(subscription, self.now()).await;
+        let id = created.expect("a subscription").id;
+        self.verify(id).await;
+        id
+    }
+
+    /// As if the receiver had answered the challenge.
+    pub async fn verify(&self, id: SubscriptionId) {
+        let subscriptions = self.h.calm.subscriptions();
+        let (subscription, secrets) =
+            subscriptions.load_subscription(id).await.expect("an answer").expect("a subscription");
+        let challenged = Verification { callback_url: subscription.callback_url, secret: secrets.current };
+        assert!(subscriptions.mark_verified(id, challenged, self.now()).await.expect("an answer"));
+    }
+
+    pub async fn patch(&self, id: SubscriptionId, patch: SubscriptionPatch) {
+        let updated = self.h.calm.subscriptions().update_subscription(id, patch, self.now()).await;
+        updated.expect("an answer").expect("a subscription");
+    }
+
+    /// The secret that signs what goes to a subscription now.
+    pub async fn secret_of(&self, id: SubscriptionId) -> SigningSecret {
+        let loaded = self.h.calm.subscriptions().load_subscription(id).await.expect("an answer");
+        let (_, secrets) = loaded.expect("a subscription");
+        self.sealer.open(&secrets.current).expect("a secret")
+    }
+
+    pub async fn submit(&mut self, event: NewEvent) -> Ingested {
+        let outcomes = self.ingest.work(vec![vec![event]], self.clock.now()).await;
+        stored(&outcomes.expect("an answer")[0])[0]
+    }
+
+    pub async fn publish(&mut self, kind: &str) -> EventId {
+        id_of(self.submit(event(kind)).await)
+    }
+
+    pub async fn publish_many(&mut self, kind: &str, count: usize) -> Vec<EventId> {
+        let outcomes = self.ingest.work(vec![vec![event(kind); count]], self.clock.now()).await;
+        stored(&outcomes.expect("an answer")[0]).iter().copied().map(id_of).collect()
+    }
+
+    /// The sagas of an event, the oldest first.
+    pub async fn sagas_of(&self, event: EventId) -> Vec<Saga> {
+        let filter = DeliveryFilter { event_id: Some(event), ..DeliveryFilter::default() };
+        let page = PageRequest { after: None, items_max: 1_000 };
+        let found = self.h.calm.reader().deliveries(filter, page).await.expect("an answer");
+        let mut sagas: Vec<_> = found.items.into_iter().map(|delivery| delivery.saga).collect();
+        sagas.sort_unstable_by_key(|saga| saga.id);
+        sagas
+    }
+
+    /// The saga of an event that has one.
+    pub async fn saga_of(&self, event: EventId) -> Saga {
+        let mut sagas = self.sagas_of(event).await;
+        assert_eq!(sagas.len(), 1, "{sagas:?}");
+        sagas.remove(0)
+    }
+
+    /// Where the only saga of an event stands: its status, its attempts and its last error.
+    pub async fn fate_of(&self, event: EventId) -> (SagaStatus, u32, String) {
+        let state = self.saga_of(event).await.state;
+        let code = state.final_error_code.map_or_else(String::new, |code| code.to_string());
+        (state.status, state.attempt_count, code)
+    }
+
+    pub async fn saga(&self, id: SagaId) -> Saga {
+        self.h.calm.reader().delivery(id).await.expect("an answer").expect("a saga").0.saga
+    }
+
+    pub async fn attempts(&self, id: SagaId) -> Vec<Attempt> {
+        self.h.calm.reader().delivery(id).await.expect("an answer").expect("a saga").1
+    }
+
+    /// All dead letters, the oldest first.
+    pub async fn dead_letters(&self) -> Vec<DeadLetter> {
+        let page = PageRequest { after: None, items_max: 1_000 };
+        let found = self.h.calm.reader().dead_letters(DeadLetterFilter::default(), page).await;
+        let mut letters = found.expect("an answer").items;
+        letters.sort_unstable_by_key(|letter| letter.id);
+        letters
+    }
+
+    pub async fn requeue(&self, letter: DeadLetterId) -> Requeue {
+        let answers = self.h.calm.dead_letters().requeue_dead_letters(vec![letter], self.now()).await;
+        answers.expect("an answer")[0]
+    }
+}

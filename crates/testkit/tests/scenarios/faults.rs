@@ -1,0 +1,170 @@
+//! What should never happen to a row, and did: the attempt fails with a code, the saga goes its way, and
+//! nothing loops.
+
+use posthaste_core::EventId;
+use posthaste_core::ports::Stores;
+use posthaste_core::saga::SagaStatus;
+use posthaste_services::egress::EgressPolicy;
+use posthaste_services::seal::{SealingKey, SecretSealer};
+use posthaste_testkit::harness::{Engine, Harness};
+use posthaste_testkit::pipeline::{Rig, Setup};
+use posthaste_testkit::receiver::{Answer, Receiver};
+
+/// What changes a table in a way that its guards refuse.
+async fn by_force<S: Stores>(rig: &Rig<S>, table: &str, guard: &str, sql: &str) {
+    let unguard = match rig.h.engine {
+        Engine::Sqlite => format!("DROP TRIGGER {guard}"),
+        Engine::Postgres | Engine::PostgresCut => format!("ALTER TABLE {table} DISABLE TRIGGER USER"),
+    };
+    rig.h.direct.run(&unguard).await;
+    rig.h.direct.run(sql).await;
+}
+
+/// Every attempt fails with the code, until the delivery is given up.
+async fn fails_to_the_end<S: Stores>(rig: &mut Rig<S>, event: EventId, code: &str) {
+    rig.until_quiet().await;
+    assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, code.into()));
+    rig.until_given_up().await;
+    assert_eq!(rig.fate_of(event).await, (SagaStatus::DeadLettered, 5, code.into()));
+    rig.move_to(1_000_000);
+    rig.until_quiet().await;
+    let saga = rig.saga_of(event).await.id;
+    let attempts = rig.attempts(saga).await;
+    let codes: Vec<_> = attempts.iter().filter_map(|attempt| attempt.error_code.as_ref()).collect();
+    assert_eq!(codes.iter().map(|found| found.as_str()).collect::<Vec<_>>(), [code; 5]);
+    let letters = rig.dead_letters().await;
+    let [letter] = letters.as_slice() else { panic!("{letters:?}") };
+    assert_eq!(letter.saga_id, saga);
+    rig.h.check_invariants().await;
+}
+
+/// The same, beside a delivery that is sent in the same batch and arrives.
+async fn fails_alone<S: Stores>(rig: &mut Rig<S>, event: EventId, code: &str) {
+    let receiver = Receiver::start(|_| Answer::Status(200)).await;
+    rig.subscribe("beside", &receiver.url("/")).await;
+    let beside = rig.publish("beside").await;
+    fails_to_the_end(rig, event, code).await;
+    assert_eq!(rig.fate_of(beside).await, (SagaStatus::Completed, 1, String::new()));
+    assert_eq!(receiver.received().len(), 1);
+}
+
+pub(crate) async fn an_event_that_is_gone<S: Stores>(h: Harness<S>) {
+    let mut rig = Rig::new(h);
+    let receiver = Receiver::start(|_| Answer::Status(200)).await;
+    rig.subscribe("a", &receiver.url("/")).await;
+    let event = rig.publish("a").await;
+    rig.route().await;
+    rig.admit().await;
+    let saga = rig.saga_of(event).await.id;
+    by_force(&rig, "events", "event_immutable_delete", &format!("DELETE FROM events WHERE id = {event}"))
+        .await;
+    // The lists join the event, so the row itself is looked at.
+    let state = format!(
+        "SELECT CAST(status AS TEXT), attempt_count, final_error_code FROM webhook_delivery_sagas WHERE id = {saga}"
+    );
+    let reads = |texts: [&str; 3]| vec![texts.map(|text| Some(text.to_owned())).to_vec()];
+    rig.until_quiet().await;
+    assert_eq!(rig.h.direct.rows(&state).await, reads(["PendingRetry", "1", "EVENT_GONE"]));
+    rig.until_given_up().await;
+    assert_eq!(rig.h.direct.rows(&state).await, reads(["DeadLettered", "5", "EVENT_GONE"]));
+    let letters = format!("SELECT payload_snapshot FROM dead_letters WHERE saga_id = {saga}");
+    assert_eq!(rig.h.direct.texts(&letters).await, ["null"]);
+    assert_eq!(receiver.received().len(), 0);
+    rig.h.check_invariants().await;
+}
+
+pub(crate) async fn a_subscription_that_is_gone<S: Stores>(h: Harness<S>) {
+    let mut rig = Rig::new(h);
+    let receiver = Receiver::start(|_| Answer::Status(200)).await;
+    let subscription = rig.subscribe("a", &receiver.url("/")).await;
+    let event = rig.publish("a").await;
+    rig.route().await;
+    rig.admit().await;
+    let sql = format!("DELETE FROM subscriptions WHERE id = {subscription}");
+    by_force(&rig, "subscriptions", "subscription_stays", &sql).await;
+    rig.until_quiet().await;
+    assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, "SUBSCRIPTION_GONE".into()));
+    // There is nobody to try again for: it is held, like that of a deleted subscription.
+    rig.until_given_up().await;
+    assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, "SUBSCRIPTION_GONE".into()));
+    assert_eq!(receiver.received().len(), 0);
+    rig.h.check_invariants().await;
+}
+
+pub(crate) async fn a_secret_sealed_with_another_key<S: Stores>(h: Harness<S>) {
+    let mut rig = Rig::new(h);
+    let receiver = Receiver::start(|_| Answer::Status(200)).await;
+    let subscription = rig.subscribe("a", &receiver.url("/")).await;
+    let event = rig.publish("a").await;
+    let other = SecretSealer::new(Some(SealingKey::parse(&"08".repeat(32)).expect("a key")));
+    let sealed = other.seal(&rig.secret_of(subscription).await, rig.draw_nonce());
+    let sql = format!("UPDATE subscriptions SET secret = '{}' WHERE id = {subscription}", sealed.expose());
+    rig.h.direct.run(&sql).await;
+    fails_alone(&mut rig, event, "SECRET_UNREADABLE").await;
+    assert_eq!(receiver.received().len(), 0);
+}
+
+pub(crate) async fn a_stored_url_that_cannot_be_read<S: Stores>(h: Harness<S>) {
+    let mut rig = Rig::new(h);
+    let receiver = Receiver::start(|_| Answer::Status(200)).await;
+    let subscription = rig.subscribe("a", &receiver.url("/")).await;
+    let event = rig.publish("a").await;
+    let sql = format!("UPDATE subscriptions SET callback_url = 'http://[no' WHERE id = {subscription}");
+    rig.h.direct.run(&sql).await;
+    fails_alone(&mut rig, event, "URL_INVALID").await;
+    assert_eq!(receiver.received().len(), 0);
+}
+
+pub(crate) async fn a_subscription_row_that_cannot_be_read<S: Stores>(h: Harness<S>) {
+    let mut rig = Rig::new(h);
+    let receiver = Receiver::start(|_| Answer::Status(200)).await;
+    let subscription = rig.subscribe("a", &receiver.url("/")).await;
+    let event = rig.publish("a").await;
+    let damaged = match rig.h.engine {
+        Engine::Sqlite => "CAST(x'687474703aff' AS TEXT)",
+        Engine::Postgres | Engine::PostgresCut => {
+            rig.h.direct.run("ALTER TABLE subscriptions ALTER COLUMN callback_url DROP NOT NULL").await;
+            rig.h
+                .direct
+                .run("ALTER TABLE subscription_changes ALTER COLUMN callback_url DROP NOT NULL")
+                .await;
+            "NULL"
+        }
+    };
+    let sql = format!("UPDATE subscriptions SET callback_url = {damaged} WHERE id = {subscription}");
+    rig.h.direct.run(&sql).await;
+    fails_alone(&mut rig, event, "SUBSCRIPTION_GONE").await;
+    assert_eq!(receiver.received().len(), 0);
+}
+
+pub(crate) async fn a_redirect_to_this_machine<S: Stores>(h: Harness<S>) {
+    let mut rig = Rig::new(h);
+    let inner = Receiver::start(|_| Answer::Status(200)).await;
+    let location = inner.url("/admin");
+    let receiver = Receiver::start(move |_| {
+        let headers = vec![("location".to_owned(), location.clone())];
+        Answer::With { status: 307, headers, body: Vec::new() }
+    })
+    .await;
+    rig.subscribe("a", &receiver.url("/")).await;
+    let event = rig.publish("a").await;
+    fails_alone(&mut rig, event, "HTTP_307").await;
+    assert_eq!((receiver.received().len(), inner.received().len()), (5, 0));
+}
+
+async fn refused_by<S: Stores>(h: Harness<S>, policy: EgressPolicy, code: &str) {
+    let mut rig = Rig::with(h, Setup { policy, ..Setup::default() });
+    let receiver = Receiver::start(|_| Answer::Status(200)).await;
+    rig.subscribe("a", &receiver.url("/")).await;
+    let event = rig.publish("a").await;
+    fails_to_the_end(&mut rig, event, code).await;
+    assert_eq!(receiver.received().len(), 0);
+}
+
+pub(crate) async fn an_address_that_is_not_allowed<S: Stores>(h: Harness<S>) {
+    refused_by(h, EgressPolicy { allow_http: true, allow_cidrs: Vec::new() }, "BLOCKED_ADDRESS").await;
+}
+
+pub(crate) async fn plain_http_that_is_not_allowed<S: Stores>(h: Harness<S>) {
+    refused_by(h, EgressPolicy { allow_http: false, ..Setup::default().policy }, "URL_INVALID").await;
+}

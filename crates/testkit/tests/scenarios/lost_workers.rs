@@ -1,0 +1,154 @@
+//! Workers that die or come back too late: the delivery goes on, and every attempt counts once.
+
+use posthaste_core::job::JobStatus;
+use posthaste_core::ports::{Report, Stores, WorkerStore as _};
+use posthaste_core::saga::SagaStatus;
+use posthaste_services::step::Step as _;
+use posthaste_testkit::fixtures::{LEASE, claim, delivered};
+use posthaste_testkit::harness::Harness;
+use posthaste_testkit::pipeline::Rig;
+use posthaste_testkit::receiver::{Answer, Receiver};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// Hangs at the first request, and answers all the others.
+async fn slow_starter() -> Receiver {
+    let seen = AtomicUsize::new(0);
+    Receiver::start(move |_| match seen.fetch_add(1, Ordering::SeqCst) {
+        0 => Answer::Hang,
+        _ => Answer::Status(200),
+    })
+    .await
+}
+
+/// The lease has run out by a moment.
+fn outlast_the_lease<S: Stores>(rig: &Rig<S>) {
+    rig.move_by(LEASE + Duration::from_micros(1));
+}
+
+pub(crate) async fn a_worker_killed_before_it_reports<S: Stores>(h: Harness<S>) {
+    let mut rig = Rig::new(h);
+    let receiver = slow_starter().await;
+    rig.subscribe("a", &receiver.url("/")).await;
+    let event = rig.publish("a").await;
+    rig.route().await;
+    rig.admit().await;
+    rig.send().await;
+    receiver.wait_for(1).await;
+    rig.kill_workers();
+    rig.hire();
+    // Until the lease has run out nobody else may have the job.
+    rig.move_by(LEASE - Duration::from_micros(1));
+    rig.clean().await;
+    rig.until_quiet().await;
+    assert_eq!(rig.fate_of(event).await, (SagaStatus::InProgress, 0, String::new()));
+    rig.move_by(Duration::from_micros(2));
+    rig.clean().await;
+    rig.until_quiet().await;
+    let received = receiver.received();
+    let ids: Vec<_> = received.iter().map(|request| request.webhook_id()).collect();
+    assert_eq!((ids.len(), ids[0]), (2, ids[1]));
+    assert!(received.iter().all(|request| request.header("posthaste-attempt") == "1"));
+    assert_eq!(rig.fate_of(event).await, (SagaStatus::Completed, 1, String::new()));
+    let attempts = rig.attempts(rig.saga_of(event).await.id).await;
+    let [attempt] = attempts.as_slice() else { panic!("{attempts:?}") };
+    assert_eq!((attempt.lease_resets, attempt.worker_id.as_deref()), (1, Some("worker-2")));
+    rig.h.check_invariants().await;
+}
+
+pub(crate) async fn a_worker_that_reports_too_late<S: Stores>(h: Harness<S>) {
+    let mut rig = Rig::new(h);
+    let gates = [(); 2].map(|()| Arc::new(Semaphore::new(0)));
+    let ([first, second], seen) = (gates.clone(), AtomicUsize::new(0));
+    let receiver = Receiver::start(move |_| match seen.fetch_add(1, Ordering::SeqCst) {
+        0 => Answer::Gate(Arc::clone(&first), Box::new(Answer::Status(200))),
+        _ => Answer::Gate(Arc::clone(&second), Box::new(Answer::Status(500))),
+    })
+    .await;
+    rig.subscribe("a", &receiver.url("/")).await;
+    let event = rig.publish("a").await;
+    rig.route().await;
+    rig.admit().await;
+    rig.send().await;
+    receiver.wait_for(1).await;
+    outlast_the_lease(&rig);
+    rig.clean().await;
+    // Another worker has the lease when the first one hears that it had succeeded.
+    let mut late = rig.crews.pop().expect("the first worker");
+    rig.hire();
+    rig.send().await;
+    receiver.wait_for(2).await;
+    let saga = rig.saga_of(event).await.id;
+    let (row, attempts) = (rig.h.row("webhook_delivery_sagas", saga.get()).await, rig.attempts(saga).await);
+    gates[0].add_permits(1);
+    late.worker.settle().await;
+    assert_eq!(rig.metrics.leases_lost.get(), 1);
+    rig.apply().await;
+    assert_eq!(rig.h.row("webhook_delivery_sagas", saga.get()).await, row);
+    assert_eq!(rig.attempts(saga).await, attempts);
+    // What the holder of the lease reports is what counts.
+    gates[1].add_permits(1);
+    rig.until_quiet().await;
+    assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, "HTTP_500".into()));
+    assert_eq!((receiver.received().len(), rig.metrics.leases_lost.get()), (2, 1));
+    rig.h.check_invariants().await;
+}
+
+pub(crate) async fn a_worker_that_stops_gives_its_jobs_back<S: Stores>(h: Harness<S>) {
+    let mut rig = Rig::new(h);
+    let receiver = slow_starter().await;
+    rig.subscribe("a", &receiver.url("/")).await;
+    let event = rig.publish("a").await;
+    rig.route().await;
+    rig.admit().await;
+    rig.send().await;
+    receiver.wait_for(1).await;
+    let mut leaving = rig.crews.pop().expect("the first worker");
+    leaving.worker.drain(&rig.clock, Duration::ZERO).await;
+    drop(leaving);
+    // No lease has to run out, and no reset is counted.
+    rig.hire();
+    rig.until_quiet().await;
+    assert_eq!(rig.fate_of(event).await, (SagaStatus::Completed, 1, String::new()));
+    let attempts = rig.attempts(rig.saga_of(event).await.id).await;
+    let [attempt] = attempts.as_slice() else { panic!("{attempts:?}") };
+    assert_eq!((attempt.lease_resets, attempt.worker_id.as_deref()), (0, Some("worker-2")));
+    assert_eq!(receiver.received().len(), 2);
+    rig.h.check_invariants().await;
+}
+
+pub(crate) async fn a_job_that_kills_its_worker_again_and_again<S: Stores>(h: Harness<S>) {
+    let mut rig = Rig::new(h);
+    let receiver = Receiver::start(|_| Answer::Hang).await;
+    rig.subscribe("a", &receiver.url("/")).await;
+    let event = rig.publish("a").await;
+    for life in 1..=4 {
+        rig.route().await;
+        rig.admit().await;
+        rig.send().await;
+        receiver.wait_for(life).await;
+        rig.kill_workers();
+        rig.hire();
+        outlast_the_lease(&rig);
+        rig.clean().await;
+    }
+    let saga = rig.saga_of(event).await.id;
+    rig.apply().await;
+    assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, "LEASE_EXPIRED".into()));
+    let attempts = rig.attempts(saga).await;
+    let [attempt] = attempts.as_slice() else { panic!("{attempts:?}") };
+    assert_eq!((attempt.status, attempt.lease_resets), (JobStatus::Failed, 4));
+    rig.until_quiet().await;
+    assert_eq!(receiver.received().len(), 4, "nothing goes out before the retry is due");
+    // Who claims with a token of his own cannot report under another's.
+    rig.move_by(Duration::from_secs(30));
+    rig.admit().await;
+    let (mine, foreign) = (claim(1), claim(1));
+    let job = rig.h.claim_all(&mine, rig.now()).await[0];
+    let reports = vec![delivered(&job, foreign.token)];
+    let answers = rig.h.store.worker().report_jobs(reports, rig.now()).await.expect("an answer");
+    assert_eq!(answers, [Report::LeaseLost]);
+    rig.h.check_invariants().await;
+}

@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build dev fmt lint test cargo-test bench bench-store clean
+.PHONY: help build dev fmt lint test cargo-test soak chaos bench bench-store clean
 
 posthaste := $(or $(CARGO_TARGET_DIR),target)/release/posthaste
 heading = @printf '\n== %s\n'
@@ -30,9 +30,19 @@ lint: ## check the formatting, and clippy with warnings denied
 test: ## everything CI checks: lint, then all tests beside a private PostgreSQL
 	@scripts/with-postgres $(MAKE) --no-print-directory lint cargo-test
 
+# The program first: some tests run it as processes of its own, and find it beside themselves.
 cargo-test:
 	$(heading) 'tests'
+	cargo build --workspace --bins --locked
 	cargo test --workspace --locked
+
+soak: build ## nine processes deliver 100,000 events to ten subscriptions (SOAK_EVENTS=…)
+	cargo build --release --locked -p posthaste-testkit --bin soak
+	scripts/with-postgres --durable $(dir $(posthaste))soak
+
+chaos: build ## kill, stop and cut off processes and PostgreSQL under load (CHAOS_ROUNDS=… CHAOS_SECONDS=… OUTAGE_SECONDS=…)
+	cargo build --release --locked -p posthaste-testkit --bin chaos
+	scripts/with-postgres --durable $(dir $(posthaste))chaos
 
 bench: build ## measure what receivers that hang cost the others
 	cargo build --release --locked -p posthaste-testkit --bin bench-isolation

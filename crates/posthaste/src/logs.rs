@@ -3,13 +3,15 @@
 use crate::settings::{LogFormat, LogSettings};
 use anyhow::Context as _;
 use std::io::{IsTerminal as _, stderr};
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{fmt, registry};
 
 /// Starts the log of this process; once.
 pub(crate) fn start(log: &LogSettings) -> anyhow::Result<()> {
-    let filter = log.filter.clone();
+    // The pool tells of every connection that broke; whoever wanted to use it tells of it once.
+    let filter = log.filter.clone().with_target("deadpool", LevelFilter::ERROR);
     let started = match log.format {
         LogFormat::Human => {
             let colour = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();

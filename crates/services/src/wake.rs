@@ -109,8 +109,12 @@ impl<S: AnnounceStore> Announcer<S> {
 impl<S: AnnounceStore> Step for Announcer<S> {
     async fn step(&mut self, _now: Timestamp) -> StoreResult<Progress> {
         let stages = self.wakes.take_unsaid();
-        if !stages.is_empty() {
-            self.store.announce(stages).await?;
+        if stages.is_empty() {
+            return Ok(Progress::Idle);
+        }
+        if let Err(error) = self.store.announce(stages.clone()).await {
+            stages.into_iter().for_each(|stage| self.wakes.wake(stage));
+            return Err(error);
         }
         Ok(Progress::Idle)
     }
@@ -146,6 +150,7 @@ impl<S: ListenStore> Step for Listener<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use posthaste_core::ports::StoreError;
     use std::task::Poll;
 
     fn rung(wakes: &Wakes, stage: Stage) -> bool {
@@ -153,6 +158,22 @@ mod tests {
         let wait = std::pin::pin!(bell.rung());
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         wait.poll(&mut context) == Poll::Ready(())
+    }
+
+    #[tokio::test]
+    async fn what_could_not_be_said_is_said_later() {
+        struct Away;
+        impl AnnounceStore for Away {
+            async fn announce(&self, _stages: Vec<Stage>) -> StoreResult<()> {
+                Err(StoreError::Unavailable { doing: "announcing", source: "no".into() })
+            }
+        }
+        let wakes = Wakes::among_others(Vec::new());
+        wakes.wake(Stage::Delivery);
+        let mut announcer = Announcer::new(Away, wakes.clone());
+        assert!(announcer.step(Timestamp::from_micros(0)).await.is_err());
+        assert_eq!(wakes.take_unsaid(), [Stage::Delivery]);
+        assert_eq!(announcer.step(Timestamp::from_micros(0)).await.expect("nothing to say"), Progress::Idle);
     }
 
     #[test]

@@ -1,13 +1,24 @@
 //! What the tests stand on; never shipped. A [`harness::Harness`] is one fresh database of one engine;
-//! [`conformance`] holds the promises of the stores, each a function that any engine must pass.
+//! [`conformance`] holds the promises of the stores, each a function that any engine must pass. A
+//! [`fleet::Fleet`] is the whole program in many processes; [`soak`] and [`chaos`] put it to the test.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+pub mod acceptor;
+pub mod chaos;
 pub mod conformance;
 pub mod direct;
 pub mod fixtures;
+pub mod fleet;
 pub mod harness;
+pub mod outage;
 pub mod pipeline;
 pub mod postgres;
+pub mod private_server;
+pub mod processes;
 pub mod proxy;
 pub mod random;
 pub mod receiver;
+pub mod signals;
+pub mod soak;
+pub mod subscribers;
+pub mod tripwire;

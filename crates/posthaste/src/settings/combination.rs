@@ -3,7 +3,7 @@
 use super::kinds::show_time;
 use super::problem::Problem;
 use super::setting::Setting;
-use super::source::Values;
+use super::source::{Source, Values};
 use super::table as t;
 use crate::database::DatabaseUrl;
 use posthaste_core::retry::{ORDER_BACKOFF_MAX, OrderRetryPolicy, RETRY_AFTER_MAX};
@@ -104,7 +104,8 @@ fn broker_and_egress(values: &Values) -> Option<Problem> {
 
 /// An embedded database has no logins. Where nobody named a database, the logins mean PostgreSQL.
 fn embedded_and_logins(values: &Values) -> Vec<Problem> {
-    let named = values.given(t::DATABASE_URL.about.env).is_some();
+    let given = values.given(t::DATABASE_URL.about.env);
+    let named = given.is_some_and(|given| given.source != Source::Default);
     if !named || !matches!(values.get(&t::DATABASE_URL), Some(DatabaseUrl::Sqlite(_))) {
         return Vec::new();
     }
@@ -146,6 +147,7 @@ mod tests {
                 ("POSTHASTE_DATABASE_URL", "postgres://h/d"),
                 ("POSTHASTE_DATABASE_URL_ROUTER", "postgres://r@h/d"),
             ],
+            &[("POSTHASTE_DATABASE_URL_ROUTER", "postgres://r@h/d")],
         ] {
             assert_eq!(check(variables), Vec::<String>::new(), "{variables:?}");
         }
@@ -189,10 +191,13 @@ mod tests {
                 ],
             ),
             (
-                &[("POSTHASTE_DATABASE_URL_ROUTER", "postgres://r:hush@h/d")],
+                &[
+                    ("POSTHASTE_DATABASE_URL", "sqlite://a.db"),
+                    ("POSTHASTE_DATABASE_URL_ROUTER", "postgres://r:hush@h/d"),
+                ],
                 [
                     "POSTHASTE_DATABASE_URL_ROUTER=postgres://r:***@h/d",
-                    "POSTHASTE_DATABASE_URL=sqlite://posthaste-data/posthaste.db (the default)",
+                    "POSTHASTE_DATABASE_URL=sqlite://a.db",
                 ],
             ),
         ] {

@@ -35,13 +35,16 @@ impl CleanerStore for PostgresCleaner {
         let verb = Verb::repeatable("resetting expired leases");
         let mut leases = Vec::new();
         let mut wanted = jobs_max;
-        while wanted > 0 {
+        // At least once: who asks for none wants to know whether the server answers.
+        loop {
             let most = wanted.min(TAKE_MAX);
             let (taken, part) = self.pool.call(verb, |session| reset(session, most, resets_max, now)).await?;
             wanted = if taken < most { 0 } else { wanted - taken };
             leases.extend(part);
+            if wanted == 0 {
+                return Ok(leases);
+            }
         }
-        Ok(leases)
     }
 }
 

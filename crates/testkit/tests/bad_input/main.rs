@@ -7,6 +7,3 @@ mod past_the_wall;
 mod read_only;
 mod restart;
 mod wall;
-
-#[path = "../private_server/mod.rs"]
-mod private_server;

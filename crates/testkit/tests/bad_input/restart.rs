@@ -1,7 +1,6 @@
 //! PostgreSQL is stopped, killed and started again under a store that is in use: calls say that it is away,
 //! and work again by themselves.
 
-use crate::private_server::PrivateServer;
 use posthaste_core::ports::{
     EventFilter, IngestStore as _, KeyStore as _, OrchestratorStore as _, OutboxWorkerStore as _,
     PageRequest, ReaderStore as _, RequestOutcome, ResultTake, RouteTake, RouterStore as _, StoreError,
@@ -10,6 +9,7 @@ use posthaste_core::ports::{
 use posthaste_store::postgres::{PostgresOptions, PostgresStore, migrate};
 use posthaste_testkit::fixtures::{POLICY, T0, claim, event, named_event};
 use posthaste_testkit::postgres::client;
+use posthaste_testkit::private_server::PrivateServer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;

@@ -8,6 +8,3 @@ mod postgres_killed;
 mod postgres_together;
 mod sqlite_killed;
 mod sqlite_together;
-
-#[path = "../private_server/mod.rs"]
-mod private_server;

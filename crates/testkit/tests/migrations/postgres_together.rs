@@ -1,8 +1,8 @@
 //! Many migrate at once: one database, several databases of one cluster, and a cluster without roles.
 
-use crate::private_server::PrivateServer;
 use posthaste_store::postgres::{PostgresOptions, PostgresStore, migrate};
 use posthaste_testkit::postgres::{client, empty_database};
+use posthaste_testkit::private_server::PrivateServer;
 use tokio::task::JoinSet;
 
 async fn migrate_all(urls: Vec<String>) -> Vec<usize> {

@@ -1,0 +1,101 @@
+//! What the receivers of a run do: some are well, some slow, some fail now and then, one always does.
+//! What becomes of an attempt depends only on the seed, its `webhook-id` and its number.
+
+use super::evidence::Request;
+use crate::random::Random;
+use crate::receiver::{Answer, Received};
+use crate::subscribers::parse_webhook_id;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Behaviour {
+    Well,
+    Slow,
+    Flaky,
+    Dead,
+}
+
+impl Behaviour {
+    const ALL: [Self; 4] = [Self::Well, Self::Slow, Self::Flaky, Self::Dead];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Well => "well",
+            Self::Slow => "slow",
+            Self::Flaky => "flaky",
+            Self::Dead => "dead",
+        }
+    }
+
+    /// Named by the first part of the path.
+    fn of(path: &str) -> Self {
+        let name = path.split('/').nth(1).unwrap_or_default();
+        Self::ALL.into_iter().find(|one| one.name() == name).unwrap_or(Self::Well)
+    }
+
+    /// The status that an attempt gets and after how long; nothing if it gets no answer.
+    fn answer(self, random: &mut Random) -> (Option<u16>, Duration) {
+        let lot = random.below(100);
+        match self {
+            Self::Well => (Some(200), Duration::ZERO),
+            Self::Slow => (Some(200), Duration::from_millis(100 + 14 * lot)),
+            Self::Dead => (Some(500), Duration::ZERO),
+            Self::Flaky => match lot {
+                0..2 => (None, HANGS),
+                2..6 => (None, Duration::ZERO),
+                6..20 => (Some(503), Duration::ZERO),
+                20..40 => (Some(500), Duration::ZERO),
+                _ => (Some(204), Duration::from_millis(lot)),
+            },
+        }
+    }
+}
+
+/// Longer than any attempt may take.
+const HANGS: Duration = Duration::from_secs(3600);
+
+/// Decides every answer, and keeps every request.
+#[derive(Debug)]
+pub struct Journal {
+    seed: u64,
+    began: Instant,
+    requests: Mutex<Vec<Request>>,
+}
+
+impl Journal {
+    pub fn new(seed: u64, began: Instant) -> Self {
+        Self { seed, began, requests: Mutex::default() }
+    }
+
+    pub fn requests(&self) -> Vec<Request> {
+        self.requests.lock().expect("the journal").clone()
+    }
+
+    pub fn attend(&self, received: &Received) -> Answer {
+        let draw = [received.webhook_id(), received.header("posthaste-attempt")].join(" ");
+        let seed = draw.bytes().fold(self.seed, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
+        let (answer, delay) = Behaviour::of(&received.path).answer(&mut Random::new(seed));
+        let pair = parse_webhook_id(received.webhook_id()).unwrap_or_default();
+        let request = Request { pair, at: self.began.elapsed(), answer };
+        self.requests.lock().expect("the journal").push(request);
+        match (answer, delay) {
+            (None, Duration::ZERO) => Answer::Reset,
+            (None, _) => Answer::Hang,
+            (Some(status), Duration::ZERO) => Answer::Status(status),
+            (Some(status), delay) => later(status, delay),
+        }
+    }
+}
+
+/// An answer that takes its time.
+pub fn later(status: u16, delay: Duration) -> Answer {
+    let gate = Arc::new(Semaphore::new(0));
+    let opened = Arc::clone(&gate);
+    tokio::spawn(async move {
+        tokio::time::sleep(delay).await;
+        opened.add_permits(1);
+    });
+    Answer::Gate(gate, Box::new(Answer::Status(status)))
+}

@@ -1,0 +1,202 @@
+//! Reads the evidence of a run and says what should not be. Nothing here knows how a run is made.
+//!
+//! Of requests it checks two bounds for each pair, where "extra" are its requests beyond its job rows:
+//!
+//! 1. extra ≤ the disturbances that fell inside its leases. A lease is not kept in the database once it
+//!    is over, but every request was sent under one: it began at most a lease before the request and ended
+//!    at most a lease after it. A disturbance falls inside if it overlaps that span of any request of
+//!    the pair. So where no disturbance fell, no request may be extra.
+//! 2. extra ≤ the lease resets of its jobs + the kills of the server inside its leases. A job is sent again
+//!    only after the cleaner gave its lease away, which counts a reset, or after the server forgot the
+//!    lease in a crash, which counts nothing. (A lease released at a shutdown would count too; a run
+//!    of chaos asks nobody to shut down.)
+
+use super::evidence::{Evidence, JobRow, Pair, Request, SagaRow};
+use std::collections::HashMap;
+use std::fmt;
+
+/// What was broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// An acknowledged event has no saga for a subscription that it matches.
+    SagaMissing,
+    SagaTwice,
+    /// A saga, or a request, of a pair that nobody asked for.
+    Unasked,
+    SagaUnfinished,
+    /// Completed, and the receiver never said so.
+    CompletedUnanswered,
+    /// Not one dead letter for each DeadLettered saga and none for the others.
+    DeadLetters,
+    /// A job that is Pending or Leased after the end.
+    JobActive,
+    TwoJobsActive,
+    /// The count of attempts is not the number of finished jobs.
+    AttemptCount,
+    /// More requests than disturbances can explain.
+    ExtraBeyondDisturbances,
+    /// More requests than lost leases can explain.
+    ExtraBeyondLeases,
+    /// Rows that somebody should have worked off.
+    LeftOver,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Complaint {
+    pub rule: Rule,
+    pub about: String,
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.rule, self.about)
+    }
+}
+
+/// Everything that the evidence speaks against.
+pub fn check(evidence: &Evidence) -> Vec<Complaint> {
+    let mut checker = Checker::new(evidence);
+    checker.check_pairs();
+    evidence.sagas.iter().for_each(|saga| checker.check_saga(saga));
+    checker.check_left_over();
+    checker.complaints
+}
+
+/// Requests beyond the job rows, over all pairs.
+pub fn extra_requests(evidence: &Evidence) -> usize {
+    let checker = Checker::new(evidence);
+    evidence.sagas.iter().map(|saga| checker.extra(saga)).sum()
+}
+
+struct Checker<'a> {
+    evidence: &'a Evidence,
+    sagas: HashMap<Pair, usize>,
+    jobs: HashMap<i64, Vec<&'a JobRow>>,
+    letters: HashMap<i64, usize>,
+    requests: HashMap<Pair, Vec<&'a Request>>,
+    complaints: Vec<Complaint>,
+}
+
+impl<'a> Checker<'a> {
+    fn new(evidence: &'a Evidence) -> Self {
+        let mut checker = Self {
+            evidence,
+            sagas: HashMap::new(),
+            jobs: HashMap::new(),
+            letters: HashMap::new(),
+            requests: HashMap::new(),
+            complaints: Vec::new(),
+        };
+        evidence.sagas.iter().for_each(|saga| *checker.sagas.entry(saga.pair).or_default() += 1);
+        evidence.jobs.iter().for_each(|job| checker.jobs.entry(job.saga_id).or_default().push(job));
+        evidence.dead_letters.iter().for_each(|saga| *checker.letters.entry(*saga).or_default() += 1);
+        evidence.requests.iter().for_each(|one| checker.requests.entry(one.pair).or_default().push(one));
+        checker
+    }
+
+    fn complain(&mut self, rule: Rule, about: String) {
+        self.complaints.push(Complaint { rule, about });
+    }
+
+    fn check_pairs(&mut self) {
+        for pair in &self.evidence.expected {
+            match self.sagas.get(pair) {
+                Some(1) => {}
+                None => self.complain(Rule::SagaMissing, format!("{pair:?}")),
+                Some(count) => {
+                    let about = format!("{pair:?} has {count}");
+                    self.complain(Rule::SagaTwice, about);
+                }
+            }
+        }
+        let mut known: Vec<Pair> = self.sagas.keys().chain(self.requests.keys()).copied().collect();
+        known.sort_unstable();
+        known.dedup();
+        for pair in known.iter().filter(|pair| !self.evidence.expected.contains(pair)) {
+            self.complain(Rule::Unasked, format!("{pair:?}"));
+        }
+    }
+
+    fn check_saga(&mut self, saga: &SagaRow) {
+        let letters = self.letters.get(&saga.id).copied().unwrap_or_default();
+        let letters_due = usize::from(saga.status == "DeadLettered");
+        if letters != letters_due {
+            self.complain(Rule::DeadLetters, format!("{saga:?} has {letters}"));
+        }
+        if !["Completed", "DeadLettered"].contains(&saga.status.as_str()) {
+            self.complain(Rule::SagaUnfinished, format!("{saga:?}"));
+        }
+        let succeeded =
+            |request: &&Request| request.answer.is_some_and(|status| (200..300).contains(&status));
+        if saga.status == "Completed" && !self.requests_of(saga).iter().any(succeeded) {
+            self.complain(Rule::CompletedUnanswered, format!("{saga:?}"));
+        }
+        self.check_jobs(saga);
+        self.check_extra(saga);
+    }
+
+    fn check_jobs(&mut self, saga: &SagaRow) {
+        let jobs = self.jobs_of(saga);
+        let is_active = |job: &&&JobRow| ["Pending", "Leased"].contains(&job.status.as_str());
+        let active = jobs.iter().filter(is_active).count();
+        let finished = jobs.len() - active;
+        if active > 0 {
+            self.complain(Rule::JobActive, format!("{saga:?} has {active}"));
+        }
+        if active > 1 {
+            self.complain(Rule::TwoJobsActive, format!("{saga:?} has {active}"));
+        }
+        if saga.attempt_count != finished as i64 {
+            self.complain(Rule::AttemptCount, format!("{saga:?} has {finished} finished jobs"));
+        }
+    }
+
+    fn check_extra(&mut self, saga: &SagaRow) {
+        let (extra, requests) = (self.extra(saga), self.requests_of(saga));
+        if extra == 0 {
+            return;
+        }
+        let (lease, all) = (self.evidence.lease, &self.evidence.disturbances);
+        let fell_inside = |from, until| {
+            let overlaps =
+                |request: &&Request| from <= request.at + lease && request.at.saturating_sub(lease) <= until;
+            requests.iter().any(overlaps)
+        };
+        let inside: Vec<_> = all.iter().filter(|one| fell_inside(one.from, one.until)).collect();
+        let (disturbances, kills) = (inside.len(), inside.iter().filter(|one| one.server).count());
+        let resets: i64 = self.jobs_of(saga).iter().map(|job| job.lease_resets).sum();
+        let times: Vec<f64> = requests.iter().map(|request| request.at.as_secs_f64()).collect();
+        let about = format!(
+            "{saga:?}: {extra} extra; requests at {times:?}, {resets} resets, {disturbances} disturbances, {kills} kills of the server"
+        );
+        if extra > disturbances {
+            self.complain(Rule::ExtraBeyondDisturbances, about.clone());
+        }
+        if extra as i64 > resets + kills as i64 {
+            self.complain(Rule::ExtraBeyondLeases, about);
+        }
+    }
+
+    fn check_left_over(&mut self) {
+        let Evidence { unrouted, unapplied, .. } = *self.evidence;
+        if unrouted > 0 || unapplied > 0 {
+            let about = format!("{unrouted} in routing_queue, {unapplied} in finished_jobs");
+            self.complain(Rule::LeftOver, about);
+        }
+    }
+
+    fn jobs_of(&self, saga: &SagaRow) -> &[&'a JobRow] {
+        self.jobs.get(&saga.id).map_or(&[], Vec::as_slice)
+    }
+
+    fn requests_of(&self, saga: &SagaRow) -> &[&'a Request] {
+        self.requests.get(&saga.pair).map_or(&[], Vec::as_slice)
+    }
+
+    fn extra(&self, saga: &SagaRow) -> usize {
+        self.requests_of(saga).len().saturating_sub(self.jobs_of(saga).len())
+    }
+}
+
+#[cfg(test)]
+mod tests;

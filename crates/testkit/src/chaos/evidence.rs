@@ -1,0 +1,97 @@
+//! What a run left behind: in the database, in the receiver's log, and in the list of faults. Plain data,
+//! so that the checker can be tested with evidence that is made up.
+
+use crate::direct::{Direct, Row};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// An event and a subscription: what one `webhook-id` stands for.
+pub type Pair = (i64, i64);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SagaRow {
+    pub id: i64,
+    pub pair: Pair,
+    pub status: String,
+    pub attempt_count: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobRow {
+    pub id: i64,
+    pub saga_id: i64,
+    pub status: String,
+    pub lease_resets: i64,
+}
+
+/// One request that the receiver got whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    pub pair: Pair,
+    /// Since the run began.
+    pub at: Duration,
+    /// The status that it was answered with; nothing if it never was.
+    pub answer: Option<u16>,
+}
+
+/// A fault that could make a worker lose what it had leased, from its beginning to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Disturbance {
+    pub from: Duration,
+    pub until: Duration,
+    /// PostgreSQL itself: it may forget leases that were not flushed, and then no reset is counted.
+    pub server: bool,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Evidence {
+    /// Every acknowledged event with every subscription that it matches.
+    pub expected: BTreeSet<Pair>,
+    pub sagas: Vec<SagaRow>,
+    pub jobs: Vec<JobRow>,
+    /// The saga of each dead letter.
+    pub dead_letters: Vec<i64>,
+    /// Rows of `routing_queue` and of `finished_jobs`.
+    pub unrouted: i64,
+    pub unapplied: i64,
+    pub requests: Vec<Request>,
+    pub disturbances: Vec<Disturbance>,
+    pub lease: Duration,
+}
+
+impl Evidence {
+    /// Adds what the database knows.
+    pub async fn read(&mut self, direct: &Direct) {
+        let sagas = "SELECT id, event_id, subscription_id, attempt_count, status::text
+            FROM webhook_delivery_sagas WHERE requeued_from IS NULL";
+        let jobs = "SELECT id, saga_id, lease_resets, status::text FROM webhook_delivery_jobs";
+        self.sagas = direct.rows(sagas).await.iter().map(SagaRow::of).collect();
+        self.jobs = direct.rows(jobs).await.iter().map(JobRow::of).collect();
+        let letters = direct.rows("SELECT saga_id FROM dead_letters").await;
+        self.dead_letters = letters.iter().map(|row| number(row, 0)).collect();
+        self.unrouted = direct.number("SELECT count(*) FROM routing_queue").await;
+        self.unapplied = direct.number("SELECT count(*) FROM finished_jobs").await;
+    }
+}
+
+fn number(row: &Row, column: usize) -> i64 {
+    row[column].as_deref().and_then(|text| text.parse().ok()).expect("a number")
+}
+
+fn text(row: &Row, column: usize) -> String {
+    row[column].clone().expect("text")
+}
+
+impl SagaRow {
+    fn of(row: &Row) -> Self {
+        let pair = (number(row, 1), number(row, 2));
+        Self { id: number(row, 0), pair, attempt_count: number(row, 3), status: text(row, 4) }
+    }
+}
+
+impl JobRow {
+    fn of(row: &Row) -> Self {
+        let (id, saga_id, lease_resets) = (number(row, 0), number(row, 1), number(row, 2));
+        Self { id, saga_id, lease_resets, status: text(row, 3) }
+    }
+}

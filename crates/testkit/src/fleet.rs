@@ -1,0 +1,154 @@
+//! Many processes on one PostgreSQL: each runs one role, with a login of its own that has that role's
+//! rights in the database and no others.
+
+use crate::postgres::{client, url_with};
+use crate::private_server::PrivateServer;
+use crate::processes::{LogLine, Process, Program};
+use crate::tripwire::Tripwire;
+use std::time::Duration;
+
+/// How long a process may take until it serves.
+const START_WITHIN: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    Router,
+    Orchestrator,
+    Worker,
+    Cleaner,
+}
+
+impl Role {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Router => "router",
+            Self::Orchestrator => "orchestrator",
+            Self::Worker => "worker",
+            Self::Cleaner => "cleaner",
+        }
+    }
+
+    /// Whose rights it has in the database.
+    const fn rights(self) -> &'static str {
+        match self {
+            Self::Router => "router_worker",
+            Self::Orchestrator => "saga_orchestrator",
+            Self::Worker | Self::Cleaner => "job_worker",
+        }
+    }
+}
+
+/// Whether processes reach the server directly or over a wire that can be broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wiring {
+    Direct,
+    Tripwires,
+}
+
+#[derive(Debug)]
+pub struct Member {
+    pub role: Role,
+    pub process: Process,
+    pub wire: Option<Tripwire>,
+    settings: Vec<(String, String)>,
+    /// What former processes of this place wrote.
+    past: Vec<LogLine>,
+}
+
+#[derive(Debug)]
+pub struct Fleet {
+    program: Program,
+    pub members: Vec<Member>,
+}
+
+/// What all processes of tests have in common: they deliver to receivers on this machine.
+pub fn settings(more: &[(&str, &str)]) -> Vec<(String, String)> {
+    let fixed = [
+        ("POSTHASTE_ALLOW_HTTP", "true"),
+        ("POSTHASTE_ALLOW_CIDRS", "127.0.0.0/8"),
+        ("POSTHASTE_LOG_FORMAT", "json"),
+    ];
+    fixed.iter().chain(more).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+impl Fleet {
+    /// Makes the logins, starts every process, and waits until all of them serve.
+    pub async fn start(
+        server: &PrivateServer,
+        wiring: Wiring,
+        roles: &[(Role, usize)],
+        settings: &[(String, String)],
+    ) -> Self {
+        let (admin, program) = (client(&server.url("postgres")).await, Program::find());
+        let mut members = Vec::new();
+        for (role, count) in roles {
+            for number in 1..=*count {
+                let name = format!("{}-{number}", role.name());
+                let login = format!(r#"CREATE ROLE "{name}" LOGIN IN ROLE {}"#, role.rights());
+                admin.batch_execute(&login).await.expect("a login");
+                let wire = match wiring {
+                    Wiring::Direct => None,
+                    Wiring::Tripwires => Some(Tripwire::start(server.socket()).await),
+                };
+                let address = wire.as_ref().map(|wire| wire.address);
+                let url = url_with(&server.url("postgres"), Some(&name), address);
+                let variable = format!("POSTHASTE_DATABASE_URL_{}", role.name().to_uppercase());
+                let mut settings = settings.to_vec();
+                // The common URL is there for listening only, which any login may.
+                settings.push(("POSTHASTE_DATABASE_URL".to_owned(), url.clone()));
+                settings.push((variable, url));
+                let process = program.serve(&name, role.name(), &settings);
+                members.push(Member { role: *role, process, wire, settings, past: Vec::new() });
+            }
+        }
+        let fleet = Self { program, members };
+        fleet.all_serve().await;
+        fleet
+    }
+
+    pub async fn all_serve(&self) {
+        for member in &self.members {
+            let (name, process) = (&member.process.name, &member.process);
+            assert!(process.serves(START_WITHIN).await, "{name} does not serve: {:#?}", process.lines());
+        }
+    }
+
+    /// Puts a new process in the place of one that was killed; does not wait until it serves.
+    pub fn restart(&mut self, member: usize) {
+        let member = &mut self.members[member];
+        let process = self.program.serve(&member.process.name, member.role.name(), &member.settings);
+        let former = std::mem::replace(&mut member.process, process);
+        member.past.extend(former.lines());
+    }
+
+    /// The places of one role.
+    pub fn places(&self, role: Role) -> Vec<usize> {
+        let is_meant = |place: &usize| self.members[*place].role == role;
+        (0..self.members.len()).filter(is_meant).collect()
+    }
+
+    /// Processes that ended without having been told to.
+    pub fn ended(&self) -> Vec<String> {
+        let ended = self.members.iter().filter(|member| member.process.has_ended());
+        ended.map(|member| member.process.name.clone()).collect()
+    }
+
+    /// Warnings and errors of all processes, but for what they say of their settings when they start.
+    pub fn complaints(&self) -> Vec<String> {
+        self.lines_that(|line| line.is_complaint() && !line.text.contains("POSTHASTE_"))
+    }
+
+    /// Everything that all processes wrote, each line behind the name of its process.
+    pub fn lines(&self) -> Vec<String> {
+        self.lines_that(|_| true)
+    }
+
+    fn lines_that(&self, is_meant: impl Fn(&LogLine) -> bool) -> Vec<String> {
+        let mut lines = Vec::new();
+        for member in &self.members {
+            let all = member.past.iter().cloned().chain(member.process.lines());
+            lines.extend(all.filter(&is_meant).map(|line| format!("{} {}", member.process.name, line.text)));
+        }
+        lines
+    }
+}

@@ -1,0 +1,133 @@
+//! A PostgreSQL of a test's own, for what would disturb the others: being stopped or killed, or having
+//! no roles yet. It lies beside the common one, so that whatever runs there at the end is stopped with it.
+
+use crate::signals;
+use posthaste_store::postgres::{PostgresOptions, PostgresStore, migrate};
+use rustix::process::Signal;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[derive(Debug)]
+pub struct PrivateServer {
+    data: PathBuf,
+}
+
+/// Whether it flushes as a real server does, or only survives as long as the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flushing {
+    Off,
+    On,
+}
+
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run this beside scripts/with-postgres"))
+}
+
+impl PrivateServer {
+    /// A fresh cluster, started, small and without flushing.
+    pub fn start(what: &str) -> Self {
+        Self::start_with(what, Flushing::Off, 16)
+    }
+
+    pub fn start_with(what: &str, flushing: Flushing, shared_buffers_mb: u32) -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("{what}_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let folder = PathBuf::from(variable("POSTHASTE_TEST_POSTGRES_DATA"));
+        let data = folder.parent().expect("a folder").join(name);
+        let server = Self { data };
+        let data = server.data_text();
+        let user = ["-U", "posthaste_test", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"];
+        server.run("initdb", &[&["-D", data][..], &user].concat());
+        let flush = if flushing == Flushing::On { "on" } else { "off" };
+        // Only a socket in a folder of its own: no port that somebody else could take.
+        let settings = format!(
+            "listen_addresses = ''\nunix_socket_directories = '{data}'\nmax_connections = 300\n\
+             shared_buffers = '{shared_buffers_mb}MB'\nfsync = {flush}\nfull_page_writes = {flush}\n"
+        );
+        server.write("posthaste.conf", &settings);
+        server.write("postgresql.conf", "include 'posthaste.conf'\n");
+        server.pg_ctl(&["start"]);
+        server
+    }
+
+    /// The URL of one of its databases, as a superuser.
+    pub fn url(&self, database: &str) -> String {
+        let socket = self.data_text().replace('/', "%2F");
+        format!("postgres://posthaste_test@{socket}/{database}")
+    }
+
+    /// Makes the schema, and opens a store that may do everything.
+    pub async fn migrated_store(&self) -> PostgresStore {
+        let url = self.url("postgres");
+        migrate(&url).await.expect("the migration");
+        PostgresStore::connect(&PostgresOptions::new(url)).await.expect("the store")
+    }
+
+    /// The socket that it listens on.
+    pub fn socket(&self) -> PathBuf {
+        self.data.join(".s.PGSQL.5432")
+    }
+
+    /// Tells the server to start or to stop, and waits until it has.
+    pub fn pg_ctl(&self, arguments: &[&str]) {
+        let log = self.data.join("server.log");
+        let fixed =
+            ["-D", self.data_text(), "-w", "-s", "-t", "60", "-l", log.to_str().expect("a path of text")];
+        self.run("pg_ctl", &[arguments, &fixed].concat());
+    }
+
+    /// Ends the server and all its processes without a chance to do anything (`kill -9`), and waits
+    /// until they are gone. What was not flushed by then is lost, as in a crash of the machine's memory
+    /// with its disks intact.
+    pub fn kill(&self) {
+        let file = self.data.join("postmaster.pid");
+        let text = std::fs::read_to_string(&file).expect("a server that runs");
+        let postmaster = text.lines().next().and_then(|line| line.trim().parse().ok()).expect("a process id");
+        // Its children first stop being made, then are ended with it.
+        signals::send(postmaster, Signal::STOP);
+        let mut processes = signals::children(postmaster);
+        processes.push(postmaster);
+        processes.iter().for_each(|process| signals::send(*process, Signal::KILL));
+        processes.iter().for_each(|process| signals::wait_until_gone(*process));
+        // Nobody may have collected the dead yet, and then these files look as if the server still ran.
+        let _ = std::fs::remove_file(&file);
+        let _ = std::fs::remove_file(self.data.join(".s.PGSQL.5432.lock"));
+    }
+
+    fn data_text(&self) -> &str {
+        self.data.to_str().expect("a path of text")
+    }
+
+    /// Runs one of PostgreSQL's programs as the user it runs as: never root.
+    fn run(&self, program: &str, arguments: &[&str]) {
+        let program = Path::new(&variable("POSTHASTE_TEST_POSTGRES_BIN")).join(program);
+        let (mut command, user) = (Command::new("setpriv"), variable("POSTHASTE_TEST_POSTGRES_USER"));
+        if rustix::process::geteuid().is_root() {
+            command.args(["--reuid", &user, "--regid", &user, "--init-groups"]);
+        }
+        command.arg(&program).args(arguments).current_dir(self.data.parent().expect("a folder"));
+        let output = command.output().expect("to run a program");
+        assert!(
+            output.status.success(),
+            "{program:?} {arguments:?}: {}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        let path = self.data.join(file);
+        let before = std::fs::read_to_string(&path).unwrap_or_default();
+        std::fs::write(&path, before + text).expect("to write the settings");
+    }
+}
+
+impl Drop for PrivateServer {
+    fn drop(&mut self) {
+        if self.data.join("postmaster.pid").exists() {
+            self.pg_ctl(&["stop", "-m", "immediate"]);
+        }
+        let _ = std::fs::remove_dir_all(&self.data);
+    }
+}

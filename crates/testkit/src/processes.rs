@@ -1,0 +1,198 @@
+//! The real program as child processes: started with their settings, watched through their logs, and
+//! treated as a machine treats them: killed, stopped, asked to end. They never outlive the test.
+
+use crate::signals;
+use rustix::process::Signal;
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+const BIN_VARIABLE: &str = "POSTHASTE_BIN";
+/// What a process says when it takes up its work.
+const SERVING: &str = "serving";
+
+/// Where the binary is.
+#[derive(Debug, Clone)]
+pub struct Program {
+    path: PathBuf,
+}
+
+impl Program {
+    /// What `POSTHASTE_BIN` names, or the `posthaste` of the target folder that this program lies in:
+    /// a binary lies in `target/<profile>`, a test in `target/<profile>/deps`.
+    pub fn find() -> Self {
+        let path = std::env::var_os(BIN_VARIABLE).map_or_else(
+            || {
+                let this = std::env::current_exe().expect("the path of this program");
+                let folder = this.parent().expect("a folder");
+                let deps = folder.ends_with("deps").then(|| folder.parent()).flatten();
+                deps.unwrap_or(folder).join("posthaste")
+            },
+            PathBuf::from,
+        );
+        assert!(
+            path.is_file(),
+            "{} is not there: build it first (`cargo build --workspace --bins`, as `make test` does), or name it in {BIN_VARIABLE}",
+            path.display()
+        );
+        Self { path }
+    }
+
+    /// Starts `posthaste serve` with these settings and no others.
+    pub fn serve(&self, name: &str, roles: &str, settings: &[(String, String)]) -> Process {
+        let mut command = Command::new(&self.path);
+        command.args(["serve", "--roles", roles]).stdin(Stdio::null()).stdout(Stdio::null());
+        command.env_clear().envs(settings.iter().map(|(name, value)| (name, value)));
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("to start the program");
+        let log = Arc::new(watch::Sender::new(Log::default()));
+        let (source, sink) = (child.stderr.take().expect("a pipe"), Arc::clone(&log));
+        std::thread::spawn(move || keep_lines(source, &sink));
+        Process { name: name.to_owned(), child, log }
+    }
+}
+
+#[derive(Debug)]
+pub struct Process {
+    pub name: String,
+    child: Child,
+    log: Arc<watch::Sender<Log>>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    lines: Vec<LogLine>,
+    /// The process has closed its end: it has ended.
+    ended: bool,
+}
+
+/// One line that a process wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    pub level: String,
+    pub message: String,
+    /// The service that it is about, if it says so.
+    pub service: Option<String>,
+    pub text: String,
+}
+
+impl LogLine {
+    /// Reads a JSON line; one that is none (a panic, a message before the log is set up) is an error.
+    fn parse(text: &str) -> Self {
+        let json: Value = serde_json::from_str(text).unwrap_or(Value::Null);
+        let field = |name: &str| {
+            let place = json.get(name).or_else(|| json.get("fields")?.get(name));
+            place.and_then(Value::as_str).map(str::to_owned)
+        };
+        Self {
+            level: field("level").unwrap_or_else(|| "ERROR".to_owned()).to_uppercase(),
+            message: field("message").unwrap_or_else(|| text.to_owned()),
+            service: field("service"),
+            text: text.to_owned(),
+        }
+    }
+
+    pub fn is_complaint(&self) -> bool {
+        self.level == "WARN" || self.level == "ERROR"
+    }
+}
+
+fn keep_lines(source: impl Read, log: &watch::Sender<Log>) {
+    for line in BufReader::new(source).lines() {
+        let Ok(line) = line else { break };
+        log.send_modify(|log| log.lines.push(LogLine::parse(&line)));
+    }
+    log.send_modify(|log| log.ended = true);
+}
+
+impl Process {
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Everything it has written so far.
+    pub fn lines(&self) -> Vec<LogLine> {
+        self.log.borrow().lines.clone()
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.log.borrow().ended
+    }
+
+    /// Waits until it has written such a line; answers whether it did before it ended or time was up.
+    pub async fn logs(&self, is_meant: impl Fn(&LogLine) -> bool, patience: Duration) -> bool {
+        let mut log = self.log.subscribe();
+        let heard = log.wait_for(|log| log.ended || log.lines.iter().any(&is_meant));
+        let heard = tokio::time::timeout(patience, heard).await;
+        heard.is_ok() && self.log.borrow().lines.iter().any(is_meant)
+    }
+
+    /// Waits until it serves; answers whether it does.
+    pub async fn serves(&self, patience: Duration) -> bool {
+        self.logs(|line| line.message == SERVING, patience).await
+    }
+
+    /// Waits until it has ended.
+    pub async fn end(&mut self, patience: Duration) -> Option<ExitStatus> {
+        let mut log = self.log.subscribe();
+        let ended = tokio::time::timeout(patience, log.wait_for(|log| log.ended)).await;
+        ended.is_ok().then(|| self.child.wait().expect("the end of the process"))
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("the state of the process").is_none()
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Stops it where it stands, as a machine that sleeps would.
+    pub fn freeze(&self) {
+        signals::send(self.id(), Signal::STOP);
+    }
+
+    pub fn thaw(&self) {
+        signals::send(self.id(), Signal::CONT);
+    }
+
+    /// Asks it to end.
+    pub fn terminate(&self) {
+        signals::send(self.id(), Signal::TERM);
+    }
+
+    pub fn cpu_time(&self) -> Duration {
+        signals::cpu_time(self.id())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_flat_and_nested_and_when_they_are_none() {
+        let flat = r#"{"level":"INFO","message":"works again","service":"router"}"#;
+        let nested = r#"{"level":"WARN","fields":{"message":"pauses","service":"router"}}"#;
+        for (text, level, message, service, complains) in [
+            (flat, "INFO", "works again", Some("router"), false),
+            (nested, "WARN", "pauses", Some("router"), true),
+            ("thread panicked", "ERROR", "thread panicked", None, true),
+        ] {
+            let line = LogLine::parse(text);
+            assert_eq!((line.level.as_str(), line.message.as_str()), (level, message));
+            assert_eq!((line.service.as_deref(), line.is_complaint()), (service, complains));
+        }
+    }
+}

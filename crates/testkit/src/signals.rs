@@ -1,0 +1,74 @@
+//! Signals to processes, and what `/proc` tells of them.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::time::{Duration, Instant};
+
+/// The kernel counts a process's time in hundredths of a second.
+const TICK: Duration = Duration::from_millis(10);
+const GONE_WITHIN: Duration = Duration::from_secs(30);
+
+/// Sends a signal; a process that has ended already is past caring.
+pub fn send(process: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// The processes that this one started and that still run.
+pub fn children(parent: u32) -> Vec<u32> {
+    let folders = std::fs::read_dir("/proc").expect("/proc");
+    let processes = folders.filter_map(|folder| folder.ok()?.file_name().to_str()?.parse().ok());
+    processes.filter(|process| Stat::of(*process).is_some_and(|stat| stat.parent == parent)).collect()
+}
+
+/// Waits for the end of a process that was killed. One that nobody has collected yet has ended too.
+pub fn wait_until_gone(process: u32) {
+    let until = Instant::now() + GONE_WITHIN;
+    while Stat::of(process).is_some_and(|stat| stat.state != 'Z') {
+        assert!(Instant::now() < until, "process {process} does not end");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The processor time that a process has used so far.
+pub fn cpu_time(process: u32) -> Duration {
+    Stat::of(process).map_or(Duration::ZERO, |stat| stat.cpu)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    state: char,
+    parent: u32,
+    cpu: Duration,
+}
+
+impl Stat {
+    fn of(process: u32) -> Option<Self> {
+        Self::parse(&std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+    }
+
+    /// The name, which may hold anything, ends with the last parenthesis.
+    fn parse(text: &str) -> Option<Self> {
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+        let ticks = |field: usize| fields.get(field)?.parse::<u32>().ok();
+        Some(Self {
+            state: fields.first()?.chars().next()?,
+            parent: fields.get(1)?.parse().ok()?,
+            cpu: TICK * (ticks(11)? + ticks(12)?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_proc_is_read_whatever_the_name() {
+        let line = "42 (a) b (c) S 7 1 1 0 -1 4194304 1 0 0 0 250 50 0 0 20 0 1 0 9 1 1";
+        let stat = Stat { state: 'S', parent: 7, cpu: Duration::from_secs(3) };
+        assert_eq!(Stat::parse(line), Some(stat));
+        assert_eq!(Stat::parse("no line"), None);
+        assert!(Stat::of(std::process::id()).is_some_and(|stat| stat.state == 'R' || stat.state == 'S'));
+    }
+}

@@ -1,0 +1,70 @@
+//! Subscriptions at a receiver on this machine, verified and with a secret that is known, for tests that
+//! run the whole program.
+
+use crate::fixtures::event_type;
+use posthaste_core::SubscriptionId;
+use posthaste_core::ports::{Stores, SubscriptionStore as _, Verification};
+use posthaste_core::signature::{self, SigningSecret};
+use posthaste_core::subscription::{CallbackUrl, NewSubscription, SealedSecret};
+use std::time::Duration;
+
+/// How far a signature's time may be from ours.
+const TOLERANCE: Duration = Duration::from_secs(3600);
+
+#[derive(Debug, Clone)]
+pub struct Subscriber {
+    pub id: SubscriptionId,
+    pub event_type: String,
+    secret: SigningSecret,
+}
+
+/// A message as a receiver sees it.
+#[derive(Debug, Clone)]
+pub struct SignedMessage {
+    pub webhook_id: String,
+    pub timestamp_s: i64,
+    pub signature: String,
+    pub body: Vec<u8>,
+}
+
+/// Makes a subscription that deliveries go to at once.
+pub async fn subscribe(
+    store: &impl Stores,
+    kind: &str,
+    url: &str,
+    max_retry_limit: Option<u32>,
+) -> Subscriber {
+    let digest = posthaste_core::digest::digest_of(url.as_bytes());
+    let mut bytes = [0; 32];
+    bytes.copy_from_slice(&digest.as_str().as_bytes()[7..39]);
+    let secret = SigningSecret::from_random(bytes);
+    let sealed = SealedSecret::new(secret.reveal());
+    let callback_url = CallbackUrl::parse(url, true).expect("a URL");
+    let subscription = NewSubscription {
+        event_type: event_type(kind),
+        callback_url: callback_url.clone(),
+        max_retry_limit,
+        description: None,
+        secret: sealed.clone(),
+    };
+    let (subscriptions, now) = (store.subscriptions(), store.now().await.expect("the time"));
+    let id = subscriptions.create_subscription(subscription, now).await.expect("a subscription").id;
+    let challenged = Verification { callback_url, secret: sealed };
+    assert!(subscriptions.mark_verified(id, challenged, now).await.expect("verification"));
+    Subscriber { id, event_type: kind.to_owned(), secret }
+}
+
+impl Subscriber {
+    /// Whether a message is signed with this subscriber's secret.
+    pub fn recognizes(&self, message: &SignedMessage) -> bool {
+        let SignedMessage { webhook_id, timestamp_s, signature, body } = message;
+        let now = posthaste_core::Timestamp::from_micros(timestamp_s * 1_000_000);
+        signature::verify(&[&self.secret], webhook_id, *timestamp_s, body, signature, TOLERANCE, now).is_ok()
+    }
+}
+
+/// The event and the subscription that a `webhook-id` names.
+pub fn parse_webhook_id(webhook_id: &str) -> Option<(i64, i64)> {
+    let (event, subscription) = webhook_id.strip_prefix("msg_")?.split_once('_')?;
+    Some((event.parse().ok()?, subscription.parse().ok()?))
+}

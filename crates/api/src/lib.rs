@@ -1,3 +1,27 @@
-//! The HTTP side of Posthaste. So far it knows how to say what went wrong: [`problem`].
+//! The HTTP side of Posthaste: what people and programs ask for, checked at the wall and handed to the
+//! store's ports and the services. It decides nothing about deliveries. One file for each resource;
+//! [`router`] is the table of all calls and of who may make them.
 
+mod auth;
+mod bodies;
+mod body;
+mod dead_letters;
+mod deliveries;
+mod events;
+mod fields;
+mod frame;
+mod health;
+mod keys;
+mod openapi;
 pub mod problem;
+mod query;
+mod router;
+pub mod server;
+mod state;
+mod subscriptions;
+mod time;
+
+pub use auth::key_hash;
+pub use openapi::document;
+pub use router::router;
+pub use state::{ApiState, Limits, Outgoing};

@@ -1,22 +1,80 @@
 //! Answers that say what went wrong and what to do, as RFC 9457 has it. Every error of a store becomes
 //! one here; its cause stays in the log.
 
+use axum::response::{IntoResponse, Response};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
 use posthaste_core::ports::StoreError;
+use posthaste_services::batcher::BatchError;
 use serde::Serialize;
+use std::error::Error;
+use utoipa::ToSchema;
 
 /// The media type of a [`Problem`].
 pub const MEDIA_TYPE: &str = "application/problem+json";
 /// How long a caller is asked to wait when the store is away or busy.
 pub const RETRY_AFTER_S: u32 = 1;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Problem {
     pub status: u16,
     pub title: &'static str,
     pub detail: String,
+    /// The field, parameter or header that is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
     /// The `Retry-After` header, where trying again may help.
     #[serde(skip)]
     pub retry_after_s: Option<u32>,
+    /// What lies behind it: for the log, never for the caller.
+    #[serde(skip)]
+    pub cause: Option<String>,
+}
+
+/// A cause on its way to the log line of its request.
+#[derive(Debug, Clone)]
+pub(crate) struct LoggedCause(pub(crate) String);
+
+impl Problem {
+    pub fn new(status: u16, title: &'static str, detail: impl Into<String>) -> Self {
+        Self { status, title, detail: detail.into(), field: None, retry_after_s: None, cause: None }
+    }
+
+    pub(crate) fn unreadable(detail: impl Into<String>) -> Self {
+        Self::new(400, "The request cannot be read", detail)
+    }
+
+    pub(crate) fn not_found(what: &str) -> Self {
+        Self::new(404, "Not found", format!("there is no such {what}"))
+    }
+
+    pub(crate) fn conflict(detail: impl Into<String>) -> Self {
+        Self::new(409, "Not possible as things stand", detail)
+    }
+
+    pub(crate) fn too_large(detail: impl Into<String>) -> Self {
+        Self::new(413, "Too large", detail)
+    }
+
+    pub(crate) fn unsupported(detail: impl Into<String>) -> Self {
+        Self::new(415, "Not supported", detail)
+    }
+
+    /// What can be read and is wrong.
+    pub(crate) fn invalid(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { field: Some(field.into()), ..Self::new(422, "Not valid", detail) }
+    }
+
+    /// Nothing was done; the same request may be made again.
+    pub(crate) fn try_again(title: &'static str, detail: impl Into<String>) -> Self {
+        Self { retry_after_s: Some(RETRY_AFTER_S), ..Self::new(503, title, detail) }
+    }
+
+    /// A status that nobody explained.
+    pub(crate) fn of_status(status: StatusCode) -> Self {
+        let title = status.canonical_reason().unwrap_or("The request failed");
+        Self::new(status.as_u16(), title, "the request cannot be answered as it is")
+    }
 }
 
 impl From<&StoreError> for Problem {
@@ -32,7 +90,59 @@ impl From<&StoreError> for Problem {
                 (500, "The store could not do this", None)
             }
         };
-        Self { status, title, detail: error.to_string(), retry_after_s }
+        let cause = error.source().map(chain);
+        Self { retry_after_s, cause, ..Self::new(status, title, error.to_string()) }
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        Self::from(&error)
+    }
+}
+
+impl From<BatchError> for Problem {
+    fn from(error: BatchError) -> Self {
+        match error {
+            BatchError::Full => Self::try_again("Too much waits already", "try again in a moment"),
+            BatchError::Gone => Self::try_again(
+                "It is not known whether this was stored",
+                "the server is stopping; send it again, with an external_event_id it is stored once",
+            ),
+            BatchError::Failed(error) => Self::from(&*error),
+        }
+    }
+}
+
+/// An error with its causes, on one line.
+fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let text = serde_json::to_vec(&self).unwrap_or_default();
+        let mut response = (status, text).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(cause) = self.cause {
+            response.extensions_mut().insert(LoggedCause(cause));
+        }
+        response
     }
 }
 
@@ -46,6 +156,7 @@ mod tests {
         let error = StoreError::Unavailable { doing: "storing events", source: cause };
         let problem = Problem::from(&error);
         assert_eq!((problem.status, problem.retry_after_s), (503, Some(1)));
+        assert_eq!(problem.cause.as_deref(), Some("connection to 10.0.0.7 refused"));
         let text = serde_json::to_string(&problem).expect("JSON");
         assert!(text.contains("storing events") && !text.contains("10.0.0.7"), "{text}");
     }

@@ -3,14 +3,19 @@
 use anyhow::Context as _;
 use posthaste_core::LeaseToken;
 
-/// A fresh token for a claim.
-pub(crate) fn lease_token() -> LeaseToken {
-    let mut bits = [0; 16];
+/// Fills a buffer with bytes that nobody can guess.
+pub(crate) fn fill(bytes: &mut [u8]) {
     // The system's source cannot fail once it has answered, and it answered when the process got its name.
-    if getrandom::fill(&mut bits).is_err() {
+    if getrandom::fill(bytes).is_err() {
         tracing::error!("the operating system gives no random numbers");
         std::process::abort();
     }
+}
+
+/// A fresh token for a claim.
+pub(crate) fn lease_token() -> LeaseToken {
+    let mut bits = [0; 16];
+    fill(&mut bits);
     LeaseToken::from_random(u128::from_ne_bytes(bits))
 }
 

@@ -5,11 +5,14 @@ use crate::database::DatabaseUrl;
 use crate::settings::{Role, Settings};
 use crate::{login, random};
 use anyhow::Context as _;
+use posthaste_api::server::Server;
+use posthaste_api::{ApiState, Limits, Outgoing, key_hash, router};
 use posthaste_core::WorkerId;
-use posthaste_core::ports::{Stage, StoreError, StoreResult, Stores};
-use posthaste_services::batcher::batcher;
+use posthaste_core::ports::{IngestRequest, RequestOutcome, Stage, StoreError, StoreResult, Stores};
+use posthaste_services::batcher::{Batcher, batcher};
 use posthaste_services::cleaner::Cleaner;
 use posthaste_services::clock::{Clock, ClockSetter};
+use posthaste_services::ingest::{self, Ingest};
 use posthaste_services::metrics::Metrics;
 use posthaste_services::orchestrator::{Admission, Flows, Results};
 use posthaste_services::router::Router;
@@ -23,7 +26,9 @@ use posthaste_store::sqlite::{SqliteOptions, SqliteStore};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
 
 /// The most reports of one batch.
 const REPORTS_MAX: usize = 500;
@@ -31,6 +36,9 @@ const REPORTS_MAX: usize = 500;
 const CLOCK_POLL: Duration = Duration::from_secs(5);
 /// The shortest time between two announcements to other processes.
 const ANNOUNCE_PACE: Duration = Duration::from_millis(3);
+/// A service that has not stepped for so long, or for several of its polls, is not ready.
+const LATE_AFTER: Duration = Duration::from_secs(15);
+const LATE_POLLS: u32 = 3;
 /// How often a store that is away at the start is tried again.
 const START_PAUSE: Duration = Duration::from_secs(1);
 
@@ -107,6 +115,11 @@ struct Process<'a, S> {
     metrics: Metrics,
     worker_id: WorkerId,
     runner: Runner,
+    /// What deliveries, challenges and tests leave through; nothing without a role that sends.
+    sender: Option<Sender>,
+    /// Where the API listens, and where it puts events; nothing without that role.
+    listener: Option<TcpListener>,
+    ingest: Option<Batcher<IngestRequest, RequestOutcome>>,
 }
 
 impl<'a, S: Stores> Process<'a, S> {
@@ -115,7 +128,25 @@ impl<'a, S: Stores> Process<'a, S> {
         let metrics = Metrics::new();
         let runner = Runner::new(clock.clone(), metrics.clone());
         let worker_id = WorkerId::parse(random::process_name()?)?;
-        let mut process = Self { settings, store, wakes, clock, metrics, worker_id, runner };
+        let sends = settings.roles.contains(&Role::Worker) || settings.roles.contains(&Role::Api);
+        let sender = sends.then(|| sender(settings)).transpose()?;
+        // Before any service takes work on: an address that is taken stops the start.
+        let listener = match settings.roles.contains(&Role::Api) {
+            true => Some(listen(settings).await?),
+            false => None,
+        };
+        let mut process = Self {
+            settings,
+            store,
+            wakes,
+            clock,
+            metrics,
+            worker_id,
+            runner,
+            sender,
+            listener,
+            ingest: None,
+        };
         process.start()?;
         Ok(process)
     }
@@ -129,12 +160,48 @@ impl<'a, S: Stores> Process<'a, S> {
                 Role::Orchestrator => self.start_orchestrator(),
                 Role::Worker => self.start_worker()?,
                 Role::Cleaner => self.start_cleaner(),
-                Role::Api | Role::Outbox => {
+                Role::Api => self.start_ingest(),
+                Role::Outbox => {
                     tracing::warn!(role = role.as_str(), "this role has nothing to run yet");
                 }
             }
         }
         Ok(())
+    }
+
+    fn start_ingest(&mut self) {
+        let ingest = Ingest::new(self.store.ingest(), self.wakes.clone(), self.metrics.clone());
+        let (calls, batches) = batcher(ingest, ingest::WAITING_MAX, ingest::BATCH_MAX);
+        let bell = batches.bell();
+        let service = Service::new(ingest::SERVICE, batches, bell, self.settings.poll);
+        self.runner.start(Service { phase: Phase::Flushes, ..service });
+        self.ingest = Some(calls);
+    }
+
+    /// Answers once every service has been started, so that readiness knows them all.
+    fn start_api(&mut self) -> anyhow::Result<Option<Server>> {
+        let (Some(listener), Some(ingest)) = (self.listener.take(), self.ingest.clone()) else {
+            return Ok(None);
+        };
+        let settings = self.settings;
+        let outgoing = Outgoing {
+            sender: self.sender.clone().context("a sender")?,
+            sealer: SecretSealer::new(settings.secret_key.clone()),
+            deadline: settings.request_timeout,
+        };
+        let limits = Limits {
+            payload_bytes_max: settings.limits.payload_bytes_max,
+            batch_events_max: settings.limits.batch_events_max as usize,
+        };
+        let poll_max = settings.poll.max(settings.lease.cleaner_interval).max(CLOCK_POLL);
+        let late_after = LATE_AFTER.max(poll_max.saturating_mul(LATE_POLLS));
+        let (clock, metrics, wakes) = (self.clock.clone(), self.metrics.clone(), self.wakes.clone());
+        let state = ApiState::new(&self.store, ingest, clock, metrics, wakes, outgoing, limits, random::fill)
+            .with_root_key(settings.root_key.as_ref().map(|key| key_hash(key.expose())))
+            .with_pulses(self.runner.pulses().to_vec(), late_after);
+        let address = listener.local_addr().context("asking for the address")?;
+        tracing::info!(url = format!("http://{address}"), "the API listens");
+        Ok(Some(Server::start(listener, router(state))))
     }
 
     fn start_router(&mut self) {
@@ -169,7 +236,7 @@ impl<'a, S: Stores> Process<'a, S> {
         };
         let bell = self.wakes.bell(Stage::Delivery);
         let kit = WorkerKit {
-            sender: sender(self.settings)?,
+            sender: self.sender.clone().context("a sender")?,
             sealer: Arc::new(SecretSealer::new(self.settings.secret_key.clone())),
             reports,
             clock: self.clock.clone(),
@@ -188,13 +255,26 @@ impl<'a, S: Stores> Process<'a, S> {
         self.runner.start(Service::new("cleaner", cleaner, Bell::default(), lease.cleaner_interval));
     }
 
-    async fn run(self, signals: &mut Signals) -> anyhow::Result<ExitCode> {
+    async fn run(mut self, signals: &mut Signals) -> anyhow::Result<ExitCode> {
         let roles: Vec<&str> = self.settings.roles.iter().copied().map(Role::as_str).collect();
+        let api = self.start_api()?;
         let (roles, worker_id) = (roles.join(","), self.worker_id.as_str());
         tracing::info!(roles, worker_id, database = login::shown(self.settings), "serving");
         let by = signals.next().await;
         tracing::info!(by, "stops: takes no more work, and finishes what was begun");
-        let stopped = self.runner.stop(self.settings.shutdown_grace);
+        let grace = self.settings.shutdown_grace;
+        let until = Instant::now() + grace;
+        let stopped = async {
+            // Requests that were begun need the ingest service, which ends with the others below.
+            let answered = match api {
+                Some(api) => api.stop(grace / 4).await,
+                None => true,
+            };
+            if !answered {
+                tracing::warn!("some requests took too long and are broken off");
+            }
+            self.runner.stop(until.saturating_duration_since(Instant::now())).await
+        };
         let Some(clean) = signals.or(stopped).await else {
             tracing::warn!("a second signal: stops at once");
             std::process::exit(1);
@@ -207,6 +287,12 @@ impl<'a, S: Stores> Process<'a, S> {
         tracing::error!(grace_s, "the grace period ended before the work did: leases will run out");
         Ok(ExitCode::FAILURE)
     }
+}
+
+async fn listen(settings: &Settings) -> anyhow::Result<TcpListener> {
+    let address = settings.listen;
+    let told = || format!("cannot listen on {address}: end what listens there, or set POSTHASTE_LISTEN");
+    TcpListener::bind(address).await.with_context(told)
 }
 
 fn sender(settings: &Settings) -> anyhow::Result<Sender> {

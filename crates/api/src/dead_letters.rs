@@ -1,0 +1,244 @@
+//! Deliveries that were given up: to look at, and to make fresh deliveries from, one or many.
+
+use crate::bodies;
+use crate::body::receive_json;
+use crate::events::raw;
+use crate::fields::Fields;
+use crate::problem::Problem;
+use crate::query::{Listed, Query, id, instant, json, ok, read_cursor, write_cursor};
+use crate::state::ApiState;
+use crate::time::Utc;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use http::{StatusCode, Uri};
+use posthaste_core::event::EventType;
+use posthaste_core::ports::{
+    DeadLetter, DeadLetterFilter, DeadLetterStore as _, PageRequest, ReaderStore as _, Requeue, Stage, Stores,
+};
+use posthaste_core::{DeadLetterId, SagaId, SubscriptionId};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+const LIST: &str = "dead-letters";
+const REQUEUE: &str = "requeue";
+/// Letters of one transaction, and transactions of one call: a longer work is done in several calls.
+const REQUEUE_PAGE: u32 = 500;
+const REQUEUE_PAGES_MAX: usize = 20;
+/// The ids that an answer names.
+const IDS_SHOWN_MAX: usize = 1_000;
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DeadLetterView {
+    id: i64,
+    saga_id: i64,
+    event_id: i64,
+    subscription_id: i64,
+    final_error_code: Option<String>,
+    failed_at: Utc,
+    requeued_as: Option<i64>,
+    #[schema(value_type = serde_json::Value)]
+    payload_snapshot: Box<RawValue>,
+}
+
+impl DeadLetterView {
+    fn of(letter: DeadLetter) -> Self {
+        Self {
+            id: letter.id.get(),
+            saga_id: letter.saga_id.get(),
+            event_id: letter.event_id.get(),
+            subscription_id: letter.subscription_id.get(),
+            final_error_code: letter.final_error_code.map(|code| code.to_string()),
+            failed_at: Utc(letter.failed_at),
+            requeued_as: letter.requeued_as.map(SagaId::get),
+            payload_snapshot: raw(letter.payload_snapshot),
+        }
+    }
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/dead-letters",
+    tag = "dead letters",
+    summary = "List dead letters, newest first (role viewer)",
+    params(
+        ("subscription_id" = Option<i64>, Query),
+        ("event_type" = Option<String>, Query),
+        ("since" = Option<String>, Query),
+        ("until" = Option<String>, Query),
+        ("limit" = Option<u32>, Query, description = "1 to 200; 50 unless said otherwise"),
+        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
+    ),
+    responses((status = 200, description = "A page", body = Listed<DeadLetterView>)),
+)]
+pub(crate) async fn list<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let mut query = Query::of(&uri)?;
+    let filter = DeadLetterFilter {
+        subscription_id: query.id("subscription_id", SubscriptionId::new)?,
+        event_type: query.event_type()?,
+        since: query.instant("since")?,
+        until: query.instant("until")?,
+    };
+    let page = query.page(LIST)?;
+    query.finish()?;
+    let letters = api.reader.dead_letters(filter, page).await?;
+    ok(&Listed::of(LIST, letters, DeadLetterView::of))
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/dead-letters/{id}",
+    tag = "dead letters",
+    summary = "A dead letter (role viewer)",
+    params(("id" = i64, Path)),
+    responses((status = 200, description = "The dead letter", body = DeadLetterView)),
+)]
+pub(crate) async fn show<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Path(text): Path<String>,
+) -> Result<Response, Problem> {
+    let letter = api.reader.dead_letter(id("id", &text, DeadLetterId::new)?).await?;
+    ok(&DeadLetterView::of(letter.ok_or_else(|| Problem::not_found("dead letter"))?))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Requeued {
+    saga_id: i64,
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/dead-letters/{id}/requeue",
+    tag = "dead letters",
+    summary = "Make a fresh delivery from a dead letter (role operator)",
+    params(("id" = i64, Path)),
+    responses(
+        (status = 201, description = "Made", body = Requeued),
+        (status = 200, description = "Was made before", body = Requeued),
+        (
+            status = 409,
+            description = "Its subscription was deleted",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    ),
+)]
+pub(crate) async fn requeue_one<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Path(text): Path<String>,
+) -> Result<Response, Problem> {
+    let id = id("id", &text, DeadLetterId::new)?;
+    let requeued = api.dead_letters.requeue_dead_letters(vec![id], api.clock.now()).await?;
+    match requeued.first() {
+        Some(Requeue::Created(saga)) => {
+            api.wakes.wake(Stage::Admission);
+            json(StatusCode::CREATED, &Requeued { saga_id: saga.get() })
+        }
+        Some(Requeue::AlreadyRequeued(saga)) => ok(&Requeued { saga_id: saga.get() }),
+        Some(Requeue::SubscriptionDeleted) => {
+            Err(Problem::conflict("its subscription was deleted, so nothing could ever be sent"))
+        }
+        Some(Requeue::NotFound) | None => Err(Problem::not_found("dead letter")),
+    }
+}
+
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub(crate) struct RequeuedMany {
+    dry_run: bool,
+    /// Dead letters that the filter found.
+    matched: u64,
+    /// Of these, how many got a fresh delivery now.
+    requeued: u64,
+    already_requeued: u64,
+    subscription_deleted: u64,
+    /// The first of those that matched (`dry_run`) or were requeued.
+    ids: Vec<i64>,
+    /// Send the same request with this as `cursor` to go on; null when the end was reached.
+    next_cursor: Option<String>,
+}
+
+/// Goes through the letters oldest first, in bounded transactions. Repeating it is harmless: a letter is
+/// requeued once.
+#[utoipa::path(
+    post,
+    path = "/v1/dead-letters/requeue",
+    tag = "dead letters",
+    summary = "Make fresh deliveries from all that a filter finds (role operator)",
+    request_body = Option<bodies::RequeueFilter>,
+    responses((status = 200, description = "How many, and which", body = RequeuedMany)),
+)]
+pub(crate) async fn requeue_many<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let upload = receive_json(&api.uploads, request).await?;
+    let (filter, dry_run, mut after) = read_filter(Fields::parse_optional(upload.text()?)?)?;
+    let mut answer = RequeuedMany { dry_run, ..RequeuedMany::default() };
+    for _ in 0..REQUEUE_PAGES_MAX {
+        let page = PageRequest { after, items_max: REQUEUE_PAGE };
+        let found = api.dead_letters.find_dead_letters(filter.clone(), page).await?;
+        answer.matched += found.items.len() as u64;
+        if dry_run {
+            answer.name(found.items);
+        } else if !found.items.is_empty() {
+            let outcomes =
+                api.dead_letters.requeue_dead_letters(found.items.clone(), api.clock.now()).await?;
+            answer.count(&found.items, &outcomes);
+            api.wakes.wake(Stage::Admission);
+        }
+        after = found.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    answer.next_cursor = write_cursor(REQUEUE, after);
+    ok(&answer)
+}
+
+impl RequeuedMany {
+    fn name(&mut self, ids: impl IntoIterator<Item = DeadLetterId>) {
+        let room = IDS_SHOWN_MAX.saturating_sub(self.ids.len());
+        self.ids.extend(ids.into_iter().map(DeadLetterId::get).take(room));
+    }
+
+    fn count(&mut self, ids: &[DeadLetterId], outcomes: &[Requeue]) {
+        for (id, outcome) in ids.iter().zip(outcomes) {
+            match outcome {
+                Requeue::Created(_) => {
+                    self.requeued += 1;
+                    self.name([*id]);
+                }
+                Requeue::AlreadyRequeued(_) => self.already_requeued += 1,
+                Requeue::SubscriptionDeleted => self.subscription_deleted += 1,
+                Requeue::NotFound => {}
+            }
+        }
+    }
+}
+
+fn read_filter(mut fields: Fields<'_>) -> Result<(DeadLetterFilter, bool, Option<i64>), Problem> {
+    let subscription: Option<i64> = fields.take("subscription_id", "a whole number")?;
+    let subscription = subscription.map(SubscriptionId::new).transpose();
+    let event_type: Option<String> = fields.take("event_type", "text")?;
+    let event_type = event_type.map(EventType::parse).transpose();
+    let mut time = |name: &str| -> Result<_, Problem> {
+        let text: Option<String> = fields.take(name, "a time such as 2026-01-31T12:00:00Z")?;
+        text.map(|text| instant(name, &text)).transpose()
+    };
+    let (since, until) = (time("since")?, time("until")?);
+    let filter = DeadLetterFilter {
+        subscription_id: subscription.map_err(|error| fields.wrong("subscription_id", error))?,
+        event_type: event_type.map_err(|error| fields.wrong("event_type", error))?,
+        since,
+        until,
+    };
+    let dry_run: Option<bool> = fields.take("dry_run", "true or false")?;
+    let cursor: Option<String> = fields.take("cursor", "text")?;
+    fields.finish()?;
+    let after = cursor.map(|cursor| read_cursor(REQUEUE, &cursor)).transpose()?;
+    Ok((filter, dry_run.unwrap_or(false), after))
+}

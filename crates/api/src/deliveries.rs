@@ -1,0 +1,139 @@
+//! Deliveries can be looked at, alone with every attempt; nobody changes one from here.
+
+use crate::problem::Problem;
+use crate::query::{Listed, Query, id, ok};
+use crate::state::ApiState;
+use crate::time::Utc;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use http::Uri;
+use posthaste_core::ports::{Attempt, Delivery, DeliveryFilter, ReaderStore as _, Stores};
+use posthaste_core::saga::SagaStatus;
+use posthaste_core::{EventId, SagaId, SubscriptionId};
+use serde::Serialize;
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+pub(crate) const LIST: &str = "deliveries";
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DeliveryView {
+    saga_id: i64,
+    event_id: i64,
+    subscription_id: i64,
+    event_type: String,
+    status: &'static str,
+    attempt_count: u32,
+    next_attempt_at: Utc,
+    final_error_code: Option<String>,
+    requeued_from: Option<i64>,
+    created_at: Utc,
+    updated_at: Utc,
+    /// In the single view only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempts: Option<Vec<AttemptView>>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AttemptView {
+    job_id: i64,
+    status: &'static str,
+    attempt_at: Utc,
+    response_status: Option<u16>,
+    error_code: Option<String>,
+    duration_ms: Option<u32>,
+    worker_id: Option<String>,
+}
+
+impl DeliveryView {
+    pub(crate) fn of(delivery: &Delivery) -> Self {
+        let (saga, state) = (&delivery.saga, &delivery.saga.state);
+        Self {
+            saga_id: saga.id.get(),
+            event_id: saga.event_id.get(),
+            subscription_id: saga.subscription_id.get(),
+            event_type: delivery.event_type.as_str().to_owned(),
+            status: state.status.as_str(),
+            attempt_count: state.attempt_count,
+            next_attempt_at: Utc(state.next_attempt_at),
+            final_error_code: state.final_error_code.as_ref().map(ToString::to_string),
+            requeued_from: saga.requeued_from.map(posthaste_core::DeadLetterId::get),
+            created_at: Utc(saga.created_at),
+            updated_at: Utc(saga.updated_at),
+            attempts: None,
+        }
+    }
+}
+
+impl AttemptView {
+    fn of(attempt: Attempt) -> Self {
+        Self {
+            job_id: attempt.job_id.get(),
+            status: attempt.status.as_str(),
+            attempt_at: Utc(attempt.attempt_at),
+            response_status: attempt.response_status,
+            error_code: attempt.error_code.map(|code| code.to_string()),
+            duration_ms: attempt.duration_ms,
+            worker_id: attempt.worker_id,
+        }
+    }
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/deliveries",
+    tag = "deliveries",
+    summary = "List deliveries, newest first (role viewer)",
+    params(
+        ("status" = Option<String>, Query),
+        ("subscription_id" = Option<i64>, Query),
+        ("event_id" = Option<i64>, Query),
+        ("event_type" = Option<String>, Query),
+        ("limit" = Option<u32>, Query, description = "1 to 200; 50 unless said otherwise"),
+        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
+    ),
+    responses((status = 200, description = "A page", body = Listed<DeliveryView>)),
+)]
+pub(crate) async fn list<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let mut query = Query::of(&uri)?;
+    let status =
+        query.take("status").map(|text| SagaStatus::parse(&text).ok_or_else(bad_status)).transpose()?;
+    let filter = DeliveryFilter {
+        status,
+        subscription_id: query.id("subscription_id", SubscriptionId::new)?,
+        event_id: query.id("event_id", EventId::new)?,
+        event_type: query.event_type()?,
+    };
+    let page = query.page(LIST)?;
+    query.finish()?;
+    let deliveries = api.reader.deliveries(filter, page).await?;
+    ok(&Listed::of(LIST, deliveries, |delivery| DeliveryView::of(&delivery)))
+}
+
+fn bad_status() -> Problem {
+    let known: Vec<&str> = SagaStatus::ALL.into_iter().map(SagaStatus::as_str).collect();
+    Problem::invalid("status", format!("status must be one of {}", known.join(", ")))
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/deliveries/{id}",
+    tag = "deliveries",
+    summary = "A delivery with every attempt (role viewer)",
+    params(("id" = i64, Path)),
+    responses((status = 200, description = "The delivery", body = DeliveryView)),
+)]
+pub(crate) async fn show<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Path(text): Path<String>,
+) -> Result<Response, Problem> {
+    let saga_id = id("saga_id", &text, SagaId::new)?;
+    let Some((delivery, attempts)) = api.reader.delivery(saga_id).await? else {
+        return Err(Problem::not_found("delivery"));
+    };
+    let attempts = attempts.into_iter().map(AttemptView::of).collect();
+    ok(&DeliveryView { attempts: Some(attempts), ..DeliveryView::of(&delivery) })
+}

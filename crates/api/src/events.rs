@@ -1,0 +1,294 @@
+//! Events come in here, and can be looked at. What arrives is checked and handed to ingest
+//! ([`posthaste_services::ingest`]); the answer comes after the commit.
+
+mod cloud;
+
+use crate::bodies;
+use crate::body::{media_type, receive};
+use crate::deliveries::DeliveryView;
+use crate::fields::{Fields, elements};
+use crate::problem::Problem;
+use crate::query::{Listed, Query, id, json, ok, write_cursor};
+use crate::state::{ApiState, Limits};
+use crate::time::Utc;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use http::{HeaderMap, StatusCode, Uri};
+use posthaste_core::EventId;
+use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, NewEvent, TraceParent};
+use posthaste_core::json::{JsonError, JsonText};
+use posthaste_core::ports::{
+    DeliveryFilter, EventFilter, Ingested, PageRequest, ReaderStore as _, RequestOutcome, StoredEvent, Stores,
+};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+const LIST: &str = "events";
+/// The deliveries that are shown with their event; the rest is a list of its own.
+const DELIVERIES_SHOWN_MAX: u32 = 200;
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Accepted {
+    id: i64,
+    duplicate: bool,
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/events",
+    tag = "events",
+    summary = "Accept events (role ingest)",
+    request_body(
+        content(
+            (bodies::EventOrEvents = "application/json"),
+            (bodies::CloudEvent = "application/cloudevents+json"),
+            (Vec<bodies::CloudEvent> = "application/cloudevents-batch+json"),
+        ),
+    ),
+    responses(
+        (status = 202, description = "Stored durably; at least one is new", body = AcceptedOrMany),
+        (status = 200, description = "All were known", body = AcceptedOrMany),
+    ),
+)]
+pub(crate) async fn create<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, upload) = receive(&api.uploads, request, api.limits.ingest_body_bytes_max()).await?;
+    let (events, is_list) = read_events(&head.headers, upload.text()?, api.limits)?;
+    // The share of the memory is kept until the events are stored.
+    let outcome = api.ingest.call(events).await;
+    drop(upload);
+    let stored = match outcome? {
+        RequestOutcome::Stored(stored) => stored,
+        RequestOutcome::Blocked => {
+            let detail =
+                "another transaction holds an external_event_id of this request: try again in a moment";
+            return Err(Problem::try_again("The store is busy", detail));
+        }
+        RequestOutcome::Refused(reason) => {
+            let detail = "the database refuses this event: check its fields";
+            return Err(Problem { cause: Some(reason), ..Problem::invalid("body", detail) });
+        }
+    };
+    let any_new = stored.iter().any(|ingested| matches!(ingested, Ingested::New(_)));
+    let status = if any_new { StatusCode::ACCEPTED } else { StatusCode::OK };
+    let mut accepted: Vec<Accepted> = stored.into_iter().map(Accepted::of).collect();
+    let answer = match accepted.pop() {
+        Some(only) if !is_list => AcceptedOrMany::One(only),
+        last => {
+            accepted.extend(last);
+            AcceptedOrMany::Many(accepted)
+        }
+    };
+    json(status, &answer)
+}
+
+impl Accepted {
+    const fn of(ingested: Ingested) -> Self {
+        match ingested {
+            Ingested::New(id) => Self { id: id.get(), duplicate: false },
+            Ingested::Duplicate(id) => Self { id: id.get(), duplicate: true },
+        }
+    }
+}
+
+/// One for each event: alone as the event came, or as a list.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub(crate) enum AcceptedOrMany {
+    One(Accepted),
+    Many(Vec<Accepted>),
+}
+
+/// What the headers say about all events of a request.
+#[derive(Debug, Clone)]
+struct Context {
+    correlation_id: Option<CorrelationId>,
+    traceparent: Option<TraceParent>,
+}
+
+impl Context {
+    /// A trace that cannot be read is begun anew, as its standard asks for; a correlation id is a promise.
+    fn of(headers: &HeaderMap) -> Result<Self, Problem> {
+        let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+        let correlation_id = text("x-correlation-id").map(CorrelationId::parse).transpose();
+        let correlation_id =
+            correlation_id.map_err(|error| Problem::invalid("x-correlation-id", error.to_string()))?;
+        let traceparent = text("traceparent").and_then(|text| TraceParent::parse(text).ok());
+        Ok(Self { correlation_id, traceparent })
+    }
+}
+
+/// The events of a request, and whether they came as a list.
+fn read_events(headers: &HeaderMap, text: &str, limits: Limits) -> Result<(Vec<NewEvent>, bool), Problem> {
+    let context = Context::of(headers)?;
+    if headers.contains_key(cloud::SPEC_VERSION_HEADER) {
+        return Ok((vec![cloud::binary(headers, text, context, limits)?], false));
+    }
+    let one: fn(Fields<'_>, Context, Limits) -> Result<NewEvent, Problem> = match media_type(headers).as_str()
+    {
+        "" | "application/json" => plain,
+        cloud::ONE | cloud::BATCH => cloud::structured,
+        _ => {
+            return Err(Problem::unsupported(
+                "send content-type: application/json, application/cloudevents+json or \
+                 application/cloudevents-batch+json",
+            ));
+        }
+    };
+    if !text.trim_start().starts_with('[') {
+        return Ok((vec![one(Fields::parse(text)?, context, limits)?], false));
+    }
+    let elements = elements(text)?;
+    if elements.is_empty() {
+        return Err(Problem::invalid("body", "the array holds no event"));
+    }
+    if elements.len() > limits.batch_events_max {
+        let (found, most) = (elements.len(), limits.batch_events_max);
+        return Err(Problem::too_large(format!(
+            "the array holds {found} events; at most {most} are taken at once"
+        )));
+    }
+    let read = |(index, raw)| one(Fields::of_element(raw, index)?, context.clone(), limits);
+    Ok((elements.into_iter().enumerate().map(read).collect::<Result<_, _>>()?, true))
+}
+
+/// `{event_type, payload, external_event_id?, correlation_id?}`
+fn plain(mut fields: Fields<'_>, context: Context, limits: Limits) -> Result<NewEvent, Problem> {
+    let event_type: String = fields.require("event_type", "text")?;
+    let event_type = EventType::parse(event_type).map_err(|error| fields.wrong("event_type", error))?;
+    let external: Option<String> = fields.take("external_event_id", "text")?;
+    let external = external.map(ExternalEventId::parse).transpose();
+    let external_event_id = external.map_err(|error| fields.wrong("external_event_id", error))?;
+    let correlation: Option<String> = fields.take("correlation_id", "text")?;
+    let correlation = correlation.map(CorrelationId::parse).transpose();
+    let correlation = correlation.map_err(|error| fields.wrong("correlation_id", error))?;
+    let payload = fields.take_raw("payload").ok_or_else(|| fields.missing("payload"))?;
+    let payload = payload_of(&fields.path("payload"), payload.get(), limits)?;
+    fields.finish()?;
+    let correlation_id = correlation.or(context.correlation_id);
+    Ok(NewEvent { event_type, payload, external_event_id, correlation_id, traceparent: context.traceparent })
+}
+
+/// The payload as it came, byte for byte.
+fn payload_of(field: &str, text: &str, limits: Limits) -> Result<JsonText, Problem> {
+    JsonText::parse(text, limits.payload_bytes_max).map_err(|error| {
+        let detail = format!("{field}: {error}");
+        match error {
+            JsonError::TooLong { .. } => {
+                Problem { field: Some(field.to_owned()), ..Problem::too_large(detail) }
+            }
+            JsonError::TooDeep { .. } => Problem::invalid(field, detail),
+            JsonError::NotUtf8 { .. } | JsonError::Invalid { .. } => Problem::unreadable(detail),
+        }
+    })
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EventView {
+    id: i64,
+    external_event_id: Option<String>,
+    event_type: String,
+    correlation_id: Option<String>,
+    traceparent: Option<String>,
+    created_at: Utc,
+    #[schema(value_type = serde_json::Value)]
+    payload: Box<RawValue>,
+}
+
+impl EventView {
+    fn of(event: StoredEvent) -> Self {
+        Self {
+            id: event.id.get(),
+            external_event_id: event.external_event_id.map(ExternalEventId::into_string),
+            event_type: event.event_type.into_string(),
+            correlation_id: event.correlation_id.map(CorrelationId::into_string),
+            traceparent: event.traceparent.map(TraceParent::into_string),
+            created_at: Utc(event.created_at),
+            payload: raw(event.payload),
+        }
+    }
+}
+
+/// Stored JSON as a part of an answer; a row that other hands wrote may hold none.
+pub(crate) fn raw(text: JsonText) -> Box<RawValue> {
+    RawValue::from_string(text.into_string()).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/events",
+    tag = "events",
+    summary = "List events, newest first (role viewer)",
+    params(
+        ("event_type" = Option<String>, Query),
+        ("external_event_id" = Option<String>, Query),
+        ("limit" = Option<u32>, Query, description = "1 to 200; 50 unless said otherwise"),
+        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
+    ),
+    responses((status = 200, description = "A page", body = Listed<EventView>)),
+)]
+pub(crate) async fn list<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let mut query = Query::of(&uri)?;
+    let external = query.take("external_event_id").map(ExternalEventId::parse).transpose();
+    let external_event_id =
+        external.map_err(|error| Problem::invalid("external_event_id", error.to_string()))?;
+    let filter = EventFilter { event_type: query.event_type()?, external_event_id };
+    let page = query.page(LIST)?;
+    query.finish()?;
+    let events = api.reader.events(filter, page).await?;
+    ok(&Listed::of(LIST, events, EventView::of))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Shown {
+    id: i64,
+    external_event_id: Option<String>,
+    event_type: String,
+    correlation_id: Option<String>,
+    traceparent: Option<String>,
+    created_at: Utc,
+    #[schema(value_type = serde_json::Value)]
+    payload: Box<RawValue>,
+    deliveries: Vec<DeliveryView>,
+    /// Goes on in `/v1/deliveries?event_id=…`.
+    deliveries_next_cursor: Option<String>,
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/events/{id}",
+    tag = "events",
+    summary = "An event with its deliveries (role viewer)",
+    params(("id" = i64, Path)),
+    responses((status = 200, description = "The event", body = Shown)),
+)]
+pub(crate) async fn show<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Path(text): Path<String>,
+) -> Result<Response, Problem> {
+    let event_id = id("id", &text, EventId::new)?;
+    let Some(event) = api.reader.event(event_id).await? else { return Err(Problem::not_found("event")) };
+    let filter = DeliveryFilter { event_id: Some(event_id), ..DeliveryFilter::default() };
+    let page = PageRequest { after: None, items_max: DELIVERIES_SHOWN_MAX };
+    let deliveries = api.reader.deliveries(filter, page).await?;
+    let EventView { id, external_event_id, event_type, correlation_id, traceparent, created_at, payload } =
+        EventView::of(event);
+    ok(&Shown {
+        id,
+        external_event_id,
+        event_type,
+        correlation_id,
+        traceparent,
+        created_at,
+        payload,
+        deliveries_next_cursor: write_cursor(crate::deliveries::LIST, deliveries.next),
+        deliveries: deliveries.items.iter().map(DeliveryView::of).collect(),
+    })
+}

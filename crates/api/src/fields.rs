@@ -1,0 +1,224 @@
+//! A JSON object that came from outside, field by field. Each is asked for by name and type; what nobody
+//! asked for is refused. Values stay the text that they were.
+
+use crate::problem::Problem;
+use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::error::Category;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::fmt;
+
+#[derive(Debug)]
+pub(crate) struct Fields<'a> {
+    /// What stands before a field's name in messages, such as `[3].`.
+    at: String,
+    members: Members<'a>,
+}
+
+#[derive(Debug, Default)]
+struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'a> Fields<'a> {
+    /// Of the text of a whole body.
+    pub(crate) fn parse(text: &'a str) -> Result<Self, Problem> {
+        Ok(Self { at: String::new(), members: read(text, "the body must be a JSON object")? })
+    }
+
+    /// Of one element of a list.
+    pub(crate) fn of_element(raw: &'a RawValue, index: usize) -> Result<Self, Problem> {
+        let members = read(raw.get(), "must be a JSON object").map_err(|problem| Problem {
+            field: Some(format!("[{index}]")),
+            detail: format!("[{index}]: {}", problem.detail),
+            ..problem
+        })?;
+        Ok(Self { at: format!("[{index}]."), members })
+    }
+
+    /// A body that may be left out.
+    pub(crate) fn parse_optional(text: &'a str) -> Result<Self, Problem> {
+        if text.trim().is_empty() {
+            return Ok(Self { at: String::new(), members: Members::default() });
+        }
+        Self::parse(text)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        format!("{}{name}", self.at)
+    }
+
+    /// Says that a field is wrong.
+    pub(crate) fn wrong(&self, name: &str, detail: impl fmt::Display) -> Problem {
+        Problem::invalid(self.path(name), format!("{}{detail}", self.at))
+    }
+
+    pub(crate) fn take_raw(&mut self, name: &str) -> Option<&'a RawValue> {
+        let index = self.members.0.iter().position(|(found, _)| found == name)?;
+        Some(self.members.0.swap_remove(index).1)
+    }
+
+    /// Nothing when the field is not there or null.
+    pub(crate) fn take<T: DeserializeOwned>(&mut self, name: &str, what: &str) -> Result<Option<T>, Problem> {
+        match self.take_raw(name) {
+            None => Ok(None),
+            Some(raw) => self.read(name, what, raw),
+        }
+    }
+
+    pub(crate) fn require<T: DeserializeOwned>(&mut self, name: &str, what: &str) -> Result<T, Problem> {
+        self.take(name, what)?.ok_or_else(|| self.missing(name))
+    }
+
+    /// Tells a field that is null from one that is not there.
+    pub(crate) fn take_nullable<T: DeserializeOwned>(
+        &mut self,
+        name: &str,
+        what: &str,
+    ) -> Result<Option<Option<T>>, Problem> {
+        self.take_raw(name).map(|raw| self.read(name, what, raw)).transpose()
+    }
+
+    pub(crate) fn missing(&self, name: &str) -> Problem {
+        self.wrong(name, format_args!("{name} is missing"))
+    }
+
+    fn read<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        what: &str,
+        raw: &RawValue,
+    ) -> Result<Option<T>, Problem> {
+        serde_json::from_str(raw.get()).map_err(|_| self.wrong(name, format_args!("{name} must be {what}")))
+    }
+
+    /// Refuses what is left over.
+    pub(crate) fn finish(self) -> Result<(), Problem> {
+        match self.members.0.first() {
+            None => Ok(()),
+            Some((name, _)) => {
+                let shown: String = name.chars().take(100).collect();
+                Err(self.wrong(&shown, "this field is not known: leave it out, or check its spelling"))
+            }
+        }
+    }
+}
+
+/// The elements of a list.
+pub(crate) fn elements(text: &str) -> Result<Vec<&RawValue>, Problem> {
+    serde_json::from_str(text).map_err(|error| told(&error, "the body must be a JSON array"))
+}
+
+fn read<'a>(text: &'a str, expected: &str) -> Result<Members<'a>, Problem> {
+    serde_json::from_str(text).map_err(|error| told(&error, expected))
+}
+
+fn told(error: &serde_json::Error, expected: &str) -> Problem {
+    match error.classify() {
+        Category::Data => {
+            let repeated = error.to_string();
+            let detail = if repeated.starts_with(REPEATED) { repeated } else { expected.to_owned() };
+            Problem::invalid("body", detail)
+        }
+        Category::Io | Category::Syntax | Category::Eof => {
+            Problem::unreadable(format!("the body is not JSON: {error}"))
+        }
+    }
+}
+
+const REPEATED: &str = "a field comes twice";
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries;
+        impl<'de> Visitor<'de> for Entries {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members: Vec<(Cow<'de, str>, &'de RawValue)> = Vec::new();
+                while let Some((Name(name), value)) = map.next_entry::<Name<'de>, &'de RawValue>()? {
+                    if members.len() >= FIELDS_MAX {
+                        return Err(A::Error::custom(format_args!("{REPEATED} or there are too many")));
+                    }
+                    if members.iter().any(|(known, _)| *known == name) {
+                        return Err(A::Error::custom(REPEATED));
+                    }
+                    members.push((name, value));
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Entries)
+    }
+}
+
+/// More than any object that we know has; payloads are not counted.
+const FIELDS_MAX: usize = 100;
+
+/// A name, borrowed where it has no escapes.
+struct Name<'a>(Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Name<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl<'de> Visitor<'de> for Text {
+            type Value = Name<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Name(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Name(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(Text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_differs_from_what_is_wrong() {
+        let status = |text: &str| Fields::parse(text).map(|_| 0).unwrap_or_else(|problem| problem.status);
+        let deep = "[".repeat(100_000);
+        for (text, expected) in [
+            ("{}", 0),
+            ("", 400),
+            ("{", 400),
+            ("{}x", 400),
+            (r#"{"a":}"#, 400),
+            (r#"{"a":tru}"#, 400),
+            ("[]", 422),
+            ("1", 422),
+            ("null", 422),
+            (r#"{"a":1,"a":2}"#, 422),
+            (deep.as_str(), 422),
+        ] {
+            assert_eq!(status(text), expected, "{}", &text[..text.len().min(20)]);
+        }
+    }
+
+    #[test]
+    fn fields_are_taken_by_name_and_type() {
+        let mut fields = Fields::parse(r#"{"n":7,"s":"x","z":null,"r":[1.50, 2],"more":1}"#).expect("fields");
+        assert_eq!(fields.take::<u32>("n", "a number").expect("a number"), Some(7));
+        assert_eq!(fields.take::<String>("z", "text").expect("nothing"), None);
+        assert_eq!(fields.take_raw("r").map(RawValue::get), Some("[1.50, 2]"));
+        let problem = fields.take::<u32>("s", "a number").expect_err("no number");
+        assert_eq!((problem.status, problem.field.as_deref()), (422, Some("s")));
+        let problem = fields.require::<u32>("gone", "a number").expect_err("not there");
+        assert_eq!(problem.detail, "gone is missing");
+        let problem = fields.finish().expect_err("a field too many");
+        assert_eq!(problem.field.as_deref(), Some("more"));
+    }
+}

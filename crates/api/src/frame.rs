@@ -1,0 +1,145 @@
+//! What stands around every call: a request id, one log line, a problem for every failure, and a wall
+//! against panics.
+
+use crate::auth::Caller;
+use crate::problem::{LoggedCause, MEDIA_TYPE, Problem};
+use axum::extract::{MatchedPath, Request};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use futures_util::FutureExt as _;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::time::Instant;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const REQUEST_ID_BYTES_MAX: usize = 128;
+
+pub(crate) async fn frame(random: fn(&mut [u8]), request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let request_id = request_id(request.headers(), random);
+    let method = request.method().clone();
+    // The pattern and not the path: what callers put into a path is theirs.
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let mut response = match AssertUnwindSafe(next.run(request)).catch_unwind().await {
+        Ok(response) => explained(response),
+        Err(panic) => {
+            let text = panic_text(&*panic).to_owned();
+            let detail = "a fault of ours; the log tells more under this request's x-request-id";
+            let problem = Problem::new(500, "Something broke", detail);
+            Problem { cause: Some(format!("panic: {text}")), ..problem }.into_response()
+        }
+    };
+    let status = response.status().as_u16();
+    let cause = response.extensions_mut().remove::<LoggedCause>().map(|LoggedCause(cause)| cause);
+    let key_id = response.extensions_mut().remove::<Caller>().and_then(|Caller(id)| id);
+    let key_id = key_id.map(tracing::field::display);
+    let route = route.as_ref().map(MatchedPath::as_str);
+    let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let id = request_id.to_str().unwrap_or_default();
+    if status >= 500 {
+        tracing::warn!(request_id = id, %method, route, status, duration_ms, key_id, cause, "request failed");
+    } else {
+        tracing::debug!(
+            request_id = id, %method, route, status, duration_ms, key_id, cause, "request answered"
+        );
+    }
+    response.headers_mut().insert(REQUEST_ID, request_id);
+    // Answers hold keys and secrets now and then, and are never worth keeping.
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// The caller's own, if it is short and harmless.
+fn request_id(headers: &HeaderMap, random: fn(&mut [u8])) -> HeaderValue {
+    let sane = |value: &&HeaderValue| {
+        let fits = (1..=REQUEST_ID_BYTES_MAX).contains(&value.len());
+        let harmless = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=".contains(byte);
+        fits && value.as_bytes().iter().all(harmless)
+    };
+    if let Some(given) = headers.get(REQUEST_ID).filter(sane) {
+        return given.clone();
+    }
+    let mut bits = [0; 16];
+    random(&mut bits);
+    HeaderValue::from_str(&format!("{:032x}", u128::from_be_bytes(bits)))
+        .unwrap_or(HeaderValue::from_static("-"))
+}
+
+/// Whatever refuses a request, it does so in one form.
+fn explained(response: Response) -> Response {
+    let status = response.status();
+    let is_problem = response.headers().get(CONTENT_TYPE).is_some_and(|media| media == MEDIA_TYPE);
+    if is_problem || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let allow = response.headers().get(ALLOW).cloned();
+    let mut problem = Problem::of_status(status);
+    match (status.as_u16(), allow.as_ref().and_then(|allow| allow.to_str().ok())) {
+        (404, _) => problem.detail = "there is nothing at this address".to_owned(),
+        (405, Some(allow)) => problem.detail = format!("this address answers to: {allow}"),
+        _ => {}
+    }
+    let mut told = problem.into_response();
+    if let Some(allow) = allow {
+        told.headers_mut().insert(ALLOW, allow);
+    }
+    told
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_harmless_request_ids_are_taken_over() {
+        let draw = |bytes: &mut [u8]| bytes.fill(0xab);
+        let made = "ab".repeat(16);
+        let long = "x".repeat(129);
+        for (given, expected) in [
+            (Some("req-1/2:3"), "req-1/2:3"),
+            (Some(""), made.as_str()),
+            (Some("two words"), made.as_str()),
+            (Some("\"quoted\""), made.as_str()),
+            (Some(long.as_str()), made.as_str()),
+            (None, made.as_str()),
+        ] {
+            let mut headers = HeaderMap::new();
+            if let Some(given) = given {
+                headers.insert(REQUEST_ID, HeaderValue::from_str(given).expect("a header"));
+            }
+            assert_eq!(request_id(&headers, draw), expected, "{given:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_problem_and_the_server_lives() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let boom = || async {
+            if true {
+                panic!("a secret detail")
+            }
+        };
+        let draw: fn(&mut [u8]) = |bytes| bytes.fill(1);
+        let layer = axum::middleware::from_fn(move |request, next| frame(draw, request, next));
+        let router = axum::Router::new().route("/boom", axum::routing::get(boom)).layer(layer);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let _server = crate::server::Server::start(listener, router);
+        for _ in 0..2 {
+            let mut stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
+            let request = b"GET /boom HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+            stream.write_all(request).await.expect("to ask");
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.expect("an answer");
+            assert!(answer.starts_with("HTTP/1.1 500 ") && answer.contains(MEDIA_TYPE), "{answer}");
+            assert!(!answer.contains("secret detail"), "{answer}");
+        }
+    }
+}

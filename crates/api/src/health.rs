@@ -1,0 +1,117 @@
+//! Whether this process lives, whether it works, and what it has counted. Needs no key.
+
+use crate::problem::Problem;
+use crate::query::ok;
+use crate::state::ApiState;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
+use posthaste_core::EventId;
+use posthaste_core::ports::{ReaderStore as _, Stores};
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+use utoipa::ToSchema;
+
+/// How long the store may take to answer.
+const STORE_ANSWERS_WITHIN: Duration = Duration::from_secs(3);
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Healthy {
+    status: &'static str,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Ready {
+    ready: bool,
+    services: Vec<Stepped>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Stepped {
+    name: &'static str,
+    /// How long ago its last step went well.
+    age_ms: Option<u64>,
+    failing: bool,
+}
+
+#[utoipa::path(
+    get,
+    path = "/healthz",
+    tag = "health",
+    summary = "Whether this process lives",
+    responses((status = 200, description = "It does", body = Healthy)),
+)]
+pub(crate) async fn healthz() -> Result<Response, Problem> {
+    ok(&Healthy { status: "ok" })
+}
+
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    tag = "health",
+    summary = "Whether the store answers and every service of this process has stepped lately",
+    responses(
+        (status = 200, description = "Ready", body = Ready),
+        (
+            status = 503,
+            description = "Not ready; says why",
+            body = Problem,
+            content_type = "application/problem+json",
+        ),
+    ),
+)]
+pub(crate) async fn readyz<S: Stores>(State(api): State<Arc<ApiState<S>>>) -> Result<Response, Problem> {
+    let away = |cause: Option<String>| Problem {
+        cause,
+        ..Problem::try_again("Not ready", "the store does not answer: see the log, and check the database")
+    };
+    match timeout(STORE_ANSWERS_WITHIN, api.reader.event(EventId::from_store(1))).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => return Err(away(Problem::from(&error).cause)),
+        Err(_) => return Err(away(None)),
+    }
+    let late: Vec<String> = api
+        .pulses
+        .iter()
+        .filter(|pulse| pulse.age().is_none_or(|age| age > api.late_after))
+        .map(|pulse| match pulse.age() {
+            None => format!("{} (has not stepped yet)", pulse.name),
+            Some(age) => format!("{} (last step {} s ago)", pulse.name, age.as_secs()),
+        })
+        .collect();
+    if !late.is_empty() {
+        let detail = format!("these services are late, see the log: {}", late.join(", "));
+        return Err(Problem::try_again("Not ready", detail));
+    }
+    let stepped = |pulse: &Arc<posthaste_services::runner::Pulse>| Stepped {
+        name: pulse.name,
+        age_ms: pulse.age().map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+        failing: pulse.is_failing(),
+    };
+    ok(&Ready { ready: true, services: api.pulses.iter().map(stepped).collect() })
+}
+
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    tag = "health",
+    summary = "What this process has counted, for Prometheus",
+    responses(
+        (
+            status = 200,
+            description = "OpenMetrics text",
+            body = String,
+            content_type = "application/openmetrics-text",
+        ),
+    ),
+)]
+pub(crate) async fn metrics<S: Stores>(State(api): State<Arc<ApiState<S>>>) -> Result<Response, Problem> {
+    let mut text = String::new();
+    let encoded = prometheus_client::encoding::text::encode(&mut text, &api.metrics.registry);
+    encoded.map_err(|_| Problem::new(500, "Something broke", "the metrics could not be written"))?;
+    let media = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+    Ok(([(CONTENT_TYPE, media)], text).into_response())
+}

@@ -1,0 +1,113 @@
+//! API keys: made, listed and revoked by root. A key is shown once and kept as a hash.
+
+use crate::auth::key_hash;
+use crate::bodies;
+use crate::body::receive_json;
+use crate::fields::Fields;
+use crate::problem::Problem;
+use crate::query::{Listed, id, json, ok};
+use crate::state::ApiState;
+use crate::time::Utc;
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse as _, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::StatusCode;
+use posthaste_core::KeyId;
+use posthaste_core::ports::{ApiKey, KeyRole, KeyStore as _, Stores};
+use serde::Serialize;
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+/// So that people, and programs that look for leaked keys, know one when they see it.
+const KEY_PREFIX: &str = "phk_";
+const NAME_CHARS_MAX: usize = 200;
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct KeyView {
+    id: i64,
+    name: String,
+    role: &'static str,
+    created_at: Utc,
+    last_used_at: Option<Utc>,
+    revoked_at: Option<Utc>,
+    /// At creation only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+}
+
+impl KeyView {
+    fn of(key: ApiKey) -> Self {
+        Self {
+            id: key.id.get(),
+            name: key.name,
+            role: key.role.as_str(),
+            created_at: Utc(key.created_at),
+            last_used_at: key.last_used_at.map(Utc),
+            revoked_at: key.revoked_at.map(Utc),
+            key: None,
+        }
+    }
+}
+
+/// Keys are few: people make them.
+#[utoipa::path(
+    get,
+    path = "/v1/keys",
+    tag = "keys",
+    summary = "List API keys (role root)",
+    responses((status = 200, description = "All of them", body = Listed<KeyView>)),
+)]
+pub(crate) async fn list<S: Stores>(State(api): State<Arc<ApiState<S>>>) -> Result<Response, Problem> {
+    let keys = api.keys.list_keys().await?;
+    ok(&Listed { items: keys.into_iter().map(KeyView::of).collect(), next_cursor: None })
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/keys",
+    tag = "keys",
+    summary = "Make an API key (role root)",
+    request_body = bodies::NewKeyBody,
+    responses((status = 201, description = "Made; the key is shown once", body = KeyView)),
+)]
+pub(crate) async fn create<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let upload = receive_json(&api.uploads, request).await?;
+    let mut fields = Fields::parse(upload.text()?)?;
+    let name: String = fields.require("name", "text")?;
+    let chars = name.chars().take(NAME_CHARS_MAX + 1).count();
+    if !(1..=NAME_CHARS_MAX).contains(&chars) || name.contains('\0') {
+        let detail = format!("name must be 1 to {NAME_CHARS_MAX} characters, none of them U+0000");
+        return Err(fields.wrong("name", detail));
+    }
+    let role: String = fields.require("role", "text")?;
+    let role = KeyRole::parse(&role).ok_or_else(|| {
+        let known: Vec<&str> = KeyRole::ALL.into_iter().map(KeyRole::as_str).collect();
+        fields.wrong("role", format_args!("role must be one of {}", known.join(", ")))
+    })?;
+    fields.finish()?;
+    let key = format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(api.draw::<32>()));
+    let made = api.keys.create_key(name, role, key_hash(&key), api.clock.now()).await?;
+    json(StatusCode::CREATED, &KeyView { key: Some(key), ..KeyView::of(made) })
+}
+
+#[utoipa::path(
+    delete,
+    path = "/v1/keys/{id}",
+    tag = "keys",
+    summary = "Revoke an API key (role root)",
+    params(("id" = i64, Path)),
+    responses((status = 204, description = "Revoked")),
+)]
+pub(crate) async fn revoke<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Path(text): Path<String>,
+) -> Result<Response, Problem> {
+    let id = id("id", &text, KeyId::new)?;
+    let revoked = api.keys.revoke_key(id, api.clock.now()).await?;
+    api.known_keys.forget(id);
+    if revoked { Ok(StatusCode::NO_CONTENT.into_response()) } else { Err(Problem::not_found("API key")) }
+}

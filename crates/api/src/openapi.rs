@@ -1,0 +1,125 @@
+//! The description of this API in OpenAPI 3.1, made from the handlers and the types they answer with. What
+//! every call may be refused with is added in one place.
+
+use crate::problem::Problem;
+use crate::query::ok;
+use crate::{bodies, dead_letters, deliveries, events, health, keys, subscriptions};
+use axum::response::Response;
+use std::sync::LazyLock;
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{ContentBuilder, PathItem, Ref, RefOr, ResponseBuilder};
+use utoipa::{Modify, OpenApi};
+
+const KEY_SCHEME: &str = "api_key";
+
+#[derive(Debug, OpenApi)]
+#[openapi(
+    info(
+        title = "Posthaste",
+        description = "Every event to every webhook that subscribed to it. \
+                       Errors are application/problem+json (RFC 9457) and say what to do."
+    ),
+    paths(
+        health::healthz,
+        health::readyz,
+        health::metrics,
+        events::create,
+        events::list,
+        events::show,
+        subscriptions::create,
+        subscriptions::list,
+        subscriptions::show,
+        subscriptions::update,
+        subscriptions::remove,
+        subscriptions::rotate_secret,
+        subscriptions::challenge::verify,
+        subscriptions::challenge::test,
+        deliveries::list,
+        deliveries::show,
+        dead_letters::list,
+        dead_letters::show,
+        dead_letters::requeue_one,
+        dead_letters::requeue_many,
+        keys::list,
+        keys::create,
+        keys::revoke,
+    ),
+    components(schemas(Problem, bodies::CloudEvent)),
+    modifiers(&Common)
+)]
+struct Document;
+
+/// What holds for every call.
+#[derive(Debug)]
+struct Common;
+
+impl Modify for Common {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme(KEY_SCHEME, SecurityScheme::Http(scheme));
+        for (path, item) in &mut document.paths.paths {
+            operations(item).for_each(name);
+            let has_id = path.contains('{');
+            if path.starts_with("/v1/") {
+                operations(item).for_each(|operation| refusals(operation, has_id));
+            }
+        }
+    }
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    let PathItem { get, post, patch, delete, .. } = item;
+    [get, post, patch, delete].into_iter().filter_map(Option::as_mut)
+}
+
+/// Handlers are named within their resource; the names of operations must differ.
+fn name(operation: &mut Operation) {
+    let tag = operation.tags.iter().flatten().next().map(|tag| tag.replace(' ', "_"));
+    if let (Some(tag), Some(handler)) = (tag, &operation.operation_id) {
+        operation.operation_id = Some(format!("{tag}_{handler}"));
+    }
+}
+
+fn refusals(operation: &mut Operation, has_id: bool) {
+    operation.security = Some(vec![SecurityRequirement::new(KEY_SCHEME, Vec::<String>::new())]);
+    let mut statuses = vec![
+        (401, "No API key, or one that is not known"),
+        (403, "A key of another role"),
+        (500, "A fault of ours"),
+        (503, "The store is away or busy, or too much waits: try again after Retry-After"),
+    ];
+    let has_parameters = operation.parameters.as_ref().is_some_and(|list| !list.is_empty());
+    if has_id || has_parameters || operation.request_body.is_some() {
+        statuses.extend([(400, "Cannot be read"), (422, "Can be read and is wrong; names the field")]);
+    }
+    if has_id {
+        statuses.push((404, "There is no such thing"));
+    }
+    if operation.request_body.is_some() {
+        statuses.extend([
+            (408, "The body came too slowly"),
+            (413, "Too large"),
+            (415, "Not JSON, or compressed"),
+        ]);
+    }
+    for (status, description) in statuses {
+        let problem = RefOr::Ref(Ref::from_schema_name("Problem"));
+        let content = ContentBuilder::new().schema(Some(problem)).build();
+        let response =
+            ResponseBuilder::new().description(description).content(crate::problem::MEDIA_TYPE, content);
+        operation.responses.responses.entry(status.to_string()).or_insert_with(|| response.build().into());
+    }
+}
+
+static DOCUMENT: LazyLock<utoipa::openapi::OpenApi> = LazyLock::new(Document::openapi);
+
+pub(crate) async fn show() -> Result<Response, Problem> {
+    ok(&*DOCUMENT)
+}
+
+/// The document as text, for whoever keeps a copy.
+pub fn document() -> Result<String, serde_json::Error> {
+    serde_json::to_string_pretty(&*DOCUMENT)
+}

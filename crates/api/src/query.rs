@@ -1,0 +1,168 @@
+//! The parameters behind a question mark, and the cursors that lists go on from. A cursor is opaque to
+//! callers; inside it names its list and the last id seen, so that it stays right while rows arrive.
+
+use crate::problem::Problem;
+use crate::time::parse;
+use axum::response::{IntoResponse as _, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode, Uri};
+use posthaste_core::Timestamp;
+use posthaste_core::event::EventType;
+use posthaste_core::ids::IdOutOfRange;
+use posthaste_core::ports::{Page, PageRequest};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+const ITEMS_DEFAULT: u32 = 50;
+const ITEMS_MAX: u32 = 200;
+
+#[derive(Debug)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// A parameter without a value counts as left out.
+    pub(crate) fn of(uri: &Uri) -> Result<Self, Problem> {
+        let mut pairs: Vec<(String, String)> = Vec::new();
+        for (name, value) in url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
+            if pairs.iter().any(|(known, _)| *known == name) {
+                let detail = format!("{} comes twice", shown(&name));
+                return Err(Problem::invalid(shown(&name), detail));
+            }
+            pairs.push((name.into_owned(), value.into_owned()));
+        }
+        pairs.retain(|(name, value)| !value.is_empty() || name.is_empty());
+        Ok(Self(pairs))
+    }
+
+    pub(crate) fn take(&mut self, name: &str) -> Option<String> {
+        let index = self.0.iter().position(|(found, _)| found == name)?;
+        Some(self.0.swap_remove(index).1)
+    }
+
+    pub(crate) fn id<T>(
+        &mut self,
+        name: &str,
+        new: fn(i64) -> Result<T, IdOutOfRange>,
+    ) -> Result<Option<T>, Problem> {
+        self.take(name).map(|text| id(name, &text, new)).transpose()
+    }
+
+    pub(crate) fn event_type(&mut self) -> Result<Option<EventType>, Problem> {
+        let parsed = self.take("event_type").map(EventType::parse).transpose();
+        parsed.map_err(|error| Problem::invalid("event_type", error.to_string()))
+    }
+
+    pub(crate) fn instant(&mut self, name: &str) -> Result<Option<Timestamp>, Problem> {
+        self.take(name).map(|text| instant(name, &text)).transpose()
+    }
+
+    /// Which part of a list is asked for.
+    pub(crate) fn page(&mut self, list: &str) -> Result<PageRequest, Problem> {
+        let limit = self.take("limit").map_or(Some(ITEMS_DEFAULT), |text| text.parse().ok());
+        let items_max = limit.filter(|limit| (1..=ITEMS_MAX).contains(limit)).ok_or_else(|| {
+            Problem::invalid("limit", format!("limit must be a whole number from 1 to {ITEMS_MAX}"))
+        })?;
+        let after = self.take("cursor").map(|text| read_cursor(list, &text)).transpose()?;
+        Ok(PageRequest { after, items_max })
+    }
+
+    pub(crate) fn finish(self) -> Result<(), Problem> {
+        match self.0.first() {
+            None => Ok(()),
+            Some((name, _)) => {
+                let detail = "this parameter is not known: leave it out, or check its spelling";
+                Err(Problem::invalid(shown(name), detail))
+            }
+        }
+    }
+}
+
+fn shown(name: &str) -> String {
+    name.chars().take(100).collect()
+}
+
+pub(crate) fn instant(name: &str, text: &str) -> Result<Timestamp, Problem> {
+    let detail = || format!("{name} must be a time such as 2026-01-31T12:00:00Z");
+    parse(text).ok_or_else(|| Problem::invalid(name, detail()))
+}
+
+/// An id in a path or a parameter.
+pub(crate) fn id<T>(name: &str, text: &str, new: fn(i64) -> Result<T, IdOutOfRange>) -> Result<T, Problem> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|_| plain).and_then(|raw| new(raw).ok());
+    let detail = || format!("{name} must be a whole number from 1 to {}", i64::MAX);
+    number.ok_or_else(|| Problem::invalid(name, detail()))
+}
+
+pub(crate) fn read_cursor(list: &str, text: &str) -> Result<i64, Problem> {
+    let decoded = URL_SAFE_NO_PAD.decode(text).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let after = decoded.as_deref().and_then(|inner| {
+        let (of, after) = inner.split_once(':')?;
+        if of == list { after.parse().ok() } else { None }
+    });
+    after.filter(|after: &i64| *after >= 0).ok_or_else(|| {
+        Problem::invalid("cursor", "cursor must be the next_cursor of the page before, of the same list")
+    })
+}
+
+pub(crate) fn write_cursor(list: &str, next: Option<i64>) -> Option<String> {
+    next.map(|next| URL_SAFE_NO_PAD.encode(format!("{list}:{next}")))
+}
+
+/// A part of a list, as an answer.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Listed<T> {
+    pub(crate) items: Vec<T>,
+    pub(crate) next_cursor: Option<String>,
+}
+
+impl<T> Listed<T> {
+    pub(crate) fn of<U>(list: &str, page: Page<U>, view: impl Fn(U) -> T) -> Self {
+        let next_cursor = write_cursor(list, page.next);
+        Self { items: page.items.into_iter().map(view).collect(), next_cursor }
+    }
+}
+
+pub(crate) fn json(status: StatusCode, answer: &impl Serialize) -> Result<Response, Problem> {
+    let text = serde_json::to_vec(answer).map_err(|error| Problem {
+        cause: Some(error.to_string()),
+        ..Problem::new(500, "Something broke", "the answer could not be written")
+    })?;
+    Ok((status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response())
+}
+
+pub(crate) fn ok(answer: &impl Serialize) -> Result<Response, Problem> {
+    json(StatusCode::OK, answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_fits_its_own_list_only() {
+        let cursor = write_cursor("events", Some(41)).expect("a cursor");
+        assert_eq!(read_cursor("events", &cursor).expect("the id"), 41);
+        for bad in ["", "x", "ZXZlbnRzOg", "*", cursor.get(1..).expect("a part")] {
+            assert_eq!(read_cursor("events", bad).expect_err(bad).status, 422);
+        }
+        assert!(read_cursor("deliveries", &cursor).is_err());
+    }
+
+    #[test]
+    fn parameters_are_checked() {
+        let page = |query: &str| {
+            let uri: Uri = format!("/v1/events?{query}").parse().expect("a URI");
+            let mut query = Query::of(&uri)?;
+            let page = query.page("events")?;
+            query.finish().map(|()| page.items_max)
+        };
+        assert_eq!(page("").expect("a page"), 50);
+        assert_eq!(page("limit=200&cursor=").expect("a page"), 200);
+        for bad in ["limit=0", "limit=201", "limit=x", "limit=1&limit=1", "limits=1", "cursor=x"] {
+            assert_eq!(page(bad).expect_err(bad).status, 422, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Every call, and the role that it needs. Authentication stands before each handler, and so before its
+//! body is read.
+
+use crate::state::ApiState;
+use crate::{auth, dead_letters, deliveries, events, frame, health, keys, openapi, subscriptions};
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::routing::{MethodRouter, delete, get, patch, post};
+use http::StatusCode;
+use posthaste_core::ports::{KeyRole, Stores};
+use std::sync::Arc;
+
+pub fn router<S: Stores>(state: ApiState<S>) -> Router {
+    let api = Arc::new(state);
+    let random = api.random;
+    let viewer = |methods| guarded(&api, KeyRole::Viewer, methods);
+    let ingest = |methods| guarded(&api, KeyRole::Ingest, methods);
+    let admin = |methods| guarded(&api, KeyRole::Admin, methods);
+    let operator = |methods| guarded(&api, KeyRole::Operator, methods);
+    let root = |methods| guarded(&api, KeyRole::Root, methods);
+    Router::new()
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
+        .route("/metrics", get(health::metrics))
+        .route("/openapi.json", get(openapi::show))
+        .route("/v1/events", viewer(get(events::list)).merge(ingest(post(events::create))))
+        .route("/v1/events/{id}", viewer(get(events::show)))
+        .route(
+            "/v1/subscriptions",
+            viewer(get(subscriptions::list)).merge(admin(post(subscriptions::create))),
+        )
+        .route(
+            "/v1/subscriptions/{id}",
+            viewer(get(subscriptions::show))
+                .merge(admin(patch(subscriptions::update).merge(delete(subscriptions::remove)))),
+        )
+        .route("/v1/subscriptions/{id}/verify", admin(post(subscriptions::verify)))
+        .route("/v1/subscriptions/{id}/rotate-secret", admin(post(subscriptions::rotate_secret)))
+        .route("/v1/subscriptions/{id}/test", admin(post(subscriptions::test)))
+        .route("/v1/deliveries", viewer(get(deliveries::list)))
+        .route("/v1/deliveries/{id}", viewer(get(deliveries::show)))
+        .route("/v1/dead-letters", viewer(get(dead_letters::list)))
+        .route("/v1/dead-letters/requeue", operator(post(dead_letters::requeue_many)))
+        .route("/v1/dead-letters/{id}", viewer(get(dead_letters::show)))
+        .route("/v1/dead-letters/{id}/requeue", operator(post(dead_letters::requeue_one)))
+        .route("/v1/keys", root(get(keys::list).merge(post(keys::create))))
+        .route("/v1/keys/{id}", root(delete(keys::revoke)))
+        .fallback(|| async { StatusCode::NOT_FOUND })
+        .with_state(api)
+        .layer(from_fn(move |request: Request, next: Next| frame::frame(random, request, next)))
+}
+
+type Methods<S> = MethodRouter<Arc<ApiState<S>>>;
+
+fn guarded<S: Stores>(api: &Arc<ApiState<S>>, needs: KeyRole, methods: Methods<S>) -> Methods<S> {
+    let api = Arc::clone(api);
+    methods.route_layer(from_fn(move |request: Request, next: Next| {
+        auth::admit(Arc::clone(&api), needs, request, next)
+    }))
+}

@@ -1,0 +1,127 @@
+//! What the handlers share. The wiring fills it in; every handler is given all of it and uses the port
+//! of its own role.
+
+use crate::auth::KeyCache;
+use posthaste_core::ports::{IngestRequest, KeyHash, RequestOutcome, Stores};
+use posthaste_services::batcher::Batcher;
+use posthaste_services::clock::Clock;
+use posthaste_services::metrics::Metrics;
+use posthaste_services::runner::Pulse;
+use posthaste_services::seal::SecretSealer;
+use posthaste_services::sender::Sender;
+use posthaste_services::wake::Wakes;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// The bytes of all bodies that are being received or wait to be stored, in KiB.
+const UPLOADS_KIB_MAX: usize = 256 * 1024;
+/// Challenges and tests that are out at the same time.
+const OUTGOING_MAX: usize = 64;
+
+/// Bounds of what callers may send.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    pub payload_bytes_max: usize,
+    pub batch_events_max: usize,
+}
+
+impl Limits {
+    /// The largest body of an ingest request: a batch need not have room for its every event at full size.
+    pub(crate) const fn ingest_body_bytes_max(self) -> usize {
+        const BATCH_BYTES: usize = 8 * 1024 * 1024;
+        const ENVELOPE_BYTES: usize = 64 * 1024;
+        let one = self.payload_bytes_max + ENVELOPE_BYTES;
+        if one > BATCH_BYTES { one } else { BATCH_BYTES }
+    }
+}
+
+/// What challenges and test events need.
+#[derive(Debug)]
+pub struct Outgoing {
+    pub sender: Sender,
+    pub sealer: SecretSealer,
+    pub deadline: Duration,
+}
+
+pub struct ApiState<S: Stores> {
+    pub(crate) subscriptions: S::Subscriptions,
+    pub(crate) dead_letters: S::DeadLetters,
+    pub(crate) keys: S::Keys,
+    pub(crate) reader: S::Reader,
+    pub(crate) ingest: Batcher<IngestRequest, RequestOutcome>,
+    pub(crate) clock: Clock,
+    pub(crate) metrics: Metrics,
+    pub(crate) wakes: Wakes,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) outgoing_slots: Semaphore,
+    pub(crate) limits: Limits,
+    pub(crate) uploads: Arc<Semaphore>,
+    pub(crate) root_key: Option<KeyHash>,
+    pub(crate) known_keys: KeyCache,
+    pub(crate) pulses: Vec<Arc<Pulse>>,
+    pub(crate) late_after: Duration,
+    pub(crate) random: fn(&mut [u8]),
+}
+
+impl<S: Stores> fmt::Debug for ApiState<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiState").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+impl<S: Stores> ApiState<S> {
+    /// `random` fills a buffer with bytes that nobody can guess: keys, secrets and nonces come from it.
+    #[expect(clippy::too_many_arguments, reason = "each is one part of the process, named by its type")]
+    pub fn new(
+        store: &S,
+        ingest: Batcher<IngestRequest, RequestOutcome>,
+        clock: Clock,
+        metrics: Metrics,
+        wakes: Wakes,
+        outgoing: Outgoing,
+        limits: Limits,
+        random: fn(&mut [u8]),
+    ) -> Self {
+        Self {
+            subscriptions: store.subscriptions(),
+            dead_letters: store.dead_letters(),
+            keys: store.keys(),
+            reader: store.reader(),
+            ingest,
+            clock,
+            metrics,
+            wakes,
+            outgoing,
+            outgoing_slots: Semaphore::new(OUTGOING_MAX),
+            limits,
+            uploads: Arc::new(Semaphore::new(UPLOADS_KIB_MAX)),
+            root_key: None,
+            known_keys: KeyCache::default(),
+            pulses: Vec::new(),
+            late_after: Duration::from_secs(15),
+            random,
+        }
+    }
+
+    /// A key with every role that no table holds.
+    #[must_use]
+    pub fn with_root_key(mut self, hash: Option<KeyHash>) -> Self {
+        self.root_key = hash;
+        self
+    }
+
+    /// The services whose steps prove that this process works; one is late after `late_after`.
+    #[must_use]
+    pub fn with_pulses(mut self, pulses: Vec<Arc<Pulse>>, late_after: Duration) -> Self {
+        (self.pulses, self.late_after) = (pulses, late_after);
+        self
+    }
+
+    pub(crate) fn draw<const N: usize>(&self) -> [u8; N] {
+        let mut bytes = [0; N];
+        (self.random)(&mut bytes);
+        bytes
+    }
+}

@@ -1,0 +1,57 @@
+//! What holds for every call.
+
+use crate::server::TestApi;
+use posthaste_core::ports::Stores;
+
+pub(crate) async fn every_failure_is_a_problem<S: Stores>(api: &TestApi<S>) {
+    api.get("/nowhere").refused(404, "").await;
+    api.get("/v1/nowhere").no_key().refused(404, "").await;
+    api.get("/v1/events/").refused(404, "").await;
+    api.get("/v1/events/7").refused(404, "").await;
+    api.get("/v1/events/x").refused(422, "id").await;
+    api.get("/v1/events/%ff").refused(400, "").await;
+    api.get("/v1/events/99999999999999999999").refused(422, "id").await;
+    let answer = api.call("DELETE", "/v1/events").send().await;
+    assert_eq!(answer.status, 405);
+    assert_eq!(answer.header("content-type"), "application/problem+json");
+    let mut allowed: Vec<&str> = answer.header("allow").split(',').collect();
+    allowed.sort_unstable();
+    assert_eq!(allowed, ["GET", "HEAD", "POST"]);
+    let answer = api.post("/v1/events").no_key().send().await;
+    assert_eq!((answer.status, answer.header("www-authenticate")), (401, "Bearer"));
+    let long = "x".repeat(9 * 1024 * 1024);
+    api.post("/v1/events").json(long).refused(413, "").await;
+    api.post("/v1/subscriptions").json("x".repeat(65 * 1024)).refused(413, "").await;
+}
+
+pub(crate) async fn request_ids_come_back<S: Stores>(api: &TestApi<S>) {
+    let answer = api.get("/healthz").header("x-request-id", "mine-1").send().await;
+    assert_eq!(answer.header("x-request-id"), "mine-1");
+    assert_eq!(answer.header("cache-control"), "no-store");
+    let made: Vec<String> = [
+        api.get("/healthz").send().await,
+        api.get("/healthz").header("x-request-id", "not mine").send().await,
+        api.get("/nowhere").send().await,
+        api.get("/v1/events").no_key().send().await,
+    ]
+    .iter()
+    .map(|answer| answer.header("x-request-id").to_owned())
+    .collect();
+    for (index, id) in made.iter().enumerate() {
+        assert_eq!(id.len(), 32, "{id}");
+        assert!(!made[..index].contains(id), "{id} comes twice");
+    }
+}
+
+pub(crate) async fn health_readiness_and_metrics_need_no_key<S: Stores>(api: &TestApi<S>) {
+    let healthy = api.get("/healthz").no_key().expect(200).await;
+    assert_eq!(healthy["status"], "ok");
+    api.post("/v1/events").json(r#"{"event_type":"a","payload":1}"#).expect(202).await;
+    let ready = api.get("/readyz").no_key().expect(200).await;
+    assert_eq!(ready["ready"], true);
+    assert_eq!(ready["services"][0]["name"], "ingest");
+    let metrics = api.get("/metrics").no_key().send().await;
+    assert_eq!(metrics.status, 200);
+    assert!(metrics.header("content-type").starts_with("application/openmetrics-text"));
+    assert!(metrics.text().contains("posthaste_events_accepted_total 1\n"), "{}", metrics.text());
+}

@@ -1,0 +1,79 @@
+//! The HTTP API over real sockets, on both engines: each call's good path, each documented error, each
+//! role let in and refused.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod client;
+mod cloud_events;
+mod dead_letters;
+mod deliveries;
+mod events;
+mod faults;
+mod frame;
+mod keys;
+mod openapi;
+mod pages;
+mod roles;
+mod secrets;
+mod server;
+mod subscriptions;
+mod verification;
+
+macro_rules! on_both_engines {
+    ($($area:ident :: $promise:ident,)*) => {
+        mod sqlite {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $promise() {
+                    let h = posthaste_testkit::harness::Harness::sqlite(stringify!($promise)).await;
+                    crate::$area::$promise(&crate::server::TestApi::start(h).await).await;
+                }
+            )*
+        }
+        mod postgres {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $promise() {
+                    let h = posthaste_testkit::harness::Harness::postgres("api").await;
+                    crate::$area::$promise(&crate::server::TestApi::start(h).await).await;
+                }
+            )*
+        }
+    };
+}
+
+on_both_engines! {
+    frame::every_failure_is_a_problem,
+    frame::request_ids_come_back,
+    frame::health_readiness_and_metrics_need_no_key,
+    roles::each_role_may_do_its_own_and_no_more,
+    roles::only_a_known_key_is_let_in,
+    keys::a_key_is_shown_once_and_revoked_for_good,
+    keys::bad_keys_are_refused,
+    events::an_event_is_accepted_once,
+    events::payloads_are_kept_byte_for_byte,
+    events::a_batch_is_all_or_nothing,
+    events::a_batch_that_repeats_itself_is_stored_once,
+    events::correlation_and_trace_are_kept,
+    events::bad_events_are_refused_by_name,
+    events::an_event_is_shown_with_its_deliveries,
+    cloud_events::all_modes_are_the_same_event,
+    cloud_events::ids_are_unique_within_their_source_only,
+    cloud_events::bad_cloud_events_are_refused,
+    openapi::the_document_describes_every_call,
+    openapi::its_examples_work,
+    pages::every_row_comes_once_while_others_arrive,
+    pages::bad_cursors_and_limits_are_refused,
+    subscriptions::a_subscription_lives_and_ends,
+    subscriptions::bad_subscriptions_are_refused_by_name,
+    subscriptions::a_changed_url_unverifies,
+    subscriptions::secrets_are_shown_at_creation_and_rotation_only,
+    verification::an_echo_verifies_and_anything_else_says_why_not,
+    verification::a_change_meanwhile_leaves_it_unverified,
+    verification::tests_go_to_verified_urls_only,
+    deliveries::a_delivery_is_listed_and_shown_with_its_attempts,
+    dead_letters::one_is_requeued_once,
+    dead_letters::many_are_requeued_by_filter,
+    faults::slow_uploads_stop_nobody,
+    faults::a_full_queue_asks_to_come_back,
+    faults::what_was_begun_is_finished_at_the_end,
+}

@@ -1,0 +1,72 @@
+//! Who may call what, and who is let in at all.
+
+use crate::server::{ROOT_KEY, TestApi};
+use posthaste_core::KeyId;
+use posthaste_core::ports::{KeyRole, KeyStore as _, Stores};
+use posthaste_testkit::fixtures::T0;
+
+/// Every call but those for everybody, and the roles beside root that may make it.
+pub(crate) const CALLS: &[(&str, &str, &[&str])] = &[
+    ("POST", "/v1/events", &["ingest"]),
+    ("GET", "/v1/events", &["viewer", "operator", "admin"]),
+    ("GET", "/v1/events/9", &["viewer", "operator", "admin"]),
+    ("POST", "/v1/subscriptions", &["admin"]),
+    ("GET", "/v1/subscriptions", &["viewer", "operator", "admin"]),
+    ("GET", "/v1/subscriptions/9", &["viewer", "operator", "admin"]),
+    ("PATCH", "/v1/subscriptions/9", &["admin"]),
+    ("DELETE", "/v1/subscriptions/9", &["admin"]),
+    ("POST", "/v1/subscriptions/9/verify", &["admin"]),
+    ("POST", "/v1/subscriptions/9/rotate-secret", &["admin"]),
+    ("POST", "/v1/subscriptions/9/test", &["admin"]),
+    ("GET", "/v1/deliveries", &["viewer", "operator", "admin"]),
+    ("GET", "/v1/deliveries/9", &["viewer", "operator", "admin"]),
+    ("GET", "/v1/dead-letters", &["viewer", "operator", "admin"]),
+    ("GET", "/v1/dead-letters/9", &["viewer", "operator", "admin"]),
+    ("POST", "/v1/dead-letters/9/requeue", &["operator"]),
+    ("POST", "/v1/dead-letters/requeue", &["operator"]),
+    ("GET", "/v1/keys", &[]),
+    ("POST", "/v1/keys", &[]),
+    ("DELETE", "/v1/keys/999", &[]),
+];
+
+pub(crate) async fn each_role_may_do_its_own_and_no_more<S: Stores>(api: &TestApi<S>) {
+    for role in KeyRole::ALL {
+        let key = api.key(role).await;
+        for (method, path, allowed) in CALLS {
+            let answer = api.call(method, path).key(&key).send().await;
+            let may = role == KeyRole::Root || allowed.contains(&role.as_str());
+            assert_eq!(answer.status != 403, may, "{role:?} {method} {path}: {}", answer.text());
+            assert!(
+                answer.status != 401 && answer.status < 500,
+                "{role:?} {method} {path}: {}",
+                answer.text()
+            );
+        }
+    }
+    for (method, path, _) in CALLS {
+        api.call(method, path).no_key().refused(401, "").await;
+        let answer = api.call(method, path).key(ROOT_KEY).send().await;
+        assert!(![401, 403].contains(&answer.status), "{method} {path}");
+    }
+}
+
+pub(crate) async fn only_a_known_key_is_let_in<S: Stores>(api: &TestApi<S>) {
+    let key = api.key(KeyRole::Viewer).await;
+    for wrong in ["x", "", &key[1..], &format!("{key}x"), &"k".repeat(600)] {
+        api.get("/v1/events").key(wrong).refused(401, "").await;
+    }
+    for header in ["Basic dXNlcjpwdw==", "Bearer", &key, &format!("Bearer{key}")] {
+        api.get("/v1/events").no_key().header("authorization", header).refused(401, "").await;
+    }
+    api.get("/v1/events").no_key().header("authorization", &format!("bEARER  {key}")).expect(200).await;
+    // Behind the server's back: what it remembers of the key ends by itself.
+    let keys = api.h.store.keys().list_keys().await.expect("the keys");
+    assert!(api.h.store.keys().revoke_key(keys[0].id, T0).await.expect("to revoke"));
+    let bound = std::time::Instant::now() + std::time::Duration::from_secs(2);
+    while api.get("/v1/events").key(&key).send().await.status == 200 {
+        assert!(std::time::Instant::now() < bound, "a revoked key is taken for too long");
+        tokio::task::yield_now().await;
+    }
+    api.get("/v1/events").key(&key).refused(401, "").await;
+    assert!(!api.h.store.keys().revoke_key(KeyId::from_store(999), T0).await.expect("no key"));
+}

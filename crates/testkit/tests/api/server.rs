@@ -1,0 +1,129 @@
+//! The API of one fresh database on a free port, with the ingest service behind it and no other.
+
+use crate::client::Call;
+use posthaste_api::server::Server;
+use posthaste_api::{ApiState, Limits, Outgoing, key_hash, router};
+use posthaste_core::Timestamp;
+use posthaste_core::ports::{KeyRole, KeyStore as _, StoreResult, Stores};
+use posthaste_services::batcher::batcher;
+use posthaste_services::clock::Clock;
+use posthaste_services::egress::EgressPolicy;
+use posthaste_services::ingest::Ingest;
+use posthaste_services::metrics::Metrics;
+use posthaste_services::runner::{Phase, Runner, Service};
+use posthaste_services::seal::SecretSealer;
+use posthaste_services::sender::{KeepAlive, Sender, Trust};
+use posthaste_services::step::{Progress, Step};
+use posthaste_services::wake::{Bell, Wakes};
+use posthaste_testkit::fixtures::T0;
+use posthaste_testkit::harness::Harness;
+use posthaste_testkit::random::Random;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+pub(crate) const ROOT_KEY: &str = "the-root-key-of-the-tests";
+pub(crate) const PAYLOAD_BYTES_MAX: usize = 10_000;
+pub(crate) const BATCH_EVENTS_MAX: usize = 20;
+/// How long a receiver has to answer.
+pub(crate) const DEADLINE: Duration = Duration::from_millis(1_500);
+
+pub(crate) struct TestApi<S: Stores> {
+    pub(crate) h: Harness<S>,
+    pub(crate) clock: Clock,
+    pub(crate) address: SocketAddr,
+    pub(crate) server: std::sync::Mutex<Option<Server>>,
+    _runner: Runner,
+}
+
+/// How a test wants its server.
+pub(crate) struct Options {
+    pub(crate) waiting_max: usize,
+    pub(crate) runs_ingest: bool,
+    /// Runs a service that never ends its first step.
+    pub(crate) has_a_late_service: bool,
+    pub(crate) policy: EgressPolicy,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let allow_cidrs = vec!["127.0.0.0/8".parse().expect("a network")];
+        let policy = EgressPolicy { allow_http: true, allow_cidrs };
+        Self { waiting_max: 1_000, runs_ingest: true, has_a_late_service: false, policy }
+    }
+}
+
+struct Stuck;
+
+impl Step for Stuck {
+    async fn step(&mut self, _now: Timestamp) -> StoreResult<Progress> {
+        std::future::pending().await
+    }
+}
+
+fn fill(bytes: &mut [u8]) {
+    static DRAWN: AtomicU64 = AtomicU64::new(1);
+    let mut random = Random::new(DRAWN.fetch_add(1, Ordering::Relaxed));
+    bytes.iter_mut().for_each(|byte| *byte = random.next().to_be_bytes()[0]);
+}
+
+impl<S: Stores> TestApi<S> {
+    pub(crate) async fn start(h: Harness<S>) -> Self {
+        Self::start_with(h, Options::default()).await
+    }
+
+    pub(crate) async fn start_with(h: Harness<S>, options: Options) -> Self {
+        let (clock, metrics, wakes) = (Clock::standing(T0), Metrics::new(), Wakes::alone());
+        let mut runner = Runner::new(clock.clone(), metrics.clone());
+        let ingest = Ingest::new(h.store.ingest(), wakes.clone(), metrics.clone());
+        let (calls, batches) = batcher(ingest, options.waiting_max, 100);
+        let bell = batches.bell();
+        if options.runs_ingest {
+            let service = Service::new("ingest", batches, bell, Duration::from_millis(50));
+            runner.start(Service { phase: Phase::Flushes, ..service });
+        } else {
+            // Kept, so that calls wait for ever.
+            std::mem::forget(batches);
+        }
+        if options.has_a_late_service {
+            runner.start(Service::new("stuck", Stuck, Bell::default(), Duration::from_millis(50)));
+        }
+        let outgoing = Outgoing {
+            sender: Sender::new(options.policy, Trust::system(), KeepAlive::default()).expect("a sender"),
+            sealer: SecretSealer::new(None),
+            deadline: DEADLINE,
+        };
+        let limits = Limits { payload_bytes_max: PAYLOAD_BYTES_MAX, batch_events_max: BATCH_EVENTS_MAX };
+        let state = ApiState::new(&h.store, calls, clock.clone(), metrics, wakes, outgoing, limits, fill)
+            .with_root_key(Some(key_hash(ROOT_KEY)))
+            .with_pulses(runner.pulses().to_vec(), Duration::from_secs(60));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let server = std::sync::Mutex::new(Some(Server::start(listener, router(state))));
+        Self { h, clock, address, server, _runner: runner }
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Call {
+        Call::new(self.address, "GET", path, ROOT_KEY)
+    }
+
+    pub(crate) fn post(&self, path: &str) -> Call {
+        Call::new(self.address, "POST", path, ROOT_KEY)
+    }
+
+    pub(crate) fn call(&self, method: &'static str, path: &str) -> Call {
+        Call::new(self.address, method, path, ROOT_KEY)
+    }
+
+    pub(crate) async fn key(&self, role: KeyRole) -> String {
+        let key = format!("a-key-of-role-{}", role.as_str());
+        let made = self.h.store.keys().create_key("test".to_owned(), role, key_hash(&key), T0).await;
+        made.expect("a key");
+        key
+    }
+
+    pub(crate) async fn count(&self, table: &str) -> i64 {
+        self.h.direct.number(&format!("SELECT count(*) FROM {table}")).await
+    }
+}

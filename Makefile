@@ -5,8 +5,6 @@
 .PHONY: help build dev fmt lint test cargo-test soak chaos bench bench-store clean
 
 posthaste := $(or $(CARGO_TARGET_DIR),target)/release/posthaste
-# Of no use to anybody else: `make dev` listens on the loopback address only.
-dev_key := dev-root-key-for-loopback-only
 heading = @printf '\n== %s\n'
 
 help: ## list the targets
@@ -15,10 +13,8 @@ help: ## list the targets
 build: ## build the release binary
 	cargo build --release --locked
 
-dev: build ## build, and serve every role on the embedded store in ./posthaste-data
-	$(posthaste) migrate
-	@echo 'Serving ./posthaste-data on http://127.0.0.1:8080; Ctrl-C ends it. What to try is in README.md; the key is $(dev_key).'
-	POSTHASTE_ROOT_KEY=$(dev_key) POSTHASTE_ALLOW_HTTP=true POSTHASTE_ALLOW_CIDRS=127.0.0.0/8 $(posthaste) serve
+dev: build ## build, and run everything on the embedded store in ./posthaste-data; prints what to try
+	$(posthaste) dev
 
 fmt: ## format the code
 	cargo fmt --all

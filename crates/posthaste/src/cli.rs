@@ -2,16 +2,19 @@
 
 use crate::database::DatabaseUrl;
 use crate::settings::{self, DatabaseFlags, Flags};
-use crate::{logs, serve};
+use crate::{client, dev, listen, logs, serve, stdout};
 use anyhow::Context as _;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
 use posthaste_store::{postgres, sqlite};
-use std::io::Write as _;
 use std::process::ExitCode;
+
+const EXIT_CODES: &str =
+    "Exit codes: 0 done, 1 failed or refused, 2 wrong usage, 3 no server answers, 4 not found.";
 
 /// Delivers every event to every subscribed webhook, and every order to its broker.
 #[derive(Debug, Parser)]
-#[command(name = "posthaste", version, arg_required_else_help = true)]
+#[command(name = "posthaste", version, arg_required_else_help = true, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -19,6 +22,12 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run everything on this machine to try it: a store in ./posthaste-data, a key, a receiver
+    ///
+    /// Needs no argument. The store is always the embedded one in ./posthaste-data, whatever
+    /// POSTHASTE_DATABASE_URL says, and callbacks may go to this machine over plain http. Other settings
+    /// count as they do for serve.
+    Dev,
     /// Run Posthaste, or some of its roles
     Serve {
         #[command(flatten)]
@@ -40,11 +49,23 @@ enum Command {
         #[command(flatten)]
         flags: Flags,
     },
+    #[command(flatten)]
+    Client(client::Resource),
+    /// Receive webhooks here, and tell of each on one line: to try things with
+    Listen {
+        #[command(flatten)]
+        flags: listen::ListenFlags,
+    },
+    /// Print the description of the HTTP API (OpenAPI 3.1)
+    Openapi,
+    /// Print what completes commands in a shell; the shell's own documentation says where it belongs
+    Completions { shell: Shell },
 }
 
 impl Cli {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
+            Command::Dev => dev::run(),
             Command::Serve { flags } => {
                 let (settings, _) = settings::load(&flags, std::env::vars_os())?;
                 logs::start(&settings.log)?;
@@ -70,18 +91,21 @@ impl Cli {
                 }
                 Ok(printed)
             }
+            Command::Client(resource) => resource.run(),
+            Command::Listen { flags } => listen::run(flags),
+            Command::Openapi => print(&(posthaste_api::document()? + "\n")),
+            Command::Completions { shell } => {
+                let mut script = Vec::new();
+                clap_complete::generate(shell, &mut Self::command(), "posthaste", &mut script);
+                print(&String::from_utf8(script)?)
+            }
         }
     }
 }
 
-/// Whoever stops reading, as `head` does, has seen enough: that is no failure.
 fn print(text: &str) -> anyhow::Result<ExitCode> {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(error).context("writing to stdout")
-        }
-        Ok(()) | Err(_) => Ok(ExitCode::SUCCESS),
-    }
+    stdout::print(text).context("writing to stdout")?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn migrate(url: &DatabaseUrl) -> anyhow::Result<ExitCode> {

@@ -3,8 +3,13 @@
 
 use crate::database::{DatabaseUrl, ServerUrl};
 use crate::settings::{DatabaseSettings, Role, Settings};
+use posthaste_core::ports::{StoreError, StoreResult};
 use posthaste_store::grants::Role as DatabaseRole;
 use posthaste_store::postgres::PostgresOptions;
+use std::time::Duration;
+
+/// How often a store that is away at the start is tried again.
+const START_PAUSE: Duration = Duration::from_secs(1);
 
 /// Nothing when the database is the embedded one.
 pub(crate) fn postgres_options(settings: &Settings) -> Option<PostgresOptions> {
@@ -35,6 +40,26 @@ pub(crate) fn listen_url<'a>(settings: &'a Settings, options: &'a PostgresOption
     let direct = settings.database.direct.as_ref().map(ServerUrl::expose);
     let any = || options.role_urls.first().map(|(_, url)| url.as_str());
     direct.or(options.url.as_deref()).or_else(any)
+}
+
+/// A server that is away when we start may be starting too.
+pub(crate) async fn wait_for<T, F: Future<Output = StoreResult<T>>>(
+    connect: impl Fn() -> F,
+) -> StoreResult<T> {
+    let mut told = false;
+    loop {
+        match connect().await {
+            Err(error @ StoreError::Unavailable { .. }) => {
+                if !told {
+                    let error = anyhow::Error::new(error);
+                    tracing::warn!(error = format!("{error:#}"), "waits for the database");
+                }
+                told = true;
+                tokio::time::sleep(START_PAUSE).await;
+            }
+            answer => return answer,
+        }
+    }
 }
 
 /// The database, for people.

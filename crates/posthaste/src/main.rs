@@ -1,13 +1,19 @@
 //! The `posthaste` binary: settings and wiring, the one place that knows all the other crates.
 
 mod cli;
+mod client;
 mod database;
+mod dev;
+mod listen;
 mod login;
 mod logs;
+mod network;
 mod random;
 mod serve;
 #[allow(dead_code, reason = "the settings of the API and of orders wait for their readers")]
 mod settings;
+mod signals;
+mod stdout;
 
 use clap::Parser as _;
 use std::process::ExitCode;

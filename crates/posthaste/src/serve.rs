@@ -3,12 +3,13 @@
 
 use crate::database::DatabaseUrl;
 use crate::settings::{Role, Settings};
-use crate::{login, random};
+use crate::signals::Signals;
+use crate::{login, network, random};
 use anyhow::Context as _;
 use posthaste_api::server::Server;
 use posthaste_api::{ApiState, Limits, Outgoing, key_hash, router};
 use posthaste_core::WorkerId;
-use posthaste_core::ports::{IngestRequest, RequestOutcome, Stage, StoreError, StoreResult, Stores};
+use posthaste_core::ports::{IngestRequest, RequestOutcome, Stage, Stores};
 use posthaste_services::batcher::{Batcher, batcher};
 use posthaste_services::cleaner::Cleaner;
 use posthaste_services::clock::{Clock, ClockSetter};
@@ -18,16 +19,17 @@ use posthaste_services::orchestrator::{Admission, Flows, Results};
 use posthaste_services::router::Router;
 use posthaste_services::runner::{Phase, Runner, Service};
 use posthaste_services::seal::SecretSealer;
-use posthaste_services::sender::{KeepAlive, Sender, Trust};
+use posthaste_services::sender::Sender;
 use posthaste_services::wake::{Announcer, Bell, Listener, Wakes};
 use posthaste_services::worker::{REPORTS, Reports, Worker, WorkerKit, WorkerOptions};
 use posthaste_store::postgres::{PostgresListener, PostgresStore};
 use posthaste_store::sqlite::{SqliteOptions, SqliteStore};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// The most reports of one batch.
@@ -39,26 +41,28 @@ const ANNOUNCE_PACE: Duration = Duration::from_millis(3);
 /// A service that has not stepped for so long, or for several of its polls, is not ready.
 const LATE_AFTER: Duration = Duration::from_secs(15);
 const LATE_POLLS: u32 = 3;
-/// How often a store that is away at the start is tried again.
-const START_PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(settings: &Settings) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.context("starting the runtime")?.block_on(serve(settings))
+    let (listening, _) = oneshot::channel();
+    runtime.context("starting the runtime")?.block_on(serve(settings, listening))
 }
 
-/// The one place that chooses an engine.
-async fn serve(settings: &Settings) -> anyhow::Result<ExitCode> {
+/// The one place that chooses an engine. Whoever waits for it is told where the API listens.
+pub(crate) async fn serve(
+    settings: &Settings,
+    listening: oneshot::Sender<SocketAddr>,
+) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new()?;
     match (login::postgres_options(settings), &settings.database.url) {
         (None, DatabaseUrl::Sqlite(path)) => {
             let store = SqliteStore::open(&SqliteOptions::new(path))?;
             let process = Process::new(settings, store, Wakes::alone()).await?;
-            process.run(&mut signals).await
+            process.run(&mut signals, listening).await
         }
         (None, DatabaseUrl::Postgres(_)) => anyhow::bail!("no login to the database"),
         (Some(options), _) => {
-            let Some(store) = signals.or(wait_for(|| PostgresStore::connect(&options))).await else {
+            let Some(store) = signals.or(login::wait_for(|| PostgresStore::connect(&options))).await else {
                 return Ok(ExitCode::SUCCESS);
             };
             let store = store?;
@@ -71,7 +75,7 @@ async fn serve(settings: &Settings) -> anyhow::Result<ExitCode> {
             process.runner.start(Service { pace: ANNOUNCE_PACE, phase: Phase::Flushes, ..announcer });
             let listener = Listener::new(listener, wakes);
             process.runner.start(Service::new("listener", listener, Bell::default(), settings.poll));
-            process.run(&mut signals).await
+            process.run(&mut signals, listening).await
         }
     }
 }
@@ -86,24 +90,6 @@ fn stages(settings: &Settings) -> Vec<Stage> {
         Role::Api | Role::Cleaner => vec![],
     };
     settings.roles.iter().flat_map(of).collect()
-}
-
-/// A server that is away when we start may be starting too.
-async fn wait_for<T, F: Future<Output = StoreResult<T>>>(connect: impl Fn() -> F) -> StoreResult<T> {
-    let mut told = false;
-    loop {
-        match connect().await {
-            Err(error @ StoreError::Unavailable { .. }) => {
-                if !told {
-                    let error = anyhow::Error::new(error);
-                    tracing::warn!(error = format!("{error:#}"), "waits for the database");
-                }
-                told = true;
-                tokio::time::sleep(START_PAUSE).await;
-            }
-            answer => return answer,
-        }
-    }
 }
 
 /// The services of one process.
@@ -129,10 +115,10 @@ impl<'a, S: Stores> Process<'a, S> {
         let runner = Runner::new(clock.clone(), metrics.clone());
         let worker_id = WorkerId::parse(random::process_name()?)?;
         let sends = settings.roles.contains(&Role::Worker) || settings.roles.contains(&Role::Api);
-        let sender = sends.then(|| sender(settings)).transpose()?;
+        let sender = sends.then(|| network::sender(settings)).transpose()?;
         // Before any service takes work on: an address that is taken stops the start.
         let listener = match settings.roles.contains(&Role::Api) {
-            true => Some(listen(settings).await?),
+            true => Some(network::listen(settings).await?),
             false => None,
         };
         let mut process = Self {
@@ -179,7 +165,7 @@ impl<'a, S: Stores> Process<'a, S> {
     }
 
     /// Answers once every service has been started, so that readiness knows them all.
-    fn start_api(&mut self) -> anyhow::Result<Option<Server>> {
+    fn start_api(&mut self, listening: oneshot::Sender<SocketAddr>) -> anyhow::Result<Option<Server>> {
         let (Some(listener), Some(ingest)) = (self.listener.take(), self.ingest.clone()) else {
             return Ok(None);
         };
@@ -201,7 +187,10 @@ impl<'a, S: Stores> Process<'a, S> {
             .with_pulses(self.runner.pulses().to_vec(), late_after);
         let address = listener.local_addr().context("asking for the address")?;
         tracing::info!(url = format!("http://{address}"), "the API listens");
-        Ok(Some(Server::start(listener, router(state))))
+        let server = Server::start(listener, router(state));
+        // Most of the time nobody waits for it.
+        let _ = listening.send(address);
+        Ok(Some(server))
     }
 
     fn start_router(&mut self) {
@@ -255,9 +244,13 @@ impl<'a, S: Stores> Process<'a, S> {
         self.runner.start(Service::new("cleaner", cleaner, Bell::default(), lease.cleaner_interval));
     }
 
-    async fn run(mut self, signals: &mut Signals) -> anyhow::Result<ExitCode> {
+    async fn run(
+        mut self,
+        signals: &mut Signals,
+        listening: oneshot::Sender<SocketAddr>,
+    ) -> anyhow::Result<ExitCode> {
         let roles: Vec<&str> = self.settings.roles.iter().copied().map(Role::as_str).collect();
-        let api = self.start_api()?;
+        let api = self.start_api(listening)?;
         let (roles, worker_id) = (roles.join(","), self.worker_id.as_str());
         tracing::info!(roles, worker_id, database = login::shown(self.settings), "serving");
         let by = signals.next().await;
@@ -286,53 +279,5 @@ impl<'a, S: Stores> Process<'a, S> {
         let grace_s = self.settings.shutdown_grace.as_secs();
         tracing::error!(grace_s, "the grace period ended before the work did: leases will run out");
         Ok(ExitCode::FAILURE)
-    }
-}
-
-async fn listen(settings: &Settings) -> anyhow::Result<TcpListener> {
-    let address = settings.listen;
-    let told = || format!("cannot listen on {address}: end what listens there, or set POSTHASTE_LISTEN");
-    TcpListener::bind(address).await.with_context(told)
-}
-
-fn sender(settings: &Settings) -> anyhow::Result<Sender> {
-    let mut trust = Trust::system();
-    if let Some(file) = &settings.egress.ca_file {
-        trust = trust.with_ca_file(file).context("POSTHASTE_CA_FILE")?;
-    }
-    if trust.authorities() == 0 {
-        tracing::warn!(
-            "no certificate authority is known, so nothing can be delivered over https: \
-             install the system's (the package ca-certificates), or set POSTHASTE_CA_FILE"
-        );
-    }
-    Ok(Sender::new(settings.egress.policy.clone(), trust, KeepAlive::default())?)
-}
-
-/// What asks a process to end.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> anyhow::Result<Self> {
-        let listen = |kind| signal(kind).context("listening for signals");
-        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
-    }
-
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
-    }
-
-    /// What the work comes to, unless a signal comes first.
-    async fn or<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
-        tokio::select! {
-            done = work => Some(done),
-            _ = self.next() => None,
-        }
     }
 }

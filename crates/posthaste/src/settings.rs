@@ -19,6 +19,7 @@ mod warning;
 pub(crate) use flags::{DatabaseFlags, Flags};
 pub(crate) use print::{as_json, as_table, example};
 pub(crate) use problem::Problems;
+pub(crate) use secret::Secret;
 pub(crate) use source::Values;
 pub(crate) use types::{
     BrokerSettings, DatabaseSettings, EgressSettings, LeaseSettings, LimitSettings, LogFormat, LogSettings,

@@ -61,7 +61,8 @@ impl Trust {
         self.roots.len()
     }
 
-    pub(super) fn client_config(self) -> Result<Arc<ClientConfig>, TrustError> {
+    /// How a client shakes hands: HTTP/1.1 only.
+    pub fn client_config(self) -> Result<Arc<ClientConfig>, TrustError> {
         let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()?
             .with_root_certificates(self.roots)

@@ -1,0 +1,158 @@
+//! `posthaste dead-letter …`
+
+use super::call::Page;
+use super::table::{self, Column};
+use super::{Call, Reach};
+use clap::{Args, Subcommand, value_parser};
+use serde_json::Value;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// List dead letters, newest first
+    List {
+        #[command(flatten)]
+        filter: Filter,
+        #[command(flatten)]
+        page: Page,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Show a dead letter with its payload
+    Show {
+        #[arg(value_parser = value_parser!(i64).range(1..))]
+        id: i64,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Make a fresh delivery from a dead letter; a second time names the same one
+    Requeue {
+        #[arg(value_parser = value_parser!(i64).range(1..))]
+        id: i64,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Make fresh deliveries from all that the filter finds
+    RequeueAll {
+        #[command(flatten)]
+        filter: Filter,
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        reach: Reach,
+    },
+}
+
+/// Every part narrows.
+#[derive(Debug, Args)]
+pub(crate) struct Filter {
+    /// Only those of this subscription
+    #[arg(long, value_name = "ID", value_parser = value_parser!(i64).range(1..))]
+    subscription: Option<i64>,
+    /// Only those of this type of event
+    #[arg(long = "type", value_name = "TYPE")]
+    event_type: Option<String>,
+    /// Only what failed at or after this time, such as 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Only what failed before this time
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+}
+
+const COLUMNS: [Column; 7] = [
+    ("ID", "id"),
+    ("DELIVERY", "saga_id"),
+    ("EVENT", "event_id"),
+    ("SUBSCRIPTION", "subscription_id"),
+    ("ERROR", "final_error_code"),
+    ("FAILED", "failed_at"),
+    ("REQUEUED AS", "requeued_as"),
+];
+
+const FIELDS: [Column; 8] = [
+    ("dead letter", "id"),
+    ("delivery", "saga_id"),
+    ("event", "event_id"),
+    ("subscription", "subscription_id"),
+    ("error", "final_error_code"),
+    ("failed", "failed_at"),
+    ("requeued as", "requeued_as"),
+    ("payload", "payload_snapshot"),
+];
+
+impl Verb {
+    pub(super) fn reach(&self) -> &Reach {
+        match self {
+            Self::List { reach, .. }
+            | Self::Show { reach, .. }
+            | Self::Requeue { reach, .. }
+            | Self::RequeueAll { reach, .. } => reach,
+        }
+    }
+
+    pub(super) fn call(&self) -> Call {
+        match self {
+            Self::List { filter, page, .. } => Call::get("/v1/dead-letters")
+                .query(&[
+                    ("subscription_id", filter.subscription.map(|id| id.to_string())),
+                    ("event_type", filter.event_type.clone()),
+                    ("since", filter.since.clone()),
+                    ("until", filter.until.clone()),
+                    page.limit(),
+                    page.cursor(),
+                ])
+                .show(|answer| table::list(&COLUMNS, "no dead letters", answer)),
+            Self::Show { id, .. } => {
+                Call::get(format!("/v1/dead-letters/{id}")).show(|answer| table::record(&FIELDS, answer))
+            }
+            Self::Requeue { id, .. } => Call::post(format!("/v1/dead-letters/{id}/requeue"))
+                .show(|answer| format!("delivery {} was made from it\n", table::cell(&answer["saga_id"]))),
+            Self::RequeueAll { filter, dry_run, .. } => {
+                let call = Call::post("/v1/dead-letters/requeue").fields([
+                    ("subscription_id", filter.subscription.into()),
+                    ("event_type", filter.event_type.clone().into()),
+                    ("since", filter.since.clone().into()),
+                    ("until", filter.until.clone().into()),
+                    ("dry_run", (*dry_run).into()),
+                ]);
+                Call { show: counted, next: the_rest, ..call }
+            }
+        }
+    }
+}
+
+fn counted(answer: &Value) -> String {
+    let count = |name: &str| answer[name].as_u64().unwrap_or_default();
+    let (matched, requeued) = (count("matched"), count("requeued"));
+    if answer["dry_run"] == true {
+        return format!("{matched} found; nothing was done\n");
+    }
+    let (before, deleted) = (count("already_requeued"), count("subscription_deleted"));
+    format!(
+        "{matched} found: {requeued} requeued, {before} were before, {deleted} have no subscription any more\n"
+    )
+}
+
+/// The server does a bounded part of the work in one call, and says where to go on.
+fn the_rest(call: &Call, answer: &Value) -> Option<Call> {
+    let cursor = answer["next_cursor"].as_str()?;
+    let mut body: Value = serde_json::from_str(call.body.as_deref()?).ok()?;
+    body["cursor"] = cursor.into();
+    Some(Call { body: Some(body.to_string()), ..call.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn long_work_goes_on_with_the_same_filter() {
+        let call = Call::post("/v1/x").fields([("event_type", "a".into()), ("dry_run", true.into())]);
+        assert!(the_rest(&call, &json!({"next_cursor": null})).is_none());
+        let next = the_rest(&call, &json!({"next_cursor": "c1"})).expect("another call");
+        let next = the_rest(&next, &json!({"next_cursor": "c2"})).expect("a third call");
+        assert_eq!(next.body.as_deref(), Some(r#"{"cursor":"c2","dry_run":true,"event_type":"a"}"#));
+    }
+}

@@ -1,0 +1,208 @@
+//! `posthaste subscription …`
+
+use super::call::Page;
+use super::table::{self, Column};
+use super::{Call, Reach};
+use clap::{Args, Subcommand, value_parser};
+use serde_json::Value;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Subscribe a URL to a type of event; its secret is shown once
+    Create {
+        /// The type of event
+        #[arg(value_name = "TYPE")]
+        event_type: String,
+        /// Where its events are sent
+        #[arg(value_name = "URL")]
+        callback_url: String,
+        #[command(flatten)]
+        extras: Extras,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// List subscriptions
+    List {
+        #[command(flatten)]
+        page: Page,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Show a subscription
+    Show(One),
+    /// Change a subscription; a changed URL must be verified again
+    #[command(group = clap::ArgGroup::new("change").required(true).multiple(true))]
+    Update {
+        #[arg(value_parser = value_parser!(i64).range(1..))]
+        id: i64,
+        /// The type of event
+        #[arg(long = "type", value_name = "TYPE", group = "change")]
+        event_type: Option<String>,
+        /// Where its events are sent
+        #[arg(long, value_name = "URL", group = "change")]
+        callback_url: Option<String>,
+        /// How many attempts are made in all
+        #[arg(long, value_name = "N", group = "change")]
+        max_retry_limit: Option<u32>,
+        /// For people
+        #[arg(long, value_name = "TEXT", group = "change")]
+        description: Option<String>,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Hold what was routed to it, and route no more
+    Pause(One),
+    /// Go on with what was held
+    Resume(One),
+    /// Challenge the receiver; until it has echoed, nothing else is sent to it
+    Verify(One),
+    /// Give it a new secret, shown once; the one before goes on signing for a while
+    RotateSecret {
+        #[arg(value_parser = value_parser!(i64).range(1..))]
+        id: i64,
+        /// For how many seconds the secret before goes on signing; a day unless said otherwise
+        #[arg(long, value_name = "SECONDS")]
+        overlap: Option<u64>,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Send a test event to the receiver
+    Test(One),
+    /// Delete a subscription
+    Delete(One),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct One {
+    #[arg(value_parser = value_parser!(i64).range(1..))]
+    id: i64,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Extras {
+    /// How many attempts are made in all
+    #[arg(long, value_name = "N")]
+    max_retry_limit: Option<u32>,
+    /// For people
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+}
+
+const COLUMNS: [Column; 6] = [
+    ("ID", "id"),
+    ("TYPE", "event_type"),
+    ("URL", "callback_url"),
+    ("ACTIVE", "active"),
+    ("VERIFIED", "verified"),
+    ("DESCRIPTION", "description"),
+];
+
+const FIELDS: [Column; 10] = [
+    ("subscription", "id"),
+    ("type", "event_type"),
+    ("url", "callback_url"),
+    ("active", "active"),
+    ("verified", "verified"),
+    ("attempts at most", "max_retry_limit"),
+    ("description", "description"),
+    ("created", "created_at"),
+    ("updated", "updated_at"),
+    ("secret", "secret"),
+];
+
+impl Verb {
+    pub(super) fn reach(&self) -> &Reach {
+        match self {
+            Self::Create { reach, .. }
+            | Self::List { reach, .. }
+            | Self::Update { reach, .. }
+            | Self::RotateSecret { reach, .. } => reach,
+            Self::Show(one)
+            | Self::Pause(one)
+            | Self::Resume(one)
+            | Self::Verify(one)
+            | Self::Test(one)
+            | Self::Delete(one) => &one.reach,
+        }
+    }
+
+    pub(super) fn call(&self) -> Call {
+        let path = |id: &i64| format!("/v1/subscriptions/{id}");
+        let set_active = |id: &i64, active: bool| Call::patch(path(id)).fields([("active", active.into())]);
+        match self {
+            Self::Create { event_type, callback_url, extras, .. } => Call::post("/v1/subscriptions")
+                .fields([
+                    ("event_type", event_type.as_str().into()),
+                    ("callback_url", callback_url.as_str().into()),
+                    ("max_retry_limit", extras.max_retry_limit.into()),
+                    ("description", extras.description.clone().into()),
+                ])
+                .show(made),
+            Self::List { page, .. } => Call::get("/v1/subscriptions")
+                .query(&[page.limit(), page.cursor()])
+                .show(|answer| table::list(&COLUMNS, "no subscriptions", answer)),
+            Self::Show(One { id, .. }) => Call::get(path(id)).show(shown),
+            Self::Update { id, event_type, callback_url, max_retry_limit, description, .. } => {
+                let change = Call::patch(path(id)).fields([
+                    ("event_type", event_type.clone().into()),
+                    ("callback_url", callback_url.clone().into()),
+                    ("max_retry_limit", (*max_retry_limit).into()),
+                    ("description", description.clone().into()),
+                ]);
+                change.show(shown)
+            }
+            Self::Pause(One { id, .. }) => set_active(id, false).show(shown),
+            Self::Resume(One { id, .. }) => set_active(id, true).show(shown),
+            Self::Verify(One { id, .. }) => Call::post(format!("{}/verify", path(id)))
+                .show(|answer| outcome("verified", answer))
+                .succeeded(|answer| answer["verified"] == true),
+            Self::RotateSecret { id, overlap, .. } => Call::post(format!("{}/rotate-secret", path(id)))
+                .fields([("overlap_s", (*overlap).into())])
+                .show(|answer| shown(answer) + "\nKeep the secret now: it is not shown again.\n"),
+            Self::Test(One { id, .. }) => Call::post(format!("{}/test", path(id)))
+                .show(|answer| outcome("delivered", answer))
+                .succeeded(|answer| answer["delivered"] == true),
+            Self::Delete(One { id, .. }) => Call::delete(path(id)).show(|_| "deleted\n".to_owned()),
+        }
+    }
+}
+
+fn shown(answer: &Value) -> String {
+    table::record(&FIELDS, answer)
+}
+
+fn made(answer: &Value) -> String {
+    let id = table::cell(&answer["id"]);
+    format!(
+        "{}\nKeep the secret now: it is not shown again. Give it to the receiver, then let it prove that it \
+         listens:\n  posthaste subscription verify {id}\n",
+        shown(answer)
+    )
+}
+
+/// What came of a challenge or a test.
+fn outcome(word: &'static str, answer: &Value) -> String {
+    let status = answer["response_status"].as_u64().map(|status| format!(", it answered {status}"));
+    let after = format!("after {} ms{}", table::cell(&answer["duration_ms"]), status.unwrap_or_default());
+    if answer[word] == true {
+        return format!("{word} {after}\n");
+    }
+    format!("not {word} {after}: {}\n", table::cell(&answer["reason"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn outcomes_read_well() {
+        let good = json!({"verified": true, "response_status": 200, "reason": null, "duration_ms": 3});
+        assert_eq!(outcome("verified", &good), "verified after 3 ms, it answered 200\n");
+        let bad =
+            json!({"delivered": false, "response_status": null, "reason": "no connection", "duration_ms": 1});
+        assert_eq!(outcome("delivered", &bad), "not delivered after 1 ms: no connection\n");
+    }
+}

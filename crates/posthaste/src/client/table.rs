@@ -1,0 +1,109 @@
+//! Answers for people: small aligned tables. Text from elsewhere never reaches the terminal as control
+//! characters.
+
+use serde_json::Value;
+
+/// A heading, and the field that stands below it.
+pub(super) type Column = (&'static str, &'static str);
+
+/// Longer text is cut: a table is to look at, `--json` is to work with.
+const CELL_CHARS_MAX: usize = 80;
+const GAP: &str = "  ";
+
+/// A page of a list, and how to see the next.
+pub(super) fn list(columns: &[Column], nothing: &str, answer: &Value) -> String {
+    let items = answer.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let mut text = if items.is_empty() { format!("{nothing}\n") } else { rows(columns, items) };
+    if let Some(cursor) = answer.get("next_cursor").and_then(Value::as_str) {
+        text.push_str(&format!("more with: --cursor {}\n", visible(cursor)));
+    }
+    text
+}
+
+/// A line of headings, and one for each item.
+pub(super) fn rows(columns: &[Column], items: &[Value]) -> String {
+    let headings = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
+    let cells = |item: &Value| columns.iter().map(|(_, field)| short(&item[*field])).collect();
+    let lines: Vec<Vec<String>> = std::iter::once(headings).chain(items.iter().map(cells)).collect();
+    aligned(&lines)
+}
+
+/// One field on each line; those that the answer does not have are left out.
+pub(super) fn record(fields: &[Column], answer: &Value) -> String {
+    let there = fields.iter().filter_map(|(heading, field)| Some((heading, answer.get(*field)?)));
+    let lines: Vec<Vec<String>> =
+        there.map(|(heading, value)| vec![(*heading).to_owned(), cell(value)]).collect();
+    aligned(&lines)
+}
+
+/// An answer that nobody gave a form.
+pub(super) fn whole(answer: &Value) -> String {
+    if answer.is_null() { "done\n".to_owned() } else { format!("{answer:#}\n") }
+}
+
+fn aligned(lines: &[Vec<String>]) -> String {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or_default();
+    let width = |column: usize| {
+        lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max()
+    };
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or_default()).collect();
+    let mut text = String::new();
+    for line in lines {
+        let cells: Vec<String> =
+            line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        text.push_str(cells.join(GAP).trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn short(value: &Value) -> String {
+    let text = cell(value);
+    match text.char_indices().nth(CELL_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+pub(super) fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => visible(text),
+        Value::Array(_) | Value::Object(_) => visible(&value.to_string()),
+    }
+}
+
+fn visible(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const COLUMNS: [Column; 3] = [("ID", "id"), ("NAME", "name"), ("GONE", "gone")];
+
+    #[test]
+    fn columns_stand_below_each_other() {
+        let answer = json!({
+            "items": [{"id": 7, "name": "é\u{1b}[2J", "gone": null}, {"id": 1234, "name": "b", "gone": true}],
+            "next_cursor": "abc"
+        });
+        let expected =
+            "ID    NAME   GONE\n7     é\u{fffd}[2J  -\n1234  b      yes\nmore with: --cursor abc\n";
+        assert_eq!(list(&COLUMNS, "nothing", &answer), expected);
+        assert_eq!(list(&COLUMNS, "nothing", &json!({"items": [], "next_cursor": null})), "nothing\n");
+    }
+
+    #[test]
+    fn a_record_has_the_fields_that_are_there() {
+        assert_eq!(record(&COLUMNS, &json!({"id": 7, "gone": false})), "ID    7\nGONE  no\n");
+        let long = json!([{"id": "x".repeat(100), "name": "", "gone": ""}]);
+        let line = rows(&COLUMNS, long.as_array().map(Vec::as_slice).unwrap_or_default());
+        assert!(line.contains(&format!("{}…", "x".repeat(80))) && !line.contains(&"x".repeat(81)));
+    }
+}

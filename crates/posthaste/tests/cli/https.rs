@@ -1,0 +1,53 @@
+//! A server behind https: believed when its certificate is.
+
+use crate::program::run;
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::aws_lc_rs;
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+
+const ANSWER: &[u8] =
+    b"HTTP/1.1 200 OK\r\ncontent-length: 32\r\nconnection: close\r\n\r\n{\"items\":[],\"next_cursor\":null}\r\n";
+
+/// Answers every request with an empty list.
+async fn serve(listener: TcpListener, acceptor: TlsAcceptor) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+        let mut head = [0; 2_048];
+        let _ = stream.read(&mut head).await;
+        let _ = stream.write_all(ANSWER).await;
+        let _ = stream.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_is_checked() {
+    let CertifiedKey { cert, signing_key } =
+        generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("ca.pem");
+    std::fs::write(&file, cert.pem()).expect("a file");
+    let key = PrivateKeyDer::Pkcs8(signing_key.serialize_der().into());
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![cert.der().clone()], key)
+        .expect("a configuration");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("https://{}", listener.local_addr().expect("an address"));
+    tokio::spawn(serve(listener, TlsAcceptor::from(Arc::new(config))));
+    tokio::task::spawn_blocking(move || {
+        let file = file.to_str().expect("text");
+        let ours = [("POSTHASTE_URL", url.as_str()), ("POSTHASTE_CA_FILE", file)];
+        assert_eq!(run(&["event", "list"], &ours, "").expect(0).stdout, "no events\n");
+        let stranger = run(&["event", "list"], &ours[..1], "").expect(3);
+        assert!(stranger.stderr.contains("TLS handshake"), "{stranger:?}");
+    })
+    .await
+    .expect("an end");
+}

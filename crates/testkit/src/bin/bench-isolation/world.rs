@@ -1,18 +1,14 @@
 //! One fresh database of one engine, filled before the binary opens it, and the receivers.
 
-use posthaste_core::event::EventType;
-use posthaste_core::ports::{
-    IngestStore as _, RouteTake, RouterStore as _, Stores, SubscriptionStore as _, Verification,
-};
-use posthaste_core::signature::SigningSecret;
-use posthaste_core::subscription::{CallbackUrl, NewSubscription, SealedSecret};
+use posthaste_core::ports::{IngestStore as _, RouteTake, RouterStore as _, Stores};
 use posthaste_store::postgres::{PostgresOptions, PostgresStore};
 use posthaste_store::sqlite::{self, SqliteOptions, SqliteStore};
 use posthaste_testkit::fixtures::event;
-use posthaste_testkit::postgres;
+use posthaste_testkit::fleet::settings;
+use posthaste_testkit::processes::Program;
 use posthaste_testkit::receiver::{Answer, Receiver};
+use posthaste_testkit::{postgres, subscribers};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -142,7 +138,8 @@ impl World {
         }
         self.arrived.expected.store(healthy, Ordering::Relaxed);
         let began = Instant::now();
-        let _process = Process::start(&self.url);
+        let settings = settings(&[("POSTHASTE_DATABASE_URL", &self.url), ("POSTHASTE_LOG", "warn")]);
+        let _process = Program::find().serve("all", "router,orchestrator,worker,cleaner", &settings);
         let arrived = self.arrived.all.notified();
         tokio::time::timeout(Duration::from_secs(600), arrived).await.expect("all within ten minutes");
         began.elapsed()
@@ -158,20 +155,8 @@ impl World {
 
     async fn subscribe<S: Stores>(&self, store: &S, name: &str, count: usize) {
         let url = self.receiver.url(if name == "black" { "/black" } else { "/healthy" });
-        let callback_url = CallbackUrl::parse(&url, true).expect("a URL");
-        let secret = SealedSecret::new(SigningSecret::from_random([7; 32]).reveal());
-        let now = store.now().await.expect("the time");
         for number in 0..count {
-            let subscription = NewSubscription {
-                event_type: EventType::parse(format!("{name}.{number}")).expect("a type"),
-                callback_url: callback_url.clone(),
-                max_retry_limit: None,
-                description: None,
-                secret: secret.clone(),
-            };
-            let made = store.subscriptions().create_subscription(subscription, now).await.expect("one");
-            let challenged = Verification { callback_url: callback_url.clone(), secret: secret.clone() };
-            assert!(store.subscriptions().mark_verified(made.id, challenged, now).await.expect("verified"));
+            subscribers::subscribe(store, &format!("{name}.{number}"), &url, None).await;
         }
     }
 }
@@ -190,30 +175,5 @@ async fn publish<S: Stores>(store: &S, name: &str, subscriptions: usize, events:
         let last = (first + CHUNK).min(events);
         let request = (first..last).map(|n| event(&format!("{name}.{}", n % subscriptions))).collect();
         store.ingest().insert_events(vec![request], now).await.expect("events");
-    }
-}
-
-/// The binary; killed when nobody needs it any more.
-struct Process(Child);
-
-impl Process {
-    fn start(url: &str) -> Self {
-        let binary = std::env::current_exe().expect("a path").with_file_name("posthaste");
-        let child = Command::new(&binary)
-            .args(["serve", "--roles", "router,orchestrator,worker,cleaner"])
-            .env("POSTHASTE_DATABASE_URL", url)
-            .env("POSTHASTE_ALLOW_HTTP", "true")
-            .env("POSTHASTE_ALLOW_CIDRS", "127.0.0.0/8")
-            .env("POSTHASTE_LOG", "error")
-            .stdin(Stdio::null())
-            .spawn();
-        Self(child.unwrap_or_else(|error| panic!("{}: {error}; build it first", binary.display())))
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }

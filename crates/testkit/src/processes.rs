@@ -126,8 +126,9 @@ impl Process {
     pub async fn logs(&self, is_meant: impl Fn(&LogLine) -> bool, patience: Duration) -> bool {
         let mut log = self.log.subscribe();
         let heard = log.wait_for(|log| log.ended || log.lines.iter().any(&is_meant));
-        let heard = tokio::time::timeout(patience, heard).await;
-        heard.is_ok() && self.log.borrow().lines.iter().any(is_meant)
+        // What the wait answers is a lock on the log, which must not be taken twice.
+        let heard = tokio::time::timeout(patience, heard).await.is_ok();
+        heard && self.log.borrow().lines.iter().any(is_meant)
     }
 
     /// Waits until it serves; answers whether it does.
@@ -138,8 +139,8 @@ impl Process {
     /// Waits until it has ended.
     pub async fn end(&mut self, patience: Duration) -> Option<ExitStatus> {
         let mut log = self.log.subscribe();
-        let ended = tokio::time::timeout(patience, log.wait_for(|log| log.ended)).await;
-        ended.is_ok().then(|| self.child.wait().expect("the end of the process"))
+        let ended = tokio::time::timeout(patience, log.wait_for(|log| log.ended)).await.is_ok();
+        ended.then(|| self.child.wait().expect("the end of the process"))
     }
 
     pub fn is_running(&mut self) -> bool {

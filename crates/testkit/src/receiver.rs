@@ -125,9 +125,10 @@ impl Receiver {
     /// All requests, as soon as there are `count`.
     pub async fn wait_for(&self, count: usize) -> Vec<Received> {
         let mut logged = self.desk.logged.subscribe();
-        let enough = tokio::time::timeout(PATIENCE, logged.wait_for(|logged| *logged >= count)).await;
+        // What the wait answers is a lock on the count: it must be gone before the log is locked.
+        let enough = tokio::time::timeout(PATIENCE, logged.wait_for(|logged| *logged >= count)).await.is_ok();
         let received = self.received();
-        assert!(enough.is_ok(), "{count} requests were awaited, {} came: {received:#?}", received.len());
+        assert!(enough, "{count} requests were awaited, {} came: {received:#?}", received.len());
         received
     }
 }
@@ -177,7 +178,9 @@ impl Desk {
         if let Some(log) = &self.log {
             let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
             log.push(received);
-            self.logged.send_replace(log.len());
+            let count = log.len();
+            drop(log);
+            self.logged.send_modify(|logged| *logged = count.max(*logged));
         }
         loop {
             match answer {

@@ -1,3 +1,5 @@
+//! Admission over a scripted store.
+
 use super::*;
 use posthaste_core::ports::{AdmittedJob, AppliedResult, DueSubscriptions, Quota, ResultTake};
 use posthaste_core::{JobId, SagaId};

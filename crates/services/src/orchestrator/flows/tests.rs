@@ -1,3 +1,5 @@
+//! Whose turn it is, and how many each may have.
+
 use super::*;
 use posthaste_core::outcome::Failure;
 use posthaste_core::ports::AdmittedJob;

@@ -78,6 +78,28 @@ pub enum ClaimMode {
     Nothing,
 }
 
+/// What the lane is doing, for people: the worst of what holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LaneMode {
+    Open,
+    /// At a rate below the highest.
+    Throttled,
+    /// The broker is away: one order at a time goes out.
+    OneAtATime,
+    Paused,
+}
+
+impl LaneMode {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Throttled => "throttled",
+            Self::OneAtATime => "one_at_a_time",
+            Self::Paused => "paused",
+        }
+    }
+}
+
 impl Lane {
     /// A lane that nothing is known about.
     pub const fn open(now: Timestamp) -> Self {
@@ -97,6 +119,30 @@ impl Lane {
     /// Whether only probes go out: the lane is paused, or the broker is away.
     pub const fn is_holding(&self) -> bool {
         self.paused_at.is_some() || self.faults_in_row >= FAULTS_MAX
+    }
+
+    pub fn mode(&self) -> LaneMode {
+        if self.paused_at.is_some() {
+            LaneMode::Paused
+        } else if self.is_holding() {
+            LaneMode::OneAtATime
+        } else if self.rate_in_force() < RATE_MAX {
+            LaneMode::Throttled
+        } else {
+            LaneMode::Open
+        }
+    }
+
+    /// When more may be claimed, if that is later than now and known.
+    pub fn next_claim_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let at = if self.is_holding() {
+            self.probe_until
+        } else if self.rate_in_force() < RATE_MAX {
+            Some(self.sends_from(now))
+        } else {
+            None
+        };
+        at.filter(|at| *at > now)
     }
 
     /// How much may be claimed, with `in_flight` orders being sent over all processes.
@@ -222,8 +268,8 @@ impl Lane {
         Self { rate: (rate + RATE_STEP / rate.max(1.0)).min(RATE_MAX), ..self }
     }
 
-    /// A row might hold anything that is a double.
-    fn rate_in_force(&self) -> f64 {
+    /// Sends per second. A row might hold anything that is a double.
+    pub fn rate_in_force(&self) -> f64 {
         if self.rate.is_nan() { RATE_MAX } else { self.rate.clamp(RATE_MIN, RATE_MAX) }
     }
 

@@ -93,6 +93,10 @@ pub enum OrderSignal<'a> {
     Settled { outcome: &'a BrokerOutcome, probe: bool },
     /// A `sending` order's claim is older than the threshold: its sender is gone, its request perhaps not.
     Stuck,
+    /// Its sender gives the claim back, and knows that nothing of the order has left.
+    Unsent,
+    /// What was stored cannot be the order that was accepted: its digest says so.
+    Unreadable,
 }
 
 /// What becomes of it.
@@ -138,16 +142,32 @@ pub fn step(
     match (state.status, signal) {
         (
             OrderStatus::Sent | OrderStatus::Dead,
-            OrderSignal::Due | OrderSignal::Settled { .. } | OrderSignal::Stuck,
+            OrderSignal::Due
+            | OrderSignal::Settled { .. }
+            | OrderSignal::Stuck
+            | OrderSignal::Unsent
+            | OrderSignal::Unreadable,
         ) => OrderDecision::Ignore(OrderIgnored::Terminal),
-        (OrderStatus::Queued, OrderSignal::Due | OrderSignal::Settled { .. } | OrderSignal::Stuck)
-        | (OrderStatus::Failed, OrderSignal::Settled { .. } | OrderSignal::Stuck)
+        (
+            OrderStatus::Queued,
+            OrderSignal::Due
+            | OrderSignal::Settled { .. }
+            | OrderSignal::Stuck
+            | OrderSignal::Unsent
+            | OrderSignal::Unreadable,
+        )
+        | (
+            OrderStatus::Failed,
+            OrderSignal::Settled { .. } | OrderSignal::Stuck | OrderSignal::Unsent | OrderSignal::Unreadable,
+        )
         | (OrderStatus::Sending, OrderSignal::Due) => OrderDecision::Ignore(OrderIgnored::WrongState),
         (OrderStatus::Failed, OrderSignal::Due) => due(state, policy, now),
         (OrderStatus::Sending, OrderSignal::Settled { outcome, probe }) => {
             OrderDecision::Update(settle(state, outcome, *probe, policy, now))
         }
         (OrderStatus::Sending, OrderSignal::Stuck) => OrderDecision::Update(rewind(state, policy, now)),
+        (OrderStatus::Sending, OrderSignal::Unsent) => OrderDecision::Update(give_back(state)),
+        (OrderStatus::Sending, OrderSignal::Unreadable) => OrderDecision::Update(set_aside(state)),
     }
 }
 
@@ -246,6 +266,23 @@ fn rewind(state: &OrderState, policy: &OrderRetryPolicy, now: Timestamp) -> Orde
         maybe_executed: true,
         note: Some("no outcome was reported within the threshold".to_owned()),
         ..unchanged(state, status)
+    }
+}
+
+/// It keeps its place in the queue, and pays nothing.
+fn give_back(state: &OrderState) -> OrderUpdate {
+    let note = Some("was claimed and not sent".to_owned());
+    let next_attempt_at = state.next_attempt_at.after(Duration::from_micros(1));
+    OrderUpdate { note, next_attempt_at, ..unchanged(state, OrderStatus::Queued) }
+}
+
+/// Nobody knows any more what was ordered, so nothing may be sent, now or later. Whether an earlier send
+/// was executed stays with it.
+fn set_aside(state: &OrderState) -> OrderUpdate {
+    OrderUpdate {
+        last_error: Some(UNKNOWN),
+        note: Some("the stored order does not match its digest, and was not sent".to_owned()),
+        ..unchanged(state, OrderStatus::Dead)
     }
 }
 

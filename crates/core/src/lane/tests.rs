@@ -221,3 +221,32 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_lane_says_what_it_does_and_when_it_goes_on() {
+    let open = Lane::open(at(0));
+    let throttled = Lane { rate: 4.0, ..open.clone() };
+    let away = Lane { faults_in_row: FAULTS_MAX, ..open.clone() };
+    let paused = Lane { paused_at: Some(at(0)), ..away.clone() };
+    let next = |lane: &Lane, until| Lane { probe_until: Some(at(until)), ..lane.clone() };
+    let rows = [
+        (open.clone(), LaneMode::Open, None),
+        (Lane { next_send_at: Some(at(15)), ..open.clone() }, LaneMode::Open, None),
+        (throttled.clone(), LaneMode::Throttled, None),
+        (Lane { next_send_at: Some(at(15)), ..throttled.clone() }, LaneMode::Throttled, Some(at(15))),
+        (Lane { next_send_at: Some(at(10)), ..throttled.clone() }, LaneMode::Throttled, None),
+        (Lane { next_send_at: Some(at(50_000)), ..throttled }, LaneMode::Throttled, None),
+        (away.clone(), LaneMode::OneAtATime, None),
+        (next(&away, 12), LaneMode::OneAtATime, Some(at(12))),
+        (next(&away, 10), LaneMode::OneAtATime, None),
+        (paused.clone(), LaneMode::Paused, None),
+        (next(&paused, 40), LaneMode::Paused, Some(at(40))),
+    ];
+    for (lane, mode, next_claim_at) in rows {
+        assert_eq!((lane.mode(), lane.next_claim_at(at(10))), (mode, next_claim_at), "{lane:?}");
+        if let Some(at) = next_claim_at {
+            assert_eq!(lane.may_claim(0, 1, at.before(Duration::from_micros(1))), ClaimMode::Nothing);
+            assert_ne!(lane.may_claim(0, 1, at), ClaimMode::Nothing);
+        }
+    }
+}

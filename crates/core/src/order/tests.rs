@@ -65,15 +65,26 @@ fn exactly_the_specified_transitions_are_legal() {
 #[test]
 fn signals_for_another_state_change_nothing() {
     let outcome = answer(200);
-    let signals =
-        [OrderSignal::Due, OrderSignal::Settled { outcome: &outcome, probe: false }, OrderSignal::Stuck];
+    let signals = [
+        OrderSignal::Due,
+        OrderSignal::Settled { outcome: &outcome, probe: false },
+        OrderSignal::Stuck,
+        OrderSignal::Unsent,
+        OrderSignal::Unreadable,
+    ];
     for status in OrderStatus::ALL {
         for signal in &signals {
             let decision = step(&state(status, 0, false), signal, &POLICY, at(100));
             let expected = match (status, signal) {
                 (OrderStatus::Sent | OrderStatus::Dead, _) => Some(OrderIgnored::Terminal),
                 (OrderStatus::Failed, OrderSignal::Due)
-                | (OrderStatus::Sending, OrderSignal::Settled { .. } | OrderSignal::Stuck) => None,
+                | (
+                    OrderStatus::Sending,
+                    OrderSignal::Settled { .. }
+                    | OrderSignal::Stuck
+                    | OrderSignal::Unsent
+                    | OrderSignal::Unreadable,
+                ) => None,
                 (OrderStatus::Queued | OrderStatus::Failed | OrderStatus::Sending, _) => {
                     Some(OrderIgnored::WrongState)
                 }
@@ -224,6 +235,26 @@ fn a_stuck_order_goes_back_or_ends_and_may_have_been_executed() {
 }
 
 #[test]
+fn a_claim_given_back_costs_nothing_and_a_changed_order_is_never_sent() {
+    for maybe_executed in [false, true] {
+        let rows = [
+            (OrderSignal::Unsent, OrderStatus::Queued, None, 1),
+            (OrderSignal::Unreadable, OrderStatus::Dead, Some(UNKNOWN), 0),
+        ];
+        for (signal, becomes, last_error, later_us) in rows {
+            let before = state(OrderStatus::Sending, 3, maybe_executed);
+            let OrderDecision::Update(update) = step(&before, &signal, &POLICY, at(100)) else {
+                panic!("ignored")
+            };
+            assert_eq!((update.status, update.retry_count, &update.last_error), (becomes, 3, &last_error));
+            assert_eq!(update.maybe_executed, maybe_executed);
+            assert_eq!(update.next_attempt_at, at(50).after(Duration::from_micros(later_us)));
+            assert!(update.note.is_some());
+        }
+    }
+}
+
+#[test]
 fn a_conflict_that_proves_execution_carries_its_receipt() {
     let update = settle(&state(OrderStatus::Sending, 1, true), &answer(1409), false);
     assert_eq!(update.last_error, Some(CONFLICT_PROCESSED));
@@ -243,7 +274,7 @@ fn outcome() -> impl Strategy<Value = BrokerOutcome> {
 proptest! {
     #[test]
     fn no_walk_leaves_the_machine(
-        walk in prop::collection::vec((0_u8..4, outcome(), any::<bool>(), 0_i64..400), 0..60),
+        walk in prop::collection::vec((0_u8..6, outcome(), any::<bool>(), 0_i64..400), 0..60),
         retries_max in 0_u32..12,
     ) {
         let policy = OrderRetryPolicy { retries_max, ..POLICY };
@@ -261,7 +292,9 @@ proptest! {
             let signal = match signal {
                 0 => OrderSignal::Due,
                 1 => OrderSignal::Settled { outcome: &outcome, probe },
-                _ => OrderSignal::Stuck,
+                2 => OrderSignal::Stuck,
+                4 => OrderSignal::Unsent,
+                _ => OrderSignal::Unreadable,
             };
             let before = order.clone();
             let decision = step(&before, &signal, &policy, now);
@@ -279,7 +312,7 @@ proptest! {
                 ambiguous |= match &signal {
                     OrderSignal::Settled { outcome, .. } => outcome.may_have_executed(),
                     OrderSignal::Stuck => true,
-                    OrderSignal::Due => false,
+                    OrderSignal::Due | OrderSignal::Unsent | OrderSignal::Unreadable => false,
                 };
                 if matches!(order.status, OrderStatus::Failed | OrderStatus::Queued) {
                     prop_assert!(order.next_attempt_at > before.next_attempt_at);

@@ -63,10 +63,16 @@ pub struct OutboxClaim {
 }
 
 /// What a claim got. A probe is at most one order.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ClaimedOrders {
     pub probe: bool,
+    /// The lane let nothing through, whatever waits.
+    pub held: bool,
     pub orders: Vec<ClaimedOrder>,
+    /// Orders that were taken and ended, because they are no longer what was accepted.
+    pub set_aside: Vec<OrderRecord>,
+    /// As the claim left it.
+    pub lane: Lane,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,6 +104,13 @@ pub enum Settled {
     ClaimLost,
 }
 
+/// The lane, and how many orders are `sending`, over all processes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LaneStanding {
+    pub lane: Lane,
+    pub sending: u32,
+}
+
 pub trait OutboxWorkerStore: Send + Sync + 'static {
     /// Failed orders whose time has come go back to the queue (or end, over a lowered limit).
     fn requeue_due_orders(
@@ -105,11 +118,15 @@ pub trait OutboxWorkerStore: Send + Sync + 'static {
         orders_max: u32,
         policy: OrderRetryPolicy,
         now: Timestamp,
-    ) -> impl Future<Output = StoreResult<u32>> + Send;
+    ) -> impl Future<Output = StoreResult<Vec<OrderRecord>>> + Send;
+
+    /// When the next failed order is due; nothing if none waits.
+    fn next_retry_at(&self) -> impl Future<Output = StoreResult<Option<Timestamp>>> + Send;
 
     /// Claims queued orders that are due, oldest first, as many as the lane allows now. One
     /// transaction locks the lane's row, counts what is being sent, asks [`Lane::may_claim`], and
-    /// writes [`Lane::claimed`] or [`Lane::probing`] with the claim.
+    /// writes [`Lane::claimed`] or [`Lane::probing`] with the claim. An order that does not match its
+    /// digest is set aside and stops no other.
     fn claim_orders(
         &self,
         claim: OutboxClaim,
@@ -124,6 +141,16 @@ pub trait OutboxWorkerStore: Send + Sync + 'static {
         policy: OrderRetryPolicy,
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Vec<Settled>>> + Send;
+
+    /// Gives claimed orders back of which nothing was sent; answers how many. Only those that the token
+    /// still holds.
+    fn release_orders(
+        &self,
+        orders: Vec<OrderId>,
+        token: LeaseToken,
+        policy: OrderRetryPolicy,
+        now: Timestamp,
+    ) -> impl Future<Output = StoreResult<u32>> + Send;
 
     /// Orders that have been `sending` since before `stuck_before` go back to the queue (or end).
     fn rewind_stuck_orders(

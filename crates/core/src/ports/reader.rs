@@ -1,6 +1,6 @@
 //! Role viewer: looks at everything but secrets and key hashes, and changes nothing.
 
-use super::{DeadLetterFilter, OrderRecord, StoreResult};
+use super::{DeadLetterFilter, LaneStanding, OrderRecord, StoreResult};
 use crate::event::{CorrelationId, EventType, ExternalEventId, TraceParent};
 use crate::ids::{AuditId, DeadLetterId, EventId, JobId, SagaId, SubscriptionId};
 use crate::job::JobStatus;
@@ -149,4 +149,7 @@ pub trait ReaderStore: Send + Sync + 'static {
     ) -> impl Future<Output = StoreResult<Page<OrderRecord>>> + Send;
 
     fn order_audit(&self, key: IdempotencyKey) -> impl Future<Output = StoreResult<Vec<AuditEntry>>> + Send;
+
+    /// The lane to the broker, and how many orders are out on it.
+    fn lane(&self) -> impl Future<Output = StoreResult<LaneStanding>> + Send;
 }

@@ -5,6 +5,7 @@ use crate::postgres::session::{Durability, Session};
 use crate::postgres::value::{Instant, count, get, instant, instant_or_none, int};
 use posthaste_core::Timestamp;
 use posthaste_core::lane::Lane;
+use posthaste_core::ports::LaneStanding;
 use tokio_postgres::Row;
 
 pub(super) async fn load(mut session: Session) -> Result<Lane, Fault> {
@@ -14,6 +15,23 @@ pub(super) async fn load(mut session: Session) -> Result<Lane, Fault> {
 pub(super) async fn read(session: &mut Session) -> Result<Lane, Fault> {
     let rows = session.read(include_str!("sql/outbox_worker/load_lane.sql"), &[]).await?;
     lane(&rows)
+}
+
+/// For the viewer, who may only look.
+pub(super) async fn view(mut session: Session) -> Result<LaneStanding, Fault> {
+    let rows = session.read(include_str!("sql/reader/lane.sql"), &[]).await?;
+    let lane = lane(&rows)?;
+    let rows = session.read(include_str!("sql/reader/count_sending.sql"), &[]).await?;
+    Ok(LaneStanding { lane, sending: counted(&rows)? })
+}
+
+pub(super) async fn count_sending(session: &mut Session) -> Result<u32, Fault> {
+    counted(&session.read(include_str!("sql/outbox_worker/count_sending.sql"), &[]).await?)
+}
+
+fn counted(rows: &[Row]) -> Result<u32, Fault> {
+    let count: i64 = rows.first().map_or(Ok(0), |row| get(row, 0))?;
+    Ok(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
 /// Opens a transaction that may change the lane.

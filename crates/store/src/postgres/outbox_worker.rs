@@ -19,7 +19,7 @@ use posthaste_core::ports::{
     StoreResult,
 };
 use posthaste_core::retry::OrderRetryPolicy;
-use posthaste_core::{OrderId, Timestamp};
+use posthaste_core::{LeaseToken, OrderId, Timestamp};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_postgres::Row;
@@ -44,9 +44,13 @@ impl OutboxWorkerStore for PostgresOutboxWorker {
         orders_max: u32,
         policy: OrderRetryPolicy,
         now: Timestamp,
-    ) -> StoreResult<u32> {
+    ) -> StoreResult<Vec<OrderRecord>> {
         let verb = Verb::repeatable("requeueing due orders");
         self.pool.call(verb, |session| requeue(session, orders_max, policy, now)).await
+    }
+
+    async fn next_retry_at(&self) -> StoreResult<Option<Timestamp>> {
+        self.pool.call(Verb::repeatable("looking for the next retry"), next_retry_at).await
     }
 
     async fn claim_orders(&self, claim: OutboxClaim, now: Timestamp) -> StoreResult<ClaimedOrders> {
@@ -64,6 +68,19 @@ impl OutboxWorkerStore for PostgresOutboxWorker {
     ) -> StoreResult<Vec<Settled>> {
         let verb = Verb::repeatable("settling orders");
         self.pool.call(verb, |session| settle(session, &reports, policy, now)).await
+    }
+
+    async fn release_orders(
+        &self,
+        orders: Vec<OrderId>,
+        token: LeaseToken,
+        policy: OrderRetryPolicy,
+        now: Timestamp,
+    ) -> StoreResult<u32> {
+        let verb = Verb::repeatable("giving orders back");
+        let released = |session| end_claim(session, &orders, token, &OrderSignal::Unsent, policy, now);
+        let released = self.pool.call(verb, released).await?;
+        Ok(u32::try_from(released.len()).unwrap_or(u32::MAX))
     }
 
     async fn rewind_stuck_orders(
@@ -185,17 +202,59 @@ async fn requeue(
     orders_max: u32,
     policy: OrderRetryPolicy,
     now: Timestamp,
-) -> Result<u32, Fault> {
+) -> Result<Vec<OrderRecord>, Fault> {
     let sql = include_str!("sql/outbox_worker/take_due_orders.sql");
     let rows = session.begin(Durability::Flushed, sql, &[&Instant(now), &int(orders_max)]).await?;
     let records: Vec<OrderRecord> = rows.iter().map(order_record).collect::<Result<_, Fault>>()?;
     let moves = Moves::decide(&records, &OrderSignal::Due, policy, now);
     if moves.rows.is_empty() {
         session.roll_back().await?;
-        return Ok(0);
+        return Ok(Vec::new());
     }
-    let moved = moves.write(&mut session, false, true, now).await?;
-    Ok(u32::try_from(moved.len()).unwrap_or(u32::MAX))
+    moves.write(&mut session, false, true, now).await
+}
+
+async fn next_retry_at(mut session: Session) -> Result<Option<Timestamp>, Fault> {
+    let rows = session.read(include_str!("sql/outbox_worker/next_retry_at.sql"), &[]).await?;
+    rows.first().map(|row| instant(row, 0)).transpose()
+}
+
+/// Ends a claim by its holder, without a word from the broker.
+async fn end_claim(
+    mut session: Session,
+    orders: &[OrderId],
+    claim: LeaseToken,
+    signal: &OrderSignal<'_>,
+    policy: OrderRetryPolicy,
+    now: Timestamp,
+) -> Result<Vec<OrderRecord>, Fault> {
+    end_claim_in(&mut session, orders, claim, signal, policy, now).await
+}
+
+async fn end_claim_in(
+    session: &mut Session,
+    orders: &[OrderId],
+    claim: LeaseToken,
+    signal: &OrderSignal<'_>,
+    policy: OrderRetryPolicy,
+    now: Timestamp,
+) -> Result<Vec<OrderRecord>, Fault> {
+    let mut ids: Vec<i64> = orders.iter().map(|id| id.get()).collect();
+    ids.sort_unstable();
+    let sql = include_str!("sql/outbox_worker/lock_orders.sql");
+    let rows = session.begin(Durability::Flushed, sql, &[&ids]).await?;
+    let mut held = Vec::new();
+    for row in &rows {
+        if get::<Option<Uuid>>(row, 14)? == Some(token(claim)) {
+            held.push(order_record(row)?);
+        }
+    }
+    let moves = Moves::decide(&held, signal, policy, now);
+    if moves.rows.is_empty() {
+        session.roll_back().await?;
+        return Ok(Vec::new());
+    }
+    moves.write(session, true, true, now).await
 }
 
 async fn rewind(
@@ -222,58 +281,60 @@ async fn claim_orders(
     now: Timestamp,
     again: &AtomicBool,
 ) -> Result<ClaimedOrders, Fault> {
-    if again.swap(true, Ordering::Relaxed) {
-        let found = find_claimed(&mut session, claim, now).await?;
-        if !found.orders.is_empty() {
-            return Ok(found);
-        }
+    if again.swap(true, Ordering::Relaxed)
+        && let Some(found) = find_claimed(&mut session, claim, now).await?
+    {
+        return Ok(found);
     }
     let lane = lane_row::lock(&mut session).await?;
     // Only a lane that holds orders back asks how many are out.
-    let in_flight = if lane.is_holding() { count_in(&mut session).await? } else { 0 };
-    match lane.may_claim(in_flight, claim.orders_max, now) {
+    let in_flight = if lane.is_holding() { lane_row::count_sending(&mut session).await? } else { 0 };
+    let (most, probe) = match lane.may_claim(in_flight, claim.orders_max, now) {
         ClaimMode::Nothing => {
             session.roll_back().await?;
-            Ok(ClaimedOrders::default())
+            return Ok(ClaimedOrders {
+                probe: false,
+                held: true,
+                orders: Vec::new(),
+                set_aside: Vec::new(),
+                lane,
+            });
         }
-        ClaimMode::Normal(most) => {
-            take(session, claim, most, now, &lane, |sends| lane.clone().claimed(sends, now)).await
-        }
-        ClaimMode::Probe => {
-            let probing = lane.clone().probing(now.after(claim.probe_for), now);
-            let claimed =
-                take(session, claim, 1, now, &lane, |sends| probing.clone().claimed(sends, now)).await?;
-            Ok(ClaimedOrders { probe: true, ..claimed })
-        }
-    }
+        ClaimMode::Normal(most) => (most, false),
+        ClaimMode::Probe => (1, true),
+    };
+    let after = |sends| {
+        let lane = lane.clone().claimed(sends, now);
+        if probe { lane.probing(now.after(claim.probe_for), now) } else { lane }
+    };
+    let (rows, lane) = take(&mut session, claim, most, now, &lane, after).await?;
+    answer_claim(&mut session, claim, &rows, probe, lane, now).await
 }
 
 /// Takes at most `most` orders, and writes the lane as it is after so many sends.
 async fn take(
-    mut session: Session,
+    session: &mut Session,
     claim: &OutboxClaim,
     most: u32,
     now: Timestamp,
     before: &Lane,
     after: impl Fn(u32) -> Lane,
-) -> Result<ClaimedOrders, Fault> {
+) -> Result<(Vec<Row>, Lane), Fault> {
     let sql = include_str!("sql/outbox_worker/claim_orders.sql");
     let (moment, proof, worker) = (Instant(now), token(claim.token), claim.worker_id.as_str());
     let params: [&(dyn ToSql + Sync); 4] = [&moment, &int(most), &proof, &worker];
     // A lane without a throttle stays as it is, however many go out: the claim is the last statement.
     if after(1) == *before {
-        let rows = session.commit_with(sql, &params).await?;
-        return claimed_orders(&rows);
+        return Ok((session.commit_with(sql, &params).await?, before.clone()));
     }
     let rows = session.go_on(sql, &params).await?;
     if rows.is_empty() {
         session.roll_back().await?;
-        return Ok(ClaimedOrders::default());
+        return Ok((rows, before.clone()));
     }
-    let claimed = claimed_orders(&rows)?;
-    let sends = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-    lane_row::commit(&mut session, &after(sends)).await?;
-    Ok(claimed)
+    let lane = after(u32::try_from(rows.len()).unwrap_or(u32::MAX));
+    lane_row::commit(session, &lane).await?;
+    Ok((rows, lane))
 }
 
 /// What a claim got whose answer was lost. If the lane holds orders back by now it counts as a probe,
@@ -282,31 +343,55 @@ async fn find_claimed(
     session: &mut Session,
     claim: &OutboxClaim,
     now: Timestamp,
-) -> Result<ClaimedOrders, Fault> {
+) -> Result<Option<ClaimedOrders>, Fault> {
     let sql = include_str!("sql/outbox_worker/find_claimed_orders.sql");
     let rows = session.read(sql, &[&token(claim.token), &Instant(now)]).await?;
     if rows.is_empty() {
-        return Ok(ClaimedOrders::default());
+        return Ok(None);
     }
     let lane = lane_row::read(session).await?;
-    Ok(ClaimedOrders { probe: lane.is_holding(), ..claimed_orders(&rows)? })
+    answer_claim(session, claim, &rows, lane.is_holding(), lane, now).await.map(Some)
 }
 
-fn claimed_orders(rows: &[Row]) -> Result<ClaimedOrders, Fault> {
-    let mut orders =
-        rows.iter().map(|row| Ok((instant(row, 8)?, claimed(row)?))).collect::<Result<Vec<_>, Fault>>()?;
+/// The orders of a claim, after those that may not be sent have been set aside. If that fails, the second
+/// try finds them again, or the rewind does.
+async fn answer_claim(
+    session: &mut Session,
+    claim: &OutboxClaim,
+    rows: &[Row],
+    probe: bool,
+    lane: Lane,
+    now: Timestamp,
+) -> Result<ClaimedOrders, Fault> {
+    let (mut orders, mut unreadable) = (Vec::with_capacity(rows.len()), Vec::new());
+    for row in rows {
+        match claimed(row)? {
+            Some(order) => orders.push((instant(row, 8)?, order)),
+            None => unreadable.push(OrderId::from_store(get(row, 0)?)),
+        }
+    }
     // The statement takes the oldest, and answers them as they lie.
     orders.sort_by_key(|(next_attempt_at, order)| (*next_attempt_at, order.id));
-    Ok(ClaimedOrders { probe: false, orders: orders.into_iter().map(|(_, order)| order).collect() })
+    let set_aside = if unreadable.is_empty() {
+        Vec::new()
+    } else {
+        // The signal ends an order whatever the policy.
+        let (signal, policy) = (OrderSignal::Unreadable, OrderRetryPolicy::ORDER);
+        end_claim_in(session, &unreadable, claim.token, &signal, policy, now).await?
+    };
+    let orders = orders.into_iter().map(|(_, order)| order).collect();
+    Ok(ClaimedOrders { probe, held: false, orders, set_aside, lane })
 }
 
-fn claimed(row: &Row) -> Result<ClaimedOrder, Fault> {
-    let key = IdempotencyKey::from_store(get(row, 1)?);
+/// An order to be sent. The broker must get exactly what the digest was taken over, or nothing.
+fn claimed(row: &Row) -> Result<Option<ClaimedOrder>, Fault> {
     let request_digest = Digest::from_store(get(row, 3)?);
-    let canonical = canonical_text(get(row, 2)?)
-        .filter(|text| digest_of(text.as_bytes()) == request_digest)
-        .ok_or_else(|| Fault::Unreadable(format!("the order {key} does not match its digest")))?;
-    Ok(ClaimedOrder {
+    let canonical = canonical_text(get(row, 2)?);
+    let canonical = canonical.filter(|text| digest_of(text.as_bytes()) == request_digest);
+    let (Some(canonical), Ok(key)) = (canonical, IdempotencyKey::parse(get::<String>(row, 1)?)) else {
+        return Ok(None);
+    };
+    Ok(Some(ClaimedOrder {
         id: OrderId::from_store(get(row, 0)?),
         idempotency_key: key,
         canonical,
@@ -315,7 +400,7 @@ fn claimed(row: &Row) -> Result<ClaimedOrder, Fault> {
         retry_count: count(row, 5)?,
         created_at: instant(row, 6)?,
         claimed_at: instant(row, 7)?,
-    })
+    }))
 }
 
 /// The RFC 8785 form of what the server prints of a `jsonb`. Its own form spells out every digit of a
@@ -399,11 +484,5 @@ async fn purge(mut session: Session, rows_max: u32, now: Timestamp) -> Result<u3
 }
 
 async fn count_sending(mut session: Session) -> Result<u32, Fault> {
-    count_in(&mut session).await
-}
-
-async fn count_in(session: &mut Session) -> Result<u32, Fault> {
-    let rows = session.read(include_str!("sql/outbox_worker/count_sending.sql"), &[]).await?;
-    let count: i64 = rows.first().map_or(Ok(0), |row| get(row, 0))?;
-    Ok(u32::try_from(count).unwrap_or(u32::MAX))
+    lane_row::count_sending(&mut session).await
 }

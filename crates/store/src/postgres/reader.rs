@@ -3,6 +3,7 @@
 use crate::grants::Role;
 use crate::postgres::PostgresStore;
 use crate::postgres::error::Fault;
+use crate::postgres::lane_row;
 use crate::postgres::order_record::{order_record, order_status};
 use crate::postgres::page;
 use crate::postgres::pool::{RolePool, Verb};
@@ -16,8 +17,8 @@ use posthaste_core::event::{EventType, ExternalEventId};
 use posthaste_core::json::JsonText;
 use posthaste_core::order::{IdempotencyKey, OrderStatus};
 use posthaste_core::ports::{
-    Attempt, AuditEntry, DeadLetter, DeadLetterFilter, Delivery, DeliveryFilter, EventFilter, OrderRecord,
-    Page, PageRequest, ReaderStore, StoreResult, StoredEvent,
+    Attempt, AuditEntry, DeadLetter, DeadLetterFilter, Delivery, DeliveryFilter, EventFilter, LaneStanding,
+    OrderRecord, Page, PageRequest, ReaderStore, StoreResult, StoredEvent,
 };
 use posthaste_core::saga::{Saga, SagaState, SagaStatus};
 use posthaste_core::subscription::Subscription;
@@ -89,6 +90,10 @@ impl ReaderStore for PostgresReader {
 
     async fn order_audit(&self, key: IdempotencyKey) -> StoreResult<Vec<AuditEntry>> {
         self.pool.call(Verb::repeatable("reading an audit"), |session| audit(session, &key)).await
+    }
+
+    async fn lane(&self) -> StoreResult<LaneStanding> {
+        self.pool.call(Verb::repeatable("reading the lane"), lane_row::view).await
     }
 }
 

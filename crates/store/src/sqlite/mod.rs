@@ -8,6 +8,7 @@ mod dead_letter;
 mod error;
 mod ingest;
 mod key;
+mod lane_row;
 mod lock;
 mod migrate;
 mod orchestrator;

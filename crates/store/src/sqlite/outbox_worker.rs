@@ -13,7 +13,8 @@ use posthaste_core::{LeaseToken, OrderId, Timestamp};
 use rusqlite::{Params, Row, params};
 
 use super::SqliteStore;
-use super::error::{Answer, Fault};
+use super::error::Answer;
+use super::lane_row::{count_sending, load_lane, save_lane};
 use super::order_rows::{read_claim, read_order, state_of};
 use super::rows;
 use super::session::Session;
@@ -29,9 +30,7 @@ const SETTLE_ORDER: &str = include_str!("sql/outbox_worker/settle_order.sql");
 const REWIND_ORDER: &str = include_str!("sql/outbox_worker/rewind_order.sql");
 const SETTLE_LEDGER: &str = include_str!("sql/outbox_worker/settle_ledger.sql");
 const PURGE_LEDGER: &str = include_str!("sql/outbox_worker/purge_ledger.sql");
-const LOAD_LANE: &str = include_str!("sql/outbox_worker/load_lane.sql");
-const SAVE_LANE: &str = include_str!("sql/outbox_worker/save_lane.sql");
-const COUNT_SENDING: &str = include_str!("sql/outbox_worker/count_sending.sql");
+const NEXT_RETRY_AT: &str = include_str!("sql/outbox_worker/next_retry_at.sql");
 
 const ROLE: Role = Role::OutboxWorker;
 
@@ -45,22 +44,24 @@ impl OutboxWorkerStore for SqliteOutboxWorker {
         orders_max: u32,
         policy: OrderRetryPolicy,
         now: Timestamp,
-    ) -> StoreResult<u32> {
+    ) -> StoreResult<Vec<OrderRecord>> {
         self.0
             .write(ROLE, "requeueing orders", move |session| {
                 let due = list_claims(session, LIST_DUE_ORDERS, params![now.micros(), orders_max])?;
-                let mut moved = 0;
+                let mut moved = Vec::new();
                 for order in &due {
                     let decision = order::step(&state_of(order), &OrderSignal::Due, &policy, now);
-                    if let OrderDecision::Update(update) = decision
-                        && write_update(session, REQUEUE_ORDER, order.id, &update, now)?.is_some()
-                    {
-                        moved += 1;
+                    if let OrderDecision::Update(update) = decision {
+                        moved.extend(write_update(session, REQUEUE_ORDER, order.id, &update, now)?);
                     }
                 }
                 Ok(moved)
             })
             .await
+    }
+
+    async fn next_retry_at(&self) -> StoreResult<Option<Timestamp>> {
+        self.0.read(ROLE, "looking for the next retry", next_retry_at).await
     }
 
     async fn claim_orders(&self, claim: OutboxClaim, now: Timestamp) -> StoreResult<ClaimedOrders> {
@@ -87,6 +88,21 @@ impl OutboxWorkerStore for SqliteOutboxWorker {
                     save_lane(session, &lane)?;
                 }
                 Ok(answers)
+            })
+            .await
+    }
+
+    async fn release_orders(
+        &self,
+        orders: Vec<OrderId>,
+        token: LeaseToken,
+        policy: OrderRetryPolicy,
+        now: Timestamp,
+    ) -> StoreResult<u32> {
+        self.0
+            .write(ROLE, "giving orders back", move |session| {
+                let released = end_claim(session, &orders, token, &OrderSignal::Unsent, policy, now)?;
+                Ok(u32::try_from(released.len()).unwrap_or(u32::MAX))
             })
             .await
     }
@@ -146,14 +162,23 @@ fn claim_orders(session: &Session<'_>, claim: &OutboxClaim, now: Timestamp) -> A
     let (orders_max, probe) = match lane.may_claim(count_sending(session)?, claim.orders_max, now) {
         ClaimMode::Normal(orders_max) => (orders_max, false),
         ClaimMode::Probe => (1, true),
-        ClaimMode::Nothing => return Ok(ClaimedOrders::default()),
+        ClaimMode::Nothing => {
+            let (orders, set_aside) = (Vec::new(), Vec::new());
+            return Ok(ClaimedOrders { probe: false, held: true, orders, set_aside, lane });
+        }
     };
-    let orders = list_queued(session, orders_max, now)?;
-    for order in &orders {
-        let values =
-            params![order.id.get(), rows::token(claim.token), claim.worker_id.as_str(), now.micros()];
+    let (mut orders, mut unreadable) = (Vec::new(), Vec::new());
+    for (id, order) in list_queued(session, orders_max, now)? {
+        let values = params![id.get(), rows::token(claim.token), claim.worker_id.as_str(), now.micros()];
         session.run(CLAIM_ORDER, values)?;
+        match order {
+            Some(order) => orders.push(order),
+            None => unreadable.push(id),
+        }
     }
+    // The signal ends an order whatever the policy.
+    let (signal, policy) = (OrderSignal::Unreadable, OrderRetryPolicy::ORDER);
+    let set_aside = end_claim(session, &unreadable, claim.token, &signal, policy, now)?;
     let sends = u32::try_from(orders.len()).unwrap_or(u32::MAX);
     let after = match (sends, probe) {
         (0, _) => lane.clone(),
@@ -163,49 +188,76 @@ fn claim_orders(session: &Session<'_>, claim: &OutboxClaim, now: Timestamp) -> A
     if after != lane {
         save_lane(session, &after)?;
     }
-    Ok(ClaimedOrders { probe, orders })
+    Ok(ClaimedOrders { probe, held: false, orders, set_aside, lane: after })
 }
 
-fn list_queued(session: &Session<'_>, orders_max: u32, now: Timestamp) -> Answer<Vec<ClaimedOrder>> {
+/// The oldest orders of the queue; without its content each that may not be sent.
+fn list_queued(
+    session: &Session<'_>,
+    orders_max: u32,
+    now: Timestamp,
+) -> Answer<Vec<(OrderId, Option<ClaimedOrder>)>> {
     let mut queued = Vec::new();
     let mut list = session.statement(LIST_QUEUED_ORDERS)?;
     let mut rows = list.query(params![now.micros(), orders_max])?;
     while let Some(row) = rows.next()? {
-        queued.push(read_claimed(row, now)?);
+        queued.push((OrderId::from_store(row.get(0)?), read_claimed(row, now)?));
     }
     Ok(queued)
 }
 
-fn count_sending(session: &Session<'_>) -> Answer<u32> {
-    Ok(session.statement(COUNT_SENDING)?.query_row([], |row| row.get(0))?)
+/// Ends a claim by its holder, without a word from the broker.
+fn end_claim(
+    session: &Session<'_>,
+    orders: &[OrderId],
+    token: LeaseToken,
+    signal: &OrderSignal<'_>,
+    policy: OrderRetryPolicy,
+    now: Timestamp,
+) -> Answer<Vec<OrderRecord>> {
+    let mut ended = Vec::new();
+    for id in orders {
+        let Some((order, holder)) = find_claim(session, *id)? else { continue };
+        if holder != Some(token) {
+            continue;
+        }
+        if let OrderDecision::Update(update) = order::step(&state_of(&order), signal, &policy, now) {
+            ended.extend(write_update(session, REWIND_ORDER, order.id, &update, now)?);
+        }
+    }
+    Ok(ended)
 }
 
-/// Takes an order to be sent. The broker must get exactly what the digest was taken over, or nothing.
-fn read_claimed(row: &Row<'_>, now: Timestamp) -> Answer<ClaimedOrder> {
-    let id = OrderId::from_store(row.get(0)?);
+fn next_retry_at(session: &Session<'_>) -> Answer<Option<Timestamp>> {
+    let mut find = session.statement(NEXT_RETRY_AT)?;
+    let mut found = find.query([])?;
+    Ok(found.next()?.map(|row| rows::time(row, 0)).transpose()?)
+}
+
+/// An order to be sent. The broker must get exactly what the digest was taken over, or nothing.
+fn read_claimed(row: &Row<'_>, now: Timestamp) -> Answer<Option<ClaimedOrder>> {
     let request_digest = Digest::from_store(row.get(3)?);
-    let unreadable = || Fault::Unreadable(format!("the request of order {id} does not match its digest"));
-    let text = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
-    let canonical = if digest::digest_of(text.as_bytes()) == request_digest {
-        // The intake stores the canonical form itself.
-        text.to_owned()
-    } else {
-        let value = serde_json::from_str(text).map_err(|_| unreadable())?;
-        digest::canonical(&value).map_err(|_| unreadable())?
+    let matches = |text: &String| digest::digest_of(text.as_bytes()) == request_digest;
+    let text: String = row.get(2)?;
+    // The intake stores the canonical form itself.
+    let canonical = Some(text.clone()).filter(matches).or_else(|| {
+        let value = serde_json::from_str(&text).ok()?;
+        digest::canonical(&value).ok().filter(matches)
+    });
+    let (Some(canonical), Ok(idempotency_key)) = (canonical, IdempotencyKey::parse(row.get::<_, String>(1)?))
+    else {
+        return Ok(None);
     };
-    if digest::digest_of(canonical.as_bytes()) != request_digest {
-        return Err(unreadable());
-    }
-    Ok(ClaimedOrder {
-        id,
-        idempotency_key: IdempotencyKey::from_store(row.get(1)?),
+    Ok(Some(ClaimedOrder {
+        id: OrderId::from_store(row.get(0)?),
+        idempotency_key,
         canonical,
         request_digest,
         trace_id: row.get(4)?,
         retry_count: row.get(5)?,
         created_at: rows::time(row, 6)?,
         claimed_at: now,
-    })
+    }))
 }
 
 /// One report: the answer to it, and the lane after it.
@@ -311,36 +363,4 @@ fn list_claims(session: &Session<'_>, sql: &'static str, limits: impl Params) ->
         orders.push(read_order(row)?);
     }
     Ok(orders)
-}
-
-fn load_lane(session: &Session<'_>) -> Answer<Lane> {
-    let mut load = session.statement(LOAD_LANE)?;
-    let mut found = load.query([])?;
-    let row = found.next()?.ok_or_else(|| Fault::Unreadable("the lane has no row".to_owned()))?;
-    Ok(Lane {
-        paused_at: rows::maybe_time(row, 0)?,
-        reason: row.get(1)?,
-        rate: row.get(2)?,
-        unauthorized_in_row: row.get(3)?,
-        faults_in_row: row.get(4)?,
-        probe_until: rows::maybe_time(row, 5)?,
-        next_send_at: rows::maybe_time(row, 6)?,
-        slowed_at: rows::maybe_time(row, 7)?,
-        updated_at: rows::time(row, 8)?,
-    })
-}
-
-fn save_lane(session: &Session<'_>, lane: &Lane) -> Answer<()> {
-    let values = params![
-        lane.paused_at.map(Timestamp::micros),
-        lane.reason,
-        lane.rate,
-        lane.unauthorized_in_row,
-        lane.faults_in_row,
-        lane.probe_until.map(Timestamp::micros),
-        lane.next_send_at.map(Timestamp::micros),
-        lane.slowed_at.map(Timestamp::micros),
-        lane.updated_at.micros(),
-    ];
-    session.run(SAVE_LANE, values).map(drop)
 }

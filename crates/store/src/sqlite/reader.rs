@@ -6,8 +6,8 @@ use posthaste_core::job::JobStatus;
 use posthaste_core::json::JsonText;
 use posthaste_core::order::{IdempotencyKey, OrderStatus};
 use posthaste_core::ports::{
-    Attempt, AuditEntry, DeadLetter, DeadLetterFilter, Delivery, DeliveryFilter, EventFilter, OrderRecord,
-    Page, PageRequest, ReaderStore, StoreResult, StoredEvent,
+    Attempt, AuditEntry, DeadLetter, DeadLetterFilter, Delivery, DeliveryFilter, EventFilter, LaneStanding,
+    OrderRecord, Page, PageRequest, ReaderStore, StoreResult, StoredEvent,
 };
 use posthaste_core::saga::Saga;
 use posthaste_core::subscription::Subscription;
@@ -17,6 +17,7 @@ use rusqlite::{Params, Row, params};
 use super::SqliteStore;
 use super::dead_letter;
 use super::error::Answer;
+use super::lane_row;
 use super::orchestrator::saga_state;
 use super::order_rows::read_order;
 use super::pages::{self, ROWS_MAX};
@@ -138,6 +139,10 @@ impl ReaderStore for SqliteReader {
                 all(session, ORDER_AUDIT, [key.as_str()], read_audit)
             })
             .await
+    }
+
+    async fn lane(&self) -> StoreResult<LaneStanding> {
+        self.0.read(ROLE, "reading the lane", lane_row::view).await
     }
 }
 

@@ -195,12 +195,77 @@ pub async fn failed_orders_wait_and_come_back<S: Stores>(h: &Harness<S>) {
     let early = due.before(Duration::from_micros(1));
     assert_eq!(
         h.sure(async || h.store.outbox_worker().requeue_due_orders(MANY, POLICY, early).await).await,
-        0
+        []
     );
+    assert_eq!(h.sure(async || h.store.outbox_worker().next_retry_at().await).await, Some(due));
     assert!(claim(h, 10, due).await.0.is_empty(), "a failed order is not claimed");
     h.sure(async || h.store.outbox_worker().requeue_due_orders(MANY, POLICY, due).await).await;
     let (orders, _) = claim(h, 10, due).await;
     assert_eq!((orders.len(), orders[0].retry_count), (1, 1));
+    assert_eq!(h.sure(async || h.store.outbox_worker().next_retry_at().await).await, None);
+}
+
+pub async fn an_order_given_back_unsent_pays_nothing<S: Stores>(h: &Harness<S>) {
+    submit(h, "key-1", 1, T0).await;
+    let (orders, holder) = claim(h, 10, T0).await;
+    let ids = vec![orders[0].id];
+    let release = |token| {
+        let ids = ids.clone();
+        h.sure(async move || h.store.outbox_worker().release_orders(ids.clone(), token, POLICY, at(1)).await)
+    };
+    assert_eq!(release(token()).await, 0, "only the holder gives back");
+    release(holder).await;
+    let row =
+        h.direct.rows("SELECT status, retry_count, maybe_executed, last_error FROM outbox_orders").await;
+    let text = |text: &str| Some(text.to_owned());
+    let no = if h.engine == Engine::Sqlite { "0" } else { "f" };
+    assert_eq!(row, [[text("queued"), text("0"), text(no), None]]);
+    assert_eq!(release(holder).await, 0, "once is enough");
+    let (again, holder) = claim(h, 10, at(2)).await;
+    assert_eq!(again.len(), 1);
+    assert!(matches!(settle(h, &again[0], holder, accepted("brk-1"), at(3)).await, Settled::Accepted(_)));
+    assert_eq!(release(holder).await, 0, "what has ended stays");
+}
+
+/// Past the store, as nobody should: an order under a digest that is another's.
+async fn tamper<S: Stores>(h: &Harness<S>, key: &str, now: Timestamp) {
+    let order = order(key, 1);
+    let foreign = digest_of(b"something else");
+    let (json, micros) = (&order.canonical, now.micros());
+    let moment = match h.engine {
+        Engine::Sqlite => micros.to_string(),
+        Engine::Postgres | Engine::PostgresCut => {
+            format!("'epoch'::timestamptz + {micros} * interval '1 microsecond'")
+        }
+    };
+    h.direct
+        .run(&format!(
+            "INSERT INTO outbox_orders (idempotency_key, request_json, request_digest, status, next_attempt_at,
+                created_at, updated_at)
+            VALUES ('{key}', '{json}', '{}', 'queued', {moment}, {moment}, {moment})",
+            foreign.as_str()
+        ))
+        .await;
+}
+
+pub async fn an_order_that_was_tampered_with_is_set_aside<S: Stores>(h: &Harness<S>) {
+    tamper(h, "foreign", T0).await;
+    submit(h, "key-1", 1, at(1)).await;
+    let (orders, holder) = claim(h, 10, at(2)).await;
+    let keys: Vec<_> = orders.iter().map(|order| order.idempotency_key.as_str()).collect();
+    assert_eq!(keys, ["key-1"], "the one behind it goes out");
+    settle(h, &orders[0], holder, accepted("brk-1"), at(3)).await;
+    let key = posthaste_core::order::IdempotencyKey::parse("foreign").expect("a key");
+    let audit = h.sure(async || h.store.reader().order_audit(key.clone()).await).await;
+    let steps: Vec<_> = audit.iter().map(|entry| entry.status_to).collect();
+    assert_eq!(steps, [OrderStatus::Queued, OrderStatus::Sending, OrderStatus::Dead]);
+    let last = audit.last().expect("an entry");
+    assert_eq!(last.last_error.as_deref(), Some("UNKNOWN"));
+    assert!(last.note.as_deref().is_some_and(|note| note.contains("digest")), "{last:?}");
+    let record = h.sure(async || h.store.reader().order(key.clone()).await).await.expect("the order");
+    assert_eq!((record.status, record.retry_count, record.maybe_executed), (OrderStatus::Dead, 0, false));
+    let standing = h.sure(async || h.store.reader().lane().await).await;
+    assert_eq!((standing.sending, standing.lane.faults_in_row), (0, 0));
 }
 
 pub async fn the_ledger_outlives_every_unfinished_order<S: Stores>(h: &Harness<S>) {

@@ -1,0 +1,65 @@
+//! The one row of the lane, between the table and [`Lane`], and how many orders are out on it: for the
+//! outbox worker, and for the viewer who may only look.
+
+use posthaste_core::Timestamp;
+use posthaste_core::lane::Lane;
+use posthaste_core::ports::LaneStanding;
+use rusqlite::params;
+
+use super::error::{Answer, Fault};
+use super::rows;
+use super::session::Session;
+
+const LOAD_LANE: &str = include_str!("sql/outbox_worker/load_lane.sql");
+const SAVE_LANE: &str = include_str!("sql/outbox_worker/save_lane.sql");
+const COUNT_SENDING: &str = include_str!("sql/outbox_worker/count_sending.sql");
+const VIEW_LANE: &str = include_str!("sql/reader/lane.sql");
+const VIEW_COUNT_SENDING: &str = include_str!("sql/reader/count_sending.sql");
+
+pub(super) fn load_lane(session: &Session<'_>) -> Answer<Lane> {
+    read(session, LOAD_LANE)
+}
+
+pub(super) fn count_sending(session: &Session<'_>) -> Answer<u32> {
+    count(session, COUNT_SENDING)
+}
+
+pub(super) fn view(session: &Session<'_>) -> Answer<LaneStanding> {
+    Ok(LaneStanding { lane: read(session, VIEW_LANE)?, sending: count(session, VIEW_COUNT_SENDING)? })
+}
+
+fn count(session: &Session<'_>, sql: &'static str) -> Answer<u32> {
+    Ok(session.statement(sql)?.query_row([], |row| row.get(0))?)
+}
+
+fn read(session: &Session<'_>, sql: &'static str) -> Answer<Lane> {
+    let mut load = session.statement(sql)?;
+    let mut found = load.query([])?;
+    let row = found.next()?.ok_or_else(|| Fault::Unreadable("the lane has no row".to_owned()))?;
+    Ok(Lane {
+        paused_at: rows::maybe_time(row, 0)?,
+        reason: row.get(1)?,
+        rate: row.get(2)?,
+        unauthorized_in_row: row.get(3)?,
+        faults_in_row: row.get(4)?,
+        probe_until: rows::maybe_time(row, 5)?,
+        next_send_at: rows::maybe_time(row, 6)?,
+        slowed_at: rows::maybe_time(row, 7)?,
+        updated_at: rows::time(row, 8)?,
+    })
+}
+
+pub(super) fn save_lane(session: &Session<'_>, lane: &Lane) -> Answer<()> {
+    let values = params![
+        lane.paused_at.map(Timestamp::micros),
+        lane.reason,
+        lane.rate,
+        lane.unauthorized_in_row,
+        lane.faults_in_row,
+        lane.probe_until.map(Timestamp::micros),
+        lane.next_send_at.map(Timestamp::micros),
+        lane.slowed_at.map(Timestamp::micros),
+        lane.updated_at.micros(),
+    ];
+    session.run(SAVE_LANE, values).map(drop)
+}

@@ -8,7 +8,9 @@ use axum::response::{IntoResponse as _, Response};
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use posthaste_core::EventId;
+use posthaste_core::lane::Lane;
 use posthaste_core::ports::{ReaderStore as _, Stores};
+use posthaste_services::outbox::LaneState;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +29,29 @@ pub(crate) struct Healthy {
 pub(crate) struct Ready {
     ready: bool,
     services: Vec<Stepped>,
+    /// The lane to the broker. A lane that is paused is everybody's, so it makes no process unready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outbox: Option<LaneSeen>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct LaneSeen {
+    /// `open`, `throttled`, `one_at_a_time` (the broker does not answer) or `paused`.
+    lane: &'static str,
+    paused: bool,
+    /// Why it is paused.
+    reason: Option<String>,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<&'static str>,
+}
+
+impl From<Lane> for LaneSeen {
+    fn from(lane: Lane) -> Self {
+        let paused = lane.paused_at.is_some();
+        let advice = "mend the broker's credentials; a probe finds out by itself, or POST /v1/outbox/resume";
+        Self { lane: lane.mode().as_str(), paused, reason: lane.reason, advice: paused.then_some(advice) }
+    }
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -91,7 +116,8 @@ pub(crate) async fn readyz<S: Stores>(State(api): State<Arc<ApiState<S>>>) -> Re
         age_ms: pulse.age().map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
         failing: pulse.is_failing(),
     };
-    ok(&Ready { ready: true, services: api.pulses.iter().map(stepped).collect() })
+    let outbox = api.lane.as_ref().and_then(LaneState::seen).map(LaneSeen::from);
+    ok(&Ready { ready: true, services: api.pulses.iter().map(stepped).collect(), outbox })
 }
 
 #[utoipa::path(

@@ -6,6 +6,7 @@ use posthaste_core::ports::{IngestRequest, KeyHash, RequestOutcome, Stores};
 use posthaste_services::batcher::Batcher;
 use posthaste_services::clock::Clock;
 use posthaste_services::metrics::Metrics;
+use posthaste_services::outbox::LaneState;
 use posthaste_services::runner::Pulse;
 use posthaste_services::seal::SecretSealer;
 use posthaste_services::sender::Sender;
@@ -62,6 +63,7 @@ pub struct ApiState<S: Stores> {
     pub(crate) known_keys: KeyCache,
     pub(crate) pulses: Vec<Arc<Pulse>>,
     pub(crate) late_after: Duration,
+    pub(crate) lane: Option<LaneState>,
     pub(crate) random: fn(&mut [u8]),
 }
 
@@ -101,6 +103,7 @@ impl<S: Stores> ApiState<S> {
             known_keys: KeyCache::default(),
             pulses: Vec::new(),
             late_after: Duration::from_secs(15),
+            lane: None,
             random,
         }
     }
@@ -116,6 +119,13 @@ impl<S: Stores> ApiState<S> {
     #[must_use]
     pub fn with_pulses(mut self, pulses: Vec<Arc<Pulse>>, late_after: Duration) -> Self {
         (self.pulses, self.late_after) = (pulses, late_after);
+        self
+    }
+
+    /// What this process knows of the lane to the broker, for readiness to tell.
+    #[must_use]
+    pub fn with_lane(mut self, lane: LaneState) -> Self {
+        self.lane = Some(lane);
         self
     }
 

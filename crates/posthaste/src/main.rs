@@ -10,7 +10,6 @@ mod logs;
 mod network;
 mod random;
 mod serve;
-#[allow(dead_code, reason = "the settings of orders wait for their reader")]
 mod settings;
 mod signals;
 mod stdout;

@@ -16,6 +16,10 @@ use posthaste_services::clock::{Clock, ClockSetter};
 use posthaste_services::ingest::{self, Ingest};
 use posthaste_services::metrics::Metrics;
 use posthaste_services::orchestrator::{Admission, Flows, Results};
+use posthaste_services::outbox::{
+    HttpBroker, HttpBrokerOptions, LaneState, LaneWatch, OutboxKit, OutboxOptions, OutboxWorker, SETTLEMENTS,
+    Settlements,
+};
 use posthaste_services::router::Router;
 use posthaste_services::runner::{Phase, Runner, Service};
 use posthaste_services::seal::SecretSealer;
@@ -36,6 +40,8 @@ use tokio::time::Instant;
 const REPORTS_MAX: usize = 500;
 /// How often the clock is set by the store's.
 const CLOCK_POLL: Duration = Duration::from_secs(5);
+/// How often a process that answers questions looks at the lane to the broker.
+const LANE_POLL: Duration = Duration::from_secs(1);
 /// The shortest time between two announcements to other processes.
 const ANNOUNCE_PACE: Duration = Duration::from_millis(3);
 /// A service that has not stepped for so long, or for several of its polls, is not ready.
@@ -101,7 +107,9 @@ struct Process<'a, S> {
     metrics: Metrics,
     worker_id: WorkerId,
     runner: Runner,
-    /// What deliveries, challenges and tests leave through; nothing without a role that sends.
+    /// The lane to the broker, as this process last saw it.
+    lane: LaneState,
+    /// What deliveries, orders, challenges and tests leave through; nothing without a role that sends.
     sender: Option<Sender>,
     /// Where the API listens, and where it puts events; nothing without that role.
     listener: Option<TcpListener>,
@@ -114,7 +122,8 @@ impl<'a, S: Stores> Process<'a, S> {
         let metrics = Metrics::new();
         let runner = Runner::new(clock.clone(), metrics.clone());
         let worker_id = WorkerId::parse(random::process_name()?)?;
-        let sends = settings.roles.contains(&Role::Worker) || settings.roles.contains(&Role::Api);
+        let sends = [Role::Worker, Role::Api, Role::Outbox].iter().any(|role| settings.roles.contains(role));
+        metrics.outbox.lag_sla.set(settings.outbox.lag_sla.as_secs_f64());
         let sender = sends.then(|| network::sender(settings)).transpose()?;
         // Before any service takes work on: an address that is taken stops the start.
         let listener = match settings.roles.contains(&Role::Api) {
@@ -126,6 +135,7 @@ impl<'a, S: Stores> Process<'a, S> {
             store,
             wakes,
             clock,
+            lane: LaneState::new(metrics.clone()),
             metrics,
             worker_id,
             runner,
@@ -146,10 +156,12 @@ impl<'a, S: Stores> Process<'a, S> {
                 Role::Orchestrator => self.start_orchestrator(),
                 Role::Worker => self.start_worker()?,
                 Role::Cleaner => self.start_cleaner(),
-                Role::Api => self.start_ingest(),
-                Role::Outbox => {
-                    tracing::warn!(role = role.as_str(), "this role has nothing to run yet");
+                Role::Api => {
+                    self.start_ingest();
+                    let lane = LaneWatch::new(self.store.reader(), self.lane.clone());
+                    self.runner.start(Service::new("lane", lane, Bell::default(), LANE_POLL));
                 }
+                Role::Outbox => self.start_outbox()?,
             }
         }
         Ok(())
@@ -179,12 +191,17 @@ impl<'a, S: Stores> Process<'a, S> {
             payload_bytes_max: settings.limits.payload_bytes_max,
             batch_events_max: settings.limits.batch_events_max as usize,
         };
-        let poll_max = settings.poll.max(settings.lease.cleaner_interval).max(CLOCK_POLL);
+        let poll_max = settings
+            .poll
+            .max(settings.lease.cleaner_interval)
+            .max(settings.outbox.idle_sleep)
+            .max(CLOCK_POLL);
         let late_after = LATE_AFTER.max(poll_max.saturating_mul(LATE_POLLS));
         let (clock, metrics, wakes) = (self.clock.clone(), self.metrics.clone(), self.wakes.clone());
         let state = ApiState::new(&self.store, ingest, clock, metrics, wakes, outgoing, limits, random::fill)
             .with_root_key(settings.root_key.as_ref().map(|key| key_hash(key.expose())))
-            .with_pulses(self.runner.pulses().to_vec(), late_after);
+            .with_pulses(self.runner.pulses().to_vec(), late_after)
+            .with_lane(self.lane.clone());
         let address = listener.local_addr().context("asking for the address")?;
         tracing::info!(url = format!("http://{address}"), "the API listens");
         let server = Server::start(listener, router(state));
@@ -242,6 +259,46 @@ impl<'a, S: Stores> Process<'a, S> {
         let (store, wakes) = (self.store.cleaner(), self.wakes.clone());
         let cleaner = Cleaner::new(store, lease.resets_max, wakes, self.metrics.clone());
         self.runner.start(Service::new("cleaner", cleaner, Bell::default(), lease.cleaner_interval));
+    }
+
+    fn start_outbox(&mut self) -> anyhow::Result<()> {
+        let (broker, outbox) = (&self.settings.broker, self.settings.outbox);
+        let Some(url) = broker.url.clone() else {
+            tracing::info!("no broker to send orders to: set POSTHASTE_BROKER_URL if there is one");
+            return Ok(());
+        };
+        let (store, poll) = (self.store.outbox_worker(), outbox.idle_sleep);
+        let settlements = Settlements::new(store.clone(), outbox.retry, self.metrics.clone());
+        let slots = outbox.parallelism as usize;
+        let (settlements, batches) = batcher(settlements, slots, slots);
+        let bell = batches.bell();
+        let flusher = Service::new(SETTLEMENTS, batches, bell, poll);
+        self.runner.start(Service { phase: Phase::Flushes, ..flusher });
+        let broker = HttpBrokerOptions {
+            url,
+            headers: broker.headers.clone(),
+            processed_marker: broker.processed_marker.clone(),
+            deadline: self.settings.request_timeout,
+        };
+        let broker = HttpBroker::new(self.sender.clone().context("a sender")?, broker);
+        let options = OutboxOptions {
+            worker_id: self.worker_id.clone(),
+            batch_size: outbox.batch_size,
+            parallelism: outbox.parallelism,
+            policy: outbox.retry,
+            stuck_threshold: outbox.stuck_threshold,
+        };
+        let bell = self.wakes.bell(Stage::Outbox);
+        let kit = OutboxKit {
+            settlements,
+            clock: self.clock.clone(),
+            metrics: self.metrics.clone(),
+            lane: self.lane.clone(),
+            bell: bell.clone(),
+        };
+        let worker = OutboxWorker::new(store, broker, options, kit, Box::new(random::lease_token));
+        self.runner.start(Service::new("outbox", worker, bell, poll));
+        Ok(())
     }
 
     async fn run(

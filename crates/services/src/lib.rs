@@ -8,6 +8,7 @@ pub mod egress;
 pub mod ingest;
 pub mod metrics;
 pub mod orchestrator;
+pub mod outbox;
 pub mod router;
 pub mod runner;
 pub mod seal;

@@ -1,6 +1,7 @@
 //! What Posthaste counts, under the names that Prometheus sees. Every label has a small, fixed set of
 //! values, whatever receivers and callers send.
 
+use crate::outbox::OutboxMeters;
 use posthaste_core::outcome::AttemptOutcome;
 use posthaste_core::saga::Decision;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -67,6 +68,8 @@ pub struct Meters {
     pub step_seconds: ByService<Histogram, Buckets>,
     pub step_failures: ByService<Counter>,
     pub step_panics: ByService<Counter>,
+    /// Under names of their own, without the prefix of the others.
+    pub outbox: OutboxMeters,
 }
 
 /// 0.5 ms to about half an hour.
@@ -93,7 +96,7 @@ impl Metrics {
     pub fn new() -> Self {
         let counters = <ByService<Counter>>::default;
         let mut meters = Meters {
-            registry: Registry::with_prefix("posthaste"),
+            registry: Registry::default(),
             events_accepted: Counter::default(),
             events_duplicate: Counter::default(),
             events_routed: Counter::default(),
@@ -110,6 +113,7 @@ impl Metrics {
             step_seconds: Family::new_with_constructor(Buckets(short_times)),
             step_failures: counters(),
             step_panics: counters(),
+            outbox: OutboxMeters::default(),
         };
         meters.register();
         Self(Arc::new(meters))
@@ -147,7 +151,8 @@ impl Metrics {
 
 impl Meters {
     fn register(&mut self) {
-        let registry = &mut self.registry;
+        self.outbox.register(&mut self.registry);
+        let registry = self.registry.sub_registry_with_prefix("posthaste");
         let mut counter = |name, help, metric: &Counter| registry.register(name, help, metric.clone());
         counter("events_accepted", "Events stored durably and acknowledged", &self.events_accepted);
         counter("events_duplicate", "Events whose external id was known", &self.events_duplicate);

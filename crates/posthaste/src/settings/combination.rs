@@ -55,8 +55,8 @@ fn cleaner_and_lease(values: &Values) -> Option<Problem> {
 }
 
 fn request_and_stuck(values: &Values) -> Option<Problem> {
-    let fits = values.get(&t::REQUEST_TIMEOUT)? < stuck_threshold(values)?;
-    let why = "an order must not count as stuck (so many minutes) while its request may still be under way";
+    let fits = values.get(&t::REQUEST_TIMEOUT)?.saturating_add(REPORT_TIME) <= stuck_threshold(values)?;
+    let why = "a request must end 5s before its order counts as stuck (so many minutes)";
     (!fits).then(|| contradiction(values, &t::REQUEST_TIMEOUT, &t::OUTBOX_STUCK_THRESHOLD_MIN, why))
 }
 

@@ -1,0 +1,356 @@
+//! Claims orders (stored by the intake), sends them to the broker and settles what came of it. Claims only
+//! what it can send at once and what the lane lets through; what becomes of an order, and of the lane, is
+//! decided in the core.
+//!
+//! A step brings back orders that are due again, claims, and starts the sends; it does not wait for the
+//! broker. Each send ends with a report through the [`Settlements`] batcher, and frees its slot when that
+//! has been answered. Now and then a step also takes back what a sender never reported, and forgets old
+//! keys.
+
+mod broker;
+mod http;
+mod lane;
+mod meters;
+mod retries;
+mod send;
+mod settlements;
+
+use crate::batcher::Batcher;
+use crate::clock::{Clock, is_due};
+use crate::metrics::Metrics;
+use crate::step::{Progress, Step};
+use crate::wake::Bell;
+use crate::worker::DrawToken;
+use lane::LaneLog;
+use posthaste_core::order::OrderStatus;
+use posthaste_core::ports::{
+    ClaimedOrders, OrderRecord, OrderReport, OutboxClaim, OutboxWorkerStore, Settled, StoreResult,
+};
+use posthaste_core::retry::OrderRetryPolicy;
+use posthaste_core::{OrderId, Timestamp, WorkerId};
+use retries::Retries;
+use send::{Claimed, Courier};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{Id, JoinError, JoinSet};
+
+pub use broker::Broker;
+pub use http::{HttpBroker, HttpBrokerOptions};
+pub use lane::{LaneState, LaneWatch};
+pub use meters::{Dequeue, OutboxMeters, Sent};
+pub use settlements::{SERVICE as SETTLEMENTS, Settlements};
+
+/// The most orders that one step brings back or takes back.
+const MOVED_MAX: u32 = 500;
+/// The most keys that one step forgets.
+const PURGED_MAX: u32 = 1_000;
+/// How often failed orders are looked for that this process did not see fail.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often stuck orders are looked for; the threshold is minutes.
+const REWIND_EVERY: Duration = Duration::from_secs(10);
+/// How long stuck orders are left alone after the store was away: settlements that waited land first.
+const WAIT_AFTER_OUTAGE: Duration = Duration::from_secs(5);
+const PURGE_EVERY: Duration = Duration::from_secs(600);
+/// The shortest wait for orders that are due and that somebody else is about to bring back.
+const SHORTLY: Duration = Duration::from_millis(10);
+/// What a probe has beside the exchange to be settled, before another may be sent.
+const PROBE_MARGIN: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Clone)]
+pub struct OutboxOptions {
+    pub worker_id: WorkerId,
+    /// The most orders of one claim.
+    pub batch_size: u32,
+    /// How many sends may be under way.
+    pub parallelism: u32,
+    pub policy: OrderRetryPolicy,
+    /// The age of a claim from which on nobody waits for its sender any more.
+    pub stuck_threshold: Duration,
+}
+
+/// What an outbox worker is made of, beside its store and its broker.
+#[derive(Debug, Clone)]
+pub struct OutboxKit {
+    pub settlements: Batcher<OrderReport, Settled>,
+    pub clock: Clock,
+    pub metrics: Metrics,
+    pub lane: LaneState,
+    /// Rings when a slot came free that may be wanted.
+    pub bell: Bell,
+}
+
+pub struct OutboxWorker<S, B> {
+    store: S,
+    options: OutboxOptions,
+    draw_token: DrawToken,
+    courier: Arc<Courier<S, B>>,
+    metrics: Metrics,
+    lane: LaneState,
+    lane_log: LaneLog,
+    slots: Arc<Semaphore>,
+    wanted: Arc<Wanted>,
+    retries: Arc<Retries>,
+    sends: JoinSet<()>,
+    /// The sends under way, by the task that makes them.
+    out: HashMap<Id, OrderId>,
+    look_at: Timestamp,
+    rewind_at: Timestamp,
+    purge_at: Timestamp,
+    /// The store failed, and has not answered since.
+    was_away: bool,
+}
+
+impl<S, B> fmt::Debug for OutboxWorker<S, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutboxWorker").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// Whether a slot that comes free, or a broker that answers again, is waited for.
+#[derive(Debug)]
+struct Wanted {
+    waits: AtomicBool,
+    bell: Bell,
+}
+
+/// One of the senders; free again when it is dropped, also by a panic.
+struct Slot {
+    permit: Option<OwnedSemaphorePermit>,
+    wanted: Arc<Wanted>,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.permit.take();
+        if self.wanted.waits.load(Ordering::SeqCst) {
+            self.wanted.bell.ring();
+        }
+    }
+}
+
+impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
+    pub fn new(store: S, broker: B, options: OutboxOptions, kit: OutboxKit, draw_token: DrawToken) -> Self {
+        let retries = Arc::new(Retries::default());
+        let (metrics, lane, bell) = (kit.metrics.clone(), kit.lane.clone(), kit.bell.clone());
+        let courier = Courier::new(store.clone(), broker, kit, &options, Arc::clone(&retries));
+        Self {
+            store,
+            slots: Arc::new(Semaphore::new(options.parallelism as usize)),
+            options,
+            draw_token,
+            courier: Arc::new(courier),
+            metrics,
+            lane,
+            lane_log: LaneLog::default(),
+            wanted: Arc::new(Wanted { waits: AtomicBool::new(false), bell }),
+            retries,
+            sends: JoinSet::new(),
+            out: HashMap::new(),
+            look_at: Timestamp::MIN,
+            rewind_at: Timestamp::MIN,
+            purge_at: Timestamp::MIN,
+            was_away: false,
+        }
+    }
+
+    /// Waits until every send under way has ended and was settled.
+    pub async fn settle(&mut self) {
+        while let Some(ended) = self.sends.join_next_with_id().await {
+            self.reap(ended);
+        }
+    }
+
+    fn reap_ended(&mut self) {
+        while let Some(ended) = self.sends.try_join_next_with_id() {
+            self.reap(ended);
+        }
+    }
+
+    fn reap(&mut self, ended: Result<(Id, ()), JoinError>) {
+        let (id, panicked) = match ended {
+            Ok((id, ())) => (id, false),
+            Err(error) => (error.id(), error.is_panic()),
+        };
+        let order = self.out.remove(&id);
+        if let (true, Some(order_id)) = (panicked, order) {
+            tracing::error!(%order_id, "a send panicked; the order is taken back after the threshold");
+        }
+    }
+
+    async fn turn(&mut self, now: Timestamp) -> StoreResult<Progress> {
+        self.requeue(now).await?;
+        let progress = self.claim(now).await?;
+        if self.was_away {
+            self.was_away = false;
+            self.rewind_at = now.after(WAIT_AFTER_OUTAGE);
+        }
+        let rewound = self.rewind(now).await?;
+        self.purge(now).await?;
+        Ok(if rewound { Progress::More } else { progress })
+    }
+
+    /// Failed orders whose time has come go back to the queue.
+    async fn requeue(&mut self, now: Timestamp) -> StoreResult<()> {
+        if !self.retries.are_due(now) && !is_due(self.look_at, LOOK_EVERY, now) {
+            return Ok(());
+        }
+        // What fails from here on counts beside the answer.
+        self.retries.forget();
+        let moved = match self.store.requeue_due_orders(MOVED_MAX, self.options.policy, now).await {
+            Ok(moved) => moved,
+            Err(error) => {
+                self.retries.expect(now);
+                return Err(error);
+            }
+        };
+        moved.iter().filter(|order| order.status == OrderStatus::Dead).for_each(|order| self.given_up(order));
+        if let Some(at) = self.store.next_retry_at().await? {
+            self.retries.expect(at);
+        }
+        self.look_at = now.after(LOOK_EVERY);
+        Ok(())
+    }
+
+    async fn claim(&mut self, now: Timestamp) -> StoreResult<Progress> {
+        let free = u32::try_from(self.slots.available_permits()).unwrap_or(u32::MAX);
+        let asked = free.min(self.options.batch_size);
+        if asked == 0 {
+            return Ok(Progress::Idle);
+        }
+        let claim = OutboxClaim {
+            worker_id: self.options.worker_id.clone(),
+            token: (self.draw_token)(),
+            orders_max: asked,
+            probe_for: self.courier.deadline().saturating_add(PROBE_MARGIN),
+        };
+        let token = claim.token;
+        self.wanted.waits.store(false, Ordering::SeqCst);
+        let claimed = self.store.claim_orders(claim, now).await?;
+        self.tell(&claimed);
+        let taken = u32::try_from(claimed.orders.len() + claimed.set_aside.len()).unwrap_or(u32::MAX);
+        let next_at = claimed.lane.next_claim_at(now);
+        let may_be_more = taken == asked;
+        self.wanted.waits.store(may_be_more || claimed.lane.is_holding(), Ordering::SeqCst);
+        let was_set_aside = !claimed.set_aside.is_empty();
+        for order in claimed.orders {
+            self.start(Claimed { order, token, probe: claimed.probe });
+        }
+        let has_room = self.slots.available_permits() > 0;
+        Ok(if next_at.is_none() && has_room && (may_be_more || was_set_aside) {
+            Progress::More
+        } else if may_be_more && !has_room {
+            Progress::Idle
+        } else {
+            let retry_at = self.retries.next_at().map(|at| at.max(now.after(SHORTLY)));
+            let next_at = [next_at, retry_at].into_iter().flatten().min();
+            next_at.map_or(Progress::Idle, Progress::IdleUntil)
+        })
+    }
+
+    fn start(&mut self, claimed: Claimed) {
+        let Ok(permit) = Arc::clone(&self.slots).try_acquire_owned() else { return };
+        let slot = Slot { permit: Some(permit), wanted: Arc::clone(&self.wanted) };
+        let (courier, order_id) = (Arc::clone(&self.courier), claimed.order.id);
+        let send = async move {
+            let _slot = slot;
+            courier.carry(claimed).await;
+        };
+        let task = self.sends.spawn(send);
+        self.out.insert(task.id(), order_id);
+    }
+
+    fn tell(&mut self, claimed: &ClaimedOrders) {
+        self.lane_log.tell(&claimed.lane);
+        self.lane.show(claimed.lane.clone());
+        let result = match (claimed.held, claimed.orders.is_empty() && claimed.set_aside.is_empty()) {
+            (true, _) => "held",
+            (false, true) => "empty",
+            (false, false) => "claimed",
+        };
+        self.metrics.outbox.dequeue.get_or_create(&Dequeue { result }).inc();
+        for order in &claimed.set_aside {
+            self.given_up(order);
+            let (order_id, key) = (order.id, order.idempotency_key.as_str());
+            tracing::error!(
+                %order_id, idempotency_key = key,
+                "a stored order does not match its digest: somebody changed it past Posthaste. \
+                 It is dead and was not sent; look at its audit, and who may write to the database"
+            );
+        }
+    }
+
+    /// Takes back what its sender never reported.
+    async fn rewind(&mut self, now: Timestamp) -> StoreResult<bool> {
+        if !is_due(self.rewind_at, REWIND_EVERY, now) {
+            return Ok(false);
+        }
+        let stuck_before = now.before(self.options.stuck_threshold);
+        let policy = self.options.policy;
+        let rewound = self.store.rewind_stuck_orders(stuck_before, MOVED_MAX, policy, now).await?;
+        // A full take may have left some.
+        if rewound.len() < MOVED_MAX as usize {
+            self.rewind_at = now.after(REWIND_EVERY);
+        }
+        for order in &rewound {
+            self.metrics.outbox.rewound.inc();
+            if order.status == OrderStatus::Dead {
+                self.given_up(order);
+            }
+            let (order_id, key) = (order.id, order.idempotency_key.as_str());
+            let (status, retry_count) = (order.status.as_str(), order.retry_count);
+            tracing::warn!(
+                %order_id, idempotency_key = key, trace_id = order.trace_id, status, retry_count,
+                "no outcome was reported within the threshold: the order is taken back, and may have been executed"
+            );
+        }
+        Ok(!rewound.is_empty())
+    }
+
+    async fn purge(&mut self, now: Timestamp) -> StoreResult<()> {
+        if !is_due(self.purge_at, PURGE_EVERY, now) {
+            return Ok(());
+        }
+        let keys = self.store.purge_ledger(PURGED_MAX, now).await?;
+        if keys > 0 {
+            tracing::debug!(keys, "forgot keys whose time was over");
+        }
+        if keys < PURGED_MAX {
+            self.purge_at = now.after(PURGE_EVERY);
+        }
+        Ok(())
+    }
+
+    fn given_up(&self, order: &OrderRecord) {
+        self.metrics.outbox.ended(Sent::DEAD, order);
+    }
+}
+
+impl<S: OutboxWorkerStore + Clone, B: Broker> Step for OutboxWorker<S, B> {
+    async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
+        self.reap_ended();
+        let turned = self.turn(now).await;
+        self.was_away |= turned.is_err();
+        turned
+    }
+
+    /// Lets the sends under way end. One that does not in time may have been executed: it stays claimed,
+    /// and is taken back after the threshold.
+    async fn drain(&mut self, _clock: &Clock, patience: Duration) {
+        if tokio::time::timeout(patience, self.settle()).await.is_ok() {
+            return;
+        }
+        self.reap_ended();
+        self.sends.abort_all();
+        let worker_id = self.options.worker_id.as_str();
+        for order_id in self.out.values() {
+            tracing::warn!(
+                %order_id, worker_id,
+                "the broker has not answered yet: the order is taken back after the threshold"
+            );
+        }
+    }
+}

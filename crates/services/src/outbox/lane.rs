@@ -1,0 +1,92 @@
+//! What a process knows of the lane: shown in its metrics and in its readiness, and told once in its log
+//! when it changes.
+
+use crate::metrics::Metrics;
+use crate::step::{Progress, Step};
+use posthaste_core::Timestamp;
+use posthaste_core::lane::{Lane, LaneMode};
+use posthaste_core::ports::{ReaderStore, StoreResult};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The lane as it was last seen. Cheap to clone; clones show the same.
+#[derive(Debug, Clone)]
+pub struct LaneState {
+    seen: Arc<Mutex<Option<Lane>>>,
+    metrics: Metrics,
+}
+
+impl LaneState {
+    pub fn new(metrics: Metrics) -> Self {
+        Self { seen: Arc::default(), metrics }
+    }
+
+    /// Nothing before it was first seen.
+    pub fn seen(&self) -> Option<Lane> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn show(&self, lane: Lane) {
+        self.metrics.outbox.paused.set(i64::from(lane.paused_at.is_some()));
+        self.metrics.outbox.rate.set(lane.rate_in_force());
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(lane);
+    }
+}
+
+/// Looks at the lane with the eyes of the viewer, for a process that answers questions about it.
+#[derive(Debug)]
+pub struct LaneWatch<S> {
+    store: S,
+    state: LaneState,
+}
+
+impl<S: ReaderStore> LaneWatch<S> {
+    pub const fn new(store: S, state: LaneState) -> Self {
+        Self { store, state }
+    }
+}
+
+impl<S: ReaderStore> Step for LaneWatch<S> {
+    async fn step(&mut self, _now: Timestamp) -> StoreResult<Progress> {
+        let standing = self.store.lane().await?;
+        self.state.metrics.outbox.inflight.set(i64::from(standing.sending));
+        self.state.show(standing.lane);
+        Ok(Progress::Idle)
+    }
+}
+
+/// Tells each change of the lane once, with what to do about it.
+#[derive(Debug, Default)]
+pub(super) struct LaneLog {
+    told: Option<LaneMode>,
+}
+
+impl LaneLog {
+    pub(super) fn tell(&mut self, lane: &Lane) {
+        let mode = lane.mode();
+        let before = self.told.replace(mode).unwrap_or(LaneMode::Open);
+        if before == mode {
+            return;
+        }
+        let (from, rate) = (before.as_str(), lane.rate_in_force());
+        match mode {
+            LaneMode::Paused => tracing::error!(
+                from,
+                reason = lane.reason,
+                "the lane to the broker is paused, and orders wait: mend the credentials in POSTHASTE_BROKER_HEADERS. \
+                 A probe now and then finds out by itself; to go on at once, POST /v1/outbox/resume"
+            ),
+            LaneMode::OneAtATime => tracing::warn!(
+                from,
+                faults_in_row = lane.faults_in_row,
+                "the broker does not answer: one order at a time goes out until it does; check the broker and \
+                 the way to it"
+            ),
+            LaneMode::Throttled => tracing::warn!(
+                from,
+                rate,
+                "the broker asks for fewer orders a second: the lane slows down, and goes faster with each success"
+            ),
+            LaneMode::Open => tracing::info!(from, "the lane to the broker is open again"),
+        }
+    }
+}

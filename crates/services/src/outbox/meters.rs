@@ -1,0 +1,87 @@
+//! What the order lane counts, under the names of its specification.
+
+use posthaste_core::ports::OrderRecord;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+use std::sync::atomic::AtomicU64;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Dequeue {
+    pub result: &'static str,
+}
+
+/// What a send, or the order with it, came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Sent {
+    outcome: &'static str,
+}
+
+impl Sent {
+    pub const SUCCESS: Self = Self { outcome: "success" };
+    pub const RETRY: Self = Self { outcome: "retry" };
+    pub const DEAD: Self = Self { outcome: "dead" };
+    pub const CONFLICT_PROCESSED: Self = Self { outcome: "conflict_processed" };
+}
+
+#[derive(Debug)]
+pub struct OutboxMeters {
+    pub dequeue: Family<Dequeue, Counter>,
+    pub send: Family<Sent, Counter>,
+    pub rewound: Counter,
+    pub inflight: Gauge,
+    pub paused: Gauge,
+    pub rate: Gauge<f64, AtomicU64>,
+    pub lag: Histogram,
+    pub retry_count: Histogram,
+    pub lag_sla: Gauge<f64, AtomicU64>,
+}
+
+impl Default for OutboxMeters {
+    fn default() -> Self {
+        Self {
+            dequeue: Family::default(),
+            send: Family::default(),
+            rewound: Counter::default(),
+            inflight: Gauge::default(),
+            paused: Gauge::default(),
+            rate: Gauge::default(),
+            // 1 ms to about three hours.
+            lag: Histogram::new(exponential_buckets(0.001, 3.0, 16)),
+            retry_count: Histogram::new((0..=9).map(f64::from)),
+            lag_sla: Gauge::default(),
+        }
+    }
+}
+
+impl OutboxMeters {
+    pub fn sent(&self, sent: Sent) {
+        self.send.get_or_create(&sent).inc();
+    }
+
+    /// Counts an order that came to its end.
+    pub fn ended(&self, sent: Sent, order: &OrderRecord) {
+        self.sent(sent);
+        self.retry_count.observe(f64::from(order.retry_count));
+    }
+
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let registry = registry.sub_registry_with_prefix("outbox");
+        registry.register("dequeue", "Looks into the queue of orders by what they got", self.dequeue.clone());
+        registry.register("send", "Settled sends by what they did to the order", self.send.clone());
+        let rewound = "Orders taken back because nobody reported their outcome";
+        registry.register("rewound", rewound, self.rewound.clone());
+        registry.register("inflight", "Orders being sent, over all processes", self.inflight.clone());
+        registry.register("paused", "1 while the lane to the broker is paused", self.paused.clone());
+        registry.register("rate", "Orders a second that the lane lets through", self.rate.clone());
+        let retries = "Retries of an order when it came to its end";
+        registry.register("retry_count", retries, self.retry_count.clone());
+        let lag = "From acceptance of an order to its settlement as sent";
+        registry.register_with_unit("lag", lag, Unit::Seconds, self.lag.clone());
+        let sla = "The lag that is worth an alert, as set";
+        registry.register_with_unit("lag_sla", sla, Unit::Seconds, self.lag_sla.clone());
+    }
+}

@@ -1,0 +1,52 @@
+//! Carries what the broker said to the store, in batches. A settlement is repeated until the store has
+//! answered it: only then is the send over.
+
+use crate::batcher::{Failed, Work};
+use crate::metrics::Metrics;
+use posthaste_core::Timestamp;
+use posthaste_core::ports::{OrderReport, OutboxWorkerStore, Settled, StoreError};
+use posthaste_core::retry::OrderRetryPolicy;
+
+pub const SERVICE: &str = "settlements";
+
+#[derive(Debug)]
+pub struct Settlements<S> {
+    store: S,
+    policy: OrderRetryPolicy,
+    metrics: Metrics,
+}
+
+impl<S: OutboxWorkerStore> Settlements<S> {
+    pub const fn new(store: S, policy: OrderRetryPolicy, metrics: Metrics) -> Self {
+        Self { store, policy, metrics }
+    }
+}
+
+impl<S: OutboxWorkerStore> Work for Settlements<S> {
+    type Input = OrderReport;
+    type Output = Settled;
+
+    async fn work(
+        &mut self,
+        reports: Vec<OrderReport>,
+        now: Timestamp,
+    ) -> Result<Vec<Settled>, Failed<OrderReport>> {
+        self.metrics.batch(SERVICE, reports.len());
+        match self.store.settle_orders(reports.clone(), self.policy, now).await {
+            Ok(answers) => Ok(answers),
+            // The claim's token makes a repetition harmless, also when the first may have been done.
+            Err(
+                error @ (StoreError::Unavailable { .. }
+                | StoreError::OutcomeUnknown { .. }
+                | StoreError::Busy { .. }
+                | StoreError::Full { .. }),
+            ) => Err(Failed { error, again: Some(reports) }),
+            // Nothing that waiting would mend. The orders are taken back after the threshold.
+            Err(
+                error @ (StoreError::Refused { .. }
+                | StoreError::Unreadable { .. }
+                | StoreError::Unusable { .. }),
+            ) => Err(Failed { error, again: None }),
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! The order lane over one store and real sockets, moved by hand: workers step when the test wants it,
+//! and time stands still until it is set.
+
+use crate::fixtures::{T0, order, token, worker_id};
+use crate::harness::Harness;
+use futures_util::future::join_all;
+use posthaste_core::Timestamp;
+use posthaste_core::lane::Lane;
+use posthaste_core::order::{IdempotencyKey, OrderStatus};
+use posthaste_core::ports::{
+    AuditEntry, OrderRecord, OutboxIntakeStore as _, OutboxWorkerStore as _, PageRequest, ReaderStore as _,
+    Stores,
+};
+use posthaste_core::retry::OrderRetryPolicy;
+use posthaste_services::batcher::batcher;
+use posthaste_services::clock::Clock;
+use posthaste_services::egress::EgressPolicy;
+use posthaste_services::metrics::Metrics;
+use posthaste_services::outbox::{
+    Broker, HttpBroker, HttpBrokerOptions, LaneState, LaneWatch, OutboxKit, OutboxOptions, OutboxWorker,
+    SETTLEMENTS, Settlements,
+};
+use posthaste_services::runner::{Runner, Service};
+use posthaste_services::sender::{KeepAlive, Sender, Trust};
+use posthaste_services::step::{Progress, Step};
+use posthaste_services::wake::Bell;
+use std::fmt;
+use std::time::Duration;
+
+pub const POLICY: OrderRetryPolicy = OrderRetryPolicy::ORDER;
+pub const STUCK_THRESHOLD: Duration = Duration::from_secs(600);
+pub const MARKER: &str = "already processed";
+
+const LEDGER_TTL: Duration = Duration::from_secs(7 * 86_400);
+/// The most turns until nothing moves at one time.
+const TURNS_MAX: u32 = 3_000;
+/// Settlements go when the bell rings; polling would only hide a bell that does not.
+const POLL: Duration = Duration::from_secs(3600);
+
+/// What a rig's workers are like.
+#[derive(Debug, Clone)]
+pub struct OrderSetup {
+    pub batch_size: u32,
+    pub parallelism: u32,
+    /// Over one exchange, in real time. Healthy brokers never meet it.
+    pub deadline: Duration,
+}
+
+impl Default for OrderSetup {
+    fn default() -> Self {
+        Self { batch_size: 32, parallelism: 4, deadline: Duration::from_secs(30) }
+    }
+}
+
+/// Workers on one lane, each like a process of its own, and the one who watches it.
+pub struct OrderRig<S: Stores> {
+    pub h: Harness<S>,
+    pub clock: Clock,
+    pub metrics: Metrics,
+    pub lane: LaneState,
+    pub desks: Vec<Desk<S, HttpBroker>>,
+    setup: OrderSetup,
+    watch: LaneWatch<S::Reader>,
+    hired: u64,
+}
+
+/// A worker, and what carries its settlements. Dropped, it is as if its process had been killed.
+pub struct Desk<S: Stores, B> {
+    pub worker: OutboxWorker<S::OutboxWorker, B>,
+    /// Rings when the worker wants to be stepped.
+    pub bell: Bell,
+    _settling: Runner,
+}
+
+impl<S: Stores> fmt::Debug for OrderRig<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OrderRig").field("setup", &self.setup).finish_non_exhaustive()
+    }
+}
+
+impl<S: Stores, B> fmt::Debug for Desk<S, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Desk").finish_non_exhaustive()
+    }
+}
+
+/// A sender that may speak to this machine without TLS.
+pub fn loopback_sender() -> Sender {
+    let allow_cidrs = vec!["127.0.0.0/8".parse().expect("a network")];
+    let policy = EgressPolicy { allow_http: true, allow_cidrs };
+    Sender::new(policy, Trust::nobody(), KeepAlive::default()).expect("a sender")
+}
+
+pub fn http_broker(sender: Sender, url: &str, deadline: Duration) -> HttpBroker {
+    let headers = vec![(http::header::AUTHORIZATION, http::HeaderValue::from_static("Bearer hush"))];
+    let options =
+        HttpBrokerOptions { url: url.to_owned(), headers, processed_marker: MARKER.to_owned(), deadline };
+    HttpBroker::new(sender, options)
+}
+
+impl<S: Stores> OrderRig<S> {
+    /// Nobody works yet.
+    pub fn new(h: Harness<S>) -> Self {
+        Self::with(h, OrderSetup::default())
+    }
+
+    pub fn with(h: Harness<S>, setup: OrderSetup) -> Self {
+        let metrics = Metrics::new();
+        let lane = LaneState::new(metrics.clone());
+        let watch = LaneWatch::new(h.store.reader(), lane.clone());
+        Self { h, clock: Clock::standing(T0), metrics, lane, desks: Vec::new(), setup, watch, hired: 0 }
+    }
+
+    /// One more worker, which sends to this address.
+    pub fn hire(&mut self, url: &str) {
+        let broker = http_broker(loopback_sender(), url, self.setup.deadline);
+        let desk = self.desk(broker);
+        self.desks.push(desk);
+    }
+
+    /// A worker that is not stepped with the others.
+    pub fn desk<B: Broker>(&mut self, broker: B) -> Desk<S, B> {
+        self.hired += 1;
+        let (store, metrics) = (self.h.store.outbox_worker(), self.metrics.clone());
+        let work = Settlements::new(store.clone(), POLICY, metrics.clone());
+        let slots = self.setup.parallelism as usize;
+        let (settlements, batches) = batcher(work, slots, slots);
+        let mut settling = Runner::new(self.clock.clone(), metrics.clone());
+        let bell = batches.bell();
+        settling.start(Service::new(SETTLEMENTS, batches, bell, POLL));
+        let options = OutboxOptions {
+            worker_id: worker_id(self.hired),
+            batch_size: self.setup.batch_size,
+            parallelism: self.setup.parallelism,
+            policy: POLICY,
+            stuck_threshold: STUCK_THRESHOLD,
+        };
+        let bell = Bell::default();
+        let (clock, lane) = (self.clock.clone(), self.lane.clone());
+        let kit = OutboxKit { settlements, clock, metrics, lane, bell: bell.clone() };
+        let worker = OutboxWorker::new(store, broker, options, kit, Box::new(token));
+        Desk { worker, bell, _settling: settling }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub fn move_by(&self, span: Duration) {
+        self.clock.set(self.now().after(span));
+    }
+
+    /// Orders `prefix-0` and so on, all accepted now.
+    pub async fn submit(&self, prefix: &str, count: usize) -> Vec<IdempotencyKey> {
+        let orders: Vec<_> = (0..count).map(|number| order(&format!("{prefix}-{number}"), 1)).collect();
+        let keys = orders.iter().map(|order| order.key.clone()).collect();
+        self.h.calm.outbox_intake().submit_orders(orders, LEDGER_TTL, self.now()).await.expect("an answer");
+        keys
+    }
+}
+
+/// The steps.
+impl<S: Stores> OrderRig<S> {
+    /// Every worker steps once, and everything that it sent is settled. Answers when there is more to do:
+    /// at once, or at a time, or when somebody comes.
+    pub async fn turn(&mut self) -> Progress {
+        let now = self.now();
+        let steps = join_all(self.desks.iter_mut().map(|desk| desk.worker.step(now))).await;
+        join_all(self.desks.iter_mut().map(|desk| desk.worker.settle())).await;
+        let progresses = steps.into_iter().map(|step| step.expect("a step"));
+        progresses.fold(Progress::Idle, |soonest, next| match (soonest, next) {
+            (Progress::More, _) | (_, Progress::More) => Progress::More,
+            (Progress::Idle, other) | (other, Progress::Idle) => other,
+            (Progress::IdleUntil(one), Progress::IdleUntil(other)) => Progress::IdleUntil(one.min(other)),
+        })
+    }
+
+    /// Turns until nothing moves at the present time; answers when something will.
+    pub async fn until_quiet(&mut self) -> Option<Timestamp> {
+        let mut before = self.transitions().await;
+        for _ in 0..TURNS_MAX {
+            let progress = self.turn().await;
+            let after = self.transitions().await;
+            match progress {
+                Progress::Idle if after == before => return None,
+                Progress::IdleUntil(at) if after == before => return Some(at),
+                Progress::Idle | Progress::IdleUntil(_) | Progress::More => before = after,
+            }
+        }
+        panic!("still moving after {TURNS_MAX} turns");
+    }
+
+    /// Lets time pass from one thing to do to the next, exactly as the workers ask to be woken.
+    pub async fn pass(&mut self, span: Duration) {
+        let end = self.now().after(span);
+        while let Some(at) = self.until_quiet().await.filter(|at| *at <= end) {
+            self.clock.set(at);
+        }
+        self.clock.set(end);
+        self.until_quiet().await;
+    }
+
+    /// As the process that answers questions looks at the lane.
+    pub async fn watch(&mut self) {
+        let now = self.now();
+        self.watch.step(now).await.expect("a look at the lane");
+    }
+
+    async fn transitions(&self) -> i64 {
+        self.h.direct.number("SELECT count(*) FROM outbox_audit").await
+    }
+}
+
+/// What came of it.
+impl<S: Stores> OrderRig<S> {
+    pub async fn order(&self, key: &IdempotencyKey) -> OrderRecord {
+        self.h.calm.reader().order(key.clone()).await.expect("an answer").expect("an order")
+    }
+
+    pub async fn audit(&self, key: &IdempotencyKey) -> Vec<AuditEntry> {
+        self.h.calm.reader().order_audit(key.clone()).await.expect("an answer")
+    }
+
+    pub async fn stored_lane(&self) -> Lane {
+        self.h.calm.outbox_worker().load_lane().await.expect("an answer")
+    }
+
+    pub async fn orders(&self) -> Vec<OrderRecord> {
+        let mut orders = Vec::new();
+        let mut page = PageRequest { after: None, items_max: 1_000 };
+        loop {
+            let found = self.h.calm.reader().orders(None, page).await.expect("an answer");
+            orders.extend(found.items);
+            page.after = found.next;
+            if page.after.is_none() {
+                return orders;
+            }
+        }
+    }
+
+    pub async fn count(&self, status: OrderStatus) -> usize {
+        self.orders().await.iter().filter(|order| order.status == status).count()
+    }
+
+    /// Replays the audit of every order: each entry goes on where the one before ended, and the last one
+    /// is how the order stands.
+    pub async fn check_audit(&self) {
+        for order in self.orders().await {
+            let audit = self.audit(&order.idempotency_key).await;
+            let (mut status, mut count, mut error) = (None, 0, None);
+            for entry in audit {
+                assert_eq!(entry.status_from, status, "{entry:?}");
+                assert!(status.is_none_or(|from: OrderStatus| from.may_become(entry.status_to)), "{entry:?}");
+                assert_eq!(entry.trace_id, order.trace_id);
+                (status, count, error) = (Some(entry.status_to), entry.retry_count, entry.last_error);
+            }
+            assert_eq!((status, count, error), (Some(order.status), order.retry_count, order.last_error));
+        }
+    }
+
+    /// A line of the metrics, by everything before its value; nothing if it is not there.
+    pub fn metric(&self, line: &str) -> Option<f64> {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.metrics.registry).expect("text");
+        text.lines().find_map(|found| {
+            let (name, value) = found.rsplit_once(' ')?;
+            (name == line).then(|| value.parse().expect("a number"))
+        })
+    }
+}

@@ -1,0 +1,254 @@
+//! Who holds an order, and what happens when its holder hangs, dies, or comes back too late.
+
+use crate::broker::accepted;
+use posthaste_core::Timestamp;
+use posthaste_core::broker::BrokerOutcome;
+use posthaste_core::digest::digest_of;
+use posthaste_core::order::OrderStatus;
+use posthaste_core::ports::{ClaimedOrder, Stores};
+use posthaste_services::clock::Clock;
+use posthaste_services::outbox::Broker;
+use posthaste_services::runner::{Runner, Service};
+use posthaste_services::step::{Progress, Step as _};
+use posthaste_testkit::harness::{Engine, Harness};
+use posthaste_testkit::order_lane::{OrderRig, OrderSetup, STUCK_THRESHOLD};
+use posthaste_testkit::receiver::{Answer, Receiver};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A broker that answers each request once the gate is opened for it.
+async fn gated() -> (Receiver, Arc<Semaphore>) {
+    let gate = Arc::new(Semaphore::new(0));
+    let inner = Arc::clone(&gate);
+    let broker =
+        Receiver::start(move |request| Answer::Gate(Arc::clone(&inner), Box::new(accepted(request)))).await;
+    (broker, gate)
+}
+
+pub(crate) async fn nothing_is_claimed_that_cannot_be_sent_at_once<S: Stores>(h: Harness<S>) {
+    let mut rig = OrderRig::with(h, OrderSetup { batch_size: 3, ..OrderSetup::default() });
+    let (broker, gate) = gated().await;
+    rig.hire(&broker.url("/"));
+    rig.submit("order", 10).await;
+    let now = rig.now();
+    let mut progress = Vec::new();
+    for _ in 0..3 {
+        progress.push(rig.desks[0].worker.step(now).await.expect("a step"));
+    }
+    // Three at first, as many as a claim may take; then one for the fourth sender; then nothing.
+    assert_eq!(progress, [Progress::More, Progress::Idle, Progress::Idle]);
+    assert_eq!(rig.count(OrderStatus::Sending).await, 4);
+    rig.watch().await;
+    assert_eq!(rig.metric("outbox_inflight"), Some(4.0));
+    assert_eq!(rig.metric(r#"outbox_dequeue_total{result="claimed"}"#), Some(2.0));
+    gate.add_permits(10);
+    rig.until_quiet().await;
+    assert_eq!(rig.count(OrderStatus::Sent).await, 10);
+    assert!(rig.metric(r#"outbox_dequeue_total{result="empty"}"#).is_some());
+    rig.watch().await;
+    assert_eq!(rig.metric("outbox_inflight"), Some(0.0));
+    rig.check_audit().await;
+}
+
+pub(crate) async fn a_freed_sender_takes_the_next_order_without_a_poll<S: Stores>(h: Harness<S>) {
+    let mut rig = OrderRig::new(h);
+    let broker = Receiver::start(accepted).await;
+    rig.hire(&broker.url("/"));
+    rig.submit("order", 50).await;
+    let desk = rig.desks.remove(0);
+    let mut runner = Runner::new(rig.clock.clone(), rig.metrics.clone());
+    let (bell, never) = (desk.bell.clone(), Duration::from_secs(3600));
+    runner.start(Service::new("outbox", desk.worker, bell, never));
+    assert_eq!(broker.wait_for(50).await.len(), 50);
+    assert!(runner.stop(Duration::from_secs(30)).await, "what was sent is settled at the end");
+    assert_eq!(rig.count(OrderStatus::Sent).await, 50);
+}
+
+pub(crate) async fn a_stuck_order_is_taken_back_and_its_late_sender_changes_nothing<S: Stores>(
+    h: Harness<S>,
+) {
+    let mut rig = OrderRig::new(h);
+    let (slow, gate) = gated().await;
+    rig.hire(&slow.url("/"));
+    let key = rig.submit("order", 1).await.remove(0);
+    let now = rig.now();
+    rig.desks[0].worker.step(now).await.expect("a step");
+    slow.wait_for(1).await;
+    // Another worker takes over; the first still waits for its answer.
+    let mut late = rig.desks.remove(0);
+    let quick = Receiver::start(|_| Answer::Status(500)).await;
+    rig.hire(&quick.url("/"));
+    rig.move_by(STUCK_THRESHOLD);
+    rig.until_quiet().await;
+    assert_eq!(rig.order(&key).await.status, OrderStatus::Sending, "not before the threshold has passed");
+    rig.move_by(SECOND * 10);
+    rig.until_quiet().await;
+    let before = rig.order(&key).await;
+    assert_eq!(
+        (before.status, before.retry_count),
+        (OrderStatus::Failed, 2),
+        "the rewind counts, and the send"
+    );
+    assert!(before.maybe_executed);
+    assert_eq!(rig.metric("outbox_rewound_total"), Some(1.0));
+    gate.add_permits(1);
+    late.worker.settle().await;
+    assert_eq!(rig.order(&key).await, before, "the late sender changes nothing");
+    let note = rig.audit(&key).await.into_iter().filter_map(|entry| entry.note).collect::<Vec<_>>();
+    assert_eq!(note, ["no outcome was reported within the threshold", "the broker answered 500"]);
+    rig.check_audit().await;
+}
+
+pub(crate) async fn a_claim_that_grew_old_is_given_back_unsent<S: Stores>(h: Harness<S>) {
+    let mut rig = OrderRig::new(h);
+    let broker = Receiver::start(accepted).await;
+    rig.hire(&broker.url("/"));
+    let key = rig.submit("order", 1).await.remove(0);
+    // As if the process had been stopped between its claim and its send.
+    let claimed_at = rig.now();
+    rig.move_by(STUCK_THRESHOLD - SECOND);
+    rig.desks[0].worker.step(claimed_at).await.expect("a step");
+    rig.desks[0].worker.settle().await;
+    let order = rig.order(&key).await;
+    assert_eq!((order.status, order.retry_count, order.maybe_executed), (OrderStatus::Queued, 0, false));
+    assert!(broker.received().is_empty());
+    rig.until_quiet().await;
+    assert_eq!(rig.order(&key).await.status, OrderStatus::Sent);
+    assert_eq!(broker.received().len(), 1);
+    rig.check_audit().await;
+}
+
+/// Panics at its first sends, and accepts nothing after.
+struct Explosive {
+    left: AtomicUsize,
+}
+
+impl Broker for Explosive {
+    async fn send_order(&self, _order: &ClaimedOrder, _now: Timestamp) -> BrokerOutcome {
+        let explodes = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        assert!(explodes.is_err(), "a fault of the adapter");
+        BrokerOutcome::BadRequest { status: 400 }
+    }
+
+    fn deadline(&self) -> Duration {
+        SECOND
+    }
+}
+
+pub(crate) async fn a_send_that_panics_loses_no_sender<S: Stores>(h: Harness<S>) {
+    let mut rig = OrderRig::new(h);
+    let mut desk = rig.desk(Explosive { left: AtomicUsize::new(8) });
+    rig.submit("order", 12).await;
+    for _ in 0..3 {
+        desk.worker.step(rig.now()).await.expect("a step");
+        desk.worker.settle().await;
+    }
+    assert_eq!((rig.count(OrderStatus::Sending).await, rig.count(OrderStatus::Dead).await), (8, 4));
+    rig.move_by(STUCK_THRESHOLD + SECOND);
+    for _ in 0..4 {
+        desk.worker.step(rig.now()).await.expect("a step");
+        desk.worker.settle().await;
+    }
+    assert_eq!(rig.count(OrderStatus::Dead).await, 12, "what panicked is taken back like anything stuck");
+    rig.check_audit().await;
+}
+
+pub(crate) async fn what_is_under_way_ends_before_the_worker_does<S: Stores>(h: Harness<S>) {
+    let mut rig = OrderRig::new(h);
+    let (broker, gate) = gated().await;
+    rig.hire(&broker.url("/"));
+    rig.submit("order", 4).await;
+    let now = rig.now();
+    rig.desks[0].worker.step(now).await.expect("a step");
+    broker.wait_for(4).await;
+    gate.add_permits(2);
+    let clock = Clock::standing(now);
+    // Two answer, two do not: patience ends, and what may have been executed is not given back.
+    while rig.count(OrderStatus::Sent).await < 2 {
+        tokio::task::yield_now().await;
+    }
+    rig.desks[0].worker.drain(&clock, Duration::ZERO).await;
+    assert_eq!((rig.count(OrderStatus::Sent).await, rig.count(OrderStatus::Sending).await), (2, 2));
+    gate.add_permits(2);
+    rig.hire(&broker.url("/"));
+    rig.move_by(STUCK_THRESHOLD + SECOND);
+    gate.add_permits(4);
+    rig.until_quiet().await;
+    assert_eq!(rig.count(OrderStatus::Sent).await, 4);
+    rig.check_audit().await;
+}
+
+pub(crate) async fn settlements_of_an_outage_land_before_anything_is_taken_back<S: Stores>(h: Harness<S>) {
+    let mut rig = OrderRig::new(h);
+    let (broker, gate) = gated().await;
+    rig.hire(&broker.url("/"));
+    let key = rig.submit("order", 1).await.remove(0);
+    let now = rig.now();
+    rig.desks[0].worker.step(now).await.expect("a step");
+    broker.wait_for(1).await;
+    // The store goes away for so long that the order looks stuck when it is back.
+    rename_lane(&rig, "outbox_lane", "outbox_lane_away").await;
+    rig.move_by(STUCK_THRESHOLD + SECOND);
+    let now = rig.now();
+    assert!(rig.desks[0].worker.step(now).await.is_err());
+    rename_lane(&rig, "outbox_lane_away", "outbox_lane").await;
+    rig.desks[0].worker.step(now).await.expect("a step");
+    assert_eq!(rig.order(&key).await.status, OrderStatus::Sending, "left alone for a moment");
+    gate.add_permits(1);
+    rig.desks[0].worker.settle().await;
+    let order = rig.order(&key).await;
+    assert_eq!((order.status, order.retry_count), (OrderStatus::Sent, 0));
+    rig.check_audit().await;
+}
+
+/// A store that refuses its work for a while.
+async fn rename_lane<S: Stores>(rig: &OrderRig<S>, from: &str, to: &str) {
+    rig.h.direct.run(&format!("ALTER TABLE {from} RENAME TO {to}")).await;
+}
+
+pub(crate) async fn a_changed_order_stops_no_other<S: Stores>(h: Harness<S>) {
+    let mut rig = OrderRig::new(h);
+    let broker = Receiver::start(accepted).await;
+    rig.hire(&broker.url("/"));
+    let micros = rig.now().micros();
+    let moment = match rig.h.engine {
+        Engine::Sqlite => micros.to_string(),
+        Engine::Postgres | Engine::PostgresCut => {
+            format!("'epoch'::timestamptz + {micros} * interval '1 microsecond'")
+        }
+    };
+    let foreign = digest_of(b"another order");
+    for number in 0..6 {
+        let insert = format!(
+            "INSERT INTO outbox_orders (idempotency_key, request_json, request_digest, status, next_attempt_at,
+                created_at, updated_at) VALUES ('foreign-{number}', '{{}}', '{}', 'queued', {moment}, {moment}, {moment})",
+            foreign.as_str()
+        );
+        rig.h.direct.run(&insert).await;
+    }
+    rig.move_by(SECOND);
+    rig.submit("order", 3).await;
+    rig.until_quiet().await;
+    assert_eq!((rig.count(OrderStatus::Sent).await, rig.count(OrderStatus::Dead).await), (3, 6));
+    assert_eq!(broker.received().len(), 3, "none of the changed ones went out");
+    assert_eq!(rig.metric(r#"outbox_send_total{outcome="dead"}"#), Some(6.0));
+    rig.check_audit().await;
+}
+
+pub(crate) async fn old_keys_are_forgotten_now_and_then<S: Stores>(h: Harness<S>) {
+    let mut rig = OrderRig::new(h);
+    let broker = Receiver::start(accepted).await;
+    rig.hire(&broker.url("/"));
+    rig.submit("order", 3).await;
+    rig.until_quiet().await;
+    let ledger = "SELECT count(*) FROM idempo_ledger";
+    assert_eq!(rig.h.direct.number(ledger).await, 3);
+    rig.move_by(SECOND * 86_400 * 8);
+    rig.until_quiet().await;
+    assert_eq!(rig.h.direct.number(ledger).await, 0);
+    assert_eq!(rig.count(OrderStatus::Sent).await, 3, "the orders stay");
+}

@@ -1,7 +1,9 @@
 //! What holds for every call.
 
 use crate::server::TestApi;
+use posthaste_core::lane::Lane;
 use posthaste_core::ports::Stores;
+use posthaste_testkit::fixtures::T0;
 
 pub(crate) async fn every_failure_is_a_problem<S: Stores>(api: &TestApi<S>) {
     api.get("/nowhere").refused(404, "").await;
@@ -54,4 +56,25 @@ pub(crate) async fn health_readiness_and_metrics_need_no_key<S: Stores>(api: &Te
     assert_eq!(metrics.status, 200);
     assert!(metrics.header("content-type").starts_with("application/openmetrics-text"));
     assert!(metrics.text().contains("posthaste_events_accepted_total 1\n"), "{}", metrics.text());
+}
+
+pub(crate) async fn a_paused_lane_is_told_and_stays_ready<S: Stores>(api: &TestApi<S>) {
+    let unseen = api.get("/readyz").no_key().expect(200).await;
+    assert!(unseen["outbox"].is_null(), "nothing is said of a lane that nobody has seen");
+    let open = Lane::open(T0);
+    let paused = Lane { paused_at: Some(T0), reason: Some("refused".to_owned()), ..open.clone() };
+    let away = Lane { faults_in_row: 7, ..open.clone() };
+    let rows = [(paused, "paused"), (away, "one_at_a_time"), (open, "open")];
+    for (lane, mode) in rows {
+        let is_paused = lane.paused_at.is_some();
+        api.lane.show(lane);
+        let ready = api.get("/readyz").no_key().expect(200).await;
+        assert_eq!((&ready["ready"], &ready["outbox"]["lane"]), (&true.into(), &mode.into()));
+        assert_eq!(ready["outbox"]["paused"], is_paused);
+        assert_eq!(ready["outbox"]["reason"].as_str(), is_paused.then_some("refused"));
+        assert_eq!(ready["outbox"]["advice"].is_string(), is_paused);
+        let metrics = api.get("/metrics").no_key().send().await;
+        let line = format!("outbox_paused {}\n", u8::from(is_paused));
+        assert!(metrics.text().contains(&line), "{line} in {}", metrics.text());
+    }
 }

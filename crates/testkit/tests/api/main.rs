@@ -45,6 +45,7 @@ on_both_engines! {
     frame::every_failure_is_a_problem,
     frame::request_ids_come_back,
     frame::health_readiness_and_metrics_need_no_key,
+    frame::a_paused_lane_is_told_and_stays_ready,
     roles::each_role_may_do_its_own_and_no_more,
     roles::only_a_known_key_is_let_in,
     keys::a_key_is_shown_once_and_revoked_for_good,

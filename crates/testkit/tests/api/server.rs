@@ -10,6 +10,7 @@ use posthaste_services::clock::Clock;
 use posthaste_services::egress::EgressPolicy;
 use posthaste_services::ingest::Ingest;
 use posthaste_services::metrics::Metrics;
+use posthaste_services::outbox::LaneState;
 use posthaste_services::runner::{Phase, Runner, Service};
 use posthaste_services::seal::SecretSealer;
 use posthaste_services::sender::{KeepAlive, Sender, Trust};
@@ -33,6 +34,8 @@ pub(crate) struct TestApi<S: Stores> {
     pub(crate) h: Harness<S>,
     pub(crate) clock: Clock,
     pub(crate) address: SocketAddr,
+    /// What the process knows of the lane to the broker.
+    pub(crate) lane: LaneState,
     pub(crate) server: std::sync::Mutex<Option<Server>>,
     _runner: Runner,
 }
@@ -95,13 +98,15 @@ impl<S: Stores> TestApi<S> {
             deadline: DEADLINE,
         };
         let limits = Limits { payload_bytes_max: PAYLOAD_BYTES_MAX, batch_events_max: BATCH_EVENTS_MAX };
+        let lane = LaneState::new(metrics.clone());
         let state = ApiState::new(&h.store, calls, clock.clone(), metrics, wakes, outgoing, limits, fill)
             .with_root_key(Some(key_hash(ROOT_KEY)))
-            .with_pulses(runner.pulses().to_vec(), Duration::from_secs(60));
+            .with_pulses(runner.pulses().to_vec(), Duration::from_secs(60))
+            .with_lane(lane.clone());
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let server = std::sync::Mutex::new(Some(Server::start(listener, router(state))));
-        Self { h, clock, address, server, _runner: runner }
+        Self { h, clock, address, lane, server, _runner: runner }
     }
 
     pub(crate) fn get(&self, path: &str) -> Call {

@@ -97,6 +97,8 @@ pub struct OutboxWorker<S, B> {
     sends: JoinSet<()>,
     /// The sends under way, by the task that makes them.
     out: HashMap<Id, OrderId>,
+    /// The last claim got all there was.
+    queue_was_empty: bool,
     look_at: Timestamp,
     rewind_at: Timestamp,
     purge_at: Timestamp,
@@ -150,6 +152,7 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
             retries,
             sends: JoinSet::new(),
             out: HashMap::new(),
+            queue_was_empty: false,
             look_at: Timestamp::MIN,
             rewind_at: Timestamp::MIN,
             purge_at: Timestamp::MIN,
@@ -182,8 +185,13 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
     }
 
     async fn turn(&mut self, now: Timestamp) -> StoreResult<Progress> {
-        self.requeue(now).await?;
-        let progress = self.claim(now).await?;
+        let progress = match self.idle_until(now).await? {
+            Some(idle) => idle,
+            None => {
+                self.requeue(now).await?;
+                self.claim(now).await?
+            }
+        };
         if self.was_away {
             self.was_away = false;
             self.rewind_at = now.after(WAIT_AFTER_OUTAGE);
@@ -193,24 +201,38 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
         Ok(if rewound { Progress::More } else { progress })
     }
 
+    /// How to idle, if the queue was empty and nothing has come due since. It looks before it claims: a claim
+    /// locks the lane, and on an idle system all of them would be in vain.
+    async fn idle_until(&mut self, now: Timestamp) -> StoreResult<Option<Progress>> {
+        if !self.queue_was_empty {
+            return Ok(None);
+        }
+        match self.next_due().await? {
+            Some(at) if at <= now => Ok(None),
+            next_at => {
+                self.count(Dequeue::EMPTY);
+                Ok(Some(next_at.map_or(Progress::Idle, Progress::IdleUntil)))
+            }
+        }
+    }
+
+    /// When the next order is due, and with it the next retry.
+    async fn next_due(&mut self) -> StoreResult<Option<Timestamp>> {
+        // What fails from here on counts beside the answer.
+        self.retries.forget();
+        let next = self.store.next_orders_at().await?;
+        next.failed_at.into_iter().for_each(|at| self.retries.expect(at));
+        Ok([next.queued_at, self.retries.next_at()].into_iter().flatten().min())
+    }
+
     /// Failed orders whose time has come go back to the queue.
     async fn requeue(&mut self, now: Timestamp) -> StoreResult<()> {
         if !self.retries.are_due(now) && !is_due(self.look_at, LOOK_EVERY, now) {
             return Ok(());
         }
-        // What fails from here on counts beside the answer.
-        self.retries.forget();
-        let moved = match self.store.requeue_due_orders(MOVED_MAX, self.options.policy, now).await {
-            Ok(moved) => moved,
-            Err(error) => {
-                self.retries.expect(now);
-                return Err(error);
-            }
-        };
+        let moved = self.store.requeue_due_orders(MOVED_MAX, self.options.policy, now).await?;
         moved.iter().filter(|order| order.status == OrderStatus::Dead).for_each(|order| self.given_up(order));
-        if let Some(at) = self.store.next_retry_at().await? {
-            self.retries.expect(at);
-        }
+        self.next_due().await?;
         self.look_at = now.after(LOOK_EVERY);
         Ok(())
     }
@@ -234,6 +256,7 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
         let taken = u32::try_from(claimed.orders.len() + claimed.set_aside.len()).unwrap_or(u32::MAX);
         let next_at = claimed.lane.next_claim_at(now);
         let may_be_more = taken == asked;
+        self.queue_was_empty = taken < asked && !claimed.held && next_at.is_none();
         self.wanted.waits.store(may_be_more || claimed.lane.is_holding(), Ordering::SeqCst);
         let was_set_aside = !claimed.set_aside.is_empty();
         for order in claimed.orders {
@@ -266,12 +289,11 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
     fn tell(&mut self, claimed: &ClaimedOrders) {
         self.lane_log.tell(&claimed.lane);
         self.lane.show(claimed.lane.clone());
-        let result = match (claimed.held, claimed.orders.is_empty() && claimed.set_aside.is_empty()) {
-            (true, _) => "held",
-            (false, true) => "empty",
-            (false, false) => "claimed",
-        };
-        self.metrics.outbox.dequeue.get_or_create(&Dequeue { result }).inc();
+        self.count(match (claimed.held, claimed.orders.is_empty() && claimed.set_aside.is_empty()) {
+            (true, _) => Dequeue::HELD,
+            (false, true) => Dequeue::EMPTY,
+            (false, false) => Dequeue::CLAIMED,
+        });
         for order in &claimed.set_aside {
             self.given_up(order);
             let (order_id, key) = (order.id, order.idempotency_key.as_str());
@@ -322,6 +344,10 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
             self.purge_at = now.after(PURGE_EVERY);
         }
         Ok(())
+    }
+
+    fn count(&self, dequeue: Dequeue) {
+        self.metrics.outbox.dequeue.get_or_create(&dequeue).inc();
     }
 
     fn given_up(&self, order: &OrderRecord) {

@@ -28,8 +28,8 @@ pub use orchestrator::{
     Admitted, AdmittedJob, AppliedResult, DueSubscriptions, OrchestratorStore, Quota, ResultTake,
 };
 pub use outbox::{
-    ClaimedOrder, ClaimedOrders, LaneStanding, OrderRecord, OrderReport, OutboxClaim, OutboxIntakeStore,
-    OutboxWorkerStore, Settled, Submission,
+    ClaimedOrder, ClaimedOrders, LaneStanding, NextOrders, OrderRecord, OrderReport, OutboxClaim,
+    OutboxIntakeStore, OutboxWorkerStore, Settled, Submission,
 };
 pub use presence::{PresenceStore, ProcessSeen, Rollup};
 pub use reader::{

@@ -104,6 +104,13 @@ pub enum Settled {
     ClaimLost,
 }
 
+/// When the next order of a state is due; nothing if none waits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NextOrders {
+    pub queued_at: Option<Timestamp>,
+    pub failed_at: Option<Timestamp>,
+}
+
 /// The lane, and how many orders are `sending`, over all processes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LaneStanding {
@@ -120,8 +127,8 @@ pub trait OutboxWorkerStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Vec<OrderRecord>>> + Send;
 
-    /// When the next failed order is due; nothing if none waits.
-    fn next_retry_at(&self) -> impl Future<Output = StoreResult<Option<Timestamp>>> + Send;
+    /// When the next orders are due. It only looks: an empty queue costs no write.
+    fn next_orders_at(&self) -> impl Future<Output = StoreResult<NextOrders>> + Send;
 
     /// Claims queued orders that are due, oldest first, as many as the lane allows now. One
     /// transaction locks the lane's row, counts what is being sent, asks [`Lane::may_claim`], and

@@ -9,9 +9,17 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use std::sync::atomic::AtomicU64;
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+/// What a look into the queue came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Dequeue {
-    pub result: &'static str,
+    result: &'static str,
+}
+
+impl Dequeue {
+    pub const CLAIMED: Self = Self { result: "claimed" };
+    pub const EMPTY: Self = Self { result: "empty" };
+    /// The lane let nothing through.
+    pub const HELD: Self = Self { result: "held" };
 }
 
 /// What a send, or the order with it, came to.

@@ -9,14 +9,14 @@ use crate::postgres::lane_row;
 use crate::postgres::order_record::order_record;
 use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::{Durability, Session};
-use crate::postgres::value::{Instant, Json, count, get, instant, int, token};
+use crate::postgres::value::{Instant, Json, count, get, instant, instant_or_none, int, token};
 use posthaste_core::digest::{Digest, canonical, digest_of};
 use posthaste_core::lane::{ClaimMode, Lane};
 use posthaste_core::order::{self, IdempotencyKey, OrderDecision, OrderSignal, OrderState, OrderUpdate};
 use posthaste_core::outcome::ErrorCode;
 use posthaste_core::ports::{
-    ClaimedOrder, ClaimedOrders, OrderRecord, OrderReport, OutboxClaim, OutboxWorkerStore, Settled,
-    StoreResult,
+    ClaimedOrder, ClaimedOrders, NextOrders, OrderRecord, OrderReport, OutboxClaim, OutboxWorkerStore,
+    Settled, StoreResult,
 };
 use posthaste_core::retry::OrderRetryPolicy;
 use posthaste_core::{LeaseToken, OrderId, Timestamp};
@@ -49,8 +49,8 @@ impl OutboxWorkerStore for PostgresOutboxWorker {
         self.pool.call(verb, |session| requeue(session, orders_max, policy, now)).await
     }
 
-    async fn next_retry_at(&self) -> StoreResult<Option<Timestamp>> {
-        self.pool.call(Verb::repeatable("looking for the next retry"), next_retry_at).await
+    async fn next_orders_at(&self) -> StoreResult<NextOrders> {
+        self.pool.call(Verb::repeatable("looking for the next orders"), next_orders_at).await
     }
 
     async fn claim_orders(&self, claim: OutboxClaim, now: Timestamp) -> StoreResult<ClaimedOrders> {
@@ -214,9 +214,10 @@ async fn requeue(
     moves.write(&mut session, false, true, now).await
 }
 
-async fn next_retry_at(mut session: Session) -> Result<Option<Timestamp>, Fault> {
-    let rows = session.read(include_str!("sql/outbox_worker/next_retry_at.sql"), &[]).await?;
-    rows.first().map(|row| instant(row, 0)).transpose()
+async fn next_orders_at(mut session: Session) -> Result<NextOrders, Fault> {
+    let rows = session.read(include_str!("sql/outbox_worker/next_orders_at.sql"), &[]).await?;
+    let Some(row) = rows.first() else { return Ok(NextOrders::default()) };
+    Ok(NextOrders { queued_at: instant_or_none(row, 0)?, failed_at: instant_or_none(row, 1)? })
 }
 
 /// Ends a claim by its holder, without a word from the broker.

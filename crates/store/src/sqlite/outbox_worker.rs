@@ -5,8 +5,8 @@ use posthaste_core::digest::{self, Digest};
 use posthaste_core::lane::{ClaimMode, Lane};
 use posthaste_core::order::{self, IdempotencyKey, OrderDecision, OrderSignal, OrderStatus, OrderUpdate};
 use posthaste_core::ports::{
-    ClaimedOrder, ClaimedOrders, OrderRecord, OrderReport, OutboxClaim, OutboxWorkerStore, Settled,
-    StoreResult,
+    ClaimedOrder, ClaimedOrders, NextOrders, OrderRecord, OrderReport, OutboxClaim, OutboxWorkerStore,
+    Settled, StoreResult,
 };
 use posthaste_core::retry::OrderRetryPolicy;
 use posthaste_core::{LeaseToken, OrderId, Timestamp};
@@ -30,7 +30,7 @@ const SETTLE_ORDER: &str = include_str!("sql/outbox_worker/settle_order.sql");
 const REWIND_ORDER: &str = include_str!("sql/outbox_worker/rewind_order.sql");
 const SETTLE_LEDGER: &str = include_str!("sql/outbox_worker/settle_ledger.sql");
 const PURGE_LEDGER: &str = include_str!("sql/outbox_worker/purge_ledger.sql");
-const NEXT_RETRY_AT: &str = include_str!("sql/outbox_worker/next_retry_at.sql");
+const NEXT_ORDERS_AT: &str = include_str!("sql/outbox_worker/next_orders_at.sql");
 
 const ROLE: Role = Role::OutboxWorker;
 
@@ -60,8 +60,8 @@ impl OutboxWorkerStore for SqliteOutboxWorker {
             .await
     }
 
-    async fn next_retry_at(&self) -> StoreResult<Option<Timestamp>> {
-        self.0.read(ROLE, "looking for the next retry", next_retry_at).await
+    async fn next_orders_at(&self) -> StoreResult<NextOrders> {
+        self.0.read(ROLE, "looking for the next orders", next_orders_at).await
     }
 
     async fn claim_orders(&self, claim: OutboxClaim, now: Timestamp) -> StoreResult<ClaimedOrders> {
@@ -228,10 +228,11 @@ fn end_claim(
     Ok(ended)
 }
 
-fn next_retry_at(session: &Session<'_>) -> Answer<Option<Timestamp>> {
-    let mut find = session.statement(NEXT_RETRY_AT)?;
+fn next_orders_at(session: &Session<'_>) -> Answer<NextOrders> {
+    let mut find = session.statement(NEXT_ORDERS_AT)?;
     let mut found = find.query([])?;
-    Ok(found.next()?.map(|row| rows::time(row, 0)).transpose()?)
+    let Some(row) = found.next()? else { return Ok(NextOrders::default()) };
+    Ok(NextOrders { queued_at: rows::maybe_time(row, 0)?, failed_at: rows::maybe_time(row, 1)? })
 }
 
 /// An order to be sent. The broker must get exactly what the digest was taken over, or nothing.

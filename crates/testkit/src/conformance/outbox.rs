@@ -7,8 +7,8 @@ use posthaste_core::digest::digest_of;
 use posthaste_core::json::JsonText;
 use posthaste_core::order::OrderStatus;
 use posthaste_core::ports::{
-    ClaimedOrder, OrderReport, OutboxClaim, OutboxIntakeStore as _, OutboxWorkerStore as _, ReaderStore as _,
-    Settled, Stores, Submission,
+    ClaimedOrder, NextOrders, OrderReport, OutboxClaim, OutboxIntakeStore as _, OutboxWorkerStore as _,
+    ReaderStore as _, Settled, Stores, Submission,
 };
 use posthaste_core::retry::OrderRetryPolicy;
 use posthaste_core::{LeaseToken, Timestamp};
@@ -197,12 +197,16 @@ pub async fn failed_orders_wait_and_come_back<S: Stores>(h: &Harness<S>) {
         h.sure(async || h.store.outbox_worker().requeue_due_orders(MANY, POLICY, early).await).await,
         []
     );
-    assert_eq!(h.sure(async || h.store.outbox_worker().next_retry_at().await).await, Some(due));
+    submit(h, "key-2", 1, at(1)).await;
+    let next = h.sure(async || h.store.outbox_worker().next_orders_at().await).await;
+    assert_eq!(next, NextOrders { queued_at: Some(at(1)), failed_at: Some(due) });
+    assert_eq!(claim(h, 10, at(1)).await.0.len(), 1);
     assert!(claim(h, 10, due).await.0.is_empty(), "a failed order is not claimed");
     h.sure(async || h.store.outbox_worker().requeue_due_orders(MANY, POLICY, due).await).await;
     let (orders, _) = claim(h, 10, due).await;
     assert_eq!((orders.len(), orders[0].retry_count), (1, 1));
-    assert_eq!(h.sure(async || h.store.outbox_worker().next_retry_at().await).await, None);
+    let next = h.sure(async || h.store.outbox_worker().next_orders_at().await).await;
+    assert_eq!(next, NextOrders::default());
 }
 
 pub async fn an_order_given_back_unsent_pays_nothing<S: Stores>(h: &Harness<S>) {

@@ -191,11 +191,11 @@ pub(crate) async fn settlements_of_an_outage_land_before_anything_is_taken_back<
     rig.desks[0].worker.step(now).await.expect("a step");
     broker.wait_for(1).await;
     // The store goes away for so long that the order looks stuck when it is back.
-    rename_lane(&rig, "outbox_lane", "outbox_lane_away").await;
+    rename(&rig, "outbox_orders", "orders_away").await;
     rig.move_by(STUCK_THRESHOLD + SECOND);
     let now = rig.now();
     assert!(rig.desks[0].worker.step(now).await.is_err());
-    rename_lane(&rig, "outbox_lane_away", "outbox_lane").await;
+    rename(&rig, "orders_away", "outbox_orders").await;
     rig.desks[0].worker.step(now).await.expect("a step");
     assert_eq!(rig.order(&key).await.status, OrderStatus::Sending, "left alone for a moment");
     gate.add_permits(1);
@@ -206,7 +206,7 @@ pub(crate) async fn settlements_of_an_outage_land_before_anything_is_taken_back<
 }
 
 /// A store that refuses its work for a while.
-async fn rename_lane<S: Stores>(rig: &OrderRig<S>, from: &str, to: &str) {
+async fn rename<S: Stores>(rig: &OrderRig<S>, from: &str, to: &str) {
     rig.h.direct.run(&format!("ALTER TABLE {from} RENAME TO {to}")).await;
 }
 

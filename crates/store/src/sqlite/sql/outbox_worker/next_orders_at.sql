@@ -1,0 +1,7 @@
+-- role: outbox_worker
+-- index: idx_order_status_next; the first entry of each
+SELECT
+    (SELECT next_attempt_at FROM outbox_orders INDEXED BY idx_order_status_next
+        WHERE status = 'queued' ORDER BY next_attempt_at LIMIT 1) AS queued_at,
+    (SELECT next_attempt_at FROM outbox_orders INDEXED BY idx_order_status_next
+        WHERE status = 'failed' ORDER BY next_attempt_at LIMIT 1) AS failed_at

@@ -4,6 +4,7 @@
 
 mod broker;
 mod claims;
+mod logs;
 mod outages;
 mod outcomes;
 mod retries;

@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic)]
 
 mod https;
+mod lane;
 mod program;
 
 use program::{BINARY, Dev, Ran, Running, run};

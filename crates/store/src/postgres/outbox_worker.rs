@@ -333,7 +333,12 @@ async fn take(
         session.roll_back().await?;
         return Ok((rows, before.clone()));
     }
-    let lane = after(u32::try_from(rows.len()).unwrap_or(u32::MAX));
+    // What cannot be sent takes nobody's turn.
+    let sends = rows.iter().filter(|row| matches!(claimed(row), Ok(Some(_)))).count();
+    let lane = match u32::try_from(sends).unwrap_or(u32::MAX) {
+        0 => before.clone(),
+        sends => after(sends),
+    };
     lane_row::commit(session, &lane).await?;
     Ok((rows, lane))
 }

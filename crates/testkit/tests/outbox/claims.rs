@@ -210,10 +210,8 @@ async fn rename<S: Stores>(rig: &OrderRig<S>, from: &str, to: &str) {
     rig.h.direct.run(&format!("ALTER TABLE {from} RENAME TO {to}")).await;
 }
 
-pub(crate) async fn a_changed_order_stops_no_other<S: Stores>(h: Harness<S>) {
-    let mut rig = OrderRig::new(h);
-    let broker = Receiver::start(accepted).await;
-    rig.hire(&broker.url("/"));
+/// Orders under a digest that is another's, put there past the store.
+async fn tamper<S: Stores>(rig: &OrderRig<S>, prefix: &str) {
     let micros = rig.now().micros();
     let moment = match rig.h.engine {
         Engine::Sqlite => micros.to_string(),
@@ -225,17 +223,32 @@ pub(crate) async fn a_changed_order_stops_no_other<S: Stores>(h: Harness<S>) {
     for number in 0..6 {
         let insert = format!(
             "INSERT INTO outbox_orders (idempotency_key, request_json, request_digest, status, next_attempt_at,
-                created_at, updated_at) VALUES ('foreign-{number}', '{{}}', '{}', 'queued', {moment}, {moment}, {moment})",
+                created_at, updated_at)
+            VALUES ('{prefix}-{number}', '{{}}', '{}', 'queued', {moment}, {moment}, {moment})",
             foreign.as_str()
         );
         rig.h.direct.run(&insert).await;
     }
+}
+
+pub(crate) async fn a_changed_order_stops_no_other<S: Stores>(h: Harness<S>) {
+    let mut rig = OrderRig::new(h);
+    let broker = Receiver::start(accepted).await;
+    rig.hire(&broker.url("/"));
+    tamper(&rig, "foreign").await;
     rig.move_by(SECOND);
     rig.submit("order", 3).await;
     rig.until_quiet().await;
     assert_eq!((rig.count(OrderStatus::Sent).await, rig.count(OrderStatus::Dead).await), (3, 6));
-    assert_eq!(broker.received().len(), 3, "none of the changed ones went out");
-    assert_eq!(rig.metric(r#"outbox_send_total{outcome="dead"}"#), Some(6.0));
+    // Nor does it take the turn of a probe, while only probes go out.
+    rig.h.direct.run("UPDATE outbox_lane SET faults_in_row = 5").await;
+    tamper(&rig, "again").await;
+    rig.move_by(SECOND);
+    rig.submit("behind", 3).await;
+    rig.until_quiet().await;
+    assert_eq!((rig.count(OrderStatus::Sent).await, rig.count(OrderStatus::Dead).await), (6, 12));
+    assert_eq!(broker.received().len(), 6, "none of the changed ones went out");
+    assert_eq!(rig.metric(r#"outbox_send_total{outcome="dead"}"#), Some(12.0));
     rig.check_audit().await;
 }
 

@@ -285,5 +285,6 @@ pub(crate) async fn each_answer_and_each_fault_leads_where_the_table_says<S: Sto
     for (number, row) in rows.enumerate() {
         check(&mut rig, number, row).await;
     }
+    assert_eq!(rig.metric(r#"outbox_send_total{outcome="conflict_processed"}"#), Some(2.0));
     rig.check_audit().await;
 }

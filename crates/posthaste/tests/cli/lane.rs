@@ -1,0 +1,38 @@
+//! What a process without a broker says of the lane to it.
+
+use crate::folder;
+use crate::program::Dev;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The whole answer of a call that needs no key.
+fn get(url: &str, path: &str) -> String {
+    let address = url.strip_prefix("http://").expect("a URL");
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+#[test]
+fn readiness_and_metrics_tell_how_the_lane_stands() {
+    let folder = folder();
+    let dev = Dev::start(&folder);
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let ready = get(&dev.url, "/readyz");
+        if ready.contains(r#""outbox":{"lane":"open","paused":false"#) {
+            break;
+        }
+        assert!(Instant::now() < until, "{ready}");
+    }
+    let metrics = get(&dev.url, "/metrics");
+    for line in ["outbox_lag_sla_seconds 60.0", "outbox_rate 1000.0", "outbox_paused 0", "outbox_inflight 0"]
+    {
+        assert!(metrics.lines().any(|found| found == line), "{line} in {metrics}");
+    }
+}

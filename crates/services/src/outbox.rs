@@ -22,6 +22,7 @@ use crate::step::{Progress, Step};
 use crate::wake::Bell;
 use crate::worker::DrawToken;
 use lane::LaneLog;
+use posthaste_core::lane::Lane;
 use posthaste_core::order::OrderStatus;
 use posthaste_core::ports::{
     ClaimedOrders, OrderRecord, OrderReport, OutboxClaim, OutboxWorkerStore, Settled, StoreResult,
@@ -50,6 +51,8 @@ const MOVED_MAX: u32 = 500;
 const PURGED_MAX: u32 = 1_000;
 /// How often failed orders are looked for that this process did not see fail.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often a worker with nothing to claim looks at the lane: the last sends may have changed it.
+const LANE_EVERY: Duration = Duration::from_secs(1);
 /// How often stuck orders are looked for; the threshold is minutes.
 const REWIND_EVERY: Duration = Duration::from_secs(10);
 /// How long stuck orders are left alone after the store was away: settlements that waited land first.
@@ -99,6 +102,7 @@ pub struct OutboxWorker<S, B> {
     out: HashMap<Id, OrderId>,
     /// The last claim got all there was.
     queue_was_empty: bool,
+    lane_at: Timestamp,
     look_at: Timestamp,
     rewind_at: Timestamp,
     purge_at: Timestamp,
@@ -153,6 +157,7 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
             sends: JoinSet::new(),
             out: HashMap::new(),
             queue_was_empty: false,
+            lane_at: Timestamp::MIN,
             look_at: Timestamp::MIN,
             rewind_at: Timestamp::MIN,
             purge_at: Timestamp::MIN,
@@ -186,7 +191,10 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
 
     async fn turn(&mut self, now: Timestamp) -> StoreResult<Progress> {
         let progress = match self.idle_until(now).await? {
-            Some(idle) => idle,
+            Some(idle) => {
+                self.look_at_lane(now).await?;
+                idle
+            }
             None => {
                 self.requeue(now).await?;
                 self.claim(now).await?
@@ -225,6 +233,20 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
         Ok([next.queued_at, self.retries.next_at()].into_iter().flatten().min())
     }
 
+    async fn look_at_lane(&mut self, now: Timestamp) -> StoreResult<()> {
+        if is_due(self.lane_at, LANE_EVERY, now) {
+            let lane = self.store.load_lane().await?;
+            self.saw(lane, now);
+        }
+        Ok(())
+    }
+
+    fn saw(&mut self, lane: Lane, now: Timestamp) {
+        self.lane_log.tell(&lane);
+        self.lane.show(lane);
+        self.lane_at = now.after(LANE_EVERY);
+    }
+
     /// Failed orders whose time has come go back to the queue.
     async fn requeue(&mut self, now: Timestamp) -> StoreResult<()> {
         if !self.retries.are_due(now) && !is_due(self.look_at, LOOK_EVERY, now) {
@@ -252,6 +274,7 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
         let token = claim.token;
         self.wanted.waits.store(false, Ordering::SeqCst);
         let claimed = self.store.claim_orders(claim, now).await?;
+        self.saw(claimed.lane.clone(), now);
         self.tell(&claimed);
         let taken = u32::try_from(claimed.orders.len() + claimed.set_aside.len()).unwrap_or(u32::MAX);
         let next_at = claimed.lane.next_claim_at(now);
@@ -286,9 +309,7 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
         self.out.insert(task.id(), order_id);
     }
 
-    fn tell(&mut self, claimed: &ClaimedOrders) {
-        self.lane_log.tell(&claimed.lane);
-        self.lane.show(claimed.lane.clone());
+    fn tell(&self, claimed: &ClaimedOrders) {
         self.count(match (claimed.held, claimed.orders.is_empty() && claimed.set_aside.is_empty()) {
             (true, _) => Dequeue::HELD,
             (false, true) => Dequeue::EMPTY,

@@ -42,9 +42,10 @@ chaos: build ## kill, stop and cut off processes and PostgreSQL under load (CHAO
 	cargo build --release --locked -p posthaste-testkit --bin chaos
 	scripts/with-postgres --durable $(dir $(posthaste))chaos
 
-bench: build ## measure what receivers that hang cost the others
-	cargo build --release --locked -p posthaste-testkit --bin bench-isolation
+bench: build ## measure what receivers that hang cost the others, and what the order lane costs
+	cargo build --release --locked -p posthaste-testkit --bin bench-isolation --bin bench-outbox
 	scripts/with-postgres --durable $(dir $(posthaste))bench-isolation
+	scripts/with-postgres --durable $(dir $(posthaste))bench-outbox
 
 bench-store: ## measure both stores; PostgreSQL flushes as a real server does
 	scripts/with-postgres --durable cargo run --release --locked -p posthaste-testkit --bin bench-store

@@ -1,0 +1,128 @@
+//! Measures what the order lane costs: the real worker, adapter and store drain a queue of orders to a
+//! broker on this machine that accepts everything, and the same bodies go there as bare posts through the
+//! same sender, as many at once. Both in one run; what counts is the ratio.
+//!
+//! `bench-outbox [--orders N] [--rounds N]`; needs the server that `scripts/with-postgres --durable` starts.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _};
+use posthaste_core::ports::Stores;
+use posthaste_services::runner::{Runner, Service};
+use posthaste_services::sender::{Post, Sender, Wanted};
+use posthaste_testkit::fixtures::{T0, order};
+use posthaste_testkit::harness::{Engine, Harness};
+use posthaste_testkit::order_lane::{OrderRig, OrderSetup, loopback_sender};
+use posthaste_testkit::receiver::{Answer, Received, Receiver};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+
+/// Senders of the lane, and posts under way at once.
+const SENDERS: [u32; 2] = [4, 32];
+const SUBMIT: usize = 500;
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A broker that says how many orders it has had.
+struct Accepting {
+    receiver: Receiver,
+    had: Arc<Semaphore>,
+}
+
+impl Accepting {
+    async fn start() -> Self {
+        let had = Arc::new(Semaphore::new(0));
+        let counted = Arc::clone(&had);
+        let receiver = Receiver::start_unlogged(move |request: &Received| {
+            counted.add_permits(1);
+            let key = request.header("idempotency-key");
+            let body = format!(r#"{{"broker_order_id":"b-{key}","idempotency_key":"{key}"}}"#);
+            Answer::With { status: 200, headers: Vec::new(), body: body.into_bytes() }
+        })
+        .await;
+        Self { receiver, had }
+    }
+
+    async fn wait_for(&self, orders: usize) {
+        let orders = u32::try_from(orders).expect("few orders");
+        self.had.acquire_many(orders).await.expect("a broker").forget();
+    }
+}
+
+#[tokio::main]
+async fn main() {
+    let orders = argument("--orders").unwrap_or(5_000) / SUBMIT * SUBMIT;
+    let rounds = argument("--rounds").unwrap_or(3);
+    println!("{orders} orders; medians of {rounds} rounds");
+    for senders in SENDERS {
+        let mut times: [Vec<Duration>; 3] = Default::default();
+        // In turns, so that a machine that slows down slows all of them down.
+        for _ in 0..rounds {
+            times[0].push(post_all(orders, senders).await);
+            times[1].push(drain(Harness::postgres("bench").await, orders, senders).await);
+            times[2].push(drain(Harness::sqlite("bench").await, orders, senders).await);
+        }
+        report(orders, senders, times);
+    }
+}
+
+/// The bodies alone.
+async fn post_all(orders: usize, at_once: u32) -> Duration {
+    let broker = Accepting::start().await;
+    let (sender, url) = (loopback_sender(), broker.receiver.url("/orders"));
+    let bodies: Vec<_> = (0..orders).map(|number| order(&format!("post-{number}"), 1).canonical).collect();
+    let began = Instant::now();
+    stream::iter(bodies).for_each_concurrent(at_once as usize, |body| post(&sender, &url, body)).await;
+    began.elapsed()
+}
+
+async fn post(sender: &Sender, url: &str, body: String) {
+    let answer = Wanted::Body { bytes_max: 65_536 };
+    let (headers, body) = (http::HeaderMap::new(), Bytes::from(body));
+    let exchange = sender.send(Post { url, headers, body, answer, deadline: DEADLINE }, T0).await;
+    assert_eq!(exchange.status(), Some(200));
+}
+
+/// The same through the lane, from the queue to the last settlement.
+async fn drain<S: Stores>(h: Harness<S>, orders: usize, senders: u32) -> Duration {
+    let engine = h.engine;
+    let broker = Accepting::start().await;
+    let setup = OrderSetup { parallelism: senders, ..OrderSetup::default() };
+    let mut rig = OrderRig::with(h, setup);
+    rig.hire(&broker.receiver.url("/orders"));
+    for part in 0..orders / SUBMIT {
+        rig.submit(&format!("part-{part}"), SUBMIT).await;
+    }
+    let desk = rig.desks.remove(0);
+    let (bell, poll) = (desk.bell.clone(), Duration::from_millis(200));
+    let mut runner = Runner::new(rig.clock.clone(), rig.metrics.clone());
+    let began = Instant::now();
+    runner.start(Service::new("outbox", desk.worker, bell, poll));
+    broker.wait_for(orders).await;
+    assert!(runner.stop(DEADLINE).await, "every order is settled");
+    let taken = began.elapsed();
+    let sent = rig.metric(r#"outbox_send_total{outcome="success"}"#);
+    assert_eq!(sent, Some(f64::from(u32::try_from(orders).expect("few orders"))), "on {engine:?}");
+    taken
+}
+
+fn report(orders: usize, senders: u32, times: [Vec<Duration>; 3]) {
+    let count = f64::from(u32::try_from(orders).expect("few orders"));
+    let rates = times.map(|mut times| {
+        times.sort_unstable();
+        count / times[times.len() / 2].as_secs_f64()
+    });
+    let names = ["posts alone".to_owned(), name(Engine::Postgres), name(Engine::Sqlite)];
+    for (rate, name) in rates.iter().zip(names) {
+        println!("{senders:>3} senders  {name:<12} {rate:>7.0}/s  ratio {:.2}", rate / rates[0]);
+    }
+}
+
+fn name(engine: Engine) -> String {
+    format!("{engine:?}")
+}
+
+fn argument(name: &str) -> Option<usize> {
+    let mut arguments = std::env::args().skip_while(|argument| argument != name);
+    arguments.nth(1)?.parse().ok()
+}

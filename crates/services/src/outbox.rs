@@ -100,6 +100,9 @@ pub struct OutboxWorker<S, B> {
     sends: JoinSet<()>,
     /// The sends under way, by the task that makes them.
     out: HashMap<Id, OrderId>,
+    /// A claim that got no answer, and when it was made. It may have taken orders: they are looked for before
+    /// any other claim, so that they are sent, or given back, and need not be taken back as stuck.
+    unanswered: Option<(OutboxClaim, Timestamp)>,
     /// The last claim got all there was.
     queue_was_empty: bool,
     lane_at: Timestamp,
@@ -156,6 +159,7 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
             retries,
             sends: JoinSet::new(),
             out: HashMap::new(),
+            unanswered: None,
             queue_was_empty: false,
             lane_at: Timestamp::MIN,
             look_at: Timestamp::MIN,
@@ -212,7 +216,7 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
     /// How to idle, if the queue was empty and nothing has come due since. It looks before it claims: a claim
     /// locks the lane, and on an idle system all of them would be in vain.
     async fn idle_until(&mut self, now: Timestamp) -> StoreResult<Option<Progress>> {
-        if !self.queue_was_empty {
+        if !self.queue_was_empty || self.unanswered.is_some() {
             return Ok(None);
         }
         match self.next_due().await? {
@@ -265,21 +269,22 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
         if asked == 0 {
             return Ok(Progress::Idle);
         }
-        let claim = OutboxClaim {
-            worker_id: self.options.worker_id.clone(),
-            token: (self.draw_token)(),
-            orders_max: asked,
-            probe_for: self.courier.deadline().saturating_add(PROBE_MARGIN),
-        };
-        let token = claim.token;
+        let (claim, claimed_at) = self.unanswered.take().unwrap_or_else(|| (self.new_claim(asked), now));
+        let (asked, token, again) = (claim.orders_max, claim.token, claim.again);
         self.wanted.waits.store(false, Ordering::SeqCst);
-        let claimed = self.store.claim_orders(claim, now).await?;
+        let claimed = match self.store.claim_orders(claim.clone(), claimed_at).await {
+            Ok(claimed) => claimed,
+            Err(error) => {
+                self.unanswered = Some((OutboxClaim { again: true, ..claim }, claimed_at));
+                return Err(error);
+            }
+        };
         self.saw(claimed.lane.clone(), now);
         self.tell(&claimed);
         let taken = u32::try_from(claimed.orders.len() + claimed.set_aside.len()).unwrap_or(u32::MAX);
         let next_at = claimed.lane.next_claim_at(now);
-        let may_be_more = taken == asked;
-        self.queue_was_empty = taken < asked && !claimed.held && next_at.is_none();
+        let may_be_more = again || taken == asked;
+        self.queue_was_empty = !may_be_more && !claimed.held && next_at.is_none();
         self.wanted.waits.store(may_be_more || claimed.lane.is_holding(), Ordering::SeqCst);
         let was_set_aside = !claimed.set_aside.is_empty();
         for order in claimed.orders {
@@ -295,6 +300,16 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
             let next_at = [next_at, retry_at].into_iter().flatten().min();
             next_at.map_or(Progress::Idle, Progress::IdleUntil)
         })
+    }
+
+    fn new_claim(&self, orders_max: u32) -> OutboxClaim {
+        OutboxClaim {
+            worker_id: self.options.worker_id.clone(),
+            token: (self.draw_token)(),
+            orders_max,
+            probe_for: self.courier.deadline().saturating_add(PROBE_MARGIN),
+            again: false,
+        }
     }
 
     fn start(&mut self, claimed: Claimed) {

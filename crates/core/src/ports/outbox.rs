@@ -60,6 +60,9 @@ pub struct OutboxClaim {
     pub token: LeaseToken,
     pub orders_max: u32,
     pub probe_for: Duration,
+    /// The same claim, token and time, was made before and got no answer: it takes nothing, and answers
+    /// what it took then.
+    pub again: bool,
 }
 
 /// What a claim got. A probe is at most one order.
@@ -73,6 +76,12 @@ pub struct ClaimedOrders {
     pub set_aside: Vec<OrderRecord>,
     /// As the claim left it.
     pub lane: Lane,
+}
+
+impl ClaimedOrders {
+    pub const fn nothing(held: bool, lane: Lane) -> Self {
+        Self { probe: false, held, orders: Vec::new(), set_aside: Vec::new(), lane }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

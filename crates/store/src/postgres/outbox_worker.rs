@@ -55,7 +55,7 @@ impl OutboxWorkerStore for PostgresOutboxWorker {
 
     async fn claim_orders(&self, claim: OutboxClaim, now: Timestamp) -> StoreResult<ClaimedOrders> {
         // The second try looks first for what the first one may have claimed.
-        let again = AtomicBool::new(false);
+        let again = AtomicBool::new(claim.again);
         let verb = Verb::repeatable("claiming orders");
         self.pool.call(verb, |session| claim_orders(session, &claim, now, &again)).await
     }
@@ -287,19 +287,17 @@ async fn claim_orders(
     {
         return Ok(found);
     }
+    if claim.again {
+        let lane = lane_row::read(&mut session).await?;
+        return Ok(ClaimedOrders::nothing(false, lane));
+    }
     let lane = lane_row::lock(&mut session).await?;
     // Only a lane that holds orders back asks how many are out.
     let in_flight = if lane.is_holding() { lane_row::count_sending(&mut session).await? } else { 0 };
     let (most, probe) = match lane.may_claim(in_flight, claim.orders_max, now) {
         ClaimMode::Nothing => {
             session.roll_back().await?;
-            return Ok(ClaimedOrders {
-                probe: false,
-                held: true,
-                orders: Vec::new(),
-                set_aside: Vec::new(),
-                lane,
-            });
+            return Ok(ClaimedOrders::nothing(true, lane));
         }
         ClaimMode::Normal(most) => (most, false),
         ClaimMode::Probe => (1, true),

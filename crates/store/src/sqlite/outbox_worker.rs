@@ -159,13 +159,14 @@ impl OutboxWorkerStore for SqliteOutboxWorker {
 
 fn claim_orders(session: &Session<'_>, claim: &OutboxClaim, now: Timestamp) -> Answer<ClaimedOrders> {
     let lane = load_lane(session)?;
+    if claim.again {
+        // A claim that failed took nothing: no wire lies between us and the file.
+        return Ok(ClaimedOrders::nothing(false, lane));
+    }
     let (orders_max, probe) = match lane.may_claim(count_sending(session)?, claim.orders_max, now) {
         ClaimMode::Normal(orders_max) => (orders_max, false),
         ClaimMode::Probe => (1, true),
-        ClaimMode::Nothing => {
-            let (orders, set_aside) = (Vec::new(), Vec::new());
-            return Ok(ClaimedOrders { probe: false, held: true, orders, set_aside, lane });
-        }
+        ClaimMode::Nothing => return Ok(ClaimedOrders::nothing(true, lane)),
     };
     let (mut orders, mut unreadable) = (Vec::new(), Vec::new());
     for (id, order) in list_queued(session, orders_max, now)? {

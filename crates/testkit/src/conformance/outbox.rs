@@ -12,6 +12,7 @@ use posthaste_core::ports::{
 };
 use posthaste_core::retry::OrderRetryPolicy;
 use posthaste_core::{LeaseToken, Timestamp};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const TTL: Duration = Duration::from_secs(7 * 86_400);
@@ -35,8 +36,21 @@ async fn claim<S: Stores>(
         token: token(),
         orders_max,
         probe_for: Duration::from_secs(30),
+        again: false,
     };
-    let orders = h.sure(async || h.store.outbox_worker().claim_orders(claim.clone(), now).await).await;
+    let tried = AtomicBool::new(false);
+    let orders = h
+        .sure(async || {
+            let worker = h.store.outbox_worker();
+            if tried.swap(true, Ordering::Relaxed) {
+                let found = worker.claim_orders(OutboxClaim { again: true, ..claim.clone() }, now).await?;
+                if !found.orders.is_empty() {
+                    return Ok(found);
+                }
+            }
+            worker.claim_orders(claim.clone(), now).await
+        })
+        .await;
     (orders.orders, claim.token)
 }
 
@@ -128,8 +142,7 @@ pub async fn orders_are_claimed_once_and_oldest_first<S: Stores>(h: &Harness<S>)
     all.sort_unstable();
     all.dedup();
     assert_eq!(all.len(), claimed, "no order twice");
-    // A claim whose every answer was cut off holds orders that nobody knows of, until they are rewound.
-    assert!(claimed == 60 || h.engine == Engine::PostgresCut, "{claimed} were claimed");
+    assert_eq!(claimed, 60, "also by a claim that got no answer at first");
     assert_eq!(h.sure(async || h.store.outbox_worker().count_sending().await).await, 60);
 }
 

@@ -41,8 +41,13 @@ async fn fill_orders<S: Stores>(h: &Harness<S>) {
     h.calm.outbox_intake().submit_orders(orders, Duration::from_secs(3_600), T0).await.expect("orders");
     let worker = h.calm.outbox_worker();
     let token = token();
-    let claim =
-        OutboxClaim { worker_id: worker_id(1), token, orders_max: 60, probe_for: Duration::from_secs(60) };
+    let claim = OutboxClaim {
+        worker_id: worker_id(1),
+        token,
+        orders_max: 60,
+        probe_for: Duration::from_secs(60),
+        again: false,
+    };
     let claimed = worker.claim_orders(claim, at(1)).await.expect("a claim").orders;
     assert_eq!(claimed.len(), 60);
     let outcomes = [

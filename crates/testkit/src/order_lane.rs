@@ -8,8 +8,7 @@ use posthaste_core::Timestamp;
 use posthaste_core::lane::Lane;
 use posthaste_core::order::{IdempotencyKey, OrderStatus};
 use posthaste_core::ports::{
-    AuditEntry, OrderRecord, OutboxIntakeStore as _, OutboxWorkerStore as _, PageRequest, ReaderStore as _,
-    Stores,
+    AuditEntry, OrderRecord, OutboxIntakeStore as _, OutboxWorkerStore, PageRequest, ReaderStore as _, Stores,
 };
 use posthaste_core::retry::OrderRetryPolicy;
 use posthaste_services::batcher::batcher;
@@ -58,15 +57,15 @@ pub struct OrderRig<S: Stores> {
     pub clock: Clock,
     pub metrics: Metrics,
     pub lane: LaneState,
-    pub desks: Vec<Desk<S, HttpBroker>>,
+    pub desks: Vec<Desk<S::OutboxWorker, HttpBroker>>,
     setup: OrderSetup,
     watch: LaneWatch<S::Reader>,
     hired: u64,
 }
 
 /// A worker, and what carries its settlements. Dropped, it is as if its process had been killed.
-pub struct Desk<S: Stores, B> {
-    pub worker: OutboxWorker<S::OutboxWorker, B>,
+pub struct Desk<W, B> {
+    pub worker: OutboxWorker<W, B>,
     /// Rings when the worker wants to be stepped.
     pub bell: Bell,
     _settling: Runner,
@@ -78,7 +77,7 @@ impl<S: Stores> fmt::Debug for OrderRig<S> {
     }
 }
 
-impl<S: Stores, B> fmt::Debug for Desk<S, B> {
+impl<W, B> fmt::Debug for Desk<W, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Desk").finish_non_exhaustive()
     }
@@ -119,9 +118,15 @@ impl<S: Stores> OrderRig<S> {
     }
 
     /// A worker that is not stepped with the others.
-    pub fn desk<B: Broker>(&mut self, broker: B) -> Desk<S, B> {
+    pub fn desk<B: Broker>(&mut self, broker: B) -> Desk<S::OutboxWorker, B> {
+        let store = self.h.store.outbox_worker();
+        self.desk_over(store, broker)
+    }
+
+    /// The same, over a store of the test's own.
+    pub fn desk_over<W: OutboxWorkerStore + Clone, B: Broker>(&mut self, store: W, broker: B) -> Desk<W, B> {
         self.hired += 1;
-        let (store, metrics) = (self.h.store.outbox_worker(), self.metrics.clone());
+        let metrics = self.metrics.clone();
         let work = Settlements::new(store.clone(), POLICY, metrics.clone());
         let slots = self.setup.parallelism as usize;
         let (settlements, batches) = batcher(work, slots, slots);

@@ -11,7 +11,7 @@ use posthaste_services::outbox::Broker;
 use posthaste_services::runner::{Runner, Service};
 use posthaste_services::step::{Progress, Step as _};
 use posthaste_testkit::harness::{Engine, Harness};
-use posthaste_testkit::order_lane::{OrderRig, OrderSetup, STUCK_THRESHOLD, http_broker, loopback_sender};
+use posthaste_testkit::order_lane::{OrderRig, OrderSetup, STUCK_THRESHOLD};
 use posthaste_testkit::receiver::{Answer, Receiver};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -229,30 +229,6 @@ async fn tamper<S: Stores>(rig: &OrderRig<S>, prefix: &str) {
         );
         rig.h.direct.run(&insert).await;
     }
-}
-
-/// The wire to the store breaks again and again, in the middle of claims too.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_that_got_no_answer_is_found_again() {
-    let mut rig = OrderRig::new(Harness::postgres_cut("lost_claims").await);
-    let broker = Receiver::start(accepted).await;
-    let mut desk = {
-        let broker = http_broker(loopback_sender(), &broker.url("/"), SECOND * 30);
-        rig.desk(broker)
-    };
-    rig.submit("order", 60).await;
-    for _ in 0..2_000 {
-        // Errors are what this is about: whoever runs the worker steps it again.
-        let _ = desk.worker.step(rig.now()).await;
-        desk.worker.settle().await;
-        if rig.count(OrderStatus::Sent).await == 60 {
-            break;
-        }
-    }
-    assert_eq!(rig.count(OrderStatus::Sent).await, 60, "none is left to be taken back as stuck");
-    assert!(rig.orders().await.iter().all(|order| order.retry_count == 0 && !order.maybe_executed));
-    assert_eq!(broker.received().len(), 60, "each was sent once");
-    rig.check_audit().await;
 }
 
 pub(crate) async fn a_changed_order_stops_no_other<S: Stores>(h: Harness<S>) {

@@ -5,6 +5,7 @@
 mod broker;
 mod claims;
 mod logs;
+mod lossy;
 mod outages;
 mod outcomes;
 mod retries;

@@ -106,6 +106,35 @@ pub(crate) struct RequeueFilter {
     cursor: Option<String>,
 }
 
+/// An order to the broker. Fields beyond these are kept, and sent along.
+#[derive(Debug, ToSchema)]
+#[schema(
+    as = NewOrder,
+    example = json!({
+        "idempotency_key": "order-5678", "symbol": "USDJPY", "intent": "BUY", "qty": 10000, "limit_price": 145.001,
+        "trace_id": "desk-7", "meta": {"source": "desk"}
+    })
+)]
+pub(crate) struct NewOrderBody {
+    /// Your own name for the order, also in the header: it is executed once, however often it is submitted.
+    #[schema(min_length = 1, max_length = 200, pattern = "^[!#-\\[\\]-~]+$")]
+    idempotency_key: String,
+    #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
+    symbol: String,
+    #[schema(max_length = 32, pattern = "^[A-Z][A-Z_]*$")]
+    intent: String,
+    #[schema(exclusive_minimum = 0, maximum = 9_007_199_254_740_992_i64)]
+    qty: f64,
+    /// Left out or null: at the market's price.
+    #[schema(exclusive_minimum = 0)]
+    limit_price: Option<f64>,
+    /// Goes with the order to the broker and into every line of its audit.
+    #[schema(max_length = 200)]
+    trace_id: Option<String>,
+    /// Anything else that belongs to it.
+    meta: Option<serde_json::Map<String, Value>>,
+}
+
 #[derive(Debug, ToSchema)]
 #[schema(as = NewKey, example = json!({"name": "shop", "role": "ingest"}))]
 pub(crate) struct NewKeyBody {

@@ -13,6 +13,8 @@ mod frame;
 mod health;
 mod keys;
 mod openapi;
+mod orders;
+mod outbox;
 pub mod problem;
 mod query;
 mod router;

@@ -3,7 +3,7 @@
 
 use crate::problem::Problem;
 use crate::query::ok;
-use crate::{bodies, dead_letters, deliveries, events, health, keys, subscriptions};
+use crate::{bodies, dead_letters, deliveries, events, health, keys, orders, outbox, subscriptions};
 use axum::response::Response;
 use std::sync::LazyLock;
 use utoipa::openapi::path::Operation;
@@ -17,7 +17,7 @@ const KEY_SCHEME: &str = "api_key";
 #[openapi(
     info(
         title = "Posthaste",
-        description = "Every event to every webhook that subscribed to it. \
+        description = "Every event to every webhook that subscribed to it, every order to its broker. \
                        Errors are application/problem+json (RFC 9457) and say what to do."
     ),
     paths(
@@ -41,6 +41,12 @@ const KEY_SCHEME: &str = "api_key";
         dead_letters::show,
         dead_letters::requeue_one,
         dead_letters::requeue_many,
+        orders::create,
+        orders::list,
+        orders::show,
+        orders::audit,
+        outbox::show,
+        outbox::resume,
         keys::list,
         keys::create,
         keys::revoke,

@@ -2,7 +2,9 @@
 //! body is read.
 
 use crate::state::ApiState;
-use crate::{auth, dead_letters, deliveries, events, frame, health, keys, openapi, subscriptions};
+use crate::{
+    auth, dead_letters, deliveries, events, frame, health, keys, openapi, orders, outbox, subscriptions,
+};
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
@@ -16,6 +18,7 @@ pub fn router<S: Stores>(state: ApiState<S>) -> Router {
     let random = api.random;
     let viewer = |methods| guarded(&api, KeyRole::Viewer, methods);
     let ingest = |methods| guarded(&api, KeyRole::Ingest, methods);
+    let submitter = |methods| guarded(&api, KeyRole::Orders, methods);
     let admin = |methods| guarded(&api, KeyRole::Admin, methods);
     let operator = |methods| guarded(&api, KeyRole::Operator, methods);
     let root = |methods| guarded(&api, KeyRole::Root, methods);
@@ -44,6 +47,11 @@ pub fn router<S: Stores>(state: ApiState<S>) -> Router {
         .route("/v1/dead-letters/requeue", operator(post(dead_letters::requeue_many)))
         .route("/v1/dead-letters/{id}", viewer(get(dead_letters::show)))
         .route("/v1/dead-letters/{id}/requeue", operator(post(dead_letters::requeue_one)))
+        .route("/v1/orders", viewer(get(orders::list)).merge(submitter(post(orders::create))))
+        .route("/v1/orders/{idempotency_key}", viewer(get(orders::show)))
+        .route("/v1/orders/{idempotency_key}/audit", viewer(get(orders::audit)))
+        .route("/v1/outbox", viewer(get(outbox::show)))
+        .route("/v1/outbox/resume", operator(post(outbox::resume)))
         .route("/v1/keys", root(get(keys::list).merge(post(keys::create))))
         .route("/v1/keys/{id}", root(delete(keys::revoke)))
         .fallback(|| async { StatusCode::NOT_FOUND })

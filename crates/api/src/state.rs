@@ -2,7 +2,8 @@
 //! of its own role.
 
 use crate::auth::KeyCache;
-use posthaste_core::ports::{IngestRequest, KeyHash, RequestOutcome, Stores};
+use posthaste_core::order::Order;
+use posthaste_core::ports::{IngestRequest, KeyHash, RequestOutcome, Stores, Submission};
 use posthaste_services::batcher::Batcher;
 use posthaste_services::clock::Clock;
 use posthaste_services::metrics::Metrics;
@@ -51,7 +52,10 @@ pub struct ApiState<S: Stores> {
     pub(crate) dead_letters: S::DeadLetters,
     pub(crate) keys: S::Keys,
     pub(crate) reader: S::Reader,
+    pub(crate) outbox: S::OutboxWorker,
     pub(crate) ingest: Batcher<IngestRequest, RequestOutcome>,
+    /// Nothing where no broker is set.
+    pub(crate) orders: Option<Batcher<Order, Submission>>,
     pub(crate) clock: Clock,
     pub(crate) metrics: Metrics,
     pub(crate) wakes: Wakes,
@@ -91,7 +95,9 @@ impl<S: Stores> ApiState<S> {
             dead_letters: store.dead_letters(),
             keys: store.keys(),
             reader: store.reader(),
+            outbox: store.outbox_worker(),
             ingest,
+            orders: None,
             clock,
             metrics,
             wakes,
@@ -112,6 +118,13 @@ impl<S: Stores> ApiState<S> {
     #[must_use]
     pub fn with_root_key(mut self, hash: Option<KeyHash>) -> Self {
         self.root_key = hash;
+        self
+    }
+
+    /// Where orders go in; without it they are refused.
+    #[must_use]
+    pub fn with_orders(mut self, orders: Option<Batcher<Order, Submission>>) -> Self {
+        self.orders = orders;
         self
     }
 

@@ -82,6 +82,8 @@ fn database_roles(settings: &Settings) -> Vec<DatabaseRole> {
                 DatabaseRole::SubscriptionAdmin,
                 DatabaseRole::DeadLetterOperator,
                 DatabaseRole::OutboxWriter,
+                // Resumes the lane for an operator.
+                DatabaseRole::OutboxWorker,
                 DatabaseRole::KeyKeeper,
             ],
             Role::Router => &[DatabaseRole::RouterWorker],

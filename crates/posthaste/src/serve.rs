@@ -9,11 +9,13 @@ use anyhow::Context as _;
 use posthaste_api::server::Server;
 use posthaste_api::{ApiState, Limits, Outgoing, key_hash, router};
 use posthaste_core::WorkerId;
-use posthaste_core::ports::{IngestRequest, RequestOutcome, Stage, Stores};
+use posthaste_core::order::Order;
+use posthaste_core::ports::{IngestRequest, RequestOutcome, Stage, Stores, Submission};
 use posthaste_services::batcher::{Batcher, batcher};
 use posthaste_services::cleaner::Cleaner;
 use posthaste_services::clock::{Clock, ClockSetter};
 use posthaste_services::ingest::{self, Ingest};
+use posthaste_services::intake::{self, Intake};
 use posthaste_services::metrics::Metrics;
 use posthaste_services::orchestrator::{Admission, Flows, Results};
 use posthaste_services::outbox::{
@@ -114,6 +116,8 @@ struct Process<'a, S> {
     /// Where the API listens, and where it puts events; nothing without that role.
     listener: Option<TcpListener>,
     ingest: Option<Batcher<IngestRequest, RequestOutcome>>,
+    /// Where the API puts orders; nothing without a broker to send them to.
+    intake: Option<Batcher<Order, Submission>>,
 }
 
 impl<'a, S: Stores> Process<'a, S> {
@@ -142,6 +146,7 @@ impl<'a, S: Stores> Process<'a, S> {
             sender,
             listener,
             ingest: None,
+            intake: None,
         };
         process.start()?;
         Ok(process)
@@ -158,6 +163,7 @@ impl<'a, S: Stores> Process<'a, S> {
                 Role::Cleaner => self.start_cleaner(),
                 Role::Api => {
                     self.start_ingest();
+                    self.start_intake();
                     let lane = LaneWatch::new(self.store.reader(), self.lane.clone());
                     self.runner.start(Service::new("lane", lane, Bell::default(), LANE_POLL));
                 }
@@ -174,6 +180,19 @@ impl<'a, S: Stores> Process<'a, S> {
         let service = Service::new(ingest::SERVICE, batches, bell, self.settings.poll);
         self.runner.start(Service { phase: Phase::Flushes, ..service });
         self.ingest = Some(calls);
+    }
+
+    fn start_intake(&mut self) {
+        if self.settings.broker.url.is_none() {
+            return;
+        }
+        let ttl = self.settings.outbox.ledger_ttl;
+        let intake = Intake::new(self.store.outbox_intake(), ttl, self.wakes.clone(), self.metrics.clone());
+        let (calls, batches) = batcher(intake, intake::WAITING_MAX, intake::BATCH_MAX);
+        let bell = batches.bell();
+        let service = Service::new(intake::SERVICE, batches, bell, self.settings.poll);
+        self.runner.start(Service { phase: Phase::Flushes, ..service });
+        self.intake = Some(calls);
     }
 
     /// Answers once every service has been started, so that readiness knows them all.
@@ -199,6 +218,7 @@ impl<'a, S: Stores> Process<'a, S> {
         let late_after = LATE_AFTER.max(poll_max.saturating_mul(LATE_POLLS));
         let (clock, metrics, wakes) = (self.clock.clone(), self.metrics.clone(), self.wakes.clone());
         let state = ApiState::new(&self.store, ingest, clock, metrics, wakes, outgoing, limits, random::fill)
+            .with_orders(self.intake.clone())
             .with_root_key(settings.root_key.as_ref().map(|key| key_hash(key.expose())))
             .with_pulses(self.runner.pulses().to_vec(), late_after)
             .with_lane(self.lane.clone());

@@ -6,6 +6,7 @@ pub mod cleaner;
 pub mod clock;
 pub mod egress;
 pub mod ingest;
+pub mod intake;
 pub mod metrics;
 pub mod orchestrator;
 pub mod outbox;

@@ -11,6 +11,7 @@ mod faults;
 mod frame;
 mod keys;
 mod openapi;
+mod orders;
 mod pages;
 mod roles;
 mod secrets;
@@ -74,6 +75,16 @@ on_both_engines! {
     deliveries::a_delivery_is_listed_and_shown_with_its_attempts,
     dead_letters::one_is_requeued_once,
     dead_letters::many_are_requeued_by_filter,
+    orders::an_order_is_accepted_once,
+    orders::bad_orders_are_refused_by_name_and_nothing_is_stored,
+    orders::one_order_has_one_digest_however_it_is_spelled,
+    orders::keys_of_any_look_are_found_again,
+    orders::the_end_of_an_order_is_told_to_whoever_submits_it_again,
+    orders::the_ledger_of_an_unfinished_order_is_never_purged,
+    orders::equal_submissions_at_once_are_one_order,
+    orders::orders_are_listed_by_status_and_page,
+    orders::every_transition_is_told,
+    orders::the_lane_is_shown_and_resumed,
     faults::slow_uploads_stop_nobody,
     faults::a_full_queue_asks_to_come_back,
     faults::what_was_begun_is_finished_at_the_end,

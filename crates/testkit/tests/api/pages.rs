@@ -4,7 +4,7 @@ use crate::server::TestApi;
 use posthaste_core::ports::Stores;
 use posthaste_testkit::fixtures::T0;
 
-const LISTS: [&str; 4] = ["events", "subscriptions", "deliveries", "dead-letters"];
+const LISTS: [&str; 5] = ["events", "subscriptions", "deliveries", "dead-letters", "orders"];
 
 pub(crate) async fn every_row_comes_once_while_others_arrive<S: Stores>(api: &TestApi<S>) {
     api.h.subscribe("a").await;

@@ -1,4 +1,4 @@
-//! The API of one fresh database on a free port, with the ingest service behind it and no other.
+//! The API of one fresh database on a free port, with ingest and intake behind it and no other service.
 
 use crate::client::Call;
 use posthaste_api::server::Server;
@@ -9,6 +9,7 @@ use posthaste_services::batcher::batcher;
 use posthaste_services::clock::Clock;
 use posthaste_services::egress::EgressPolicy;
 use posthaste_services::ingest::Ingest;
+use posthaste_services::intake::Intake;
 use posthaste_services::metrics::Metrics;
 use posthaste_services::outbox::LaneState;
 use posthaste_services::runner::{Phase, Runner, Service};
@@ -40,10 +41,14 @@ pub(crate) struct TestApi<S: Stores> {
     _runner: Runner,
 }
 
+/// How long a key is remembered.
+pub(crate) const LEDGER_TTL: Duration = Duration::from_secs(7 * 86_400);
+
 /// How a test wants its server.
 pub(crate) struct Options {
     pub(crate) waiting_max: usize,
     pub(crate) runs_ingest: bool,
+    pub(crate) has_broker: bool,
     /// Runs a service that never ends its first step.
     pub(crate) has_a_late_service: bool,
     pub(crate) policy: EgressPolicy,
@@ -53,7 +58,7 @@ impl Default for Options {
     fn default() -> Self {
         let allow_cidrs = vec!["127.0.0.0/8".parse().expect("a network")];
         let policy = EgressPolicy { allow_http: true, allow_cidrs };
-        Self { waiting_max: 1_000, runs_ingest: true, has_a_late_service: false, policy }
+        Self { waiting_max: 1_000, runs_ingest: true, has_broker: true, has_a_late_service: false, policy }
     }
 }
 
@@ -77,36 +82,14 @@ impl<S: Stores> TestApi<S> {
     }
 
     pub(crate) async fn start_with(h: Harness<S>, options: Options) -> Self {
-        let (clock, metrics, wakes) = (Clock::standing(T0), Metrics::new(), Wakes::alone());
-        let mut runner = Runner::new(clock.clone(), metrics.clone());
-        let ingest = Ingest::new(h.store.ingest(), wakes.clone(), metrics.clone());
-        let (calls, batches) = batcher(ingest, options.waiting_max, 100);
-        let bell = batches.bell();
-        if options.runs_ingest {
-            let service = Service::new("ingest", batches, bell, Duration::from_millis(50));
-            runner.start(Service { phase: Phase::Flushes, ..service });
-        } else {
-            // Kept, so that calls wait for ever.
-            std::mem::forget(batches);
-        }
-        if options.has_a_late_service {
-            runner.start(Service::new("stuck", Stuck, Bell::default(), Duration::from_millis(50)));
-        }
-        let outgoing = Outgoing {
-            sender: Sender::new(options.policy, Trust::system(), KeepAlive::default()).expect("a sender"),
-            sealer: SecretSealer::new(None),
-            deadline: DEADLINE,
-        };
-        let limits = Limits { payload_bytes_max: PAYLOAD_BYTES_MAX, batch_events_max: BATCH_EVENTS_MAX };
-        let lane = LaneState::new(metrics.clone());
-        let state = ApiState::new(&h.store, calls, clock.clone(), metrics, wakes, outgoing, limits, fill)
-            .with_root_key(Some(key_hash(ROOT_KEY)))
-            .with_pulses(runner.pulses().to_vec(), Duration::from_secs(60))
-            .with_lane(lane.clone());
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let server = std::sync::Mutex::new(Some(Server::start(listener, router(state))));
+        let Served { clock, lane, address, server, runner } = serve(&h, options).await;
+        let server = std::sync::Mutex::new(Some(server));
         Self { h, clock, address, lane, server, _runner: runner }
+    }
+
+    /// A second process on the same database.
+    pub(crate) async fn another(&self) -> Served {
+        serve(&self.h, Options::default()).await
     }
 
     pub(crate) fn get(&self, path: &str) -> Call {
@@ -131,4 +114,51 @@ impl<S: Stores> TestApi<S> {
     pub(crate) async fn count(&self, table: &str) -> i64 {
         self.h.direct.number(&format!("SELECT count(*) FROM {table}")).await
     }
+}
+
+/// A server and what runs behind it, for as long as it is kept.
+pub(crate) struct Served {
+    clock: Clock,
+    lane: LaneState,
+    pub(crate) address: SocketAddr,
+    server: Server,
+    runner: Runner,
+}
+
+async fn serve<S: Stores>(h: &Harness<S>, options: Options) -> Served {
+    let (clock, metrics, wakes) = (Clock::standing(T0), Metrics::new(), Wakes::alone());
+    let mut runner = Runner::new(clock.clone(), metrics.clone());
+    let poll = Duration::from_millis(50);
+    let ingest = Ingest::new(h.store.ingest(), wakes.clone(), metrics.clone());
+    let (events, batches) = batcher(ingest, options.waiting_max, 100);
+    let intake = Intake::new(h.store.outbox_intake(), LEDGER_TTL, wakes.clone(), metrics.clone());
+    let (orders, order_batches) = batcher(intake, options.waiting_max, 100);
+    let (bell, order_bell) = (batches.bell(), order_batches.bell());
+    if options.runs_ingest {
+        let ingest = Service::new("ingest", batches, bell, poll);
+        runner.start(Service { phase: Phase::Flushes, ..ingest });
+        let intake = Service::new("intake", order_batches, order_bell, poll);
+        runner.start(Service { phase: Phase::Flushes, ..intake });
+    } else {
+        // Kept, so that calls wait for ever.
+        std::mem::forget((batches, order_batches));
+    }
+    if options.has_a_late_service {
+        runner.start(Service::new("stuck", Stuck, Bell::default(), poll));
+    }
+    let outgoing = Outgoing {
+        sender: Sender::new(options.policy, Trust::system(), KeepAlive::default()).expect("a sender"),
+        sealer: SecretSealer::new(None),
+        deadline: DEADLINE,
+    };
+    let limits = Limits { payload_bytes_max: PAYLOAD_BYTES_MAX, batch_events_max: BATCH_EVENTS_MAX };
+    let lane = LaneState::new(metrics.clone());
+    let state = ApiState::new(&h.store, events, clock.clone(), metrics, wakes, outgoing, limits, fill)
+        .with_orders(options.has_broker.then_some(orders))
+        .with_root_key(Some(key_hash(ROOT_KEY)))
+        .with_pulses(runner.pulses().to_vec(), Duration::from_secs(60))
+        .with_lane(lane.clone());
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    Served { clock, lane, address, server: Server::start(listener, router(state)), runner }
 }

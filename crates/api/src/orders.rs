@@ -1,0 +1,333 @@
+//! Orders come in here, and can be looked at. What arrives is checked and handed to the intake
+//! ([`posthaste_services::intake`]); the answer comes after the commit. Nothing here sends one.
+
+use crate::bodies;
+use crate::body::{media_type, receive};
+use crate::events::raw;
+use crate::problem::Problem;
+use crate::query::{Listed, Query, json, ok};
+use crate::state::ApiState;
+use crate::time::Utc;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use http::{HeaderMap, StatusCode, Uri};
+use posthaste_core::json::{JsonError, JsonText};
+use posthaste_core::order::{IdempotencyKey, ORDER_BYTES_MAX, Order, OrderError, OrderStatus};
+use posthaste_core::ports::{AuditEntry, OrderRecord, ReaderStore as _, Stores, Submission};
+use posthaste_services::batcher::BatchError;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+const LIST: &str = "orders";
+const KEY_HEADER: &str = "idempotency-key";
+/// What a problem may repeat of a name that the caller chose.
+const NAME_CHARS_MAX: usize = 100;
+
+/// Of an order that ended without an answer one could trust.
+const ADVICE: &str = "the broker may have executed this order: ask it before you submit a new one";
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Order, example = json!({
+    "idempotency_key": "order-5678", "status": "sent", "retry_count": 1, "next_attempt_at": "2026-01-31T12:00:02Z",
+    "last_error": "BROKER_5XX", "broker_order_id": "brk-8842",
+    "request_digest": "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "result_digest": "sha256:60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752",
+    "maybe_executed": true, "created_at": "2026-01-31T12:00:00Z", "updated_at": "2026-01-31T12:00:03Z",
+    "result": {"idempotency_key": "order-5678", "broker_order_id": "brk-8842", "status": "accepted"}
+}))]
+pub(crate) struct OrderView {
+    idempotency_key: String,
+    /// One of queued, sending, sent, failed (waits to be sent again), dead.
+    status: &'static str,
+    /// Sends that failed.
+    retry_count: u32,
+    next_attempt_at: Utc,
+    /// The last thing that went wrong, also on the way to success.
+    last_error: Option<String>,
+    broker_order_id: Option<String>,
+    request_digest: String,
+    result_digest: Option<String>,
+    /// Some send ended in a way that does not rule out that the broker executed it.
+    maybe_executed: bool,
+    created_at: Utc,
+    updated_at: Utc,
+    /// What to do about an order that is dead and may have been executed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<&'static str>,
+    /// What the broker answered, once it is sent and if that was JSON; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    result: Option<Box<RawValue>>,
+}
+
+impl OrderView {
+    /// As lists have it.
+    fn brief(order: OrderRecord) -> Self {
+        let in_doubt = order.status == OrderStatus::Dead && order.maybe_executed;
+        Self {
+            idempotency_key: order.idempotency_key.as_str().to_owned(),
+            status: order.status.as_str(),
+            retry_count: order.retry_count,
+            next_attempt_at: Utc(order.next_attempt_at),
+            last_error: order.last_error,
+            broker_order_id: order.broker_order_id,
+            request_digest: order.request_digest.to_string(),
+            result_digest: order.result_digest.map(|digest| digest.to_string()),
+            maybe_executed: order.maybe_executed,
+            created_at: Utc(order.created_at),
+            updated_at: Utc(order.updated_at),
+            advice: in_doubt.then_some(ADVICE),
+            result: None,
+        }
+    }
+
+    fn whole(mut order: OrderRecord) -> Self {
+        let result = order.result_json.take().map(|text| raw(JsonText::from_store(text)));
+        Self { result, ..Self::brief(order) }
+    }
+
+    /// What the caller of a repeated order is told: the first answer again, or the end once there is one.
+    /// Where it stands in between is for those who look.
+    fn repeated(order: OrderRecord) -> Self {
+        if order.status.is_terminal() {
+            return Self::whole(order);
+        }
+        let (status, next_attempt_at) = (OrderStatus::Queued, order.created_at);
+        let first = OrderRecord {
+            status,
+            next_attempt_at,
+            retry_count: 0,
+            last_error: None,
+            maybe_executed: false,
+            updated_at: order.created_at,
+            ..order
+        };
+        Self::whole(first)
+    }
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/orders",
+    tag = "orders",
+    summary = "Accept an order (role orders)",
+    params(
+        ("Idempotency-Key" = String, Header, description = "The idempotency_key of the body, quoted or bare",
+            example = "\"order-5678\""),
+    ),
+    request_body = bodies::NewOrderBody,
+    responses(
+        (status = 202, description = "New; stored durably, and sent to the broker from here on", body = OrderView),
+        (
+            status = 200,
+            description = "The same order was there: the first answer, or how it ended",
+            body = OrderView,
+        ),
+    ),
+)]
+pub(crate) async fn create<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let Some(orders) = &api.orders else {
+        let detail = "orders have nowhere to go: set POSTHASTE_BROKER_URL, and start the server again";
+        return Err(Problem::new(503, "No broker is set", detail));
+    };
+    let (head, upload) = receive(&api.uploads, request, ORDER_BYTES_MAX).await?;
+    if !["", "application/json"].contains(&media_type(&head.headers).as_str()) {
+        return Err(Problem::unsupported("the body must be JSON: send content-type: application/json"));
+    }
+    let order = Order::parse(upload.text()?.as_bytes()).map_err(unfit)?;
+    check_header(&head.headers, &order.key)?;
+    // The share of the memory is kept until the order is stored.
+    let outcome = orders.call(order).await;
+    drop(upload);
+    match outcome.map_err(not_stored)? {
+        Submission::New(order) => json(StatusCode::ACCEPTED, &OrderView::whole(order)),
+        Submission::Same(order) => ok(&OrderView::repeated(order)),
+        Submission::Different { stored_digest } => {
+            let detail = format!(
+                "another order was accepted under this idempotency_key ({stored_digest}): \
+                 a new order needs a key of its own"
+            );
+            Err(Problem::invalid("idempotency_key", detail))
+        }
+    }
+}
+
+/// Both name the key, so that neither a proxy that goes by the header nor a reader of the body is misled.
+fn check_header(headers: &HeaderMap, key: &IdempotencyKey) -> Result<(), Problem> {
+    let wrong = |detail: String| Problem {
+        field: Some("Idempotency-Key".to_owned()),
+        ..Problem::new(400, "The Idempotency-Key header is wrong", detail)
+    };
+    let mut values = headers.get_all(KEY_HEADER).iter();
+    let (first, second) = (values.next(), values.next());
+    let Some(value) = first else {
+        return Err(wrong("send the header Idempotency-Key with the idempotency_key of the body".to_owned()));
+    };
+    if second.is_some() {
+        return Err(wrong("the header Idempotency-Key comes twice: send it once".to_owned()));
+    }
+    let named = IdempotencyKey::from_header(value.as_bytes()).map_err(|error| wrong(error.to_string()))?;
+    if named != *key {
+        return Err(wrong("the header Idempotency-Key and the body's idempotency_key differ".to_owned()));
+    }
+    Ok(())
+}
+
+fn unfit(error: OrderError) -> Problem {
+    let detail = error.to_string();
+    match error {
+        OrderError::Json(JsonError::NotUtf8 { .. } | JsonError::Invalid { .. }) => {
+            Problem::unreadable(detail)
+        }
+        OrderError::Json(JsonError::TooLong { .. }) => Problem::too_large(detail),
+        OrderError::Missing { field } | OrderError::Wrong { field, .. } => Problem::invalid(field, detail),
+        OrderError::DuplicateKey { key } => {
+            let key: String = key.chars().take(NAME_CHARS_MAX).collect();
+            let detail = format!("{key:?} occurs twice in one object: send each field once");
+            Problem::invalid(key, detail)
+        }
+        OrderError::Json(JsonError::TooDeep { .. })
+        | OrderError::NotAnObject
+        | OrderError::Nul
+        | OrderError::LoneSurrogate => Problem::invalid("body", detail),
+        OrderError::InexactNumber { number } => {
+            let number: String = number.chars().take(NAME_CHARS_MAX).collect();
+            Problem::invalid("body", OrderError::InexactNumber { number }.to_string())
+        }
+    }
+}
+
+fn not_stored(error: BatchError) -> Problem {
+    match error {
+        BatchError::Gone => Problem::try_again(
+            "It is not known whether this was stored",
+            "the server is stopping; send it again under the same key, it is executed once",
+        ),
+        error @ (BatchError::Full | BatchError::Failed(_)) => error.into(),
+    }
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/orders",
+    tag = "orders",
+    summary = "List orders, newest first (role viewer)",
+    params(
+        ("status" = Option<String>, Query, description = "One of queued, sending, sent, failed, dead"),
+        ("limit" = Option<u32>, Query, description = "1 to 200; 50 unless said otherwise"),
+        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
+    ),
+    responses((status = 200, description = "A page", body = Listed<OrderView>)),
+)]
+pub(crate) async fn list<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let mut query = Query::of(&uri)?;
+    let status =
+        query.take("status").map(|text| OrderStatus::parse(&text).ok_or_else(bad_status)).transpose()?;
+    let page = query.page(LIST)?;
+    query.finish()?;
+    ok(&Listed::of(LIST, api.reader.orders(status, page).await?, OrderView::brief))
+}
+
+fn bad_status() -> Problem {
+    let known: Vec<&str> = OrderStatus::ALL.into_iter().map(OrderStatus::as_str).collect();
+    Problem::invalid("status", format!("status must be one of {}", known.join(", ")))
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/orders/{idempotency_key}",
+    tag = "orders",
+    summary = "An order, with the broker's answer once it is sent (role viewer)",
+    params(("idempotency_key" = String, Path, example = "order-5678")),
+    responses((status = 200, description = "The order", body = OrderView)),
+)]
+pub(crate) async fn show<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Path(text): Path<String>,
+) -> Result<Response, Problem> {
+    match api.reader.order(key(text)?).await? {
+        Some(order) => ok(&OrderView::whole(order)),
+        None => Err(Problem::not_found("order")),
+    }
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = OrderAudit, example = json!({"idempotency_key": "order-5678", "items": [{
+    "id": 3, "status_from": "sending", "status_to": "failed", "retry_count": 1, "last_error": "BROKER_5XX",
+    "trace_id": "desk-7", "broker_order_id": null, "worker_id": "node1-77-5f3a",
+    "note": "the broker answered 503", "created_at": "2026-01-31T12:00:01Z"
+}]}))]
+pub(crate) struct AuditView {
+    idempotency_key: String,
+    /// Every transition, oldest first.
+    items: Vec<TransitionView>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = OrderTransition)]
+pub(crate) struct TransitionView {
+    id: i64,
+    /// Null for the first: the order came in.
+    status_from: Option<&'static str>,
+    status_to: &'static str,
+    retry_count: u32,
+    last_error: Option<String>,
+    trace_id: Option<String>,
+    broker_order_id: Option<String>,
+    /// The process that did it.
+    worker_id: Option<String>,
+    /// What the code does not say.
+    note: Option<String>,
+    created_at: Utc,
+}
+
+impl TransitionView {
+    fn of(entry: AuditEntry) -> Self {
+        Self {
+            id: entry.id.get(),
+            status_from: entry.status_from.map(OrderStatus::as_str),
+            status_to: entry.status_to.as_str(),
+            retry_count: entry.retry_count,
+            last_error: entry.last_error,
+            trace_id: entry.trace_id,
+            broker_order_id: entry.broker_order_id,
+            worker_id: entry.worker_id,
+            note: entry.note,
+            created_at: Utc(entry.created_at),
+        }
+    }
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/orders/{idempotency_key}/audit",
+    tag = "orders",
+    summary = "Everything that happened to an order (role viewer)",
+    params(("idempotency_key" = String, Path, example = "order-5678")),
+    responses((status = 200, description = "Every transition, oldest first", body = AuditView)),
+)]
+pub(crate) async fn audit<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Path(text): Path<String>,
+) -> Result<Response, Problem> {
+    let key = key(text)?;
+    let idempotency_key = key.as_str().to_owned();
+    let entries = api.reader.order_audit(key).await?;
+    // Coming in is a transition: an order that is there has an audit.
+    if entries.is_empty() {
+        return Err(Problem::not_found("order"));
+    }
+    ok(&AuditView { idempotency_key, items: entries.into_iter().map(TransitionView::of).collect() })
+}
+
+fn key(text: String) -> Result<IdempotencyKey, Problem> {
+    IdempotencyKey::parse(text).map_err(|error| Problem::invalid("idempotency_key", error.to_string()))
+}

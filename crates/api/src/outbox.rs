@@ -1,0 +1,86 @@
+//! The lane to the broker, for operators: how it stands, and that it may go on.
+
+use crate::problem::Problem;
+use crate::query::ok;
+use crate::state::ApiState;
+use crate::time::Utc;
+use axum::extract::State;
+use axum::response::Response;
+use posthaste_core::lane::RATE_MAX;
+use posthaste_core::ports::{LaneStanding, OutboxWorkerStore as _, ReaderStore as _, Stage, Stores};
+use serde::Serialize;
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = OutboxLane, example = json!({
+    "state": "paused", "paused_at": "2026-01-31T12:00:00Z",
+    "reason": "the broker refused our credentials 5 times in a row", "rate": 1000.0, "throttled": false,
+    "sending": 0, "unauthorized_in_row": 5, "faults_in_row": 0, "probe_until": "2026-01-31T12:00:30Z",
+    "updated_at": "2026-01-31T12:00:00Z"
+}))]
+pub(crate) struct LaneView {
+    /// open; one_at_a_time while the broker is away; paused while it refuses our credentials.
+    state: &'static str,
+    paused_at: Option<Utc>,
+    /// Why it is paused.
+    reason: Option<String>,
+    /// Sends per second that are allowed.
+    rate: f64,
+    /// Whether that is less than the lane would send by itself.
+    throttled: bool,
+    /// Orders that are being sent, by all processes.
+    sending: u32,
+    unauthorized_in_row: u32,
+    faults_in_row: u32,
+    /// Until then no further order is tried; only while the lane is not open.
+    probe_until: Option<Utc>,
+    updated_at: Utc,
+}
+
+impl LaneView {
+    fn of(LaneStanding { lane, sending }: LaneStanding) -> Self {
+        let state = match (lane.paused_at, lane.is_holding()) {
+            (Some(_), _) => "paused",
+            (None, true) => "one_at_a_time",
+            (None, false) => "open",
+        };
+        Self {
+            state,
+            paused_at: lane.paused_at.map(Utc),
+            rate: lane.rate,
+            throttled: lane.rate < RATE_MAX,
+            sending,
+            unauthorized_in_row: lane.unauthorized_in_row,
+            faults_in_row: lane.faults_in_row,
+            probe_until: lane.probe_until.filter(|_| lane.is_holding()).map(Utc),
+            updated_at: Utc(lane.updated_at),
+            reason: lane.reason,
+        }
+    }
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/outbox",
+    tag = "orders",
+    operation_id = "lane",
+    summary = "How the lane to the broker stands (role viewer)",
+    responses((status = 200, description = "The lane", body = LaneView)),
+)]
+pub(crate) async fn show<S: Stores>(State(api): State<Arc<ApiState<S>>>) -> Result<Response, Problem> {
+    ok(&LaneView::of(api.reader.lane().await?))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/outbox/resume",
+    tag = "orders",
+    summary = "Let a lane that is paused or holds back go on (role operator)",
+    responses((status = 200, description = "The lane as it is now", body = LaneView)),
+)]
+pub(crate) async fn resume<S: Stores>(State(api): State<Arc<ApiState<S>>>) -> Result<Response, Problem> {
+    let lane = api.outbox.resume_lane(api.clock.now()).await?;
+    api.wakes.wake(Stage::Outbox);
+    ok(&LaneView::of(LaneStanding { lane, sending: api.reader.lane().await?.sending }))
+}

@@ -7,7 +7,10 @@ mod delivery;
 mod event;
 mod exchange;
 mod failure;
+mod input;
 mod key;
+mod order;
+mod outbox;
 mod subscription;
 mod table;
 mod tls;
@@ -39,6 +42,12 @@ pub(crate) enum Resource {
     /// Look at deliveries that were given up, and make fresh ones from them
     #[command(subcommand)]
     DeadLetter(dead_letter::Verb),
+    /// Send orders to the broker, and see what became of them
+    #[command(subcommand)]
+    Order(order::Verb),
+    /// Look at the lane to the broker, and let it go on
+    #[command(subcommand)]
+    Outbox(outbox::Verb),
     /// Make and revoke API keys
     #[command(subcommand)]
     Key(key::Verb),
@@ -67,6 +76,8 @@ impl Resource {
             Self::Subscription(verb) => Ok(verb.call()),
             Self::Delivery(verb) => Ok(verb.call()),
             Self::DeadLetter(verb) => Ok(verb.call()),
+            Self::Order(verb) => verb.call(),
+            Self::Outbox(verb) => Ok(verb.call()),
             Self::Key(verb) => Ok(verb.call()),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -84,6 +95,8 @@ impl Resource {
             Self::Subscription(verb) => verb.reach(),
             Self::Delivery(verb) => verb.reach(),
             Self::DeadLetter(verb) => verb.reach(),
+            Self::Order(verb) => verb.reach(),
+            Self::Outbox(verb) => verb.reach(),
             Self::Key(verb) => verb.reach(),
         }
     }

@@ -12,6 +12,8 @@ pub(crate) struct Call {
     /// With its query.
     pub(crate) path: String,
     pub(crate) body: Option<String>,
+    /// The header `Idempotency-Key`, of orders.
+    pub(crate) idempotency_key: Option<String>,
     /// The answer, for people.
     pub(crate) show: fn(&Value) -> String,
     /// Whether an answer that was no refusal is what was hoped for.
@@ -26,6 +28,7 @@ impl Call {
             method,
             path: path.into(),
             body: None,
+            idempotency_key: None,
             show: table::whole,
             succeeded: |_| true,
             next: |_, _| None,

@@ -2,15 +2,11 @@
 
 use super::call::Page;
 use super::table::{self, Column};
-use super::{Call, Failure, Reach, delivery};
+use super::{Call, Failure, Reach, delivery, input};
 use clap::{Subcommand, value_parser};
 use posthaste_core::json::JsonText;
 use serde_json::Value;
-use std::io::{IsTerminal as _, Read as _};
-use std::path::{Path, PathBuf};
-
-/// More than any server takes; read no further.
-const PAYLOAD_BYTES_MAX: usize = 16 << 20;
+use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -83,8 +79,8 @@ impl Verb {
             Self::Send { event_type, payload, file, external_id, .. } => {
                 let payload = match (payload, file) {
                     (Some(text), _) => text.clone().into_bytes(),
-                    (None, Some(path)) => from_file(path)?,
-                    (None, None) => from_stdin()?,
+                    (None, Some(path)) => input::from_file(path)?,
+                    (None, None) => input::from_stdin("the payload")?,
                 };
                 Call::post("/v1/events").body(body(event_type, payload, external_id.as_deref())?).show(sent)
             }
@@ -103,31 +99,11 @@ impl Verb {
 
 /// The payload goes in as it is: reading and writing it anew would change numbers and the order of keys.
 fn body(event_type: &str, payload: Vec<u8>, external_id: Option<&str>) -> Result<String, Failure> {
-    let payload = JsonText::parse(payload, PAYLOAD_BYTES_MAX);
+    let payload = JsonText::parse(payload, input::BYTES_MAX);
     let payload = payload.map_err(|error| Failure::Usage(format!("the payload: {error}")))?;
     let external = external_id.map(|id| format!(r#","external_event_id":{}"#, Value::from(id)));
     let (event_type, external) = (Value::from(event_type), external.unwrap_or_default());
     Ok(format!(r#"{{"event_type":{event_type},"payload":{}{external}}}"#, payload.into_string()))
-}
-
-fn from_file(path: &Path) -> Result<Vec<u8>, Failure> {
-    let failed = |error| Failure::Local(format!("cannot read {}: {error}", path.display()));
-    read(std::fs::File::open(path).map_err(failed)?).map_err(failed)
-}
-
-fn from_stdin() -> Result<Vec<u8>, Failure> {
-    let stdin = std::io::stdin();
-    if stdin.is_terminal() {
-        eprintln!("Type the payload as JSON, and Ctrl-D at its end.");
-    }
-    read(stdin.lock()).map_err(|error| Failure::Local(format!("cannot read stdin: {error}")))
-}
-
-fn read(source: impl std::io::Read) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    // One more than is taken, so that too much is seen as too much.
-    source.take(PAYLOAD_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 fn sent(answer: &Value) -> String {

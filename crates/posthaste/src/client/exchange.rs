@@ -118,6 +118,9 @@ impl Server {
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization);
         }
+        if let Some(key) = &call.idempotency_key {
+            request = request.header("idempotency-key", format!("\"{key}\""));
+        }
         if call.body.is_some() {
             request = request.header(CONTENT_TYPE, "application/json");
         }

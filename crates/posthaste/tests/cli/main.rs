@@ -4,6 +4,7 @@
 
 mod https;
 mod lane;
+mod orders;
 mod program;
 
 use program::{BINARY, Dev, Ran, Running, run};

@@ -74,11 +74,16 @@ pub(crate) struct Dev {
 
 impl Dev {
     pub(crate) fn start(folder: &TempDir) -> Self {
-        let environment = [
+        Self::start_with(folder, &[])
+    }
+
+    pub(crate) fn start_with(folder: &TempDir, more: &[(&str, &str)]) -> Self {
+        let fixed = [
             ("POSTHASTE_LISTEN", "127.0.0.1:0"),
             ("POSTHASTE_RETRY_BASE", "1ms"),
             ("POSTHASTE_LOG", "error"),
         ];
+        let environment = [&fixed[..], more].concat();
         let running = Running::start(folder.path(), &["dev"], &environment);
         let lines = running.lines_until(&["  ", " --help"]);
         let commands: Vec<String> =

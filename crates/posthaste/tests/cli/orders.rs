@@ -1,0 +1,83 @@
+//! Orders from the command line, to a broker that takes everything.
+
+use crate::program::{Dev, run};
+use crate::{folder, listen};
+use serde_json::Value;
+
+#[test]
+fn an_order_is_sent_and_looked_at() {
+    let (broker, url) = listen(&[]);
+    let folder = folder();
+    let here = [
+        ("POSTHASTE_BROKER_URL", url.as_str()),
+        ("POSTHASTE_ALLOW_HTTP", "true"),
+        ("POSTHASTE_ALLOW_CIDRS", "127.0.0.0/8"),
+    ];
+    let dev = Dev::start_with(&folder, &here);
+    let flags = ["order", "send", "--symbol", "USDJPY", "--intent", "BUY", "--qty", "10000"];
+
+    // Without a key one is made, and told before anything can go wrong.
+    let ran = dev.run(&[&flags[..], &["--json"]].concat()).expect(0);
+    let made: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let key = made["idempotency_key"].as_str().expect("a key");
+    assert!(ran.stderr.contains(&format!("--idempotency-key {key}")), "{ran:?}");
+
+    // The same order from a file, under the same key, is the same one.
+    let file = folder.path().join("order.json");
+    std::fs::write(&file, r#"{"symbol": "USDJPY", "intent": "BUY", "qty": 1e4}"#).expect("a file");
+    let file = file.to_str().expect("a path");
+    let again = dev.json(&["order", "send", "--file", file, "--idempotency-key", key]);
+    assert_eq!(
+        (&again["idempotency_key"], &again["created_at"]),
+        (&made["idempotency_key"], &made["created_at"])
+    );
+    let other = r#"{"idempotency_key":"a/b?c","symbol":"A","intent":"SELL","qty":0.5}"#;
+    dev.run_with_stdin(&["order", "send"], other).expect(0);
+
+    let list = dev.json(&["order", "list"]);
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(2), "{list}");
+    assert!(dev.run(&["order", "show", "a/b?c"]).expect(0).stdout.contains("order "));
+    let audit = dev.json(&["order", "audit", "a/b?c"]);
+    assert_eq!(
+        (&audit["items"][0]["status_from"], &audit["items"][0]["status_to"]),
+        (&Value::Null, &"queued".into())
+    );
+    for key in [key, "a/b?c"] {
+        dev.json_until(&["order", "show", key], |order| order["status"] == "sent");
+    }
+    broker.line(&["-> 200"]);
+    assert!(dev.run(&["order", "audit", key]).expect(0).stdout.starts_with("AT "), "a table");
+    assert!(dev.run(&["outbox", "show"]).expect(0).stdout.contains("state "));
+    assert_eq!(dev.json(&["outbox", "resume"])["state"], "open");
+
+    for (arguments, stdin, code, told) in [
+        (&["order", "show", "nobody"][..], "", 4, "no such order"),
+        (&["order", "list", "--status", "Sent"], "", 1, "queued, sending, sent, failed, dead"),
+        (&["order", "show", "a b"], "", 2, "visible ASCII"),
+        (&["order", "send", "--symbol", "A"], "", 2, "--intent"),
+        (&["order", "send"], "[]", 2, "must be an object"),
+        (&["order", "send", "--idempotency-key", "x"], other, 2, "names the idempotency_key a/b?c"),
+        (
+            &["order", "send"],
+            r#"{"idempotency_key":"q","symbol":"A","intent":"BUY","qty":0}"#,
+            1,
+            "qty must be",
+        ),
+    ] {
+        let ran = dev.run_with_stdin(arguments, stdin).expect(code);
+        assert!(ran.stderr.contains(told), "{arguments:?}: {ran:?}");
+    }
+    // Another order under a key that is taken.
+    let changed = [&flags[..7], &["2", "--idempotency-key", key]].concat();
+    assert!(dev.run(&changed).expect(1).stderr.contains("a new order needs a key of its own"));
+}
+
+#[test]
+fn without_a_broker_the_setting_is_named() {
+    let folder = folder();
+    let dev = Dev::start(&folder);
+    let order = r#"{"idempotency_key":"k","symbol":"A","intent":"BUY","qty":1}"#;
+    let refused = dev.run_with_stdin(&["order", "send"], order).expect(1);
+    assert!(refused.stderr.contains("POSTHASTE_BROKER_URL"), "{refused:?}");
+    run(&["order", "list"], &[("POSTHASTE_URL", "http://127.0.0.1:1")], "").expect(3);
+}

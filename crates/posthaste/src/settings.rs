@@ -116,7 +116,6 @@ fn database(values: &Values) -> Result<DatabaseSettings, Problem> {
 }
 
 fn outbox(values: &Values) -> Result<OutboxSettings, Problem> {
-    let minutes = u64::from(values.value(&t::OUTBOX_STUCK_THRESHOLD_MIN)?);
     Ok(OutboxSettings {
         batch_size: values.value(&t::OUTBOX_BATCH_SIZE)?,
         parallelism: values.value(&t::OUTBOX_PARALLELISM)?,
@@ -125,7 +124,7 @@ fn outbox(values: &Values) -> Result<OutboxSettings, Problem> {
             ..OrderRetryPolicy::ORDER
         },
         idle_sleep: Duration::from_millis(values.value(&t::OUTBOX_IDLE_SLEEP_MS)?.into()),
-        stuck_threshold: Duration::from_secs(minutes * 60),
+        stuck_threshold: values.value(&t::OUTBOX_STUCK_THRESHOLD_MIN)?,
         ledger_ttl: values.value(&t::OUTBOX_LEDGER_TTL)?,
         lag_sla: values.value(&t::OUTBOX_LAG_SLA)?,
     })

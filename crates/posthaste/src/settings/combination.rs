@@ -61,7 +61,7 @@ fn request_and_stuck(values: &Values) -> Option<Problem> {
 }
 
 pub(super) fn stuck_threshold(values: &Values) -> Option<Duration> {
-    values.get(&t::OUTBOX_STUCK_THRESHOLD_MIN).map(|minutes| Duration::from_secs(u64::from(minutes) * 60))
+    values.get(&t::OUTBOX_STUCK_THRESHOLD_MIN)
 }
 
 /// A key that is forgotten while its order is still being tried would let a second submission through.

@@ -81,6 +81,7 @@ fn as_text(row: &dyn Row, value: &DeValue<'_>) -> Option<String> {
             let entries: Option<Vec<&str>> = entries.iter().map(|entry| entry.get_ref().as_str()).collect();
             entries.map(|entries| if entries.is_empty() { String::new() } else { entries.join(joint) + end })
         }
+        DeValue::Float(number) if row.is_bare() => Some(number.to_string()),
         DeValue::Float(_) | DeValue::Datetime(_) | DeValue::Table(_) => None,
     }
 }
@@ -89,7 +90,7 @@ fn expected_type(row: &dyn Row) -> &'static str {
     if row.joint().is_some() {
         "text in quotes, or a list of it"
     } else if row.is_bare() {
-        "a whole number, true or false"
+        "a number, true or false"
     } else {
         "text in quotes"
     }
@@ -113,6 +114,7 @@ mod tests {
         for (text, expected) in [
             ("retry_base = \"30s\"", "POSTHASTE_RETRY_BASE=\"30s\" p.toml line 1"),
             ("# c\n\noutbox_batch_size = 32", "OUTBOX_BATCH_SIZE=\"32\" p.toml line 3"),
+            ("outbox_stuck_threshold_min = 0.5", "OUTBOX_STUCK_THRESHOLD_MIN=\"0.5\" p.toml line 1"),
             ("allow_http = true", "POSTHASTE_ALLOW_HTTP=\"true\" p.toml line 1"),
             (
                 "allow_cidrs = [\"10.0.0.0/8\", \"fd00::/8\"]",
@@ -141,10 +143,7 @@ mod tests {
             ("outbox.batch_size = 1", "p.toml line 1: outbox: there is no such setting"),
             ("lease = 1.5", "p.toml line 1: lease: expected text in quotes"),
             ("lease = [\"1m\"]", "p.toml line 1: lease: expected text in quotes"),
-            (
-                "outbox_batch_size = [1]",
-                "p.toml line 1: outbox_batch_size: expected a whole number, true or false",
-            ),
+            ("outbox_batch_size = [1]", "p.toml line 1: outbox_batch_size: expected a number, true or false"),
             ("roles = [1]", "p.toml line 1: roles: expected text in quotes, or a list of it"),
         ] {
             assert_eq!(check(text), (vec![], vec![expected.to_owned()]), "{text}");

@@ -112,6 +112,38 @@ impl Kind for Number {
     }
 }
 
+/// Minutes, whole or with up to three decimals, for a setting whose name says the unit.
+#[derive(Debug)]
+pub(super) struct Minutes {
+    pub(super) min: Duration,
+    pub(super) max: Duration,
+}
+
+impl Kind for Minutes {
+    type Value = Duration;
+    const METAVAR: &'static str = "MINUTES";
+    const BARE: bool = true;
+
+    fn read(&self, text: &str) -> Result<Duration, String> {
+        read_minutes(text).filter(|time| (self.min..=self.max).contains(time)).ok_or_else(|| {
+            let (min, max) = (show_time(self.min), show_time(self.max));
+            format!("minutes such as 10 or 0.5, with at most three decimals, from {min} to {max}")
+        })
+    }
+}
+
+fn read_minutes(text: &str) -> Option<Duration> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    let are_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !are_digits(whole) || !are_digits(decimals) || decimals.len() > 3 {
+        return None;
+    }
+    // A thousandth of a minute is 60 ms.
+    let thousandths = format!("{decimals:0<3}").parse::<u64>().ok()?;
+    let thousandths = whole.parse::<u64>().ok()?.checked_mul(1000)?.checked_add(thousandths)?;
+    thousandths.checked_mul(60).map(Duration::from_millis)
+}
+
 #[derive(Debug)]
 pub(super) struct YesNo;
 
@@ -207,6 +239,20 @@ mod tests {
             assert_eq!(kind.read(text), Err(expected.to_owned()), "{text}");
         }
         assert_eq!((show_bytes(0), show_bytes(1025)), ("0".to_owned(), "1025".to_owned()));
+    }
+
+    #[test]
+    fn minutes() {
+        let kind = Minutes { min: Duration::from_secs(3), max: Duration::from_secs(86_400) };
+        for (text, ms) in
+            [("10", 600_000), ("1440", 86_400_000), ("0.5", 30_000), ("0.05", 3_000), ("1.125", 67_500)]
+        {
+            assert_eq!(kind.read(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for text in ["", "0", "0.049", "1440.001", ".5", "5.", "1.0001", "1e1", "-1", "1,5", "10m", "1.5.0"] {
+            let expected = "minutes such as 10 or 0.5, with at most three decimals, from 3s to 1d";
+            assert_eq!(kind.read(text), Err(expected.to_owned()), "{text}");
+        }
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! [`super::Settings`] that takes it.
 
 use super::kinds::{
-    BrokerAt, Bytes, DatabaseAt, Filter, Format, Headers, Listen, Networks, Number, OneLine, PathText, Roles,
-    RootKey, SealingKeyText, ServerAt, Time, YesNo,
+    BrokerAt, Bytes, DatabaseAt, Filter, Format, Headers, Listen, Minutes, Networks, Number, OneLine,
+    PathText, Roles, RootKey, SealingKeyText, ServerAt, Time, YesNo,
 };
 use super::setting::Group::{Database, Deliveries, Egress, Logs, Orders, Server};
 use super::setting::Shown::{Nothing, WithoutPassword};
@@ -131,7 +131,8 @@ table! {
         "Sends of an order after the first");
     OUTBOX_IDLE_SLEEP_MS: Number = Setting::new("OUTBOX_IDLE_SLEEP_MS", "200", Orders, number(1, 60_000),
         "Milliseconds between two looks into an empty queue");
-    OUTBOX_STUCK_THRESHOLD_MIN: Number = Setting::new("OUTBOX_STUCK_THRESHOLD_MIN", "10", Orders, number(1, 1_440),
+    OUTBOX_STUCK_THRESHOLD_MIN: Minutes = Setting::new("OUTBOX_STUCK_THRESHOLD_MIN", "10", Orders,
+        Minutes { min: Duration::from_secs(3), max: Duration::from_secs(DAY_S) },
         "Minutes after which an order that is being sent goes back to the queue");
     OUTBOX_LEDGER_TTL: Time = Setting::new("OUTBOX_LEDGER_TTL", "7d", Orders, ms(60_000, 3_650 * DAY_S),
         "How long an idempotency key is remembered");

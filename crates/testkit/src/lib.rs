@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 pub mod acceptor;
+pub mod broker;
+pub mod caller;
 pub mod chaos;
 pub mod conformance;
 pub mod direct;

@@ -91,11 +91,36 @@ impl Receiver {
         Self::listen(Box::new(answer), None).await
     }
 
+    /// Like [`Receiver::start_unlogged`], at the address of one that is gone.
+    pub async fn start_at(
+        address: SocketAddr,
+        answer: impl Fn(&Received) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        let began = std::time::Instant::now();
+        // The one before closes its socket a moment after it was dropped.
+        let listener = loop {
+            match TcpListener::bind(address).await {
+                Ok(listener) => break listener,
+                Err(error) => assert!(began.elapsed() < PATIENCE, "{address}: {error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        };
+        Self::listen_on(listener, Box::new(answer), None)
+    }
+
     async fn listen(
         answer: Box<dyn Fn(&Received) -> Answer + Send + Sync>,
         log: Option<Mutex<Vec<Received>>>,
     ) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+        Self::listen_on(listener, answer, log)
+    }
+
+    fn listen_on(
+        listener: TcpListener,
+        answer: Box<dyn Fn(&Received) -> Answer + Send + Sync>,
+        log: Option<Mutex<Vec<Received>>>,
+    ) -> Self {
         let address = listener.local_addr().expect("an address");
         let desk = Arc::new(Desk { answer, log, logged: watch::Sender::new(0) });
         let listening = tokio::spawn(accept(listener, Arc::clone(&desk)));

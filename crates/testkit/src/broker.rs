@@ -1,0 +1,112 @@
+//! A broker on a real socket that keeps accounts. It executes each idempotency key once, at the moment it
+//! decides to, whatever it answers then; how it misbehaves meanwhile is drawn from a seed. Its
+//! [`accounts`] tell afterwards what was really done.
+
+pub mod accounts;
+pub mod behaviour;
+
+use crate::receiver::{Answer, Received, Receiver};
+use accounts::{Accounts, Books, Reply, Request};
+use behaviour::{Behaviour, Turn};
+use posthaste_core::order::IdempotencyKey;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::Semaphore;
+
+/// Listens until it is dropped.
+pub struct TestBroker {
+    address: SocketAddr,
+    desk: Arc<Desk>,
+    /// Nothing while it is away.
+    receiver: Mutex<Option<Receiver>>,
+}
+
+impl fmt::Debug for TestBroker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TestBroker").field(&self.address).finish()
+    }
+}
+
+/// What outlives a crash.
+struct Desk {
+    behaviour: Behaviour,
+    accounts: Mutex<Accounts>,
+}
+
+impl TestBroker {
+    pub async fn start(behaviour: Behaviour) -> Self {
+        let desk = Arc::new(Desk { behaviour, accounts: Mutex::default() });
+        let attending = Arc::clone(&desk);
+        let receiver = Receiver::start_unlogged(move |received| attending.attend(received)).await;
+        Self { address: receiver.address(), desk, receiver: Mutex::new(Some(receiver)) }
+    }
+
+    /// Where orders are sent.
+    pub fn url(&self) -> String {
+        format!("http://{}/orders", self.address)
+    }
+
+    /// Its listener and all its connections break; its accounts stay.
+    pub fn crash(&self) {
+        drop(self.receiver.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    pub async fn come_back(&self) {
+        let desk = Arc::clone(&self.desk);
+        let receiver = Receiver::start_at(self.address, move |received| desk.attend(received)).await;
+        *self.receiver.lock().unwrap_or_else(PoisonError::into_inner) = Some(receiver);
+    }
+
+    /// Whether it takes our credentials from now on.
+    pub fn set_trusting(&self, trusting: bool) {
+        self.desk.accounts().set_trusting(trusting);
+    }
+
+    /// Everything that it was sent and did.
+    pub fn books(&self) -> Books {
+        self.desk.accounts().books()
+    }
+
+    pub fn executions(&self) -> usize {
+        self.desk.accounts().executions()
+    }
+}
+
+impl Desk {
+    fn accounts(&self) -> std::sync::MutexGuard<'_, Accounts> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn attend(&self, received: &Received) -> Answer {
+        let header = received.headers.get("idempotency-key").map(http::HeaderValue::as_bytes);
+        let key = header.and_then(|header| IdempotencyKey::from_header(header).ok());
+        let key = key.map(|key| key.as_str().to_owned());
+        let mut accounts = self.accounts();
+        let number = accounts.sends_of(key.as_deref());
+        let turn = self.behaviour.turn(key.as_deref().unwrap_or_default(), number);
+        let at_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_micros() as i64);
+        let reply = accounts.attend(Request { key, body: &received.body, at_us }, turn);
+        drop(accounts);
+        match (reply, turn) {
+            (Reply::Silence, Turn::Stall { .. }) => Answer::Hang,
+            (Reply::Silence, _) => Answer::Reset,
+            (Reply::Answer { status, headers, body }, Turn::Late(delay)) => {
+                later(Answer::With { status, headers, body }, delay)
+            }
+            (Reply::Answer { status, headers, body }, _) => Answer::With { status, headers, body },
+        }
+    }
+}
+
+/// An answer that takes its time.
+fn later(answer: Answer, delay: Duration) -> Answer {
+    let gate = Arc::new(Semaphore::new(0));
+    let opened = Arc::clone(&gate);
+    tokio::spawn(async move {
+        tokio::time::sleep(delay).await;
+        opened.add_permits(1);
+    });
+    Answer::Gate(gate, Box::new(answer))
+}

@@ -38,7 +38,7 @@ soak: build ## nine processes deliver 100,000 events to ten subscriptions (SOAK_
 	cargo build --release --locked -p posthaste-testkit --bin soak
 	scripts/with-postgres --durable $(dir $(posthaste))soak
 
-chaos: build ## kill, stop and cut off processes and PostgreSQL under load (CHAOS_ROUNDS=… CHAOS_SECONDS=… OUTAGE_SECONDS=…)
+chaos: build ## kill, stop and cut off processes, PostgreSQL and the broker under load (CHAOS_ROUNDS=… CHAOS_SECONDS=… OUTAGE_SECONDS=… CHAOS_ONLY=orders)
 	cargo build --release --locked -p posthaste-testkit --bin chaos
 	scripts/with-postgres --durable $(dir $(posthaste))chaos
 

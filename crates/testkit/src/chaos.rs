@@ -91,7 +91,7 @@ pub async fn run(options: ChaosOptions) -> ChaosReport {
     let through = url_with(&server.url("postgres"), None, Some(wire.address));
     let accepting = PostgresStore::connect(&PostgresOptions::new(&through)).await.expect("the store");
     let acceptor = Acceptor::start(accepting, &KINDS, options.seed, options.events_per_second);
-    let made = Injector::new(&server, &mut fleet, &wire, began).run(&plan).await;
+    let made = Injector::new(&server, &mut fleet, Some(&wire), began).run(&plan).await;
     tokio::time::sleep_until((began + options.load).into()).await;
     let accepted = acceptor.end().await;
 

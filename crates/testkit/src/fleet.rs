@@ -4,7 +4,10 @@
 use crate::postgres::{client, url_with};
 use crate::private_server::PrivateServer;
 use crate::processes::{LogLine, Process, Program};
+use crate::random::Random;
 use crate::tripwire::Tripwire;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 /// How long a process may take until it serves.
@@ -16,7 +19,13 @@ pub enum Role {
     Orchestrator,
     Worker,
     Cleaner,
+    Api,
+    Outbox,
 }
+
+/// What the API does for callers, over one login.
+const API_RIGHTS: &str = "viewer, event_ingest_writer, subscription_admin, dead_letter_operator, outbox_writer, \
+     outbox_worker, key_keeper";
 
 impl Role {
     pub const fn name(self) -> &'static str {
@@ -25,6 +34,8 @@ impl Role {
             Self::Orchestrator => "orchestrator",
             Self::Worker => "worker",
             Self::Cleaner => "cleaner",
+            Self::Api => "api",
+            Self::Outbox => "outbox",
         }
     }
 
@@ -34,6 +45,18 @@ impl Role {
             Self::Router => "router_worker",
             Self::Orchestrator => "saga_orchestrator",
             Self::Worker | Self::Cleaner => "job_worker",
+            Self::Api => API_RIGHTS,
+            Self::Outbox => "outbox_worker",
+        }
+    }
+
+    /// The setting of its own login; the API has several, and uses the common one here.
+    fn variable(self) -> Option<String> {
+        match self {
+            Self::Router | Self::Orchestrator | Self::Worker | Self::Cleaner | Self::Outbox => {
+                Some(format!("POSTHASTE_DATABASE_URL_{}", self.name().to_uppercase()))
+            }
+            Self::Api => None,
         }
     }
 }
@@ -50,6 +73,8 @@ pub struct Member {
     pub role: Role,
     pub process: Process,
     pub wire: Option<Tripwire>,
+    /// Where it listens, if it is an API.
+    pub address: Option<SocketAddr>,
     settings: Vec<(String, String)>,
     /// What former processes of this place wrote.
     past: Vec<LogLine>,
@@ -69,6 +94,19 @@ pub fn settings(more: &[(&str, &str)]) -> Vec<(String, String)> {
         ("POSTHASTE_LOG_FORMAT", "json"),
     ];
     fixed.iter().chain(more).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// An address that stays free while its process is down: below the ports that the system hands out.
+pub fn free_address() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    const FIRST: u16 = 20_000;
+    const COUNT: u16 = 12_000;
+    let mut random = Random::new(std::process::id().into());
+    let start = random.below(COUNT.into()) as u16;
+    let candidates = std::iter::repeat_with(|| NEXT.fetch_add(1, Ordering::Relaxed)).take(COUNT.into());
+    let mut addresses = candidates
+        .map(|next| SocketAddr::from((Ipv4Addr::LOCALHOST, FIRST + (start + next % COUNT) % COUNT)));
+    addresses.find(|address| TcpListener::bind(address).is_ok()).expect("a free port")
 }
 
 impl Fleet {
@@ -92,13 +130,14 @@ impl Fleet {
                 };
                 let address = wire.as_ref().map(|wire| wire.address);
                 let url = url_with(&server.url("postgres"), Some(&name), address);
-                let variable = format!("POSTHASTE_DATABASE_URL_{}", role.name().to_uppercase());
                 let mut settings = settings.to_vec();
-                // The common URL is there for listening only, which any login may.
+                // Where a role has a login of its own, the common URL is for listening only, which any may.
                 settings.push(("POSTHASTE_DATABASE_URL".to_owned(), url.clone()));
-                settings.push((variable, url));
+                settings.extend(role.variable().map(|variable| (variable, url)));
+                let address = (*role == Role::Api).then(free_address);
+                settings.extend(address.map(|at| ("POSTHASTE_LISTEN".to_owned(), at.to_string())));
                 let process = program.serve(&name, role.name(), &settings);
-                members.push(Member { role: *role, process, wire, settings, past: Vec::new() });
+                members.push(Member { role: *role, process, wire, address, settings, past: Vec::new() });
             }
         }
         let fleet = Self { program, members };

@@ -12,6 +12,7 @@ pub mod direct;
 pub mod fixtures;
 pub mod fleet;
 pub mod harness;
+pub mod order_chaos;
 pub mod order_lane;
 pub mod outage;
 pub mod pipeline;

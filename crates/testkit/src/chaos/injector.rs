@@ -23,8 +23,8 @@ pub struct Made {
 pub struct Injector<'a> {
     server: &'a PrivateServer,
     fleet: &'a mut Fleet,
-    /// The wire of whoever accepts events: what cuts a process off cuts it off too.
-    acceptor: &'a Tripwire,
+    /// The wire of whoever accepts events past the processes: what cuts one of them off cuts it off too.
+    acceptor: Option<&'a Tripwire>,
     began: Instant,
     server_runs: bool,
     made: Vec<Made>,
@@ -43,7 +43,7 @@ impl<'a> Injector<'a> {
     pub fn new(
         server: &'a PrivateServer,
         fleet: &'a mut Fleet,
-        acceptor: &'a Tripwire,
+        acceptor: Option<&'a Tripwire>,
         began: Instant,
     ) -> Self {
         Self { server, fleet, acceptor, began, server_runs: true, made: Vec::new() }
@@ -103,7 +103,9 @@ impl<'a> Injector<'a> {
             }
             Fault::CutCommit(place) => {
                 self.fleet.members[place].wire.as_ref().expect("a wire").trip();
-                self.acceptor.trip();
+                if let Some(acceptor) = self.acceptor {
+                    acceptor.trip();
+                }
             }
         }
         let until = self.began.elapsed();

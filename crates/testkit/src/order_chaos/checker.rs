@@ -1,0 +1,174 @@
+//! Reads the evidence of a run and says what should not be. Nothing here knows how a run is made.
+//!
+//! A broker goes by the header `Idempotency-Key`, so "executed once" is ours to keep: every send of an
+//! order must carry one key and one body, and nothing else may carry them. Orders also have a number of
+//! their own in their body, by which an execution under a second key would show.
+//!
+//! Two rules are about sends that should not have been:
+//!
+//! 1. A key was sent at most as often as it was claimed; a claim is one row of the audit.
+//! 2. No send came after the order had ended. One that was on its way when its sender gave it up may
+//!    arrive a request's time later; one whose sender stood still while the order ended may come when
+//!    it goes on, because nothing can be checked between the last look at the clock and the first byte.
+
+use super::evidence::{AuditRow, Evidence, OrderRow};
+use crate::broker::accounts::Sent;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// What was broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// Acknowledged, and not there.
+    OrderMissing,
+    /// Told to two callers as new.
+    AcceptedTwice,
+    /// An order, a send or an execution that nobody asked for.
+    Unasked,
+    Unfinished,
+    /// `sent`, and the broker never executed it.
+    SentUnexecuted,
+    /// `dead` without a doubt, and the broker executed it.
+    DeadYetExecuted,
+    ExecutedTwice,
+    /// A send without its key, or with a body that is not the order's.
+    BodyChanged,
+    SentBeyondClaims,
+    SentAfterEnd,
+    /// The audit does not lead to where the order is.
+    AuditBroken,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Complaint {
+    pub rule: Rule,
+    pub about: String,
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.rule, self.about)
+    }
+}
+
+/// Everything that the evidence speaks against.
+pub fn check(evidence: &Evidence) -> Vec<Complaint> {
+    let mut checker = Checker::new(evidence);
+    checker.check_submissions();
+    checker.check_executions();
+    evidence.orders.iter().for_each(|order| checker.check_order(order));
+    checker.complaints
+}
+
+struct Checker<'a> {
+    evidence: &'a Evidence,
+    audit: BTreeMap<&'a str, Vec<&'a AuditRow>>,
+    sends: BTreeMap<&'a str, Vec<&'a Sent>>,
+    complaints: Vec<Complaint>,
+}
+
+impl<'a> Checker<'a> {
+    fn new(evidence: &'a Evidence) -> Self {
+        let mut audit: BTreeMap<&str, Vec<&AuditRow>> = BTreeMap::new();
+        evidence.audit.iter().for_each(|row| audit.entry(&row.key).or_default().push(row));
+        let mut sends: BTreeMap<&str, Vec<&Sent>> = BTreeMap::new();
+        for send in &evidence.books.sent {
+            sends.entry(send.key.as_deref().unwrap_or_default()).or_default().push(send);
+        }
+        Self { evidence, audit, sends, complaints: Vec::new() }
+    }
+
+    fn complain(&mut self, rule: Rule, about: String) {
+        self.complaints.push(Complaint { rule, about });
+    }
+
+    fn check_submissions(&mut self) {
+        let evidence = self.evidence;
+        let stored: BTreeSet<&str> = evidence.orders.iter().map(|order| order.key.as_str()).collect();
+        for (key, told) in &evidence.told {
+            if told.new + told.same > 0 && !stored.contains(key.as_str()) {
+                self.complain(Rule::OrderMissing, format!("{key}: {told:?}"));
+            }
+            if told.new > 1 {
+                self.complain(Rule::AcceptedTwice, format!("{key}: {told:?}"));
+            }
+        }
+        let executed = evidence.books.executed.iter().map(|one| one.key.as_str());
+        let known: BTreeSet<&str> =
+            stored.iter().copied().chain(self.sends.keys().copied()).chain(executed).collect();
+        for key in known.into_iter().filter(|key| !evidence.told.contains_key(*key)) {
+            self.complain(Rule::Unasked, key.to_owned());
+        }
+    }
+
+    fn check_executions(&mut self) {
+        let (mut by_key, mut by_order) = (BTreeSet::new(), BTreeSet::new());
+        for one in &self.evidence.books.executed {
+            let again = one.order.is_some_and(|order| !by_order.insert(order));
+            if !by_key.insert(one.key.as_str()) || again {
+                self.complain(Rule::ExecutedTwice, format!("{one:?}"));
+            }
+        }
+    }
+
+    fn check_order(&mut self, order: &'a OrderRow) {
+        let executed = self.evidence.books.executed.iter().any(|one| one.key == order.key);
+        match order.status.as_str() {
+            "sent" if !executed => self.complain(Rule::SentUnexecuted, format!("{order:?}")),
+            "dead" if executed && !order.maybe_executed => {
+                self.complain(Rule::DeadYetExecuted, format!("{order:?}"));
+            }
+            "sent" | "dead" => {}
+            _ => self.complain(Rule::Unfinished, format!("{order:?}")),
+        }
+        let audit = self.audit.get(order.key.as_str()).cloned().unwrap_or_default();
+        let sends = self.sends.get(order.key.as_str()).cloned().unwrap_or_default();
+        if !leads_to(&audit, order) {
+            self.complain(Rule::AuditBroken, format!("{order:?}: {audit:?}"));
+        }
+        self.check_sends(order, &audit, &sends);
+    }
+
+    fn check_sends(&mut self, order: &OrderRow, audit: &[&AuditRow], sends: &[&Sent]) {
+        for send in sends {
+            let is_whole = send.body_key == send.key && send.body_digest == order.request_digest;
+            if !is_whole {
+                self.complain(Rule::BodyChanged, format!("{order:?}: {send:?}"));
+            }
+        }
+        let claims = audit.iter().filter(|row| row.to == "sending").count();
+        if sends.len() > claims {
+            self.complain(Rule::SentBeyondClaims, format!("{order:?}: {claims} claims, {sends:?}"));
+        }
+        let end = audit.last().filter(|row| ["sent", "dead"].contains(&row.to.as_str()));
+        for send in sends {
+            if end.is_none_or(|end| self.may_come(send, end.at_us)) {
+                continue;
+            }
+            self.complain(Rule::SentAfterEnd, format!("{order:?}: {send:?}, {audit:?}"));
+        }
+    }
+
+    /// Whether a send may arrive when it did, of an order that ended when it did.
+    fn may_come(&self, send: &Sent, ended_us: i64) -> bool {
+        let late_us = self.evidence.request_timeout.as_micros() as i64;
+        let was_frozen = |(from, until): &(i64, i64)| {
+            *from <= ended_us && ended_us <= *until + late_us && send.at_us <= *until + late_us
+        };
+        send.at_us <= ended_us + late_us || self.evidence.freezes_us.iter().any(was_frozen)
+    }
+}
+
+/// Whether the audit begins with the order's coming in, hangs together, and ends where the order is.
+fn leads_to(audit: &[&AuditRow], order: &OrderRow) -> bool {
+    let begins = audit.first().is_some_and(|first| first.from.is_none() && first.to == "queued");
+    let hangs = audit.windows(2).all(|pair| pair[1].from.as_ref() == Some(&pair[0].to));
+    let ends = audit.last().is_some_and(|last| {
+        (&last.to, last.retry_count, &last.last_error)
+            == (&order.status, order.retry_count, &order.last_error)
+    });
+    begins && hangs && ends
+}
+
+#[cfg(test)]
+mod tests;

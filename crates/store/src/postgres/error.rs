@@ -171,9 +171,13 @@ pub(super) fn connecting(error: Error) -> Fault {
     if code.starts_with("28") || code == "3D000" {
         return Fault::Unusable(format!("PostgreSQL does not let us in: {}", db.message()));
     }
-    if code == "22023" || code == "42501" {
+    if code == "22023" {
+        let message = db.message();
+        return Fault::Unusable(format!("{message}: run `posthaste migrate` first, which makes it"));
+    }
+    if code == "42501" {
         return Fault::Unusable(format!(
-            "this login cannot take its role: {}; run `posthaste migrate`, or grant the role to the login",
+            "this login cannot take its role: {}; grant the role to the login",
             db.message()
         ));
     }

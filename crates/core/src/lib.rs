@@ -4,13 +4,16 @@
 //! [`ports`] say what each role may ask of a store, and the stores implement them.
 
 pub mod broker;
+pub mod conservation;
 pub mod digest;
 pub mod event;
+pub mod history;
 pub mod ids;
 pub mod in_flight;
 pub mod job;
 pub mod json;
 pub mod lane;
+pub mod latency;
 pub mod order;
 pub mod outcome;
 pub mod ports;

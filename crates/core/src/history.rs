@@ -1,0 +1,160 @@
+//! What a subscription was at a time that is past: told from its kept changes, for whoever asks why an
+//! event went to it or not. An event belongs to what is active and verified when it is routed.
+
+use crate::event::EventType;
+use crate::ids::SubscriptionId;
+use crate::time::Timestamp;
+use std::time::Duration;
+
+/// How far the times of two processes, and of a transaction and its commit, may lie apart: what changed
+/// so close to the routing of an event may or may not have counted for it.
+pub const UNSURE_WITHIN: Duration = Duration::from_secs(30);
+
+/// One kept change: what the subscription was from then on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubscriptionChange {
+    pub subscription_id: SubscriptionId,
+    pub event_type: EventType,
+    pub active: bool,
+    pub verified: bool,
+    pub is_deleted: bool,
+    pub changed_at: Timestamp,
+}
+
+/// Why a subscription was not given an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unmatched {
+    CreatedLater,
+    Deleted,
+    OtherType,
+    Paused,
+    Unverified,
+}
+
+impl Unmatched {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::CreatedLater => "created_later",
+            Self::Deleted => "deleted",
+            Self::OtherType => "other_type",
+            Self::Paused => "paused",
+            Self::Unverified => "unverified",
+        }
+    }
+}
+
+/// What the changes say about one event and one subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Matched,
+    Not(Unmatched),
+    /// It changed at about that time, from one to the other.
+    Unsure,
+}
+
+impl SubscriptionChange {
+    fn stands(&self, event_type: &EventType) -> Verdict {
+        let reason = if self.is_deleted {
+            Unmatched::Deleted
+        } else if self.event_type != *event_type {
+            Unmatched::OtherType
+        } else if !self.verified {
+            Unmatched::Unverified
+        } else if !self.active {
+            Unmatched::Paused
+        } else {
+            return Verdict::Matched;
+        };
+        Verdict::Not(reason)
+    }
+}
+
+/// Whether a subscription with these changes, oldest first, took events of this type all through the time
+/// from `from` to `to`, at no time in it, or only in a part of it. The reason is that of the end.
+pub fn verdict(
+    changes: &[SubscriptionChange],
+    event_type: &EventType,
+    from: Timestamp,
+    to: Timestamp,
+) -> Verdict {
+    let before = changes.iter().rfind(|change| change.changed_at <= from);
+    let first = before.map_or(Verdict::Not(Unmatched::CreatedLater), |change| change.stands(event_type));
+    let within = changes.iter().filter(|change| change.changed_at > from && change.changed_at <= to);
+    within.map(|change| change.stands(event_type)).fold(first, |so_far, next| match (so_far, next) {
+        (Verdict::Matched, Verdict::Matched) => Verdict::Matched,
+        (Verdict::Not(_), Verdict::Not(reason)) => Verdict::Not(reason),
+        (Verdict::Unsure, _) | (_, Verdict::Unsure) => Verdict::Unsure,
+        (Verdict::Matched, Verdict::Not(_)) | (Verdict::Not(_), Verdict::Matched) => Verdict::Unsure,
+    })
+}
+
+/// The time in which an event was routed: closely around the making of its first delivery if it has one,
+/// else some time between its arrival and now.
+pub fn routed_between(
+    arrived_at: Timestamp,
+    first_delivery_at: Option<Timestamp>,
+    now: Timestamp,
+) -> (Timestamp, Timestamp) {
+    let (from, to) = first_delivery_at.map_or((arrived_at, now), |at| (at, at));
+    (from.before(UNSURE_WITHIN), to.after(UNSURE_WITHIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(text: &str) -> EventType {
+        EventType::parse(text).expect("a type")
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_micros(seconds * 1_000_000)
+    }
+
+    fn change(seconds: i64, event_type: &str, active: bool, verified: bool) -> SubscriptionChange {
+        SubscriptionChange {
+            subscription_id: SubscriptionId::from_store(1),
+            event_type: kind(event_type),
+            active,
+            verified,
+            is_deleted: false,
+            changed_at: at(seconds),
+        }
+    }
+
+    #[test]
+    fn what_a_subscription_was_then() {
+        let deleted = SubscriptionChange { is_deleted: true, ..change(600, "a", true, true) };
+        let changes = [
+            change(100, "a", true, false),
+            change(200, "a", true, true),
+            change(300, "a", false, true),
+            change(400, "b", false, true),
+            change(500, "a", true, true),
+            deleted,
+        ];
+        let not = Verdict::Not;
+        for (from, to, expected) in [
+            (0, 99, not(Unmatched::CreatedLater)),
+            (0, 150, not(Unmatched::Unverified)),
+            (100, 199, not(Unmatched::Unverified)),
+            (150, 250, Verdict::Unsure),
+            (200, 299, Verdict::Matched),
+            (299, 300, Verdict::Unsure),
+            (300, 399, not(Unmatched::Paused)),
+            (300, 450, not(Unmatched::OtherType)),
+            (350, 500, Verdict::Unsure),
+            (500, 599, Verdict::Matched),
+            (600, 900, not(Unmatched::Deleted)),
+            (0, 900, Verdict::Unsure),
+        ] {
+            assert_eq!(verdict(&changes, &kind("a"), at(from), at(to)), expected, "{from} to {to}");
+        }
+    }
+
+    #[test]
+    fn the_first_delivery_tells_when_an_event_was_routed() {
+        assert_eq!(routed_between(at(100), Some(at(200)), at(900)), (at(170), at(230)));
+        assert_eq!(routed_between(at(100), None, at(900)), (at(70), at(930)));
+    }
+}

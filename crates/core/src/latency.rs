@@ -1,0 +1,84 @@
+//! Latencies as counts in fixed buckets, each half as wide again as the one before: counts of many
+//! processes and of many intervals add up, and percentiles come out of the sum.
+
+use std::time::Duration;
+
+/// The upper end of the first bucket.
+const FIRST_US: f64 = 1_000.0;
+const GROWTH: f64 = 1.5;
+/// The last bucket takes all that is longer than the one before it, which ends at about an hour.
+pub const BUCKETS: usize = 39;
+
+/// The upper end of a bucket; of the last one, its lower end.
+pub fn upper_bound(bucket: usize) -> Duration {
+    let exponent = u32::try_from(bucket.min(BUCKETS - 2)).unwrap_or(0);
+    Duration::from_secs_f64(FIRST_US * GROWTH.powi(i32::try_from(exponent).unwrap_or(0)) / 1e6)
+}
+
+/// The bucket that a latency is counted in.
+pub fn bucket(took: Duration) -> usize {
+    (0..BUCKETS - 1).find(|bucket| took <= upper_bound(*bucket)).unwrap_or(BUCKETS - 1)
+}
+
+/// The name of a bucket's counter.
+pub fn counter(bucket: usize) -> String {
+    format!("{COUNTER_PREFIX}{bucket:02}")
+}
+
+/// How every name of a bucket's counter begins, and no other counter's.
+pub const COUNTER_PREFIX: &str = "latency_";
+
+/// The bucket behind the name of a counter.
+pub fn bucket_of(counter: &str) -> Option<usize> {
+    counter.strip_prefix(COUNTER_PREFIX)?.parse().ok().filter(|bucket| *bucket < BUCKETS)
+}
+
+/// The latency that `share` of all stay within: the upper end of its bucket, so it is never told too
+/// short, and too long by half at most. Nothing when nothing was counted.
+pub fn percentile(counts: &[u64; BUCKETS], share: f64) -> Option<Duration> {
+    let all: u64 = counts.iter().sum();
+    if all == 0 {
+        return None;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a count that large is exact enough")]
+    let rank = share.clamp(0.0, 1.0) * all as f64;
+    let mut below = 0;
+    let place = counts.iter().position(|count| {
+        below += count;
+        #[expect(clippy::cast_precision_loss, reason = "a count that large is exact enough")]
+        let reached = below as f64;
+        reached >= rank && below > 0
+    });
+    place.map(upper_bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_cover_a_millisecond_to_an_hour() {
+        for (took_ms, expected) in
+            [(0, 0), (1, 0), (2, 2), (1_000, 18), (60_000, 28), (3_600_000, 38), (100_000_000, 38)]
+        {
+            assert_eq!(bucket(Duration::from_millis(took_ms)), expected, "{took_ms} ms");
+        }
+        assert!((3_200..3_600).contains(&upper_bound(BUCKETS - 1).as_secs()));
+        for place in 0..BUCKETS {
+            assert_eq!(bucket_of(&counter(place)), Some(place));
+        }
+        assert_eq!((bucket_of("latency_39"), bucket_of("events_routed")), (None, None));
+    }
+
+    #[test]
+    fn percentiles_come_out_of_sums() {
+        let mut counts = [0; BUCKETS];
+        assert_eq!(percentile(&counts, 0.5), None);
+        counts[3] = 90;
+        counts[10] = 9;
+        counts[20] = 1;
+        for (share, place) in [(0.0, 3), (0.5, 3), (0.9, 3), (0.91, 10), (0.99, 10), (1.0, 20)] {
+            assert_eq!(percentile(&counts, share), Some(upper_bound(place)), "{share}");
+        }
+    }
+}

@@ -13,19 +13,23 @@ use tokio_postgres::Client;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-const LIST: &[Migration] = &[
-    MIGRATIONS[0],
-    Migration {
-        version: 2,
-        name: "subscription_host",
-        sql: include_str!("../fixtures/migrations/postgres/0002_subscription_host.sql"),
-    },
-    Migration {
-        version: 3,
-        name: "event_source",
-        sql: include_str!("../fixtures/migrations/postgres/0003_event_source.sql"),
-    },
-];
+/// The first behind those of the program.
+const FIRST: u32 = MIGRATIONS.len() as u32 + 1;
+const HOST: Migration = Migration {
+    version: FIRST,
+    name: "subscription_host",
+    sql: include_str!("../fixtures/migrations/postgres/subscription_host.sql"),
+};
+const SOURCE: Migration = Migration {
+    version: FIRST + 1,
+    name: "event_source",
+    sql: include_str!("../fixtures/migrations/postgres/event_source.sql"),
+};
+
+fn list() -> Vec<Migration> {
+    [MIGRATIONS, &[HOST, SOURCE]].concat()
+}
+
 /// How many points each of the two files has.
 const POINTS: i32 = 5;
 
@@ -41,7 +45,7 @@ enum End {
 /// Where it ends.
 #[derive(Debug, Clone, Copy)]
 enum Place {
-    /// At a lock of a file: version and number.
+    /// At a lock of a file, by the two numbers of the lock.
     Point(i32, i32),
     /// In the middle of building an index beside writers.
     Building,
@@ -58,7 +62,7 @@ impl Place {
 
     async fn hold(self, holder: &Client) {
         let sql = match self {
-            Self::Point(version, number) => format!("SELECT pg_advisory_lock({version}, {number})"),
+            Self::Point(file, number) => format!("SELECT pg_advisory_lock({file}, {number})"),
             Self::Building => "BEGIN; LOCK TABLE posthaste.events IN ROW EXCLUSIVE MODE".to_owned(),
         };
         holder.batch_execute(&sql).await.expect("the lock");
@@ -90,8 +94,8 @@ async fn a_migration_broken_off_anywhere_is_finished_by_the_next_start() {
     check_is_filled(&census(&h.direct).await);
     drop(h);
     let mut places = Vec::new();
-    for version in [2, 3] {
-        places.extend((1..=POINTS).map(|number| Place::Point(version, number)));
+    for file in [2, 3] {
+        places.extend((1..=POINTS).map(|number| Place::Point(file, number)));
     }
     places.push(Place::Building);
     for (number, place) in places.into_iter().enumerate() {
@@ -109,13 +113,13 @@ async fn check(url: &str, place: Place, end: End) {
     let changes = direct.number("SELECT count(*) FROM subscription_changes").await;
     if matches!(place, Place::Building) {
         // What holds the build would hold the migration before it too.
-        migrate_with(url, &LIST[..2]).await.expect(&what);
+        migrate_with(url, &list()[..=MIGRATIONS.len()]).await.expect(&what);
     }
     let holder = client(url).await;
     place.hold(&holder).await;
     let migrator = {
         let url = url.to_owned();
-        tokio::spawn(async move { migrate_with(&url, LIST).await })
+        tokio::spawn(async move { migrate_with(&url, &list()).await })
     };
     let pid = tokio::time::timeout(PATIENCE, waiting_migrator(&direct, place)).await.expect(&what);
     match end {
@@ -129,7 +133,7 @@ async fn check(url: &str, place: Place, end: End) {
         End::Vanished => migrator.abort(),
     }
     place.release(&holder).await;
-    migrate_with(url, LIST).await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
+    migrate_with(url, &list()).await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
     assert_eq!(census(&direct).await, before, "{what}: something got lost");
     check_is_migrated(&direct).await;
     let invalid = "SELECT count(*) FROM pg_index WHERE NOT indisvalid";
@@ -163,15 +167,18 @@ async fn waiting_migrator(direct: &Direct, place: Place) -> String {
 async fn check_half_way(direct: &Direct, place: Place, what: &str) {
     let rows = direct
         .texts("SELECT version || ' ' || (finished_at IS NOT NULL) FROM schema_migrations ORDER BY version");
+    let ours = MIGRATIONS.iter().map(|migration| format!("{} true", migration.version));
+    let ours: Vec<String> = ours.collect();
+    let begun = [ours.clone(), vec![format!("{FIRST} true"), format!("{} false", FIRST + 1)]].concat();
     let columns = "SELECT count(*) FROM information_schema.columns WHERE table_schema = 'posthaste' AND column_name = 'host'";
     match place {
         Place::Point(2, _) => {
-            assert_eq!(rows.await, ["1 true"], "{what}");
+            assert_eq!(rows.await, ours, "{what}");
             assert_eq!(direct.number(columns).await, 0, "{what}: half of a transaction is there");
         }
-        Place::Point(..) => assert_eq!(rows.await, ["1 true", "2 true", "3 false"], "{what}"),
+        Place::Point(..) => assert_eq!(rows.await, begun, "{what}"),
         Place::Building => {
-            assert_eq!(rows.await, ["1 true", "2 true", "3 false"], "{what}");
+            assert_eq!(rows.await, begun, "{what}");
             let broken = "SELECT count(*) FROM pg_index WHERE indexrelid = 'idx_event_source'::regclass AND NOT indisvalid";
             assert_eq!(direct.number(broken).await, 1, "{what}: it was not in the middle of the build");
         }

@@ -9,17 +9,22 @@ use posthaste_testkit::harness::Harness;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-const TWO: Migration = Migration {
-    version: 2,
+/// The first behind those of the program.
+const FIRST: u32 = MIGRATIONS.len() as u32 + 1;
+const HOST: Migration = Migration {
+    version: FIRST,
     name: "subscription_host",
-    sql: include_str!("../fixtures/migrations/sqlite/0002_subscription_host.sql"),
+    sql: include_str!("../fixtures/migrations/sqlite/subscription_host.sql"),
 };
-const THREE: Migration = Migration {
-    version: 3,
+const SOURCE: Migration = Migration {
+    version: FIRST + 1,
     name: "event_source",
-    sql: include_str!("../fixtures/migrations/sqlite/0003_event_source.sql"),
+    sql: include_str!("../fixtures/migrations/sqlite/event_source.sql"),
 };
-const LIST: &[Migration] = &[MIGRATIONS[0], TWO, THREE];
+
+fn list() -> Vec<Migration> {
+    [MIGRATIONS, &[HOST, SOURCE]].concat()
+}
 
 fn log_of(path: &Path) -> PathBuf {
     path.with_extension("db-wal")
@@ -61,7 +66,7 @@ fn statements(sql: &'static str) -> Vec<&'static str> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_broken_off_anywhere_leaves_nothing_and_is_run_again() {
     let filled = filled().await;
-    let statements = statements(TWO.sql);
+    let statements = statements(HOST.sql);
     assert_eq!(statements.len(), 4);
     for count in 0..=statements.len() {
         let (_folder, path) = image_of(&filled.path);
@@ -81,7 +86,7 @@ async fn a_transaction_broken_off_anywhere_leaves_nothing_and_is_run_again() {
             assert_eq!(census(&direct).await, filled.census, "{what}: something got lost");
             let host = "SELECT count(*) FROM pragma_table_info('subscriptions') WHERE name = 'host'";
             assert_eq!(direct.number(host).await, 0, "{what}: half of a transaction is there");
-            check_next_start(&path, &filled, &[2, 3], &what).await;
+            check_next_start(&path, &filled, &[FIRST, FIRST + 1], &what).await;
         }
     }
 }
@@ -89,15 +94,15 @@ async fn a_transaction_broken_off_anywhere_leaves_nothing_and_is_run_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn steps_broken_off_anywhere_are_finished() {
     let filled = filled().await;
-    migrate_with(&filled.path, &LIST[..2]).expect("the first two");
-    let steps = THREE.steps();
+    migrate_with(&filled.path, &list()[..=MIGRATIONS.len()]).expect("all but the last");
+    let steps = SOURCE.steps();
     assert_eq!(steps.len(), 3);
     for count in 0..=steps.len() {
         let (_folder, path) = image_of(&filled.path);
         let connection = sqlite_connection(&path);
         let begun =
             "INSERT INTO schema_migrations (version, name, checksum, started_at) VALUES (?1, ?2, ?3, 1)";
-        connection.execute(begun, (THREE.version, THREE.name, THREE.checksum())).expect("the row");
+        connection.execute(begun, (SOURCE.version, SOURCE.name, SOURCE.checksum())).expect("the row");
         for step in &steps[..count] {
             connection.execute_batch(step).expect(step);
         }
@@ -106,14 +111,14 @@ async fn steps_broken_off_anywhere_are_finished() {
         for path in [path, image] {
             let what = format!("{} after {count} steps", path.display());
             assert_eq!(census(&Direct::sqlite(&path)).await, filled.census, "{what}: something got lost");
-            check_next_start(&path, &filled, &[3], &what).await;
+            check_next_start(&path, &filled, &[FIRST + 1], &what).await;
         }
     }
 }
 
 async fn check_next_start(path: &Path, filled: &Filled, applied: &[u32], what: &str) {
     assert_eq!(
-        migrate_with(path, LIST).unwrap_or_else(|error| panic!("{what}: {error:?}")),
+        migrate_with(path, &list()).unwrap_or_else(|error| panic!("{what}: {error:?}")),
         applied,
         "{what}"
     );

@@ -90,7 +90,8 @@ fn two_migrations_at_once_both_succeed() {
         })
         .collect();
     let applied: Vec<u32> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
-    assert_eq!(applied, [1]);
+    let versions: Vec<u32> = MIGRATIONS.iter().map(|migration| migration.version).collect();
+    assert_eq!(applied, versions);
     SqliteStore::open(&SqliteOptions::new(&path)).unwrap();
 }
 
@@ -102,14 +103,14 @@ fn a_schema_that_is_not_ours_is_refused() {
     assert!(!path.exists(), "looking makes no file");
     migrate(&path).unwrap();
 
-    let second = Migration { version: 2, name: "second", sql: "CREATE TABLE second (a INTEGER) STRICT;" };
     let mut newer = MIGRATIONS.to_vec();
-    newer.push(second);
-    assert_eq!(migrate_with(&path, &newer).unwrap(), [2]);
+    let version = newer.len() as u32 + 1;
+    newer.push(Migration { version, name: "next", sql: "CREATE TABLE next (a INTEGER) STRICT;" });
+    assert_eq!(migrate_with(&path, &newer).unwrap(), [version]);
     assert!(refusal(&path).contains("newer"), "{}", refusal(&path));
     assert!(words(migrate(&path).unwrap_err()).contains("newer"));
 
-    newer[1].sql = "CREATE TABLE second (b INTEGER) STRICT;";
+    newer.last_mut().unwrap().sql = "CREATE TABLE next (b INTEGER) STRICT;";
     assert!(words(migrate_with(&path, &newer).unwrap_err()).contains("changed"));
 }
 
@@ -118,11 +119,12 @@ fn a_migration_that_fails_leaves_nothing() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("posthaste.db");
     let mut migrations = MIGRATIONS.to_vec();
-    migrations.push(Migration { version: 2, name: "bad", sql: "CREATE TABLE second (a); SELECT no_such();" });
+    let version = migrations.len() as u32 + 1;
+    migrations.push(Migration { version, name: "bad", sql: "CREATE TABLE next (a); SELECT no_such();" });
     let told = words(migrate_with(&path, &migrations).unwrap_err());
-    assert!(told.contains("migration 2 (bad)"), "{told}");
-    migrations[1].sql = "CREATE TABLE second (a);";
-    assert_eq!(migrate_with(&path, &migrations).unwrap(), [2]);
+    assert!(told.contains(&format!("migration {version} (bad)")), "{told}");
+    migrations.last_mut().unwrap().sql = "CREATE TABLE next (a);";
+    assert_eq!(migrate_with(&path, &migrations).unwrap(), [version]);
 }
 
 #[test]

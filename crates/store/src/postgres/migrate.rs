@@ -12,8 +12,10 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, Row};
 
 /// Every migration of this engine, in order.
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "foundation", sql: include_str!("migrations/0001_foundation.sql") }];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "foundation", sql: include_str!("migrations/0001_foundation.sql") },
+    Migration { version: 2, name: "insight", sql: include_str!("migrations/0002_insight.sql") },
+];
 
 const DOING: &str = "migrating the database";
 /// Who holds this advisory lock of a database migrates it. ("posthast" in ASCII.)

@@ -12,8 +12,10 @@ use super::lock::{FileLock, unusable};
 use crate::migration::{self, Applied, Migration};
 
 /// The numbered files of this engine.
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "foundation", sql: include_str!("migrations/0001_foundation.sql") }];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "foundation", sql: include_str!("migrations/0001_foundation.sql") },
+    Migration { version: 2, name: "insight", sql: include_str!("migrations/0002_insight.sql") },
+];
 
 /// How long one migration waits for another that runs at the same time.
 const PATIENCE: Duration = Duration::from_secs(10);

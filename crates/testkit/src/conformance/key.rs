@@ -39,9 +39,18 @@ pub async fn presence_is_seen_and_counted<S: Stores>(h: &Harness<S>) {
     let first = vec![rollup("events", 3), rollup("deliveries", 1), rollup("events", 4)];
     presence.report_presence(seen(5), first).await.expect("a report");
     presence.report_presence(seen(10), vec![rollup("events", 5)]).await.expect("a report");
-    let counters = h.direct.rows("SELECT counter, amount FROM rollups ORDER BY counter").await;
     let row = |counter: &str, amount: &str| vec![Some(counter.to_owned()), Some(amount.to_owned())];
-    assert_eq!(counters, [row("deliveries", "1"), row("events", "12")]);
+    for width_s in [10, 300] {
+        let sql = format!("SELECT counter, amount FROM rollups WHERE width_s = {width_s} ORDER BY counter");
+        assert_eq!(h.direct.rows(&sql).await, [row("deliveries", "1"), row("events", "12")], "{width_s} s");
+    }
     let processes = h.direct.rows("SELECT process_id, role FROM processes").await;
     assert_eq!(processes, [row("worker-1", "router")]);
+    // Whoever comes much later takes what is old away, and what is gone.
+    const DAY_S: u64 = 86_400;
+    let later = ProcessSeen { process_id: worker_id(2), ..seen(3 * DAY_S) };
+    let last = Rollup { interval_start: at(3 * DAY_S), ..rollup("events", 1) };
+    presence.report_presence(later, vec![last]).await.expect("a report");
+    assert_eq!(h.direct.number("SELECT count(*) FROM rollups").await, 2);
+    assert_eq!(h.direct.texts("SELECT process_id FROM processes").await, ["worker-2"]);
 }

@@ -9,6 +9,7 @@ mod announce;
 mod cleaner;
 mod dead_letter;
 mod ingest;
+mod insight;
 mod key;
 mod orchestrator;
 mod outbox;
@@ -23,6 +24,11 @@ pub use announce::{AnnounceStore, ListenStore, Stage};
 pub use cleaner::{CleanerStore, ResetLease};
 pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Requeue};
 pub use ingest::{IngestRequest, IngestStore, Ingested, RequestOutcome};
+pub use insight::{
+    CHANGES_MAX, COUNTED_MAX, DeadTuples, EXPLAINED_MAX, EngineFacts, Examine, Examined, ExplainedDelivery,
+    ExplainedEvent, InsightStore, Look, OldTransaction, RollupWidth, SAGAS_MAX, Survey, SurveyRequest,
+    Upkeep, Waiting,
+};
 pub use key::{ApiKey, KeyHash, KeyRole, KeyStore};
 pub use orchestrator::{
     Admitted, AdmittedJob, AppliedResult, DueSubscriptions, OrchestratorStore, Quota, ResultTake,

@@ -2,7 +2,7 @@
 //! of it; a component is handed one port.
 
 use super::{
-    CleanerStore, DeadLetterStore, IngestStore, KeyStore, OrchestratorStore, OutboxIntakeStore,
+    CleanerStore, DeadLetterStore, IngestStore, InsightStore, KeyStore, OrchestratorStore, OutboxIntakeStore,
     OutboxWorkerStore, PresenceStore, ReaderStore, RouterStore, StoreResult, SubscriptionStore, WorkerStore,
 };
 use crate::time::Timestamp;
@@ -19,6 +19,7 @@ pub trait Stores: Clone + Send + Sync + 'static {
     type OutboxWorker: OutboxWorkerStore + Clone;
     type Keys: KeyStore + Clone;
     type Reader: ReaderStore + Clone;
+    type Insight: InsightStore + Clone;
     type Presence: PresenceStore + Clone;
 
     fn ingest(&self) -> Self::Ingest;
@@ -32,6 +33,7 @@ pub trait Stores: Clone + Send + Sync + 'static {
     fn outbox_worker(&self) -> Self::OutboxWorker;
     fn keys(&self) -> Self::Keys;
     fn reader(&self) -> Self::Reader;
+    fn insight(&self) -> Self::Insight;
     /// Reports with the rights of the viewer, the role that every process has.
     fn presence(&self) -> Self::Presence;
 

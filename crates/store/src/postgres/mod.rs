@@ -6,7 +6,9 @@ mod announce;
 mod cleaner;
 mod dead_letter;
 mod error;
+mod examine;
 mod ingest;
+mod insight;
 mod key;
 mod lane_row;
 mod listen;
@@ -30,6 +32,7 @@ pub use announce::PostgresAnnouncer;
 pub use cleaner::PostgresCleaner;
 pub use dead_letter::PostgresDeadLetters;
 pub use ingest::PostgresIngest;
+pub use insight::PostgresInsight;
 pub use key::PostgresKeys;
 pub use listen::PostgresListener;
 pub use migrate::{MIGRATIONS, MigrateReport, migrate, migrate_with};
@@ -183,6 +186,7 @@ impl Stores for PostgresStore {
     type OutboxWorker = PostgresOutboxWorker;
     type Keys = PostgresKeys;
     type Reader = PostgresReader;
+    type Insight = PostgresInsight;
     type Presence = PostgresPresence;
 
     fn ingest(&self) -> Self::Ingest {
@@ -227,6 +231,10 @@ impl Stores for PostgresStore {
 
     fn reader(&self) -> Self::Reader {
         PostgresReader::new(self)
+    }
+
+    fn insight(&self) -> Self::Insight {
+        PostgresInsight::new(self)
     }
 
     fn presence(&self) -> Self::Presence {

@@ -167,7 +167,7 @@ async fn deliveries(
     page::fill(&mut session, request, &found, delivery, (last, &[&below, &event])).await
 }
 
-fn delivery(row: &Row) -> Result<Delivery, Fault> {
+pub(super) fn delivery(row: &Row) -> Result<Delivery, Fault> {
     let saga = Saga {
         id: SagaId::from_store(get(row, 0)?),
         event_id: EventId::from_store(get(row, 1)?),
@@ -186,7 +186,7 @@ fn delivery(row: &Row) -> Result<Delivery, Fault> {
     Ok(Delivery { saga, event_type: EventType::from_store(get(row, 11)?) })
 }
 
-fn attempt(row: &Row) -> Result<Attempt, Fault> {
+pub(super) fn attempt(row: &Row) -> Result<Attempt, Fault> {
     let answered = get::<Option<i32>>(row, 3)?;
     Ok(Attempt {
         job_id: JobId::from_store(get(row, 0)?),

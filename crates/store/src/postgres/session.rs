@@ -17,6 +17,8 @@ pub(super) enum Durability {
     Flushed,
     /// For work that a crash can only repeat: the log keeps its order, and is flushed a moment later.
     Relaxed,
+    /// Nothing is written, and every statement sees the same moment.
+    Snapshot,
 }
 
 impl Durability {
@@ -24,6 +26,7 @@ impl Durability {
         match self {
             Self::Flushed => "BEGIN",
             Self::Relaxed => "BEGIN; SET LOCAL synchronous_commit = off",
+            Self::Snapshot => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
         }
     }
 }

@@ -202,7 +202,7 @@ fn dead_letters(
     }
 }
 
-fn one<T>(
+pub(super) fn one<T>(
     session: &Session<'_>,
     sql: &'static str,
     values: impl Params,
@@ -213,7 +213,7 @@ fn one<T>(
     found.next()?.map(read).transpose()
 }
 
-fn all<T>(
+pub(super) fn all<T>(
     session: &Session<'_>,
     sql: &'static str,
     values: impl Params,
@@ -239,7 +239,7 @@ fn list<T>(
     pages::fill(statement.query(values)?, page, read)
 }
 
-fn read_delivery(row: &Row<'_>) -> Answer<Delivery> {
+pub(super) fn read_delivery(row: &Row<'_>) -> Answer<Delivery> {
     let saga = Saga {
         id: SagaId::from_store(row.get(0)?),
         event_id: EventId::from_store(row.get(1)?),
@@ -252,7 +252,7 @@ fn read_delivery(row: &Row<'_>) -> Answer<Delivery> {
     Ok(Delivery { saga, event_type: EventType::from_store(row.get(11)?) })
 }
 
-fn read_attempt(row: &Row<'_>) -> Answer<Attempt> {
+pub(super) fn read_attempt(row: &Row<'_>) -> Answer<Attempt> {
     Ok(Attempt {
         job_id: JobId::from_store(row.get(0)?),
         status: rows::word(row, 1, JobStatus::parse)?,

@@ -122,6 +122,16 @@ impl<'c> Session<'c> {
         if named == Some(role.name()) { Ok(()) } else { Err(Fault::ForeignStatement(role.name())) }
     }
 
+    /// How large the database is, without its log.
+    pub(super) fn database_bytes(&self) -> Answer<u64> {
+        self.guarded.gate.admit(None);
+        let pragma =
+            |name| self.guarded.connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        let bytes = pragma("page_count").and_then(|pages| Ok(pages * pragma("page_size")?));
+        self.guarded.gate.admit(self.role);
+        Ok(u64::try_from(bytes?).unwrap_or_default())
+    }
+
     /// How many rows the last statement changed.
     pub(super) fn run(&self, sql: &'static str, params: impl rusqlite::Params) -> Answer<usize> {
         Ok(self.statement(sql)?.execute(params)?)

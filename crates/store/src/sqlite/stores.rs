@@ -6,9 +6,9 @@ use posthaste_core::ports::{StoreResult, Stores};
 
 use super::migrate::system_now;
 use super::{
-    SqliteCleaner, SqliteDeadLetters, SqliteIngest, SqliteKeys, SqliteOrchestrator, SqliteOutboxIntake,
-    SqliteOutboxWorker, SqlitePresence, SqliteReader, SqliteRouter, SqliteStore, SqliteSubscriptions,
-    SqliteWorker,
+    SqliteCleaner, SqliteDeadLetters, SqliteIngest, SqliteInsight, SqliteKeys, SqliteOrchestrator,
+    SqliteOutboxIntake, SqliteOutboxWorker, SqlitePresence, SqliteReader, SqliteRouter, SqliteStore,
+    SqliteSubscriptions, SqliteWorker,
 };
 
 impl Stores for SqliteStore {
@@ -23,6 +23,7 @@ impl Stores for SqliteStore {
     type OutboxWorker = SqliteOutboxWorker;
     type Keys = SqliteKeys;
     type Reader = SqliteReader;
+    type Insight = SqliteInsight;
     type Presence = SqlitePresence;
 
     fn ingest(&self) -> SqliteIngest {
@@ -67,6 +68,10 @@ impl Stores for SqliteStore {
 
     fn reader(&self) -> SqliteReader {
         SqliteReader(self.clone())
+    }
+
+    fn insight(&self) -> SqliteInsight {
+        SqliteInsight(self.clone())
     }
 
     fn presence(&self) -> SqlitePresence {

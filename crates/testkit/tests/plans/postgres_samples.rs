@@ -12,6 +12,9 @@ const TOKEN: &str = "uuid '00000000-0000-0000-0000-0000000000aa'";
 /// A page looks at this many rows whatever it finds.
 const EXAMINED_MAX: usize = posthaste_core::ports::EXAMINED_MAX as usize;
 
+const COUNTED_MAX: usize = posthaste_core::ports::COUNTED_MAX as usize;
+const CHANGES_MAX: usize = posthaste_core::ports::CHANGES_MAX as usize;
+
 #[derive(Debug)]
 pub(crate) struct Sample {
     /// As SQL; several sets of arguments that may lead to different plans.
@@ -29,10 +32,20 @@ pub(crate) fn sample(name: &str, types: &[String]) -> Result<Sample, String> {
     if let Some(odd) = arguments.iter().find(|arguments| arguments.len() != types.len()) {
         return Err(format!("has {} parameters, its sample {}", types.len(), odd.len()));
     }
-    // A page of a list and nothing else may read more than its batch.
-    let examined =
-        if name.starts_with("reader/") || name.starts_with("dead_letter/") { EXAMINED_MAX } else { 0 };
+    let examined = examined(name);
     Ok(Sample { arguments, rows_max: 20 * BATCH + examined, buffers_max: 50 * BATCH + 10 * examined })
+}
+
+/// What a statement may read beyond its batch: a page of a list, or what waits, and nothing of history.
+fn examined(name: &str) -> usize {
+    match name.split_once('/') {
+        Some(("insight", "survey_queues" | "survey_sagas")) => COUNTED_MAX,
+        // Five looks for each saga; two index entries and the row for each change.
+        Some(("insight", "examine_sagas" | "examine_orders" | "examine_newest_orders")) => 5 * EXAMINED_MAX,
+        Some(("insight", "changes_of_types")) => CHANGES_MAX,
+        Some(("reader" | "dead_letter" | "insight", _)) => EXAMINED_MAX,
+        Some(_) | None => 0,
+    }
 }
 
 fn guess(type_name: &str) -> Result<String, String> {
@@ -132,6 +145,12 @@ fn explicit(name: &str) -> Option<Vec<String>> {
             "false".to_owned(),
             now(),
         ],
+        "insight/changes_of_types" => vec![texts("kind.", 1, BATCH), (CHANGES_MAX + 1).to_string()],
+        "insight/examine_sagas" => {
+            let first = HISTORY - EXAMINED_MAX as i64;
+            vec![first.to_string(), HISTORY.to_string(), (posthaste_core::ports::SAGAS_MAX + 1).to_string()]
+        }
+        "insight/explained_attempts" => vec![ids(201, 300)],
         "key/create_key" => vec![text("name"), text("ingest"), "sha256('new')".to_owned(), now()],
         "router/route_events" => vec!["0".to_owned(), batch, now()],
         "worker/claim_due_jobs" => {

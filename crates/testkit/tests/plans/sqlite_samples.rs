@@ -8,6 +8,8 @@ use crate::{BATCH, HISTORY};
 
 const NOW: i64 = 1_800_000_000_000_000;
 const PAGE: i64 = posthaste_core::ports::EXAMINED_MAX as i64;
+const COUNTED_MAX: usize = posthaste_core::ports::COUNTED_MAX as usize;
+const CHANGES_MAX: i64 = posthaste_core::ports::CHANGES_MAX as i64;
 const BATCH_ROWS: i64 = BATCH as i64;
 
 pub(crate) fn arguments(name: &str) -> Vec<Value> {
@@ -20,6 +22,14 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         "dead_letter/find_dead_letters" => numbers(&[0, PAGE]),
         "dead_letter/find_dead_letters_of_subscription" => numbers(&[0, PAGE, 1]),
         "key/create_key" => vec![text("name"), text("ingest"), Value::Blob(vec![7; 32]), Value::Integer(NOW)],
+        "insight/changes_of_types" => vec![Value::Null, Value::Integer(CHANGES_MAX + 1)],
+        "insight/examine_sagas" => {
+            numbers(&[live - PAGE, live, i64::from(posthaste_core::ports::SAGAS_MAX) + 1])
+        }
+        "insight/explained_deliveries" => numbers(&[500, BATCH_ROWS]),
+        "insight/rollups" => numbers(&[10, NOW]),
+        "insight/survey_queues" => numbers(&[NOW, 60_000, NOW, NOW]),
+        "insight/survey_sagas" | "insight/processes" => numbers(&[NOW]),
         "ingest/insert_event" => events(1),
         "ingest/insert_8_events" => events(8),
         "ingest/insert_32_events" => events(32),
@@ -81,12 +91,24 @@ pub(crate) fn list(name: &str) -> RangeInclusive<i64> {
     HISTORY + first..=HISTORY + first + BATCH_ROWS - 1
 }
 
-/// Pages of lists look at this many rows, in the order of their ids.
+/// Pages of lists look at this many rows, in the order of their ids; a survey counts what waits.
 pub(crate) fn rows_max(name: &str) -> usize {
-    if name.starts_with("reader/") || name.starts_with("dead_letter/find") { PAGE as usize } else { BATCH }
+    match name.split_once('/') {
+        Some(("insight", "survey_queues" | "survey_sagas")) => COUNTED_MAX,
+        Some(("reader" | "insight", _)) => PAGE as usize,
+        Some(("dead_letter", verb)) if verb.starts_with("find") => PAGE as usize,
+        Some(_) | None => BATCH,
+    }
 }
 
-/// Statements that sort a few rows: one event has as many sagas as it had subscriptions.
+/// Statements that sort a few rows: one event has as many sagas as it had subscriptions; counters are
+/// summed up by name; subscriptions that had several of the types are told once.
 pub(crate) fn may_sort(name: &str) -> bool {
-    name == "reader/deliveries_of_event"
+    [
+        "reader/deliveries_of_event",
+        "insight/explained_deliveries",
+        "insight/rollups",
+        "insight/changes_of_types",
+    ]
+    .contains(&name)
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// The folders on the way of events and orders. The others (migrate, presence, subscriptions) are small
 /// tables or rare acts of a person.
-const ROLES: [&str; 10] = [
+const ROLES: [&str; 11] = [
     "ingest",
     "router",
     "orchestrator",
@@ -16,6 +16,7 @@ const ROLES: [&str; 10] = [
     "dead_letter",
     "key",
     "reader",
+    "insight",
 ];
 
 #[derive(Debug)]

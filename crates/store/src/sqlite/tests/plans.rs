@@ -6,14 +6,26 @@ use super::Fixture;
 use crate::grants::Role;
 
 /// Files whose statements may read everything or sort, and why.
-const EXCEPTIONS: [(&str, &str); 2] = [
+const EXCEPTIONS: [(&str, &str); 7] = [
+    ("insight/changes_of_types.sql", "tells each subscription once"),
+    ("insight/engine.sql", "migrations are few"),
+    ("insight/explained_deliveries.sql", "sorts the sagas of one event"),
+    ("insight/rollups.sql", "sums up counters by name"),
+    ("insight/survey_queues.sql", "counts queues, to a bound"),
     ("key/list_keys.sql", "keys are few"),
     ("reader/deliveries_of_event.sql", "sorts the sagas of one event"),
 ];
 
 /// What may be scanned: rows that the statement itself brings, or a part that was already bounded.
-const SCANNED: [&str; 5] =
-    ["SCAN taken", "SCAN walk", "SCAN rarray VIRTUAL TABLE", "SCAN CONSTANT ROW", "-ROW VALUES CLAUSE"];
+const SCANNED: [&str; 7] = [
+    "SCAN taken",
+    "SCAN walk",
+    "SCAN busy",
+    "SCAN (subquery-",
+    "SCAN rarray VIRTUAL TABLE",
+    "SCAN CONSTANT ROW",
+    "-ROW VALUES CLAUSE",
+];
 
 fn statements() -> Vec<(String, Role, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite/sql");

@@ -1,0 +1,10 @@
+-- role: viewer
+-- The same for the newest 10,000 events, newest first.
+-- index: events_pkey backwards, routing_queue_pkey.
+-- A look for the first id from there on is a descent into the index, however short the statistics say the queue is.
+SELECT e.id, e.event_type, e.created_at,
+    coalesce((SELECT q.event_id FROM posthaste.routing_queue q WHERE q.event_id >= e.id ORDER BY q.event_id LIMIT 1) = e.id, false)
+FROM (
+    SELECT e.id, e.event_type, e.created_at FROM posthaste.events e ORDER BY e.id DESC LIMIT 10000
+) e
+ORDER BY e.id DESC

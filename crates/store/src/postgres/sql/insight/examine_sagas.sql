@@ -1,0 +1,20 @@
+-- role: viewer
+-- The sagas of the events from $1 to $2, at most $3 of them, with what there is beside each: its current job, whether
+-- that waits to be applied, its active job, its dead letter.
+-- index: idx_saga_event; webhook_delivery_jobs_pkey, finished_jobs_pkey, idx_job_saga, idx_dead_saga for each. The looks
+-- are scalar subselects, which cannot become a join; the states stand in a CASE, which no index serves; the look into the
+-- inbox is for the first id from there on, a descent into the index however short the statistics say it is.
+SELECT g.id, g.event_id, g.subscription_id, g.status::text, g.attempt_count, g.requeued_from, g.created_at, g.current_job_id,
+    (SELECT j.status::text FROM posthaste.webhook_delivery_jobs j WHERE j.id = g.current_job_id AND j.saga_id + 0 = g.id),
+    coalesce((SELECT f.job_id FROM posthaste.finished_jobs f
+        WHERE f.job_id >= g.current_job_id ORDER BY f.job_id LIMIT 1) = g.current_job_id, false),
+    (SELECT j.id FROM posthaste.webhook_delivery_jobs j
+        WHERE j.saga_id = g.id AND CASE WHEN j.status IN ('Pending', 'Leased') THEN true ELSE false END LIMIT 1),
+    (SELECT true FROM posthaste.dead_letters d WHERE d.saga_id = g.id LIMIT 1) IS NOT NULL
+FROM (
+    SELECT g.* FROM posthaste.webhook_delivery_sagas g
+    WHERE g.event_id >= $1::bigint AND g.event_id <= $2::bigint
+    ORDER BY g.event_id, g.subscription_id
+    LIMIT $3::bigint
+) g
+ORDER BY g.event_id, g.subscription_id

@@ -1,0 +1,15 @@
+-- role: viewer
+-- The sagas of an event, oldest first, with the dead letter of each and the saga that was made from it.
+-- index: idx_saga_event; events_pkey, idx_dead_saga, uniq_saga_requeued_from for each.
+SELECT g.id, g.event_id, g.subscription_id, g.status::text, g.attempt_count, g.next_attempt_at, g.final_error_code,
+    g.current_job_id, g.requeued_from, g.created_at, g.updated_at,
+    coalesce((SELECT e.event_type FROM posthaste.events e WHERE e.id = g.event_id), '') AS event_type,
+    g.letter_id,
+    (SELECT again.id FROM posthaste.webhook_delivery_sagas again WHERE again.requeued_from = g.letter_id)
+FROM (
+    SELECT g.*, (SELECT d.id FROM posthaste.dead_letters d WHERE d.saga_id = g.id LIMIT 1) AS letter_id
+    FROM (
+        SELECT g.* FROM posthaste.webhook_delivery_sagas g WHERE g.event_id = $1::bigint ORDER BY g.id LIMIT $2::bigint
+    ) g
+) g
+ORDER BY g.id

@@ -1,0 +1,3 @@
+-- role: viewer
+-- index: events_pkey, its last entry.
+SELECT e.id FROM posthaste.events e ORDER BY e.id DESC LIMIT 1

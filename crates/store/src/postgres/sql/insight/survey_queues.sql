@@ -1,0 +1,46 @@
+-- role: viewer
+-- How much waits in each queue, counted to 100,000, and since when; what hangs. $1 now, $2 the lease in ms, $3 and $4
+-- the times before which a lease or a sending order is stuck.
+-- index: routing_queue_pkey, events_pkey, idx_job_status_lease, finished_jobs_pkey, webhook_delivery_jobs_pkey,
+-- idx_order_status_next. Ranges are compared as rows, and ordered by all of them: only these indexes serve that.
+-- When a job ended is not kept: its lease began a lease before lease_until, and the attempt took duration_ms.
+SELECT
+    (SELECT count(*) FROM (SELECT FROM posthaste.routing_queue LIMIT 100000) q),
+    (SELECT e.created_at FROM posthaste.events e
+        WHERE e.id = (SELECT q.event_id FROM posthaste.routing_queue q ORDER BY q.event_id LIMIT 1)),
+    (SELECT count(*) FROM (
+        SELECT FROM posthaste.webhook_delivery_jobs j
+        WHERE (j.status, j.lease_until) >= ('Pending', '-infinity') AND (j.status, j.lease_until) <= ('Pending', 'infinity')
+        ORDER BY j.status, j.lease_until LIMIT 100000) j),
+    (SELECT j.lease_until FROM posthaste.webhook_delivery_jobs j
+        WHERE (j.status, j.lease_until) >= ('Pending', '-infinity') AND (j.status, j.lease_until) <= ('Pending', 'infinity')
+        ORDER BY j.status, j.lease_until LIMIT 1),
+    (SELECT count(*) FROM (SELECT FROM posthaste.finished_jobs LIMIT 100000) f),
+    (SELECT min((
+            SELECT j.lease_until - ($2::bigint - coalesce(j.duration_ms, $2::bigint)) * interval '1 millisecond'
+            FROM posthaste.webhook_delivery_jobs j WHERE j.id = f.job_id))
+        FROM (SELECT f.job_id FROM posthaste.finished_jobs f ORDER BY f.job_id LIMIT 100) f),
+    (SELECT count(*) FROM (
+        SELECT FROM posthaste.outbox_orders o
+        WHERE (o.status, o.next_attempt_at) >= ('queued', '-infinity') AND (o.status, o.next_attempt_at) <= ('queued', 'infinity')
+        ORDER BY o.status, o.next_attempt_at LIMIT 100000) o)
+    + (SELECT count(*) FROM (
+        SELECT FROM posthaste.outbox_orders o
+        WHERE (o.status, o.next_attempt_at) >= ('failed', '-infinity') AND (o.status, o.next_attempt_at) <= ('failed', $1::timestamptz)
+        ORDER BY o.status, o.next_attempt_at LIMIT 100000) o),
+    least(
+        (SELECT o.next_attempt_at FROM posthaste.outbox_orders o
+            WHERE (o.status, o.next_attempt_at) >= ('queued', '-infinity') AND (o.status, o.next_attempt_at) <= ('queued', 'infinity')
+            ORDER BY o.status, o.next_attempt_at LIMIT 1),
+        (SELECT o.next_attempt_at FROM posthaste.outbox_orders o
+            WHERE (o.status, o.next_attempt_at) >= ('failed', '-infinity') AND (o.status, o.next_attempt_at) <= ('failed', $1::timestamptz)
+            ORDER BY o.status, o.next_attempt_at LIMIT 1)),
+    (SELECT count(*) FROM (
+        SELECT FROM posthaste.webhook_delivery_jobs j
+        WHERE (j.status, j.lease_until) >= ('Leased', '-infinity') AND (j.status, j.lease_until) < ('Leased', $3::timestamptz)
+        ORDER BY j.status, j.lease_until LIMIT 100000) j),
+    (SELECT count(*) FROM (
+        SELECT FROM posthaste.outbox_orders o
+        WHERE (o.status, o.next_attempt_at) >= ('sending', '-infinity') AND (o.status, o.next_attempt_at) <= ('sending', 'infinity')
+            AND o.updated_at < $4::timestamptz
+        ORDER BY o.status, o.next_attempt_at LIMIT 100000) o)

@@ -1,0 +1,72 @@
+-- role: viewer
+-- Sagas that are due at $1 and may go, since when the oldest of them is, and sagas that are held; each counted to
+-- 100,000, of at most 10,000 subscriptions that have unfinished ones.
+-- index: idx_saga_subscription_due, one descent for each subscription; subscriptions_pkey. See
+-- find_due_subscriptions.sql for why the ranges are written so. A LIMIT keeps each look from becoming a join.
+WITH RECURSIVE walk (subscription_id, step) AS (
+    (
+        SELECT g.subscription_id, 1 FROM posthaste.webhook_delivery_sagas g
+        WHERE g.status <> 'Completed' AND g.status <> 'DeadLettered'
+        ORDER BY g.subscription_id
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT following.subscription_id, walk.step + 1
+    FROM walk
+    CROSS JOIN LATERAL (
+        SELECT g.subscription_id FROM posthaste.webhook_delivery_sagas g
+        WHERE g.status <> 'Completed' AND g.status <> 'DeadLettered' AND g.subscription_id > walk.subscription_id
+        ORDER BY g.subscription_id
+        LIMIT 1
+    ) following
+    WHERE walk.step < 10000
+), busy AS MATERIALIZED (
+    SELECT walk.subscription_id, coalesce((
+        SELECT s.active AND s.verified AND s.deleted_at IS NULL FROM posthaste.subscriptions s
+        WHERE s.id = walk.subscription_id
+    ), false) AS open
+    FROM walk
+)
+SELECT
+    (SELECT count(*) FROM (
+        SELECT FROM busy
+        CROSS JOIN (VALUES ('Pending'::posthaste.saga_status), ('PendingRetry')) AS waiting (status)
+        CROSS JOIN LATERAL (
+            SELECT FROM posthaste.webhook_delivery_sagas g
+            WHERE (g.subscription_id, g.status, g.next_attempt_at)
+                    >= (busy.subscription_id, waiting.status, '-infinity'::timestamptz)
+                AND (g.subscription_id, g.status, g.next_attempt_at)
+                    <= (busy.subscription_id, waiting.status, $1::timestamptz)
+                AND g.status <> 'Completed' AND g.status <> 'DeadLettered'
+            ORDER BY g.subscription_id, g.status, g.next_attempt_at
+            LIMIT 100000
+        ) g
+        WHERE busy.open
+        LIMIT 100000) due),
+    (SELECT min(g.next_attempt_at) FROM busy
+        CROSS JOIN (VALUES ('Pending'::posthaste.saga_status), ('PendingRetry')) AS waiting (status)
+        CROSS JOIN LATERAL (
+            SELECT g.next_attempt_at FROM posthaste.webhook_delivery_sagas g
+            WHERE (g.subscription_id, g.status, g.next_attempt_at)
+                    >= (busy.subscription_id, waiting.status, '-infinity'::timestamptz)
+                AND (g.subscription_id, g.status, g.next_attempt_at)
+                    <= (busy.subscription_id, waiting.status, $1::timestamptz)
+                AND g.status <> 'Completed' AND g.status <> 'DeadLettered'
+            ORDER BY g.subscription_id, g.status, g.next_attempt_at
+            LIMIT 1
+        ) g
+        WHERE busy.open),
+    (SELECT count(*) FROM (
+        SELECT FROM busy
+        CROSS JOIN LATERAL (
+            SELECT FROM posthaste.webhook_delivery_sagas g
+            WHERE (g.subscription_id, g.status, g.next_attempt_at)
+                    >= (busy.subscription_id, 'Pending'::posthaste.saga_status, '-infinity'::timestamptz)
+                AND (g.subscription_id, g.status, g.next_attempt_at)
+                    <= (busy.subscription_id, 'PendingRetry'::posthaste.saga_status, 'infinity'::timestamptz)
+                AND g.status <> 'Completed' AND g.status <> 'DeadLettered'
+            ORDER BY g.subscription_id, g.status, g.next_attempt_at
+            LIMIT 100000
+        ) g
+        WHERE NOT busy.open
+        LIMIT 100000) held)

@@ -1,0 +1,3 @@
+-- role: viewer
+-- index: events' key, its last entry
+SELECT e.id FROM events e WHERE e.id > 0 ORDER BY e.id DESC LIMIT 1

@@ -5,5 +5,8 @@
 
 pub mod grants;
 pub mod migration;
+mod observer;
 pub mod postgres;
 pub mod sqlite;
+
+pub use observer::Observer;

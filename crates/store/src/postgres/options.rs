@@ -1,5 +1,6 @@
 //! Where the database is, which roles this process works as, and how much of the server it takes.
 
+use crate::Observer;
 use crate::grants::Role;
 use posthaste_core::ports::StoreError;
 use std::time::Duration;
@@ -22,6 +23,8 @@ pub struct PostgresOptions {
     pub connect_timeout: Duration,
     /// How long a call waits for a connection when all are in use.
     pub wait_timeout: Duration,
+    /// Is told how long each call took.
+    pub observer: Observer,
 }
 
 /// URLs carry passwords.
@@ -51,6 +54,7 @@ impl Default for PostgresOptions {
             connections_max: 4,
             connect_timeout: Duration::from_secs(5),
             wait_timeout: Duration::from_secs(10),
+            observer: Observer::default(),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! itself; with the common URL every new connection takes the role first. Connections are made when
 //! they are needed, and a broken one is replaced, so a pool outlives any restart of the server.
 
+use crate::Observer;
 use crate::grants::Role;
 use crate::postgres::error::{Fault, classify_pool};
 use crate::postgres::options::{Login, PostgresOptions, no_login_text};
@@ -55,6 +56,7 @@ pub(super) const fn connector() -> NoTls {
 pub(super) struct RolePool {
     role: Role,
     pool: Option<Pool>,
+    observer: Observer,
 }
 
 impl std::fmt::Debug for RolePool {
@@ -67,7 +69,7 @@ impl RolePool {
     pub(super) fn new(role: Role, options: &PostgresOptions) -> StoreResult<Self> {
         let program = format!("posthaste {}", role.name());
         let pool = options.login(role).map(|login| build(login, &program, options)).transpose()?;
-        Ok(Self { role, pool })
+        Ok(Self { role, pool, observer: options.observer.clone() })
     }
 
     /// The cleaner's own, if it has a login of its own.
@@ -76,7 +78,7 @@ impl RolePool {
             return Ok(None);
         };
         let pool = build(Login { url, takes_role: None }, "posthaste cleaner", options)?;
-        Ok(Some(Self { role: Role::JobWorker, pool: Some(pool) }))
+        Ok(Some(Self { role: Role::JobWorker, pool: Some(pool), observer: options.observer.clone() }))
     }
 
     pub(super) async fn session(&self) -> Result<Session, Fault> {
@@ -98,6 +100,14 @@ impl RolePool {
 
     /// Like [`Self::call`], for a caller that has an answer of its own to some faults.
     pub(super) async fn attempts<T, F, Run>(&self, verb: Verb, run: Run) -> Result<T, Fault>
+    where
+        Run: Fn(Session) -> F,
+        F: Future<Output = Result<T, Fault>>,
+    {
+        self.observer.time(self.role, self.tries(verb, run)).await
+    }
+
+    async fn tries<T, F, Run>(&self, verb: Verb, run: Run) -> Result<T, Fault>
     where
         Run: Fn(Session) -> F,
         F: Future<Output = Result<T, Fault>>,

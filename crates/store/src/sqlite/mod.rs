@@ -56,6 +56,7 @@ pub use router::SqliteRouter;
 pub use subscriptions::SqliteSubscriptions;
 pub use worker::SqliteWorker;
 
+use crate::Observer;
 use crate::grants::Role;
 use error::Answer;
 use lock::FileLock;
@@ -70,11 +71,14 @@ pub struct SqliteOptions {
     pub readers: usize,
     /// How long the write-ahead log may grow before the writer stops to empty it.
     pub log_bytes_max: u64,
+    /// Is told how long each call took, its wait for the writer included.
+    pub observer: Observer,
 }
 
 impl SqliteOptions {
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), readers: 2, log_bytes_max: writer::LOG_BYTES_MAX }
+        let (log_bytes_max, observer) = (writer::LOG_BYTES_MAX, Observer::default());
+        Self { path: path.into(), readers: 2, log_bytes_max, observer }
     }
 }
 
@@ -90,6 +94,7 @@ struct Threads {
     /// Empty only while the threads end.
     queues: Option<Queues>,
     handles: Vec<JoinHandle<()>>,
+    observer: Observer,
     /// Let go after the threads have ended.
     _lock: FileLock,
 }
@@ -131,7 +136,9 @@ impl SqliteStore {
             writer::start(guard(writer)?, writer::Log::new(path, options.log_bytes_max))?;
         handles.push(handle);
         let queues = Queues { writer: writer_queue, readers: reader_queue };
-        Ok(Self { threads: Arc::new(Threads { queues: Some(queues), handles, _lock: lock }) })
+        let observer = options.observer.clone();
+        let threads = Threads { queues: Some(queues), handles, observer, _lock: lock };
+        Ok(Self { threads: Arc::new(threads) })
     }
 
     /// Does work in a write transaction that it may share with the work of others.
@@ -140,7 +147,8 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnOnce(&Session<'_>) -> Answer<T> + Send + 'static,
     {
-        self.ask(|queues| &queues.writer, Some(role), work).await.map_err(|fault| fault.during(doing))
+        let asked = self.ask(|queues| &queues.writer, Some(role), work);
+        self.threads.observer.time(role, asked).await.map_err(|fault| fault.during(doing))
     }
 
     /// Like [`SqliteStore::write`], for work that a crash can only repeat, never lose.
@@ -149,11 +157,13 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnOnce(&Session<'_>) -> Answer<T> + Send + 'static,
     {
-        let asked = match &self.threads.queues {
-            Some(queues) => work::ask(&queues.writer, Some(role), Durability::Repeatable, work).await,
-            None => Err(error::Fault::Closed),
+        let asked = async {
+            match &self.threads.queues {
+                Some(queues) => work::ask(&queues.writer, Some(role), Durability::Repeatable, work).await,
+                None => Err(error::Fault::Closed),
+            }
         };
-        asked.map_err(|fault| fault.during(doing))
+        self.threads.observer.time(role, asked).await.map_err(|fault| fault.during(doing))
     }
 
     /// Does work that changes nothing, in a transaction of its own.
@@ -162,7 +172,8 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnOnce(&Session<'_>) -> Answer<T> + Send + 'static,
     {
-        self.ask(|queues| &queues.readers, Some(role), work).await.map_err(|fault| fault.during(doing))
+        let asked = self.ask(|queues| &queues.readers, Some(role), work);
+        self.threads.observer.time(role, asked).await.map_err(|fault| fault.during(doing))
     }
 
     async fn ask<T, F>(&self, queue: fn(&Queues) -> &Queue, role: Option<Role>, work: F) -> Answer<T>

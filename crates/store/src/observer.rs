@@ -1,0 +1,33 @@
+//! Who is told how long each call of a role took. The store knows nothing of meters.
+
+use crate::grants::Role;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Is told the role of a call and how long it took, whatever came of it. Clones tell the same one.
+#[derive(Clone, Default)]
+pub struct Observer(Option<Arc<Told>>);
+
+type Told = dyn Fn(Role, Duration) + Send + Sync;
+
+impl Observer {
+    pub fn new(told: impl Fn(Role, Duration) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(told)))
+    }
+
+    /// Waits for a call, and tells how long it took. A call that was given up is not told.
+    pub(crate) async fn time<T>(&self, role: Role, call: impl Future<Output = T>) -> T {
+        let Some(told) = &self.0 else { return call.await };
+        let began = Instant::now();
+        let answer = call.await;
+        told(role, began.elapsed());
+        answer
+    }
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Observer").field(&self.0.is_some()).finish()
+    }
+}

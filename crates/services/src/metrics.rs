@@ -2,14 +2,19 @@
 //! values, whatever receivers and callers send.
 
 use crate::outbox::OutboxMeters;
+use posthaste_core::latency;
 use posthaste_core::outcome::AttemptOutcome;
+use posthaste_core::ports::{Stage, Survey, Waiting};
 use posthaste_core::saga::Decision;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Service {
@@ -26,6 +31,39 @@ pub struct Code {
     pub code: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct StageLabel {
+    pub stage: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Kind {
+    pub kind: &'static str,
+}
+
+/// One call of the API: its pattern, such as `POST /v1/events`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct HttpCall {
+    pub call: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct HttpAnswer {
+    pub call: String,
+    pub status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct StoreRole {
+    pub role: &'static str,
+}
+
+/// For a gauge that is not shown before it is known.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Unlabelled {}
+
+type Seconds = Gauge<f64, AtomicU64>;
+
 #[derive(Debug, Clone, Copy)]
 pub struct Buckets(fn() -> Histogram);
 
@@ -36,6 +74,22 @@ impl MetricConstructor<Histogram> for Buckets {
 }
 
 type ByService<M, C = fn() -> M> = Family<Service, M, C>;
+
+/// The counters of the charts, by their names in the table of rollups; the latencies come beside them.
+pub const CHARTED: [&str; 12] = [
+    "events_accepted",
+    "events_duplicate",
+    "events_routed",
+    "deliveries_completed",
+    "deliveries_retried",
+    "deliveries_dead_lettered",
+    "attempts_ok",
+    "attempts_failed",
+    "lease_resets",
+    "orders_sent",
+    "orders_retried",
+    "orders_dead",
+];
 
 /// Cheap to clone; clones count together.
 #[derive(Debug, Clone)]
@@ -70,6 +124,18 @@ pub struct Meters {
     pub step_panics: ByService<Counter>,
     /// Under names of their own, without the prefix of the others.
     pub outbox: OutboxMeters,
+    pub queue_depth: Family<StageLabel, Gauge>,
+    pub queue_oldest_age: Family<StageLabel, Seconds>,
+    pub queue_sampled_at: Family<Unlabelled, Seconds>,
+    pub held_deliveries: Family<Unlabelled, Gauge>,
+    pub stuck_rows: Family<Kind, Gauge>,
+    pub http_requests: Family<HttpAnswer, Counter>,
+    pub http_request_seconds: Family<HttpCall, Histogram, Buckets>,
+    pub store_seconds: Family<StoreRole, Histogram, Buckets>,
+    /// For charts, which know two kinds of attempts and latencies in finer steps.
+    attempts_ok: Counter,
+    attempts_failed: Counter,
+    latencies: [AtomicU64; latency::BUCKETS],
 }
 
 /// 0.5 ms to about half an hour.
@@ -114,6 +180,17 @@ impl Metrics {
             step_failures: counters(),
             step_panics: counters(),
             outbox: OutboxMeters::default(),
+            queue_depth: Family::default(),
+            queue_oldest_age: Family::default(),
+            queue_sampled_at: Family::default(),
+            held_deliveries: Family::default(),
+            stuck_rows: Family::default(),
+            http_requests: Family::default(),
+            http_request_seconds: Family::new_with_constructor(Buckets(short_times)),
+            store_seconds: Family::new_with_constructor(Buckets(short_times)),
+            attempts_ok: Counter::default(),
+            attempts_failed: Counter::default(),
+            latencies: std::array::from_fn(|_| AtomicU64::new(0)),
         };
         meters.register();
         Self(Arc::new(meters))
@@ -121,6 +198,8 @@ impl Metrics {
 
     /// Counts one attempt. Of the codes that receivers choose, those that HTTP knows are kept apart.
     pub fn attempt(&self, outcome: &AttemptOutcome) {
+        let charted = if outcome.code().is_none() { &self.attempts_ok } else { &self.attempts_failed };
+        charted.inc();
         let code = match (outcome.code(), outcome.status()) {
             (None, _) => "OK".to_owned(),
             (Some(_), Some(status)) if !(100..=599).contains(&status) => "HTTP_OTHER".to_owned(),
@@ -141,6 +220,64 @@ impl Metrics {
             Decision::StartAttempt { .. } | Decision::Ignore(_) => return,
         };
         self.deliveries.get_or_create(&Outcome { outcome }).inc();
+    }
+
+    /// Notes how long a delivery took from routing to its end.
+    pub fn delivery_ended(&self, took: Duration) {
+        self.delivery_seconds.observe(took.as_secs_f64());
+        if let Some(bucket) = self.latencies.get(latency::bucket(took)) {
+            bucket.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What the charts are made of, each by its name in the table of rollups, as counted so far.
+    pub fn charted(&self) -> Vec<(String, u64)> {
+        let delivered = |outcome| self.deliveries.get_or_create(&Outcome { outcome }).get();
+        let counters = [
+            ("events_accepted", self.events_accepted.get()),
+            ("events_duplicate", self.events_duplicate.get()),
+            ("events_routed", self.events_routed.get()),
+            ("deliveries_completed", delivered("completed")),
+            ("deliveries_retried", delivered("retried")),
+            ("deliveries_dead_lettered", delivered("dead_lettered")),
+            ("attempts_ok", self.attempts_ok.get()),
+            ("attempts_failed", self.attempts_failed.get()),
+            ("lease_resets", self.lease_resets.get()),
+        ];
+        let latencies = self.latencies.iter().enumerate();
+        let latencies =
+            latencies.map(|(place, count)| (latency::counter(place), count.load(Ordering::Relaxed)));
+        counters.into_iter().map(|(name, count)| (name.to_owned(), count)).chain(latencies).collect()
+    }
+
+    /// Shows what a survey found. A survey that the store refused changes nothing: the time of the last
+    /// one tells how old the figures are.
+    pub fn surveyed(&self, survey: &Survey, now: posthaste_core::Timestamp) {
+        for stage in Stage::ALL {
+            let Waiting { depth, oldest } = survey.of(stage);
+            let label = StageLabel { stage: stage.as_str() };
+            self.queue_depth.get_or_create(&label).set(depth.into());
+            let age = oldest.map_or(Duration::ZERO, |oldest| now.since(oldest));
+            self.queue_oldest_age.get_or_create(&label).set(age.as_secs_f64());
+        }
+        self.held_deliveries.get_or_create(&Unlabelled {}).set(survey.held.into());
+        for (kind, count) in [("job", survey.stuck_jobs), ("order", survey.stuck_orders)] {
+            self.stuck_rows.get_or_create(&Kind { kind }).set(count.into());
+        }
+        let since_epoch = now.since(posthaste_core::Timestamp::from_micros(0));
+        self.queue_sampled_at.get_or_create(&Unlabelled {}).set(since_epoch.as_secs_f64());
+    }
+
+    /// Counts one answered request. The call is a pattern of the router, never what a caller wrote.
+    pub fn answered(&self, call: &str, status: u16, took: Duration) {
+        let call = call.to_owned();
+        self.http_request_seconds.get_or_create(&HttpCall { call: call.clone() }).observe(took.as_secs_f64());
+        self.http_requests.get_or_create(&HttpAnswer { call, status }).inc();
+    }
+
+    /// Notes how long one call of a role's port took.
+    pub fn store_called(&self, role: &'static str, took: Duration) {
+        self.store_seconds.get_or_create(&StoreRole { role }).observe(took.as_secs_f64());
     }
 
     pub fn batch(&self, service: &'static str, size: usize) {
@@ -174,6 +311,30 @@ impl Meters {
         registry.register_with_unit("step", "One step of a service", Unit::Seconds, steps);
         registry.register("step_failures", "Steps that the store refused", self.step_failures.clone());
         registry.register("step_panics", "Steps that panicked", self.step_panics.clone());
+        self.register_insight();
+    }
+}
+
+impl Meters {
+    fn register_insight(&mut self) {
+        let registry = &mut self.registry;
+        let depth = self.queue_depth.clone();
+        registry.register("queue_depth", "What waits before each stage, counted to 100000", depth);
+        let age = self.queue_oldest_age.clone();
+        registry.register_with_unit("queue_oldest_age", "How long the oldest waits", Unit::Seconds, age);
+        let sampled = self.queue_sampled_at.clone();
+        let help = "When what waits was last counted, in Unix time";
+        registry.register_with_unit("queue_sampled_timestamp", help, Unit::Seconds, sampled);
+        let held = self.held_deliveries.clone();
+        let help = "Unfinished deliveries of paused, unverified or deleted subscriptions, counted to 100000";
+        registry.register("held_deliveries", help, held);
+        let help = "Leased jobs and sending orders that are older than they can be";
+        registry.register("stuck_rows", help, self.stuck_rows.clone());
+        registry.register("http_requests", "Requests by call and status", self.http_requests.clone());
+        let seconds = self.http_request_seconds.clone();
+        registry.register_with_unit("http_request", "From head to answer", Unit::Seconds, seconds);
+        let seconds = self.store_seconds.clone();
+        registry.register_with_unit("store", "One call of the store by a role", Unit::Seconds, seconds);
     }
 }
 

@@ -42,11 +42,14 @@ impl<S> Service<S> {
     }
 }
 
-/// When a service ends: first those that take work on, then those that carry away what came of it.
+/// When a service ends: first those that take work on, then those that carry away what came of it, and
+/// at last those that tell of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     Takes,
     Flushes,
+    /// What tells of all the others comes last.
+    Tells,
 }
 
 /// How far the shutdown has come, for every service to see.
@@ -57,12 +60,10 @@ enum Signal {
 }
 
 impl Signal {
-    const fn stops(self, phase: Phase) -> Option<Duration> {
-        match (self, phase) {
-            (Self::Stop { patience, .. }, Phase::Takes)
-            | (Self::Stop { last: Phase::Flushes, patience }, Phase::Flushes) => Some(patience),
-            (Self::Run, Phase::Takes | Phase::Flushes)
-            | (Self::Stop { last: Phase::Takes, .. }, Phase::Flushes) => None,
+    fn stops(self, phase: Phase) -> Option<Duration> {
+        match self {
+            Self::Stop { last, patience } if phase <= last => Some(patience),
+            Self::Stop { .. } | Self::Run => None,
         }
     }
 }
@@ -104,13 +105,15 @@ pub struct Runner {
     signal: watch::Sender<Signal>,
     takers: JoinSet<()>,
     flushers: JoinSet<()>,
+    tellers: JoinSet<()>,
     pulses: Vec<Arc<Pulse>>,
 }
 
 impl Runner {
     pub fn new(clock: Clock, metrics: Metrics) -> Self {
-        let (takers, flushers) = (JoinSet::new(), JoinSet::new());
-        Self { clock, metrics, signal: watch::Sender::new(Signal::Run), takers, flushers, pulses: Vec::new() }
+        let signal = watch::Sender::new(Signal::Run);
+        let (takers, flushers, tellers) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
+        Self { clock, metrics, signal, takers, flushers, tellers, pulses: Vec::new() }
     }
 
     /// The services that were started.
@@ -129,21 +132,24 @@ impl Runner {
         let tasks = match service.phase {
             Phase::Takes => &mut self.takers,
             Phase::Flushes => &mut self.flushers,
+            Phase::Tells => &mut self.tellers,
         };
         let (clock, metrics, signal) = (self.clock.clone(), self.metrics.clone(), self.signal.subscribe());
         tasks.spawn(Loop { service, clock, metrics, signal, pulse }.run());
     }
 
-    /// Ends every service: those that take first, then those that flush, all within `grace`. Answers
+    /// Ends every service: those that take first, then those that flush, then those that tell, all within `grace`. Answers
     /// whether everything came to its end.
     pub async fn stop(mut self, grace: Duration) -> bool {
         let until = Instant::now() + grace;
         // What is left for the flushing, and for the release of what could not be finished.
         let reserve = grace / 5;
         let mut all = true;
-        for (phase, tasks, kept) in
-            [(Phase::Takes, &mut self.takers, reserve), (Phase::Flushes, &mut self.flushers, Duration::ZERO)]
-        {
+        for (phase, tasks, kept) in [
+            (Phase::Takes, &mut self.takers, reserve),
+            (Phase::Flushes, &mut self.flushers, reserve / 4),
+            (Phase::Tells, &mut self.tellers, Duration::ZERO),
+        ] {
             let left = until.saturating_duration_since(Instant::now());
             let patience = left.saturating_sub(kept);
             self.signal.send_replace(Signal::Stop { last: phase, patience });

@@ -1,0 +1,110 @@
+//! One page of history: conservation of events, and rows that have what their state says.
+
+use super::{Check, Status};
+use posthaste_core::Timestamp;
+use posthaste_core::conservation::{conserve, order_fault, saga_fault};
+use posthaste_core::history::SubscriptionChange;
+use posthaste_core::ids::SubscriptionId;
+use posthaste_core::ports::Examined;
+use std::collections::BTreeMap;
+
+/// So many of what is wrong are named; the rest is counted.
+const NAMED_MAX: usize = 10;
+
+const REPAIR: &str = "stop what writes to the database by hand, keep a backup, and report it with these ids: \
+                      the program never makes such rows";
+
+/// What a page of history came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageFindings {
+    pub checks: Vec<Check>,
+    pub events: u64,
+    pub deliveries: u64,
+    pub orders: u64,
+    /// Pairs of event and subscription that nobody can decide any more.
+    pub undecidable: u64,
+    /// How much is wrong.
+    pub faults: u64,
+}
+
+pub fn examine_page(page: &Examined, now: Timestamp) -> PageFindings {
+    let (conservation, undecidable, lost) = conservation(page, now);
+    let (sagas, saga_faults) = rows(
+        "deliveries",
+        "deliveries have exactly what their state says",
+        page.sagas.iter().map(|saga| (format!("delivery {}", saga.id), saga_fault(saga))),
+    );
+    let (orders, order_faults) = rows(
+        "orders",
+        "orders agree with their ledger and audit",
+        page.orders.iter().map(|order| (format!("order {}", order.id), order_fault(order))),
+    );
+    PageFindings {
+        checks: vec![conservation, sagas, orders],
+        events: count(page.events.len()),
+        deliveries: count(page.sagas.len()),
+        orders: count(page.orders.len()),
+        undecidable,
+        faults: lost + saga_faults + order_faults,
+    }
+}
+
+fn count(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+fn conservation(page: &Examined, now: Timestamp) -> (Check, u64, u64) {
+    const NAME: &str = "conservation";
+    let queued = page.events.iter().filter(|event| event.is_queued).count();
+    let routed = page.events.len() - queued;
+    if page.more_changes {
+        let found = format!("{routed} routed events; too many changes of subscriptions to decide over them");
+        return (Check::ok(NAME, found), count(routed), 0);
+    }
+    let mut changes: BTreeMap<SubscriptionId, Vec<SubscriptionChange>> = BTreeMap::new();
+    for change in &page.changes {
+        changes.entry(change.subscription_id).or_default().push(change.clone());
+    }
+    let found = conserve(&page.events, &page.sagas, &changes, now);
+    let mut text = format!(
+        "{routed} routed events have all of their {} deliveries; {queued} wait for the router; {} pairs cannot be \
+         decided, because the subscription changed at about that time",
+        found.kept, found.undecidable
+    );
+    if found.lost.is_empty() {
+        return (Check::ok(NAME, text), found.undecidable, 0);
+    }
+    let named: Vec<String> = found
+        .lost
+        .iter()
+        .take(NAMED_MAX)
+        .map(|(event, subscription)| format!("event {event} has no delivery for subscription {subscription}"))
+        .collect();
+    text = format!("{} deliveries are missing: {}", found.lost.len(), named.join("; "));
+    let to_do = "send these events again under a new external id, and report it: the program never loses one";
+    (
+        Check { name: NAME, status: Status::Problem, found: text, to_do },
+        found.undecidable,
+        count(found.lost.len()),
+    )
+}
+
+fn rows(
+    name: &'static str,
+    sane: &str,
+    rows: impl Iterator<Item = (String, Option<&'static str>)>,
+) -> (Check, u64) {
+    let (mut looked_at, mut faults, mut named) = (0_u64, 0_u64, Vec::new());
+    for (which, fault) in rows {
+        looked_at += 1;
+        let Some(fault) = fault else { continue };
+        faults += 1;
+        if named.len() < NAMED_MAX {
+            named.push(format!("{which}: {fault}"));
+        }
+    }
+    if faults == 0 {
+        return (Check::ok(name, format!("{looked_at} {sane}")), 0);
+    }
+    (Check::problem(name, format!("{faults} of {looked_at} are wrong: {}", named.join("; ")), REPAIR), faults)
+}

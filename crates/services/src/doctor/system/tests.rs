@@ -1,0 +1,104 @@
+use super::*;
+use crate::doctor::Status::{self, Ok, Problem, Warning};
+use posthaste_core::WorkerId;
+
+const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
+const SECOND: Duration = Duration::from_secs(1);
+
+struct World {
+    survey: Survey,
+    engine: EngineFacts,
+    machine_now: Timestamp,
+    lane: Lane,
+    processes: Vec<ProcessSeen>,
+    upkeep: Upkeep,
+    warnings: Vec<String>,
+}
+
+fn seen(role: &str) -> ProcessSeen {
+    ProcessSeen {
+        process_id: WorkerId::parse("test-1").expect("a name"),
+        role: role.to_owned(),
+        version: "0.0.0".to_owned(),
+        started_at: NOW,
+        seen_at: NOW.before(SECOND),
+    }
+}
+
+fn healthy() -> World {
+    let (name, version, bytes) = ("postgresql", "15.4".to_owned(), None);
+    World {
+        survey: Survey::default(),
+        engine: EngineFacts { name, version, schema_version: 2, unfinished_migrations: 0, bytes, now: NOW },
+        machine_now: NOW,
+        lane: Lane::open(NOW),
+        processes: ROLES.map(seen).to_vec(),
+        upkeep: Upkeep {
+            oldest_transaction: Look::Seen(None),
+            oldest_prepared: Look::Seen(None),
+            holding_slots: Look::Seen(vec![]),
+            dead_tuples: Look::Seen(vec![]),
+        },
+        warnings: vec![],
+    }
+}
+
+/// The check that is not ok after a change to a healthy world.
+fn check(name: &str, expected: Status, change: impl FnOnce(&mut World)) {
+    let mut world = healthy();
+    change(&mut world);
+    let facts = SystemFacts {
+        now: NOW,
+        survey: &world.survey,
+        engine: &world.engine,
+        schema_needed: 2,
+        machine_now: world.machine_now,
+        lane: &world.lane,
+        processes: &world.processes,
+        upkeep: &world.upkeep,
+        warnings: &world.warnings,
+    };
+    let checks = examine_system(&facts);
+    let unwell: Vec<_> = checks.iter().filter(|check| check.status != Ok).collect();
+    assert!(unwell.iter().all(|check| !check.to_do.is_empty()), "{unwell:?}");
+    let told: Vec<_> = unwell.iter().map(|check| (check.name, check.status)).collect();
+    let expected: Vec<_> = if expected == Ok { vec![] } else { vec![(name, expected)] };
+    assert_eq!(told, expected, "{unwell:?}");
+}
+
+#[test]
+fn each_fault_is_told_by_its_own_check() {
+    let waiting = |seconds| Waiting { depth: 1, oldest: Some(NOW.before(SECOND * seconds)) };
+    let old = |seconds| Look::Seen(Some(OldTransaction { who: "psql".to_owned(), age: SECOND * seconds }));
+    check("", Ok, |_| {});
+    check("leases", Problem, |world| world.survey.stuck_jobs = 1);
+    check("sending", Problem, |world| world.survey.stuck_orders = 1);
+    check("routing", Ok, |world| world.survey.routing = waiting(59));
+    check("routing", Warning, |world| world.survey.routing = waiting(61));
+    check("routing", Problem, |world| world.survey.routing = waiting(601));
+    check("due", Warning, |world| world.survey.admission = waiting(301));
+    check("due", Problem, |world| world.survey.admission = waiting(3_601));
+    check("lane", Problem, |world| world.lane.paused_at = Some(NOW));
+    check("roles", Problem, |world| world.processes.retain(|seen| seen.role != "router"));
+    check("roles", Warning, |world| world.processes.retain(|seen| seen.role != "outbox"));
+    check("roles", Problem, |world| {
+        world.processes.retain(|seen| seen.role != "outbox");
+        world.survey.outbox = waiting(1);
+    });
+    check("roles", Problem, |world| world.processes[2].seen_at = NOW.before(SECOND * 31));
+    check("migrations", Problem, |world| world.engine.unfinished_migrations = 1);
+    check("migrations", Warning, |world| world.engine.schema_version = 3);
+    check("clock", Warning, |world| world.machine_now = NOW.before(SECOND * 3));
+    check("clock", Warning, |world| world.machine_now = NOW.after(SECOND * 3));
+    check("settings", Warning, |world| world.warnings.push("no key".to_owned()));
+    check("transactions", Warning, |world| world.upkeep.oldest_transaction = old(301));
+    check("transactions", Problem, |world| world.upkeep.oldest_transaction = old(3_601));
+    check("transactions", Warning, |world| world.upkeep.oldest_transaction = Look::Denied);
+    check("prepared", Problem, |world| world.upkeep.oldest_prepared = old(3_601));
+    check("slots", Warning, |world| {
+        world.upkeep.holding_slots = Look::Seen(vec![("replica".to_owned(), SLOT_AGE_MAX + 1)]);
+    });
+    let tuples = |live, dead| DeadTuples { table: "finished_jobs".to_owned(), live, dead };
+    check("vacuum", Warning, |world| world.upkeep.dead_tuples = Look::Seen(vec![tuples(100, 200_001)]));
+    check("vacuum", Ok, |world| world.upkeep.dead_tuples = Look::Seen(vec![tuples(9_000_000, 200_001)]));
+}

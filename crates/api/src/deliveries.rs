@@ -63,6 +63,11 @@ impl DeliveryView {
             attempts: None,
         }
     }
+
+    pub(crate) fn with_attempts(delivery: &Delivery, attempts: Vec<Attempt>) -> Self {
+        let attempts = attempts.into_iter().map(AttemptView::of).collect();
+        Self { attempts: Some(attempts), ..Self::of(delivery) }
+    }
 }
 
 impl AttemptView {
@@ -134,6 +139,5 @@ pub(crate) async fn show<S: Stores>(
     let Some((delivery, attempts)) = api.reader.delivery(saga_id).await? else {
         return Err(Problem::not_found("delivery"));
     };
-    let attempts = attempts.into_iter().map(AttemptView::of).collect();
-    ok(&DeliveryView { attempts: Some(attempts), ..DeliveryView::of(&delivery) })
+    ok(&DeliveryView::with_attempts(&delivery, attempts))
 }

@@ -8,7 +8,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::FutureExt as _;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use posthaste_services::metrics::Metrics;
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::time::Instant;
@@ -16,7 +17,7 @@ use std::time::Instant;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_BYTES_MAX: usize = 128;
 
-pub(crate) async fn frame(random: fn(&mut [u8]), request: Request, next: Next) -> Response {
+pub(crate) async fn frame(random: fn(&mut [u8]), metrics: Metrics, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let request_id = request_id(request.headers(), random);
     let method = request.method().clone();
@@ -36,6 +37,7 @@ pub(crate) async fn frame(random: fn(&mut [u8]), request: Request, next: Next) -
     let key_id = response.extensions_mut().remove::<Caller>().and_then(|Caller(id)| id);
     let key_id = key_id.map(tracing::field::display);
     let route = route.as_ref().map(MatchedPath::as_str);
+    metrics.answered(&call(&method, route), status, began.elapsed());
     let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let id = request_id.to_str().unwrap_or_default();
     if status >= 500 {
@@ -49,6 +51,15 @@ pub(crate) async fn frame(random: fn(&mut [u8]), request: Request, next: Next) -
     // Answers hold keys and secrets now and then, and are never worth keeping.
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+/// What a request counts as: methods and patterns that we know, and one name for all the rest.
+fn call(method: &Method, route: Option<&str>) -> String {
+    let known = [Method::GET, Method::POST, Method::PATCH, Method::DELETE, Method::HEAD].contains(method);
+    match route {
+        Some(route) if known => format!("{method} {route}"),
+        Some(_) | None => "other".to_owned(),
+    }
 }
 
 /// The caller's own, if it is short and harmless.
@@ -127,7 +138,8 @@ mod tests {
             }
         };
         let draw: fn(&mut [u8]) = |bytes| bytes.fill(1);
-        let layer = axum::middleware::from_fn(move |request, next| frame(draw, request, next));
+        let layer =
+            axum::middleware::from_fn(move |request, next| frame(draw, Metrics::new(), request, next));
         let router = axum::Router::new().route("/boom", axum::routing::get(boom)).layer(layer);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");

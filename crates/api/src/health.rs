@@ -2,16 +2,18 @@
 
 use crate::problem::Problem;
 use crate::query::ok;
-use crate::state::ApiState;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
-use posthaste_core::EventId;
 use posthaste_core::lane::Lane;
-use posthaste_core::ports::{ReaderStore as _, Stores};
+use posthaste_core::ports::StoreResult;
+use posthaste_services::metrics::Metrics;
 use posthaste_services::outbox::LaneState;
+use posthaste_services::runner::Pulse;
 use serde::Serialize;
+use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -19,6 +21,41 @@ use utoipa::ToSchema;
 
 /// How long the store may take to answer.
 const STORE_ANSWERS_WITHIN: Duration = Duration::from_secs(3);
+
+type Probe = dyn Fn() -> Pin<Box<dyn Future<Output = StoreResult<()>> + Send>> + Send + Sync;
+
+/// What tells whether this process works.
+pub struct Health {
+    answers: Box<Probe>,
+    pub(crate) metrics: Metrics,
+    pulses: Vec<Arc<Pulse>>,
+    late_after: Duration,
+    lane: Option<LaneState>,
+}
+
+impl Health {
+    /// `answers` asks the store for something small. The services are those whose steps prove that this
+    /// process works; one is late after `late_after`. The lane is what this process knows of it, if
+    /// anything.
+    pub fn new<F>(
+        answers: impl Fn() -> F + Send + Sync + 'static,
+        metrics: Metrics,
+        pulses: Vec<Arc<Pulse>>,
+        late_after: Duration,
+        lane: Option<LaneState>,
+    ) -> Self
+    where
+        F: Future<Output = StoreResult<()>> + Send + 'static,
+    {
+        Self { answers: Box::new(move || Box::pin(answers())), metrics, pulses, late_after, lane }
+    }
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Health").field("pulses", &self.pulses).finish_non_exhaustive()
+    }
+}
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Healthy {
@@ -88,20 +125,20 @@ pub(crate) async fn healthz() -> Result<Response, Problem> {
         ),
     ),
 )]
-pub(crate) async fn readyz<S: Stores>(State(api): State<Arc<ApiState<S>>>) -> Result<Response, Problem> {
+pub(crate) async fn readyz(State(health): State<Arc<Health>>) -> Result<Response, Problem> {
     let away = |cause: Option<String>| Problem {
         cause,
         ..Problem::try_again("Not ready", "the store does not answer: see the log, and check the database")
     };
-    match timeout(STORE_ANSWERS_WITHIN, api.reader.event(EventId::from_store(1))).await {
-        Ok(Ok(_)) => {}
+    match timeout(STORE_ANSWERS_WITHIN, (health.answers)()).await {
+        Ok(Ok(())) => {}
         Ok(Err(error)) => return Err(away(Problem::from(&error).cause)),
         Err(_) => return Err(away(None)),
     }
-    let late: Vec<String> = api
+    let late: Vec<String> = health
         .pulses
         .iter()
-        .filter(|pulse| pulse.age().is_none_or(|age| age > api.late_after))
+        .filter(|pulse| pulse.age().is_none_or(|age| age > health.late_after))
         .map(|pulse| match pulse.age() {
             None => format!("{} (has not stepped yet)", pulse.name),
             Some(age) => format!("{} (last step {} s ago)", pulse.name, age.as_secs()),
@@ -111,13 +148,13 @@ pub(crate) async fn readyz<S: Stores>(State(api): State<Arc<ApiState<S>>>) -> Re
         let detail = format!("these services are late, see the log: {}", late.join(", "));
         return Err(Problem::try_again("Not ready", detail));
     }
-    let stepped = |pulse: &Arc<posthaste_services::runner::Pulse>| Stepped {
+    let stepped = |pulse: &Arc<Pulse>| Stepped {
         name: pulse.name,
         age_ms: pulse.age().map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
         failing: pulse.is_failing(),
     };
-    let outbox = api.lane.as_ref().and_then(LaneState::seen).map(LaneSeen::from);
-    ok(&Ready { ready: true, services: api.pulses.iter().map(stepped).collect(), outbox })
+    let outbox = health.lane.as_ref().and_then(LaneState::seen).map(LaneSeen::from);
+    ok(&Ready { ready: true, services: health.pulses.iter().map(stepped).collect(), outbox })
 }
 
 #[utoipa::path(
@@ -134,9 +171,9 @@ pub(crate) async fn readyz<S: Stores>(State(api): State<Arc<ApiState<S>>>) -> Re
         ),
     ),
 )]
-pub(crate) async fn metrics<S: Stores>(State(api): State<Arc<ApiState<S>>>) -> Result<Response, Problem> {
+pub(crate) async fn metrics(State(health): State<Arc<Health>>) -> Result<Response, Problem> {
     let mut text = String::new();
-    let encoded = prometheus_client::encoding::text::encode(&mut text, &api.metrics.registry);
+    let encoded = prometheus_client::encoding::text::encode(&mut text, &health.metrics.registry);
     encoded.map_err(|_| Problem::new(500, "Something broke", "the metrics could not be written"))?;
     let media = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
     Ok(([(CONTENT_TYPE, media)], text).into_response())

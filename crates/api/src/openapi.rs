@@ -3,7 +3,10 @@
 
 use crate::problem::Problem;
 use crate::query::ok;
-use crate::{bodies, dead_letters, deliveries, events, health, keys, orders, outbox, subscriptions};
+use crate::{
+    bodies, dead_letters, deliveries, doctor, events, explain, health, keys, orders, outbox, stats,
+    subscriptions, system,
+};
 use axum::response::Response;
 use std::sync::LazyLock;
 use utoipa::openapi::path::Operation;
@@ -27,6 +30,7 @@ const KEY_SCHEME: &str = "api_key";
         events::create,
         events::list,
         events::show,
+        explain::show,
         subscriptions::create,
         subscriptions::list,
         subscriptions::show,
@@ -47,6 +51,9 @@ const KEY_SCHEME: &str = "api_key";
         orders::audit,
         outbox::show,
         outbox::resume,
+        stats::show,
+        system::show,
+        doctor::show,
         keys::list,
         keys::create,
         keys::revoke,

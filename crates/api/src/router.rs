@@ -1,9 +1,11 @@
 //! Every call, and the role that it needs. Authentication stands before each handler, and so before its
 //! body is read.
 
+use crate::health::Health;
 use crate::state::ApiState;
 use crate::{
-    auth, dead_letters, deliveries, events, frame, health, keys, openapi, orders, outbox, subscriptions,
+    auth, dead_letters, deliveries, doctor, events, explain, frame, health, keys, openapi, orders, outbox,
+    stats, subscriptions, system,
 };
 use axum::Router;
 use axum::extract::Request;
@@ -15,7 +17,7 @@ use std::sync::Arc;
 
 pub fn router<S: Stores>(state: ApiState<S>) -> Router {
     let api = Arc::new(state);
-    let random = api.random;
+    let (random, metrics, health) = (api.random, api.metrics.clone(), Arc::clone(&api.health));
     let viewer = |methods| guarded(&api, KeyRole::Viewer, methods);
     let ingest = |methods| guarded(&api, KeyRole::Ingest, methods);
     let submitter = |methods| guarded(&api, KeyRole::Orders, methods);
@@ -23,12 +25,10 @@ pub fn router<S: Stores>(state: ApiState<S>) -> Router {
     let operator = |methods| guarded(&api, KeyRole::Operator, methods);
     let root = |methods| guarded(&api, KeyRole::Root, methods);
     Router::new()
-        .route("/healthz", get(health::healthz))
-        .route("/readyz", get(health::readyz))
-        .route("/metrics", get(health::metrics))
         .route("/openapi.json", get(openapi::show))
         .route("/v1/events", viewer(get(events::list)).merge(ingest(post(events::create))))
         .route("/v1/events/{id}", viewer(get(events::show)))
+        .route("/v1/events/{id}/explain", viewer(get(explain::show)))
         .route(
             "/v1/subscriptions",
             viewer(get(subscriptions::list)).merge(admin(post(subscriptions::create))),
@@ -52,11 +52,33 @@ pub fn router<S: Stores>(state: ApiState<S>) -> Router {
         .route("/v1/orders/{idempotency_key}/audit", viewer(get(orders::audit)))
         .route("/v1/outbox", viewer(get(outbox::show)))
         .route("/v1/outbox/resume", operator(post(outbox::resume)))
+        .route("/v1/stats", viewer(get(stats::show)))
+        .route("/v1/system", viewer(get(system::show)))
+        .route("/v1/doctor", viewer(get(doctor::show)))
         .route("/v1/keys", root(get(keys::list).merge(post(keys::create))))
         .route("/v1/keys/{id}", root(delete(keys::revoke)))
         .fallback(|| async { StatusCode::NOT_FOUND })
         .with_state(api)
-        .layer(from_fn(move |request: Request, next: Next| frame::frame(random, request, next)))
+        .merge(health_calls(health))
+        .layer(from_fn(move |request: Request, next: Next| {
+            frame::frame(random, metrics.clone(), request, next)
+        }))
+}
+
+/// What needs no key and no store of the API's roles, for a process that answers nothing else.
+pub fn health_router(health: Arc<Health>, random: fn(&mut [u8])) -> Router {
+    let metrics = health.metrics.clone();
+    health_calls(health).fallback(|| async { StatusCode::NOT_FOUND }).layer(from_fn(
+        move |request: Request, next: Next| frame::frame(random, metrics.clone(), request, next),
+    ))
+}
+
+fn health_calls(health: Arc<Health>) -> Router {
+    Router::new()
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
+        .route("/metrics", get(health::metrics))
+        .with_state(health)
 }
 
 type Methods<S> = MethodRouter<Arc<ApiState<S>>>;

@@ -2,8 +2,12 @@
 //! of its own role.
 
 use crate::auth::KeyCache;
+use crate::health::Health;
+use posthaste_core::EventId;
 use posthaste_core::order::Order;
-use posthaste_core::ports::{IngestRequest, KeyHash, RequestOutcome, Stores, Submission};
+use posthaste_core::ports::{
+    IngestRequest, KeyHash, ReaderStore as _, RequestOutcome, Stores, Submission,
+};
 use posthaste_services::batcher::Batcher;
 use posthaste_services::clock::Clock;
 use posthaste_services::metrics::Metrics;
@@ -11,6 +15,7 @@ use posthaste_services::outbox::LaneState;
 use posthaste_services::runner::Pulse;
 use posthaste_services::seal::SecretSealer;
 use posthaste_services::sender::Sender;
+use posthaste_services::survey::{LastSurvey, SurveyOptions};
 use posthaste_services::wake::Wakes;
 use std::fmt;
 use std::sync::Arc;
@@ -47,12 +52,28 @@ pub struct Outgoing {
     pub deadline: Duration,
 }
 
+/// What operators are told about this process beside what the store knows.
+#[derive(Debug, Clone)]
+pub struct Operations {
+    pub version: &'static str,
+    /// The schema that this program was made for.
+    pub schema_needed: u32,
+    /// What the settings leave open.
+    pub warnings: Vec<String>,
+    pub survey: SurveyOptions,
+    /// What waits, as last counted.
+    pub last_survey: LastSurvey,
+    /// What this machine's own clock says.
+    pub machine_now: fn() -> posthaste_core::Timestamp,
+}
+
 pub struct ApiState<S: Stores> {
     pub(crate) subscriptions: S::Subscriptions,
     pub(crate) dead_letters: S::DeadLetters,
     pub(crate) keys: S::Keys,
     pub(crate) reader: S::Reader,
     pub(crate) outbox: S::OutboxWorker,
+    pub(crate) insight: S::Insight,
     pub(crate) ingest: Batcher<IngestRequest, RequestOutcome>,
     /// Nothing where no broker is set.
     pub(crate) orders: Option<Batcher<Order, Submission>>,
@@ -65,9 +86,8 @@ pub struct ApiState<S: Stores> {
     pub(crate) uploads: Arc<Semaphore>,
     pub(crate) root_key: Option<KeyHash>,
     pub(crate) known_keys: KeyCache,
-    pub(crate) pulses: Vec<Arc<Pulse>>,
-    pub(crate) late_after: Duration,
-    pub(crate) lane: Option<LaneState>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) operations: Operations,
     pub(crate) random: fn(&mut [u8]),
 }
 
@@ -88,14 +108,17 @@ impl<S: Stores> ApiState<S> {
         wakes: Wakes,
         outgoing: Outgoing,
         limits: Limits,
+        operations: Operations,
         random: fn(&mut [u8]),
     ) -> Self {
+        let health = health_of::<S>(store.reader(), metrics.clone(), Vec::new(), Duration::from_secs(15), None);
         Self {
             subscriptions: store.subscriptions(),
             dead_letters: store.dead_letters(),
             keys: store.keys(),
             reader: store.reader(),
             outbox: store.outbox_worker(),
+            insight: store.insight(),
             ingest,
             orders: None,
             clock,
@@ -107,9 +130,8 @@ impl<S: Stores> ApiState<S> {
             uploads: Arc::new(Semaphore::new(UPLOADS_KIB_MAX)),
             root_key: None,
             known_keys: KeyCache::default(),
-            pulses: Vec::new(),
-            late_after: Duration::from_secs(15),
-            lane: None,
+            health: Arc::new(health),
+            operations,
             random,
         }
     }
@@ -128,17 +150,12 @@ impl<S: Stores> ApiState<S> {
         self
     }
 
-    /// The services whose steps prove that this process works; one is late after `late_after`.
+    /// The services whose steps prove that this process works; one is late after `late_after`. What this
+    /// process knows of the lane to the broker is for readiness to tell.
     #[must_use]
-    pub fn with_pulses(mut self, pulses: Vec<Arc<Pulse>>, late_after: Duration) -> Self {
-        (self.pulses, self.late_after) = (pulses, late_after);
-        self
-    }
-
-    /// What this process knows of the lane to the broker, for readiness to tell.
-    #[must_use]
-    pub fn with_lane(mut self, lane: LaneState) -> Self {
-        self.lane = Some(lane);
+    pub fn with_pulses(mut self, pulses: Vec<Arc<Pulse>>, late_after: Duration, lane: LaneState) -> Self {
+        let (reader, metrics) = (self.reader.clone(), self.metrics.clone());
+        self.health = Arc::new(health_of::<S>(reader, metrics, pulses, late_after, Some(lane)));
         self
     }
 
@@ -147,4 +164,19 @@ impl<S: Stores> ApiState<S> {
         (self.random)(&mut bytes);
         bytes
     }
+}
+
+/// Ready is who can read: any event will do, also one that is not there.
+fn health_of<S: Stores>(
+    reader: S::Reader,
+    metrics: Metrics,
+    pulses: Vec<Arc<Pulse>>,
+    late_after: Duration,
+    lane: Option<LaneState>,
+) -> Health {
+    let answers = move || {
+        let reader = reader.clone();
+        async move { reader.event(EventId::from_store(1)).await.map(drop) }
+    };
+    Health::new(answers, metrics, pulses, late_after, lane)
 }

@@ -1,14 +1,25 @@
-//! Where a process meets the network: the address that the API listens on, and the way out for what is
-//! sent.
+//! Where a process meets the network: the addresses that it listens on, and the way out for what is sent.
 
 use crate::settings::Settings;
 use anyhow::Context as _;
 use posthaste_services::sender::{KeepAlive, Sender, Trust};
+use std::net::SocketAddr;
 use tokio::net::TcpListener;
 
 pub(crate) async fn listen(settings: &Settings) -> anyhow::Result<TcpListener> {
-    let address = settings.listen;
-    let told = || format!("cannot listen on {address}: end what listens there, or set POSTHASTE_LISTEN");
+    bind(settings.listen, "POSTHASTE_LISTEN").await
+}
+
+/// Where probes and scrapers are answered, if that was asked for.
+pub(crate) async fn listen_for_metrics(settings: &Settings) -> anyhow::Result<Option<TcpListener>> {
+    match settings.metrics_listen {
+        Some(address) => bind(address, "POSTHASTE_METRICS_LISTEN").await.map(Some),
+        None => Ok(None),
+    }
+}
+
+async fn bind(address: SocketAddr, setting: &str) -> anyhow::Result<TcpListener> {
+    let told = || format!("cannot listen on {address}: end what listens there, or set {setting}");
     TcpListener::bind(address).await.with_context(told)
 }
 

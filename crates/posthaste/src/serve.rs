@@ -7,10 +7,10 @@ use crate::signals::Signals;
 use crate::{login, network, random};
 use anyhow::Context as _;
 use posthaste_api::server::Server;
-use posthaste_api::{ApiState, Limits, Outgoing, key_hash, router};
-use posthaste_core::WorkerId;
+use posthaste_api::{ApiState, Health, Limits, Operations, Outgoing, health_router, key_hash, router};
 use posthaste_core::order::Order;
 use posthaste_core::ports::{IngestRequest, RequestOutcome, Stage, Stores, Submission};
+use posthaste_core::{Timestamp, WorkerId};
 use posthaste_services::batcher::{Batcher, batcher};
 use posthaste_services::cleaner::Cleaner;
 use posthaste_services::clock::{Clock, ClockSetter};
@@ -22,18 +22,21 @@ use posthaste_services::outbox::{
     HttpBroker, HttpBrokerOptions, LaneState, LaneWatch, OutboxKit, OutboxOptions, OutboxWorker, SETTLEMENTS,
     Settlements,
 };
+use posthaste_services::presence::{self, Identity, Presence};
 use posthaste_services::router::Router;
 use posthaste_services::runner::{Phase, Runner, Service};
 use posthaste_services::seal::SecretSealer;
 use posthaste_services::sender::Sender;
+use posthaste_services::survey::{self, LastSurvey, SurveyOptions, Surveyor};
 use posthaste_services::wake::{Announcer, Bell, Listener, Wakes};
 use posthaste_services::worker::{REPORTS, Reports, Worker, WorkerKit, WorkerOptions};
-use posthaste_store::postgres::{PostgresListener, PostgresStore};
-use posthaste_store::sqlite::{SqliteOptions, SqliteStore};
+use posthaste_store::Observer;
+use posthaste_store::postgres::{PostgresListener, PostgresOptions, PostgresStore};
+use posthaste_store::sqlite::{MIGRATIONS, SqliteOptions, SqliteStore};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -62,14 +65,17 @@ pub(crate) async fn serve(
     listening: oneshot::Sender<SocketAddr>,
 ) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new()?;
+    let metrics = Metrics::new();
+    let observer = observer(&metrics);
     match (login::postgres_options(settings), &settings.database.url) {
         (None, DatabaseUrl::Sqlite(path)) => {
-            let store = SqliteStore::open(&SqliteOptions::new(path))?;
-            let process = Process::new(settings, store, Wakes::alone()).await?;
+            let store = SqliteStore::open(&SqliteOptions { observer, ..SqliteOptions::new(path) })?;
+            let process = Process::new(settings, store, Wakes::alone(), metrics).await?;
             process.run(&mut signals, listening).await
         }
         (None, DatabaseUrl::Postgres(_)) => anyhow::bail!("no login to the database"),
         (Some(options), _) => {
+            let options = PostgresOptions { observer, ..options };
             let Some(store) = signals.or(login::wait_for(|| PostgresStore::connect(&options))).await else {
                 return Ok(ExitCode::SUCCESS);
             };
@@ -77,7 +83,7 @@ pub(crate) async fn serve(
             let listener = PostgresListener::new(login::listen_url(settings, &options).unwrap_or_default())?;
             let wakes = Wakes::among_others(stages(settings));
             let announcer = Announcer::new(store.announcer(), wakes.clone());
-            let mut process = Process::new(settings, store, wakes.clone()).await?;
+            let mut process = Process::new(settings, store, wakes.clone(), metrics).await?;
             let bell = announcer.bell();
             let announcer = Service::new("announcer", announcer, bell, settings.poll);
             process.runner.start(Service { pace: ANNOUNCE_PACE, phase: Phase::Flushes, ..announcer });
@@ -86,6 +92,18 @@ pub(crate) async fn serve(
             process.run(&mut signals, listening).await
         }
     }
+}
+
+/// Meters how long the store takes for each role.
+fn observer(metrics: &Metrics) -> Observer {
+    let metrics = metrics.clone();
+    Observer::new(move |role, took| metrics.store_called(role.name(), took))
+}
+
+/// What the clock of this machine says. Nothing goes by it; people are told when it is wrong.
+fn machine_now() -> Timestamp {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_micros(0).after(since_epoch)
 }
 
 /// The stages that the roles of this process see to.
@@ -115,15 +133,18 @@ struct Process<'a, S> {
     sender: Option<Sender>,
     /// Where the API listens, and where it puts events; nothing without that role.
     listener: Option<TcpListener>,
+    /// Where probes and scrapers are answered, if that was asked for.
+    metrics_listener: Option<TcpListener>,
+    /// What waits, as last counted; only with the API.
+    last_survey: LastSurvey,
     ingest: Option<Batcher<IngestRequest, RequestOutcome>>,
     /// Where the API puts orders; nothing without a broker to send them to.
     intake: Option<Batcher<Order, Submission>>,
 }
 
 impl<'a, S: Stores> Process<'a, S> {
-    async fn new(settings: &'a Settings, store: S, wakes: Wakes) -> anyhow::Result<Self> {
+    async fn new(settings: &'a Settings, store: S, wakes: Wakes, metrics: Metrics) -> anyhow::Result<Self> {
         let clock = Clock::running(store.now().await?);
-        let metrics = Metrics::new();
         let runner = Runner::new(clock.clone(), metrics.clone());
         let worker_id = WorkerId::parse(random::process_name()?)?;
         let sends = [Role::Worker, Role::Api, Role::Outbox].iter().any(|role| settings.roles.contains(role));
@@ -134,6 +155,7 @@ impl<'a, S: Stores> Process<'a, S> {
             true => Some(network::listen(settings).await?),
             false => None,
         };
+        let metrics_listener = network::listen_for_metrics(settings).await?;
         let mut process = Self {
             settings,
             store,
@@ -145,6 +167,8 @@ impl<'a, S: Stores> Process<'a, S> {
             runner,
             sender,
             listener,
+            metrics_listener,
+            last_survey: LastSurvey::default(),
             ingest: None,
             intake: None,
         };
@@ -164,13 +188,82 @@ impl<'a, S: Stores> Process<'a, S> {
                 Role::Api => {
                     self.start_ingest();
                     self.start_intake();
+                    self.start_surveyor();
                     let lane = LaneWatch::new(self.store.reader(), self.lane.clone());
                     self.runner.start(Service::new("lane", lane, Bell::default(), LANE_POLL));
                 }
                 Role::Outbox => self.start_outbox()?,
             }
         }
+        self.start_presence();
         Ok(())
+    }
+
+    fn start_presence(&mut self) {
+        let identity = Identity {
+            process_id: self.worker_id.clone(),
+            version: env!("CARGO_PKG_VERSION"),
+            started_at: self.clock.now(),
+            roles: self.settings.roles.iter().copied().map(Role::as_str).collect(),
+        };
+        let presence = Presence::new(self.store.presence(), identity, self.metrics.clone());
+        let service = Service::new("presence", presence, Bell::default(), presence::EVERY);
+        self.runner.start(Service { phase: Phase::Tells, ..service });
+    }
+
+    fn survey_options(&self) -> SurveyOptions {
+        SurveyOptions {
+            lease: self.settings.lease.length,
+            cleaner_interval: self.settings.lease.cleaner_interval,
+            order_stuck_after: self.settings.outbox.stuck_threshold,
+        }
+    }
+
+    fn start_surveyor(&mut self) {
+        let surveyor = Surveyor::new(self.store.insight(), self.survey_options(), self.metrics.clone());
+        self.last_survey = surveyor.last();
+        self.runner.start(Service::new("surveyor", surveyor, Bell::default(), survey::EVERY));
+    }
+
+    fn operations(&self) -> Operations {
+        let mut warnings = self.settings.warnings();
+        if self.settings.root_key.is_some() {
+            warnings.push(
+                "POSTHASTE_ROOT_KEY is set: once posthaste key create has made keys, take it out".to_owned(),
+            );
+        }
+        Operations {
+            version: env!("CARGO_PKG_VERSION"),
+            schema_needed: MIGRATIONS.last().map_or(0, |migration| migration.version),
+            warnings,
+            survey: self.survey_options(),
+            last_survey: self.last_survey.clone(),
+            machine_now,
+        }
+    }
+
+    fn late_after(&self) -> Duration {
+        let settings = self.settings;
+        let (polls, cleans, idles) =
+            (settings.poll, settings.lease.cleaner_interval, settings.outbox.idle_sleep);
+        let poll_max = polls.max(cleans).max(idles).max(CLOCK_POLL);
+        LATE_AFTER.max(poll_max.saturating_mul(LATE_POLLS))
+    }
+
+    /// Answers probes and scrapers, whatever roles this process has.
+    fn start_metrics(&mut self) -> anyhow::Result<Option<Server>> {
+        let Some(listener) = self.metrics_listener.take() else { return Ok(None) };
+        let store = self.store.clone();
+        let answers = move || {
+            let store = store.clone();
+            async move { store.now().await.map(drop) }
+        };
+        let pulses = self.runner.pulses().to_vec();
+        let lane = Some(self.lane.clone());
+        let health = Health::new(answers, self.metrics.clone(), pulses, self.late_after(), lane);
+        let address = listener.local_addr().context("asking for the address")?;
+        tracing::info!(url = format!("http://{address}/metrics"), "answers probes and scrapers");
+        Ok(Some(Server::start(listener, health_router(Arc::new(health), random::fill))))
     }
 
     fn start_ingest(&mut self) {
@@ -210,18 +303,14 @@ impl<'a, S: Stores> Process<'a, S> {
             payload_bytes_max: settings.limits.payload_bytes_max,
             batch_events_max: settings.limits.batch_events_max as usize,
         };
-        let poll_max = settings
-            .poll
-            .max(settings.lease.cleaner_interval)
-            .max(settings.outbox.idle_sleep)
-            .max(CLOCK_POLL);
-        let late_after = LATE_AFTER.max(poll_max.saturating_mul(LATE_POLLS));
+        let (late_after, operations) = (self.late_after(), self.operations());
         let (clock, metrics, wakes) = (self.clock.clone(), self.metrics.clone(), self.wakes.clone());
-        let state = ApiState::new(&self.store, ingest, clock, metrics, wakes, outgoing, limits, random::fill)
-            .with_orders(self.intake.clone())
-            .with_root_key(settings.root_key.as_ref().map(|key| key_hash(key.expose())))
-            .with_pulses(self.runner.pulses().to_vec(), late_after)
-            .with_lane(self.lane.clone());
+        let store = &self.store;
+        let state =
+            ApiState::new(store, ingest, clock, metrics, wakes, outgoing, limits, operations, random::fill)
+                .with_orders(self.intake.clone())
+                .with_root_key(settings.root_key.as_ref().map(|key| key_hash(key.expose())))
+                .with_pulses(self.runner.pulses().to_vec(), late_after, self.lane.clone());
         let address = listener.local_addr().context("asking for the address")?;
         tracing::info!(url = format!("http://{address}"), "the API listens");
         let server = Server::start(listener, router(state));
@@ -328,6 +417,7 @@ impl<'a, S: Stores> Process<'a, S> {
     ) -> anyhow::Result<ExitCode> {
         let roles: Vec<&str> = self.settings.roles.iter().copied().map(Role::as_str).collect();
         let api = self.start_api(listening)?;
+        let probes = self.start_metrics()?;
         let (roles, worker_id) = (roles.join(","), self.worker_id.as_str());
         tracing::info!(roles, worker_id, database = login::shown(self.settings), "serving");
         let by = signals.next().await;
@@ -343,7 +433,12 @@ impl<'a, S: Stores> Process<'a, S> {
             if !answered {
                 tracing::warn!("some requests took too long and are broken off");
             }
-            self.runner.stop(until.saturating_duration_since(Instant::now())).await
+            let stopped = self.runner.stop(until.saturating_duration_since(Instant::now())).await;
+            // Whoever probes sees the process to its end.
+            if let Some(probes) = probes {
+                probes.stop(Duration::ZERO).await;
+            }
+            stopped
         };
         let Some(clean) = signals.or(stopped).await else {
             tracing::warn!("a second signal: stops at once");

@@ -54,6 +54,7 @@ fn settings(values: &Values) -> Result<Settings, Problem> {
     Ok(Settings {
         database: database(values)?,
         listen: values.value(&t::LISTEN)?,
+        metrics_listen: values.get(&t::METRICS_LISTEN),
         roles: values.value(&t::ROLES)?,
         root_key: values.get(&t::ROOT_KEY),
         secret_key: values.get(&t::SECRET_KEY),

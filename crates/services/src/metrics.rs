@@ -317,7 +317,7 @@ impl Meters {
 
 impl Meters {
     fn register_insight(&mut self) {
-        let registry = &mut self.registry;
+        let registry = self.registry.sub_registry_with_prefix("posthaste");
         let depth = self.queue_depth.clone();
         registry.register("queue_depth", "What waits before each stage, counted to 100000", depth);
         let age = self.queue_oldest_age.clone();

@@ -16,6 +16,8 @@ use tracing_subscriber::filter::Targets;
 pub(crate) struct Settings {
     pub(crate) database: DatabaseSettings,
     pub(crate) listen: SocketAddr,
+    /// A second address, for probes and scrapers alone.
+    pub(crate) metrics_listen: Option<SocketAddr>,
     /// Never empty.
     pub(crate) roles: BTreeSet<Role>,
     pub(crate) root_key: Option<Secret>,

@@ -78,6 +78,14 @@ impl Call {
         answer.json()
     }
 
+    /// The same for an answer that is no JSON.
+    pub(crate) async fn expect_text(self, status: u16) -> String {
+        let what = format!("{} {}", self.method, self.path);
+        let answer = self.send().await;
+        assert_eq!(answer.status, status, "{what}: {}", answer.text());
+        answer.text()
+    }
+
     /// Sends it, and checks that it is refused with this status for this field.
     pub(crate) async fn refused(self, status: u16, field: &str) -> Value {
         let body: String = String::from_utf8_lossy(&self.body).chars().take(200).collect();

@@ -6,11 +6,14 @@ mod client;
 mod cloud_events;
 mod dead_letters;
 mod deliveries;
+mod doctor;
 mod events;
+mod explain;
 mod faults;
 mod frame;
 mod keys;
 mod openapi;
+mod operations;
 mod orders;
 mod pages;
 mod roles;
@@ -73,6 +76,15 @@ on_both_engines! {
     verification::a_change_meanwhile_leaves_it_unverified,
     verification::tests_go_to_verified_urls_only,
     deliveries::a_delivery_is_listed_and_shown_with_its_attempts,
+    explain::every_reason_is_told,
+    explain::every_fate_is_told,
+    operations::stats_sum_up_what_was_counted,
+    operations::what_waits_is_counted_and_shown,
+    operations::the_system_tells_who_runs,
+    operations::requests_are_counted_by_call_and_status,
+    doctor::a_busy_system_is_healthy,
+    doctor::every_damage_is_found,
+    doctor::history_is_walked_page_by_page,
     dead_letters::one_is_requeued_once,
     dead_letters::many_are_requeued_by_filter,
     orders::an_order_is_accepted_once,

@@ -2,7 +2,7 @@
 
 use crate::client::Call;
 use posthaste_api::server::Server;
-use posthaste_api::{ApiState, Limits, Outgoing, key_hash, router};
+use posthaste_api::{ApiState, Limits, Operations, Outgoing, key_hash, router};
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{KeyRole, KeyStore as _, StoreResult, Stores};
 use posthaste_services::batcher::batcher;
@@ -16,6 +16,7 @@ use posthaste_services::runner::{Phase, Runner, Service};
 use posthaste_services::seal::SecretSealer;
 use posthaste_services::sender::{KeepAlive, Sender, Trust};
 use posthaste_services::step::{Progress, Step};
+use posthaste_services::survey::{LastSurvey, SurveyOptions};
 use posthaste_services::wake::{Bell, Wakes};
 use posthaste_testkit::fixtures::T0;
 use posthaste_testkit::harness::Harness;
@@ -34,6 +35,8 @@ pub(crate) const DEADLINE: Duration = Duration::from_millis(1_500);
 pub(crate) struct TestApi<S: Stores> {
     pub(crate) h: Harness<S>,
     pub(crate) clock: Clock,
+    pub(crate) metrics: Metrics,
+    pub(crate) last_survey: LastSurvey,
     pub(crate) address: SocketAddr,
     /// What the process knows of the lane to the broker.
     pub(crate) lane: LaneState,
@@ -62,6 +65,19 @@ impl Default for Options {
     }
 }
 
+/// The version that both engines come to.
+pub(crate) const SCHEMA_VERSION: u32 = 2;
+pub(crate) const SURVEY: SurveyOptions = SurveyOptions {
+    lease: Duration::from_secs(60),
+    cleaner_interval: Duration::from_secs(1),
+    order_stuck_after: Duration::from_secs(600),
+};
+
+fn machine_now() -> Timestamp {
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
+    Timestamp::from_micros(0).after(since_epoch.expect("a time after 1970"))
+}
+
 struct Stuck;
 
 impl Step for Stuck {
@@ -82,9 +98,9 @@ impl<S: Stores> TestApi<S> {
     }
 
     pub(crate) async fn start_with(h: Harness<S>, options: Options) -> Self {
-        let Served { clock, lane, address, server, runner } = serve(&h, options).await;
+        let Served { clock, metrics, last_survey, lane, address, server, runner } = serve(&h, options).await;
         let server = std::sync::Mutex::new(Some(server));
-        Self { h, clock, address, lane, server, _runner: runner }
+        Self { h, clock, metrics, last_survey, address, lane, server, _runner: runner }
     }
 
     /// A second process on the same database.
@@ -119,6 +135,8 @@ impl<S: Stores> TestApi<S> {
 /// A server and what runs behind it, for as long as it is kept.
 pub(crate) struct Served {
     clock: Clock,
+    metrics: Metrics,
+    last_survey: LastSurvey,
     lane: LaneState,
     pub(crate) address: SocketAddr,
     server: Server,
@@ -153,12 +171,31 @@ async fn serve<S: Stores>(h: &Harness<S>, options: Options) -> Served {
     };
     let limits = Limits { payload_bytes_max: PAYLOAD_BYTES_MAX, batch_events_max: BATCH_EVENTS_MAX };
     let lane = LaneState::new(metrics.clone());
-    let state = ApiState::new(&h.store, events, clock.clone(), metrics, wakes, outgoing, limits, fill)
-        .with_orders(options.has_broker.then_some(orders))
-        .with_root_key(Some(key_hash(ROOT_KEY)))
-        .with_pulses(runner.pulses().to_vec(), Duration::from_secs(60))
-        .with_lane(lane.clone());
+    let last_survey = LastSurvey::default();
+    let operations = Operations {
+        version: "0.0.0",
+        schema_needed: SCHEMA_VERSION,
+        warnings: Vec::new(),
+        survey: SURVEY,
+        last_survey: last_survey.clone(),
+        machine_now,
+    };
+    let state = ApiState::new(
+        &h.store,
+        events,
+        clock.clone(),
+        metrics.clone(),
+        wakes,
+        outgoing,
+        limits,
+        operations,
+        fill,
+    )
+    .with_orders(options.has_broker.then_some(orders))
+    .with_root_key(Some(key_hash(ROOT_KEY)))
+    .with_pulses(runner.pulses().to_vec(), Duration::from_secs(60), lane.clone());
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     let address = listener.local_addr().expect("an address");
-    Served { clock, lane, address, server: Server::start(listener, router(state)), runner }
+    let server = Server::start(listener, router(state));
+    Served { clock, metrics, last_survey, lane, address, server, runner }
 }

@@ -1,0 +1,190 @@
+//! Proves page by page that nothing was lost, and looks at what runs. The judging is
+//! [`posthaste_services::doctor`]'s; this brings it the facts.
+
+use crate::problem::Problem;
+use crate::query::{Query, ok};
+use crate::state::ApiState;
+use crate::time::Utc;
+use axum::extract::State;
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::Uri;
+use posthaste_core::ports::{Examine, Examined, InsightStore as _, Stores};
+use posthaste_core::{EventId, Timestamp};
+use posthaste_services::doctor::{Check, Status, SystemFacts, examine_page, examine_system};
+use posthaste_services::presence;
+use serde::Serialize;
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "healthy": true, "server_time": "2026-01-31T12:00:00.000000Z",
+    "checks": [{"name": "leases", "status": "ok", "found": "no lease is older than it can be", "to_do": null}],
+    "examined": {"events": 10_000, "deliveries": 20_000, "orders": 0, "undecidable": 0, "faults": 0},
+    "examined_through": 10_000, "last_event_id": 25_000, "next_cursor": "ZG9jdG9yOjEwMDAwOi0"
+}))]
+pub(crate) struct Diagnosis {
+    /// No check of this page is a problem.
+    healthy: bool,
+    server_time: Utc,
+    checks: Vec<CheckView>,
+    examined: ExaminedView,
+    /// The last event of this page.
+    examined_through: Option<i64>,
+    last_event_id: Option<i64>,
+    /// Where the next page of history goes on; nothing after the last one.
+    next_cursor: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CheckView {
+    name: &'static str,
+    /// ok, warning or problem.
+    status: &'static str,
+    found: String,
+    /// Nothing where nothing is to be done.
+    to_do: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ExaminedView {
+    events: u64,
+    deliveries: u64,
+    orders: u64,
+    /// Pairs of event and subscription that changed too close to the routing to be decided.
+    undecidable: u64,
+    faults: u64,
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/doctor",
+    tag = "operations",
+    operation_id = "doctor",
+    summary = "Whether every event has what it must have, and what runs, runs well (role viewer)",
+    description = "The first page also looks at what runs; the others go on through history, at most 10,000 \
+                   events each.",
+    params(
+        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
+        ("recent" = Option<bool>, Query, description = "Only the newest events and orders, on one page"),
+    ),
+    responses((status = 200, description = "What was found", body = Diagnosis)),
+)]
+pub(crate) async fn show<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let mut query = Query::of(&uri)?;
+    let cursor = query.take("cursor");
+    let newest = match query.take("recent").as_deref() {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(_) => return Err(Problem::invalid("recent", "recent must be true or false")),
+    };
+    query.finish()?;
+    let is_first = cursor.is_none();
+    let page = match cursor {
+        None => Examine { events_after: Some(0), orders_after: Some(0), newest },
+        Some(_) if newest => {
+            return Err(Problem::invalid("cursor", "recent has one page: leave the cursor out"));
+        }
+        Some(text) => read_cursor(&text)?,
+    };
+    let now = api.clock.now();
+    let examined = api.insight.examine(page).await?;
+    let findings = examine_page(&examined, now);
+    let mut checks = if is_first { system_checks(&api, now).await? } else { Vec::new() };
+    checks.extend(findings.checks);
+    ok(&Diagnosis {
+        healthy: checks.iter().all(|check| check.status != Status::Problem),
+        server_time: Utc(now),
+        checks: checks.into_iter().map(view).collect(),
+        examined: ExaminedView {
+            events: findings.events,
+            deliveries: findings.deliveries,
+            orders: findings.orders,
+            undecidable: findings.undecidable,
+            faults: findings.faults,
+        },
+        examined_through: examined.events.last().map(|event| event.id.get()),
+        last_event_id: examined.last_event.map(EventId::get),
+        next_cursor: write_cursor(&examined),
+    })
+}
+
+async fn system_checks<S: Stores>(api: &ApiState<S>, now: Timestamp) -> Result<Vec<Check>, Problem> {
+    let operations = &api.operations;
+    let survey = api.insight.survey(operations.survey.request(now)).await?;
+    let processes = api.insight.processes(now.before(presence::GONE_AFTER)).await?;
+    let (lane, upkeep) = (api.insight.lane().await?, api.insight.upkeep().await?);
+    let engine = api.insight.engine().await?;
+    let machine_now = (operations.machine_now)();
+    Ok(examine_system(&SystemFacts {
+        now,
+        survey: &survey,
+        engine: &engine,
+        schema_needed: operations.schema_needed,
+        machine_now,
+        lane: &lane,
+        processes: &processes,
+        upkeep: &upkeep,
+        warnings: &operations.warnings,
+    }))
+}
+
+fn view(check: Check) -> CheckView {
+    let Check { name, status, found, to_do } = check;
+    CheckView { name, status: status.as_str(), found, to_do: Some(to_do).filter(|text| !text.is_empty()) }
+}
+
+/// Where events and orders go on; a dash for what was looked at to its end.
+fn write_cursor(examined: &Examined) -> Option<String> {
+    let place = |next: Option<i64>| next.map_or_else(|| "-".to_owned(), |next| next.to_string());
+    let (event, order) = (examined.next_event, examined.next_order);
+    let goes_on = event.is_some() || order.is_some();
+    goes_on.then(|| URL_SAFE_NO_PAD.encode(format!("doctor:{}:{}", place(event), place(order))))
+}
+
+fn read_cursor(text: &str) -> Result<Examine, Problem> {
+    let decoded = URL_SAFE_NO_PAD.decode(text).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let place = |text: &str| match text {
+        "-" => Some(None),
+        number => number.parse::<i64>().ok().filter(|number| *number >= 0).map(Some),
+    };
+    let read = decoded.as_deref().and_then(|inner| {
+        let (events, orders) = inner.strip_prefix("doctor:")?.split_once(':')?;
+        Some(Examine { events_after: place(events)?, orders_after: place(orders)?, newest: false })
+    });
+    read.ok_or_else(|| {
+        Problem::invalid("cursor", "cursor must be the next_cursor of the page before, of the same list")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_says_where_both_walks_go_on() {
+        for (events_after, orders_after) in [(Some(7), Some(9)), (None, Some(9)), (Some(7), None)] {
+            let examined = Examined {
+                events: vec![],
+                sagas: vec![],
+                changes: vec![],
+                more_changes: false,
+                orders: vec![],
+                next_event: events_after,
+                next_order: orders_after,
+                last_event: None,
+            };
+            let cursor = write_cursor(&examined).expect("a cursor");
+            let expected = Examine { events_after, orders_after, newest: false };
+            assert_eq!(read_cursor(&cursor).expect("a place"), expected);
+        }
+        for bad in ["", "x", "ZG9jdG9y", "ZXZlbnRzOjE"] {
+            assert_eq!(read_cursor(bad).expect_err(bad).status, 422);
+        }
+    }
+}

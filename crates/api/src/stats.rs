@@ -1,0 +1,187 @@
+//! What was done lately, and how much waits: sums that every process adds to, never a read of history.
+
+use crate::problem::Problem;
+use crate::query::{Query, ok};
+use crate::state::ApiState;
+use crate::time::Utc;
+use axum::extract::State;
+use axum::response::Response;
+use http::Uri;
+use posthaste_core::Timestamp;
+use posthaste_core::lane::Lane;
+use posthaste_core::latency::{self, BUCKETS, percentile};
+use posthaste_core::ports::{InsightStore as _, Rollup, RollupWidth, Stage, Stores, Survey};
+use posthaste_services::metrics::CHARTED;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use utoipa::ToSchema;
+
+/// A window, the width of its intervals, and how many there are.
+const WINDOWS: [(&str, RollupWidth, u32); 2] =
+    [("1h", RollupWidth::TenSeconds, 360), ("24h", RollupWidth::FiveMinutes, 288)];
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Stats {
+    window: &'static str,
+    /// When the first interval begins.
+    from: Utc,
+    interval_s: u32,
+    /// By counter, one number for each interval, the oldest first; the last one is not over yet.
+    series: BTreeMap<String, Vec<i64>>,
+    /// By counter, over the whole window.
+    totals: BTreeMap<String, i64>,
+    /// Deliveries that were completed, of all that ended; nothing if none did.
+    success_ratio: Option<f64>,
+    /// Attempts that a receiver took, of all that were made.
+    attempt_success_ratio: Option<f64>,
+    /// From routing to the end of a delivery.
+    latency: Latency,
+    dead_letters: i64,
+    /// Nothing before it was first counted.
+    waiting: Option<WaitingView>,
+    outbox: LaneView,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Latency {
+    p50_ms: Option<f64>,
+    p90_ms: Option<f64>,
+    p99_ms: Option<f64>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WaitingView {
+    /// When it was counted.
+    sampled_at: Utc,
+    stages: Vec<StageView>,
+    /// Unfinished deliveries of paused, unverified or deleted subscriptions, counted to 100,000.
+    held: u32,
+    stuck_jobs: u32,
+    stuck_orders: u32,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct StageView {
+    stage: &'static str,
+    /// Counted to 100,000.
+    depth: u32,
+    oldest_age_s: f64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct LaneView {
+    paused: bool,
+    paused_at: Option<Utc>,
+    reason: Option<String>,
+    /// Sends a second at most.
+    rate: f64,
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/stats",
+    tag = "operations",
+    operation_id = "stats",
+    summary = "What was done in the last hour or day, and how much waits (role viewer)",
+    params(("window" = Option<String>, Query, description = "1h (unless said otherwise) or 24h", example = "24h")),
+    responses((status = 200, description = "Sums and gauges", body = Stats)),
+)]
+pub(crate) async fn show<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let mut query = Query::of(&uri)?;
+    let asked = query.take("window");
+    query.finish()?;
+    let asked = asked.as_deref().unwrap_or("1h");
+    let window = WINDOWS.into_iter().find(|(name, _, _)| *name == asked);
+    let (name, width, intervals) =
+        window.ok_or_else(|| Problem::invalid("window", "window must be 1h or 24h"))?;
+    let width_s = Duration::from_secs(width.seconds().into());
+    let from = width.start_of(api.clock.now()).before(width_s * (intervals - 1));
+    let rollups = api.insight.rollups(width, from).await?;
+    let lane = api.insight.lane().await?;
+    let waiting = api.operations.last_survey.get().map(|(survey, at)| waiting(&survey, at));
+    ok(&Sums::of(&rollups, from, width, intervals).stats(name, waiting, lane))
+}
+
+/// The counters of one window.
+struct Sums {
+    from: Timestamp,
+    width: RollupWidth,
+    series: BTreeMap<String, Vec<i64>>,
+    latencies: [u64; BUCKETS],
+}
+
+impl Sums {
+    fn of(rollups: &[Rollup], from: Timestamp, width: RollupWidth, intervals: u32) -> Self {
+        let empty = vec![0; intervals as usize];
+        let series = CHARTED.into_iter().map(|name| (name.to_owned(), empty.clone())).collect();
+        let mut sums = Self { from, width, series, latencies: [0; BUCKETS] };
+        for rollup in rollups {
+            if let Some(bucket) = latency::bucket_of(&rollup.counter) {
+                if let Some(sum) = sums.latencies.get_mut(bucket) {
+                    *sum += u64::try_from(rollup.amount).unwrap_or_default();
+                }
+                continue;
+            }
+            let passed_s = rollup.interval_start.since(from).as_secs();
+            let place = usize::try_from(passed_s / u64::from(width.seconds())).unwrap_or(usize::MAX);
+            let series = sums.series.entry(rollup.counter.clone()).or_insert_with(|| empty.clone());
+            if let Some(sum) = series.get_mut(place) {
+                *sum += rollup.amount;
+            }
+        }
+        sums
+    }
+
+    fn stats(self, window: &'static str, waiting: Option<WaitingView>, lane: Lane) -> Stats {
+        let totals: BTreeMap<String, i64> =
+            self.series.iter().map(|(name, series)| (name.clone(), series.iter().sum())).collect();
+        let total = |name: &str| totals.get(name).copied().unwrap_or_default();
+        let ms = |share| percentile(&self.latencies, share).map(|took| took.as_secs_f64() * 1_000.0);
+        let dead_letters = total("deliveries_dead_lettered");
+        Stats {
+            window,
+            from: Utc(self.from),
+            interval_s: self.width.seconds(),
+            success_ratio: ratio(total("deliveries_completed"), dead_letters),
+            attempt_success_ratio: ratio(total("attempts_ok"), total("attempts_failed")),
+            latency: Latency { p50_ms: ms(0.5), p90_ms: ms(0.9), p99_ms: ms(0.99) },
+            dead_letters,
+            waiting,
+            outbox: LaneView {
+                paused: lane.paused_at.is_some(),
+                paused_at: lane.paused_at.map(Utc),
+                reason: lane.reason,
+                rate: lane.rate,
+            },
+            series: self.series,
+            totals,
+        }
+    }
+}
+
+fn ratio(good: i64, bad: i64) -> Option<f64> {
+    let all = good + bad;
+    #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+    let share = good as f64 / all as f64;
+    (all > 0).then_some(share)
+}
+
+fn waiting(survey: &Survey, at: Timestamp) -> WaitingView {
+    let stage = |stage: Stage| {
+        let waiting = survey.of(stage);
+        let age = waiting.oldest.map_or(Duration::ZERO, |oldest| at.since(oldest));
+        StageView { stage: stage.as_str(), depth: waiting.depth, oldest_age_s: age.as_secs_f64() }
+    };
+    WaitingView {
+        sampled_at: Utc(at),
+        stages: Stage::ALL.into_iter().map(stage).collect(),
+        held: survey.held,
+        stuck_jobs: survey.stuck_jobs,
+        stuck_orders: survey.stuck_orders,
+    }
+}

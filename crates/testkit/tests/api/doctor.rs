@@ -1,0 +1,218 @@
+//! Doctor over the API: no false alarm beside a busy system, and every kind of damage is found.
+
+use crate::server::TestApi;
+use posthaste_core::SubscriptionId;
+use posthaste_core::outcome::Failure;
+use posthaste_core::ports::{
+    IngestStore as _, OutboxIntakeStore as _, PresenceStore as _, ProcessSeen, Stores, WorkerStore as _,
+};
+use posthaste_services::doctor::ROLES;
+use posthaste_testkit::fixtures::{T0, at, delivered, event, failed, order, worker_id};
+use posthaste_testkit::harness::Harness;
+use serde_json::Value;
+use std::time::Duration;
+
+/// Long after the subscriptions were made.
+const NOW_S: u64 = 1_000;
+
+/// Every role reports.
+async fn run_all_roles<S: Stores>(h: &Harness<S>) {
+    for role in ROLES {
+        let (role, version) = (role.to_owned(), "0.0.0".to_owned());
+        let seen =
+            ProcessSeen { process_id: worker_id(1), role, version, started_at: T0, seen_at: at(NOW_S) };
+        h.calm.presence().report_presence(seen, vec![]).await.expect("a report");
+    }
+}
+
+async fn publish<S: Stores>(h: &Harness<S>, kind: &str, count: usize) {
+    h.store.ingest().insert_events(vec![vec![event(kind); count]], at(NOW_S)).await.expect("events");
+}
+
+/// One round of the pipeline for what is due: some is delivered, some fails, some stays leased.
+async fn go_round<S: Stores>(h: &Harness<S>, subscription: SubscriptionId) {
+    let now = at(NOW_S);
+    h.route_all(now).await;
+    let (jobs, token) = h.start_attempts(subscription, now).await;
+    let reports = jobs.iter().enumerate().filter_map(|(place, job)| match place % 3 {
+        0 => Some(delivered(job, token)),
+        1 => Some(failed(job, token, Failure::Http(500))),
+        _ => None,
+    });
+    h.store.worker().report_jobs(reports.collect(), now).await.expect("reports");
+    h.apply_all(now).await;
+}
+
+fn problems(diagnosis: &Value) -> Vec<&Value> {
+    let checks = diagnosis["checks"].as_array().expect("checks");
+    checks.iter().filter(|check| check["status"] == "problem").collect()
+}
+
+pub(crate) async fn a_busy_system_is_healthy<S: Stores>(api: &TestApi<S>) {
+    let (one, other) = (api.h.subscribe("a").await, api.h.subscribe("a").await);
+    api.h.subscribe_unverified("a", None).await;
+    run_all_roles(&api.h).await;
+    api.clock.set(at(NOW_S + 1));
+    let busy = async {
+        for _ in 0..25 {
+            publish(&api.h, "a", 20).await;
+            go_round(&api.h, one).await;
+            go_round(&api.h, other).await;
+        }
+    };
+    let mut looks = 0;
+    let watch = async {
+        loop {
+            let diagnosis = api.get("/v1/doctor").expect(200).await;
+            assert_eq!(problems(&diagnosis), Vec::<&Value>::new(), "{diagnosis:#}");
+            assert_eq!(diagnosis["healthy"], true);
+            looks += 1;
+        }
+    };
+    tokio::select! {
+        () = busy => {}
+        () = watch => {}
+    }
+    assert!(looks > 0, "nobody looked meanwhile");
+    let diagnosis = api.get("/v1/doctor").expect(200).await;
+    assert_eq!(diagnosis["examined"]["events"], 500, "{diagnosis:#}");
+    assert_eq!(diagnosis["examined"]["deliveries"], 1_000);
+    assert_eq!((&diagnosis["examined"]["undecidable"], &diagnosis["healthy"]), (&0.into(), &true.into()));
+}
+
+/// What somebody does to the database by force; the name of the check that must see it; words it must say.
+const DAMAGES: &[(&str, &str, &str)] = &[
+    (
+        "INSERT INTO webhook_delivery_jobs (saga_id, lease_until, attempt_at, created_at)
+            SELECT (SELECT min(id) FROM webhook_delivery_sagas WHERE status = 'Pending'), lease_until, attempt_at, created_at
+            FROM webhook_delivery_jobs WHERE id = 1",
+        "deliveries",
+        "waits for its next attempt and has an active job",
+    ),
+    (
+        "INSERT INTO webhook_delivery_jobs (saga_id, lease_until, attempt_at, created_at)
+            SELECT (SELECT min(id) FROM webhook_delivery_sagas WHERE status = 'Completed'), lease_until, lease_until, created_at
+            FROM webhook_delivery_jobs WHERE id = (SELECT min(current_job_id) FROM webhook_delivery_sagas WHERE status = 'InProgress')",
+        "deliveries",
+        "it has ended and has an active job",
+    ),
+    (
+        "UPDATE webhook_delivery_sagas SET attempt_count = 0
+            WHERE id = (SELECT min(id) FROM webhook_delivery_sagas WHERE status = 'PendingRetry')",
+        "deliveries",
+        "it is PendingRetry and has counted no attempt",
+    ),
+    (
+        "DELETE FROM webhook_delivery_jobs
+            WHERE id = (SELECT min(current_job_id) FROM webhook_delivery_sagas WHERE status = 'InProgress')",
+        "deliveries",
+        "it is InProgress and its job does not exist",
+    ),
+    (
+        "UPDATE webhook_delivery_jobs SET status = 'Completed'
+            WHERE id = (SELECT max(current_job_id) FROM webhook_delivery_sagas WHERE status = 'InProgress')",
+        "deliveries",
+        "its job has ended and does not wait to be applied",
+    ),
+    (
+        "UPDATE webhook_delivery_sagas SET current_job_id = current_job_id + 1000000
+            WHERE id = (SELECT min(saga_id) FROM webhook_delivery_jobs WHERE status = 'Leased')",
+        "deliveries",
+        "its active job is not the one it waits for",
+    ),
+    ("DELETE FROM dead_letters", "deliveries", "it is DeadLettered and has no dead letter"),
+    (
+        "DELETE FROM webhook_delivery_sagas WHERE id = (SELECT max(id) FROM webhook_delivery_sagas WHERE status = 'Pending')",
+        "conservation",
+        "1 deliveries are missing",
+    ),
+    ("DELETE FROM outbox_audit WHERE idempotency_key = 'key-1'", "orders", "it has no audit"),
+    ("DELETE FROM idempo_ledger WHERE idempotency_key = 'key-2'", "orders", "its row of the ledger is gone"),
+    (
+        "UPDATE idempo_ledger SET request_digest = 'sha256:0' WHERE idempotency_key = 'key-3'",
+        "orders",
+        "the digest of another request",
+    ),
+    (
+        "UPDATE idempo_ledger SET result_digest = 'sha256:0' WHERE idempotency_key = 'key-4'",
+        "orders",
+        "another result than the order",
+    ),
+    (
+        "UPDATE outbox_orders SET status = 'sending' WHERE idempotency_key = 'key-5'",
+        "orders",
+        "the last row of its audit says something else",
+    ),
+    ("UPDATE outbox_lane SET paused_at = updated_at, reason = 'the key expired'", "lane", "the key expired"),
+    ("UPDATE schema_migrations SET finished_at = NULL WHERE version = 2", "migrations", "begun and not ended"),
+];
+
+pub(crate) async fn every_damage_is_found<S: Stores>(api: &TestApi<S>) {
+    api.h.dead_letter("d").await;
+    let one = api.h.subscribe("a").await;
+    api.h.subscribe("a").await;
+    publish(&api.h, "a", 12).await;
+    go_round(&api.h, one).await;
+    let orders = (1..=5).map(|number| order(&format!("key-{number}"), number)).collect();
+    let kept = Duration::from_secs(7 * 86_400);
+    api.h.store.outbox_intake().submit_orders(orders, kept, at(NOW_S)).await.expect("orders");
+    run_all_roles(&api.h).await;
+    api.clock.set(at(NOW_S + 1));
+    let diagnosis = api.get("/v1/doctor").expect(200).await;
+    assert_eq!(problems(&diagnosis), Vec::<&Value>::new(), "{diagnosis:#}");
+    let found = |diagnosis: &Value, name: &str, words: &str| {
+        let checks = problems(diagnosis);
+        checks.iter().any(|check| {
+            check["name"] == name
+                && check["found"].as_str().is_some_and(|found| found.contains(words))
+                && check["to_do"].is_string()
+        })
+    };
+    for (sql, name, words) in DAMAGES {
+        let before = api.get("/v1/doctor").expect(200).await;
+        assert!(!found(&before, name, words), "{words} is said before: {before:#}");
+        api.h.direct.force(sql).await;
+        for path in ["/v1/doctor", "/v1/doctor?recent=true"] {
+            let diagnosis = api.get(path).expect(200).await;
+            assert!(found(&diagnosis, name, words), "{sql}: {diagnosis:#}");
+            assert_eq!(diagnosis["healthy"], false);
+        }
+    }
+    // An hour later nobody has done anything.
+    api.clock.set(at(NOW_S + 3_600));
+    publish(&api.h, "a", 1).await;
+    let diagnosis = api.get("/v1/doctor").expect(200).await;
+    for (name, words) in [
+        ("leases", "ran out and were not given back"),
+        ("sending", "1 orders have been sending for too long"),
+        ("routing", "the oldest for 3600 s"),
+        ("roles", "nobody runs api, router, orchestrator, worker, cleaner, outbox"),
+    ] {
+        assert!(found(&diagnosis, name, words), "{name}: {diagnosis:#}");
+    }
+}
+
+pub(crate) async fn history_is_walked_page_by_page<S: Stores>(api: &TestApi<S>) {
+    const PER_PAGE: usize = 10_000;
+    api.h.subscribe("a").await;
+    let requests = vec![vec![event("b"); PER_PAGE], vec![event("a")]];
+    for request in requests {
+        api.h.store.ingest().insert_events(vec![request], at(NOW_S)).await.expect("events");
+    }
+    api.h.route_all(at(NOW_S)).await;
+    let page = api.get("/v1/doctor").expect(200).await;
+    assert_eq!((&page["examined"]["events"], &page["examined"]["deliveries"]), (&PER_PAGE.into(), &0.into()));
+    let last = page["last_event_id"].as_i64().expect("an id");
+    assert_eq!(page["examined_through"], last - 1);
+    let cursor = page["next_cursor"].as_str().expect("a second page");
+    let page = api.get(&format!("/v1/doctor?cursor={cursor}")).expect(200).await;
+    assert_eq!((&page["examined"]["events"], &page["examined"]["deliveries"]), (&1.into(), &1.into()));
+    assert_eq!((&page["next_cursor"], &page["healthy"]), (&Value::Null, &true.into()));
+    let names: Vec<_> = page["checks"].as_array().expect("checks").iter().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["conservation", "deliveries", "orders"], "what runs is looked at once");
+    let recent = api.get("/v1/doctor?recent=true").expect(200).await;
+    assert_eq!((&recent["examined"]["deliveries"], &recent["next_cursor"]), (&1.into(), &Value::Null));
+    api.get("/v1/doctor?cursor=x").refused(422, "cursor").await;
+    api.get("/v1/doctor?recent=maybe").refused(422, "recent").await;
+    api.get(&format!("/v1/doctor?recent=true&cursor={cursor}")).refused(422, "cursor").await;
+}

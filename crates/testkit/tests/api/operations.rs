@@ -1,0 +1,156 @@
+//! What operators see over the API: sums, what waits, who runs, and the metrics of calls.
+
+use crate::server::{SCHEMA_VERSION, SURVEY, TestApi};
+use posthaste_core::ports::{PresenceStore as _, ProcessSeen, Stores, SubscriptionStore as _};
+use posthaste_core::subscription::SubscriptionPatch;
+use posthaste_services::presence::{Identity, Presence};
+use posthaste_services::step::Step as _;
+use posthaste_services::survey::Surveyor;
+use posthaste_testkit::fixtures::{T0, at, worker_id};
+use serde_json::Value;
+use std::time::Duration;
+
+fn identity() -> Identity {
+    Identity { process_id: worker_id(1), version: "0.0.0", started_at: T0, roles: vec!["api", "router"] }
+}
+
+pub(crate) async fn stats_sum_up_what_was_counted<S: Stores>(api: &TestApi<S>) {
+    let empty = api.get("/v1/stats").expect(200).await;
+    assert_eq!((&empty["window"], &empty["success_ratio"]), (&"1h".into(), &Value::Null));
+    assert_eq!((&empty["waiting"], &empty["outbox"]["paused"]), (&Value::Null, &false.into()));
+    assert_eq!(empty["totals"]["orders_sent"], 0);
+
+    let mut presence = Presence::new(api.h.store.presence(), identity(), api.metrics.clone());
+    for (seconds, milliseconds) in [(0, 2), (10, 2), (600, 900)] {
+        api.metrics.events_routed.inc_by(5);
+        let took = Duration::from_millis(milliseconds);
+        (0..10).for_each(|_| api.metrics.delivery_ended(took));
+        presence.step(at(seconds)).await.expect("a report");
+    }
+    // A second process adds to the same sums.
+    let other = Identity { process_id: worker_id(2), ..identity() };
+    let metrics = posthaste_services::metrics::Metrics::new();
+    metrics.events_routed.inc_by(100);
+    Presence::new(api.h.store.presence(), other, metrics).step(at(600)).await.expect("a report");
+    api.clock.set(at(600));
+    for (window, interval_s, intervals) in [("1h", 10, 360), ("24h", 300, 288)] {
+        let stats = api.get(&format!("/v1/stats?window={window}")).expect(200).await;
+        assert_eq!(
+            (&stats["totals"]["events_routed"], &stats["interval_s"]),
+            (&115.into(), &interval_s.into())
+        );
+        let series = stats["series"]["events_routed"].as_array().expect("a series");
+        assert_eq!(series.len(), intervals, "{window}");
+        assert_eq!(series.last(), Some(&105.into()), "{window}: the last interval is the present one");
+        // Buckets are half as wide again as the one before: 2 ms is told as 2.25, 900 as 985 ms.
+        let latency = &stats["latency"];
+        assert_eq!((&latency["p50_ms"], &latency["p99_ms"]), (&2.25.into(), &985.261_253.into()), "{window}");
+    }
+    // What is older than the window is in the longer one only.
+    api.clock.set(at(4_000));
+    let total = async |window| {
+        let stats = api.get(&format!("/v1/stats?window={window}")).expect(200).await;
+        stats["totals"]["events_routed"].clone()
+    };
+    assert_eq!((total("1h").await, total("24h").await), (105.into(), 115.into()));
+    api.get("/v1/stats?window=2h").refused(422, "window").await;
+    api.get("/v1/stats?windows=1h").refused(422, "windows").await;
+}
+
+pub(crate) async fn what_waits_is_counted_and_shown<S: Stores>(api: &TestApi<S>) {
+    let (one, held) = (api.h.subscribe("a").await, api.h.subscribe("b").await);
+    api.h.publish("a", 6).await;
+    api.h.publish("b", 4).await;
+    api.h.route_all(at(10)).await;
+    let pause = SubscriptionPatch { active: Some(false), ..SubscriptionPatch::default() };
+    api.h.store.subscriptions().update_subscription(held, pause, at(11)).await.expect("a pause");
+    api.h.publish("a", 3).await;
+    // Two jobs wait for a worker, one is leased and hangs, one has ended and is not applied.
+    let quota = posthaste_core::ports::Quota { subscription_id: one, jobs_max: 4 };
+    {
+        use posthaste_core::ports::{OrchestratorStore as _, WorkerStore as _};
+        let policy = posthaste_testkit::fixtures::POLICY;
+        api.h.store.orchestrator().admit_due_sagas(vec![quota], policy, at(20)).await.expect("jobs");
+        let claim = posthaste_testkit::fixtures::claim(2);
+        let jobs = api.h.store.worker().claim_due_jobs(claim.clone(), at(30)).await.expect("a claim");
+        let report = posthaste_testkit::fixtures::delivered(&jobs[0], claim.token);
+        api.h.store.worker().report_jobs(vec![report], at(31)).await.expect("a report");
+    }
+    let mut surveyor = Surveyor::new(api.h.store.insight(), SURVEY, api.metrics.clone());
+    surveyor.step(at(200)).await.expect("a survey");
+    let (survey, counted_at) = surveyor.last().get().expect("a survey");
+    api.last_survey.set(survey, counted_at);
+    let stats = api.get("/v1/stats").expect(200).await;
+    let waiting = &stats["waiting"];
+    let stage = |name: &str| {
+        let all = waiting["stages"].as_array().expect("stages");
+        let found = all.iter().find(|stage| stage["stage"] == name).expect("the stage");
+        (found["depth"].clone(), found["oldest_age_s"].clone())
+    };
+    for (name, depth, age) in [
+        ("routing", 3, 200.0),
+        ("admission", 2, 190.0),
+        ("delivery", 2, 180.0),
+        // Claimed at 30, and it took 7 ms.
+        ("results", 1, 169.993),
+        ("outbox", 0, 0.0),
+    ] {
+        assert_eq!(stage(name), (depth.into(), age.into()), "{name}: {waiting}");
+    }
+    assert_eq!(
+        (&waiting["held"], &waiting["stuck_jobs"], &waiting["stuck_orders"]),
+        (&4.into(), &1.into(), &0.into())
+    );
+    let metrics = api.get("/metrics").expect_text(200).await;
+    for line in [
+        r#"posthaste_queue_depth{stage="routing"} 3"#,
+        r#"posthaste_queue_oldest_age_seconds{stage="admission"} 190.0"#,
+        "posthaste_held_deliveries{} 4",
+        r#"posthaste_stuck_rows{kind="job"} 1"#,
+        r#"posthaste_stuck_rows{kind="order"} 0"#,
+        "posthaste_queue_sampled_timestamp_seconds{} 1800000200.0",
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line} in {metrics}");
+    }
+}
+
+pub(crate) async fn the_system_tells_who_runs<S: Stores>(api: &TestApi<S>) {
+    api.clock.set(at(100));
+    for (number, role, seconds) in [(1, "router", 95), (2, "worker", 40)] {
+        let seen = ProcessSeen {
+            process_id: worker_id(number),
+            role: role.to_owned(),
+            version: "0.0.0".to_owned(),
+            started_at: T0,
+            seen_at: at(seconds),
+        };
+        api.h.store.presence().report_presence(seen, vec![]).await.expect("a report");
+    }
+    let system = api.get("/v1/system").expect(200).await;
+    assert_eq!(system["schema_version"], SCHEMA_VERSION);
+    assert_eq!(system["server_time"], "2027-01-15T08:01:40.000000Z");
+    let engine = &system["engine"];
+    assert!(["sqlite", "postgresql"].contains(&engine["name"].as_str().expect("a name")), "{system}");
+    assert!(engine["version"].is_string() && engine["bytes"].as_u64() > Some(10_000), "{system}");
+    let processes = system["processes"].as_array().expect("processes");
+    let told: Vec<_> = processes.iter().map(|one| (&one["role"], &one["age_s"], &one["running"])).collect();
+    let (router, worker) = (Value::from("router"), Value::from("worker"));
+    let expected = [(&router, &5.0.into(), &true.into()), (&worker, &60.0.into(), &false.into())];
+    assert_eq!(told, expected);
+}
+
+pub(crate) async fn requests_are_counted_by_call_and_status<S: Stores>(api: &TestApi<S>) {
+    api.get("/v1/events/7").refused(404, "").await;
+    api.get("/v1/events/8").refused(404, "").await;
+    api.get("/v1/no/such/call").refused(404, "").await;
+    api.call("BREW", "/v1/events").refused(405, "").await;
+    let metrics = api.get("/metrics").expect_text(200).await;
+    for line in [
+        r#"posthaste_http_requests_total{call="GET /v1/events/{id}",status="404"} 2"#,
+        r#"posthaste_http_requests_total{call="other",status="404"} 1"#,
+        r#"posthaste_http_requests_total{call="other",status="405"} 1"#,
+        r#"posthaste_http_request_seconds_count{call="GET /v1/events/{id}"} 2"#,
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line} in {metrics}");
+    }
+}

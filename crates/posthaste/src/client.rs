@@ -4,13 +4,16 @@
 mod call;
 mod dead_letter;
 mod delivery;
+mod doctor;
 mod event;
 mod exchange;
+mod explain;
 mod failure;
 mod input;
 mod key;
 mod order;
 mod outbox;
+mod progress;
 mod subscription;
 mod table;
 mod tls;
@@ -23,6 +26,7 @@ use crate::stdout;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use serde_json::Value;
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 /// More pages than any store has letters for: a server that never ends must not hold us for ever.
@@ -51,6 +55,10 @@ pub(crate) enum Resource {
     /// Make and revoke API keys
     #[command(subcommand)]
     Key(key::Verb),
+    /// Tell where an event went: what matched, what did not and why, and what became of each delivery
+    Explain(explain::Explain),
+    /// Prove that nothing was lost, look at what runs, and say what to do; exit code 1 if there is a problem
+    Doctor(doctor::Doctor),
 }
 
 /// Which server, as whom, and how the answer is shown.
@@ -71,33 +79,25 @@ pub(crate) struct Reach {
 
 impl Resource {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
-        let asked = match self {
-            Self::Event(verb) => verb.call(),
-            Self::Subscription(verb) => Ok(verb.call()),
-            Self::Delivery(verb) => Ok(verb.call()),
-            Self::DeadLetter(verb) => Ok(verb.call()),
-            Self::Order(verb) => verb.call(),
-            Self::Outbox(verb) => Ok(verb.call()),
-            Self::Key(verb) => Ok(verb.call()),
-        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.context("starting the runtime")?;
-        let done = asked.and_then(|call| runtime.block_on(perform(call, self.reach())));
+        let done = runtime.context("starting the runtime")?.block_on(self.done());
         Ok(done.unwrap_or_else(|failure| {
             eprintln!("posthaste: {failure}");
             failure.exit_code()
         }))
     }
 
-    fn reach(&self) -> &Reach {
+    async fn done(&self) -> Result<ExitCode, Failure> {
         match self {
-            Self::Event(verb) => verb.reach(),
-            Self::Subscription(verb) => verb.reach(),
-            Self::Delivery(verb) => verb.reach(),
-            Self::DeadLetter(verb) => verb.reach(),
-            Self::Order(verb) => verb.reach(),
-            Self::Outbox(verb) => verb.reach(),
-            Self::Key(verb) => verb.reach(),
+            Self::Event(verb) => perform(verb.call()?, verb.reach()).await,
+            Self::Subscription(verb) => perform(verb.call(), verb.reach()).await,
+            Self::Delivery(verb) => perform(verb.call(), verb.reach()).await,
+            Self::DeadLetter(verb) => perform(verb.call(), verb.reach()).await,
+            Self::Order(verb) => perform(verb.call()?, verb.reach()).await,
+            Self::Outbox(verb) => perform(verb.call(), verb.reach()).await,
+            Self::Key(verb) => perform(verb.call(), verb.reach()).await,
+            Self::Explain(explain) => perform(explain.call(), explain.reach()).await,
+            Self::Doctor(doctor) => doctor.run().await,
         }
     }
 }
@@ -113,6 +113,10 @@ impl Reach {
 
 async fn perform(mut call: Call, reach: &Reach) -> Result<ExitCode, Failure> {
     let server = reach.server()?;
+    // People who watch see the sum grow, and then the sum; a file gets a line for each part.
+    if let Some(sum) = call.sum.filter(|_| !reach.json && std::io::stdout().is_terminal()) {
+        return summed_up(call, &server, sum).await;
+    }
     for _ in 0..PAGES_MAX {
         let text = server.ask(&call).await?;
         let answer: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
@@ -132,5 +136,26 @@ async fn perform(mut call: Call, reach: &Reach) -> Result<ExitCode, Failure> {
             None => break,
         }
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn summed_up(
+    mut call: Call,
+    server: &Server,
+    sum: fn(&Value, &Value) -> Value,
+) -> Result<ExitCode, Failure> {
+    let progress = progress::Progress::new();
+    let mut all = Value::Null;
+    for _ in 0..PAGES_MAX {
+        let text = server.ask(&call).await?;
+        let answer: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
+        all = sum(&all, &answer);
+        let Some(next) = (call.next)(&call, &answer) else { break };
+        progress.at(0, None, &(call.show)(&all));
+        call = next;
+    }
+    progress.end();
+    let not_written = |error| Failure::Local(format!("cannot write to stdout: {error}"));
+    stdout::print(&(call.show)(&all)).map_err(not_written)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -20,6 +20,8 @@ pub(crate) struct Call {
     pub(crate) succeeded: fn(&Value) -> bool,
     /// The call that goes on where this one stopped, for work that takes several.
     pub(crate) next: fn(&Self, &Value) -> Option<Self>,
+    /// Adds an answer to the sum of those before, for work that is worth watching.
+    pub(crate) sum: Option<fn(&Value, &Value) -> Value>,
 }
 
 impl Call {
@@ -32,6 +34,7 @@ impl Call {
             show: table::whole,
             succeeded: |_| true,
             next: |_, _| None,
+            sum: None,
         }
     }
 

@@ -116,7 +116,7 @@ impl Verb {
                     ("until", filter.until.clone().into()),
                     ("dry_run", (*dry_run).into()),
                 ]);
-                Call { show: counted, next: the_rest, ..call }
+                Call { show: counted, next: the_rest, sum: Some(summed), ..call }
             }
         }
     }
@@ -134,6 +134,16 @@ fn counted(answer: &Value) -> String {
     )
 }
 
+/// What all parts came to so far.
+fn summed(before: &Value, answer: &Value) -> Value {
+    let mut sum = answer.clone();
+    for name in ["matched", "requeued", "already_requeued", "subscription_deleted"] {
+        let count = |of: &Value| of[name].as_u64().unwrap_or_default();
+        sum[name] = (count(before) + count(answer)).into();
+    }
+    sum
+}
+
 /// The server does a bounded part of the work in one call, and says where to go on.
 fn the_rest(call: &Call, answer: &Value) -> Option<Call> {
     let cursor = answer["next_cursor"].as_str()?;
@@ -146,6 +156,13 @@ fn the_rest(call: &Call, answer: &Value) -> Option<Call> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn parts_add_up() {
+        let part = json!({"dry_run": false, "matched": 3, "requeued": 2, "already_requeued": 1, "subscription_deleted": 0});
+        let sum = summed(&summed(&Value::Null, &part), &part);
+        assert_eq!(counted(&sum), "6 found: 4 requeued, 2 were before, 0 have no subscription any more\n");
+    }
 
     #[test]
     fn long_work_goes_on_with_the_same_filter() {

@@ -4,6 +4,7 @@
 
 mod https;
 mod lane;
+mod operations;
 mod orders;
 mod program;
 

@@ -1,0 +1,159 @@
+//! `posthaste doctor`: walks all of history page by page, and says what it found in one table.
+
+use super::progress::Progress;
+use super::{Call, Failure, Reach, Server, table};
+use crate::stdout;
+use clap::Args;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// More pages than any store has events for: a server that never ends must not hold us for ever.
+const PAGES_MAX: usize = 1_000_000;
+/// So much of what the pages found is told of one check.
+const TOLD_MAX: usize = 5;
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Look at the newest 10,000 events and orders only
+    #[arg(long)]
+    recent: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl Doctor {
+    /// Exit code 0 when nothing is a problem, 1 when something is.
+    pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
+        let server = self.reach.server()?;
+        let diagnosis = self.walk(&server).await?;
+        let shown = if self.reach.json { format!("{diagnosis}\n") } else { shown(&diagnosis) };
+        let not_written = |error| Failure::Local(format!("cannot write to stdout: {error}"));
+        stdout::print(&shown).map_err(not_written)?;
+        let healthy = diagnosis["healthy"] == true;
+        Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    async fn walk(&self, server: &Server) -> Result<Value, Failure> {
+        let recent = self.recent.then(|| "true".to_owned());
+        let mut call = Call::get("/v1/doctor").query(&[("recent", recent)]);
+        let progress = Progress::new();
+        let mut all = json!({"healthy": true, "checks": [], "examined": {}, "pages": 0});
+        for _ in 0..PAGES_MAX {
+            let text = server.ask(&call).await?;
+            let page: Value = serde_json::from_str(&text).map_err(|_| {
+                Failure::Local("the server's answer is no JSON: is this Posthaste?".to_owned())
+            })?;
+            merge(&mut all, &page);
+            let Some(cursor) = page["next_cursor"].as_str() else { break };
+            let told = format!("{} examined, {} faults", examined(&all, "events"), examined(&all, "faults"));
+            progress.at(
+                page["examined_through"].as_u64().unwrap_or_default(),
+                page["last_event_id"].as_u64(),
+                &told,
+            );
+            call = Call::get("/v1/doctor").query(&[("cursor", Some(cursor.to_owned()))]);
+        }
+        progress.end();
+        Ok(all)
+    }
+}
+
+fn examined(all: &Value, name: &str) -> u64 {
+    all["examined"][name].as_u64().unwrap_or_default()
+}
+
+/// Adds one page to what is known: counts are summed up, and of each check the worst stands.
+fn merge(all: &mut Value, page: &Value) {
+    all["healthy"] = (all["healthy"] == true && page["healthy"] == true).into();
+    all["server_time"] = page["server_time"].clone();
+    all["pages"] = (all["pages"].as_u64().unwrap_or_default() + 1).into();
+    for name in ["events", "deliveries", "orders", "undecidable", "faults"] {
+        all["examined"][name] = (examined(all, name) + examined(page, name)).into();
+    }
+    let checks = page["checks"].as_array().cloned().unwrap_or_default();
+    let Some(known) = all["checks"].as_array_mut() else { return };
+    for check in checks {
+        match known.iter_mut().find(|one| one["name"] == check["name"]) {
+            None => known.push(check),
+            Some(one) => worst_of(one, &check),
+        }
+    }
+}
+
+fn worst_of(one: &mut Value, other: &Value) {
+    let rank = |check: &Value| ["ok", "warning", "problem"].iter().position(|name| check["status"] == *name);
+    match (rank(one), rank(other)) {
+        (Some(0), Some(0)) => one["found"] = "every page is as it should be".into(),
+        (before, now) if now > before => *one = other.clone(),
+        (before, now) if now == before => {
+            let found = one["found"].as_str().unwrap_or_default();
+            if found.lines().count() < TOLD_MAX {
+                one["found"] = format!("{found}\n{}", other["found"].as_str().unwrap_or_default()).into();
+            }
+        }
+        (_, _) => {}
+    }
+}
+
+fn shown(all: &Value) -> String {
+    let mut text = String::new();
+    let checks = all["checks"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for check in checks {
+        let found = check["found"].as_str().unwrap_or_default();
+        let status = table::cell(&check["status"]);
+        let mut name = table::cell(&check["name"]);
+        for line in found.lines() {
+            text.push_str(&format!("{status:<8} {name:<13} {}\n", table::cell(&line.into())));
+            name.clear();
+        }
+        if let Some(to_do) = check["to_do"].as_str() {
+            text.push_str(&format!("{:<22} -> {}\n", "", table::cell(&to_do.into())));
+        }
+    }
+    let problems = checks.iter().filter(|check| check["status"] == "problem").count();
+    let warnings = checks.iter().filter(|check| check["status"] == "warning").count();
+    let [events, deliveries, orders, undecidable] =
+        ["events", "deliveries", "orders", "undecidable"].map(|name| examined(all, name));
+    text.push_str(&format!(
+        "\nexamined {events} events, {deliveries} deliveries, {orders} orders; {undecidable} pairs of event and \
+         subscription cannot be decided\n{}: {problems} problems, {warnings} warnings\n",
+        if problems == 0 { "healthy" } else { "not healthy" }
+    ));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(status: &str, found: &str, healthy: bool) -> Value {
+        json!({
+            "healthy": healthy,
+            "checks": [{"name": "conservation", "status": status, "found": found, "to_do": null}],
+            "examined": {"events": 10, "deliveries": 20, "orders": 0, "undecidable": 1, "faults": 0},
+        })
+    }
+
+    #[test]
+    fn of_many_pages_the_worst_stands_and_the_rest_is_summed_up() {
+        let mut all = json!({"healthy": true, "checks": [], "examined": {}, "pages": 0});
+        for (status, found, healthy) in [
+            ("ok", "fine", true),
+            ("problem", "event 1 has no delivery", false),
+            ("ok", "fine", true),
+            ("problem", "event 2 has no delivery", false),
+        ] {
+            merge(&mut all, &page(status, found, healthy));
+        }
+        assert_eq!((&all["healthy"], &all["pages"]), (&false.into(), &4.into()));
+        assert_eq!((examined(&all, "events"), examined(&all, "undecidable")), (40, 4));
+        let text = shown(&all);
+        for line in [
+            "problem  conservation  event 1 has no delivery",
+            "problem                event 2 has no delivery",
+            "not healthy: 1 problems, 0 warnings",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line:?} in\n{text}");
+        }
+    }
+}

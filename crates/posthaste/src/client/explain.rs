@@ -1,0 +1,111 @@
+//! `posthaste explain`: where an event went and why, on one page.
+
+use super::table::{self, Column};
+use super::{Call, Reach};
+use clap::{Args, value_parser};
+use serde_json::Value;
+
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// The event's id, as sending it said
+    #[arg(value_name = "EVENT_ID", value_parser = value_parser!(i64).range(1..))]
+    id: i64,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+const FIELDS: [Column; 6] = [
+    ("event", "event_id"),
+    ("type", "event_type"),
+    ("external id", "external_event_id"),
+    ("accepted", "created_at"),
+    ("routed", "routed_at"),
+    ("in short", "summary"),
+];
+
+const ATTEMPTS: [Column; 6] = [
+    ("ATTEMPT", "attempt_at"),
+    ("STATUS", "status"),
+    ("ANSWER", "response_status"),
+    ("ERROR", "error_code"),
+    ("MS", "duration_ms"),
+    ("WORKER", "worker_id"),
+];
+
+const UNMATCHED: [Column; 3] = [("SUBSCRIPTION", "subscription_id"), ("REASON", "reason"), ("", "told")];
+
+impl Explain {
+    pub(super) fn reach(&self) -> &Reach {
+        &self.reach
+    }
+
+    pub(super) fn call(&self) -> Call {
+        Call::get(format!("/v1/events/{}/explain", self.id)).show(shown)
+    }
+}
+
+fn shown(answer: &Value) -> String {
+    let list = |name: &str| answer[name].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut text = table::record(&FIELDS, answer);
+    for delivery in list("deliveries") {
+        let cell = |name: &str| table::cell(&delivery[name]);
+        text.push_str(&format!(
+            "\ndelivery {} to subscription {}: {}, {}\n",
+            cell("saga_id"),
+            cell("subscription_id"),
+            cell("status"),
+            cell("told")
+        ));
+        if !delivery["requeued_from"].is_null() {
+            text.push_str(&format!("  made from dead letter {}\n", cell("requeued_from")));
+        }
+        let attempts = delivery["attempts"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if !attempts.is_empty() {
+            for line in table::rows(&ATTEMPTS, attempts).lines() {
+                text.push_str(&format!("  {line}\n"));
+            }
+        }
+    }
+    if !list("unmatched").is_empty() {
+        text.push_str("\nother subscriptions of this type:\n");
+        text.push_str(&table::rows(&UNMATCHED, list("unmatched")));
+    }
+    if answer["truncated"] == true {
+        text.push_str("\nthere is more than is shown: posthaste delivery list --event has all deliveries\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn one_page_tells_it_all() {
+        let answer = json!({
+            "event_id": 7, "event_type": "order.paid", "external_event_id": null,
+            "created_at": "2026-01-31T12:00:00Z", "routed_at": "2026-01-31T12:00:01Z", "summary": "routed",
+            "deliveries": [{
+                "saga_id": 9, "subscription_id": 3, "status": "Completed", "told": "delivered with 1 attempt",
+                "requeued_from": 4,
+                "attempts": [{
+                    "attempt_at": "2026-01-31T12:00:02Z", "status": "Completed", "response_status": 200,
+                    "error_code": null, "duration_ms": 12, "worker_id": "w"
+                }]
+            }],
+            "unmatched": [{"subscription_id": 5, "reason": "paused", "told": "it was paused"}],
+            "truncated": false
+        });
+        let text = shown(&answer);
+        for line in [
+            "event        7",
+            "delivery 9 to subscription 3: Completed, delivered with 1 attempt",
+            "  made from dead letter 4",
+            "  2026-01-31T12:00:02Z  Completed  200     -      12  w",
+            "5             paused  it was paused",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line:?} in\n{text}");
+        }
+    }
+}

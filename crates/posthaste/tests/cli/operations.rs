@@ -1,0 +1,142 @@
+//! What operators ask: where an event went, whether all is well, and how a process without the API is
+//! probed and scraped.
+
+use crate::program::{Dev, Running, run};
+use serde_json::{Value, json};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn an_event_is_explained_and_a_system_that_works_is_healthy() {
+    let folder = crate::folder();
+    let dev = Dev::start(&folder);
+    dev.run(&["event", "send", "demo.hello", "--payload", "1"]).expect(0);
+    dev.json_until(&["delivery", "list", "--event", "1"], crate::is_completed);
+    let told = dev.run(&["explain", "1"]).expect(0).stdout;
+    for words in ["demo.hello", "routed to 1 subscription; 0 others", "Completed, delivered with 1 attempt"] {
+        assert!(told.contains(words), "{words} in {told}");
+    }
+    assert_eq!(dev.json(&["explain", "1"])["deliveries"][0]["attempts"][0]["response_status"], 200);
+    let unknown = dev.run(&["explain", "99"]).expect(4);
+    assert!(unknown.stderr.contains("no such event") && unknown.stdout.is_empty(), "{unknown:?}");
+
+    // Until every role has said that it lives.
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let ran = dev.run(&["doctor", "--json"]);
+        let diagnosis: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+        let is_healthy = diagnosis["healthy"] == true;
+        ran.expect(if is_healthy { 0 } else { 1 });
+        if is_healthy {
+            assert_eq!(
+                (&diagnosis["examined"]["events"], &diagnosis["examined"]["faults"]),
+                (&1.into(), &0.into())
+            );
+            break;
+        }
+        assert!(Instant::now() < until, "{diagnosis:#}");
+    }
+    let told = dev.run(&["doctor", "--recent"]).expect(0).stdout;
+    for words in ["ok       conservation", "warning  settings", "POSTHASTE_ALLOW_HTTP", "healthy: 0 problems"]
+    {
+        assert!(told.contains(words), "{words} in {told}");
+    }
+}
+
+/// Answers one request after the other with these texts.
+fn server_of(pages: Vec<String>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for (page, stream) in pages.into_iter().zip(listener.incoming()) {
+            let mut stream = stream.expect("a connection");
+            let mut head = Vec::new();
+            let mut byte = [0];
+            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read == 1) {
+                head.push(byte[0]);
+            }
+            let length = page.len();
+            let answer =
+                format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{page}");
+            // A client that went away fails its own test.
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    url
+}
+
+#[test]
+fn doctor_walks_every_page_and_tells_a_problem_by_its_exit_code() {
+    let page = |status: &str, cursor: Option<&str>, through: u64| {
+        let checks =
+            json!([{"name": "conservation", "status": status, "found": "what it found", "to_do": null}]);
+        let examined = json!({"events": 10, "deliveries": 20, "orders": 0, "undecidable": 0, "faults": 0});
+        json!({
+            "healthy": status != "problem", "checks": checks, "examined": examined, "server_time": "now",
+            "examined_through": through, "last_event_id": 30, "next_cursor": cursor
+        })
+        .to_string()
+    };
+    let pages = vec![page("ok", Some("a"), 10), page("problem", Some("b"), 20), page("ok", None, 30)];
+    let ran = run(&["doctor"], &[("POSTHASTE_URL", &server_of(pages))], "").expect(1);
+    assert_eq!(ran.stderr, "10 of 30: 10 examined, 0 faults\n20 of 30: 20 examined, 0 faults\n");
+    assert!(ran.stdout.contains("examined 30 events, 60 deliveries"), "{ran:?}");
+    assert!(ran.stdout.contains("not healthy: 1 problems"), "{ran:?}");
+}
+
+fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("to ask");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+#[test]
+fn a_process_without_the_api_is_probed_and_scraped() {
+    let folder = crate::folder();
+    let database = format!("sqlite://{}", folder.path().join("posthaste.db").display());
+    run(&["migrate"], &[("POSTHASTE_DATABASE_URL", &database)], "").expect(0);
+    // Free a moment ago, and nobody else asks for a port of this kind.
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let address = free.expect("an address");
+    let metrics_listen = address.to_string();
+    let environment = [
+        ("POSTHASTE_DATABASE_URL", database.as_str()),
+        ("POSTHASTE_ROLES", "cleaner,router"),
+        ("POSTHASTE_METRICS_LISTEN", &metrics_listen),
+        ("POSTHASTE_LOG", "error"),
+    ];
+    let _running = Running::start(folder.path(), &["serve"], &environment);
+    let until = Instant::now() + PATIENCE;
+    while TcpStream::connect(address).is_err() {
+        assert!(Instant::now() < until, "nobody listens on {address}");
+    }
+    assert!(get(address, "/healthz").starts_with("HTTP/1.1 200 "));
+    while !get(address, "/readyz").starts_with("HTTP/1.1 200 ") {
+        assert!(Instant::now() < until, "{}", get(address, "/readyz"));
+    }
+    let metrics = get(address, "/metrics");
+    for words in [
+        r#"posthaste_step_seconds_count{service="router"}"#,
+        r#"posthaste_store_seconds_count{role="router_worker"}"#,
+        r#"posthaste_http_requests_total{call="GET /healthz",status="200"} 1"#,
+    ] {
+        assert!(metrics.contains(words), "{words} in {metrics}");
+    }
+    assert!(!metrics.contains("posthaste_queue_depth{"), "only who counts what waits may show it");
+    assert!(get(address, "/v1/events").starts_with("HTTP/1.1 404 "));
+    let other = format!("{database}-other");
+    let environment = [("POSTHASTE_DATABASE_URL", other.as_str()), ("POSTHASTE_ROLES", "cleaner")];
+    run(&["migrate"], &environment, "").expect(0);
+    let refused = run(
+        &["serve"],
+        &[&environment[..], &[("POSTHASTE_METRICS_LISTEN", metrics_listen.as_str())]].concat(),
+        "",
+    );
+    assert!(refused.expect(1).stderr.contains("POSTHASTE_METRICS_LISTEN"));
+}

@@ -23,6 +23,17 @@ const WINDOWS: [(&str, RollupWidth, u32); 2] =
     [("1h", RollupWidth::TenSeconds, 360), ("24h", RollupWidth::FiveMinutes, 288)];
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "window": "1h", "from": "2026-01-31T11:00:10.000000Z", "interval_s": 10,
+    "series": {"events_accepted": [0, 12, 7]}, "totals": {"events_accepted": 19},
+    "success_ratio": 0.99, "attempt_success_ratio": 0.95,
+    "latency": {"p50_ms": 7.6, "p90_ms": 38.4, "p99_ms": 985.3}, "dead_letters": 1,
+    "waiting": {
+        "sampled_at": "2026-01-31T12:00:00.000000Z", "held": 0, "stuck_jobs": 0, "stuck_orders": 0,
+        "stages": [{"stage": "routing", "depth": 3, "oldest_age_s": 0.2}]
+    },
+    "outbox": {"paused": false, "paused_at": null, "reason": null, "rate": 1000.0}
+}))]
 pub(crate) struct Stats {
     window: &'static str,
     /// When the first interval begins.

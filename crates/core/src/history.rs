@@ -8,7 +8,9 @@ use std::time::Duration;
 
 /// How far the times of two processes, and of a transaction and its commit, may lie apart: what changed
 /// so close to the routing of an event may or may not have counted for it.
-pub const UNSURE_WITHIN: Duration = Duration::from_secs(30);
+pub const UNSURE_BEFORE: Duration = Duration::from_secs(30);
+/// A router that was stopped goes on with the time that it had: what it made looks older than it is.
+pub const UNSURE_AFTER: Duration = Duration::from_secs(900);
 
 /// One kept change: what the subscription was from then on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +98,7 @@ pub fn routed_between(
     now: Timestamp,
 ) -> (Timestamp, Timestamp) {
     let (from, to) = first_delivery_at.map_or((arrived_at, now), |at| (at, at));
-    (from.before(UNSURE_WITHIN), to.after(UNSURE_WITHIN))
+    (from.before(UNSURE_BEFORE), to.after(UNSURE_AFTER))
 }
 
 #[cfg(test)]
@@ -154,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_first_delivery_tells_when_an_event_was_routed() {
-        assert_eq!(routed_between(at(100), Some(at(200)), at(900)), (at(170), at(230)));
-        assert_eq!(routed_between(at(100), None, at(900)), (at(70), at(930)));
+        assert_eq!(routed_between(at(100), Some(at(200)), at(900)), (at(170), at(1_100)));
+        assert_eq!(routed_between(at(100), None, at(900)), (at(70), at(1_800)));
     }
 }

@@ -24,7 +24,7 @@ use posthaste_services::outbox::{
 };
 use posthaste_services::presence::{self, Identity, Presence};
 use posthaste_services::router::Router;
-use posthaste_services::runner::{Phase, Runner, Service};
+use posthaste_services::runner::{Phase, Pulse, Runner, Service};
 use posthaste_services::seal::SecretSealer;
 use posthaste_services::sender::Sender;
 use posthaste_services::survey::{self, LastSurvey, SurveyOptions, Surveyor};
@@ -52,6 +52,8 @@ const ANNOUNCE_PACE: Duration = Duration::from_millis(3);
 /// A service that has not stepped for so long, or for several of its polls, is not ready.
 const LATE_AFTER: Duration = Duration::from_secs(15);
 const LATE_POLLS: u32 = 3;
+/// Services that tell of the others: when they are late, a process does its work all the same.
+const NOT_NEEDED: [&str; 2] = ["presence", "surveyor"];
 
 pub(crate) fn run(settings: &Settings) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -242,6 +244,11 @@ impl<'a, S: Stores> Process<'a, S> {
         }
     }
 
+    /// What readiness looks at.
+    fn pulses(&self) -> Vec<Arc<Pulse>> {
+        self.runner.pulses().iter().filter(|pulse| !NOT_NEEDED.contains(&pulse.name)).cloned().collect()
+    }
+
     fn late_after(&self) -> Duration {
         let settings = self.settings;
         let (polls, cleans, idles) =
@@ -258,8 +265,7 @@ impl<'a, S: Stores> Process<'a, S> {
             let store = store.clone();
             async move { store.now().await.map(drop) }
         };
-        let pulses = self.runner.pulses().to_vec();
-        let lane = Some(self.lane.clone());
+        let (pulses, lane) = (self.pulses(), Some(self.lane.clone()));
         let health = Health::new(answers, self.metrics.clone(), pulses, self.late_after(), lane);
         let address = listener.local_addr().context("asking for the address")?;
         tracing::info!(url = format!("http://{address}/metrics"), "answers probes and scrapers");
@@ -310,7 +316,7 @@ impl<'a, S: Stores> Process<'a, S> {
             ApiState::new(store, ingest, clock, metrics, wakes, outgoing, limits, operations, random::fill)
                 .with_orders(self.intake.clone())
                 .with_root_key(settings.root_key.as_ref().map(|key| key_hash(key.expose())))
-                .with_pulses(self.runner.pulses().to_vec(), late_after, self.lane.clone());
+                .with_pulses(self.pulses(), late_after, self.lane.clone());
         let address = listener.local_addr().context("asking for the address")?;
         tracing::info!(url = format!("http://{address}"), "the API listens");
         let server = Server::start(listener, router(state));

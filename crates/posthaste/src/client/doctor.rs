@@ -45,12 +45,16 @@ impl Doctor {
             })?;
             merge(&mut all, &page);
             let Some(cursor) = page["next_cursor"].as_str() else { break };
-            let told = format!("{} examined, {} faults", examined(&all, "events"), examined(&all, "faults"));
-            progress.at(
-                page["examined_through"].as_u64().unwrap_or_default(),
-                page["last_event_id"].as_u64(),
-                &told,
+            let told = format!(
+                "{} events and {} orders examined, {} faults",
+                examined(&all, "events"),
+                examined(&all, "orders"),
+                examined(&all, "faults")
             );
+            // Orders may go on when all events were looked at.
+            let last = page["last_event_id"].as_u64();
+            let place = page["examined_through"].as_u64().or(last).unwrap_or_default();
+            progress.at(place, last, &told);
             call = Call::get("/v1/doctor").query(&[("cursor", Some(cursor.to_owned()))]);
         }
         progress.end();

@@ -82,7 +82,10 @@ fn doctor_walks_every_page_and_tells_a_problem_by_its_exit_code() {
     };
     let pages = vec![page("ok", Some("a"), 10), page("problem", Some("b"), 20), page("ok", None, 30)];
     let ran = run(&["doctor"], &[("POSTHASTE_URL", &server_of(pages))], "").expect(1);
-    assert_eq!(ran.stderr, "10 of 30: 10 examined, 0 faults\n20 of 30: 20 examined, 0 faults\n");
+    assert_eq!(
+        ran.stderr,
+        "10 of 30: 10 events and 0 orders examined, 0 faults\n20 of 30: 20 events and 0 orders examined, 0 faults\n"
+    );
     assert!(ran.stdout.contains("examined 30 events, 60 deliveries"), "{ran:?}");
     assert!(ran.stdout.contains("not healthy: 1 problems"), "{ran:?}");
 }

@@ -101,17 +101,25 @@ pub(crate) async fn what_waits_is_counted_and_shown<S: Stores>(api: &TestApi<S>)
         (&waiting["held"], &waiting["stuck_jobs"], &waiting["stuck_orders"]),
         (&4.into(), &1.into(), &0.into())
     );
-    let metrics = api.get("/metrics").expect_text(200).await;
-    for line in [
-        r#"posthaste_queue_depth{stage="routing"} 3"#,
-        r#"posthaste_queue_oldest_age_seconds{stage="admission"} 190.0"#,
-        "posthaste_held_deliveries{} 4",
-        r#"posthaste_stuck_rows{kind="job"} 1"#,
-        r#"posthaste_stuck_rows{kind="order"} 0"#,
-        "posthaste_queue_sampled_timestamp_seconds{} 1800000200.0",
-    ] {
-        assert!(metrics.lines().any(|found| found == line), "{line} in {metrics}");
-    }
+    let shown = async || {
+        let metrics = api.get("/metrics").expect_text(200).await;
+        for line in [
+            r#"posthaste_queue_depth{stage="routing"} 3"#,
+            r#"posthaste_queue_oldest_age_seconds{stage="admission"} 190.0"#,
+            "posthaste_held_deliveries{} 4",
+            r#"posthaste_stuck_rows{kind="job"} 1"#,
+            r#"posthaste_stuck_rows{kind="order"} 0"#,
+            "posthaste_queue_sampled_timestamp_seconds{} 1800000200.0",
+        ] {
+            assert!(metrics.lines().any(|found| found == line), "{line} in {metrics}");
+        }
+    };
+    shown().await;
+    // A store that refuses leaves the last count standing, with its time.
+    api.h.direct.run("ALTER TABLE finished_jobs RENAME TO gone").await;
+    surveyor.step(at(300)).await.expect_err("a table is gone");
+    assert_eq!(surveyor.last().get(), Some((survey, counted_at)));
+    shown().await;
 }
 
 pub(crate) async fn the_system_tells_who_runs<S: Stores>(api: &TestApi<S>) {

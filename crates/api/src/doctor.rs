@@ -92,6 +92,8 @@ pub(crate) async fn show<S: Stores>(
         }
         Some(text) => read_cursor(&text)?,
     };
+    let busy = |_| Problem::try_again("Too much is examined already", "try again in a moment");
+    let _turn = api.examinations.acquire().await.map_err(busy)?;
     let now = api.clock.now();
     let examined = api.insight.examine(page).await?;
     let findings = examine_page(&examined, now);

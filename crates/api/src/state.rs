@@ -26,6 +26,8 @@ use tokio::sync::Semaphore;
 const UPLOADS_KIB_MAX: usize = 256 * 1024;
 /// Challenges and tests that are out at the same time.
 const OUTGOING_MAX: usize = 64;
+/// Pages of history that are examined at the same time: each takes a reader of the store for a while.
+const EXAMINATIONS_MAX: usize = 1;
 
 /// Bounds of what callers may send.
 #[derive(Debug, Clone, Copy)]
@@ -82,6 +84,7 @@ pub struct ApiState<S: Stores> {
     pub(crate) wakes: Wakes,
     pub(crate) outgoing: Outgoing,
     pub(crate) outgoing_slots: Semaphore,
+    pub(crate) examinations: Semaphore,
     pub(crate) limits: Limits,
     pub(crate) uploads: Arc<Semaphore>,
     pub(crate) root_key: Option<KeyHash>,
@@ -126,6 +129,7 @@ impl<S: Stores> ApiState<S> {
             wakes,
             outgoing,
             outgoing_slots: Semaphore::new(OUTGOING_MAX),
+            examinations: Semaphore::new(EXAMINATIONS_MAX),
             limits,
             uploads: Arc::new(Semaphore::new(UPLOADS_KIB_MAX)),
             root_key: None,

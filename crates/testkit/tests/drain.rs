@@ -98,6 +98,8 @@ async fn a_worker_finishes_and_reports_what_is_under_way() {
     scene.gate.add_permits(EVENTS + 1);
     assert_eq!(scene.exit_code(worker).await, Some(0));
     assert_eq!((scene.jobs("Completed").await, scene.jobs("Leased").await), (EVENTS as i64, 0));
+    let charted = "SELECT sum(amount) FROM rollups WHERE width_s = 10 AND counter = 'attempts_ok'";
+    assert_eq!(scene.direct.number(charted).await, EVENTS as i64, "the last counts reach the charts too");
     scene.fleet.restart(worker);
     scene.until_completed(EVENTS + 1).await;
     assert_eq!(scene.receiver.received().len(), EVENTS + 1, "nothing was sent twice");

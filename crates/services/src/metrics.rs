@@ -230,7 +230,7 @@ impl Metrics {
         }
     }
 
-    /// What the charts are made of, each by its name in the table of rollups, as counted so far.
+    /// What the charts are made of, each by its name in [`CHARTED`], as counted so far.
     pub fn charted(&self) -> Vec<(String, u64)> {
         let delivered = |outcome| self.deliveries.get_or_create(&Outcome { outcome }).get();
         let counters = [

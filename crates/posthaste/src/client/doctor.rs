@@ -44,7 +44,10 @@ impl Doctor {
                 Failure::Local("the server's answer is no JSON: is this Posthaste?".to_owned())
             })?;
             merge(&mut all, &page);
-            let Some(cursor) = page["next_cursor"].as_str() else { break };
+            let Some(cursor) = page["next_cursor"].as_str() else {
+                progress.end();
+                return Ok(all);
+            };
             let told = format!(
                 "{} events and {} orders examined, {} faults",
                 examined(&all, "events"),
@@ -57,8 +60,7 @@ impl Doctor {
             progress.at(place, last, &told);
             call = Call::get("/v1/doctor").query(&[("cursor", Some(cursor.to_owned()))]);
         }
-        progress.end();
-        Ok(all)
+        Err(Failure::Local("the server's history does not end: is this Posthaste?".to_owned()))
     }
 }
 

@@ -68,11 +68,14 @@ fn conservation(page: &Examined, now: Timestamp) -> (Check, u64, u64) {
         changes.entry(change.subscription_id).or_default().push(change.clone());
     }
     let found = conserve(&page.events, &page.sagas, &changes, now);
-    let mut text = format!(
-        "{routed} routed events have all of their {} deliveries; {queued} wait for the router; {} pairs cannot be \
-         decided, because the subscription changed at about that time",
-        found.kept, found.undecidable
-    );
+    let mut text = format!("{routed} routed events have all of their {} deliveries", found.kept);
+    if queued > 0 {
+        text.push_str(&format!("; {queued} wait for the router"));
+    }
+    if found.undecidable > 0 {
+        let why = "cannot be decided, because the subscription changed at about the time of routing";
+        text.push_str(&format!("; {} pairs {why}", found.undecidable));
+    }
     if found.lost.is_empty() {
         return (Check::ok(NAME, text), found.undecidable, 0);
     }

@@ -163,7 +163,7 @@ fn settings(warnings: &[String]) -> Check {
         return Check::ok("settings", "nothing is left open");
     }
     let to_do = "change these settings before real data goes through, or know why not";
-    Check::warning("settings", warnings.join("; "), to_do)
+    Check::warning("settings", warnings.join("\n"), to_do)
 }
 
 fn upkeep(upkeep: &Upkeep) -> Vec<Check> {

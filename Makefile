@@ -25,8 +25,8 @@ lint: ## check the formatting, and clippy with warnings denied
 	$(heading) 'clippy'
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-test: ## everything CI checks: lint, then all tests beside a private PostgreSQL
-	@scripts/with-postgres $(MAKE) --no-print-directory lint cargo-test
+test: ## everything CI checks: lint, then all tests, with what they need installed first
+	@scripts/with-tools scripts/with-postgres $(MAKE) --no-print-directory lint cargo-test
 
 # The program first: some tests run it as processes of its own, and find it beside themselves.
 cargo-test:

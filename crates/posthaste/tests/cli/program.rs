@@ -15,21 +15,20 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A command that goes on until it is dropped.
 pub(crate) struct Running {
-    child: Child,
+    pub(crate) child: Child,
     lines: Receiver<String>,
 }
 
 impl Running {
     pub(crate) fn start(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
-        let mut child = Command::new(BINARY)
-            .args(arguments)
-            .env_clear()
-            .envs(environment.iter().copied())
-            .current_dir(folder)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the binary runs");
+        let mut command = Command::new(BINARY);
+        command.args(arguments).env_clear().envs(environment.iter().copied()).current_dir(folder);
+        Self::of(command.stdin(Stdio::null()))
+    }
+
+    /// Any other program.
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the program runs");
         let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
         let (tell, lines) = channel();
         std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));

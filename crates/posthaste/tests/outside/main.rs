@@ -1,0 +1,12 @@
+//! Posthaste as the outside meets it: what a new user types, a receiver in another language, a tester that
+//! knows the API by its description alone, Prometheus, and whoever searches the logs for secrets. The
+//! programs that this needs are found by `scripts/with-tools`, which `make test` runs first.
+#![allow(clippy::expect_used, clippy::panic)]
+
+mod foreign_receiver;
+// Of the command line's own tests; each of the two needs parts of it.
+#[allow(dead_code)]
+#[path = "../cli/program.rs"]
+mod program;
+mod readme;
+mod tools;

@@ -1,0 +1,177 @@
+//! What README.md tells a new user to type works when it is typed. Every block of shell commands there is
+//! named in a comment before it, and is run here as it stands; only what a reader has to put in instead is
+//! put in. (`make dev` builds for release; here runs the same program as it is built for tests.)
+
+use crate::program::{BINARY, Dev, Running};
+use crate::tools;
+use posthaste_testkit::postgres::empty_database;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const ENDED: &str = "THE BLOCK ENDED";
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+/// A reader lets what runs on run in a terminal of its own; here it runs in the background.
+const BEFORE: &str = r#"
+set -e
+exec 2>&1
+posthaste() { case $1 in serve | listen) command posthaste "$@" & ;; *) command posthaste "$@" ;; esac; }
+"#;
+
+/// A shell and all that it started, until it is dropped.
+struct Typed(Running);
+
+impl std::ops::Deref for Typed {
+    type Target = Running;
+
+    fn deref(&self) -> &Running {
+        &self.0
+    }
+}
+
+impl Drop for Typed {
+    fn drop(&mut self) {
+        let group = format!("-{}", self.0.child.id());
+        let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+    }
+}
+
+fn blocks() -> BTreeMap<String, String> {
+    let text = std::fs::read_to_string(tools::repository("README.md")).expect("README.md");
+    let mut blocks = BTreeMap::new();
+    let mut lines = text.lines();
+    let mut name = None;
+    while let Some(line) = lines.next() {
+        if line == "```sh" {
+            let name = name.take().expect("every ```sh block follows a line <!-- walk: NAME -->");
+            let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            assert!(blocks.insert(name, block.join("\n")).is_none(), "two blocks of one name");
+            continue;
+        }
+        name = line.strip_prefix("<!-- walk: ").and_then(|rest| rest.strip_suffix(" -->")).map(str::to_owned);
+    }
+    blocks
+}
+
+/// The block of this name, with what a reader puts in for an example.
+fn block(name: &str, put_in: &[(&str, &str)]) -> String {
+    let mut block = blocks().remove(name).unwrap_or_else(|| panic!("README.md has no block {name}"));
+    for (example, real) in put_in {
+        assert!(block.contains(example), "README.md: the block {name} does not say {example}");
+        block = block.replace(example, real);
+    }
+    block
+}
+
+fn typed(block: &str, folder: &Path, environment: &[(&str, &str)]) -> Typed {
+    let programs = Path::new(BINARY).parent().expect("a folder").display().to_string();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(format!("{BEFORE}{block}\necho '{ENDED}'\nread -r _")).current_dir(folder);
+    command.env_clear().env("PATH", format!("{programs}:{path}")).envs(environment.iter().copied());
+    Typed(Running::of(command.stdin(Stdio::piped()).process_group(0)))
+}
+
+#[test]
+fn every_block_is_walked() {
+    let names: Vec<String> = blocks().into_keys().collect();
+    assert_eq!(names, ["api", "dev", "make", "serve"], "a block without a test of its own");
+    // This one is what runs the tests: that its targets are there is all that can be asked.
+    let makefile = std::fs::read_to_string(tools::repository("Makefile")).expect("a Makefile");
+    for line in block("make", &[]).lines() {
+        let target = line.split_whitespace().nth(1).expect("a target");
+        assert!(makefile.lines().any(|rule| rule.starts_with(&format!("{target}:"))), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn the_roles_are_served_on_postgres() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let database = empty_database("readme").await;
+    let block = block("serve", &[("postgres://user@host/db", &database)]);
+    let running = typed(&block, folder.path(), &[("POSTHASTE_LISTEN", "127.0.0.1:0")]);
+    let mut waited_for = vec!["api,router,orchestrator", "\"router,orchestrator\"", ENDED];
+    let mut seen = Vec::new();
+    // In whatever order the processes come to it.
+    while !waited_for.is_empty() {
+        let line = running.line(&[""]);
+        let is_meant = |part: &str| line.contains(part) && (line.contains("serving") || part == ENDED);
+        waited_for.retain(|part| !is_meant(part));
+        seen.push(line);
+    }
+    let is_told = |line: &String| line.starts_with("POSTHASTE_DATABASE_URL ") && line.contains("environment");
+    assert!(seen.iter().any(is_told), "{seen:#?}");
+}
+
+#[test]
+fn dev_and_what_it_prints() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dev = Dev::start(&folder);
+    let server = [("POSTHASTE_URL", dev.url.as_str()), ("POSTHASTE_KEY", &dev.key)];
+    let printed = typed(&dev.commands.join("\n"), folder.path(), &[]);
+    printed.lines_until(&["event 1 is accepted"]);
+    printed.lines_until(&[ENDED]);
+    dev.running.line(&["msg_1_1", "demo.hello", " verified ", "-> 200"]);
+    let readme = typed(&block("dev", &[("whsec_…", SECRET)]), folder.path(), &server);
+    readme.line(&["event 2 is accepted"]);
+    readme.line(&["complete -F"]);
+    dev.running.line(&["msg_2_1", "demo.hello", " verified ", "-> 200"]);
+    for event in ["1", "2"] {
+        let list = dev.json_until(&["delivery", "list", "--event", event], is_completed);
+        let shown = dev.run(&["delivery", "show", &list["items"][0]["saga_id"].to_string()]).expect(0).stdout;
+        assert!(shown.contains("Completed") && shown.contains("200"), "{shown}");
+    }
+}
+
+#[test]
+fn the_api_by_hand() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let listener = Running::start(folder.path(), &["listen", "--port", "0"], &[]);
+    let line = listener.line(&["listens on http://"]);
+    let hook = line.split(' ').find(|word| word.starts_with("http://")).expect("a URL");
+    let address = format!("127.0.0.1:{}", free_port());
+    let here = address.replace("127.0.0.1", "localhost");
+    let block = block("api", &[("https://example.com/hook", hook), ("localhost:8080", &here)]);
+    let environment = [
+        ("POSTHASTE_LISTEN", address.as_str()),
+        ("POSTHASTE_LOG", "error"),
+        // As README.md says of receivers on one's own machine.
+        ("POSTHASTE_ALLOW_HTTP", "true"),
+        ("POSTHASTE_ALLOW_CIDRS", "127.0.0.0/8"),
+    ];
+    let text = std::fs::read_to_string(tools::repository("README.md")).expect("README.md");
+    assert!(text.contains("POSTHASTE_ALLOW_HTTP=true\nPOSTHASTE_ALLOW_CIDRS=127.0.0.0/8"));
+    let running = typed(&block, folder.path(), &environment);
+    let answer = || -> Value {
+        let line = running.line(&["{"]);
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"))
+    };
+    assert!(answer()["secret"].as_str().is_some_and(|secret| secret.starts_with("whsec_")));
+    assert_eq!(answer()["verified"], true);
+    assert_eq!(answer()["duplicate"], false);
+    assert!(answer()["items"].is_array());
+    listener.line(&["msg_1_1", "order.paid", "-> 200"]);
+    let server =
+        [("POSTHASTE_URL", format!("http://{address}")), ("POSTHASTE_KEY", "a-long-random-text".to_owned())];
+    let server = server.each_ref().map(|(name, value)| (*name, value.as_str()));
+    loop {
+        let shown = crate::program::run(&["delivery", "list", "--json"], &server, "").expect(0).stdout;
+        if is_completed(&serde_json::from_str(&shown).expect("JSON")) {
+            break;
+        }
+    }
+}
+
+fn is_completed(list: &Value) -> bool {
+    list["items"].as_array().is_some_and(|items| items.iter().any(|item| item["status"] == "Completed"))
+}
+
+/// One that nobody has just now. Ports are handed out in turn, so it stays so for a while.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}

@@ -1,0 +1,25 @@
+//! Where the programs are that others have written.
+
+use std::path::Path;
+use std::process::Command;
+
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| {
+        panic!("{name} is not set: run the tests with `make test`, or with scripts/with-tools scripts/with-postgres cargo test")
+    })
+}
+
+/// A Python with the packages of `scripts/with-tools.txt`.
+pub(crate) fn python() -> Command {
+    Command::new(variable("POSTHASTE_TEST_PYTHON"))
+}
+
+/// A file of this folder.
+pub(crate) fn file(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/outside").join(name)
+}
+
+/// A file of the repository.
+pub(crate) fn repository(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
+}

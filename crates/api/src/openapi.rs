@@ -11,7 +11,7 @@ use axum::response::Response;
 use std::sync::LazyLock;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::{ContentBuilder, PathItem, Ref, RefOr, ResponseBuilder};
+use utoipa::openapi::{ContentBuilder, PathItem, Ref, RefOr, ResponseBuilder, Schema};
 use utoipa::{Modify, OpenApi};
 
 const KEY_SCHEME: &str = "api_key";
@@ -74,6 +74,7 @@ impl Modify for Common {
         components.add_security_scheme(KEY_SCHEME, SecurityScheme::Http(scheme));
         for (path, item) in &mut document.paths.paths {
             operations(item).for_each(name);
+            operations(item).for_each(number_ids);
             let has_id = path.contains('{');
             if path.starts_with("/v1/") {
                 operations(item).for_each(|operation| refusals(operation, has_id));
@@ -92,6 +93,18 @@ fn name(operation: &mut Operation) {
     let tag = operation.tags.iter().flatten().next().map(|tag| tag.replace(' ', "_"));
     if let (Some(tag), Some(handler)) = (tag, &operation.operation_id) {
         operation.operation_id = Some(format!("{tag}_{handler}"));
+    }
+}
+
+/// Ids in paths begin at one.
+fn number_ids(operation: &mut Operation) {
+    for parameter in operation.parameters.iter_mut().flatten() {
+        if let RefOr::T(parameter) = parameter
+            && parameter.name == "id"
+            && let Some(RefOr::T(Schema::Object(number))) = &mut parameter.schema
+        {
+            number.minimum = Some(utoipa::Number::Int(1));
+        }
     }
 }
 

@@ -9,4 +9,7 @@ mod foreign_receiver;
 #[path = "../cli/program.rs"]
 mod program;
 mod readme;
+mod schemathesis;
+mod served;
 mod tools;
+mod world;

@@ -1,11 +1,12 @@
 //! Whether this process lives, whether it works, and what it has counted. Needs no key.
 
+use crate::exposition;
 use crate::problem::Problem;
 use crate::query::ok;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use http::HeaderValue;
 use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue};
 use posthaste_core::lane::Lane;
 use posthaste_core::ports::StoreResult;
 use posthaste_services::metrics::Metrics;
@@ -165,16 +166,24 @@ pub(crate) async fn readyz(State(health): State<Arc<Health>>) -> Result<Response
     responses(
         (
             status = 200,
-            description = "OpenMetrics text",
-            body = String,
-            content_type = "application/openmetrics-text",
+            description = "OpenMetrics for those who accept it, else the text format of Prometheus",
+            content(
+                (String = "text/plain"),
+                (String = "application/openmetrics-text"),
+            ),
         ),
     ),
 )]
-pub(crate) async fn metrics(State(health): State<Arc<Health>>) -> Result<Response, Problem> {
+pub(crate) async fn metrics(
+    State(health): State<Arc<Health>>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     let mut text = String::new();
     let encoded = prometheus_client::encoding::text::encode(&mut text, &health.metrics.registry);
     encoded.map_err(|_| Problem::new(500, "Something broke", "the metrics could not be written"))?;
-    let media = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
-    Ok(([(CONTENT_TYPE, media)], text).into_response())
+    let (media, text) = match exposition::asks_for_open_metrics(&headers) {
+        true => (exposition::OPEN_METRICS, text),
+        false => (exposition::TEXT, exposition::as_text(&text)),
+    };
+    Ok(([(CONTENT_TYPE, HeaderValue::from_static(media))], text).into_response())
 }

@@ -10,6 +10,7 @@ mod deliveries;
 mod doctor;
 mod events;
 mod explain;
+mod exposition;
 mod fields;
 mod frame;
 mod health;

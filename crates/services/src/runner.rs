@@ -129,6 +129,10 @@ impl Runner {
             failing: AtomicBool::new(false),
         });
         self.pulses.push(Arc::clone(&pulse));
+        // From zero, so that the first one is seen as a rise.
+        let label = metrics::Service { service: service.name };
+        self.metrics.step_failures.get_or_create(&label).inc_by(0);
+        self.metrics.step_panics.get_or_create(&label).inc_by(0);
         let tasks = match service.phase {
             Phase::Takes => &mut self.takers,
             Phase::Flushes => &mut self.flushers,

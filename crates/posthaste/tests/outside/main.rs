@@ -3,7 +3,9 @@
 //! programs that this needs are found by `scripts/with-tools`, which `make test` runs first.
 #![allow(clippy::expect_used, clippy::panic)]
 
+mod alerts;
 mod foreign_receiver;
+mod metrics;
 // Of the command line's own tests; each of the two needs parts of it.
 #[allow(dead_code)]
 #[path = "../cli/program.rs"]

@@ -23,6 +23,8 @@ pub(crate) enum Engine {
 pub(crate) struct Served {
     pub(crate) process: Process,
     pub(crate) address: SocketAddr,
+    /// The URL of its database.
+    pub(crate) database: String,
     /// Where it keeps its file, if it does.
     _folder: TempDir,
 }
@@ -40,18 +42,18 @@ impl Served {
             ("POSTHASTE_LISTEN", "127.0.0.1:0"),
             ("POSTHASTE_ROOT_KEY", ROOT_KEY),
         ];
-        Self::over(folder, &[&own, settings].concat()).await
+        Self::over(folder, &database, &[&own, settings].concat()).await
     }
 
     /// With these settings beside those of every test; a later one of a name counts.
-    pub(crate) async fn over(folder: TempDir, settings: &[(&str, &str)]) -> Self {
+    pub(crate) async fn over(folder: TempDir, database: &str, settings: &[(&str, &str)]) -> Self {
         let process = Program::find().serve("served", "all", &fleet::settings(settings));
         let listens = |line: &LogLine| line.text.contains("the API listens");
         assert!(process.logs(listens, PATIENCE).await, "{:#?}", process.lines());
         let line = process.lines().into_iter().find(listens).expect("a line").text;
         let (_, address) = line.split_once("http://").expect("a URL");
         let address = address.split('"').next().and_then(|text| text.parse().ok()).expect("an address");
-        Self { process, address, _folder: folder }
+        Self { process, address, database: database.to_owned(), _folder: folder }
     }
 
     pub(crate) fn url(&self) -> String {

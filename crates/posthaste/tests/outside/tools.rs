@@ -23,3 +23,7 @@ pub(crate) fn file(name: &str) -> std::path::PathBuf {
 pub(crate) fn repository(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
 }
+
+pub(crate) fn promtool() -> Command {
+    Command::new(variable("POSTHASTE_TEST_PROMTOOL"))
+}

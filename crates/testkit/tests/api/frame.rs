@@ -54,7 +54,15 @@ pub(crate) async fn health_readiness_and_metrics_need_no_key<S: Stores>(api: &Te
     assert_eq!(ready["services"][0]["name"], "ingest");
     let metrics = api.get("/metrics").no_key().send().await;
     assert_eq!(metrics.status, 200);
-    assert!(metrics.header("content-type").starts_with("application/openmetrics-text"));
+    assert_eq!(metrics.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+    assert!(
+        metrics.text().contains("# TYPE posthaste_events_accepted_total counter\n"),
+        "{}",
+        metrics.text()
+    );
+    let open = api.get("/metrics").no_key().header("accept", "application/openmetrics-text").send().await;
+    assert!(open.header("content-type").starts_with("application/openmetrics-text"));
+    assert!(open.text().ends_with("# EOF\n"), "{}", open.text());
     assert!(metrics.text().contains("posthaste_events_accepted_total 1\n"), "{}", metrics.text());
 }
 

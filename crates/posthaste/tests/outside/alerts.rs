@@ -1,0 +1,123 @@
+//! The alert rules under `deploy/`: Prometheus's own tool reads them, each one is shown to fire and to stay
+//! quiet, asks for metrics that there are, and has its section in the runbook.
+
+use crate::served::{Engine, Served};
+use crate::tools;
+use crate::world;
+use posthaste_testkit::receiver::Receiver;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Metrics that the rules ask for and that no process counts yet. Whoever adds one takes it off this list; the
+/// test says so.
+const NOT_YET: [&str; 7] = [
+    "outbox_lag_seconds",
+    "outbox_lag_sla_seconds",
+    "outbox_paused",
+    "outbox_send_total",
+    "posthaste_http_requests_total",
+    "posthaste_queue_oldest_age_seconds",
+    "posthaste_stuck_rows",
+];
+
+fn text(file: &str) -> String {
+    std::fs::read_to_string(tools::repository(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+fn yaml(file: &str) -> Value {
+    let program = "import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))";
+    let output = tools::python().args(["-c", program]).arg(tools::repository(file)).output().expect("Python");
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{file}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+fn rules() -> Vec<Value> {
+    let groups = yaml("deploy/alerts.yml")["groups"].as_array().cloned().unwrap_or_default();
+    groups.iter().flat_map(|group| group["rules"].as_array().cloned().unwrap_or_default()).collect()
+}
+
+fn name(rule: &Value) -> &str {
+    rule["alert"].as_str().expect("an alert")
+}
+
+fn promtool(arguments: &[&str], file: &str) {
+    let output = tools::promtool().args(arguments).arg(tools::repository(file)).output().expect("promtool");
+    let told = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}{}", told(&output.stdout), told(&output.stderr));
+}
+
+#[test]
+fn prometheus_takes_the_rules() {
+    promtool(&["check", "rules"], "deploy/alerts.yml");
+}
+
+#[test]
+fn each_alert_fires_and_stays_quiet_when_it_should() {
+    promtool(&["test", "rules"], "deploy/alerts.test.yml");
+    let tests = yaml("deploy/alerts.test.yml")["tests"].as_array().cloned().expect("tests");
+    for rule in rules() {
+        let asked = format!("alertname=\"{}\"", name(&rule));
+        let samples: Vec<usize> = tests
+            .iter()
+            .flat_map(|test| test["promql_expr_test"].as_array().cloned().unwrap_or_default())
+            .filter(|check| check["expr"].as_str().is_some_and(|expr| expr.contains(&asked)))
+            .map(|check| check["exp_samples"].as_array().map_or(0, Vec::len))
+            .collect();
+        assert!(samples.contains(&0) && samples.contains(&1), "{asked}: one test of each kind, {samples:?}");
+    }
+}
+
+#[test]
+fn each_alert_has_its_section_in_the_runbook() {
+    let runbook = text("docs/runbook.md");
+    let (mut alerts, headings) =
+        (BTreeSet::new(), runbook.lines().filter_map(|line| line.strip_prefix("## ")));
+    for rule in rules() {
+        let (alert, annotations) = (name(&rule), &rule["annotations"]);
+        for field in ["summary", "description"] {
+            assert!(annotations[field].as_str().is_some_and(|text| text.len() > 10), "{alert}: no {field}");
+        }
+        assert!(matches!(rule["labels"]["severity"].as_str(), Some("page" | "ticket")), "{alert}");
+        let anchor = format!("docs/runbook.md#{}", alert.to_lowercase());
+        assert_eq!(annotations["runbook"].as_str(), Some(anchor.as_str()), "{alert}");
+        alerts.insert(alert.to_owned());
+    }
+    assert_eq!(headings.map(str::to_owned).collect::<BTreeSet<_>>(), alerts);
+    for section in runbook.split("\n## ").skip(1) {
+        for part in ["**Means**", "**Affected**", "**Look**", "**Do**", "**Over**"] {
+            assert!(
+                section.contains(part),
+                "{part} is missing in {}",
+                section.lines().next().unwrap_or_default()
+            );
+        }
+    }
+}
+
+/// The names of our metrics in an expression, as they are in an answer: a histogram's without its suffix.
+fn metrics_of(expression: &str) -> BTreeSet<String> {
+    let is_part = |char: char| char.is_ascii_alphanumeric() || char == '_';
+    let words = expression.split(|char| !is_part(char));
+    let ours = words.filter(|word| word.starts_with("posthaste_") || word.starts_with("outbox_"));
+    ours.map(|name| name.trim_end_matches("_bucket").trim_end_matches("_count").to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rules_ask_for_metrics_that_there_are() {
+    let (served, receiver) = (Served::start(Engine::Sqlite, &[]).await, Receiver::start(world::answer).await);
+    world::deliver_and_give_up(&served, &receiver);
+    let answer = served.get("/metrics").expect(200);
+    let families: BTreeSet<&str> =
+        answer.body().lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let asked: BTreeSet<String> =
+        rules().iter().flat_map(|rule| metrics_of(rule["expr"].as_str().expect("an expression"))).collect();
+    assert!(asked.len() > NOT_YET.len());
+    for name in &asked {
+        let (is_there, is_listed) = (families.contains(name.as_str()), NOT_YET.contains(&name.as_str()));
+        assert!(is_there || is_listed, "a rule asks for {name}, which no process has");
+        assert!(!(is_there && is_listed), "{name} is there now: take it off the list NOT_YET");
+    }
+    for name in NOT_YET {
+        assert!(asked.contains(name), "{name}: no rule asks for it, take it off the list NOT_YET");
+    }
+}

@@ -47,7 +47,7 @@ fn arg(row: &'static dyn Row) -> Arg {
         None => about.env.to_owned(),
     };
     let caution = match about.shown {
-        Shown::Whole | Shown::WithoutPassword => "",
+        Shown::Whole | Shown::WithoutPassword | Shown::PlainUrl => "",
         Shown::Nothing => "; better not as a flag, which every user of the machine can see",
     };
     let arg = Arg::new(about.env)

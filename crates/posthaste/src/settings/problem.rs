@@ -85,6 +85,8 @@ pub(super) fn shown(about: &About, text: &str) -> String {
         Shown::WithoutPassword => {
             without_password(text).map_or_else(|| "(not shown)".to_owned(), |url| escaped(&url))
         }
+        Shown::PlainUrl if text.contains(['@', '?']) => "(not shown)".to_owned(),
+        Shown::PlainUrl => escaped(text),
         Shown::Nothing => "(set, not shown)".to_owned(),
     }
 }

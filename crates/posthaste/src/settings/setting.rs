@@ -22,6 +22,8 @@ pub(super) enum Shown {
     Whole,
     /// A database URL: everything but the password.
     WithoutPassword,
+    /// A URL that has no room for a secret; one that carries some all the same is not shown.
+    PlainUrl,
     Nothing,
 }
 

@@ -7,7 +7,7 @@ use super::kinds::{
     PathText, Roles, RootKey, SealingKeyText, ServerAt, Time, YesNo,
 };
 use super::setting::Group::{Database, Deliveries, Egress, Logs, Orders, Server};
-use super::setting::Shown::{Nothing, WithoutPassword};
+use super::setting::Shown::{Nothing, PlainUrl, WithoutPassword};
 use super::setting::{Group, Row, Setting};
 use crate::database::DEFAULT_URL;
 use posthaste_core::retry::ATTEMPTS_LIMIT_MAX;
@@ -119,7 +119,7 @@ table! {
         "Certificate authorities to trust beside those of the system, as PEM");
 
     BROKER_URL: BrokerAt = Setting::absent("POSTHASTE_BROKER_URL", "https://broker.example/orders", Orders, BrokerAt,
-        "Where orders are sent; without it they are refused");
+        "Where orders are sent; without it they are refused").shown(PlainUrl);
     BROKER_HEADERS: Headers = Setting::absent("POSTHASTE_BROKER_HEADERS", "Authorization: Bearer token", Orders, Headers,
         "Headers for the broker, as Name: value with semicolons between them").shown(Nothing);
     BROKER_PROCESSED_MARKER: OneLine = Setting::new("POSTHASTE_BROKER_PROCESSED_MARKER", "already processed", Orders,

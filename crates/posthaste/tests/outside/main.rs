@@ -12,6 +12,7 @@ mod metrics;
 mod program;
 mod readme;
 mod schemathesis;
+mod secrets;
 mod served;
 mod tools;
 mod world;

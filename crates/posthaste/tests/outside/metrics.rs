@@ -102,7 +102,7 @@ async fn every_metric_moves_and_prometheus_likes_them() {
         send(&served, event_type, event_type);
     }
     lose_a_lease(&served, &receiver, &gate).await;
-    lose_the_store(&served).await;
+    lose_the_store(&served, || wait_for(&served, "posthaste_step_failures_total")).await;
 
     let answer = served.get("/metrics").expect(200);
     let after = sums(&answer);
@@ -145,13 +145,13 @@ async fn lose_a_lease(served: &Served, receiver: &Receiver, gate: &Semaphore) {
     wait_for(served, "posthaste_leases_lost_total");
 }
 
-/// Every connection breaks, and no new one is made for a while.
-async fn lose_the_store(served: &Served) {
+/// Every connection breaks, and no new one is made while something is done.
+pub(crate) async fn lose_the_store(served: &Served, meanwhile: impl FnOnce()) {
     let (admin, name) = (client(&admin_url()).await, served.database.rsplit('/').next().expect("a name"));
     let run = async |sql: String| admin.batch_execute(&sql).await.expect("to change the database");
     run(format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false")).await;
     run(format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")).await;
-    wait_for(served, "posthaste_step_failures_total");
+    meanwhile();
     run(format!("ALTER DATABASE {name} ALLOW_CONNECTIONS true")).await;
     served.get_until("/readyz", |answer| answer.status == 200);
 }

@@ -76,9 +76,13 @@ impl Served {
 
     /// Asks again until the answer is as hoped for.
     pub(crate) fn get_until(&self, path: &str, hoped: impl Fn(&Answer) -> bool) -> Answer {
+        self.get_as(ROOT_KEY, path, hoped)
+    }
+
+    pub(crate) fn get_as(&self, key: &str, path: &str, hoped: impl Fn(&Answer) -> bool) -> Answer {
         let until = Instant::now() + PATIENCE;
         loop {
-            let answer = self.get(path);
+            let answer = ask(self.address, "GET", path, &format!("authorization: Bearer {key}\r\n"), b"");
             if hoped(&answer) {
                 return answer;
             }

@@ -1,0 +1,238 @@
+//! What must not be told is told nowhere by the running program. Markers are planted in every secret there is;
+//! then good calls, wrong calls and outages are driven through it, and its logs at their most talkative, its
+//! errors, its metrics and the answers that they do not belong into are searched.
+
+use crate::program::run;
+use crate::served::{Answer, Engine, PATIENCE, Served, ask};
+use crate::{metrics, world};
+use posthaste_testkit::postgres::empty_database;
+use posthaste_testkit::receiver::{self, Receiver};
+use serde_json::{Value, json};
+
+const ROOT_KEY: &str = "MARKER-ROOT-KEY-0123456789";
+const SECRET_KEY: &str = "5ec2e7005ec2e7015ec2e7025ec2e7035ec2e7045ec2e7055ec2e7065ec2e707";
+const PASSWORD: &str = "MARKER-DATABASE-PASSWORD";
+const BROKER: &str = "Authorization: Bearer MARKER-BROKER-TOKEN; X-Other: MARKER-BROKER-OTHER";
+const ALL_OF_OURS: &str = "info,posthaste=trace,posthaste_api=trace,posthaste_core=trace,posthaste_services=trace,posthaste_store=trace";
+
+/// Beside the keys and secrets that are made on the way. Whatever begins so was planted.
+const PLANTED: &str = "MARKER-";
+
+/// All that was told, and what it was told by.
+#[derive(Default)]
+struct Told(Vec<(String, String)>);
+
+impl Told {
+    fn add(&mut self, by: &str, text: impl Into<String>) {
+        self.0.push((by.to_owned(), text.into()));
+    }
+
+    /// The answer to a call that nobody should learn anything from.
+    fn answer(&mut self, by: &str, answer: &Answer) {
+        self.add(&format!("the answer {} to {by}", answer.status), answer.text.as_str());
+    }
+
+    #[track_caller]
+    fn check(&self, secrets: &[&str]) {
+        assert!(!self.0.is_empty());
+        for secret in secrets.iter().chain([&PLANTED, &SECRET_KEY]) {
+            // The part that signs, without what says that it is a secret.
+            let core = secret.trim_start_matches("whsec_");
+            for (by, text) in &self.0 {
+                assert!(!text.contains(core), "{core} was told by {by}: {text}");
+            }
+        }
+    }
+}
+
+fn settings(database: &str) -> Vec<(&str, &str)> {
+    vec![
+        ("POSTHASTE_DATABASE_URL", database),
+        ("POSTHASTE_LISTEN", "127.0.0.1:0"),
+        ("POSTHASTE_ROOT_KEY", ROOT_KEY),
+        ("POSTHASTE_SECRET_KEY", SECRET_KEY),
+        ("POSTHASTE_BROKER_URL", "https://broker.example/MARKER-BROKER-PATH"),
+        ("POSTHASTE_BROKER_HEADERS", BROKER),
+        ("POSTHASTE_LOG", ALL_OF_OURS),
+        ("POSTHASTE_RETRY_BASE", "1ms"),
+    ]
+}
+
+/// Answers with what it was sent, wherever an answer has room, and fails where its path says so.
+fn parrot(received: &receiver::Received) -> receiver::Answer {
+    if received.header("posthaste-event-type") == "posthaste.verification" {
+        return world::answer(received);
+    }
+    let headers = vec![
+        ("x-parrot".to_owned(), received.header("webhook-signature").to_owned()),
+        ("retry-after".to_owned(), "MARKER-RETRY-AFTER".to_owned()),
+        ("location".to_owned(), "https://MARKER-LOCATION.example/".to_owned()),
+    ];
+    let status = match received.path.split('?').next() {
+        Some("/refuse") => 503,
+        Some("/away") => 302,
+        _ => 200,
+    };
+    receiver::Answer::With { status, headers, body: [b"MARKER-BODY ", &received.body[..]].concat() }
+}
+
+struct World<'a> {
+    served: &'a Served,
+    told: Told,
+}
+
+impl World<'_> {
+    fn call(&self, method: &str, path: &str, key: &str, body: &[u8]) -> Answer {
+        let headers = format!("authorization: Bearer {key}\r\ncontent-type: application/json\r\n");
+        ask(self.served.address, method, path, &headers, body)
+    }
+
+    fn made(&self, path: &str, body: &Value) -> Value {
+        let answer = self.call("POST", path, ROOT_KEY, body.to_string().as_bytes());
+        assert!(matches!(answer.status, 200..=202), "{path}: {}", answer.text);
+        answer.json()
+    }
+
+    fn wrong(&mut self, method: &str, path: &str, key: &str, body: &[u8]) {
+        let answer = self.call(method, path, key, body);
+        assert!(answer.status >= 400, "{method} {path} {}: {}", String::from_utf8_lossy(body), answer.text);
+        self.told.answer(&format!("{method} {}", path.replace(PLANTED, "…")), &answer);
+    }
+
+    fn wrong_calls(&mut self, key: &str) {
+        for body in [
+            &br#"{"event_type":"a","payload":"MARKER-PAYLOAD""#[..],
+            br#"{"event_type":"a","payload":"MARKER-PAYLOAD}"#,
+            b"MARKER-PAYLOAD",
+            b"\xffMARKER-PAYLOAD",
+            br#"{"event_type":7,"payload":"MARKER-PAYLOAD"}"#,
+            br#"{"event_type":"","payload":"MARKER-PAYLOAD"}"#,
+            br#"[{"event_type":"a","payload":"MARKER-PAYLOAD"},{"event_type":"a"}]"#,
+            br#"{"event_type":"a","payload":"MARKER-PAYLOAD","external_event_id":7}"#,
+        ] {
+            self.wrong("POST", "/v1/events", key, body);
+        }
+        self.wrong("POST", "/v1/events", "MARKER-WRONG-KEY", b"{}");
+        self.wrong("GET", "/v1/keys", key, b"");
+        for url in [
+            "https://user:MARKER-URL-PASSWORD@example.com/",
+            "ftp://example.com/?token=MARKER-QUERY",
+            "https://10.0.0.1/?token=MARKER-QUERY",
+            "MARKER-NO-URL",
+        ] {
+            let body = json!({"event_type": "a", "callback_url": url}).to_string();
+            self.wrong("POST", "/v1/subscriptions", ROOT_KEY, body.as_bytes());
+        }
+        self.wrong("GET", "/v1/events/99?MARKER-QUERY", ROOT_KEY, b"");
+        self.wrong("GET", "/v1/nowhere/MARKER-PATH", ROOT_KEY, b"");
+    }
+
+    fn listings(&mut self) {
+        for path in ["/v1/keys", "/v1/deliveries", "/readyz", "/metrics", "/openapi.json"] {
+            let answer = self.call("GET", path, ROOT_KEY, b"");
+            self.told.answer(path, &answer);
+        }
+    }
+}
+
+async fn check(engine: Engine, format: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let database = match engine {
+        Engine::Sqlite => format!("sqlite://{}", folder.path().join("posthaste.db").display()),
+        // The test server asks nobody for a password, and takes one that is given.
+        Engine::Postgres => empty_database("secrets").await.replacen('@', &format!(":{PASSWORD}@"), 1),
+    };
+    let mut settings = settings(&database);
+    settings.push(("POSTHASTE_LOG_FORMAT", format));
+    let migrated = run(&["migrate"], &settings, "").expect(0);
+    let mut served = Served::over(folder, &database, &settings).await;
+    let receiver = Receiver::start(parrot).await;
+    let mut world = World { served: &served, told: Told::default() };
+    world.told.add("migrate", migrated.stdout + &migrated.stderr);
+
+    let key = world.made("/v1/keys", &json!({"name": "marked", "role": "ingest"}))["key"].clone();
+    let key = key.as_str().expect("a key");
+    let mut secrets = vec![key.to_owned()];
+    for path in ["/take", "/refuse", "/away"] {
+        let url = receiver.url(&format!("{path}?token=MARKER-QUERY"));
+        let subscription = json!({"event_type": "a", "callback_url": url, "max_retry_limit": 2});
+        let made = world.made("/v1/subscriptions", &subscription);
+        let path = format!("/v1/subscriptions/{}", made["id"]);
+        let verified = world.made(&format!("{path}/verify"), &json!({}));
+        assert_eq!(verified["verified"], true);
+        let rotated = world.made(&format!("{path}/rotate-secret"), &json!({"overlap_s": 60}));
+        let tested = world.made(&format!("{path}/test"), &json!({}));
+        world.told.add("verify and test", format!("{verified}{tested}"));
+        secrets
+            .extend([&made, &rotated].map(|answer| answer["secret"].as_str().expect("a secret").to_owned()));
+    }
+    world.made("/v1/events", &json!({"event_type": "a", "payload": "MARKER-PAYLOAD"}));
+    served.get_as(ROOT_KEY, "/v1/dead-letters", |answer| {
+        answer.json()["items"].as_array().is_some_and(|items| items.len() == 2)
+    });
+    world.wrong_calls(key);
+    world.listings();
+    if engine == Engine::Postgres {
+        metrics::lose_the_store(&served, || {
+            world.wrong("POST", "/v1/events", ROOT_KEY, br#"{"event_type":"a","payload":"MARKER-PAYLOAD"}"#);
+            world.listings();
+        })
+        .await;
+    }
+    let mut told = world.told;
+    served.process.terminate();
+    served.process.end(PATIENCE).await.expect("an end");
+    for line in served.process.lines() {
+        told.add("a log line", line.text);
+    }
+    let logged = |part: &str| told.0.iter().any(|(by, text)| by == "a log line" && text.contains(part));
+    // What was looked through was there, and in the form it should have.
+    assert!(
+        logged("request answered") && logged("HTTP_503") && logged("saga_id"),
+        "the log is not talkative"
+    );
+    assert_eq!(logged("\"level\":"), format == "json");
+    told.check(&secrets.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_told_on_sqlite_to_people() {
+    check(Engine::Sqlite, "human").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_told_on_postgres_in_json() {
+    check(Engine::Postgres, "json").await;
+}
+
+/// Settings that are shown, and settings that are wrong: a refusal names the setting and not its value.
+#[test]
+fn nothing_is_told_about_settings() {
+    let database = format!("postgres://user:{PASSWORD}@127.0.0.1:1/db");
+    let good = settings(&database);
+    let mut told = Told::default();
+    for arguments in [&["config"][..], &["config", "--json"], &["migrate"], &["event", "list"]] {
+        let ran = run(arguments, &good, "");
+        assert!(ran.stdout.len() + ran.stderr.len() > 20, "{arguments:?}");
+        // A path is no secret: it is shown on purpose.
+        let text = (ran.stdout + &ran.stderr).replace("MARKER-BROKER-PATH", "…");
+        told.add(&arguments.join(" "), text);
+    }
+    for (name, value) in [
+        ("POSTHASTE_ROOT_KEY", "MARKER-SHORT"),
+        ("POSTHASTE_ROOT_KEY", "MARKER-AND spaces in it"),
+        ("POSTHASTE_SECRET_KEY", "MARKER-NO-KEY"),
+        ("POSTHASTE_BROKER_HEADERS", "MARKER-ALONE"),
+        ("POSTHASTE_BROKER_HEADERS", "A: b; MARKER-ALONE"),
+        ("POSTHASTE_DATABASE_URL", "mysql://user:MARKER-PASSWORD@db/x"),
+        ("POSTHASTE_DATABASE_URL_WORKER", "user:MARKER-PASSWORD@db"),
+        ("POSTHASTE_BROKER_URL", "https://user:MARKER-PASSWORD@broker.example/"),
+    ] {
+        for arguments in [["serve"], ["config"]] {
+            let ran = run(&arguments, &[(name, value)], "").expect(1);
+            assert!(ran.stderr.contains(name), "{ran:?}");
+            told.add(&format!("{} with a wrong {name}", arguments[0]), ran.stdout + &ran.stderr);
+        }
+    }
+    told.check(&[]);
+}

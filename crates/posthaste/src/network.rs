@@ -4,23 +4,30 @@ use crate::settings::Settings;
 use anyhow::Context as _;
 use posthaste_services::sender::{KeepAlive, Sender, Trust};
 use std::net::SocketAddr;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
-pub(crate) async fn listen(settings: &Settings) -> anyhow::Result<TcpListener> {
-    bind(settings.listen, "POSTHASTE_LISTEN").await
+/// Connections that the kernel keeps until they are accepted; it may allow fewer. The usual 128 are gone in a
+/// moment when many callers come at once, and whoever is dropped tries again a second later.
+const WAITING_MAX: u32 = 4_096;
+
+pub(crate) fn listen(settings: &Settings) -> anyhow::Result<TcpListener> {
+    bind(settings.listen, "POSTHASTE_LISTEN")
 }
 
 /// Where probes and scrapers are answered, if that was asked for.
-pub(crate) async fn listen_for_metrics(settings: &Settings) -> anyhow::Result<Option<TcpListener>> {
-    match settings.metrics_listen {
-        Some(address) => bind(address, "POSTHASTE_METRICS_LISTEN").await.map(Some),
-        None => Ok(None),
-    }
+pub(crate) fn listen_for_metrics(settings: &Settings) -> anyhow::Result<Option<TcpListener>> {
+    settings.metrics_listen.map(|address| bind(address, "POSTHASTE_METRICS_LISTEN")).transpose()
 }
 
-async fn bind(address: SocketAddr, setting: &str) -> anyhow::Result<TcpListener> {
+fn bind(address: SocketAddr, setting: &str) -> anyhow::Result<TcpListener> {
     let told = || format!("cannot listen on {address}: end what listens there, or set {setting}");
-    TcpListener::bind(address).await.with_context(told)
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    let listen = |socket: TcpSocket| {
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(WAITING_MAX)
+    };
+    socket.and_then(listen).with_context(told)
 }
 
 pub(crate) fn sender(settings: &Settings) -> anyhow::Result<Sender> {

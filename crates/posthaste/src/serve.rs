@@ -154,10 +154,10 @@ impl<'a, S: Stores> Process<'a, S> {
         let sender = sends.then(|| network::sender(settings)).transpose()?;
         // Before any service takes work on: an address that is taken stops the start.
         let listener = match settings.roles.contains(&Role::Api) {
-            true => Some(network::listen(settings).await?),
+            true => Some(network::listen(settings)?),
             false => None,
         };
-        let metrics_listener = network::listen_for_metrics(settings).await?;
+        let metrics_listener = network::listen_for_metrics(settings)?;
         let mut process = Self {
             settings,
             store,

@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::panic)]
 
 mod alerts;
+mod bad_input;
 mod foreign_receiver;
 mod metrics;
 // Of the command line's own tests; each of the two needs parts of it.

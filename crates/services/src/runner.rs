@@ -20,6 +20,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+/// How far the clocks of two processes may be apart. What another process has just written may lie so far in
+/// the future here, where a step that was woken for it does not see it yet: then one more look is taken.
+const CLOCKS_DIFFER_MAX: Duration = Duration::from_millis(100);
+
 /// How a step is driven.
 #[derive(Debug)]
 pub struct Service<S> {
@@ -139,7 +143,7 @@ impl Runner {
             Phase::Tells => &mut self.tellers,
         };
         let (clock, metrics, signal) = (self.clock.clone(), self.metrics.clone(), self.signal.subscribe());
-        tasks.spawn(Loop { service, clock, metrics, signal, pulse }.run());
+        tasks.spawn(Loop { service, clock, metrics, signal, pulse, was_rung: false }.run());
     }
 
     /// Ends every service: those that take first, then those that flush, then those that tell, all within `grace`. Answers
@@ -171,6 +175,8 @@ struct Loop<S> {
     metrics: Metrics,
     signal: watch::Receiver<Signal>,
     pulse: Arc<Pulse>,
+    /// The last wait ended with the bell.
+    was_rung: bool,
 }
 
 impl<S: Step> Loop<S> {
@@ -226,8 +232,8 @@ impl<S: Step> Loop<S> {
                 // Steps that always have more must leave room for the others.
                 tokio::task::yield_now().await;
             }
-            Progress::Idle => self.wait(self.service.poll, true).await,
-            Progress::IdleUntil(at) => self.wait(at.since(now).min(self.service.poll), true).await,
+            Progress::Idle => self.wait(self.longest_idle(), true).await,
+            Progress::IdleUntil(at) => self.wait(at.since(now).min(self.longest_idle()), true).await,
         }
         let rest = self.service.pace.saturating_sub(began.elapsed());
         if !rest.is_zero() {
@@ -235,13 +241,19 @@ impl<S: Step> Loop<S> {
         }
     }
 
+    /// Until the next look, if nobody rings.
+    fn longest_idle(&self) -> Duration {
+        if self.was_rung { self.service.poll.min(CLOCKS_DIFFER_MAX) } else { self.service.poll }
+    }
+
     /// Waits until the time is over, the bell rings if it is listened to, or the service must end.
     async fn wait(&mut self, span: Duration, listens: bool) {
         let phase = self.service.phase;
         let bell = &self.service.bell;
+        self.was_rung = false;
         tokio::select! {
             () = tokio::time::sleep(span) => {}
-            () = bell.rung(), if listens => {}
+            () = bell.rung(), if listens => self.was_rung = true,
             // The sender lives as long as the runner; if it is gone, there is nothing to run for.
             _ = self.signal.wait_for(|signal| signal.stops(phase).is_some()) => {}
         }

@@ -16,4 +16,5 @@ mod schemathesis;
 mod secrets;
 mod served;
 mod tools;
+mod wake_ups;
 mod world;

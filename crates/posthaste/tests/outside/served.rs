@@ -47,7 +47,16 @@ impl Served {
 
     /// With these settings beside those of every test; a later one of a name counts.
     pub(crate) async fn over(folder: TempDir, database: &str, settings: &[(&str, &str)]) -> Self {
-        let process = Program::find().serve("served", "all", &fleet::settings(settings));
+        Self::of_roles("all", folder, database, settings).await
+    }
+
+    pub(crate) async fn of_roles(
+        roles: &str,
+        folder: TempDir,
+        database: &str,
+        settings: &[(&str, &str)],
+    ) -> Self {
+        let process = Program::find().serve("served", roles, &fleet::settings(settings));
         let listens = |line: &LogLine| line.text.contains("the API listens");
         assert!(process.logs(listens, PATIENCE).await, "{:#?}", process.lines());
         let line = process.lines().into_iter().find(listens).expect("a line").text;

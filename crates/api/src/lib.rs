@@ -7,6 +7,7 @@ mod bodies;
 mod body;
 mod dead_letters;
 mod deliveries;
+mod docs;
 mod doctor;
 mod events;
 mod explain;

@@ -4,8 +4,8 @@
 use crate::health::Health;
 use crate::state::ApiState;
 use crate::{
-    auth, dead_letters, deliveries, doctor, events, explain, frame, health, keys, openapi, orders, outbox,
-    stats, subscriptions, system,
+    auth, dead_letters, deliveries, docs, doctor, events, explain, frame, health, keys, openapi, orders,
+    outbox, stats, subscriptions, system,
 };
 use axum::Router;
 use axum::extract::Request;
@@ -26,6 +26,7 @@ pub fn router<S: Stores>(state: ApiState<S>) -> Router {
     let root = |methods| guarded(&api, KeyRole::Root, methods);
     Router::new()
         .route("/openapi.json", get(openapi::show))
+        .route("/docs", get(docs::show))
         .route("/v1/events", viewer(get(events::list)).merge(ingest(post(events::create))))
         .route("/v1/events/{id}", viewer(get(events::show)))
         .route("/v1/events/{id}/explain", viewer(get(explain::show)))

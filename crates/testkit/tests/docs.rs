@@ -62,16 +62,25 @@ fn state_machines() -> String {
     text
 }
 
-#[test]
-fn the_state_machines_are_documented() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/state-machine.md");
-    let made = state_machines();
+/// Compares a document with what the code makes of it.
+fn check(name: &str, made: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
     if std::env::var_os("POSTHASTE_BLESS").is_some() {
-        std::fs::write(&path, &made).expect("the document");
+        std::fs::write(&path, made).expect("the document");
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(
-        kept, made,
-        "docs/state-machine.md is old: run this test with POSTHASTE_BLESS=1 and look at the diff"
+    assert!(
+        kept == made,
+        "docs/{name} is not what the code makes: run this test with POSTHASTE_BLESS=1 and look at the diff"
     );
+}
+
+#[test]
+fn the_state_machines_are_documented() {
+    check("state-machine.md", &state_machines());
+}
+
+#[test]
+fn the_api_is_described() {
+    check("openapi.json", &(posthaste_api::document().expect("a document") + "\n"));
 }

@@ -6,6 +6,7 @@ mod client;
 mod cloud_events;
 mod dead_letters;
 mod deliveries;
+mod docs_page;
 mod doctor;
 mod events;
 mod explain;

@@ -9,8 +9,7 @@ use clap_complete::Shell;
 use posthaste_store::{postgres, sqlite};
 use std::process::ExitCode;
 
-const EXIT_CODES: &str =
-    "Exit codes: 0 done, 1 failed or refused, 2 wrong usage, 3 no server answers, 4 not found.";
+const EXIT_CODES: &str = "To try it: posthaste dev.\n\nExit codes: 0 done, 1 failed or refused, 2 wrong usage, 3 no server answers, 4 not found.";
 
 /// Delivers every event to every subscribed webhook, and every order to its broker.
 #[derive(Debug, Parser)]
@@ -58,8 +57,11 @@ enum Command {
     },
     /// Print the description of the HTTP API (OpenAPI 3.1)
     Openapi,
-    /// Print what completes commands in a shell; the shell's own documentation says where it belongs
-    Completions { shell: Shell },
+    /// Print the completions for a shell; its own documentation says where they belong
+    Completions {
+        /// The shell that they are for
+        shell: Shell,
+    },
 }
 
 impl Cli {

@@ -72,7 +72,7 @@ pub(crate) struct Reach {
     #[arg(long = "key", id = "server_key", env = "POSTHASTE_KEY", value_name = "KEY")]
     #[arg(hide_env_values = true, help_heading = "Server")]
     key: Option<String>,
-    /// Print the answer as it came
+    /// Print the answer as it came, as JSON
     #[arg(long, help_heading = "Server")]
     json: bool,
 }

@@ -19,6 +19,7 @@ pub(crate) enum Verb {
     },
     /// Show a dead letter with its payload
     Show {
+        /// The dead letter's number, as dead-letter list shows it
         #[arg(value_parser = value_parser!(i64).range(1..))]
         id: i64,
         #[command(flatten)]
@@ -26,6 +27,7 @@ pub(crate) enum Verb {
     },
     /// Make a fresh delivery from a dead letter; a second time names the same one
     Requeue {
+        /// The dead letter's number, as dead-letter list shows it
         #[arg(value_parser = value_parser!(i64).range(1..))]
         id: i64,
         #[command(flatten)]

@@ -29,6 +29,7 @@ pub(crate) enum Verb {
     },
     /// Show a delivery with every attempt
     Show {
+        /// The delivery's number, as delivery list shows it
         #[arg(value_parser = value_parser!(i64).range(1..))]
         id: i64,
         #[command(flatten)]

@@ -42,6 +42,7 @@ pub(crate) enum Verb {
     },
     /// Show an event with its deliveries
     Show {
+        /// The event's number, as event list and event send show it
         #[arg(value_parser = value_parser!(i64).range(1..))]
         id: i64,
         #[command(flatten)]

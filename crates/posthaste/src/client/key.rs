@@ -23,6 +23,7 @@ pub(crate) enum Verb {
     },
     /// Revoke a key, for good
     Revoke {
+        /// The key's number, as key list shows it
         #[arg(value_parser = value_parser!(i64).range(1..))]
         id: i64,
         #[command(flatten)]

@@ -33,6 +33,7 @@ pub(crate) enum Verb {
     /// Change a subscription; a changed URL must be verified again
     #[command(group = clap::ArgGroup::new("change").required(true).multiple(true))]
     Update {
+        /// The subscription's number, as subscription list shows it
         #[arg(value_parser = value_parser!(i64).range(1..))]
         id: i64,
         /// The type of event
@@ -41,10 +42,10 @@ pub(crate) enum Verb {
         /// Where its events are sent
         #[arg(long, value_name = "URL", group = "change")]
         callback_url: Option<String>,
-        /// How many attempts are made in all
+        /// How many attempts are made in all, the first included; without it as the server is set
         #[arg(long, value_name = "N", group = "change")]
         max_retry_limit: Option<u32>,
-        /// For people
+        /// A note for people
         #[arg(long, value_name = "TEXT", group = "change")]
         description: Option<String>,
         #[command(flatten)]
@@ -58,6 +59,7 @@ pub(crate) enum Verb {
     Verify(One),
     /// Give it a new secret, shown once; the one before goes on signing for a while
     RotateSecret {
+        /// The subscription's number, as subscription list shows it
         #[arg(value_parser = value_parser!(i64).range(1..))]
         id: i64,
         /// For how many seconds the secret before goes on signing; a day unless said otherwise
@@ -68,12 +70,13 @@ pub(crate) enum Verb {
     },
     /// Send a test event to the receiver
     Test(One),
-    /// Delete a subscription
+    /// Delete a subscription for good; what has not reached it yet never will
     Delete(One),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct One {
+    /// The subscription's number, as subscription list shows it
     #[arg(value_parser = value_parser!(i64).range(1..))]
     id: i64,
     #[command(flatten)]

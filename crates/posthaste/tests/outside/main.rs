@@ -7,6 +7,8 @@ mod alerts;
 mod bad_input;
 mod foreign_receiver;
 mod metrics;
+mod operations;
+mod pages;
 // Of the command line's own tests; each of the two needs parts of it.
 #[allow(dead_code)]
 #[path = "../cli/program.rs"]

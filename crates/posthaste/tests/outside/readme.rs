@@ -3,10 +3,9 @@
 //! put in. (`make dev` builds for release; here runs the same program as it is built for tests.)
 
 use crate::program::{BINARY, Dev, Running};
-use crate::tools;
+use crate::{pages, tools};
 use posthaste_testkit::postgres::empty_database;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -40,31 +39,9 @@ impl Drop for Typed {
     }
 }
 
-fn blocks() -> BTreeMap<String, String> {
-    let text = std::fs::read_to_string(tools::repository("README.md")).expect("README.md");
-    let mut blocks = BTreeMap::new();
-    let mut lines = text.lines();
-    let mut name = None;
-    while let Some(line) = lines.next() {
-        if line == "```sh" {
-            let name = name.take().expect("every ```sh block follows a line <!-- walk: NAME -->");
-            let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
-            assert!(blocks.insert(name, block.join("\n")).is_none(), "two blocks of one name");
-            continue;
-        }
-        name = line.strip_prefix("<!-- walk: ").and_then(|rest| rest.strip_suffix(" -->")).map(str::to_owned);
-    }
-    blocks
-}
-
 /// The block of this name, with what a reader puts in for an example.
 fn block(name: &str, put_in: &[(&str, &str)]) -> String {
-    let mut block = blocks().remove(name).unwrap_or_else(|| panic!("README.md has no block {name}"));
-    for (example, real) in put_in {
-        assert!(block.contains(example), "README.md: the block {name} does not say {example}");
-        block = block.replace(example, real);
-    }
-    block
+    pages::block(&pages::blocks("README.md", &["sh"]), name, put_in)
 }
 
 fn typed(block: &str, folder: &Path, environment: &[(&str, &str)]) -> Typed {
@@ -78,7 +55,7 @@ fn typed(block: &str, folder: &Path, environment: &[(&str, &str)]) -> Typed {
 
 #[test]
 fn every_block_is_walked() {
-    let names: Vec<String> = blocks().into_keys().collect();
+    let names: Vec<String> = pages::blocks("README.md", &["sh"]).into_keys().collect();
     assert_eq!(names, ["api", "dev", "make", "serve"], "a block without a test of its own");
     // This one is what runs the tests: that its targets are there is all that can be asked.
     let makefile = std::fs::read_to_string(tools::repository("Makefile")).expect("a Makefile");

@@ -1,0 +1,129 @@
+//! What `docs/operations.md` tells an operator to type works: the logins on a server of its own, with one
+//! process for each role; dumps and copies of databases that are in use.
+
+use crate::pages::{block, blocks};
+use crate::program::{BINARY, Ran, run};
+use crate::served::{Engine, PATIENCE, ROOT_KEY, Served};
+use crate::world;
+use posthaste_testkit::direct::sqlite_connection;
+use posthaste_testkit::fleet;
+use posthaste_testkit::private_server::PrivateServer;
+use posthaste_testkit::processes::{Process, Program};
+use posthaste_testkit::receiver::Receiver;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+const PAGE: &str = "docs/operations.md";
+/// Where the page says that the server is.
+const THERE: &str = "@db/";
+
+fn page() -> BTreeMap<String, String> {
+    blocks(PAGE, &["sh", "sql"])
+}
+
+/// A command line as a shell takes it, with PostgreSQL's programs and ours at hand.
+fn typed(script: &str, folder: &Path) {
+    let bin = std::env::var("POSTHASTE_TEST_POSTGRES_BIN").expect("scripts/with-postgres");
+    let ours = Path::new(BINARY).parent().expect("a folder").display().to_string();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new("/bin/sh");
+    command.arg("-ec").arg(script).current_dir(folder);
+    Ran::of(&command.env_clear().env("PATH", format!("{bin}:{ours}:{path}")).output().expect("a shell"))
+        .expect(0);
+}
+
+fn sql(server: &PrivateServer, statements: &str, folder: &Path) {
+    std::fs::write(folder.join("statements.sql"), statements).expect("a file");
+    typed(&format!("psql -v ON_ERROR_STOP=1 -f statements.sql '{}'", server.url("postgres")), folder);
+}
+
+/// The lines of a block as settings, where the server is this one.
+fn settings(block: &str, here: &str) -> Vec<(String, String)> {
+    let lines = block.lines().map(|line| line.replace(THERE, here));
+    lines
+        .map(|line| line.split_once('=').map(|(name, value)| (name.into(), value.into())).expect("a setting"))
+        .collect()
+}
+
+fn is_there(served: &Served, path: &str, count: usize) {
+    served.get_until(path, |answer| answer.json()["items"].as_array().map(Vec::len) == Some(count));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_role_with_its_own_login_and_a_dump() {
+    let (page, folder) = (page(), tempfile::tempdir().expect("a folder"));
+    let server = PrivateServer::start("operations");
+    let superuser = server.url("postgres");
+    let here = format!("@{}/", superuser.split(['@', '/']).nth(3).expect("a socket"));
+    sql(&server, &block(&page, "database", &[]), folder.path());
+    typed(&block(&page, "migrate", &[(THERE, &here)]), folder.path());
+    sql(&server, &block(&page, "logins", &[]), folder.path());
+
+    let own = [("POSTHASTE_LISTEN", "127.0.0.1:0"), ("POSTHASTE_ROOT_KEY", ROOT_KEY)];
+    let api: Vec<(String, String)> = settings(&block(&page, "api", &[]), &here);
+    let api: Vec<(&str, &str)> =
+        api.iter().map(|(name, value)| (name.as_str(), value.as_str())).chain(own).collect();
+    let api = Served::of_roles("api", tempfile::tempdir().expect("a folder"), "", &api).await;
+    let others = "router orchestrator worker cleaner outbox";
+    let others: Vec<Process> = others
+        .split(' ')
+        .zip(settings(&block(&page, others, &[]), &here))
+        .map(|(role, (name, value))| {
+            assert_eq!(name, format!("POSTHASTE_DATABASE_URL_{}", role.to_uppercase()));
+            Program::find().serve(role, role, &fleet::settings(&[(name.as_str(), value.as_str())]))
+        })
+        .collect();
+    for process in &others {
+        assert!(process.serves(PATIENCE).await, "{}: {:#?}", process.name, process.lines());
+    }
+    let receiver = Receiver::start(world::answer).await;
+    world::deliver_and_give_up(&api, &receiver);
+    let letter = api.get("/v1/dead-letters").expect(200).json()["items"][0]["id"].clone();
+    api.post(&format!("/v1/dead-letters/{letter}/requeue"), "").expect(201);
+    api.post("/v1/keys", &json!({"name": "shop", "role": "ingest"}).to_string()).expect(201);
+    is_there(&api, "/v1/deliveries?status=DeadLettered", 2);
+
+    let dump = block(&page, "dump", &[(THERE, &here), ("postgres://admin@", "postgres://posthaste_test@")]);
+    typed(&dump, folder.path());
+    let restored = server.url("restored");
+    let own = [&own[..], &[("POSTHASTE_DATABASE_URL", restored.as_str())]].concat();
+    let restored = Served::over(tempfile::tempdir().expect("a folder"), &restored, &own).await;
+    is_there(&restored, "/v1/deliveries?status=Completed", 1);
+    // It works on, and its rules came with it.
+    restored.post("/v1/events", r#"{"event_type":"taken","payload":1}"#).expect(202);
+    is_there(&restored, "/v1/deliveries?status=Completed", 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_of_a_file_that_is_in_use() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = folder.path().join("posthaste-backup.db").display().to_string();
+    let statement = block(&page(), "copy", &[("posthaste-backup.db", &copy)]);
+    let served = Served::start(Engine::Sqlite, &[]).await;
+    let receiver = Receiver::start(world::answer).await;
+    world::deliver_and_give_up(&served, &receiver);
+    let file = served.database.strip_prefix("sqlite://").expect("a file");
+    sqlite_connection(Path::new(file)).execute_batch(&statement).expect("a copy");
+    served.post("/v1/events", r#"{"event_type":"later","payload":1}"#).expect(202);
+    drop(served);
+    let database = format!("sqlite://{copy}");
+    run(&["migrate"], &[("POSTHASTE_DATABASE_URL", &database)], "").expect(0);
+    let own = [
+        ("POSTHASTE_DATABASE_URL", database.as_str()),
+        ("POSTHASTE_LISTEN", "127.0.0.1:0"),
+        ("POSTHASTE_ROOT_KEY", ROOT_KEY),
+    ];
+    let restored = Served::over(folder, &database, &own).await;
+    is_there(&restored, "/v1/events", 2);
+    is_there(&restored, "/v1/deliveries?status=Completed", 1);
+}
+
+#[test]
+fn every_block_is_walked() {
+    let names: Vec<String> = page().into_keys().collect();
+    let walked =
+        ["api", "copy", "database", "dump", "logins", "migrate", "router orchestrator worker cleaner outbox"];
+    assert_eq!(names, walked, "a block without a test of its own");
+}

@@ -3,7 +3,7 @@
 
 use crate::pages::{block, blocks};
 use crate::program::{BINARY, Ran, run};
-use crate::served::{Engine, PATIENCE, ROOT_KEY, Served};
+use crate::served::{Answer, Engine, PATIENCE, ROOT_KEY, Served};
 use crate::world;
 use posthaste_testkit::direct::sqlite_connection;
 use posthaste_testkit::fleet;
@@ -118,6 +118,38 @@ async fn a_copy_of_a_file_that_is_in_use() {
     let restored = Served::over(folder, &database, &own).await;
     is_there(&restored, "/v1/events", 2);
     is_there(&restored, "/v1/deliveries?status=Completed", 1);
+}
+
+/// The steps under "The secret key".
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_secret_key() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let database = format!("sqlite://{}", folder.path().join("posthaste.db").display());
+    run(&["migrate"], &[("POSTHASTE_DATABASE_URL", &database)], "").expect(0);
+    let start = async |secret_key: &str| {
+        let own = [
+            ("POSTHASTE_DATABASE_URL", database.as_str()),
+            ("POSTHASTE_LISTEN", "127.0.0.1:0"),
+            ("POSTHASTE_ROOT_KEY", ROOT_KEY),
+            ("POSTHASTE_SECRET_KEY", &secret_key.repeat(32)),
+            ("POSTHASTE_RETRY_BASE", "100ms"),
+            ("POSTHASTE_RETRY_CAP", "100ms"),
+        ];
+        Served::over(tempfile::tempdir().expect("a folder"), &database, &own).await
+    };
+    let receiver = Receiver::start(world::answer).await;
+    let before = start("0a").await;
+    world::subscribe(&before, "a", &receiver.url("/take"), 100);
+    drop(before);
+    let after = start("0b").await;
+    after.post("/v1/events", r#"{"event_type":"a","payload":1}"#).expect(202);
+    let is_unreadable = |answer: &Answer| answer.text.contains("SECRET_UNREADABLE");
+    after.get_until("/v1/deliveries?status=PendingRetry", is_unreadable);
+    let server = [("POSTHASTE_URL", after.url()), ("POSTHASTE_KEY", ROOT_KEY.to_owned())];
+    let server = server.each_ref().map(|(name, value)| (*name, value.as_str()));
+    run(&["subscription", "rotate-secret", "1", "--overlap", "0"], &server, "").expect(0);
+    is_there(&after, "/v1/deliveries?status=Completed", 1);
+    assert_eq!(receiver.received().len(), 2, "the challenge and the event");
 }
 
 #[test]

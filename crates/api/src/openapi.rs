@@ -2,14 +2,16 @@
 //! every call may be refused with is added in one place.
 
 use crate::problem::Problem;
-use crate::query::ok;
+use crate::query::{ITEMS_MAX, ok};
 use crate::{
     bodies, dead_letters, deliveries, doctor, events, explain, health, keys, orders, outbox, stats,
     subscriptions, system,
 };
 use axum::response::Response;
 use std::sync::LazyLock;
+use utoipa::Number;
 use utoipa::openapi::path::Operation;
+use utoipa::openapi::schema::{SchemaType, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, PathItem, Ref, RefOr, ResponseBuilder, Schema};
 use utoipa::{Modify, OpenApi};
@@ -74,7 +76,7 @@ impl Modify for Common {
         components.add_security_scheme(KEY_SCHEME, SecurityScheme::Http(scheme));
         for (path, item) in &mut document.paths.paths {
             operations(item).for_each(name);
-            operations(item).for_each(number_ids);
+            operations(item).for_each(bound_numbers);
             let has_id = path.contains('{');
             if path.starts_with("/v1/") {
                 operations(item).for_each(|operation| refusals(operation, has_id));
@@ -96,14 +98,16 @@ fn name(operation: &mut Operation) {
     }
 }
 
-/// Ids in paths begin at one.
-fn number_ids(operation: &mut Operation) {
+/// Ids begin at one, and a page has its largest size.
+fn bound_numbers(operation: &mut Operation) {
     for parameter in operation.parameters.iter_mut().flatten() {
-        if let RefOr::T(parameter) = parameter
-            && parameter.name == "id"
-            && let Some(RefOr::T(Schema::Object(number))) = &mut parameter.schema
-        {
-            number.minimum = Some(utoipa::Number::Int(1));
+        let RefOr::T(parameter) = parameter else { continue };
+        let Some(RefOr::T(Schema::Object(object))) = &mut parameter.schema else { continue };
+        if object.schema_type == SchemaType::Type(Type::Integer) {
+            let is_id = parameter.name == "id" || parameter.name.ends_with("_id");
+            let is_limit = parameter.name == "limit";
+            object.minimum = (is_id || is_limit).then_some(Number::Int(1)).or(object.minimum.take());
+            object.maximum = is_limit.then_some(Number::UInt(ITEMS_MAX as usize)).or(object.maximum.take());
         }
     }
 }

@@ -16,7 +16,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 const ITEMS_DEFAULT: u32 = 50;
-const ITEMS_MAX: u32 = 200;
+pub(crate) const ITEMS_MAX: u32 = 200;
 
 #[derive(Debug)]
 pub(crate) struct Query(Vec<(String, String)>);

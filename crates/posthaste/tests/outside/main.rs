@@ -6,6 +6,7 @@
 mod alerts;
 mod bad_input;
 mod foreign_receiver;
+mod mentions;
 mod metrics;
 mod operations;
 mod pages;

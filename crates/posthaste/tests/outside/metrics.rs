@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 /// These move in this test.
-const MOVED_HERE: [&str; 15] = [
+pub(crate) const MOVED_HERE: [&str; 15] = [
     "posthaste_attempt_seconds",
     "posthaste_attempts_total",
     "posthaste_batch_size",
@@ -33,7 +33,7 @@ const MOVED_HERE: [&str; 15] = [
 
 /// These move in tests of the parts that count them: panics cannot be caused from outside, the lane of orders
 /// and the counts of queues have tests of their own.
-const MOVED_ELSEWHERE: [&str; 17] = [
+pub(crate) const MOVED_ELSEWHERE: [&str; 17] = [
     "outbox_dequeue_total",
     "outbox_inflight",
     "outbox_lag_seconds",

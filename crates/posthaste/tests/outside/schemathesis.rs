@@ -38,7 +38,8 @@ async fn check(engine: Engine) {
     let output = tools::python()
         .args(["-m", "schemathesis.cli", "run", &document, "--header", &key, "--seed", &seed])
         .args(["--checks", "all", "--exclude-checks", LEFT_OUT, "--max-examples", EXAMPLES_MAX])
-        .args(["--workers", "2", "--request-timeout", "60", "--no-color"])
+        // One worker: with several, the parser of Python 3.11 breaks now and then, and cases come in any order.
+        .args(["--workers", "1", "--request-timeout", "60", "--no-color"])
         .current_dir(&folder)
         .output()
         .expect("schemathesis");

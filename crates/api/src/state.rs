@@ -5,9 +5,7 @@ use crate::auth::KeyCache;
 use crate::health::Health;
 use posthaste_core::EventId;
 use posthaste_core::order::Order;
-use posthaste_core::ports::{
-    IngestRequest, KeyHash, ReaderStore as _, RequestOutcome, Stores, Submission,
-};
+use posthaste_core::ports::{IngestRequest, KeyHash, ReaderStore as _, RequestOutcome, Stores, Submission};
 use posthaste_services::batcher::Batcher;
 use posthaste_services::clock::Clock;
 use posthaste_services::metrics::Metrics;
@@ -114,7 +112,8 @@ impl<S: Stores> ApiState<S> {
         operations: Operations,
         random: fn(&mut [u8]),
     ) -> Self {
-        let health = health_of::<S>(store.reader(), metrics.clone(), Vec::new(), Duration::from_secs(15), None);
+        let health =
+            health_of::<S>(store.reader(), metrics.clone(), Vec::new(), Duration::from_secs(15), None);
         Self {
             subscriptions: store.subscriptions(),
             dead_letters: store.dead_letters(),

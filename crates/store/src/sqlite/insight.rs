@@ -10,8 +10,8 @@ use posthaste_core::{EventId, Timestamp, WorkerId};
 use rusqlite::{Row, params};
 
 use super::error::{Answer, Fault};
-use super::migrate::system_now;
 use super::lane_row;
+use super::migrate::system_now;
 use super::reader::{all, one};
 use super::session::Session;
 use super::{SqliteStore, examine, rows};

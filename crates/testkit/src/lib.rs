@@ -1,6 +1,7 @@
 //! What the tests stand on; never shipped. A [`harness::Harness`] is one fresh database of one engine;
 //! [`conformance`] holds the promises of the stores, each a function that any engine must pass. A
-//! [`fleet::Fleet`] is the whole program in many processes; [`soak`] and [`chaos`] put it to the test.
+//! [`fleet::Fleet`] is the whole program in many processes; [`soak`], [`chaos`]
+//! and [`order_chaos`] put it to the test.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 pub mod acceptor;

@@ -97,17 +97,17 @@ impl Scene {
     }
 
     /// Waits for the end of everything; what the database knows is added by the caller.
-    async fn end(self) -> (OrderChaosReport, Submitted) {
+    async fn end(self) -> OrderChaosReport {
         let submitted = self.submitting.await.expect("the submitter");
         self.trouble.await.expect("the trouble");
         let settled = self.operator.settle().await;
         let evidence = Evidence {
-            told: submitted.told.clone(),
+            told: submitted.told,
             books: self.broker.books(),
             request_timeout: REQUEST_TIMEOUT,
             ..Evidence::default()
         };
-        let report = OrderChaosReport {
+        OrderChaosReport {
             seed: self.options.seed,
             engine: Engine::Sqlite,
             made: Vec::new(),
@@ -115,9 +115,8 @@ impl Scene {
             repeated: submitted.repeated,
             settled,
             logs: Vec::new(),
-            complaints: submitted.odd.clone(),
-        };
-        (report, submitted)
+            complaints: submitted.odd,
+        }
     }
 }
 
@@ -135,7 +134,7 @@ pub async fn run(options: OrderChaosOptions) -> OrderChaosReport {
     let targets = Targets { places, workers: fleet.places(Role::Outbox), freeze: FREEZE };
     let plan = plan::draw(options.seed, options.faults, options.load, &targets);
     let made = Injector::new(&server, &mut fleet, None, began).run(&plan).await;
-    let (mut report, _) = scene.end().await;
+    let mut report = scene.end().await;
     report.engine = Engine::Postgres;
     report.evidence.freezes_us = freezes(&made, began_us);
     report.evidence.read(&Direct::postgres(&server.url("postgres")).await, Engine::Postgres).await;
@@ -181,7 +180,7 @@ pub async fn run_embedded(options: OrderChaosOptions) -> OrderChaosReport {
         process = start();
         made.push(format!("{from:7.2} s to {:7.2} s  killed", scene.began.elapsed().as_secs_f64()));
     }
-    let (mut report, _) = scene.end().await;
+    let mut report = scene.end().await;
     let ended = process.has_ended();
     block_in_place(|| process.kill());
     keep(&mut logs, &process);

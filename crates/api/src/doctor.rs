@@ -10,7 +10,7 @@ use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::Uri;
-use posthaste_core::ports::{Examine, Examined, InsightStore as _, Stores};
+use posthaste_core::ports::{Examine, Examined, InsightStore as _, ReaderStore as _, Stores};
 use posthaste_core::{EventId, Timestamp};
 use posthaste_services::doctor::{Check, Status, SystemFacts, examine_page, examine_system};
 use posthaste_services::presence;
@@ -120,7 +120,7 @@ async fn system_checks<S: Stores>(api: &ApiState<S>, now: Timestamp) -> Result<V
     let operations = &api.operations;
     let survey = api.insight.survey(operations.survey.request(now)).await?;
     let processes = api.insight.processes(now.before(presence::GONE_AFTER)).await?;
-    let (lane, upkeep) = (api.insight.lane().await?, api.insight.upkeep().await?);
+    let (lane, upkeep) = (api.reader.lane().await?.lane, api.insight.upkeep().await?);
     let engine = api.insight.engine().await?;
     let machine_now = (operations.machine_now)();
     Ok(examine_system(&SystemFacts {

@@ -10,7 +10,9 @@ use http::Uri;
 use posthaste_core::Timestamp;
 use posthaste_core::lane::Lane;
 use posthaste_core::latency::{self, BUCKETS, percentile};
-use posthaste_core::ports::{InsightStore as _, Rollup, RollupWidth, Stage, Stores, Survey};
+use posthaste_core::ports::{
+    InsightStore as _, ReaderStore as _, Rollup, RollupWidth, Stage, Stores, Survey,
+};
 use posthaste_services::metrics::CHARTED;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -113,7 +115,7 @@ pub(crate) async fn show<S: Stores>(
     let width_s = Duration::from_secs(width.seconds().into());
     let from = width.start_of(api.clock.now()).before(width_s * (intervals - 1));
     let rollups = api.insight.rollups(width, from).await?;
-    let lane = api.insight.lane().await?;
+    let lane = api.reader.lane().await?.lane;
     let waiting = api.operations.last_survey.get().map(|(survey, at)| waiting(&survey, at));
     ok(&Sums::of(&rollups, from, width, intervals).stats(name, waiting, lane))
 }

@@ -1,7 +1,7 @@
 //! What Posthaste counts, under the names that Prometheus sees. Every label has a small, fixed set of
 //! values, whatever receivers and callers send.
 
-use crate::outbox::OutboxMeters;
+use crate::outbox::{OutboxMeters, Sent};
 use posthaste_core::latency;
 use posthaste_core::outcome::AttemptOutcome;
 use posthaste_core::ports::{Stage, Survey, Waiting};
@@ -233,6 +233,7 @@ impl Metrics {
     /// What the charts are made of, each by its name in [`CHARTED`], as counted so far.
     pub fn charted(&self) -> Vec<(String, u64)> {
         let delivered = |outcome| self.deliveries.get_or_create(&Outcome { outcome }).get();
+        let ordered = |sent| self.outbox.send.get_or_create(&sent).get();
         let counters = [
             ("events_accepted", self.events_accepted.get()),
             ("events_duplicate", self.events_duplicate.get()),
@@ -243,6 +244,9 @@ impl Metrics {
             ("attempts_ok", self.attempts_ok.get()),
             ("attempts_failed", self.attempts_failed.get()),
             ("lease_resets", self.lease_resets.get()),
+            ("orders_sent", ordered(Sent::SUCCESS) + ordered(Sent::CONFLICT_PROCESSED)),
+            ("orders_retried", ordered(Sent::RETRY)),
+            ("orders_dead", ordered(Sent::DEAD)),
         ];
         let latencies = self.latencies.iter().enumerate();
         let latencies =

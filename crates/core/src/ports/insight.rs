@@ -5,7 +5,6 @@ use super::{Attempt, Delivery, ProcessSeen, Rollup, Stage, StoreResult, StoredEv
 use crate::conservation::{EventFacts, OrderFacts, SagaFacts};
 use crate::history::SubscriptionChange;
 use crate::ids::{DeadLetterId, EventId, SagaId};
-use crate::lane::Lane;
 use crate::time::Timestamp;
 use std::time::Duration;
 
@@ -228,8 +227,6 @@ pub trait InsightStore: Send + Sync + 'static {
     fn processes(&self, since: Timestamp) -> impl Future<Output = StoreResult<Vec<ProcessSeen>>> + Send;
 
     fn engine(&self) -> impl Future<Output = StoreResult<EngineFacts>> + Send;
-
-    fn lane(&self) -> impl Future<Output = StoreResult<Lane>> + Send;
 
     fn upkeep(&self) -> impl Future<Output = StoreResult<Upkeep>> + Send;
 

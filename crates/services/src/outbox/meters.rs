@@ -33,6 +33,7 @@ impl Sent {
     pub const RETRY: Self = Self { outcome: "retry" };
     pub const DEAD: Self = Self { outcome: "dead" };
     pub const CONFLICT_PROCESSED: Self = Self { outcome: "conflict_processed" };
+    const ALL: [Self; 4] = [Self::SUCCESS, Self::RETRY, Self::DEAD, Self::CONFLICT_PROCESSED];
 }
 
 #[derive(Debug)]
@@ -50,9 +51,14 @@ pub struct OutboxMeters {
 
 impl Default for OutboxMeters {
     fn default() -> Self {
+        let send = Family::<Sent, Counter>::default();
+        for sent in Sent::ALL {
+            // At zero from the start, so that an increase of the first one is seen.
+            drop(send.get_or_create(&sent));
+        }
         Self {
             dequeue: Family::default(),
-            send: Family::default(),
+            send,
             rewound: Counter::default(),
             inflight: Gauge::default(),
             paused: Gauge::default(),

@@ -6,8 +6,7 @@ use crate::postgres::error::Fault;
 use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::{Durability, Session};
 use crate::postgres::value::{Instant, get, instant, instant_or_none};
-use crate::postgres::{PostgresStore, examine, lane_row};
-use posthaste_core::lane::Lane;
+use crate::postgres::{PostgresStore, examine};
 use posthaste_core::ports::{
     COUNTED_MAX, DeadTuples, EngineFacts, Examine, Examined, ExplainedEvent, InsightStore, Look,
     OldTransaction, ProcessSeen, Rollup, RollupWidth, StoreResult, Survey, SurveyRequest, Upkeep, Waiting,
@@ -45,10 +44,6 @@ impl InsightStore for PostgresInsight {
 
     async fn engine(&self) -> StoreResult<EngineFacts> {
         self.pool.call(Verb::repeatable("asking about the server"), engine).await
-    }
-
-    async fn lane(&self) -> StoreResult<Lane> {
-        self.pool.call(Verb::repeatable("reading the lane"), lane).await
     }
 
     async fn upkeep(&self) -> StoreResult<Upkeep> {
@@ -139,10 +134,6 @@ async fn engine(mut session: Session) -> Result<EngineFacts, Fault> {
         bytes: get::<Option<i64>>(row, 3)?.and_then(|bytes| u64::try_from(bytes).ok()),
         now: instant(row, 4)?,
     })
-}
-
-async fn lane(mut session: Session) -> Result<Lane, Fault> {
-    lane_row::lane(&session.read(include_str!("sql/insight/lane.sql"), &[]).await?)
 }
 
 async fn upkeep(mut session: Session) -> Result<Upkeep, Fault> {

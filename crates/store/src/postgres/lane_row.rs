@@ -71,7 +71,7 @@ pub(super) async fn resume(mut session: Session, now: Timestamp) -> Result<Lane,
     Ok(lane)
 }
 
-pub(super) fn lane(rows: &[Row]) -> Result<Lane, Fault> {
+fn lane(rows: &[Row]) -> Result<Lane, Fault> {
     let row = rows.first().ok_or_else(|| Fault::Unreadable("the lane has lost its row".to_owned()))?;
     Ok(Lane {
         paused_at: instant_or_none(row, 0)?,

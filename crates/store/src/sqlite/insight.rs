@@ -1,7 +1,6 @@
 //! What operators look at beside single rows: how much waits, what was counted, and who runs.
 //! [`examine`] has what is judged row by row.
 
-use posthaste_core::lane::Lane;
 use posthaste_core::ports::{
     COUNTED_MAX, EngineFacts, Examine, Examined, ExplainedEvent, InsightStore, Look, ProcessSeen, Rollup,
     RollupWidth, StoreResult, Survey, SurveyRequest, Upkeep, Waiting,
@@ -10,7 +9,6 @@ use posthaste_core::{EventId, Timestamp, WorkerId};
 use rusqlite::{Row, params};
 
 use super::error::{Answer, Fault};
-use super::lane_row;
 use super::migrate::system_now;
 use super::reader::{all, one};
 use super::session::Session;
@@ -52,10 +50,6 @@ impl InsightStore for SqliteInsight {
 
     async fn engine(&self) -> StoreResult<EngineFacts> {
         self.0.read(ROLE, "asking about the database", engine).await
-    }
-
-    async fn lane(&self) -> StoreResult<Lane> {
-        self.0.read(ROLE, "reading the lane", |session| Ok(lane_row::view(session)?.lane)).await
     }
 
     async fn upkeep(&self) -> StoreResult<Upkeep> {

@@ -32,6 +32,7 @@ pub(crate) enum Verb {
     },
     /// Show an order, with the broker's answer once it is sent
     Show {
+        /// The key under which it was sent
         #[arg(value_name = "IDEMPOTENCY_KEY", value_parser = key)]
         key: IdempotencyKey,
         #[command(flatten)]
@@ -39,6 +40,7 @@ pub(crate) enum Verb {
     },
     /// Show everything that happened to an order
     Audit {
+        /// The key under which it was sent
         #[arg(value_name = "IDEMPOTENCY_KEY", value_parser = key)]
         key: IdempotencyKey,
         #[command(flatten)]

@@ -2,7 +2,7 @@
 
 use crate::database::DatabaseUrl;
 use crate::settings::{self, DatabaseFlags, Flags};
-use crate::{client, dev, listen, logs, serve, stdout};
+use crate::{bench, client, dev, listen, logs, serve, stdout};
 use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
@@ -55,6 +55,14 @@ enum Command {
         #[command(flatten)]
         flags: listen::ListenFlags,
     },
+    /// Measure deliveries a second and latencies on this machine, through this very program
+    ///
+    /// Starts servers, receivers and stores of its own, and removes them. Each figure stands beside what the
+    /// same HTTP and the same store can do alone, in the same run: compare those ratios, not figures of two runs.
+    Bench {
+        #[command(flatten)]
+        flags: bench::BenchFlags,
+    },
     /// Print the description of the HTTP API (OpenAPI 3.1)
     Openapi,
     /// Print the completions for a shell; its own documentation says where they belong
@@ -95,6 +103,7 @@ impl Cli {
             }
             Command::Client(resource) => resource.run(),
             Command::Listen { flags } => listen::run(flags),
+            Command::Bench { flags } => bench::run(&flags),
             Command::Openapi => print(&(posthaste_api::document()? + "\n")),
             Command::Completions { shell } => {
                 let mut script = Vec::new();

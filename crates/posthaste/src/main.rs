@@ -1,5 +1,6 @@
 //! The `posthaste` binary: settings and wiring, the one place that knows all the other crates.
 
+mod bench;
 mod cli;
 mod client;
 mod database;

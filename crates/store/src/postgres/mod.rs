@@ -23,6 +23,7 @@ mod pool;
 mod presence;
 mod reader;
 mod router;
+mod scratch;
 mod session;
 mod subscriptions;
 mod value;
@@ -43,6 +44,7 @@ pub use outbox_worker::PostgresOutboxWorker;
 pub use presence::PostgresPresence;
 pub use reader::PostgresReader;
 pub use router::PostgresRouter;
+pub use scratch::{create_database, drop_database};
 pub use subscriptions::PostgresSubscriptions;
 pub use worker::PostgresWorker;
 

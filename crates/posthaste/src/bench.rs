@@ -1,0 +1,214 @@
+//! `posthaste bench`: real load through this very program, over real sockets, on a store made for it. Every
+//! figure stands beside two ceilings of the same run, because absolute ones do not hold from one machine, or
+//! one hour, to the next.
+
+mod ceiling;
+mod load;
+mod message;
+mod progress;
+mod receiver;
+mod report;
+mod scenario;
+mod server;
+mod tally;
+mod tls;
+mod wire;
+
+use crate::database::ServerUrl;
+use crate::stdout;
+use anyhow::Context as _;
+use clap::Args;
+use posthaste_store::postgres::{PostgresOptions, PostgresStore};
+use posthaste_store::sqlite::{SqliteOptions, SqliteStore};
+use progress::Progress;
+use receiver::Receiver;
+use report::Row;
+use scenario::{Kind, Scenario, Stage};
+use serde_json::json;
+use server::Scratch;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The posts that tell what HTTP alone can do.
+const STRAIGHT_POSTS: u32 = 40_000;
+/// The deliveries that tell what the store alone can do.
+const STORE_DELIVERIES: u32 = 40_000;
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchFlags {
+    /// Only these scenarios; --list names them
+    #[arg(value_name = "SCENARIO", value_parser = find)]
+    scenarios: Vec<Scenario>,
+    /// A PostgreSQL server to measure as well; the benchmark makes databases there, and drops them
+    #[arg(long, env = "POSTHASTE_BENCH_DATABASE_URL", value_name = "postgres://…", hide_env_values = true)]
+    #[arg(value_parser = server_url)]
+    database_url: Option<ServerUrl>,
+    /// Leave the embedded store out
+    #[arg(long, requires = "database_url")]
+    no_sqlite: bool,
+    /// So many events in each scenario, instead of its own number
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    events: Option<u32>,
+    /// The connections that events are posted over
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    connections: u32,
+    /// Where the embedded store is put while it is measured; make it the disk that you would use
+    #[arg(long, default_value = ".", value_name = "FOLDER")]
+    folder: PathBuf,
+    /// A JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Name the scenarios and end
+    #[arg(long)]
+    list: bool,
+}
+
+fn find(name: &str) -> Result<Scenario, String> {
+    let found = scenario::ALL.into_iter().find(|scenario| scenario.name == name);
+    let names = || scenario::ALL.map(|scenario| scenario.name).join(", ");
+    found.ok_or_else(|| format!("no such scenario; there are {}", names()))
+}
+
+fn server_url(text: &str) -> Result<ServerUrl, &'static str> {
+    text.parse().map_err(|_| "expected postgres://…; the embedded store needs no URL, see --folder")
+}
+
+pub(crate) fn run(flags: &BenchFlags) -> anyhow::Result<ExitCode> {
+    if flags.list {
+        let line = |scenario: &Scenario| format!("  {:<14} {}\n", scenario.name, scenario.about);
+        stdout::print(&scenario::ALL.iter().map(line).collect::<String>()).context("writing to stdout")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let rows = runtime.context("starting the runtime")?.block_on(measure(flags))?;
+    let text = match flags.json {
+        true => json!({ "rows": rows.iter().map(Row::json).collect::<Vec<_>>() }).to_string() + "\n",
+        false => report::table(&rows),
+    };
+    stdout::print(&text).context("writing to stdout")?;
+    let lost = rows.iter().any(|row| row.outcome.repeated > 0);
+    if lost {
+        eprintln!("posthaste: some deliveries arrived more than once, though nothing failed");
+    }
+    Ok(if lost { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// An engine that is measured.
+#[derive(Debug, Clone)]
+enum Engine {
+    Sqlite,
+    Postgres { server: String },
+}
+
+impl Engine {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Postgres { .. } => "postgres",
+        }
+    }
+
+    async fn scratch(&self, folder: &Path, name: &str) -> anyhow::Result<Scratch> {
+        match self {
+            Self::Sqlite => Scratch::sqlite(folder, name),
+            Self::Postgres { server } => Scratch::postgres(server, name).await,
+        }
+    }
+}
+
+async fn measure(flags: &BenchFlags) -> anyhow::Result<Vec<Row>> {
+    let mut engines = Vec::new();
+    if !flags.no_sqlite {
+        engines.push(Engine::Sqlite);
+    }
+    if let Some(url) = &flags.database_url {
+        engines.push(Engine::Postgres { server: url.expose().to_owned() });
+    }
+    let folder = Folder::new(&flags.folder)?;
+    let scenarios = if flags.scenarios.is_empty() { &scenario::ALL[..] } else { &flags.scenarios };
+    let mut rows = Vec::new();
+    for engine in &engines {
+        let store = store_alone(engine, &folder.0).await?;
+        for scenario in scenarios {
+            rows.push(measure_one(flags, engine, scenario, store, &folder.0).await?);
+        }
+    }
+    Ok(rows)
+}
+
+async fn measure_one(
+    flags: &BenchFlags,
+    engine: &Engine,
+    scenario: &Scenario,
+    store: f64,
+    folder: &Path,
+) -> anyhow::Result<Row> {
+    let what = format!("{} {}", engine.name(), scenario.name);
+    let progress = Progress::new(&what);
+    let (receiver, settings) = if scenario.https {
+        let (acceptor, ca_file) = tls::make(folder)?;
+        (Receiver::start(Some(acceptor))?, vec![("POSTHASTE_CA_FILE", ca_file)])
+    } else {
+        (Receiver::start(None)?, Vec::new())
+    };
+    // TLS is not straight: the ceiling is the same for all.
+    let straight = match scenario.https {
+        true => ceiling::straight(&Receiver::start(None)?, flags.connections, STRAIGHT_POSTS).await?,
+        false => ceiling::straight(&receiver, flags.connections, STRAIGHT_POSTS).await?,
+    };
+    let scratch = engine.scratch(folder, scenario.name).await?;
+    let stage = Stage {
+        receiver: &receiver,
+        url: &scratch.url,
+        folder,
+        settings: &settings,
+        connections: flags.connections,
+        progress: &|done, of| progress.show(done, of),
+    };
+    let outcome = scenario.run(&stage, flags.events.unwrap_or(scenario.events)).await;
+    scratch.remove().await;
+    progress.end();
+    let outcome = outcome.with_context(|| format!("measuring {what}"))?;
+    let store = matches!(scenario.kind, Kind::Flow | Kind::Drain).then_some(store);
+    let (scenario, about) = (scenario.name, scenario.about);
+    Ok(Row { engine: engine.name(), scenario, about, outcome, straight, store })
+}
+
+async fn store_alone(engine: &Engine, folder: &Path) -> anyhow::Result<f64> {
+    let progress = Progress::new(&format!("{} store alone", engine.name()));
+    let scratch = engine.scratch(folder, "store").await?;
+    let measured = match engine {
+        Engine::Sqlite => {
+            let path = scratch.url.trim_start_matches("sqlite://");
+            let store = SqliteStore::open(&SqliteOptions::new(Path::new(path)))?;
+            ceiling::store(&store, STORE_DELIVERIES).await
+        }
+        Engine::Postgres { .. } => {
+            let store = PostgresStore::connect(&PostgresOptions::new(&scratch.url)).await?;
+            ceiling::store(&store, STORE_DELIVERIES).await
+        }
+    };
+    scratch.remove().await;
+    progress.end();
+    measured.context("measuring the store alone")
+}
+
+/// Where everything of one run lies; gone with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(parent: &Path) -> anyhow::Result<Self> {
+        let parent = parent.canonicalize().with_context(|| format!("looking for {}", parent.display()))?;
+        let folder = parent.join(format!("posthaste-bench-{}", std::process::id()));
+        std::fs::create_dir(&folder).with_context(|| format!("making {}", folder.display()))?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            eprintln!("posthaste: {} is left behind: {error}", self.0.display());
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The load of a benchmark: numbered messages posted over a few connections that are kept, from a thread of
+//! its own.
+
+use super::tally::Tally;
+use super::wire::Messages;
+use anyhow::Context as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+/// After an answer that says to come again.
+const REFUSED_PAUSE: Duration = Duration::from_millis(20);
+
+/// What to post where. `bodies` makes the body with a number.
+pub(super) struct Load {
+    pub(super) address: SocketAddr,
+    pub(super) path: &'static str,
+    pub(super) key: Option<String>,
+    pub(super) connections: u32,
+    pub(super) numbers: std::ops::Range<u32>,
+    /// At most so many a second, over all connections; nothing: as fast as answers come.
+    pub(super) per_second: Option<u32>,
+    pub(super) body: fn(u32, u32) -> String,
+    /// What `body` gets beside the number.
+    pub(super) spread: u32,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Posted {
+    pub(super) took: Duration,
+    /// Answers that were no acceptance; each was posted again.
+    pub(super) refused: u64,
+}
+
+struct Shared {
+    load: Load,
+    tally: Arc<Tally>,
+    next: AtomicU32,
+    refused: AtomicU64,
+}
+
+impl Load {
+    /// Posts all, and answers once the last one was taken.
+    pub(super) async fn run(self, tally: &Arc<Tally>) -> anyhow::Result<Posted> {
+        let next = AtomicU32::new(self.numbers.start);
+        let shared =
+            Arc::new(Shared { load: self, tally: Arc::clone(tally), next, refused: AtomicU64::new(0) });
+        let running = tokio::task::spawn_blocking(move || shared.run());
+        running.await.context("the load panicked")?
+    }
+
+    fn request(&self, number: u32) -> Vec<u8> {
+        let body = (self.body)(number, self.spread);
+        let key =
+            self.key.as_ref().map_or_else(String::new, |key| format!("authorization: Bearer {key}\r\n"));
+        format!(
+            "POST {} HTTP/1.1\r\nhost: {}\r\n{key}content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            self.path,
+            self.address,
+            body.len()
+        )
+        .into_bytes()
+    }
+}
+
+impl Shared {
+    fn run(self: Arc<Self>) -> anyhow::Result<Posted> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.context("starting the load")?;
+        let began = Instant::now();
+        runtime.block_on(async {
+            let connections: Vec<_> =
+                (0..self.load.connections).map(|at| tokio::spawn(Arc::clone(&self).post(at))).collect();
+            for connection in connections {
+                connection.await.context("a connection of the load panicked")??;
+            }
+            anyhow::Ok(())
+        })?;
+        Ok(Posted { took: began.elapsed(), refused: self.refused.load(Ordering::Relaxed) })
+    }
+
+    /// `at` says which of the connections this is: at a slow pace they take turns.
+    async fn post(self: Arc<Self>, at: u32) -> anyhow::Result<()> {
+        let address = self.load.address;
+        let stream = TcpStream::connect(address).await.with_context(|| format!("connecting to {address}"))?;
+        stream.set_nodelay(true).context("setting up a connection")?;
+        let mut messages = Messages::new(stream);
+        let mut pace = self.load.per_second.map(|per_second| {
+            let turn = Duration::from_secs(1) / per_second.max(1);
+            let mut pace = interval_at(Instant::now() + turn * at, turn * self.load.connections);
+            pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            pace
+        });
+        loop {
+            if let Some(pace) = &mut pace {
+                pace.tick().await;
+            }
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            if number >= self.load.numbers.end {
+                return Ok(());
+            }
+            let request = self.load.request(number);
+            self.tally.sent(number);
+            loop {
+                messages.stream().write_all(&request).await.context("posting")?;
+                let answer = messages.next().await?.context("the server closed the connection")?;
+                match answer.first_line.split(' ').nth(1) {
+                    Some("200" | "202") => break,
+                    Some("429" | "503") => {}
+                    Some(_) | None => {
+                        let said = String::from_utf8_lossy(answer.body).into_owned();
+                        anyhow::bail!("{}: {said}", answer.first_line);
+                    }
+                }
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(REFUSED_PAUSE).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The messages of a benchmark: numbered, about 300 bytes, alike in everything that costs time.
+
+/// Where the number stands in a body.
+const HEAD: &str = r#"{"n":""#;
+const DIGITS: usize = 10;
+/// What an order of a shop may look like, so that the body compares with real ones.
+const REST: &str = r#"","order":{"id":"9f2c1d7e-55aa-4c1e-9a53-0f6d2b7c8e11","currency":"EUR","total":129.90,"lines":[{"sku":"A-1001","qty":2,"price":39.95},{"sku":"B-2040","qty":1,"price":50.00}],"customer":{"id":481516,"country":"NL"}},"at":"2026-01-01T12:00:00.000Z"}"#;
+
+/// The payload of the event with this number.
+pub(super) fn payload(number: u32) -> String {
+    format!("{HEAD}{number:0DIGITS$}{REST}")
+}
+
+/// The body of the call that sends it.
+pub(super) fn event(event_type: &str, number: u32) -> String {
+    format!(r#"{{"event_type":"{event_type}","payload":{}}}"#, payload(number))
+}
+
+/// The number of a payload; of any other body nothing.
+pub(super) fn number(body: &[u8]) -> Option<u32> {
+    let digits = body.strip_prefix(HEAD.as_bytes())?.get(..DIGITS)?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_found_again() {
+        for sent in [0, 7, u32::MAX] {
+            let body = payload(sent);
+            assert_eq!(number(body.as_bytes()), Some(sent));
+            assert!((280..=320).contains(&body.len()), "{}", body.len());
+            serde_json::from_str::<serde_json::Value>(&event("bench.0", sent)).expect("JSON");
+        }
+        assert_eq!(number(br#"{"type":"posthaste.verification"}"#), None);
+    }
+}

@@ -1,0 +1,128 @@
+//! The receiver of a benchmark: a thread of its own that takes webhooks, counts them, and answers by the
+//! path it is called with.
+
+use super::message;
+use super::tally::Tally;
+use super::wire::Messages;
+use anyhow::Context as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio_rustls::TlsAcceptor;
+
+/// What becomes of a message, by the first part of the path.
+pub(super) const TAKES: &str = "/take";
+pub(super) const FAILS: &str = "/fail";
+pub(super) const HANGS: &str = "/hang";
+
+const TAKEN: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+const FAILED: &[u8] = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";
+/// A worker opens many connections at once.
+const BACKLOG: u32 = 4_096;
+
+/// The tally of the run that is on; the receiver outlives many of them.
+pub(super) type Board = Arc<RwLock<Arc<Tally>>>;
+
+pub(super) struct Receiver {
+    pub(super) address: SocketAddr,
+    board: Board,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Receiver {
+    pub(super) fn start(tls: Option<TlsAcceptor>) -> anyhow::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.context("starting the receiver")?;
+        let listener = {
+            let _inside = runtime.enter();
+            let socket = tokio::net::TcpSocket::new_v4().context("making a socket")?;
+            socket.bind((Ipv4Addr::LOCALHOST, 0).into()).context("taking a port")?;
+            socket.listen(BACKLOG).context("listening")?
+        };
+        let address = listener.local_addr().context("asking for the address")?;
+        let board = Board::new(RwLock::new(Arc::new(Tally::new(0))));
+        let (stop, stopped) = oneshot::channel();
+        let shared = Arc::clone(&board);
+        let thread = std::thread::Builder::new().name("receiver".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = accept(listener, shared, tls) => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        let thread = Some(thread.context("starting the receiver's thread")?);
+        Ok(Self { address, board, stop: Some(stop), thread })
+    }
+
+    /// From now on arrivals are counted there.
+    pub(super) fn count_on(&self, tally: &Arc<Tally>) {
+        *self.board.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(tally);
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A receiver that panicked has nothing more to say.
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, board: Board, tls: Option<TlsAcceptor>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let (board, tls) = (Arc::clone(&board), tls.clone());
+        tokio::spawn(async move {
+            // Whoever sends notices by himself that a connection broke.
+            let _ = match tls {
+                Some(tls) => match tls.accept(plain(stream)).await {
+                    Ok(stream) => converse(stream, &board).await,
+                    Err(_) => Ok(()),
+                },
+                None => converse(plain(stream), &board).await,
+            };
+        });
+    }
+}
+
+fn plain(stream: TcpStream) -> TcpStream {
+    // Without it answers only wait longer.
+    let _ = stream.set_nodelay(true);
+    stream
+}
+
+async fn converse<S: AsyncRead + AsyncWrite + Unpin>(stream: S, board: &Board) -> anyhow::Result<()> {
+    let mut messages = Messages::new(stream);
+    loop {
+        let Some(message) = messages.next().await? else { return Ok(()) };
+        let path = message.first_line.split(' ').nth(1).unwrap_or_default();
+        let answer = match (message::number(message.body), path) {
+            (None, _) => echo(message.body),
+            (Some(_), path) if path.starts_with(HANGS) => std::future::pending().await,
+            (Some(_), path) if path.starts_with(FAILS) => FAILED.to_vec(),
+            (Some(number), _) => {
+                let tally = Arc::clone(&board.read().unwrap_or_else(PoisonError::into_inner));
+                tally.arrived(number);
+                TAKEN.to_vec()
+            }
+        };
+        messages.stream().write_all(&answer).await?;
+        messages.stream().flush().await?;
+    }
+}
+
+/// A challenge goes back as it came, whatever the path: those that fail later must be verified too.
+fn echo(body: &[u8]) -> Vec<u8> {
+    let challenge: Option<String> = serde_json::from_slice::<serde_json::Value>(body)
+        .ok()
+        .and_then(|body| body["challenge"].as_str().map(str::to_owned));
+    let challenge = challenge.unwrap_or_default();
+    format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{challenge}", challenge.len()).into_bytes()
+}

@@ -1,0 +1,286 @@
+//! The scenarios of a benchmark, and how each one is run.
+
+use super::load::Load;
+use super::message;
+use super::receiver::{FAILS, HANGS, Receiver, TAKES};
+use super::report::Outcome;
+use super::server::Server;
+use super::tally::Tally;
+use super::tls;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// No delivery for so long, and the run is given up.
+const STALLED: Duration = Duration::from_secs(60);
+/// Events that go before, so that connections, pools and plans are there.
+const WARM_UP: u32 = 1_000;
+/// The events of one call while a backlog is made.
+const CHUNK: u32 = 1_000;
+const IDLE_FOR: Duration = Duration::from_secs(15);
+const SLOW_PER_SECOND: u32 = 20;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Single events as fast as they are taken, until all have arrived.
+    Flow,
+    /// The same, and only until all are taken.
+    Ingest,
+    /// Events that were taken before anything else ran, until all have arrived.
+    Drain,
+    /// A few events a second.
+    Slow,
+    /// Nothing at all.
+    Idle,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scenario {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    pub(super) kind: Kind,
+    pub(super) events: u32,
+    subscriptions: u32,
+    /// Whether every subscription gets every event, rather than its share of them.
+    fan_out: bool,
+    hanging: u32,
+    failing: u32,
+    pub(super) https: bool,
+}
+
+const FLOW: Scenario = Scenario {
+    name: "one",
+    about: "one subscription",
+    kind: Kind::Flow,
+    events: 60_000,
+    subscriptions: 1,
+    fan_out: false,
+    hanging: 0,
+    failing: 0,
+    https: false,
+};
+
+const HUNDRED: Scenario = Scenario { subscriptions: 100, ..FLOW };
+
+pub(super) const ALL: [Scenario; 13] = [
+    FLOW,
+    Scenario {
+        name: "fan-out-10",
+        about: "each event to 10",
+        events: 10_000,
+        subscriptions: 10,
+        fan_out: true,
+        ..FLOW
+    },
+    Scenario {
+        name: "fan-out-1000",
+        about: "each event to 1,000",
+        events: 100,
+        subscriptions: 1_000,
+        fan_out: true,
+        ..FLOW
+    },
+    Scenario {
+        name: "each-1000",
+        about: "1,000 subscriptions, each of its own events",
+        subscriptions: 1_000,
+        ..FLOW
+    },
+    Scenario {
+        name: "ingest",
+        about: "events that nobody subscribed to",
+        kind: Kind::Ingest,
+        subscriptions: 0,
+        ..FLOW
+    },
+    Scenario {
+        name: "drain",
+        about: "a backlog, once everything starts",
+        kind: Kind::Drain,
+        events: 200_000,
+        ..FLOW
+    },
+    Scenario { name: "slow", about: "20 events a second", kind: Kind::Slow, events: 400, ..FLOW },
+    Scenario { name: "hundred", about: "100 receivers", ..HUNDRED },
+    Scenario { name: "failing-10", about: "100 receivers, 10 of them fail", failing: 10, ..HUNDRED },
+    Scenario { name: "hanging-1", about: "100 receivers, 1 never answers", hanging: 1, ..HUNDRED },
+    Scenario { name: "hanging-20", about: "100 receivers, 20 never answer", hanging: 20, ..HUNDRED },
+    Scenario { name: "https", about: "one subscription over TLS", https: true, ..FLOW },
+    Scenario { name: "idle", about: "nothing to do", kind: Kind::Idle, events: 0, ..FLOW },
+];
+
+/// What a scenario is run with.
+pub(super) struct Stage<'a> {
+    pub(super) receiver: &'a Receiver,
+    pub(super) url: &'a str,
+    pub(super) folder: &'a Path,
+    pub(super) settings: &'a [(&'static str, String)],
+    pub(super) connections: u32,
+    pub(super) progress: &'a dyn Fn(u64, u64),
+}
+
+impl Scenario {
+    /// How many deliveries are waited for.
+    pub(super) fn deliveries(&self, numbers: std::ops::Range<u32>) -> u64 {
+        let count = u64::from(numbers.end - numbers.start);
+        match (self.fan_out, self.subscriptions) {
+            (_, 0) => 0,
+            (true, subscriptions) => count * u64::from(subscriptions),
+            (false, subscriptions) => {
+                let odd = self.hanging + self.failing;
+                numbers.filter(|number| number % subscriptions >= odd).count() as u64
+            }
+        }
+    }
+
+    pub(super) async fn run(&self, stage: &Stage<'_>, events: u32) -> anyhow::Result<Outcome> {
+        match self.kind {
+            Kind::Flow | Kind::Ingest | Kind::Slow => self.flow(stage, events).await,
+            Kind::Drain => self.drain(stage, events).await,
+            Kind::Idle => idle(stage).await,
+        }
+    }
+
+    async fn flow(&self, stage: &Stage<'_>, events: u32) -> anyhow::Result<Outcome> {
+        let server = Server::start(stage.url, "all", stage.folder, stage.settings).await?;
+        self.subscribe(stage, &server).await?;
+        let warm_up = WARM_UP.min(events);
+        let tally = Arc::new(Tally::new(warm_up));
+        stage.receiver.count_on(&tally);
+        self.load(stage, &server, 0..warm_up).run(&tally).await?;
+        tally.wait_for(self.deliveries(0..warm_up), STALLED).await?;
+
+        let tally = Arc::new(Tally::new(events));
+        stage.receiver.count_on(&tally);
+        let (expected, cpu) = (self.deliveries(0..events), server.cpu());
+        let began = Instant::now();
+        let measured = async {
+            let posted = self.load(stage, &server, 0..events).run(&tally).await?;
+            let ingested = began.elapsed();
+            tally.wait_for(expected, STALLED).await?;
+            anyhow::Ok((posted, ingested))
+        };
+        let (posted, ingested) = self.watched(stage, &tally, expected, measured).await?;
+        let took = if self.kind == Kind::Ingest { ingested } else { began.elapsed() };
+        let count = if self.kind == Kind::Ingest { u64::from(events) } else { expected };
+        let each = if self.fan_out { self.subscriptions } else { 1 };
+        let outcome = Outcome {
+            count,
+            took,
+            ingest_took: Some(posted.took),
+            refused: posted.refused,
+            repeated: tally.repeated(each),
+            median_ms: (expected > 0).then(|| tally.percentile_ms(0.5)),
+            p99_ms: (expected > 0).then(|| tally.percentile_ms(0.99)),
+            memory_mib: server.memory_mib(),
+            cpu: server.cpu().zip(cpu).map(|(after, before)| after.saturating_sub(before)),
+        };
+        Ok(outcome)
+    }
+
+    async fn drain(&self, stage: &Stage<'_>, events: u32) -> anyhow::Result<Outcome> {
+        let server = Server::start(stage.url, "api", stage.folder, stage.settings).await?;
+        self.subscribe(stage, &server).await?;
+        for first in (0..events).step_by(CHUNK as usize) {
+            let numbers = first..(first + CHUNK).min(events);
+            let chunk: Vec<String> = numbers.map(|number| self.event(number)).collect();
+            server.send_batch(&chunk).await?;
+        }
+        drop(server);
+        let tally = Arc::new(Tally::new(events));
+        stage.receiver.count_on(&tally);
+        let expected = self.deliveries(0..events);
+        let server = Server::start(stage.url, "all", stage.folder, stage.settings).await?;
+        self.watched(stage, &tally, expected, tally.wait_for(expected, STALLED)).await?;
+        let outcome = Outcome {
+            count: expected,
+            took: tally.span(),
+            ingest_took: None,
+            refused: 0,
+            repeated: tally.repeated(1),
+            median_ms: None,
+            p99_ms: None,
+            memory_mib: server.memory_mib(),
+            cpu: server.cpu(),
+        };
+        Ok(outcome)
+    }
+
+    async fn watched<T>(
+        &self,
+        stage: &Stage<'_>,
+        tally: &Tally,
+        expected: u64,
+        measured: impl Future<Output = anyhow::Result<T>>,
+    ) -> anyhow::Result<T> {
+        tokio::pin!(measured);
+        let mut look = tokio::time::interval(Duration::from_millis(200));
+        loop {
+            tokio::select! {
+                done = &mut measured => return done,
+                _ = look.tick() => (stage.progress)(tally.count(), expected),
+            }
+        }
+    }
+
+    fn load(&self, stage: &Stage<'_>, server: &Server, numbers: std::ops::Range<u32>) -> Load {
+        Load {
+            address: server.address,
+            path: "/v1/events",
+            key: server.key(),
+            connections: stage.connections,
+            numbers,
+            per_second: (self.kind == Kind::Slow).then_some(SLOW_PER_SECOND),
+            body: |number, spread| message::event(&event_type(number, spread), number),
+            spread: self.spread(),
+        }
+    }
+
+    /// Over how many types the events are spread.
+    fn spread(&self) -> u32 {
+        if self.fan_out { 1 } else { self.subscriptions.max(1) }
+    }
+
+    fn event(&self, number: u32) -> String {
+        message::event(&event_type(number, self.spread()), number)
+    }
+
+    async fn subscribe(&self, stage: &Stage<'_>, server: &Server) -> anyhow::Result<()> {
+        let scheme = if self.https { "https" } else { "http" };
+        let host = if self.https { tls::HOST } else { "127.0.0.1" };
+        let port = stage.receiver.address.port();
+        for number in 0..self.subscriptions {
+            let path = match number {
+                number if number < self.hanging => HANGS,
+                number if number < self.hanging + self.failing => FAILS,
+                _ => TAKES,
+            };
+            let url = format!("{scheme}://{host}:{port}{path}/{number}");
+            server.subscribe(&event_type(number, self.spread()), &url).await?;
+        }
+        Ok(())
+    }
+}
+
+fn event_type(number: u32, spread: u32) -> String {
+    format!("bench.{}", number % spread)
+}
+
+async fn idle(stage: &Stage<'_>) -> anyhow::Result<Outcome> {
+    let server = Server::start(stage.url, "all", stage.folder, stage.settings).await?;
+    let before = server.cpu();
+    let began = Instant::now();
+    tokio::time::sleep(IDLE_FOR).await;
+    let outcome = Outcome {
+        count: 0,
+        took: began.elapsed(),
+        ingest_took: None,
+        refused: 0,
+        repeated: 0,
+        median_ms: None,
+        p99_ms: None,
+        memory_mib: server.memory_mib(),
+        cpu: server.cpu().zip(before).map(|(after, before)| after.saturating_sub(before)),
+    };
+    Ok(outcome)
+}

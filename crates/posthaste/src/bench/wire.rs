@@ -1,0 +1,106 @@
+//! HTTP/1.1 as plainly as it can be spoken, so that the load and the receiver cost little beside what is
+//! measured: a head, a `content-length`, a body, and the connection kept.
+
+use anyhow::{Context as _, bail};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+const MESSAGE_BYTES_MAX: usize = 4 << 20;
+
+/// One message that came in: its first line, and its body.
+pub(super) struct Message<'a> {
+    pub(super) first_line: &'a str,
+    pub(super) body: &'a [u8],
+}
+
+/// Reads one message after the other from a stream.
+pub(super) struct Messages<R> {
+    stream: R,
+    buffer: Vec<u8>,
+    /// The bytes of the buffer that the last message took.
+    taken: usize,
+}
+
+impl<R: AsyncRead + Unpin> Messages<R> {
+    pub(super) fn new(stream: R) -> Self {
+        Self { stream, buffer: Vec::with_capacity(8 * 1024), taken: 0 }
+    }
+
+    pub(super) fn stream(&mut self) -> &mut R {
+        &mut self.stream
+    }
+
+    /// The next message; nothing once the other side has closed.
+    pub(super) async fn next(&mut self) -> anyhow::Result<Option<Message<'_>>> {
+        self.buffer.drain(..self.taken);
+        self.taken = 0;
+        let head = loop {
+            if let Some(at) = find_end(&self.buffer) {
+                break at;
+            }
+            if !self.read_more().await? {
+                return Ok(None);
+            }
+        };
+        let length = content_length(&self.buffer[..head])?;
+        let end = head + length;
+        if end > MESSAGE_BYTES_MAX {
+            bail!("a message of {end} bytes");
+        }
+        while self.buffer.len() < end {
+            if !self.read_more().await? {
+                bail!("a body broke off");
+            }
+        }
+        self.taken = end;
+        let line_end = self.buffer.iter().position(|byte| *byte == b'\r').unwrap_or(head);
+        let first_line = std::str::from_utf8(&self.buffer[..line_end]).context("reading a head")?;
+        Ok(Some(Message { first_line, body: &self.buffer[head..end] }))
+    }
+
+    async fn read_more(&mut self) -> anyhow::Result<bool> {
+        if self.buffer.len() >= MESSAGE_BYTES_MAX {
+            bail!("a message without an end");
+        }
+        Ok(self.stream.read_buf(&mut self.buffer).await.context("reading")? > 0)
+    }
+}
+
+/// Where the body begins.
+fn find_end(buffer: &[u8]) -> Option<usize> {
+    const END: &[u8] = b"\r\n\r\n";
+    buffer.windows(END.len()).position(|window| window == END).map(|at| at + END.len())
+}
+
+fn content_length(head: &[u8]) -> anyhow::Result<usize> {
+    const NAME: &[u8] = b"content-length:";
+    for line in head.split(|byte| *byte == b'\n') {
+        let Some((name, value)) = line.split_at_checked(NAME.len()) else { continue };
+        if name.eq_ignore_ascii_case(NAME) {
+            let text = std::str::from_utf8(value).context("reading a content-length")?;
+            return text.trim().parse().context("reading a content-length");
+        }
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn messages_are_told_apart() {
+        let bytes: &[u8] =
+            b"POST /a HTTP/1.1\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 200 OK\r\nx: y\r\n\r\nHTTP/1.1 202 \
+              Accepted\r\ncontent-length:3\r\n\r\nabc";
+        let mut messages = Messages::new(bytes);
+        for (line, body) in
+            [("POST /a HTTP/1.1", "hi"), ("HTTP/1.1 200 OK", ""), ("HTTP/1.1 202 Accepted", "abc")]
+        {
+            let message = messages.next().await.expect("a message").expect("a message");
+            assert_eq!((message.first_line, message.body), (line, body.as_bytes()));
+        }
+        assert!(messages.next().await.expect("the end").is_none());
+        let mut broken = Messages::new(&b"POST / HTTP/1.1\r\ncontent-length: 5\r\n\r\nhi"[..]);
+        assert!(broken.next().await.is_err());
+    }
+}

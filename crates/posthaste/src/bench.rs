@@ -5,7 +5,6 @@
 mod ceiling;
 mod load;
 mod message;
-mod progress;
 mod receiver;
 mod report;
 mod scenario;
@@ -15,12 +14,12 @@ mod tls;
 mod wire;
 
 use crate::database::ServerUrl;
+use crate::progress::Progress;
 use crate::stdout;
 use anyhow::Context as _;
 use clap::Args;
 use posthaste_store::postgres::{PostgresOptions, PostgresStore};
 use posthaste_store::sqlite::{SqliteOptions, SqliteStore};
-use progress::Progress;
 use receiver::Receiver;
 use report::Row;
 use scenario::{Kind, Scenario, Stage};
@@ -144,7 +143,7 @@ async fn measure_one(
     folder: &Path,
 ) -> anyhow::Result<Row> {
     let what = format!("{} {}", engine.name(), scenario.name);
-    let progress = Progress::new(&what);
+    let progress = begin(&what);
     let (receiver, settings) = if scenario.https {
         let (acceptor, ca_file) = tls::make(folder)?;
         (Receiver::start(Some(acceptor))?, vec![("POSTHASTE_CA_FILE", ca_file)])
@@ -163,7 +162,11 @@ async fn measure_one(
         folder,
         settings: &settings,
         connections: flags.connections,
-        progress: &|done, of| progress.show(done, of),
+        progress: &|done, of| {
+            if progress.is_bar() {
+                progress.at(done, Some(of), &what);
+            }
+        },
     };
     let outcome = scenario.run(&stage, flags.events.unwrap_or(scenario.events)).await;
     scratch.remove().await;
@@ -174,8 +177,14 @@ async fn measure_one(
     Ok(Row { engine: engine.name(), scenario, about, outcome, straight, store })
 }
 
+fn begin(what: &str) -> Progress {
+    let progress = Progress::new();
+    progress.at(0, None, what);
+    progress
+}
+
 async fn store_alone(engine: &Engine, folder: &Path) -> anyhow::Result<f64> {
-    let progress = Progress::new(&format!("{} store alone", engine.name()));
+    let progress = begin(&format!("{} store alone", engine.name()));
     let scratch = engine.scratch(folder, "store").await?;
     let measured = match engine {
         Engine::Sqlite => {

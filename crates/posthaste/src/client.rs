@@ -13,7 +13,6 @@ mod input;
 mod key;
 mod order;
 mod outbox;
-mod progress;
 mod subscription;
 mod table;
 mod tls;
@@ -22,6 +21,7 @@ pub(crate) use call::Call;
 pub(crate) use exchange::Server;
 pub(crate) use failure::Failure;
 
+use crate::progress::Progress;
 use crate::stdout;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
@@ -144,7 +144,7 @@ async fn summed_up(
     server: &Server,
     sum: fn(&Value, &Value) -> Value,
 ) -> Result<ExitCode, Failure> {
-    let progress = progress::Progress::new();
+    let progress = Progress::new();
     let mut all = Value::Null;
     for _ in 0..PAGES_MAX {
         let text = server.ask(&call).await?;

@@ -9,6 +9,7 @@ mod listen;
 mod login;
 mod logs;
 mod network;
+mod progress;
 mod random;
 mod serve;
 mod settings;

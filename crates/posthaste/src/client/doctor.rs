@@ -1,7 +1,7 @@
 //! `posthaste doctor`: walks all of history page by page, and says what it found in one table.
 
-use super::progress::Progress;
 use super::{Call, Failure, Reach, Server, table};
+use crate::progress::Progress;
 use crate::stdout;
 use clap::Args;
 use serde_json::{Value, json};

@@ -8,13 +8,13 @@ use std::time::Duration;
 const TICK: Duration = Duration::from_millis(120);
 
 #[derive(Debug)]
-pub(super) enum Progress {
+pub(crate) enum Progress {
     Bar(ProgressBar),
     Lines,
 }
 
 impl Progress {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         if !std::io::stderr().is_terminal() {
             return Self::Lines;
         }
@@ -24,7 +24,7 @@ impl Progress {
     }
 
     /// How far it has come, of how much if that is known.
-    pub(super) fn at(&self, place: u64, of: Option<u64>, told: &str) {
+    pub(crate) fn at(&self, place: u64, of: Option<u64>, told: &str) {
         let told = told.trim_end();
         match (self, of) {
             (Self::Bar(bar), Some(of)) => {
@@ -42,7 +42,12 @@ impl Progress {
         }
     }
 
-    pub(super) fn end(self) {
+    /// Whether it can be told often; lines would only add up.
+    pub(crate) const fn is_bar(&self) -> bool {
+        matches!(self, Self::Bar(_))
+    }
+
+    pub(crate) fn end(self) {
         match self {
             Self::Bar(bar) => bar.finish_and_clear(),
             Self::Lines => {}

@@ -42,7 +42,9 @@ chaos: build ## kill, stop and cut off processes, PostgreSQL and the broker unde
 	cargo build --release --locked -p posthaste-testkit --bin chaos
 	scripts/with-postgres --durable $(dir $(posthaste))chaos
 
-bench: build ## measure what receivers that hang cost the others, and what the order lane costs
+bench: build ## measure deliveries on both stores, what receivers that hang cost, and the order lane (about half an hour)
+	scripts/with-postgres --durable sh -c \
+		'POSTHASTE_BENCH_DATABASE_URL="$$POSTHASTE_TEST_POSTGRES_URL" exec $(posthaste) bench'
 	cargo build --release --locked -p posthaste-testkit --bin bench-isolation --bin bench-outbox
 	scripts/with-postgres --durable $(dir $(posthaste))bench-isolation
 	scripts/with-postgres --durable $(dir $(posthaste))bench-outbox

@@ -46,10 +46,10 @@ pub(crate) struct BenchFlags {
     #[arg(long, requires = "database_url")]
     no_sqlite: bool,
     /// So many events in each scenario, instead of its own number
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     events: Option<u32>,
     /// The connections that events are posted over
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_024))]
     connections: u32,
     /// Where the embedded store is put while it is measured; make it the disk that you would use
     #[arg(long, default_value = ".", value_name = "FOLDER")]

@@ -11,6 +11,10 @@ use std::process::ExitCode;
 
 const EXIT_CODES: &str = "To try it: posthaste dev.\n\nExit codes: 0 done, 1 failed or refused, 2 wrong usage, 3 no server answers, 4 not found.";
 
+const BENCH_HELP: &str = "\
+Starts servers, receivers and stores of its own, and removes them. Each figure stands beside what the same HTTP
+and the same store can do alone, in the same run: compare those ratios, and not the figures of two runs.";
+
 /// Delivers every event to every subscribed webhook, and every order to its broker.
 #[derive(Debug, Parser)]
 #[command(name = "posthaste", version, arg_required_else_help = true, after_help = EXIT_CODES)]
@@ -56,9 +60,7 @@ enum Command {
         flags: listen::ListenFlags,
     },
     /// Measure deliveries a second and latencies on this machine, through this very program
-    ///
-    /// Starts servers, receivers and stores of its own, and removes them. Each figure stands beside what the
-    /// same HTTP and the same store can do alone, in the same run: compare those ratios, not figures of two runs.
+    #[command(after_help = BENCH_HELP)]
     Bench {
         #[command(flatten)]
         flags: bench::BenchFlags,

@@ -19,6 +19,11 @@ mod stdout;
 use clap::Parser as _;
 use std::process::ExitCode;
 
+/// Small things are made on one thread and dropped on another all day: with the system's allocator that
+/// was a sixth of all instructions of a process that delivers.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     match cli::Cli::parse().run() {
         Ok(code) => code,

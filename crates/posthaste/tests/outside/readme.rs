@@ -4,6 +4,8 @@
 
 use crate::program::{BINARY, Dev, Running};
 use crate::{pages, tools};
+use posthaste_testkit::broker::TestBroker;
+use posthaste_testkit::broker::behaviour::Behaviour;
 use posthaste_testkit::postgres::empty_database;
 use serde_json::Value;
 use std::net::TcpListener;
@@ -56,7 +58,11 @@ fn typed(block: &str, folder: &Path, environment: &[(&str, &str)]) -> Typed {
 #[test]
 fn every_block_is_walked() {
     let names: Vec<String> = pages::blocks("README.md", &["sh"]).into_keys().collect();
-    assert_eq!(names, ["api", "dev", "make", "serve"], "a block without a test of its own");
+    assert_eq!(
+        names,
+        ["api", "dev", "make", "orders", "serve", "wrong"],
+        "a block without a test of its own"
+    );
     // This one is what runs the tests: that its targets are there is all that can be asked.
     let makefile = std::fs::read_to_string(tools::repository("Makefile")).expect("a Makefile");
     for line in block("make", &[]).lines() {
@@ -141,6 +147,40 @@ fn the_api_by_hand() {
             break;
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn orders_and_what_to_ask_when_something_looks_wrong() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let broker = TestBroker::start(Behaviour::Well).await;
+    let url = broker.url();
+    let dev = Dev::start_with(
+        &folder,
+        &[
+            ("POSTHASTE_BROKER_URL", &url),
+            ("POSTHASTE_ALLOW_HTTP", "true"),
+            ("POSTHASTE_ALLOW_CIDRS", "127.0.0.0/8"),
+        ],
+    );
+    let server = [("POSTHASTE_URL", dev.url.as_str()), ("POSTHASTE_KEY", &dev.key)];
+    let order = r#"{"symbol":"USDJPY","intent":"SELL","qty":5}"#;
+    std::fs::write(folder.path().join("order.json"), order).expect("a file");
+    let block_of_orders = block("orders", &[("https://broker.example/orders", &url)]);
+    let readme = typed(&block_of_orders, folder.path(), &server);
+    readme.line(&["desk-7"]);
+    readme.lines_until(&[ENDED]);
+    let shown = dev.json_until(&["order", "show", "desk-7"], |order| order["status"] == "sent");
+    assert!(shown["broker_order_id"].is_string(), "{shown}");
+    dev.json_until(&["order", "list", "--status", "sent"], |list| {
+        list["items"].as_array().is_some_and(|items| items.len() == 2)
+    });
+    assert_eq!(broker.executions(), 2);
+
+    dev.run(&["event", "send", "demo.hello", "--payload", "{}"]).expect(0);
+    let readme = typed(&block("wrong", &[("explain 42", "explain 1")]), folder.path(), &server);
+    readme.line(&["demo.hello"]);
+    let lines = readme.lines_until(&[ENDED]);
+    assert!(lines.iter().any(|line| line.contains("conservation")), "{lines:#?}");
 }
 
 fn is_completed(list: &Value) -> bool {

@@ -3,6 +3,8 @@
 
 use crate::served::{Engine, ROOT_KEY, Served};
 use crate::{tools, world};
+use posthaste_testkit::broker::TestBroker;
+use posthaste_testkit::broker::behaviour::Behaviour;
 use posthaste_testkit::receiver::Receiver;
 
 /// Tries of each call and phase; a run takes ten to thirty seconds.
@@ -29,7 +31,10 @@ async fn the_api_is_what_its_description_says_on_postgres() {
 }
 
 async fn check(engine: Engine) {
-    let (served, seed) = (Served::start(engine, &[("POSTHASTE_REQUEST_TIMEOUT", "1s")]).await, seed());
+    let (broker, seed) = (TestBroker::start(Behaviour::Well).await, seed());
+    let url = broker.url();
+    let settings = [("POSTHASTE_REQUEST_TIMEOUT", "1s"), ("POSTHASTE_BROKER_URL", &url)];
+    let served = Served::start(engine, &settings).await;
     let receiver = Receiver::start(world::answer).await;
     world::deliver_and_give_up(&served, &receiver);
     let folder = tempfile::tempdir().expect("a folder");

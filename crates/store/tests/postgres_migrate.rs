@@ -51,10 +51,10 @@ impl Database {
     }
 }
 
-/// The same with other words, so that its checksum is another.
-fn with(second: &'static str) -> Vec<Migration> {
+/// Those of the program, and one more.
+fn with(next: &'static str) -> Vec<Migration> {
     let mut list = MIGRATIONS.to_vec();
-    list.push(Migration { version: list.len() as u32 + 1, name: "second", sql: second });
+    list.push(Migration { version: list.len() as u32 + 1, name: "next", sql: next });
     list
 }
 
@@ -113,7 +113,8 @@ async fn what_is_missing_changed_or_newer_is_refused_with_the_way_out() {
 async fn a_failed_migration_leaves_nothing_and_says_which() {
     let database = Database::make().await;
     let broken = with("CREATE TABLE posthaste.more (a int);\nSELECT 1 / 0;");
-    assert!(refusal(migrate_with(&database.url(), &broken).await).contains("migration 2 (second) failed"));
+    let told = format!("migration {} (next) failed", broken.len());
+    assert!(refusal(migrate_with(&database.url(), &broken).await).contains(&told));
     let client = database.client().await;
     let row = client.query_one("SELECT to_regclass('posthaste.more')::text", &[]).await.unwrap();
     assert_eq!(row.get::<_, Option<String>>(0), None);
@@ -126,7 +127,7 @@ async fn a_migration_without_a_transaction_goes_on_where_it_stopped() {
     const STEPS: [&str; 3] = [
         "ALTER TABLE posthaste.events ADD COLUMN IF NOT EXISTS colour text;",
         "CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_event_colour ON posthaste.events (colour);",
-        "INSERT INTO posthaste.rollups VALUES ('2020-01-01Z', 'steps', 1) ON CONFLICT DO NOTHING;",
+        "INSERT INTO posthaste.rollups (interval_start, counter, amount) VALUES ('2020-01-01Z', 'steps', 1) ON CONFLICT DO NOTHING;",
     ];
     let file = |steps: &[&str]| -> &'static str {
         let text = format!("-- posthaste: no transaction\n-- step\n{}\n", steps.join("\n-- step\n"));
@@ -143,7 +144,8 @@ async fn a_migration_without_a_transaction_goes_on_where_it_stopped() {
         // As a process leaves it that dies after `cut` steps.
         let migration = whole.last().unwrap();
         let begun = format!(
-            "INSERT INTO posthaste.schema_migrations VALUES (2, 'second', '{}', now(), NULL)",
+            "INSERT INTO posthaste.schema_migrations VALUES ({}, 'next', '{}', now(), NULL)",
+            migration.version,
             migration.checksum()
         );
         client.batch_execute(&begun).await.unwrap();
@@ -153,7 +155,7 @@ async fn a_migration_without_a_transaction_goes_on_where_it_stopped() {
         assert!(
             refusal(PostgresStore::connect(&PostgresOptions::new(database.url())).await).contains("newer")
         );
-        assert_eq!(migrate_with(&database.url(), &whole).await.unwrap().applied, [2]);
+        assert_eq!(migrate_with(&database.url(), &whole).await.unwrap().applied, [migration.version]);
         let row = client.query_one("SELECT count(*) FROM posthaste.events WHERE colour IS NULL", &[]);
         assert_eq!(row.await.unwrap().get::<_, i64>(0), 1000);
         assert!(migrate_with(&database.url(), &whole).await.unwrap().applied.is_empty());

@@ -4,11 +4,11 @@
 use crate::Engine;
 use crate::meter::{Meter, SQLITE_READER, SQLITE_WRITER};
 use crate::report::{Cost, Counted, Figures, Round};
-use crate::stages::{Pipeline, Stage};
-use crate::wire::CountingProxy;
 use posthaste_store::postgres::{PostgresOptions, PostgresStore};
 use posthaste_store::sqlite::{self, SqliteOptions, SqliteStore};
+use posthaste_testkit::counting_proxy::CountingProxy;
 use posthaste_testkit::postgres;
+use posthaste_testkit::stages::{Pipeline, Stage};
 use std::time::Instant;
 use tempfile::TempDir;
 use tokio_postgres::Client;

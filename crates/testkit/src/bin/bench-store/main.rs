@@ -23,8 +23,6 @@
 mod engines;
 mod meter;
 mod report;
-mod stages;
-mod wire;
 
 use engines::Bench;
 use report::Figures;

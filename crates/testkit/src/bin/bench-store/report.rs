@@ -1,7 +1,7 @@
 //! Medians over the rounds, as a table to read and as a JSON document.
 
-use crate::stages::Stage;
-use crate::wire::Counts;
+use posthaste_testkit::counting_proxy::Counts;
+use posthaste_testkit::stages::Stage;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 

@@ -1,6 +1,7 @@
 //! One delivery after another through the ports of one store, stage by stage, as the components would
 //! call them; no HTTP, no waiting, one caller.
 
+use crate::random::Random;
 use posthaste_core::event::{EventType, NewEvent};
 use posthaste_core::json::{JsonText, PAYLOAD_BYTES_MAX};
 use posthaste_core::outcome::AttemptOutcome;
@@ -11,7 +12,6 @@ use posthaste_core::ports::{
 use posthaste_core::retry::RetryPolicy;
 use posthaste_core::subscription::{CallbackUrl, NewSubscription, SealedSecret};
 use posthaste_core::{LeaseToken, SubscriptionId, Timestamp, WorkerId};
-use posthaste_testkit::random::Random;
 use std::time::Duration;
 
 const EVENT_TYPE: &str = "bench.delivered";
@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_millis(10);
 const BATCHES_PER_FULL_PASS: u32 = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub enum Stage {
     Insert,
     Route,
     Admit,
@@ -35,10 +35,10 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    pub(crate) const ALL: [Self; 7] =
+    pub const ALL: [Self; 7] =
         [Self::Insert, Self::Route, Self::Admit, Self::Claim, Self::Load, Self::Report, Self::Apply];
 
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Insert => "insert events",
             Self::Route => "route",
@@ -51,7 +51,7 @@ impl Stage {
     }
 
     /// The name in the JSON document.
-    pub(crate) const fn key(self) -> &'static str {
+    pub const fn key(self) -> &'static str {
         match self {
             Self::Insert => "insert_events",
             Self::Route => "route_events",
@@ -66,7 +66,7 @@ impl Stage {
 
 /// A store with one subscription, and where its components stand.
 #[derive(Debug)]
-pub(crate) struct Pipeline<S> {
+pub struct Pipeline<S> {
     store: S,
     subscription: SubscriptionId,
     batch: u32,
@@ -80,7 +80,7 @@ pub(crate) struct Pipeline<S> {
 }
 
 impl<S: Stores> Pipeline<S> {
-    pub(crate) async fn new(store: S, batch: u32) -> Self {
+    pub async fn new(store: S, batch: u32) -> Self {
         let now = store.now().await.expect("the time");
         let secret = SealedSecret::new("whsec_bench");
         let callback_url = CallbackUrl::parse(URL, false).expect("a URL");
@@ -110,7 +110,7 @@ impl<S: Stores> Pipeline<S> {
     }
 
     /// Runs one stage over `batches` batches; every one must be full.
-    pub(crate) async fn run(&mut self, stage: Stage, batches: u32) {
+    pub async fn run(&mut self, stage: Stage, batches: u32) {
         for _ in 0..batches {
             self.now = self.now.after(TICK);
             match stage {

@@ -20,20 +20,20 @@ struct Counters {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Counts {
-    pub(crate) statements: u64,
+pub struct Counts {
+    pub statements: u64,
     /// How often the store spoke after the server had: statements sent in one go are one trip.
-    pub(crate) round_trips: u64,
+    pub round_trips: u64,
 }
 
 #[derive(Debug)]
-pub(crate) struct CountingProxy {
-    pub(crate) address: SocketAddr,
+pub struct CountingProxy {
+    pub address: SocketAddr,
     counters: Arc<Counters>,
 }
 
 impl CountingProxy {
-    pub(crate) async fn start(server: SocketAddr) -> Self {
+    pub async fn start(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let counters = Arc::new(Counters::default());
@@ -55,7 +55,7 @@ impl CountingProxy {
         Self { address, counters }
     }
 
-    pub(crate) fn counts(&self) -> Counts {
+    pub fn counts(&self) -> Counts {
         Counts {
             statements: self.counters.statements.load(Ordering::Relaxed),
             round_trips: self.counters.round_trips.load(Ordering::Relaxed),

@@ -23,7 +23,7 @@ const REMEMBERED_MAX: usize = 1_000;
 /// How often the use of a key is noted.
 const TOUCHED_EVERY: Duration = Duration::from_secs(60);
 /// The longest key that is looked at.
-const KEY_BYTES_MAX: usize = 500;
+pub(crate) const KEY_BYTES_MAX: usize = 500;
 
 /// What a key is known by.
 pub fn key_hash(key: &str) -> KeyHash {
@@ -56,7 +56,7 @@ async fn authorize<S: Stores>(
     headers: &HeaderMap,
 ) -> Result<Caller, Problem> {
     let hash = bearer(headers).map(key_hash)?;
-    if api.root_key.is_some_and(|root| bool::from(root.0.ct_eq(&hash.0))) {
+    if is_root(api, hash) {
         return Ok(Caller(None));
     }
     let key =
@@ -70,8 +70,13 @@ async fn authorize<S: Stores>(
     Ok(Caller(Some(key.id)))
 }
 
+/// The root key of the settings, which no table holds.
+pub(crate) fn is_root<S: Stores>(api: &ApiState<S>, hash: KeyHash) -> bool {
+    api.root_key.is_some_and(|root| bool::from(root.0.ct_eq(&hash.0)))
+}
+
 /// Whether a key of one role may make a call that is meant for another.
-const fn may(role: KeyRole, needs: KeyRole) -> bool {
+pub(crate) const fn may(role: KeyRole, needs: KeyRole) -> bool {
     match role {
         KeyRole::Root => true,
         KeyRole::Admin => matches!(needs, KeyRole::Admin | KeyRole::Viewer),
@@ -96,7 +101,10 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
         .ok_or_else(|| unauthorized("send an API key in the header: authorization: Bearer <key>"))
 }
 
-async fn find<S: Stores>(api: &Arc<ApiState<S>>, hash: KeyHash) -> Result<Option<ApiKey>, Problem> {
+pub(crate) async fn find<S: Stores>(
+    api: &Arc<ApiState<S>>,
+    hash: KeyHash,
+) -> Result<Option<ApiKey>, Problem> {
     let now = Instant::now();
     if let Some(key) = api.known_keys.get(hash, now) {
         return Ok(Some(key));

@@ -31,15 +31,15 @@ const IDS_SHOWN_MAX: usize = 1_000;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DeadLetterView {
-    id: i64,
-    saga_id: i64,
-    event_id: i64,
-    subscription_id: i64,
-    final_error_code: Option<String>,
-    failed_at: Utc,
-    requeued_as: Option<i64>,
+    pub(crate) id: i64,
+    pub(crate) saga_id: i64,
+    pub(crate) event_id: i64,
+    pub(crate) subscription_id: i64,
+    pub(crate) final_error_code: Option<String>,
+    pub(crate) failed_at: Utc,
+    pub(crate) requeued_as: Option<i64>,
     #[schema(value_type = serde_json::Value)]
-    payload_snapshot: Box<RawValue>,
+    pub(crate) payload_snapshot: Box<RawValue>,
 }
 
 impl DeadLetterView {
@@ -76,7 +76,12 @@ pub(crate) async fn list<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let mut query = Query::of(&uri)?;
+    ok(&find(&api, &uri).await?)
+}
+
+/// What the parameters of an address ask for.
+pub(crate) async fn find<S: Stores>(api: &ApiState<S>, uri: &Uri) -> Result<Listed<DeadLetterView>, Problem> {
+    let mut query = Query::of(uri)?;
     let filter = DeadLetterFilter {
         subscription_id: query.id("subscription_id", SubscriptionId::new)?,
         event_type: query.event_type()?,
@@ -86,7 +91,7 @@ pub(crate) async fn list<S: Stores>(
     let page = query.page(LIST)?;
     query.finish()?;
     let letters = api.reader.dead_letters(filter, page).await?;
-    ok(&Listed::of(LIST, letters, DeadLetterView::of))
+    Ok(Listed::of(LIST, letters, DeadLetterView::of))
 }
 
 #[utoipa::path(
@@ -101,8 +106,12 @@ pub(crate) async fn show<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Path(text): Path<String>,
 ) -> Result<Response, Problem> {
-    let letter = api.reader.dead_letter(id("id", &text, DeadLetterId::new)?).await?;
-    ok(&DeadLetterView::of(letter.ok_or_else(|| Problem::not_found("dead letter"))?))
+    ok(&find_one(&api, &text).await?)
+}
+
+pub(crate) async fn find_one<S: Stores>(api: &ApiState<S>, text: &str) -> Result<DeadLetterView, Problem> {
+    let letter = api.reader.dead_letter(id("id", text, DeadLetterId::new)?).await?;
+    Ok(DeadLetterView::of(letter.ok_or_else(|| Problem::not_found("dead letter"))?))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -131,14 +140,23 @@ pub(crate) async fn requeue_one<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Path(text): Path<String>,
 ) -> Result<Response, Problem> {
-    let id = id("id", &text, DeadLetterId::new)?;
+    let (status, saga) = requeue(&api, &text).await?;
+    json(status, &Requeued { saga_id: saga.get() })
+}
+
+/// The delivery that was made from a letter, and whether it was made now.
+pub(crate) async fn requeue<S: Stores>(
+    api: &ApiState<S>,
+    text: &str,
+) -> Result<(StatusCode, SagaId), Problem> {
+    let id = id("id", text, DeadLetterId::new)?;
     let requeued = api.dead_letters.requeue_dead_letters(vec![id], api.clock.now()).await?;
     match requeued.first() {
         Some(Requeue::Created(saga)) => {
             api.wakes.wake(Stage::Admission);
-            json(StatusCode::CREATED, &Requeued { saga_id: saga.get() })
+            Ok((StatusCode::CREATED, *saga))
         }
-        Some(Requeue::AlreadyRequeued(saga)) => ok(&Requeued { saga_id: saga.get() }),
+        Some(Requeue::AlreadyRequeued(saga)) => Ok((StatusCode::OK, *saga)),
         Some(Requeue::SubscriptionDeleted) => {
             Err(Problem::conflict("its subscription was deleted, so nothing could ever be sent"))
         }
@@ -148,17 +166,17 @@ pub(crate) async fn requeue_one<S: Stores>(
 
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub(crate) struct RequeuedMany {
-    dry_run: bool,
+    pub(crate) dry_run: bool,
     /// Dead letters that the filter found.
-    matched: u64,
+    pub(crate) matched: u64,
     /// Of these, how many got a fresh delivery now.
-    requeued: u64,
-    already_requeued: u64,
-    subscription_deleted: u64,
+    pub(crate) requeued: u64,
+    pub(crate) already_requeued: u64,
+    pub(crate) subscription_deleted: u64,
     /// The first of those that matched (`dry_run`) or were requeued.
-    ids: Vec<i64>,
+    pub(crate) ids: Vec<i64>,
     /// Send the same request with this as `cursor` to go on; null when the end was reached.
-    next_cursor: Option<String>,
+    pub(crate) next_cursor: Option<String>,
 }
 
 /// Goes through the letters oldest first, in bounded transactions. Repeating it is harmless: a letter is
@@ -176,7 +194,15 @@ pub(crate) async fn requeue_many<S: Stores>(
     request: Request,
 ) -> Result<Response, Problem> {
     let upload = receive_json(&api.uploads, request).await?;
-    let (filter, dry_run, mut after) = read_filter(Fields::parse_optional(upload.text()?)?)?;
+    ok(&requeue_found(&api, Fields::parse_optional(upload.text()?)?).await?)
+}
+
+/// One call's part of the work; `next_cursor` says whether there is more.
+pub(crate) async fn requeue_found<S: Stores>(
+    api: &ApiState<S>,
+    fields: Fields<'_>,
+) -> Result<RequeuedMany, Problem> {
+    let (filter, dry_run, mut after) = read_filter(fields)?;
     let mut answer = RequeuedMany { dry_run, ..RequeuedMany::default() };
     for _ in 0..REQUEUE_PAGES_MAX {
         let page = PageRequest { after, items_max: REQUEUE_PAGE };
@@ -196,7 +222,7 @@ pub(crate) async fn requeue_many<S: Stores>(
         }
     }
     answer.next_cursor = write_cursor(REQUEUE, after);
-    ok(&answer)
+    Ok(answer)
 }
 
 impl RequeuedMany {

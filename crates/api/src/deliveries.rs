@@ -18,31 +18,31 @@ pub(crate) const LIST: &str = "deliveries";
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DeliveryView {
-    saga_id: i64,
-    event_id: i64,
-    subscription_id: i64,
-    event_type: String,
-    status: &'static str,
-    attempt_count: u32,
-    next_attempt_at: Utc,
-    final_error_code: Option<String>,
-    requeued_from: Option<i64>,
-    created_at: Utc,
-    updated_at: Utc,
+    pub(crate) saga_id: i64,
+    pub(crate) event_id: i64,
+    pub(crate) subscription_id: i64,
+    pub(crate) event_type: String,
+    pub(crate) status: &'static str,
+    pub(crate) attempt_count: u32,
+    pub(crate) next_attempt_at: Utc,
+    pub(crate) final_error_code: Option<String>,
+    pub(crate) requeued_from: Option<i64>,
+    pub(crate) created_at: Utc,
+    pub(crate) updated_at: Utc,
     /// In the single view only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    attempts: Option<Vec<AttemptView>>,
+    pub(crate) attempts: Option<Vec<AttemptView>>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AttemptView {
-    job_id: i64,
-    status: &'static str,
-    attempt_at: Utc,
-    response_status: Option<u16>,
-    error_code: Option<String>,
-    duration_ms: Option<u32>,
-    worker_id: Option<String>,
+    pub(crate) job_id: i64,
+    pub(crate) status: &'static str,
+    pub(crate) attempt_at: Utc,
+    pub(crate) response_status: Option<u16>,
+    pub(crate) error_code: Option<String>,
+    pub(crate) duration_ms: Option<u32>,
+    pub(crate) worker_id: Option<String>,
 }
 
 impl DeliveryView {
@@ -103,7 +103,12 @@ pub(crate) async fn list<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let mut query = Query::of(&uri)?;
+    ok(&find(&api, &uri).await?)
+}
+
+/// What the parameters of an address ask for.
+pub(crate) async fn find<S: Stores>(api: &ApiState<S>, uri: &Uri) -> Result<Listed<DeliveryView>, Problem> {
+    let mut query = Query::of(uri)?;
     let status =
         query.take("status").map(|text| SagaStatus::parse(&text).ok_or_else(bad_status)).transpose()?;
     let filter = DeliveryFilter {
@@ -115,7 +120,7 @@ pub(crate) async fn list<S: Stores>(
     let page = query.page(LIST)?;
     query.finish()?;
     let deliveries = api.reader.deliveries(filter, page).await?;
-    ok(&Listed::of(LIST, deliveries, |delivery| DeliveryView::of(&delivery)))
+    Ok(Listed::of(LIST, deliveries, |delivery| DeliveryView::of(&delivery)))
 }
 
 fn bad_status() -> Problem {
@@ -135,9 +140,13 @@ pub(crate) async fn show<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Path(text): Path<String>,
 ) -> Result<Response, Problem> {
-    let saga_id = id("saga_id", &text, SagaId::new)?;
+    ok(&find_one(&api, &text).await?)
+}
+
+pub(crate) async fn find_one<S: Stores>(api: &ApiState<S>, text: &str) -> Result<DeliveryView, Problem> {
+    let saga_id = id("saga_id", text, SagaId::new)?;
     let Some((delivery, attempts)) = api.reader.delivery(saga_id).await? else {
         return Err(Problem::not_found("delivery"));
     };
-    ok(&DeliveryView::with_attempts(&delivery, attempts))
+    Ok(DeliveryView::with_attempts(&delivery, attempts))
 }

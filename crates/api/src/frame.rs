@@ -2,6 +2,7 @@
 //! against panics.
 
 use crate::auth::Caller;
+use crate::dashboard::PAGE_TYPE;
 use crate::problem::{LoggedCause, MEDIA_TYPE, Problem};
 use axum::extract::{MatchedPath, Request};
 use axum::middleware::Next;
@@ -81,8 +82,10 @@ fn request_id(headers: &HeaderMap, random: fn(&mut [u8])) -> HeaderValue {
 /// Whatever refuses a request, it does so in one form.
 fn explained(response: Response) -> Response {
     let status = response.status();
-    let is_problem = response.headers().get(CONTENT_TYPE).is_some_and(|media| media == MEDIA_TYPE);
-    if is_problem || !(status.is_client_error() || status.is_server_error()) {
+    // A page of the dashboard explains itself to a person.
+    let explains = |media: &HeaderValue| media == MEDIA_TYPE || media == PAGE_TYPE;
+    let is_explained = response.headers().get(CONTENT_TYPE).is_some_and(explains);
+    if is_explained || !(status.is_client_error() || status.is_server_error()) {
         return response;
     }
     let allow = response.headers().get(ALLOW).cloned();

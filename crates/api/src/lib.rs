@@ -5,6 +5,7 @@
 mod auth;
 mod bodies;
 mod body;
+mod dashboard;
 mod dead_letters;
 mod deliveries;
 mod docs;

@@ -4,8 +4,8 @@
 use crate::health::Health;
 use crate::state::ApiState;
 use crate::{
-    auth, dead_letters, deliveries, docs, doctor, events, explain, frame, health, keys, openapi, orders,
-    outbox, stats, subscriptions, system,
+    auth, dashboard, dead_letters, deliveries, docs, doctor, events, explain, frame, health, keys, openapi,
+    orders, outbox, stats, subscriptions, system,
 };
 use axum::Router;
 use axum::extract::Request;
@@ -58,7 +58,8 @@ pub fn router<S: Stores>(state: ApiState<S>) -> Router {
         .route("/v1/doctor", viewer(get(doctor::show)))
         .route("/v1/keys", root(get(keys::list).merge(post(keys::create))))
         .route("/v1/keys/{id}", root(delete(keys::revoke)))
-        .fallback(|| async { StatusCode::NOT_FOUND })
+        .merge(dashboard::routes(&api))
+        .fallback(dashboard::not_found)
         .with_state(api)
         .merge(health_calls(health))
         .layer(from_fn(move |request: Request, next: Next| {

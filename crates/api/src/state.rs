@@ -2,6 +2,7 @@
 //! of its own role.
 
 use crate::auth::KeyCache;
+use crate::dashboard::SessionKey;
 use crate::health::Health;
 use posthaste_core::EventId;
 use posthaste_core::order::Order;
@@ -90,6 +91,7 @@ pub struct ApiState<S: Stores> {
     pub(crate) health: Arc<Health>,
     pub(crate) operations: Operations,
     pub(crate) random: fn(&mut [u8]),
+    pub(crate) sessions: SessionKey,
 }
 
 impl<S: Stores> fmt::Debug for ApiState<S> {
@@ -112,6 +114,7 @@ impl<S: Stores> ApiState<S> {
         operations: Operations,
         random: fn(&mut [u8]),
     ) -> Self {
+        let sessions = SessionKey::new(outgoing.sealer.derive("dashboard sessions"), random);
         let health =
             health_of::<S>(store.reader(), metrics.clone(), Vec::new(), Duration::from_secs(15), None);
         Self {
@@ -136,6 +139,7 @@ impl<S: Stores> ApiState<S> {
             health: Arc::new(health),
             operations,
             random,
+            sessions,
         }
     }
 

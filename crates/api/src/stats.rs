@@ -37,59 +37,59 @@ const WINDOWS: [(&str, RollupWidth, u32); 2] =
     "outbox": {"paused": false, "paused_at": null, "reason": null, "rate": 1000.0}
 }))]
 pub(crate) struct Stats {
-    window: &'static str,
+    pub(crate) window: &'static str,
     /// When the first interval begins.
-    from: Utc,
-    interval_s: u32,
+    pub(crate) from: Utc,
+    pub(crate) interval_s: u32,
     /// By counter, one number for each interval, the oldest first; the last one is not over yet.
-    series: BTreeMap<String, Vec<i64>>,
+    pub(crate) series: BTreeMap<String, Vec<i64>>,
     /// By counter, over the whole window.
-    totals: BTreeMap<String, i64>,
+    pub(crate) totals: BTreeMap<String, i64>,
     /// Deliveries that were completed, of all that ended; nothing if none did.
-    success_ratio: Option<f64>,
+    pub(crate) success_ratio: Option<f64>,
     /// Attempts that a receiver took, of all that were made.
-    attempt_success_ratio: Option<f64>,
+    pub(crate) attempt_success_ratio: Option<f64>,
     /// From routing to the end of a delivery.
-    latency: Latency,
-    dead_letters: i64,
+    pub(crate) latency: Latency,
+    pub(crate) dead_letters: i64,
     /// Nothing before it was first counted.
-    waiting: Option<WaitingView>,
-    outbox: LaneView,
+    pub(crate) waiting: Option<WaitingView>,
+    pub(crate) outbox: LaneView,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Latency {
-    p50_ms: Option<f64>,
-    p90_ms: Option<f64>,
-    p99_ms: Option<f64>,
+    pub(crate) p50_ms: Option<f64>,
+    pub(crate) p90_ms: Option<f64>,
+    pub(crate) p99_ms: Option<f64>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WaitingView {
     /// When it was counted.
-    sampled_at: Utc,
-    stages: Vec<StageView>,
+    pub(crate) sampled_at: Utc,
+    pub(crate) stages: Vec<StageView>,
     /// Unfinished deliveries of paused, unverified or deleted subscriptions, counted to 100,000.
-    held: u32,
-    stuck_jobs: u32,
-    stuck_orders: u32,
+    pub(crate) held: u32,
+    pub(crate) stuck_jobs: u32,
+    pub(crate) stuck_orders: u32,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct StageView {
-    stage: &'static str,
+    pub(crate) stage: &'static str,
     /// Counted to 100,000.
-    depth: u32,
-    oldest_age_s: f64,
+    pub(crate) depth: u32,
+    pub(crate) oldest_age_s: f64,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LaneView {
-    paused: bool,
-    paused_at: Option<Utc>,
-    reason: Option<String>,
+    pub(crate) paused: bool,
+    pub(crate) paused_at: Option<Utc>,
+    pub(crate) reason: Option<String>,
     /// Sends a second at most.
-    rate: f64,
+    pub(crate) rate: f64,
 }
 
 #[utoipa::path(
@@ -108,7 +108,11 @@ pub(crate) async fn show<S: Stores>(
     let mut query = Query::of(&uri)?;
     let asked = query.take("window");
     query.finish()?;
-    let asked = asked.as_deref().unwrap_or("1h");
+    ok(&read(&api, asked.as_deref().unwrap_or("1h")).await?)
+}
+
+/// The sums of one window, by its name.
+pub(crate) async fn read<S: Stores>(api: &ApiState<S>, asked: &str) -> Result<Stats, Problem> {
     let window = WINDOWS.into_iter().find(|(name, _, _)| *name == asked);
     let (name, width, intervals) =
         window.ok_or_else(|| Problem::invalid("window", "window must be 1h or 24h"))?;
@@ -117,7 +121,7 @@ pub(crate) async fn show<S: Stores>(
     let rollups = api.insight.rollups(width, from).await?;
     let lane = api.reader.lane().await?.lane;
     let waiting = api.operations.last_survey.get().map(|(survey, at)| waiting(&survey, at));
-    ok(&Sums::of(&rollups, from, width, intervals).stats(name, waiting, lane))
+    Ok(Sums::of(&rollups, from, width, intervals).stats(name, waiting, lane))
 }
 
 /// The counters of one window.

@@ -18,6 +18,19 @@ impl Serialize for Utc {
     }
 }
 
+impl Utc {
+    /// For machines.
+    pub(crate) fn iso(self) -> String {
+        format(self.0)
+    }
+
+    /// For people: to the second.
+    pub(crate) fn short(self) -> String {
+        let text = format(self.0);
+        text.get(..19).map_or_else(String::new, |text| text.replacen('T', " ", 1))
+    }
+}
+
 pub(crate) fn format(at: Timestamp) -> String {
     let (seconds, micros) = (at.micros().div_euclid(SECOND_US), at.micros().rem_euclid(SECOND_US));
     let (days, second) = (seconds.div_euclid(DAY_S), seconds.rem_euclid(DAY_S));

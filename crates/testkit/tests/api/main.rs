@@ -4,6 +4,7 @@
 
 mod client;
 mod cloud_events;
+mod dashboard;
 mod dead_letters;
 mod deliveries;
 mod docs_page;
@@ -88,6 +89,12 @@ on_both_engines! {
     doctor::history_is_walked_page_by_page,
     dead_letters::one_is_requeued_once,
     dead_letters::many_are_requeued_by_filter,
+    dashboard::only_who_signed_in_sees_pages,
+    dashboard::each_role_sees_what_it_may_press,
+    dashboard::a_forged_form_is_refused,
+    dashboard::a_delivery_is_told_with_its_lineage,
+    dashboard::many_are_requeued_after_a_preview,
+    dashboard::what_others_wrote_stays_text,
     orders::an_order_is_accepted_once,
     orders::bad_orders_are_refused_by_name_and_nothing_is_stored,
     orders::one_order_has_one_digest_however_it_is_spelled,

@@ -1,0 +1,64 @@
+//! The pages for people, made on the server: they show what the API answers and press what it offers, through
+//! the same functions. [`visitor`] stands before every page and knows who looks; a page never asks for a
+//! right of its own. Everything a browser needs is part of the program.
+
+mod assets;
+mod chart;
+mod dead_letters;
+mod deliveries;
+mod form;
+mod overview;
+mod page;
+mod session;
+mod sign_in;
+mod visitor;
+
+use crate::state::ApiState;
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{MethodRouter, get, post};
+use http::header::ACCEPT;
+use http::{Method, StatusCode, Uri};
+use posthaste_core::ports::{KeyRole, Stores};
+use std::sync::Arc;
+
+pub(crate) use page::PAGE_TYPE;
+pub(crate) use session::SessionKey;
+
+pub(crate) fn routes<S: Stores>(api: &Arc<ApiState<S>>) -> Router<Arc<ApiState<S>>> {
+    let viewer = |methods| guarded(api, KeyRole::Viewer, methods);
+    let operator = |methods| guarded(api, KeyRole::Operator, methods);
+    Router::new()
+        .route("/", viewer(get(overview::show)))
+        .route("/deliveries", viewer(get(deliveries::list)))
+        .route("/deliveries/{id}", viewer(get(deliveries::show)))
+        .route("/dead-letters", viewer(get(dead_letters::list)))
+        .route(
+            "/dead-letters/requeue",
+            operator(get(dead_letters::preview).merge(post(dead_letters::requeue_many))),
+        )
+        .route("/dead-letters/{id}", viewer(get(dead_letters::show)))
+        .route("/dead-letters/{id}/requeue", operator(post(dead_letters::requeue_one)))
+        .route("/sign-in", get(sign_in::show).post(sign_in::enter))
+        .route("/sign-out", viewer(post(sign_in::leave)))
+        .route("/assets/dashboard.css", get(assets::style))
+        .route("/assets/dashboard.js", get(assets::script))
+}
+
+type Methods<S> = MethodRouter<Arc<ApiState<S>>>;
+
+fn guarded<S: Stores>(api: &Arc<ApiState<S>>, needs: KeyRole, methods: Methods<S>) -> Methods<S> {
+    let api = Arc::clone(api);
+    methods.route_layer(from_fn(move |request: Request, next: Next| {
+        visitor::admit(Arc::clone(&api), needs, request, next)
+    }))
+}
+
+/// People are led back; programs get the problem that [`crate::frame`] makes of the status.
+pub(crate) async fn not_found(method: Method, uri: Uri, headers: http::HeaderMap) -> Response {
+    let accepts = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_person = method == Method::GET && accepts.contains("text/html") && !uri.path().starts_with("/v1/");
+    if is_person { page::nothing_here() } else { StatusCode::NOT_FOUND.into_response() }
+}

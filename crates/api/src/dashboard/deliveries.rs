@@ -1,0 +1,179 @@
+//! Deliveries: the list with its filters, and one with its attempts, its place in the state machine and what
+//! it was made from or was made from it.
+
+use super::page::{Around, Shown, show as write};
+use super::visitor::Visitor;
+use crate::deliveries::{self, AttemptView, DeliveryView};
+use crate::problem::Problem;
+use crate::query::{Listed, Query};
+use crate::state::ApiState;
+use crate::time::Utc;
+use askama::Template;
+use axum::Extension;
+use axum::extract::{Path, State};
+use http::Uri;
+use posthaste_core::ports::{InsightStore as _, ReaderStore as _, Stores};
+use posthaste_core::saga::SagaStatus;
+use posthaste_core::{DeadLetterId, EventId, SagaId};
+use std::sync::Arc;
+
+const HERE: &str = "/deliveries";
+
+#[derive(Debug, Template)]
+#[template(path = "deliveries.html")]
+struct DeliveriesPage {
+    around: Around,
+    found: Listed<DeliveryView>,
+    filter: Filter,
+    statuses: Vec<&'static str>,
+}
+
+/// What the form of the list was filled in with, to fill it in again.
+#[derive(Debug, Default)]
+pub(crate) struct Filter {
+    pub(crate) status: String,
+    pub(crate) subscription_id: String,
+    pub(crate) event_type: String,
+    pub(crate) event_id: String,
+    pub(crate) since: String,
+    pub(crate) until: String,
+    pub(crate) is_continued: bool,
+}
+
+impl Filter {
+    pub(crate) fn of(uri: &Uri) -> Result<Self, Problem> {
+        let mut query = Query::of(uri)?;
+        let mut take = |name: &str| query.take(name).unwrap_or_default();
+        Ok(Self {
+            status: take("status"),
+            subscription_id: take("subscription_id"),
+            event_type: take("event_type"),
+            event_id: take("event_id"),
+            since: take("since"),
+            until: take("until"),
+            is_continued: !take("cursor").is_empty(),
+        })
+    }
+
+    /// The same filter in an address, from a place on.
+    pub(crate) fn query(&self, cursor: &str) -> String {
+        let mut text = url::form_urlencoded::Serializer::new(String::new());
+        for (name, value) in [
+            ("status", self.status.as_str()),
+            ("subscription_id", &self.subscription_id),
+            ("event_type", &self.event_type),
+            ("event_id", &self.event_id),
+            ("since", &self.since),
+            ("until", &self.until),
+            ("cursor", cursor),
+        ] {
+            if !value.is_empty() {
+                text.append_pair(name, value);
+            }
+        }
+        text.finish()
+    }
+}
+
+pub(crate) async fn list<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Extension(visitor): Extension<Visitor>,
+    uri: Uri,
+) -> Shown {
+    let found = deliveries::find(&api, &uri).await?;
+    let statuses = SagaStatus::ALL.into_iter().map(SagaStatus::as_str).collect();
+    write(&DeliveriesPage { around: Around::of(visitor, HERE), found, filter: Filter::of(&uri)?, statuses })
+}
+
+#[derive(Debug, Template)]
+#[template(path = "delivery.html")]
+struct DeliveryPage {
+    around: Around,
+    delivery: DeliveryView,
+    attempts: Vec<Tried>,
+    lineage: Lineage,
+    waits: bool,
+    callback_url: Option<String>,
+}
+
+/// An attempt, and how long after the one before it was due.
+#[derive(Debug)]
+struct Tried {
+    number: usize,
+    attempt: AttemptView,
+    gap: String,
+}
+
+/// Where a delivery comes from and what came of it.
+#[derive(Debug, Default)]
+struct Lineage {
+    /// The dead letter that it was made from, and that letter's delivery.
+    from: Option<(i64, Option<i64>)>,
+    dead_letter_id: Option<i64>,
+    requeued_as: Option<i64>,
+}
+
+pub(crate) async fn show<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(text): Path<String>,
+) -> Shown {
+    let mut delivery = deliveries::find_one(&api, &text).await?;
+    let lineage = lineage(&api, &delivery).await?;
+    let subscription = posthaste_core::SubscriptionId::from_store(delivery.subscription_id);
+    let callback_url = api.reader.subscription(subscription).await?;
+    let attempts = tried(delivery.attempts.take().unwrap_or_default());
+    let waits = [SagaStatus::Pending, SagaStatus::PendingRetry].map(SagaStatus::as_str);
+    write(&DeliveryPage {
+        around: Around::of(visitor, HERE),
+        attempts,
+        lineage,
+        waits: waits.contains(&delivery.status),
+        callback_url: callback_url.map(|found| found.callback_url.as_str().to_owned()),
+        delivery,
+    })
+}
+
+fn tried(attempts: Vec<AttemptView>) -> Vec<Tried> {
+    let mut before: Option<Utc> = None;
+    let mut list = Vec::new();
+    for (index, attempt) in attempts.into_iter().enumerate() {
+        let gap = before.map(|before| attempt.attempt_at.0.since(before.0));
+        let gap = gap.map_or_else(String::new, |gap| format!("{} s after the one before", gap.as_secs()));
+        before = Some(attempt.attempt_at);
+        list.push(Tried { number: index + 1, attempt, gap });
+    }
+    list
+}
+
+async fn lineage<S: Stores>(api: &ApiState<S>, delivery: &DeliveryView) -> Result<Lineage, Problem> {
+    let mut lineage = Lineage::default();
+    if let Some(letter) = delivery.requeued_from {
+        let found = api.reader.dead_letter(DeadLetterId::from_store(letter)).await?;
+        lineage.from = Some((letter, found.map(|letter| letter.saga_id.get())));
+    }
+    if delivery.status == SagaStatus::DeadLettered.as_str() {
+        let event = api.insight.explain(EventId::from_store(delivery.event_id)).await?;
+        let mut deliveries = event.into_iter().flat_map(|event| event.deliveries);
+        let own = deliveries.find(|one| one.delivery.saga.id.get() == delivery.saga_id);
+        if let Some((letter, again)) = own.and_then(|own| own.dead_letter) {
+            lineage.dead_letter_id = Some(letter.get());
+            lineage.requeued_as = again.map(SagaId::get);
+        }
+    }
+    Ok(lineage)
+}
+
+impl DeliveryPage {
+    /// The states of the drawing, with their places in it.
+    fn states(&self) -> [(&'static str, i64, i64, bool); 5] {
+        [
+            (SagaStatus::Pending, 10, 70),
+            (SagaStatus::InProgress, 200, 70),
+            (SagaStatus::PendingRetry, 200, 150),
+            (SagaStatus::Completed, 390, 30),
+            (SagaStatus::DeadLettered, 390, 110),
+        ]
+        .map(|(status, x, y)| (status.as_str(), x, y, status.as_str() == self.delivery.status))
+    }
+}

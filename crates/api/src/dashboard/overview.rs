@@ -1,0 +1,178 @@
+//! The first page: what is wrong, since when, and where to look; then the figures, from the sums that every
+//! process adds to.
+
+use super::chart::Chart;
+use super::page::{Around, Shown, show as write};
+use super::visitor::Visitor;
+use crate::query::Query;
+use crate::state::ApiState;
+use crate::stats::{self, Stats};
+use askama::Template;
+use axum::Extension;
+use axum::extract::State;
+use http::Uri;
+use posthaste_core::ports::Stores;
+use std::sync::Arc;
+
+/// Work that is due for longer than this is worth a look.
+const LATE_S: f64 = 60.0;
+
+#[derive(Debug, Template)]
+#[template(path = "overview.html")]
+struct OverviewPage {
+    around: Around,
+    stats: Stats,
+    concerns: Vec<Concern>,
+    charts: Vec<Chart>,
+}
+
+/// Something to look at, and where.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Concern {
+    text: String,
+    link: &'static str,
+    is_bad: bool,
+}
+
+pub(crate) async fn show<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Extension(visitor): Extension<Visitor>,
+    uri: Uri,
+) -> Shown {
+    let mut query = Query::of(&uri)?;
+    let window = query.take("window");
+    query.finish()?;
+    let stats = stats::read(&api, window.as_deref().unwrap_or("1h")).await?;
+    let (concerns, charts) = (concerns(&stats), charts(&stats));
+    write(&OverviewPage { around: Around::of(visitor, "/"), stats, concerns, charts })
+}
+
+fn concerns(stats: &Stats) -> Vec<Concern> {
+    let mut found = Vec::new();
+    let mut add = |text: String, link, is_bad| found.push(Concern { text, link, is_bad });
+    if stats.outbox.paused {
+        let reason = stats.outbox.reason.as_deref().unwrap_or("no reason is known");
+        add(format!("The lane to the broker is paused: {reason}"), "#lane", true);
+    }
+    if let Some(waiting) = &stats.waiting {
+        for stage in waiting.stages.iter().filter(|stage| stage.oldest_age_s > LATE_S) {
+            let age = lasted(stage.oldest_age_s);
+            add(format!("The stage {} is {age} behind", stage.stage), "#waiting", true);
+        }
+        for (number, what) in [(waiting.stuck_jobs, "job"), (waiting.stuck_orders, "order")] {
+            if number > 0 {
+                add(format!("{} stuck", counted(number.into(), what)), "#waiting", true);
+            }
+        }
+        if waiting.held > 0 {
+            let held = counted(waiting.held.into(), "delivery");
+            add(format!("{held} held: a subscription is paused, unverified or deleted"), "#waiting", false);
+        }
+    }
+    if stats.dead_letters > 0 {
+        let letters = counted(stats.dead_letters, "delivery");
+        add(format!("{letters} given up in this window"), "/dead-letters", true);
+    }
+    found
+}
+
+fn counted(number: i64, what: &str) -> String {
+    match (number, what.strip_suffix('y')) {
+        (1, _) => format!("1 {what} is"),
+        (_, Some(stem)) => format!("{number} {stem}ies are"),
+        (_, None) => format!("{number} {what}s are"),
+    }
+}
+
+/// A length of time, to two or three figures.
+fn lasted(seconds: f64) -> String {
+    match seconds {
+        s if s < 0.001 => "0 s".to_owned(),
+        s if s < 1.0 => format!("{:.0} ms", s * 1_000.0),
+        s if s < 10.0 => format!("{s:.1} s"),
+        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 7_200.0 => format!("{:.0} min", s / 60.0),
+        s if s < 172_800.0 => format!("{:.0} h", s / 3_600.0),
+        s => format!("{:.0} days", s / 86_400.0),
+    }
+}
+
+fn charts(stats: &Stats) -> Vec<Chart> {
+    let series = |name: &str| stats.series.get(name).map(Vec::as_slice).unwrap_or_default();
+    let draw = |title, rows: &[(&'static str, &'static str, &str)]| {
+        let rows: Vec<_> = rows.iter().map(|(told, colour, name)| (*told, *colour, series(name))).collect();
+        Chart::of(title, stats.from, stats.interval_s, &rows)
+    };
+    vec![
+        draw("Events in", &[("accepted", "plain", "events_accepted")]),
+        draw(
+            "Deliveries out",
+            &[
+                ("delivered", "good", "deliveries_completed"),
+                ("to be tried again", "warn", "deliveries_retried"),
+                ("given up", "bad", "deliveries_dead_lettered"),
+            ],
+        ),
+        draw(
+            "Orders out",
+            &[
+                ("sent", "good", "orders_sent"),
+                ("to be tried again", "warn", "orders_retried"),
+                ("dead", "bad", "orders_dead"),
+            ],
+        ),
+    ]
+}
+
+impl OverviewPage {
+    fn total(&self, name: &str) -> i64 {
+        self.stats.totals.get(name).copied().unwrap_or_default()
+    }
+
+    fn percent(ratio: &Option<f64>) -> String {
+        ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{:.2} %", ratio * 100.0))
+    }
+
+    fn age(seconds: &f64) -> String {
+        lasted(*seconds)
+    }
+
+    fn took(ms: &Option<f64>) -> String {
+        ms.map_or_else(|| "–".to_owned(), |ms| lasted(ms / 1_000.0))
+    }
+
+    fn meaning(stage: &str) -> &'static str {
+        match stage {
+            "routing" => "events to be matched with subscriptions",
+            "admission" => "deliveries that are due",
+            "delivery" => "attempts to be made",
+            "results" => "results to be taken in",
+            "outbox" => "orders to be sent",
+            _ => "",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{counted, lasted};
+
+    #[test]
+    fn lengths_of_time_are_short() {
+        let rows = [
+            (0.0, "0 s"),
+            (0.25, "250 ms"),
+            (3.21, "3.2 s"),
+            (61.0, "61 s"),
+            (600.0, "10 min"),
+            (7_300.0, "2 h"),
+            (864_000.0, "10 days"),
+        ];
+        for (seconds, expected) in rows {
+            assert_eq!(lasted(seconds), expected);
+        }
+        assert_eq!(counted(1, "delivery"), "1 delivery is");
+        assert_eq!(counted(2, "delivery"), "2 deliveries are");
+        assert_eq!(counted(2, "job"), "2 jobs are");
+    }
+}

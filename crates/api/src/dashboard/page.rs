@@ -1,0 +1,126 @@
+//! What every page has around it: the policy that lets nothing in from elsewhere, the frame with the way to
+//! the other pages, and words for what went wrong.
+
+use super::visitor::Visitor;
+use crate::problem::{LoggedCause, Problem};
+use askama::Template;
+use axum::response::{IntoResponse, Response};
+use http::header::{
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderValue, StatusCode};
+use posthaste_core::ports::StoreError;
+
+pub(crate) const PAGE_TYPE: &str = "text/html; charset=utf-8";
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; \
+                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// A part of the dashboard, by its address and its name.
+pub(crate) const PARTS: [(&str, &str); 3] =
+    [("/", "Overview"), ("/deliveries", "Deliveries"), ("/dead-letters", "Dead letters")];
+
+/// What the layout shows around a page.
+#[derive(Debug)]
+pub(crate) struct Around {
+    pub(crate) visitor: Option<Visitor>,
+    /// The address of the part that the page belongs to.
+    pub(crate) here: &'static str,
+}
+
+impl Around {
+    pub(crate) const fn of(visitor: Visitor, here: &'static str) -> Self {
+        Self { visitor: Some(visitor), here }
+    }
+
+    const fn nobody() -> Self {
+        Self { visitor: None, here: "" }
+    }
+}
+
+/// Why a page cannot be shown; [`super::visitor`] writes it out for whoever looks.
+#[derive(Debug)]
+pub(crate) struct Refusal(pub(crate) Problem);
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Self {
+        Self(problem)
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        Self(error.into())
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut response = StatusCode::OK.into_response();
+        response.extensions_mut().insert(self.0);
+        response
+    }
+}
+
+pub(crate) type Shown = Result<Response, Refusal>;
+
+/// Writes a page.
+pub(crate) fn show(page: &impl Template) -> Shown {
+    written(StatusCode::OK, page).map_err(Refusal)
+}
+
+pub(crate) fn written(status: StatusCode, page: &impl Template) -> Result<Response, Problem> {
+    let html = page.render().map_err(|error| Problem {
+        cause: Some(error.to_string()),
+        ..Problem::new(500, "Something broke", "the page could not be written")
+    })?;
+    let headers = [
+        (CONTENT_TYPE, PAGE_TYPE),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (REFERRER_POLICY, "same-origin"),
+    ];
+    Ok((status, headers, html).into_response())
+}
+
+#[derive(Debug, Template)]
+#[template(path = "refused.html")]
+struct RefusedPage {
+    around: Around,
+    status: u16,
+    title: &'static str,
+    detail: String,
+    /// It may be there in a moment: the page asks again by itself.
+    comes_back: bool,
+}
+
+/// A problem as a page.
+pub(crate) fn refused(visitor: Option<Visitor>, here: &'static str, problem: Problem) -> Response {
+    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let page = RefusedPage {
+        around: Around { visitor, here },
+        status: problem.status,
+        title: problem.title,
+        detail: problem.detail,
+        comes_back: problem.retry_after_s.is_some(),
+    };
+    let mut response = written(status, &page).unwrap_or_else(IntoResponse::into_response);
+    if let Some(seconds) = problem.retry_after_s {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if let Some(cause) = problem.cause {
+        response.extensions_mut().insert(LoggedCause(cause));
+    }
+    response
+}
+
+pub(crate) fn nothing_here() -> Response {
+    let detail = "there is no page at this address";
+    let page = RefusedPage {
+        around: Around::nobody(),
+        status: 404,
+        title: "Nothing here",
+        detail: detail.to_owned(),
+        comes_back: false,
+    };
+    written(StatusCode::NOT_FOUND, &page).unwrap_or_else(IntoResponse::into_response)
+}

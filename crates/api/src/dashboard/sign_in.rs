@@ -1,0 +1,121 @@
+//! The way in with an API key, and out.
+
+use super::form::Form;
+use super::page::{self, Around};
+use super::session::{self, Session};
+use super::visitor::{from_our_pages, whose};
+use crate::auth::{self, KEY_BYTES_MAX, key_hash};
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::state::ApiState;
+use askama::Template;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse as _, Redirect, Response};
+use http::header::SET_COOKIE;
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use posthaste_core::ports::{KeyRole, Stores};
+use std::sync::Arc;
+
+#[derive(Debug, Template)]
+#[template(path = "sign_in.html")]
+struct SignInPage {
+    around: Around,
+    next: String,
+    wrong: Option<String>,
+}
+
+impl SignInPage {
+    fn answer(status: StatusCode, next: String, wrong: Option<String>) -> Response {
+        let page = Self { around: Around { visitor: None, here: "" }, next, wrong };
+        page::written(status, &page).unwrap_or_else(|problem| page::refused(None, "", problem))
+    }
+}
+
+pub(crate) async fn show(uri: Uri) -> Response {
+    let next = Query::of(&uri).ok().and_then(|mut query| query.take("next"));
+    SignInPage::answer(StatusCode::OK, local(next.as_deref().unwrap_or("/")).to_owned(), None)
+}
+
+/// A place of ours, whatever the address said.
+fn local(next: &str) -> &str {
+    let is_ours = next.starts_with('/') && !next.starts_with("//") && !next.contains(['\\', '\r', '\n']);
+    if is_ours { next } else { "/" }
+}
+
+pub(crate) async fn enter<S: Stores>(State(api): State<Arc<ApiState<S>>>, request: Request) -> Response {
+    let headers = request.headers().clone();
+    let entered = async {
+        from_our_pages(&headers)?;
+        let (_, form) = Form::receive(&api.uploads, request).await?;
+        let next = local(form.get("next")).to_owned();
+        Ok::<_, Problem>((try_key(&api, form.get("key").trim(), &headers).await?, next))
+    };
+    match entered.await {
+        Ok((Ok(cookie), next)) => ([(SET_COOKIE, cookie)], Redirect::to(&next)).into_response(),
+        Ok((Err((status, wrong)), next)) => SignInPage::answer(status, next, Some(wrong)),
+        Err(problem) => page::refused(None, "", problem),
+    }
+}
+
+/// The cookie of a sign-in, or why there is none.
+async fn try_key<S: Stores>(
+    api: &Arc<ApiState<S>>,
+    key: &str,
+    headers: &HeaderMap,
+) -> Result<Result<HeaderValue, (StatusCode, String)>, Problem> {
+    let hash = key_hash(key);
+    let fits = (1..=KEY_BYTES_MAX).contains(&key.len());
+    let known = if fits { whose(api, hash).await? } else { None };
+    let Some((_, role, _)) = known else {
+        let wrong = "this API key is not known, or was revoked".to_owned();
+        return Ok(Err((StatusCode::UNAUTHORIZED, wrong)));
+    };
+    if !auth::may(role, KeyRole::Viewer) {
+        let role = role.as_str();
+        let wrong = format!(
+            "a key of role {role} cannot look at anything: use one of role viewer, operator or admin"
+        );
+        return Ok(Err((StatusCode::FORBIDDEN, wrong)));
+    }
+    let session = Session::begin(hash, api.draw(), api.clock.now());
+    let value = session.seal(&api.sessions);
+    let cookie =
+        format!("{}={value}; Max-Age={}{}", session::NAME, session::LASTS.as_secs(), bounds(headers));
+    let broken = |_| Problem::new(500, "Something broke", "the cookie could not be written");
+    Ok(Ok(HeaderValue::from_str(&cookie).map_err(broken)?))
+}
+
+/// No script reads the cookie, no other site sends it; behind a proxy that speaks https it travels no other way.
+fn bounds(headers: &HeaderMap) -> &'static str {
+    let scheme = headers.get("x-forwarded-proto").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let first = scheme.split(',').next().unwrap_or_default().trim();
+    if first.eq_ignore_ascii_case("https") {
+        "; Path=/; HttpOnly; SameSite=Strict; Secure"
+    } else {
+        "; Path=/; HttpOnly; SameSite=Strict"
+    }
+}
+
+pub(crate) async fn leave(headers: HeaderMap) -> Response {
+    let cookie = format!("{}=; Max-Age=0{}", session::NAME, bounds(&headers));
+    ([(SET_COOKIE, cookie)], Redirect::to("/sign-in")).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::local;
+
+    #[test]
+    fn nobody_is_led_to_another_site() {
+        let rows = [
+            ("/deliveries?status=Pending", "/deliveries?status=Pending"),
+            ("//evil.example/", "/"),
+            ("/\\evil.example", "/"),
+            ("https://evil.example", "/"),
+            ("", "/"),
+        ];
+        for (next, expected) in rows {
+            assert_eq!(local(next), expected, "{next}");
+        }
+    }
+}

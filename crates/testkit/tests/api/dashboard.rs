@@ -1,0 +1,283 @@
+//! The pages for people: who is let in and what they can press, forms from elsewhere, and text that stays
+//! text. What a browser makes of them is tested in one.
+
+use crate::client::{Answer, Call};
+use crate::server::{ROOT_KEY, TestApi};
+use posthaste_core::SubscriptionId;
+use posthaste_core::ports::{KeyRole, KeyStore as _, Stores};
+use posthaste_testkit::fixtures::{T0, at};
+use posthaste_testkit::harness::Harness;
+use std::time::Duration;
+
+/// A browser that signed in.
+struct Visitor<'a, S: Stores> {
+    api: &'a TestApi<S>,
+    cookie: String,
+}
+
+impl<'a, S: Stores> Visitor<'a, S> {
+    async fn sign_in(api: &'a TestApi<S>, key: &str) -> Self {
+        let answer = enter(api, key, "/").send().await;
+        assert_eq!((answer.status, answer.header("location")), (303, "/"), "{}", answer.text());
+        let cookie = answer.header("set-cookie").split(';').next().unwrap_or_default().to_owned();
+        Self { api, cookie }
+    }
+
+    fn call(&self, method: &'static str, path: &str) -> Call {
+        self.api.call(method, path).no_key().header("cookie", &self.cookie)
+    }
+
+    async fn page(&self, path: &str, status: u16) -> String {
+        self.call("GET", path).expect_text(status).await
+    }
+
+    async fn token(&self) -> String {
+        hidden(&self.page("/", 200).await, "token")
+    }
+
+    /// What one of our own pages would send.
+    async fn press(&self, path: &str, fields: &str) -> Answer {
+        let body = format!("token={}&{fields}", self.token().await);
+        self.call("POST", path).header("sec-fetch-site", "same-origin").body(body).send().await
+    }
+}
+
+fn enter<S: Stores>(api: &TestApi<S>, key: &str, next: &str) -> Call {
+    api.post("/sign-in").no_key().body(format!("key={key}&next={next}"))
+}
+
+/// The value of a hidden field.
+fn hidden(html: &str, name: &str) -> String {
+    let (_, rest) = html.split_once(&format!("name=\"{name}\" value=\"")).expect("the field");
+    rest.split('"').next().unwrap_or_default().to_owned()
+}
+
+const PAGES: [&str; 4] = ["/", "/?window=24h", "/deliveries", "/dead-letters"];
+
+pub(crate) async fn only_who_signed_in_sees_pages<S: Stores>(api: &TestApi<S>) {
+    for (path, place) in [
+        ("/", "/sign-in"),
+        ("/deliveries?status=Pending", "/sign-in?next=%2Fdeliveries%3Fstatus%3DPending"),
+        ("/dead-letters/7", "/sign-in?next=%2Fdead-letters%2F7"),
+    ] {
+        let answer = api.get(path).no_key().send().await;
+        assert_eq!((answer.status, answer.header("location")), (303, place), "{path}");
+        // A bearer key is for programs: a page takes the cookie only.
+        assert_eq!(api.get(path).send().await.status, 303, "{path}");
+    }
+    for (key, status) in [("wrong", 401), ("", 401), (&*"k".repeat(600), 401)] {
+        let answer = enter(api, key, "/").send().await;
+        assert_eq!((answer.status, answer.header("set-cookie")), (status, ""));
+        assert!(answer.text().contains("not known, or was revoked"));
+    }
+    let answer = enter(api, ROOT_KEY, "/deliveries").send().await;
+    let cookie = answer.header("set-cookie");
+    assert_eq!((answer.status, answer.header("location")), (303, "/deliveries"));
+    for part in ["; HttpOnly", "; SameSite=Strict", "; Max-Age=43200", "; Path=/"] {
+        assert!(cookie.contains(part), "{cookie}");
+    }
+    assert!(!cookie.contains("Secure") && !cookie.contains(ROOT_KEY), "{cookie}");
+    let behind_https =
+        enter(api, ROOT_KEY, "//evil.example").header("x-forwarded-proto", "https").send().await;
+    assert!(behind_https.header("set-cookie").contains("; Secure"));
+    assert_eq!(behind_https.header("location"), "/");
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    for path in PAGES {
+        let answer = visitor.call("GET", path).send().await;
+        assert_eq!(
+            (answer.status, answer.header("content-type")),
+            (200, "text/html; charset=utf-8"),
+            "{path}"
+        );
+        let policy = answer.header("content-security-policy");
+        assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+        assert!(!policy.contains("http"), "another host: {policy}");
+    }
+    let damaged = format!("{}x", visitor.cookie);
+    assert_eq!(api.get("/").no_key().header("cookie", &damaged).send().await.status, 303);
+    let left = visitor.press("/sign-out", "").await;
+    assert_eq!((left.status, left.header("location")), (303, "/sign-in"));
+    assert!(left.header("set-cookie").starts_with("posthaste_session=; Max-Age=0;"));
+    api.clock.set(T0.after(Duration::from_secs(12 * 3_600)));
+    assert_eq!(visitor.call("GET", "/").send().await.status, 303, "twelve hours later");
+}
+
+pub(crate) async fn each_role_sees_what_it_may_press<S: Stores>(api: &TestApi<S>) {
+    let letter = dead_letter(api, "a").await;
+    let path = format!("/dead-letters/{letter}");
+    for (role, may_look, may_requeue) in [
+        (KeyRole::Viewer, true, false),
+        (KeyRole::Admin, true, false),
+        (KeyRole::Ingest, false, false),
+        (KeyRole::Orders, false, false),
+        (KeyRole::Operator, true, true),
+    ] {
+        let key = api.key(role).await;
+        if !may_look {
+            let answer = enter(api, &key, "/").send().await;
+            assert_eq!((answer.status, answer.header("set-cookie")), (403, ""), "{role:?}");
+            continue;
+        }
+        let visitor = Visitor::sign_in(api, &key).await;
+        let shown = [visitor.page(&path, 200).await, visitor.page("/dead-letters", 200).await];
+        for html in shown {
+            assert_eq!(html.contains("/requeue"), may_requeue, "{role:?}");
+        }
+        let status = visitor.call("GET", "/dead-letters/requeue").send().await.status;
+        assert_eq!(status == 200, may_requeue, "{role:?}");
+        let pressed = visitor.press(&format!("{path}/requeue"), "").await;
+        assert_eq!(pressed.status, if may_requeue { 303 } else { 403 }, "{role:?}");
+    }
+    let keys = api.h.store.keys().list_keys().await.expect("the keys");
+    let operator = keys.iter().find(|key| key.role == KeyRole::Operator).expect("the operator's");
+    let visitor = Visitor::sign_in(api, "a-key-of-role-operator").await;
+    api.call("DELETE", &format!("/v1/keys/{}", operator.id)).send().await;
+    assert_eq!(visitor.call("GET", "/").send().await.status, 303, "a revoked key");
+}
+
+pub(crate) async fn a_forged_form_is_refused<S: Stores>(api: &TestApi<S>) {
+    let letter = dead_letter(api, "a").await;
+    let path = format!("/dead-letters/{letter}/requeue");
+    let (visitor, other) = (Visitor::sign_in(api, ROOT_KEY).await, Visitor::sign_in(api, ROOT_KEY).await);
+    let (own, others) = (visitor.token().await, other.token().await);
+    assert_ne!(own, others);
+    for (body, site) in [
+        ("", "same-origin"),
+        ("token=", "same-origin"),
+        (&*format!("token={others}"), "same-origin"),
+        (&*format!("token={own}"), "cross-site"),
+        (&*format!("token={own}"), "same-site"),
+    ] {
+        let call = visitor.call("POST", &path).header("sec-fetch-site", site).body(body);
+        let answer = call.send().await;
+        assert_eq!(answer.status, 403, "{body} {site}");
+        assert!(answer.text().contains("The form is not ours"), "{}", answer.text());
+    }
+    assert_eq!(api.call("POST", &path).no_key().body(format!("token={own}")).send().await.status, 303);
+    assert_eq!(enter(api, ROOT_KEY, "/").header("sec-fetch-site", "cross-site").send().await.status, 403);
+    assert_eq!(
+        api.h.direct.number("SELECT count(*) FROM webhook_delivery_sagas").await,
+        1,
+        "nothing was requeued"
+    );
+    let pressed = visitor.press(&path, "").await;
+    assert_eq!((pressed.status, pressed.header("location")), (303, "/deliveries/2"));
+    assert_eq!(visitor.press(&path, "").await.header("location"), "/deliveries/2", "a second click");
+}
+
+pub(crate) async fn a_delivery_is_told_with_its_lineage<S: Stores>(api: &TestApi<S>) {
+    let letter = dead_letter(api, "a").await;
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    let has = |html: &str, parts: &[&str]| {
+        for part in parts {
+            assert!(html.contains(part), "no {part:?} in {html}");
+        }
+    };
+    let given_up = format!("href=\"/dead-letters/{letter}\"");
+    has(
+        &visitor.page("/deliveries/1", 200).await,
+        &["now DeadLettered", "HTTP_500", &given_up, "30 s after", "Requeue<"],
+    );
+    visitor.press(&format!("/dead-letters/{letter}/requeue"), "").await;
+    has(
+        &visitor.page("/deliveries/2", 200).await,
+        &["now Pending\"", "Made from", "href=\"/deliveries/1\"", "data-until"],
+    );
+    let first = visitor.page("/deliveries/1", 200).await;
+    has(&first, &["Requeued as", "href=\"/deliveries/2\""]);
+    assert!(!first.contains("Requeue<"), "it can be requeued once");
+    for (query, count) in [("", 2), ("status=Pending", 1), ("event_type=a", 2), ("subscription_id=9", 0)] {
+        let html = visitor.page(&format!("/deliveries?{query}"), 200).await;
+        assert_eq!(html.matches("<td><a href=\"/deliveries/").count(), count, "{query}");
+    }
+    has(
+        &visitor.page("/deliveries/99", 404).await,
+        &["there is no such delivery", "href=\"/deliveries\"", "Sign out"],
+    );
+    has(&visitor.page("/deliveries/x", 422).await, &["saga_id must be a whole number"]);
+    has(&visitor.page("/deliveries?status=Lost", 422).await, &["status must be one of"]);
+    let nowhere = api.get("/no-such-page").no_key().header("accept", "text/html");
+    has(&nowhere.expect_text(404).await, &["there is no page at this address"]);
+    api.get("/no-such-page").no_key().refused(404, "").await;
+}
+
+pub(crate) async fn many_are_requeued_after_a_preview<S: Stores>(api: &TestApi<S>) {
+    let one = api.h.subscribe("a").await;
+    let other = api.h.subscribe("b").await;
+    api.h.publish("a", 3).await;
+    api.h.publish("b", 2).await;
+    api.h.route_all(T0).await;
+    give_up(api, one).await;
+    give_up(api, other).await;
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    let filter = format!("subscription_id={one}");
+    let html = visitor.page(&format!("/dead-letters/requeue?{filter}"), 200).await;
+    assert!(html.contains("<b id=\"matched\">3</b>") && html.contains("Requeue them"), "{html}");
+    assert_eq!(api.count("webhook_delivery_sagas").await, 5, "a preview does nothing");
+    let done = visitor.press("/dead-letters/requeue", &filter).await.text();
+    assert!(done.contains("<b id=\"requeued\">3</b>") && done.contains("Done."), "{done}");
+    assert_eq!(api.count("webhook_delivery_sagas").await, 8);
+    let wrong = visitor.press("/dead-letters/requeue", "subscription_id=x").await;
+    assert_eq!(wrong.status, 422);
+    assert!(wrong.text().contains("subscription_id"), "{}", wrong.text());
+}
+
+pub(crate) async fn what_others_wrote_stays_text<S: Stores>(api: &TestApi<S>) {
+    let script = "<script>alert(1)</script>";
+    let subscription = api.h.subscribe("a").await;
+    api.post("/v1/events")
+        .json(format!(r#"{{"event_type":"a","payload":{{"x":"{script}"}}}}"#))
+        .expect(202)
+        .await;
+    api.h.route_all(T0).await;
+    give_up(api, subscription).await;
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    for path in [
+        "/dead-letters/1",
+        "/deliveries/1",
+        "/deliveries?event_type=%3Cscript%3Ealert(1)%3C/script%3E",
+        "/dead-letters/requeue?since=%3Cscript%3Ealert(1)%3C/script%3E",
+        "/sign-in?next=/%22%3E%3Cscript%3Ealert(1)%3C/script%3E",
+    ] {
+        let answer = visitor.call("GET", path).send().await;
+        assert!(!answer.text().contains(script), "{path}: {}", answer.text());
+        assert_eq!(answer.header("content-type"), "text/html; charset=utf-8", "{path}");
+    }
+    assert!(visitor.page("/dead-letters/1", 200).await.contains("&#60;script&#62;alert(1)"));
+}
+
+async fn dead_letter<S: Stores>(api: &TestApi<S>, kind: &str) -> i64 {
+    let subscription = api.h.subscribe(kind).await;
+    api.h.publish(kind, 1).await;
+    api.h.route_all(T0).await;
+    give_up(api, subscription).await;
+    api.h.direct.number("SELECT max(id) FROM dead_letters").await
+}
+
+/// Five attempts fail, each when it is due.
+async fn give_up<S: Stores>(api: &TestApi<S>, subscription: SubscriptionId) {
+    for second in [0, 30, 90, 210, 450] {
+        api.h.fail_attempts(subscription, at(second)).await;
+    }
+}
+
+/// The page says that the store is away, asks to come back, and hides the cause.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_away_is_told() {
+    let mut api = TestApi::start(Harness::postgres_cut("pages").await).await;
+    let cookie = Visitor::sign_in(&api, ROOT_KEY).await.cookie;
+    drop(api.h.proxy.take());
+    let mut seen = 0;
+    let answer = loop {
+        let answer = api.get("/deliveries").no_key().header("cookie", &cookie).send().await;
+        if answer.status != 200 {
+            break answer;
+        }
+        seen += 1;
+        assert!(seen < 500, "the store never went away");
+    };
+    let html = answer.text();
+    assert_eq!((answer.status, answer.header("retry-after")), (503, "1"), "{html}");
+    assert!(html.contains("http-equiv=\"refresh\"") && html.contains("goes on by itself"), "{html}");
+    assert!(!html.contains("127.0.0.1"), "{html}");
+}

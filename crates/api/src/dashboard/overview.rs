@@ -70,8 +70,8 @@ fn concerns(stats: &Stats) -> Vec<Concern> {
         }
     }
     if stats.dead_letters > 0 {
-        let letters = counted(stats.dead_letters, "delivery");
-        add(format!("{letters} given up in this window"), "/dead-letters", true);
+        let text = format!("Given up in this window: {}", stats.dead_letters);
+        add(text, "/dead-letters", true);
     }
     found
 }

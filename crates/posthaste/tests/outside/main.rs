@@ -5,6 +5,7 @@
 
 mod alerts;
 mod bad_input;
+mod browser;
 mod foreign_receiver;
 mod mentions;
 mod metrics;
@@ -20,4 +21,5 @@ mod secrets;
 mod served;
 mod tools;
 mod wake_ups;
+mod webdriver;
 mod world;

@@ -27,3 +27,15 @@ pub(crate) fn repository(name: &str) -> std::path::PathBuf {
 pub(crate) fn promtool() -> Command {
     Command::new(variable("POSTHASTE_TEST_PROMTOOL"))
 }
+
+pub(crate) fn chromedriver() -> Command {
+    Command::new(variable("POSTHASTE_TEST_CHROMEDRIVER"))
+}
+
+/// The script that finds what keeps people from using a page.
+pub(crate) fn axe() -> String {
+    let print = "import axe_core_python, pathlib; print((pathlib.Path(axe_core_python.__file__).parent / 'axe.min.js').read_text())";
+    let output = python().args(["-c", print]).output().expect("Python");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}

@@ -28,7 +28,7 @@ enum Command {
     /// Run everything on this machine to try it: a store in ./posthaste-data, a key, a receiver
     ///
     /// Needs no argument. The store is always the embedded one in ./posthaste-data, whatever
-    /// POSTHASTE_DATABASE_URL says, and callbacks may go to this machine over plain http. Other settings
+    /// POSTHASTE_DATABASE_URL says, and callbacks and orders may go to this machine over plain http. Other settings
     /// count as they do for serve.
     Dev,
     /// Run Posthaste, or some of its roles

@@ -7,7 +7,7 @@ mod keep;
 use crate::client::Server;
 use crate::database::DatabaseUrl;
 use crate::listen::{self, Behaviour, Receiver};
-use crate::settings::{self, DatabaseSettings, Flags, Logins, Role, Secret, Settings};
+use crate::settings::{self, DatabaseSettings, Logins, Role, Secret, Settings};
 use crate::{logs, serve, stdout};
 use anyhow::Context as _;
 use posthaste_store::sqlite;
@@ -18,11 +18,9 @@ use tokio::sync::oneshot;
 
 const FOLDER: &str = "posthaste-data";
 const DATABASE: &str = "posthaste-data/posthaste.db";
-/// What callbacks may reach beside the Internet: this machine.
-const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1/128"];
 
 pub(crate) fn run() -> anyhow::Result<ExitCode> {
-    let (settings, _) = settings::load(&Flags::default(), std::env::vars_os())?;
+    let settings = settings::load_for_this_machine(std::env::vars_os())?;
     logs::start(&settings.log)?;
     let (settings, key) = for_one_machine(settings)?;
     sqlite::migrate(Path::new(DATABASE))?;
@@ -36,11 +34,6 @@ fn for_one_machine(mut settings: Settings) -> anyhow::Result<(Settings, Secret)>
     let url = DatabaseUrl::Sqlite(DATABASE.into());
     settings.database = DatabaseSettings { url, direct: None, logins: Logins::default() };
     settings.roles = Role::ALL.into_iter().collect();
-    let policy = &mut settings.egress.policy;
-    policy.allow_http = true;
-    for network in LOOPBACK {
-        policy.allow_cidrs.push(network.parse()?);
-    }
     std::fs::create_dir_all(FOLDER).with_context(|| format!("making {FOLDER}"))?;
     let key = settings.root_key.take().map_or_else(|| keep::root_key(Path::new(FOLDER)), Ok)?;
     settings.root_key = Some(key.clone());

@@ -26,31 +26,63 @@ pub(crate) use types::{
     Logins, OutboxSettings, Role, Settings, WorkerSettings,
 };
 
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use posthaste_core::retry::{OrderRetryPolicy, RetryPolicy};
 use posthaste_services::egress::EgressPolicy;
 use problem::Problem;
 use std::ffi::OsString;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 use table as t;
+
+/// This machine.
+const LOOPBACK: [IpNet; 2] = [
+    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8)),
+    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128)),
+];
 
 /// Reads all sources. Either everything is right, or everything that is wrong is told.
 pub(crate) fn load(
     flags: &Flags,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<(Settings, Values), Problems> {
+    read(flags, environment, &[])
+}
+
+/// As [`load`], for a process whose requests may reach its own machine without TLS, whatever else is set.
+/// The rules must know of that: a broker on this machine is then no contradiction.
+pub(crate) fn load_for_this_machine(
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Settings, Problems> {
+    read(&Flags::default(), environment, &LOOPBACK).map(|(settings, _)| settings)
+}
+
+/// The networks are those that are open beside the set ones, also without TLS.
+fn read(
+    flags: &Flags,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+    open: &[IpNet],
+) -> Result<(Settings, Values), Problems> {
     let mut problems = Vec::new();
     let values = Values::collect(flags, environment, &mut problems);
-    combination::check(&values, &mut problems);
+    combination::check(&values, open, &mut problems);
     if !problems.is_empty() {
         return Err(Problems(problems));
     }
-    match settings(&values) {
+    match settings(&values, open) {
         Ok(settings) => Ok((settings, values)),
         Err(problem) => Err(Problems(vec![problem])),
     }
 }
 
-fn settings(values: &Values) -> Result<Settings, Problem> {
+fn egress_policy(values: &Values, open: &[IpNet]) -> Result<EgressPolicy, Problem> {
+    let allow_http = values.value(&t::ALLOW_HTTP)? || !open.is_empty();
+    let mut allow_cidrs = values.get(&t::ALLOW_CIDRS).unwrap_or_default();
+    allow_cidrs.extend(open);
+    Ok(EgressPolicy { allow_http, allow_cidrs })
+}
+
+fn settings(values: &Values, open: &[IpNet]) -> Result<Settings, Problem> {
     Ok(Settings {
         database: database(values)?,
         listen: values.value(&t::LISTEN)?,
@@ -79,10 +111,7 @@ fn settings(values: &Values) -> Result<Settings, Problem> {
             batch_events_max: values.value(&t::BATCH_EVENTS_MAX)?,
         },
         egress: EgressSettings {
-            policy: EgressPolicy {
-                allow_http: values.value(&t::ALLOW_HTTP)?,
-                allow_cidrs: values.get(&t::ALLOW_CIDRS).unwrap_or_default(),
-            },
+            policy: egress_policy(values, open)?,
             ca_file: values.get(&t::CA_FILE),
         },
         shutdown_grace: values.value(&t::SHUTDOWN_GRACE)?,
@@ -143,6 +172,22 @@ mod tests {
         assert_eq!(settings.egress.policy, EgressPolicy::default());
         assert_eq!(settings.roles.len(), Role::ALL.len());
         assert_eq!(settings.warnings().len(), 1);
+    }
+
+    #[test]
+    fn a_broker_on_this_machine_is_fine_where_this_machine_is_open() {
+        for (url, fits) in [
+            ("http://127.0.0.1:9", true),
+            ("http://[::1]:9", true),
+            ("http://10.0.0.1:9", false),
+            ("https://broker.example", true),
+        ] {
+            let broker = || [(OsString::from("POSTHASTE_BROKER_URL"), OsString::from(url))];
+            assert_eq!(load_for_this_machine(broker()).is_ok(), fits, "{url}");
+            assert_eq!(load(&Flags::default(), broker()).is_ok(), url.starts_with("https"), "{url}");
+        }
+        let policy = load_for_this_machine([]).unwrap().egress.policy;
+        assert!(policy.allow_http && policy.allow_cidrs == LOOPBACK);
     }
 
     #[test]

@@ -6,22 +6,22 @@ use super::setting::Setting;
 use super::source::{Source, Values};
 use super::table as t;
 use crate::database::DatabaseUrl;
+use ipnet::IpNet;
 use posthaste_core::retry::{ORDER_BACKOFF_MAX, OrderRetryPolicy, RETRY_AFTER_MAX};
-use posthaste_services::egress::EgressPolicy;
 use std::time::Duration;
 
 /// What a worker needs after the last byte to write down what came of it.
 const REPORT_TIME: Duration = Duration::from_secs(5);
 
 /// Adds what does not fit. A rule that lacks a value, because it could not be read, says nothing.
-pub(super) fn check(values: &Values, problems: &mut Vec<Problem>) {
+pub(super) fn check(values: &Values, open: &[IpNet], problems: &mut Vec<Problem>) {
     let rules = [
         request_and_lease(values),
         base_and_cap(values),
         cleaner_and_lease(values),
         request_and_stuck(values),
         ledger_and_retries(values),
-        broker_and_egress(values),
+        broker_and_egress(values, open),
     ];
     problems.extend(rules.into_iter().flatten());
     problems.extend(embedded_and_logins(values));
@@ -88,12 +88,9 @@ fn longest_chain(policy: OrderRetryPolicy, send: Duration) -> Duration {
 
 /// Orders pass the same guard as webhooks. What stands in the URL can be judged now; what its name
 /// resolves to, only when it is looked up.
-fn broker_and_egress(values: &Values) -> Option<Problem> {
+fn broker_and_egress(values: &Values, open: &[IpNet]) -> Option<Problem> {
     let url = values.get(&t::BROKER_URL)?;
-    let policy = EgressPolicy {
-        allow_http: values.get(&t::ALLOW_HTTP)?,
-        allow_cidrs: values.get(&t::ALLOW_CIDRS).unwrap_or_default(),
-    };
+    let policy = super::egress_policy(values, open).ok()?;
     let blocked = policy.check_url(&url).err()?;
     Some(if policy.allow_http {
         contradiction(values, &t::BROKER_URL, &t::ALLOW_CIDRS, blocked.to_string())
@@ -124,7 +121,7 @@ mod tests {
         let mut problems = Vec::new();
         let environment = variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let values = Values::collect(&Flags::default(), environment, &mut problems);
-        super::check(&values, &mut problems);
+        super::check(&values, &[], &mut problems);
         problems.iter().map(ToString::to_string).collect()
     }
 

@@ -154,14 +154,7 @@ async fn orders_and_what_to_ask_when_something_looks_wrong() {
     let folder = tempfile::tempdir().expect("a folder");
     let broker = TestBroker::start(Behaviour::Well).await;
     let url = broker.url();
-    let dev = Dev::start_with(
-        &folder,
-        &[
-            ("POSTHASTE_BROKER_URL", &url),
-            ("POSTHASTE_ALLOW_HTTP", "true"),
-            ("POSTHASTE_ALLOW_CIDRS", "127.0.0.0/8"),
-        ],
-    );
+    let dev = Dev::start_with(&folder, &[("POSTHASTE_BROKER_URL", &url)]);
     let server = [("POSTHASTE_URL", dev.url.as_str()), ("POSTHASTE_KEY", &dev.key)];
     let order = r#"{"symbol":"USDJPY","intent":"SELL","qty":5}"#;
     std::fs::write(folder.path().join("order.json"), order).expect("a file");

@@ -10,7 +10,7 @@ use posthaste_testkit::fleet;
 use posthaste_testkit::private_server::PrivateServer;
 use posthaste_testkit::processes::{Process, Program};
 use posthaste_testkit::receiver::Receiver;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -84,6 +84,13 @@ async fn every_role_with_its_own_login_and_a_dump() {
     api.post(&format!("/v1/dead-letters/{letter}/requeue"), "").expect(201);
     api.post("/v1/keys", &json!({"name": "shop", "role": "ingest"}).to_string()).expect(201);
     is_there(&api, "/v1/deliveries?status=DeadLettered", 2);
+    // With these logins every check can look.
+    let diagnosis = api.get("/v1/doctor").expect(200).json();
+    let checks = diagnosis["checks"].as_array().expect("checks");
+    let could_not =
+        |check: &&Value| check["found"].as_str().is_some_and(|text| text.contains("could not look"));
+    assert!(checks.iter().any(|check| check["name"] == "transactions"), "{diagnosis}");
+    assert_eq!(checks.iter().find(could_not), None);
 
     let dump = block(&page, "dump", &[(THERE, &here), ("postgres://admin@", "postgres://posthaste_test@")]);
     typed(&dump, folder.path());

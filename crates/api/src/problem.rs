@@ -4,7 +4,7 @@
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
-use posthaste_core::ports::StoreError;
+use posthaste_core::ports::{StoreError, chain};
 use posthaste_services::batcher::BatchError;
 use serde::Serialize;
 use std::error::Error;
@@ -16,6 +16,9 @@ pub const MEDIA_TYPE: &str = "application/problem+json";
 pub const RETRY_AFTER_S: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(example = json!({
+    "status": 422, "title": "Not valid", "detail": "event_type is missing", "field": "event_type"
+}))]
 pub struct Problem {
     pub status: u16,
     pub title: &'static str,
@@ -112,18 +115,6 @@ impl From<BatchError> for Problem {
             BatchError::Failed(error) => Self::from(&*error),
         }
     }
-}
-
-/// An error with its causes, on one line.
-fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 impl IntoResponse for Problem {

@@ -88,10 +88,10 @@ impl StoreError {
         }
     }
 
-    /// The same error for a second hearer; of the cause only the text.
+    /// The same error for a second hearer; of the causes only the text, of all of them.
     #[must_use]
     pub fn retold(&self) -> Self {
-        let text = |source: &Cause| source.to_string().into();
+        let text = |source: &Cause| chain(&**source).into();
         match self {
             Self::Unavailable { doing, source } => Self::Unavailable { doing, source: text(source) },
             Self::OutcomeUnknown { doing, source } => Self::OutcomeUnknown { doing, source: text(source) },
@@ -104,4 +104,32 @@ impl StoreError {
     }
 }
 
+/// An error with its causes, on one line.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
 pub type StoreResult<T> = Result<T, StoreError>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{text}")]
+    struct Told {
+        text: &'static str,
+        source: Option<Box<Self>>,
+    }
+
+    #[test]
+    fn whoever_hears_it_second_hears_all_causes() {
+        let cause = Told { text: "permission denied for table events", source: None };
+        let source = Told { text: "db error", source: Some(Box::new(cause)) };
+        let error = StoreError::Refused { doing: "storing events", source: Box::new(source) };
+        let expected = "the database refused storing events: db error: permission denied for table events";
+        assert_eq!(chain(&error), expected);
+        assert_eq!(chain(&error.retold()), expected);
+    }
+}

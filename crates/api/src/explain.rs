@@ -8,7 +8,7 @@ use crate::state::ApiState;
 use crate::time::Utc;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use posthaste_core::history::{SubscriptionChange, Unmatched, Verdict, routed_between, verdict};
+use posthaste_core::history::{SubscriptionChange, Unmatched, Verdict, routed_between, turn, verdict};
 use posthaste_core::ports::{ExplainedDelivery, ExplainedEvent, InsightStore as _, Stores};
 use posthaste_core::{DeadLetterId, EventId, SagaId, SubscriptionId, Timestamp};
 use serde::Serialize;
@@ -62,7 +62,7 @@ pub(crate) struct NotMatched {
     subscription_id: i64,
     /// created_later, deleted, other_type, paused, unverified, changed_meanwhile or missing.
     reason: &'static str,
-    told: &'static str,
+    told: String,
 }
 
 #[utoipa::path(
@@ -141,12 +141,15 @@ fn unmatched(
         let then = routed_at.map_or(around, |at| (at, at));
         let verdict_then = verdict(changes, kind, then.0, then.1);
         let (reason, text) = match (verdict_then, verdict(changes, kind, around.0, around.1)) {
-            (Verdict::Not(reason), _) => (reason.as_str(), why(reason)),
+            (Verdict::Not(reason), _) => (reason.as_str(), why(reason).to_owned()),
             // What is not listed may be there.
             (_, Verdict::Matched) if found.more_deliveries || found.more_changes => continue,
-            (_, Verdict::Matched) => ("missing", "it matched and has no delivery: run posthaste doctor"),
+            (_, Verdict::Matched) => {
+                ("missing", "it matched and has no delivery: run posthaste doctor".to_owned())
+            }
             (_, Verdict::Unsure | Verdict::Not(_)) => {
-                ("changed_meanwhile", "it changed at about the time when the event was routed")
+                let turned = turn(changes, kind, around.0, around.1);
+                ("changed_meanwhile", changed(turned, routed_at))
             }
         };
         told.push(NotMatched { subscription_id: id.get(), reason, told: text });
@@ -154,6 +157,24 @@ fn unmatched(
     let more = told.len() > UNMATCHED_MAX;
     told.truncate(UNMATCHED_MAX);
     (told, more)
+}
+
+/// Which change may have come before the routing or after it.
+fn changed(turned: Option<(&SubscriptionChange, Option<Unmatched>)>, routed_at: Option<Timestamp>) -> String {
+    let about_then = match routed_at {
+        Some(_) => "about when the event was routed",
+        None => "and when exactly the event was routed is not kept",
+    };
+    let Some((change, reason)) = turned else { return format!("it changed {about_then}") };
+    let what = match reason {
+        None => "it began to take events of this type",
+        Some(Unmatched::CreatedLater) => "it was created",
+        Some(Unmatched::Deleted) => "it was deleted",
+        Some(Unmatched::OtherType) => "it was changed to another type",
+        Some(Unmatched::Paused) => "it was paused",
+        Some(Unmatched::Unverified) => "its URL changed and was not verified",
+    };
+    format!("{what} at {}, {about_then}", crate::time::format(change.changed_at))
 }
 
 const fn why(reason: Unmatched) -> &'static str {

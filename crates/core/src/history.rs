@@ -90,6 +90,27 @@ pub fn verdict(
     })
 }
 
+/// The last change between the two times after which the subscription took events of this type, or took
+/// them no more, and why not.
+pub fn turn<'a>(
+    changes: &'a [SubscriptionChange],
+    event_type: &EventType,
+    from: Timestamp,
+    to: Timestamp,
+) -> Option<(&'a SubscriptionChange, Option<Unmatched>)> {
+    let reason = |change: &SubscriptionChange| match change.stands(event_type) {
+        Verdict::Not(reason) => Some(reason),
+        Verdict::Matched | Verdict::Unsure => None,
+    };
+    // Before its first change it was not there.
+    let before = std::iter::once(Some(Unmatched::CreatedLater)).chain(changes.iter().map(reason));
+    let turned = changes.iter().zip(before).filter(|(change, before)| {
+        let is_within = change.changed_at > from && change.changed_at <= to;
+        is_within && before.is_none() != reason(change).is_none()
+    });
+    turned.last().map(|(change, _)| (change, reason(change)))
+}
+
 /// The time in which an event was routed: closely around the making of its first delivery if it has one,
 /// else some time between its arrival and now.
 pub fn routed_between(
@@ -151,6 +172,18 @@ mod tests {
             (0, 900, Verdict::Unsure),
         ] {
             assert_eq!(verdict(&changes, &kind("a"), at(from), at(to)), expected, "{from} to {to}");
+        }
+        for (from, to, turned) in [
+            (0, 150, None),
+            (150, 250, Some((200, None))),
+            (299, 450, Some((300, Some(Unmatched::Paused)))),
+            (300, 450, None),
+            (350, 500, Some((500, None))),
+            (0, 900, Some((600, Some(Unmatched::Deleted)))),
+        ] {
+            let found = turn(&changes, &kind("a"), at(from), at(to));
+            let found = found.map(|(change, reason)| (change.changed_at, reason));
+            assert_eq!(found, turned.map(|(when, reason)| (at(when), reason)), "{from} to {to}");
         }
     }
 

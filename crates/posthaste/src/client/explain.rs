@@ -19,7 +19,7 @@ const FIELDS: [Column; 6] = [
     ("type", "event_type"),
     ("external id", "external_event_id"),
     ("accepted", "created_at"),
-    ("routed", "routed_at"),
+    ("routed", "routed"),
     ("in short", "summary"),
 ];
 
@@ -46,7 +46,7 @@ impl Explain {
 
 fn shown(answer: &Value) -> String {
     let list = |name: &str| answer[name].as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut text = table::record(&FIELDS, answer);
+    let mut text = table::record(&FIELDS, &with_routing(answer));
     for delivery in list("deliveries") {
         let cell = |name: &str| table::cell(&delivery[name]);
         text.push_str(&format!(
@@ -76,6 +76,17 @@ fn shown(answer: &Value) -> String {
     text
 }
 
+/// The time of the first delivery is that of the routing; without a delivery nobody wrote one down.
+fn with_routing(answer: &Value) -> Value {
+    let mut answer = answer.clone();
+    answer["routed"] = match (answer["routed"].as_bool(), answer["routed_at"].as_str()) {
+        (_, Some(at)) => at.into(),
+        (Some(true), None) => "yes, the time is not kept".into(),
+        (Some(false) | None, None) => "not yet".into(),
+    };
+    answer
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,7 +96,8 @@ mod tests {
     fn one_page_tells_it_all() {
         let answer = json!({
             "event_id": 7, "event_type": "order.paid", "external_event_id": null,
-            "created_at": "2026-01-31T12:00:00Z", "routed_at": "2026-01-31T12:00:01Z", "summary": "routed",
+            "created_at": "2026-01-31T12:00:00Z", "routed": true, "routed_at": "2026-01-31T12:00:01Z",
+            "summary": "routed",
             "deliveries": [{
                 "saga_id": 9, "subscription_id": 3, "status": "Completed", "told": "delivered with 1 attempt",
                 "requeued_from": 4,
@@ -100,12 +112,20 @@ mod tests {
         let text = shown(&answer);
         for line in [
             "event        7",
+            "routed       2026-01-31T12:00:01Z",
             "delivery 9 to subscription 3: Completed, delivered with 1 attempt",
             "  made from dead letter 4",
             "  2026-01-31T12:00:02Z  Completed  200     -      12  w",
             "5             paused  it was paused",
         ] {
             assert!(text.lines().any(|found| found == line), "{line:?} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn an_event_that_matched_nothing_is_routed_all_the_same() {
+        for (routed, line) in [(true, "routed  yes, the time is not kept"), (false, "routed  not yet")] {
+            assert_eq!(shown(&json!({"routed": routed, "routed_at": null})), format!("{line}\n"));
         }
     }
 }

@@ -61,6 +61,10 @@ pub(crate) async fn every_reason_is_told<S: Stores>(api: &TestApi<S>) {
     ] {
         assert_eq!(reason(id), Some(expected.into()), "{told}");
     }
+    let all = told["unmatched"].as_array().expect("the others");
+    let unsure = all.iter().find(|one| one["subscription_id"] == unsure.get()).expect("the one that changed");
+    let sentence = "it was paused at 2027-01-15T09:00:05.000000Z, about when the event was routed";
+    assert_eq!(unsure["told"], sentence);
     api.get("/v1/events/999/explain").refused(404, "").await;
     api.get("/v1/events/x/explain").refused(422, "id").await;
 }

@@ -36,6 +36,11 @@ const OVERLAP_S: u64 = 24 * 3_600;
 const OVERLAP_S_MAX: u64 = 30 * 24 * 3_600;
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": 3, "event_type": "order.paid", "callback_url": "https://example.com/hook", "active": true, "verified": true,
+    "max_retry_limit": null, "description": "the shop", "created_at": "2026-01-31T12:00:00.000000Z",
+    "updated_at": "2026-01-31T12:00:05.000000Z"
+}))]
 pub(crate) struct SubscriptionView {
     id: i64,
     event_type: String,
@@ -163,6 +168,11 @@ pub(crate) async fn update<S: Stores>(
         description: description(&mut fields)?,
     };
     fields.finish()?;
+    // A change that changes nothing leaves no trace: neither a new time nor a row of history.
+    let (present, _) = api.subscriptions.load_subscription(id).await?.ok_or_else(not_found)?;
+    if patch.is_in_force(&present) {
+        return ok(&SubscriptionView::of(present));
+    }
     let changed = api.subscriptions.update_subscription(id, patch, api.clock.now()).await?;
     // What was held may go on.
     api.wakes.wake(Stage::Admission);

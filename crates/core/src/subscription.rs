@@ -142,6 +142,21 @@ pub struct SubscriptionPatch {
     pub description: Option<Option<String>>,
 }
 
+impl SubscriptionPatch {
+    /// Whether it would leave the subscription as it is.
+    pub fn is_in_force(&self, subscription: &Subscription) -> bool {
+        fn same<T: PartialEq>(wanted: Option<&T>, is: &T) -> bool {
+            wanted.is_none_or(|wanted| wanted == is)
+        }
+        let Self { event_type, callback_url, active, max_retry_limit, description } = self;
+        same(event_type.as_ref(), &subscription.event_type)
+            && same(callback_url.as_ref(), &subscription.callback_url)
+            && same(active.as_ref(), &subscription.active)
+            && same(max_retry_limit.as_ref(), &subscription.max_retry_limit)
+            && same(description.as_ref(), &subscription.description)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -42,10 +42,10 @@ pub(crate) enum Verb {
         /// Where its events are sent
         #[arg(long, value_name = "URL", group = "change")]
         callback_url: Option<String>,
-        /// How many attempts are made in all, the first included; without it as the server is set
+        /// How many attempts are made in all, the first included; unless said otherwise as many as before
         #[arg(long, value_name = "N", group = "change")]
         max_retry_limit: Option<u32>,
-        /// A note for people
+        /// A note for people; unless said otherwise the one before
         #[arg(long, value_name = "TEXT", group = "change")]
         description: Option<String>,
         #[command(flatten)]
@@ -85,10 +85,11 @@ pub(crate) struct One {
 
 #[derive(Debug, Args)]
 pub(crate) struct Extras {
-    /// How many attempts are made in all
+    /// How many attempts are made in all, the first included; unless said otherwise what the server is set to
+    /// (POSTHASTE_MAX_RETRY_LIMIT)
     #[arg(long, value_name = "N")]
     max_retry_limit: Option<u32>,
-    /// For people
+    /// A note for people; none unless said otherwise
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
 }

@@ -35,7 +35,8 @@ pub(crate) struct LaneView {
     faults_in_row: u32,
     /// Until then no further order is tried; only while the lane is not open.
     probe_until: Option<Utc>,
-    updated_at: Utc,
+    /// Null on the embedded store as long as nothing was sent.
+    updated_at: Option<Utc>,
 }
 
 impl LaneView {
@@ -54,7 +55,8 @@ impl LaneView {
             unauthorized_in_row: lane.unauthorized_in_row,
             faults_in_row: lane.faults_in_row,
             probe_until: lane.probe_until.filter(|_| lane.is_holding()).map(Utc),
-            updated_at: Utc(lane.updated_at),
+            // In the embedded store the row is there from the first migration on, with the time zero.
+            updated_at: (lane.updated_at.micros() > 0).then_some(Utc(lane.updated_at)),
             reason: lane.reason,
         }
     }

@@ -95,7 +95,7 @@ fn object(text: &str) -> Result<String, String> {
 const COLUMNS: [Column; 7] = [
     ("KEY", "idempotency_key"),
     ("STATUS", "status"),
-    ("RETRIES", "retry_count"),
+    ("FAILED SENDS", "retry_count"),
     ("ERROR", "last_error"),
     ("BROKER'S ID", "broker_order_id"),
     ("MAYBE EXECUTED", "maybe_executed"),
@@ -105,7 +105,7 @@ const COLUMNS: [Column; 7] = [
 const FIELDS: [Column; 13] = [
     ("order", "idempotency_key"),
     ("status", "status"),
-    ("retries", "retry_count"),
+    ("failed sends", "retry_count"),
     ("next attempt", "next_attempt_at"),
     ("error", "last_error"),
     ("broker's id", "broker_order_id"),
@@ -122,7 +122,7 @@ const TRANSITIONS: [Column; 8] = [
     ("AT", "created_at"),
     ("FROM", "status_from"),
     ("TO", "status_to"),
-    ("RETRIES", "retry_count"),
+    ("FAILED SENDS", "retry_count"),
     ("ERROR", "last_error"),
     ("BROKER'S ID", "broker_order_id"),
     ("WORKER", "worker_id"),
@@ -157,7 +157,7 @@ impl Verb {
             }
             Self::List { status, page, .. } => Call::get("/v1/orders")
                 .query(&[("status", status.clone()), page.limit(), page.cursor()])
-                .show(|answer| table::list(&COLUMNS, "no orders", answer)),
+                .show(listed),
             Self::Show { key, .. } => Call::get(path(key)).show(shown),
             Self::Audit { key, .. } => Call::get(format!("{}/audit", path(key)))
                 .show(|answer| table::list(&TRANSITIONS, "nothing happened", answer)),
@@ -235,12 +235,31 @@ fn path(key: &IdempotencyKey) -> String {
 }
 
 fn shown(answer: &Value) -> String {
-    table::record(&FIELDS, answer)
+    table::record(&FIELDS, &settled(answer))
+}
+
+fn listed(answer: &Value) -> String {
+    let mut answer = answer.clone();
+    for order in answer["items"].as_array_mut().into_iter().flatten() {
+        *order = settled(order);
+    }
+    table::list(&COLUMNS, "no orders", &answer)
+}
+
+/// An order that was sent is executed: there is no "maybe" about it any more.
+fn settled(order: &Value) -> Value {
+    let is_sent = order["status"] == "sent";
+    let mut order = order.clone();
+    if let Some(maybe) = order.get_mut("maybe_executed").filter(|_| is_sent) {
+        *maybe = Value::Null;
+    }
+    order
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn parsed(text: &str) -> IdempotencyKey {
         IdempotencyKey::parse(text).expect("a key")
@@ -289,6 +308,21 @@ mod tests {
             assert!(number(bad).is_err(), "{bad}");
         }
         assert!(object("[]").is_err() && object("{}").is_ok());
+    }
+
+    #[test]
+    fn an_order_that_was_sent_has_no_maybe() {
+        let order = |status: &str| json!({"idempotency_key": "k", "status": status, "maybe_executed": true});
+        for (status, maybe) in [("sent", "-"), ("dead", "yes"), ("failed", "yes")] {
+            let line = format!("maybe executed  {maybe}");
+            assert!(shown(&order(status)).lines().any(|found| found == line), "{status}");
+        }
+        let list = listed(&json!({"items": [order("sent"), order("dead")], "next_cursor": null}));
+        let ends = |line: usize, cells: &[&str]| {
+            list.lines().nth(line).is_some_and(|line| line.split_whitespace().eq(cells.iter().copied()))
+        };
+        assert!(ends(1, &["k", "sent", "-", "-", "-", "-", "-"]), "{list}");
+        assert!(ends(2, &["k", "dead", "-", "-", "-", "yes", "-"]), "{list}");
     }
 
     #[test]

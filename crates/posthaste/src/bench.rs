@@ -15,6 +15,7 @@ mod wire;
 
 use crate::database::ServerUrl;
 use crate::progress::Progress;
+use crate::signals::Signals;
 use crate::stdout;
 use anyhow::Context as _;
 use clap::Args;
@@ -79,7 +80,10 @@ pub(crate) fn run(flags: &BenchFlags) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let rows = runtime.context("starting the runtime")?.block_on(measure(flags))?;
+    let rows = runtime.context("starting the runtime")?.block_on(async {
+        let mut signals = Signals::new()?;
+        measure(flags, &mut signals).await
+    })?;
     let text = match flags.json {
         true => json!({ "rows": rows.iter().map(Row::json).collect::<Vec<_>>() }).to_string() + "\n",
         false => report::table(&rows),
@@ -115,7 +119,15 @@ impl Engine {
     }
 }
 
-async fn measure(flags: &BenchFlags) -> anyhow::Result<Vec<Row>> {
+/// A signal ends what is measured, and not what is made or removed: so nothing is left behind.
+async fn unless_ended<T>(
+    signals: &mut Signals,
+    work: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
+    signals.or(work).await.unwrap_or_else(|| Err(anyhow::anyhow!("ended by a signal")))
+}
+
+async fn measure(flags: &BenchFlags, signals: &mut Signals) -> anyhow::Result<Vec<Row>> {
     let mut engines = Vec::new();
     if !flags.no_sqlite {
         engines.push(Engine::Sqlite);
@@ -127,9 +139,9 @@ async fn measure(flags: &BenchFlags) -> anyhow::Result<Vec<Row>> {
     let scenarios = if flags.scenarios.is_empty() { &scenario::ALL[..] } else { &flags.scenarios };
     let mut rows = Vec::new();
     for engine in &engines {
-        let store = store_alone(engine, &folder.0).await?;
+        let store = store_alone(engine, &folder.0, signals).await?;
         for scenario in scenarios {
-            rows.push(measure_one(flags, engine, scenario, store, &folder.0).await?);
+            rows.push(measure_one(flags, engine, scenario, store, &folder.0, signals).await?);
         }
     }
     Ok(rows)
@@ -141,6 +153,7 @@ async fn measure_one(
     scenario: &Scenario,
     store: f64,
     folder: &Path,
+    signals: &mut Signals,
 ) -> anyhow::Result<Row> {
     let what = format!("{} {}", engine.name(), scenario.name);
     let progress = begin(&what);
@@ -151,10 +164,10 @@ async fn measure_one(
         (Receiver::start(None)?, Vec::new())
     };
     // TLS is not straight: the ceiling is the same for all.
-    let straight = match scenario.https {
-        true => ceiling::straight(&Receiver::start(None)?, flags.connections, STRAIGHT_POSTS).await?,
-        false => ceiling::straight(&receiver, flags.connections, STRAIGHT_POSTS).await?,
-    };
+    let plain = if scenario.https { Some(Receiver::start(None)?) } else { None };
+    let plain = plain.as_ref().unwrap_or(&receiver);
+    let straight = ceiling::straight(plain, flags.connections, STRAIGHT_POSTS);
+    let straight = unless_ended(signals, straight).await?;
     let scratch = engine.scratch(folder, scenario.name).await?;
     let stage = Stage {
         receiver: &receiver,
@@ -168,7 +181,8 @@ async fn measure_one(
             }
         },
     };
-    let outcome = scenario.run(&stage, flags.events.unwrap_or(scenario.events)).await;
+    let run = scenario.run(&stage, flags.events.unwrap_or(scenario.events));
+    let outcome = unless_ended(signals, run).await;
     scratch.remove().await;
     progress.end();
     let outcome = outcome.with_context(|| format!("measuring {what}"))?;
@@ -183,18 +197,18 @@ fn begin(what: &str) -> Progress {
     progress
 }
 
-async fn store_alone(engine: &Engine, folder: &Path) -> anyhow::Result<f64> {
+async fn store_alone(engine: &Engine, folder: &Path, signals: &mut Signals) -> anyhow::Result<f64> {
     let progress = begin(&format!("{} store alone", engine.name()));
     let scratch = engine.scratch(folder, "store").await?;
     let measured = match engine {
         Engine::Sqlite => {
             let path = scratch.url.trim_start_matches("sqlite://");
             let store = SqliteStore::open(&SqliteOptions::new(Path::new(path)))?;
-            ceiling::store(&store, STORE_DELIVERIES).await
+            unless_ended(signals, ceiling::store(&store, STORE_DELIVERIES)).await
         }
         Engine::Postgres { .. } => {
             let store = PostgresStore::connect(&PostgresOptions::new(&scratch.url)).await?;
-            ceiling::store(&store, STORE_DELIVERIES).await
+            unless_ended(signals, ceiling::store(&store, STORE_DELIVERIES)).await
         }
     };
     scratch.remove().await;

@@ -14,18 +14,38 @@ use posthaste_store::sqlite;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 const FOLDER: &str = "posthaste-data";
+/// A start that takes no longer needs no words.
+const TELL_AFTER: Duration = Duration::from_secs(1);
 const DATABASE: &str = "posthaste-data/posthaste.db";
 
 pub(crate) fn run() -> anyhow::Result<ExitCode> {
     let settings = settings::load_for_this_machine(std::env::vars_os())?;
     logs::start(&settings.log)?;
     let (settings, key) = for_one_machine(settings)?;
-    sqlite::migrate(Path::new(DATABASE))?;
+    migrate()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.context("starting the runtime")?.block_on(all(&settings, &key))
+}
+
+/// Waits for a process that is about to end, and says so: silence looks like a hang.
+fn migrate() -> anyhow::Result<()> {
+    let (done, waits) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            if waits.recv_timeout(TELL_AFTER) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("posthaste: waiting for {DATABASE}: it seems that another process uses it");
+            }
+        });
+        let migrated = sqlite::migrate(Path::new(DATABASE));
+        drop(done);
+        migrated
+    })?;
+    Ok(())
 }
 
 /// What makes a demonstration work, whatever else is set. The store is never another one: a demo

@@ -2,6 +2,7 @@
 //! store.
 #![allow(clippy::expect_used, clippy::panic)]
 
+mod bench;
 mod https;
 mod lane;
 mod operations;
@@ -10,6 +11,7 @@ mod program;
 
 use program::{BINARY, Dev, Ran, Running, run};
 use serde_json::Value;
+use std::io::{BufRead as _, BufReader};
 use std::process::Command;
 use tempfile::TempDir;
 
@@ -58,6 +60,18 @@ fn a_second_start_finds_what_the_first_one_made() {
         (third["items"].as_array().map(Vec::len), &third["items"][0]["verified"]),
         (Some(1), &true.into())
     );
+}
+
+#[test]
+fn a_second_one_in_the_same_folder_says_that_it_waits() {
+    let folder = folder();
+    let _first = Dev::start(&folder);
+    let mut command = Command::new(BINARY);
+    command.arg("dev").env_clear().current_dir(folder.path()).stderr(std::process::Stdio::piped());
+    let mut second = Running::of(&mut command);
+    let mut line = String::new();
+    BufReader::new(second.child.stderr.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    assert!(line.contains("waiting for posthaste-data/posthaste.db"), "{line}");
 }
 
 #[test]

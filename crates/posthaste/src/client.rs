@@ -13,7 +13,9 @@ mod input;
 mod key;
 mod order;
 mod outbox;
+mod stats;
 mod subscription;
+mod system;
 mod table;
 mod tls;
 
@@ -57,6 +59,10 @@ pub(crate) enum Resource {
     Key(key::Verb),
     /// Tell where an event went: what matched, what did not and why, and what became of each delivery
     Explain(explain::Explain),
+    /// Show what was done in the last hour or day, and how much waits
+    Stats(stats::Stats),
+    /// Show which processes run, and on which database
+    System(system::System),
     /// Prove that nothing was lost, look at what runs, and say what to do; exit code 1 if there is a problem
     Doctor(doctor::Doctor),
 }
@@ -97,6 +103,8 @@ impl Resource {
             Self::Outbox(verb) => perform(verb.call(), verb.reach()).await,
             Self::Key(verb) => perform(verb.call(), verb.reach()).await,
             Self::Explain(explain) => perform(explain.call(), explain.reach()).await,
+            Self::Stats(stats) => perform(stats.call(), stats.reach()).await,
+            Self::System(system) => perform(system.call(), system.reach()).await,
             Self::Doctor(doctor) => doctor.run().await,
         }
     }

@@ -110,10 +110,7 @@ fn settings(values: &Values, open: &[IpNet]) -> Result<Settings, Problem> {
             payload_bytes_max: values.value(&t::PAYLOAD_BYTES_MAX)?,
             batch_events_max: values.value(&t::BATCH_EVENTS_MAX)?,
         },
-        egress: EgressSettings {
-            policy: egress_policy(values, open)?,
-            ca_file: values.get(&t::CA_FILE),
-        },
+        egress: EgressSettings { policy: egress_policy(values, open)?, ca_file: values.get(&t::CA_FILE) },
         shutdown_grace: values.value(&t::SHUTDOWN_GRACE)?,
         log: LogSettings { filter: values.value(&t::LOG)?, format: values.value(&t::LOG_FORMAT)? },
         broker: BrokerSettings {

@@ -46,6 +46,42 @@ fn an_event_is_explained_and_a_system_that_works_is_healthy() {
     }
 }
 
+#[test]
+fn what_was_done_and_who_runs_is_shown() {
+    let folder = crate::folder();
+    let dev = Dev::start(&folder);
+    dev.run(&["event", "send", "demo.hello", "--payload", "1"]).expect(0);
+    for window in ["1h", "24h"] {
+        let stats = dev.json_until(&["stats", "--window", window], |stats| {
+            stats["totals"]["events_accepted"] == 1 && !stats["waiting"].is_null()
+        });
+        assert_eq!(stats["window"], window);
+        let told = dev.run(&["stats", "--window", window]).expect(0).stdout;
+        for words in ["lane to the broker", "events_accepted", "WAITS FOR", "held 0, stuck jobs 0"] {
+            assert!(told.contains(words), "{words} in {told}");
+        }
+    }
+    dev.run(&["stats", "--window", "7d"]).expect(2);
+    let is_router = |process: &Value| process["role"] == "router" && process["running"] == true;
+    dev.json_until(&["system"], |system| {
+        system["processes"].as_array().is_some_and(|processes| processes.iter().any(is_router))
+    });
+    let told = dev.run(&["system"]).expect(0).stdout;
+    for words in ["database            sqlite 3.", " MiB", "PROCESS", "  router "] {
+        assert!(told.contains(words), "{words} in {told}");
+    }
+}
+
+#[test]
+fn an_event_that_matches_nothing_is_routed_all_the_same() {
+    let folder = crate::folder();
+    let dev = Dev::start(&folder);
+    dev.run(&["event", "send", "nobody.listens", "--payload", "1"]).expect(0);
+    dev.json_until(&["explain", "1"], |told| told["routed"] == true);
+    let told = dev.run(&["explain", "1"]).expect(0).stdout;
+    assert!(told.lines().any(|line| line == "routed       yes, the time is not kept"), "{told}");
+}
+
 /// Answers one request after the other with these texts.
 fn server_of(pages: Vec<String>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -140,6 +140,6 @@ pub(crate) struct NewOrderBody {
 pub(crate) struct NewKeyBody {
     #[schema(min_length = 1, max_length = 200)]
     name: String,
-    /// One of root, admin, operator, viewer, ingest, orders.
+    /// What the key may do.
     role: String,
 }

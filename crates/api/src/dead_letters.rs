@@ -30,6 +30,10 @@ const REQUEUE_PAGES_MAX: usize = 20;
 const IDS_SHOWN_MAX: usize = 1_000;
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": 4, "saga_id": 9, "event_id": 7, "subscription_id": 3, "final_error_code": "HTTP_503",
+    "failed_at": "2026-01-31T13:00:00.000000Z", "requeued_as": null, "payload_snapshot": {"order": 7}
+}))]
 pub(crate) struct DeadLetterView {
     pub(crate) id: i64,
     pub(crate) saga_id: i64,
@@ -115,6 +119,7 @@ pub(crate) async fn find_one<S: Stores>(api: &ApiState<S>, text: &str) -> Result
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({"saga_id": 12}))]
 pub(crate) struct Requeued {
     saga_id: i64,
 }
@@ -165,6 +170,10 @@ pub(crate) async fn requeue<S: Stores>(
 }
 
 #[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(example = json!({
+    "dry_run": false, "matched": 2, "requeued": 1, "already_requeued": 1, "subscription_deleted": 0, "ids": [4],
+    "next_cursor": null
+}))]
 pub(crate) struct RequeuedMany {
     pub(crate) dry_run: bool,
     /// Dead letters that the filter found.

@@ -17,6 +17,15 @@ use utoipa::ToSchema;
 pub(crate) const LIST: &str = "deliveries";
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "saga_id": 9, "event_id": 7, "subscription_id": 3, "event_type": "order.paid", "status": "PendingRetry",
+    "attempt_count": 1, "next_attempt_at": "2026-01-31T12:00:30.000000Z", "final_error_code": "HTTP_503",
+    "requeued_from": null, "created_at": "2026-01-31T12:00:00.004000Z", "updated_at": "2026-01-31T12:00:00.020000Z",
+    "attempts": [{
+        "job_id": 11, "status": "Failed", "attempt_at": "2026-01-31T12:00:00.010000Z", "response_status": 503,
+        "error_code": "HTTP_503", "duration_ms": 8, "worker_id": "node1-77-5f3a"
+    }]
+}))]
 pub(crate) struct DeliveryView {
     pub(crate) saga_id: i64,
     pub(crate) event_id: i64,
@@ -35,6 +44,10 @@ pub(crate) struct DeliveryView {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "job_id": 11, "status": "Completed", "attempt_at": "2026-01-31T12:00:00.010000Z", "response_status": 200,
+    "error_code": null, "duration_ms": 8, "worker_id": "node1-77-5f3a"
+}))]
 pub(crate) struct AttemptView {
     pub(crate) job_id: i64,
     pub(crate) status: &'static str,

@@ -30,6 +30,7 @@ const LIST: &str = "events";
 const DELIVERIES_SHOWN_MAX: u32 = 200;
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({"id": 7, "duplicate": false}))]
 pub(crate) struct Accepted {
     id: i64,
     duplicate: bool,
@@ -40,6 +41,14 @@ pub(crate) struct Accepted {
     path = "/v1/events",
     tag = "events",
     summary = "Accept events (role ingest)",
+    description = "With the headers ce-… the body is the data of one CloudEvent (its binary mode); ce-specversion \
+                   makes it one, and then ce-type, ce-source and ce-id are required.",
+    params(
+        ("ce-specversion" = Option<String>, Header, description = "1.0: the body is the data of a CloudEvent"),
+        ("ce-type" = Option<String>, Header, description = "Its event_type, such as order.paid"),
+        ("ce-source" = Option<String>, Header, description = "Who tells of it, such as /shop"),
+        ("ce-id" = Option<String>, Header, description = "Its name, unique within its source"),
+    ),
     request_body(
         content(
             (bodies::EventOrEvents = "application/json"),
@@ -188,6 +197,10 @@ fn payload_of(field: &str, text: &str, limits: Limits) -> Result<JsonText, Probl
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": 7, "external_event_id": "shop-7", "event_type": "order.paid", "correlation_id": null, "traceparent": null,
+    "created_at": "2026-01-31T12:00:00.000000Z", "payload": {"order": 7}
+}))]
 pub(crate) struct EventView {
     id: i64,
     external_event_id: Option<String>,
@@ -247,6 +260,16 @@ pub(crate) async fn list<S: Stores>(
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": 7, "external_event_id": "shop-7", "event_type": "order.paid", "correlation_id": null, "traceparent": null,
+    "created_at": "2026-01-31T12:00:00.000000Z", "payload": {"order": 7}, "deliveries": [{
+        "saga_id": 9, "event_id": 7, "subscription_id": 3, "event_type": "order.paid", "status": "Completed",
+        "attempt_count": 1, "next_attempt_at": "2026-01-31T12:00:00.004000Z", "final_error_code": null,
+        "requeued_from": null, "created_at": "2026-01-31T12:00:00.004000Z",
+        "updated_at": "2026-01-31T12:00:00.020000Z"
+    }],
+    "deliveries_next_cursor": null
+}))]
 pub(crate) struct Shown {
     id: i64,
     external_event_id: Option<String>,

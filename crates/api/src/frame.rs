@@ -3,12 +3,13 @@
 
 use crate::auth::Caller;
 use crate::dashboard::PAGE_TYPE;
+use crate::openapi;
 use crate::problem::{LoggedCause, MEDIA_TYPE, Problem};
 use axum::extract::{MatchedPath, Request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::FutureExt as _;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use posthaste_services::metrics::Metrics;
 use std::any::Any;
@@ -25,7 +26,7 @@ pub(crate) async fn frame(random: fn(&mut [u8]), metrics: Metrics, request: Requ
     // The pattern and not the path: what callers put into a path is theirs.
     let route = request.extensions().get::<MatchedPath>().cloned();
     let mut response = match AssertUnwindSafe(next.run(request)).catch_unwind().await {
-        Ok(response) => explained(response),
+        Ok(response) => explained(response, route.as_ref().map(MatchedPath::as_str)),
         Err(panic) => {
             let text = panic_text(&*panic).to_owned();
             let detail = "a fault of ours; the log tells more under this request's x-request-id";
@@ -80,7 +81,7 @@ fn request_id(headers: &HeaderMap, random: fn(&mut [u8])) -> HeaderValue {
 }
 
 /// Whatever refuses a request, it does so in one form.
-fn explained(response: Response) -> Response {
+fn explained(response: Response, route: Option<&str>) -> Response {
     let status = response.status();
     // A page of the dashboard explains itself to a person.
     let explains = |media: &HeaderValue| media == MEDIA_TYPE || media == PAGE_TYPE;
@@ -88,18 +89,16 @@ fn explained(response: Response) -> Response {
     if is_explained || !(status.is_client_error() || status.is_server_error()) {
         return response;
     }
-    let allow = response.headers().get(ALLOW).cloned();
     let mut problem = Problem::of_status(status);
-    match (status.as_u16(), allow.as_ref().and_then(|allow| allow.to_str().ok())) {
+    match (status.as_u16(), route) {
         (404, _) => problem.detail = "there is nothing at this address".to_owned(),
-        (405, Some(allow)) => problem.detail = format!("this address answers to: {allow}"),
+        // The header `Allow` is added further out, after this.
+        (405, Some(route)) => {
+            problem.detail = format!("this address answers to {}", openapi::methods_of(route).join(", "));
+        }
         _ => {}
     }
-    let mut told = problem.into_response();
-    if let Some(allow) = allow {
-        told.headers_mut().insert(ALLOW, allow);
-    }
-    told
+    problem.into_response()
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> &str {

@@ -24,6 +24,10 @@ const KEY_PREFIX: &str = "phk_";
 const NAME_CHARS_MAX: usize = 200;
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": 2, "name": "shop", "role": "ingest", "created_at": "2026-01-31T12:00:00.000000Z", "last_used_at": null,
+    "revoked_at": null
+}))]
 pub(crate) struct KeyView {
     id: i64,
     name: String,

@@ -8,12 +8,16 @@ use crate::{
     subscriptions, system,
 };
 use axum::response::Response;
+use posthaste_core::job::JobStatus;
+use posthaste_core::order::OrderStatus;
+use posthaste_core::ports::KeyRole;
+use posthaste_core::saga::SagaStatus;
 use std::sync::LazyLock;
 use utoipa::Number;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::schema::{SchemaType, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::{ContentBuilder, PathItem, Ref, RefOr, ResponseBuilder, Schema};
+use utoipa::openapi::{Components, ContentBuilder, PathItem, Ref, RefOr, ResponseBuilder, Schema};
 use utoipa::{Modify, OpenApi};
 
 const KEY_SCHEME: &str = "api_key";
@@ -74,6 +78,7 @@ impl Modify for Common {
         let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
         let components = document.components.get_or_insert_default();
         components.add_security_scheme(KEY_SCHEME, SecurityScheme::Http(scheme));
+        name_values(components);
         for (path, item) in &mut document.paths.paths {
             operations(item).for_each(name);
             operations(item).for_each(bound_numbers);
@@ -82,6 +87,22 @@ impl Modify for Common {
                 operations(item).for_each(|operation| refusals(operation, has_id));
             }
         }
+    }
+}
+
+/// Fields that hold one of a few words: the words are those of the core.
+fn name_values(components: &mut Components) {
+    let fields = [
+        ("DeliveryView", "status", SagaStatus::ALL.map(SagaStatus::as_str).to_vec()),
+        ("AttemptView", "status", JobStatus::ALL.map(JobStatus::as_str).to_vec()),
+        ("Order", "status", OrderStatus::ALL.map(OrderStatus::as_str).to_vec()),
+        ("KeyView", "role", KeyRole::ALL.map(KeyRole::as_str).to_vec()),
+        ("NewKey", "role", KeyRole::ALL.map(KeyRole::as_str).to_vec()),
+    ];
+    for (schema, field, words) in fields {
+        let Some(RefOr::T(Schema::Object(object))) = components.schemas.get_mut(schema) else { continue };
+        let Some(RefOr::T(Schema::Object(field))) = object.properties.get_mut(field) else { continue };
+        field.enum_values = Some(words.into_iter().map(Into::into).collect());
     }
 }
 
@@ -144,6 +165,20 @@ fn refusals(operation: &mut Operation, has_id: bool) {
 }
 
 static DOCUMENT: LazyLock<utoipa::openapi::OpenApi> = LazyLock::new(Document::openapi);
+
+/// What a route answers to. The few that the document leaves out are pages to look at.
+pub(crate) fn methods_of(route: &str) -> Vec<&'static str> {
+    let Some(item) = DOCUMENT.paths.paths.get(route) else { return vec!["GET", "HEAD"] };
+    let there = [
+        ("GET", item.get.is_some()),
+        // Whoever answers with a body can leave it out.
+        ("HEAD", item.get.is_some()),
+        ("POST", item.post.is_some()),
+        ("PATCH", item.patch.is_some()),
+        ("DELETE", item.delete.is_some()),
+    ];
+    there.into_iter().filter(|(_, is_there)| *is_there).map(|(method, _)| method).collect()
+}
 
 pub(crate) async fn show() -> Result<Response, Problem> {
     ok(&*DOCUMENT)

@@ -39,6 +39,10 @@ struct Echo {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "verified": false, "response_status": 404, "error_code": "HTTP_404",
+    "reason": "the receiver answered 404", "duration_ms": 12
+}))]
 pub(crate) struct Verified {
     verified: bool,
     response_status: Option<u16>,
@@ -57,6 +61,9 @@ struct TestEvent {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "delivered": true, "response_status": 200, "error_code": null, "reason": null, "duration_ms": 12
+}))]
 pub(crate) struct Tested {
     delivered: bool,
     response_status: Option<u16>,

@@ -13,12 +13,27 @@ pub(crate) async fn every_failure_is_a_problem<S: Stores>(api: &TestApi<S>) {
     api.get("/v1/events/x").refused(422, "id").await;
     api.get("/v1/events/%ff").refused(400, "").await;
     api.get("/v1/events/99999999999999999999").refused(422, "id").await;
-    let answer = api.call("DELETE", "/v1/events").send().await;
-    assert_eq!(answer.status, 405);
-    assert_eq!(answer.header("content-type"), "application/problem+json");
-    let mut allowed: Vec<&str> = answer.header("allow").split(',').collect();
-    allowed.sort_unstable();
-    assert_eq!(allowed, ["GET", "HEAD", "POST"]);
+    for (path, methods) in [
+        ("/v1/events", "GET, HEAD, POST"),
+        ("/v1/subscriptions/7", "GET, HEAD, PATCH, DELETE"),
+        ("/v1/subscriptions/7/verify", "POST"),
+        ("/v1/keys", "GET, HEAD, POST"),
+        ("/v1/keys/7", "DELETE"),
+        ("/docs", "GET, HEAD"),
+        ("/openapi.json", "GET, HEAD"),
+        ("/metrics", "GET, HEAD"),
+    ] {
+        let answer = api.call("PUT", path).send().await;
+        assert_eq!(answer.status, 405, "{path}");
+        assert_eq!(answer.header("content-type"), "application/problem+json");
+        let told = answer.json()["detail"].as_str().expect("a detail").to_owned();
+        assert_eq!(told, format!("this address answers to {methods}"), "{path}");
+        let mut allowed: Vec<&str> = answer.header("allow").split(',').collect();
+        let mut named: Vec<&str> = methods.split(", ").collect();
+        allowed.sort_unstable();
+        named.sort_unstable();
+        assert_eq!(allowed, named, "{path}");
+    }
     let answer = api.post("/v1/events").no_key().send().await;
     assert_eq!((answer.status, answer.header("www-authenticate")), (401, "Bearer"));
     let long = "x".repeat(9 * 1024 * 1024);

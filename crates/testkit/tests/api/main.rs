@@ -68,6 +68,7 @@ on_both_engines! {
     cloud_events::bad_cloud_events_are_refused,
     openapi::the_document_describes_every_call,
     openapi::its_examples_work,
+    openapi::its_answers_are_as_described,
     pages::every_row_comes_once_while_others_arrive,
     pages::bad_cursors_and_limits_are_refused,
     subscriptions::a_subscription_lives_and_ends,

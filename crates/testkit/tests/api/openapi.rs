@@ -3,7 +3,7 @@
 use crate::roles::CALLS;
 use crate::server::TestApi;
 use posthaste_core::ports::Stores;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 pub(crate) async fn the_document_describes_every_call<S: Stores>(api: &TestApi<S>) {
@@ -60,4 +60,105 @@ pub(crate) async fn its_examples_work<S: Stores>(api: &TestApi<S>) {
     let key = key.as_str().expect("a key");
     api.post("/v1/orders").header("idempotency-key", key).json(order).expect(202).await;
     api.post("/v1/keys").json(example("NewKey")).expect(201).await;
+}
+
+/// What the document shows as an answer is one: every field is of its type, none is missing, none is made up.
+pub(crate) async fn its_answers_are_as_described<S: Stores>(api: &TestApi<S>) {
+    let document = api.get("/openapi.json").expect(200).await;
+    let schemas = document["components"]["schemas"].as_object().expect("schemas");
+    for name in [
+        "Accepted",
+        "EventView",
+        "Shown",
+        "SubscriptionView",
+        "DeliveryView",
+        "AttemptView",
+        "DeadLetterView",
+        "Requeued",
+        "RequeuedMany",
+        "KeyView",
+        "Verified",
+        "Tested",
+        "Order",
+        "OrderAudit",
+        "OutboxLane",
+        "Explanation",
+        "Stats",
+        "System",
+        "Problem",
+    ] {
+        assert!(schemas[name]["example"].is_object(), "{name} has no example");
+    }
+    for (name, schema) in schemas.iter().filter(|(_, schema)| !schema["example"].is_null()) {
+        assert_eq!(misfits(&schema["example"], schema, &document), None, "{name}");
+    }
+    for (name, field, word) in [
+        ("DeliveryView", "status", "PendingRetry"),
+        ("AttemptView", "status", "Leased"),
+        ("KeyView", "role", "operator"),
+        ("Order", "status", "queued"),
+        ("NewKey", "role", "viewer"),
+    ] {
+        let words = schemas[name]["properties"][field]["enum"].as_array().expect("an enum");
+        assert!(words.contains(&word.into()), "{name}.{field}: {words:?}");
+    }
+    // The binary mode of CloudEvents is described too.
+    let parameters = document["paths"]["/v1/events"]["post"]["parameters"].as_array().expect("parameters");
+    let names: Vec<&str> = parameters.iter().filter_map(|parameter| parameter["name"].as_str()).collect();
+    assert_eq!(names, ["ce-specversion", "ce-type", "ce-source", "ce-id"]);
+    // Of what does not fit, something is told.
+    for (broken, told) in [
+        (json!({"id": 7}), ": duplicate is missing"),
+        (json!({"id": "7", "duplicate": true}), ".id: \"7\" is no integer"),
+        (json!({"id": 7, "duplicate": true, "more": 1}), ": more is not described"),
+    ] {
+        assert_eq!(misfits(&broken, &schemas["Accepted"], &document).as_deref(), Some(told));
+    }
+}
+
+/// Where a value is not as its schema says, and why not.
+fn misfits(value: &Value, schema: &Value, document: &Value) -> Option<String> {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let pointer = reference.strip_prefix('#').expect("a local reference");
+        return misfits(value, document.pointer(pointer).expect("what is referred to"), document);
+    }
+    if let Some(choices) = schema["oneOf"].as_array() {
+        let is_one = choices.iter().any(|choice| misfits(value, choice, document).is_none());
+        return (!is_one).then(|| format!(": no choice fits {value}"));
+    }
+    let several = schema["type"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let types: Vec<&str> = schema["type"].as_str().into_iter().chain(several).collect();
+    let is = |name: &&str| match *name {
+        "null" => value.is_null(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "string" => value.is_string(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        other => panic!("what is {other}?"),
+    };
+    if !types.is_empty() && !types.iter().any(is) {
+        return Some(format!(": {value} is no {}", types.join(" or ")));
+    }
+    if schema["enum"].as_array().is_some_and(|words| !words.contains(value)) {
+        return Some(format!(": {value} is none of {}", schema["enum"]));
+    }
+    if let Some(items) = value.as_array() {
+        let found = items.iter().find_map(|item| misfits(item, &schema["items"], document));
+        return found.map(|misfit| format!("[]{misfit}"));
+    }
+    let (Some(fields), Some(known)) = (value.as_object(), schema["properties"].as_object()) else {
+        return None;
+    };
+    let mut required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    if let Some(name) = required.find(|name| !fields.contains_key(*name)) {
+        return Some(format!(": {name} is missing"));
+    }
+    let more = &schema["additionalProperties"];
+    fields.iter().find_map(|(name, value)| match known.get(name) {
+        Some(schema) => misfits(value, schema, document).map(|misfit| format!(".{name}{misfit}")),
+        None if more.is_null() || *more == false => Some(format!(": {name} is not described")),
+        None => None,
+    })
 }

@@ -12,8 +12,15 @@ use serde_json::{Value, json};
 const ROOT_KEY: &str = "MARKER-ROOT-KEY-0123456789";
 const SECRET_KEY: &str = "5ec2e7005ec2e7015ec2e7025ec2e7035ec2e7045ec2e7055ec2e7065ec2e707";
 const PASSWORD: &str = "MARKER-DATABASE-PASSWORD";
+const BROKER_URL: &str = "https://broker.example/MARKER-BROKER-PATH";
 const BROKER: &str = "Authorization: Bearer MARKER-BROKER-TOKEN; X-Other: MARKER-BROKER-OTHER";
 const ALL_OF_OURS: &str = "info,posthaste=trace,posthaste_api=trace,posthaste_core=trace,posthaste_services=trace,posthaste_store=trace";
+
+/// What an order is known by wherever it goes: it belongs into the log, the audit and the broker's hands.
+const TRACE: &str = "trace-of-the-desk-7f3a";
+
+/// What becomes of each order at the broker: the part of its key after the dash is the status it is answered.
+const ORDERS: [&str; 6] = ["order-200", "order-401", "order-409", "order-422", "order-500", "order-reset"];
 
 /// Beside the keys and secrets that are made on the way. Whatever begins so was planted.
 const PLANTED: &str = "MARKER-";
@@ -32,6 +39,19 @@ impl Told {
         self.add(&format!("the answer {} to {by}", answer.status), answer.text.as_str());
     }
 
+    /// Found there, and by nobody else.
+    #[track_caller]
+    fn check_only(&self, text: &str, allowed: &[&str]) {
+        let tellers: Vec<&str> =
+            self.0.iter().filter(|(_, told)| told.contains(text)).map(|(by, _)| by.as_str()).collect();
+        for part in allowed {
+            assert!(tellers.iter().any(|by| by.contains(part)), "{text} is missing in {part}");
+        }
+        let stray: Vec<_> =
+            tellers.iter().filter(|by| !allowed.iter().any(|part| by.contains(part))).collect();
+        assert!(stray.is_empty(), "{text} was told by {stray:?}");
+    }
+
     #[track_caller]
     fn check(&self, secrets: &[&str]) {
         assert!(!self.0.is_empty());
@@ -45,13 +65,13 @@ impl Told {
     }
 }
 
-fn settings(database: &str) -> Vec<(&str, &str)> {
+fn settings<'a>(database: &'a str, broker: &'a str) -> Vec<(&'a str, &'a str)> {
     vec![
         ("POSTHASTE_DATABASE_URL", database),
         ("POSTHASTE_LISTEN", "127.0.0.1:0"),
         ("POSTHASTE_ROOT_KEY", ROOT_KEY),
         ("POSTHASTE_SECRET_KEY", SECRET_KEY),
-        ("POSTHASTE_BROKER_URL", "https://broker.example/MARKER-BROKER-PATH"),
+        ("POSTHASTE_BROKER_URL", broker),
         ("POSTHASTE_BROKER_HEADERS", BROKER),
         ("POSTHASTE_LOG", ALL_OF_OURS),
         ("POSTHASTE_RETRY_BASE", "1ms"),
@@ -76,6 +96,23 @@ fn parrot(received: &receiver::Received) -> receiver::Answer {
     receiver::Answer::With { status, headers, body: [b"MARKER-BODY ", &received.body[..]].concat() }
 }
 
+/// A broker that says back whatever it was told, and takes, refuses or fails an order as its key says.
+fn broker(received: &receiver::Received) -> receiver::Answer {
+    let (key, token) = (received.header("idempotency-key"), received.header("authorization"));
+    let Some(status) = key.strip_prefix("order-").and_then(|status| status.parse().ok()) else {
+        return receiver::Answer::Reset;
+    };
+    let order = String::from_utf8_lossy(&received.body);
+    let body = json!({
+        "idempotency_key": if status == 200 { key } else { "MARKER-FOREIGN-KEY" }, "status": "accepted",
+        "broker_order_id": if status == 200 { "brk-1" } else { "MARKER-FOREIGN-ID" },
+        "fills": ["MARKER-FILL"], "error": "MARKER-ERROR", "order": order, "token": token,
+    });
+    let headers = ["x-parrot", "retry-after", "location", "www-authenticate"]
+        .map(|name| (name.to_owned(), format!("MARKER-HEADER {token}")));
+    receiver::Answer::With { status, headers: headers.to_vec(), body: body.to_string().into_bytes() }
+}
+
 struct World<'a> {
     served: &'a Served,
     told: Told,
@@ -85,6 +122,11 @@ impl World<'_> {
     fn call(&self, method: &str, path: &str, key: &str, body: &[u8]) -> Answer {
         let headers = format!("authorization: Bearer {key}\r\ncontent-type: application/json\r\n");
         ask(self.served.address, method, path, &headers, body)
+    }
+
+    fn submit(&self, key: &str, body: &[u8]) -> Answer {
+        let headers = format!("authorization: Bearer {ROOT_KEY}\r\nidempotency-key: {key}\r\n");
+        ask(self.served.address, "POST", "/v1/orders", &headers, body)
     }
 
     fn made(&self, path: &str, body: &Value) -> Value {
@@ -123,14 +165,68 @@ impl World<'_> {
             let body = json!({"event_type": "a", "callback_url": url}).to_string();
             self.wrong("POST", "/v1/subscriptions", ROOT_KEY, body.as_bytes());
         }
+        for (key, rest) in [
+            ("k", r#""qty":0,"meta":{"a":"MARKER-META"}}"#),
+            ("k", r#""qty":1,"meta":"MARKER-META"}"#),
+            ("k", r#""qty":1,"meta":{"a":"MARKER-META""#),
+            ("order-200", r#""qty":2,"meta":{"a":"MARKER-META"}}"#),
+        ] {
+            let body = format!(r#"{{"idempotency_key":"{key}","symbol":"X","intent":"BUY",{rest}"#);
+            let answer = self.submit(key, body.as_bytes());
+            assert!(answer.status >= 400, "{body}: {}", answer.text);
+            self.told.answer("a wrong order", &answer);
+        }
         self.wrong("GET", "/v1/events/99?MARKER-QUERY", ROOT_KEY, b"");
         self.wrong("GET", "/v1/nowhere/MARKER-PATH", ROOT_KEY, b"");
     }
 
+    /// Submits them, and waits until each was answered by the broker.
+    fn order(&self) {
+        for key in ORDERS {
+            let order = json!({
+                "idempotency_key": key, "symbol": "USDJPY", "intent": "BUY", "qty": 1, "trace_id": TRACE,
+                "meta": {"note": "MARKER-META"}, "account": "MARKER-ACCOUNT",
+            });
+            self.submit(key, order.to_string().as_bytes()).expect(202);
+        }
+        for key in ORDERS {
+            let path = format!("/v1/orders/{key}/audit");
+            self.served.get_as(ROOT_KEY, &path, |answer| {
+                ["sent", "failed", "dead"].iter().any(|status| answer.text.contains(&format!("\"{status}\"")))
+            });
+        }
+    }
+
+    /// All that tells how things stand. The payload of an event or a dead letter and the callback URL of a
+    /// subscription are shown by the calls whose matter they are; a reader of the others does not learn them.
     fn listings(&mut self) {
-        for path in ["/v1/keys", "/v1/deliveries", "/readyz", "/metrics", "/openapi.json"] {
+        let own = ["/v1/keys", "/v1/deliveries", "/v1/deliveries/1", "/v1/events/1/explain"];
+        let all =
+            ["/readyz", "/metrics", "/openapi.json", "/v1/outbox", "/v1/doctor", "/v1/system", "/v1/stats"];
+        for path in own.into_iter().chain(all).chain(["/v1/orders"]) {
             let answer = self.call("GET", path, ROOT_KEY, b"");
             self.told.answer(path, &answer);
+        }
+        for key in ORDERS {
+            let path = format!("/v1/orders/{key}/audit");
+            let answer = self.call("GET", &path, ROOT_KEY, b"");
+            self.told.answer(&path, &answer);
+            // Of one order the broker's own answer is shown, which is the matter of this call.
+            let answer = self.call("GET", &format!("/v1/orders/{key}"), ROOT_KEY, b"");
+            let mut order = answer.json();
+            let result = order.as_object_mut().and_then(|fields| fields.remove("result"));
+            let told = |result: Value| result.to_string().contains("MARKER-FILL");
+            assert_eq!(
+                result.is_some_and(told),
+                answer.status == 200 && key == "order-200",
+                "{}",
+                answer.text
+            );
+            self.told.add(&format!("the order {key}"), order.to_string());
+        }
+        for path in ["/v1/subscriptions", "/v1/subscriptions/1"] {
+            let answer = self.call("GET", path, ROOT_KEY, b"");
+            self.told.add(path, answer.text.replace("?token=MARKER-QUERY", "?…"));
         }
     }
 }
@@ -142,8 +238,11 @@ async fn check(engine: Engine, format: &str) {
         // The test server asks nobody for a password, and takes one that is given.
         Engine::Postgres => empty_database("secrets").await.replacen('@', &format!(":{PASSWORD}@"), 1),
     };
-    let mut settings = settings(&database);
-    settings.push(("POSTHASTE_LOG_FORMAT", format));
+    let desk = Receiver::start(broker).await;
+    let broker_url = desk.url("/MARKER-BROKER-PATH");
+    let mut settings = settings(&database, &broker_url);
+    settings.extend([("POSTHASTE_LOG_FORMAT", format), ("POSTHASTE_ALLOW_HTTP", "true")]);
+    settings.push(("POSTHASTE_ALLOW_CIDRS", "127.0.0.0/8"));
     let migrated = run(&["migrate"], &settings, "").expect(0);
     let mut served = Served::over(folder, &database, &settings).await;
     let receiver = Receiver::start(parrot).await;
@@ -170,8 +269,21 @@ async fn check(engine: Engine, format: &str) {
     served.get_as(ROOT_KEY, "/v1/dead-letters", |answer| {
         answer.json()["items"].as_array().is_some_and(|items| items.len() == 2)
     });
+    world.order();
     world.wrong_calls(key);
     world.listings();
+    // What is looked for has really been on the way.
+    let sent = desk.received();
+    for text in ["MARKER-META", "MARKER-ACCOUNT"] {
+        assert!(sent.iter().all(|request| String::from_utf8_lossy(&request.body).contains(text)), "{text}");
+    }
+    for (name, value) in [
+        ("authorization", "Bearer MARKER-BROKER-TOKEN"),
+        ("x-other", "MARKER-BROKER-OTHER"),
+        ("x-trace-id", TRACE),
+    ] {
+        assert!(sent.iter().all(|request| request.header(name) == value), "{name}: {sent:#?}");
+    }
     if engine == Engine::Postgres {
         metrics::lose_the_store(&served, || {
             world.wrong("POST", "/v1/events", ROOT_KEY, br#"{"event_type":"a","payload":"MARKER-PAYLOAD"}"#);
@@ -191,7 +303,11 @@ async fn check(engine: Engine, format: &str) {
         logged("request answered") && logged("HTTP_503") && logged("saga_id"),
         "the log is not talkative"
     );
+    for code in ["UNAUTHORIZED", "BROKER_5XX", "BAD_REQUEST", "UNKNOWN"] {
+        assert!(logged(code), "no order was told to have ended in {code}");
+    }
     assert_eq!(logged("\"level\":"), format == "json");
+    told.check_only(TRACE, &["a log line", "/audit"]);
     told.check(&secrets.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
@@ -209,7 +325,7 @@ async fn nothing_is_told_on_postgres_in_json() {
 #[test]
 fn nothing_is_told_about_settings() {
     let database = format!("postgres://user:{PASSWORD}@127.0.0.1:1/db");
-    let good = settings(&database);
+    let good = settings(&database, BROKER_URL);
     let mut told = Told::default();
     for arguments in [&["config"][..], &["config", "--json"], &["migrate"], &["event", "list"]] {
         let ran = run(arguments, &good, "");

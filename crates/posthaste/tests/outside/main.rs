@@ -20,6 +20,7 @@ mod schemathesis;
 mod secrets;
 mod served;
 mod tools;
+mod traces;
 mod wake_ups;
 mod webdriver;
 mod world;

@@ -1,0 +1,60 @@
+//! What a caller follows an event by goes along to its end: the trace to the receiver, with every attempt, and
+//! the correlation id into the log of each.
+
+use crate::served::{Engine, PATIENCE, Served};
+use crate::world;
+use posthaste_testkit::processes::LogLine;
+use posthaste_testkit::receiver::{Received, Receiver};
+
+const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+const NO_TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01";
+
+async fn check(engine: Engine) {
+    let settings = [("POSTHASTE_RETRY_BASE", "1ms"), ("POSTHASTE_LOG", "debug")];
+    let served = Served::start(engine, &settings).await;
+    let receiver = Receiver::start(world::answer).await;
+    // Two attempts each, so that it is seen of a retry too.
+    world::subscribe(&served, "traced", &receiver.url("/refuse"), 2);
+    let known = receiver.received().len();
+    for (number, (sent, expected)) in [(TRACE, TRACE), (NO_TRACE, ""), ("", "")].into_iter().enumerate() {
+        let mut headers =
+            format!("content-type: application/json\r\nx-correlation-id: correlated-{number}\r\n");
+        if !sent.is_empty() {
+            headers.push_str(&format!("traceparent: {sent}\r\n"));
+        }
+        let event = br#"{"event_type":"traced","payload":1}"#;
+        served.ask("POST", "/v1/events", &headers, event).expect(202);
+        let received = receiver.wait_for(known + 2 * number + 2).await;
+        for request in &received[known + 2 * number..] {
+            assert_eq!(request.header("traceparent"), expected, "{sent:?}: {request:?}");
+        }
+        let attempts: Vec<&str> = received[known + 2 * number..]
+            .iter()
+            .map(|request| request.header("posthaste-attempt"))
+            .collect();
+        assert_eq!(attempts, ["1", "2"]);
+        let made = |attempt: usize| {
+            move |line: &LogLine| {
+                line.message == "attempt made"
+                    && line.text.contains(&format!("\"correlated-{number}\""))
+                    && line.text.contains(&format!("\"attempt\":{attempt}"))
+            }
+        };
+        for attempt in [1, 2] {
+            assert!(served.process.logs(made(attempt), PATIENCE).await, "{:#?}", served.process.lines());
+        }
+    }
+    let strange =
+        |request: &Received| request.headers.keys().any(|name| name.as_str().contains("correlation"));
+    assert!(!receiver.received().iter().any(strange), "the correlation id is ours, and stays here");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_is_followed_to_its_receiver_on_sqlite() {
+    check(Engine::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_is_followed_to_its_receiver_on_postgres() {
+    check(Engine::Postgres).await;
+}

@@ -55,4 +55,5 @@ on_both_engines! {
     throttle::a_rate_limit_slows_the_lane_and_successes_speed_it_up,
     outages::revoked_credentials_kill_a_handful_and_no_probe_kills_any,
     outages::a_broker_that_is_away_for_an_hour_kills_nothing,
+    outages::a_broker_that_fails_for_an_hour_takes_nine_sends_of_an_order,
 }

@@ -1,11 +1,12 @@
-//! A broker that refuses our credentials for a weekend, and one that is away for an hour.
+//! A broker that refuses our credentials for a weekend, one that is away for an hour, and one that fails for
+//! an hour whatever it is sent.
 
 use crate::broker::{accepted, closed_port};
 use posthaste_core::lane::{LaneMode, UNAUTHORIZED_MAX};
 use posthaste_core::order::OrderStatus;
 use posthaste_core::ports::Stores;
 use posthaste_testkit::harness::Harness;
-use posthaste_testkit::order_lane::OrderRig;
+use posthaste_testkit::order_lane::{OrderRig, http_broker, loopback_sender};
 use posthaste_testkit::receiver::{Answer, Receiver};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,5 +84,52 @@ pub(crate) async fn a_broker_that_is_away_for_an_hour_kills_nothing<S: Stores>(h
     assert_eq!(rig.count(OrderStatus::Sent).await, 30);
     assert_eq!(broker.received().len(), 30);
     assert_eq!(rig.stored_lane().await.mode(), LaneMode::Open);
+    rig.check_audit().await;
+}
+
+/// A broker that takes the order and then fails may have executed it, so each such send counts against the
+/// order's nine, also in an outage. What one order at a time saves is everything but the probes: about one a
+/// minute, shared by all that wait. So many orders outlive an hour of it, and a few do not.
+pub(crate) async fn a_broker_that_fails_for_an_hour_takes_nine_sends_of_an_order<S: Stores>(h: Harness<S>) {
+    const PATIENT: Duration = Duration::from_secs(30);
+    // It hangs for as long as it takes to have the order and not answer, in real time.
+    const HANGS_FOR: Duration = Duration::from_millis(250);
+    let mut rig = OrderRig::new(h);
+    let (mut died, mut number) = (0, 0);
+    for (fails, deadline, orders, dead) in [
+        (Answer::Status(503), PATIENT, 1, 1),
+        (Answer::Status(503), PATIENT, 6, 6),
+        (Answer::Status(503), PATIENT, 30, 0),
+        (Answer::Reset, PATIENT, 1, 1),
+        (Answer::Reset, PATIENT, 6, 6),
+        (Answer::Reset, PATIENT, 30, 0),
+        (Answer::Hang, HANGS_FOR, 1, 1),
+    ] {
+        let row = format!("{orders} orders, {fails:?}");
+        let broken = Receiver::start(move |_| fails.clone()).await;
+        rig.desks.clear();
+        let desk = rig.desk(http_broker(loopback_sender(), &broken.url("/"), deadline));
+        rig.desks.push(desk);
+        number += 1;
+        let keys = rig.submit(&format!("row-{number}"), orders).await;
+        rig.pass(Duration::from_secs(3_600)).await;
+        died += dead;
+        assert_eq!(rig.count(OrderStatus::Dead).await, died, "{row}");
+        for key in &keys {
+            let order = rig.order(key).await;
+            assert!(order.maybe_executed, "{row}: {order:#?}");
+            let is_spent = if dead == 0 { order.retry_count <= 3 } else { order.retry_count == 9 };
+            assert!(is_spent, "{row}: {order:#?}");
+        }
+        assert_eq!(rig.stored_lane().await.mode(), LaneMode::OneAtATime, "{row}");
+        // The next order finds out that it is over, and takes along what is left.
+        let mended = Receiver::start(accepted).await;
+        rig.desks.clear();
+        rig.hire(&mended.url("/"));
+        rig.submit(&format!("after-{number}"), 1).await;
+        rig.pass(Duration::from_secs(600)).await;
+        assert_eq!(mended.received().len(), orders - dead + 1, "{row}");
+        assert_eq!(rig.stored_lane().await.mode(), LaneMode::Open, "{row}");
+    }
     rig.check_audit().await;
 }

@@ -1,35 +1,123 @@
 //! Lists that go on where they stopped, while rows arrive.
 
-use crate::server::TestApi;
-use posthaste_core::ports::Stores;
-use posthaste_testkit::fixtures::T0;
+use crate::server::{LEDGER_TTL, TestApi};
+use posthaste_core::ports::{OutboxIntakeStore as _, Stores};
+use posthaste_testkit::fixtures::{T0, order};
+use posthaste_testkit::harness::Harness;
+use posthaste_testkit::postgres::client;
+use std::collections::BTreeSet;
+use tokio::sync::watch;
 
 const LISTS: [&str; 5] = ["events", "subscriptions", "deliveries", "dead-letters", "orders"];
 
-pub(crate) async fn every_row_comes_once_while_others_arrive<S: Stores>(api: &TestApi<S>) {
-    api.h.subscribe("a").await;
-    let mut wanted: Vec<i64> = api.h.publish("a", 25).await.into_iter().map(|id| id.get()).collect();
-    api.h.route_all(T0).await;
-    wanted.sort_unstable_by(|one, other| other.cmp(one));
-    for (list, id) in [("events", "id"), ("deliveries", "event_id")] {
-        let (mut found, mut cursor) = (Vec::new(), String::new());
-        loop {
-            let page = api.get(&format!("/v1/{list}?event_type=a&limit=4&cursor={cursor}")).expect(200).await;
-            let items = page["items"].as_array().expect("items");
-            assert!(items.len() <= 4);
-            found.extend(items.iter().filter_map(|item| item[id].as_i64()));
-            // Newer rows stand before the first page, so they disturb no later one.
-            api.h.publish("a", 3).await;
-            api.h.route_all(T0).await;
-            match page["next_cursor"].as_str() {
-                Some(next) => next.clone_into(&mut cursor),
-                None => break,
-            }
-        }
-        let (first, rest) = found.split_at(found.len() - 25);
-        assert_eq!(rest, wanted, "{list}");
-        assert!(first.iter().all(|id| !wanted.contains(id)), "{list}");
+/// Lists, and what tells their rows apart.
+const ROWS: [(&str, &str); 5] = [
+    ("events", "id"),
+    ("subscriptions", "id"),
+    ("deliveries", "saga_id"),
+    ("dead-letters", "id"),
+    ("orders", "idempotency_key"),
+];
+
+/// How many rows of each list there are before anybody looks.
+const ROUNDS: u64 = 25;
+
+/// One more row of every list; what is already there changes too.
+async fn write<S: Stores>(api: &TestApi<S>, round: u64) {
+    api.h.dead_letter(&format!("kind-{round}")).await;
+    let orders = vec![order(&format!("key-{round}"), 1)];
+    api.h.calm.outbox_intake().submit_orders(orders, LEDGER_TTL, T0).await.expect("an order");
+}
+
+/// One page, and where the next one begins.
+async fn page<S: Stores>(
+    api: &TestApi<S>,
+    list: &str,
+    id: &str,
+    cursor: &str,
+) -> (Vec<String>, Option<String>) {
+    let page = api.get(&format!("/v1/{list}?limit=4&cursor={cursor}")).expect(200).await;
+    let items = page["items"].as_array().expect("items");
+    assert!(items.len() <= 4, "{list}");
+    let ids = items.iter().map(|item| item[id].to_string()).collect();
+    (ids, page["next_cursor"].as_str().map(str::to_owned))
+}
+
+/// Every page to the end. After each it waits for the writer, who is busy during the others too.
+async fn walk<S: Stores, W>(
+    api: &TestApi<S>,
+    list: &str,
+    id: &str,
+    mut wait: impl AsyncFnMut() -> W,
+) -> Vec<String> {
+    let (mut found, mut next) = (Vec::new(), Some(String::new()));
+    while let Some(cursor) = next {
+        let (ids, after) = page(api, list, id, &cursor).await;
+        found.extend(ids);
+        next = after;
+        wait().await;
     }
+    found
+}
+
+pub(crate) async fn every_row_comes_once_while_others_arrive<S: Stores>(api: &TestApi<S>) {
+    for round in 0..ROUNDS {
+        write(api, round).await;
+    }
+    let (finished, written) = watch::channel(ROUNDS);
+    let writing = async {
+        loop {
+            let round = *written.borrow();
+            write(api, round).await;
+            finished.send_replace(round + 1);
+        }
+    };
+    let reading = async {
+        for (list, id) in ROWS {
+            let (before, mut writes) = (*written.borrow(), written.clone());
+            let known = walk(api, list, id, async || writes.changed().await.expect("a writer")).await;
+            let again = walk(api, list, id, async || writes.changed().await.expect("a writer")).await;
+            for found in [&known, &again] {
+                let distinct: BTreeSet<&String> = found.iter().collect();
+                assert_eq!(distinct.len(), found.len(), "{list}: a row came twice");
+                assert!(found.len() as u64 >= before, "{list}: {} rows of {before}", found.len());
+            }
+            // Newer rows stand before those that were known, which come again as they came.
+            assert!(again.ends_with(&known), "{list}: {known:?} and then {again:?}");
+            assert!(again.len() > known.len(), "{list}: nothing new");
+        }
+    };
+    tokio::select! {
+        () = reading => {}
+        () = writing => {}
+    }
+}
+
+/// What is promised of a row whose transaction is still open when the walk comes by: that walk goes on without
+/// it and misses nothing else, the next one shows it, and its delivery does not depend on either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_is_committed_late_is_in_the_next_walk() {
+    let api = &TestApi::start(Harness::postgres("api").await).await;
+    api.h.subscribe("a").await;
+    let caller = client(api.h.url()).await;
+    let first = api.h.publish("a", 4).await;
+    caller.batch_execute("BEGIN").await.expect("a transaction");
+    let late = caller.query_one("SELECT posthaste.publish('a', '1')", &[]).await.expect("an event");
+    let late: i64 = late.get(0);
+    let others = [first, api.h.publish("a", 4).await].concat();
+    let mut others: Vec<String> = others.iter().rev().map(ToString::to_string).collect();
+
+    let (mut seen, next) = page(api, "events", "id", "").await;
+    let (more, end) = page(api, "events", "id", &next.expect("more")).await;
+    caller.batch_execute("COMMIT").await.expect("a commit");
+    seen.extend(more);
+    assert_eq!((&seen, end), (&others, None), "the open row is passed by, and nothing else");
+    others.insert(4, late.to_string());
+    assert_eq!(walk(api, "events", "id", async || ()).await, others, "the next walk has it in its place");
+    api.h.route_all(T0).await;
+    let routed: BTreeSet<String> =
+        walk(api, "deliveries", "event_id", async || ()).await.into_iter().collect();
+    assert_eq!(routed, others.into_iter().collect(), "it was routed like the others");
 }
 
 pub(crate) async fn bad_cursors_and_limits_are_refused<S: Stores>(api: &TestApi<S>) {

@@ -64,6 +64,11 @@ impl TestBroker {
         self.desk.accounts().set_trusting(trusting);
     }
 
+    /// It stops to take our credentials once it has executed so many orders, in the midst of things.
+    pub fn revoke_after(&self, executions: usize) {
+        self.desk.accounts().revoke_after(executions);
+    }
+
     /// Everything that it was sent and did.
     pub fn books(&self) -> Books {
         self.desk.accounts().books()

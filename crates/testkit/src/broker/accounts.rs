@@ -52,11 +52,19 @@ pub struct Accounts {
     /// The broker's id of each order that it executed.
     ids: HashMap<String, String>,
     trusting: bool,
+    /// How many it executes before it stops to trust us, if it will.
+    revoked_after: Option<usize>,
 }
 
 impl Default for Accounts {
     fn default() -> Self {
-        Self { books: Books::default(), sends: HashMap::new(), ids: HashMap::new(), trusting: true }
+        Self {
+            books: Books::default(),
+            sends: HashMap::new(),
+            ids: HashMap::new(),
+            trusting: true,
+            revoked_after: None,
+        }
     }
 }
 
@@ -71,6 +79,11 @@ impl Accounts {
 
     pub fn set_trusting(&mut self, trusting: bool) {
         self.trusting = trusting;
+    }
+
+    /// Stops to trust us by itself once it has executed so many.
+    pub fn revoke_after(&mut self, executions: usize) {
+        self.revoked_after = Some(executions);
     }
 
     /// How often a key came so far.
@@ -89,6 +102,9 @@ impl Accounts {
         });
         let Some(key) = request.key else { return answer(400, "no idempotency key") };
         *self.sends.entry(key.clone()).or_default() += 1;
+        if self.revoked_after.is_some_and(|executions| self.executions() >= executions) {
+            (self.trusting, self.revoked_after) = (false, None);
+        }
         if !self.trusting {
             return answer(401, "who are you?");
         }

@@ -123,7 +123,7 @@ impl<W: Work> Step for Batches<W> {
     async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
         let (inputs, callers) = self.take_batch();
         if inputs.is_empty() {
-            return Ok(Progress::Idle);
+            return Ok(Progress::Unasked);
         }
         match self.work.work(inputs, now).await {
             // A caller that gave up does not stop the others' answers.
@@ -224,7 +224,7 @@ mod tests {
         let work = Doubling::default();
         let sizes = Arc::clone(&work.sizes);
         let (calls, mut batches) = batcher(work, 100, 10);
-        assert_eq!(batches.step(NOW).await.expect("a step"), Progress::Idle);
+        assert_eq!(batches.step(NOW).await.expect("a step"), Progress::Unasked);
         let mut waiting: Vec<_> = (1..=15).map(|input| (input, calling(&calls, input))).collect();
         assert_eq!(batches.step(NOW).await.expect("a step"), Progress::More);
         assert_eq!(batches.step(NOW).await.expect("a step"), Progress::Idle);

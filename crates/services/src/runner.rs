@@ -89,15 +89,18 @@ impl Pulse {
         Some(self.started.elapsed().saturating_sub(Duration::from_millis(stepped_ms)))
     }
 
-    /// Whether its last step failed.
+    /// Whether the last step that asked the store failed.
     pub fn is_failing(&self) -> bool {
         self.failing.load(Ordering::Relaxed)
     }
 
-    fn beat(&self) {
+    /// Notes a step that went well. One that asked for nothing is alive, and as well or ill as before.
+    fn beat(&self, progress: Progress) {
         let ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
         self.stepped_ms.store(ms + 1, Ordering::Relaxed);
-        self.failing.store(false, Ordering::Relaxed);
+        if progress != Progress::Unasked {
+            self.failing.store(false, Ordering::Relaxed);
+        }
     }
 }
 
@@ -193,7 +196,7 @@ impl<S: Step> Loop<S> {
             self.metrics.step_seconds.get_or_create(&label).observe(began.elapsed().as_secs_f64());
             match health.after(self.service.name, turn) {
                 Ok(progress) => {
-                    self.pulse.beat();
+                    self.pulse.beat(progress);
                     self.idle(progress, now, began).await;
                 }
                 Err(pause) => {
@@ -232,7 +235,7 @@ impl<S: Step> Loop<S> {
                 // Steps that always have more must leave room for the others.
                 tokio::task::yield_now().await;
             }
-            Progress::Idle => self.wait(self.longest_idle(), true).await,
+            Progress::Idle | Progress::Unasked => self.wait(self.longest_idle(), true).await,
             Progress::IdleUntil(at) => self.wait(at.since(now).min(self.longest_idle()), true).await,
         }
         let rest = self.service.pace.saturating_sub(began.elapsed());

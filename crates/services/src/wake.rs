@@ -110,7 +110,7 @@ impl<S: AnnounceStore> Step for Announcer<S> {
     async fn step(&mut self, _now: Timestamp) -> StoreResult<Progress> {
         let stages = self.wakes.take_unsaid();
         if stages.is_empty() {
-            return Ok(Progress::Idle);
+            return Ok(Progress::Unasked);
         }
         if let Err(error) = self.store.announce(stages.clone()).await {
             stages.into_iter().for_each(|stage| self.wakes.wake(stage));
@@ -173,7 +173,7 @@ mod tests {
         let mut announcer = Announcer::new(Away, wakes.clone());
         assert!(announcer.step(Timestamp::from_micros(0)).await.is_err());
         assert_eq!(wakes.take_unsaid(), [Stage::Delivery]);
-        assert_eq!(announcer.step(Timestamp::from_micros(0)).await.expect("nothing to say"), Progress::Idle);
+        assert_eq!(announcer.step(Timestamp::from_micros(0)).await.expect("nothing to say"), Progress::Unasked);
     }
 
     #[test]

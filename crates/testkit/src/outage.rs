@@ -1,6 +1,8 @@
 //! PostgreSQL is away for a while and comes back: nothing acknowledged is lost or sent twice, the processes
 //! say little and do little meanwhile, and go on by themselves.
 
+mod poster;
+
 use crate::acceptor::Acceptor;
 use crate::chaos::behaviour::later;
 use crate::direct::Direct;
@@ -8,17 +10,25 @@ use crate::fleet::{Fleet, Role, Wiring, settings};
 use crate::private_server::PrivateServer;
 use crate::receiver::Receiver;
 use crate::subscribers::{parse_webhook_id, subscribe};
+use poster::Poster;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::task::block_in_place;
 
 const KIND: &str = "outage.event";
-const ROLES: [(Role, usize); 4] =
-    [(Role::Router, 1), (Role::Orchestrator, 1), (Role::Worker, 1), (Role::Cleaner, 1)];
+const API_KEY: &str = "the-root-key-of-the-outage";
+const ROLES: [(Role, usize); 5] =
+    [(Role::Router, 1), (Role::Orchestrator, 1), (Role::Worker, 1), (Role::Cleaner, 1), (Role::Api, 1)];
 /// Leases run out while the server is away, and what was under way when it went has long been answered:
 /// the reports of it must land before anybody gives the leases away.
-const SETTINGS: [(&str, &str); 3] =
-    [("POSTHASTE_LEASE", "8s"), ("POSTHASTE_REQUEST_TIMEOUT", "3s"), ("POSTHASTE_CLEANER_INTERVAL", "200ms")];
+const SETTINGS: [(&str, &str); 4] = [
+    ("POSTHASTE_LEASE", "8s"),
+    ("POSTHASTE_REQUEST_TIMEOUT", "3s"),
+    ("POSTHASTE_CLEANER_INTERVAL", "200ms"),
+    ("POSTHASTE_ROOT_KEY", API_KEY),
+];
+/// Each caller of the API is told apart that its request failed; that is no service's line.
+const OF_A_CALLER: &str = "request failed";
 const ANSWERS_AFTER: Duration = Duration::from_millis(500);
 const EVENTS_PER_SECOND: usize = 40;
 /// Deliveries that show that everything runs.
@@ -50,6 +60,8 @@ pub async fn run(away: Duration) -> OutageReport {
     subscribe(&store, KIND, &receiver.url("/"), None).await;
     let fleet = Fleet::start(&server, Wiring::Direct, &ROLES, &settings(&SETTINGS)).await;
     let acceptor = Acceptor::start(store, &[KIND], 1, EVENTS_PER_SECOND);
+    let doors: Vec<_> = fleet.members.iter().filter_map(|member| member.address).collect();
+    let posters: Vec<_> = doors.iter().map(|door| Poster::start(*door, API_KEY, KIND)).collect();
     receiver.wait_for(SOME).await;
 
     let said: Vec<usize> = fleet.members.iter().map(|member| member.process.lines().len()).collect();
@@ -64,7 +76,13 @@ pub async fn run(away: Duration) -> OutageReport {
     receiver.wait_for(received + 1).await;
     let first_delivery = back.elapsed();
     receiver.wait_for(received + SOME).await;
-    let accepted = acceptor.end().await;
+    let mut events = acceptor.end().await.events;
+    let mut refused = 0;
+    for poster in posters {
+        let posted = poster.end().await;
+        refused += posted.repeated;
+        events.extend(posted.events);
+    }
     settle(&server).await;
 
     let lines = lines_of(&fleet, &said);
@@ -74,12 +92,15 @@ pub async fn run(away: Duration) -> OutageReport {
     if lines_max > LINES_MAX {
         complaints.push(format!("too many lines: {lines:#?}"));
     }
+    if refused == 0 {
+        complaints.push("no caller of the API noticed the outage: its log was not tried".to_owned());
+    }
     // A process that asks again and again without a pause uses all of a processor.
     if cpu_max > away / 2 {
         complaints.push(format!("a process used {cpu_max:?} while there was nothing to do for {away:?}"));
     }
-    complaints.extend(not_once(&accepted.events, &receiver));
-    let acknowledged = accepted.events.len();
+    complaints.extend(not_once(&events, &receiver));
+    let acknowledged = events.len();
     OutageReport { away, acknowledged, first_delivery, cpu_max, lines_max, complaints }
 }
 
@@ -91,7 +112,8 @@ fn cpu_of(fleet: &Fleet) -> Vec<Duration> {
 fn lines_of(fleet: &Fleet, known: &[usize]) -> BTreeMap<String, Vec<String>> {
     let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (member, known) in fleet.members.iter().zip(known) {
-        for line in member.process.lines().into_iter().skip(*known) {
+        let services = member.process.lines().into_iter().skip(*known);
+        for line in services.filter(|line| line.message != OF_A_CALLER) {
             let service = line.service.unwrap_or_default();
             lines.entry(format!("{} {service}", member.process.name)).or_default().push(line.text);
         }

@@ -40,9 +40,11 @@ impl Health {
     /// Takes a turn's end into account; answers how to go on, or how long to pause.
     pub(super) fn after(&mut self, service: &'static str, turn: Turn) -> Result<Progress, Duration> {
         match turn {
+            // The store may be as far away as before: the ailment and its pauses stay.
+            Turn::Went(Progress::Unasked) => Ok(Progress::Unasked),
             Turn::Went(progress) => {
                 if let Some(ailing) = self.ailing.take() {
-                    let (failures, away_s) = (ailing.failures, ailing.since.elapsed().as_secs_f32());
+                    let (failures, away_s) = (ailing.failures, seconds(ailing.since.elapsed()));
                     tracing::info!(service, failures, away_s, "works again");
                 }
                 Ok(progress)
@@ -85,6 +87,11 @@ impl Health {
         ailing.pause = (pause * 2).min(self.pause_max);
         pause
     }
+}
+
+/// Seconds to the millisecond, for people.
+fn seconds(span: Duration) -> f64 {
+    Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)).as_secs_f64()
 }
 
 const fn kind(error: &StoreError) -> &'static str {
@@ -146,6 +153,24 @@ mod tests {
         assert!(!health.is_news("away") && health.is_news("full"));
         let _ = health.after("test", Turn::Went(Progress::More));
         assert!(health.is_news("away"));
+    }
+
+    #[test]
+    fn a_step_that_did_not_ask_the_store_ends_no_ailment() {
+        let mut health = Health::new(Duration::from_millis(300));
+        let _ = health.after("test", away());
+        assert_eq!(health.after("test", Turn::Went(Progress::Unasked)), Ok(Progress::Unasked));
+        assert!(!health.is_news("away"), "nobody said that it works again");
+        assert_eq!(health.after("test", away()), Err(PAUSE_FIRST * 2));
+        let _ = health.after("test", Turn::Went(Progress::Idle));
+        assert!(health.is_news("away"));
+    }
+
+    #[test]
+    fn times_are_told_to_the_millisecond() {
+        for (micros, expected) in [(50_600, "0.05"), (12_345_678, "12.345"), (3_000_000, "3")] {
+            assert_eq!(seconds(Duration::from_micros(micros)).to_string(), expected);
+        }
     }
 
     #[test]

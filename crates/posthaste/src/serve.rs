@@ -201,12 +201,18 @@ impl<'a, S: Stores> Process<'a, S> {
         Ok(())
     }
 
+    /// Its roles, but for those that have nothing to do: without a broker nobody sends orders.
+    fn roles_run(&self) -> impl Iterator<Item = Role> {
+        let has_broker = self.settings.broker.url.is_some();
+        self.settings.roles.iter().copied().filter(move |role| has_broker || *role != Role::Outbox)
+    }
+
     fn start_presence(&mut self) {
         let identity = Identity {
             process_id: self.worker_id.clone(),
             version: env!("CARGO_PKG_VERSION"),
             started_at: self.clock.now(),
-            roles: self.settings.roles.iter().copied().map(Role::as_str).collect(),
+            roles: self.roles_run().map(Role::as_str).collect(),
         };
         let presence = Presence::new(self.store.presence(), identity, self.metrics.clone());
         let service = Service::new("presence", presence, Bell::default(), presence::EVERY);

@@ -36,6 +36,12 @@ pub struct Check {
     pub to_do: &'static str,
 }
 
+/// So many of something, in words that fit one as well as many.
+fn counted(count: u64, one: &str, many: &str) -> String {
+    let what = if count == 1 { one } else { many };
+    format!("{count} {what}")
+}
+
 impl Check {
     fn ok(name: &'static str, found: impl Into<String>) -> Self {
         Self { name, status: Status::Ok, found: found.into(), to_do: "" }

@@ -121,11 +121,18 @@ fn shown(all: &Value) -> String {
     let [events, deliveries, orders, undecidable] =
         ["events", "deliveries", "orders", "undecidable"].map(|name| examined(all, name));
     text.push_str(&format!(
-        "\nexamined {events} events, {deliveries} deliveries, {orders} orders; {undecidable} pairs of event and \
-         subscription cannot be decided\n{}: {problems} problems, {warnings} warnings\n",
-        if problems == 0 { "healthy" } else { "not healthy" }
+        "\nexamined: events {events}, deliveries {deliveries}, orders {orders}; pairs of event and \
+         subscription that cannot be decided: {undecidable}\n{}: {}, {}\n",
+        if problems == 0 { "healthy" } else { "not healthy" },
+        counted(problems, "problem"),
+        counted(warnings, "warning")
     ));
     text
+}
+
+fn counted(count: usize, what: &str) -> String {
+    let end = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{end}")
 }
 
 #[cfg(test)]
@@ -157,7 +164,7 @@ mod tests {
         for line in [
             "problem  conservation  event 1 has no delivery",
             "problem                event 2 has no delivery",
-            "not healthy: 1 problems, 0 warnings",
+            "not healthy: 1 problem, 0 warnings",
         ] {
             assert!(text.lines().any(|found| found == line), "{line:?} in\n{text}");
         }

@@ -2,6 +2,7 @@
 
 use super::Settings;
 use ipnet::IpNet;
+use std::collections::BTreeSet;
 
 /// Networks whose hosts trust whoever is near: an address in them is what a forged callback aims at.
 const NEAR: [&str; 10] = [
@@ -28,7 +29,7 @@ impl Settings {
                     .to_owned(),
             );
         }
-        warnings.extend(policy.allow_cidrs.iter().filter_map(|network| about_network(*network)));
+        warnings.extend(about_networks(&policy.allow_cidrs));
         if self.secret_key.is_none() {
             warnings.push(
                 "POSTHASTE_SECRET_KEY is not set: signing secrets lie in the database as plain text; \
@@ -40,6 +41,12 @@ impl Settings {
     }
 }
 
+/// Each network once, however often it was named.
+fn about_networks(networks: &[IpNet]) -> impl Iterator<Item = String> {
+    let networks: BTreeSet<IpNet> = networks.iter().copied().collect();
+    networks.into_iter().filter_map(about_network)
+}
+
 fn about_network(network: IpNet) -> Option<String> {
     if network.prefix_len() == 0 {
         return Some(format!(
@@ -48,6 +55,11 @@ fn about_network(network: IpNet) -> Option<String> {
     }
     let near = NEAR.iter().filter_map(|text| text.parse::<IpNet>().ok());
     let met = near.into_iter().find(|near| near.contains(&network) || network.contains(near))?;
+    if met == network {
+        return Some(format!(
+            "POSTHASTE_ALLOW_CIDRS: {network} lets callbacks reach hosts there, which is not the Internet"
+        ));
+    }
     Some(format!(
         "POSTHASTE_ALLOW_CIDRS: {network} lets callbacks reach hosts in {met}, which is not the Internet"
     ))
@@ -56,6 +68,13 @@ fn about_network(network: IpNet) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_network_is_told_of_once() {
+        let loopback = "127.0.0.0/8".parse().expect("a network");
+        let told: Vec<_> = about_networks(&[loopback, loopback]).collect();
+        assert!(matches!(&told[..], [one] if one.matches("127.0.0.0/8").count() == 1), "{told:?}");
+    }
 
     #[test]
     fn networks() {

@@ -1,6 +1,6 @@
 //! One page of history: conservation of events, and rows that have what their state says.
 
-use super::{Check, Status};
+use super::{Check, Status, counted};
 use posthaste_core::Timestamp;
 use posthaste_core::conservation::{conserve, order_fault, saga_fault};
 use posthaste_core::history::SubscriptionChange;
@@ -31,12 +31,12 @@ pub fn examine_page(page: &Examined, now: Timestamp) -> PageFindings {
     let (conservation, undecidable, lost) = conservation(page, now);
     let (sagas, saga_faults) = rows(
         "deliveries",
-        "deliveries have exactly what their state says",
+        "every delivery has exactly what its state says",
         page.sagas.iter().map(|saga| (format!("delivery {}", saga.id), saga_fault(saga))),
     );
     let (orders, order_faults) = rows(
         "orders",
-        "orders agree with their ledger and audit",
+        "every order agrees with its ledger and audit",
         page.orders.iter().map(|order| (format!("order {}", order.id), order_fault(order))),
     );
     PageFindings {
@@ -58,7 +58,10 @@ fn conservation(page: &Examined, now: Timestamp) -> (Check, u64, u64) {
     let queued = page.events.iter().filter(|event| event.is_queued).count();
     let routed = page.events.len() - queued;
     if page.more_changes {
-        let found = format!("{routed} routed events; too many changes of subscriptions to decide over them");
+        let found = format!(
+            "{} routed; too many changes of subscriptions to decide over them",
+            counted(count(routed), "event", "events")
+        );
         let to_do =
             "nothing is known to be wrong: subscriptions of these types changed too often to prove it";
         return (Check::warning(NAME, found, to_do), count(routed), 0);
@@ -68,13 +71,17 @@ fn conservation(page: &Examined, now: Timestamp) -> (Check, u64, u64) {
         changes.entry(change.subscription_id).or_default().push(change.clone());
     }
     let found = conserve(&page.events, &page.sagas, &changes, now);
-    let mut text = format!("{routed} routed events have all of their {} deliveries", found.kept);
+    let mut text = format!(
+        "nothing is missing: {} routed, {} made",
+        counted(count(routed), "event", "events"),
+        counted(found.kept, "delivery", "deliveries")
+    );
     if queued > 0 {
-        text.push_str(&format!("; {queued} wait for the router"));
+        text.push_str(&format!("; waiting for the router: {queued}"));
     }
     if found.undecidable > 0 {
-        let why = "cannot be decided, because the subscription changed at about the time of routing";
-        text.push_str(&format!("; {} pairs {why}", found.undecidable));
+        let why = "the subscription changed at about the time of routing";
+        text.push_str(&format!("; not to be decided, because {why}: {}", found.undecidable));
     }
     if found.lost.is_empty() {
         return (Check::ok(NAME, text), found.undecidable, 0);
@@ -85,7 +92,8 @@ fn conservation(page: &Examined, now: Timestamp) -> (Check, u64, u64) {
         .take(NAMED_MAX)
         .map(|(event, subscription)| format!("event {event} has no delivery for subscription {subscription}"))
         .collect();
-    text = format!("{} deliveries are missing: {}", found.lost.len(), named.join("; "));
+    let lost = counted(count(found.lost.len()), "delivery is", "deliveries are");
+    text = format!("{lost} missing: {}", named.join("; "));
     let to_do = "send these events again under a new external id, and report it: the program never loses one";
     (
         Check { name: NAME, status: Status::Problem, found: text, to_do },
@@ -109,7 +117,7 @@ fn rows(
         }
     }
     if faults == 0 {
-        return (Check::ok(name, format!("{looked_at} {sane}")), 0);
+        return (Check::ok(name, format!("{sane} ({looked_at} looked at)")), 0);
     }
-    (Check::problem(name, format!("{faults} of {looked_at} are wrong: {}", named.join("; ")), REPAIR), faults)
+    (Check::problem(name, format!("wrong are {faults} of {looked_at}: {}", named.join("; ")), REPAIR), faults)
 }

@@ -1,9 +1,9 @@
 //! What runs: queues, leases, the lane, processes, clocks, settings, and how the database keeps up.
 
-use super::Check;
+use super::{Check, counted};
 use crate::presence;
 use posthaste_core::Timestamp;
-use posthaste_core::lane::Lane;
+use posthaste_core::lane::{Lane, LaneMode};
 use posthaste_core::ports::{
     DeadTuples, EngineFacts, Look, OldTransaction, ProcessSeen, Survey, Upkeep, Waiting,
 };
@@ -15,6 +15,7 @@ pub const ROLES: [&str; 6] = ["api", "router", "orchestrator", "worker", "cleane
 
 /// What waits longer than the first is worth a look, longer than the second is stuck.
 const ROUTING_AGE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(600));
+const READY_AGE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(600));
 const DUE_AGE: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(3_600));
 const TRANSACTION_AGE: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(3_600));
 /// Times come from the database; a clock that is off confuses people and their logs.
@@ -47,6 +48,9 @@ pub fn examine_system(facts: &SystemFacts<'_>) -> Vec<Check> {
         sending(facts.survey),
         routing(facts),
         due(facts),
+        delivery(facts),
+        results(facts),
+        outbox(facts),
         lane(facts.lane),
         roles(facts),
         migrations(facts),
@@ -61,7 +65,7 @@ fn leases(survey: &Survey) -> Check {
     match survey.stuck_jobs {
         0 => Check::ok("leases", "no lease is older than it can be"),
         count => {
-            let found = format!("{count} leases ran out and were not given back");
+            let found = format!("{} ran out and not given back", counted(count.into(), "lease", "leases"));
             Check::problem("leases", found, "run a process with the role cleaner, and read its log")
         }
     }
@@ -71,7 +75,7 @@ fn sending(survey: &Survey) -> Check {
     match survey.stuck_orders {
         0 => Check::ok("sending", "no order has been sending for too long"),
         count => {
-            let found = format!("{count} orders have been sending for too long");
+            let found = format!("{} sending for too long", counted(count.into(), "order", "orders"));
             Check::problem("sending", found, "run a process with the role outbox, and read its log")
         }
     }
@@ -85,7 +89,10 @@ fn aged(
     to_do: &'static str,
 ) -> Check {
     let age = waiting.oldest.map_or(Duration::ZERO, |oldest| now.since(oldest));
-    let found = format!("{} wait, the oldest for {} s", waiting.depth, age.as_secs());
+    let found = match waiting.depth {
+        0 => "nothing waits".to_owned(),
+        depth => format!("{depth} waiting, the oldest for {} s", age.as_secs()),
+    };
     if age > bounds.1 {
         Check::problem(name, found, to_do)
     } else if age > bounds.0 {
@@ -106,12 +113,47 @@ fn due(facts: &SystemFacts<'_>) -> Check {
     aged("due", facts.survey.admission, facts.now, DUE_AGE, to_do)
 }
 
+fn delivery(facts: &SystemFacts<'_>) -> Check {
+    let to_do = "see that workers run and have room: add workers, or look for receivers that hang";
+    aged("delivery", facts.survey.delivery, facts.now, READY_AGE, to_do)
+}
+
+fn results(facts: &SystemFacts<'_>) -> Check {
+    let to_do = "see that a process runs the role orchestrator and that its log shows no failing steps";
+    aged("results", facts.survey.results, facts.now, READY_AGE, to_do)
+}
+
+/// Orders that could be sent. What holds them back may be the lane, which is told of by itself.
+fn outbox(facts: &SystemFacts<'_>) -> Check {
+    let to_do = "see that a process runs the role outbox with a broker, that the lane is open, and that the broker answers";
+    aged("outbox", facts.survey.outbox, facts.now, READY_AGE, to_do)
+}
+
 fn lane(lane: &Lane) -> Check {
-    if lane.paused_at.is_none() {
-        return Check::ok("lane", format!("open, {} sends a second at most", lane.rate));
+    let rate = lane.rate_in_force();
+    match lane.mode() {
+        LaneMode::Open => Check::ok("lane", format!("open, {rate} sends a second at most")),
+        LaneMode::Throttled => {
+            let found =
+                format!("throttled: {rate:.1} sends a second at most, because the broker answered 429");
+            Check::warning("lane", found, "nothing, if orders keep up: each success lets more through")
+        }
+        LaneMode::OneAtATime => {
+            let found =
+                format!("one order at a time: the broker failed {} times in a row", lane.faults_in_row);
+            Check::warning(
+                "lane",
+                found,
+                "see whether the broker is up and reachable: the lane opens by itself",
+            )
+        }
+        LaneMode::Paused => {
+            let found = format!("paused: {}", lane.reason.as_deref().unwrap_or("no reason was kept"));
+            let to_do = "mend the broker's credentials, then resume the lane: posthaste outbox resume, \
+                         or POST /v1/outbox/resume";
+            Check::problem("lane", found, to_do)
+        }
     }
-    let found = format!("paused: {}", lane.reason.as_deref().unwrap_or("no reason was kept"));
-    Check::problem("lane", found, "mend the broker's credentials, then POST /v1/outbox/resume")
 }
 
 fn roles(facts: &SystemFacts<'_>) -> Check {
@@ -123,8 +165,10 @@ fn roles(facts: &SystemFacts<'_>) -> Check {
     let found = format!("nobody runs {}", missing.join(", "));
     match missing[..] {
         [] => Check::ok("roles", "every role is run by somebody"),
-        // Whoever sends no orders needs no outbox.
-        ["outbox"] if facts.survey.outbox.depth == 0 => Check::warning("roles", found, to_do),
+        // Whoever sends no orders needs no outbox, and without a broker nobody runs it.
+        ["outbox"] if facts.survey.outbox.depth == 0 => {
+            Check::ok("roles", "every role is run by somebody, but outbox, for which no order waits")
+        }
         [..] => Check::problem("roles", found, to_do),
     }
 }
@@ -132,7 +176,10 @@ fn roles(facts: &SystemFacts<'_>) -> Check {
 fn migrations(facts: &SystemFacts<'_>) -> Check {
     let EngineFacts { schema_version, unfinished_migrations, .. } = *facts.engine;
     if unfinished_migrations > 0 {
-        let found = format!("{unfinished_migrations} migrations were begun and not ended");
+        let found = format!(
+            "{} begun and not ended",
+            counted(unfinished_migrations.into(), "migration", "migrations")
+        );
         return Check::problem(
             "migrations",
             found,

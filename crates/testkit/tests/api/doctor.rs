@@ -124,7 +124,7 @@ const DAMAGES: &[(&str, &str, &str)] = &[
     (
         "DELETE FROM webhook_delivery_sagas WHERE id = (SELECT max(id) FROM webhook_delivery_sagas WHERE status = 'Pending')",
         "conservation",
-        "1 deliveries are missing",
+        "1 delivery is missing",
     ),
     ("DELETE FROM outbox_audit WHERE idempotency_key = 'key-1'", "orders", "it has no audit"),
     ("DELETE FROM idempo_ledger WHERE idempotency_key = 'key-2'", "orders", "its row of the ledger is gone"),
@@ -145,6 +145,19 @@ const DAMAGES: &[(&str, &str, &str)] = &[
     ),
     ("UPDATE outbox_lane SET paused_at = updated_at, reason = 'the key expired'", "lane", "the key expired"),
     ("UPDATE schema_migrations SET finished_at = NULL WHERE version = 2", "migrations", "begun and not ended"),
+];
+
+/// What nobody takes up: a job that no worker claims, and a result that nobody applies.
+const UNDONE: &[&str] = &[
+    "UPDATE webhook_delivery_jobs SET status = 'Pending', lease_token = NULL, worker_id = NULL
+        WHERE id = (SELECT max(id) FROM webhook_delivery_jobs WHERE status = 'Leased')",
+    "INSERT INTO finished_jobs (job_id) SELECT max(id) FROM webhook_delivery_jobs WHERE status = 'Completed'",
+];
+
+/// States of the lane that are no problem and not right either, and words that must be said of them.
+const SLOW_LANES: &[(&str, &str)] = &[
+    ("UPDATE outbox_lane SET rate = 12.5", "throttled: 12.5 sends a second"),
+    ("UPDATE outbox_lane SET faults_in_row = 7", "the broker failed 7 times in a row"),
 ];
 
 pub(crate) async fn every_damage_is_found<S: Stores>(api: &TestApi<S>) {
@@ -168,6 +181,17 @@ pub(crate) async fn every_damage_is_found<S: Stores>(api: &TestApi<S>) {
                 && check["to_do"].is_string()
         })
     };
+    for (sql, words) in SLOW_LANES {
+        api.h.direct.force(sql).await;
+        let diagnosis = api.get("/v1/doctor").expect(200).await;
+        let warns = |check: &Value| {
+            let told = check["found"].as_str().is_some_and(|found| found.contains(words));
+            told && check["name"] == "lane" && check["status"] == "warning" && check["to_do"].is_string()
+        };
+        assert!(diagnosis["checks"].as_array().expect("checks").iter().any(warns), "{sql}: {diagnosis:#}");
+        assert_eq!(diagnosis["healthy"], true);
+    }
+    api.h.direct.force("UPDATE outbox_lane SET rate = 1000, faults_in_row = 0").await;
     for (sql, name, words) in DAMAGES {
         let before = api.get("/v1/doctor").expect(200).await;
         assert!(!found(&before, name, words), "{words} is said before: {before:#}");
@@ -179,12 +203,18 @@ pub(crate) async fn every_damage_is_found<S: Stores>(api: &TestApi<S>) {
         }
     }
     // An hour later nobody has done anything.
+    for sql in UNDONE {
+        api.h.direct.force(sql).await;
+    }
     api.clock.set(at(NOW_S + 3_600));
     publish(&api.h, "a", 1).await;
     let diagnosis = api.get("/v1/doctor").expect(200).await;
     for (name, words) in [
-        ("leases", "ran out and were not given back"),
-        ("sending", "1 orders have been sending for too long"),
+        ("leases", "ran out and not given back"),
+        ("sending", "1 order sending for too long"),
+        ("delivery", "waiting, the oldest for"),
+        ("results", "waiting, the oldest for"),
+        ("outbox", "waiting, the oldest for 3600 s"),
         ("routing", "the oldest for 3600 s"),
         ("roles", "nobody runs api, router, orchestrator, worker, cleaner, outbox"),
     ] {

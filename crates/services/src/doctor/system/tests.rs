@@ -1,6 +1,7 @@
 use super::*;
 use crate::doctor::Status::{self, Ok, Problem, Warning};
 use posthaste_core::WorkerId;
+use posthaste_core::lane::{FAULTS_MAX, RATE_MAX};
 
 const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 const SECOND: Duration = Duration::from_secs(1);
@@ -78,9 +79,20 @@ fn each_fault_is_told_by_its_own_check() {
     check("routing", Problem, |world| world.survey.routing = waiting(601));
     check("due", Warning, |world| world.survey.admission = waiting(301));
     check("due", Problem, |world| world.survey.admission = waiting(3_601));
+    check("delivery", Ok, |world| world.survey.delivery = waiting(59));
+    check("delivery", Warning, |world| world.survey.delivery = waiting(61));
+    check("delivery", Problem, |world| world.survey.delivery = waiting(601));
+    check("results", Warning, |world| world.survey.results = waiting(61));
+    check("results", Problem, |world| world.survey.results = waiting(601));
+    check("outbox", Ok, |world| world.survey.outbox = waiting(59));
+    check("outbox", Warning, |world| world.survey.outbox = waiting(61));
+    check("outbox", Problem, |world| world.survey.outbox = waiting(601));
+    check("lane", Warning, |world| world.lane.rate = RATE_MAX / 2.0);
+    check("lane", Ok, |world| world.lane.faults_in_row = FAULTS_MAX - 1);
+    check("lane", Warning, |world| world.lane.faults_in_row = FAULTS_MAX);
     check("lane", Problem, |world| world.lane.paused_at = Some(NOW));
     check("roles", Problem, |world| world.processes.retain(|seen| seen.role != "router"));
-    check("roles", Warning, |world| world.processes.retain(|seen| seen.role != "outbox"));
+    check("roles", Ok, |world| world.processes.retain(|seen| seen.role != "outbox"));
     check("roles", Problem, |world| {
         world.processes.retain(|seen| seen.role != "outbox");
         world.survey.outbox = waiting(1);

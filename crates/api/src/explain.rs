@@ -174,7 +174,7 @@ fn changed(turned: Option<(&SubscriptionChange, Option<Unmatched>)>, routed_at: 
         Some(Unmatched::Paused) => "it was paused",
         Some(Unmatched::Unverified) => "its URL changed and was not verified",
     };
-    format!("{what} at {}, {about_then}", crate::time::format(change.changed_at))
+    format!("{what} at {}, {about_then}", change.changed_at)
 }
 
 const fn why(reason: Unmatched) -> &'static str {
@@ -203,7 +203,7 @@ fn told(one: &ExplainedDelivery) -> String {
     let state = &one.delivery.saga.state;
     let tries = count(state.attempt_count as usize, "attempt");
     let error = state.final_error_code.as_ref().map(ToString::to_string).unwrap_or_default();
-    let next = crate::time::format(state.next_attempt_at);
+    let next = state.next_attempt_at;
     match (state.status, one.dead_letter) {
         (SagaStatus::Pending, _) => format!("waits for its first attempt, due since {next}"),
         (SagaStatus::InProgress, _) => format!("attempt {} is under way", state.attempt_count + 1),

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::FutureExt as _;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use posthaste_core::event::CorrelationId;
 use posthaste_services::metrics::Metrics;
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -22,6 +23,7 @@ const REQUEST_ID_BYTES_MAX: usize = 128;
 pub(crate) async fn frame(random: fn(&mut [u8]), metrics: Metrics, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let request_id = request_id(request.headers(), random);
+    let correlation_id = correlation_id(request.headers());
     let method = request.method().clone();
     // The pattern and not the path: what callers put into a path is theirs.
     let route = request.extensions().get::<MatchedPath>().cloned();
@@ -42,17 +44,25 @@ pub(crate) async fn frame(random: fn(&mut [u8]), metrics: Metrics, request: Requ
     metrics.answered(&call(&method, route), status, began.elapsed());
     let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let id = request_id.to_str().unwrap_or_default();
+    let correlation_id = correlation_id.as_ref().map(CorrelationId::as_str);
     if status >= 500 {
-        tracing::warn!(request_id = id, %method, route, status, duration_ms, key_id, cause, "request failed");
+        tracing::warn!(
+            request_id = id, correlation_id, %method, route, status, duration_ms, key_id, cause, "request failed"
+        );
     } else {
         tracing::debug!(
-            request_id = id, %method, route, status, duration_ms, key_id, cause, "request answered"
+            request_id = id, correlation_id, %method, route, status, duration_ms, key_id, cause, "request answered"
         );
     }
     response.headers_mut().insert(REQUEST_ID, request_id);
     // Answers hold keys and secrets now and then, and are never worth keeping.
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+/// The correlation id of what a request brings, if it has one that may be kept.
+fn correlation_id(headers: &HeaderMap) -> Option<CorrelationId> {
+    CorrelationId::parse(headers.get("x-correlation-id")?.to_str().ok()?).ok()
 }
 
 /// What a request counts as: methods and patterns that we know, and one name for all the rest.
@@ -128,6 +138,17 @@ mod tests {
                 headers.insert(REQUEST_ID, HeaderValue::from_str(given).expect("a header"));
             }
             assert_eq!(request_id(&headers, draw), expected, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn the_correlation_id_of_a_request_is_told_if_it_may_be_kept() {
+        let long = "x".repeat(10_000);
+        for (given, is_told) in [("checkout-7", true), ("", false), (long.as_str(), false)] {
+            let mut headers = HeaderMap::new();
+            headers.insert("x-correlation-id", HeaderValue::from_str(given).expect("a header"));
+            let told = correlation_id(&headers);
+            assert_eq!(told.as_ref().map(CorrelationId::as_str), is_told.then_some(given));
         }
     }
 

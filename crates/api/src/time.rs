@@ -14,29 +14,21 @@ pub(crate) struct Utc(pub(crate) Timestamp);
 
 impl Serialize for Utc {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&format(self.0))
+        serializer.collect_str(&self.0)
     }
 }
 
 impl Utc {
     /// For machines.
     pub(crate) fn iso(self) -> String {
-        format(self.0)
+        self.0.to_string()
     }
 
     /// For people: to the second.
     pub(crate) fn short(self) -> String {
-        let text = format(self.0);
+        let text = self.0.to_string();
         text.get(..19).map_or_else(String::new, |text| text.replacen('T', " ", 1))
     }
-}
-
-pub(crate) fn format(at: Timestamp) -> String {
-    let (seconds, micros) = (at.micros().div_euclid(SECOND_US), at.micros().rem_euclid(SECOND_US));
-    let (days, second) = (seconds.div_euclid(DAY_S), seconds.rem_euclid(DAY_S));
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
 }
 
 /// Any offset and any number of decimals; what is finer than a microsecond is cut off.
@@ -111,18 +103,6 @@ const fn days_before(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-const fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400;
-    (if month <= 2 { year + 1 } else { year }, month, day)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,7 +118,7 @@ mod tests {
             (Timestamp::MAX.micros(), "9999-12-31T23:59:59.999999Z"),
         ];
         for (micros, text) in rows {
-            assert_eq!(format(Timestamp::from_micros(micros)), text);
+            assert_eq!(Timestamp::from_micros(micros).to_string(), text);
             assert_eq!(parse(text).map(Timestamp::micros), Some(micros), "{text}");
         }
     }

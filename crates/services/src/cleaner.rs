@@ -51,20 +51,22 @@ impl<S: CleanerStore> Cleaner<S> {
         self.metrics.lease_resets.inc();
         let (saga_id, job_id) = (reset.saga_id, reset.job_id);
         let worker_id = reset.worker_id.as_deref();
-        let lease_expiration = reset.lease_until.micros();
+        let (event_id, lease_expiration) = (reset.event_id, reset.lease_until);
+        let correlation_id = reset.correlation_id.as_deref();
         match reset.outcome {
             ExpiredLease::GiveBack { lease_resets } => {
                 self.wakes.wake(Stage::Delivery);
                 tracing::warn!(
-                    %saga_id, %job_id, worker_id, lease_expiration, lease_resets, status = "Pending",
+                    correlation_id, %saga_id, %job_id, %event_id, worker_id, %lease_expiration, lease_resets,
+                    status = "Pending",
                     "lease ran out: the job is given to another worker"
                 );
             }
             ExpiredLease::Fail { lease_resets } => {
                 self.wakes.wake(Stage::Results);
                 tracing::error!(
-                    %saga_id, %job_id, worker_id, lease_expiration, lease_resets, status = "Failed",
-                    error_code = "LEASE_EXPIRED", "lease ran out too often: the attempt counts as failed"
+                    correlation_id, %saga_id, %job_id, %event_id, worker_id, %lease_expiration, lease_resets,
+                    status = "Failed", error_code = "LEASE_EXPIRED", "lease ran out too often: the attempt counts as failed"
                 );
             }
         }

@@ -222,8 +222,8 @@ impl Metrics {
         self.deliveries.get_or_create(&Outcome { outcome }).inc();
     }
 
-    /// Notes how long a delivery took from routing to its end.
-    pub fn delivery_ended(&self, took: Duration) {
+    /// Notes how long it took from the acceptance of an event to its delivery.
+    pub fn delivered(&self, took: Duration) {
         self.delivery_seconds.observe(took.as_secs_f64());
         if let Some(bucket) = self.latencies.get(latency::bucket(took)) {
             bucket.fetch_add(1, Ordering::Relaxed);
@@ -232,15 +232,15 @@ impl Metrics {
 
     /// What the charts are made of, each by its name in [`CHARTED`], as counted so far.
     pub fn charted(&self) -> Vec<(String, u64)> {
-        let delivered = |outcome| self.deliveries.get_or_create(&Outcome { outcome }).get();
+        let ended = |outcome| self.deliveries.get_or_create(&Outcome { outcome }).get();
         let ordered = |sent| self.outbox.send.get_or_create(&sent).get();
         let counters = [
             ("events_accepted", self.events_accepted.get()),
             ("events_duplicate", self.events_duplicate.get()),
             ("events_routed", self.events_routed.get()),
-            ("deliveries_completed", delivered("completed")),
-            ("deliveries_retried", delivered("retried")),
-            ("deliveries_dead_lettered", delivered("dead_lettered")),
+            ("deliveries_completed", ended("completed")),
+            ("deliveries_retried", ended("retried")),
+            ("deliveries_dead_lettered", ended("dead_lettered")),
             ("attempts_ok", self.attempts_ok.get()),
             ("attempts_failed", self.attempts_failed.get()),
             ("lease_resets", self.lease_resets.get()),
@@ -308,7 +308,11 @@ impl Meters {
         let mut seconds = |name, help, metric: &Histogram| {
             registry.register_with_unit(name, help, Unit::Seconds, metric.clone());
         };
-        seconds("delivery", "From routing to the end of a delivery", &self.delivery_seconds);
+        seconds(
+            "delivery",
+            "From the acceptance of an event to its delivery, for those that succeeded",
+            &self.delivery_seconds,
+        );
         seconds("attempt", "One exchange with a receiver", &self.attempt_seconds);
         registry.register("batch_size", "How much one step or batch moved", self.batch_size.clone());
         let steps = self.step_seconds.clone();

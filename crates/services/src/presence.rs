@@ -185,7 +185,7 @@ mod tests {
         let (metrics, store) = (Metrics::new(), Scripted::default());
         let mut presence = presence(&store, &metrics);
         metrics.lease_resets.inc();
-        metrics.delivery_ended(Duration::from_millis(3));
+        metrics.delivered(Duration::from_millis(3));
         presence.drain(&Clock::standing(Timestamp::from_micros(0)), EVERY).await;
         let taken = store.taken.lock().expect("the list").clone();
         assert_eq!(taken, [("latency_03".to_owned(), 1), ("lease_resets".to_owned(), 1)]);

@@ -50,7 +50,8 @@ impl<S: RouterStore> Step for Router<S> {
             self.metrics.events_routed.inc_by(routed.events.into());
             self.metrics.pairs_routed.inc_by(routed.pairs.into());
             self.metrics.batch(SERVICE, routed.events as usize);
-            tracing::debug!(events = routed.events, pairs = routed.pairs, "events routed");
+            let first_event_id = routed.lowest.map(tracing::field::display);
+            tracing::debug!(events = routed.events, pairs = routed.pairs, first_event_id, "events routed");
         }
         if routed.pairs > 0 {
             self.wakes.wake(Stage::Admission);

@@ -173,7 +173,10 @@ mod tests {
         let mut announcer = Announcer::new(Away, wakes.clone());
         assert!(announcer.step(Timestamp::from_micros(0)).await.is_err());
         assert_eq!(wakes.take_unsaid(), [Stage::Delivery]);
-        assert_eq!(announcer.step(Timestamp::from_micros(0)).await.expect("nothing to say"), Progress::Unasked);
+        assert_eq!(
+            announcer.step(Timestamp::from_micros(0)).await.expect("nothing to say"),
+            Progress::Unasked
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Role job_worker, as the cleaner: gives back jobs whose lease ran out.
 
 use super::StoreResult;
-use crate::ids::{JobId, SagaId};
+use crate::ids::{EventId, JobId, SagaId};
 use crate::job::ExpiredLease;
 use crate::time::Timestamp;
 
@@ -9,6 +9,9 @@ use crate::time::Timestamp;
 pub struct ResetLease {
     pub job_id: JobId,
     pub saga_id: SagaId,
+    pub event_id: EventId,
+    /// The event's, for the log.
+    pub correlation_id: Option<String>,
     /// Who held the lease.
     pub worker_id: Option<String>,
     pub lease_until: Timestamp,

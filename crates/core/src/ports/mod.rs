@@ -31,7 +31,7 @@ pub use insight::{
 };
 pub use key::{ApiKey, KeyHash, KeyRole, KeyStore};
 pub use orchestrator::{
-    Admitted, AdmittedJob, AppliedResult, DueSubscriptions, OrchestratorStore, Quota, ResultTake,
+    Admitted, AdmittedJob, AppliedResult, DueSubscriptions, GivenUp, OrchestratorStore, Quota, ResultTake,
 };
 pub use outbox::{
     ClaimedOrder, ClaimedOrders, LaneStanding, NextOrders, OrderRecord, OrderReport, OutboxClaim,

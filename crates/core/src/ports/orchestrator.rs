@@ -26,6 +26,7 @@ pub struct Quota {
 pub struct AdmittedJob {
     pub job_id: JobId,
     pub saga_id: SagaId,
+    pub event_id: EventId,
     pub subscription_id: SubscriptionId,
 }
 
@@ -33,7 +34,15 @@ pub struct AdmittedJob {
 pub struct Admitted {
     pub jobs: Vec<AdmittedJob>,
     /// Sagas over a limit that was lowered while they waited.
-    pub dead_lettered: Vec<(SagaId, SubscriptionId)>,
+    pub dead_lettered: Vec<GivenUp>,
+}
+
+/// A saga that gets no further attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GivenUp {
+    pub saga_id: SagaId,
+    pub event_id: EventId,
+    pub subscription_id: SubscriptionId,
 }
 
 /// How many finished jobs to take, and from where: `from` is the lowest id of the last take, or

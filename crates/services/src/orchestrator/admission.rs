@@ -7,7 +7,7 @@ use crate::clock::is_due;
 use crate::metrics::Metrics;
 use crate::step::{Progress, Step};
 use crate::wake::Wakes;
-use posthaste_core::ports::{Admitted, OrchestratorStore, Stage, StoreResult};
+use posthaste_core::ports::{Admitted, GivenUp, OrchestratorStore, Stage, StoreResult};
 use posthaste_core::retry::RetryPolicy;
 use posthaste_core::{SubscriptionId, Timestamp};
 use std::time::Duration;
@@ -107,13 +107,16 @@ impl<S: OrchestratorStore> Admission<S> {
             self.wakes.wake(Stage::Delivery);
         }
         for job in &admitted.jobs {
-            let (saga_id, job_id, subscription_id) = (job.saga_id, job.job_id, job.subscription_id);
-            tracing::trace!(%saga_id, %job_id, %subscription_id, status = "InProgress", "attempt admitted");
+            let (saga_id, job_id, event_id) = (job.saga_id, job.job_id, job.event_id);
+            let subscription_id = job.subscription_id;
+            tracing::trace!(
+                %saga_id, %job_id, %event_id, %subscription_id, status = "InProgress", "attempt admitted"
+            );
         }
-        for (saga_id, subscription_id) in &admitted.dead_lettered {
+        for GivenUp { saga_id, event_id, subscription_id } in &admitted.dead_lettered {
             self.metrics.dead_letters.inc();
             tracing::warn!(
-                %saga_id, %subscription_id, status = "DeadLettered",
+                %saga_id, %event_id, %subscription_id, status = "DeadLettered",
                 "given up: its limit of attempts was lowered while it waited"
             );
         }

@@ -134,8 +134,8 @@ impl Flows {
         for job in &admitted.jobs {
             got.entry(job.subscription_id).or_default().0 += 1;
         }
-        for (_, subscription_id) in &admitted.dead_lettered {
-            got.entry(*subscription_id).or_default().1 += 1;
+        for given_up in &admitted.dead_lettered {
+            got.entry(given_up.subscription_id).or_default().1 += 1;
         }
         let memory = &mut *self.memory();
         for quota in quotas {

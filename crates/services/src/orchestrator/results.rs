@@ -40,12 +40,12 @@ impl<S: OrchestratorStore> Results<S> {
         self.metrics.decided(&result.decision);
         let (saga_id, job_id, event_id) = (result.saga_id, result.job_id, result.event_id);
         let subscription_id = result.subscription_id;
-        let took = now.since(result.saga_created_at);
+        // Since routing: when the event was accepted, this role may not read.
+        let age_s = now.since(result.saga_created_at).as_secs();
         match &result.decision {
             Decision::Complete { attempt_count } => {
-                self.metrics.delivery_ended(took);
                 tracing::debug!(
-                    %saga_id, %job_id, %event_id, %subscription_id, attempt_count, status = "Completed",
+                    %saga_id, %job_id, %event_id, %subscription_id, attempt_count, age_s, status = "Completed",
                     "delivered"
                 );
             }
@@ -54,15 +54,14 @@ impl<S: OrchestratorStore> Results<S> {
                 %error_code, again_in_s = next_attempt_at.since(now).as_secs(), "attempt failed"
             ),
             Decision::DeadLetter { attempt_count, error_code } => {
-                self.metrics.delivery_ended(took);
                 let error_code = error_code.as_ref().map(tracing::field::display);
                 tracing::warn!(
-                    %saga_id, %job_id, %event_id, %subscription_id, attempt_count, status = "DeadLettered",
-                    error_code, "given up: requeue the dead letter once its cause is mended"
+                    %saga_id, %job_id, %event_id, %subscription_id, attempt_count, age_s,
+                    status = "DeadLettered", error_code, "given up: requeue the dead letter once its cause is mended"
                 );
             }
             Decision::Ignore(why) => {
-                tracing::debug!(%saga_id, %job_id, ?why, "result changes nothing");
+                tracing::debug!(%saga_id, %job_id, %event_id, %subscription_id, ?why, "result changes nothing");
             }
             Decision::StartAttempt { .. } => {}
         }

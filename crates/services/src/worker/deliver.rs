@@ -26,6 +26,12 @@ pub(super) struct Letter {
     content: Result<(Arc<Content>, Arc<Address>), Failure>,
 }
 
+impl Letter {
+    fn correlation_id(&self) -> Option<&CorrelationId> {
+        self.content.as_ref().ok()?.0.correlation_id.as_ref()
+    }
+}
+
 /// An event, read once for all jobs of a claim that carry it.
 #[derive(Debug)]
 struct Content {
@@ -33,6 +39,8 @@ struct Content {
     body: Bytes,
     correlation_id: Option<CorrelationId>,
     traceparent: Option<TraceParent>,
+    /// When it was accepted.
+    created_at: Timestamp,
 }
 
 /// A subscription, read once for all jobs of a claim that go there.
@@ -117,21 +125,24 @@ impl<S: WorkerStore> Courier<S> {
         let (job, began) = (letter.job, Instant::now());
         let now = self.kit.clock.now();
         if now.after(self.deadline + LEASE_MARGIN) > job.lease_until {
-            self.give_back(&job, token, now).await;
+            self.give_back(&letter, token, now).await;
             return;
         }
-        let (outcome, correlation_id) = match &letter.content {
-            Ok((content, address)) => {
-                (self.send(&job, content, address, now).await, content.correlation_id.as_ref())
-            }
-            Err(failure) => (AttemptOutcome::failed(*failure), None),
+        let outcome = match &letter.content {
+            Ok((content, address)) => self.send(&job, content, address, now).await,
+            Err(failure) => AttemptOutcome::failed(*failure),
         };
-        let duration = began.elapsed();
+        let (duration, ended_at) = (began.elapsed(), self.kit.clock.now());
         self.kit.metrics.attempt(&outcome);
         self.kit.metrics.attempt_seconds.observe(duration.as_secs_f64());
         let report = JobReport { job_id: job.job_id, token, outcome, duration };
         let reported = self.kit.reports.call(report).await;
-        self.tell(&job, &outcome, correlation_id, reported);
+        // Nobody but the worker may read when the event was accepted, so it is measured here and not where the
+        // delivery ends.
+        if let (Ok(Report::Accepted), None, Ok((content, _))) = (&reported, outcome.code(), &letter.content) {
+            self.kit.metrics.delivered(ended_at.since(content.created_at));
+        }
+        self.tell(&job, &outcome, letter.correlation_id(), reported);
     }
 
     async fn send(
@@ -159,15 +170,18 @@ impl<S: WorkerStore> Courier<S> {
         self.kit.sender.send(post, now).await.outcome
     }
 
-    async fn give_back(&self, job: &ClaimedJob, token: LeaseToken, now: Timestamp) {
+    async fn give_back(&self, letter: &Letter, token: LeaseToken, now: Timestamp) {
+        let job = &letter.job;
         let (saga_id, job_id, worker_id) = (job.saga_id, job.job_id, self.worker_id.as_str());
-        let lease_expiration = job.lease_until.micros();
+        let (event_id, subscription_id) = (job.event_id, job.subscription_id);
+        let correlation_id = letter.correlation_id().map(CorrelationId::as_str);
+        let lease_expiration = job.lease_until;
         tracing::warn!(
-            %saga_id, %job_id, worker_id, lease_expiration,
+            correlation_id, %saga_id, %job_id, %event_id, %subscription_id, worker_id, %lease_expiration,
             "too little of the lease is left to send: the job is given back"
         );
         if let Err(error) = self.store.release_jobs(vec![job.job_id], token, now).await {
-            tracing::warn!(%saga_id, %job_id, worker_id, %error, "the lease must run out by itself");
+            tracing::warn!(correlation_id, %saga_id, %job_id, %event_id, worker_id, %error, "the lease must run out by itself");
         }
     }
 
@@ -181,7 +195,7 @@ impl<S: WorkerStore> Courier<S> {
         let (saga_id, job_id, event_id) = (job.saga_id, job.job_id, job.event_id);
         let (subscription_id, worker_id) = (job.subscription_id, self.worker_id.as_str());
         let correlation_id = correlation_id.map(CorrelationId::as_str);
-        let lease_expiration = job.lease_until.micros();
+        let lease_expiration = job.lease_until;
         match reported {
             Ok(Report::Accepted) => {
                 let (attempt, response_status) = (job.attempt, outcome.status());
@@ -189,19 +203,19 @@ impl<S: WorkerStore> Courier<S> {
                 let error_code = outcome.code().map(tracing::field::display);
                 tracing::debug!(
                     correlation_id, %saga_id, %job_id, %event_id, %subscription_id, worker_id, attempt,
-                    status, response_status, error_code, lease_expiration, "attempt made"
+                    status, response_status, error_code, %lease_expiration, "attempt made"
                 );
             }
             Ok(Report::LeaseLost) => {
                 self.kit.metrics.leases_lost.inc();
                 tracing::warn!(
                     correlation_id, %saga_id, %job_id, %event_id, %subscription_id, worker_id,
-                    lease_expiration, "came back after its lease was given away: the result does not count"
+                    %lease_expiration, "came back after its lease was given away: the result does not count"
                 );
             }
             Err(error) => tracing::error!(
                 correlation_id, %saga_id, %job_id, %event_id, %subscription_id, worker_id, %error,
-                lease_expiration, "the result could not be reported: the lease runs out, and the job is done again"
+                %lease_expiration, "the result could not be reported: the lease runs out, and the job is done again"
             ),
         }
     }
@@ -214,6 +228,7 @@ impl Content {
             body: Bytes::from(event.payload.into_string()),
             correlation_id: event.correlation_id,
             traceparent: event.traceparent,
+            created_at: event.created_at,
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::postgres::value::{Instant, TAKE_MAX, count, get, instant, int};
 use posthaste_core::job::{self, ExpiredLease};
 use posthaste_core::outcome::Failure;
 use posthaste_core::ports::{CleanerStore, ResetLease, StoreResult};
-use posthaste_core::{JobId, SagaId, Timestamp};
+use posthaste_core::{EventId, JobId, SagaId, Timestamp};
 use std::collections::HashSet;
 use tokio_postgres::Row;
 
@@ -78,6 +78,8 @@ fn expired(row: &Row, resets_max: u32) -> Result<ResetLease, Fault> {
     Ok(ResetLease {
         job_id: JobId::from_store(get(row, 0)?),
         saga_id: SagaId::from_store(get(row, 1)?),
+        event_id: EventId::from_store(get(row, 5)?),
+        correlation_id: get(row, 6)?,
         worker_id: get(row, 2)?,
         lease_until: instant(row, 3)?,
         outcome: job::expire(count(row, 4)?, resets_max),

@@ -14,7 +14,8 @@ use crate::postgres::value::{
 use posthaste_core::job::{JobOutcome, JobResult};
 use posthaste_core::outcome::ErrorCode;
 use posthaste_core::ports::{
-    Admitted, AdmittedJob, AppliedResult, DueSubscriptions, OrchestratorStore, Quota, ResultTake, StoreResult,
+    Admitted, AdmittedJob, AppliedResult, DueSubscriptions, GivenUp, OrchestratorStore, Quota, ResultTake,
+    StoreResult,
 };
 use posthaste_core::retry::RetryPolicy;
 use posthaste_core::saga::{self, Decision, Ignored, SagaState, Signal};
@@ -134,7 +135,8 @@ async fn next_due_at(mut session: Session, now: Timestamp) -> Result<Option<Time
 /// What is decided over due sagas.
 #[derive(Default)]
 struct Admission {
-    subscription_of: HashMap<i64, i64>,
+    /// The event and the subscription of each saga.
+    pair_of: HashMap<i64, (i64, i64)>,
     starts: Vec<(i64, Timestamp)>,
     letters: Vec<i64>,
 }
@@ -194,7 +196,7 @@ fn decide_admission(rows: &[Row], policy: RetryPolicy, now: Timestamp) -> Result
             Decision::Complete { .. } | Decision::Retry { .. } | Decision::Ignore(_) => continue,
         }
         admitted += 1;
-        admission.subscription_of.insert(saga.id, saga.subscription_id);
+        admission.pair_of.insert(saga.id, (saga.event_id, saga.subscription_id));
     }
     // Sagas are locked in the order of their ids wherever sets of them are.
     admission.starts.sort_unstable();
@@ -204,6 +206,7 @@ fn decide_admission(rows: &[Row], policy: RetryPolicy, now: Timestamp) -> Result
 
 struct DueSaga {
     id: i64,
+    event_id: i64,
     subscription_id: i64,
     state: SagaState,
     limit: Option<u32>,
@@ -213,6 +216,7 @@ struct DueSaga {
 fn due_saga(row: &Row) -> Result<DueSaga, Fault> {
     Ok(DueSaga {
         id: get(row, 0)?,
+        event_id: get(row, 8)?,
         subscription_id: get(row, 1)?,
         state: SagaState {
             status: saga_status(row, 2)?,
@@ -231,7 +235,7 @@ async fn write_admission(
     admission: Admission,
     now: Timestamp,
 ) -> Result<Admitted, Fault> {
-    let Admission { subscription_of, starts, letters } = admission;
+    let Admission { pair_of, starts, letters } = admission;
     let sagas: Vec<i64> = starts.iter().map(|(saga_id, _)| *saga_id).collect();
     let attempts: Vec<Instant> = starts.iter().map(|(_, attempt_at)| Instant(*attempt_at)).collect();
     let start = include_str!("sql/orchestrator/start_attempts.sql");
@@ -242,23 +246,25 @@ async fn write_admission(
         let made = session.go_on(start, &[&sagas, &attempts, &Instant(now)]).await?;
         (made, session.commit_with(give_up, &[&letters, &Instant(now)]).await?)
     };
-    let subscription = |saga_id: i64| {
-        let id = subscription_of.get(&saga_id).copied();
-        id.map(SubscriptionId::from_store)
-            .ok_or_else(|| Fault::Unreadable("a saga that was not taken".into()))
+    let pair = |saga_id: i64| {
+        let pair = pair_of.get(&saga_id).copied();
+        pair.map(|(event, subscription)| {
+            (EventId::from_store(event), SubscriptionId::from_store(subscription))
+        })
+        .ok_or_else(|| Fault::Unreadable("a saga that was not taken".into()))
     };
     let mut admitted = Admitted::default();
     for row in &made {
         let saga_id = get(row, 1)?;
-        admitted.jobs.push(AdmittedJob {
-            job_id: JobId::from_store(get(row, 0)?),
-            saga_id: SagaId::from_store(saga_id),
-            subscription_id: subscription(saga_id)?,
-        });
+        let (event_id, subscription_id) = pair(saga_id)?;
+        let (job_id, saga_id) = (JobId::from_store(get(row, 0)?), SagaId::from_store(saga_id));
+        admitted.jobs.push(AdmittedJob { job_id, saga_id, event_id, subscription_id });
     }
     for row in &ended {
         let saga_id = get(row, 0)?;
-        admitted.dead_lettered.push((SagaId::from_store(saga_id), subscription(saga_id)?));
+        let (event_id, subscription_id) = pair(saga_id)?;
+        let saga_id = SagaId::from_store(saga_id);
+        admitted.dead_lettered.push(GivenUp { saga_id, event_id, subscription_id });
     }
     Ok(admitted)
 }

@@ -4,7 +4,7 @@
 use posthaste_core::job::{self, ExpiredLease};
 use posthaste_core::outcome::Failure;
 use posthaste_core::ports::{CleanerStore, ResetLease, StoreResult};
-use posthaste_core::{JobId, SagaId, Timestamp};
+use posthaste_core::{EventId, JobId, SagaId, Timestamp};
 use rusqlite::params;
 
 use super::SqliteStore;
@@ -49,6 +49,8 @@ fn reset_expired_leases(
             Ok(ResetLease {
                 job_id: JobId::from_store(row.get(0)?),
                 saga_id: SagaId::from_store(row.get(1)?),
+                event_id: EventId::from_store(row.get(5)?),
+                correlation_id: row.get(6)?,
                 worker_id: row.get(2)?,
                 lease_until: rows::time(row, 3)?,
                 outcome: job::expire(row.get(4)?, resets_max),

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use posthaste_core::job::{JobOutcome, JobResult, JobStatus};
 use posthaste_core::ports::{
-    Admitted, AdmittedJob, AppliedResult, DueSubscriptions, OrchestratorStore, Quota, ResultTake, StoreResult,
+    Admitted, AdmittedJob, AppliedResult, DueSubscriptions, GivenUp, OrchestratorStore, Quota, ResultTake,
+    StoreResult,
 };
 use posthaste_core::retry::RetryPolicy;
 use posthaste_core::saga::{self, Decision, SagaState, SagaStatus, Signal};
@@ -144,15 +145,15 @@ fn admit_due_sagas(
     for quota in quotas {
         let subscription_id = quota.subscription_id;
         let Some(limit) = find_limit(session, subscription_id)? else { continue };
-        for (saga_id, state) in list_due_sagas(session, *quota, now)? {
+        for (saga_id, event_id, state) in list_due_sagas(session, *quota, now)? {
             let decision = saga::step(&state, &Signal::Look, &policy.with_limit(limit), now);
             match decision {
                 Decision::StartAttempt { .. } => {
-                    starting.insert(saga_id, subscription_id);
+                    starting.insert(saga_id, (event_id, subscription_id));
                 }
                 Decision::DeadLetter { .. } => {
                     ending.add(saga_id, decision);
-                    admitted.dead_lettered.push((saga_id, subscription_id));
+                    admitted.dead_lettered.push(GivenUp { saga_id, event_id, subscription_id });
                 }
                 // Looking at a due saga has no other end.
                 Decision::Complete { .. } | Decision::Retry { .. } | Decision::Ignore(_) => {}
@@ -167,7 +168,7 @@ fn admit_due_sagas(
 /// Makes the jobs, and moves the sagas whose job was made.
 fn start_attempts(
     session: &Session<'_>,
-    starting: &BTreeMap<SagaId, SubscriptionId>,
+    starting: &BTreeMap<SagaId, (EventId, SubscriptionId)>,
     now: Timestamp,
 ) -> Answer<Vec<AdmittedJob>> {
     let mut jobs = Vec::with_capacity(starting.len());
@@ -180,9 +181,9 @@ fn start_attempts(
         let mut made = insert.query(params![sagas, now.micros()])?;
         while let Some(row) = made.next()? {
             let saga_id = SagaId::from_store(row.get(1)?);
-            if let Some(subscription_id) = starting.get(&saga_id) {
+            if let Some(&(event_id, subscription_id)) = starting.get(&saga_id) {
                 let job_id = JobId::from_store(row.get(0)?);
-                jobs.push(AdmittedJob { job_id, saga_id, subscription_id: *subscription_id });
+                jobs.push(AdmittedJob { job_id, saga_id, event_id, subscription_id });
             }
         }
     }
@@ -197,12 +198,16 @@ fn find_limit(session: &Session<'_>, id: SubscriptionId) -> Answer<Option<Option
     Ok(find.query_row([id.get()], |row| row.get(0)).optional()?)
 }
 
-fn list_due_sagas(session: &Session<'_>, quota: Quota, now: Timestamp) -> Answer<Vec<(SagaId, SagaState)>> {
+fn list_due_sagas(
+    session: &Session<'_>,
+    quota: Quota,
+    now: Timestamp,
+) -> Answer<Vec<(SagaId, EventId, SagaState)>> {
     let mut due = Vec::new();
     let mut list = session.statement(LIST_DUE_SAGAS)?;
     let mut found = list.query(params![quota.subscription_id.get(), now.micros(), quota.jobs_max])?;
     while let Some(row) = found.next()? {
-        due.push((SagaId::from_store(row.get(0)?), saga_state(row, 1)?));
+        due.push((SagaId::from_store(row.get(0)?), EventId::from_store(row.get(6)?), saga_state(row, 1)?));
     }
     Ok(due)
 }

@@ -53,7 +53,8 @@ impl Poster {
 
 async fn post(address: SocketAddr, key: &str, kind: &str, posted: &mut Posted) {
     let number = posted.events.len();
-    let body = format!(r#"{{"event_type":"{kind}","payload":{number},"external_event_id":"posted-{number}"}}"#);
+    let body =
+        format!(r#"{{"event_type":"{kind}","payload":{number},"external_event_id":"posted-{number}"}}"#);
     let began = Instant::now();
     loop {
         match call(address, "POST", "/v1/events", key, &[], &body).await {

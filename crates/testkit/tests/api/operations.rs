@@ -24,7 +24,7 @@ pub(crate) async fn stats_sum_up_what_was_counted<S: Stores>(api: &TestApi<S>) {
     for (seconds, milliseconds) in [(0, 2), (10, 2), (600, 900)] {
         api.metrics.events_routed.inc_by(5);
         let took = Duration::from_millis(milliseconds);
-        (0..10).for_each(|_| api.metrics.delivery_ended(took));
+        (0..10).for_each(|_| api.metrics.delivered(took));
         presence.step(at(seconds)).await.expect("a report");
     }
     // A second process adds to the same sums.

@@ -5,6 +5,7 @@
 mod changes;
 mod faults;
 mod isolation;
+mod latency;
 mod lost_workers;
 mod once;
 mod retries;
@@ -67,5 +68,6 @@ on_both_engines! {
     faults::plain_http_that_is_not_allowed,
     isolation::one_black_hole_among_twenty,
     isolation::five_black_holes_among_twenty,
+    latency::a_router_that_was_down_shows_in_the_latency,
     zoo::odd_receivers_beside_a_healthy_one,
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use posthaste_core::ports::{AdmittedJob, AppliedResult, DueSubscriptions, Quota, ResultTake};
-use posthaste_core::{JobId, SagaId};
+use posthaste_core::{EventId, JobId, SagaId};
 use std::sync::{Arc, Mutex};
 
 /// Subscriptions 1 to `subscriptions`, each with as many due sagas as `due` says.
@@ -49,6 +49,7 @@ impl OrchestratorStore for Scripted {
             let job = AdmittedJob {
                 job_id: JobId::from_store(1),
                 saga_id: SagaId::from_store(1),
+                event_id: EventId::from_store(1),
                 subscription_id: quota.subscription_id,
             };
             admitted.jobs.extend((0..jobs).map(|_| job));

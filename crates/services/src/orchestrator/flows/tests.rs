@@ -19,6 +19,7 @@ fn admitted(jobs: &[(i64, u32)]) -> Admitted {
     let job = |id: i64| AdmittedJob {
         job_id: JobId::from_store(1),
         saga_id: SagaId::from_store(1),
+        event_id: EventId::from_store(1),
         subscription_id: sub(id),
     };
     let jobs = jobs.iter().flat_map(|(id, count)| (0..*count).map(move |_| job(*id))).collect();

@@ -1,0 +1,120 @@
+//! What each stage says of a delivery: the ids under which somebody finds the rest, and times that people read.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use posthaste_core::event::{CorrelationId, NewEvent};
+use posthaste_core::subscription::SubscriptionPatch;
+use posthaste_testkit::fixtures::{LEASE, event};
+use posthaste_testkit::harness::Harness;
+use posthaste_testkit::pipeline::Rig;
+use posthaste_testkit::receiver::{Answer, Receiver};
+use serde_json::Value;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+const CORRELATION: &str = "checkout-7";
+
+/// What a line begins with, and what it must carry.
+const ROWS: &[(&str, &[&str])] = &[
+    ("events routed", &["first_event_id", "events", "pairs"]),
+    ("attempt admitted", &["event_id", "saga_id", "job_id", "subscription_id", "status"]),
+    (
+        "attempt made",
+        &["correlation_id", "event_id", "saga_id", "job_id", "worker_id", "status", "lease_expiration"],
+    ),
+    ("delivered", &["event_id", "saga_id", "job_id", "subscription_id", "status"]),
+    ("attempt failed", &["event_id", "saga_id", "job_id", "subscription_id", "status", "error_code"]),
+    ("given up: requeue", &["event_id", "saga_id", "job_id", "subscription_id", "status", "error_code"]),
+    ("given up: its limit", &["event_id", "saga_id", "subscription_id", "status"]),
+    (
+        "lease ran out:",
+        &["correlation_id", "event_id", "saga_id", "job_id", "worker_id", "status", "lease_expiration"],
+    ),
+    (
+        "lease ran out too often",
+        &["correlation_id", "event_id", "saga_id", "job_id", "status", "error_code", "lease_expiration"],
+    ),
+];
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("the log").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn fields(&self) -> Vec<Value> {
+        let text = String::from_utf8_lossy(&self.0.lock().expect("the log")).into_owned();
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        lines.map(|line| line["fields"].clone()).collect()
+    }
+}
+
+fn correlated(kind: &str) -> NewEvent {
+    NewEvent { correlation_id: Some(CorrelationId::parse(CORRELATION).expect("an id")), ..event(kind) }
+}
+
+/// On one thread, which the log is of.
+#[tokio::test]
+async fn each_line_of_a_stage_says_what_it_is_about() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().json().with_max_level(LevelFilter::TRACE);
+    let _told_here = subscriber.with_writer(move || writer.clone()).finish().set_default();
+
+    let mut rig = Rig::new(Harness::sqlite("stage-logs").await);
+    let receiver = Receiver::start(|request| match request.path.as_str() {
+        "/well" => Answer::Status(200),
+        _ => Answer::Status(500),
+    })
+    .await;
+    rig.subscribe("well", &receiver.url("/well")).await;
+    rig.subscribe_with("once", &receiver.url("/ill"), Some(1)).await;
+    let lowered = rig.subscribe("lowered", &receiver.url("/ill")).await;
+    for kind in ["well", "once", "lowered"] {
+        rig.submit(correlated(kind)).await;
+    }
+    rig.until_quiet().await;
+    let limit = SubscriptionPatch { max_retry_limit: Some(Some(1)), ..SubscriptionPatch::default() };
+    rig.patch(lowered, limit).await;
+    rig.move_by(Duration::from_secs(30));
+    rig.until_quiet().await;
+    // A job that no worker survives: taken up four times, and never reported.
+    rig.submit(correlated("well")).await;
+    rig.route().await;
+    rig.admit().await;
+    for _ in 0..4 {
+        rig.send().await;
+        rig.kill_workers();
+        rig.hire();
+        rig.move_by(LEASE + Duration::from_micros(1));
+        rig.clean().await;
+    }
+
+    let told = log.fields();
+    for (words, fields) in ROWS {
+        let begins =
+            |line: &&Value| line["message"].as_str().is_some_and(|message| message.starts_with(words));
+        let lines: Vec<_> = told.iter().filter(begins).collect();
+        assert!(!lines.is_empty(), "nobody said {words:?}");
+        for line in lines {
+            let missing: Vec<_> = fields.iter().filter(|field| line[**field].is_null()).collect();
+            assert!(missing.is_empty(), "{missing:?} in {line}");
+            assert!(line["correlation_id"].is_null() || line["correlation_id"] == CORRELATION, "{line}");
+            let until = &line["lease_expiration"];
+            let is_readable =
+                until.as_str().is_some_and(|at| at.starts_with("2027-01-1") && at.ends_with('Z'));
+            assert!(until.is_null() || is_readable, "{line}");
+        }
+    }
+}

@@ -192,7 +192,7 @@ impl<S: Stores> OrderRig<S> {
                 Progress::Idle | Progress::Unasked if after == before => return None,
                 Progress::IdleUntil(at) if after == before => return Some(at),
                 Progress::Idle | Progress::Unasked | Progress::IdleUntil(_) | Progress::More => {
-                    before = after
+                    before = after;
                 }
             }
         }

@@ -123,7 +123,7 @@ fn doctor_walks_every_page_and_tells_a_problem_by_its_exit_code() {
         "10 of 30: 10 events and 0 orders examined, 0 faults\n20 of 30: 20 events and 0 orders examined, 0 faults\n"
     );
     assert!(ran.stdout.contains("examined: events 30, deliveries 60"), "{ran:?}");
-    assert!(ran.stdout.contains("not healthy: 1 problems"), "{ran:?}");
+    assert!(ran.stdout.contains("not healthy: 1 problem,"), "{ran:?}");
 }
 
 fn get(address: SocketAddr, path: &str) -> String {

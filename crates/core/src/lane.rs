@@ -185,13 +185,18 @@ impl Lane {
         Self { probe_until: Some(until), updated_at: now, ..self }
     }
 
-    /// The lane after the outcome of a send, whether it was a probe or not: one that was on its way
-    /// when the lane began to hold knows as much. A lane that stays as it is keeps its `updated_at`.
+    /// The lane after the outcome of a send. A success ends a pause only if it was the pause's own probe: one
+    /// that was on its way before says nothing about credentials that were refused since. A lane that stays
+    /// as it is keeps its `updated_at`.
     #[must_use]
-    pub fn after(self, outcome: &BrokerOutcome, now: Timestamp) -> Self {
+    pub fn after(self, outcome: &BrokerOutcome, probe: bool, now: Timestamp) -> Self {
         let before = self.clone();
         let after = match outcome {
-            BrokerOutcome::Accepted(_) | BrokerOutcome::AlreadyProcessed(_) => self.faster().freed(),
+            BrokerOutcome::Accepted(_) | BrokerOutcome::AlreadyProcessed(_) => {
+                let is_late = self.paused_at.is_some() && !probe;
+                let faster = self.faster();
+                if is_late { faster } else { faster.freed() }
+            }
             BrokerOutcome::BadRequest { .. } | BrokerOutcome::Unclear { .. } => {
                 Self { unauthorized_in_row: 0, ..self.answered(now) }
             }

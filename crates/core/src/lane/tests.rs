@@ -19,7 +19,7 @@ fn answer(status: u16) -> BrokerOutcome {
 
 /// The lane after these answers, all at once.
 fn after(lane: Lane, statuses: &[u16], now: Timestamp) -> Lane {
-    statuses.iter().fold(lane, |lane, status| lane.after(&answer(*status), now))
+    statuses.iter().fold(lane, |lane, status| lane.after(&answer(*status), true, now))
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn faults_in_a_row_leave_one_order_at_a_time_further_and_further_apart() {
     assert_eq!(lane.may_claim(0, 32, at(0)), ClaimMode::Normal(32));
     let mut now = 0;
     for wait in [16_000, 32_000, 60_000, 60_000] {
-        lane = lane.after(&AWAY, at(now));
+        lane = lane.after(&AWAY, true, at(now));
         assert_eq!(lane.may_claim(0, 32, at(now + wait - 1)), ClaimMode::Nothing, "{wait}");
         assert_eq!(lane.may_claim(0, 32, at(now + wait)), ClaimMode::Probe, "{wait}");
         now += wait;
@@ -108,7 +108,7 @@ fn an_outage_of_an_hour_is_some_seventy_sends() {
     for second in 0..3600 {
         let now = at(second * 1000);
         if lane.may_claim(0, 1, now) != ClaimMode::Nothing {
-            lane = lane.after(&AWAY, now);
+            lane = lane.after(&AWAY, true, now);
             sends += 1;
         }
     }
@@ -124,9 +124,9 @@ fn a_burst_of_429_halves_once_and_the_next_again() {
         (&[(429, 0), (200, 10)], 500.002),
     ];
     for (answers, expected) in rows {
-        let lane = answers
-            .iter()
-            .fold(Lane::open(at(0)), |lane, (status, millis)| lane.after(&answer(*status), at(*millis)));
+        let lane = answers.iter().fold(Lane::open(at(0)), |lane, (status, millis)| {
+            lane.after(&answer(*status), true, at(*millis))
+        });
         assert!((lane.rate - expected).abs() < 1e-9, "{answers:?}: {}", lane.rate);
     }
     let bottom = (0..100).fold(Lane::open(at(0)), |lane, n| after(lane, &[429], at(n * 2000)));
@@ -183,7 +183,7 @@ proptest! {
         let mut lane = Lane { rate, ..Lane::open(at(0)) };
         for (status, micros, in_flight, wanted) in history {
             let now = Timestamp::from_micros(micros);
-            lane = lane.after(&answer(status), now);
+            lane = lane.after(&answer(status), true, now);
             match lane.may_claim(in_flight, wanted, now) {
                 ClaimMode::Normal(sends) => {
                     prop_assert!(sends >= 1 && sends <= wanted && !lane.is_holding());
@@ -249,4 +249,16 @@ fn the_lane_says_what_it_does_and_when_it_goes_on() {
             assert_ne!(lane.may_claim(0, 1, at), ClaimMode::Nothing);
         }
     }
+}
+
+#[test]
+fn only_a_probe_ends_a_pause() {
+    let paused = after(Lane::open(at(0)), &[401; 5], at(1));
+    assert!(paused.paused_at.is_some());
+    let late = paused.clone().after(&answer(200), false, at(2));
+    assert_eq!((late.paused_at, late.reason.as_deref()), (paused.paused_at, paused.reason.as_deref()));
+    assert_eq!(late.unauthorized_in_row, 5, "and it excuses nothing");
+    assert_eq!(paused.after(&answer(200), true, at(2)).paused_at, None);
+    let faulty = (0..FAULTS_MAX).fold(Lane::open(at(0)), |lane, _| lane.after(&AWAY, false, at(1)));
+    assert_eq!(faulty.after(&answer(200), false, at(2)).mode(), LaneMode::Open, "who answers is there");
 }

@@ -442,7 +442,7 @@ async fn settle(
         let signal = OrderSignal::Settled { outcome: &report.outcome, probe: report.probe };
         if let OrderDecision::Update(update) = order::step(&order_state(record), &signal, &policy, now) {
             moves.insert(report.id, (record, update));
-            lane = lane.after(&report.outcome, now);
+            lane = lane.after(&report.outcome, report.probe, now);
         }
     }
     let moves = Moves { rows: moves.into_values().collect() };

@@ -285,7 +285,7 @@ fn settle(
             let Some(settled) = write_settled(session, &order, report.token, &update, now)? else {
                 return Ok((Settled::ClaimLost, lane));
             };
-            Ok((Settled::Accepted(Box::new(settled)), lane.after(&report.outcome, now)))
+            Ok((Settled::Accepted(Box::new(settled)), lane.after(&report.outcome, report.probe, now)))
         }
     }
 }

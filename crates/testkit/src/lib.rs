@@ -7,6 +7,7 @@
 pub mod acceptor;
 pub mod broker;
 pub mod caller;
+pub mod captured_log;
 pub mod chaos;
 pub mod conformance;
 pub mod counting_proxy;

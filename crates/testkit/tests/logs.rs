@@ -3,13 +3,12 @@
 
 use posthaste_core::event::{CorrelationId, NewEvent};
 use posthaste_core::subscription::SubscriptionPatch;
+use posthaste_testkit::captured_log::CapturedLog;
 use posthaste_testkit::fixtures::{LEASE, event};
 use posthaste_testkit::harness::Harness;
 use posthaste_testkit::pipeline::Rig;
 use posthaste_testkit::receiver::{Answer, Receiver};
 use serde_json::Value;
-use std::io::Write;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -38,26 +37,10 @@ const ROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("the log").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    fn fields(&self) -> Vec<Value> {
-        let text = String::from_utf8_lossy(&self.0.lock().expect("the log")).into_owned();
-        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-        lines.map(|line| line["fields"].clone()).collect()
-    }
+fn fields(log: &CapturedLog) -> Vec<Value> {
+    let lines = log.text();
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    lines.map(|line| line["fields"].clone()).collect()
 }
 
 fn correlated(kind: &str) -> NewEvent {
@@ -67,7 +50,7 @@ fn correlated(kind: &str) -> NewEvent {
 /// On one thread, which the log is of.
 #[tokio::test]
 async fn each_line_of_a_stage_says_what_it_is_about() {
-    let log = Log::default();
+    let log = CapturedLog::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().json().with_max_level(LevelFilter::TRACE);
     let _told_here = subscriber.with_writer(move || writer.clone()).finish().set_default();
@@ -101,7 +84,7 @@ async fn each_line_of_a_stage_says_what_it_is_about() {
         rig.clean().await;
     }
 
-    let told = log.fields();
+    let told = fields(&log);
     for (words, fields) in ROWS {
         let begins =
             |line: &&Value| line["message"].as_str().is_some_and(|message| message.starts_with(words));

@@ -1,3 +1,5 @@
+//! What an event must have had, row by row, and what cannot be decided.
+
 use super::*;
 
 const HOUR_US: i64 = 3_600_000_000;

@@ -183,7 +183,6 @@ pub(crate) struct OutboxSettings {
     pub(crate) retry: OrderRetryPolicy,
     pub(crate) idle_sleep: Duration,
     pub(crate) stuck_threshold: Duration,
-    #[allow(dead_code, reason = "for the intake of orders, which is not wired yet")]
     pub(crate) ledger_ttl: Duration,
     pub(crate) lag_sla: Duration,
 }

@@ -11,8 +11,7 @@ mod mentions;
 mod metrics;
 mod operations;
 mod pages;
-// Of the command line's own tests; each of the two needs parts of it.
-#[allow(dead_code)]
+#[allow(dead_code, reason = "shared with the command line's own tests; each of the two needs parts of it")]
 #[path = "../cli/program.rs"]
 mod program;
 mod readme;

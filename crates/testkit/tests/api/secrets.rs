@@ -1,28 +1,13 @@
 //! What must not be told: keys, signing secrets and payloads, in any log line, problem or metric.
 
 use crate::server::{ROOT_KEY, TestApi};
+use posthaste_testkit::captured_log::CapturedLog;
 use posthaste_testkit::harness::Harness;
 use posthaste_testkit::receiver::{Answer, Receiver};
-use std::io::Write;
-use std::sync::{Arc, Mutex};
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("the log").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn markers_are_found_nowhere() {
-    let log = Log::default();
+    let log = CapturedLog::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::TRACE);
     // For the whole process: the other tests only add lines.
@@ -56,7 +41,7 @@ async fn markers_are_found_nowhere() {
     ] {
         told.push_str(&call.send().await.text());
     }
-    let logged = String::from_utf8(log.0.lock().expect("the log").clone()).expect("text");
+    let logged = log.text();
     assert!(logged.contains("request answered") && logged.contains("/v1/events"), "nothing was logged");
     let hidden = [key.as_str(), ROOT_KEY, &secret, "MARKER-WRONG-KEY", "MARKER-PAYLOAD"];
     for marker in hidden {

@@ -2,40 +2,20 @@
 
 use crate::broker::accepted;
 use posthaste_core::order::OrderStatus;
+use posthaste_testkit::captured_log::CapturedLog;
 use posthaste_testkit::harness::Harness;
 use posthaste_testkit::order_lane::OrderRig;
 use posthaste_testkit::receiver::{Answer, Receiver};
-use std::io::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("the log").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    fn count(&self, words: &str) -> usize {
-        String::from_utf8_lossy(&self.0.lock().expect("the log")).matches(words).count()
-    }
-}
-
 /// On one thread, which the log is of.
 #[tokio::test]
 async fn each_change_of_the_lane_is_told_once() {
-    let log = Log::default();
+    let log = CapturedLog::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_ansi(false);
     let _told_here = subscriber.with_writer(move || writer.clone()).finish().set_default();
@@ -58,7 +38,7 @@ async fn each_change_of_the_lane_is_told_once() {
     ];
     for (number, (answer, words)) in rows.into_iter().enumerate() {
         status.store(answer, Ordering::SeqCst);
-        let before = log.count(words);
+        let before = log.text().matches(words).count();
         // No more than it takes: the last of them changes the lane, and nothing is left to claim.
         rig.submit(&format!("row-{number}"), 5).await;
         // Again and again: what has been told is not told again.
@@ -66,12 +46,19 @@ async fn each_change_of_the_lane_is_told_once() {
             rig.until_quiet().await;
             rig.move_by(Duration::from_secs(61));
         }
-        assert_eq!(log.count(words) - before, 1, "{words:?} after {answer}");
+        assert_eq!(log.text().matches(words).count() - before, 1, "{words:?} after {answer}");
     }
-    assert!(log.count("POSTHASTE_BROKER_HEADERS") == 1 && log.count("/v1/outbox/resume") == 1);
-    assert_eq!(log.count("order given up"), rig.count(OrderStatus::Dead).await, "each death is told");
+    assert!(
+        log.text().matches("POSTHASTE_BROKER_HEADERS").count() == 1
+            && log.text().matches("/v1/outbox/resume").count() == 1
+    );
+    assert_eq!(
+        log.text().matches("order given up").count(),
+        rig.count(OrderStatus::Dead).await,
+        "each death is told"
+    );
     for secret in ["hush", "USDJPY", "145.001"] {
-        assert_eq!(log.count(secret), 0, "{secret} was logged");
+        assert_eq!(log.text().matches(secret).count(), 0, "{secret} was logged");
     }
     rig.check_audit().await;
 }

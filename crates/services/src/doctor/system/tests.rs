@@ -1,3 +1,5 @@
+//! What doctor says of each state that a system may be in.
+
 use super::*;
 use crate::doctor::Status::{self, Ok, Problem, Warning};
 use posthaste_core::WorkerId;

@@ -93,6 +93,7 @@ fn guide(url: &str, key: &Secret, receiver_url: &str) -> anyhow::Result<()> {
     let text = format!(
         "
 Posthaste runs at {url} and keeps everything in {folder}. Ctrl-C ends it.
+The dashboard is at {url}/ in a browser: sign in with the key below.
 A receiver at {receiver_url} is subscribed to {kind}; what reaches it is told below.
 
 Try this in another terminal:

@@ -7,6 +7,7 @@ mod chart;
 mod dead_letters;
 mod deliveries;
 mod form;
+mod orders;
 mod overview;
 mod page;
 mod session;
@@ -41,6 +42,9 @@ pub(crate) fn routes<S: Stores>(api: &Arc<ApiState<S>>) -> Router<Arc<ApiState<S
         )
         .route("/dead-letters/{id}", viewer(get(dead_letters::show)))
         .route("/dead-letters/{id}/requeue", operator(post(dead_letters::requeue_one)))
+        .route("/orders", viewer(get(orders::list)))
+        .route("/orders/{key}", viewer(get(orders::show)))
+        .route("/outbox/resume", operator(post(orders::resume)))
         .route("/sign-in", get(sign_in::show).post(sign_in::enter))
         .route("/sign-out", viewer(post(sign_in::leave)))
         .route("/assets/dashboard.css", get(assets::style))

@@ -38,28 +38,28 @@ const ADVICE: &str = "the broker may have executed this order: ask it before you
     "result": {"idempotency_key": "order-5678", "broker_order_id": "brk-8842", "status": "accepted"}
 }))]
 pub(crate) struct OrderView {
-    idempotency_key: String,
+    pub(crate) idempotency_key: String,
     /// One of queued, sending, sent, failed (waits to be sent again), dead.
-    status: &'static str,
+    pub(crate) status: &'static str,
     /// Sends that failed.
-    retry_count: u32,
-    next_attempt_at: Utc,
+    pub(crate) retry_count: u32,
+    pub(crate) next_attempt_at: Utc,
     /// The last thing that went wrong, also on the way to success.
-    last_error: Option<String>,
-    broker_order_id: Option<String>,
-    request_digest: String,
-    result_digest: Option<String>,
+    pub(crate) last_error: Option<String>,
+    pub(crate) broker_order_id: Option<String>,
+    pub(crate) request_digest: String,
+    pub(crate) result_digest: Option<String>,
     /// Some send ended in a way that does not rule out that the broker executed it.
-    maybe_executed: bool,
-    created_at: Utc,
-    updated_at: Utc,
+    pub(crate) maybe_executed: bool,
+    pub(crate) created_at: Utc,
+    pub(crate) updated_at: Utc,
     /// What to do about an order that is dead and may have been executed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    advice: Option<&'static str>,
+    pub(crate) advice: Option<&'static str>,
     /// What the broker answered, once it is sent and if that was JSON; not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
-    result: Option<Box<RawValue>>,
+    pub(crate) result: Option<Box<RawValue>>,
 }
 
 impl OrderView {
@@ -228,12 +228,17 @@ pub(crate) async fn list<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let mut query = Query::of(&uri)?;
+    ok(&find(&api, &uri).await?)
+}
+
+/// What the parameters of an address ask for.
+pub(crate) async fn find<S: Stores>(api: &ApiState<S>, uri: &Uri) -> Result<Listed<OrderView>, Problem> {
+    let mut query = Query::of(uri)?;
     let status =
         query.take("status").map(|text| OrderStatus::parse(&text).ok_or_else(bad_status)).transpose()?;
     let page = query.page(LIST)?;
     query.finish()?;
-    ok(&Listed::of(LIST, api.reader.orders(status, page).await?, OrderView::brief))
+    Ok(Listed::of(LIST, api.reader.orders(status, page).await?, OrderView::brief))
 }
 
 fn bad_status() -> Problem {
@@ -253,10 +258,12 @@ pub(crate) async fn show<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Path(text): Path<String>,
 ) -> Result<Response, Problem> {
-    match api.reader.order(key(text)?).await? {
-        Some(order) => ok(&OrderView::whole(order)),
-        None => Err(Problem::not_found("order")),
-    }
+    ok(&find_one(&api, text).await?)
+}
+
+pub(crate) async fn find_one<S: Stores>(api: &ApiState<S>, text: String) -> Result<OrderView, Problem> {
+    let order = api.reader.order(key(text)?).await?;
+    Ok(OrderView::whole(order.ok_or_else(|| Problem::not_found("order"))?))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -266,27 +273,27 @@ pub(crate) async fn show<S: Stores>(
     "note": "the broker answered 503", "created_at": "2026-01-31T12:00:01Z"
 }]}))]
 pub(crate) struct AuditView {
-    idempotency_key: String,
+    pub(crate) idempotency_key: String,
     /// Every transition, oldest first.
-    items: Vec<TransitionView>,
+    pub(crate) items: Vec<TransitionView>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = OrderTransition)]
 pub(crate) struct TransitionView {
-    id: i64,
+    pub(crate) id: i64,
     /// Null for the first: the order came in.
-    status_from: Option<&'static str>,
-    status_to: &'static str,
-    retry_count: u32,
-    last_error: Option<String>,
-    trace_id: Option<String>,
-    broker_order_id: Option<String>,
+    pub(crate) status_from: Option<&'static str>,
+    pub(crate) status_to: &'static str,
+    pub(crate) retry_count: u32,
+    pub(crate) last_error: Option<String>,
+    pub(crate) trace_id: Option<String>,
+    pub(crate) broker_order_id: Option<String>,
     /// The process that did it.
-    worker_id: Option<String>,
+    pub(crate) worker_id: Option<String>,
     /// What the code does not say.
-    note: Option<String>,
-    created_at: Utc,
+    pub(crate) note: Option<String>,
+    pub(crate) created_at: Utc,
 }
 
 impl TransitionView {
@@ -318,6 +325,10 @@ pub(crate) async fn audit<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Path(text): Path<String>,
 ) -> Result<Response, Problem> {
+    ok(&find_audit(&api, text).await?)
+}
+
+pub(crate) async fn find_audit<S: Stores>(api: &ApiState<S>, text: String) -> Result<AuditView, Problem> {
     let key = key(text)?;
     let idempotency_key = key.as_str().to_owned();
     let entries = api.reader.order_audit(key).await?;
@@ -325,7 +336,7 @@ pub(crate) async fn audit<S: Stores>(
     if entries.is_empty() {
         return Err(Problem::not_found("order"));
     }
-    ok(&AuditView { idempotency_key, items: entries.into_iter().map(TransitionView::of).collect() })
+    Ok(AuditView { idempotency_key, items: entries.into_iter().map(TransitionView::of).collect() })
 }
 
 fn key(text: String) -> Result<IdempotencyKey, Problem> {

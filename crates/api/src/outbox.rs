@@ -21,22 +21,22 @@ use utoipa::ToSchema;
 }))]
 pub(crate) struct LaneView {
     /// open; one_at_a_time while the broker is away; paused while it refuses our credentials.
-    state: &'static str,
-    paused_at: Option<Utc>,
+    pub(crate) state: &'static str,
+    pub(crate) paused_at: Option<Utc>,
     /// Why it is paused.
-    reason: Option<String>,
+    pub(crate) reason: Option<String>,
     /// Sends per second that are allowed.
-    rate: f64,
+    pub(crate) rate: f64,
     /// Whether that is less than the lane would send by itself.
-    throttled: bool,
+    pub(crate) throttled: bool,
     /// Orders that are being sent, by all processes.
-    sending: u32,
-    unauthorized_in_row: u32,
-    faults_in_row: u32,
+    pub(crate) sending: u32,
+    pub(crate) unauthorized_in_row: u32,
+    pub(crate) faults_in_row: u32,
     /// Until then no further order is tried; only while the lane is not open.
-    probe_until: Option<Utc>,
+    pub(crate) probe_until: Option<Utc>,
     /// Null on the embedded store as long as nothing was sent.
-    updated_at: Option<Utc>,
+    pub(crate) updated_at: Option<Utc>,
 }
 
 impl LaneView {
@@ -71,7 +71,11 @@ impl LaneView {
     responses((status = 200, description = "The lane", body = LaneView)),
 )]
 pub(crate) async fn show<S: Stores>(State(api): State<Arc<ApiState<S>>>) -> Result<Response, Problem> {
-    ok(&LaneView::of(api.reader.lane().await?))
+    ok(&read(&api).await?)
+}
+
+pub(crate) async fn read<S: Stores>(api: &ApiState<S>) -> Result<LaneView, Problem> {
+    Ok(LaneView::of(api.reader.lane().await?))
 }
 
 #[utoipa::path(
@@ -82,7 +86,12 @@ pub(crate) async fn show<S: Stores>(State(api): State<Arc<ApiState<S>>>) -> Resu
     responses((status = 200, description = "The lane as it is now", body = LaneView)),
 )]
 pub(crate) async fn resume<S: Stores>(State(api): State<Arc<ApiState<S>>>) -> Result<Response, Problem> {
+    ok(&go_on(&api).await?)
+}
+
+/// Opens the lane, and says how it stands then.
+pub(crate) async fn go_on<S: Stores>(api: &ApiState<S>) -> Result<LaneView, Problem> {
     let lane = api.outbox.resume_lane(api.clock.now()).await?;
     api.wakes.wake(Stage::Outbox);
-    ok(&LaneView::of(LaneStanding { lane, sending: api.reader.lane().await?.sending }))
+    Ok(LaneView::of(LaneStanding { lane, sending: api.reader.lane().await?.sending }))
 }

@@ -52,7 +52,7 @@ fn concerns(stats: &Stats) -> Vec<Concern> {
     let mut add = |text: String, link, is_bad| found.push(Concern { text, link, is_bad });
     if stats.outbox.paused {
         let reason = stats.outbox.reason.as_deref().unwrap_or("no reason is known");
-        add(format!("The lane to the broker is paused: {reason}"), "#lane", true);
+        add(format!("The lane to the broker is paused: {reason}"), "/orders", true);
     }
     if let Some(waiting) = &stats.waiting {
         for stage in waiting.stages.iter().filter(|stage| stage.oldest_age_s > LATE_S) {

@@ -72,7 +72,7 @@ pub(crate) async fn admit<S: Stores>(
 /// The part of the dashboard that an address belongs to.
 fn part_of(uri: &Uri) -> &'static str {
     let inside = |part: &&str| *part != "/" && uri.path().starts_with(part);
-    page::PARTS.into_iter().map(|(part, _)| part).find(inside).unwrap_or("/")
+    page::PARTS.iter().map(|(part, _)| *part).find(inside).unwrap_or("/")
 }
 
 /// Where to sign in, and to be led back from.

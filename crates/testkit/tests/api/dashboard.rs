@@ -10,49 +10,49 @@ use posthaste_testkit::harness::Harness;
 use std::time::Duration;
 
 /// A browser that signed in.
-struct Visitor<'a, S: Stores> {
+pub(crate) struct Visitor<'a, S: Stores> {
     api: &'a TestApi<S>,
     cookie: String,
 }
 
 impl<'a, S: Stores> Visitor<'a, S> {
-    async fn sign_in(api: &'a TestApi<S>, key: &str) -> Self {
+    pub(crate) async fn sign_in(api: &'a TestApi<S>, key: &str) -> Self {
         let answer = enter(api, key, "/").send().await;
         assert_eq!((answer.status, answer.header("location")), (303, "/"), "{}", answer.text());
         let cookie = answer.header("set-cookie").split(';').next().unwrap_or_default().to_owned();
         Self { api, cookie }
     }
 
-    fn call(&self, method: &'static str, path: &str) -> Call {
+    pub(crate) fn call(&self, method: &'static str, path: &str) -> Call {
         self.api.call(method, path).no_key().header("cookie", &self.cookie)
     }
 
-    async fn page(&self, path: &str, status: u16) -> String {
+    pub(crate) async fn page(&self, path: &str, status: u16) -> String {
         self.call("GET", path).expect_text(status).await
     }
 
-    async fn token(&self) -> String {
+    pub(crate) async fn token(&self) -> String {
         hidden(&self.page("/", 200).await, "token")
     }
 
     /// What one of our own pages would send.
-    async fn press(&self, path: &str, fields: &str) -> Answer {
+    pub(crate) async fn press(&self, path: &str, fields: &str) -> Answer {
         let body = format!("token={}&{fields}", self.token().await);
         self.call("POST", path).header("sec-fetch-site", "same-origin").body(body).send().await
     }
 }
 
-fn enter<S: Stores>(api: &TestApi<S>, key: &str, next: &str) -> Call {
+pub(crate) fn enter<S: Stores>(api: &TestApi<S>, key: &str, next: &str) -> Call {
     api.post("/sign-in").no_key().body(format!("key={key}&next={next}"))
 }
 
 /// The value of a hidden field.
-fn hidden(html: &str, name: &str) -> String {
+pub(crate) fn hidden(html: &str, name: &str) -> String {
     let (_, rest) = html.split_once(&format!("name=\"{name}\" value=\"")).expect("the field");
     rest.split('"').next().unwrap_or_default().to_owned()
 }
 
-const PAGES: [&str; 4] = ["/", "/?window=24h", "/deliveries", "/dead-letters"];
+const PAGES: &[&str] = &["/", "/?window=24h", "/deliveries", "/dead-letters", "/orders"];
 
 pub(crate) async fn only_who_signed_in_sees_pages<S: Stores>(api: &TestApi<S>) {
     for (path, place) in [
@@ -82,7 +82,7 @@ pub(crate) async fn only_who_signed_in_sees_pages<S: Stores>(api: &TestApi<S>) {
     assert!(behind_https.header("set-cookie").contains("; Secure"));
     assert_eq!(behind_https.header("location"), "/");
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
-    for path in PAGES {
+    for path in PAGES.iter().copied() {
         let answer = visitor.call("GET", path).send().await;
         assert_eq!(
             (answer.status, answer.header("content-type")),

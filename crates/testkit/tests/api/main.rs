@@ -5,6 +5,7 @@
 mod client;
 mod cloud_events;
 mod dashboard;
+mod dashboard_orders;
 mod dead_letters;
 mod deliveries;
 mod docs_page;
@@ -96,6 +97,9 @@ on_both_engines! {
     dashboard::a_delivery_is_told_with_its_lineage,
     dashboard::many_are_requeued_after_a_preview,
     dashboard::what_others_wrote_stays_text,
+    dashboard_orders::orders_are_found_by_status_and_key,
+    dashboard_orders::an_order_is_told_with_its_audit,
+    dashboard_orders::a_paused_lane_is_told_and_resumed_by_who_may,
     orders::an_order_is_accepted_once,
     orders::bad_orders_are_refused_by_name_and_nothing_is_stored,
     orders::one_order_has_one_digest_however_it_is_spelled,

@@ -16,22 +16,22 @@ use std::time::Duration;
 const PATH: &str = "/v1/orders";
 
 /// A fine order under a key.
-fn body(key: &str) -> String {
+pub(crate) fn body(key: &str) -> String {
     format!(r#"{{"idempotency_key":"{key}","symbol":"USDJPY","intent":"BUY","qty":10000}}"#)
 }
 
 /// Submits text under a key in the header.
-fn submit<S: Stores>(api: &TestApi<S>, key: &str, text: impl Into<Vec<u8>>) -> Call {
+pub(crate) fn submit<S: Stores>(api: &TestApi<S>, key: &str, text: impl Into<Vec<u8>>) -> Call {
     api.post(PATH).header("idempotency-key", key).json(text)
 }
 
-fn outcome_of(key: &str, status: u16, body: &str) -> BrokerOutcome {
+pub(crate) fn outcome_of(key: &str, status: u16, body: &str) -> BrokerOutcome {
     let key = IdempotencyKey::parse(key).expect("a key");
     classify_answer(status, body.as_bytes(), &key, "already processed", None, T0)
 }
 
 /// What a worker would do: claims one order and settles it so.
-async fn send_one<S: Stores>(api: &TestApi<S>, outcome: BrokerOutcome, now: Timestamp) {
+pub(crate) async fn send_one<S: Stores>(api: &TestApi<S>, outcome: BrokerOutcome, now: Timestamp) {
     let (worker, token) = (api.h.store.outbox_worker(), token());
     let probe_for = Duration::from_secs(1);
     let claim = OutboxClaim { worker_id: worker_id(1), token, orders_max: 1, probe_for, again: false };

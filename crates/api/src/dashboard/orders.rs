@@ -1,0 +1,151 @@
+//! Orders: the list with the lane they go out on, and one order with everything that happened to it. A lane
+//! that holds back is let go on from here.
+
+use super::form::Form;
+use super::page::{Around, Shown, show as write};
+use super::visitor::Visitor;
+use crate::orders::{self, AuditView, OrderView};
+use crate::outbox::{self, LaneView};
+use crate::problem::Problem;
+use crate::query::{Listed, Query};
+use crate::state::ApiState;
+use askama::Template;
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse as _, Redirect};
+use http::Uri;
+use posthaste_core::order::OrderStatus;
+use posthaste_core::ports::Stores;
+use std::sync::Arc;
+
+const HERE: &str = "/orders";
+
+#[derive(Debug, Template)]
+#[template(path = "orders.html")]
+struct OrdersPage {
+    around: Around,
+    lane: LaneView,
+    found: Listed<OrderView>,
+    statuses: Vec<&'static str>,
+    filter: Filter,
+}
+
+/// What the form of the list was filled in with, to fill it in again.
+#[derive(Debug)]
+struct Filter {
+    status: String,
+    idempotency_key: String,
+    is_continued: bool,
+}
+
+impl Filter {
+    fn of(uri: &Uri) -> Result<Self, Problem> {
+        let mut query = Query::of(uri)?;
+        let mut take = |name: &str| query.take(name).unwrap_or_default();
+        Ok(Self {
+            status: take("status"),
+            idempotency_key: take("idempotency_key").trim().to_owned(),
+            is_continued: !take("cursor").is_empty(),
+        })
+    }
+
+    /// The same filter in an address, from a place on.
+    fn query(&self, cursor: &str) -> String {
+        let mut text = url::form_urlencoded::Serializer::new(String::new());
+        for (name, value) in [("status", self.status.as_str()), ("cursor", cursor)] {
+            if !value.is_empty() {
+                text.append_pair(name, value);
+            }
+        }
+        text.finish()
+    }
+}
+
+/// Whoever names a key wants that order, whatever its status.
+pub(crate) async fn list<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Extension(visitor): Extension<Visitor>,
+    uri: Uri,
+) -> Shown {
+    let filter = Filter::of(&uri)?;
+    if !filter.idempotency_key.is_empty() {
+        return one(&api, visitor, filter.idempotency_key).await;
+    }
+    let statuses = OrderStatus::ALL.into_iter().map(OrderStatus::as_str).collect();
+    let found = orders::find(&api, &without_key(&uri)).await?;
+    let lane = outbox::read(&api).await?;
+    write(&OrdersPage { around: Around::of(visitor, HERE), lane, found, statuses, filter })
+}
+
+/// The form sends its field also where nobody filled it in.
+fn without_key(uri: &Uri) -> Uri {
+    let mut text = url::form_urlencoded::Serializer::new(String::new());
+    let pairs = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+    text.extend_pairs(pairs.filter(|(name, _)| name != "idempotency_key"));
+    format!("{HERE}?{}", text.finish()).parse().unwrap_or_default()
+}
+
+#[derive(Debug, Template)]
+#[template(path = "order.html")]
+struct OrderPage {
+    around: Around,
+    order: OrderView,
+    result: Option<String>,
+    audit: AuditView,
+    /// It is due at a time to come.
+    waits: bool,
+    has_ended: bool,
+}
+
+pub(crate) async fn show<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(key): Path<String>,
+) -> Shown {
+    one(&api, visitor, key).await
+}
+
+async fn one<S: Stores>(api: &ApiState<S>, visitor: Visitor, key: String) -> Shown {
+    let order = orders::find_one(api, key.clone()).await?;
+    let audit = orders::find_audit(api, key).await?;
+    let result = order.result.as_ref().map(|text| text.get().to_owned());
+    let is = |status: OrderStatus| order.status == status.as_str();
+    let waits = is(OrderStatus::Queued) || is(OrderStatus::Failed);
+    let has_ended = is(OrderStatus::Sent) || is(OrderStatus::Dead);
+    write(&OrderPage { around: Around::of(visitor, HERE), order, result, audit, waits, has_ended })
+}
+
+/// Opens the lane; pressed twice, it is open all the same.
+pub(crate) async fn resume<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Extension(_form): Extension<Form>,
+) -> Shown {
+    outbox::go_on(&api).await?;
+    Ok(Redirect::to(HERE).into_response())
+}
+
+impl OrderView {
+    /// Where a page shows it. Browsers take `.` and `..` for steps in a path, however they are spelled.
+    fn address(&self) -> String {
+        let key: String = url::form_urlencoded::byte_serialize(self.idempotency_key.as_bytes()).collect();
+        match self.idempotency_key.as_str() {
+            "." | ".." => format!("{HERE}?idempotency_key={key}"),
+            _ => format!("{HERE}/{key}"),
+        }
+    }
+}
+
+impl LaneView {
+    fn is_open(&self) -> bool {
+        self.state == "open"
+    }
+
+    /// The state in words, and how it is coloured.
+    fn told(&self) -> (&'static str, &'static str) {
+        match self.state {
+            "paused" => ("paused", "bad"),
+            "one_at_a_time" => ("one at a time", "warn"),
+            _ => ("open", "good"),
+        }
+    }
+}

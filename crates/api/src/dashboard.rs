@@ -12,6 +12,7 @@ mod overview;
 mod page;
 mod session;
 mod sign_in;
+mod system;
 mod visitor;
 
 use crate::state::ApiState;
@@ -45,6 +46,8 @@ pub(crate) fn routes<S: Stores>(api: &Arc<ApiState<S>>) -> Router<Arc<ApiState<S
         .route("/orders", viewer(get(orders::list)))
         .route("/orders/{key}", viewer(get(orders::show)))
         .route("/outbox/resume", operator(post(orders::resume)))
+        .route("/system", viewer(get(system::show)))
+        .route("/system/history", viewer(get(system::to_the_system).merge(post(system::walk))))
         .route("/sign-in", get(sign_in::show).post(sign_in::enter))
         .route("/sign-out", viewer(post(sign_in::leave)))
         .route("/assets/dashboard.css", get(assets::style))

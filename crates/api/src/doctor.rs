@@ -10,7 +10,7 @@ use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::Uri;
-use posthaste_core::ports::{Examine, Examined, InsightStore as _, ReaderStore as _, Stores};
+use posthaste_core::ports::{Examine, Examined, InsightStore as _, ReaderStore as _, Stores, Survey};
 use posthaste_core::{EventId, Timestamp};
 use posthaste_services::doctor::{Check, Status, SystemFacts, examine_page, examine_system};
 use posthaste_services::presence;
@@ -27,35 +27,35 @@ use utoipa::ToSchema;
 }))]
 pub(crate) struct Diagnosis {
     /// No check of this page is a problem.
-    healthy: bool,
-    server_time: Utc,
-    checks: Vec<CheckView>,
-    examined: ExaminedView,
+    pub(crate) healthy: bool,
+    pub(crate) server_time: Utc,
+    pub(crate) checks: Vec<CheckView>,
+    pub(crate) examined: ExaminedView,
     /// The last event of this page.
-    examined_through: Option<i64>,
-    last_event_id: Option<i64>,
+    pub(crate) examined_through: Option<i64>,
+    pub(crate) last_event_id: Option<i64>,
     /// Where the next page of history goes on; nothing after the last one.
-    next_cursor: Option<String>,
+    pub(crate) next_cursor: Option<String>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CheckView {
-    name: &'static str,
+    pub(crate) name: &'static str,
     /// ok, warning or problem.
-    status: &'static str,
-    found: String,
+    pub(crate) status: &'static str,
+    pub(crate) found: String,
     /// Nothing where nothing is to be done.
-    to_do: Option<&'static str>,
+    pub(crate) to_do: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ExaminedView {
-    events: u64,
-    deliveries: u64,
-    orders: u64,
+    pub(crate) events: u64,
+    pub(crate) deliveries: u64,
+    pub(crate) orders: u64,
     /// Pairs of event and subscription that changed too close to the routing to be decided.
-    undecidable: u64,
-    faults: u64,
+    pub(crate) undecidable: u64,
+    pub(crate) faults: u64,
 }
 
 #[utoipa::path(
@@ -85,21 +85,37 @@ pub(crate) async fn show<S: Stores>(
     };
     query.finish()?;
     let is_first = cursor.is_none();
-    let page = match cursor {
-        None => Examine { events_after: Some(0), orders_after: Some(0), newest },
-        Some(_) if newest => {
-            return Err(Problem::invalid("cursor", "recent has one page: leave the cursor out"));
-        }
-        Some(text) => read_cursor(&text)?,
-    };
+    if newest && !is_first {
+        return Err(Problem::invalid("cursor", "recent has one page: leave the cursor out"));
+    }
+    let page = Examine { newest, ..place(cursor.as_deref())? };
+    ok(&examine(&api, page, is_first).await?)
+}
+
+/// Where a walk begins, or goes on.
+pub(crate) fn place(cursor: Option<&str>) -> Result<Examine, Problem> {
+    let begin = Examine { events_after: Some(0), orders_after: Some(0), newest: false };
+    cursor.map_or(Ok(begin), read_cursor)
+}
+
+/// One page of history, and what runs if that is asked for too.
+pub(crate) async fn examine<S: Stores>(
+    api: &ApiState<S>,
+    page: Examine,
+    with_system: bool,
+) -> Result<Diagnosis, Problem> {
     let busy = |_| Problem::try_again("Too much is examined already", "try again in a moment");
     let _turn = api.examinations.acquire().await.map_err(busy)?;
     let now = api.clock.now();
     let examined = api.insight.examine(page).await?;
     let findings = examine_page(&examined, now);
-    let mut checks = if is_first { system_checks(&api, now).await? } else { Vec::new() };
+    let mut checks = Vec::new();
+    if with_system {
+        let survey = api.insight.survey(api.operations.survey.request(now)).await?;
+        checks = system_checks(api, now, &survey).await?;
+    }
     checks.extend(findings.checks);
-    ok(&Diagnosis {
+    Ok(Diagnosis {
         healthy: checks.iter().all(|check| check.status != Status::Problem),
         server_time: Utc(now),
         checks: checks.into_iter().map(view).collect(),
@@ -116,16 +132,29 @@ pub(crate) async fn show<S: Stores>(
     })
 }
 
-async fn system_checks<S: Stores>(api: &ApiState<S>, now: Timestamp) -> Result<Vec<Check>, Problem> {
+/// What runs, judged from the last count of what waits: cheap enough for a page that stays fresh.
+pub(crate) async fn look<S: Stores>(api: &ApiState<S>) -> Result<Vec<CheckView>, Problem> {
+    let now = api.clock.now();
+    let survey = match api.operations.last_survey.get() {
+        Some((survey, _)) => survey,
+        None => api.insight.survey(api.operations.survey.request(now)).await?,
+    };
+    Ok(system_checks(api, now, &survey).await?.into_iter().map(view).collect())
+}
+
+async fn system_checks<S: Stores>(
+    api: &ApiState<S>,
+    now: Timestamp,
+    survey: &Survey,
+) -> Result<Vec<Check>, Problem> {
     let operations = &api.operations;
-    let survey = api.insight.survey(operations.survey.request(now)).await?;
     let processes = api.insight.processes(now.before(presence::GONE_AFTER)).await?;
     let (lane, upkeep) = (api.reader.lane().await?.lane, api.insight.upkeep().await?);
     let engine = api.insight.engine().await?;
     let machine_now = (operations.machine_now)();
     Ok(examine_system(&SystemFacts {
         now,
-        survey: &survey,
+        survey,
         engine: &engine,
         schema_needed: operations.schema_needed,
         machine_now,

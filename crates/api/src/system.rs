@@ -27,34 +27,34 @@ const SEEN_WITHIN: Duration = Duration::from_secs(3_600);
 }))]
 pub(crate) struct System {
     /// Of the process that answers.
-    version: &'static str,
+    pub(crate) version: &'static str,
     /// By the clock that decides.
-    server_time: Utc,
-    schema_version: u32,
-    engine: Engine,
+    pub(crate) server_time: Utc,
+    pub(crate) schema_version: u32,
+    pub(crate) engine: Engine,
     /// Every role of every process that was seen within the last hour.
-    processes: Vec<ProcessView>,
+    pub(crate) processes: Vec<ProcessView>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Engine {
     /// sqlite or postgresql.
-    name: &'static str,
-    version: String,
-    bytes: Option<u64>,
+    pub(crate) name: &'static str,
+    pub(crate) version: String,
+    pub(crate) bytes: Option<u64>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ProcessView {
-    process_id: String,
-    role: String,
-    version: String,
-    started_at: Utc,
-    seen_at: Utc,
+    pub(crate) process_id: String,
+    pub(crate) role: String,
+    pub(crate) version: String,
+    pub(crate) started_at: Utc,
+    pub(crate) seen_at: Utc,
     /// How long ago it was seen.
-    age_s: f64,
+    pub(crate) age_s: f64,
     /// It was seen within the last half minute.
-    running: bool,
+    pub(crate) running: bool,
 }
 
 #[utoipa::path(
@@ -66,6 +66,10 @@ pub(crate) struct ProcessView {
     responses((status = 200, description = "The system", body = System)),
 )]
 pub(crate) async fn show<S: Stores>(State(api): State<Arc<ApiState<S>>>) -> Result<Response, Problem> {
+    ok(&read(&api).await?)
+}
+
+pub(crate) async fn read<S: Stores>(api: &ApiState<S>) -> Result<System, Problem> {
     let now = api.clock.now();
     let engine = api.insight.engine().await?;
     let processes = api.insight.processes(now.before(SEEN_WITHIN)).await?;
@@ -81,7 +85,7 @@ pub(crate) async fn show<S: Stores>(State(api): State<Arc<ApiState<S>>>) -> Resu
             running: age <= presence::GONE_AFTER,
         }
     };
-    ok(&System {
+    Ok(System {
         version: api.operations.version,
         server_time: Utc(now),
         schema_version: engine.schema_version,

@@ -21,6 +21,7 @@ pub(crate) const PARTS: &[(&str, &str)] = &[
     ("/deliveries", "Deliveries"),
     ("/dead-letters", "Dead letters"),
     ("/orders", "Orders"),
+    ("/system", "System"),
 ];
 
 /// What the layout shows around a page.

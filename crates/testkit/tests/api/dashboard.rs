@@ -52,7 +52,7 @@ pub(crate) fn hidden(html: &str, name: &str) -> String {
     rest.split('"').next().unwrap_or_default().to_owned()
 }
 
-const PAGES: &[&str] = &["/", "/?window=24h", "/deliveries", "/dead-letters", "/orders"];
+const PAGES: &[&str] = &["/", "/?window=24h", "/deliveries", "/dead-letters", "/orders", "/system"];
 
 pub(crate) async fn only_who_signed_in_sees_pages<S: Stores>(api: &TestApi<S>) {
     for (path, place) in [

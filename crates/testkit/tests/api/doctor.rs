@@ -13,10 +13,10 @@ use serde_json::Value;
 use std::time::Duration;
 
 /// Long after the subscriptions were made.
-const NOW_S: u64 = 1_000;
+pub(crate) const NOW_S: u64 = 1_000;
 
 /// Every role reports.
-async fn run_all_roles<S: Stores>(h: &Harness<S>) {
+pub(crate) async fn run_all_roles<S: Stores>(h: &Harness<S>) {
     for role in ROLES {
         let (role, version) = (role.to_owned(), "0.0.0".to_owned());
         let seen =

@@ -6,6 +6,7 @@ mod client;
 mod cloud_events;
 mod dashboard;
 mod dashboard_orders;
+mod dashboard_system;
 mod dead_letters;
 mod deliveries;
 mod docs_page;
@@ -100,6 +101,8 @@ on_both_engines! {
     dashboard_orders::orders_are_found_by_status_and_key,
     dashboard_orders::an_order_is_told_with_its_audit,
     dashboard_orders::a_paused_lane_is_told_and_resumed_by_who_may,
+    dashboard_system::the_system_is_told_to_whoever_may_look,
+    dashboard_system::history_is_walked_when_asked,
     orders::an_order_is_accepted_once,
     orders::bad_orders_are_refused_by_name_and_nothing_is_stored,
     orders::one_order_has_one_digest_however_it_is_spelled,

@@ -55,13 +55,22 @@ pub(crate) struct Options {
     /// Runs a service that never ends its first step.
     pub(crate) has_a_late_service: bool,
     pub(crate) policy: EgressPolicy,
+    /// What its settings leave open.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let allow_cidrs = vec!["127.0.0.0/8".parse().expect("a network")];
         let policy = EgressPolicy { allow_http: true, allow_cidrs };
-        Self { waiting_max: 1_000, runs_ingest: true, has_broker: true, has_a_late_service: false, policy }
+        Self {
+            waiting_max: 1_000,
+            runs_ingest: true,
+            has_broker: true,
+            has_a_late_service: false,
+            policy,
+            warnings: Vec::new(),
+        }
     }
 }
 
@@ -175,7 +184,7 @@ async fn serve<S: Stores>(h: &Harness<S>, options: Options) -> Served {
     let operations = Operations {
         version: "0.0.0",
         schema_needed: SCHEMA_VERSION,
-        warnings: Vec::new(),
+        warnings: options.warnings,
         survey: SURVEY,
         last_survey: last_survey.clone(),
         machine_now,

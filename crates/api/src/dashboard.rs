@@ -10,6 +10,7 @@ mod form;
 mod orders;
 mod overview;
 mod page;
+mod requeue;
 mod session;
 mod sign_in;
 mod system;
@@ -37,10 +38,8 @@ pub(crate) fn routes<S: Stores>(api: &Arc<ApiState<S>>) -> Router<Arc<ApiState<S
         .route("/deliveries", viewer(get(deliveries::list)))
         .route("/deliveries/{id}", viewer(get(deliveries::show)))
         .route("/dead-letters", viewer(get(dead_letters::list)))
-        .route(
-            "/dead-letters/requeue",
-            operator(get(dead_letters::preview).merge(post(dead_letters::requeue_many))),
-        )
+        .route("/dead-letters/requeue", operator(get(requeue::preview).merge(post(requeue::requeue))))
+        .route("/dead-letters/requeued", viewer(get(requeue::fates)))
         .route("/dead-letters/{id}", viewer(get(dead_letters::show)))
         .route("/dead-letters/{id}/requeue", operator(post(dead_letters::requeue_one)))
         .route("/orders", viewer(get(orders::list)))

@@ -13,7 +13,8 @@ use axum::response::Response;
 use http::{StatusCode, Uri};
 use posthaste_core::event::EventType;
 use posthaste_core::ports::{
-    DeadLetter, DeadLetterFilter, DeadLetterStore as _, PageRequest, ReaderStore as _, Requeue, Stage, Stores,
+    DeadLetter, DeadLetterFilter, DeadLetterHead, DeadLetterStore as _, PageRequest, ReaderStore as _,
+    Requeue, Stage, Stores,
 };
 use posthaste_core::{DeadLetterId, SagaId, SubscriptionId};
 use serde::Serialize;
@@ -25,9 +26,11 @@ const LIST: &str = "dead-letters";
 const REQUEUE: &str = "requeue";
 /// Letters of one transaction, and transactions of one call: a longer work is done in several calls.
 const REQUEUE_PAGE: u32 = 500;
-const REQUEUE_PAGES_MAX: usize = 20;
+pub(crate) const REQUEUE_PAGES_MAX: usize = 20;
 /// The ids that an answer names.
 const IDS_SHOWN_MAX: usize = 1_000;
+/// The transactions of a call whose answer names every letter that was requeued.
+pub(crate) const REQUEUE_PAGES_NAMED: usize = IDS_SHOWN_MAX / REQUEUE_PAGE as usize;
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
@@ -47,16 +50,16 @@ pub(crate) struct DeadLetterView {
 }
 
 impl DeadLetterView {
-    fn of(letter: DeadLetter) -> Self {
+    fn of(DeadLetter { head, payload_snapshot }: DeadLetter) -> Self {
         Self {
-            id: letter.id.get(),
-            saga_id: letter.saga_id.get(),
-            event_id: letter.event_id.get(),
-            subscription_id: letter.subscription_id.get(),
-            final_error_code: letter.final_error_code.map(|code| code.to_string()),
-            failed_at: Utc(letter.failed_at),
-            requeued_as: letter.requeued_as.map(SagaId::get),
-            payload_snapshot: raw(letter.payload_snapshot),
+            id: head.id.get(),
+            saga_id: head.saga_id.get(),
+            event_id: head.event_id.get(),
+            subscription_id: head.subscription_id.get(),
+            final_error_code: head.final_error_code.map(|code| code.to_string()),
+            failed_at: Utc(head.failed_at),
+            requeued_as: head.requeued_as.map(SagaId::get),
+            payload_snapshot: raw(payload_snapshot),
         }
     }
 }
@@ -84,7 +87,22 @@ pub(crate) async fn list<S: Stores>(
 }
 
 /// What the parameters of an address ask for.
-pub(crate) async fn find<S: Stores>(api: &ApiState<S>, uri: &Uri) -> Result<Listed<DeadLetterView>, Problem> {
+async fn find<S: Stores>(api: &ApiState<S>, uri: &Uri) -> Result<Listed<DeadLetterView>, Problem> {
+    let (filter, page) = asked(uri)?;
+    Ok(Listed::of(LIST, api.reader.dead_letters(filter, page).await?, DeadLetterView::of))
+}
+
+/// The same for a page, which does not look inside.
+pub(crate) async fn find_heads<S: Stores, T>(
+    api: &ApiState<S>,
+    uri: &Uri,
+    view: fn(DeadLetterHead) -> T,
+) -> Result<Listed<T>, Problem> {
+    let (filter, page) = asked(uri)?;
+    Ok(Listed::of(LIST, api.reader.dead_letter_heads(filter, page).await?, view))
+}
+
+fn asked(uri: &Uri) -> Result<(DeadLetterFilter, PageRequest), Problem> {
     let mut query = Query::of(uri)?;
     let filter = DeadLetterFilter {
         subscription_id: query.id("subscription_id", SubscriptionId::new)?,
@@ -94,8 +112,7 @@ pub(crate) async fn find<S: Stores>(api: &ApiState<S>, uri: &Uri) -> Result<List
     };
     let page = query.page(LIST)?;
     query.finish()?;
-    let letters = api.reader.dead_letters(filter, page).await?;
-    Ok(Listed::of(LIST, letters, DeadLetterView::of))
+    Ok((filter, page))
 }
 
 #[utoipa::path(
@@ -203,17 +220,18 @@ pub(crate) async fn requeue_many<S: Stores>(
     request: Request,
 ) -> Result<Response, Problem> {
     let upload = receive_json(&api.uploads, request).await?;
-    ok(&requeue_found(&api, Fields::parse_optional(upload.text()?)?).await?)
+    ok(&requeue_found(&api, Fields::parse_optional(upload.text()?)?, REQUEUE_PAGES_MAX).await?)
 }
 
 /// One call's part of the work; `next_cursor` says whether there is more.
 pub(crate) async fn requeue_found<S: Stores>(
     api: &ApiState<S>,
     fields: Fields<'_>,
+    pages_max: usize,
 ) -> Result<RequeuedMany, Problem> {
     let (filter, dry_run, mut after) = read_filter(fields)?;
     let mut answer = RequeuedMany { dry_run, ..RequeuedMany::default() };
-    for _ in 0..REQUEUE_PAGES_MAX {
+    for _ in 0..pages_max {
         let page = PageRequest { after, items_max: REQUEUE_PAGE };
         let found = api.dead_letters.find_dead_letters(filter.clone(), page).await?;
         answer.matched += found.items.len() as u64;

@@ -4,7 +4,6 @@
 "use strict";
 
 const away = document.getElementById("away");
-const live = document.querySelector("[data-live]");
 
 // What has the focus keeps it, though its element is a new one.
 function focusOf(part) {
@@ -43,7 +42,13 @@ async function refresh() {
   } catch {
     tell("Posthaste does not answer: what you see is old. Trying again…");
   }
-  setTimeout(refresh, Number(live.dataset.live));
+  again();
+}
+
+// A page on which nothing is live any more has come to its end.
+function again() {
+  const live = document.querySelector("[data-live]");
+  if (live) setTimeout(refresh, Number(live.dataset.live));
 }
 
 // Times are told in the reader's own zone too, and what is still to come counts down.
@@ -59,7 +64,7 @@ function show(root) {
 
 show(document);
 setInterval(() => show(document), 1000);
-if (live) setTimeout(refresh, Number(live.dataset.live));
+again();
 
 // A long work is done in parts; each part's page sends for the next.
 document.querySelector("form[data-goes-on]")?.requestSubmit();

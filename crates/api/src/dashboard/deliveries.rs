@@ -12,9 +12,9 @@ use askama::Template;
 use axum::Extension;
 use axum::extract::{Path, State};
 use http::Uri;
-use posthaste_core::ports::{InsightStore as _, ReaderStore as _, Stores};
+use posthaste_core::SagaId;
+use posthaste_core::ports::{Lineage, ReaderStore as _, Stores};
 use posthaste_core::saga::SagaStatus;
-use posthaste_core::{DeadLetterId, EventId, SagaId};
 use std::sync::Arc;
 
 const HERE: &str = "/deliveries";
@@ -104,22 +104,13 @@ struct Tried {
     gap: String,
 }
 
-/// Where a delivery comes from and what came of it.
-#[derive(Debug, Default)]
-struct Lineage {
-    /// The dead letter that it was made from, and that letter's delivery.
-    from: Option<(i64, Option<i64>)>,
-    dead_letter_id: Option<i64>,
-    requeued_as: Option<i64>,
-}
-
 pub(crate) async fn show<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Extension(visitor): Extension<Visitor>,
     Path(text): Path<String>,
 ) -> Shown {
     let mut delivery = deliveries::find_one(&api, &text).await?;
-    let lineage = lineage(&api, &delivery).await?;
+    let lineage = api.reader.lineage(SagaId::from_store(delivery.saga_id)).await?;
     let subscription = posthaste_core::SubscriptionId::from_store(delivery.subscription_id);
     let callback_url = api.reader.subscription(subscription).await?;
     let attempts = tried(delivery.attempts.take().unwrap_or_default());
@@ -144,24 +135,6 @@ fn tried(attempts: Vec<AttemptView>) -> Vec<Tried> {
         list.push(Tried { number: index + 1, attempt, gap });
     }
     list
-}
-
-async fn lineage<S: Stores>(api: &ApiState<S>, delivery: &DeliveryView) -> Result<Lineage, Problem> {
-    let mut lineage = Lineage::default();
-    if let Some(letter) = delivery.requeued_from {
-        let found = api.reader.dead_letter(DeadLetterId::from_store(letter)).await?;
-        lineage.from = Some((letter, found.map(|letter| letter.saga_id.get())));
-    }
-    if delivery.status == SagaStatus::DeadLettered.as_str() {
-        let event = api.insight.explain(EventId::from_store(delivery.event_id)).await?;
-        let mut deliveries = event.into_iter().flat_map(|event| event.deliveries);
-        let own = deliveries.find(|one| one.delivery.saga.id.get() == delivery.saga_id);
-        if let Some((letter, again)) = own.and_then(|own| own.dead_letter) {
-            lineage.dead_letter_id = Some(letter.get());
-            lineage.requeued_as = again.map(SagaId::get);
-        }
-    }
-    Ok(lineage)
 }
 
 impl DeliveryPage {

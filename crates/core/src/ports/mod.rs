@@ -39,8 +39,8 @@ pub use outbox::{
 };
 pub use presence::{PresenceStore, ProcessSeen, Rollup};
 pub use reader::{
-    Attempt, AuditEntry, DeadLetter, Delivery, DeliveryFilter, EXAMINED_MAX, EventFilter, Page, PageRequest,
-    ReaderStore, StoredEvent,
+    Attempt, AuditEntry, DeadLetter, DeadLetterHead, Delivery, DeliveryFilter, EXAMINED_MAX, EventFilter,
+    Lineage, Page, PageRequest, ReaderStore, RequeuedFates, RequeuedRange, StoredEvent,
 };
 pub use router::{RouteTake, Routed, RouterStore};
 pub use stores::Stores;

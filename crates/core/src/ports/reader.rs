@@ -74,16 +74,54 @@ pub struct Attempt {
     pub lease_resets: u32,
 }
 
+/// A dead letter without what it was to deliver.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeadLetter {
+pub struct DeadLetterHead {
     pub id: DeadLetterId,
     pub saga_id: SagaId,
     pub event_id: EventId,
     pub subscription_id: SubscriptionId,
     pub final_error_code: Option<ErrorCode>,
     pub failed_at: Timestamp,
-    pub payload_snapshot: JsonText,
     pub requeued_as: Option<SagaId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetter {
+    pub head: DeadLetterHead,
+    pub payload_snapshot: JsonText,
+}
+
+/// Where a delivery comes from and what came of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lineage {
+    /// The dead letter that it was made from, and the delivery of that letter.
+    pub made_from: Option<(DeadLetterId, SagaId)>,
+    /// Its own dead letter, if it was given up.
+    pub dead_letter_id: Option<DeadLetterId>,
+    /// The delivery that was made from that letter.
+    pub requeued_as: Option<SagaId>,
+}
+
+/// Deliveries that were made from dead letters: of these letters, since then, and as the filter has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequeuedRange {
+    pub first: DeadLetterId,
+    pub last: DeadLetterId,
+    pub since: Timestamp,
+    pub subscription_id: Option<SubscriptionId>,
+    pub event_type: Option<EventType>,
+}
+
+/// What came of them, up to [`EXAMINED_MAX`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RequeuedFates {
+    pub delivered: u32,
+    /// Not ended yet.
+    pub waiting: u32,
+    pub given_up: u32,
+    /// There are more than were looked at.
+    pub more: bool,
 }
 
 /// One transition of an order.
@@ -139,6 +177,19 @@ pub trait ReaderStore: Send + Sync + 'static {
         filter: DeadLetterFilter,
         page: PageRequest,
     ) -> impl Future<Output = StoreResult<Page<DeadLetter>>> + Send;
+
+    /// The same list for whoever does not look inside.
+    fn dead_letter_heads(
+        &self,
+        filter: DeadLetterFilter,
+        page: PageRequest,
+    ) -> impl Future<Output = StoreResult<Page<DeadLetterHead>>> + Send;
+
+    /// Nothing is known of a delivery that is not there.
+    fn lineage(&self, id: SagaId) -> impl Future<Output = StoreResult<Lineage>> + Send;
+
+    fn count_requeued(&self, range: RequeuedRange)
+    -> impl Future<Output = StoreResult<RequeuedFates>> + Send;
 
     fn order(&self, key: IdempotencyKey) -> impl Future<Output = StoreResult<Option<OrderRecord>>> + Send;
 

@@ -11,6 +11,7 @@ mod ingest;
 mod insight;
 mod key;
 mod lane_row;
+mod letters;
 mod listen;
 mod migrate;
 mod options;

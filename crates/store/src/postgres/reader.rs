@@ -4,21 +4,20 @@ use crate::grants::Role;
 use crate::postgres::PostgresStore;
 use crate::postgres::error::Fault;
 use crate::postgres::lane_row;
+use crate::postgres::letters;
 use crate::postgres::order_record::{order_record, order_status};
 use crate::postgres::page;
 use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::Session;
 use crate::postgres::subscriptions::subscription;
-use crate::postgres::value::{
-    Instant, Json, count, count_or_none, error_code, get, instant, job_status, saga_status,
-};
+use crate::postgres::value::{count, count_or_none, error_code, get, instant, job_status, saga_status};
 use crate::postgres::worker::stored_event;
 use posthaste_core::event::{EventType, ExternalEventId};
-use posthaste_core::json::JsonText;
 use posthaste_core::order::{IdempotencyKey, OrderStatus};
 use posthaste_core::ports::{
-    Attempt, AuditEntry, DeadLetter, DeadLetterFilter, Delivery, DeliveryFilter, EventFilter, LaneStanding,
-    OrderRecord, Page, PageRequest, ReaderStore, StoreResult, StoredEvent,
+    Attempt, AuditEntry, DeadLetter, DeadLetterFilter, DeadLetterHead, Delivery, DeliveryFilter, EventFilter,
+    LaneStanding, Lineage, OrderRecord, Page, PageRequest, ReaderStore, RequeuedFates, RequeuedRange,
+    StoreResult, StoredEvent,
 };
 use posthaste_core::saga::{Saga, SagaState, SagaStatus};
 use posthaste_core::subscription::Subscription;
@@ -68,7 +67,7 @@ impl ReaderStore for PostgresReader {
 
     async fn dead_letter(&self, id: DeadLetterId) -> StoreResult<Option<DeadLetter>> {
         let verb = Verb::repeatable("reading a dead letter");
-        self.pool.call(verb, |session| one_dead_letter(session, id)).await
+        self.pool.call(verb, |session| letters::one(session, id)).await
     }
 
     async fn dead_letters(
@@ -77,7 +76,25 @@ impl ReaderStore for PostgresReader {
         page: PageRequest,
     ) -> StoreResult<Page<DeadLetter>> {
         let verb = Verb::repeatable("listing dead letters");
-        self.pool.call(verb, |session| dead_letters(session, &filter, page)).await
+        self.pool.call(verb, |session| letters::list(session, &filter, page)).await
+    }
+
+    async fn dead_letter_heads(
+        &self,
+        filter: DeadLetterFilter,
+        page: PageRequest,
+    ) -> StoreResult<Page<DeadLetterHead>> {
+        let verb = Verb::repeatable("listing dead letters");
+        self.pool.call(verb, |session| letters::heads(session, &filter, page)).await
+    }
+
+    async fn lineage(&self, id: SagaId) -> StoreResult<Lineage> {
+        self.pool.call(Verb::repeatable("reading a lineage"), |session| letters::lineage(session, id)).await
+    }
+
+    async fn count_requeued(&self, range: RequeuedRange) -> StoreResult<RequeuedFates> {
+        let verb = Verb::repeatable("counting requeued deliveries");
+        self.pool.call(verb, |session| letters::count_requeued(session, &range)).await
     }
 
     async fn order(&self, key: IdempotencyKey) -> StoreResult<Option<OrderRecord>> {
@@ -197,45 +214,6 @@ pub(super) fn attempt(row: &Row) -> Result<Attempt, Fault> {
         duration_ms: count_or_none(row, 5)?,
         worker_id: get(row, 6)?,
         lease_resets: count(row, 7)?,
-    })
-}
-
-async fn one_dead_letter(mut session: Session, id: DeadLetterId) -> Result<Option<DeadLetter>, Fault> {
-    let rows = session.read(include_str!("sql/reader/dead_letter.sql"), &[&id.get()]).await?;
-    rows.first().map(dead_letter).transpose()
-}
-
-async fn dead_letters(
-    mut session: Session,
-    filter: &DeadLetterFilter,
-    request: PageRequest,
-) -> Result<Page<DeadLetter>, Fault> {
-    let below = page::below(request);
-    let subscription = filter.subscription_id.map(SubscriptionId::get);
-    let event_type = filter.event_type.as_ref().map(EventType::as_str);
-    let (since, until) = (filter.since.map(Instant), filter.until.map(Instant));
-    let sql = if subscription.is_some() {
-        include_str!("sql/reader/dead_letters_of_subscription.sql")
-    } else {
-        include_str!("sql/reader/dead_letters.sql")
-    };
-    let found = session
-        .read(sql, &[&below, &subscription, &event_type, &since, &until, &page::rows_max(request)])
-        .await?;
-    let last = include_str!("sql/reader/last_dead_letter_examined.sql");
-    page::fill(&mut session, request, &found, dead_letter, (last, &[&below, &subscription])).await
-}
-
-fn dead_letter(row: &Row) -> Result<DeadLetter, Fault> {
-    Ok(DeadLetter {
-        id: DeadLetterId::from_store(get(row, 0)?),
-        saga_id: SagaId::from_store(get(row, 1)?),
-        event_id: EventId::from_store(get(row, 2)?),
-        subscription_id: SubscriptionId::from_store(get(row, 3)?),
-        final_error_code: error_code(row, 4)?,
-        failed_at: instant(row, 5)?,
-        payload_snapshot: JsonText::from_store(get::<Json<'_>>(row, 6)?.0.to_owned()),
-        requeued_as: get::<Option<i64>>(row, 7)?.map(SagaId::from_store),
     })
 }
 

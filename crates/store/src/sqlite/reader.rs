@@ -3,11 +3,11 @@
 
 use posthaste_core::event::EventType;
 use posthaste_core::job::JobStatus;
-use posthaste_core::json::JsonText;
 use posthaste_core::order::{IdempotencyKey, OrderStatus};
 use posthaste_core::ports::{
-    Attempt, AuditEntry, DeadLetter, DeadLetterFilter, Delivery, DeliveryFilter, EventFilter, LaneStanding,
-    OrderRecord, Page, PageRequest, ReaderStore, StoreResult, StoredEvent,
+    Attempt, AuditEntry, DeadLetter, DeadLetterFilter, DeadLetterHead, Delivery, DeliveryFilter, EventFilter,
+    LaneStanding, Lineage, OrderRecord, Page, PageRequest, ReaderStore, RequeuedFates, RequeuedRange,
+    StoreResult, StoredEvent,
 };
 use posthaste_core::saga::Saga;
 use posthaste_core::subscription::Subscription;
@@ -15,9 +15,9 @@ use posthaste_core::{AuditId, DeadLetterId, EventId, JobId, SagaId, Subscription
 use rusqlite::{Params, Row, params};
 
 use super::SqliteStore;
-use super::dead_letter;
 use super::error::Answer;
 use super::lane_row;
+use super::letters;
 use super::orchestrator::saga_state;
 use super::order_rows::read_order;
 use super::pages::{self, ROWS_MAX};
@@ -38,9 +38,6 @@ const ATTEMPTS: &str = include_str!("sql/reader/attempts.sql");
 const DELIVERIES: &str = include_str!("sql/reader/deliveries.sql");
 const DELIVERIES_OF_STATUS: &str = include_str!("sql/reader/deliveries_of_status.sql");
 const DELIVERIES_OF_EVENT: &str = include_str!("sql/reader/deliveries_of_event.sql");
-const DEAD_LETTER: &str = include_str!("sql/reader/dead_letter.sql");
-const DEAD_LETTERS: &str = include_str!("sql/reader/dead_letters.sql");
-const DEAD_LETTERS_OF_SUBSCRIPTION: &str = include_str!("sql/reader/dead_letters_of_subscription.sql");
 const ORDER: &str = include_str!("sql/reader/order.sql");
 const ORDERS: &str = include_str!("sql/reader/orders.sql");
 const ORDER_AUDIT: &str = include_str!("sql/reader/order_audit.sql");
@@ -97,11 +94,7 @@ impl ReaderStore for SqliteReader {
     }
 
     async fn dead_letter(&self, id: DeadLetterId) -> StoreResult<Option<DeadLetter>> {
-        self.0
-            .read(ROLE, "reading a dead letter", move |session| {
-                one(session, DEAD_LETTER, [id.get()], read_dead_letter)
-            })
-            .await
+        self.0.read(ROLE, "reading a dead letter", move |session| letters::one_letter(session, id)).await
     }
 
     async fn dead_letters(
@@ -109,7 +102,29 @@ impl ReaderStore for SqliteReader {
         filter: DeadLetterFilter,
         page: PageRequest,
     ) -> StoreResult<Page<DeadLetter>> {
-        self.0.read(ROLE, "listing dead letters", move |session| dead_letters(session, &filter, page)).await
+        self.0
+            .read(ROLE, "listing dead letters", move |session| letters::list_letters(session, &filter, page))
+            .await
+    }
+
+    async fn dead_letter_heads(
+        &self,
+        filter: DeadLetterFilter,
+        page: PageRequest,
+    ) -> StoreResult<Page<DeadLetterHead>> {
+        self.0.read(ROLE, "listing dead letters", move |session| letters::heads(session, &filter, page)).await
+    }
+
+    async fn lineage(&self, id: SagaId) -> StoreResult<Lineage> {
+        self.0.read(ROLE, "reading a lineage", move |session| letters::lineage(session, id)).await
+    }
+
+    async fn count_requeued(&self, range: RequeuedRange) -> StoreResult<RequeuedFates> {
+        self.0
+            .read(ROLE, "counting requeued deliveries", move |session| {
+                letters::count_requeued(session, &range)
+            })
+            .await
     }
 
     async fn order(&self, key: IdempotencyKey) -> StoreResult<Option<OrderRecord>> {
@@ -185,23 +200,6 @@ fn deliveries(session: &Session<'_>, filter: &DeliveryFilter, page: PageRequest)
     }
 }
 
-fn dead_letters(
-    session: &Session<'_>,
-    filter: &DeadLetterFilter,
-    page: PageRequest,
-) -> Answer<Page<DeadLetter>> {
-    let below = pages::below(page);
-    let read = |row: &Row<'_>| {
-        if dead_letter::matches(filter, row, 8, 5)? { read_dead_letter(row).map(Some) } else { Ok(None) }
-    };
-    match filter.subscription_id {
-        Some(id) => {
-            list(session, DEAD_LETTERS_OF_SUBSCRIPTION, params![below, ROWS_MAX, id.get()], page, read)
-        }
-        None => list(session, DEAD_LETTERS, params![below, ROWS_MAX], page, read),
-    }
-}
-
 pub(super) fn one<T>(
     session: &Session<'_>,
     sql: &'static str,
@@ -228,7 +226,7 @@ pub(super) fn all<T>(
     Ok(items)
 }
 
-fn list<T>(
+pub(super) fn list<T>(
     session: &Session<'_>,
     sql: &'static str,
     values: impl Params,
@@ -262,19 +260,6 @@ pub(super) fn read_attempt(row: &Row<'_>) -> Answer<Attempt> {
         duration_ms: row.get(5)?,
         worker_id: row.get(6)?,
         lease_resets: row.get(7)?,
-    })
-}
-
-fn read_dead_letter(row: &Row<'_>) -> Answer<DeadLetter> {
-    Ok(DeadLetter {
-        id: DeadLetterId::from_store(row.get(0)?),
-        saga_id: SagaId::from_store(row.get(1)?),
-        event_id: EventId::from_store(row.get(2)?),
-        subscription_id: SubscriptionId::from_store(row.get(3)?),
-        final_error_code: rows::error_code(row, 4)?,
-        failed_at: rows::time(row, 5)?,
-        payload_snapshot: JsonText::from_store(row.get(6)?),
-        requeued_as: row.get::<_, Option<i64>>(7)?.map(SagaId::from_store),
     })
 }
 

@@ -4,8 +4,8 @@ use crate::fixtures::{MANY, POLICY, T0, at, delivered, event_type, json, stored}
 use crate::harness::{Engine, Harness};
 use posthaste_core::event::NewEvent;
 use posthaste_core::ports::{
-    DeadLetterFilter, DeadLetterStore as _, IngestStore as _, OrchestratorStore as _, PageRequest,
-    ReaderStore as _, Requeue, ResultTake, Stores, SubscriptionStore as _, WorkerStore as _,
+    DeadLetterFilter, DeadLetterStore as _, IngestStore as _, Lineage, OrchestratorStore as _, PageRequest,
+    ReaderStore as _, Requeue, RequeuedRange, ResultTake, Stores, SubscriptionStore as _, WorkerStore as _,
 };
 use posthaste_core::{DeadLetterId, SagaId};
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ pub async fn the_letter_commits_with_the_status_and_the_same_bytes<S: Stores>(h:
     let id = DeadLetterId::from_store(h.direct.number("SELECT min(id) FROM dead_letters").await);
     let letter = h.sure(async || h.store.reader().dead_letter(id).await).await.expect("the letter");
     assert_eq!(letter.payload_snapshot.as_str(), payload);
-    assert_eq!((letter.failed_at, letter.requeued_as), (at(2), None));
+    assert_eq!((letter.head.failed_at, letter.head.requeued_as), (at(2), None));
 }
 
 pub async fn fifty_requeues_at_once_make_one_saga<S: Stores>(h: &Harness<S>) {
@@ -67,7 +67,7 @@ pub async fn fifty_requeues_at_once_make_one_saga<S: Stores>(h: &Harness<S>) {
     let sql = format!("SELECT count(*) FROM webhook_delivery_sagas WHERE requeued_from = {letter}");
     assert_eq!(h.direct.number(&sql).await, 1);
     let seen = h.sure(async || h.store.reader().dead_letter(letter).await).await.expect("the letter");
-    assert_eq!(seen.requeued_as, sagas.first().copied());
+    assert_eq!(seen.head.requeued_as, sagas.first().copied());
 }
 
 /// Requeues a letter and answers the new saga.
@@ -154,7 +154,11 @@ pub async fn letters_are_found_by_filter<S: Stores>(h: &Harness<S>) {
         assert_eq!((found.items, found.next), (expected.clone(), None), "{filter:?}");
         let read = h.sure(async || h.store.reader().dead_letters(filter.clone(), page).await).await;
         let newest_first: Vec<_> = expected.into_iter().rev().collect();
-        assert_eq!(read.items.iter().map(|letter| letter.id).collect::<Vec<_>>(), newest_first, "{filter:?}");
+        let ids: Vec<_> = read.items.iter().map(|letter| letter.head.id).collect();
+        assert_eq!(ids, newest_first, "{filter:?}");
+        let heads = h.sure(async || h.store.reader().dead_letter_heads(filter.clone(), page).await).await;
+        let whole: Vec<_> = read.items.into_iter().map(|letter| letter.head).collect();
+        assert_eq!((heads.items, heads.next), (whole, read.next), "{filter:?}");
     }
     let one = PageRequest { after: None, items_max: 1 };
     let found = h
@@ -166,4 +170,53 @@ pub async fn letters_are_found_by_filter<S: Stores>(h: &Harness<S>) {
         .sure(async || h.store.dead_letters().find_dead_letters(DeadLetterFilter::default(), next).await)
         .await;
     assert_eq!(found.items, [second]);
+}
+
+pub async fn a_lineage_is_known_from_either_end<S: Stores>(h: &Harness<S>) {
+    let (subscription, dead, letter) = h.dead_letter("a").await;
+    let lineage = async |saga: SagaId| h.sure(async || h.store.reader().lineage(saga).await).await;
+    let given_up = Lineage { dead_letter_id: Some(letter), ..Lineage::default() };
+    assert_eq!(lineage(dead).await, given_up);
+    let again = requeue(h, letter, 9).await;
+    assert_eq!(lineage(dead).await, Lineage { requeued_as: Some(again), ..given_up });
+    let fresh = Lineage { made_from: Some((letter, dead)), ..Lineage::default() };
+    assert_eq!(lineage(again).await, fresh);
+    h.fail_attempts(subscription, at(9)).await;
+    let second = h.direct.number(&format!("SELECT id FROM dead_letters WHERE saga_id = {again}")).await;
+    let dead_letter_id = Some(DeadLetterId::from_store(second));
+    assert_eq!(lineage(again).await, Lineage { dead_letter_id, ..fresh });
+    assert_eq!(lineage(SagaId::from_store(i64::MAX)).await, Lineage::default());
+}
+
+pub async fn what_came_of_requeued_ones_is_counted<S: Stores>(h: &Harness<S>) {
+    let (one, _, first) = h.dead_letter("a").await;
+    let (other, _, second) = h.dead_letter("b").await;
+    let (_, _, third) = h.dead_letter("c").await;
+    requeue(h, first, 9).await;
+    requeue(h, second, 20).await;
+    requeue(h, third, 30).await;
+    let all = RequeuedRange { first, last: third, since: T0, subscription_id: None, event_type: None };
+    let count = async |range: &RequeuedRange| {
+        let fates = h.sure(async || h.store.reader().count_requeued(range.clone()).await).await;
+        assert!(!fates.more, "{fates:?}");
+        (fates.delivered, fates.waiting, fates.given_up)
+    };
+    assert_eq!(count(&all).await, (0, 3, 0));
+    let (jobs, token) = h.start_attempts(one, at(30)).await;
+    let reports: Vec<_> = jobs.iter().map(|job| delivered(job, token)).collect();
+    h.sure(async || h.store.worker().report_jobs(reports.clone(), at(31)).await).await;
+    h.apply_all(at(31)).await;
+    h.fail_attempts(other, at(30)).await;
+    for (range, expected) in [
+        (all.clone(), (1, 1, 1)),
+        (RequeuedRange { first: second, ..all.clone() }, (0, 1, 1)),
+        (RequeuedRange { last: second, ..all.clone() }, (1, 0, 1)),
+        (RequeuedRange { since: at(20), ..all.clone() }, (0, 1, 1)),
+        (RequeuedRange { since: at(21), ..all.clone() }, (0, 1, 0)),
+        (RequeuedRange { subscription_id: Some(one), ..all.clone() }, (1, 0, 0)),
+        (RequeuedRange { event_type: Some(event_type("b")), ..all.clone() }, (0, 0, 1)),
+        (RequeuedRange { event_type: Some(event_type("nobody")), ..all.clone() }, (0, 0, 0)),
+    ] {
+        assert_eq!(count(&range).await, expected, "{range:?}");
+    }
 }

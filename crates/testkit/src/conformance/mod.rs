@@ -52,6 +52,8 @@ macro_rules! promises {
             dead_letter::a_requeued_saga_that_dies_can_be_requeued,
             dead_letter::what_cannot_be_requeued_says_why,
             dead_letter::letters_are_found_by_filter,
+            dead_letter::a_lineage_is_known_from_either_end,
+            dead_letter::what_came_of_requeued_ones_is_counted,
             subscriptions::a_verification_of_the_old_url_does_not_verify_the_new_one,
             subscriptions::a_changed_url_unverifies,
             subscriptions::a_secret_rotates_with_overlap,

@@ -119,7 +119,7 @@ impl<S: Stores> Rig<S> {
         let page = PageRequest { after: None, items_max: 1_000 };
         let found = self.h.calm.reader().dead_letters(DeadLetterFilter::default(), page).await;
         let mut letters = found.expect("an answer").items;
-        letters.sort_unstable_by_key(|letter| letter.id);
+        letters.sort_unstable_by_key(|letter| letter.head.id);
         letters
     }
 

@@ -201,27 +201,6 @@ pub(crate) async fn a_delivery_is_told_with_its_lineage<S: Stores>(api: &TestApi
     api.get("/no-such-page").no_key().refused(404, "").await;
 }
 
-pub(crate) async fn many_are_requeued_after_a_preview<S: Stores>(api: &TestApi<S>) {
-    let one = api.h.subscribe("a").await;
-    let other = api.h.subscribe("b").await;
-    api.h.publish("a", 3).await;
-    api.h.publish("b", 2).await;
-    api.h.route_all(T0).await;
-    give_up(api, one).await;
-    give_up(api, other).await;
-    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
-    let filter = format!("subscription_id={one}");
-    let html = visitor.page(&format!("/dead-letters/requeue?{filter}"), 200).await;
-    assert!(html.contains("<b id=\"matched\">3</b>") && html.contains("Requeue them"), "{html}");
-    assert_eq!(api.count("webhook_delivery_sagas").await, 5, "a preview does nothing");
-    let done = visitor.press("/dead-letters/requeue", &filter).await.text();
-    assert!(done.contains("<b id=\"requeued\">3</b>") && done.contains("Done."), "{done}");
-    assert_eq!(api.count("webhook_delivery_sagas").await, 8);
-    let wrong = visitor.press("/dead-letters/requeue", "subscription_id=x").await;
-    assert_eq!(wrong.status, 422);
-    assert!(wrong.text().contains("subscription_id"), "{}", wrong.text());
-}
-
 pub(crate) async fn what_others_wrote_stays_text<S: Stores>(api: &TestApi<S>) {
     let script = "<script>alert(1)</script>";
     let subscription = api.h.subscribe("a").await;
@@ -246,7 +225,7 @@ pub(crate) async fn what_others_wrote_stays_text<S: Stores>(api: &TestApi<S>) {
     assert!(visitor.page("/dead-letters/1", 200).await.contains("&#60;script&#62;alert(1)"));
 }
 
-async fn dead_letter<S: Stores>(api: &TestApi<S>, kind: &str) -> i64 {
+pub(crate) async fn dead_letter<S: Stores>(api: &TestApi<S>, kind: &str) -> i64 {
     let subscription = api.h.subscribe(kind).await;
     api.h.publish(kind, 1).await;
     api.h.route_all(T0).await;
@@ -255,7 +234,7 @@ async fn dead_letter<S: Stores>(api: &TestApi<S>, kind: &str) -> i64 {
 }
 
 /// Five attempts fail, each when it is due.
-async fn give_up<S: Stores>(api: &TestApi<S>, subscription: SubscriptionId) {
+pub(crate) async fn give_up<S: Stores>(api: &TestApi<S>, subscription: SubscriptionId) {
     for second in [0, 30, 90, 210, 450] {
         api.h.fail_attempts(subscription, at(second)).await;
     }

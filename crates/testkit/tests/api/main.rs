@@ -6,6 +6,7 @@ mod client;
 mod cloud_events;
 mod dashboard;
 mod dashboard_orders;
+mod dashboard_requeue;
 mod dashboard_system;
 mod dead_letters;
 mod deliveries;
@@ -96,7 +97,8 @@ on_both_engines! {
     dashboard::each_role_sees_what_it_may_press,
     dashboard::a_forged_form_is_refused,
     dashboard::a_delivery_is_told_with_its_lineage,
-    dashboard::many_are_requeued_after_a_preview,
+    dashboard_requeue::many_are_requeued_after_a_preview,
+    dashboard_requeue::a_long_requeue_tells_how_far_it_is,
     dashboard::what_others_wrote_stays_text,
     dashboard_orders::orders_are_found_by_status_and_key,
     dashboard_orders::an_order_is_told_with_its_audit,

@@ -184,12 +184,17 @@ fn page(name: &str) -> Option<Vec<Vec<String>>> {
             format!("0, 1, 'kind.none', {NOW}, {NOW}, {BATCH}")
         }
         "dead_letter/last_examined" => "0, NULL; 0, 1".to_owned(),
-        "reader/dead_letters" => {
+        "reader/count_requeued" => {
+            format!("1, {newest}, {NOW}, NULL, NULL; 1, {newest}, {NOW}, 1, 'kind.none'")
+        }
+        "reader/dead_letters" | "reader/dead_letter_heads" => {
             format!(
                 "{newest}, NULL, NULL, NULL, NULL, {BATCH}; {newest}, 1, 'kind.none', {NOW}, {NOW}, {BATCH}"
             )
         }
-        "reader/dead_letters_of_subscription" => format!("{newest}, 1, 'kind.none', {NOW}, {NOW}, {BATCH}"),
+        "reader/dead_letters_of_subscription" | "reader/dead_letter_heads_of_subscription" => {
+            format!("{newest}, 1, 'kind.none', {NOW}, {NOW}, {BATCH}")
+        }
         "reader/deliveries" => {
             format!(
                 "{newest}, NULL, NULL, NULL, NULL, {BATCH}; {newest}, 'Pending', 1, 'kind.none', 1, {BATCH}"

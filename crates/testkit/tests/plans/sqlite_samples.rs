@@ -45,14 +45,24 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         | "outbox_worker/list_queued_orders"
         | "outbox_worker/list_stuck_orders" => numbers(&[NOW, BATCH_ROWS]),
         "outbox_worker/purge_ledger" => numbers(&[NOW, BATCH_ROWS]),
+        "reader/count_requeued" => {
+            vec![
+                Value::Integer(1),
+                Value::Integer(i64::MAX),
+                Value::Integer(NOW),
+                Value::Null,
+                text("kind.none"),
+            ]
+        }
         "reader/dead_letters"
+        | "reader/dead_letter_heads"
         | "reader/deliveries"
         | "reader/events"
         | "reader/orders"
         | "reader/subscriptions" => numbers(&[i64::MAX, PAGE]),
-        "reader/dead_letters_of_subscription" | "reader/deliveries_of_event" => {
-            numbers(&[i64::MAX, PAGE, 500])
-        }
+        "reader/dead_letters_of_subscription"
+        | "reader/dead_letter_heads_of_subscription"
+        | "reader/deliveries_of_event" => numbers(&[i64::MAX, PAGE, 500]),
         "reader/deliveries_of_status" => {
             vec![Value::Integer(i64::MAX), Value::Integer(PAGE), text("Completed")]
         }

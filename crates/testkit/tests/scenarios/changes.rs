@@ -83,7 +83,7 @@ pub(crate) async fn a_deleted_subscription_holds_its_deliveries_for_good<S: Stor
     assert_eq!(rig.fate_of(retried).await, (SagaStatus::PendingRetry, 1, "HTTP_500".into()));
     assert_eq!(rig.fate_of(held).await, (SagaStatus::Pending, 0, String::new()));
     assert_eq!(rig.sagas_of(unheard).await, []);
-    let letter = rig.dead_letters().await[0].id;
+    let letter = rig.dead_letters().await[0].head.id;
     assert_eq!(rig.requeue(letter).await, Requeue::SubscriptionDeleted);
     rig.h.check_invariants().await;
 }

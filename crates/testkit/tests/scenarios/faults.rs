@@ -34,7 +34,7 @@ async fn fails_to_the_end<S: Stores>(rig: &mut Rig<S>, event: EventId, code: &st
     assert_eq!(codes.iter().map(|found| found.as_str()).collect::<Vec<_>>(), [code; 5]);
     let letters = rig.dead_letters().await;
     let [letter] = letters.as_slice() else { panic!("{letters:?}") };
-    assert_eq!(letter.saga_id, saga);
+    assert_eq!(letter.head.saga_id, saga);
     rig.h.check_invariants().await;
 }
 

@@ -50,7 +50,7 @@ pub(crate) async fn retries_keep_the_schedule_until_the_dead_letter<S: Stores>(h
     assert!(rig.attempts(saga).await.iter().all(|attempt| attempt.status == JobStatus::Failed));
     let letters = rig.dead_letters().await;
     let [letter] = letters.as_slice() else { panic!("{letters:?}") };
-    assert_eq!((letter.saga_id, letter.failed_at, letter.requeued_as), (saga, at(450), None));
+    assert_eq!((letter.head.saga_id, letter.head.failed_at, letter.head.requeued_as), (saga, at(450), None));
     assert_eq!(letter.payload_snapshot.as_str(), PAYLOAD);
     rig.h.check_invariants().await;
 }
@@ -76,7 +76,7 @@ pub(crate) async fn a_requeue_begins_anew_and_leaves_the_old_row_alone<S: Stores
     assert_eq!(rig.fate_of(event).await, (SagaStatus::DeadLettered, 5, "HTTP_410".into()));
     mended.store(true, Ordering::SeqCst);
     rig.move_to(1_000);
-    let letter = rig.dead_letters().await[0].id;
+    let letter = rig.dead_letters().await[0].head.id;
     let Requeue::Created(new) = rig.requeue(letter).await else { panic!("a new saga") };
     assert_eq!(rig.requeue(letter).await, Requeue::AlreadyRequeued(new));
     rig.until_quiet().await;

@@ -1,8 +1,9 @@
 -- role: viewer
 -- Dead letters below $1, newest first, of at most 10,000 that are looked at.
 -- index: dead_letters_pkey, events_pkey for the type, uniq_saga_requeued_from.
-SELECT d.id, d.saga_id, d.event_id, d.subscription_id, d.final_error_code, d.failed_at, d.payload_snapshot,
-    (SELECT g.id FROM posthaste.webhook_delivery_sagas g WHERE g.requeued_from = d.id) AS requeued_as
+SELECT d.id, d.saga_id, d.event_id, d.subscription_id, d.final_error_code, d.failed_at,
+    (SELECT g.id FROM posthaste.webhook_delivery_sagas g WHERE g.requeued_from = d.id) AS requeued_as,
+    d.payload_snapshot
 FROM (
     SELECT d.* FROM posthaste.dead_letters d WHERE d.id < $1::bigint ORDER BY d.id DESC LIMIT 10000
 ) d

@@ -1,8 +1,9 @@
 -- role: viewer
 -- The same for one subscription: only its letters are looked at.
 -- index: idx_dead_subscription, events_pkey for the type, uniq_saga_requeued_from.
-SELECT d.id, d.saga_id, d.event_id, d.subscription_id, d.final_error_code, d.failed_at, d.payload_snapshot,
-    (SELECT g.id FROM posthaste.webhook_delivery_sagas g WHERE g.requeued_from = d.id) AS requeued_as
+SELECT d.id, d.saga_id, d.event_id, d.subscription_id, d.final_error_code, d.failed_at,
+    (SELECT g.id FROM posthaste.webhook_delivery_sagas g WHERE g.requeued_from = d.id) AS requeued_as,
+    d.payload_snapshot
 FROM (
     SELECT d.* FROM posthaste.dead_letters d WHERE d.subscription_id = $2::bigint AND d.id < $1::bigint ORDER BY d.id DESC LIMIT 10000
 ) d

@@ -1,0 +1,175 @@
+//! Requeues all dead letters that a filter finds: after a preview, in parts, each one request, so that the page
+//! can tell how far it is; and then what became of the fresh deliveries.
+
+use super::dead_letters::HERE;
+use super::deliveries::Filter;
+use super::form::Form;
+use super::page::{Around, Shown, show as write};
+use super::visitor::Visitor;
+use crate::dead_letters::{self, REQUEUE_PAGES_MAX, REQUEUE_PAGES_NAMED, RequeuedMany};
+use crate::fields::Fields;
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::state::ApiState;
+use crate::time::Utc;
+use askama::Template;
+use axum::Extension;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Redirect};
+use http::Uri;
+use posthaste_core::ports::{ReaderStore as _, RequeuedFates, RequeuedRange, Stores};
+use posthaste_core::{DeadLetterId, SubscriptionId};
+use serde_json::Value;
+use std::sync::Arc;
+
+const TEXTS: [&str; 4] = ["event_type", "since", "until", "cursor"];
+const NUMBERS: [&str; 1] = ["subscription_id"];
+
+#[derive(Debug, Template)]
+#[template(path = "requeue.html")]
+struct RequeuePage {
+    around: Around,
+    filter: Filter,
+    found: RequeuedMany,
+    done: Done,
+}
+
+/// What all requests of one work did so far. It goes from form to form.
+#[derive(Debug, Default)]
+struct Done {
+    /// When the first of them began.
+    begun: String,
+    /// How many there were to do, if the preview saw all of them.
+    of: Option<u64>,
+    looked_at: u64,
+    requeued: u64,
+    /// Letters that were found and not requeued: somebody did it before, or nothing could be sent.
+    left: u64,
+    /// The first and the last letter that got a fresh delivery.
+    first: Option<i64>,
+    last: Option<i64>,
+}
+
+impl Done {
+    fn of(form: &Form) -> Self {
+        let number = |name: &str| form.get(name).parse::<u64>();
+        let id = |name: &str| form.get(name).parse::<i64>().ok();
+        Self {
+            begun: form.get("begun").to_owned(),
+            of: number("of").ok(),
+            looked_at: number("looked_at").unwrap_or_default(),
+            requeued: number("requeued").unwrap_or_default(),
+            left: number("left").unwrap_or_default(),
+            first: id("first"),
+            last: id("last"),
+        }
+    }
+
+    fn add(&mut self, part: &RequeuedMany) {
+        self.looked_at = self.looked_at.saturating_add(part.matched);
+        self.requeued = self.requeued.saturating_add(part.requeued);
+        self.left = self.left.saturating_add(part.already_requeued + part.subscription_deleted);
+        self.first = self.first.or(part.ids.first().copied());
+        self.last = part.ids.last().copied().or(self.last);
+    }
+
+    /// Where it is told what came of it.
+    fn address(&self, form: &Form) -> String {
+        let mut text = url::form_urlencoded::Serializer::new(format!("{HERE}/requeued?"));
+        text.append_pair("left", &self.left.to_string()).append_pair("begun", &self.begun);
+        for (name, id) in [("first", self.first), ("last", self.last)] {
+            text.extend_pairs(id.map(|id| (name, id.to_string())));
+        }
+        for name in ["subscription_id", "event_type"] {
+            text.extend_pairs(Some((name, form.get(name).trim())).filter(|(_, value)| !value.is_empty()));
+        }
+        text.finish()
+    }
+}
+
+/// How many and which, before anything is done.
+pub(crate) async fn preview<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Extension(visitor): Extension<Visitor>,
+    uri: Uri,
+) -> Shown {
+    let filter = Filter::of(&uri)?;
+    let found = part(&api, &Form::of_query(&uri), true).await?;
+    let of = found.next_cursor.is_none().then_some(found.matched);
+    write(&RequeuePage {
+        around: Around::of(visitor, HERE),
+        filter,
+        found,
+        done: Done { of, ..Done::default() },
+    })
+}
+
+/// One part of the work; its page sends for the next.
+pub(crate) async fn requeue<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Extension(visitor): Extension<Visitor>,
+    Extension(form): Extension<Form>,
+) -> Shown {
+    let mut done = Done::of(&form);
+    if done.begun.is_empty() {
+        done.begun = Utc(api.clock.now()).iso();
+    }
+    let found = part(&api, &form, false).await?;
+    done.add(&found);
+    if found.next_cursor.is_none() {
+        return Ok(Redirect::to(&done.address(&form)).into_response());
+    }
+    let filter = Filter {
+        subscription_id: form.get("subscription_id").to_owned(),
+        event_type: form.get("event_type").to_owned(),
+        since: form.get("since").to_owned(),
+        until: form.get("until").to_owned(),
+        ..Filter::default()
+    };
+    write(&RequeuePage { around: Around::of(visitor, HERE), filter, found, done })
+}
+
+async fn part<S: Stores>(api: &ApiState<S>, form: &Form, dry_run: bool) -> Result<RequeuedMany, Problem> {
+    let mut body = form.as_body(&TEXTS, &NUMBERS);
+    body.insert("dry_run".to_owned(), dry_run.into());
+    let text = Value::Object(body).to_string();
+    let pages_max = if dry_run { REQUEUE_PAGES_MAX } else { REQUEUE_PAGES_NAMED };
+    dead_letters::requeue_found(api, Fields::parse(&text)?, pages_max).await
+}
+
+#[derive(Debug, Template)]
+#[template(path = "requeued.html")]
+struct RequeuedPage {
+    around: Around,
+    fates: RequeuedFates,
+    left: u64,
+}
+
+/// What became of the deliveries that one work made.
+pub(crate) async fn fates<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Extension(visitor): Extension<Visitor>,
+    uri: Uri,
+) -> Shown {
+    let mut query = Query::of(&uri)?;
+    let left = query.take("left").and_then(|text| text.parse().ok()).unwrap_or_default();
+    let (first, last) = (query.id("first", DeadLetterId::new)?, query.id("last", DeadLetterId::new)?);
+    let begun = query.instant("begun")?;
+    let subscription_id = query.id("subscription_id", SubscriptionId::new)?;
+    let event_type = query.event_type()?;
+    query.finish()?;
+    let fates = match (first, last, begun) {
+        (Some(first), Some(last), Some(since)) => {
+            let range = RequeuedRange { first, last, since, subscription_id, event_type };
+            api.reader.count_requeued(range).await?
+        }
+        (_, _, _) => RequeuedFates::default(),
+    };
+    write(&RequeuedPage { around: Around::of(visitor, HERE), fates, left })
+}
+
+impl RequeuedPage {
+    const fn requeued(&self) -> u32 {
+        self.fates.delivered + self.fates.waiting + self.fates.given_up
+    }
+}

@@ -1,0 +1,110 @@
+//! Dead letters as the role viewer sees them: whole, in brief, and what came of those that were requeued.
+
+use crate::postgres::error::Fault;
+use crate::postgres::page;
+use crate::postgres::session::Session;
+use crate::postgres::value::{Instant, Json, error_code, get, instant};
+use posthaste_core::event::EventType;
+use posthaste_core::json::JsonText;
+use posthaste_core::ports::{
+    DeadLetter, DeadLetterFilter, DeadLetterHead, EXAMINED_MAX, Lineage, Page, PageRequest, RequeuedFates,
+    RequeuedRange,
+};
+use posthaste_core::{DeadLetterId, EventId, SagaId, SubscriptionId};
+use tokio_postgres::Row;
+
+pub(super) async fn one(mut session: Session, id: DeadLetterId) -> Result<Option<DeadLetter>, Fault> {
+    let rows = session.read(include_str!("sql/reader/dead_letter.sql"), &[&id.get()]).await?;
+    rows.first().map(letter).transpose()
+}
+
+pub(super) async fn list(
+    session: Session,
+    filter: &DeadLetterFilter,
+    request: PageRequest,
+) -> Result<Page<DeadLetter>, Fault> {
+    let all = include_str!("sql/reader/dead_letters.sql");
+    let of_one = include_str!("sql/reader/dead_letters_of_subscription.sql");
+    found(session, filter, request, (all, of_one), letter).await
+}
+
+pub(super) async fn heads(
+    session: Session,
+    filter: &DeadLetterFilter,
+    request: PageRequest,
+) -> Result<Page<DeadLetterHead>, Fault> {
+    let all = include_str!("sql/reader/dead_letter_heads.sql");
+    let of_one = include_str!("sql/reader/dead_letter_heads_of_subscription.sql");
+    found(session, filter, request, (all, of_one), head).await
+}
+
+/// A page by the statement for all subscriptions or by that for one.
+async fn found<T>(
+    mut session: Session,
+    filter: &DeadLetterFilter,
+    request: PageRequest,
+    (all, of_one): (&'static str, &'static str),
+    read: fn(&Row) -> Result<T, Fault>,
+) -> Result<Page<T>, Fault> {
+    let below = page::below(request);
+    let subscription = filter.subscription_id.map(SubscriptionId::get);
+    let event_type = filter.event_type.as_ref().map(EventType::as_str);
+    let (since, until) = (filter.since.map(Instant), filter.until.map(Instant));
+    let sql = if subscription.is_some() { of_one } else { all };
+    let rows = session
+        .read(sql, &[&below, &subscription, &event_type, &since, &until, &page::rows_max(request)])
+        .await?;
+    let last = include_str!("sql/reader/last_dead_letter_examined.sql");
+    page::fill(&mut session, request, &rows, read, (last, &[&below, &subscription])).await
+}
+
+fn head(row: &Row) -> Result<DeadLetterHead, Fault> {
+    Ok(DeadLetterHead {
+        id: DeadLetterId::from_store(get(row, 0)?),
+        saga_id: SagaId::from_store(get(row, 1)?),
+        event_id: EventId::from_store(get(row, 2)?),
+        subscription_id: SubscriptionId::from_store(get(row, 3)?),
+        final_error_code: error_code(row, 4)?,
+        failed_at: instant(row, 5)?,
+        requeued_as: get::<Option<i64>>(row, 6)?.map(SagaId::from_store),
+    })
+}
+
+fn letter(row: &Row) -> Result<DeadLetter, Fault> {
+    let payload_snapshot = JsonText::from_store(get::<Json<'_>>(row, 7)?.0.to_owned());
+    Ok(DeadLetter { head: head(row)?, payload_snapshot })
+}
+
+pub(super) async fn lineage(mut session: Session, id: SagaId) -> Result<Lineage, Fault> {
+    let rows = session.read(include_str!("sql/reader/lineage.sql"), &[&id.get()]).await?;
+    let Some(row) = rows.first() else {
+        return Ok(Lineage::default());
+    };
+    let from = get::<Option<i64>>(row, 0)?.zip(get::<Option<i64>>(row, 1)?);
+    Ok(Lineage {
+        made_from: from.map(|(letter, saga)| (DeadLetterId::from_store(letter), SagaId::from_store(saga))),
+        dead_letter_id: get::<Option<i64>>(row, 2)?.map(DeadLetterId::from_store),
+        requeued_as: get::<Option<i64>>(row, 3)?.map(SagaId::from_store),
+    })
+}
+
+pub(super) async fn count_requeued(
+    mut session: Session,
+    range: &RequeuedRange,
+) -> Result<RequeuedFates, Fault> {
+    let subscription = range.subscription_id.map(SubscriptionId::get);
+    let event_type = range.event_type.as_ref().map(EventType::as_str);
+    let (first, last, since) = (range.first.get(), range.last.get(), Instant(range.since));
+    let sql = include_str!("sql/reader/count_requeued.sql");
+    let rows = session.read(sql, &[&first, &last, &since, &subscription, &event_type]).await?;
+    let Some(row) = rows.first() else {
+        return Ok(RequeuedFates::default());
+    };
+    let number = |place: usize| get::<i64>(row, place).map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+    Ok(RequeuedFates {
+        delivered: number(1)?,
+        waiting: number(2)?,
+        given_up: number(3)?,
+        more: number(0)? > EXAMINED_MAX,
+    })
+}

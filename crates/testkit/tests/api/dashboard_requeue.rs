@@ -1,0 +1,98 @@
+//! Many dead letters are requeued from the pages: after a preview, in parts that tell how far they are, and
+//! then it is told what became of them.
+
+use crate::dashboard::{Visitor, give_up, hidden};
+use crate::server::{ROOT_KEY, TestApi};
+use posthaste_core::ports::{KeyRole, Stores, WorkerStore as _};
+use posthaste_testkit::fixtures::{T0, at, delivered};
+
+#[track_caller]
+fn has(html: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(html.contains(part), "no {part:?} in {html}");
+    }
+}
+
+pub(crate) async fn many_are_requeued_after_a_preview<S: Stores>(api: &TestApi<S>) {
+    let one = api.h.subscribe("a").await;
+    let other = api.h.subscribe("b").await;
+    api.h.publish("a", 3).await;
+    api.h.publish("b", 2).await;
+    api.h.route_all(T0).await;
+    give_up(api, one).await;
+    give_up(api, other).await;
+    api.clock.set(at(1_000));
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    let filter = format!("subscription_id={one}");
+    let html = visitor.page(&format!("/dead-letters/requeue?{filter}"), 200).await;
+    has(&html, &["<b id=\"matched\">3</b>", "Requeue them", "name=\"of\" value=\"3\""]);
+    assert_eq!(api.count("webhook_delivery_sagas").await, 5, "a preview does nothing");
+    let done = visitor.press("/dead-letters/requeue", &filter).await;
+    assert_eq!((done.status, api.count("webhook_delivery_sagas").await), (303, 8));
+    let fates = done.header("location").to_owned();
+    // Whoever may look sees what became of them.
+    let viewer = Visitor::sign_in(api, &api.key(KeyRole::Viewer).await).await;
+    has(&viewer.page(&fates, 200).await, &["<b id=\"requeued\">3</b>", "data-live", "class=\"warn\">3<"]);
+    let (jobs, token) = api.h.start_attempts(one, at(1_000)).await;
+    let report = delivered(&jobs[0], token);
+    api.h.store.worker().report_jobs(vec![report], at(1_000)).await.expect("a report");
+    api.h.apply_all(at(1_000)).await;
+    has(&viewer.page(&fates, 200).await, &["id=\"fate-delivered\" class=\"good\">1<", "class=\"warn\">2<"]);
+    for job in &jobs[1..] {
+        let report = delivered(job, token);
+        api.h.store.worker().report_jobs(vec![report], at(1_000)).await.expect("a report");
+    }
+    api.h.apply_all(at(1_000)).await;
+    let ended = viewer.page(&fates, 200).await;
+    has(
+        &ended,
+        &["id=\"fate-delivered\" class=\"good\">3<", "id=\"fate-given-up\" class=\"bad\">0<", "Done."],
+    );
+    assert!(!ended.contains("data-live"), "all have ended: {ended}");
+    // Once more finds nothing to do, and says so.
+    let again = visitor.press("/dead-letters/requeue", &filter).await;
+    has(
+        &visitor.page(again.header("location"), 200).await,
+        &["<b id=\"requeued\">0</b> requeued, 3 left as they were"],
+    );
+    let wrong = visitor.press("/dead-letters/requeue", "subscription_id=x").await;
+    assert_eq!(wrong.status, 422);
+    assert!(wrong.text().contains("subscription_id"), "{}", wrong.text());
+    visitor.page("/dead-letters/requeued?first=x", 422).await;
+    visitor.page("/dead-letters/requeued", 200).await;
+}
+
+pub(crate) async fn a_long_requeue_tells_how_far_it_is<S: Stores>(api: &TestApi<S>) {
+    let subscription = api.h.subscribe_with("a", Some(1)).await;
+    api.h.publish("a", 1_200).await;
+    api.h.route_all(T0).await;
+    api.h.fail_attempts(subscription, T0).await;
+    assert_eq!(api.count("dead_letters").await, 1_200);
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    let first = visitor.press("/dead-letters/requeue", "event_type=a&of=1200").await.text();
+    has(
+        &first,
+        &[
+            "<b id=\"requeued\">1000</b>",
+            "going on",
+            "<progress max=\"1200\" value=\"1000\">",
+            "data-goes-on",
+        ],
+    );
+    assert_eq!(api.count("webhook_delivery_sagas").await, 2_200);
+    let fields = ["event_type", "of", "cursor", "begun", "looked_at", "requeued", "left", "first", "last"]
+        .map(|name| format!("{name}={}", hidden(&first, name)))
+        .join("&");
+    let last = visitor.press("/dead-letters/requeue", &fields).await;
+    assert_eq!((last.status, api.count("webhook_delivery_sagas").await), (303, 2_400));
+    api.h.fail_attempts(subscription, T0).await;
+    let html = visitor.page(last.header("location"), 200).await;
+    has(
+        &html,
+        &[
+            "<b id=\"requeued\">1200</b>",
+            "id=\"fate-given-up\" class=\"bad\">1200<",
+            "dead letters of their own",
+        ],
+    );
+}

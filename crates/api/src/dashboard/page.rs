@@ -94,12 +94,26 @@ struct RefusedPage {
     status: u16,
     title: &'static str,
     detail: String,
-    /// It may be there in a moment: the page asks again by itself.
+    /// It may be there in a moment: a page that was looked for asks again by itself.
     comes_back: bool,
+    was_pressed: bool,
+}
+
+/// What was asked for: a page that is asked for again does no harm, something that was pressed is not pressed
+/// again by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Look,
+    Act,
 }
 
 /// A problem as a page.
-pub(crate) fn refused(visitor: Option<Visitor>, here: &'static str, problem: Problem) -> Response {
+pub(crate) fn refused(
+    visitor: Option<Visitor>,
+    here: &'static str,
+    asked: Asked,
+    problem: Problem,
+) -> Response {
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let page = RefusedPage {
         around: Around { visitor, here },
@@ -107,6 +121,7 @@ pub(crate) fn refused(visitor: Option<Visitor>, here: &'static str, problem: Pro
         title: problem.title,
         detail: problem.detail,
         comes_back: problem.retry_after_s.is_some(),
+        was_pressed: asked == Asked::Act,
     };
     let mut response = written(status, &page).unwrap_or_else(IntoResponse::into_response);
     if let Some(seconds) = problem.retry_after_s {
@@ -126,6 +141,7 @@ pub(crate) fn nothing_here() -> Response {
         title: "Nothing here",
         detail: detail.to_owned(),
         comes_back: false,
+        was_pressed: false,
     };
     written(StatusCode::NOT_FOUND, &page).unwrap_or_else(IntoResponse::into_response)
 }

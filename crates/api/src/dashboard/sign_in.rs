@@ -1,7 +1,7 @@
 //! The way in with an API key, and out.
 
 use super::form::Form;
-use super::page::{self, Around};
+use super::page::{self, Around, Asked};
 use super::session::{self, Session};
 use super::visitor::{from_our_pages, whose};
 use crate::auth::{self, KEY_BYTES_MAX, key_hash};
@@ -27,7 +27,7 @@ struct SignInPage {
 impl SignInPage {
     fn answer(status: StatusCode, next: String, wrong: Option<String>) -> Response {
         let page = Self { around: Around { visitor: None, here: "" }, next, wrong };
-        page::written(status, &page).unwrap_or_else(|problem| page::refused(None, "", problem))
+        page::written(status, &page).unwrap_or_else(|problem| page::refused(None, "", Asked::Look, problem))
     }
 }
 
@@ -53,7 +53,7 @@ pub(crate) async fn enter<S: Stores>(State(api): State<Arc<ApiState<S>>>, reques
     match entered.await {
         Ok((Ok(cookie), next)) => ([(SET_COOKIE, cookie)], Redirect::to(&next)).into_response(),
         Ok((Err((status, wrong)), next)) => SignInPage::answer(status, next, Some(wrong)),
-        Err(problem) => page::refused(None, "", problem),
+        Err(problem) => page::refused(None, "", Asked::Act, problem),
     }
 }
 

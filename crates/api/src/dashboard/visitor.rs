@@ -2,7 +2,7 @@
 //! own pages did not make. What a page refuses is written out here, in the frame of whoever asked.
 
 use super::form::Form;
-use super::page;
+use super::page::{self, Asked};
 use super::session::{self, Session};
 use crate::auth::{self, Caller};
 use crate::problem::Problem;
@@ -42,28 +42,30 @@ pub(crate) async fn admit<S: Stores>(
     mut request: Request,
     next: Next,
 ) -> Response {
+    let is_look = matches!(*request.method(), Method::GET | Method::HEAD);
+    let asked = if is_look { Asked::Look } else { Asked::Act };
     let visitor = match recognize(&api, request.headers()).await {
         Ok(Some(visitor)) => visitor,
         Ok(None) => return Redirect::to(&sign_in_for(request.method(), request.uri())).into_response(),
-        Err(problem) => return page::refused(None, "", problem),
+        Err(problem) => return page::refused(None, "", asked, problem),
     };
     let here = part_of(request.uri());
     if !visitor.may(needs) {
         let (role, needs) = (visitor.role.as_str(), needs.as_str());
         let detail = format!("you signed in with a key of role {role}; this needs one of role {needs}");
-        return page::refused(Some(visitor), here, Problem::new(403, "Not allowed", detail));
+        return page::refused(Some(visitor), here, asked, Problem::new(403, "Not allowed", detail));
     }
-    if request.method() != Method::GET && request.method() != Method::HEAD {
+    if !is_look {
         request = match with_form(&api, &visitor, request).await {
             Ok(request) => request,
-            Err(problem) => return page::refused(Some(visitor), here, problem),
+            Err(problem) => return page::refused(Some(visitor), here, asked, problem),
         };
     }
     let caller = Caller(visitor.key_id);
     request.extensions_mut().insert(visitor.clone());
     let mut response = next.run(request).await;
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
-        response = page::refused(Some(visitor), here, problem);
+        response = page::refused(Some(visitor), here, asked, problem);
     }
     response.extensions_mut().insert(caller);
     response

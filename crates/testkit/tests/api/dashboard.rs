@@ -6,13 +6,12 @@ use crate::server::{ROOT_KEY, TestApi};
 use posthaste_core::SubscriptionId;
 use posthaste_core::ports::{KeyRole, KeyStore as _, Stores};
 use posthaste_testkit::fixtures::{T0, at};
-use posthaste_testkit::harness::Harness;
 use std::time::Duration;
 
 /// A browser that signed in.
 pub(crate) struct Visitor<'a, S: Stores> {
     api: &'a TestApi<S>,
-    cookie: String,
+    pub(crate) cookie: String,
 }
 
 impl<'a, S: Stores> Visitor<'a, S> {
@@ -238,25 +237,4 @@ pub(crate) async fn give_up<S: Stores>(api: &TestApi<S>, subscription: Subscript
     for second in [0, 30, 90, 210, 450] {
         api.h.fail_attempts(subscription, at(second)).await;
     }
-}
-
-/// The page says that the store is away, asks to come back, and hides the cause.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_is_away_is_told() {
-    let mut api = TestApi::start(Harness::postgres_cut("pages").await).await;
-    let cookie = Visitor::sign_in(&api, ROOT_KEY).await.cookie;
-    drop(api.h.proxy.take());
-    let mut seen = 0;
-    let answer = loop {
-        let answer = api.get("/deliveries").no_key().header("cookie", &cookie).send().await;
-        if answer.status != 200 {
-            break answer;
-        }
-        seen += 1;
-        assert!(seen < 500, "the store never went away");
-    };
-    let html = answer.text();
-    assert_eq!((answer.status, answer.header("retry-after")), (503, "1"), "{html}");
-    assert!(html.contains("http-equiv=\"refresh\"") && html.contains("goes on by itself"), "{html}");
-    assert!(!html.contains("127.0.0.1"), "{html}");
 }

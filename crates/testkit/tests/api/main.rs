@@ -8,6 +8,7 @@ mod dashboard;
 mod dashboard_orders;
 mod dashboard_requeue;
 mod dashboard_system;
+mod dashboard_trouble;
 mod dead_letters;
 mod deliveries;
 mod docs_page;
@@ -105,6 +106,7 @@ on_both_engines! {
     dashboard_orders::a_paused_lane_is_told_and_resumed_by_who_may,
     dashboard_system::the_system_is_told_to_whoever_may_look,
     dashboard_system::history_is_walked_when_asked,
+    dashboard_trouble::an_unknown_id_leads_to_what_there_is,
     orders::an_order_is_accepted_once,
     orders::bad_orders_are_refused_by_name_and_nothing_is_stored,
     orders::one_order_has_one_digest_however_it_is_spelled,

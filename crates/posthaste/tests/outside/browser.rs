@@ -4,23 +4,32 @@
 use crate::served::{Engine, ROOT_KEY, Served};
 use crate::webdriver::Browser;
 use crate::{tools, world};
+use posthaste_testkit::broker::TestBroker;
+use posthaste_testkit::broker::behaviour::Behaviour;
 use posthaste_testkit::receiver::{Answer, Received, Receiver};
 use serde_json::json;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const SCRIPT: &str = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>";
 
 /// A system with a receiver that can be told to refuse, and a browser beside it.
-struct Scene {
-    served: Served,
+pub(crate) struct Scene {
+    pub(crate) served: Served,
     _receiver: Receiver,
+    pub(crate) broker: TestBroker,
     refuses: Arc<AtomicBool>,
-    browser: Browser,
+    pub(crate) browser: Browser,
 }
 
 impl Scene {
-    async fn set() -> Self {
+    pub(crate) async fn set() -> Self {
+        Self::over(async |settings| Served::start(Engine::Sqlite, settings).await).await
+    }
+
+    /// The same over a system that is started with these settings.
+    pub(crate) async fn over(start: impl AsyncFnOnce(&[(&str, &str)]) -> Served) -> Self {
         let refuses = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&refuses);
         let answer = move |received: &Received| {
@@ -31,17 +40,18 @@ impl Scene {
             Answer::With { status: 500, headers: Vec::new(), body: SCRIPT.as_bytes().to_vec() }
         };
         let receiver = Receiver::start(answer).await;
-        let served = Served::start(Engine::Sqlite, &[]).await;
+        let broker = TestBroker::start(Behaviour::Well).await;
+        let served = start(&[("POSTHASTE_BROKER_URL", &broker.url())]).await;
         world::subscribe(&served, "order.paid", &receiver.url("/hook"), 1);
-        Self { served, _receiver: receiver, refuses, browser: Browser::start() }
+        Self { served, _receiver: receiver, broker, refuses, browser: Browser::start() }
     }
 
-    fn open(&self, path: &str) {
+    pub(crate) fn open(&self, path: &str) {
         self.browser.open(&format!("{}{path}", self.served.url()));
     }
 
     #[track_caller]
-    fn sign_in(&self, key: &str) {
+    pub(crate) fn sign_in(&self, key: &str) {
         self.open("/");
         self.browser.write("#key", key);
         // As the keyboard does it: Enter.
@@ -49,20 +59,20 @@ impl Scene {
         self.browser.until("document.querySelector('.out')");
     }
 
-    fn send(&self, count: usize) {
+    pub(crate) fn send(&self, count: usize) {
         for _ in 0..count {
             let event = json!({"event_type": "order.paid", "payload": {"note": SCRIPT}}).to_string();
             self.served.post("/v1/events", &event).expect(202);
         }
     }
 
-    fn key_of(&self, role: &str) -> String {
+    pub(crate) fn key_of(&self, role: &str) -> String {
         let made = self.served.post("/v1/keys", &json!({"name": role, "role": role}).to_string()).expect(201);
         made.json()["key"].as_str().expect("a key").to_owned()
     }
 
     /// One delivered and some given up.
-    fn make_history(&self, given_up: usize) {
+    pub(crate) fn make_history(&self, given_up: usize) {
         self.send(1);
         self.wait_for("Completed", 1);
         self.refuses.store(true, Ordering::SeqCst);
@@ -155,24 +165,61 @@ async fn every_page_can_be_used_by_everybody() {
         ("dead-letters", "/dead-letters"),
         ("dead-letter", "/dead-letters/1"),
         ("requeue", "/dead-letters/requeue"),
+        ("requeued", "/dead-letters/requeued?first=1&last=2&begun=2026-01-31T12:00:00Z"),
         ("not-found", "/deliveries/999"),
+        ("orders", "/orders"),
+        ("order", "/orders/order-5678"),
+        ("system", "/system"),
     ];
+    scene.order("order-5678");
+    scene.wait_for_order("order-5678", "sent");
+    scene.pause_the_lane();
     scene.sign_in(ROOT_KEY);
     browser.until("document.querySelector('#delivered')?.textContent === '1'");
     for (name, path) in pages {
+        scene.inspect(name, &axe, pictures.as_deref(), || scene.open(path));
+    }
+    scene.inspect("history", &axe, pictures.as_deref(), || {
+        scene.open("/system");
+        browser.click("form[action='/system/history'] button");
+        browser.until("document.querySelector('#walked')");
+    });
+}
+
+impl Scene {
+    /// On every kind of screen: axe finds nothing, nothing is too wide, nobody else is asked. Takes pictures
+    /// where a folder is given for them.
+    fn inspect(&self, name: &str, axe: &str, pictures: Option<&Path>, arrive: impl Fn()) {
+        let browser = &self.browser;
         for (size, width, height) in [("wide", 1280, 860), ("narrow", 390, 844)] {
             for (scheme, dark) in [("light", false), ("dark", true)] {
                 let what = format!("{name}-{size}-{scheme}");
                 browser.screen(width, height, dark);
-                scene.open(path);
-                assert_eq!(browser.complaints(&axe), Vec::<String>::new(), "{what}");
+                arrive();
+                assert_eq!(browser.complaints(axe), Vec::<String>::new(), "{what}");
                 let overflow = browser.value("document.documentElement.scrollWidth - window.innerWidth");
                 assert!(overflow.as_i64().is_some_and(|pixels| pixels <= 0), "{what}: {overflow} too wide");
                 let foreign = "performance.getEntriesByType('resource').filter((one) => !one.name.startsWith(location.origin) && !one.name.startsWith('data:')).map((one) => one.name)";
                 assert_eq!(browser.value(foreign), json!([]), "{what} asks another host");
-                if let Some(folder) = &pictures {
-                    std::fs::write(folder.join(format!("{what}.png")), browser.picture()).expect("to write");
+                if let Some(folder) = pictures {
+                    let picture = self.picture_of_nowhere();
+                    std::fs::write(folder.join(format!("{what}.png")), picture).expect("to write");
                 }
+            }
+        }
+    }
+
+    /// A picture that does not tell the name of the machine, which every worker's name begins with. A page that
+    /// was refreshed meanwhile is taken again.
+    fn picture_of_nowhere(&self) -> Vec<u8> {
+        let workers = "[...document.querySelectorAll('.worker')]";
+        loop {
+            self.browser
+                .value(&format!("{workers}.forEach((one) => {{ one.textContent = 'node1-77-5f3a0c1e' }})"));
+            let picture = self.browser.picture();
+            let is_masked = format!("{workers}.every((one) => one.textContent === 'node1-77-5f3a0c1e')");
+            if self.browser.value(&is_masked) == true {
+                return picture;
             }
         }
     }

@@ -6,6 +6,9 @@
 mod alerts;
 mod bad_input;
 mod browser;
+mod browser_lane;
+mod browser_roles;
+mod browser_store_away;
 mod foreign_receiver;
 mod mentions;
 mod metrics;

@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build dev fmt lint test cargo-test soak chaos bench bench-store clean
+.PHONY: help build dev fmt lint test cargo-test soak chaos bench bench-store count-pages clean
 
 posthaste := $(or $(CARGO_TARGET_DIR),target)/release/posthaste
 heading = @printf '\n== %s\n'
@@ -51,6 +51,10 @@ bench: build ## measure deliveries on both stores, what receivers that hang cost
 
 bench-store: ## measure both stores; PostgreSQL flushes as a real server does
 	scripts/with-postgres --durable cargo run --release --locked -p posthaste-testkit --bin bench-store
+
+count-pages: ## count what each page of the dashboard reads beside a million deliveries (COUNTED_DELIVERIES=…)
+	POSTHASTE_COUNTED_DELIVERIES=$(or $(COUNTED_DELIVERIES),1000000) scripts/with-postgres \
+		cargo test --locked -p posthaste-testkit --test api -- --nocapture a_page_costs
 
 clean: ## remove what was built
 	cargo clean

@@ -5,6 +5,7 @@
 mod client;
 mod cloud_events;
 mod dashboard;
+mod dashboard_cost;
 mod dashboard_orders;
 mod dashboard_requeue;
 mod dashboard_system;

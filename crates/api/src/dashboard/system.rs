@@ -41,6 +41,8 @@ pub(crate) async fn show<S: Stores>(
 ) -> Shown {
     let mut system = system::read(&api).await?;
     let mut checks = doctor::look(&api).await?;
+    // These have a place of their own on the page.
+    checks.retain(|check| check.name != "settings");
     checks.sort_by_key(|check| std::cmp::Reverse(rank(check.status)));
     write(&SystemPage {
         around: Around::of(visitor, HERE),

@@ -165,7 +165,6 @@ async fn every_page_can_be_used_by_everybody() {
         ("dead-letters", "/dead-letters"),
         ("dead-letter", "/dead-letters/1"),
         ("requeue", "/dead-letters/requeue"),
-        ("requeued", "/dead-letters/requeued?first=1&last=2&begun=2026-01-31T12:00:00Z"),
         ("not-found", "/deliveries/999"),
         ("orders", "/orders"),
         ("order", "/orders/order-5678"),
@@ -183,6 +182,13 @@ async fn every_page_can_be_used_by_everybody() {
         scene.open("/system");
         browser.click("form[action='/system/history'] button");
         browser.until("document.querySelector('#walked')");
+    });
+    scene.refuses.store(false, Ordering::SeqCst);
+    scene.served.post("/v1/dead-letters/1/requeue", "").expect(201);
+    scene.wait_for("Completed", 2);
+    scene.inspect("requeued", &axe, pictures.as_deref(), || {
+        scene.open("/dead-letters/requeued?first=1&last=2&begun=2026-01-31T12:00:00Z");
+        assert_eq!(browser.text("#fate-delivered"), "1");
     });
 }
 

@@ -32,7 +32,7 @@ pub(crate) async fn the_system_is_told_to_whoever_may_look<S: Stores>(api: &Test
     let html = visitor.page("/system", 200).await;
     let schema = format!("id=\"schema\">{SCHEMA_VERSION}<");
     has(&html, &[&schema, "api, cleaner, orchestrator, outbox, router, worker", ">running<", ">gone<"]);
-    has(&html, &["&#60;b&#62;9&#60;/b&#62;", "<b>leases</b>", "<b>settings</b>", "Examine all of history"]);
+    has(&html, &["&#60;b&#62;9&#60;/b&#62;", "<b>leases</b>", "<b>lane</b>", "Examine all of history"]);
     assert!(!html.contains("nobody runs"), "{html}");
     assert!(!html.contains("<b>conservation</b>"), "history is examined when asked only: {html}");
     let engine = api.get("/v1/system").expect(200).await["engine"]["name"].clone();

@@ -273,9 +273,9 @@ pub(crate) async fn find_one<S: Stores>(api: &ApiState<S>, text: String) -> Resu
     "note": "the broker answered 503", "created_at": "2026-01-31T12:00:01Z"
 }]}))]
 pub(crate) struct AuditView {
-    pub(crate) idempotency_key: String,
+    idempotency_key: String,
     /// Every transition, oldest first.
-    pub(crate) items: Vec<TransitionView>,
+    items: Vec<TransitionView>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -325,10 +325,6 @@ pub(crate) async fn audit<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Path(text): Path<String>,
 ) -> Result<Response, Problem> {
-    ok(&find_audit(&api, text).await?)
-}
-
-pub(crate) async fn find_audit<S: Stores>(api: &ApiState<S>, text: String) -> Result<AuditView, Problem> {
     let key = key(text)?;
     let idempotency_key = key.as_str().to_owned();
     let entries = api.reader.order_audit(key).await?;
@@ -336,7 +332,19 @@ pub(crate) async fn find_audit<S: Stores>(api: &ApiState<S>, text: String) -> Re
     if entries.is_empty() {
         return Err(Problem::not_found("order"));
     }
-    Ok(AuditView { idempotency_key, items: entries.into_iter().map(TransitionView::of).collect() })
+    ok(&AuditView { idempotency_key, items: entries.into_iter().map(TransitionView::of).collect() })
+}
+
+/// The last transitions, oldest first, and whether there were others before them.
+pub(crate) async fn find_newest_audit<S: Stores>(
+    api: &ApiState<S>,
+    text: String,
+    entries_max: u32,
+) -> Result<(Vec<TransitionView>, bool), Problem> {
+    let mut entries = api.reader.newest_order_audit(key(text)?, entries_max.saturating_add(1)).await?;
+    let more = entries.len() > entries_max as usize;
+    entries.truncate(entries_max as usize);
+    Ok((entries.into_iter().rev().map(TransitionView::of).collect(), more))
 }
 
 fn key(text: String) -> Result<IdempotencyKey, Problem> {

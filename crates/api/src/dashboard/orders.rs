@@ -4,7 +4,7 @@
 use super::form::Form;
 use super::page::{Around, Shown, show as write};
 use super::visitor::Visitor;
-use crate::orders::{self, AuditView, OrderView};
+use crate::orders::{self, OrderView, TransitionView};
 use crate::outbox::{self, LaneView};
 use crate::problem::Problem;
 use crate::query::{Listed, Query};
@@ -19,6 +19,8 @@ use posthaste_core::ports::Stores;
 use std::sync::Arc;
 
 const HERE: &str = "/orders";
+/// The transitions that a page tells of.
+const TRANSITIONS_MAX: u32 = 100;
 
 #[derive(Debug, Template)]
 #[template(path = "orders.html")]
@@ -91,7 +93,9 @@ struct OrderPage {
     around: Around,
     order: OrderView,
     result: Option<String>,
-    audit: AuditView,
+    audit: Vec<TransitionView>,
+    /// There were others before these.
+    more: bool,
     /// It is due at a time to come.
     waits: bool,
     has_ended: bool,
@@ -107,12 +111,12 @@ pub(crate) async fn show<S: Stores>(
 
 async fn one<S: Stores>(api: &ApiState<S>, visitor: Visitor, key: String) -> Shown {
     let order = orders::find_one(api, key.clone()).await?;
-    let audit = orders::find_audit(api, key).await?;
+    let (audit, more) = orders::find_newest_audit(api, key, TRANSITIONS_MAX).await?;
     let result = order.result.as_ref().map(|text| text.get().to_owned());
     let is = |status: OrderStatus| order.status == status.as_str();
     let waits = is(OrderStatus::Queued) || is(OrderStatus::Failed);
     let has_ended = is(OrderStatus::Sent) || is(OrderStatus::Dead);
-    write(&OrderPage { around: Around::of(visitor, HERE), order, result, audit, waits, has_ended })
+    write(&OrderPage { around: Around::of(visitor, HERE), order, result, audit, more, waits, has_ended })
 }
 
 /// Opens the lane; pressed twice, it is open all the same.

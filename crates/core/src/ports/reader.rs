@@ -201,6 +201,14 @@ pub trait ReaderStore: Send + Sync + 'static {
 
     fn order_audit(&self, key: IdempotencyKey) -> impl Future<Output = StoreResult<Vec<AuditEntry>>> + Send;
 
+    /// The last transitions of an order, the newest first: one that is a probe for as long as a lane is paused
+    /// has many.
+    fn newest_order_audit(
+        &self,
+        key: IdempotencyKey,
+        entries_max: u32,
+    ) -> impl Future<Output = StoreResult<Vec<AuditEntry>>> + Send;
+
     /// The lane to the broker, and how many orders are out on it.
     fn lane(&self) -> impl Future<Output = StoreResult<LaneStanding>> + Send;
 }

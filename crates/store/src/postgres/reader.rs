@@ -109,6 +109,15 @@ impl ReaderStore for PostgresReader {
         self.pool.call(Verb::repeatable("reading an audit"), |session| audit(session, &key)).await
     }
 
+    async fn newest_order_audit(
+        &self,
+        key: IdempotencyKey,
+        entries_max: u32,
+    ) -> StoreResult<Vec<AuditEntry>> {
+        let verb = Verb::repeatable("reading an audit");
+        self.pool.call(verb, |session| newest_audit(session, &key, entries_max)).await
+    }
+
     async fn lane(&self) -> StoreResult<LaneStanding> {
         self.pool.call(Verb::repeatable("reading the lane"), lane_row::view).await
     }
@@ -237,6 +246,16 @@ async fn orders(
 
 async fn audit(mut session: Session, key: &IdempotencyKey) -> Result<Vec<AuditEntry>, Fault> {
     let rows = session.read(include_str!("sql/reader/order_audit.sql"), &[&key.as_str()]).await?;
+    rows.iter().map(audit_entry).collect()
+}
+
+async fn newest_audit(
+    mut session: Session,
+    key: &IdempotencyKey,
+    entries_max: u32,
+) -> Result<Vec<AuditEntry>, Fault> {
+    let sql = include_str!("sql/reader/newest_order_audit.sql");
+    let rows = session.read(sql, &[&key.as_str(), &i64::from(entries_max)]).await?;
     rows.iter().map(audit_entry).collect()
 }
 

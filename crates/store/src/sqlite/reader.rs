@@ -41,6 +41,7 @@ const DELIVERIES_OF_EVENT: &str = include_str!("sql/reader/deliveries_of_event.s
 const ORDER: &str = include_str!("sql/reader/order.sql");
 const ORDERS: &str = include_str!("sql/reader/orders.sql");
 const ORDER_AUDIT: &str = include_str!("sql/reader/order_audit.sql");
+const NEWEST_ORDER_AUDIT: &str = include_str!("sql/reader/newest_order_audit.sql");
 
 const ROLE: Role = Role::Viewer;
 
@@ -152,6 +153,18 @@ impl ReaderStore for SqliteReader {
         self.0
             .read(ROLE, "reading an audit", move |session| {
                 all(session, ORDER_AUDIT, [key.as_str()], read_audit)
+            })
+            .await
+    }
+
+    async fn newest_order_audit(
+        &self,
+        key: IdempotencyKey,
+        entries_max: u32,
+    ) -> StoreResult<Vec<AuditEntry>> {
+        self.0
+            .read(ROLE, "reading an audit", move |session| {
+                all(session, NEWEST_ORDER_AUDIT, params![key.as_str(), entries_max], read_audit)
             })
             .await
     }

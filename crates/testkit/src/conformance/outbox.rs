@@ -323,6 +323,13 @@ pub async fn the_audit_replays_to_the_present_state<S: Stores>(h: &Harness<S>) {
     let (orders, token) = claim(h, 10, now).await;
     settle(h, &orders[0], token, accepted("brk-1"), now).await;
     let audit = h.sure(async || h.store.reader().order_audit(orders[0].idempotency_key.clone()).await).await;
+    for entries_max in [1, 3, MANY] {
+        let key = orders[0].idempotency_key.clone();
+        let newest =
+            h.sure(async || h.store.reader().newest_order_audit(key.clone(), entries_max).await).await;
+        let expected: Vec<_> = audit.iter().rev().take(entries_max as usize).cloned().collect();
+        assert_eq!(newest, expected, "the last {entries_max}");
+    }
     let steps: Vec<_> = audit.iter().map(|entry| (entry.status_from, entry.status_to)).collect();
     let mut expected = vec![(None, OrderStatus::Queued)];
     for _ in 0..3 {

@@ -77,6 +77,23 @@ pub(crate) async fn an_order_is_told_with_its_audit<S: Stores>(api: &TestApi<S>)
     );
 }
 
+/// An order that was a probe for hours has a long audit; its page does not.
+pub(crate) async fn a_long_audit_is_cut<S: Stores>(api: &TestApi<S>) {
+    submit(api, "k", body("k")).expect(202).await;
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    let count = |html: &str| html.matches("<li class=\"").count();
+    let add = "INSERT INTO outbox_audit (outbox_id, status_from, status_to, retry_count, idempotency_key, created_at)
+        SELECT outbox_id, 'failed', 'queued', 0, 'k', created_at FROM outbox_audit";
+    for _ in 0..6 {
+        api.h.direct.force(add).await;
+    }
+    let html = visitor.page("/orders/k", 200).await;
+    assert_eq!((count(&html), html.contains("The last")), (64, false), "{html}");
+    api.h.direct.force(add).await;
+    let html = visitor.page("/orders/k", 200).await;
+    assert_eq!((count(&html), html.contains("The last 100 changes")), (100, true), "{html}");
+}
+
 pub(crate) async fn a_paused_lane_is_told_and_resumed_by_who_may<S: Stores>(api: &TestApi<S>) {
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     let open = visitor.page("/orders", 200).await;

@@ -104,6 +104,7 @@ on_both_engines! {
     dashboard::what_others_wrote_stays_text,
     dashboard_orders::orders_are_found_by_status_and_key,
     dashboard_orders::an_order_is_told_with_its_audit,
+    dashboard_orders::a_long_audit_is_cut,
     dashboard_orders::a_paused_lane_is_told_and_resumed_by_who_may,
     dashboard_system::the_system_is_told_to_whoever_may_look,
     dashboard_system::history_is_walked_when_asked,

@@ -209,6 +209,7 @@ fn page(name: &str) -> Option<Vec<Vec<String>>> {
         "reader/last_event_examined" | "reader/last_order_examined" | "reader/last_subscription_examined" => {
             newest.to_string()
         }
+        "reader/newest_order_audit" => format!("'key-500', {BATCH}"),
         "reader/orders" => format!("{newest}, NULL, {BATCH}; {newest}, 'none', {BATCH}"),
         "reader/subscriptions" => format!("{newest}, {BATCH}"),
         _ => return None,

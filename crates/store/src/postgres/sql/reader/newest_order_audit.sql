@@ -1,0 +1,10 @@
+-- role: viewer
+-- The last transitions of an order, the newest first.
+-- index: uniq_order_idempotency_key, idx_audit_order backwards. Sorted by both columns, so that nobody walks all audits
+-- by their key to find those of one order.
+SELECT a.id, a.status_from, a.status_to, a.retry_count, a.last_error, a.idempotency_key, a.trace_id, a.broker_order_id,
+    a.worker_id, a.note, a.created_at
+FROM posthaste.outbox_audit a
+WHERE a.outbox_id = (SELECT o.id FROM posthaste.outbox_orders o WHERE o.idempotency_key = $1::text)
+ORDER BY a.outbox_id DESC, a.id DESC
+LIMIT $2::bigint

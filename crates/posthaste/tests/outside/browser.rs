@@ -143,6 +143,9 @@ async fn many_are_requeued_and_only_by_who_may() {
     scene.refuses.store(false, Ordering::SeqCst);
     browser.click("main button");
     browser.until("document.querySelector('#requeued')?.textContent === '3'");
+    browser.value("window.same = true");
+    browser.until("document.querySelector('#fate-delivered')?.textContent === '3'");
+    assert_eq!(browser.value("window.same"), true, "the page was not loaded again");
     scene.open("/deliveries?status=Completed");
     browser.until("document.querySelectorAll('tbody tr').length === 4");
     // A form that a page of ours did not make.

@@ -177,7 +177,7 @@ async fn send<S: Stores>(
     headers.insert(HeaderName::from_static("posthaste-event-type"), HeaderValue::from_static(message.kind));
     let url = CallbackUrl::as_str(&subscription.callback_url);
     let (body, answer, deadline) = (message.body, message.answer, api.outgoing.deadline);
-    Ok(api.outgoing.sender.send(Post { url, headers, body, answer, deadline }, now).await)
+    Ok(api.outgoing.sender.send_to_url(url, Post { headers, body, answer, deadline }, now).await)
 }
 
 /// Every secret that signs now.

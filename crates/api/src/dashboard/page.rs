@@ -16,8 +16,12 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; c
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// A part of the dashboard, by its address and its name.
-pub(crate) const PARTS: [(&str, &str); 3] =
-    [("/", "Overview"), ("/deliveries", "Deliveries"), ("/dead-letters", "Dead letters")];
+pub(crate) const PARTS: [(&str, &str); 4] = [
+    ("/", "Overview"),
+    ("/subscriptions", "Subscriptions"),
+    ("/deliveries", "Deliveries"),
+    ("/dead-letters", "Dead letters"),
+];
 
 /// What the layout shows around a page.
 #[derive(Debug)]

@@ -10,24 +10,24 @@ use posthaste_testkit::harness::Harness;
 use std::time::Duration;
 
 /// A browser that signed in.
-struct Visitor<'a, S: Stores> {
+pub(crate) struct Visitor<'a, S: Stores> {
     api: &'a TestApi<S>,
     cookie: String,
 }
 
 impl<'a, S: Stores> Visitor<'a, S> {
-    async fn sign_in(api: &'a TestApi<S>, key: &str) -> Self {
+    pub(crate) async fn sign_in(api: &'a TestApi<S>, key: &str) -> Self {
         let answer = enter(api, key, "/").send().await;
         assert_eq!((answer.status, answer.header("location")), (303, "/"), "{}", answer.text());
         let cookie = answer.header("set-cookie").split(';').next().unwrap_or_default().to_owned();
         Self { api, cookie }
     }
 
-    fn call(&self, method: &'static str, path: &str) -> Call {
+    pub(crate) fn call(&self, method: &'static str, path: &str) -> Call {
         self.api.call(method, path).no_key().header("cookie", &self.cookie)
     }
 
-    async fn page(&self, path: &str, status: u16) -> String {
+    pub(crate) async fn page(&self, path: &str, status: u16) -> String {
         self.call("GET", path).expect_text(status).await
     }
 
@@ -36,7 +36,7 @@ impl<'a, S: Stores> Visitor<'a, S> {
     }
 
     /// What one of our own pages would send.
-    async fn press(&self, path: &str, fields: &str) -> Answer {
+    pub(crate) async fn press(&self, path: &str, fields: &str) -> Answer {
         let body = format!("token={}&{fields}", self.token().await);
         self.call("POST", path).header("sec-fetch-site", "same-origin").body(body).send().await
     }
@@ -52,7 +52,14 @@ fn hidden(html: &str, name: &str) -> String {
     rest.split('"').next().unwrap_or_default().to_owned()
 }
 
-const PAGES: [&str; 4] = ["/", "/?window=24h", "/deliveries", "/dead-letters"];
+const PAGES: [&str; 6] =
+    ["/", "/?window=24h", "/subscriptions", "/subscriptions/new", "/deliveries", "/dead-letters"];
+
+pub(crate) fn has(html: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(html.contains(part), "no {part:?} in {html}");
+    }
+}
 
 pub(crate) async fn only_who_signed_in_sees_pages<S: Stores>(api: &TestApi<S>) {
     for (path, place) in [
@@ -168,11 +175,6 @@ pub(crate) async fn a_forged_form_is_refused<S: Stores>(api: &TestApi<S>) {
 pub(crate) async fn a_delivery_is_told_with_its_lineage<S: Stores>(api: &TestApi<S>) {
     let letter = dead_letter(api, "a").await;
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
-    let has = |html: &str, parts: &[&str]| {
-        for part in parts {
-            assert!(html.contains(part), "no {part:?} in {html}");
-        }
-    };
     let given_up = format!("href=\"/dead-letters/{letter}\"");
     has(
         &visitor.page("/deliveries/1", 200).await,
@@ -235,6 +237,7 @@ pub(crate) async fn what_others_wrote_stays_text<S: Stores>(api: &TestApi<S>) {
     for path in [
         "/dead-letters/1",
         "/deliveries/1",
+        "/subscriptions?state=%3Cscript%3Ealert(1)%3C/script%3E",
         "/deliveries?event_type=%3Cscript%3Ealert(1)%3C/script%3E",
         "/dead-letters/requeue?since=%3Cscript%3Ealert(1)%3C/script%3E",
         "/sign-in?next=/%22%3E%3Cscript%3Ealert(1)%3C/script%3E",
@@ -244,6 +247,9 @@ pub(crate) async fn what_others_wrote_stays_text<S: Stores>(api: &TestApi<S>) {
         assert_eq!(answer.header("content-type"), "text/html; charset=utf-8", "{path}");
     }
     assert!(visitor.page("/dead-letters/1", 200).await.contains("&#60;script&#62;alert(1)"));
+    let fields = "event_type=a&callback_url=https://x.example/&description=%3Cscript%3Ealert(1)%3C/script%3E";
+    let made = visitor.press("/subscriptions", fields).await.text();
+    assert!(made.contains("&#60;script&#62;alert(1)") && !made.contains(script), "{made}");
 }
 
 async fn dead_letter<S: Stores>(api: &TestApi<S>, kind: &str) -> i64 {

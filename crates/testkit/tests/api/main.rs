@@ -5,6 +5,7 @@
 mod client;
 mod cloud_events;
 mod dashboard;
+mod dashboard_subscriptions;
 mod dead_letters;
 mod deliveries;
 mod docs_page;
@@ -96,6 +97,10 @@ on_both_engines! {
     dashboard::a_delivery_is_told_with_its_lineage,
     dashboard::many_are_requeued_after_a_preview,
     dashboard::what_others_wrote_stays_text,
+    dashboard_subscriptions::a_subscription_is_made_and_its_secret_shown_once,
+    dashboard_subscriptions::a_subscription_is_paused_and_resumed,
+    dashboard_subscriptions::only_an_admin_changes_subscriptions,
+    dashboard_subscriptions::subscriptions_are_found_with_their_health,
     orders::an_order_is_accepted_once,
     orders::bad_orders_are_refused_by_name_and_nothing_is_stored,
     orders::one_order_has_one_digest_however_it_is_spelled,

@@ -6,7 +6,9 @@ mod assets;
 mod chart;
 mod dead_letters;
 mod deliveries;
+mod events;
 mod form;
+mod layout_json;
 mod overview;
 mod page;
 mod session;
@@ -35,6 +37,8 @@ pub(crate) fn routes<S: Stores>(api: &Arc<ApiState<S>>) -> Router<Arc<ApiState<S
     let admin = |methods| guarded(api, KeyRole::Admin, methods);
     Router::new()
         .route("/", viewer(get(overview::show)))
+        .route("/events", viewer(get(events::list)))
+        .route("/events/{id}", viewer(get(events::show)))
         .route(
             "/subscriptions",
             viewer(get(subscriptions::list)).merge(admin(post(subscription_acts::create))),

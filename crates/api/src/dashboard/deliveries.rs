@@ -5,7 +5,7 @@ use super::page::{Around, Shown, show as write};
 use super::visitor::Visitor;
 use crate::deliveries::{self, AttemptView, DeliveryView};
 use crate::problem::Problem;
-use crate::query::{Listed, Query};
+use crate::query::{ITEMS_DEFAULT, Listed, Query, read_cursor};
 use crate::state::ApiState;
 use crate::time::Utc;
 use askama::Template;
@@ -26,6 +26,7 @@ struct DeliveriesPage {
     found: Listed<DeliveryView>,
     filter: Filter,
     statuses: Vec<&'static str>,
+    reach: Option<Reach>,
 }
 
 /// What the form of the list was filled in with, to fill it in again.
@@ -35,7 +36,9 @@ pub(crate) struct Filter {
     pub(crate) subscription_id: String,
     pub(crate) event_type: String,
     pub(crate) event_id: String,
+    pub(crate) external_event_id: String,
     pub(crate) state: String,
+    pub(crate) error_code: String,
     pub(crate) since: String,
     pub(crate) until: String,
     pub(crate) is_continued: bool,
@@ -50,11 +53,18 @@ impl Filter {
             subscription_id: take("subscription_id"),
             event_type: take("event_type"),
             event_id: take("event_id"),
+            external_event_id: take("external_event_id"),
             state: take("state"),
+            error_code: take("error_code"),
             since: take("since"),
             until: take("until"),
             is_continued: !take("cursor").is_empty(),
         })
+    }
+
+    /// Whether a page with so many rows looked at more than it shows.
+    pub(crate) fn leaves_out(&self, shown: usize) -> bool {
+        shown < ITEMS_DEFAULT as usize && !self.query("").is_empty()
     }
 
     /// The same filter in an address, from a place on.
@@ -65,7 +75,9 @@ impl Filter {
             ("subscription_id", &self.subscription_id),
             ("event_type", &self.event_type),
             ("event_id", &self.event_id),
+            ("external_event_id", &self.external_event_id),
             ("state", &self.state),
+            ("error_code", &self.error_code),
             ("since", &self.since),
             ("until", &self.until),
             ("cursor", cursor),
@@ -78,6 +90,13 @@ impl Filter {
     }
 }
 
+/// The last row that a list looked at, where the filter left rows out.
+#[derive(Debug)]
+pub(crate) struct Reach {
+    pub(crate) id: i64,
+    pub(crate) at: Utc,
+}
+
 pub(crate) async fn list<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Extension(visitor): Extension<Visitor>,
@@ -85,7 +104,22 @@ pub(crate) async fn list<S: Stores>(
 ) -> Shown {
     let found = deliveries::find(&api, &uri).await?;
     let statuses = SagaStatus::ALL.into_iter().map(SagaStatus::as_str).collect();
-    write(&DeliveriesPage { around: Around::of(visitor, HERE), found, filter: Filter::of(&uri)?, statuses })
+    let filter = Filter::of(&uri)?;
+    let reach = reach(&api, &found, &filter).await?;
+    write(&DeliveriesPage { around: Around::of(visitor, HERE), found, filter, statuses, reach })
+}
+
+async fn reach<S: Stores>(
+    api: &ApiState<S>,
+    found: &Listed<DeliveryView>,
+    filter: &Filter,
+) -> Result<Option<Reach>, Problem> {
+    let Some(cursor) = found.next_cursor.as_deref().filter(|_| filter.leaves_out(found.items.len())) else {
+        return Ok(None);
+    };
+    let last = SagaId::from_store(read_cursor(deliveries::LIST, cursor)?);
+    let last = api.reader.delivery(last).await?;
+    Ok(last.map(|(last, _)| Reach { id: last.saga.id.get(), at: Utc(last.saga.created_at) }))
 }
 
 #[derive(Debug, Template)]

@@ -16,8 +16,9 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; c
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// A part of the dashboard, by its address and its name.
-pub(crate) const PARTS: [(&str, &str); 4] = [
+pub(crate) const PARTS: [(&str, &str); 5] = [
     ("/", "Overview"),
+    ("/events", "Events"),
     ("/subscriptions", "Subscriptions"),
     ("/deliveries", "Deliveries"),
     ("/dead-letters", "Dead letters"),

@@ -52,8 +52,8 @@ fn hidden(html: &str, name: &str) -> String {
     rest.split('"').next().unwrap_or_default().to_owned()
 }
 
-const PAGES: [&str; 6] =
-    ["/", "/?window=24h", "/subscriptions", "/subscriptions/new", "/deliveries", "/dead-letters"];
+const PAGES: [&str; 7] =
+    ["/", "/?window=24h", "/events", "/subscriptions", "/subscriptions/new", "/deliveries", "/dead-letters"];
 
 pub(crate) fn has(html: &str, parts: &[&str]) {
     for part in parts {
@@ -237,6 +237,9 @@ pub(crate) async fn what_others_wrote_stays_text<S: Stores>(api: &TestApi<S>) {
     for path in [
         "/dead-letters/1",
         "/deliveries/1",
+        "/events",
+        "/events/1",
+        "/events?external_event_id=%3Cscript%3Ealert(1)%3C/script%3E",
         "/subscriptions?state=%3Cscript%3Ealert(1)%3C/script%3E",
         "/deliveries?event_type=%3Cscript%3Ealert(1)%3C/script%3E",
         "/dead-letters/requeue?since=%3Cscript%3Ealert(1)%3C/script%3E",
@@ -246,7 +249,9 @@ pub(crate) async fn what_others_wrote_stays_text<S: Stores>(api: &TestApi<S>) {
         assert!(!answer.text().contains(script), "{path}: {}", answer.text());
         assert_eq!(answer.header("content-type"), "text/html; charset=utf-8", "{path}");
     }
-    assert!(visitor.page("/dead-letters/1", 200).await.contains("&#60;script&#62;alert(1)"));
+    for path in ["/dead-letters/1", "/events/1", "/events"] {
+        assert!(visitor.page(path, 200).await.contains("&#60;script&#62;alert(1)"), "{path}");
+    }
     let fields = "event_type=a&callback_url=https://x.example/&description=%3Cscript%3Ealert(1)%3C/script%3E";
     let made = visitor.press("/subscriptions", fields).await.text();
     assert!(made.contains("&#60;script&#62;alert(1)") && !made.contains(script), "{made}");

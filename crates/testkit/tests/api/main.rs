@@ -5,6 +5,7 @@
 mod client;
 mod cloud_events;
 mod dashboard;
+mod dashboard_events;
 mod dashboard_subscriptions;
 mod dead_letters;
 mod deliveries;
@@ -101,6 +102,9 @@ on_both_engines! {
     dashboard_subscriptions::a_subscription_is_paused_and_resumed,
     dashboard_subscriptions::only_an_admin_changes_subscriptions,
     dashboard_subscriptions::subscriptions_are_found_with_their_health,
+    dashboard_events::an_event_is_found_by_every_field,
+    dashboard_events::an_event_is_explained,
+    dashboard_events::a_long_look_says_how_far_it_came,
     orders::an_order_is_accepted_once,
     orders::bad_orders_are_refused_by_name_and_nothing_is_stored,
     orders::one_order_has_one_digest_however_it_is_spelled,

@@ -9,18 +9,18 @@ use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-const SCRIPT: &str = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>";
+pub(crate) const SCRIPT: &str = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>";
 
 /// A system with a receiver that can be told to refuse, and a browser beside it.
-struct Scene {
-    served: Served,
-    _receiver: Receiver,
-    refuses: Arc<AtomicBool>,
-    browser: Browser,
+pub(crate) struct Scene {
+    pub(crate) served: Served,
+    pub(crate) receiver: Receiver,
+    pub(crate) refuses: Arc<AtomicBool>,
+    pub(crate) browser: Browser,
 }
 
 impl Scene {
-    async fn set() -> Self {
+    pub(crate) async fn set() -> Self {
         let refuses = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&refuses);
         let answer = move |received: &Received| {
@@ -33,15 +33,15 @@ impl Scene {
         let receiver = Receiver::start(answer).await;
         let served = Served::start(Engine::Sqlite, &[]).await;
         world::subscribe(&served, "order.paid", &receiver.url("/hook"), 1);
-        Self { served, _receiver: receiver, refuses, browser: Browser::start() }
+        Self { served, receiver, refuses, browser: Browser::start() }
     }
 
-    fn open(&self, path: &str) {
+    pub(crate) fn open(&self, path: &str) {
         self.browser.open(&format!("{}{path}", self.served.url()));
     }
 
     #[track_caller]
-    fn sign_in(&self, key: &str) {
+    pub(crate) fn sign_in(&self, key: &str) {
         self.open("/");
         self.browser.write("#key", key);
         // As the keyboard does it: Enter.
@@ -49,7 +49,7 @@ impl Scene {
         self.browser.until("document.querySelector('.out')");
     }
 
-    fn send(&self, count: usize) {
+    pub(crate) fn send(&self, count: usize) {
         for _ in 0..count {
             let event = json!({"event_type": "order.paid", "payload": {"note": SCRIPT}}).to_string();
             self.served.post("/v1/events", &event).expect(202);
@@ -62,7 +62,7 @@ impl Scene {
     }
 
     /// One delivered and some given up.
-    fn make_history(&self, given_up: usize) {
+    pub(crate) fn make_history(&self, given_up: usize) {
         self.send(1);
         self.wait_for("Completed", 1);
         self.refuses.store(true, Ordering::SeqCst);
@@ -70,7 +70,7 @@ impl Scene {
         self.wait_for("DeadLettered", given_up);
     }
 
-    fn wait_for(&self, status: &str, count: usize) {
+    pub(crate) fn wait_for(&self, status: &str, count: usize) {
         let path = format!("/v1/deliveries?status={status}");
         let fits = |items: &Vec<serde_json::Value>| items.len() == count;
         self.served.get_until(&path, |answer| answer.json()["items"].as_array().is_some_and(fits));
@@ -150,6 +150,11 @@ async fn every_page_can_be_used_by_everybody() {
     let pages = [
         ("sign-in", "/sign-in"),
         ("overview", "/"),
+        ("events", "/events"),
+        ("event", "/events/2"),
+        ("subscriptions", "/subscriptions"),
+        ("subscription", "/subscriptions/1"),
+        ("new-subscription", "/subscriptions/new"),
         ("deliveries", "/deliveries"),
         ("delivery", "/deliveries/2"),
         ("dead-letters", "/dead-letters"),

@@ -6,6 +6,8 @@
 mod alerts;
 mod bad_input;
 mod browser;
+mod browser_events;
+mod browser_subscriptions;
 mod foreign_receiver;
 mod mentions;
 mod metrics;

@@ -116,8 +116,6 @@ struct SubscriptionPage {
     around: Around,
     one: Looked,
     told: Option<Told>,
-    /// The answer to a form has an address that cannot be asked for again.
-    is_live: bool,
 }
 
 /// What came of a press.
@@ -134,7 +132,7 @@ pub(crate) async fn show<S: Stores>(
 ) -> Shown {
     let subscription = subscriptions::find_one(&api, &text).await?;
     let one = look_at_one(&api, subscription).await?;
-    write(&SubscriptionPage { around: Around::of(visitor, HERE), one, told: None, is_live: true })
+    write(&SubscriptionPage { around: Around::of(visitor, HERE), one, told: None })
 }
 
 /// The page of a subscription after something was pressed.
@@ -145,7 +143,7 @@ pub(crate) async fn answer<S: Stores>(
     told: Told,
 ) -> Shown {
     let one = look_at_one(api, subscription).await?;
-    write(&SubscriptionPage { around: Around::of(visitor, HERE), one, told: Some(told), is_live: false })
+    write(&SubscriptionPage { around: Around::of(visitor, HERE), one, told: Some(told) })
 }
 
 async fn look_at_one<S: Stores>(

@@ -42,12 +42,16 @@ async fn a_subscription_is_made_and_verified_with_keys_alone() {
     let secret = browser.text("#secret");
     assert!(secret.starts_with("whsec_"), "{secret}");
     assert_eq!(browser.complaints(&tools::axe()), Vec::<String>::new(), "with a secret");
+    browser.reload();
+    browser.until(&STATE_IS("unverified"));
+    let made = scene.served.get("/v1/subscriptions").expect(200).json();
+    assert_eq!(made["items"].as_array().map(Vec::len), Some(2), "loading the answer again makes nothing");
+    assert!(!browser.source().contains(&secret), "a secret is shown once");
     browser.tab_to("form[action$='/verify'] button");
     browser.press(ENTER);
     browser.until(&STATE_IS("active"));
     assert!(browser.text("#told").starts_with("Verified"), "{}", browser.source());
     assert_eq!(browser.complaints(&tools::axe()), Vec::<String>::new(), "with an outcome");
-    assert!(!browser.source().contains(&secret), "a secret is shown once");
     browser.tab_to("form[action$='/pause'] button");
     browser.press(ENTER);
     browser.until(&STATE_IS("paused"));

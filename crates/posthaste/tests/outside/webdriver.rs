@@ -87,6 +87,12 @@ impl Browser {
         self.must("/url", &json!({"url": url}));
     }
 
+    /// Loads the page again.
+    #[track_caller]
+    pub(crate) fn reload(&self) {
+        self.must("/refresh", &json!({}));
+    }
+
     /// The value of an expression in the page.
     #[track_caller]
     pub(crate) fn value(&self, expression: &str) -> Value {

@@ -4,6 +4,7 @@ use crate::dashboard::{Visitor, has};
 use crate::server::{ROOT_KEY, TestApi};
 use posthaste_core::ports::{KeyRole, Stores};
 use posthaste_testkit::fixtures::{T0, at};
+use posthaste_testkit::harness::Engine;
 use posthaste_testkit::receiver::{Answer, Received, Receiver};
 
 const SECRET: &str = "whsec_";
@@ -20,6 +21,12 @@ fn behave(received: &Received) -> Answer {
 fn secret_of(html: &str) -> String {
     let (_, rest) = html.split_once(SECRET).expect("a secret");
     rest.split('<').next().unwrap_or_default().to_owned()
+}
+
+/// Where the list goes on.
+fn next_of(html: &str) -> String {
+    let (_, more) = html.split_once("<p class=\"more\"><a href=\"").expect("more");
+    more.split('"').next().unwrap_or_default().replace("&#38;", "&")
 }
 
 pub(crate) async fn a_subscription_is_made_and_its_secret_shown_once<S: Stores>(api: &TestApi<S>) {
@@ -147,9 +154,29 @@ pub(crate) async fn subscriptions_are_found_with_their_health<S: Stores>(api: &T
         assert_eq!(rows(&visitor.page(&format!("/subscriptions?{query}"), 200).await), count, "{query}");
     }
     let first = visitor.page("/subscriptions?event_type=b", 200).await;
-    let (_, more) = first.split_once("<p class=\"more\"><a href=\"").expect("more");
-    let next = more.split('"').next().unwrap_or_default().replace("&#38;", "&");
-    let second = visitor.page(&next, 200).await;
-    assert_eq!((rows(&second), second.contains("class=\"more\"")), (10, false), "{next}");
+    let second = visitor.page(&next_of(&first), 200).await;
+    assert_eq!((rows(&second), second.contains("class=\"more\"")), (10, false), "{second}");
     has(&visitor.page("/subscriptions?state=lost", 422).await, &["state must be one of"]);
+}
+
+/// Ten thousand subscriptions and more are walked like any list.
+pub(crate) async fn many_subscriptions_are_looked_through<S: Stores>(api: &TestApi<S>) {
+    let active = api.h.subscribe("a").await;
+    let many =
+        "WITH RECURSIVE counted (k) AS (VALUES (1) UNION ALL SELECT k + 1 FROM counted WHERE k < 10050)";
+    let time = match api.h.engine {
+        Engine::Sqlite => "1800000001000000",
+        Engine::Postgres | Engine::PostgresCut => "to_timestamp(1800000001)",
+    };
+    let columns = "event_type, callback_url, secret, created_at, updated_at";
+    let sql = format!(
+        "{many} INSERT INTO subscriptions ({columns}) SELECT 'b', 'https://x.example/', 's', {time}, {time} FROM counted"
+    );
+    api.h.direct.force(&sql).await;
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    let first = visitor.page("/subscriptions?state=active", 200).await;
+    has(&first, &["None among the 10,000 looked at", ">Look on<"]);
+    let second = visitor.page(&next_of(&first), 200).await;
+    has(&second, &[&format!("href=\"/subscriptions/{active}\"")]);
+    assert!(!second.contains("Look on"), "{second}");
 }

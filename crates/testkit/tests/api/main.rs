@@ -102,6 +102,7 @@ on_both_engines! {
     dashboard_subscriptions::a_subscription_is_paused_and_resumed,
     dashboard_subscriptions::only_an_admin_changes_subscriptions,
     dashboard_subscriptions::subscriptions_are_found_with_their_health,
+    dashboard_subscriptions::many_subscriptions_are_looked_through,
     dashboard_events::an_event_is_found_by_every_field,
     dashboard_events::an_event_is_explained,
     dashboard_events::a_long_look_says_how_far_it_came,

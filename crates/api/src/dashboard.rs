@@ -9,6 +9,7 @@ mod deliveries;
 mod events;
 mod form;
 mod layout_json;
+mod look;
 mod overview;
 mod page;
 mod session;

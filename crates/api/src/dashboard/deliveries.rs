@@ -1,11 +1,12 @@
 //! Deliveries: the list with its filters, and one with its attempts, its place in the state machine and what
 //! it was made from or was made from it.
 
+use super::look::{Reach, reach};
 use super::page::{Around, Shown, show as write};
 use super::visitor::Visitor;
 use crate::deliveries::{self, AttemptView, DeliveryView};
 use crate::problem::Problem;
-use crate::query::{ITEMS_DEFAULT, Listed, Query, read_cursor};
+use crate::query::{ITEMS_DEFAULT, Listed, Query};
 use crate::state::ApiState;
 use crate::time::Utc;
 use askama::Template;
@@ -90,13 +91,6 @@ impl Filter {
     }
 }
 
-/// The last row that a list looked at, where the filter left rows out.
-#[derive(Debug)]
-pub(crate) struct Reach {
-    pub(crate) id: i64,
-    pub(crate) at: Utc,
-}
-
 pub(crate) async fn list<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Extension(visitor): Extension<Visitor>,
@@ -107,19 +101,6 @@ pub(crate) async fn list<S: Stores>(
     let filter = Filter::of(&uri)?;
     let reach = reach(&api, &found, &filter).await?;
     write(&DeliveriesPage { around: Around::of(visitor, HERE), found, filter, statuses, reach })
-}
-
-async fn reach<S: Stores>(
-    api: &ApiState<S>,
-    found: &Listed<DeliveryView>,
-    filter: &Filter,
-) -> Result<Option<Reach>, Problem> {
-    let Some(cursor) = found.next_cursor.as_deref().filter(|_| filter.leaves_out(found.items.len())) else {
-        return Ok(None);
-    };
-    let last = SagaId::from_store(read_cursor(deliveries::LIST, cursor)?);
-    let last = api.reader.delivery(last).await?;
-    Ok(last.map(|(last, _)| Reach { id: last.saga.id.get(), at: Utc(last.saga.created_at) }))
 }
 
 #[derive(Debug, Template)]

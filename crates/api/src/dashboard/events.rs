@@ -1,8 +1,9 @@
 //! Events: to find by id, by the sender's id, by type and by time; and one with its payload and the same answer to
 //! where it went and why that `posthaste explain` gives.
 
-use super::deliveries::{Filter, Reach};
+use super::deliveries::Filter;
 use super::layout_json::laid_out;
+use super::look::Reach;
 use super::page::{Around, Shown, show as write};
 use super::visitor::Visitor;
 use crate::events::{self, EventView};
@@ -66,7 +67,7 @@ async fn reach<S: Stores>(
     };
     let last = EventId::from_store(read_cursor(events::LIST, cursor)?);
     let last = api.reader.event(last).await?;
-    Ok(last.map(|last| Reach { id: last.id.get(), at: Utc(last.created_at) }))
+    Ok(last.map(|last| Reach { id: last.id.get(), at: Utc(last.created_at), nearer: None }))
 }
 
 #[derive(Debug, Template)]

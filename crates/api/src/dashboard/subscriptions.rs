@@ -67,7 +67,7 @@ impl Health {
         Self {
             state: standing.as_str(),
             is_held: standing != Standing::Active,
-            succeeded: if ended == 0 { "–".to_owned() } else { format!("{share:.1} %") },
+            succeeded: if ended == 0 { "–".to_owned() } else { format!("{share:.2} %") },
             ended,
             given_up: health.given_up,
             half_within: took(health.half_within),

@@ -62,6 +62,10 @@ pub(crate) async fn an_event_is_explained<S: Stores>(api: &TestApi<S>) {
     assert!(!html.contains("data-live"), "nothing is still to come");
 }
 
+fn counted(last: u32) -> String {
+    format!("WITH RECURSIVE counted (k) AS (VALUES (1) UNION ALL SELECT k + 1 FROM counted WHERE k < {last})")
+}
+
 /// A filter without an index is looked for among so many, and the page says how far it looked.
 pub(crate) async fn a_long_look_says_how_far_it_came<S: Stores>(api: &TestApi<S>) {
     api.h.store.ingest().insert_events(vec![vec![event("rare")]], T0).await.expect("an event");
@@ -69,8 +73,7 @@ pub(crate) async fn a_long_look_says_how_far_it_came<S: Stores>(api: &TestApi<S>
         Engine::Sqlite => "1800000001000000",
         Engine::Postgres | Engine::PostgresCut => "to_timestamp(1800000001)",
     };
-    let counted =
-        "WITH RECURSIVE counted (k) AS (VALUES (1) UNION ALL SELECT k + 1 FROM counted WHERE k < 10050)";
+    let counted = counted(10_050);
     api.h
         .direct
         .force(&format!(
@@ -102,4 +105,40 @@ pub(crate) async fn a_long_look_says_how_far_it_came<S: Stores>(api: &TestApi<S>
     }
     let plain = visitor.page("/deliveries", 200).await;
     assert!(plain.contains(">Older ones<") && !plain.contains("Looked back"), "{plain}");
+}
+
+/// Who asks for a time long ago need not walk there.
+pub(crate) async fn a_look_begins_near_the_time_asked_for<S: Stores>(api: &TestApi<S>) {
+    let time = match api.h.engine {
+        Engine::Sqlite => "1800000000000000 + k * 1000000",
+        Engine::Postgres | Engine::PostgresCut => "to_timestamp(1800000000 + k)",
+    };
+    let (events, sagas) = (
+        format!("INSERT INTO events (event_type, payload, created_at) SELECT 'a', '1', {time} FROM counted"),
+        format!(
+            "INSERT INTO webhook_delivery_sagas \
+             (event_id, subscription_id, next_attempt_at, created_at, updated_at) \
+             SELECT k, 1, {time}, {time}, {time} FROM counted"
+        ),
+    );
+    for insert in [events, sagas] {
+        api.h.direct.force(&format!("{} {insert}", counted(25_000))).await;
+    }
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    let until = |time: &str| format!("/deliveries?until={}", time.replace(':', "%3A"));
+    // The one hundredth second of 25,000.
+    let first = visitor.page(&until("2027-01-15T08:01:40Z"), 200).await;
+    has(
+        &first,
+        &["None among those looked at", "Looked back to 15001", "Begin at about 2027-01-15T08:01:40Z"],
+    );
+    let (_, links) = first.split_once(">Look on<").expect("two links");
+    let (_, nearer) = links.split_once("href=\"").expect("a link");
+    let nearer = nearer.split('"').next().unwrap_or_default().replace("&#38;", "&");
+    let second = visitor.page(&nearer, 200).await;
+    assert!(second.contains("<td><a href=\"/deliveries/99\">"), "{second}");
+    assert_eq!((rows(&second, "deliveries"), second.contains("/deliveries/100\"")), (50, false), "{nearer}");
+    // Where looking on comes there at once, there is nothing to offer.
+    let close = visitor.page(&until("2027-01-15T12:00:00Z"), 200).await;
+    assert!(!close.contains("Begin at about"), "{close}");
 }

@@ -139,10 +139,10 @@ pub(crate) async fn subscriptions_are_found_with_their_health<S: Stores>(api: &T
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     has(
         &visitor.page(&format!("/subscriptions/{one}"), 200).await,
-        &["0.0 % of 2 that ended", "<dt>Waiting</dt><dd>3</dd>", "HTTP_500</a>"],
+        &["0.00 % of 2 that ended", "<dt>Waiting</dt><dd>3</dd>", "HTTP_500</a>"],
     );
     visitor.press(&format!("/subscriptions/{one}/pause"), "").await;
-    has(&visitor.page("/subscriptions?event_type=a", 200).await, &["3 held", "0.0 %", "HTTP_500"]);
+    has(&visitor.page("/subscriptions?event_type=a", 200).await, &["3 held", "0.00 %", "HTTP_500"]);
     let rows = |html: &str| html.matches("<td><a href=\"/subscriptions/").count();
     for (query, count) in [
         ("", 50),

@@ -106,6 +106,7 @@ on_both_engines! {
     dashboard_events::an_event_is_found_by_every_field,
     dashboard_events::an_event_is_explained,
     dashboard_events::a_long_look_says_how_far_it_came,
+    dashboard_events::a_look_begins_near_the_time_asked_for,
     orders::an_order_is_accepted_once,
     orders::bad_orders_are_refused_by_name_and_nothing_is_stored,
     orders::one_order_has_one_digest_however_it_is_spelled,

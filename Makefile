@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build dev fmt lint test cargo-test soak chaos bench bench-store count-pages clean
+.PHONY: help build dev fmt lint test cargo-test soak chaos steady bench bench-store count-pages clean
 
 posthaste := $(or $(CARGO_TARGET_DIR),target)/release/posthaste
 heading = @printf '\n== %s\n'
@@ -41,6 +41,10 @@ soak: build ## nine processes deliver 100,000 events to ten subscriptions (SOAK_
 chaos: build ## kill, stop and cut off processes, PostgreSQL and the broker under load (CHAOS_ROUNDS=… CHAOS_SECONDS=… OUTAGE_SECONDS=… CHAOS_ONLY=orders)
 	cargo build --release --locked -p posthaste-testkit --bin chaos
 	scripts/with-postgres --durable $(dir $(posthaste))chaos
+
+steady: build ## 1,000 events a second for half an hour, then beside an open transaction (STEADY_RATE=… STEADY_MINUTES=… OPEN_MINUTES=…)
+	cargo build --release --locked -p posthaste-testkit --bin steady
+	scripts/with-postgres --durable $(dir $(posthaste))steady
 
 bench: build ## measure deliveries on both stores, what receivers that hang cost, and the order lane (about half an hour)
 	scripts/with-postgres --durable sh -c \

@@ -6,13 +6,18 @@ mod assets;
 mod chart;
 mod dead_letters;
 mod deliveries;
+mod events;
 mod form;
+mod layout_json;
+mod look;
 mod orders;
 mod overview;
 mod page;
 mod requeue;
 mod session;
 mod sign_in;
+mod subscription_acts;
+mod subscriptions;
 mod system;
 mod visitor;
 
@@ -33,8 +38,22 @@ pub(crate) use session::SessionKey;
 pub(crate) fn routes<S: Stores>(api: &Arc<ApiState<S>>) -> Router<Arc<ApiState<S>>> {
     let viewer = |methods| guarded(api, KeyRole::Viewer, methods);
     let operator = |methods| guarded(api, KeyRole::Operator, methods);
+    let admin = |methods| guarded(api, KeyRole::Admin, methods);
     Router::new()
         .route("/", viewer(get(overview::show)))
+        .route("/events", viewer(get(events::list)))
+        .route("/events/{id}", viewer(get(events::show)))
+        .route(
+            "/subscriptions",
+            viewer(get(subscriptions::list)).merge(admin(post(subscription_acts::create))),
+        )
+        .route("/subscriptions/new", admin(get(subscription_acts::fill_in)))
+        .route("/subscriptions/{id}", viewer(get(subscriptions::show)))
+        .route("/subscriptions/{id}/verify", admin(answered(post(subscription_acts::verify))))
+        .route("/subscriptions/{id}/test", admin(answered(post(subscription_acts::test))))
+        .route("/subscriptions/{id}/pause", admin(answered(post(subscription_acts::pause))))
+        .route("/subscriptions/{id}/resume", admin(answered(post(subscription_acts::resume))))
+        .route("/subscriptions/{id}/rotate-secret", admin(answered(post(subscription_acts::rotate_secret))))
         .route("/deliveries", viewer(get(deliveries::list)))
         .route("/deliveries/{id}", viewer(get(deliveries::show)))
         .route("/dead-letters", viewer(get(dead_letters::list)))
@@ -51,6 +70,11 @@ pub(crate) fn routes<S: Stores>(api: &Arc<ApiState<S>>) -> Router<Arc<ApiState<S
         .route("/sign-out", viewer(post(sign_in::leave)))
         .route("/assets/dashboard.css", get(assets::style))
         .route("/assets/dashboard.js", get(assets::script))
+}
+
+/// The address of a form's answer can be asked for again, and leads back.
+fn answered<S: Stores>(methods: Methods<S>) -> Methods<S> {
+    methods.get(subscription_acts::back)
 }
 
 type Methods<S> = MethodRouter<Arc<ApiState<S>>>;

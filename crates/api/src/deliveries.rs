@@ -7,6 +7,7 @@ use crate::time::Utc;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use http::Uri;
+use posthaste_core::outcome::ErrorCode;
 use posthaste_core::ports::{Attempt, Delivery, DeliveryFilter, ReaderStore as _, Stores};
 use posthaste_core::saga::SagaStatus;
 use posthaste_core::{EventId, SagaId, SubscriptionId};
@@ -107,6 +108,9 @@ impl AttemptView {
         ("subscription_id" = Option<i64>, Query),
         ("event_id" = Option<i64>, Query),
         ("event_type" = Option<String>, Query),
+        ("error_code" = Option<String>, Query, description = "Its final_error_code, such as HTTP_503"),
+        ("since" = Option<String>, Query, description = "Made at this time or later"),
+        ("until" = Option<String>, Query, description = "Made before this time"),
         ("limit" = Option<u32>, Query, description = "1 to 200; 50 unless said otherwise"),
         ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
     ),
@@ -129,11 +133,18 @@ pub(crate) async fn find<S: Stores>(api: &ApiState<S>, uri: &Uri) -> Result<List
         subscription_id: query.id("subscription_id", SubscriptionId::new)?,
         event_id: query.id("event_id", EventId::new)?,
         event_type: query.event_type()?,
+        error_code: query.take("error_code").map(read_code).transpose()?,
+        since: query.instant("since")?,
+        until: query.instant("until")?,
     };
     let page = query.page(LIST)?;
     query.finish()?;
     let deliveries = api.reader.deliveries(filter, page).await?;
     Ok(Listed::of(LIST, deliveries, |delivery| DeliveryView::of(&delivery)))
+}
+
+fn read_code(text: String) -> Result<ErrorCode, Problem> {
+    ErrorCode::parse(text).map_err(|error| Problem::invalid("error_code", error.to_string()))
 }
 
 fn bad_status() -> Problem {

@@ -25,7 +25,7 @@ use serde_json::value::RawValue;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
-const LIST: &str = "events";
+pub(crate) const LIST: &str = "events";
 /// The deliveries that are shown with their event; the rest is a list of its own.
 const DELIVERIES_SHOWN_MAX: u32 = 200;
 
@@ -202,14 +202,14 @@ fn payload_of(field: &str, text: &str, limits: Limits) -> Result<JsonText, Probl
     "created_at": "2026-01-31T12:00:00.000000Z", "payload": {"order": 7}
 }))]
 pub(crate) struct EventView {
-    id: i64,
-    external_event_id: Option<String>,
-    event_type: String,
-    correlation_id: Option<String>,
-    traceparent: Option<String>,
-    created_at: Utc,
+    pub(crate) id: i64,
+    pub(crate) external_event_id: Option<String>,
+    pub(crate) event_type: String,
+    pub(crate) correlation_id: Option<String>,
+    pub(crate) traceparent: Option<String>,
+    pub(crate) created_at: Utc,
     #[schema(value_type = serde_json::Value)]
-    payload: Box<RawValue>,
+    pub(crate) payload: Box<RawValue>,
 }
 
 impl EventView {
@@ -239,6 +239,8 @@ pub(crate) fn raw(text: JsonText) -> Box<RawValue> {
     params(
         ("event_type" = Option<String>, Query),
         ("external_event_id" = Option<String>, Query),
+        ("since" = Option<String>, Query, description = "Accepted at this time or later; the latest come first"),
+        ("until" = Option<String>, Query, description = "Accepted before this time"),
         ("limit" = Option<u32>, Query, description = "1 to 200; 50 unless said otherwise"),
         ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
     ),
@@ -248,15 +250,21 @@ pub(crate) async fn list<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let mut query = Query::of(&uri)?;
+    ok(&find(&api, &uri).await?)
+}
+
+/// What the parameters of an address ask for.
+pub(crate) async fn find<S: Stores>(api: &ApiState<S>, uri: &Uri) -> Result<Listed<EventView>, Problem> {
+    let mut query = Query::of(uri)?;
     let external = query.take("external_event_id").map(ExternalEventId::parse).transpose();
     let external_event_id =
         external.map_err(|error| Problem::invalid("external_event_id", error.to_string()))?;
-    let filter = EventFilter { event_type: query.event_type()?, external_event_id };
+    let (since, until) = (query.instant("since")?, query.instant("until")?);
+    let filter = EventFilter { event_type: query.event_type()?, external_event_id, since, until };
     let page = query.page(LIST)?;
     query.finish()?;
     let events = api.reader.events(filter, page).await?;
-    ok(&Listed::of(LIST, events, EventView::of))
+    Ok(Listed::of(LIST, events, EventView::of))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -297,12 +305,12 @@ pub(crate) async fn show<S: Stores>(
     Path(text): Path<String>,
 ) -> Result<Response, Problem> {
     let event_id = id("id", &text, EventId::new)?;
-    let Some(event) = api.reader.event(event_id).await? else { return Err(Problem::not_found("event")) };
+    let event = find_one(&api, event_id).await?;
     let filter = DeliveryFilter { event_id: Some(event_id), ..DeliveryFilter::default() };
     let page = PageRequest { after: None, items_max: DELIVERIES_SHOWN_MAX };
     let deliveries = api.reader.deliveries(filter, page).await?;
     let EventView { id, external_event_id, event_type, correlation_id, traceparent, created_at, payload } =
-        EventView::of(event);
+        event;
     ok(&Shown {
         id,
         external_event_id,
@@ -314,4 +322,9 @@ pub(crate) async fn show<S: Stores>(
         deliveries_next_cursor: write_cursor(crate::deliveries::LIST, deliveries.next),
         deliveries: deliveries.items.iter().map(DeliveryView::of).collect(),
     })
+}
+
+pub(crate) async fn find_one<S: Stores>(api: &ApiState<S>, id: EventId) -> Result<EventView, Problem> {
+    let found = api.reader.event(id).await?;
+    found.map(EventView::of).ok_or_else(|| Problem::not_found("event"))
 }

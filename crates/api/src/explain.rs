@@ -28,41 +28,41 @@ const UNMATCHED_MAX: usize = 200;
     "truncated": false
 }))]
 pub(crate) struct Explanation {
-    event_id: i64,
-    event_type: String,
-    external_event_id: Option<String>,
-    correlation_id: Option<String>,
-    created_at: Utc,
+    pub(crate) event_id: i64,
+    pub(crate) event_type: String,
+    pub(crate) external_event_id: Option<String>,
+    pub(crate) correlation_id: Option<String>,
+    pub(crate) created_at: Utc,
     /// False while the event waits for the router: what matches is decided then.
-    routed: bool,
+    pub(crate) routed: bool,
     /// When its first delivery was made; nothing if no subscription matched.
-    routed_at: Option<Utc>,
-    summary: String,
+    pub(crate) routed_at: Option<Utc>,
+    pub(crate) summary: String,
     /// Oldest first, 200 at most; those that were made from dead letters too.
-    deliveries: Vec<Explained>,
+    pub(crate) deliveries: Vec<Explained>,
     /// Subscriptions that had or have this type and got no delivery, 200 at most.
-    unmatched: Vec<NotMatched>,
+    pub(crate) unmatched: Vec<NotMatched>,
     /// There is more than is told: see `/v1/deliveries?event_id=…`.
-    truncated: bool,
+    pub(crate) truncated: bool,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Explained {
     #[serde(flatten)]
-    delivery: DeliveryView,
-    dead_letter_id: Option<i64>,
+    pub(crate) delivery: DeliveryView,
+    pub(crate) dead_letter_id: Option<i64>,
     /// The delivery that was made from its dead letter.
-    requeued_as: Option<i64>,
+    pub(crate) requeued_as: Option<i64>,
     /// What happened, in a sentence.
-    told: String,
+    pub(crate) told: String,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NotMatched {
-    subscription_id: i64,
+    pub(crate) subscription_id: i64,
     /// created_later, deleted, other_type, paused, unverified, changed_meanwhile or missing.
-    reason: &'static str,
-    told: String,
+    pub(crate) reason: &'static str,
+    pub(crate) told: String,
 }
 
 #[utoipa::path(
@@ -78,9 +78,12 @@ pub(crate) async fn show<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Path(text): Path<String>,
 ) -> Result<Response, Problem> {
-    let event_id = id("id", &text, EventId::new)?;
+    ok(&find(&api, id("id", &text, EventId::new)?).await?)
+}
+
+pub(crate) async fn find<S: Stores>(api: &ApiState<S>, event_id: EventId) -> Result<Explanation, Problem> {
     let Some(found) = api.insight.explain(event_id).await? else { return Err(Problem::not_found("event")) };
-    ok(&explanation(found, api.clock.now()))
+    Ok(explanation(found, api.clock.now()))
 }
 
 fn explanation(found: ExplainedEvent, now: Timestamp) -> Explanation {

@@ -15,14 +15,38 @@ use posthaste_core::event::CorrelationId;
 use posthaste_services::metrics::Metrics;
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_BYTES_MAX: usize = 128;
 
-pub(crate) async fn frame(random: fn(&mut [u8]), metrics: Metrics, request: Request, next: Next) -> Response {
+/// Names requests that come without a name: what this process drew at its start, and a number. No call to the
+/// system for each request, and none is ever named like another.
+#[derive(Debug)]
+pub(crate) struct RequestIds {
+    process: u64,
+    last: AtomicU64,
+}
+
+impl RequestIds {
+    pub(crate) fn new(random: fn(&mut [u8])) -> Self {
+        let mut bits = [0; 8];
+        random(&mut bits);
+        Self { process: u64::from_be_bytes(bits), last: AtomicU64::new(0) }
+    }
+
+    fn next(&self) -> HeaderValue {
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = format!("{:016x}{number:016x}", self.process);
+        HeaderValue::try_from(id).unwrap_or(HeaderValue::from_static("-"))
+    }
+}
+
+pub(crate) async fn frame(ids: Arc<RequestIds>, metrics: Metrics, request: Request, next: Next) -> Response {
     let began = Instant::now();
-    let request_id = request_id(request.headers(), random);
+    let request_id = request_id(request.headers(), &ids);
     let correlation_id = correlation_id(request.headers());
     let method = request.method().clone();
     // The pattern and not the path: what callers put into a path is theirs.
@@ -41,7 +65,7 @@ pub(crate) async fn frame(random: fn(&mut [u8]), metrics: Metrics, request: Requ
     let key_id = response.extensions_mut().remove::<Caller>().and_then(|Caller(id)| id);
     let key_id = key_id.map(tracing::field::display);
     let route = route.as_ref().map(MatchedPath::as_str);
-    metrics.answered(&call(&method, route), status, began.elapsed());
+    metrics.answered(call(&method, route), status, began.elapsed());
     let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let id = request_id.to_str().unwrap_or_default();
     let correlation_id = correlation_id.as_ref().map(CorrelationId::as_str);
@@ -75,7 +99,7 @@ fn call(method: &Method, route: Option<&str>) -> String {
 }
 
 /// The caller's own, if it is short and harmless.
-fn request_id(headers: &HeaderMap, random: fn(&mut [u8])) -> HeaderValue {
+fn request_id(headers: &HeaderMap, ids: &RequestIds) -> HeaderValue {
     let sane = |value: &&HeaderValue| {
         let fits = (1..=REQUEST_ID_BYTES_MAX).contains(&value.len());
         let harmless = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=".contains(byte);
@@ -84,10 +108,7 @@ fn request_id(headers: &HeaderMap, random: fn(&mut [u8])) -> HeaderValue {
     if let Some(given) = headers.get(REQUEST_ID).filter(sane) {
         return given.clone();
     }
-    let mut bits = [0; 16];
-    random(&mut bits);
-    HeaderValue::from_str(&format!("{:032x}", u128::from_be_bytes(bits)))
-        .unwrap_or(HeaderValue::from_static("-"))
+    ids.next()
 }
 
 /// Whatever refuses a request, it does so in one form.
@@ -122,8 +143,8 @@ mod tests {
 
     #[test]
     fn only_harmless_request_ids_are_taken_over() {
-        let draw = |bytes: &mut [u8]| bytes.fill(0xab);
-        let made = "ab".repeat(16);
+        let ids = RequestIds { process: 0xab, last: AtomicU64::new(0) };
+        let made = format!("{:016x}{:016x}", 0xab, 1);
         let long = "x".repeat(129);
         for (given, expected) in [
             (Some("req-1/2:3"), "req-1/2:3"),
@@ -137,7 +158,8 @@ mod tests {
             if let Some(given) = given {
                 headers.insert(REQUEST_ID, HeaderValue::from_str(given).expect("a header"));
             }
-            assert_eq!(request_id(&headers, draw), expected, "{given:?}");
+            ids.last.store(0, Ordering::Relaxed);
+            assert_eq!(request_id(&headers, &ids), expected, "{given:?}");
         }
     }
 
@@ -161,8 +183,10 @@ mod tests {
             }
         };
         let draw: fn(&mut [u8]) = |bytes| bytes.fill(1);
-        let layer =
-            axum::middleware::from_fn(move |request, next| frame(draw, Metrics::new(), request, next));
+        let ids = Arc::new(RequestIds::new(draw));
+        let layer = axum::middleware::from_fn(move |request, next| {
+            frame(Arc::clone(&ids), Metrics::new(), request, next)
+        });
         let router = axum::Router::new().route("/boom", axum::routing::get(boom)).layer(layer);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");

@@ -15,7 +15,7 @@ use posthaste_core::ports::{Page, PageRequest};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-const ITEMS_DEFAULT: u32 = 50;
+pub(crate) const ITEMS_DEFAULT: u32 = 50;
 pub(crate) const ITEMS_MAX: u32 = 200;
 
 #[derive(Debug)]

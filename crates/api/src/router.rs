@@ -1,6 +1,7 @@
 //! Every call, and the role that it needs. Authentication stands before each handler, and so before its
 //! body is read.
 
+use crate::frame::RequestIds;
 use crate::health::Health;
 use crate::state::ApiState;
 use crate::{
@@ -17,7 +18,8 @@ use std::sync::Arc;
 
 pub fn router<S: Stores>(state: ApiState<S>) -> Router {
     let api = Arc::new(state);
-    let (random, metrics, health) = (api.random, api.metrics.clone(), Arc::clone(&api.health));
+    let (metrics, health) = (api.metrics.clone(), Arc::clone(&api.health));
+    let ids = Arc::new(RequestIds::new(api.random));
     let viewer = |methods| guarded(&api, KeyRole::Viewer, methods);
     let ingest = |methods| guarded(&api, KeyRole::Ingest, methods);
     let submitter = |methods| guarded(&api, KeyRole::Orders, methods);
@@ -63,15 +65,15 @@ pub fn router<S: Stores>(state: ApiState<S>) -> Router {
         .with_state(api)
         .merge(health_calls(health))
         .layer(from_fn(move |request: Request, next: Next| {
-            frame::frame(random, metrics.clone(), request, next)
+            frame::frame(Arc::clone(&ids), metrics.clone(), request, next)
         }))
 }
 
 /// What needs no key and no store of the API's roles, for a process that answers nothing else.
 pub fn health_router(health: Arc<Health>, random: fn(&mut [u8])) -> Router {
-    let metrics = health.metrics.clone();
+    let (metrics, ids) = (health.metrics.clone(), Arc::new(RequestIds::new(random)));
     health_calls(health).fallback(|| async { StatusCode::NOT_FOUND }).layer(from_fn(
-        move |request: Request, next: Next| frame::frame(random, metrics.clone(), request, next),
+        move |request: Request, next: Next| frame::frame(Arc::clone(&ids), metrics.clone(), request, next),
     ))
 }
 

@@ -15,10 +15,10 @@ use axum::response::{IntoResponse as _, Response};
 use http::{StatusCode, Uri};
 use posthaste_core::SubscriptionId;
 use posthaste_core::event::EventType;
-use posthaste_core::ports::{ReaderStore as _, Stage, Stores, SubscriptionStore as _};
+use posthaste_core::ports::{ReaderStore as _, Stage, Stores, SubscriptionFilter, SubscriptionStore as _};
 use posthaste_core::signature::SigningSecret;
 use posthaste_core::subscription::{
-    CallbackUrl, NewSubscription, SealedSecret, Subscription, SubscriptionPatch, check_description,
+    CallbackUrl, NewSubscription, SealedSecret, Standing, Subscription, SubscriptionPatch, check_description,
 };
 use posthaste_services::egress::EgressPolicy;
 use serde::Serialize;
@@ -42,18 +42,18 @@ const OVERLAP_S_MAX: u64 = 30 * 24 * 3_600;
     "updated_at": "2026-01-31T12:00:05.000000Z"
 }))]
 pub(crate) struct SubscriptionView {
-    id: i64,
-    event_type: String,
-    callback_url: String,
-    active: bool,
-    verified: bool,
-    max_retry_limit: Option<u32>,
-    description: Option<String>,
-    created_at: Utc,
-    updated_at: Utc,
+    pub(crate) id: i64,
+    pub(crate) event_type: String,
+    pub(crate) callback_url: String,
+    pub(crate) active: bool,
+    pub(crate) verified: bool,
+    pub(crate) max_retry_limit: Option<u32>,
+    pub(crate) description: Option<String>,
+    pub(crate) created_at: Utc,
+    pub(crate) updated_at: Utc,
     /// At creation and rotation only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    secret: Option<String>,
+    pub(crate) secret: Option<String>,
 }
 
 impl SubscriptionView {
@@ -83,6 +83,8 @@ impl SubscriptionView {
     tag = "subscriptions",
     summary = "List subscriptions (role viewer)",
     params(
+        ("event_type" = Option<String>, Query),
+        ("state" = Option<String>, Query, description = "active, paused or unverified"),
         ("limit" = Option<u32>, Query, description = "1 to 200; 50 unless said otherwise"),
         ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
     ),
@@ -92,12 +94,27 @@ pub(crate) async fn list<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let mut query = Query::of(&uri)?;
+    ok(&find(&api, &uri).await?)
+}
+
+/// What the parameters of an address ask for.
+pub(crate) async fn find<S: Stores>(
+    api: &ApiState<S>,
+    uri: &Uri,
+) -> Result<Listed<SubscriptionView>, Problem> {
+    let mut query = Query::of(uri)?;
+    let standing =
+        query.take("state").map(|text| Standing::parse(&text).ok_or_else(bad_state)).transpose()?;
+    let filter = SubscriptionFilter { event_type: query.event_type()?, standing };
     let page = query.page(LIST)?;
     query.finish()?;
-    let mut found = api.reader.subscriptions(page).await?;
-    found.items.retain(|subscription| subscription.deleted_at.is_none());
-    ok(&Listed::of(LIST, found, SubscriptionView::of))
+    let found = api.reader.subscriptions(filter, page).await?;
+    Ok(Listed::of(LIST, found, SubscriptionView::of))
+}
+
+fn bad_state() -> Problem {
+    let known = Standing::ALL.map(Standing::as_str).join(", ");
+    Problem::invalid("state", format!("state must be one of {known}"))
 }
 
 #[utoipa::path(
@@ -112,9 +129,13 @@ pub(crate) async fn show<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Path(text): Path<String>,
 ) -> Result<Response, Problem> {
-    let found = api.reader.subscription(subscription_id(&text)?).await?;
+    ok(&find_one(&api, &text).await?)
+}
+
+pub(crate) async fn find_one<S: Stores>(api: &ApiState<S>, text: &str) -> Result<SubscriptionView, Problem> {
+    let found = api.reader.subscription(subscription_id(text)?).await?;
     let found = found.filter(|subscription| subscription.deleted_at.is_none());
-    ok(&SubscriptionView::of(found.ok_or_else(not_found)?))
+    Ok(SubscriptionView::of(found.ok_or_else(not_found)?))
 }
 
 #[utoipa::path(
@@ -130,17 +151,24 @@ pub(crate) async fn create<S: Stores>(
     request: Request,
 ) -> Result<Response, Problem> {
     let upload = receive_json(&api.uploads, request).await?;
-    let mut fields = Fields::parse(upload.text()?)?;
+    json(StatusCode::CREATED, &make(&api, Fields::parse(upload.text()?)?).await?)
+}
+
+/// A new subscription, with its secret.
+pub(crate) async fn make<S: Stores>(
+    api: &ApiState<S>,
+    mut fields: Fields<'_>,
+) -> Result<SubscriptionView, Problem> {
     let policy = api.outgoing.sender.policy();
     let event_type = event_type(&mut fields)?.ok_or_else(|| fields.missing("event_type"))?;
     let callback_url = callback_url(&mut fields, policy)?.ok_or_else(|| fields.missing("callback_url"))?;
     let max_retry_limit = max_retry_limit(&mut fields)?.flatten();
     let description = description(&mut fields)?.flatten();
     fields.finish()?;
-    let (secret, sealed) = draw_secret(&api);
+    let (secret, sealed) = draw_secret(api);
     let new = NewSubscription { event_type, callback_url, max_retry_limit, description, secret: sealed };
     let made = api.subscriptions.create_subscription(new, api.clock.now()).await?;
-    json(StatusCode::CREATED, &SubscriptionView::with_secret(made, &secret))
+    Ok(SubscriptionView::with_secret(made, &secret))
 }
 
 #[utoipa::path(
@@ -159,7 +187,14 @@ pub(crate) async fn update<S: Stores>(
 ) -> Result<Response, Problem> {
     let id = subscription_id(&text)?;
     let upload = receive_json(&api.uploads, request).await?;
-    let mut fields = Fields::parse(upload.text()?)?;
+    ok(&change(&api, id, Fields::parse(upload.text()?)?).await?)
+}
+
+pub(crate) async fn change<S: Stores>(
+    api: &ApiState<S>,
+    id: SubscriptionId,
+    mut fields: Fields<'_>,
+) -> Result<SubscriptionView, Problem> {
     let patch = SubscriptionPatch {
         event_type: event_type(&mut fields)?,
         callback_url: callback_url(&mut fields, api.outgoing.sender.policy())?,
@@ -171,12 +206,12 @@ pub(crate) async fn update<S: Stores>(
     // A change that changes nothing leaves no trace: neither a new time nor a row of history.
     let (present, _) = api.subscriptions.load_subscription(id).await?.ok_or_else(not_found)?;
     if patch.is_in_force(&present) {
-        return ok(&SubscriptionView::of(present));
+        return Ok(SubscriptionView::of(present));
     }
     let changed = api.subscriptions.update_subscription(id, patch, api.clock.now()).await?;
     // What was held may go on.
     api.wakes.wake(Stage::Admission);
-    ok(&SubscriptionView::of(changed.ok_or_else(not_found)?))
+    Ok(SubscriptionView::of(changed.ok_or_else(not_found)?))
 }
 
 #[utoipa::path(
@@ -212,7 +247,15 @@ pub(crate) async fn rotate_secret<S: Stores>(
 ) -> Result<Response, Problem> {
     let id = subscription_id(&text)?;
     let upload = receive_json(&api.uploads, request).await?;
-    let mut fields = Fields::parse_optional(upload.text()?)?;
+    ok(&rotate(&api, id, Fields::parse_optional(upload.text()?)?).await?)
+}
+
+/// The subscription with its new secret.
+pub(crate) async fn rotate<S: Stores>(
+    api: &ApiState<S>,
+    id: SubscriptionId,
+    mut fields: Fields<'_>,
+) -> Result<SubscriptionView, Problem> {
     let overlap_s: Option<u64> = fields.take("overlap_s", "a whole number of seconds")?;
     let overlap_s = overlap_s.unwrap_or(OVERLAP_S);
     if overlap_s > OVERLAP_S_MAX {
@@ -220,18 +263,18 @@ pub(crate) async fn rotate_secret<S: Stores>(
         return Err(fields.wrong("overlap_s", detail));
     }
     fields.finish()?;
-    let (secret, sealed) = draw_secret(&api);
+    let (secret, sealed) = draw_secret(api);
     let now = api.clock.now();
     let previous_until = now.after(Duration::from_secs(overlap_s));
     let rotated = api.subscriptions.rotate_secret(id, sealed, previous_until, now).await?;
-    ok(&SubscriptionView::with_secret(rotated.ok_or_else(not_found)?, &secret))
+    Ok(SubscriptionView::with_secret(rotated.ok_or_else(not_found)?, &secret))
 }
 
 fn not_found() -> Problem {
     Problem::not_found("subscription")
 }
 
-fn subscription_id(text: &str) -> Result<SubscriptionId, Problem> {
+pub(crate) fn subscription_id(text: &str) -> Result<SubscriptionId, Problem> {
     id("id", text, SubscriptionId::new)
 }
 

@@ -132,6 +132,39 @@ pub struct Subscription {
     pub deleted_at: Option<Timestamp>,
 }
 
+/// Whether a subscription gets deliveries, and if not, why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    Active,
+    Paused,
+    /// Its URL has to be verified first, whether it is paused or not.
+    Unverified,
+}
+
+impl Standing {
+    pub const ALL: [Self; 3] = [Self::Active, Self::Paused, Self::Unverified];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Paused => "paused",
+            Self::Unverified => "unverified",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|standing| standing.as_str() == text)
+    }
+
+    pub const fn of(active: bool, verified: bool) -> Self {
+        match (active, verified) {
+            (_, false) => Self::Unverified,
+            (false, true) => Self::Paused,
+            (true, true) => Self::Active,
+        }
+    }
+}
+
 /// What to change; `None` leaves a field as it is. A changed URL unverifies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SubscriptionPatch {

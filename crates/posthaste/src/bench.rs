@@ -18,10 +18,9 @@ use crate::progress::Progress;
 use crate::signals::Signals;
 use crate::stdout;
 use anyhow::Context as _;
+use ceiling::Bare;
 use clap::Args;
-use posthaste_store::postgres::{PostgresOptions, PostgresStore};
-use posthaste_store::sqlite::{SqliteOptions, SqliteStore};
-use receiver::Receiver;
+use receiver::{EXECUTES, Receiver};
 use report::Row;
 use scenario::{Kind, Scenario, Stage};
 use serde_json::json;
@@ -157,17 +156,24 @@ async fn measure_one(
 ) -> anyhow::Result<Row> {
     let what = format!("{} {}", engine.name(), scenario.name);
     let progress = begin(&what);
-    let (receiver, settings) = if scenario.https {
+    let (receiver, mut settings) = if scenario.https {
         let (acceptor, ca_file) = tls::make(folder)?;
         (Receiver::start(Some(acceptor))?, vec![("POSTHASTE_CA_FILE", ca_file)])
     } else {
         (Receiver::start(None)?, Vec::new())
     };
+    if scenario.kind == Kind::Orders {
+        settings.push(("POSTHASTE_BROKER_URL", format!("http://{}{EXECUTES}", receiver.address)));
+    }
     // TLS is not straight: the ceiling is the same for all.
     let plain = if scenario.https { Some(Receiver::start(None)?) } else { None };
     let plain = plain.as_ref().unwrap_or(&receiver);
-    let straight = ceiling::straight(plain, flags.connections, STRAIGHT_POSTS);
-    let straight = unless_ended(signals, straight).await?;
+    let straight = if scenario.kind == Kind::Claim {
+        None
+    } else {
+        let straight = ceiling::straight(plain, flags.connections, STRAIGHT_POSTS);
+        Some(unless_ended(signals, straight).await?)
+    };
     let scratch = engine.scratch(folder, scenario.name).await?;
     let stage = Stage {
         receiver: &receiver,
@@ -200,17 +206,8 @@ fn begin(what: &str) -> Progress {
 async fn store_alone(engine: &Engine, folder: &Path, signals: &mut Signals) -> anyhow::Result<f64> {
     let progress = begin(&format!("{} store alone", engine.name()));
     let scratch = engine.scratch(folder, "store").await?;
-    let measured = match engine {
-        Engine::Sqlite => {
-            let path = scratch.url.trim_start_matches("sqlite://");
-            let store = SqliteStore::open(&SqliteOptions::new(Path::new(path)))?;
-            unless_ended(signals, ceiling::store(&store, STORE_DELIVERIES)).await
-        }
-        Engine::Postgres { .. } => {
-            let store = PostgresStore::connect(&PostgresOptions::new(&scratch.url)).await?;
-            unless_ended(signals, ceiling::store(&store, STORE_DELIVERIES)).await
-        }
-    };
+    let measured = async { Bare::open(&scratch.url).await?.deliver(STORE_DELIVERIES).await };
+    let measured = unless_ended(signals, measured).await;
     scratch.remove().await;
     progress.end();
     measured.context("measuring the store alone")

@@ -6,6 +6,7 @@ mod address;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use http::HeaderValue;
 use http::uri::PathAndQuery;
 use ipnet::IpNet;
 use posthaste_core::outcome::Failure;
@@ -67,7 +68,9 @@ pub struct Destination {
     pub(crate) host: DestinationHost,
     pub(crate) port: u16,
     /// For the `host` header: the port only where it is not the scheme's own.
-    pub(crate) authority: String,
+    pub(crate) authority: HeaderValue,
+    /// What connections are kept under: scheme, host and port.
+    pub(crate) origin: String,
     pub(crate) path: PathAndQuery,
 }
 
@@ -75,17 +78,6 @@ pub struct Destination {
 pub(crate) enum DestinationHost {
     Name(String),
     Address(IpAddr),
-}
-
-impl Destination {
-    /// What connections are kept under: scheme, host and port.
-    pub(crate) fn origin(&self) -> String {
-        let scheme = if self.tls { "https" } else { "http" };
-        match &self.host {
-            DestinationHost::Name(name) => format!("{scheme}://{name}:{}", self.port),
-            DestinationHost::Address(address) => format!("{scheme}://{address}:{}", self.port),
-        }
-    }
 }
 
 impl EgressPolicy {
@@ -122,8 +114,11 @@ impl EgressPolicy {
             DestinationHost::Address(IpAddr::V4(address)) => address.to_string(),
             DestinationHost::Address(IpAddr::V6(address)) => format!("[{address}]"),
         };
+        let origin = format!("{}://{bare}:{port}", url.scheme());
         let authority = if port == default_port { bare } else { format!("{bare}:{port}") };
-        Ok(Destination { tls, host, port, authority, path })
+        let authority =
+            HeaderValue::try_from(authority).map_err(|error| Blocked::NotAUrl(error.to_string()))?;
+        Ok(Destination { tls, host, port, authority, origin, path })
     }
 
     /// Judges what a name resolved to. One bad answer spoils all: whoever mixes public and private

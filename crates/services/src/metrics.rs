@@ -273,10 +273,10 @@ impl Metrics {
     }
 
     /// Counts one answered request. The call is a pattern of the router, never what a caller wrote.
-    pub fn answered(&self, call: &str, status: u16, took: Duration) {
-        let call = call.to_owned();
-        self.http_request_seconds.get_or_create(&HttpCall { call: call.clone() }).observe(took.as_secs_f64());
-        self.http_requests.get_or_create(&HttpAnswer { call, status }).inc();
+    pub fn answered(&self, call: String, status: u16, took: Duration) {
+        let call = HttpCall { call };
+        self.http_request_seconds.get_or_create(&call).observe(took.as_secs_f64());
+        self.http_requests.get_or_create(&HttpAnswer { call: call.call, status }).inc();
     }
 
     /// Notes how long one call of a role's port took.

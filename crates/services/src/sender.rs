@@ -26,7 +26,7 @@ use posthaste_core::outcome::{AttemptOutcome, Failure, classify};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
-use crate::egress::EgressPolicy;
+use crate::egress::{Destination, EgressPolicy};
 use connect::Connector;
 use conversation::{Conversation, Progress, Setback, request};
 use pool::{Pool, Taken};
@@ -45,8 +45,7 @@ const DEADLINE_MAX: Duration = Duration::from_secs(3600);
 
 /// One request: always a POST.
 #[derive(Clone)]
-pub struct Post<'a> {
-    pub url: &'a str,
+pub struct Post {
     /// Those of the message. The host, the framing and the connection are the sender's to write.
     pub headers: HeaderMap,
     pub body: Bytes,
@@ -55,8 +54,8 @@ pub struct Post<'a> {
     pub deadline: Duration,
 }
 
-/// Headers may hold credentials, a URL's query too, and the body is somebody's business.
-impl fmt::Debug for Post<'_> {
+/// Headers may hold credentials, and the body is somebody's business.
+impl fmt::Debug for Post {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (answer, deadline) = (&self.answer, &self.deadline);
         f.debug_struct("Post").field("answer", answer).field("deadline", deadline).finish_non_exhaustive()
@@ -105,12 +104,25 @@ impl Sender {
         &self.connector.policy
     }
 
+    /// Judges a URL, as far as that is possible before its name is looked up. Worth keeping for several requests.
+    pub fn aim(&self, url: &str) -> Result<Destination, Failure> {
+        self.connector.policy.check_url(url).map_err(|blocked| blocked.failure())
+    }
+
+    /// Sends a request once to a URL that nobody has judged yet.
+    pub async fn send_to_url(&self, url: &str, post: Post, now: Timestamp) -> Exchange {
+        match self.aim(url) {
+            Ok(to) => self.send(&to, post, now).await,
+            Err(failure) => Exchange::refused(failure),
+        }
+    }
+
     /// Sends a request once. `now` is for answers that name a date; the deadline runs by itself.
-    pub async fn send(&self, post: Post<'_>, now: Timestamp) -> Exchange {
+    pub async fn send(&self, to: &Destination, post: Post, now: Timestamp) -> Exchange {
         let started = Instant::now();
         let until = started + post.deadline.min(DEADLINE_MAX);
         let mut progress = Progress::default();
-        let exchange = self.exchange(post, until, &mut progress);
+        let exchange = self.exchange(to, post, until, &mut progress);
         let result = timeout_at(until, exchange).await.unwrap_or(Err(Failure::Timeout));
         let duration = started.elapsed();
         let header = progress.retry_after.as_ref().map(HeaderValue::as_bytes);
@@ -132,22 +144,26 @@ impl Sender {
 
     /// On a kept connection if there is one. If the peer turns out to have closed it before the first
     /// byte left, once more on a fresh one.
-    async fn exchange(&self, post: Post<'_>, until: Instant, progress: &mut Progress) -> Result<(), Failure> {
-        let to = self.connector.policy.check_url(post.url).map_err(|blocked| blocked.failure())?;
-        let origin = to.origin();
-        let wanted = post.answer;
-        let request = request(&to, post.headers, post.body);
-        if let Some(Taken { connection, idle }) = self.pool.take(&origin, Instant::now()) {
-            let conversation =
-                Conversation { pool: &self.pool, origin: &origin, wanted, was_idle: Some(idle) };
+    async fn exchange(
+        &self,
+        to: &Destination,
+        post: Post,
+        until: Instant,
+        progress: &mut Progress,
+    ) -> Result<(), Failure> {
+        let (origin, wanted) = (to.origin.as_str(), post.answer);
+        let request = request(to, post.headers, post.body);
+        if let Some(Taken { connection, idle }) = self.pool.take(origin, Instant::now()) {
+            let conversation = Conversation { pool: &self.pool, origin, wanted, was_idle: Some(idle) };
             match conversation.hold(connection, request.clone(), progress).await {
                 Ok(()) => return Ok(()),
                 Err(Setback::Failed(failure)) => return Err(failure),
                 Err(Setback::Unsent) => {}
             }
         }
-        let connection = self.connector.connect(&to, until).await?;
-        let conversation = Conversation { pool: &self.pool, origin: &origin, wanted, was_idle: None };
+        // On the heap: most exchanges need none, and every one would carry the room for it.
+        let connection = Box::pin(self.connector.connect(to, until)).await?;
+        let conversation = Conversation { pool: &self.pool, origin, wanted, was_idle: None };
         match conversation.hold(connection, request, progress).await {
             Ok(()) => Ok(()),
             Err(Setback::Failed(failure)) => Err(failure),

@@ -114,13 +114,12 @@ async fn send(url: &str, resolved: Vec<IpAddr>) -> Failure {
     let sender =
         Sender::with_resolver(EgressPolicy::default(), Trust::nobody(), KeepAlive::default(), answers);
     let post = Post {
-        url,
         headers: HeaderMap::new(),
         body: Bytes::new(),
         answer: Wanted::Status,
         deadline: Duration::from_secs(5),
     };
-    let exchange = sender.expect("a sender").send(post, Timestamp::from_micros(0)).await;
+    let exchange = sender.expect("a sender").send_to_url(url, post, Timestamp::from_micros(0)).await;
     assert!(!exchange.bytes_written, "{url}");
     match exchange.outcome {
         posthaste_core::outcome::AttemptOutcome::Failed { failure, .. } => failure,

@@ -28,5 +28,6 @@ pub mod receiver;
 pub mod signals;
 pub mod soak;
 pub mod stages;
+pub mod steady;
 pub mod subscribers;
 pub mod tripwire;

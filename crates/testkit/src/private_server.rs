@@ -51,6 +51,13 @@ impl PrivateServer {
         server
     }
 
+    /// Ends it in order and starts it with one more setting, for those that count from a start only.
+    pub fn restart_with(&self, setting: &str) {
+        self.pg_ctl(&["stop", "-m", "fast"]);
+        self.write("posthaste.conf", &format!("{setting}\n"));
+        self.pg_ctl(&["start"]);
+    }
+
     /// The URL of one of its databases, as a superuser.
     pub fn url(&self, database: &str) -> String {
         let socket = self.data_text().replace('/', "%2F");

@@ -16,7 +16,7 @@ async fn send(sender: &Sender, url: &str, key: &str) -> Exchange {
     headers.insert("idempotency-key", HeaderValue::from_str(&format!("\"{key}\"")).expect("a header"));
     let body = Bytes::from(order(key, 1).canonical);
     let (answer, deadline) = (Wanted::Body { bytes_max: 10_000 }, Duration::from_secs(30));
-    sender.send(Post { url, headers, body, answer, deadline }, Timestamp::from_micros(0)).await
+    sender.send_to_url(url, Post { headers, body, answer, deadline }, Timestamp::from_micros(0)).await
 }
 
 #[tokio::test]

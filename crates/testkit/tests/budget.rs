@@ -9,6 +9,7 @@ use posthaste_testkit::counting_proxy::CountingProxy;
 use posthaste_testkit::postgres;
 use posthaste_testkit::private_server::{Flushing, PrivateServer};
 use posthaste_testkit::stages::{Pipeline, Stage};
+use std::collections::HashMap;
 use std::path::Path;
 use tokio_postgres::{Client, Config, NoTls};
 
@@ -16,6 +17,9 @@ const BATCH: u32 = 500;
 /// Batches before the counting: connections are made, types are asked for, statements are prepared.
 const UNCOUNTED: u32 = 4;
 const COUNTED: u32 = 20;
+
+/// The batches that are counted beside a short history, which has as many, and a long one.
+const GROWN_BATCHES: u32 = 6;
 
 const STATEMENTS_MAX: u64 = 16;
 const COMMITS_MAX: u64 = 6;
@@ -108,6 +112,72 @@ async fn number(admin: &Client, sql: &str) -> u64 {
     u64::try_from(row.get::<_, i64>(0)).expect("not below zero")
 }
 
+/// What a call of each statement touches, by its text.
+async fn touched(admin: &Client) -> HashMap<String, f64> {
+    let sql = "SELECT query, (shared_blks_hit + shared_blks_read)::float8 / calls FROM pg_stat_statements
+        WHERE calls >= $1 AND query LIKE '%posthaste.%'";
+    let rows = admin.query(sql, &[&i64::from(GROWN_BATCHES)]).await.expect("what was touched");
+    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+/// On a server of its own: the module that counts must be there from its start.
+#[tokio::test]
+async fn no_statement_on_postgres_touches_more_of_a_history_ten_times_as_long() {
+    let server = PrivateServer::start_with("touched", Flushing::Off, 128);
+    server.restart_with("shared_preload_libraries = 'pg_stat_statements'");
+    let mut pipeline = Pipeline::new(server.migrated_store().await, BATCH).await;
+    let admin = connect(&server.url("postgres")).await;
+    admin.batch_execute("CREATE EXTENSION pg_stat_statements").await.expect("the extension");
+    deliver(&mut pipeline, GROWN_BATCHES).await;
+    admin.batch_execute("SELECT pg_stat_statements_reset()").await.expect("a new count");
+    deliver(&mut pipeline, GROWN_BATCHES).await;
+    let early = touched(&admin).await;
+    deliver(&mut pipeline, GROWN_BATCHES * 11).await;
+    admin.batch_execute("SELECT pg_stat_statements_reset()").await.expect("a new count");
+    deliver(&mut pipeline, GROWN_BATCHES).await;
+    let late = touched(&admin).await;
+    // Insert, route, two of admission, claim, two of loading, report, two of results.
+    assert!(early.len() >= 10, "{} statements were counted: {early:#?}", early.len());
+    for (statement, before) in &early {
+        let after = late.get(statement).unwrap_or_else(|| panic!("not used any more: {statement}"));
+        assert!(*after <= grown_max(*before), "{before} pages became {after}: {statement}");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_on_sqlite_writes_no_more_beside_a_history_ten_times_as_long() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("posthaste.db");
+    sqlite::migrate(&path).expect("the migration");
+    let store = SqliteStore::open(&SqliteOptions::new(&path)).expect("the store");
+    let mut pipeline = Pipeline::new(store, BATCH).await;
+    let mut written = Vec::new();
+    for before in [GROWN_BATCHES, GROWN_BATCHES * 11] {
+        deliver(&mut pipeline, before).await;
+        written.push(pages_written(&mut pipeline, &path).await);
+    }
+    let [early, late] = written[..] else { panic!("{written:?}") };
+    assert!(early > 0, "nothing was counted");
+    assert!(late as f64 <= grown_max(early as f64), "{early} pages became {late}");
+}
+
+/// The pages that two batches put into the log; if it was begun anew meanwhile, two others.
+async fn pages_written(pipeline: &mut Pipeline<SqliteStore>, database: &Path) -> u64 {
+    loop {
+        let before = Log::of(database);
+        deliver(pipeline, 2).await;
+        let after = Log::of(database);
+        if after.salt == before.salt {
+            return after.frames - before.frames;
+        }
+    }
+}
+
+/// Trees are split at other places, and pages are found full; what grew with history would be ten times as much.
+fn grown_max(before: f64) -> f64 {
+    before * 1.25 + 3.0
+}
+
 #[tokio::test]
 async fn commits_on_sqlite() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -116,26 +186,36 @@ async fn commits_on_sqlite() {
     let store = SqliteStore::open(&SqliteOptions::new(&path)).expect("the store");
     let mut pipeline = Pipeline::new(store, BATCH).await;
     deliver(&mut pipeline, 1).await;
-    let before = commits_in_log(&path);
+    let before = Log::of(&path);
     deliver(&mut pipeline, 1).await;
-    let commits = commits_in_log(&path) - before;
+    let after = Log::of(&path);
+    assert_eq!(after.salt, before.salt, "two batches are far from filling the log");
+    let commits = after.commits - before.commits;
     assert!(commits > 0, "nothing was counted");
     assert!(commits <= COMMITS_MAX, "{commits} commits in one batch");
 }
 
-/// Counts the frames of the write-ahead log that end a transaction: those that name the size of the database. The
-/// log must not have been begun anew meanwhile; two batches are far from filling it.
-fn commits_in_log(database: &Path) -> u64 {
-    const HEADER_BYTES: usize = 32;
-    const FRAME_HEADER_BYTES: usize = 24;
-    let log = std::fs::read(format!("{}-wal", database.display())).expect("the log");
-    let word = |bytes: &[u8], at: usize| -> u32 {
-        u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
-    };
-    let (page_bytes, salt) = (word(&log, 8) as usize, &log[16..24]);
-    log[HEADER_BYTES..]
-        .chunks_exact(FRAME_HEADER_BYTES + page_bytes)
-        .take_while(|frame| &frame[8..16] == salt)
-        .filter(|frame| word(frame, 4) != 0)
-        .count() as u64
+/// What is in a write-ahead log.
+struct Log {
+    /// Another one whenever it is begun anew.
+    salt: Vec<u8>,
+    frames: u64,
+    /// The frames that end a transaction: they name the size of the database.
+    commits: u64,
+}
+
+impl Log {
+    fn of(database: &Path) -> Self {
+        const HEADER_BYTES: usize = 32;
+        const FRAME_HEADER_BYTES: usize = 24;
+        let log = std::fs::read(format!("{}-wal", database.display())).expect("the log");
+        let word = |bytes: &[u8], at: usize| -> u32 {
+            u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+        };
+        let (page_bytes, salt) = (word(&log, 8) as usize, log[16..24].to_vec());
+        let frames = log[HEADER_BYTES..].chunks_exact(FRAME_HEADER_BYTES + page_bytes);
+        let frames: Vec<_> = frames.take_while(|frame| frame[8..16] == salt).collect();
+        let commits = frames.iter().filter(|frame| word(frame, 4) != 0).count();
+        Self { salt, frames: frames.len() as u64, commits: commits as u64 }
+    }
 }

@@ -62,6 +62,10 @@ function show(root) {
   }
 }
 
+// The answer to a form takes the address of what it shows: loading it again repeats nothing.
+const address = document.querySelector("[data-address]")?.dataset.address;
+if (address) history.replaceState(null, "", address);
+
 show(document);
 setInterval(() => show(document), 1000);
 again();

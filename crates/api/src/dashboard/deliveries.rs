@@ -1,11 +1,12 @@
 //! Deliveries: the list with its filters, and one with its attempts, its place in the state machine and what
 //! it was made from or was made from it.
 
+use super::look::{Reach, reach};
 use super::page::{Around, Shown, show as write};
 use super::visitor::Visitor;
 use crate::deliveries::{self, AttemptView, DeliveryView};
 use crate::problem::Problem;
-use crate::query::{Listed, Query};
+use crate::query::{ITEMS_DEFAULT, Listed, Query};
 use crate::state::ApiState;
 use crate::time::Utc;
 use askama::Template;
@@ -26,6 +27,7 @@ struct DeliveriesPage {
     found: Listed<DeliveryView>,
     filter: Filter,
     statuses: Vec<&'static str>,
+    reach: Option<Reach>,
 }
 
 /// What the form of the list was filled in with, to fill it in again.
@@ -35,6 +37,9 @@ pub(crate) struct Filter {
     pub(crate) subscription_id: String,
     pub(crate) event_type: String,
     pub(crate) event_id: String,
+    pub(crate) external_event_id: String,
+    pub(crate) state: String,
+    pub(crate) error_code: String,
     pub(crate) since: String,
     pub(crate) until: String,
     pub(crate) is_continued: bool,
@@ -49,10 +54,18 @@ impl Filter {
             subscription_id: take("subscription_id"),
             event_type: take("event_type"),
             event_id: take("event_id"),
+            external_event_id: take("external_event_id"),
+            state: take("state"),
+            error_code: take("error_code"),
             since: take("since"),
             until: take("until"),
             is_continued: !take("cursor").is_empty(),
         })
+    }
+
+    /// Whether a page with so many rows looked at more than it shows.
+    pub(crate) fn leaves_out(&self, shown: usize) -> bool {
+        shown < ITEMS_DEFAULT as usize && !self.query("").is_empty()
     }
 
     /// The same filter in an address, from a place on.
@@ -63,6 +76,9 @@ impl Filter {
             ("subscription_id", &self.subscription_id),
             ("event_type", &self.event_type),
             ("event_id", &self.event_id),
+            ("external_event_id", &self.external_event_id),
+            ("state", &self.state),
+            ("error_code", &self.error_code),
             ("since", &self.since),
             ("until", &self.until),
             ("cursor", cursor),
@@ -82,7 +98,9 @@ pub(crate) async fn list<S: Stores>(
 ) -> Shown {
     let found = deliveries::find(&api, &uri).await?;
     let statuses = SagaStatus::ALL.into_iter().map(SagaStatus::as_str).collect();
-    write(&DeliveriesPage { around: Around::of(visitor, HERE), found, filter: Filter::of(&uri)?, statuses })
+    let filter = Filter::of(&uri)?;
+    let reach = reach(&api, &found, &filter).await?;
+    write(&DeliveriesPage { around: Around::of(visitor, HERE), found, filter, statuses, reach })
 }
 
 #[derive(Debug, Template)]

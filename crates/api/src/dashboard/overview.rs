@@ -85,7 +85,7 @@ fn counted(number: i64, what: &str) -> String {
 }
 
 /// A length of time, to two or three figures.
-fn lasted(seconds: f64) -> String {
+pub(super) fn lasted(seconds: f64) -> String {
     match seconds {
         s if s < 0.001 => "0 s".to_owned(),
         s if s < 1.0 => format!("{:.0} ms", s * 1_000.0),

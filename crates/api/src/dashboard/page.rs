@@ -18,6 +18,8 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; c
 /// A part of the dashboard, by its address and its name.
 pub(crate) const PARTS: &[(&str, &str)] = &[
     ("/", "Overview"),
+    ("/events", "Events"),
+    ("/subscriptions", "Subscriptions"),
     ("/deliveries", "Deliveries"),
     ("/dead-letters", "Dead letters"),
     ("/orders", "Orders"),

@@ -34,6 +34,10 @@ impl Visitor {
     pub(crate) const fn is_operator(&self) -> bool {
         self.may(KeyRole::Operator)
     }
+
+    pub(crate) const fn is_admin(&self) -> bool {
+        self.may(KeyRole::Admin)
+    }
 }
 
 pub(crate) async fn admit<S: Stores>(

@@ -44,12 +44,12 @@ struct Echo {
     "reason": "the receiver answered 404", "duration_ms": 12
 }))]
 pub(crate) struct Verified {
-    verified: bool,
-    response_status: Option<u16>,
-    error_code: Option<String>,
+    pub(crate) verified: bool,
+    pub(crate) response_status: Option<u16>,
+    pub(crate) error_code: Option<String>,
     /// Why not.
-    reason: Option<String>,
-    duration_ms: u64,
+    pub(crate) reason: Option<String>,
+    pub(crate) duration_ms: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -65,11 +65,11 @@ struct TestEvent {
     "delivered": true, "response_status": 200, "error_code": null, "reason": null, "duration_ms": 12
 }))]
 pub(crate) struct Tested {
-    delivered: bool,
-    response_status: Option<u16>,
-    error_code: Option<String>,
-    reason: Option<String>,
-    duration_ms: u64,
+    pub(crate) delivered: bool,
+    pub(crate) response_status: Option<u16>,
+    pub(crate) error_code: Option<String>,
+    pub(crate) reason: Option<String>,
+    pub(crate) duration_ms: u64,
 }
 
 #[utoipa::path(
@@ -84,12 +84,16 @@ pub(crate) async fn verify<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Path(text): Path<String>,
 ) -> Result<Response, Problem> {
-    let id = subscription_id(&text)?;
+    ok(&challenge(&api, subscription_id(&text)?).await?)
+}
+
+/// Sends a challenge, and verifies the URL if it comes back.
+pub(crate) async fn challenge<S: Stores>(api: &ApiState<S>, id: SubscriptionId) -> Result<Verified, Problem> {
     let (subscription, secrets) = api.subscriptions.load_subscription(id).await?.ok_or_else(not_found)?;
     let challenge = format!("{:032x}", u128::from_be_bytes(api.draw()));
     let body = written(&Challenge { kind: VERIFICATION, challenge: &challenge })?;
     let message = Message { kind: VERIFICATION, body, answer: Wanted::Body { bytes_max: ECHO_BYTES_MAX } };
-    let exchange = send(&api, &subscription, &secrets, message).await?;
+    let exchange = send(api, &subscription, &secrets, message).await?;
     let mut reason = why_not(&exchange, &challenge);
     if reason.is_none() {
         let Subscription { callback_url, .. } = subscription;
@@ -102,7 +106,7 @@ pub(crate) async fn verify<S: Stores>(
             reason = Some(changed.to_owned());
         }
     }
-    ok(&Verified {
+    Ok(Verified {
         verified: reason.is_none(),
         response_status: exchange.status(),
         error_code: exchange.outcome.code().map(|code| code.to_string()),
@@ -132,7 +136,10 @@ pub(crate) async fn test<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Path(text): Path<String>,
 ) -> Result<Response, Problem> {
-    let id = subscription_id(&text)?;
+    ok(&send_test(&api, subscription_id(&text)?).await?)
+}
+
+pub(crate) async fn send_test<S: Stores>(api: &ApiState<S>, id: SubscriptionId) -> Result<Tested, Problem> {
     let (subscription, secrets) = api.subscriptions.load_subscription(id).await?.ok_or_else(not_found)?;
     if !subscription.verified {
         return Err(Problem::conflict(format!(
@@ -142,8 +149,8 @@ pub(crate) async fn test<S: Stores>(
     let now = api.clock.now();
     let body = written(&TestEvent { kind: TEST, subscription_id: id.get(), sent_at: Utc(now) })?;
     let exchange =
-        send(&api, &subscription, &secrets, Message { kind: TEST, body, answer: Wanted::Status }).await?;
-    ok(&Tested {
+        send(api, &subscription, &secrets, Message { kind: TEST, body, answer: Wanted::Status }).await?;
+    Ok(Tested {
         delivered: exchange.outcome.code().is_none(),
         response_status: exchange.status(),
         error_code: exchange.outcome.code().map(|code| code.to_string()),
@@ -177,7 +184,7 @@ async fn send<S: Stores>(
     headers.insert(HeaderName::from_static("posthaste-event-type"), HeaderValue::from_static(message.kind));
     let url = CallbackUrl::as_str(&subscription.callback_url);
     let (body, answer, deadline) = (message.body, message.answer, api.outgoing.deadline);
-    Ok(api.outgoing.sender.send(Post { url, headers, body, answer, deadline }, now).await)
+    Ok(api.outgoing.sender.send_to_url(url, Post { headers, body, answer, deadline }, now).await)
 }
 
 /// Every secret that signs now.

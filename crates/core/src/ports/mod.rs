@@ -26,8 +26,8 @@ pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Requeue};
 pub use ingest::{IngestRequest, IngestStore, Ingested, RequestOutcome};
 pub use insight::{
     CHANGES_MAX, COUNTED_MAX, DeadTuples, EXPLAINED_MAX, EngineFacts, Examine, Examined, ExplainedDelivery,
-    ExplainedEvent, InsightStore, Look, OldTransaction, RollupWidth, SAGAS_MAX, Survey, SurveyRequest,
-    Upkeep, Waiting,
+    ExplainedEvent, InsightStore, Look, OldTransaction, RollupWidth, SAGAS_MAX, SubscriptionHealth, Survey,
+    SurveyRequest, Upkeep, Waiting,
 };
 pub use key::{ApiKey, KeyHash, KeyRole, KeyStore};
 pub use orchestrator::{
@@ -40,7 +40,7 @@ pub use outbox::{
 pub use presence::{PresenceStore, ProcessSeen, Rollup};
 pub use reader::{
     Attempt, AuditEntry, DeadLetter, DeadLetterHead, Delivery, DeliveryFilter, EXAMINED_MAX, EventFilter,
-    Lineage, Page, PageRequest, ReaderStore, RequeuedFates, RequeuedRange, StoredEvent,
+    Lineage, Page, PageRequest, ReaderStore, RequeuedFates, RequeuedRange, StoredEvent, SubscriptionFilter,
 };
 pub use router::{RouteTake, Routed, RouterStore};
 pub use stores::Stores;

@@ -8,8 +8,9 @@ use crate::json::JsonText;
 use crate::order::{IdempotencyKey, OrderStatus};
 use crate::outcome::ErrorCode;
 use crate::saga::{Saga, SagaStatus};
-use crate::subscription::Subscription;
+use crate::subscription::{Standing, Subscription};
 use crate::time::Timestamp;
+use std::time::Duration;
 
 /// How many rows one page looks at, at most, whatever its filter finds among them.
 pub const EXAMINED_MAX: u32 = 10_000;
@@ -44,6 +45,29 @@ pub struct StoredEvent {
 pub struct EventFilter {
     pub event_type: Option<EventType>,
     pub external_event_id: Option<ExternalEventId>,
+    /// Accepted at this time or later. With a time, the latest come first, not the newest ids.
+    pub since: Option<Timestamp>,
+    /// Accepted before this time.
+    pub until: Option<Timestamp>,
+}
+
+impl EventFilter {
+    /// For a page in the order of time: of the last instant, the id to stay below; the first instant; the last one.
+    /// `reached` is the event that the page before ended with.
+    pub fn time_bounds(&self, reached: Option<(i64, Timestamp)>) -> (i64, Timestamp, Timestamp) {
+        let from = self.since.unwrap_or(Timestamp::MIN);
+        let to = self.until.map_or(Timestamp::MAX, |until| until.before(Duration::from_micros(1)));
+        match reached {
+            Some((id, at)) if at <= to => (id, from, at),
+            Some(_) | None => (i64::MAX, from, to),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SubscriptionFilter {
+    pub event_type: Option<EventType>,
+    pub standing: Option<Standing>,
 }
 
 /// A saga, and the type of its event.
@@ -59,6 +83,11 @@ pub struct DeliveryFilter {
     pub subscription_id: Option<SubscriptionId>,
     pub event_id: Option<EventId>,
     pub event_type: Option<EventType>,
+    pub error_code: Option<ErrorCode>,
+    /// Made at this time or later.
+    pub since: Option<Timestamp>,
+    /// Made before this time.
+    pub until: Option<Timestamp>,
 }
 
 /// A job, as part of its delivery.
@@ -154,8 +183,10 @@ pub trait ReaderStore: Send + Sync + 'static {
         id: SubscriptionId,
     ) -> impl Future<Output = StoreResult<Option<Subscription>>> + Send;
 
+    /// Without those that were deleted.
     fn subscriptions(
         &self,
+        filter: SubscriptionFilter,
         page: PageRequest,
     ) -> impl Future<Output = StoreResult<Page<Subscription>>> + Send;
 

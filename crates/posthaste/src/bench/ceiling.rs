@@ -1,11 +1,12 @@
 //! The two ceilings that a delivery cannot break through: what the same HTTP can do with nothing behind it,
 //! and what the same stages can do on the same store with no HTTP before it.
 
-use super::load::Load;
 use super::message;
 use super::receiver::{Receiver, TAKES};
 use super::tally::Tally;
 use anyhow::Context as _;
+use bytes::Bytes;
+use ipnet::IpNet;
 use posthaste_core::event::{EventType, NewEvent};
 use posthaste_core::json::{JsonText, PAYLOAD_BYTES_MAX};
 use posthaste_core::outcome::AttemptOutcome;
@@ -14,51 +15,136 @@ use posthaste_core::ports::{
     RouterStore as _, Stores, SubscriptionStore as _, Verification, WorkerStore as _,
 };
 use posthaste_core::retry::RetryPolicy;
+use posthaste_core::signature::SigningSecret;
 use posthaste_core::subscription::{CallbackUrl, NewSubscription, SealedSecret};
 use posthaste_core::{SubscriptionId, Timestamp, WorkerId};
+use posthaste_services::egress::{Destination, EgressPolicy};
+use posthaste_services::sender::{DEADLINE, KeepAlive, Post, Sender, Trust, Wanted, signed_headers};
+use posthaste_store::postgres::{PostgresOptions, PostgresStore};
+use posthaste_store::sqlite::{SqliteOptions, SqliteStore};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 
+/// No event of the load has it.
+const TYPE: &str = "bench.alone";
 /// What the services move at once.
 const BATCH: u32 = 500;
+/// The claims that are timed, and the jobs of each: together no more than the shortest backlog has.
+const CLAIMS: u32 = 15;
+const CLAIM_JOBS: u32 = 50;
 const LEASE: Duration = Duration::from_secs(60);
 /// A stage that found nothing looks again after this.
 const LOOK_AGAIN: Duration = Duration::from_micros(500);
 
-/// The bodies posted straight to the receiver, a second.
+/// The bodies posted straight to the receiver, a second: from the client that deliveries leave through, with their
+/// headers, as many at once as the load has connections.
 pub(super) async fn straight(receiver: &Receiver, connections: u32, count: u32) -> anyhow::Result<f64> {
     let tally = Arc::new(Tally::new(count));
     receiver.count_on(&tally);
-    let load = Load {
-        address: receiver.address,
-        path: TAKES,
-        key: None,
-        connections,
-        numbers: 0..count,
-        per_second: None,
-        body: |number, _| message::payload(number),
-        spread: 1,
-    };
-    let posted = load.run(&tally).await?;
-    Ok(f64::from(count) / posted.took.as_secs_f64())
+    let loopback = IpNet::from(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let policy = EgressPolicy { allow_http: true, allow_cidrs: vec![loopback] };
+    let sender = Sender::new(policy, Trust::nobody(), KeepAlive::default())?;
+    let to = sender.aim(&format!("http://{}{TAKES}", receiver.address));
+    let to = Arc::new(to.map_err(|failure| anyhow::anyhow!("the receiver may not be reached: {failure:?}"))?);
+    let next = Arc::new(AtomicU32::new(0));
+    let began = Instant::now();
+    let mut posting = JoinSet::new();
+    for _ in 0..connections {
+        posting.spawn(post_all(sender.clone(), Arc::clone(&to), Arc::clone(&next), count));
+    }
+    while let Some(ended) = posting.join_next().await {
+        ended.context("the posting panicked")??;
+    }
+    Ok(f64::from(count) / began.elapsed().as_secs_f64())
+}
+
+async fn post_all(
+    sender: Sender,
+    to: Arc<Destination>,
+    next: Arc<AtomicU32>,
+    count: u32,
+) -> anyhow::Result<()> {
+    let (secret, now) = (SigningSecret::from_random([7; 32]), Timestamp::from_micros(0));
+    loop {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        if number >= count {
+            return Ok(());
+        }
+        let body = Bytes::from(message::payload(number));
+        let headers = signed_headers("msg_bench", &[&secret], &body, now);
+        let post = Post { headers, body, answer: Wanted::Status, deadline: DEADLINE };
+        let outcome = sender.send(&to, post, now).await.outcome;
+        anyhow::ensure!(outcome.code().is_none(), "a straight post failed: {outcome:?}");
+    }
+}
+
+/// A store with nothing before it.
+pub(super) enum Bare {
+    Sqlite(SqliteStore),
+    Postgres(Box<PostgresStore>),
+}
+
+impl Bare {
+    pub(super) async fn open(url: &str) -> anyhow::Result<Self> {
+        Ok(match url.strip_prefix("sqlite://") {
+            Some(path) => Self::Sqlite(SqliteStore::open(&SqliteOptions::new(Path::new(path)))?),
+            None => Self::Postgres(Box::new(PostgresStore::connect(&PostgresOptions::new(url)).await?)),
+        })
+    }
+
+    /// Brings so many deliveries to their end; answers how many a second.
+    pub(super) async fn deliver(&self, count: u32) -> anyhow::Result<f64> {
+        match self {
+            Self::Sqlite(store) => deliver(store, count).await,
+            Self::Postgres(store) => deliver(&**store, count).await,
+        }
+    }
+
+    /// Makes a backlog of jobs; answers how long each of a few claims from it took.
+    pub(super) async fn claim(&self, backlog: u32) -> anyhow::Result<Vec<Duration>> {
+        match self {
+            Self::Sqlite(store) => claim(store, backlog).await,
+            Self::Postgres(store) => claim(&**store, backlog).await,
+        }
+    }
 }
 
 /// Whole deliveries through every stage of the store, a second. The stages run beside each other, each one
 /// as far as those before it have come.
-pub(super) async fn store<S: Stores>(store: &S, count: u32) -> anyhow::Result<f64> {
-    let subscription = subscribe(store).await?;
-    let count = count.next_multiple_of(BATCH);
-    let began = Instant::now();
-    let stages = Stages { store: store.clone(), subscription, count, epoch: store.now().await?, began };
+async fn deliver<S: Stores>(store: &S, count: u32) -> anyhow::Result<f64> {
+    let stages = Stages::new(store, count).await?;
     tokio::try_join!(stages.insert(), stages.route(), stages.admit(), stages.work(), stages.apply())?;
-    Ok(f64::from(count) / began.elapsed().as_secs_f64())
+    Ok(f64::from(stages.count) / stages.began.elapsed().as_secs_f64())
+}
+
+async fn claim<S: Stores>(store: &S, backlog: u32) -> anyhow::Result<Vec<Duration>> {
+    let stages = Stages::new(store, backlog).await?;
+    tokio::try_join!(stages.insert(), stages.route(), stages.admit())?;
+    let (worker, mut from, mut took) = (store.worker(), None, Vec::new());
+    for _ in 0..CLAIMS {
+        let claim = stages.claim(from, CLAIM_JOBS)?;
+        let (now, began) = (stages.now(), Instant::now());
+        let jobs = worker.claim_due_jobs(claim, now).await?;
+        took.push(began.elapsed());
+        anyhow::ensure!(
+            jobs.len() == CLAIM_JOBS as usize,
+            "{} of {CLAIM_JOBS} jobs were claimed",
+            jobs.len()
+        );
+        from = jobs.iter().map(|job| job.claimable_since).min();
+    }
+    Ok(took)
 }
 
 async fn subscribe<S: Stores>(store: &S) -> anyhow::Result<SubscriptionId> {
     let (secret, now) = (SealedSecret::new("whsec_bench"), store.now().await?);
     let callback_url = CallbackUrl::parse("https://receiver.example/", false)?;
     let subscription = NewSubscription {
-        event_type: EventType::parse("bench.0")?,
+        event_type: EventType::parse(TYPE)?,
         callback_url: callback_url.clone(),
         max_retry_limit: None,
         description: None,
@@ -79,6 +165,17 @@ struct Stages<S> {
 }
 
 impl<S: Stores> Stages<S> {
+    async fn new(store: &S, count: u32) -> anyhow::Result<Self> {
+        let (subscription, count) = (subscribe(store).await?, count.next_multiple_of(BATCH));
+        let (epoch, began) = (store.now().await?, Instant::now());
+        Ok(Self { store: store.clone(), subscription, count, epoch, began })
+    }
+
+    fn claim(&self, from: Option<Timestamp>, jobs_max: u32) -> anyhow::Result<Claim> {
+        let (worker_id, token) = (WorkerId::parse("bench")?, crate::random::lease_token());
+        Ok(Claim { worker_id, token, lease: LEASE, from, jobs_max })
+    }
+
     fn now(&self) -> Timestamp {
         self.epoch.after(self.began.elapsed())
     }
@@ -118,11 +215,10 @@ impl<S: Stores> Stages<S> {
 
     async fn work(&self) -> anyhow::Result<()> {
         let (store, mut reported) = (self.store.worker(), 0);
-        let worker_id = WorkerId::parse("bench")?;
         let mut from = None;
         while reported < self.count as usize {
-            let token = crate::random::lease_token();
-            let claim = Claim { worker_id: worker_id.clone(), token, lease: LEASE, from, jobs_max: BATCH };
+            let claim = self.claim(from, BATCH)?;
+            let token = claim.token;
             let jobs = store.claim_due_jobs(claim, self.now()).await?;
             rest_unless(!jobs.is_empty()).await;
             if jobs.is_empty() {
@@ -161,7 +257,7 @@ async fn rest_unless(found: bool) {
 
 fn event(number: u32) -> anyhow::Result<NewEvent> {
     Ok(NewEvent {
-        event_type: EventType::parse("bench.0")?,
+        event_type: EventType::parse(TYPE)?,
         payload: JsonText::parse(message::payload(number), PAYLOAD_BYTES_MAX)?,
         external_event_id: None,
         correlation_id: None,

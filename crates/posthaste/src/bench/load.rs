@@ -15,7 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 /// After an answer that says to come again.
 const REFUSED_PAUSE: Duration = Duration::from_millis(20);
 
-/// What to post where. `bodies` makes the body with a number.
+/// What to post where.
 pub(super) struct Load {
     pub(super) address: SocketAddr,
     pub(super) path: &'static str,
@@ -25,6 +25,8 @@ pub(super) struct Load {
     /// At most so many a second, over all connections; nothing: as fast as answers come.
     pub(super) per_second: Option<u32>,
     pub(super) body: fn(u32, u32) -> String,
+    /// Lines of the head that only a message of this number has.
+    pub(super) head: fn(u32) -> String,
     /// What `body` gets beside the number.
     pub(super) spread: u32,
 }
@@ -59,9 +61,10 @@ impl Load {
         let key =
             self.key.as_ref().map_or_else(String::new, |key| format!("authorization: Bearer {key}\r\n"));
         format!(
-            "POST {} HTTP/1.1\r\nhost: {}\r\n{key}content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            "POST {} HTTP/1.1\r\nhost: {}\r\n{key}{}content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             self.path,
             self.address,
+            (self.head)(number),
             body.len()
         )
         .into_bytes()

@@ -6,6 +6,10 @@ const DIGITS: usize = 10;
 /// What an order of a shop may look like, so that the body compares with real ones.
 const REST: &str = r#"","order":{"id":"9f2c1d7e-55aa-4c1e-9a53-0f6d2b7c8e11","currency":"EUR","total":129.90,"lines":[{"sku":"A-1001","qty":2,"price":39.95},{"sku":"B-2040","qty":1,"price":50.00}],"customer":{"id":481516,"country":"NL","email":"somebody@shop.example"}},"at":"2026-01-01T12:00:00.000Z"}"#;
 
+const ORDER_HEAD: &str = r#"{"idempotency_key":"bench-"#;
+const ORDER_REST: &str =
+    r#"","intent":"BUY","limit_price":145.001,"meta":{"source":"bench"},"qty":100,"symbol":"USDJPY"}"#;
+
 /// The payload of the event with this number.
 pub(super) fn payload(number: u32) -> String {
     format!("{HEAD}{number:0DIGITS$}{REST}")
@@ -16,9 +20,25 @@ pub(super) fn event(event_type: &str, number: u32) -> String {
     format!(r#"{{"event_type":"{event_type}","payload":{}}}"#, payload(number))
 }
 
-/// The number of a payload; of any other body nothing.
+/// The order with this number, written as the broker gets it.
+pub(super) fn order(number: u32) -> String {
+    format!("{ORDER_HEAD}{number:0DIGITS$}{ORDER_REST}")
+}
+
+/// What its call has to say in the head as well.
+pub(super) fn order_head(number: u32) -> String {
+    format!("idempotency-key: bench-{number:0DIGITS$}\r\n")
+}
+
+/// What a broker answers to it.
+pub(super) fn order_answer(number: u32) -> String {
+    format!(r#"{ORDER_HEAD}{number:0DIGITS$}","broker_order_id":"b-{number}"}}"#)
+}
+
+/// The number of a payload or of an order; of any other body nothing.
 pub(super) fn number(body: &[u8]) -> Option<u32> {
-    let digits = body.strip_prefix(HEAD.as_bytes())?.get(..DIGITS)?;
+    let rest = body.strip_prefix(HEAD.as_bytes()).or_else(|| body.strip_prefix(ORDER_HEAD.as_bytes()));
+    let digits = rest?.get(..DIGITS)?;
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
@@ -33,6 +53,12 @@ mod tests {
             assert_eq!(number(body.as_bytes()), Some(sent));
             assert!((280..=320).contains(&body.len()), "{}", body.len());
             serde_json::from_str::<serde_json::Value>(&event("bench.0", sent)).expect("JSON");
+        }
+        for sent in [0, 7, u32::MAX] {
+            for body in [order(sent), order_answer(sent)] {
+                assert_eq!(number(body.as_bytes()), Some(sent));
+                serde_json::from_str::<serde_json::Value>(&body).expect("JSON");
+            }
         }
         assert_eq!(number(br#"{"type":"posthaste.verification"}"#), None);
     }

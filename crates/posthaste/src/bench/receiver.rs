@@ -17,6 +17,7 @@ use tokio_rustls::TlsAcceptor;
 pub(super) const TAKES: &str = "/take";
 pub(super) const FAILS: &str = "/fail";
 pub(super) const HANGS: &str = "/hang";
+pub(super) const EXECUTES: &str = "/orders";
 
 const TAKEN: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 const FAILED: &[u8] = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";
@@ -107,10 +108,10 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(stream: S, board: &Board) -
             (None, _) => echo(message.body),
             (Some(_), path) if path.starts_with(HANGS) => std::future::pending().await,
             (Some(_), path) if path.starts_with(FAILS) => FAILED.to_vec(),
-            (Some(number), _) => {
+            (Some(number), path) => {
                 let tally = Arc::clone(&board.read().unwrap_or_else(PoisonError::into_inner));
                 tally.arrived(number);
-                TAKEN.to_vec()
+                if path.starts_with(EXECUTES) { ok(&message::order_answer(number)) } else { TAKEN.to_vec() }
             }
         };
         messages.stream().write_all(&answer).await?;
@@ -123,6 +124,9 @@ fn echo(body: &[u8]) -> Vec<u8> {
     let challenge: Option<String> = serde_json::from_slice::<serde_json::Value>(body)
         .ok()
         .and_then(|body| body["challenge"].as_str().map(str::to_owned));
-    let challenge = challenge.unwrap_or_default();
-    format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{challenge}", challenge.len()).into_bytes()
+    ok(&challenge.unwrap_or_default())
+}
+
+fn ok(body: &str) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }

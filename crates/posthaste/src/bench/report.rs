@@ -26,8 +26,8 @@ pub(super) struct Row {
     pub(super) scenario: &'static str,
     pub(super) about: &'static str,
     pub(super) outcome: Outcome,
-    /// Straight posts a second just before.
-    pub(super) straight: f64,
+    /// Straight posts a second just before; nothing where there is no HTTP.
+    pub(super) straight: Option<f64>,
     /// Deliveries a second of the store alone; nothing where it says nothing.
     pub(super) store: Option<f64>,
 }
@@ -39,12 +39,12 @@ impl Row {
     }
 
     fn share(&self) -> Option<f64> {
-        self.per_second().map(|per_second| per_second / self.straight)
+        Some(self.per_second()? / self.straight?)
     }
 
     /// One delivery costs an exchange and a way through the store; this is how much of the time is that.
     fn efficiency(&self) -> Option<f64> {
-        Some(self.per_second()? * (1.0 / self.straight + 1.0 / self.store?))
+        Some(self.per_second()? * (1.0 / self.straight? + 1.0 / self.store?))
     }
 
     fn cpu_share(&self) -> Option<f64> {
@@ -60,7 +60,7 @@ impl Row {
             self.engine.to_owned(),
             self.scenario.to_owned(),
             number(self.per_second(), 0),
-            number(Some(self.straight), 0),
+            number(self.straight, 0),
             number(self.share(), 3),
             number(self.efficiency(), 2),
             number(outcome.median_ms, 1),
@@ -151,7 +151,7 @@ mod tests {
             scenario: "one",
             about: "",
             outcome,
-            straight: 40_000.0,
+            straight: Some(40_000.0),
             store: Some(20_000.0),
         };
         let json = row.json();

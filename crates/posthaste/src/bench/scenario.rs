@@ -1,5 +1,6 @@
 //! The scenarios of a benchmark, and how each one is run.
 
+use super::ceiling::Bare;
 use super::load::Load;
 use super::message;
 use super::receiver::{FAILS, HANGS, Receiver, TAKES};
@@ -7,6 +8,7 @@ use super::report::Outcome;
 use super::server::Server;
 use super::tally::Tally;
 use super::tls;
+use anyhow::Context as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,6 +32,10 @@ pub(super) enum Kind {
     Drain,
     /// A few events a second.
     Slow,
+    /// Single orders, until all have reached the broker.
+    Orders,
+    /// Jobs claimed from a backlog, from the store itself.
+    Claim,
     /// Nothing at all.
     Idle,
 }
@@ -45,6 +51,8 @@ pub(super) struct Scenario {
     fan_out: bool,
     hanging: u32,
     failing: u32,
+    /// Deliveries that ended before.
+    history: u32,
     pub(super) https: bool,
 }
 
@@ -57,12 +65,13 @@ const FLOW: Scenario = Scenario {
     fan_out: false,
     hanging: 0,
     failing: 0,
+    history: 0,
     https: false,
 };
 
 const HUNDRED: Scenario = Scenario { subscriptions: 100, ..FLOW };
 
-pub(super) const ALL: [Scenario; 13] = [
+pub(super) const ALL: [Scenario; 19] = [
     FLOW,
     Scenario {
         name: "fan-out-10",
@@ -106,6 +115,36 @@ pub(super) const ALL: [Scenario; 13] = [
     Scenario { name: "hanging-1", about: "100 receivers, 1 never answers", hanging: 1, ..HUNDRED },
     Scenario { name: "hanging-20", about: "100 receivers, 20 never answer", hanging: 20, ..HUNDRED },
     Scenario { name: "https", about: "one subscription over TLS", https: true, ..FLOW },
+    Scenario {
+        name: "orders",
+        about: "orders to a broker, with the lane's own settings",
+        kind: Kind::Orders,
+        events: 5_000,
+        subscriptions: 0,
+        ..FLOW
+    },
+    Scenario {
+        name: "history-10k",
+        about: "one subscription, 10,000 deliveries before",
+        history: 10_000,
+        ..FLOW
+    },
+    Scenario { name: "history-100k", about: "one subscription, 100,000 before", history: 100_000, ..FLOW },
+    Scenario { name: "history-1m", about: "one subscription, 1,000,000 before", history: 1_000_000, ..FLOW },
+    Scenario {
+        name: "claim-1k",
+        about: "a claim of 50 jobs out of 1,000",
+        kind: Kind::Claim,
+        events: 1_000,
+        ..FLOW
+    },
+    Scenario {
+        name: "claim-1m",
+        about: "a claim of 50 jobs out of 1,000,000",
+        kind: Kind::Claim,
+        events: 1_000_000,
+        ..FLOW
+    },
     Scenario { name: "idle", about: "nothing to do", kind: Kind::Idle, events: 0, ..FLOW },
 ];
 
@@ -123,6 +162,9 @@ impl Scenario {
     /// How many deliveries are waited for.
     pub(super) fn deliveries(&self, numbers: std::ops::Range<u32>) -> u64 {
         let count = u64::from(numbers.end - numbers.start);
+        if self.kind == Kind::Orders {
+            return count;
+        }
         match (self.fan_out, self.subscriptions) {
             (_, 0) => 0,
             (true, subscriptions) => count * u64::from(subscriptions),
@@ -135,20 +177,25 @@ impl Scenario {
 
     pub(super) async fn run(&self, stage: &Stage<'_>, events: u32) -> anyhow::Result<Outcome> {
         match self.kind {
-            Kind::Flow | Kind::Ingest | Kind::Slow => self.flow(stage, events).await,
+            Kind::Flow | Kind::Ingest | Kind::Slow | Kind::Orders => self.flow(stage, events).await,
             Kind::Drain => self.drain(stage, events).await,
+            Kind::Claim => claim(stage, events).await,
             Kind::Idle => idle(stage).await,
         }
     }
 
     async fn flow(&self, stage: &Stage<'_>, events: u32) -> anyhow::Result<Outcome> {
+        if self.history > 0 {
+            Bare::open(stage.url).await?.deliver(self.history).await.context("making a history")?;
+        }
         let server = Server::start(stage.url, "all", stage.folder, stage.settings).await?;
         self.subscribe(stage, &server).await?;
-        let warm_up = WARM_UP.min(events);
-        let tally = Arc::new(Tally::new(warm_up));
+        // Numbers of their own: an order that was sent once is never sent again.
+        let warm_up = events..events + WARM_UP.min(events);
+        let tally = Arc::new(Tally::new(warm_up.end));
         stage.receiver.count_on(&tally);
-        self.load(stage, &server, 0..warm_up).run(&tally).await?;
-        tally.wait_for(self.deliveries(0..warm_up), STALLED).await?;
+        self.load(stage, &server, warm_up.clone()).run(&tally).await?;
+        tally.wait_for(self.deliveries(warm_up), STALLED).await?;
 
         let tally = Arc::new(Tally::new(events));
         stage.receiver.count_on(&tally);
@@ -224,14 +271,16 @@ impl Scenario {
     }
 
     fn load(&self, stage: &Stage<'_>, server: &Server, numbers: std::ops::Range<u32>) -> Load {
+        let orders = self.kind == Kind::Orders;
         Load {
             address: server.address,
-            path: "/v1/events",
+            path: if orders { "/v1/orders" } else { "/v1/events" },
             key: server.key(),
             connections: stage.connections,
             numbers,
             per_second: (self.kind == Kind::Slow).then_some(SLOW_PER_SECOND),
-            body: |number, spread| message::event(&event_type(number, spread), number),
+            body: if orders { |number, _| message::order(number) } else { spread_event },
+            head: if orders { message::order_head } else { |_| String::new() },
             spread: self.spread(),
         }
     }
@@ -242,7 +291,7 @@ impl Scenario {
     }
 
     fn event(&self, number: u32) -> String {
-        message::event(&event_type(number, self.spread()), number)
+        spread_event(number, self.spread())
     }
 
     async fn subscribe(&self, stage: &Stage<'_>, server: &Server) -> anyhow::Result<()> {
@@ -262,8 +311,33 @@ impl Scenario {
     }
 }
 
+fn spread_event(number: u32, spread: u32) -> String {
+    message::event(&event_type(number, spread), number)
+}
+
 fn event_type(number: u32, spread: u32) -> String {
     format!("bench.{}", number % spread)
+}
+
+/// Answers the claims a second, and how long one takes.
+async fn claim(stage: &Stage<'_>, backlog: u32) -> anyhow::Result<Outcome> {
+    let mut took = Bare::open(stage.url).await?.claim(backlog).await?;
+    took.sort_unstable();
+    let at = |share: f64| {
+        let index = (took.len() as f64 * share) as usize;
+        took.get(index).map(|took| took.as_secs_f64() * 1_000.0)
+    };
+    Ok(Outcome {
+        count: took.len() as u64,
+        took: took.iter().sum(),
+        ingest_took: None,
+        refused: 0,
+        repeated: 0,
+        median_ms: at(0.5),
+        p99_ms: None,
+        memory_mib: None,
+        cpu: None,
+    })
 }
 
 async fn idle(stage: &Stage<'_>) -> anyhow::Result<Outcome> {

@@ -12,14 +12,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-const SCRIPT: &str = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>";
+pub(crate) const SCRIPT: &str = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>";
 
 /// A system with a receiver that can be told to refuse, and a browser beside it.
 pub(crate) struct Scene {
     pub(crate) served: Served,
-    _receiver: Receiver,
+    pub(crate) receiver: Receiver,
     pub(crate) broker: TestBroker,
-    refuses: Arc<AtomicBool>,
+    pub(crate) refuses: Arc<AtomicBool>,
     pub(crate) browser: Browser,
 }
 
@@ -43,7 +43,7 @@ impl Scene {
         let broker = TestBroker::start(Behaviour::Well).await;
         let served = start(&[("POSTHASTE_BROKER_URL", &broker.url())]).await;
         world::subscribe(&served, "order.paid", &receiver.url("/hook"), 1);
-        Self { served, _receiver: receiver, broker, refuses, browser: Browser::start() }
+        Self { served, receiver, broker, refuses, browser: Browser::start() }
     }
 
     pub(crate) fn open(&self, path: &str) {
@@ -80,7 +80,7 @@ impl Scene {
         self.wait_for("DeadLettered", given_up);
     }
 
-    fn wait_for(&self, status: &str, count: usize) {
+    pub(crate) fn wait_for(&self, status: &str, count: usize) {
         let path = format!("/v1/deliveries?status={status}");
         let fits = |items: &Vec<serde_json::Value>| items.len() == count;
         self.served.get_until(&path, |answer| answer.json()["items"].as_array().is_some_and(fits));
@@ -163,6 +163,11 @@ async fn every_page_can_be_used_by_everybody() {
     let pages = [
         ("sign-in", "/sign-in"),
         ("overview", "/"),
+        ("events", "/events"),
+        ("event", "/events/2"),
+        ("subscriptions", "/subscriptions"),
+        ("subscription", "/subscriptions/1"),
+        ("new-subscription", "/subscriptions/new"),
         ("deliveries", "/deliveries"),
         ("delivery", "/deliveries/2"),
         ("dead-letters", "/dead-letters"),

@@ -6,9 +6,11 @@
 mod alerts;
 mod bad_input;
 mod browser;
+mod browser_events;
 mod browser_lane;
 mod browser_roles;
 mod browser_store_away;
+mod browser_subscriptions;
 mod foreign_receiver;
 mod mentions;
 mod metrics;

@@ -13,6 +13,11 @@ use std::time::Instant;
 /// The name of an element in an answer, as the protocol has it.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
+pub(crate) const TAB: &str = "\u{e004}";
+pub(crate) const ENTER: &str = "\u{e007}";
+/// More than any page has places for the focus.
+const TABS_MAX: usize = 100;
+
 pub(crate) struct Browser {
     driver: Child,
     address: SocketAddr,
@@ -82,6 +87,12 @@ impl Browser {
         self.must("/url", &json!({"url": url}));
     }
 
+    /// Loads the page again.
+    #[track_caller]
+    pub(crate) fn reload(&self) {
+        self.must("/refresh", &json!({}));
+    }
+
     /// The value of an expression in the page.
     #[track_caller]
     pub(crate) fn value(&self, expression: &str) -> Value {
@@ -128,6 +139,30 @@ impl Browser {
     #[track_caller]
     pub(crate) fn write(&self, selector: &str, text: &str) {
         self.must(&format!("/element/{}/value", self.find(selector)), &json!({"text": text}));
+    }
+
+    /// Presses keys one after another, wherever the focus is.
+    #[track_caller]
+    pub(crate) fn press(&self, keys: &str) {
+        let key = |key: char| {
+            let value = key.to_string();
+            [json!({"type": "keyDown", "value": value}), json!({"type": "keyUp", "value": value})]
+        };
+        let actions: Vec<Value> = keys.chars().flat_map(key).collect();
+        self.must("/actions", &json!({"actions": [{"type": "key", "id": "keyboard", "actions": actions}]}));
+    }
+
+    /// Goes on with Tab until the focus is there.
+    #[track_caller]
+    pub(crate) fn tab_to(&self, selector: &str) {
+        let is_there = format!("document.activeElement.matches({selector:?})");
+        for _ in 0..TABS_MAX {
+            if self.value(&is_there) == true {
+                return;
+            }
+            self.press(TAB);
+        }
+        panic!("Tab does not lead to {selector} in {}", self.source());
     }
 
     fn command(&self, command: &str, params: &Value) -> Value {

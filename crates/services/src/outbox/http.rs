@@ -77,13 +77,12 @@ impl Broker for HttpBroker {
             return BrokerOutcome::NoAnswer(BrokerFault::ConnectFailed);
         };
         let post = Post {
-            url: &self.options.url,
             headers,
             body: Bytes::copy_from_slice(order.canonical.as_bytes()),
             answer: Wanted::Body { bytes_max: ANSWER_BYTES_MAX },
             deadline: self.options.deadline,
         };
-        let exchange = self.sender.send(post, now).await;
+        let exchange = self.sender.send_to_url(&self.options.url, post, now).await;
         match (exchange.status(), exchange.broker_fault()) {
             (Some(status), _) => {
                 let (key, marker) = (&order.idempotency_key, self.options.processed_marker.as_str());

@@ -72,10 +72,7 @@ pub(super) fn request(to: &Destination, mut headers: HeaderMap, body: Bytes) -> 
     for name in NOT_THE_CALLERS {
         headers.remove(name);
     }
-    // An authority out of a parsed URL always is a header's value.
-    if let Ok(host) = HeaderValue::from_str(&to.authority) {
-        headers.insert(HOST, host);
-    }
+    headers.insert(HOST, to.authority.clone());
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = Uri::from(to.path.clone());

@@ -21,6 +21,18 @@ pub struct Exchange {
 }
 
 impl Exchange {
+    /// One that was never begun.
+    pub const fn refused(failure: Failure) -> Self {
+        Self {
+            outcome: AttemptOutcome::failed(failure),
+            bytes_written: false,
+            retry_after: None,
+            body: Bytes::new(),
+            body_complete: false,
+            duration: Duration::ZERO,
+        }
+    }
+
     /// The answer's status, if there was an answer.
     pub const fn status(&self) -> Option<u16> {
         self.outcome.status()

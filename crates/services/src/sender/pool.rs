@@ -27,12 +27,14 @@ pub struct KeepAlive {
 }
 
 impl Default for KeepAlive {
-    /// Four seconds, because common servers hang up after five.
+    /// Four seconds, because common servers hang up after five. As many for one host as for all: those that
+    /// come back were in use together a moment ago, and will be again. With 128 of them, draining a backlog to
+    /// one host connected anew for 44 deliveries of 100.
     fn default() -> Self {
         Self {
             idle_max: Duration::from_secs(4),
-            idle_per_host_max: 128,
-            idle_total_max: 1024,
+            idle_per_host_max: 1_024,
+            idle_total_max: 1_024,
             rest_at_new_hosts: true,
         }
     }
@@ -111,10 +113,10 @@ impl Pool {
         }
         let surplus =
             if kept.idle_total < self.keep_alive.idle_total_max { None } else { kept.take_oldest() };
-        let host = kept
-            .hosts
-            .entry(origin.to_owned())
-            .or_insert_with(|| Host { idle: VecDeque::new(), habit: Habit::new(now) });
+        if !known {
+            kept.hosts.insert(origin.to_owned(), Host { idle: VecDeque::new(), habit: Habit::new(now) });
+        }
+        let Some(host) = kept.hosts.get_mut(origin) else { return };
         host.habit.used(now);
         let keep = self.keep_alive.idle_max.min(host.habit.keep_max()).min(offered.unwrap_or(Duration::MAX));
         if keep.is_zero() || host.idle.len() >= self.keep_alive.idle_per_host_max {

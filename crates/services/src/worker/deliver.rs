@@ -2,6 +2,7 @@
 
 use super::{WorkerKit, WorkerOptions};
 use crate::batcher::BatchError;
+use crate::egress::Destination;
 use crate::sender::{Delivery, Post, Wanted, delivery_headers};
 use bytes::Bytes;
 use posthaste_core::event::{CorrelationId, EventType, TraceParent};
@@ -46,7 +47,7 @@ struct Content {
 /// A subscription, read once for all jobs of a claim that go there.
 #[derive(Debug)]
 struct Address {
-    url: String,
+    to: Destination,
     secrets: Vec<SigningSecret>,
 }
 
@@ -117,7 +118,7 @@ impl<S: WorkerStore> Courier<S> {
                 Failure::SecretUnreadable
             })?);
         }
-        Ok(Address { url: target.callback_url.as_str().to_owned(), secrets })
+        Ok(Address { to: self.kit.sender.aim(target.callback_url.as_str())?, secrets })
     }
 
     /// Makes the attempt and reports it. A lease that has not time enough left is given back unused.
@@ -161,13 +162,12 @@ impl<S: WorkerStore> Courier<S> {
         };
         let secrets: Vec<&SigningSecret> = address.secrets.iter().collect();
         let post = Post {
-            url: &address.url,
             headers: delivery_headers(&delivery, &secrets, &content.body, now),
             body: content.body.clone(),
             answer: Wanted::Status,
             deadline: self.deadline,
         };
-        self.kit.sender.send(post, now).await.outcome
+        self.kit.sender.send(&address.to, post, now).await.outcome
     }
 
     async fn give_back(&self, letter: &Letter, token: LeaseToken, now: Timestamp) {

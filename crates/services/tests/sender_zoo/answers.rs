@@ -266,8 +266,8 @@ async fn the_caller_cannot_spoil_the_framing() {
     }
     let url = format!("{}?a=b", receiver.url());
     let body = Bytes::from_static(b"{}");
-    let post = Post { url: &url, headers, body, answer: BODY, deadline: PATIENT };
-    let exchange = sender().send(post, posthaste_core::Timestamp::from_micros(0)).await;
+    let post = Post { headers, body, answer: BODY, deadline: PATIENT };
+    let exchange = sender().send_to_url(&url, post, posthaste_core::Timestamp::from_micros(0)).await;
     assert_eq!(code(&exchange), "200");
     let heard = hears.recv().await.expect("a request");
     let (head, body) = heard.split_once("\r\n\r\n").expect("a head");

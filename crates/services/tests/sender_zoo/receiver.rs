@@ -129,8 +129,8 @@ pub(crate) async fn send_body(
     answer: Wanted,
     deadline: Duration,
 ) -> Exchange {
-    let post = Post { url, headers: HeaderMap::new(), body, answer, deadline };
-    sender.send(post, Timestamp::from_micros(0)).await
+    let post = Post { headers: HeaderMap::new(), body, answer, deadline };
+    sender.send_to_url(url, post, Timestamp::from_micros(0)).await
 }
 
 /// A delivery as the worker makes it: only the status counts.

@@ -6,12 +6,13 @@ use crate::postgres::error::Fault;
 use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::{Durability, Session};
 use crate::postgres::value::{Instant, get, instant, instant_or_none};
-use crate::postgres::{PostgresStore, examine};
+use crate::postgres::{PostgresStore, examine, health};
 use posthaste_core::ports::{
     COUNTED_MAX, DeadTuples, EngineFacts, Examine, Examined, ExplainedEvent, InsightStore, Look,
-    OldTransaction, ProcessSeen, Rollup, RollupWidth, StoreResult, Survey, SurveyRequest, Upkeep, Waiting,
+    OldTransaction, ProcessSeen, Rollup, RollupWidth, StoreResult, SubscriptionHealth, Survey, SurveyRequest,
+    Upkeep, Waiting,
 };
-use posthaste_core::{EventId, Timestamp, WorkerId};
+use posthaste_core::{EventId, SubscriptionId, Timestamp, WorkerId};
 use std::time::Duration;
 use tokio_postgres::Row;
 
@@ -48,6 +49,15 @@ impl InsightStore for PostgresInsight {
 
     async fn upkeep(&self) -> StoreResult<Upkeep> {
         self.pool.call(Verb::repeatable("asking about the server's upkeep"), upkeep).await
+    }
+
+    async fn subscription_health(
+        &self,
+        ids: Vec<SubscriptionId>,
+        counted_max: u32,
+    ) -> StoreResult<Vec<SubscriptionHealth>> {
+        let verb = Verb::repeatable("looking at subscriptions");
+        self.pool.call(verb, |session| health::of(session, &ids, counted_max)).await
     }
 
     async fn explain(&self, id: EventId) -> StoreResult<Option<ExplainedEvent>> {

@@ -10,17 +10,20 @@ use crate::postgres::page;
 use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::Session;
 use crate::postgres::subscriptions::subscription;
-use crate::postgres::value::{count, count_or_none, error_code, get, instant, job_status, saga_status};
+use crate::postgres::value::{
+    Instant, count, count_or_none, error_code, get, instant, job_status, saga_status,
+};
 use crate::postgres::worker::stored_event;
 use posthaste_core::event::{EventType, ExternalEventId};
 use posthaste_core::order::{IdempotencyKey, OrderStatus};
+use posthaste_core::outcome::ErrorCode;
 use posthaste_core::ports::{
     Attempt, AuditEntry, DeadLetter, DeadLetterFilter, DeadLetterHead, Delivery, DeliveryFilter, EventFilter,
     LaneStanding, Lineage, OrderRecord, Page, PageRequest, ReaderStore, RequeuedFates, RequeuedRange,
-    StoreResult, StoredEvent,
+    StoreResult, StoredEvent, SubscriptionFilter,
 };
 use posthaste_core::saga::{Saga, SagaState, SagaStatus};
-use posthaste_core::subscription::Subscription;
+use posthaste_core::subscription::{Standing, Subscription};
 use posthaste_core::{AuditId, DeadLetterId, EventId, JobId, SagaId, SubscriptionId};
 use tokio_postgres::Row;
 
@@ -50,10 +53,13 @@ impl ReaderStore for PostgresReader {
         self.pool.call(verb, |session| one_subscription(session, id)).await
     }
 
-    async fn subscriptions(&self, page: PageRequest) -> StoreResult<Page<Subscription>> {
-        self.pool
-            .call(Verb::repeatable("listing subscriptions"), |session| subscriptions(session, page))
-            .await
+    async fn subscriptions(
+        &self,
+        filter: SubscriptionFilter,
+        page: PageRequest,
+    ) -> StoreResult<Page<Subscription>> {
+        let verb = Verb::repeatable("listing subscriptions");
+        self.pool.call(verb, |session| subscriptions(session, &filter, page)).await
     }
 
     async fn delivery(&self, id: SagaId) -> StoreResult<Option<(Delivery, Vec<Attempt>)>> {
@@ -137,9 +143,13 @@ async fn events(
     let event_type = filter.event_type.as_ref().map(EventType::as_str);
     if let Some(name) = filter.external_event_id.as_ref().map(ExternalEventId::as_str) {
         let sql = include_str!("sql/reader/events_of_external_id.sql");
-        let rows = session.read(sql, &[&below, &name, &event_type]).await?;
+        let (since, until) = (filter.since.map(Instant), filter.until.map(Instant));
+        let rows = session.read(sql, &[&below, &name, &event_type, &since, &until]).await?;
         let items = rows.iter().map(stored_event).collect::<Result<_, Fault>>()?;
         return Ok(Page { items, next: None });
+    }
+    if filter.since.is_some() || filter.until.is_some() {
+        return events_of_time(session, filter, request).await;
     }
     let sql = include_str!("sql/reader/events.sql");
     let found = session.read(sql, &[&below, &event_type, &page::rows_max(request)]).await?;
@@ -147,15 +157,48 @@ async fn events(
     page::fill(&mut session, request, &found, stored_event, (last, &[&below])).await
 }
 
+async fn events_of_time(
+    mut session: Session,
+    filter: &EventFilter,
+    request: PageRequest,
+) -> Result<Page<StoredEvent>, Fault> {
+    let reached = match request.after {
+        Some(id) => {
+            let rows = session.read(include_str!("sql/reader/event_time.sql"), &[&id]).await?;
+            rows.first().map(|row| Ok::<_, Fault>((id, instant(row, 0)?))).transpose()?
+        }
+        None => None,
+    };
+    let (below, from, to) = filter.time_bounds(reached);
+    let (from, to) = (Instant(from), Instant(to));
+    let event_type = filter.event_type.as_ref().map(EventType::as_str);
+    let sql = include_str!("sql/reader/events_of_time.sql");
+    let found = session.read(sql, &[&below, &from, &to, &event_type, &page::rows_max(request)]).await?;
+    let last = include_str!("sql/reader/last_event_of_time_examined.sql");
+    page::fill(&mut session, request, &found, stored_event, (last, &[&from, &to])).await
+}
+
 async fn one_subscription(mut session: Session, id: SubscriptionId) -> Result<Option<Subscription>, Fault> {
     let rows = session.read(include_str!("sql/reader/subscription.sql"), &[&id.get()]).await?;
     rows.first().map(subscription).transpose()
 }
 
-async fn subscriptions(mut session: Session, request: PageRequest) -> Result<Page<Subscription>, Fault> {
+async fn subscriptions(
+    mut session: Session,
+    filter: &SubscriptionFilter,
+    request: PageRequest,
+) -> Result<Page<Subscription>, Fault> {
     let below = page::below(request);
+    let event_type = filter.event_type.as_ref().map(EventType::as_str);
+    let (verified, active) = match filter.standing {
+        None => (None, None),
+        Some(Standing::Active) => (Some(true), Some(true)),
+        Some(Standing::Paused) => (Some(true), Some(false)),
+        Some(Standing::Unverified) => (Some(false), None),
+    };
     let sql = include_str!("sql/reader/subscriptions.sql");
-    let found = session.read(sql, &[&below, &page::rows_max(request)]).await?;
+    let rows_max = page::rows_max(request);
+    let found = session.read(sql, &[&below, &event_type, &verified, &active, &rows_max]).await?;
     let last = include_str!("sql/reader/last_subscription_examined.sql");
     page::fill(&mut session, request, &found, subscription, (last, &[&below])).await
 }
@@ -186,8 +229,14 @@ async fn deliveries(
     } else {
         include_str!("sql/reader/deliveries.sql")
     };
+    let error_code = filter.error_code.as_ref().map(ErrorCode::as_str);
+    let (since, until) = (filter.since.map(Instant), filter.until.map(Instant));
+    let rows_max = page::rows_max(request);
     let found = session
-        .read(sql, &[&below, &status, &subscription, &event_type, &event, &page::rows_max(request)])
+        .read(
+            sql,
+            &[&below, &status, &subscription, &event_type, &event, &error_code, &since, &until, &rows_max],
+        )
         .await?;
     let last = include_str!("sql/reader/last_delivery_examined.sql");
     page::fill(&mut session, request, &found, delivery, (last, &[&below, &event])).await

@@ -3,16 +3,16 @@
 
 use posthaste_core::ports::{
     COUNTED_MAX, EngineFacts, Examine, Examined, ExplainedEvent, InsightStore, Look, ProcessSeen, Rollup,
-    RollupWidth, StoreResult, Survey, SurveyRequest, Upkeep, Waiting,
+    RollupWidth, StoreResult, SubscriptionHealth, Survey, SurveyRequest, Upkeep, Waiting,
 };
-use posthaste_core::{EventId, Timestamp, WorkerId};
+use posthaste_core::{EventId, SubscriptionId, Timestamp, WorkerId};
 use rusqlite::{Row, params};
 
 use super::error::{Answer, Fault};
 use super::migrate::system_now;
 use super::reader::{all, one};
 use super::session::Session;
-use super::{SqliteStore, examine, rows};
+use super::{SqliteStore, examine, health, rows};
 use crate::grants::Role;
 
 const SURVEY_QUEUES: &str = include_str!("sql/insight/survey_queues.sql");
@@ -60,6 +60,16 @@ impl InsightStore for SqliteInsight {
             holding_slots: Look::Without,
             dead_tuples: Look::Without,
         })
+    }
+
+    async fn subscription_health(
+        &self,
+        ids: Vec<SubscriptionId>,
+        counted_max: u32,
+    ) -> StoreResult<Vec<SubscriptionHealth>> {
+        self.0
+            .read(ROLE, "looking at subscriptions", move |session| health::of(session, &ids, counted_max))
+            .await
     }
 
     async fn explain(&self, id: EventId) -> StoreResult<Option<ExplainedEvent>> {

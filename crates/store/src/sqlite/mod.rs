@@ -7,6 +7,7 @@ mod connection;
 mod dead_letter;
 mod error;
 mod examine;
+mod health;
 mod ingest;
 mod insight;
 mod key;

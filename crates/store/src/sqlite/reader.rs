@@ -7,11 +7,11 @@ use posthaste_core::order::{IdempotencyKey, OrderStatus};
 use posthaste_core::ports::{
     Attempt, AuditEntry, DeadLetter, DeadLetterFilter, DeadLetterHead, Delivery, DeliveryFilter, EventFilter,
     LaneStanding, Lineage, OrderRecord, Page, PageRequest, ReaderStore, RequeuedFates, RequeuedRange,
-    StoreResult, StoredEvent,
+    StoreResult, StoredEvent, SubscriptionFilter,
 };
 use posthaste_core::saga::Saga;
-use posthaste_core::subscription::Subscription;
-use posthaste_core::{AuditId, DeadLetterId, EventId, JobId, SagaId, SubscriptionId};
+use posthaste_core::subscription::{Standing, Subscription};
+use posthaste_core::{AuditId, DeadLetterId, EventId, JobId, SagaId, SubscriptionId, Timestamp};
 use rusqlite::{Params, Row, params};
 
 use super::SqliteStore;
@@ -29,9 +29,12 @@ use crate::grants::Role;
 
 const EVENT: &str = include_str!("sql/reader/event.sql");
 const EVENTS: &str = include_str!("sql/reader/events.sql");
+const EVENTS_OF_TIME: &str = include_str!("sql/reader/events_of_time.sql");
+const EVENT_TIME: &str = include_str!("sql/reader/event_time.sql");
 const EVENTS_OF_TYPE: &str = include_str!("sql/reader/events_of_type.sql");
 const EVENTS_OF_EXTERNAL_ID: &str = include_str!("sql/reader/events_of_external_id.sql");
 const SUBSCRIPTION: &str = include_str!("sql/reader/subscription.sql");
+const SUBSCRIPTIONS_OF_TYPE: &str = include_str!("sql/reader/subscriptions_of_type.sql");
 const SUBSCRIPTIONS: &str = include_str!("sql/reader/subscriptions.sql");
 const DELIVERY: &str = include_str!("sql/reader/delivery.sql");
 const ATTEMPTS: &str = include_str!("sql/reader/attempts.sql");
@@ -70,13 +73,12 @@ impl ReaderStore for SqliteReader {
             .await
     }
 
-    async fn subscriptions(&self, page: PageRequest) -> StoreResult<Page<Subscription>> {
-        self.0
-            .read(ROLE, "listing subscriptions", move |session| {
-                let bounds = params![pages::below(page), ROWS_MAX];
-                list(session, SUBSCRIPTIONS, bounds, page, |row| Ok(Some(read_subscription(row)?)))
-            })
-            .await
+    async fn subscriptions(
+        &self,
+        filter: SubscriptionFilter,
+        page: PageRequest,
+    ) -> StoreResult<Page<Subscription>> {
+        self.0.read(ROLE, "listing subscriptions", move |session| subscriptions(session, &filter, page)).await
     }
 
     async fn delivery(&self, id: SagaId) -> StoreResult<Option<(Delivery, Vec<Attempt>)>> {
@@ -183,14 +185,60 @@ fn events(session: &Session<'_>, filter: &EventFilter, page: PageRequest) -> Ans
         }
         Ok(Some(stored_event(row)?))
     };
+    let has_time = filter.since.is_some() || filter.until.is_some();
     match (&filter.external_event_id, &filter.event_type) {
         (Some(id), _) => {
+            let read = |row: &Row<'_>| {
+                let found = rows::time(row, 6)?;
+                if within(found, filter.since, filter.until) { read(row) } else { Ok(None) }
+            };
             list(session, EVENTS_OF_EXTERNAL_ID, params![below, ROWS_MAX, id.as_str()], page, read)
+        }
+        (None, _) if has_time => {
+            let (below, from, to) = time_bounds(session, filter, page)?;
+            list(session, EVENTS_OF_TIME, params![below, ROWS_MAX, from.micros(), to.micros()], page, read)
         }
         (None, Some(kind)) => {
             list(session, EVENTS_OF_TYPE, params![below, ROWS_MAX, kind.as_str()], page, read)
         }
         (None, None) => list(session, EVENTS, params![below, ROWS_MAX], page, read),
+    }
+}
+
+fn within(found: Timestamp, since: Option<Timestamp>, until: Option<Timestamp>) -> bool {
+    since.is_none_or(|since| found >= since) && until.is_none_or(|until| found < until)
+}
+
+/// The first and the last instant of a page in the order of time and, of the last one, the id to stay below.
+fn time_bounds(
+    session: &Session<'_>,
+    filter: &EventFilter,
+    page: PageRequest,
+) -> Answer<(i64, Timestamp, Timestamp)> {
+    let reached = match page.after {
+        Some(id) => one(session, EVENT_TIME, [id], |row| Ok((id, rows::time(row, 0)?)))?,
+        None => None,
+    };
+    Ok(filter.time_bounds(reached))
+}
+
+fn subscriptions(
+    session: &Session<'_>,
+    filter: &SubscriptionFilter,
+    page: PageRequest,
+) -> Answer<Page<Subscription>> {
+    let below = pages::below(page);
+    let read = |row: &Row<'_>| {
+        let found = read_subscription(row)?;
+        let standing = Standing::of(found.active, found.verified);
+        let fits = found.deleted_at.is_none() && filter.standing.is_none_or(|wanted| wanted == standing);
+        Ok(fits.then_some(found))
+    };
+    match &filter.event_type {
+        Some(kind) => {
+            list(session, SUBSCRIPTIONS_OF_TYPE, params![below, ROWS_MAX, kind.as_str()], page, read)
+        }
+        None => list(session, SUBSCRIPTIONS, params![below, ROWS_MAX], page, read),
     }
 }
 
@@ -201,7 +249,9 @@ fn deliveries(session: &Session<'_>, filter: &DeliveryFilter, page: PageRequest)
         let matches = filter.event_id.is_none_or(|wanted| wanted == found.saga.event_id)
             && filter.subscription_id.is_none_or(|wanted| wanted == found.saga.subscription_id)
             && filter.status.is_none_or(|wanted| wanted == found.saga.state.status)
-            && filter.event_type.as_ref().is_none_or(|wanted| *wanted == found.event_type);
+            && filter.event_type.as_ref().is_none_or(|wanted| *wanted == found.event_type)
+            && (filter.error_code.is_none() || filter.error_code == found.saga.state.final_error_code)
+            && within(found.saga.created_at, filter.since, filter.until);
         Ok(matches.then_some(found))
     };
     match (filter.event_id, filter.status) {

@@ -3,6 +3,7 @@
 
 pub mod cleaner;
 pub mod dead_letter;
+pub mod finding;
 pub mod ingest;
 pub mod key;
 pub mod orchestrator;
@@ -73,6 +74,11 @@ macro_rules! promises {
             key::presence_is_seen_and_counted,
             reader::pages_stay_correct_while_rows_arrive,
             reader::a_delivery_shows_every_attempt,
+            finding::events_are_found_by_time,
+            finding::a_long_look_goes_on_where_it_ended,
+            finding::subscriptions_are_found_by_type_and_standing,
+            finding::deliveries_are_found_by_error_and_time,
+            finding::the_health_of_a_subscription_is_told,
         }
     };
 }

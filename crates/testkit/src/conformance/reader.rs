@@ -5,7 +5,7 @@ use crate::harness::Harness;
 use posthaste_core::SagaId;
 use posthaste_core::job::JobStatus;
 use posthaste_core::ports::{
-    DeliveryFilter, EventFilter, PageRequest, ReaderStore as _, Stores, WorkerStore as _,
+    DeliveryFilter, EventFilter, PageRequest, ReaderStore as _, Stores, SubscriptionFilter, WorkerStore as _,
 };
 use posthaste_core::saga::SagaStatus;
 
@@ -30,10 +30,11 @@ pub async fn pages_stay_correct_while_rows_arrive<S: Stores>(h: &Harness<S>) {
     for subscription in 0..5 {
         h.subscribe(&format!("s{subscription}")).await;
     }
+    let all_of_them = SubscriptionFilter::default();
     let two = PageRequest { after: None, items_max: 2 };
-    let first = h.sure(async || h.store.reader().subscriptions(two).await).await;
+    let first = h.sure(async || h.store.reader().subscriptions(all_of_them.clone(), two).await).await;
     let rest = PageRequest { after: first.next, items_max: 100 };
-    let rest = h.sure(async || h.store.reader().subscriptions(rest).await).await;
+    let rest = h.sure(async || h.store.reader().subscriptions(all_of_them.clone(), rest).await).await;
     assert_eq!((first.items.len(), rest.items.len(), rest.next), (2, 3, None));
 }
 

@@ -51,7 +51,23 @@ pub(crate) fn hidden(html: &str, name: &str) -> String {
     rest.split('"').next().unwrap_or_default().to_owned()
 }
 
-const PAGES: &[&str] = &["/", "/?window=24h", "/deliveries", "/dead-letters", "/orders", "/system"];
+const PAGES: &[&str] = &[
+    "/",
+    "/?window=24h",
+    "/events",
+    "/subscriptions",
+    "/subscriptions/new",
+    "/deliveries",
+    "/dead-letters",
+    "/orders",
+    "/system",
+];
+
+pub(crate) fn has(html: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(html.contains(part), "no {part:?} in {html}");
+    }
+}
 
 pub(crate) async fn only_who_signed_in_sees_pages<S: Stores>(api: &TestApi<S>) {
     for (path, place) in [
@@ -167,11 +183,6 @@ pub(crate) async fn a_forged_form_is_refused<S: Stores>(api: &TestApi<S>) {
 pub(crate) async fn a_delivery_is_told_with_its_lineage<S: Stores>(api: &TestApi<S>) {
     let letter = dead_letter(api, "a").await;
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
-    let has = |html: &str, parts: &[&str]| {
-        for part in parts {
-            assert!(html.contains(part), "no {part:?} in {html}");
-        }
-    };
     let given_up = format!("href=\"/dead-letters/{letter}\"");
     has(
         &visitor.page("/deliveries/1", 200).await,
@@ -213,6 +224,10 @@ pub(crate) async fn what_others_wrote_stays_text<S: Stores>(api: &TestApi<S>) {
     for path in [
         "/dead-letters/1",
         "/deliveries/1",
+        "/events",
+        "/events/1",
+        "/events?external_event_id=%3Cscript%3Ealert(1)%3C/script%3E",
+        "/subscriptions?state=%3Cscript%3Ealert(1)%3C/script%3E",
         "/deliveries?event_type=%3Cscript%3Ealert(1)%3C/script%3E",
         "/dead-letters/requeue?since=%3Cscript%3Ealert(1)%3C/script%3E",
         "/sign-in?next=/%22%3E%3Cscript%3Ealert(1)%3C/script%3E",
@@ -221,7 +236,12 @@ pub(crate) async fn what_others_wrote_stays_text<S: Stores>(api: &TestApi<S>) {
         assert!(!answer.text().contains(script), "{path}: {}", answer.text());
         assert_eq!(answer.header("content-type"), "text/html; charset=utf-8", "{path}");
     }
-    assert!(visitor.page("/dead-letters/1", 200).await.contains("&#60;script&#62;alert(1)"));
+    for path in ["/dead-letters/1", "/events/1", "/events"] {
+        assert!(visitor.page(path, 200).await.contains("&#60;script&#62;alert(1)"), "{path}");
+    }
+    let fields = "event_type=a&callback_url=https://x.example/&description=%3Cscript%3Ealert(1)%3C/script%3E";
+    let made = visitor.press("/subscriptions", fields).await.text();
+    assert!(made.contains("&#60;script&#62;alert(1)") && !made.contains(script), "{made}");
 }
 
 pub(crate) async fn dead_letter<S: Stores>(api: &TestApi<S>, kind: &str) -> i64 {

@@ -25,6 +25,10 @@ pub(crate) async fn a_delivery_is_listed_and_shown_with_its_attempts<S: Stores>(
         ("event_type=a", 2),
         (&of_event, 1),
         (&format!("{of_event}&status=Pending"), 0),
+        ("error_code=HTTP_500", 2),
+        ("error_code=TIMEOUT", 0),
+        ("since=2027-01-15T08:00:00Z", 5),
+        ("until=2027-01-15T08:00:00Z", 0),
     ] {
         assert_eq!(list(query).await.len(), count, "{query}");
     }

@@ -6,8 +6,10 @@ mod client;
 mod cloud_events;
 mod dashboard;
 mod dashboard_cost;
+mod dashboard_events;
 mod dashboard_orders;
 mod dashboard_requeue;
+mod dashboard_subscriptions;
 mod dashboard_system;
 mod dashboard_trouble;
 mod dead_letters;
@@ -102,6 +104,15 @@ on_both_engines! {
     dashboard_requeue::many_are_requeued_after_a_preview,
     dashboard_requeue::a_long_requeue_tells_how_far_it_is,
     dashboard::what_others_wrote_stays_text,
+    dashboard_subscriptions::a_subscription_is_made_and_its_secret_shown_once,
+    dashboard_subscriptions::a_subscription_is_paused_and_resumed,
+    dashboard_subscriptions::only_an_admin_changes_subscriptions,
+    dashboard_subscriptions::subscriptions_are_found_with_their_health,
+    dashboard_subscriptions::many_subscriptions_are_looked_through,
+    dashboard_events::an_event_is_found_by_every_field,
+    dashboard_events::an_event_is_explained,
+    dashboard_events::a_long_look_says_how_far_it_came,
+    dashboard_events::a_look_begins_near_the_time_asked_for,
     dashboard_orders::orders_are_found_by_status_and_key,
     dashboard_orders::an_order_is_told_with_its_audit,
     dashboard_orders::a_long_audit_is_cut,

@@ -111,7 +111,7 @@ fn explicit(name: &str) -> Option<Vec<String>> {
             ids(301, 400),
             now(),
         ],
-        "orchestrator/count_in_flight" => vec![numbers(1, 32), "16".to_owned()],
+        "orchestrator/count_in_flight" | "insight/count_unfinished" => vec![numbers(1, 32), "16".to_owned()],
         "orchestrator/find_due_subscriptions" => vec!["0".to_owned(), batch, now()],
         "orchestrator/give_up_sagas" => vec![ids(101, 200), now()],
         "orchestrator/start_attempts" => {
@@ -151,6 +151,8 @@ fn explicit(name: &str) -> Option<Vec<String>> {
             vec![first.to_string(), HISTORY.to_string(), (posthaste_core::ports::SAGAS_MAX + 1).to_string()]
         }
         "insight/explained_attempts" => vec![ids(201, 300)],
+        "insight/newest_deliveries" => vec![i64::MAX.to_string(), numbers(1, 32)],
+        "insight/last_dead_letters" => vec![numbers(1, 32)],
         "key/create_key" => vec![text("name"), text("ingest"), "sha256('new')".to_owned(), now()],
         "router/route_events" => vec!["0".to_owned(), batch, now()],
         "worker/claim_due_jobs" => {
@@ -197,12 +199,21 @@ fn page(name: &str) -> Option<Vec<Vec<String>>> {
         }
         "reader/deliveries" => {
             format!(
-                "{newest}, NULL, NULL, NULL, NULL, {BATCH}; {newest}, 'Pending', 1, 'kind.none', 1, {BATCH}"
+                "{newest}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {BATCH}; \
+                 {newest}, 'Pending', 1, 'kind.none', 1, 'NONE', {NOW}, {NOW}, {BATCH}"
             )
         }
-        "reader/deliveries_of_event" => format!("{newest}, NULL, NULL, NULL, 500, {BATCH}"),
+        "reader/deliveries_of_event" => {
+            format!("{newest}, NULL, NULL, NULL, 500, NULL, NULL, NULL, {BATCH}")
+        }
         "reader/events" => format!("{newest}, NULL, {BATCH}; {newest}, 'kind.none', {BATCH}"),
-        "reader/events_of_external_id" => format!("{newest}, 'external-500', NULL"),
+        "reader/events_of_external_id" => format!("{newest}, 'external-500', NULL, NULL, NULL"),
+        "reader/events_of_time" => {
+            format!(
+                "{newest}, {LONG_AGO}, {NOW}, NULL, {BATCH}; {newest}, {LONG_AGO}, {NOW}, 'kind.none', {BATCH}"
+            )
+        }
+        "reader/last_event_of_time_examined" => format!("{LONG_AGO}, {NOW}"),
         "reader/last_dead_letter_examined" | "reader/last_delivery_examined" => {
             format!("{newest}, NULL; {newest}, 500")
         }
@@ -211,7 +222,9 @@ fn page(name: &str) -> Option<Vec<Vec<String>>> {
         }
         "reader/newest_order_audit" => format!("'key-500', {BATCH}"),
         "reader/orders" => format!("{newest}, NULL, {BATCH}; {newest}, 'none', {BATCH}"),
-        "reader/subscriptions" => format!("{newest}, {BATCH}"),
+        "reader/subscriptions" => {
+            format!("{newest}, NULL, NULL, NULL, {BATCH}; {newest}, 'kind.none', true, true, {BATCH}")
+        }
         _ => return None,
     };
     Some(rows.split("; ").map(|row| row.split(", ").map(str::to_owned).collect()).collect())

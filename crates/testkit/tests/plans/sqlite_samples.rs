@@ -35,7 +35,7 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         "ingest/insert_32_events" => events(32),
         "ingest/insert_128_events" => events(128),
         "key/find_key" => vec![Value::Blob(vec![7; 32])],
-        "orchestrator/count_in_flight" => vec![Value::Null, Value::Integer(16)],
+        "orchestrator/count_in_flight" | "insight/count_unfinished" => vec![Value::Null, Value::Integer(16)],
         "orchestrator/delete_applied" => numbers(&[live + 301, live + 400]),
         "orchestrator/find_due_subscriptions" => numbers(&[0, BATCH_ROWS, NOW]),
         "orchestrator/list_due_sagas" => numbers(&[1, NOW, BATCH_ROWS]),
@@ -59,7 +59,9 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         | "reader/deliveries"
         | "reader/events"
         | "reader/orders"
-        | "reader/subscriptions" => numbers(&[i64::MAX, PAGE]),
+        | "reader/subscriptions"
+        | "insight/newest_deliveries" => numbers(&[i64::MAX, PAGE]),
+        "reader/events_of_time" => numbers(&[i64::MAX, PAGE, 0, i64::MAX]),
         "reader/dead_letters_of_subscription"
         | "reader/dead_letter_heads_of_subscription"
         | "reader/deliveries_of_event" => numbers(&[i64::MAX, PAGE, 500]),
@@ -69,7 +71,9 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         "reader/events_of_external_id" => {
             vec![Value::Integer(i64::MAX), Value::Integer(PAGE), text("external-500")]
         }
-        "reader/events_of_type" => vec![Value::Integer(i64::MAX), Value::Integer(PAGE), text("kind.5")],
+        "reader/events_of_type" | "reader/subscriptions_of_type" => {
+            vec![Value::Integer(i64::MAX), Value::Integer(PAGE), text("kind.5")]
+        }
         "reader/newest_order_audit" => vec![text("key-500"), Value::Integer(BATCH_ROWS)],
         "reader/order" | "reader/order_audit" | "outbox_intake/find_order" => vec![text("key-500")],
         "router/delete_routed" => numbers(&[live + 501, live + 600]),
@@ -94,7 +98,9 @@ pub(crate) fn list(name: &str) -> RangeInclusive<i64> {
     let first = match name.split_once('/') {
         Some(("orchestrator", verb)) if verb.contains("complete") => 301,
         // These are subscriptions; the first 32 have live rows.
-        Some(("orchestrator", "count_in_flight")) => return 1..=32,
+        Some(("orchestrator", "count_in_flight") | ("insight", "count_unfinished" | "last_dead_letters")) => {
+            return 1..=32;
+        }
         Some(("orchestrator", _)) => 1,
         Some(("worker", verb)) if verb.contains("lease") => 401,
         Some(_) | None => 201,

@@ -79,7 +79,7 @@ async fn post_all(orders: usize, at_once: u32) -> Duration {
 async fn post(sender: &Sender, url: &str, body: String) {
     let answer = Wanted::Body { bytes_max: 65_536 };
     let (headers, body) = (http::HeaderMap::new(), Bytes::from(body));
-    let exchange = sender.send(Post { url, headers, body, answer, deadline: DEADLINE }, T0).await;
+    let exchange = sender.send_to_url(url, Post { headers, body, answer, deadline: DEADLINE }, T0).await;
     assert_eq!(exchange.status(), Some(200));
 }
 

@@ -11,5 +11,8 @@ WHERE ($2::text IS NULL OR g.status::text = $2::text)
     AND ($3::bigint IS NULL OR g.subscription_id = $3::bigint)
     AND ($4::text IS NULL OR (SELECT e.event_type FROM posthaste.events e WHERE e.id = g.event_id) = $4::text)
     AND ($5::bigint IS NULL OR g.event_id = $5::bigint)
+    AND ($6::text IS NULL OR g.final_error_code = $6::text)
+    AND ($7::timestamptz IS NULL OR g.created_at >= $7::timestamptz)
+    AND ($8::timestamptz IS NULL OR g.created_at < $8::timestamptz)
 ORDER BY g.id DESC
-LIMIT $6::bigint
+LIMIT $9::bigint

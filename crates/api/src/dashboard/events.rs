@@ -1,0 +1,108 @@
+//! Events: to find by id, by the sender's id, by type and by time; and one with its payload and the same answer to
+//! where it went and why that `posthaste explain` gives.
+
+use super::deliveries::Filter;
+use super::layout_json::laid_out;
+use super::look::Reach;
+use super::page::{Around, Shown, show as write};
+use super::visitor::Visitor;
+use crate::events::{self, EventView};
+use crate::explain::{self, Explanation};
+use crate::problem::Problem;
+use crate::query::{Listed, Query, id, read_cursor};
+use crate::state::ApiState;
+use crate::time::Utc;
+use askama::Template;
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse as _, Redirect};
+use http::Uri;
+use posthaste_core::EventId;
+use posthaste_core::ports::{ReaderStore as _, Stores};
+use posthaste_core::saga::SagaStatus;
+use std::sync::Arc;
+
+const HERE: &str = "/events";
+/// How much of a payload stands in the list.
+const PREVIEW_CHARS: usize = 60;
+/// A payload that would become longer than this by laying it out is shown as it came.
+const LAID_OUT_BYTES_MAX: usize = 1024 * 1024;
+
+#[derive(Debug, Template)]
+#[template(path = "events.html")]
+struct EventsPage {
+    around: Around,
+    found: Listed<EventView>,
+    filter: Filter,
+    reach: Option<Reach>,
+}
+
+impl EventsPage {
+    fn preview(event: &EventView) -> String {
+        event.payload.get().chars().take(PREVIEW_CHARS).collect()
+    }
+}
+
+pub(crate) async fn list<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Extension(visitor): Extension<Visitor>,
+    uri: Uri,
+) -> Shown {
+    if let Some(id) = Query::of(&uri)?.id("id", EventId::new)? {
+        return Ok(Redirect::to(&format!("{HERE}/{id}")).into_response());
+    }
+    let found = events::find(&api, &uri).await?;
+    let filter = Filter::of(&uri)?;
+    let reach = reach(&api, &found, &filter).await?;
+    write(&EventsPage { around: Around::of(visitor, HERE), found, filter, reach })
+}
+
+async fn reach<S: Stores>(
+    api: &ApiState<S>,
+    found: &Listed<EventView>,
+    filter: &Filter,
+) -> Result<Option<Reach>, Problem> {
+    let Some(cursor) = found.next_cursor.as_deref().filter(|_| filter.leaves_out(found.items.len())) else {
+        return Ok(None);
+    };
+    let last = EventId::from_store(read_cursor(events::LIST, cursor)?);
+    let last = api.reader.event(last).await?;
+    Ok(last.map(|last| Reach { id: last.id.get(), at: Utc(last.created_at), nearer: None }))
+}
+
+#[derive(Debug, Template)]
+#[template(path = "event.html")]
+struct EventPage {
+    around: Around,
+    event: EventView,
+    payload: String,
+    explanation: Explanation,
+    /// Something is still to come.
+    is_live: bool,
+}
+
+impl EventPage {
+    fn spoken(reason: &str) -> String {
+        reason.replace('_', " ")
+    }
+}
+
+pub(crate) async fn show<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(text): Path<String>,
+) -> Shown {
+    let event_id = id("id", &text, EventId::new)?;
+    let event = events::find_one(&api, event_id).await?;
+    let explanation = explain::find(&api, event_id).await?;
+    let payload = laid_out(event.payload.get(), LAID_OUT_BYTES_MAX);
+    let ends = [SagaStatus::Completed, SagaStatus::DeadLettered].map(SagaStatus::as_str);
+    let has_ended = explanation.deliveries.iter().all(|one| ends.contains(&one.delivery.status));
+    write(&EventPage {
+        around: Around::of(visitor, HERE),
+        payload: payload.unwrap_or_else(|| event.payload.get().to_owned()),
+        is_live: !explanation.routed || !has_ended,
+        event,
+        explanation,
+    })
+}

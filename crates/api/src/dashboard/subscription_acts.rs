@@ -1,0 +1,164 @@
+//! What can be pressed about a subscription: it is made, verified, tested, paused, resumed and given a new secret,
+//! by the functions of the API. A secret stands on the page that answers its making, and on no other.
+
+use super::form::Form;
+use super::page::{Around, Refusal, Shown, written};
+use super::subscriptions::{HERE, Told, answer};
+use super::visitor::Visitor;
+use crate::fields::Fields;
+use crate::problem::Problem;
+use crate::state::ApiState;
+use crate::subscriptions::{self, challenge, subscription_id};
+use askama::Template;
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse as _, Redirect};
+use http::StatusCode;
+use posthaste_core::ports::Stores;
+use serde_json::Value;
+use std::sync::Arc;
+
+const TEXTS: [&str; 3] = ["event_type", "callback_url", "description"];
+const NUMBERS: [&str; 1] = ["max_retry_limit"];
+
+#[derive(Debug, Template)]
+#[template(path = "new_subscription.html")]
+struct NewPage {
+    around: Around,
+    /// What was filled in, to fill it in again.
+    event_type: String,
+    callback_url: String,
+    description: String,
+    max_retry_limit: String,
+    wrong: Option<Wrong>,
+}
+
+/// Which field is wrong, and why.
+#[derive(Debug)]
+struct Wrong {
+    field: String,
+    detail: String,
+}
+
+impl NewPage {
+    fn of(visitor: Visitor, form: Option<&Form>, wrong: Option<Wrong>) -> Self {
+        let get = |name| form.map_or_else(String::new, |form| form.get(name).to_owned());
+        Self {
+            around: Around::of(visitor, HERE),
+            event_type: get("event_type"),
+            callback_url: get("callback_url"),
+            description: get("description"),
+            max_retry_limit: get("max_retry_limit"),
+            wrong,
+        }
+    }
+
+    /// Why this field is wrong, if it is.
+    fn wrong_in(&self, field: &str) -> Option<&str> {
+        self.wrong.as_ref().filter(|wrong| wrong.field == field).map(|wrong| wrong.detail.as_str())
+    }
+}
+
+pub(crate) async fn fill_in<S: Stores>(
+    State(_api): State<Arc<ApiState<S>>>,
+    Extension(visitor): Extension<Visitor>,
+) -> Shown {
+    super::page::show(&NewPage::of(visitor, None, None))
+}
+
+pub(crate) async fn create<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Extension(visitor): Extension<Visitor>,
+    Extension(form): Extension<Form>,
+) -> Shown {
+    let body = Value::Object(form.as_body(&TEXTS, &NUMBERS)).to_string();
+    match subscriptions::make(&api, Fields::parse(&body)?).await {
+        Ok(made) => {
+            let text = "Made. Copy the secret, then verify the URL: nothing is sent before.".to_owned();
+            answer(&api, visitor, made, Told { text, is_good: true }).await
+        }
+        Err(Problem { field: Some(field), detail, .. }) => {
+            let page = NewPage::of(visitor, Some(&form), Some(Wrong { field, detail }));
+            written(StatusCode::UNPROCESSABLE_ENTITY, &page).map_err(Refusal)
+        }
+        Err(problem) => Err(problem.into()),
+    }
+}
+
+pub(crate) async fn verify<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Extension(visitor): Extension<Visitor>,
+    Extension(_form): Extension<Form>,
+    Path(text): Path<String>,
+) -> Shown {
+    let outcome = challenge::challenge(&api, subscription_id(&text)?).await?;
+    let answered = answered(outcome.response_status, outcome.error_code.as_deref(), outcome.duration_ms);
+    let told = match outcome.reason {
+        None => format!("Verified: the receiver echoed the challenge ({answered})"),
+        Some(reason) => format!("Not verified: {reason} ({answered})"),
+    };
+    let subscription = subscriptions::find_one(&api, &text).await?;
+    answer(&api, visitor, subscription, Told { text: told, is_good: outcome.verified }).await
+}
+
+pub(crate) async fn test<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Extension(visitor): Extension<Visitor>,
+    Extension(_form): Extension<Form>,
+    Path(text): Path<String>,
+) -> Shown {
+    let outcome = challenge::send_test(&api, subscription_id(&text)?).await?;
+    let answered = answered(outcome.response_status, outcome.error_code.as_deref(), outcome.duration_ms);
+    let told = match outcome.reason {
+        None => format!("The receiver took the test ({answered})"),
+        Some(reason) => format!("The receiver did not take the test: {reason} ({answered})"),
+    };
+    let subscription = subscriptions::find_one(&api, &text).await?;
+    answer(&api, visitor, subscription, Told { text: told, is_good: outcome.delivered }).await
+}
+
+fn answered(status: Option<u16>, code: Option<&str>, duration_ms: u64) -> String {
+    let status = status.map_or_else(|| "no answer".to_owned(), |status| format!("answer {status}"));
+    let code = code.map_or_else(String::new, |code| format!(", {code}"));
+    format!("{status}{code}, after {duration_ms} ms")
+}
+
+pub(crate) async fn pause<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Extension(_form): Extension<Form>,
+    Path(text): Path<String>,
+) -> Shown {
+    set_active(&api, &text, false).await
+}
+
+pub(crate) async fn resume<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Extension(_form): Extension<Form>,
+    Path(text): Path<String>,
+) -> Shown {
+    set_active(&api, &text, true).await
+}
+
+async fn set_active<S: Stores>(api: &ApiState<S>, text: &str, active: bool) -> Shown {
+    let body = serde_json::json!({ "active": active }).to_string();
+    let changed = subscriptions::change(api, subscription_id(text)?, Fields::parse(&body)?).await?;
+    Ok(Redirect::to(&format!("/subscriptions/{}", changed.id)).into_response())
+}
+
+pub(crate) async fn rotate_secret<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Extension(visitor): Extension<Visitor>,
+    Extension(form): Extension<Form>,
+    Path(text): Path<String>,
+) -> Shown {
+    let body = Value::Object(form.as_body(&[], &["overlap_s"])).to_string();
+    let rotated = subscriptions::rotate(&api, subscription_id(&text)?, Fields::parse(&body)?).await?;
+    let text = "The secret was changed. Copy the new one and give it to the receiver.".to_owned();
+    answer(&api, visitor, rotated, Told { text, is_good: true }).await
+}
+
+/// Who asks for the address of a form's answer again is led to the subscription.
+pub(crate) async fn back<S: Stores>(State(_api): State<Arc<ApiState<S>>>, Path(text): Path<String>) -> Shown {
+    let id = subscription_id(&text)?;
+    Ok(Redirect::to(&format!("/subscriptions/{id}")).into_response())
+}

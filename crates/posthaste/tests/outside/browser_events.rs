@@ -1,0 +1,80 @@
+//! Events in a real browser: found, explained, and harmless whatever they hold; nothing that is long breaks a page.
+
+use crate::browser::{SCRIPT, Scene};
+use crate::served::ROOT_KEY;
+use crate::world;
+use serde_json::{Value, json};
+
+const PAYLOAD_BYTES: usize = 256 * 1024;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_is_found_and_stays_text() {
+    let scene = Scene::set().await;
+    let browser = &scene.browser;
+    let renames = "</pre><script>document.title = 'hacked'</script>";
+    let event =
+        json!({"event_type": "order.paid", "external_event_id": SCRIPT, "payload": {renames: renames}});
+    scene.make_history(1);
+    scene.served.post("/v1/events", &event.to_string()).expect(202);
+    scene.wait_for("DeadLettered", 2);
+    scene.sign_in(ROOT_KEY);
+    scene.open("/events");
+    browser.write("[name=external_event_id]", SCRIPT);
+    browser.click(".filter button");
+    browser.until("document.querySelectorAll('tbody tr').length === 1");
+    browser.click("tbody a");
+    browser.until("document.querySelector('#payload')");
+    assert!(
+        browser.text("#payload").contains(&format!("\"{renames}\": \"{renames}\"")),
+        "{}",
+        browser.source()
+    );
+    assert!(browser.source().contains(SCRIPT), "{}", browser.source());
+    assert!(browser.text("#explanation").contains("given up after 1 attempt with HTTP_500"));
+    assert_eq!(browser.value("document.title"), "Event 3 · Posthaste");
+    browser.click("#explanation a[href^='/deliveries/']");
+    browser.until("document.querySelector('.machine .now.DeadLettered')");
+    browser.click("a[href='/events/3']");
+    browser.until("document.querySelector('#payload')");
+    scene.open("/events");
+    browser.write("[name=id]", "1");
+    browser.click(".filter button");
+    browser.until("location.pathname === '/events/1'");
+    assert!(browser.text("#explanation").contains("delivered with 1 attempt"), "{}", browser.source());
+    assert_eq!(browser.value("window.hacked ?? null"), Value::Null, "a script came alive");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_long_keeps_within_the_page() {
+    let scene = Scene::set().await;
+    let browser = &scene.browser;
+    let kind = "n".repeat(200);
+    let url = scene.receiver.url(&format!("/{}", "u".repeat(1_500)));
+    world::subscribe(&scene.served, &kind, &url, 1);
+    let payload = "p".repeat(PAYLOAD_BYTES - 2);
+    let event = json!({"event_type": kind, "external_event_id": "e".repeat(200), "payload": payload});
+    scene.served.post("/v1/events", &event.to_string()).expect(202);
+    scene.wait_for("Completed", 1);
+    scene.sign_in(ROOT_KEY);
+    let many = format!("/events?event_type={kind}");
+    for (width, height) in [(390, 844), (320, 640), (1280, 860)] {
+        browser.screen(width, height, false);
+        for path in [
+            "/events",
+            &many,
+            "/events/1",
+            "/subscriptions",
+            "/subscriptions/2",
+            "/deliveries",
+            "/deliveries/1",
+        ] {
+            scene.open(path);
+            let room = "document.documentElement.clientWidth - document.documentElement.scrollWidth";
+            assert_eq!(browser.value(room), 0, "{path} at {width}");
+            assert!(browser.source().contains(&kind), "{path} at {width}: {}", browser.source());
+        }
+        scene.open("/events/1");
+        let length = browser.value("document.querySelector('#payload').textContent.length");
+        assert_eq!(length, PAYLOAD_BYTES, "the whole payload");
+    }
+}

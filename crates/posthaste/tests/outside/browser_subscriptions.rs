@@ -1,0 +1,105 @@
+//! Subscriptions in a real browser: made, verified, paused, resumed and tested, with a mouse and with the keyboard
+//! alone.
+
+use crate::browser::{SCRIPT, Scene};
+use crate::served::ROOT_KEY;
+use crate::tools;
+use crate::webdriver::{ENTER, TAB};
+use serde_json::Value;
+use std::sync::atomic::Ordering;
+
+const STATE_IS: fn(&str) -> String =
+    |state| format!("document.querySelector('#state')?.textContent === '{state}'");
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_is_made_and_verified_with_keys_alone() {
+    let scene = Scene::set().await;
+    let browser = &scene.browser;
+    scene.open("/");
+    browser.tab_to("#key");
+    browser.press(&format!("{ROOT_KEY}{ENTER}"));
+    browser.until("document.querySelector('.out')");
+    browser.tab_to("nav a[href='/subscriptions']");
+    browser.press(ENTER);
+    browser.until("document.querySelector('a[href=\"/subscriptions/new\"]')");
+    browser.tab_to("a[href='/subscriptions/new']");
+    browser.press(ENTER);
+    browser.until("document.querySelector('#event_type')");
+    browser.tab_to("#event_type");
+    browser.press(&format!("order.sent{TAB}ftp://x.example/{TAB}the shop{TAB}3{ENTER}"));
+    browser.until("document.querySelector('#wrong')");
+    assert!(browser.text("#wrong").contains("must use https"), "{}", browser.source());
+    assert_eq!(
+        browser.value("document.querySelector('#description').value"),
+        "the shop",
+        "what was written stays"
+    );
+
+    browser.tab_to("#callback_url");
+    // The focus selects what is there, so writing replaces it.
+    browser.press(&format!("{}{ENTER}", scene.receiver.url("/hook")));
+    browser.until("document.querySelector('#secret')");
+    let secret = browser.text("#secret");
+    assert!(secret.starts_with("whsec_"), "{secret}");
+    assert_eq!(browser.complaints(&tools::axe()), Vec::<String>::new(), "with a secret");
+    browser.reload();
+    browser.until(&STATE_IS("unverified"));
+    let made = scene.served.get("/v1/subscriptions").expect(200).json();
+    assert_eq!(made["items"].as_array().map(Vec::len), Some(2), "loading the answer again makes nothing");
+    assert!(!browser.source().contains(&secret), "a secret is shown once");
+    browser.tab_to("form[action$='/verify'] button");
+    browser.press(ENTER);
+    browser.until(&STATE_IS("active"));
+    assert!(browser.text("#told").starts_with("Verified"), "{}", browser.source());
+    assert_eq!(browser.complaints(&tools::axe()), Vec::<String>::new(), "with an outcome");
+    browser.tab_to("form[action$='/pause'] button");
+    browser.press(ENTER);
+    browser.until(&STATE_IS("paused"));
+    browser.tab_to("form[action$='/resume'] button");
+    browser.press(ENTER);
+    browser.until(&STATE_IS("active"));
+    assert_eq!(browser.value("location.pathname"), "/subscriptions/2");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_is_paused_resumed_and_tested() {
+    let scene = Scene::set().await;
+    let browser = &scene.browser;
+    scene.sign_in(ROOT_KEY);
+    scene.open("/subscriptions/1");
+    browser.click("form[action$='/pause'] button");
+    browser.until(&STATE_IS("paused"));
+    scene.open("/subscriptions");
+    browser.until("document.querySelector('.badge.paused')");
+    browser.value("window.same = true");
+    // What somebody else does is seen without loading the page again.
+    let resume = r#"{"active": true}"#.as_bytes();
+    scene
+        .served
+        .ask("PATCH", "/v1/subscriptions/1", "content-type: application/json\r\n", resume)
+        .expect(200);
+    browser.until("document.querySelector('.badge.active')");
+    assert_eq!(browser.value("window.same"), true, "the page was not loaded again");
+    browser.click("tbody a");
+    browser.until(&STATE_IS("active"));
+    browser.click("form[action$='/test'] button");
+    browser.until("document.querySelector('#told.good')");
+    assert!(browser.text("#told").contains("answer 200"), "{}", browser.source());
+    scene.refuses.store(true, Ordering::SeqCst);
+    browser.click("form[action$='/test'] button");
+    browser.until("document.querySelector('#told.bad')");
+    assert!(browser.text("#told").contains("answer 500"), "{}", browser.source());
+
+    scene.open("/subscriptions/new");
+    browser.write("#event_type", SCRIPT);
+    browser.write("#callback_url", &scene.receiver.url("/hook?%22%3E%3Cscript%3E"));
+    browser.write("#description", SCRIPT);
+    browser.click("main button");
+    browser.until("document.querySelector('#wrong')");
+    assert_eq!(browser.value("document.querySelector('#event_type').value"), SCRIPT);
+    browser.value("document.querySelector('#event_type').value = 'a'");
+    browser.click("main button");
+    browser.until("document.querySelector('#secret')");
+    assert!(browser.source().contains(SCRIPT), "{}", browser.source());
+    assert_eq!(browser.value("window.hacked ?? null"), Value::Null, "a script came alive");
+}

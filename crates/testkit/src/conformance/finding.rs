@@ -1,0 +1,175 @@
+//! What is looked for is found, by every filter and page by page; what ended is counted for whom it ended.
+
+use crate::fixtures::{T0, at, delivered, event, event_type, failed, id_of, stored};
+use crate::harness::{Engine, Harness};
+use posthaste_core::outcome::{ErrorCode, Failure};
+use posthaste_core::ports::{
+    DeliveryFilter, EXAMINED_MAX, EventFilter, IngestStore as _, InsightStore as _, PageRequest,
+    ReaderStore as _, Stores, SubscriptionFilter, SubscriptionHealth, SubscriptionStore as _,
+    WorkerStore as _,
+};
+use posthaste_core::subscription::{Standing, SubscriptionPatch};
+use posthaste_core::{EventId, Timestamp};
+use std::time::Duration;
+
+const PAGE: PageRequest = PageRequest { after: None, items_max: 100 };
+
+async fn publish_at<S: Stores>(h: &Harness<S>, kind: &str, count: usize, at: Timestamp) -> Vec<EventId> {
+    let outcomes = h.calm.ingest().insert_events(vec![vec![event(kind); count]], at).await.expect("events");
+    stored(&outcomes[0]).iter().copied().map(id_of).collect()
+}
+
+/// Every page to the end: what was found, and how many pages it took.
+async fn walk<S: Stores>(h: &Harness<S>, filter: &EventFilter, items_max: u32) -> (Vec<EventId>, usize) {
+    let (mut found, mut pages) = (Vec::new(), 0);
+    let mut page = PageRequest { after: None, items_max };
+    loop {
+        let part = h.sure(async || h.store.reader().events(filter.clone(), page).await).await;
+        found.extend(part.items.iter().map(|event| event.id));
+        pages += 1;
+        match part.next {
+            Some(next) => page.after = Some(next),
+            None => return (found, pages),
+        }
+    }
+}
+
+pub async fn events_are_found_by_time<S: Stores>(h: &Harness<S>) {
+    // Ids and times need not agree: a transaction may have begun long before its event.
+    let late = publish_at(h, "a", 3, at(20)).await;
+    let early = publish_at(h, "a", 2, at(10)).await;
+    let others = publish_at(h, "b", 2, at(20)).await;
+    publish_at(h, "a", 3, at(30)).await;
+    let newest_first = |parts: &[&Vec<EventId>]| {
+        parts.iter().flat_map(|part| part.iter().rev().copied()).collect::<Vec<EventId>>()
+    };
+    let filter = EventFilter { since: Some(at(10)), until: Some(at(30)), ..EventFilter::default() };
+    let all = newest_first(&[&others, &late, &early]);
+    for items_max in [1, 2, 3, 100] {
+        assert_eq!(walk(h, &filter, items_max).await.0, all, "{items_max} on a page");
+    }
+    let of_type = EventFilter { event_type: Some(event_type("a")), ..filter.clone() };
+    assert_eq!(walk(h, &of_type, 2).await.0, newest_first(&[&late, &early]));
+    for (since, until, count) in
+        [(None, Some(at(10)), 0), (None, Some(at(11)), 2), (Some(at(30)), None, 3), (Some(at(31)), None, 0)]
+    {
+        let filter = EventFilter { since, until, ..EventFilter::default() };
+        assert_eq!(walk(h, &filter, 100).await.0.len(), count, "{filter:?}");
+    }
+}
+
+/// A page looks at so many rows and says where the next one goes on, even when it found nothing.
+pub async fn a_long_look_goes_on_where_it_ended<S: Stores>(h: &Harness<S>) {
+    let rare = publish_at(h, "rare", 1, T0).await;
+    let many = EXAMINED_MAX + 50;
+    // Five to an instant.
+    let time = match h.engine {
+        Engine::Sqlite => "1800000001000000 + k / 5",
+        Engine::Postgres | Engine::PostgresCut => {
+            "to_timestamp(1800000001) + (k / 5) * interval '1 microsecond'"
+        }
+    };
+    let sql = format!(
+        "WITH RECURSIVE counted (k) AS (VALUES (1) UNION ALL SELECT k + 1 FROM counted WHERE k < {many}) \
+         INSERT INTO events (event_type, payload, created_at) SELECT 'often', '1', {time} FROM counted"
+    );
+    h.direct.force(&sql).await;
+    let filter =
+        EventFilter { event_type: Some(event_type("rare")), since: Some(T0), ..EventFilter::default() };
+    assert_eq!(walk(h, &filter, 10).await, (rare, 2));
+    let filter = EventFilter { event_type: Some(event_type("often")), ..filter };
+    let (found, _) = walk(h, &filter, 200).await;
+    assert_eq!(found.len(), many as usize);
+    assert!(found.is_sorted_by(|one, next| one > next), "each once, the latest first");
+}
+
+pub async fn subscriptions_are_found_by_type_and_standing<S: Stores>(h: &Harness<S>) {
+    let (active, paused) = (h.subscribe("a").await, h.subscribe("a").await);
+    let (unverified, other) = (h.subscribe_unverified("a", None).await, h.subscribe("b").await);
+    let deleted = h.subscribe("a").await;
+    let admin = h.calm.subscriptions();
+    let pause = SubscriptionPatch { active: Some(false), ..SubscriptionPatch::default() };
+    for id in [paused, unverified] {
+        admin.update_subscription(id, pause.clone(), at(1)).await.expect("a pause");
+    }
+    assert!(admin.delete_subscription(deleted, at(1)).await.expect("to delete"));
+    let of = |kind: Option<&str>, standing| SubscriptionFilter { event_type: kind.map(event_type), standing };
+    for (filter, expected) in [
+        (of(None, None), vec![other, unverified, paused, active]),
+        (of(Some("a"), None), vec![unverified, paused, active]),
+        (of(None, Some(Standing::Active)), vec![other, active]),
+        (of(Some("a"), Some(Standing::Active)), vec![active]),
+        (of(None, Some(Standing::Paused)), vec![paused]),
+        (of(Some("a"), Some(Standing::Unverified)), vec![unverified]),
+        (of(Some("b"), Some(Standing::Paused)), vec![]),
+    ] {
+        let found = h.sure(async || h.store.reader().subscriptions(filter.clone(), PAGE).await).await;
+        let ids: Vec<_> = found.items.iter().map(|one| one.id).collect();
+        assert_eq!((ids, found.next), (expected, None), "{filter:?}");
+    }
+}
+
+pub async fn deliveries_are_found_by_error_and_time<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe("a").await;
+    let event = h.publish("a", 2).await[0];
+    h.route_all(T0).await;
+    h.fail_attempts(subscription, at(1)).await;
+    h.publish("a", 3).await;
+    h.route_all(at(100)).await;
+    let none = DeliveryFilter::default;
+    let code = |text: &str| Some(ErrorCode::parse(text).expect("a code"));
+    for (filter, expected) in [
+        (DeliveryFilter { error_code: code("HTTP_500"), ..none() }, 2),
+        (DeliveryFilter { error_code: code("TIMEOUT"), ..none() }, 0),
+        (DeliveryFilter { since: Some(at(100)), ..none() }, 3),
+        (DeliveryFilter { until: Some(at(100)), ..none() }, 2),
+        (DeliveryFilter { since: Some(T0), until: Some(at(101)), ..none() }, 5),
+        (DeliveryFilter { since: Some(at(1)), until: Some(at(100)), ..none() }, 0),
+        (DeliveryFilter { event_id: Some(event), error_code: code("HTTP_500"), ..none() }, 1),
+        (DeliveryFilter { event_id: Some(event), since: Some(at(1)), ..none() }, 0),
+    ] {
+        let found = h.sure(async || h.store.reader().deliveries(filter.clone(), PAGE).await).await;
+        assert_eq!(found.items.len(), expected, "{filter:?}");
+    }
+}
+
+pub async fn the_health_of_a_subscription_is_told<S: Stores>(h: &Harness<S>) {
+    let (one, idle) = (h.subscribe_with("a", Some(1)).await, h.subscribe("b").await);
+    h.publish("a", 4).await;
+    h.route_all(T0).await;
+    let (jobs, token) = h.start_attempts(one, T0).await;
+    let report = |(index, job)| match index {
+        0 => failed(job, token, Failure::Http(503)),
+        _ => delivered(job, token),
+    };
+    let (first, rest): (Vec<_>, Vec<_>) =
+        jobs.iter().enumerate().map(report).partition(|one| one.job_id == jobs[1].job_id);
+    for (reports, seconds) in [(first, 1), (rest, 3)] {
+        h.sure(async || h.store.worker().report_jobs(reports.clone(), at(seconds)).await).await;
+        h.apply_all(at(seconds)).await;
+    }
+    h.publish("a", 2).await;
+    h.route_all(at(4)).await;
+    h.start_attempts(one, at(4)).await;
+    h.publish("a", 1).await;
+    h.route_all(at(5)).await;
+    let code = ErrorCode::parse("HTTP_503").expect("a code");
+    let expected = SubscriptionHealth {
+        subscription_id: one,
+        waiting: 1,
+        in_flight: 2,
+        completed: 3,
+        given_up: 1,
+        half_within: Some(Duration::from_secs(3)),
+        most_within: Some(Duration::from_secs(3)),
+        last_error: Some((code, at(3))),
+    };
+    let insight = h.store.insight();
+    let asked = vec![idle, one];
+    let found = h.sure(async || insight.subscription_health(asked.clone(), 100).await).await;
+    assert_eq!(found, [SubscriptionHealth::unknown(idle), expected]);
+    let bounded = h.sure(async || insight.subscription_health(vec![one], 1).await).await;
+    assert_eq!((bounded[0].waiting, bounded[0].in_flight), (1, 1), "no further than asked");
+    let nobody = h.sure(async || insight.subscription_health(Vec::new(), 1).await).await;
+    assert!(nobody.is_empty());
+}

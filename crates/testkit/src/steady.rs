@@ -1,0 +1,217 @@
+//! A steady load for a long time, then the same beside a transaction that somebody keeps open: does the
+//! database keep up with what is left behind, and does what one statement touches stay what it was?
+
+use crate::direct::Direct;
+use crate::fixtures::event;
+use crate::fleet::{Fleet, Role, Wiring, settings};
+use crate::private_server::{Flushing, PrivateServer};
+use crate::receiver::{Answer, Receiver};
+use crate::subscribers::subscribe;
+use posthaste_core::ports::{IngestStore as _, Stores as _};
+use posthaste_store::postgres::PostgresStore;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::time::{MissedTickBehavior, interval};
+
+const KIND: &str = "steady.event";
+const SUBSCRIPTIONS: u64 = 4;
+/// How often events are accepted.
+const TICK: Duration = Duration::from_millis(20);
+/// The most that a statement may touch with the transaction open, against before.
+pub const GROWTH_MAX: f64 = 3.0;
+/// What may be left behind at the end, against the middle of the run.
+pub const LEFT_BEHIND_MAX: f64 = 1.5;
+
+/// The statements that take from a table in which everything passes through, by a piece of their text.
+const TAKERS: [(&str, &str); 6] = [
+    ("route", "Takes events off the queue"),
+    ("find due", "Steps from subscription to subscription"),
+    ("take due", "The sagas that are due now"),
+    ("claim", "Leases the jobs that have waited longest"),
+    ("take results", "Finished jobs that wait to be applied"),
+    ("expired", "Leases that ran out"),
+];
+
+#[derive(Debug, Clone, Copy)]
+pub struct SteadyOptions {
+    pub events_per_second: u64,
+    pub steady: Duration,
+    pub open: Duration,
+    pub sample_every: Duration,
+}
+
+/// What was seen at one moment, over the time since the one before.
+#[derive(Debug, Clone)]
+pub struct Sample {
+    pub at: Duration,
+    pub delivered_per_second: f64,
+    /// Rows that nobody can see any more, over all tables.
+    pub dead_rows: i64,
+    pub bytes: i64,
+    pub rows: i64,
+    /// By taker: pages touched by one call.
+    pub touched: BTreeMap<&'static str, f64>,
+}
+
+#[derive(Debug)]
+pub struct SteadyReport {
+    pub steady: Vec<Sample>,
+    pub open: Vec<Sample>,
+}
+
+struct Watch {
+    direct: Direct,
+    delivered: Arc<AtomicU64>,
+    began: Instant,
+    last: (Instant, u64),
+}
+
+impl Watch {
+    async fn sample(&mut self) -> Sample {
+        let (now, delivered) = (Instant::now(), self.delivered.load(Ordering::Relaxed));
+        let (before, delivered_before) = std::mem::replace(&mut self.last, (now, delivered));
+        let tables = "SELECT coalesce(sum(n_dead_tup), 0), coalesce(sum(n_live_tup), 0),
+                coalesce(sum(pg_total_relation_size(relid)), 0)
+            FROM pg_stat_user_tables WHERE schemaname = 'posthaste'";
+        let row = self.direct.rows(tables).await.remove(0);
+        let number = |at: usize| row[at].as_deref().and_then(|text| text.parse().ok()).unwrap_or_default();
+        let mut touched = BTreeMap::new();
+        for (name, text) in TAKERS {
+            let sql = format!(
+                "SELECT coalesce(round(sum(shared_blks_hit + shared_blks_read) / greatest(sum(calls), 1) * 10), 0)::bigint
+                 FROM public.pg_stat_statements WHERE query LIKE '%{text}%' AND query NOT LIKE '%pg_stat_statements%'"
+            );
+            touched.insert(name, self.direct.number(&sql).await as f64 / 10.0);
+        }
+        self.direct.run("SELECT public.pg_stat_statements_reset()").await;
+        Sample {
+            at: self.began.elapsed(),
+            delivered_per_second: (delivered - delivered_before) as f64 / (now - before).as_secs_f64(),
+            dead_rows: number(0),
+            rows: number(1),
+            bytes: number(2),
+            touched,
+        }
+    }
+
+    async fn samples(&mut self, during: Duration, every: Duration) -> Vec<Sample> {
+        let until = Instant::now() + during;
+        let mut samples = Vec::new();
+        while Instant::now() < until {
+            tokio::time::sleep(every).await;
+            let sample = self.sample().await;
+            println!("{}", sample.line());
+            samples.push(sample);
+        }
+        samples
+    }
+}
+
+/// Runs the load, first alone and then beside an open transaction.
+pub async fn run(options: SteadyOptions) -> SteadyReport {
+    let server = PrivateServer::start_with("steady", Flushing::On, 256);
+    server.restart_with("shared_preload_libraries = 'pg_stat_statements'");
+    let store = server.migrated_store().await;
+    let delivered = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&delivered);
+    let receiver = Receiver::start_unlogged(move |_| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Answer::Status(200)
+    })
+    .await;
+    for number in 0..SUBSCRIPTIONS {
+        subscribe(&store, &format!("{KIND}.{number}"), &receiver.url(&format!("/{number}")), None).await;
+    }
+    let roles = [(Role::Router, 1), (Role::Orchestrator, 1), (Role::Worker, 1), (Role::Cleaner, 1)];
+    let _fleet = Fleet::start(&server, Wiring::Direct, &roles, &settings(&[])).await;
+    let direct = Direct::postgres(&server.url("postgres")).await;
+    direct.run("CREATE EXTENSION pg_stat_statements SCHEMA public").await;
+    let began = Instant::now();
+    let mut watch = Watch { direct, delivered, began, last: (began, 0) };
+    let load = tokio::spawn(load(store, options.events_per_second));
+    println!("{}", heading());
+    let steady = watch.samples(options.steady, options.sample_every).await;
+    println!("now beside a transaction that stays open");
+    let holder = Direct::postgres(&server.url("postgres")).await;
+    holder.run("BEGIN ISOLATION LEVEL REPEATABLE READ").await;
+    holder.run("SELECT count(*) FROM subscriptions").await;
+    let open = watch.samples(options.open, options.sample_every).await;
+    holder.run("COMMIT").await;
+    load.abort();
+    SteadyReport { steady, open }
+}
+
+/// Accepts events at a pace, a few at a time.
+async fn load(store: PostgresStore, events_per_second: u64) {
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (began, mut sent) = (Instant::now(), 0);
+    loop {
+        ticks.tick().await;
+        let wanted = (began.elapsed().as_secs_f64() * events_per_second as f64) as u64;
+        let requests =
+            (sent..wanted).map(|number| vec![event(&format!("{KIND}.{}", number % SUBSCRIPTIONS))]);
+        let requests: Vec<_> = requests.take(1_000).collect();
+        sent += requests.len() as u64;
+        if !requests.is_empty() {
+            let now = store.now().await.expect("the time");
+            store.ingest().insert_events(requests, now).await.expect("events");
+        }
+    }
+}
+
+fn heading() -> String {
+    let takers: Vec<String> = TAKERS.iter().map(|(name, _)| format!("{name:>12}")).collect();
+    format!("{:>6} {:>8} {:>9} {:>9} {:>7} {}", "s", "per s", "rows", "dead", "B/row", takers.join(" "))
+}
+
+impl Sample {
+    fn line(&self) -> String {
+        let touched: Vec<String> =
+            TAKERS.iter().map(|(name, _)| format!("{:>12.1}", self.touched[name])).collect();
+        format!(
+            "{:>6} {:>8.0} {:>9} {:>9} {:>7.0} {}",
+            self.at.as_secs(),
+            self.delivered_per_second,
+            self.rows,
+            self.dead_rows,
+            self.bytes as f64 / self.rows.max(1) as f64,
+            touched.join(" ")
+        )
+    }
+}
+
+impl SteadyReport {
+    /// How much more each taker touched at the end with the transaction open than without.
+    pub fn growth(&self) -> BTreeMap<&'static str, f64> {
+        let tail = |samples: &[Sample], name| {
+            let last = &samples[samples.len() - samples.len().div_ceil(3)..];
+            last.iter().map(|sample| sample.touched[name]).sum::<f64>() / last.len() as f64
+        };
+        let growth = |name| tail(&self.open, name) / tail(&self.steady, name).max(1.0);
+        TAKERS.iter().map(|(name, _)| (*name, growth(*name))).collect()
+    }
+
+    /// What was left behind at most in the last third of the steady load, against the third before it.
+    pub fn left_behind(&self) -> f64 {
+        let third = self.steady.len() / 3;
+        let most =
+            |samples: &[Sample]| samples.iter().map(|sample| sample.dead_rows).max().unwrap_or(0) as f64;
+        let (early, late) = self.steady.split_at(2 * third);
+        most(late) / most(&early[third..]).max(1.0)
+    }
+
+    /// Prints the figures; fails if anything grew that should not.
+    pub fn conclude(&self) {
+        let (left_behind, growth) = (self.left_behind(), self.growth());
+        println!("rows left behind, the last third against the one before: {left_behind:.2}");
+        growth.iter().for_each(|(name, growth)| {
+            println!("{name}: {growth:.2} times the pages beside an open transaction");
+        });
+        assert!(left_behind <= LEFT_BEHIND_MAX, "the vacuum does not keep up");
+        let grown: Vec<_> = growth.iter().filter(|(_, growth)| **growth > GROWTH_MAX).collect();
+        assert!(grown.is_empty(), "more than {GROWTH_MAX} times: {grown:?}");
+    }
+}

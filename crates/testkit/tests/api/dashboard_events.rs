@@ -1,0 +1,144 @@
+//! The pages of events: found by every field, explained, and looked for no further than a page may look.
+
+use crate::dashboard::{Visitor, has};
+use crate::server::{ROOT_KEY, TestApi};
+use posthaste_core::ports::{IngestStore as _, Stores};
+use posthaste_testkit::fixtures::{T0, at, event, named_event};
+use posthaste_testkit::harness::Engine;
+
+fn rows(html: &str, list: &str) -> usize {
+    html.matches(&format!("<td><a href=\"/{list}/")).count()
+}
+
+pub(crate) async fn an_event_is_found_by_every_field<S: Stores>(api: &TestApi<S>) {
+    let ingest = api.h.store.ingest();
+    for (kind, name, seconds) in [("a", "shop-1", 0), ("b", "shop-2", 10), ("a", "shop-3", 20)] {
+        ingest.insert_events(vec![vec![named_event(kind, name)]], at(seconds)).await.expect("an event");
+    }
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    for (query, count) in [
+        ("", 3),
+        ("id=&event_type=a", 2),
+        ("external_event_id=shop-2", 1),
+        ("external_event_id=shop-9", 0),
+        ("external_event_id=shop-2&since=2027-01-15T08:00:20Z", 0),
+        ("since=2027-01-15T08:00:10Z", 2),
+        ("since=2027-01-15T08:00:10Z&until=2027-01-15T08:00:20Z", 1),
+        ("event_type=a&until=2027-01-15T08:00:10Z", 1),
+    ] {
+        let html = visitor.page(&format!("/events?{query}"), 200).await;
+        assert_eq!(rows(&html, "events"), count, "{query}");
+    }
+    let led = visitor.call("GET", "/events?id=2").send().await;
+    assert_eq!((led.status, led.header("location")), (303, "/events/2"));
+    for (query, told) in [("id=x", "id must be"), ("since=now", "since must be a time"), ("x=1", "not known")]
+    {
+        has(&visitor.page(&format!("/events?{query}"), 422).await, &[told]);
+    }
+    has(&visitor.page("/events/99", 404).await, &["there is no such event", "href=\"/events\""]);
+    has(&visitor.page("/events/2", 200).await, &["shop-2", "{\n  &#34;amount&#34;: 12.50\n}"]);
+}
+
+pub(crate) async fn an_event_is_explained<S: Stores>(api: &TestApi<S>) {
+    let (matched, unverified) =
+        (api.h.subscribe_with("a", Some(1)).await, { api.h.subscribe_unverified("a", None).await });
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    let event = api.h.publish("a", 1).await[0];
+    let path = format!("/events/{event}");
+    has(&visitor.page(&path, 200).await, &["not yet routed", "data-live"]);
+    api.h.route_all(T0).await;
+    let explained = api.get(&format!("/v1{path}/explain")).expect(200).await;
+    let told =
+        [&explained["summary"], &explained["unmatched"][0]["told"], &explained["deliveries"][0]["told"]];
+    let html = visitor.page(&path, 200).await;
+    for told in told {
+        has(&html, &[told.as_str().expect("a sentence")]);
+    }
+    let links = [matched, unverified].map(|id| format!("href=\"/subscriptions/{id}\""));
+    has(&html, &[&links[0], &links[1], "href=\"/deliveries/1\"", ">unverified<", "data-live"]);
+    api.h.fail_attempts(matched, T0).await;
+    let html = visitor.page(&path, 200).await;
+    has(&html, &["given up after 1 attempt with HTTP_500", "href=\"/dead-letters/1\"", "DeadLettered"]);
+    assert!(!html.contains("data-live"), "nothing is still to come");
+}
+
+fn counted(last: u32) -> String {
+    format!("WITH RECURSIVE counted (k) AS (VALUES (1) UNION ALL SELECT k + 1 FROM counted WHERE k < {last})")
+}
+
+/// A filter without an index is looked for among so many, and the page says how far it looked.
+pub(crate) async fn a_long_look_says_how_far_it_came<S: Stores>(api: &TestApi<S>) {
+    api.h.store.ingest().insert_events(vec![vec![event("rare")]], T0).await.expect("an event");
+    let time = match api.h.engine {
+        Engine::Sqlite => "1800000001000000",
+        Engine::Postgres | Engine::PostgresCut => "to_timestamp(1800000001)",
+    };
+    let counted = counted(10_050);
+    api.h
+        .direct
+        .force(&format!(
+            "{counted} INSERT INTO events (event_type, payload, created_at) \
+             SELECT 'often', '1', {time} FROM counted"
+        ))
+        .await;
+    api.h
+        .direct
+        .force(&format!(
+            "{counted} INSERT INTO webhook_delivery_sagas \
+             (event_id, subscription_id, final_error_code, next_attempt_at, created_at, updated_at) \
+             SELECT k, 1, CASE WHEN k = 7 THEN 'TIMEOUT' END, {time}, {time}, {time} FROM counted"
+        ))
+        .await;
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    for (list, query) in [("deliveries", "error_code=TIMEOUT"), ("events", "event_type=rare")] {
+        let first = visitor.page(&format!("/{list}?{query}"), 200).await;
+        // SQLite's index over the type has the order of ids, so it finds the event at once.
+        if list == "events" && api.h.engine == Engine::Sqlite {
+            assert_eq!((rows(&first, list), first.contains("Look on")), (1, false), "{list}");
+            continue;
+        }
+        has(&first, &["None among those looked at", "Looked back to 5", "2027-01-15 08:00:01", ">Look on<"]);
+        let (_, link) = first.split_once(&format!("href=\"/{list}?{query}")).expect("a link");
+        let next = link.split('"').next().unwrap_or_default().replace("&#38;", "&");
+        let second = visitor.page(&format!("/{list}?{query}{next}"), 200).await;
+        assert_eq!((rows(&second, list), second.contains("Look on")), (1, false), "{list} {next}");
+    }
+    let plain = visitor.page("/deliveries", 200).await;
+    assert!(plain.contains(">Older ones<") && !plain.contains("Looked back"), "{plain}");
+}
+
+/// Who asks for a time long ago need not walk there.
+pub(crate) async fn a_look_begins_near_the_time_asked_for<S: Stores>(api: &TestApi<S>) {
+    let time = match api.h.engine {
+        Engine::Sqlite => "1800000000000000 + k * 1000000",
+        Engine::Postgres | Engine::PostgresCut => "to_timestamp(1800000000 + k)",
+    };
+    let (events, sagas) = (
+        format!("INSERT INTO events (event_type, payload, created_at) SELECT 'a', '1', {time} FROM counted"),
+        format!(
+            "INSERT INTO webhook_delivery_sagas \
+             (event_id, subscription_id, next_attempt_at, created_at, updated_at) \
+             SELECT k, 1, {time}, {time}, {time} FROM counted"
+        ),
+    );
+    for insert in [events, sagas] {
+        api.h.direct.force(&format!("{} {insert}", counted(25_000))).await;
+    }
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    let until = |time: &str| format!("/deliveries?until={}", time.replace(':', "%3A"));
+    // The one hundredth second of 25,000.
+    let first = visitor.page(&until("2027-01-15T08:01:40Z"), 200).await;
+    has(
+        &first,
+        &["None among those looked at", "Looked back to 15001", "Begin at about 2027-01-15T08:01:40Z"],
+    );
+    let (_, links) = first.split_once(">Look on<").expect("two links");
+    let (_, nearer) = links.split_once("href=\"").expect("a link");
+    let nearer = nearer.split('"').next().unwrap_or_default().replace("&#38;", "&");
+    let second = visitor.page(&nearer, 200).await;
+    assert!(second.contains("<td><a href=\"/deliveries/99\">"), "{second}");
+    assert_eq!((rows(&second, "deliveries"), second.contains("/deliveries/100\"")), (50, false), "{nearer}");
+    // Where looking on comes there at once, there is nothing to offer.
+    let close = visitor.page(&until("2027-01-15T12:00:00Z"), 200).await;
+    assert!(!close.contains("Begin at about"), "{close}");
+}

@@ -1,0 +1,182 @@
+//! The pages of subscriptions: what is made, pressed and shown once, by whom, and how deliveries go.
+
+use crate::dashboard::{Visitor, has};
+use crate::server::{ROOT_KEY, TestApi};
+use posthaste_core::ports::{KeyRole, Stores};
+use posthaste_testkit::fixtures::{T0, at};
+use posthaste_testkit::harness::Engine;
+use posthaste_testkit::receiver::{Answer, Received, Receiver};
+
+const SECRET: &str = "whsec_";
+
+/// Echoes challenges, and answers the rest as its path says.
+fn behave(received: &Received) -> Answer {
+    let is_challenge = received.header("posthaste-event-type") == "posthaste.verification";
+    if is_challenge && received.path != "/silent" {
+        return Answer::With { status: 200, headers: Vec::new(), body: received.body.to_vec() };
+    }
+    Answer::Status(if received.path == "/hook" { 204 } else { 500 })
+}
+
+fn secret_of(html: &str) -> String {
+    let (_, rest) = html.split_once(SECRET).expect("a secret");
+    rest.split('<').next().unwrap_or_default().to_owned()
+}
+
+/// Where the list goes on.
+fn next_of(html: &str) -> String {
+    let (_, more) = html.split_once("<p class=\"more\"><a href=\"").expect("more");
+    more.split('"').next().unwrap_or_default().replace("&#38;", "&")
+}
+
+pub(crate) async fn a_subscription_is_made_and_its_secret_shown_once<S: Stores>(api: &TestApi<S>) {
+    let receiver = Receiver::start(behave).await;
+    let visitor = Visitor::sign_in(api, &api.key(KeyRole::Admin).await).await;
+    has(&visitor.page("/subscriptions/new", 200).await, &["name=\"callback_url\"", "name=\"event_type\""]);
+    for (fields, wrong, told) in [
+        ("event_type=a%20b&callback_url=https://x.example/", "event_type", "event_type"),
+        ("event_type=a&callback_url=ftp://x.example/%3Cb%3E", "callback_url", "must use https"),
+        ("event_type=a&callback_url=https://x.example/&max_retry_limit=many", "max_retry_limit", "1 to 100"),
+        ("event_type=a", "callback_url", "callback_url is missing"),
+    ] {
+        let answer = visitor.press("/subscriptions", fields).await;
+        let html = answer.text();
+        assert_eq!(answer.status, 422, "{fields}: {html}");
+        has(&html, &["role=\"alert\"", told]);
+        let (_, field) = html.split_once(&format!("id=\"{wrong}\"")).expect("the field");
+        assert!(field.split('>').next().is_some_and(|field| field.contains("aria-invalid")), "{html}");
+        assert!(!html.contains("<b>"), "{html}");
+    }
+    assert_eq!(api.count("subscriptions").await, 0, "nothing was made");
+
+    let url = receiver.url("/hook");
+    let fields = format!("event_type=a&callback_url={url}&description=the+shop&max_retry_limit=3");
+    let made = visitor.press("/subscriptions", &fields).await;
+    assert_eq!((made.status, made.header("cache-control")), (200, "no-store"), "{}", made.text());
+    let first = secret_of(&made.text());
+    has(&made.text(), &["Subscription 1", "unverified", &url, "the shop"]);
+    let shown = visitor.page("/subscriptions/1", 200).await;
+    has(&shown, &["the shop", ">Verify<", "<dd>3</dd>", "data-live"]);
+    assert!(!shown.contains("Send a test"), "nothing goes to an unverified URL");
+    assert_eq!(visitor.press("/subscriptions/1/test", "").await.status, 409);
+
+    let verified = visitor.press("/subscriptions/1/verify", "").await.text();
+    has(&verified, &["Verified: the receiver echoed the challenge (answer 200", ">active<"]);
+    has(&visitor.press("/subscriptions/1/test", "").await.text(), &["took the test (answer 204"]);
+    let rotated = visitor.press("/subscriptions/1/rotate-secret", "overlap_s=3600").await.text();
+    let second = secret_of(&rotated);
+    assert_ne!(first, second);
+    assert_eq!(visitor.press("/subscriptions/1/rotate-secret", "overlap_s=x").await.status, 422);
+    for html in [shown, verified, visitor.page("/subscriptions", 200).await] {
+        assert!(!html.contains(SECRET), "{html}");
+    }
+    let again = visitor.call("GET", "/subscriptions/1/rotate-secret").send().await;
+    assert_eq!((again.status, again.header("location")), (303, "/subscriptions/1"));
+    assert!(!visitor.page("/subscriptions/1", 200).await.contains(&second));
+}
+
+pub(crate) async fn a_subscription_is_paused_and_resumed<S: Stores>(api: &TestApi<S>) {
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    let id = api.h.subscribe("a").await;
+    let page = format!("/subscriptions/{id}");
+    for (verb, state, next) in [("pause", ">paused<", "Resume"), ("resume", ">active<", "Pause")] {
+        let pressed = visitor.press(&format!("{page}/{verb}"), "").await;
+        assert_eq!((pressed.status, pressed.header("location")), (303, page.as_str()), "{verb}");
+        has(&visitor.page(&page, 200).await, &[state, &format!(">{next}</button>")]);
+    }
+    let receiver = Receiver::start(behave).await;
+    for (path, told) in [
+        ("/silent", "Not verified: the receiver answered 500; only 2xx counts (answer 500, HTTP_500"),
+        ("/refuse", "Verified"),
+    ] {
+        let fields = format!("event_type=a&callback_url={}", receiver.url(path));
+        let made = visitor.press("/subscriptions", &fields).await.text();
+        let (_, rest) = made.split_once("<h1>Subscription ").expect("its number");
+        let page = format!("/subscriptions/{}", rest.split('<').next().unwrap_or_default());
+        has(&visitor.press(&format!("{page}/verify"), "").await.text(), &[told]);
+        if path == "/refuse" {
+            let tested = visitor.press(&format!("{page}/test"), "").await.text();
+            has(&tested, &["did not take the test: the receiver answered 500", "told bad"]);
+        }
+    }
+    has(&visitor.page("/subscriptions/99", 404).await, &["there is no such subscription"]);
+    assert_eq!(visitor.press("/subscriptions/99/pause", "").await.status, 404);
+}
+
+pub(crate) async fn only_an_admin_changes_subscriptions<S: Stores>(api: &TestApi<S>) {
+    let id = api.h.subscribe("a").await;
+    let page = format!("/subscriptions/{id}");
+    for (role, may) in [(KeyRole::Viewer, false), (KeyRole::Operator, false), (KeyRole::Admin, true)] {
+        let visitor = Visitor::sign_in(api, &api.key(role).await).await;
+        for path in ["/subscriptions", &page] {
+            let html = visitor.page(path, 200).await;
+            let offers = html.contains("method=\"post\" action=\"/subscriptions") || html.contains("/new\"");
+            assert_eq!(offers, may, "{role:?} {path}");
+        }
+        assert_eq!(visitor.call("GET", "/subscriptions/new").send().await.status == 200, may, "{role:?}");
+        if !may {
+            let new = "event_type=a&callback_url=https://x.example/";
+            assert_eq!(visitor.press("/subscriptions", new).await.status, 403, "{role:?}");
+            for verb in ["verify", "test", "pause", "resume", "rotate-secret"] {
+                let pressed = visitor.press(&format!("{page}/{verb}"), "").await;
+                assert_eq!(pressed.status, 403, "{role:?} {verb}");
+            }
+        }
+    }
+    assert_eq!(api.count("subscription_changes").await, 2, "made and verified, and nothing since");
+}
+
+pub(crate) async fn subscriptions_are_found_with_their_health<S: Stores>(api: &TestApi<S>) {
+    let one = api.h.subscribe_with("a", Some(1)).await;
+    api.h.publish("a", 2).await;
+    api.h.route_all(T0).await;
+    api.h.fail_attempts(one, at(1)).await;
+    api.h.publish("a", 3).await;
+    api.h.route_all(at(2)).await;
+    for _ in 0..60 {
+        api.h.subscribe_unverified("b", None).await;
+    }
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    has(
+        &visitor.page(&format!("/subscriptions/{one}"), 200).await,
+        &["0.00 % of 2 that ended", "<dt>Waiting</dt><dd>3</dd>", "HTTP_500</a>"],
+    );
+    visitor.press(&format!("/subscriptions/{one}/pause"), "").await;
+    has(&visitor.page("/subscriptions?event_type=a", 200).await, &["3 held", "0.00 %", "HTTP_500"]);
+    let rows = |html: &str| html.matches("<td><a href=\"/subscriptions/").count();
+    for (query, count) in [
+        ("", 50),
+        ("state=paused", 1),
+        ("state=active", 0),
+        ("event_type=b&state=unverified", 50),
+        ("event_type=c", 0),
+    ] {
+        assert_eq!(rows(&visitor.page(&format!("/subscriptions?{query}"), 200).await), count, "{query}");
+    }
+    let first = visitor.page("/subscriptions?event_type=b", 200).await;
+    let second = visitor.page(&next_of(&first), 200).await;
+    assert_eq!((rows(&second), second.contains("class=\"more\"")), (10, false), "{second}");
+    has(&visitor.page("/subscriptions?state=lost", 422).await, &["state must be one of"]);
+}
+
+/// Ten thousand subscriptions and more are walked like any list.
+pub(crate) async fn many_subscriptions_are_looked_through<S: Stores>(api: &TestApi<S>) {
+    let active = api.h.subscribe("a").await;
+    let many =
+        "WITH RECURSIVE counted (k) AS (VALUES (1) UNION ALL SELECT k + 1 FROM counted WHERE k < 10050)";
+    let time = match api.h.engine {
+        Engine::Sqlite => "1800000001000000",
+        Engine::Postgres | Engine::PostgresCut => "to_timestamp(1800000001)",
+    };
+    let columns = "event_type, callback_url, secret, created_at, updated_at";
+    let sql = format!(
+        "{many} INSERT INTO subscriptions ({columns}) SELECT 'b', 'https://x.example/', 's', {time}, {time} FROM counted"
+    );
+    api.h.direct.force(&sql).await;
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    let first = visitor.page("/subscriptions?state=active", 200).await;
+    has(&first, &["None among the 10,000 looked at", ">Look on<"]);
+    let second = visitor.page(&next_of(&first), 200).await;
+    has(&second, &[&format!("href=\"/subscriptions/{active}\"")]);
+    assert!(!second.contains("Look on"), "{second}");
+}

@@ -41,5 +41,13 @@ pub(crate) fn sender(settings: &Settings) -> anyhow::Result<Sender> {
              install the system's (the package ca-certificates), or set POSTHASTE_CA_FILE"
         );
     }
-    Ok(Sender::new(settings.egress.policy.clone(), trust, KeepAlive::default())?)
+    Ok(Sender::new(settings.egress.policy.clone(), trust, keep_alive(settings))?)
+}
+
+/// As many connections as a worker uses at once are kept, all of them for one host if need be: a smaller number
+/// would connect anew for every delivery beyond it.
+fn keep_alive(settings: &Settings) -> KeepAlive {
+    let usual = KeepAlive::default();
+    let at_once = (settings.worker.concurrency as usize).max(usual.idle_total_max);
+    KeepAlive { idle_per_host_max: at_once, idle_total_max: at_once, ..usual }
 }

@@ -229,6 +229,23 @@ async fn idle_connections_are_bounded_for_each_host_and_in_total() {
 }
 
 #[tokio::test]
+async fn as_many_as_were_in_use_together_are_used_again() {
+    const TOGETHER: usize = 200;
+    let sender = keeping(KeepAlive { rest_at_new_hosts: false, ..KeepAlive::default() });
+    let (ended, _has_ended) = mpsc::unbounded_channel();
+    let receiver = gather(Ipv4Addr::LOCALHOST, TOGETHER, ended).await;
+    for _ in 0..2 {
+        let mut sends = tokio::task::JoinSet::new();
+        for _ in 0..TOGETHER {
+            let (sender, url) = (sender.clone(), receiver.url());
+            sends.spawn(async move { code(&deliver(&sender, &url).await) });
+        }
+        assert!(sends.join_all().await.iter().all(|code| code == "200"));
+    }
+    assert_eq!(receiver.accepted(), TOGETHER);
+}
+
+#[tokio::test]
 async fn at_the_bound_the_connection_that_waited_longest_goes() {
     let one = KeepAlive { idle_total_max: 1, rest_at_new_hosts: false, ..KeepAlive::default() };
     let sender = keeping(one);

@@ -46,7 +46,7 @@ steady: build ## 1,000 events a second for half an hour, then beside an open tra
 	cargo build --release --locked -p posthaste-testkit --bin steady
 	scripts/with-postgres --durable $(dir $(posthaste))steady
 
-bench: build ## measure deliveries on both stores, what receivers that hang cost, and the order lane (about half an hour)
+bench: build ## measure deliveries on both stores, what receivers that hang cost, and the order lane (about three quarters of an hour)
 	scripts/with-postgres --durable sh -c \
 		'POSTHASTE_BENCH_DATABASE_URL="$$POSTHASTE_TEST_POSTGRES_URL" exec $(posthaste) bench'
 	cargo build --release --locked -p posthaste-testkit --bin bench-isolation --bin bench-outbox

@@ -15,6 +15,12 @@ use posthaste_core::ports::{Page, PageRequest};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+/// Parameters for an address; those without a value are left out.
+pub(crate) fn write_query(pairs: &[(&str, &str)]) -> String {
+    let filled = pairs.iter().filter(|(_, value)| !value.is_empty());
+    url::form_urlencoded::Serializer::new(String::new()).extend_pairs(filled).finish()
+}
+
 pub(crate) const ITEMS_DEFAULT: u32 = 50;
 pub(crate) const ITEMS_MAX: u32 = 200;
 

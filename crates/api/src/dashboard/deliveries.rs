@@ -6,7 +6,7 @@ use super::page::{Around, Shown, show as write};
 use super::visitor::Visitor;
 use crate::deliveries::{self, AttemptView, DeliveryView};
 use crate::problem::Problem;
-use crate::query::{ITEMS_DEFAULT, Listed, Query};
+use crate::query::{ITEMS_DEFAULT, Listed, Query, write_query};
 use crate::state::ApiState;
 use crate::time::Utc;
 use askama::Template;
@@ -70,8 +70,7 @@ impl Filter {
 
     /// The same filter in an address, from a place on.
     pub(crate) fn query(&self, cursor: &str) -> String {
-        let mut text = url::form_urlencoded::Serializer::new(String::new());
-        for (name, value) in [
+        write_query(&[
             ("status", self.status.as_str()),
             ("subscription_id", &self.subscription_id),
             ("event_type", &self.event_type),
@@ -82,12 +81,7 @@ impl Filter {
             ("since", &self.since),
             ("until", &self.until),
             ("cursor", cursor),
-        ] {
-            if !value.is_empty() {
-                text.append_pair(name, value);
-            }
-        }
-        text.finish()
+        ])
     }
 }
 

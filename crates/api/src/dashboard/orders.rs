@@ -7,7 +7,7 @@ use super::visitor::Visitor;
 use crate::orders::{self, OrderView, TransitionView};
 use crate::outbox::{self, LaneView};
 use crate::problem::Problem;
-use crate::query::{Listed, Query};
+use crate::query::{Listed, Query, write_query};
 use crate::state::ApiState;
 use askama::Template;
 use axum::Extension;
@@ -53,13 +53,7 @@ impl Filter {
 
     /// The same filter in an address, from a place on.
     fn query(&self, cursor: &str) -> String {
-        let mut text = url::form_urlencoded::Serializer::new(String::new());
-        for (name, value) in [("status", self.status.as_str()), ("cursor", cursor)] {
-            if !value.is_empty() {
-                text.append_pair(name, value);
-            }
-        }
-        text.finish()
+        write_query(&[("status", &self.status), ("cursor", cursor)])
     }
 }
 

@@ -20,7 +20,7 @@ use posthaste_core::subscription::{CallbackUrl, NewSubscription, SealedSecret};
 use posthaste_core::{SubscriptionId, Timestamp, WorkerId};
 use posthaste_services::egress::{Destination, EgressPolicy};
 use posthaste_services::sender::{DEADLINE, KeepAlive, Post, Sender, Trust, Wanted, signed_headers};
-use posthaste_store::postgres::{PostgresOptions, PostgresStore};
+use posthaste_store::postgres::{PostgresOptions, PostgresStore, vacuum_database};
 use posthaste_store::sqlite::{SqliteOptions, SqliteStore};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -101,6 +101,15 @@ impl Bare {
         match self {
             Self::Sqlite(store) => deliver(store, count).await,
             Self::Postgres(store) => deliver(&**store, count).await,
+        }
+    }
+
+    /// Lets a database clear up after what was delivered, which else it does while something else is measured. The
+    /// embedded store leaves nothing behind.
+    pub(super) async fn settle(&self, url: &str) -> anyhow::Result<()> {
+        match self {
+            Self::Sqlite(_) => Ok(()),
+            Self::Postgres(_) => Ok(vacuum_database(url).await?),
         }
     }
 

@@ -186,7 +186,9 @@ impl Scenario {
 
     async fn flow(&self, stage: &Stage<'_>, events: u32) -> anyhow::Result<Outcome> {
         if self.history > 0 {
-            Bare::open(stage.url).await?.deliver(self.history).await.context("making a history")?;
+            let store = Bare::open(stage.url).await?;
+            store.deliver(self.history).await.context("making a history")?;
+            store.settle(stage.url).await.context("clearing up after a history")?;
         }
         let server = Server::start(stage.url, "all", stage.folder, stage.settings).await?;
         self.subscribe(stage, &server).await?;

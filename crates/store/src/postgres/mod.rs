@@ -46,7 +46,7 @@ pub use outbox_worker::PostgresOutboxWorker;
 pub use presence::PostgresPresence;
 pub use reader::PostgresReader;
 pub use router::PostgresRouter;
-pub use scratch::{create_database, drop_database};
+pub use scratch::{create_database, drop_database, vacuum_database};
 pub use subscriptions::PostgresSubscriptions;
 pub use worker::PostgresWorker;
 

@@ -18,6 +18,11 @@ pub async fn drop_database(server_url: &str, name: &str) -> StoreResult<()> {
     execute(server_url, name, "dropping a database", sql).await
 }
 
+/// Clears away what was left behind in a database and counts what is there, as happens by itself after a while.
+pub async fn vacuum_database(url: &str) -> StoreResult<()> {
+    run(url, "clearing a database up", "VACUUM (ANALYZE)".to_owned()).await
+}
+
 async fn execute(
     server_url: &str,
     name: &str,
@@ -28,10 +33,13 @@ async fn execute(
     if name.is_empty() || !name.bytes().all(plain) {
         return Err(StoreError::Unusable { what: format!("{name:?} is no plain name for a database") });
     }
-    let config = parse_url(server_url, "posthaste bench", CONNECT_TIMEOUT)?;
+    run(server_url, doing, sql(name)).await
+}
+
+async fn run(url: &str, doing: &'static str, sql: String) -> StoreResult<()> {
+    let config = parse_url(url, "posthaste bench", CONNECT_TIMEOUT)?;
     let (client, connection) =
         config.connect(connector()).await.map_err(|error| connecting(error).into_error(doing, true))?;
-    let sql = sql(name);
     let work = async move { client.batch_execute(&sql).await };
     let (done, _) = futures_util::future::join(work, connection).await;
     done.map_err(|error| classify(error, Phase::MayBeDone).into_error(doing, false))

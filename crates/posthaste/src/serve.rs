@@ -131,6 +131,8 @@ struct Process<'a, S> {
     runner: Runner,
     /// The lane to the broker, as this process last saw it.
     lane: LaneState,
+    /// What an orchestrator remembers of the subscriptions; nothing without that role.
+    flows: Option<Flows>,
     /// What deliveries, orders, challenges and tests leave through; nothing without a role that sends.
     sender: Option<Sender>,
     /// Where the API listens, and where it puts events; nothing without that role.
@@ -150,6 +152,8 @@ impl<'a, S: Stores> Process<'a, S> {
         let runner = Runner::new(clock.clone(), metrics.clone());
         let worker_id = WorkerId::parse(random::process_name()?)?;
         let sends = [Role::Worker, Role::Api, Role::Outbox].iter().any(|role| settings.roles.contains(role));
+        let orchestrates = settings.roles.contains(&Role::Orchestrator);
+        let flows = orchestrates.then(|| Flows::new(settings.worker.subscription_in_flight));
         metrics.outbox.lag_sla.set(settings.outbox.lag_sla.as_secs_f64());
         let sender = sends.then(|| network::sender(settings)).transpose()?;
         // Before any service takes work on: an address that is taken stops the start.
@@ -167,6 +171,7 @@ impl<'a, S: Stores> Process<'a, S> {
             metrics,
             worker_id,
             runner,
+            flows,
             sender,
             listener,
             metrics_listener,
@@ -228,7 +233,12 @@ impl<'a, S: Stores> Process<'a, S> {
     }
 
     fn start_surveyor(&mut self) {
-        let surveyor = Surveyor::new(self.store.insight(), self.survey_options(), self.metrics.clone());
+        let surveyor = Surveyor::new(
+            self.store.insight(),
+            self.survey_options(),
+            self.clock.clone(),
+            self.metrics.clone(),
+        );
         self.last_survey = surveyor.last();
         self.runner.start(Service::new("surveyor", surveyor, Bell::default(), survey::EVERY));
     }
@@ -332,17 +342,20 @@ impl<'a, S: Stores> Process<'a, S> {
     }
 
     fn start_router(&mut self) {
-        let router = Router::new(self.store.router(), self.wakes.clone(), self.metrics.clone());
+        let router =
+            Router::new(self.store.router(), self.clock.clone(), self.wakes.clone(), self.metrics.clone())
+                .telling(self.flows.clone());
         let bell = self.wakes.bell(Stage::Routing);
         self.runner.start(Service::new("router", router, bell, self.settings.poll));
     }
 
     fn start_orchestrator(&mut self) {
         let (store, policy, poll) = (self.store.orchestrator(), self.settings.retry, self.settings.poll);
-        let flows = Flows::new(self.settings.worker.subscription_in_flight);
-        let (wakes, metrics) = (self.wakes.clone(), self.metrics.clone());
-        let admission = Admission::new(store.clone(), policy, flows.clone(), wakes.clone(), metrics.clone());
-        let results = Results::new(store, policy, flows, wakes.clone(), metrics);
+        let Some(flows) = self.flows.clone() else { return };
+        let (clock, wakes, metrics) = (self.clock.clone(), self.wakes.clone(), self.metrics.clone());
+        let (again, known) = (store.clone(), flows.clone());
+        let admission = Admission::new(again, policy, known, clock.clone(), wakes.clone(), metrics.clone());
+        let results = Results::new(store, policy, flows, clock, wakes.clone(), metrics);
         self.runner.start(Service::new("admission", admission, wakes.bell(Stage::Admission), poll));
         self.runner.start(Service::new("results", results, wakes.bell(Stage::Results), poll));
     }
@@ -378,7 +391,8 @@ impl<'a, S: Stores> Process<'a, S> {
     fn start_cleaner(&mut self) {
         let lease = self.settings.lease;
         let (store, wakes) = (self.store.cleaner(), self.wakes.clone());
-        let cleaner = Cleaner::new(store, lease.resets_max, wakes, self.metrics.clone());
+        let clock = self.clock.clone();
+        let cleaner = Cleaner::new(store, lease.resets_max, clock, wakes, self.metrics.clone());
         self.runner.start(Service::new("cleaner", cleaner, Bell::default(), lease.cleaner_interval));
     }
 

@@ -12,6 +12,11 @@ use std::time::{Duration, Instant};
 /// A sample that took longer says too little about when it was taken.
 const ROUND_TRIP_MAX: Duration = Duration::from_millis(200);
 
+/// How far the clocks of two processes may be apart. What another process has just written may lie so far in
+/// the future here, where a step that was woken for it does not see it yet: then one more look is taken. And
+/// what it wrote a little later than we did may lie so far in the past.
+pub(crate) const CLOCKS_DIFFER_MAX: Duration = Duration::from_millis(100);
+
 /// Cheap to clone; clones tell the same time.
 #[derive(Debug, Clone)]
 pub struct Clock(Arc<Hands>);

@@ -9,6 +9,7 @@ pub mod egress;
 pub mod ingest;
 pub mod intake;
 pub mod metrics;
+mod now_and_then;
 pub mod orchestrator;
 pub mod outbox;
 pub mod presence;

@@ -1,8 +1,10 @@
 //! Takes accepted events off the queue (put there by ingest) and makes the sagas that the orchestrator
 //! works on. Never looks at a saga, a job or a payload.
 
-use crate::clock::is_due;
+use crate::clock::Clock;
 use crate::metrics::Metrics;
+use crate::now_and_then::NowAndThen;
+use crate::orchestrator::Flows;
 use crate::step::{Progress, Step};
 use crate::wake::Wakes;
 use posthaste_core::ports::{RouteTake, RouterStore, Stage, StoreResult};
@@ -19,6 +21,8 @@ const SAGAS_TARGET: u32 = 2_000;
 /// How often the queue is read from its beginning: ids commit out of order, and one that was committed
 /// late lies behind the cursor.
 const FULL_PASS_EVERY: Duration = Duration::from_secs(1);
+/// And at most this part of the time.
+const FULL_PASS_SHARE: u32 = 100;
 
 #[derive(Debug)]
 pub struct Router<S> {
@@ -27,23 +31,32 @@ pub struct Router<S> {
     metrics: Metrics,
     events_max: u32,
     from: Option<EventId>,
-    full_pass_at: Timestamp,
+    full_pass: NowAndThen,
+    /// Of an orchestrator in the same process: it need not look for what it is told.
+    flows: Option<Flows>,
 }
 
 impl<S: RouterStore> Router<S> {
-    pub const fn new(store: S, wakes: Wakes, metrics: Metrics) -> Self {
-        Self { store, wakes, metrics, events_max: EVENTS_MAX, from: None, full_pass_at: Timestamp::MIN }
+    pub const fn new(store: S, clock: Clock, wakes: Wakes, metrics: Metrics) -> Self {
+        let full_pass = NowAndThen::new(clock, FULL_PASS_EVERY, FULL_PASS_SHARE);
+        Self { store, wakes, metrics, events_max: EVENTS_MAX, from: None, full_pass, flows: None }
+    }
+
+    /// Tells an orchestrator's memory which subscriptions it made sagas for.
+    #[must_use]
+    pub fn telling(self, flows: Option<Flows>) -> Self {
+        Self { flows, ..self }
     }
 }
 
 impl<S: RouterStore> Step for Router<S> {
     async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
-        let full = is_due(self.full_pass_at, FULL_PASS_EVERY, now);
+        let full = self.full_pass.is_due(now);
         let from = if full { None } else { self.from };
         let events_max = self.events_max;
         let routed = self.store.route_events(RouteTake { from, events_max }, now).await?;
         if full {
-            self.full_pass_at = now.after(FULL_PASS_EVERY);
+            self.full_pass.taken(now);
         }
         self.from = routed.lowest.or(self.from);
         if routed.events > 0 {
@@ -54,6 +67,9 @@ impl<S: RouterStore> Step for Router<S> {
             tracing::debug!(events = routed.events, pairs = routed.pairs, first_event_id, "events routed");
         }
         if routed.pairs > 0 {
+            if let Some(flows) = &self.flows {
+                flows.found_due(routed.by_subscription.iter().map(|(id, _)| *id));
+            }
             self.wakes.wake(Stage::Admission);
         }
         self.events_max = events_to_take(routed.events, routed.pairs, SAGAS_TARGET, EVENTS_MAX);
@@ -64,6 +80,7 @@ impl<S: RouterStore> Step for Router<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use posthaste_core::SubscriptionId;
     use posthaste_core::ports::Routed;
     use std::sync::{Arc, Mutex};
 
@@ -80,15 +97,24 @@ mod tests {
             self.asked.lock().expect("the list").push(take);
             let lowest = Some(EventId::from_store(self.lowest));
             let pairs = take.events_max * self.fan_out;
-            Ok(Routed { events: take.events_max, pairs, lowest, by_subscription: Vec::new() })
+            Ok(Routed {
+                events: take.events_max,
+                pairs,
+                lowest,
+                by_subscription: vec![(SubscriptionId::from_store(1), pairs)],
+            })
         }
+    }
+
+    fn router(store: &Scripted) -> Router<Scripted> {
+        Router::new(store.clone(), Clock::standing(Timestamp::MIN), Wakes::alone(), Metrics::new())
     }
 
     #[tokio::test]
     async fn goes_from_the_last_take_and_from_the_beginning_every_second() {
         let store = Scripted { fan_out: 1, lowest: 7, ..Scripted::default() };
-        let mut router = Router::new(store.clone(), Wakes::alone(), Metrics::new());
         let start = Timestamp::from_micros(0);
+        let mut router = router(&store);
         for ms in [0, 300, 999, 1_000, 1_300] {
             router.step(start.after(Duration::from_millis(ms))).await.expect("a step");
         }
@@ -98,9 +124,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_orchestrator_in_the_same_process_is_told_who_has_something_due() {
+        for (fan_out, told) in [(0, false), (1, true)] {
+            let flows = Flows::new(16);
+            let store = Scripted { fan_out, lowest: 1, ..Scripted::default() };
+            router(&store).telling(Some(flows.clone())).step(Timestamp::MIN).await.expect("a step");
+            assert_eq!(flows.has_room(), told, "{fan_out} subscriptions for each event");
+        }
+    }
+
+    #[tokio::test]
     async fn a_fan_out_of_a_thousand_makes_the_next_take_small() {
         let store = Scripted { fan_out: 1_000, lowest: 1, ..Scripted::default() };
-        let mut router = Router::new(store.clone(), Wakes::alone(), Metrics::new());
+        let mut router = router(&store);
         for _ in 0..3 {
             assert_eq!(router.step(Timestamp::MIN).await.expect("a step"), Progress::More);
         }

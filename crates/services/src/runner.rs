@@ -4,7 +4,7 @@
 
 mod health;
 
-use crate::clock::Clock;
+use crate::clock::{CLOCKS_DIFFER_MAX, Clock};
 use crate::metrics::{self, Metrics};
 use crate::step::{Progress, Step};
 use crate::wake::Bell;
@@ -19,10 +19,6 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-
-/// How far the clocks of two processes may be apart. What another process has just written may lie so far in
-/// the future here, where a step that was woken for it does not see it yet: then one more look is taken.
-const CLOCKS_DIFFER_MAX: Duration = Duration::from_millis(100);
 
 /// How a step is driven.
 #[derive(Debug)]

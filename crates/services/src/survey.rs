@@ -1,7 +1,9 @@
 //! Counts every few seconds what waits before each stage, for the metrics and the statistics. The last
 //! count is kept for whoever asks, with its time: a store that is away makes it old, not zero.
 
+use crate::clock::Clock;
 use crate::metrics::Metrics;
+use crate::now_and_then::NowAndThen;
 use crate::step::{Progress, Step};
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{InsightStore, StoreResult, Survey, SurveyRequest};
@@ -10,6 +12,8 @@ use std::time::Duration;
 
 /// How often it is counted.
 pub const EVERY: Duration = Duration::from_secs(5);
+/// The part of the time that counting may take, where a queue is long or nothing that was taken from it can be cleared away.
+const SHARE: u32 = 20;
 /// The cleaner gives leases back within this time after they ran out, also after an outage.
 const LEASE_SLACK: Duration = Duration::from_secs(30);
 /// The same for orders and the worker that rewinds them.
@@ -56,11 +60,14 @@ pub struct Surveyor<S> {
     options: SurveyOptions,
     metrics: Metrics,
     last: LastSurvey,
+    counts: NowAndThen,
 }
 
 impl<S: InsightStore> Surveyor<S> {
-    pub fn new(store: S, options: SurveyOptions, metrics: Metrics) -> Self {
-        Self { store, options, metrics, last: LastSurvey::default() }
+    pub fn new(store: S, options: SurveyOptions, clock: Clock, metrics: Metrics) -> Self {
+        // The service's own pace is `EVERY`; here only what is longer counts.
+        let counts = NowAndThen::new(clock, Duration::ZERO, SHARE);
+        Self { store, options, metrics, last: LastSurvey::default(), counts }
     }
 
     /// Where the last survey can be read.
@@ -71,9 +78,13 @@ impl<S: InsightStore> Surveyor<S> {
 
 impl<S: InsightStore> Step for Surveyor<S> {
     async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
+        if !self.counts.is_due(now) {
+            return Ok(Progress::Unasked);
+        }
         let survey = self.store.survey(self.options.request(now)).await?;
         self.metrics.surveyed(&survey, now);
         self.last.set(survey, now);
+        self.counts.taken(now);
         Ok(Progress::Idle)
     }
 }

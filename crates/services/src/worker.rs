@@ -9,8 +9,9 @@ mod deliver;
 mod reports;
 
 use crate::batcher::Batcher;
-use crate::clock::{Clock, is_due};
+use crate::clock::Clock;
 use crate::metrics::Metrics;
+use crate::now_and_then::NowAndThen;
 use crate::seal::SecretSealer;
 use crate::sender::Sender;
 use crate::step::{Progress, Step};
@@ -34,6 +35,8 @@ const JOBS_MAX: u32 = 500;
 const REFILL_WAIT: Duration = Duration::from_millis(10);
 /// How often jobs are looked for from the oldest on: one given back lies behind the cursor.
 const FULL_PASS_EVERY: Duration = Duration::from_secs(1);
+/// And at most this part of the time.
+const FULL_PASS_SHARE: u32 = 100;
 
 #[derive(Debug, Clone)]
 pub struct WorkerOptions {
@@ -75,7 +78,7 @@ pub struct Worker<S> {
     unread: Vec<ClaimedJob>,
     unread_token: LeaseToken,
     from: Option<Timestamp>,
-    full_pass_at: Timestamp,
+    full_pass: NowAndThen,
 }
 
 impl<S: fmt::Debug> fmt::Debug for Worker<S> {
@@ -119,6 +122,7 @@ impl<S: WorkerStore + Clone> Worker<S> {
         let slots = Arc::new(Semaphore::new(options.slots as usize));
         let refill = Arc::new(Refill::new(options.slots));
         let bell = kit.bell.clone();
+        let full_pass = NowAndThen::new(kit.clock.clone(), FULL_PASS_EVERY, FULL_PASS_SHARE);
         let courier = Arc::new(Courier::new(store.clone(), kit, &options));
         Self {
             store,
@@ -133,7 +137,7 @@ impl<S: WorkerStore + Clone> Worker<S> {
             unread: Vec::new(),
             unread_token: LeaseToken::from_random(0),
             from: None,
-            full_pass_at: Timestamp::MIN,
+            full_pass,
         }
     }
 
@@ -164,7 +168,7 @@ impl<S: WorkerStore + Clone> Worker<S> {
 
     /// Claims as many jobs as there are free slots.
     async fn claim(&mut self, jobs_max: u32, now: Timestamp) -> StoreResult<()> {
-        let full = is_due(self.full_pass_at, FULL_PASS_EVERY, now);
+        let full = self.full_pass.is_due(now);
         let claim = Claim {
             worker_id: self.options.worker_id.clone(),
             token: (self.draw_token)(),
@@ -175,7 +179,7 @@ impl<S: WorkerStore + Clone> Worker<S> {
         self.unread_token = claim.token;
         self.unread = self.store.claim_due_jobs(claim, now).await?;
         if full {
-            self.full_pass_at = now.after(FULL_PASS_EVERY);
+            self.full_pass.taken(now);
         }
         self.from = self.unread.iter().map(|job| job.claimable_since).min().or(self.from);
         Ok(())

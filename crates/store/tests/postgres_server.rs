@@ -5,8 +5,9 @@
 use posthaste_core::event::{EventType, NewEvent};
 use posthaste_core::json::JsonText;
 use posthaste_core::ports::{
-    Claim, CleanerStore as _, IngestStore as _, JobReport, OrchestratorStore as _, Quota, Report, ResultTake,
-    RouteTake, RouterStore as _, Stores as _, SubscriptionStore as _, Verification, WorkerStore as _,
+    Claim, CleanerStore as _, IngestStore as _, JobReport, LeaseTake, OrchestratorStore as _, Quota, Report,
+    ResultTake, RouteTake, RouterStore as _, Stores as _, SubscriptionStore as _, Verification,
+    WorkerStore as _,
 };
 use posthaste_core::retry::RetryPolicy;
 use posthaste_core::subscription::{CallbackUrl, NewSubscription, SealedSecret};
@@ -196,7 +197,7 @@ async fn a_call_that_is_dropped_half_way_leaves_nothing_behind() {
     store.ingest().insert_events(vec![vec![event()]], T0).await.unwrap();
     store.router().route_events(take(), T0).await.unwrap();
     let admin = server.client("postgres").await;
-    let quota = vec![Quota { subscription_id, jobs_max: 5 }];
+    let quota = vec![Quota { subscription_id, jobs_max: 5, from: None }];
     for _ in 0..8 {
         // The transaction has begun, and its second statement waits.
         admin.batch_execute("BEGIN; LOCK TABLE posthaste.webhook_delivery_jobs").await.unwrap();
@@ -235,7 +236,7 @@ async fn only_what_may_be_repeated_commits_without_the_disk() {
     waits(true, "events").await;
     assert_eq!(store.router().route_events(take(), T0).await.unwrap().pairs, 2);
     waits(false, "routing").await;
-    let quota = vec![Quota { subscription_id, jobs_max: 5 }];
+    let quota = vec![Quota { subscription_id, jobs_max: 5, from: None }];
     assert_eq!(orchestrator.admit_due_sagas(quota, RetryPolicy::WEBHOOK, T0).await.unwrap().jobs.len(), 2);
     waits(false, "admission").await;
     let jobs = worker.claim_due_jobs(claim(), T0).await.unwrap();
@@ -252,6 +253,14 @@ async fn only_what_may_be_repeated_commits_without_the_disk() {
     assert_eq!(orchestrator.apply_job_results(take, RetryPolicy::WEBHOOK, T0).await.unwrap().len(), 1);
     waits(true, "an applied result").await;
     let later = T0.after(Duration::from_secs(61));
-    assert_eq!(store.cleaner().reset_expired_leases(5, 3, later).await.unwrap().len(), 1);
+    assert_eq!(
+        store
+            .cleaner()
+            .reset_expired_leases(LeaseTake { from: None, jobs_max: 5 }, 3, later)
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
     waits(true, "a reset lease").await;
 }

@@ -7,7 +7,7 @@ use posthaste_core::json::{JsonText, PAYLOAD_BYTES_MAX};
 use posthaste_core::order::Order;
 use posthaste_core::outcome::{AttemptOutcome, Failure};
 use posthaste_core::ports::{
-    Admitted, AppliedResult, Claim, ClaimedJob, IngestStore as _, Ingested, JobReport,
+    Admitted, AppliedResult, Claim, ClaimedJob, IngestStore as _, Ingested, JobReport, LeaseTake,
     OrchestratorStore as _, Quota, RequestOutcome, ResultTake, RouteTake, Routed, RouterStore as _, Stores,
     SubscriptionStore as _, Verification, WorkerStore as _,
 };
@@ -85,7 +85,12 @@ pub fn failed(job: &ClaimedJob, token: LeaseToken, failure: Failure) -> JobRepor
 }
 
 pub fn quota(subscription_id: SubscriptionId, jobs_max: u32) -> Vec<Quota> {
-    vec![Quota { subscription_id, jobs_max }]
+    vec![Quota { subscription_id, jobs_max, from: None }]
+}
+
+/// So many leases that ran out, from the oldest on.
+pub const fn leases(jobs_max: u32) -> LeaseTake {
+    LeaseTake { from: None, jobs_max }
 }
 
 pub fn stored(outcome: &RequestOutcome) -> &[Ingested] {

@@ -93,17 +93,17 @@ impl<S: Stores> Rig<S> {
     }
 
     pub fn with(h: Harness<S>, setup: Setup) -> Self {
-        let (wakes, metrics) = (Wakes::alone(), Metrics::new());
+        let (clock, wakes, metrics) = (Clock::standing(T0), Wakes::alone(), Metrics::new());
         let key = SealingKey::parse(&"07".repeat(32)).expect("a key");
         let mut rig = Self {
-            clock: Clock::standing(T0),
+            clock: clock.clone(),
             sealer: Arc::new(SecretSealer::new(Some(key))),
             crews: Vec::new(),
             random: Random::new(7),
             hired: 0,
             ingest: Ingest::new(h.store.ingest(), wakes.clone(), metrics.clone()),
-            router: Router::new(h.store.router(), wakes.clone(), metrics.clone()),
-            cleaner: Cleaner::new(h.store.cleaner(), LEASE_RESETS_MAX, wakes.clone(), metrics.clone()),
+            router: Router::new(h.store.router(), clock.clone(), wakes.clone(), metrics.clone()),
+            cleaner: Cleaner::new(h.store.cleaner(), LEASE_RESETS_MAX, clock, wakes.clone(), metrics.clone()),
             admissions: Vec::new(),
             results: Vec::new(),
             h,
@@ -119,9 +119,11 @@ impl<S: Stores> Rig<S> {
     pub fn add_orchestrator(&mut self) {
         let flows = Flows::new(IN_FLIGHT_MAX);
         let store = || self.h.store.orchestrator();
-        let (wakes, metrics) = (self.wakes.clone(), self.metrics.clone());
-        self.results.push(Results::new(store(), POLICY, flows.clone(), wakes.clone(), metrics.clone()));
-        self.admissions.push(Admission::new(store(), POLICY, flows, wakes, metrics));
+        let (clock, wakes, metrics) = (self.clock.clone(), self.wakes.clone(), self.metrics.clone());
+        let known = flows.clone();
+        let results = Results::new(store(), POLICY, known, clock.clone(), wakes.clone(), metrics.clone());
+        self.results.push(results);
+        self.admissions.push(Admission::new(store(), POLICY, flows, clock, wakes, metrics));
     }
 
     /// One more worker.

@@ -149,7 +149,7 @@ impl<S: Stores> Pipeline<S> {
     }
 
     async fn admit(&mut self) {
-        let quotas = vec![Quota { subscription_id: self.subscription, jobs_max: self.batch }];
+        let quotas = vec![Quota { subscription_id: self.subscription, jobs_max: self.batch, from: None }];
         let orchestrator = self.store.orchestrator();
         let admitted =
             orchestrator.admit_due_sagas(quotas, RetryPolicy::WEBHOOK, self.now).await.expect("admission");

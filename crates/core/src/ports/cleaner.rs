@@ -18,11 +18,19 @@ pub struct ResetLease {
     pub outcome: ExpiredLease,
 }
 
+/// How many leases to look at, and from where: those that ran out before `from` were looked at already;
+/// nothing for all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaseTake {
+    pub from: Option<Timestamp>,
+    pub jobs_max: u32,
+}
+
 pub trait CleanerStore: Send + Sync + 'static {
     /// Handles leases that ran out before `now`, oldest first: [`crate::job::expire`] decides.
     fn reset_expired_leases(
         &self,
-        jobs_max: u32,
+        take: LeaseTake,
         resets_max: u32,
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Vec<ResetLease>>> + Send;

@@ -21,7 +21,7 @@ mod subscriptions;
 mod worker;
 
 pub use announce::{AnnounceStore, ListenStore, Stage};
-pub use cleaner::{CleanerStore, ResetLease};
+pub use cleaner::{CleanerStore, LeaseTake, ResetLease};
 pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Requeue};
 pub use ingest::{IngestRequest, IngestStore, Ingested, RequestOutcome};
 pub use insight::{
@@ -31,7 +31,8 @@ pub use insight::{
 };
 pub use key::{ApiKey, KeyHash, KeyRole, KeyStore};
 pub use orchestrator::{
-    Admitted, AdmittedJob, AppliedResult, DueSubscriptions, GivenUp, OrchestratorStore, Quota, ResultTake,
+    Admitted, AdmittedJob, AppliedResult, DueSubscriptions, GivenUp, LatelyDue, OrchestratorStore, Quota,
+    ResultTake,
 };
 pub use outbox::{
     ClaimedOrder, ClaimedOrders, LaneStanding, NextOrders, OrderRecord, OrderReport, OutboxClaim,

@@ -15,11 +15,21 @@ pub struct DueSubscriptions {
     pub next: Option<SubscriptionId>,
 }
 
-/// How many more jobs a subscription may get now.
+/// Subscriptions that had a saga come due lately, whether they may be sent to or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LatelyDue {
+    pub subscriptions: Vec<SubscriptionId>,
+    /// Everything that came due up to here was seen.
+    pub until: Timestamp,
+}
+
+/// How many more jobs a subscription may get now, and from where its due sagas are looked for: what came
+/// due before `from` was taken already; nothing for all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
     pub subscription_id: SubscriptionId,
     pub jobs_max: u32,
+    pub from: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +45,8 @@ pub struct Admitted {
     pub jobs: Vec<AdmittedJob>,
     /// Sagas over a limit that was lowered while they waited.
     pub dead_lettered: Vec<GivenUp>,
+    /// When the last of each subscription's sagas that were taken had come due.
+    pub reached: Vec<(SubscriptionId, Timestamp)>,
 }
 
 /// A saga that gets no further attempt.
@@ -76,6 +88,15 @@ pub trait OrchestratorStore: Send + Sync + 'static {
         probes_max: u32,
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<DueSubscriptions>> + Send;
+
+    /// Names the subscriptions whose sagas came due between `since` and `now`, from the oldest on; looks
+    /// at `sagas_max` that wait for their first attempt and at as many that wait for another.
+    fn find_lately_due(
+        &self,
+        since: Timestamp,
+        sagas_max: u32,
+        now: Timestamp,
+    ) -> impl Future<Output = StoreResult<LatelyDue>> + Send;
 
     /// Starts the attempts that are due, at most the quota of each subscription, oldest first.
     fn admit_due_sagas(

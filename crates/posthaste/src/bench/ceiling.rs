@@ -214,7 +214,7 @@ impl<S: Stores> Stages<S> {
     async fn admit(&self) -> anyhow::Result<()> {
         let (store, mut admitted) = (self.store.orchestrator(), 0);
         while admitted < self.count as usize {
-            let quotas = vec![Quota { subscription_id: self.subscription, jobs_max: BATCH }];
+            let quotas = vec![Quota { subscription_id: self.subscription, jobs_max: BATCH, from: None }];
             let took = store.admit_due_sagas(quotas, RetryPolicy::WEBHOOK, self.now()).await?;
             admitted += took.jobs.len();
             rest_unless(!took.jobs.is_empty()).await;

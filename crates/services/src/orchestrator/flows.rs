@@ -6,7 +6,7 @@
 //! another. So a count is corrected from the database: at first sight, and when a subscription looks
 //! full. How often, depends on whether others seem to be at work.
 
-use crate::clock::is_due;
+use crate::clock::{CLOCKS_DIFFER_MAX, is_due};
 use posthaste_core::in_flight::InFlightBound;
 use posthaste_core::ports::{Admitted, AppliedResult, Quota};
 use posthaste_core::saga::Decision;
@@ -19,6 +19,10 @@ use std::time::Duration;
 const RECOUNT_ALONE: Duration = Duration::from_secs(1);
 /// And when others are at work too.
 const RECOUNT_SHARED: Duration = Duration::from_millis(20);
+/// The part of the time that counting again may take.
+const RECOUNT_SHARE: u32 = 20;
+/// No rest after it is longer.
+const RECOUNT_REST_MAX: Duration = Duration::from_secs(60);
 /// How long a sign of others counts.
 const SHARED_FOR: Duration = Duration::from_secs(10);
 /// The most subscriptions counted at once.
@@ -37,6 +41,8 @@ struct Memory {
     /// Those that have sagas due, as far as is known; each once, in the order of their turns.
     ready: VecDeque<SubscriptionId>,
     shared_until: Timestamp,
+    /// How long counting again is put off at least: the last count took a while.
+    recount_rest: Duration,
 }
 
 #[derive(Debug)]
@@ -45,6 +51,8 @@ struct Flow {
     in_flight: u32,
     counted_at: Option<Timestamp>,
     ready: bool,
+    /// When the last of its sagas that were taken had come due: those before were taken too.
+    reached: Option<Timestamp>,
 }
 
 impl Flows {
@@ -55,6 +63,7 @@ impl Flows {
             known: HashMap::new(),
             ready: VecDeque::new(),
             shared_until: Timestamp::MIN,
+            recount_rest: Duration::ZERO,
         };
         Self(Arc::new(Mutex::new(memory)))
     }
@@ -67,15 +76,19 @@ impl Flows {
         self.memory().in_flight_max
     }
 
-    /// These have sagas that are due.
-    pub(super) fn found_due(&self, due: &[SubscriptionId]) {
+    /// These have had sagas come due lately.
+    pub(crate) fn found_due(&self, due: impl IntoIterator<Item = SubscriptionId>) {
         let memory = &mut *self.memory();
         for id in due {
-            let flow = memory.known.entry(*id).or_insert_with(|| Flow::new(memory.in_flight_max));
-            if !flow.ready {
-                flow.ready = true;
-                memory.ready.push_back(*id);
-            }
+            memory.found_due(id);
+        }
+    }
+
+    /// These have sagas that are due, perhaps for long.
+    pub(super) fn found_by_scan(&self, due: &[SubscriptionId]) {
+        let memory = &mut *self.memory();
+        for id in due {
+            memory.found_due(*id).reached = None;
         }
     }
 
@@ -83,6 +96,7 @@ impl Flows {
     pub(super) fn to_count(&self, now: Timestamp) -> Vec<SubscriptionId> {
         let memory = self.memory();
         let age = if now < memory.shared_until { RECOUNT_SHARED } else { RECOUNT_ALONE };
+        let age = age.max(memory.recount_rest);
         let is_old = |flow: &Flow| match flow.counted_at {
             None => true,
             Some(at) => flow.free() == 0 && is_due(at.after(age), age, now),
@@ -91,8 +105,9 @@ impl Flows {
         memory.ready.iter().filter(counted).take(RECOUNT_MAX).copied().collect()
     }
 
-    pub(super) fn counted(&self, ids: &[SubscriptionId], counts: &[u32], now: Timestamp) {
+    pub(super) fn counted(&self, ids: &[SubscriptionId], counts: &[u32], took: Duration, now: Timestamp) {
         let memory = &mut *self.memory();
+        memory.recount_rest = took.saturating_mul(RECOUNT_SHARE).min(RECOUNT_REST_MAX);
         for (id, count) in ids.iter().zip(counts) {
             let Some(flow) = memory.known.get_mut(id) else { continue };
             // Fewer than we thought: somebody else applied results of jobs that we admitted.
@@ -106,24 +121,24 @@ impl Flows {
 
     /// How many jobs each may get now, `jobs_max` in all: what one cannot use is left to the others, and
     /// where there are more subscriptions than jobs, they take turns.
-    pub(super) fn quotas(&self, jobs_max: u32) -> Vec<Quota> {
+    pub(super) fn quotas(&self, jobs_max: u32, now: Timestamp) -> Vec<Quota> {
         let memory = &mut *self.memory();
-        let mut open: Vec<(u32, SubscriptionId)> = Vec::new();
+        let mut open: Vec<(u32, SubscriptionId, Option<Timestamp>)> = Vec::new();
         for id in &memory.ready {
-            let free = memory.known.get(id).map_or(0, Flow::free);
-            if free > 0 && open.len() < jobs_max as usize {
-                open.push((free, *id));
+            let Some(flow) = memory.known.get(id) else { continue };
+            if flow.free() > 0 && open.len() < jobs_max as usize {
+                open.push((flow.free(), *id, flow.from(now)));
             }
         }
         // From the one that can take least: what it leaves is shared by the rest.
         open.sort_unstable();
         let mut left = jobs_max;
         let mut sharers = u32::try_from(open.len()).unwrap_or(u32::MAX);
-        let share = |(free, subscription_id): (u32, SubscriptionId)| {
+        let share = |(free, subscription_id, from): (u32, SubscriptionId, Option<Timestamp>)| {
             let jobs_max = free.min(left.div_ceil(sharers));
             left -= jobs_max;
             sharers -= 1;
-            Quota { subscription_id, jobs_max }
+            Quota { subscription_id, jobs_max, from }
         };
         open.into_iter().map(share).filter(|quota| quota.jobs_max > 0).collect()
     }
@@ -143,6 +158,11 @@ impl Flows {
             let Some(flow) = memory.known.get_mut(&quota.subscription_id) else { continue };
             flow.in_flight = flow.in_flight.saturating_add(jobs);
             flow.ready = jobs + dead >= quota.jobs_max;
+        }
+        for (id, reached) in &admitted.reached {
+            if let Some(flow) = memory.known.get_mut(id) {
+                flow.reached = flow.reached.max(Some(*reached));
+            }
         }
         // Those that had their turn go behind those that had none.
         let had: HashSet<SubscriptionId> = quotas.iter().map(|quota| quota.subscription_id).collect();
@@ -187,7 +207,7 @@ impl Flows {
     }
 
     /// Whether somebody who has sagas due also has room for them.
-    pub(super) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         let memory = self.memory();
         memory.ready.iter().any(|id| memory.known.get(id).is_some_and(|flow| flow.free() > 0))
     }
@@ -202,7 +222,14 @@ struct Seen {
 
 impl Flow {
     const fn new(in_flight_max: u32) -> Self {
-        Self { bound: InFlightBound::new(in_flight_max), in_flight: 0, counted_at: None, ready: false }
+        let bound = InFlightBound::new(in_flight_max);
+        Self { bound, in_flight: 0, counted_at: None, ready: false, reached: None }
+    }
+
+    /// From where its due sagas are looked for. Those that a process made whose clock is behind, or that was slow to
+    /// commit them, come due a little before others that were seen already.
+    fn from(&self, now: Timestamp) -> Option<Timestamp> {
+        self.reached.map(|reached| reached.min(now).before(CLOCKS_DIFFER_MAX))
     }
 
     const fn free(&self) -> u32 {
@@ -211,6 +238,15 @@ impl Flow {
 }
 
 impl Memory {
+    fn found_due(&mut self, id: SubscriptionId) -> &mut Flow {
+        let flow = self.known.entry(id).or_insert_with(|| Flow::new(self.in_flight_max));
+        if !flow.ready {
+            flow.ready = true;
+            self.ready.push_back(id);
+        }
+        flow
+    }
+
     fn forget_idle(&mut self) {
         if self.known.len() > KNOWN_MAX {
             self.known.retain(|_, flow| flow.ready || flow.in_flight > 0);

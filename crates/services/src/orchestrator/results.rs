@@ -2,8 +2,9 @@
 //! next attempt, or is given up.
 
 use super::Flows;
-use crate::clock::is_due;
+use crate::clock::Clock;
 use crate::metrics::Metrics;
+use crate::now_and_then::NowAndThen;
 use crate::step::{Progress, Step};
 use crate::wake::Wakes;
 use posthaste_core::ports::{AppliedResult, OrchestratorStore, ResultTake, Stage, StoreResult};
@@ -19,6 +20,8 @@ const RESULTS_MAX: u32 = 1_000;
 /// How often the inbox is read from its beginning: slow receivers' jobs finish after younger ones, and
 /// so lie behind the cursor.
 const FULL_PASS_EVERY: Duration = Duration::from_millis(100);
+/// And at most this part of the time.
+const FULL_PASS_SHARE: u32 = 100;
 
 #[derive(Debug)]
 pub struct Results<S> {
@@ -28,12 +31,20 @@ pub struct Results<S> {
     wakes: Wakes,
     metrics: Metrics,
     from: Option<JobId>,
-    full_pass_at: Timestamp,
+    full_pass: NowAndThen,
 }
 
 impl<S: OrchestratorStore> Results<S> {
-    pub const fn new(store: S, policy: RetryPolicy, flows: Flows, wakes: Wakes, metrics: Metrics) -> Self {
-        Self { store, policy, flows, wakes, metrics, from: None, full_pass_at: Timestamp::MIN }
+    pub const fn new(
+        store: S,
+        policy: RetryPolicy,
+        flows: Flows,
+        clock: Clock,
+        wakes: Wakes,
+        metrics: Metrics,
+    ) -> Self {
+        let full_pass = NowAndThen::new(clock, FULL_PASS_EVERY, FULL_PASS_SHARE);
+        Self { store, policy, flows, wakes, metrics, from: None, full_pass }
     }
 
     fn tell(&self, result: &AppliedResult, now: Timestamp) {
@@ -70,12 +81,12 @@ impl<S: OrchestratorStore> Results<S> {
 
 impl<S: OrchestratorStore> Step for Results<S> {
     async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
-        let full = is_due(self.full_pass_at, FULL_PASS_EVERY, now);
+        let full = self.full_pass.is_due(now);
         let from = if full { None } else { self.from };
         let take = ResultTake { from, results_max: RESULTS_MAX };
         let results = self.store.apply_job_results(take, self.policy, now).await?;
         if full {
-            self.full_pass_at = now.after(FULL_PASS_EVERY);
+            self.full_pass.taken(now);
         }
         self.from = results.iter().map(|result| result.job_id).min().or(self.from);
         if !results.is_empty() {

@@ -8,7 +8,7 @@ use crate::postgres::session::{Durability, Session};
 use crate::postgres::value::{Instant, TAKE_MAX, count, get, instant, int};
 use posthaste_core::job::{self, ExpiredLease};
 use posthaste_core::outcome::Failure;
-use posthaste_core::ports::{CleanerStore, ResetLease, StoreResult};
+use posthaste_core::ports::{CleanerStore, LeaseTake, ResetLease, StoreResult};
 use posthaste_core::{EventId, JobId, SagaId, Timestamp};
 use std::collections::HashSet;
 use tokio_postgres::Row;
@@ -28,18 +28,18 @@ impl PostgresCleaner {
 impl CleanerStore for PostgresCleaner {
     async fn reset_expired_leases(
         &self,
-        jobs_max: u32,
+        take: LeaseTake,
         resets_max: u32,
         now: Timestamp,
     ) -> StoreResult<Vec<ResetLease>> {
         let verb = Verb::repeatable("resetting expired leases");
         let mut leases = Vec::new();
-        let mut wanted = jobs_max;
+        let mut wanted = take.jobs_max;
         // At least once: who asks for none wants to know whether the server answers.
         loop {
-            let most = wanted.min(TAKE_MAX);
-            let (taken, part) = self.pool.call(verb, |session| reset(session, most, resets_max, now)).await?;
-            wanted = if taken < most { 0 } else { wanted - taken };
+            let few = LeaseTake { jobs_max: wanted.min(TAKE_MAX), ..take };
+            let (taken, part) = self.pool.call(verb, |session| reset(session, few, resets_max, now)).await?;
+            wanted = if taken < few.jobs_max { 0 } else { wanted - taken };
             leases.extend(part);
             if wanted == 0 {
                 return Ok(leases);
@@ -51,12 +51,13 @@ impl CleanerStore for PostgresCleaner {
 /// Answers how many leases were looked at, and what became of them.
 async fn reset(
     mut session: Session,
-    jobs_max: u32,
+    take: LeaseTake,
     resets_max: u32,
     now: Timestamp,
 ) -> Result<(u32, Vec<ResetLease>), Fault> {
     let sql = include_str!("sql/cleaner/take_expired_leases.sql");
-    let rows = session.begin(Durability::Flushed, sql, &[&Instant(now), &int(jobs_max)]).await?;
+    let from = Instant(take.from.unwrap_or(Timestamp::MIN));
+    let rows = session.begin(Durability::Flushed, sql, &[&Instant(now), &int(take.jobs_max), &from]).await?;
     if rows.is_empty() {
         session.roll_back().await?;
         return Ok((0, Vec::new()));

@@ -14,8 +14,8 @@ use crate::postgres::value::{
 use posthaste_core::job::{JobOutcome, JobResult};
 use posthaste_core::outcome::ErrorCode;
 use posthaste_core::ports::{
-    Admitted, AdmittedJob, AppliedResult, DueSubscriptions, GivenUp, OrchestratorStore, Quota, ResultTake,
-    StoreResult,
+    Admitted, AdmittedJob, AppliedResult, DueSubscriptions, GivenUp, LatelyDue, OrchestratorStore, Quota,
+    ResultTake, StoreResult,
 };
 use posthaste_core::retry::RetryPolicy;
 use posthaste_core::saga::{self, Decision, Ignored, SagaState, Signal};
@@ -44,6 +44,17 @@ impl OrchestratorStore for PostgresOrchestrator {
     ) -> StoreResult<DueSubscriptions> {
         let verb = Verb::repeatable("looking for due subscriptions");
         self.pool.call(verb, |session| find_due(session, after, probes_max.max(1), now)).await
+    }
+
+    async fn find_lately_due(
+        &self,
+        since: Timestamp,
+        sagas_max: u32,
+        now: Timestamp,
+    ) -> StoreResult<LatelyDue> {
+        let verb = Verb::repeatable("looking for deliveries that came due");
+        let sagas_max = sagas_max.clamp(1, TAKE_MAX);
+        self.pool.call(verb, |session| find_lately_due(session, since, sagas_max, now)).await
     }
 
     async fn admit_due_sagas(
@@ -116,6 +127,26 @@ async fn find_due(
     Ok(found)
 }
 
+async fn find_lately_due(
+    mut session: Session,
+    since: Timestamp,
+    sagas_max: u32,
+    now: Timestamp,
+) -> Result<LatelyDue, Fault> {
+    let sql = include_str!("sql/orchestrator/find_lately_due.sql");
+    let rows = session.read(sql, &[&Instant(since), &Instant(now), &int(sagas_max)]).await?;
+    let mut found = LatelyDue { subscriptions: Vec::new(), until: now };
+    for row in &rows {
+        found.subscriptions.extend(get::<Vec<i64>>(row, 0)?.into_iter().map(SubscriptionId::from_store));
+        if get::<i64>(row, 1)? >= i64::from(sagas_max) {
+            found.until = found.until.min(instant(row, 2)?);
+        }
+    }
+    found.subscriptions.sort_unstable();
+    found.subscriptions.dedup();
+    Ok(found)
+}
+
 async fn count_in_flight(
     mut session: Session,
     subscriptions: &[SubscriptionId],
@@ -139,6 +170,7 @@ struct Admission {
     pair_of: HashMap<i64, (i64, i64)>,
     starts: Vec<(i64, Timestamp)>,
     letters: Vec<i64>,
+    reached: Vec<(SubscriptionId, Timestamp)>,
 }
 
 async fn admit(
@@ -148,16 +180,18 @@ async fn admit(
     now: Timestamp,
 ) -> Result<Admitted, Fault> {
     // In the order of ids, and each once: two orchestrators that ask for the same take them alike.
-    let mut quotas: Vec<(i64, i32)> =
-        quotas.iter().map(|quota| (quota.subscription_id.get(), int(quota.jobs_max))).collect();
-    quotas.sort_unstable();
-    quotas.dedup_by_key(|(id, _)| *id);
-    let (ids, maxima): (Vec<i64>, Vec<i32>) = quotas.into_iter().filter(|(_, max)| *max > 0).unzip();
-    if ids.is_empty() {
+    let mut quotas: Vec<Quota> = quotas.iter().filter(|quota| quota.jobs_max > 0).copied().collect();
+    quotas.sort_unstable_by_key(|quota| quota.subscription_id);
+    quotas.dedup_by_key(|quota| quota.subscription_id);
+    if quotas.is_empty() {
         return Ok(Admitted::default());
     }
+    let ids: Vec<i64> = quotas.iter().map(|quota| quota.subscription_id.get()).collect();
+    let maxima: Vec<i32> = quotas.iter().map(|quota| int(quota.jobs_max)).collect();
+    let from: Vec<Instant> =
+        quotas.iter().map(|quota| Instant(quota.from.unwrap_or(Timestamp::MIN))).collect();
     let sql = include_str!("sql/orchestrator/take_due_sagas.sql");
-    let rows = session.begin(Durability::Relaxed, sql, &[&ids, &maxima, &Instant(now)]).await?;
+    let rows = session.begin(Durability::Relaxed, sql, &[&ids, &maxima, &from, &Instant(now)]).await?;
     let admission = match decide_admission(&rows, policy, now) {
         Ok(admission) => admission,
         Err(fault) => return Err(undone(session, fault).await),
@@ -196,6 +230,11 @@ fn decide_admission(rows: &[Row], policy: RetryPolicy, now: Timestamp) -> Result
             Decision::Complete { .. } | Decision::Retry { .. } | Decision::Ignore(_) => continue,
         }
         admitted += 1;
+        let reached = (SubscriptionId::from_store(saga.subscription_id), saga.state.next_attempt_at);
+        match admission.reached.last_mut() {
+            Some(last) if last.0 == reached.0 => *last = reached,
+            Some(_) | None => admission.reached.push(reached),
+        }
         admission.pair_of.insert(saga.id, (saga.event_id, saga.subscription_id));
     }
     // Sagas are locked in the order of their ids wherever sets of them are.
@@ -235,7 +274,7 @@ async fn write_admission(
     admission: Admission,
     now: Timestamp,
 ) -> Result<Admitted, Fault> {
-    let Admission { pair_of, starts, letters } = admission;
+    let Admission { pair_of, starts, letters, reached } = admission;
     let sagas: Vec<i64> = starts.iter().map(|(saga_id, _)| *saga_id).collect();
     let attempts: Vec<Instant> = starts.iter().map(|(_, attempt_at)| Instant(*attempt_at)).collect();
     let start = include_str!("sql/orchestrator/start_attempts.sql");
@@ -253,7 +292,7 @@ async fn write_admission(
         })
         .ok_or_else(|| Fault::Unreadable("a saga that was not taken".into()))
     };
-    let mut admitted = Admitted::default();
+    let mut admitted = Admitted { reached, ..Admitted::default() };
     for row in &made {
         let saga_id = get(row, 1)?;
         let (event_id, subscription_id) = pair(saga_id)?;

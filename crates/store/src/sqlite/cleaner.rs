@@ -3,7 +3,7 @@
 
 use posthaste_core::job::{self, ExpiredLease};
 use posthaste_core::outcome::Failure;
-use posthaste_core::ports::{CleanerStore, ResetLease, StoreResult};
+use posthaste_core::ports::{CleanerStore, LeaseTake, ResetLease, StoreResult};
 use posthaste_core::{EventId, JobId, SagaId, Timestamp};
 use rusqlite::params;
 
@@ -25,13 +25,13 @@ pub struct SqliteCleaner(pub(super) SqliteStore);
 impl CleanerStore for SqliteCleaner {
     async fn reset_expired_leases(
         &self,
-        jobs_max: u32,
+        take: LeaseTake,
         resets_max: u32,
         now: Timestamp,
     ) -> StoreResult<Vec<ResetLease>> {
         self.0
             .write(Role::JobWorker, "resetting leases", move |session| {
-                reset_expired_leases(session, jobs_max, resets_max, now)
+                reset_expired_leases(session, take, resets_max, now)
             })
             .await
     }
@@ -39,13 +39,14 @@ impl CleanerStore for SqliteCleaner {
 
 fn reset_expired_leases(
     session: &Session<'_>,
-    jobs_max: u32,
+    take: LeaseTake,
     resets_max: u32,
     now: Timestamp,
 ) -> Answer<Vec<ResetLease>> {
+    let from = take.from.unwrap_or(Timestamp::MIN).micros();
     let expired: Vec<ResetLease> = session
         .statement(LIST_EXPIRED_LEASES)?
-        .query_map(params![now.micros(), jobs_max], |row| {
+        .query_map(params![now.micros(), take.jobs_max, from], |row| {
             Ok(ResetLease {
                 job_id: JobId::from_store(row.get(0)?),
                 saga_id: SagaId::from_store(row.get(1)?),

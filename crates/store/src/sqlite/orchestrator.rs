@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use posthaste_core::job::{JobOutcome, JobResult, JobStatus};
 use posthaste_core::ports::{
-    Admitted, AdmittedJob, AppliedResult, DueSubscriptions, GivenUp, OrchestratorStore, Quota, ResultTake,
-    StoreResult,
+    Admitted, AdmittedJob, AppliedResult, DueSubscriptions, GivenUp, LatelyDue, OrchestratorStore, Quota,
+    ResultTake, StoreResult,
 };
 use posthaste_core::retry::RetryPolicy;
 use posthaste_core::saga::{self, Decision, SagaState, SagaStatus, Signal};
@@ -20,6 +20,7 @@ use super::session::Session;
 use crate::grants::Role;
 
 const FIND_DUE_SUBSCRIPTIONS: &str = include_str!("sql/orchestrator/find_due_subscriptions.sql");
+const FIND_LATELY_DUE: &str = include_str!("sql/orchestrator/find_lately_due.sql");
 const FIND_SUBSCRIPTION: &str = include_str!("sql/orchestrator/find_subscription.sql");
 const LIST_DUE_SAGAS: &str = include_str!("sql/orchestrator/list_due_sagas.sql");
 const INSERT_JOBS: &str = include_str!("sql/orchestrator/insert_jobs.sql");
@@ -48,6 +49,19 @@ impl OrchestratorStore for SqliteOrchestrator {
         self.0
             .read(ROLE, "finding due subscriptions", move |session| {
                 find_due_subscriptions(session, after, probes_max, now)
+            })
+            .await
+    }
+
+    async fn find_lately_due(
+        &self,
+        since: Timestamp,
+        sagas_max: u32,
+        now: Timestamp,
+    ) -> StoreResult<LatelyDue> {
+        self.0
+            .read(ROLE, "looking for sagas that came due", move |session| {
+                find_lately_due(session, since, sagas_max.max(1), now)
             })
             .await
     }
@@ -121,6 +135,31 @@ fn find_due_subscriptions(
     Ok(found)
 }
 
+fn find_lately_due(
+    session: &Session<'_>,
+    since: Timestamp,
+    sagas_max: u32,
+    now: Timestamp,
+) -> Answer<LatelyDue> {
+    let mut found = LatelyDue { subscriptions: Vec::new(), until: now };
+    for status in [SagaStatus::Pending, SagaStatus::PendingRetry] {
+        let mut find = session.statement(FIND_LATELY_DUE)?;
+        let mut sagas = find.query(params![status.as_str(), since.micros(), now.micros(), sagas_max])?;
+        let (mut looked_at, mut last) = (0, now);
+        while let Some(row) = sagas.next()? {
+            found.subscriptions.push(SubscriptionId::from_store(row.get(0)?));
+            last = rows::time(row, 1)?;
+            looked_at += 1;
+        }
+        if looked_at >= sagas_max {
+            found.until = found.until.min(last);
+        }
+    }
+    found.subscriptions.sort_unstable();
+    found.subscriptions.dedup();
+    Ok(found)
+}
+
 fn count_in_flight(
     session: &Session<'_>,
     subscriptions: &[SubscriptionId],
@@ -145,7 +184,9 @@ fn admit_due_sagas(
     for quota in quotas {
         let subscription_id = quota.subscription_id;
         let Some(limit) = find_limit(session, subscription_id)? else { continue };
-        for (saga_id, event_id, state) in list_due_sagas(session, *quota, now)? {
+        let due = list_due_sagas(session, *quota, now)?;
+        admitted.reached.extend(due.last().map(|(.., state)| (subscription_id, state.next_attempt_at)));
+        for (saga_id, event_id, state) in due {
             let decision = saga::step(&state, &Signal::Look, &policy.with_limit(limit), now);
             match decision {
                 Decision::StartAttempt { .. } => {
@@ -205,7 +246,8 @@ fn list_due_sagas(
 ) -> Answer<Vec<(SagaId, EventId, SagaState)>> {
     let mut due = Vec::new();
     let mut list = session.statement(LIST_DUE_SAGAS)?;
-    let mut found = list.query(params![quota.subscription_id.get(), now.micros(), quota.jobs_max])?;
+    let from = quota.from.unwrap_or(Timestamp::MIN).micros();
+    let mut found = list.query(params![quota.subscription_id.get(), now.micros(), quota.jobs_max, from])?;
     while let Some(row) = found.next()? {
         due.push((SagaId::from_store(row.get(0)?), EventId::from_store(row.get(6)?), saga_state(row, 1)?));
     }

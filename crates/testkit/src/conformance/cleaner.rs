@@ -1,9 +1,9 @@
 //! Leases that ran out come back, once, and not for ever.
 
-use crate::fixtures::{MANY, T0, at, claim, delivered};
+use crate::fixtures::{MANY, T0, at, claim, delivered, leases};
 use crate::harness::{Engine, Harness};
 use posthaste_core::job::ExpiredLease;
-use posthaste_core::ports::{CleanerStore as _, Report, Stores, WorkerStore as _};
+use posthaste_core::ports::{CleanerStore as _, LeaseTake, Report, Stores, WorkerStore as _};
 
 pub async fn cleaner_against_reporter<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
@@ -30,18 +30,19 @@ pub async fn cleaner_against_reporter<S: Stores>(h: &Harness<S>) {
     let clean = async {
         let mut reset = Vec::new();
         loop {
-            let leases = h.sure(async || h.store.cleaner().reset_expired_leases(7, 3, expired).await).await;
-            if leases.is_empty() {
+            let part =
+                h.sure(async || h.store.cleaner().reset_expired_leases(leases(7), 3, expired).await).await;
+            if part.is_empty() {
                 return reset;
             }
-            reset.extend(leases.into_iter().map(|lease| lease.job_id));
+            reset.extend(part.into_iter().map(|lease| lease.job_id));
         }
     };
     let (accepted, reset) = tokio::join!(report, clean);
     if h.engine != Engine::PostgresCut {
         assert!(accepted.iter().all(|job| !reset.contains(job)), "a job was reported and reset");
     }
-    h.sure(async || h.store.cleaner().reset_expired_leases(MANY, 3, expired).await).await;
+    h.sure(async || h.store.cleaner().reset_expired_leases(leases(MANY), 3, expired).await).await;
     let count = |status: &'static str| async move {
         let sql = format!("SELECT count(*) FROM webhook_delivery_jobs WHERE status = '{status}'");
         h.direct.number(&sql).await
@@ -64,10 +65,12 @@ pub async fn the_cleaner_is_idempotent_and_stops_at_the_limit<S: Stores>(h: &Har
         assert_eq!(h.claim_all(&claim(MANY), now).await.len(), 1, "round {round}");
         // A lease that runs out at this very moment has not run out yet.
         let until = at(u64::from(round) * 100 + 60);
-        let early = h.sure(async || h.store.cleaner().reset_expired_leases(MANY, 3, until).await).await;
+        let early =
+            h.sure(async || h.store.cleaner().reset_expired_leases(leases(MANY), 3, until).await).await;
         assert_eq!(early, [], "round {round}");
         let expired = at(u64::from(round) * 100 + 61);
-        let first = h.sure(async || h.store.cleaner().reset_expired_leases(MANY, 3, expired).await).await;
+        let first =
+            h.sure(async || h.store.cleaner().reset_expired_leases(leases(MANY), 3, expired).await).await;
         if h.engine != Engine::PostgresCut {
             let expected = if round < 3 {
                 ExpiredLease::GiveBack { lease_resets: round + 1 }
@@ -78,7 +81,7 @@ pub async fn the_cleaner_is_idempotent_and_stops_at_the_limit<S: Stores>(h: &Har
             assert_eq!(first[0].worker_id.as_deref(), Some("worker-1"));
         }
         assert_eq!(
-            h.sure(async || h.store.cleaner().reset_expired_leases(MANY, 3, expired).await).await,
+            h.sure(async || h.store.cleaner().reset_expired_leases(leases(MANY), 3, expired).await).await,
             [],
             "nothing twice"
         );
@@ -92,4 +95,20 @@ pub async fn the_cleaner_is_idempotent_and_stops_at_the_limit<S: Stores>(h: &Har
         h.direct.rows("SELECT status, attempt_count, final_error_code FROM webhook_delivery_sagas").await;
     assert_eq!(saga, [["PendingRetry", "1", "LEASE_EXPIRED"].map(|text| Some(text.to_owned()))]);
     h.check_invariants().await;
+}
+
+pub async fn leases_that_were_looked_at_are_not_looked_at_again<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe("a").await;
+    h.publish("a", 2).await;
+    h.route_all(T0).await;
+    h.admit(subscription, T0).await;
+    // One lease runs out at 60 s, the other at 70 s.
+    assert_eq!(h.claim_all(&claim(1), T0).await.len(), 1);
+    assert_eq!(h.claim_all(&claim(1), at(10)).await.len(), 1);
+    let leased = "SELECT count(*) FROM webhook_delivery_jobs WHERE status = 'Leased'";
+    for (from, left) in [(71, 2), (61, 1), (60, 0)] {
+        let take = LeaseTake { from: Some(at(from)), jobs_max: MANY };
+        h.sure(async || h.store.cleaner().reset_expired_leases(take, 3, at(100)).await).await;
+        assert_eq!(h.direct.number(leased).await, left, "from {from}");
+    }
 }

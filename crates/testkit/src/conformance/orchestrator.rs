@@ -1,6 +1,6 @@
 //! Sagas move as the state machine says, each with at most one job, and nobody starves.
 
-use crate::fixtures::{MANY, POLICY, T0, at, claim, delivered, failed, quota};
+use crate::fixtures::{MANY, POLICY, T0, at, claim, delivered, failed, leases, quota};
 use crate::harness::{Engine, Harness};
 use crate::random::Random;
 use posthaste_core::outcome::{AttemptOutcome, Failure};
@@ -75,7 +75,7 @@ pub async fn never_two_active_jobs<S: Stores>(h: &Harness<S>) {
                     h.sure(async || h.store.worker().report_jobs(reports.clone(), now).await).await;
                 }
                 2 => {
-                    h.sure(async || h.store.cleaner().reset_expired_leases(20, 3, now).await).await;
+                    h.sure(async || h.store.cleaner().reset_expired_leases(leases(20), 3, now).await).await;
                 }
                 _ => {
                     let take = ResultTake { from: None, results_max: 20 };
@@ -89,7 +89,7 @@ pub async fn never_two_active_jobs<S: Stores>(h: &Harness<S>) {
     // In the end everything ends.
     for round in 0..20_u64 {
         let now = at(100_000 + round * 4_000);
-        h.sure(async || h.store.cleaner().reset_expired_leases(MANY, 3, now).await).await;
+        h.sure(async || h.store.cleaner().reset_expired_leases(leases(MANY), 3, now).await).await;
         h.fail_attempts(subscription, now).await;
     }
     let unfinished =
@@ -241,7 +241,8 @@ pub async fn a_large_backlog_starves_nobody<S: Stores>(h: &Harness<S>) {
     h.route_all(at(1)).await;
     let everybody: Vec<_> = std::iter::once(large).chain(small.iter().copied()).collect();
     assert_eq!(due(h, at(1)).await, everybody);
-    let quotas: Vec<_> = everybody.iter().map(|id| Quota { subscription_id: *id, jobs_max: 4 }).collect();
+    let quotas: Vec<_> =
+        everybody.iter().map(|id| Quota { subscription_id: *id, jobs_max: 4, from: None }).collect();
     h.sure(async || h.store.orchestrator().admit_due_sagas(quotas.clone(), POLICY, at(1)).await).await;
     let of = |id| {
         format!("{JOBS} j JOIN webhook_delivery_sagas g ON g.id = j.saga_id WHERE g.subscription_id = {id}")
@@ -252,6 +253,56 @@ pub async fn a_large_backlog_starves_nobody<S: Stores>(h: &Harness<S>) {
     let admitted = h.direct.number(&of(large)).await;
     assert!(admitted == 4 || h.engine == Engine::PostgresCut, "{admitted} of a quota of 4");
     assert_eq!(due(h, at(1)).await, [large], "the others are done, and cost the next round nothing");
+}
+
+pub async fn what_came_due_lately_is_found_oldest_first<S: Stores>(h: &Harness<S>) {
+    let (early, late, retried) =
+        (h.subscribe("early").await, h.subscribe("late").await, h.subscribe("retried").await);
+    h.publish("retried", 1).await;
+    h.route_all(T0).await;
+    let (jobs, token) = h.start_attempts(retried, T0).await;
+    let report = vec![failed(&jobs[0], token, Failure::Http(500))];
+    h.sure(async || h.store.worker().report_jobs(report.clone(), T0).await).await;
+    // Its next attempt is due at 30 s.
+    h.apply_all(T0).await;
+    h.publish("early", 2).await;
+    h.route_all(at(10)).await;
+    h.publish("late", 3).await;
+    h.route_all(at(20)).await;
+    let look = async |since: u64, sagas_max: u32, now: u64| {
+        let found = async || h.store.orchestrator().find_lately_due(at(since), sagas_max, at(now)).await;
+        let found = h.sure(found).await;
+        (found.subscriptions, found.until)
+    };
+    assert_eq!(look(0, 100, 9).await, (vec![], at(9)));
+    assert_eq!(look(0, 100, 29).await, (vec![early, late], at(29)));
+    assert_eq!(look(0, 100, 30).await, (vec![early, late, retried], at(30)));
+    assert_eq!(look(11, 100, 30).await, (vec![late, retried], at(30)));
+    assert_eq!(look(21, 100, 29).await, (vec![], at(29)));
+    // As much as was asked for: there may be more behind the last.
+    assert_eq!(look(0, 2, 29).await, (vec![early], at(10)));
+    assert_eq!(look(0, 3, 40).await, (vec![early, late, retried], at(20)));
+}
+
+pub async fn a_quota_leaves_out_what_came_due_before<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe("a").await;
+    for second in [10, 20, 30] {
+        h.publish("a", 1).await;
+        h.route_all(at(second)).await;
+    }
+    let admit = async |from: Option<u64>, jobs_max: u32| {
+        let quotas = vec![Quota { subscription_id: subscription, jobs_max, from: from.map(at) }];
+        let admit = async || h.store.orchestrator().admit_due_sagas(quotas.clone(), POLICY, at(40)).await;
+        h.sure(admit).await.reached
+    };
+    let started = "SELECT count(*) FROM webhook_delivery_sagas WHERE status = 'InProgress'";
+    for (from, jobs_max, reached, all) in [(Some(20), 1, 20, 1), (Some(20), 5, 30, 2), (None, 5, 10, 3)] {
+        let answer = admit(from, jobs_max).await;
+        if h.engine != Engine::PostgresCut {
+            assert_eq!(answer, [(subscription, at(reached))], "from {from:?}");
+        }
+        assert_eq!(h.direct.number(started).await, all, "from {from:?}");
+    }
 }
 
 pub async fn a_paused_subscription_holds_and_resumes<S: Stores>(h: &Harness<S>) {

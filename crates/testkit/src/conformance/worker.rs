@@ -1,6 +1,6 @@
 //! A job is held by one worker at a time, and only its holder reports.
 
-use crate::fixtures::{LEASE, MANY, T0, at, claim, delivered, failed, job_ids, token, worker_id};
+use crate::fixtures::{LEASE, MANY, T0, at, claim, delivered, failed, job_ids, leases, token, worker_id};
 use crate::harness::{Engine, Harness};
 use posthaste_core::Timestamp;
 use posthaste_core::outcome::{AttemptOutcome, Failure};
@@ -60,7 +60,11 @@ pub async fn sixteen_claimers_share_ten_thousand_jobs<S: Stores>(h: &Harness<S>)
     }
     // Those come back when their lease runs out, and nothing else does.
     let expired = at(61);
-    while !h.sure(async || h.store.cleaner().reset_expired_leases(MANY, 3, expired).await).await.is_empty() {}
+    while !h
+        .sure(async || h.store.cleaner().reset_expired_leases(leases(MANY), 3, expired).await)
+        .await
+        .is_empty()
+    {}
     let pending = "SELECT id FROM webhook_delivery_jobs WHERE status = 'Pending'";
     let back = h.direct.texts(pending).await;
     assert!(back.iter().all(|id| !holders.keys().any(|held| held.to_string() == *id)));
@@ -90,7 +94,7 @@ pub async fn a_zombie_reports_in_vain<S: Stores>(h: &Harness<S>) {
     h.route_all(T0).await;
     let (jobs, zombie) = h.start_attempts(subscription, T0).await;
     let expired = at(61);
-    h.sure(async || h.store.cleaner().reset_expired_leases(MANY, 3, expired).await).await;
+    h.sure(async || h.store.cleaner().reset_expired_leases(leases(MANY), 3, expired).await).await;
     let job = jobs[0].job_id.get();
     let before = h.row("webhook_delivery_jobs", job).await;
     let report = vec![delivered(&jobs[0], zombie)];

@@ -66,7 +66,7 @@ pub(crate) async fn what_waits_is_counted_and_shown<S: Stores>(api: &TestApi<S>)
     api.h.store.subscriptions().update_subscription(held, pause, at(11)).await.expect("a pause");
     api.h.publish("a", 3).await;
     // Two jobs wait for a worker, one is leased and hangs, one has ended and is not applied.
-    let quota = posthaste_core::ports::Quota { subscription_id: one, jobs_max: 4 };
+    let quota = posthaste_core::ports::Quota { subscription_id: one, jobs_max: 4, from: None };
     {
         use posthaste_core::ports::{OrchestratorStore as _, WorkerStore as _};
         let policy = posthaste_testkit::fixtures::POLICY;
@@ -76,7 +76,7 @@ pub(crate) async fn what_waits_is_counted_and_shown<S: Stores>(api: &TestApi<S>)
         let report = posthaste_testkit::fixtures::delivered(&jobs[0], claim.token);
         api.h.store.worker().report_jobs(vec![report], at(31)).await.expect("a report");
     }
-    let mut surveyor = Surveyor::new(api.h.store.insight(), SURVEY, api.metrics.clone());
+    let mut surveyor = Surveyor::new(api.h.store.insight(), SURVEY, api.clock.clone(), api.metrics.clone());
     surveyor.step(at(200)).await.expect("a survey");
     let (survey, counted_at) = surveyor.last().get().expect("a survey");
     api.last_survey.set(survey, counted_at);

@@ -255,7 +255,7 @@ fn admission_steps(backlog: i64) -> (usize, usize) {
     let mut steps = 0;
     for id in 1..=FAIR {
         steps += file.steps("orchestrator/find_subscription", &[id], 1);
-        steps += file.steps("orchestrator/list_due_sagas", &[id, now, QUOTA.into()], QUOTA as usize);
+        steps += file.steps("orchestrator/list_due_sagas", &[id, now, QUOTA.into(), 0], QUOTA as usize);
     }
     let count = FAIR * i64::from(QUOTA);
     let sagas = backlog + 1..=backlog + count;
@@ -265,6 +265,6 @@ fn admission_steps(backlog: i64) -> (usize, usize) {
 }
 
 fn quotas() -> Vec<Quota> {
-    let quota = |id| Quota { subscription_id: SubscriptionId::from_store(id), jobs_max: QUOTA };
+    let quota = |id| Quota { subscription_id: SubscriptionId::from_store(id), jobs_max: QUOTA, from: None };
     (1..=FAIR).map(quota).collect()
 }

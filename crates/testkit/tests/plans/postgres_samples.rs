@@ -117,7 +117,12 @@ fn explicit(name: &str) -> Option<Vec<String>> {
         "orchestrator/start_attempts" => {
             vec![ids(1, 100), repeated("2027-01-15 07:59:00Z", "timestamptz"), now()]
         }
-        "orchestrator/take_due_sagas" => vec![numbers(1, 32), repeated("16", "integer"), now()],
+        "orchestrator/take_due_sagas" => {
+            let from = "array_fill('-infinity'::timestamptz, ARRAY[32])".to_owned();
+            vec![numbers(1, 32), repeated("16", "integer"), from, now()]
+        }
+        "orchestrator/find_lately_due" => vec!["'2027-01-01Z'".to_owned(), now(), batch],
+        "cleaner/take_expired_leases" => vec![now(), batch, "'-infinity'".to_owned()],
         "orchestrator/take_job_results" => vec!["0".to_owned(), batch],
         "outbox_intake/submit_orders" => vec![
             texts("new-", 1, BATCH),

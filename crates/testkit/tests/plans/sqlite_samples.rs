@@ -18,7 +18,7 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
     let text = |words: &str| Value::Text(words.to_owned());
     match name {
         "cleaner/insert_finished" | "worker/insert_finished" => numbers(&[live + 201]),
-        "cleaner/list_expired_leases" => numbers(&[NOW, BATCH_ROWS]),
+        "cleaner/list_expired_leases" => numbers(&[NOW, BATCH_ROWS, 0]),
         "dead_letter/find_dead_letters" => numbers(&[0, PAGE]),
         "dead_letter/find_dead_letters_of_subscription" => numbers(&[0, PAGE, 1]),
         "key/create_key" => vec![text("name"), text("ingest"), Value::Blob(vec![7; 32]), Value::Integer(NOW)],
@@ -38,7 +38,12 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         "orchestrator/count_in_flight" | "insight/count_unfinished" => vec![Value::Null, Value::Integer(16)],
         "orchestrator/delete_applied" => numbers(&[live + 301, live + 400]),
         "orchestrator/find_due_subscriptions" => numbers(&[0, BATCH_ROWS, NOW]),
-        "orchestrator/list_due_sagas" => numbers(&[1, NOW, BATCH_ROWS]),
+        "orchestrator/find_lately_due" => {
+            let mut values = numbers(&[0, NOW, BATCH_ROWS]);
+            values.insert(0, text("Pending"));
+            values
+        }
+        "orchestrator/list_due_sagas" => numbers(&[1, NOW, BATCH_ROWS, 0]),
         "orchestrator/list_finished_jobs" => numbers(&[0, BATCH_ROWS]),
         "orchestrator/next_due_at" => numbers(&[0]),
         "outbox_worker/list_due_orders"

@@ -12,7 +12,7 @@ use posthaste_core::ports::{
 use posthaste_core::retry::OrderRetryPolicy;
 use posthaste_store::grants::Role;
 use posthaste_store::postgres::{PostgresOptions, PostgresStore};
-use posthaste_testkit::fixtures::{T0, claim, event, order, worker_id};
+use posthaste_testkit::fixtures::{T0, claim, event, leases, order, worker_id};
 use posthaste_testkit::harness::Harness;
 use std::time::Duration;
 
@@ -130,11 +130,11 @@ async fn the_cleaner_may_have_a_login_of_its_own() {
     let url = login_url(&h, "job_worker", "cleaner").await;
     let cleaners = "SELECT usename FROM pg_stat_activity
         WHERE datname = current_database() AND application_name = 'posthaste cleaner'";
-    h.store.cleaner().reset_expired_leases(10, 3, T0).await.expect("a common login");
+    h.store.cleaner().reset_expired_leases(leases(10), 3, T0).await.expect("a common login");
     assert!(h.direct.texts(cleaners).await.is_empty());
     let options = PostgresOptions { cleaner_url: Some(url.clone()), ..PostgresOptions::new(h.url()) };
     let store = PostgresStore::connect(&options).await.expect("the store");
-    store.cleaner().reset_expired_leases(10, 3, T0).await.expect("a login of its own");
+    store.cleaner().reset_expired_leases(leases(10), 3, T0).await.expect("a login of its own");
     assert_eq!(h.direct.texts(cleaners).await, [login_of(&url)]);
     work(&store, Role::JobWorker).await.expect("the worker beside it");
     assert_eq!(h.direct.texts(cleaners).await.len(), 1, "which has connections of its own");

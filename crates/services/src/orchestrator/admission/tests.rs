@@ -1,8 +1,9 @@
 //! Admission over a scripted store.
 
 use super::*;
-use posthaste_core::ports::{AdmittedJob, AppliedResult, DueSubscriptions, Quota, ResultTake};
+use posthaste_core::ports::{AdmittedJob, AppliedResult, DueSubscriptions, LatelyDue, Quota, ResultTake};
 use posthaste_core::{EventId, JobId, SagaId};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 /// Subscriptions 1 to `subscriptions`, each with as many due sagas as `due` says.
@@ -14,6 +15,9 @@ struct World {
     due: Vec<u32>,
     probes: Vec<Option<i64>>,
     given: Vec<u32>,
+    /// From when and to when it was looked for what came due lately; up to where the next looks see.
+    looks: Vec<(Timestamp, Timestamp)>,
+    sees: VecDeque<Timestamp>,
 }
 
 impl OrchestratorStore for Scripted {
@@ -31,6 +35,13 @@ impl OrchestratorStore for Scripted {
         let due = (first..=last).filter(is_due).map(SubscriptionId::from_store).collect();
         let more = usize::try_from(last).is_ok_and(|last| last < world.due.len());
         Ok(DueSubscriptions { due, next: more.then(|| SubscriptionId::from_store(last)) })
+    }
+
+    async fn find_lately_due(&self, since: Timestamp, _max: u32, now: Timestamp) -> StoreResult<LatelyDue> {
+        let mut world = self.0.lock().expect("the world");
+        world.looks.push((since, now));
+        let until = world.sees.pop_front().unwrap_or(now);
+        Ok(LatelyDue { subscriptions: Vec::new(), until })
     }
 
     async fn admit_due_sagas(
@@ -79,9 +90,15 @@ impl OrchestratorStore for Scripted {
 
 fn rig(due: Vec<u32>) -> (Scripted, Admission<Scripted>) {
     let given = vec![0; due.len()];
-    let store = Scripted(Arc::new(Mutex::new(World { due, probes: Vec::new(), given })));
+    let store = Scripted(Arc::new(Mutex::new(World {
+        due,
+        probes: Vec::new(),
+        given,
+        looks: Vec::new(),
+        sees: VecDeque::new(),
+    })));
     let (flows, wakes, metrics) = (Flows::new(2048), Wakes::alone(), Metrics::new());
-    (store.clone(), Admission::new(store, RetryPolicy::WEBHOOK, flows, wakes, metrics))
+    (store.clone(), Admission::new(store, RetryPolicy::WEBHOOK, flows, Clock::standing(NOW), wakes, metrics))
 }
 
 const NOW: Timestamp = Timestamp::from_micros(0);
@@ -109,9 +126,56 @@ async fn a_long_scan_goes_page_by_page_and_rests_after_the_last() {
     for _ in 0..4 {
         progress.push(admission.step(NOW).await.expect("a step"));
     }
-    let rest = NOW.after(PAUSE_PER_PAGE * 2);
-    use Progress::{IdleUntil, More};
-    assert_eq!(progress, [More, More, IdleUntil(rest), IdleUntil(rest)]);
-    admission.step(rest).await.expect("a step");
+    use Progress::{Idle, More};
+    assert_eq!(progress, [More, More, Idle, Idle]);
+    admission.step(NOW.after(SCAN_EVERY)).await.expect("a step");
     assert_eq!(store.0.lock().expect("the world").probes, [None, Some(256), Some(512), None]);
+}
+
+fn at_ms(ms: u64) -> Timestamp {
+    NOW.after(Duration::from_millis(ms))
+}
+
+#[tokio::test]
+async fn looks_go_on_from_where_the_last_one_ended() {
+    let (store, mut admission) = rig(vec![0]);
+    // The third look cannot see all there is, and the sixth not even past one moment.
+    let sees = [1_000, 2_000, 2_500, 3_000, 4_000, 3_900].map(at_ms);
+    store.0.lock().expect("the world").sees = sees.into();
+    let mut progress = Vec::new();
+    for ms in [1_000, 2_000, 3_000, 3_000, 4_000, 4_000, 4_050, 1_000] {
+        progress.push(admission.step(at_ms(ms)).await.expect("a step"));
+    }
+    let world = store.0.lock().expect("the world");
+    let looks = [
+        (900, 1_000),
+        (900, 2_000),
+        (1_900, 3_000),
+        (2_500, 3_000),
+        (2_900, 4_000),
+        (3_900, 4_000),
+        (4_000, 4_050),
+        (900, 1_000),
+    ];
+    assert_eq!(world.looks, looks.map(|(since, now)| (at_ms(since), at_ms(now))));
+    use Progress::{Idle, More};
+    assert_eq!(progress, [Idle, Idle, More, Idle, Idle, Idle, Idle, Idle]);
+    // At 4.05 s, though the rest after the scan at 4 s is not over: only a scan gets past such a moment.
+    assert_eq!(world.probes.len(), 6);
+}
+
+#[tokio::test]
+async fn what_is_known_is_served_without_a_look() {
+    let (store, mut admission) = rig(vec![0, 0]);
+    let (one, two) = (SubscriptionId::from_store(1), SubscriptionId::from_store(2));
+    admission.step(NOW).await.expect("a step");
+    // As the router of the same process tells it.
+    for (ms, id) in [(5, one), (10, two), (15, one), (20, two)] {
+        store.0.lock().expect("the world").due = vec![1, 1];
+        admission.flows.found_due([id]);
+        admission.step(at_ms(ms)).await.expect("a step");
+    }
+    let world = store.0.lock().expect("the world");
+    assert_eq!(world.given, [2, 2]);
+    assert_eq!(world.looks.iter().map(|(_, now)| *now).collect::<Vec<_>>(), [NOW, at_ms(20)]);
 }

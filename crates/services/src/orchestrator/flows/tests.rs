@@ -23,7 +23,7 @@ fn admitted(jobs: &[(i64, u32)]) -> Admitted {
         subscription_id: sub(id),
     };
     let jobs = jobs.iter().flat_map(|(id, count)| (0..*count).map(move |_| job(*id))).collect();
-    Admitted { jobs, dead_lettered: Vec::new() }
+    Admitted { jobs, ..Admitted::default() }
 }
 
 fn results(id: i64, count: u32, failure: Option<Failure>) -> Vec<AppliedResult> {
@@ -40,15 +40,18 @@ fn results(id: i64, count: u32, failure: Option<Failure>) -> Vec<AppliedResult> 
 }
 
 fn quotas(flows: &Flows, jobs_max: u32) -> Vec<(i64, u32)> {
-    let mut quotas: Vec<_> =
-        flows.quotas(jobs_max).iter().map(|quota| (quota.subscription_id.get(), quota.jobs_max)).collect();
+    let mut quotas: Vec<_> = flows
+        .quotas(jobs_max, at_ms(0))
+        .iter()
+        .map(|quota| (quota.subscription_id.get(), quota.jobs_max))
+        .collect();
     quotas.sort_unstable();
     quotas
 }
 
 /// Everybody asked for gets all of his quota, and has more behind it.
 fn admit_all(flows: &Flows, jobs_max: u32) -> Vec<(i64, u32)> {
-    let given = flows.quotas(jobs_max);
+    let given = flows.quotas(jobs_max, at_ms(0));
     let jobs: Vec<_> = given.iter().map(|quota| (quota.subscription_id.get(), quota.jobs_max)).collect();
     flows.admitted(&given, &admitted(&jobs));
     jobs
@@ -56,9 +59,9 @@ fn admit_all(flows: &Flows, jobs_max: u32) -> Vec<(i64, u32)> {
 
 fn ready(ids: &[i64]) -> Flows {
     let flows = Flows::new(MAX);
-    flows.found_due(&ids.iter().map(|id| sub(*id)).collect::<Vec<_>>());
+    flows.found_due(ids.iter().map(|id| sub(*id)));
     let new = flows.to_count(at_ms(0));
-    flows.counted(&new, &vec![0; new.len()], at_ms(0));
+    flows.counted(&new, &vec![0; new.len()], Duration::ZERO, at_ms(0));
     flows
 }
 
@@ -67,7 +70,7 @@ fn shares_are_equal_and_what_one_cannot_use_goes_to_the_others() {
     let flows = ready(&[1, 2, 3]);
     assert_eq!(quotas(&flows, 1_000), [(1, 16), (2, 16), (3, 16)], "nobody gets more than his bound");
     assert_eq!(quotas(&flows, 9), [(1, 3), (2, 3), (3, 3)]);
-    flows.counted(&[sub(2)], &[15], at_ms(0));
+    flows.counted(&[sub(2)], &[15], Duration::ZERO, at_ms(0));
     assert_eq!(quotas(&flows, 9), [(1, 4), (2, 1), (3, 4)]);
     assert_eq!(quotas(&flows, 0), []);
 }
@@ -86,14 +89,14 @@ fn where_there_are_more_subscriptions_than_jobs_they_take_turns() {
 #[test]
 fn one_that_is_full_or_drained_gets_nothing_until_something_changes() {
     let flows = ready(&[1, 2]);
-    let given = flows.quotas(100);
+    let given = flows.quotas(100, at_ms(0));
     flows.admitted(&given, &admitted(&[(1, 16), (2, 3)]));
     assert_eq!(quotas(&flows, 100), [], "1 is full, 2 had no more");
     assert!(!flows.has_room());
     assert!(!flows.applied(&results(2, 3, None), at_ms(1)), "2 has room and nothing due");
     assert!(flows.applied(&results(1, 4, None), at_ms(1)), "1 waited for room");
     assert_eq!(quotas(&flows, 100), [(1, 4)]);
-    flows.found_due(&[sub(2)]);
+    flows.found_due([sub(2)]);
     assert_eq!(quotas(&flows, 100), [(1, 4), (2, 16)]);
 }
 
@@ -127,17 +130,17 @@ fn a_result_that_changed_nothing_frees_nothing() {
 #[test]
 fn new_ones_are_counted_first_and_full_ones_now_and_then() {
     let flows = Flows::new(MAX);
-    flows.found_due(&[sub(1)]);
+    flows.found_due([sub(1)]);
     assert_eq!(flows.to_count(at_ms(0)), [sub(1)], "a process that died may have left some under way");
-    flows.counted(&[sub(1)], &[10], at_ms(0));
+    flows.counted(&[sub(1)], &[10], Duration::ZERO, at_ms(0));
     assert_eq!(admit_all(&flows, 100), [(1, 6)]);
     assert_eq!(flows.to_count(at_ms(999)), []);
     assert_eq!(flows.to_count(at_ms(1_000)), [sub(1)]);
     // As many as were thought: nobody else is at work.
-    flows.counted(&[sub(1)], &[16], at_ms(1_000));
+    flows.counted(&[sub(1)], &[16], Duration::ZERO, at_ms(1_000));
     assert_eq!(flows.to_count(at_ms(1_500)), []);
     // Fewer: somebody is, so look more often.
-    flows.counted(&[sub(1)], &[12], at_ms(2_000));
+    flows.counted(&[sub(1)], &[12], Duration::ZERO, at_ms(2_000));
     assert_eq!(admit_all(&flows, 100), [(1, 4)]);
     assert_eq!(flows.to_count(at_ms(2_020)), [sub(1)]);
 }
@@ -149,4 +152,34 @@ fn results_of_others_jobs_are_a_sign_of_others() {
     admit_all(&flows, 100);
     assert_eq!(flows.to_count(at_ms(19)), []);
     assert_eq!(flows.to_count(at_ms(20)), [sub(1)]);
+}
+
+#[test]
+fn due_sagas_are_looked_for_from_where_the_last_were_taken() {
+    let flows = ready(&[1]);
+    let from = |now| flows.quotas(100, at_ms(now)).first().expect("a quota").from;
+    let reach = |ms| {
+        let reached = vec![(sub(1), at_ms(ms))];
+        flows.admitted(&[], &Admitted { reached, ..Admitted::default() });
+    };
+    assert_eq!(from(1_000), None, "at first there may be anything");
+    reach(900);
+    reach(850);
+    assert_eq!(from(1_000), Some(at_ms(800)), "a little before, for clocks that differ");
+    assert_eq!(from(500), Some(at_ms(400)), "the clock was set back");
+    flows.found_due([sub(1)]);
+    assert_eq!(from(1_000), Some(at_ms(800)));
+    flows.found_by_scan(&[sub(1)]);
+    assert_eq!(from(1_000), None, "what a scan found may be old");
+}
+
+#[test]
+fn a_count_that_took_long_is_not_repeated_soon() {
+    let flows = ready(&[1]);
+    admit_all(&flows, 100);
+    flows.counted(&[sub(1)], &[16], Duration::from_millis(200), at_ms(1_000));
+    assert_eq!(flows.to_count(at_ms(4_999)), []);
+    assert_eq!(flows.to_count(at_ms(5_000)), [sub(1)]);
+    flows.found_due([sub(2)]);
+    assert_eq!(flows.to_count(at_ms(1_000)), [sub(2)], "one that is new is counted at once");
 }

@@ -1,11 +1,11 @@
 -- role: job_worker
--- Leases that ran out, oldest first. A job whose report is being written is left out: the report wins.
+-- Leases that ran out from $3 on, oldest first. A job whose report is being written is left out: the report wins.
 -- What the log says of each comes from its saga and its event.
--- index: idx_job_status_lease, from its first Leased entry on; webhook_delivery_sagas_pkey, events_pkey. The pair and the literal LIMIT: see claim_due_jobs.sql.
+-- index: idx_job_status_lease; webhook_delivery_sagas_pkey, events_pkey. The pair and the literal LIMIT: see claim_due_jobs.sql.
 SELECT few.id, few.saga_id, few.worker_id, few.lease_until, few.lease_resets, told.event_id, told.correlation_id
 FROM (
     SELECT j.id, j.saga_id, j.worker_id, j.lease_until, j.lease_resets FROM posthaste.webhook_delivery_jobs j
-    WHERE (j.status, j.lease_until) >= ('Leased', '-infinity') AND (j.status, j.lease_until) < ('Leased', $1::timestamptz)
+    WHERE (j.status, j.lease_until) >= ('Leased', $3::timestamptz) AND (j.status, j.lease_until) < ('Leased', $1::timestamptz)
     ORDER BY j.status, j.lease_until
     LIMIT 1000
     FOR NO KEY UPDATE SKIP LOCKED

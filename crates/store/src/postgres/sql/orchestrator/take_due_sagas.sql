@@ -1,14 +1,14 @@
 -- role: saga_orchestrator
 -- The sagas that are due now, of each subscription in $1 that may be sent to: the $2 oldest that wait for their first
 -- attempt and the $2 oldest that wait for another; the caller takes the $2 oldest of both. Those that another
--- orchestrator is admitting are left out.
+-- orchestrator is admitting are left out, and those that came due before $3.
 -- index: idx_saga_subscription_due (its predicate stands here literally), subscriptions_pkey.
 -- Each branch walks the index in order and stops at the quota, so a backlog of a million costs nothing. The states out
 -- of VALUES, and the range as a row: see find_due_subscriptions.sql.
 -- Measured beside 300,000 finished sagas, 32 subscriptions of 16: 2 buffers and 3 µs a saga.
 SELECT g.id, quota.subscription_id, waiting.status::text, g.attempt_count, g.next_attempt_at, g.final_error_code,
     s.max_retry_limit, quota.jobs_max, g.event_id
-FROM unnest((SELECT $1::bigint[]), (SELECT $2::integer[])) AS quota (subscription_id, jobs_max)
+FROM unnest((SELECT $1::bigint[]), (SELECT $2::integer[]), (SELECT $3::timestamptz[])) AS quota (subscription_id, jobs_max, due_from)
 CROSS JOIN LATERAL (
     SELECT s.max_retry_limit FROM posthaste.subscriptions s
     WHERE s.id = quota.subscription_id AND s.active AND s.verified AND s.deleted_at IS NULL
@@ -19,9 +19,9 @@ CROSS JOIN LATERAL (
     SELECT g.id, g.attempt_count, g.next_attempt_at, g.final_error_code, g.event_id
     FROM posthaste.webhook_delivery_sagas g
     WHERE (g.subscription_id, g.status, g.next_attempt_at)
-            >= (quota.subscription_id, waiting.status, '-infinity'::timestamptz)
+            >= (quota.subscription_id, waiting.status, quota.due_from)
         AND (g.subscription_id, g.status, g.next_attempt_at)
-            <= (quota.subscription_id, waiting.status, $3::timestamptz)
+            <= (quota.subscription_id, waiting.status, $4::timestamptz)
         AND g.status <> 'Completed' AND g.status <> 'DeadLettered'
     ORDER BY g.subscription_id, g.status, g.next_attempt_at
     LIMIT quota.jobs_max

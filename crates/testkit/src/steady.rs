@@ -27,7 +27,7 @@ pub const LEFT_BEHIND_MAX: f64 = 1.5;
 /// The statements that take from a table in which everything passes through, by a piece of their text.
 const TAKERS: [(&str, &str); 6] = [
     ("route", "Takes events off the queue"),
-    ("find due", "Steps from subscription to subscription"),
+    ("find due", "Which subscriptions have sagas that came due"),
     ("take due", "The sagas that are due now"),
     ("claim", "Leases the jobs that have waited longest"),
     ("take results", "Finished jobs that wait to be applied"),
@@ -53,6 +53,8 @@ pub struct Sample {
     pub rows: i64,
     /// By taker: pages touched by one call.
     pub touched: BTreeMap<&'static str, f64>,
+    /// Pages touched by all statements together for one delivery: what is looked through rarely counts here.
+    pub touched_in_all: f64,
 }
 
 #[derive(Debug)]
@@ -85,8 +87,11 @@ impl Watch {
             );
             touched.insert(name, self.direct.number(&sql).await as f64 / 10.0);
         }
+        let all = "SELECT coalesce(sum(shared_blks_hit + shared_blks_read), 0)::bigint FROM public.pg_stat_statements";
+        let all = self.direct.number(all).await as f64;
         self.direct.run("SELECT public.pg_stat_statements_reset()").await;
         Sample {
+            touched_in_all: all / (delivered - delivered_before).max(1) as f64,
             at: self.began.elapsed(),
             delivered_per_second: (delivered - delivered_before) as f64 / (now - before).as_secs_f64(),
             dead_rows: number(0),
@@ -164,7 +169,11 @@ async fn load(store: PostgresStore, events_per_second: u64) {
 
 fn heading() -> String {
     let takers: Vec<String> = TAKERS.iter().map(|(name, _)| format!("{name:>12}")).collect();
-    format!("{:>6} {:>8} {:>9} {:>9} {:>7} {}", "s", "per s", "rows", "dead", "B/row", takers.join(" "))
+    let takers = takers.join(" ");
+    format!(
+        "{:>6} {:>8} {:>9} {:>9} {:>7} {takers} {:>12}",
+        "s", "per s", "rows", "dead", "B/row", "a delivery"
+    )
 }
 
 impl Sample {
@@ -172,26 +181,30 @@ impl Sample {
         let touched: Vec<String> =
             TAKERS.iter().map(|(name, _)| format!("{:>12.1}", self.touched[name])).collect();
         format!(
-            "{:>6} {:>8.0} {:>9} {:>9} {:>7.0} {}",
+            "{:>6} {:>8.0} {:>9} {:>9} {:>7.0} {} {:>12.1}",
             self.at.as_secs(),
             self.delivered_per_second,
             self.rows,
             self.dead_rows,
             self.bytes as f64 / self.rows.max(1) as f64,
-            touched.join(" ")
+            touched.join(" "),
+            self.touched_in_all,
         )
     }
 }
 
 impl SteadyReport {
-    /// How much more each taker touched at the end with the transaction open than without.
+    /// How much more each taker touched at the end with the transaction open than without, and all together for
+    /// one delivery.
     pub fn growth(&self) -> BTreeMap<&'static str, f64> {
-        let tail = |samples: &[Sample], name| {
+        let tail = |samples: &[Sample], figure: &dyn Fn(&Sample) -> f64| {
             let last = &samples[samples.len() - samples.len().div_ceil(3)..];
-            last.iter().map(|sample| sample.touched[name]).sum::<f64>() / last.len() as f64
+            last.iter().map(figure).sum::<f64>() / last.len() as f64
         };
-        let growth = |name| tail(&self.open, name) / tail(&self.steady, name).max(1.0);
-        TAKERS.iter().map(|(name, _)| (*name, growth(*name))).collect()
+        let growth =
+            |figure: &dyn Fn(&Sample) -> f64| tail(&self.open, figure) / tail(&self.steady, figure).max(1.0);
+        let takers = TAKERS.iter().map(|(name, _)| (*name, growth(&|sample| sample.touched[name])));
+        takers.chain([("a delivery, in all", growth(&|sample| sample.touched_in_all))]).collect()
     }
 
     /// What was left behind at most in the last third of the steady load, against the third before it.

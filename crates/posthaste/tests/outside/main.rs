@@ -8,6 +8,7 @@ mod bad_input;
 mod browser;
 mod browser_events;
 mod browser_lane;
+mod browser_live;
 mod browser_roles;
 mod browser_store_away;
 mod browser_subscriptions;

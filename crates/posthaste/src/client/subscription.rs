@@ -23,6 +23,12 @@ pub(crate) enum Verb {
     },
     /// List subscriptions
     List {
+        /// Only those of this type of event
+        #[arg(long = "type", value_name = "TYPE")]
+        event_type: Option<String>,
+        /// Only those in this state: active, paused or unverified
+        #[arg(long, value_name = "STATE")]
+        state: Option<String>,
         #[command(flatten)]
         page: Page,
         #[command(flatten)]
@@ -144,8 +150,13 @@ impl Verb {
                     ("description", extras.description.clone().into()),
                 ])
                 .show(made),
-            Self::List { page, .. } => Call::get("/v1/subscriptions")
-                .query(&[page.limit(), page.cursor()])
+            Self::List { event_type, state, page, .. } => Call::get("/v1/subscriptions")
+                .query(&[
+                    ("event_type", event_type.clone()),
+                    ("state", state.clone()),
+                    page.limit(),
+                    page.cursor(),
+                ])
                 .show(|answer| table::list(&COLUMNS, "no subscriptions", answer)),
             Self::Show(One { id, .. }) => Call::get(path(id)).show(shown),
             Self::Update { id, event_type, callback_url, max_retry_limit, description, .. } => {

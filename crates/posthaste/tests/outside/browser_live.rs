@@ -6,7 +6,8 @@ use crate::served::ROOT_KEY;
 use serde_json::json;
 
 /// How often the page has asked for itself.
-const ASKED: &str = "performance.getEntriesByType('resource').filter((one) => one.initiatorType === 'fetch').length";
+const ASKED: &str =
+    "performance.getEntriesByType('resource').filter((one) => one.initiatorType === 'fetch').length";
 const LINK: &str = "document.querySelector('tbody a[href=\"/deliveries/2\"]')";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

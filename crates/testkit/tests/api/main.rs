@@ -105,6 +105,7 @@ on_both_engines! {
     dashboard_requeue::a_long_requeue_tells_how_far_it_is,
     dashboard::what_others_wrote_stays_text,
     dashboard_subscriptions::a_subscription_is_made_and_its_secret_shown_once,
+    dashboard_requeue::what_fails_after_the_preview_is_left,
     dashboard_subscriptions::a_subscription_is_paused_and_resumed,
     dashboard_subscriptions::only_an_admin_changes_subscriptions,
     dashboard_subscriptions::subscriptions_are_found_with_their_health,

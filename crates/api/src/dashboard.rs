@@ -27,8 +27,8 @@ use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get, post};
-use http::header::ACCEPT;
-use http::{Method, StatusCode, Uri};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use posthaste_core::ports::{KeyRole, Stores};
 use std::sync::Arc;
 
@@ -81,14 +81,31 @@ type Methods<S> = MethodRouter<Arc<ApiState<S>>>;
 
 fn guarded<S: Stores>(api: &Arc<ApiState<S>>, needs: KeyRole, methods: Methods<S>) -> Methods<S> {
     let api = Arc::clone(api);
+        .layer(from_fn(refused))
+}
+
+/// What is refused before a page could, such as a path that is no text, is told to people in words.
+async fn refused(request: Request, next: Next) -> Response {
+    let is_person = is_person(request.headers());
+    let response = next.run(request).await;
+    let status = response.status();
+    let is_page = response.headers().get(CONTENT_TYPE).is_some_and(|media| media == PAGE_TYPE);
+    if is_page || !is_person || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    page::unexplained(status)
+}
+
+/// Browsers ask for pages by name, programs do not.
+fn is_person(headers: &HeaderMap) -> bool {
+    headers.get(ACCEPT).and_then(|value| value.to_str().ok()).is_some_and(|text| text.contains("text/html"))
     methods.route_layer(from_fn(move |request: Request, next: Next| {
         visitor::admit(Arc::clone(&api), needs, request, next)
     }))
 }
 
 /// People are led back; programs get the problem that [`crate::frame`] makes of the status.
-pub(crate) async fn not_found(method: Method, uri: Uri, headers: http::HeaderMap) -> Response {
-    let accepts = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let is_person = method == Method::GET && accepts.contains("text/html") && !uri.path().starts_with("/v1/");
-    if is_person { page::nothing_here() } else { StatusCode::NOT_FOUND.into_response() }
+pub(crate) async fn not_found(method: Method, uri: Uri, headers: HeaderMap) -> Response {
+    let is_page = method == Method::GET && is_person(&headers) && !uri.path().starts_with("/v1/");
+    if is_page { page::nothing_here() } else { StatusCode::NOT_FOUND.into_response() }
 }

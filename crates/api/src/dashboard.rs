@@ -18,6 +18,8 @@ mod session;
 mod sign_in;
 mod subscription_acts;
 mod subscriptions;
+mod subscription_edit;
+mod subscription_end;
 mod system;
 mod visitor;
 
@@ -50,6 +52,14 @@ pub(crate) fn routes<S: Stores>(api: &Arc<ApiState<S>>) -> Router<Arc<ApiState<S
         .route("/subscriptions/new", admin(get(subscription_acts::fill_in)))
         .route("/subscriptions/{id}", viewer(get(subscriptions::show)))
         .route("/subscriptions/{id}/verify", admin(answered(post(subscription_acts::verify))))
+        .route(
+            "/subscriptions/{id}/edit",
+            admin(get(subscription_edit::fill_in).post(subscription_edit::change)),
+        )
+        .route(
+            "/subscriptions/{id}/delete",
+            admin(get(subscription_end::confirm).post(subscription_end::end)),
+        )
         .route("/subscriptions/{id}/test", admin(answered(post(subscription_acts::test))))
         .route("/subscriptions/{id}/pause", admin(answered(post(subscription_acts::pause))))
         .route("/subscriptions/{id}/resume", admin(answered(post(subscription_acts::resume))))

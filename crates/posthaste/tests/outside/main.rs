@@ -11,6 +11,7 @@ mod browser_lane;
 mod browser_live;
 mod browser_roles;
 mod browser_store_away;
+mod browser_subscription_edit;
 mod browser_subscriptions;
 mod foreign_receiver;
 mod mentions;

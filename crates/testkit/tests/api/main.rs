@@ -10,6 +10,7 @@ mod dashboard_events;
 mod dashboard_orders;
 mod dashboard_requeue;
 mod dashboard_subscriptions;
+mod dashboard_subscription_edit;
 mod dashboard_system;
 mod dashboard_trouble;
 mod dead_letters;
@@ -111,6 +112,10 @@ on_both_engines! {
     dashboard_subscriptions::subscriptions_are_found_with_their_health,
     dashboard_subscriptions::many_subscriptions_are_looked_through,
     dashboard_events::an_event_is_found_by_every_field,
+    dashboard_subscription_edit::a_subscription_is_changed_in_a_form,
+    dashboard_subscription_edit::a_subscription_is_deleted_after_a_question,
+    dashboard_subscription_edit::only_an_admin_edits_and_deletes,
+    dashboard_subscription_edit::a_test_shows_the_answer,
     dashboard_events::an_event_is_explained,
     dashboard_events::a_long_look_says_how_far_it_came,
     dashboard_events::a_look_begins_near_the_time_asked_for,

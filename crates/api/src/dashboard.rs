@@ -4,6 +4,7 @@
 
 mod assets;
 mod chart;
+mod concerns;
 mod dead_letters;
 mod deliveries;
 mod events;
@@ -17,9 +18,9 @@ mod requeue;
 mod session;
 mod sign_in;
 mod subscription_acts;
-mod subscriptions;
 mod subscription_edit;
 mod subscription_end;
+mod subscriptions;
 mod system;
 mod visitor;
 
@@ -51,7 +52,6 @@ pub(crate) fn routes<S: Stores>(api: &Arc<ApiState<S>>) -> Router<Arc<ApiState<S
         )
         .route("/subscriptions/new", admin(get(subscription_acts::fill_in)))
         .route("/subscriptions/{id}", viewer(get(subscriptions::show)))
-        .route("/subscriptions/{id}/verify", admin(answered(post(subscription_acts::verify))))
         .route(
             "/subscriptions/{id}/edit",
             admin(get(subscription_edit::fill_in).post(subscription_edit::change)),
@@ -60,6 +60,7 @@ pub(crate) fn routes<S: Stores>(api: &Arc<ApiState<S>>) -> Router<Arc<ApiState<S
             "/subscriptions/{id}/delete",
             admin(get(subscription_end::confirm).post(subscription_end::end)),
         )
+        .route("/subscriptions/{id}/verify", admin(answered(post(subscription_acts::verify))))
         .route("/subscriptions/{id}/test", admin(answered(post(subscription_acts::test))))
         .route("/subscriptions/{id}/pause", admin(answered(post(subscription_acts::pause))))
         .route("/subscriptions/{id}/resume", admin(answered(post(subscription_acts::resume))))
@@ -80,17 +81,6 @@ pub(crate) fn routes<S: Stores>(api: &Arc<ApiState<S>>) -> Router<Arc<ApiState<S
         .route("/sign-out", viewer(post(sign_in::leave)))
         .route("/assets/dashboard.css", get(assets::style))
         .route("/assets/dashboard.js", get(assets::script))
-}
-
-/// The address of a form's answer can be asked for again, and leads back.
-fn answered<S: Stores>(methods: Methods<S>) -> Methods<S> {
-    methods.get(subscription_acts::back)
-}
-
-type Methods<S> = MethodRouter<Arc<ApiState<S>>>;
-
-fn guarded<S: Stores>(api: &Arc<ApiState<S>>, needs: KeyRole, methods: Methods<S>) -> Methods<S> {
-    let api = Arc::clone(api);
         .layer(from_fn(refused))
 }
 
@@ -109,6 +99,17 @@ async fn refused(request: Request, next: Next) -> Response {
 /// Browsers ask for pages by name, programs do not.
 fn is_person(headers: &HeaderMap) -> bool {
     headers.get(ACCEPT).and_then(|value| value.to_str().ok()).is_some_and(|text| text.contains("text/html"))
+}
+
+/// The address of a form's answer can be asked for again, and leads back.
+fn answered<S: Stores>(methods: Methods<S>) -> Methods<S> {
+    methods.get(subscription_acts::back)
+}
+
+type Methods<S> = MethodRouter<Arc<ApiState<S>>>;
+
+fn guarded<S: Stores>(api: &Arc<ApiState<S>>, needs: KeyRole, methods: Methods<S>) -> Methods<S> {
+    let api = Arc::clone(api);
     methods.route_layer(from_fn(move |request: Request, next: Next| {
         visitor::admit(Arc::clone(&api), needs, request, next)
     }))

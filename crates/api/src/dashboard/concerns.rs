@@ -91,13 +91,13 @@ fn of_stages(stats: &Stats) -> Vec<Concern> {
 async fn of_letters<S: Stores>(api: &ApiState<S>, stats: &Stats) -> Result<Vec<Concern>, Problem> {
     let page = PageRequest { after: None, items_max: LETTERS_MAX };
     let newest = api.reader.dead_letter_heads(DeadLetterFilter::default(), page).await?;
-    let is_cut = newest.next.is_some();
+    // Whether there may be more of the window than these.
+    let is_cut = newest.next.is_some() && newest.items.iter().all(|letter| letter.failed_at >= stats.from.0);
     let within = newest.items.into_iter().filter(|letter| letter.failed_at >= stats.from.0);
     let left: Vec<DeadLetterHead> = within.filter(|letter| letter.requeued_as.is_none()).collect();
     let text = format!("Given up in this window: {}", stats.dead_letters);
-    if left.is_empty() {
-        let text = if is_cut { text } else { format!("{text}, and requeued since") };
-        return Ok(vec![Concern::mild(text, "/dead-letters")]);
+    if left.is_empty() && !is_cut {
+        return Ok(vec![Concern::mild(format!("{text}, and requeued since"), "/dead-letters")]);
     }
     let mut found = vec![Concern::bad(text, "/dead-letters")];
     for one in by_subscription(&left).into_iter().take(NAMED_MAX) {
@@ -120,10 +120,10 @@ struct GivenUp {
 
 impl GivenUp {
     fn told(&self, url: &str, is_cut: bool) -> String {
-        let more = if is_cut { " or more" } else { "" };
-        let since = Utc(self.since).short();
+        let (more, earlier) = if is_cut { (" or more", " or earlier") } else { ("", "") };
+        let since = format!("{} UTC{earlier}", Utc(self.since).short());
         format!(
-            "Subscription {}{url}: {}{more} given up since {since} UTC, last {}",
+            "Subscription {}{url}: {}{more} given up since {since}, last {}",
             self.id, self.count, self.code
         )
     }
@@ -206,6 +206,8 @@ mod tests {
                 "Subscription 1: 1 given up since 1970-01-01 00:00:09 UTC, last TIMEOUT",
             ]
         );
-        assert!(found[0].told("", true).contains("2 or more given up"));
+        assert!(
+            found[0].told("", true).contains("2 or more given up since 1970-01-01 00:00:07 UTC or earlier,")
+        );
     }
 }

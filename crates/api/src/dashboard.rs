@@ -4,6 +4,7 @@
 
 mod assets;
 mod chart;
+mod concerns;
 mod dead_letters;
 mod deliveries;
 mod events;
@@ -17,6 +18,8 @@ mod requeue;
 mod session;
 mod sign_in;
 mod subscription_acts;
+mod subscription_edit;
+mod subscription_end;
 mod subscriptions;
 mod system;
 mod visitor;
@@ -27,8 +30,8 @@ use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get, post};
-use http::header::ACCEPT;
-use http::{Method, StatusCode, Uri};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use posthaste_core::ports::{KeyRole, Stores};
 use std::sync::Arc;
 
@@ -49,6 +52,14 @@ pub(crate) fn routes<S: Stores>(api: &Arc<ApiState<S>>) -> Router<Arc<ApiState<S
         )
         .route("/subscriptions/new", admin(get(subscription_acts::fill_in)))
         .route("/subscriptions/{id}", viewer(get(subscriptions::show)))
+        .route(
+            "/subscriptions/{id}/edit",
+            admin(get(subscription_edit::fill_in).post(subscription_edit::change)),
+        )
+        .route(
+            "/subscriptions/{id}/delete",
+            admin(get(subscription_end::confirm).post(subscription_end::end)),
+        )
         .route("/subscriptions/{id}/verify", admin(answered(post(subscription_acts::verify))))
         .route("/subscriptions/{id}/test", admin(answered(post(subscription_acts::test))))
         .route("/subscriptions/{id}/pause", admin(answered(post(subscription_acts::pause))))
@@ -70,6 +81,24 @@ pub(crate) fn routes<S: Stores>(api: &Arc<ApiState<S>>) -> Router<Arc<ApiState<S
         .route("/sign-out", viewer(post(sign_in::leave)))
         .route("/assets/dashboard.css", get(assets::style))
         .route("/assets/dashboard.js", get(assets::script))
+        .layer(from_fn(refused))
+}
+
+/// What is refused before a page could, such as a path that is no text, is told to people in words.
+async fn refused(request: Request, next: Next) -> Response {
+    let is_person = is_person(request.headers());
+    let response = next.run(request).await;
+    let status = response.status();
+    let is_page = response.headers().get(CONTENT_TYPE).is_some_and(|media| media == PAGE_TYPE);
+    if is_page || !is_person || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    page::unexplained(status)
+}
+
+/// Browsers ask for pages by name, programs do not.
+fn is_person(headers: &HeaderMap) -> bool {
+    headers.get(ACCEPT).and_then(|value| value.to_str().ok()).is_some_and(|text| text.contains("text/html"))
 }
 
 /// The address of a form's answer can be asked for again, and leads back.
@@ -87,8 +116,7 @@ fn guarded<S: Stores>(api: &Arc<ApiState<S>>, needs: KeyRole, methods: Methods<S
 }
 
 /// People are led back; programs get the problem that [`crate::frame`] makes of the status.
-pub(crate) async fn not_found(method: Method, uri: Uri, headers: http::HeaderMap) -> Response {
-    let accepts = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let is_person = method == Method::GET && accepts.contains("text/html") && !uri.path().starts_with("/v1/");
-    if is_person { page::nothing_here() } else { StatusCode::NOT_FOUND.into_response() }
+pub(crate) async fn not_found(method: Method, uri: Uri, headers: HeaderMap) -> Response {
+    let is_page = method == Method::GET && is_person(&headers) && !uri.path().starts_with("/v1/");
+    if is_page { page::nothing_here() } else { StatusCode::NOT_FOUND.into_response() }
 }

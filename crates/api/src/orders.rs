@@ -21,6 +21,7 @@ use std::sync::Arc;
 use utoipa::ToSchema;
 
 const LIST: &str = "orders";
+const AUDIT: &str = "audit";
 const KEY_HEADER: &str = "idempotency-key";
 /// What a problem may repeat of a name that the caller chose.
 const NAME_CHARS_MAX: usize = 100;
@@ -271,11 +272,12 @@ pub(crate) async fn find_one<S: Stores>(api: &ApiState<S>, text: String) -> Resu
     "id": 3, "status_from": "sending", "status_to": "failed", "retry_count": 1, "last_error": "BROKER_5XX",
     "trace_id": "desk-7", "broker_order_id": null, "worker_id": "node1-77-5f3a",
     "note": "the broker answered 503", "created_at": "2026-01-31T12:00:01Z"
-}]}))]
+}], "next_cursor": null}))]
 pub(crate) struct AuditView {
     idempotency_key: String,
-    /// Every transition, oldest first.
+    /// Oldest first.
     items: Vec<TransitionView>,
+    next_cursor: Option<String>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -318,21 +320,30 @@ impl TransitionView {
     path = "/v1/orders/{idempotency_key}/audit",
     tag = "orders",
     summary = "Everything that happened to an order (role viewer)",
-    params(("idempotency_key" = String, Path, example = "order-5678")),
-    responses((status = 200, description = "Every transition, oldest first", body = AuditView)),
+    params(
+        ("idempotency_key" = String, Path, example = "order-5678"),
+        ("limit" = Option<u32>, Query, description = "1 to 200; 50 unless said otherwise"),
+        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
+    ),
+    responses((status = 200, description = "A page of its transitions, oldest first", body = AuditView)),
 )]
 pub(crate) async fn audit<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Path(text): Path<String>,
+    uri: Uri,
 ) -> Result<Response, Problem> {
     let key = key(text)?;
+    let mut query = Query::of(&uri)?;
+    let page = query.page(AUDIT)?;
+    query.finish()?;
     let idempotency_key = key.as_str().to_owned();
-    let entries = api.reader.order_audit(key).await?;
-    // Coming in is a transition: an order that is there has an audit.
-    if entries.is_empty() {
+    let entries = api.reader.order_audit(key.clone(), page).await?;
+    // Coming in is a transition: an order that is there has an audit, though perhaps none behind a strange cursor.
+    if entries.items.is_empty() && api.reader.order(key).await?.is_none() {
         return Err(Problem::not_found("order"));
     }
-    ok(&AuditView { idempotency_key, items: entries.into_iter().map(TransitionView::of).collect() })
+    let Listed { items, next_cursor } = Listed::of(AUDIT, entries, TransitionView::of);
+    ok(&AuditView { idempotency_key, items, next_cursor })
 }
 
 /// The last transitions, oldest first, and whether there were others before them.

@@ -226,9 +226,14 @@ pub(crate) async fn remove<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Path(text): Path<String>,
 ) -> Result<Response, Problem> {
-    let id = subscription_id(&text)?;
+    end(&api, subscription_id(&text)?).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Deletes it: what it still has to deliver is held for good.
+pub(crate) async fn end<S: Stores>(api: &ApiState<S>, id: SubscriptionId) -> Result<(), Problem> {
     let deleted = api.subscriptions.delete_subscription(id, api.clock.now()).await?;
-    if deleted { Ok(StatusCode::NO_CONTENT.into_response()) } else { Err(not_found()) }
+    if deleted { Ok(()) } else { Err(not_found()) }
 }
 
 #[utoipa::path(

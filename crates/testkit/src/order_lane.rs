@@ -227,7 +227,16 @@ impl<S: Stores> OrderRig<S> {
     }
 
     pub async fn audit(&self, key: &IdempotencyKey) -> Vec<AuditEntry> {
-        self.h.calm.reader().order_audit(key.clone()).await.expect("an answer")
+        let mut entries = Vec::new();
+        let mut page = PageRequest { after: None, items_max: 1_000 };
+        loop {
+            let found = self.h.calm.reader().order_audit(key.clone(), page).await.expect("an answer");
+            entries.extend(found.items);
+            page.after = found.next;
+            if page.after.is_none() {
+                return entries;
+            }
+        }
     }
 
     pub async fn stored_lane(&self) -> Lane {

@@ -5,22 +5,38 @@
 
 const away = document.getElementById("away");
 
-// What has the focus keeps it, though its element is a new one.
+// What the server wrote of a part. What is shown differs from it: times have a title, and count down.
+const written = new WeakMap();
+
+function remember(root) {
+  for (const part of root.querySelectorAll("[data-live]")) written.set(part, part.outerHTML);
+}
+
+// What has the focus keeps it, though its element is a new one and may stand in another place.
 function focusOf(part) {
   const focused = document.activeElement;
   if (!part.contains(focused)) return () => {};
-  const all = "a, button, input, select, [tabindex]";
-  const place = [...part.querySelectorAll(all)].indexOf(focused);
-  return (fresh) => fresh.querySelectorAll(all)[place]?.focus();
+  const name = (one) => [one.tagName, one.getAttribute("href"), one.ariaLabel, one.name, one.form?.getAttribute("action")].join();
+  const alike = (root) => [...root.querySelectorAll("*")].filter((one) => name(one) === name(focused));
+  const place = alike(part).indexOf(focused);
+  return (fresh) => (alike(fresh)[place] ?? document.getElementById("main")).focus({ preventScroll: true });
+}
+
+// What was scrolled stays where it is.
+function scrollOf(part) {
+  const boxes = (root) => [...root.querySelectorAll(".scroll, pre")];
+  const places = boxes(part).map((one) => [one.scrollLeft, one.scrollTop]);
+  return (fresh) => boxes(fresh).forEach((one, index) => one.scrollTo(...(places[index] ?? [0, 0])));
 }
 
 function put(page) {
+  remember(page);
   for (const part of document.querySelectorAll("[data-live]")) {
     const fresh = page.getElementById(part.id);
-    if (!fresh || fresh.innerHTML === part.innerHTML) continue;
-    const focus = focusOf(part);
+    if (!fresh || fresh.outerHTML === written.get(part)) continue;
+    const again = [scrollOf(part), focusOf(part)];
     part.replaceWith(document.adoptNode(fresh));
-    focus(fresh);
+    for (const restore of again) restore(fresh);
   }
   show(document);
 }
@@ -66,9 +82,29 @@ function show(root) {
 const address = document.querySelector("[data-address]")?.dataset.address;
 if (address) history.replaceState(null, "", address);
 
+remember(document);
 show(document);
 setInterval(() => show(document), 1000);
 again();
+
+// What is pressed twice is sent once. It can be pressed again when somebody comes back to the page, or when the
+// answer stayed away for longer than any receiver may take.
+const SENT_MS = 30000;
+
+function release(form) {
+  delete form.dataset.sent;
+  for (const button of form.querySelectorAll("button")) button.ariaDisabled = null;
+}
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.method !== "post") return;
+  if (form.dataset.sent) return event.preventDefault();
+  form.dataset.sent = "true";
+  for (const button of form.querySelectorAll("button")) button.ariaDisabled = "true";
+  setTimeout(() => release(form), SENT_MS);
+});
+addEventListener("pageshow", (event) => event.persisted && document.querySelectorAll("form[data-sent]").forEach(release));
 
 // A long work is done in parts; each part's page sends for the next.
 document.querySelector("form[data-goes-on]")?.requestSubmit();

@@ -1,7 +1,9 @@
 //! Dead letters: to find, to look at, and to requeue one. [`super::requeue`] does many.
 
 use super::deliveries::Filter;
+use super::events::LAID_OUT_BYTES_MAX;
 use super::form::Form;
+use super::layout_json::laid_out;
 use super::page::{Around, Shown, show as write};
 use super::visitor::Visitor;
 use crate::dead_letters::{self, DeadLetterView};
@@ -13,7 +15,8 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect};
 use http::Uri;
-use posthaste_core::ports::{DeadLetterHead, Stores};
+use posthaste_core::SubscriptionId;
+use posthaste_core::ports::{DeadLetterHead, ReaderStore as _, Stores};
 use std::sync::Arc;
 
 pub(super) const HERE: &str = "/dead-letters";
@@ -49,6 +52,9 @@ struct DeadLetterPage {
     around: Around,
     letter: DeadLetterView,
     payload: String,
+    callback_url: Option<String>,
+    /// Nothing could be sent any more.
+    is_deleted: bool,
 }
 
 pub(crate) async fn show<S: Stores>(
@@ -57,8 +63,16 @@ pub(crate) async fn show<S: Stores>(
     Path(text): Path<String>,
 ) -> Shown {
     let letter = dead_letters::find_one(&api, &text).await?;
-    let payload = letter.payload_snapshot.get().to_owned();
-    write(&DeadLetterPage { around: Around::of(visitor, HERE), letter, payload })
+    let text = letter.payload_snapshot.get();
+    let payload = laid_out(text, LAID_OUT_BYTES_MAX).unwrap_or_else(|| text.to_owned());
+    let subscription = api.reader.subscription(SubscriptionId::from_store(letter.subscription_id)).await?;
+    write(&DeadLetterPage {
+        around: Around::of(visitor, HERE),
+        letter,
+        payload,
+        is_deleted: subscription.as_ref().is_some_and(|one| one.deleted_at.is_some()),
+        callback_url: subscription.map(|one| one.callback_url.as_str().to_owned()),
+    })
 }
 
 pub(crate) async fn requeue_one<S: Stores>(

@@ -16,6 +16,7 @@ use http::Uri;
 use posthaste_core::SagaId;
 use posthaste_core::ports::{Lineage, ReaderStore as _, Stores};
 use posthaste_core::saga::SagaStatus;
+use posthaste_core::subscription::{Standing, Subscription};
 use std::sync::Arc;
 
 const HERE: &str = "/deliveries";
@@ -105,7 +106,10 @@ struct DeliveryPage {
     attempts: Vec<Tried>,
     lineage: Lineage,
     waits: bool,
+    /// Why nothing happens to it, though it waits.
+    held: Option<&'static str>,
     callback_url: Option<String>,
+    is_deleted: bool,
 }
 
 /// An attempt, and how long after the one before it was due.
@@ -124,17 +128,31 @@ pub(crate) async fn show<S: Stores>(
     let mut delivery = deliveries::find_one(&api, &text).await?;
     let lineage = api.reader.lineage(SagaId::from_store(delivery.saga_id)).await?;
     let subscription = posthaste_core::SubscriptionId::from_store(delivery.subscription_id);
-    let callback_url = api.reader.subscription(subscription).await?;
+    let subscription = api.reader.subscription(subscription).await?;
     let attempts = tried(delivery.attempts.take().unwrap_or_default());
     let waits = [SagaStatus::Pending, SagaStatus::PendingRetry].map(SagaStatus::as_str);
+    let waits = waits.contains(&delivery.status);
     write(&DeliveryPage {
         around: Around::of(visitor, HERE),
         attempts,
         lineage,
-        waits: waits.contains(&delivery.status),
-        callback_url: callback_url.map(|found| found.callback_url.as_str().to_owned()),
+        waits,
+        held: subscription.as_ref().filter(|_| waits).and_then(held),
+        is_deleted: subscription.as_ref().is_some_and(|one| one.deleted_at.is_some()),
+        callback_url: subscription.map(|found| found.callback_url.as_str().to_owned()),
         delivery,
     })
+}
+
+fn held(subscription: &Subscription) -> Option<&'static str> {
+    if subscription.deleted_at.is_some() {
+        return Some("held for good: its subscription was deleted");
+    }
+    match Standing::of(subscription.active, subscription.verified) {
+        Standing::Active => None,
+        Standing::Paused => Some("held: its subscription is paused"),
+        Standing::Unverified => Some("held: the URL of its subscription is not verified"),
+    }
 }
 
 fn tried(attempts: Vec<AttemptView>) -> Vec<Tried> {

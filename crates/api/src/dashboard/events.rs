@@ -26,7 +26,7 @@ const HERE: &str = "/events";
 /// How much of a payload stands in the list.
 const PREVIEW_CHARS: usize = 60;
 /// A payload that would become longer than this by laying it out is shown as it came.
-const LAID_OUT_BYTES_MAX: usize = 1024 * 1024;
+pub(super) const LAID_OUT_BYTES_MAX: usize = 1024 * 1024;
 
 #[derive(Debug, Template)]
 #[template(path = "events.html")]

@@ -28,6 +28,15 @@ impl Form {
         Self(url::form_urlencoded::parse(query.as_bytes()).into_owned().collect())
     }
 
+    /// With this value for a field that is not filled in.
+    pub(crate) fn or(mut self, name: &str, value: &str) -> Self {
+        if self.get(name).trim().is_empty() {
+            self.0.retain(|(found, _)| found != name);
+            self.0.push((name.to_owned(), value.to_owned()));
+        }
+        self
+    }
+
     /// Empty when it is not there.
     pub(crate) fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(found, _)| found == name).map_or("", |(_, value)| value)

@@ -2,6 +2,7 @@
 //! process adds to.
 
 use super::chart::Chart;
+use super::concerns::{self, Concern};
 use super::page::{Around, Shown, show as write};
 use super::visitor::Visitor;
 use crate::query::Query;
@@ -14,9 +15,6 @@ use http::Uri;
 use posthaste_core::ports::Stores;
 use std::sync::Arc;
 
-/// Work that is due for longer than this is worth a look.
-const LATE_S: f64 = 60.0;
-
 #[derive(Debug, Template)]
 #[template(path = "overview.html")]
 struct OverviewPage {
@@ -24,14 +22,6 @@ struct OverviewPage {
     stats: Stats,
     concerns: Vec<Concern>,
     charts: Vec<Chart>,
-}
-
-/// Something to look at, and where.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Concern {
-    text: String,
-    link: &'static str,
-    is_bad: bool,
 }
 
 pub(crate) async fn show<S: Stores>(
@@ -43,45 +33,9 @@ pub(crate) async fn show<S: Stores>(
     let window = query.take("window");
     query.finish()?;
     let stats = stats::read(&api, window.as_deref().unwrap_or("1h")).await?;
-    let (concerns, charts) = (concerns(&stats), charts(&stats));
+    let concerns = concerns::find(&api, &stats).await?;
+    let charts = charts(&stats);
     write(&OverviewPage { around: Around::of(visitor, "/"), stats, concerns, charts })
-}
-
-fn concerns(stats: &Stats) -> Vec<Concern> {
-    let mut found = Vec::new();
-    let mut add = |text: String, link, is_bad| found.push(Concern { text, link, is_bad });
-    if stats.outbox.paused {
-        let reason = stats.outbox.reason.as_deref().unwrap_or("no reason is known");
-        add(format!("The lane to the broker is paused: {reason}"), "/orders", true);
-    }
-    if let Some(waiting) = &stats.waiting {
-        for stage in waiting.stages.iter().filter(|stage| stage.oldest_age_s > LATE_S) {
-            let age = lasted(stage.oldest_age_s);
-            add(format!("The stage {} is {age} behind", stage.stage), "#waiting", true);
-        }
-        for (number, what) in [(waiting.stuck_jobs, "job"), (waiting.stuck_orders, "order")] {
-            if number > 0 {
-                add(format!("{} stuck", counted(number.into(), what)), "#waiting", true);
-            }
-        }
-        if waiting.held > 0 {
-            let held = counted(waiting.held.into(), "delivery");
-            add(format!("{held} held: a subscription is paused, unverified or deleted"), "#waiting", false);
-        }
-    }
-    if stats.dead_letters > 0 {
-        let text = format!("Given up in this window: {}", stats.dead_letters);
-        add(text, "/dead-letters", true);
-    }
-    found
-}
-
-fn counted(number: i64, what: &str) -> String {
-    match (number, what.strip_suffix('y')) {
-        (1, _) => format!("1 {what} is"),
-        (_, Some(stem)) => format!("{number} {stem}ies are"),
-        (_, None) => format!("{number} {what}s are"),
-    }
 }
 
 /// A length of time, to two or three figures.
@@ -155,7 +109,7 @@ impl OverviewPage {
 
 #[cfg(test)]
 mod tests {
-    use super::{counted, lasted};
+    use super::lasted;
 
     #[test]
     fn lengths_of_time_are_short() {
@@ -171,8 +125,5 @@ mod tests {
         for (seconds, expected) in rows {
             assert_eq!(lasted(seconds), expected);
         }
-        assert_eq!(counted(1, "delivery"), "1 delivery is");
-        assert_eq!(counted(2, "delivery"), "2 deliveries are");
-        assert_eq!(counted(2, "job"), "2 jobs are");
     }
 }

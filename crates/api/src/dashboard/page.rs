@@ -135,6 +135,19 @@ pub(crate) fn refused(
     response
 }
 
+/// A refusal that nobody explained.
+pub(crate) fn unexplained(status: StatusCode) -> Response {
+    let problem = Problem::of_status(status);
+    let detail = match status {
+        StatusCode::METHOD_NOT_ALLOWED => {
+            "this address takes what a button sends: go to the page with the button, and press it there"
+        }
+        StatusCode::BAD_REQUEST => "this address cannot be read: check how it is spelled",
+        _ => "the request cannot be answered as it is",
+    };
+    refused(None, "", Asked::Look, Problem { detail: detail.to_owned(), ..problem })
+}
+
 pub(crate) fn nothing_here() -> Response {
     let detail = "there is no page at this address";
     let page = RefusedPage {

@@ -87,14 +87,16 @@ impl Done {
     }
 }
 
-/// How many and which, before anything is done.
+/// How many and which, before anything is done. What fails later is not among them: a receiver that goes on failing
+/// would feed the work that it is fed by.
 pub(crate) async fn preview<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
-    let filter = Filter::of(&uri)?;
-    let found = part(&api, &Form::of_query(&uri), true).await?;
+    let form = Form::of_query(&uri).or("until", &Utc(api.clock.now()).iso());
+    let filter = Filter { until: form.get("until").to_owned(), ..Filter::of(&uri)? };
+    let found = part(&api, &form, true).await?;
     let of = found.next_cursor.is_none().then_some(found.matched);
     write(&RequeuePage {
         around: Around::of(visitor, HERE),

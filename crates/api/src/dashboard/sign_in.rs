@@ -36,9 +36,11 @@ pub(crate) async fn show(uri: Uri) -> Response {
     SignInPage::answer(StatusCode::OK, local(next.as_deref().unwrap_or("/")).to_owned(), None)
 }
 
-/// A place of ours, whatever the address said.
+/// A place of ours, whatever the address said. Browsers take `\` for `/` and leave out tabs and ends of lines, so
+/// that `/`, a tab and `/` lead to another site.
 fn local(next: &str) -> &str {
-    let is_ours = next.starts_with('/') && !next.starts_with("//") && !next.contains(['\\', '\r', '\n']);
+    let is_plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    let is_ours = is_plain && next.starts_with('/') && !next.starts_with("//");
     if is_ours { next } else { "/" }
 }
 
@@ -111,6 +113,10 @@ mod tests {
             ("/deliveries?status=Pending", "/deliveries?status=Pending"),
             ("//evil.example/", "/"),
             ("/\\evil.example", "/"),
+            ("/\t/evil.example", "/"),
+            ("/\n/evil.example", "/"),
+            ("/\u{1}", "/"),
+            ("/\u{e9}", "/"),
             ("https://evil.example", "/"),
             ("", "/"),
         ];

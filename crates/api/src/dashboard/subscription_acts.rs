@@ -3,6 +3,7 @@
 
 use super::form::Form;
 use super::page::{Around, Refusal, Shown, written};
+use super::subscription_edit::Filled;
 use super::subscriptions::{HERE, Told, answer};
 use super::visitor::Visitor;
 use crate::fields::Fields;
@@ -25,45 +26,14 @@ const NUMBERS: [&str; 1] = ["max_retry_limit"];
 #[template(path = "new_subscription.html")]
 struct NewPage {
     around: Around,
-    /// What was filled in, to fill it in again.
-    event_type: String,
-    callback_url: String,
-    description: String,
-    max_retry_limit: String,
-    wrong: Option<Wrong>,
-}
-
-/// Which field is wrong, and why.
-#[derive(Debug)]
-struct Wrong {
-    field: String,
-    detail: String,
-}
-
-impl NewPage {
-    fn of(visitor: Visitor, form: Option<&Form>, wrong: Option<Wrong>) -> Self {
-        let get = |name| form.map_or_else(String::new, |form| form.get(name).to_owned());
-        Self {
-            around: Around::of(visitor, HERE),
-            event_type: get("event_type"),
-            callback_url: get("callback_url"),
-            description: get("description"),
-            max_retry_limit: get("max_retry_limit"),
-            wrong,
-        }
-    }
-
-    /// Why this field is wrong, if it is.
-    fn wrong_in(&self, field: &str) -> Option<&str> {
-        self.wrong.as_ref().filter(|wrong| wrong.field == field).map(|wrong| wrong.detail.as_str())
-    }
+    filled: Filled,
 }
 
 pub(crate) async fn fill_in<S: Stores>(
     State(_api): State<Arc<ApiState<S>>>,
     Extension(visitor): Extension<Visitor>,
 ) -> Shown {
-    super::page::show(&NewPage::of(visitor, None, None))
+    super::page::show(&NewPage { around: Around::of(visitor, HERE), filled: Filled::default() })
 }
 
 pub(crate) async fn create<S: Stores>(
@@ -74,11 +44,12 @@ pub(crate) async fn create<S: Stores>(
     let body = Value::Object(form.as_body(&TEXTS, &NUMBERS)).to_string();
     match subscriptions::make(&api, Fields::parse(&body)?).await {
         Ok(made) => {
-            let text = "Made. Copy the secret, then verify the URL: nothing is sent before.".to_owned();
-            answer(&api, visitor, made, Told { text, is_good: true }).await
+            let text = "Made. Copy the secret, then verify the URL: nothing is sent before.";
+            answer(&api, visitor, made, Told::good(text)).await
         }
         Err(Problem { field: Some(field), detail, .. }) => {
-            let page = NewPage::of(visitor, Some(&form), Some(Wrong { field, detail }));
+            let filled = Filled::of(&form).wrong(field, detail);
+            let page = NewPage { around: Around::of(visitor, HERE), filled };
             written(StatusCode::UNPROCESSABLE_ENTITY, &page).map_err(Refusal)
         }
         Err(problem) => Err(problem.into()),
@@ -98,7 +69,7 @@ pub(crate) async fn verify<S: Stores>(
         Some(reason) => format!("Not verified: {reason} ({answered})"),
     };
     let subscription = subscriptions::find_one(&api, &text).await?;
-    answer(&api, visitor, subscription, Told { text: told, is_good: outcome.verified }).await
+    answer(&api, visitor, subscription, Told { text: told, is_good: outcome.verified, body: None }).await
 }
 
 pub(crate) async fn test<S: Stores>(
@@ -114,7 +85,8 @@ pub(crate) async fn test<S: Stores>(
         Some(reason) => format!("The receiver did not take the test: {reason} ({answered})"),
     };
     let subscription = subscriptions::find_one(&api, &text).await?;
-    answer(&api, visitor, subscription, Told { text: told, is_good: outcome.delivered }).await
+    let body = outcome.response_body;
+    answer(&api, visitor, subscription, Told { text: told, is_good: outcome.delivered, body }).await
 }
 
 fn answered(status: Option<u16>, code: Option<&str>, duration_ms: u64) -> String {
@@ -153,8 +125,8 @@ pub(crate) async fn rotate_secret<S: Stores>(
 ) -> Shown {
     let body = Value::Object(form.as_body(&[], &["overlap_s"])).to_string();
     let rotated = subscriptions::rotate(&api, subscription_id(&text)?, Fields::parse(&body)?).await?;
-    let text = "The secret was changed. Copy the new one and give it to the receiver.".to_owned();
-    answer(&api, visitor, rotated, Told { text, is_good: true }).await
+    let text = "The secret was changed. Copy the new one and give it to the receiver.";
+    answer(&api, visitor, rotated, Told::good(text)).await
 }
 
 /// Who asks for the address of a form's answer again is led to the subscription.

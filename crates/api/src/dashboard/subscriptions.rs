@@ -4,6 +4,7 @@
 use super::deliveries::Filter;
 use super::overview::lasted;
 use super::page::{Around, Shown, show as write};
+use super::subscription_end;
 use super::visitor::Visitor;
 use crate::problem::Problem;
 use crate::query::Listed;
@@ -123,6 +124,14 @@ struct SubscriptionPage {
 pub(crate) struct Told {
     pub(crate) text: String,
     pub(crate) is_good: bool,
+    /// What the receiver wrote.
+    pub(crate) body: Option<String>,
+}
+
+impl Told {
+    pub(crate) fn good(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_good: true, body: None }
+    }
 }
 
 pub(crate) async fn show<S: Stores>(
@@ -130,7 +139,12 @@ pub(crate) async fn show<S: Stores>(
     Extension(visitor): Extension<Visitor>,
     Path(text): Path<String>,
 ) -> Shown {
-    let subscription = subscriptions::find_one(&api, &text).await?;
+    let subscription = match subscriptions::find_one(&api, &text).await {
+        Err(problem) if problem.status == 404 => {
+            return subscription_end::tell(&api, visitor, &text, problem).await;
+        }
+        found => found?,
+    };
     let one = look_at_one(&api, subscription).await?;
     write(&SubscriptionPage { around: Around::of(visitor, HERE), one, told: None })
 }
@@ -146,7 +160,7 @@ pub(crate) async fn answer<S: Stores>(
     write(&SubscriptionPage { around: Around::of(visitor, HERE), one, told: Some(told) })
 }
 
-async fn look_at_one<S: Stores>(
+pub(super) async fn look_at_one<S: Stores>(
     api: &ApiState<S>,
     subscription: SubscriptionView,
 ) -> Result<Looked, Problem> {

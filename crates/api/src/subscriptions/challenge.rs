@@ -25,6 +25,8 @@ const VERIFICATION: &str = "posthaste.verification";
 const TEST: &str = "posthaste.test";
 /// Of an answer to a challenge; more is no echo.
 const ECHO_BYTES_MAX: usize = 4_096;
+/// Of an answer to a test: enough for a message, too little for a page.
+const SHOWN_BYTES_MAX: usize = 1_024;
 
 #[derive(Debug, Serialize)]
 struct Challenge<'a> {
@@ -62,7 +64,8 @@ struct TestEvent {
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
-    "delivered": true, "response_status": 200, "error_code": null, "reason": null, "duration_ms": 12
+    "delivered": true, "response_status": 200, "error_code": null, "reason": null, "duration_ms": 12,
+    "response_body": "{\"ok\":true}"
 }))]
 pub(crate) struct Tested {
     pub(crate) delivered: bool,
@@ -70,6 +73,9 @@ pub(crate) struct Tested {
     pub(crate) error_code: Option<String>,
     pub(crate) reason: Option<String>,
     pub(crate) duration_ms: u64,
+    /// The beginning of what the receiver answered, at most 1,024 bytes; it is kept nowhere. Bytes that are no text are
+    /// replaced.
+    pub(crate) response_body: Option<String>,
 }
 
 #[utoipa::path(
@@ -148,9 +154,10 @@ pub(crate) async fn send_test<S: Stores>(api: &ApiState<S>, id: SubscriptionId) 
     }
     let now = api.clock.now();
     let body = written(&TestEvent { kind: TEST, subscription_id: id.get(), sent_at: Utc(now) })?;
-    let exchange =
-        send(api, &subscription, &secrets, Message { kind: TEST, body, answer: Wanted::Status }).await?;
+    let message = Message { kind: TEST, body, answer: Wanted::Body { bytes_max: SHOWN_BYTES_MAX } };
+    let exchange = send(api, &subscription, &secrets, message).await?;
     Ok(Tested {
+        response_body: shown(&exchange),
         delivered: exchange.outcome.code().is_none(),
         response_status: exchange.status(),
         error_code: exchange.outcome.code().map(|code| code.to_string()),
@@ -215,6 +222,12 @@ fn written(message: &impl Serialize) -> Result<Bytes, Problem> {
 
 fn millis(exchange: &Exchange) -> u64 {
     u64::try_from(exchange.duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The beginning of the answer's body, as text.
+fn shown(exchange: &Exchange) -> Option<String> {
+    let body = exchange.body.get(..SHOWN_BYTES_MAX).unwrap_or(&exchange.body);
+    (!body.is_empty()).then(|| String::from_utf8_lossy(body).into_owned())
 }
 
 /// Why an answer does not verify; nothing if it does.

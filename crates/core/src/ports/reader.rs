@@ -30,6 +30,16 @@ pub struct Page<T> {
     pub next: Option<i64>,
 }
 
+impl<T> Page<T> {
+    /// Of rows that were asked for with one more than the page has room for.
+    pub fn of_one_more(mut rows: Vec<T>, items_max: u32, id: fn(&T) -> i64) -> Self {
+        let more = rows.len() > items_max as usize;
+        rows.truncate(items_max as usize);
+        let next = rows.last().filter(|_| more).map(id);
+        Self { items: rows, next }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredEvent {
     pub id: EventId,
@@ -230,7 +240,12 @@ pub trait ReaderStore: Send + Sync + 'static {
         page: PageRequest,
     ) -> impl Future<Output = StoreResult<Page<OrderRecord>>> + Send;
 
-    fn order_audit(&self, key: IdempotencyKey) -> impl Future<Output = StoreResult<Vec<AuditEntry>>> + Send;
+    /// What happened to an order, oldest first.
+    fn order_audit(
+        &self,
+        key: IdempotencyKey,
+        page: PageRequest,
+    ) -> impl Future<Output = StoreResult<Page<AuditEntry>>> + Send;
 
     /// The last transitions of an order, the newest first: one that is a probe for as long as a lane is paused
     /// has many.

@@ -111,6 +111,27 @@ impl Page {
     }
 }
 
+/// The stretch of time that a list is asked for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Span {
+    /// Only those of this time or later, such as 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Only those of before this time
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+}
+
+impl Span {
+    pub(crate) fn since(&self) -> (&'static str, Option<String>) {
+        ("since", self.since.clone())
+    }
+
+    pub(crate) fn until(&self) -> (&'static str, Option<String>) {
+        ("until", self.until.clone())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

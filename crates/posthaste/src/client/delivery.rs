@@ -1,6 +1,6 @@
 //! `posthaste delivery …`
 
-use super::call::Page;
+use super::call::{Page, Span};
 use super::table::{self, Column};
 use super::{Call, Reach};
 use clap::{Subcommand, value_parser};
@@ -22,6 +22,11 @@ pub(crate) enum Verb {
         /// Only those of this type of event
         #[arg(long = "type", value_name = "TYPE")]
         event_type: Option<String>,
+        /// Only those whose last error is this, such as HTTP_503
+        #[arg(long, value_name = "CODE")]
+        error: Option<String>,
+        #[command(flatten)]
+        span: Span,
         #[command(flatten)]
         page: Page,
         #[command(flatten)]
@@ -81,16 +86,20 @@ impl Verb {
 
     pub(super) fn call(&self) -> Call {
         match self {
-            Self::List { status, subscription, event, event_type, page, .. } => Call::get("/v1/deliveries")
-                .query(&[
+            Self::List { status, subscription, event, event_type, error, span, page, .. } => {
+                let found = Call::get("/v1/deliveries").query(&[
                     ("status", status.clone()),
                     ("subscription_id", subscription.map(|id| id.to_string())),
                     ("event_id", event.map(|id| id.to_string())),
                     ("event_type", event_type.clone()),
+                    ("error_code", error.clone()),
+                    span.since(),
+                    span.until(),
                     page.limit(),
                     page.cursor(),
-                ])
-                .show(|answer| table::list(&COLUMNS, "no deliveries", answer)),
+                ]);
+                found.show(|answer| table::list(&COLUMNS, "no deliveries", answer))
+            }
             Self::Show { id, .. } => Call::get(format!("/v1/deliveries/{id}")).show(shown),
         }
     }

@@ -1,6 +1,6 @@
 //! `posthaste event …`
 
-use super::call::Page;
+use super::call::{Page, Span};
 use super::table::{self, Column};
 use super::{Call, Failure, Reach, delivery, input};
 use clap::{Subcommand, value_parser};
@@ -35,6 +35,8 @@ pub(crate) enum Verb {
         /// Only the one of this name
         #[arg(long, value_name = "ID")]
         external_id: Option<String>,
+        #[command(flatten)]
+        span: Span,
         #[command(flatten)]
         page: Page,
         #[command(flatten)]
@@ -85,10 +87,12 @@ impl Verb {
                 };
                 Call::post("/v1/events").body(body(event_type, payload, external_id.as_deref())?).show(sent)
             }
-            Self::List { event_type, external_id, page, .. } => Call::get("/v1/events")
+            Self::List { event_type, external_id, span, page, .. } => Call::get("/v1/events")
                 .query(&[
                     ("event_type", event_type.clone()),
                     ("external_event_id", external_id.clone()),
+                    span.since(),
+                    span.until(),
                     page.limit(),
                     page.cursor(),
                 ])

@@ -38,11 +38,13 @@ pub(crate) enum Verb {
         #[command(flatten)]
         reach: Reach,
     },
-    /// Show everything that happened to an order
+    /// Show everything that happened to an order, oldest first
     Audit {
         /// The key under which it was sent
         #[arg(value_name = "IDEMPOTENCY_KEY", value_parser = key)]
         key: IdempotencyKey,
+        #[command(flatten)]
+        page: Page,
         #[command(flatten)]
         reach: Reach,
     },
@@ -159,7 +161,8 @@ impl Verb {
                 .query(&[("status", status.clone()), page.limit(), page.cursor()])
                 .show(listed),
             Self::Show { key, .. } => Call::get(path(key)).show(shown),
-            Self::Audit { key, .. } => Call::get(format!("{}/audit", path(key)))
+            Self::Audit { key, page, .. } => Call::get(format!("{}/audit", path(key)))
+                .query(&[page.limit(), page.cursor()])
                 .show(|answer| table::list(&TRANSITIONS, "nothing happened", answer)),
         })
     }

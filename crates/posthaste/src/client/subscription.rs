@@ -23,6 +23,12 @@ pub(crate) enum Verb {
     },
     /// List subscriptions
     List {
+        /// Only those of this type of event
+        #[arg(long = "type", value_name = "TYPE")]
+        event_type: Option<String>,
+        /// Only those in this state: active, paused or unverified
+        #[arg(long, value_name = "STATE")]
+        state: Option<String>,
         #[command(flatten)]
         page: Page,
         #[command(flatten)]
@@ -144,8 +150,13 @@ impl Verb {
                     ("description", extras.description.clone().into()),
                 ])
                 .show(made),
-            Self::List { page, .. } => Call::get("/v1/subscriptions")
-                .query(&[page.limit(), page.cursor()])
+            Self::List { event_type, state, page, .. } => Call::get("/v1/subscriptions")
+                .query(&[
+                    ("event_type", event_type.clone()),
+                    ("state", state.clone()),
+                    page.limit(),
+                    page.cursor(),
+                ])
                 .show(|answer| table::list(&COLUMNS, "no subscriptions", answer)),
             Self::Show(One { id, .. }) => Call::get(path(id)).show(shown),
             Self::Update { id, event_type, callback_url, max_retry_limit, description, .. } => {
@@ -166,7 +177,7 @@ impl Verb {
                 .fields([("overlap_s", (*overlap).into())])
                 .show(|answer| shown(answer) + "\nKeep the secret now: it is not shown again.\n"),
             Self::Test(One { id, .. }) => Call::post(format!("{}/test", path(id)))
-                .show(|answer| outcome("delivered", answer))
+                .show(|answer| outcome("delivered", answer) + &written(answer))
                 .succeeded(|answer| answer["delivered"] == true),
             Self::Delete(One { id, .. }) => Call::delete(path(id)).show(|_| "deleted\n".to_owned()),
         }
@@ -196,6 +207,12 @@ fn outcome(word: &'static str, answer: &Value) -> String {
     format!("not {word} {after}: {}\n", table::cell(&answer["reason"]))
 }
 
+/// The beginning of what the receiver wrote, if it wrote anything.
+fn written(answer: &Value) -> String {
+    let body = answer.get("response_body").filter(|body| !body.is_null());
+    body.map_or_else(String::new, |body| format!("it wrote: {}\n", table::cell(body)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,5 +225,8 @@ mod tests {
         let bad =
             json!({"delivered": false, "response_status": null, "reason": "no connection", "duration_ms": 1});
         assert_eq!(outcome("delivered", &bad), "not delivered after 1 ms: no connection\n");
+        assert_eq!(written(&bad), "");
+        let wrote = written(&json!({"response_body": "no\u{1b}[31m such shop"}));
+        assert!(wrote.starts_with("it wrote: no") && !wrote.contains('\u{1b}'), "{wrote:?}");
     }
 }

@@ -43,6 +43,13 @@ fn an_order_is_sent_and_looked_at() {
     }
     broker.line(&["-> 200"]);
     assert!(dev.run(&["order", "audit", key]).expect(0).stdout.starts_with("AT "), "a table");
+    let first = dev.json(&["order", "audit", key, "--limit", "1"]);
+    let cursor = first["next_cursor"].as_str().expect("more");
+    let second = dev.json(&["order", "audit", key, "--limit", "1", "--cursor", cursor]);
+    assert_eq!(
+        (&first["items"][0]["status_to"], &second["items"][0]["status_to"]),
+        (&"queued".into(), &"sending".into())
+    );
     assert!(dev.run(&["outbox", "show"]).expect(0).stdout.contains("state "));
     assert_eq!(dev.json(&["outbox", "resume"])["state"], "open");
 

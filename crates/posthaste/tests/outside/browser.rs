@@ -159,6 +159,8 @@ async fn every_page_can_be_used_by_everybody() {
     let scene = Scene::set().await;
     let (browser, axe) = (&scene.browser, tools::axe());
     scene.make_history(2);
+    world::subscribe(&scene.served, "order.sent", &scene.receiver.url("/hook"), 1);
+    scene.served.ask("DELETE", "/v1/subscriptions/2", "", b"").expect(204);
     let pictures = std::env::var_os("POSTHASTE_BLESS").map(|_| tools::repository("docs/screenshots"));
     let pages = [
         ("sign-in", "/sign-in"),
@@ -168,6 +170,9 @@ async fn every_page_can_be_used_by_everybody() {
         ("subscriptions", "/subscriptions"),
         ("subscription", "/subscriptions/1"),
         ("new-subscription", "/subscriptions/new"),
+        ("edit-subscription", "/subscriptions/1/edit"),
+        ("delete-subscription", "/subscriptions/1/delete"),
+        ("deleted-subscription", "/subscriptions/2"),
         ("deliveries", "/deliveries"),
         ("delivery", "/deliveries/2"),
         ("dead-letters", "/dead-letters"),
@@ -186,6 +191,11 @@ async fn every_page_can_be_used_by_everybody() {
     for (name, path) in pages {
         scene.inspect(name, &axe, pictures.as_deref(), || scene.open(path));
     }
+    scene.inspect("tested", &axe, pictures.as_deref(), || {
+        scene.open("/subscriptions/1");
+        browser.click("form[action$='/test'] button");
+        browser.until("document.querySelector('#answer')");
+    });
     scene.inspect("history", &axe, pictures.as_deref(), || {
         scene.open("/system");
         browser.click("form[action='/system/history'] button");

@@ -260,7 +260,10 @@ async fn check(engine: Engine, format: &str) {
         let verified = world.made(&format!("{path}/verify"), &json!({}));
         assert_eq!(verified["verified"], true);
         let rotated = world.made(&format!("{path}/rotate-secret"), &json!({"overlap_s": 60}));
-        let tested = world.made(&format!("{path}/test"), &json!({}));
+        let mut tested = world.made(&format!("{path}/test"), &json!({}));
+        // What the receiver wrote is for whoever sends a test, in this field and nowhere else.
+        let wrote = tested.as_object_mut().and_then(|fields| fields.remove("response_body"));
+        assert!(wrote.is_some_and(|text| text.to_string().contains("MARKER-BODY")), "{tested}");
         world.told.add("verify and test", format!("{verified}{tested}"));
         secrets
             .extend([&made, &rotated].map(|answer| answer["secret"].as_str().expect("a secret").to_owned()));

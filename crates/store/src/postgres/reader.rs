@@ -111,8 +111,8 @@ impl ReaderStore for PostgresReader {
         self.pool.call(Verb::repeatable("listing orders"), |session| orders(session, status, page)).await
     }
 
-    async fn order_audit(&self, key: IdempotencyKey) -> StoreResult<Vec<AuditEntry>> {
-        self.pool.call(Verb::repeatable("reading an audit"), |session| audit(session, &key)).await
+    async fn order_audit(&self, key: IdempotencyKey, page: PageRequest) -> StoreResult<Page<AuditEntry>> {
+        self.pool.call(Verb::repeatable("reading an audit"), |session| audit(session, &key, page)).await
     }
 
     async fn newest_order_audit(
@@ -293,9 +293,16 @@ async fn orders(
     page::fill(&mut session, request, &found, order_record, (last, &[&below])).await
 }
 
-async fn audit(mut session: Session, key: &IdempotencyKey) -> Result<Vec<AuditEntry>, Fault> {
-    let rows = session.read(include_str!("sql/reader/order_audit.sql"), &[&key.as_str()]).await?;
-    rows.iter().map(audit_entry).collect()
+async fn audit(
+    mut session: Session,
+    key: &IdempotencyKey,
+    page: PageRequest,
+) -> Result<Page<AuditEntry>, Fault> {
+    let sql = include_str!("sql/reader/order_audit.sql");
+    let (after, rows_max) = (page.after.unwrap_or_default(), i64::from(page.items_max) + 1);
+    let rows = session.read(sql, &[&key.as_str(), &after, &rows_max]).await?;
+    let entries: Result<Vec<AuditEntry>, Fault> = rows.iter().map(audit_entry).collect();
+    Ok(Page::of_one_more(entries?, page.items_max, |entry| entry.id.get()))
 }
 
 async fn newest_audit(

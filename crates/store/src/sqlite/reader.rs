@@ -151,10 +151,12 @@ impl ReaderStore for SqliteReader {
             .await
     }
 
-    async fn order_audit(&self, key: IdempotencyKey) -> StoreResult<Vec<AuditEntry>> {
+    async fn order_audit(&self, key: IdempotencyKey, page: PageRequest) -> StoreResult<Page<AuditEntry>> {
+        let (after, rows_max) = (page.after.unwrap_or_default(), i64::from(page.items_max) + 1);
         self.0
             .read(ROLE, "reading an audit", move |session| {
-                all(session, ORDER_AUDIT, [key.as_str()], read_audit)
+                let entries = all(session, ORDER_AUDIT, params![key.as_str(), after, rows_max], read_audit)?;
+                Ok(Page::of_one_more(entries, page.items_max, |entry| entry.id.get()))
             })
             .await
     }

@@ -5,10 +5,10 @@ use crate::harness::{Engine, Harness};
 use posthaste_core::broker::{BrokerFault, BrokerOutcome, Receipt};
 use posthaste_core::digest::digest_of;
 use posthaste_core::json::JsonText;
-use posthaste_core::order::OrderStatus;
+use posthaste_core::order::{IdempotencyKey, OrderStatus};
 use posthaste_core::ports::{
-    ClaimedOrder, NextOrders, OrderReport, OutboxClaim, OutboxIntakeStore as _, OutboxWorkerStore as _,
-    ReaderStore as _, Settled, Stores, Submission,
+    AuditEntry, ClaimedOrder, NextOrders, OrderReport, OutboxClaim, OutboxIntakeStore as _,
+    OutboxWorkerStore as _, PageRequest, ReaderStore as _, Settled, Stores, Submission,
 };
 use posthaste_core::retry::OrderRetryPolicy;
 use posthaste_core::{LeaseToken, Timestamp};
@@ -273,7 +273,7 @@ pub async fn an_order_that_was_tampered_with_is_set_aside<S: Stores>(h: &Harness
     assert_eq!(keys, ["key-1"], "the one behind it goes out");
     settle(h, &orders[0], holder, accepted("brk-1"), at(3)).await;
     let key = posthaste_core::order::IdempotencyKey::parse("foreign").expect("a key");
-    let audit = h.sure(async || h.store.reader().order_audit(key.clone()).await).await;
+    let audit = audit_of(h, &key).await;
     let steps: Vec<_> = audit.iter().map(|entry| entry.status_to).collect();
     assert_eq!(steps, [OrderStatus::Queued, OrderStatus::Sending, OrderStatus::Dead]);
     let last = audit.last().expect("an entry");
@@ -311,6 +311,11 @@ pub async fn the_ledger_outlives_every_unfinished_order<S: Stores>(h: &Harness<S
     );
 }
 
+async fn audit_of<S: Stores>(h: &Harness<S>, key: &IdempotencyKey) -> Vec<AuditEntry> {
+    let page = PageRequest { after: None, items_max: MANY };
+    h.sure(async || h.store.reader().order_audit(key.clone(), page).await).await.items
+}
+
 pub async fn the_audit_replays_to_the_present_state<S: Stores>(h: &Harness<S>) {
     submit(h, "key-1", 1, T0).await;
     let mut now = T0;
@@ -322,7 +327,21 @@ pub async fn the_audit_replays_to_the_present_state<S: Stores>(h: &Harness<S>) {
     }
     let (orders, token) = claim(h, 10, now).await;
     settle(h, &orders[0], token, accepted("brk-1"), now).await;
-    let audit = h.sure(async || h.store.reader().order_audit(orders[0].idempotency_key.clone()).await).await;
+    let audit = audit_of(h, &orders[0].idempotency_key).await;
+    for items_max in [1, 4, 5, MANY] {
+        let (mut walked, mut page) = (Vec::new(), PageRequest { after: None, items_max });
+        loop {
+            let key = orders[0].idempotency_key.clone();
+            let found = h.sure(async || h.store.reader().order_audit(key.clone(), page).await).await;
+            assert!((1..=items_max as usize).contains(&found.items.len()), "no page is empty or too long");
+            walked.extend(found.items);
+            page.after = found.next;
+            if page.after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(walked, audit, "by {items_max}");
+    }
     for entries_max in [1, 3, MANY] {
         let key = orders[0].idempotency_key.clone();
         let newest =

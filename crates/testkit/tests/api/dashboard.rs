@@ -96,6 +96,10 @@ pub(crate) async fn only_who_signed_in_sees_pages<S: Stores>(api: &TestApi<S>) {
         enter(api, ROOT_KEY, "//evil.example").header("x-forwarded-proto", "https").send().await;
     assert!(behind_https.header("set-cookie").contains("; Secure"));
     assert_eq!(behind_https.header("location"), "/");
+    for next in ["/%09/evil.example", "/%01", "/%5Cevil.example"] {
+        let answer = enter(api, ROOT_KEY, next).send().await;
+        assert_eq!((answer.status, answer.header("location")), (303, "/"), "{next}");
+    }
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     for path in PAGES.iter().copied() {
         let answer = visitor.call("GET", path).send().await;

@@ -59,6 +59,30 @@ pub(crate) async fn many_are_requeued_after_a_preview<S: Stores>(api: &TestApi<S
     visitor.page("/dead-letters/requeued", 200).await;
 }
 
+/// A receiver that goes on failing does not feed the work.
+pub(crate) async fn what_fails_after_the_preview_is_left<S: Stores>(api: &TestApi<S>) {
+    let subscription = api.h.subscribe_with("a", Some(1)).await;
+    let fail = async |events: usize, second: u64| {
+        api.h.publish("a", events).await;
+        api.h.route_all(at(second)).await;
+        api.h.fail_attempts(subscription, at(second)).await;
+    };
+    fail(2, 1).await;
+    api.clock.set(at(10));
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    let html = visitor.page("/dead-letters/requeue?event_type=a", 200).await;
+    has(&html, &["<b id=\"matched\">2</b>"]);
+    fail(1, 20).await;
+    api.clock.set(at(30));
+    let fields = format!("event_type=a&until={}", hidden(&html, "until"));
+    let done = visitor.press("/dead-letters/requeue", &fields).await;
+    assert_eq!((done.status, api.count("webhook_delivery_sagas").await), (303, 3 + 2), "{}", done.text());
+    // Who names a time means it.
+    let html = visitor.page("/dead-letters/requeue?until=2027-01-15T08:00:25Z", 200).await;
+    assert_eq!(hidden(&html, "until"), "2027-01-15T08:00:25Z");
+    has(&html, &["<b id=\"matched\">3</b>"]);
+}
+
 pub(crate) async fn a_long_requeue_tells_how_far_it_is<S: Stores>(api: &TestApi<S>) {
     let subscription = api.h.subscribe_with("a", Some(1)).await;
     api.h.publish("a", 1_200).await;

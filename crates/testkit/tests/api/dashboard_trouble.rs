@@ -27,6 +27,18 @@ pub(crate) async fn an_unknown_id_leads_to_what_there_is<S: Stores>(api: &TestAp
     let pressed = visitor.press("/dead-letters/99/requeue", "").await;
     assert_eq!(pressed.status, 404);
     assert!(pressed.text().contains("there is no such dead letter"), "{}", pressed.text());
+    // What is refused before a page could: people read a page, programs a problem.
+    for (method, path, status, told) in [
+        ("GET", "/events/%FF", 400, "this address cannot be read"),
+        ("GET", "/orders/%FF", 400, "this address cannot be read"),
+        ("GET", "/outbox/resume", 405, "takes what a button sends"),
+        ("GET", "/sign-out", 405, "takes what a button sends"),
+        ("DELETE", "/subscriptions/1", 405, "takes what a button sends"),
+    ] {
+        let html = visitor.call(method, path).header("accept", "text/html").expect_text(status).await;
+        assert!(html.contains(told) && html.contains("href=\"/\""), "{path}: {html}");
+        visitor.call(method, path).refused(status, "").await;
+    }
     let nowhere = visitor.call("GET", "/system/nowhere").header("accept", "text/html");
     assert!(nowhere.expect_text(404).await.contains("there is no page at this address"));
 }

@@ -5,10 +5,12 @@
 mod client;
 mod cloud_events;
 mod dashboard;
+mod dashboard_concerns;
 mod dashboard_cost;
 mod dashboard_events;
 mod dashboard_orders;
 mod dashboard_requeue;
+mod dashboard_subscription_edit;
 mod dashboard_subscriptions;
 mod dashboard_system;
 mod dashboard_trouble;
@@ -103,12 +105,20 @@ on_both_engines! {
     dashboard::a_delivery_is_told_with_its_lineage,
     dashboard_requeue::many_are_requeued_after_a_preview,
     dashboard_requeue::a_long_requeue_tells_how_far_it_is,
+    dashboard_requeue::what_fails_after_the_preview_is_left,
     dashboard::what_others_wrote_stays_text,
     dashboard_subscriptions::a_subscription_is_made_and_its_secret_shown_once,
     dashboard_subscriptions::a_subscription_is_paused_and_resumed,
     dashboard_subscriptions::only_an_admin_changes_subscriptions,
     dashboard_subscriptions::subscriptions_are_found_with_their_health,
     dashboard_subscriptions::many_subscriptions_are_looked_through,
+    dashboard_subscription_edit::a_subscription_is_changed_in_a_form,
+    dashboard_subscription_edit::a_subscription_is_deleted_after_a_question,
+    dashboard_subscription_edit::only_an_admin_edits_and_deletes,
+    dashboard_subscription_edit::a_test_shows_the_answer,
+    dashboard_concerns::the_overview_says_what_is_wrong_for_whom_and_since_when,
+    dashboard_concerns::a_delivery_that_is_held_says_why,
+    dashboard_concerns::a_dead_letter_leads_to_all_that_it_is_about,
     dashboard_events::an_event_is_found_by_every_field,
     dashboard_events::an_event_is_explained,
     dashboard_events::a_long_look_says_how_far_it_came,

@@ -361,6 +361,23 @@ pub(crate) async fn every_transition_is_told<S: Stores>(api: &TestApi<S>) {
     let last = items.last().expect("a transition");
     assert_eq!((&last["broker_order_id"], &last["worker_id"]), (&json!("7"), &json!("worker-1")), "{last}");
     assert_eq!(items[2]["note"], "the broker answered 503");
+    assert_eq!(audit["next_cursor"], Value::Null);
+
+    let (mut walked, mut path) = (Vec::new(), "/v1/orders/k/audit?limit=4".to_owned());
+    while !path.is_empty() {
+        let page = api.get(&path).expect(200).await;
+        assert_eq!(page["idempotency_key"], "k");
+        walked.push(page["items"].as_array().expect("items").clone());
+        let next = page["next_cursor"].as_str();
+        path = next.map_or_else(String::new, |next| format!("/v1/orders/k/audit?limit=4&cursor={next}"));
+    }
+    assert_eq!(walked.iter().map(Vec::len).collect::<Vec<_>>(), [4, 2]);
+    assert_eq!(&walked.concat(), items);
+    for (query, field) in [("limit=0", "limit"), ("limit=201", "limit"), ("cursor=x", "cursor"), ("x=1", "x")]
+    {
+        api.get(&format!("/v1/orders/k/audit?{query}")).refused(422, field).await;
+    }
+    api.get("/v1/orders/none/audit").refused(404, "").await;
 }
 
 pub(crate) async fn the_lane_is_shown_and_resumed<S: Stores>(api: &TestApi<S>) {

@@ -226,6 +226,7 @@ fn page(name: &str) -> Option<Vec<Vec<String>>> {
             newest.to_string()
         }
         "reader/newest_order_audit" => format!("'key-500', {BATCH}"),
+        "reader/order_audit" => format!("'key-500', 0, {BATCH}"),
         "reader/orders" => format!("{newest}, NULL, {BATCH}; {newest}, 'none', {BATCH}"),
         "reader/subscriptions" => {
             format!("{newest}, NULL, NULL, NULL, {BATCH}; {newest}, 'kind.none', true, true, {BATCH}")

@@ -80,7 +80,8 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
             vec![Value::Integer(i64::MAX), Value::Integer(PAGE), text("kind.5")]
         }
         "reader/newest_order_audit" => vec![text("key-500"), Value::Integer(BATCH_ROWS)],
-        "reader/order" | "reader/order_audit" | "outbox_intake/find_order" => vec![text("key-500")],
+        "reader/order_audit" => vec![text("key-500"), Value::Integer(0), Value::Integer(BATCH_ROWS)],
+        "reader/order" | "outbox_intake/find_order" => vec![text("key-500")],
         "router/delete_routed" => numbers(&[live + 501, live + 600]),
         "router/match_subscriptions" => numbers(&[0, BATCH_ROWS]),
         "worker/lease_jobs" => {

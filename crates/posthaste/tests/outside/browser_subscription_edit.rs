@@ -1,0 +1,50 @@
+//! A subscription in a real browser: tested, with the receiver's answer as text; edited and deleted, with the keyboard.
+
+use crate::browser::{SCRIPT, Scene};
+use crate::webdriver::{ENTER, TAB};
+use serde_json::Value;
+use std::sync::atomic::Ordering;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_is_tested_edited_and_deleted() {
+    let scene = Scene::set().await;
+    let browser = &scene.browser;
+    scene.sign_in(&scene.key_of("admin"));
+    scene.refuses.store(true, Ordering::SeqCst);
+    scene.open("/subscriptions/1");
+    browser.click("form[action$='/test'] button");
+    browser.until("document.querySelector('#told.bad')");
+    assert!(browser.text("#told").contains("answer 500, HTTP_500"), "{}", browser.source());
+    assert_eq!(browser.text("#answer"), SCRIPT);
+    assert_eq!(browser.value("window.hacked ?? null"), Value::Null, "a script came alive");
+
+    browser.tab_to("a[href='/subscriptions/1/edit']");
+    browser.press(ENTER);
+    browser.until("document.querySelector('h1').textContent === 'Edit subscription 1'");
+    browser.tab_to("#event_type");
+    // The focus selects what is there, so writing replaces it.
+    let other = scene.receiver.url("/other");
+    browser.press(&format!("order.sent{TAB}{other}{TAB}the shop{TAB}0{ENTER}"));
+    browser.until("document.querySelector('#wrong')");
+    assert!(browser.text("#wrong").contains("1 to 100"), "{}", browser.source());
+    browser.tab_to("#max_retry_limit");
+    browser.press(&format!("3{ENTER}"));
+    browser.until("document.querySelector('#state')?.textContent === 'unverified'");
+    assert!(browser.text("#told").contains("Verify the new URL"), "{}", browser.source());
+    assert_eq!(browser.value("location.pathname"), "/subscriptions/1");
+    for part in ["order.sent", &other, "the shop"] {
+        assert!(browser.source().contains(part), "no {part} in {}", browser.source());
+    }
+    browser.click("form[action$='/verify'] button");
+    browser.until("document.querySelector('#state')?.textContent === 'active'");
+
+    browser.tab_to("a[href='/subscriptions/1/delete']");
+    browser.press(ENTER);
+    browser.until("document.querySelector('h1').textContent === 'Delete subscription 1?'");
+    browser.tab_to("form[action$='/delete'] button");
+    browser.press(ENTER);
+    browser.until("document.querySelector('#deleted')");
+    scene.served.get("/v1/subscriptions/1").expect(404);
+    scene.open("/subscriptions");
+    assert_eq!(browser.value("document.querySelectorAll('tbody tr').length"), 0);
+}

@@ -1,0 +1,180 @@
+//! A subscription is changed and deleted from its pages, by who may; and a test shows what the receiver answered.
+
+use crate::dashboard::{Visitor, dead_letter, has, hidden};
+use crate::server::{ROOT_KEY, TestApi};
+use posthaste_core::ports::{KeyRole, Stores};
+use posthaste_testkit::fixtures::at;
+use posthaste_testkit::receiver::{Answer, Received, Receiver};
+
+const SCRIPT: &str = "<script>alert(1)</script>";
+
+/// What the form of a subscription would send, with some fields written anew.
+fn fields(html: &str, changes: &[(&str, &str)]) -> String {
+    let mut form = format!("seen={}", encoded(&hidden(html, "seen")));
+    for name in ["event_type", "callback_url", "description", "max_retry_limit"] {
+        let (_, rest) = html.split_once(&format!("name=\"{name}\"")).expect("the field");
+        let (_, rest) = rest.split_once("value=\"").expect("its value");
+        let present = rest.split('"').next().unwrap_or_default();
+        let changed = changes.iter().find(|(changed, _)| *changed == name).map(|(_, value)| *value);
+        form.push_str(&format!("&{name}={}", encoded(changed.unwrap_or(present))));
+    }
+    form
+}
+
+fn encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+pub(crate) async fn a_subscription_is_changed_in_a_form<S: Stores>(api: &TestApi<S>) {
+    let visitor = Visitor::sign_in(api, &api.key(KeyRole::Admin).await).await;
+    let id = api.h.subscribe("a").await;
+    let (page, form, call) = (
+        format!("/subscriptions/{id}"),
+        format!("/subscriptions/{id}/edit"),
+        format!("/v1/subscriptions/{id}"),
+    );
+    let before = api.get(&call).expect(200).await;
+    has(&visitor.page(&page, 200).await, &[&format!("href=\"{form}\"")]);
+
+    let html = visitor.page(&form, 200).await;
+    let changes = [("description", " the shop "), ("max_retry_limit", "7"), ("event_type", "b")];
+    api.clock.set(at(1));
+    let changed = visitor.press(&form, &fields(&html, &changes)).await;
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    has(&changed.text(), &["Changed.", "the shop", ">active<", &format!("data-address=\"{page}\"")]);
+    let after = api.get(&call).expect(200).await;
+    assert_eq!(
+        (&after["event_type"], &after["description"], &after["max_retry_limit"]),
+        (&"b".into(), &"the shop".into(), &7.into())
+    );
+    assert_eq!((&after["callback_url"], &after["verified"]), (&before["callback_url"], &true.into()));
+
+    // A form that was made before that change would undo it.
+    let late = visitor.press(&form, &fields(&html, &[("event_type", "c")])).await;
+    assert_eq!(late.status, 409, "{}", late.text());
+    has(&late.text(), &["was changed since this form was made"]);
+    assert_eq!(api.get(&call).expect(200).await, after);
+
+    // What may be left out is taken away; another URL is to be verified.
+    let html = visitor.page(&form, 200).await;
+    let changes =
+        [("description", ""), ("max_retry_limit", ""), ("callback_url", "https://new.example/hook")];
+    api.clock.set(at(2));
+    let changed = visitor.press(&form, &fields(&html, &changes)).await.text();
+    has(&changed, &["Verify the new URL", ">unverified<", "https://new.example/hook", "as the settings say"]);
+    let after = api.get(&call).expect(200).await;
+    assert!(after["description"].is_null() && after["max_retry_limit"].is_null(), "{after}");
+
+    let html = visitor.page(&form, 200).await;
+    for (field, value, told) in [
+        ("event_type", "a b", "event_type"),
+        ("event_type", "", "event_type"),
+        ("callback_url", "ftp://x.example/", "must use https"),
+        ("callback_url", "", "callback_url"),
+        ("max_retry_limit", "0", "1 to 100"),
+        ("max_retry_limit", "many", "1 to 100"),
+        ("description", &"x".repeat(1_001), "description"),
+        ("callback_url", SCRIPT, "callback_url"),
+    ] {
+        let answer = visitor.press(&form, &fields(&html, &[(field, value)])).await;
+        let refused = answer.text();
+        assert_eq!(answer.status, 422, "{field} {value}: {refused}");
+        has(&refused, &["role=\"alert\"", "Not changed", told]);
+        let (_, input) = refused.split_once(&format!("id=\"{field}\"")).expect("the field");
+        assert!(input.split('>').next().is_some_and(|input| input.contains("aria-invalid")), "{refused}");
+        assert!(!refused.contains(SCRIPT), "{refused}");
+        assert_eq!(hidden(&refused, "seen"), hidden(&html, "seen"), "it can be mended and sent again");
+    }
+    assert_eq!(api.get(&call).expect(200).await, after, "nothing was changed");
+    visitor.page("/subscriptions/99/edit", 404).await;
+    visitor.page("/subscriptions/x/edit", 422).await;
+}
+
+pub(crate) async fn a_subscription_is_deleted_after_a_question<S: Stores>(api: &TestApi<S>) {
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    let letter = dead_letter(api, "a").await;
+    api.h.publish("a", 2).await;
+    api.h.route_all(at(500)).await;
+    let (page, question) = ("/subscriptions/1", "/subscriptions/1/delete");
+    has(&visitor.page(page, 200).await, &[&format!("href=\"{question}\"")]);
+    let asked = visitor.page(question, 200).await;
+    has(
+        &asked,
+        &["Delete it for good", "held for good", "id=\"waiting\">2<", "cannot be undone", "Pause it instead"],
+    );
+    assert_eq!(api.get("/v1/subscriptions/1").expect(200).await["id"], 1, "a question does nothing");
+
+    let deleted = visitor.press(question, "").await;
+    assert_eq!((deleted.status, deleted.header("location")), (303, page), "{}", deleted.text());
+    api.get("/v1/subscriptions/1").refused(404, "").await;
+    // Its deliveries still lead to its page, which says what became of it.
+    let told = visitor.page(page, 404).await;
+    has(&told, &["Subscription 1 was deleted", "held for good", "href=\"/deliveries?subscription_id=1\""]);
+    assert!(!told.contains("href=\"/subscriptions/1/"), "nothing is left to be pressed: {told}");
+    assert!(!visitor.page("/subscriptions", 200).await.contains("href=\"/subscriptions/1\""));
+    let again = visitor.press(question, "").await;
+    assert_eq!((again.status, again.header("location")), (303, page), "a second press");
+    visitor.page(question, 404).await;
+    has(&visitor.page("/subscriptions/99", 404).await, &["there is no such subscription"]);
+    assert_eq!(visitor.press(&format!("/dead-letters/{letter}/requeue"), "").await.status, 409);
+}
+
+pub(crate) async fn only_an_admin_edits_and_deletes<S: Stores>(api: &TestApi<S>) {
+    let id = api.h.subscribe("a").await;
+    for role in [KeyRole::Viewer, KeyRole::Operator] {
+        let visitor = Visitor::sign_in(api, &api.key(role).await).await;
+        let html = visitor.page(&format!("/subscriptions/{id}"), 200).await;
+        for verb in ["edit", "delete"] {
+            let path = format!("/subscriptions/{id}/{verb}");
+            assert!(!html.contains(&path), "{role:?} {verb}");
+            visitor.page(&path, 403).await;
+            assert_eq!(visitor.press(&path, "").await.status, 403, "{role:?} {verb}");
+        }
+    }
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    for verb in ["edit", "delete"] {
+        let forged = visitor.call("POST", &format!("/subscriptions/{id}/{verb}")).body("token=x");
+        assert_eq!(forged.send().await.status, 403, "{verb}");
+    }
+    assert_eq!(api.count("subscription_changes").await, 2, "made and verified, and nothing since");
+}
+
+fn behave(received: &Received) -> Answer {
+    let with = |status, body: Vec<u8>| Answer::With { status, headers: Vec::new(), body };
+    match (received.header("posthaste-event-type"), received.path.as_str()) {
+        ("posthaste.verification", _) => with(200, received.body.to_vec()),
+        (_, "/words") => with(500, SCRIPT.into()),
+        (_, "/flood") => with(200, vec![b'x'; 100_000]),
+        (_, "/bytes") => with(200, vec![b'a', 0xff, b'b']),
+        (_, _) => Answer::Status(204),
+    }
+}
+
+pub(crate) async fn a_test_shows_the_answer<S: Stores>(api: &TestApi<S>) {
+    let receiver = Receiver::start(behave).await;
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    for (path, is_taken, body) in [
+        ("/words", false, Some(SCRIPT.to_owned())),
+        ("/flood", true, Some("x".repeat(1_024))),
+        ("/bytes", true, Some("a\u{fffd}b".to_owned())),
+        ("/silent", true, None),
+    ] {
+        let new = serde_json::json!({"event_type": "a", "callback_url": receiver.url(path)}).to_string();
+        let made = api.post("/v1/subscriptions").json(new).expect(201).await;
+        let call = format!("/v1/subscriptions/{}", made["id"]);
+        assert_eq!(api.post(&format!("{call}/verify")).expect(200).await["verified"], true);
+        let told = api.post(&format!("{call}/test")).expect(200).await;
+        assert_eq!(
+            (&told["delivered"], told["response_body"].as_str()),
+            (&is_taken.into(), body.as_deref()),
+            "{path}"
+        );
+        let html = visitor.press(&format!("/subscriptions/{}/test", made["id"]), "").await.text();
+        assert!(!html.contains(SCRIPT), "{html}");
+        let shown =
+            html.split_once("id=\"answer\"").and_then(|(_, rest)| rest.split_once('>')).map(|(_, rest)| rest);
+        let shown = shown.and_then(|rest| rest.split("</pre>").next());
+        let escaped = body.map(|body| body.replace('<', "&#60;").replace('>', "&#62;"));
+        assert_eq!(shown, escaped.as_deref(), "{path}");
+    }
+}

@@ -176,24 +176,34 @@ fn plain(mut fields: Fields<'_>, context: Context, limits: Limits) -> Result<New
     let correlation = correlation.map(CorrelationId::parse).transpose();
     let correlation = correlation.map_err(|error| fields.wrong("correlation_id", error))?;
     let payload = fields.take_raw("payload").ok_or_else(|| fields.missing("payload"))?;
-    let payload = payload_of(&fields.path("payload"), payload.get(), limits)?;
+    let payload = payload_of(&fields, "payload", payload, limits)?;
     fields.finish()?;
     let correlation_id = correlation.or(context.correlation_id);
     Ok(NewEvent { event_type, payload, external_event_id, correlation_id, traceparent: context.traceparent })
 }
 
 /// The payload as it came, byte for byte.
-fn payload_of(field: &str, text: &str, limits: Limits) -> Result<JsonText, Problem> {
-    JsonText::parse(text, limits.payload_bytes_max).map_err(|error| {
-        let detail = format!("{field}: {error}");
-        match error {
-            JsonError::TooLong { .. } => {
-                Problem { field: Some(field.to_owned()), ..Problem::too_large(detail) }
-            }
-            JsonError::TooDeep { .. } => Problem::invalid(field, detail),
-            JsonError::NotUtf8 { .. } | JsonError::Invalid { .. } => Problem::unreadable(detail),
-        }
-    })
+fn payload_of(
+    fields: &Fields<'_>,
+    name: &str,
+    value: &RawValue,
+    limits: Limits,
+) -> Result<JsonText, Problem> {
+    JsonText::of_value(value, limits.payload_bytes_max).map_err(|error| unfit(&fields.path(name), &error))
+}
+
+/// The same of text that nobody has read yet.
+fn payload_of_text(field: &str, text: &str, limits: Limits) -> Result<JsonText, Problem> {
+    JsonText::parse(text, limits.payload_bytes_max).map_err(|error| unfit(field, &error))
+}
+
+fn unfit(field: &str, error: &JsonError) -> Problem {
+    let detail = format!("{field}: {error}");
+    match error {
+        JsonError::TooLong { .. } => Problem { field: Some(field.to_owned()), ..Problem::too_large(detail) },
+        JsonError::TooDeep { .. } => Problem::invalid(field, detail),
+        JsonError::NotUtf8 { .. } | JsonError::Invalid { .. } => Problem::unreadable(detail),
+    }
 }
 
 #[derive(Debug, Serialize, ToSchema)]

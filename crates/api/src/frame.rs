@@ -39,7 +39,7 @@ impl RequestIds {
 
     fn next(&self) -> HeaderValue {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let id = format!("{:016x}{number:016x}", self.process);
+        let id = format!("{:032x}", (u128::from(self.process) << 64) | u128::from(number));
         HeaderValue::try_from(id).unwrap_or(HeaderValue::from_static("-"))
     }
 }
@@ -93,7 +93,7 @@ fn correlation_id(headers: &HeaderMap) -> Option<CorrelationId> {
 fn call(method: &Method, route: Option<&str>) -> String {
     let known = [Method::GET, Method::POST, Method::PATCH, Method::DELETE, Method::HEAD].contains(method);
     match route {
-        Some(route) if known => format!("{method} {route}"),
+        Some(route) if known => [method.as_str(), " ", route].concat(),
         Some(_) | None => "other".to_owned(),
     }
 }

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 
 /// Arrays and objects within each other that are accepted. Readers behind us recurse; many stop here.
 pub const NESTING_MAX: usize = 128;
@@ -41,6 +42,18 @@ impl JsonText {
             String::from_utf8(bytes).map_err(|e| JsonError::NotUtf8 { at: e.utf8_error().valid_up_to() })?;
         check(&text)?;
         Ok(Self(text))
+    }
+
+    /// Accepts a part of a larger text that was read as one value, and is therefore JSON: within the same bounds.
+    pub fn of_value(value: &RawValue, bytes_max: usize) -> Result<Self, JsonError> {
+        let text = value.get();
+        if text.len() > bytes_max {
+            return Err(JsonError::TooLong { bytes: text.len(), max: bytes_max });
+        }
+        if is_too_deep(text) {
+            return Err(JsonError::TooDeep { max: NESTING_MAX });
+        }
+        Ok(Self(text.to_owned()))
     }
 
     /// Takes text that a store kept, and that was therefore checked when it came in.
@@ -86,6 +99,10 @@ fn check(text: &str) -> Result<(), JsonError> {
 /// Counts open brackets outside strings. Runs before the parser, so that no amount of them reaches
 /// anything that recurses; text that is not JSON gets some count, and is refused afterwards.
 fn is_too_deep(text: &str) -> bool {
+    // Nearly all texts have too few brackets for it, and counting them is quick.
+    if text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count() <= NESTING_MAX {
+        return false;
+    }
     let mut depth = 0_usize;
     let mut in_string = false;
     let mut escaped = false;
@@ -212,6 +229,7 @@ mod tests {
             ("[".repeat(1_000_000), Some(JsonError::TooDeep { max: NESTING_MAX })),
             ("{\"a\":".repeat(200_000), Some(JsonError::TooDeep { max: NESTING_MAX })),
             (format!("[{}[]]", "[[]],".repeat(1000)), None),
+            (format!("[\"{}\"]", "[".repeat(1000)), None),
             (format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX - 2)), None),
             (
                 format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX - 1)),
@@ -220,6 +238,9 @@ mod tests {
         ];
         for (text, expected) in rows {
             let head: String = text.chars().take(20).collect();
+            if let Ok(value) = serde_json::from_str(&text) {
+                assert_eq!(JsonText::of_value(value, PAYLOAD_BYTES_MAX).err(), expected, "{head}…");
+            }
             assert_eq!(JsonText::parse(text, PAYLOAD_BYTES_MAX).err(), expected, "{head}…");
         }
     }

@@ -99,11 +99,16 @@ pub fn sign(secrets: &[&SigningSecret], webhook_id: &str, timestamp_s: i64, body
 fn entry(secret: &SigningSecret, webhook_id: &str, timestamp_s: i64, body: &[u8]) -> String {
     let mac = secret
         .hmac()
-        .chain_update(format!("{webhook_id}.{timestamp_s}."))
+        .chain_update(webhook_id)
+        .chain_update(".")
+        .chain_update(timestamp_s.to_string())
+        .chain_update(".")
         .chain_update(body)
         .finalize()
         .into_bytes();
-    format!("{VERSION},{}", STANDARD.encode(mac))
+    let mut entry = [VERSION, ","].concat();
+    STANDARD.encode_string(mac, &mut entry);
+    entry
 }
 
 /// Why a message is not taken as ours.

@@ -199,7 +199,8 @@ impl<S: WorkerStore + Clone> Worker<S> {
                     bell.ring();
                 }
             };
-            let task = self.attempts.spawn(attempt);
+            // On the heap: a task moves what it runs several times, and this is a few thousand bytes.
+            let task = self.attempts.spawn(Box::pin(attempt));
             self.leased.insert(task.id(), (job, token));
         }
     }

@@ -1,7 +1,7 @@
 //! CloudEvents 1.0 over HTTP, structured and binary. Ids are unique within a source only, so the external
 //! id is made of both. The data is the payload; of the other attributes only the trace is kept.
 
-use super::{Context, payload_of};
+use super::{Context, payload_of, payload_of_text};
 use crate::body::media_type;
 use crate::fields::Fields;
 use crate::problem::Problem;
@@ -39,7 +39,7 @@ pub(super) fn structured(
         (Some(_), Some(_)) => {
             return Err(fields.wrong("data_base64", "data and data_base64 must not come together"));
         }
-        (Some(data), None) => payload_of(&fields.path("data"), data.get(), limits)?,
+        (Some(data), None) => payload_of(&fields, "data", data, limits)?,
         (None, Some(encoded)) => {
             if media.is_some_and(|media| !is_json(&media)) {
                 return Err(fields.wrong("datacontenttype", "only JSON is delivered: data must be JSON"));
@@ -51,7 +51,7 @@ pub(super) fn structured(
                 400 => fields.wrong("data_base64", problem.detail),
                 _ => problem,
             };
-            payload_of(&fields.path("data_base64"), &text, limits).map_err(wrong)?
+            payload_of_text(&fields.path("data_base64"), &text, limits).map_err(wrong)?
         }
         (None, None) => JsonText::from_store("null".to_owned()),
     };
@@ -92,7 +92,7 @@ pub(super) fn binary(
     let payload = if text.is_empty() {
         JsonText::from_store("null".to_owned())
     } else {
-        payload_of("body", text, limits)?
+        payload_of_text("body", text, limits)?
     };
     let said = |name: &str, detail: String| Problem::invalid(format!("ce-{name}"), detail);
     event(&kind, &source, &id, payload, context, said)

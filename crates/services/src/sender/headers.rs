@@ -10,6 +10,13 @@ use posthaste_core::{EventId, SubscriptionId, Timestamp};
 /// How Posthaste introduces itself.
 pub const AGENT: &str = concat!("posthaste/", env!("CARGO_PKG_VERSION"));
 
+const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
+const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+const EVENT_TYPE: HeaderName = HeaderName::from_static("posthaste-event-type");
+const ATTEMPT: HeaderName = HeaderName::from_static("posthaste-attempt");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
 /// What one attempt of a delivery says about itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Delivery<'a> {
@@ -30,10 +37,10 @@ pub fn delivery_headers(
 ) -> HeaderMap {
     let id = webhook_id(delivery.event_id, delivery.subscription_id);
     let mut headers = signed_headers(&id, secrets, body, now);
-    put(&mut headers, "posthaste-event-type", delivery.event_type.as_str());
-    headers.insert(HeaderName::from_static("posthaste-attempt"), delivery.attempt.into());
+    put(&mut headers, EVENT_TYPE, delivery.event_type.as_str());
+    headers.insert(ATTEMPT, delivery.attempt.into());
     if let Some(traceparent) = delivery.traceparent {
-        put(&mut headers, "traceparent", traceparent.as_str());
+        put(&mut headers, TRACEPARENT, traceparent.as_str());
     }
     headers
 }
@@ -49,17 +56,17 @@ pub fn signed_headers(
     let mut headers = HeaderMap::with_capacity(10);
     headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    put(&mut headers, "webhook-id", webhook_id);
-    headers.insert(HeaderName::from_static("webhook-timestamp"), timestamp_s.into());
-    put(&mut headers, "webhook-signature", &sign(secrets, webhook_id, timestamp_s, body));
+    put(&mut headers, WEBHOOK_ID, webhook_id);
+    headers.insert(WEBHOOK_TIMESTAMP, timestamp_s.into());
+    put(&mut headers, WEBHOOK_SIGNATURE, &sign(secrets, webhook_id, timestamp_s, body));
     headers
 }
 
 /// All these values are made of characters that a header may hold. If a row was written by other hands
 /// and holds more, its header is left out rather than the delivery.
-fn put(headers: &mut HeaderMap, name: &'static str, value: &str) {
+fn put(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
-        headers.insert(HeaderName::from_static(name), value);
+        headers.insert(name, value);
     }
 }
 

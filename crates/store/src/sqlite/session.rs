@@ -145,11 +145,7 @@ impl<'c> Session<'c> {
         rows: usize,
         params: impl rusqlite::Params,
     ) -> Answer<()> {
-        let changed = self.run(sql, params)?;
-        if changed == rows {
-            return Ok(());
-        }
-        Err(Fault::Unreadable(format!("{changed} rows were as they had been read, not {rows}")))
+        must_change(rows, self.run(sql, params)?)
     }
 
     /// How many rows the last statement changed that changed any.
@@ -161,6 +157,14 @@ impl<'c> Session<'c> {
     pub(super) fn last_id(&self) -> i64 {
         self.guarded.connection.last_insert_rowid()
     }
+}
+
+/// Whether a statement changed as many rows as it must.
+pub(super) fn must_change(rows: usize, changed: usize) -> Answer<()> {
+    if changed == rows {
+        return Ok(());
+    }
+    Err(Fault::Unreadable(format!("{changed} rows were as they had been read, not {rows}")))
 }
 
 fn no_owner_code(sql: &str) -> Answer<()> {

@@ -14,9 +14,9 @@ use posthaste_core::{EventId, JobId, LeaseToken, SagaId, SubscriptionId, Timesta
 use rusqlite::{OptionalExtension as _, Row, params};
 
 use super::SqliteStore;
-use super::error::Answer;
+use super::error::{Answer, Fault};
 use super::rows;
-use super::session::Session;
+use super::session::{Session, must_change};
 use super::subscriptions::read_secrets;
 use crate::grants::Role;
 
@@ -24,6 +24,7 @@ const LIST_DUE_JOBS: &str = include_str!("sql/worker/list_due_jobs.sql");
 const LEASE_JOBS: &str = include_str!("sql/worker/lease_jobs.sql");
 const LOAD_EVENT: &str = include_str!("sql/worker/load_event.sql");
 const LOAD_TARGET: &str = include_str!("sql/worker/load_target.sql");
+const COMPLETE_32_JOBS: &str = include_str!("sql/worker/complete_32_jobs.sql");
 const COMPLETE_JOB: &str = include_str!("sql/worker/complete_job.sql");
 const FAIL_JOB: &str = include_str!("sql/worker/fail_job.sql");
 const INSERT_FINISHED: &str = include_str!("sql/worker/insert_finished.sql");
@@ -31,6 +32,9 @@ const WAS_REPORTED: &str = include_str!("sql/worker/was_reported.sql");
 const RELEASE_JOB: &str = include_str!("sql/worker/release_job.sql");
 
 const ROLE: Role = Role::JobWorker;
+
+/// The jobs of one [`COMPLETE_32_JOBS`].
+const STRIDE: usize = 32;
 
 /// The port of role job_worker.
 #[derive(Debug, Clone)]
@@ -114,27 +118,25 @@ fn claim_due_jobs(session: &Session<'_>, claim: &Claim, now: Timestamp) -> Answe
 }
 
 fn report_jobs(session: &Session<'_>, reports: &[JobReport]) -> Answer<Vec<Report>> {
+    let are_complete = complete_all(session, reports)?;
     let mut complete = session.statement(COMPLETE_JOB)?;
     let mut fail = session.statement(FAIL_JOB)?;
     let mut finished = Vec::with_capacity(reports.len());
     let mut answers = Vec::with_capacity(reports.len());
-    for JobReport { job_id, token, outcome, duration } in reports {
-        let (id, token) = (job_id.get(), rows::token(*token));
-        let duration_ms = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX).min(i64::from(i32::MAX));
-        let changed = match outcome {
+    for report in reports {
+        let (id, token) = (report.job_id.get(), rows::token(report.token));
+        let changed = match report.outcome {
+            AttemptOutcome::Delivered { .. } if are_complete => 1,
             AttemptOutcome::Delivered { status } => {
-                complete.execute(params![id, token, status, duration_ms])?
+                complete.execute(params![id, token, status, duration_ms(report)])?
             }
-            AttemptOutcome::Failed { failure, status, retry_after } => fail.execute(params![
-                id,
-                token,
-                status,
-                duration_ms,
-                failure.code().as_str(),
-                retry_after.map(seconds),
-            ])?,
+            AttemptOutcome::Failed { failure, status, retry_after } => {
+                let (code, retry_after) = (failure.code(), retry_after.map(seconds));
+                let took = duration_ms(report);
+                fail.execute(params![id, token, status, took, code.as_str(), retry_after])?
+            }
         };
-        let report = if changed > 0 {
+        let answer = if changed > 0 {
             finished.push(id);
             Report::Accepted
         } else if session.statement(WAS_REPORTED)?.exists(params![id, token])? {
@@ -142,12 +144,51 @@ fn report_jobs(session: &Session<'_>, reports: &[JobReport]) -> Answer<Vec<Repor
         } else {
             Report::LeaseLost
         };
-        answers.push(report);
+        answers.push(answer);
     }
     if !finished.is_empty() {
         session.run(INSERT_FINISHED, [rows::array(finished)])?;
     }
     Ok(answers)
+}
+
+/// Ends the jobs of all deliveries that succeeded, many at a time. Answers whether it did: if a single one of them
+/// lost its lease or was reported before, none is changed, and each must be asked by itself.
+fn complete_all(session: &Session<'_>, reports: &[JobReport]) -> Answer<bool> {
+    let delivered = |report: &JobReport| match report.outcome {
+        AttemptOutcome::Delivered { status } => {
+            Some((report.job_id.get(), rows::token(report.token), status, duration_ms(report)))
+        }
+        AttemptOutcome::Failed { .. } => None,
+    };
+    let delivered: Vec<_> = reports.iter().filter_map(delivered).collect();
+    if delivered.len() < 2 {
+        return Ok(false);
+    }
+    let completed = session.all_or_nothing(|| {
+        let mut complete = session.statement(COMPLETE_32_JOBS)?;
+        for jobs in delivered.chunks(STRIDE) {
+            for place in 0..STRIDE {
+                let (first, job) = (place * 4 + 1, jobs.get(place));
+                complete.raw_bind_parameter(first, job.map(|job| job.0))?;
+                complete.raw_bind_parameter(first + 1, job.map(|job| job.1))?;
+                complete.raw_bind_parameter(first + 2, job.map(|job| job.2))?;
+                complete.raw_bind_parameter(first + 3, job.map(|job| job.3))?;
+            }
+            must_change(jobs.len(), complete.raw_execute()?)?;
+        }
+        Ok(())
+    });
+    match completed {
+        Ok(()) => Ok(true),
+        // Fewer changed than must.
+        Err(Fault::Unreadable(_)) => Ok(false),
+        Err(fault) => Err(fault),
+    }
+}
+
+fn duration_ms(report: &JobReport) -> i64 {
+    i64::try_from(report.duration.as_millis()).unwrap_or(i64::MAX).min(i64::from(i32::MAX))
 }
 
 /// Whole seconds, not less than the receiver asked for.

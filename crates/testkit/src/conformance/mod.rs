@@ -45,6 +45,7 @@ macro_rules! promises {
             worker::the_oldest_job_is_claimed_first,
             worker::a_zombie_reports_in_vain,
             worker::a_report_repeated_is_accepted_and_changes_nothing,
+            worker::a_lost_lease_keeps_no_other_report_from_counting,
             worker::a_released_job_counts_no_reset,
             worker::events_and_targets_are_loaded_once_each,
             cleaner::cleaner_against_reporter,

@@ -149,6 +149,33 @@ pub async fn a_report_repeated_is_accepted_and_changes_nothing<S: Stores>(h: &Ha
     h.check_invariants().await;
 }
 
+/// More than any store writes in one statement, and among them what does not count, or not again.
+pub async fn a_lost_lease_keeps_no_other_report_from_counting<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe("a").await;
+    h.publish("a", 100).await;
+    h.route_all(T0).await;
+    let (jobs, token) = h.start_attempts(subscription, T0).await;
+    let known = vec![delivered(&jobs[10], token)];
+    h.sure(async || h.store.worker().report_jobs(known.clone(), at(1)).await).await;
+    let mut reports: Vec<JobReport> = jobs.iter().map(|job| delivered(job, token)).collect();
+    reports[50] = delivered(&jobs[50], crate::fixtures::token());
+    reports[70] = failed(&jobs[70], token, Failure::Timeout);
+    reports.push(reports[90].clone());
+    let answers = h.sure(async || h.store.worker().report_jobs(reports.clone(), at(2)).await).await;
+    for (place, answer) in answers.iter().enumerate() {
+        let expected = if place == 50 { Report::LeaseLost } else { Report::Accepted };
+        assert_eq!(*answer, expected, "report {place}");
+    }
+    assert_eq!(answers.len(), reports.len());
+    let count = async |status| {
+        let sql = format!("SELECT count(*) FROM webhook_delivery_jobs WHERE status = '{status}'");
+        h.direct.number(&sql).await
+    };
+    assert_eq!([count("Completed").await, count("Failed").await, count("Leased").await], [98, 1, 1]);
+    assert_eq!(h.direct.number("SELECT count(*) FROM finished_jobs").await, 99);
+    h.check_invariants().await;
+}
+
 pub async fn a_released_job_counts_no_reset<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
     h.publish("a", 3).await;

@@ -87,6 +87,7 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         "worker/lease_jobs" => {
             vec![Value::Null, Value::Integer(NOW), Value::Blob(vec![7; 16]), text("worker-1")]
         }
+        "worker/complete_32_jobs" => (live + 201..live + 233).flat_map(delivered).collect(),
         "worker/list_due_jobs" => numbers(&[0, NOW, BATCH_ROWS]),
         _ => Vec::new(),
     }
@@ -97,6 +98,11 @@ fn events(count: usize) -> Vec<Value> {
     let text = |words: &str| Value::Text(words.to_owned());
     let one = |number| [text(&format!("new-{number}")), text("kind.1"), text("{}"), Value::Null, Value::Null];
     std::iter::once(Value::Integer(NOW)).chain((0..count).flat_map(one)).collect()
+}
+
+/// A leased job, its token, and what came of it.
+fn delivered(job: i64) -> [Value; 4] {
+    [Value::Integer(job), Value::Blob(vec![0; 16]), Value::Integer(200), Value::Integer(7)]
 }
 
 /// The ids that a statement over an array gets: live rows that it can move.

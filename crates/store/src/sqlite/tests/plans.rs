@@ -17,13 +17,15 @@ const EXCEPTIONS: [(&str, &str); 7] = [
 ];
 
 /// What may be scanned: rows that the statement itself brings, or a part that was already bounded.
-const SCANNED: [&str; 7] = [
+const SCANNED: [&str; 9] = [
     "SCAN taken",
     "SCAN walk",
     "SCAN busy",
+    "SCAN delivered",
     "SCAN (subquery-",
     "SCAN rarray VIRTUAL TABLE",
     "SCAN CONSTANT ROW",
+    "SCAN 32 CONSTANT ROWS",
     "-ROW VALUES CLAUSE",
 ];
 

@@ -2,6 +2,7 @@
 
 use super::deliveries::Filter;
 use super::form::Form;
+use super::look::{self, List, Reach};
 use super::page::{Around, Shown, show as write};
 use super::visitor::Visitor;
 use crate::dead_letters::{self, DeadLetterView};
@@ -22,8 +23,10 @@ pub(super) const HERE: &str = "/dead-letters";
 #[template(path = "dead_letters.html")]
 struct DeadLettersPage {
     around: Around,
+    list: List,
     found: Listed<Line>,
     filter: Filter,
+    reach: Option<Reach>,
 }
 
 /// A letter in the list.
@@ -39,8 +42,11 @@ pub(crate) async fn list<S: Stores>(
     uri: Uri,
 ) -> Shown {
     let line = |head: DeadLetterHead| Line { failed_at: Utc(head.failed_at), head };
-    let found = dead_letters::find_heads(&api, &uri, line).await?;
-    write(&DeadLettersPage { around: Around::of(visitor, HERE), found, filter: Filter::of(&uri)? })
+    let found = dead_letters::find_heads(&api, &uri, look::LOOKED_AT_MAX, line).await?;
+    let filter = Filter::of(&uri)?;
+    let reach = look::DEAD_LETTERS.reach(&api, &found, &filter.limit).await?;
+    let (around, list) = (Around::of(visitor, HERE), look::DEAD_LETTERS);
+    write(&DeadLettersPage { around, list, found, filter, reach })
 }
 
 #[derive(Debug, Template)]

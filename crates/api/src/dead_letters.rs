@@ -13,8 +13,8 @@ use axum::response::Response;
 use http::{StatusCode, Uri};
 use posthaste_core::event::EventType;
 use posthaste_core::ports::{
-    DeadLetter, DeadLetterFilter, DeadLetterHead, DeadLetterStore as _, PageRequest, ReaderStore as _,
-    Requeue, Stage, Stores,
+    DeadLetter, DeadLetterFilter, DeadLetterHead, DeadLetterStore as _, EXAMINED_MAX, PageRequest,
+    ReaderStore as _, Requeue, Stage, Stores,
 };
 use posthaste_core::{DeadLetterId, SagaId, SubscriptionId};
 use serde::Serialize;
@@ -22,11 +22,11 @@ use serde_json::value::RawValue;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
-const LIST: &str = "dead-letters";
+pub(crate) const LIST: &str = "dead-letters";
 const REQUEUE: &str = "requeue";
 /// Letters of one transaction, and transactions of one call: a longer work is done in several calls.
 const REQUEUE_PAGE: u32 = 500;
-pub(crate) const REQUEUE_PAGES_MAX: usize = 20;
+const REQUEUE_PAGES_MAX: usize = 20;
 /// The ids that an answer names.
 const IDS_SHOWN_MAX: usize = 1_000;
 /// The transactions of a call whose answer names every letter that was requeued.
@@ -96,9 +96,11 @@ async fn find<S: Stores>(api: &ApiState<S>, uri: &Uri) -> Result<Listed<DeadLett
 pub(crate) async fn find_heads<S: Stores, T>(
     api: &ApiState<S>,
     uri: &Uri,
+    examined_max: u32,
     view: fn(DeadLetterHead) -> T,
 ) -> Result<Listed<T>, Problem> {
     let (filter, page) = asked(uri)?;
+    let page = page.looking_at(examined_max);
     Ok(Listed::of(LIST, api.reader.dead_letter_heads(filter, page).await?, view))
 }
 
@@ -220,7 +222,7 @@ pub(crate) async fn requeue_many<S: Stores>(
     request: Request,
 ) -> Result<Response, Problem> {
     let upload = receive_json(&api.uploads, request).await?;
-    ok(&requeue_found(&api, Fields::parse_optional(upload.text()?)?, REQUEUE_PAGES_MAX).await?)
+    ok(&requeue_found(&api, Fields::parse_optional(upload.text()?)?, REQUEUE_PAGES_MAX, EXAMINED_MAX).await?)
 }
 
 /// One call's part of the work; `next_cursor` says whether there is more.
@@ -228,11 +230,12 @@ pub(crate) async fn requeue_found<S: Stores>(
     api: &ApiState<S>,
     fields: Fields<'_>,
     pages_max: usize,
+    examined_max: u32,
 ) -> Result<RequeuedMany, Problem> {
     let (filter, dry_run, mut after) = read_filter(fields)?;
     let mut answer = RequeuedMany { dry_run, ..RequeuedMany::default() };
     for _ in 0..pages_max {
-        let page = PageRequest { after, items_max: REQUEUE_PAGE };
+        let page = PageRequest::first(REQUEUE_PAGE).behind(after).looking_at(examined_max);
         let found = api.dead_letters.find_dead_letters(filter.clone(), page).await?;
         answer.matched += found.items.len() as u64;
         if dry_run {

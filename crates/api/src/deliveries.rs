@@ -8,7 +8,7 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use http::Uri;
 use posthaste_core::outcome::ErrorCode;
-use posthaste_core::ports::{Attempt, Delivery, DeliveryFilter, ReaderStore as _, Stores};
+use posthaste_core::ports::{Attempt, Delivery, DeliveryFilter, EXAMINED_MAX, ReaderStore as _, Stores};
 use posthaste_core::saga::SagaStatus;
 use posthaste_core::{EventId, SagaId, SubscriptionId};
 use serde::Serialize;
@@ -120,11 +120,15 @@ pub(crate) async fn list<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    ok(&find(&api, &uri).await?)
+    ok(&find(&api, &uri, EXAMINED_MAX).await?)
 }
 
 /// What the parameters of an address ask for.
-pub(crate) async fn find<S: Stores>(api: &ApiState<S>, uri: &Uri) -> Result<Listed<DeliveryView>, Problem> {
+pub(crate) async fn find<S: Stores>(
+    api: &ApiState<S>,
+    uri: &Uri,
+    examined_max: u32,
+) -> Result<Listed<DeliveryView>, Problem> {
     let mut query = Query::of(uri)?;
     let status =
         query.take("status").map(|text| SagaStatus::parse(&text).ok_or_else(bad_status)).transpose()?;
@@ -137,7 +141,7 @@ pub(crate) async fn find<S: Stores>(api: &ApiState<S>, uri: &Uri) -> Result<List
         since: query.instant("since")?,
         until: query.instant("until")?,
     };
-    let page = query.page(LIST)?;
+    let page = query.page(LIST)?.looking_at(examined_max);
     query.finish()?;
     let deliveries = api.reader.deliveries(filter, page).await?;
     Ok(Listed::of(LIST, deliveries, |delivery| DeliveryView::of(&delivery)))

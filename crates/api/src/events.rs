@@ -18,7 +18,8 @@ use posthaste_core::EventId;
 use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, NewEvent, TraceParent};
 use posthaste_core::json::{JsonError, JsonText};
 use posthaste_core::ports::{
-    DeliveryFilter, EventFilter, Ingested, PageRequest, ReaderStore as _, RequestOutcome, StoredEvent, Stores,
+    DeliveryFilter, EXAMINED_MAX, EventFilter, Ingested, PageRequest, ReaderStore as _, RequestOutcome,
+    StoredEvent, Stores,
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -260,18 +261,22 @@ pub(crate) async fn list<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    ok(&find(&api, &uri).await?)
+    ok(&find(&api, &uri, EXAMINED_MAX).await?)
 }
 
 /// What the parameters of an address ask for.
-pub(crate) async fn find<S: Stores>(api: &ApiState<S>, uri: &Uri) -> Result<Listed<EventView>, Problem> {
+pub(crate) async fn find<S: Stores>(
+    api: &ApiState<S>,
+    uri: &Uri,
+    examined_max: u32,
+) -> Result<Listed<EventView>, Problem> {
     let mut query = Query::of(uri)?;
     let external = query.take("external_event_id").map(ExternalEventId::parse).transpose();
     let external_event_id =
         external.map_err(|error| Problem::invalid("external_event_id", error.to_string()))?;
     let (since, until) = (query.instant("since")?, query.instant("until")?);
     let filter = EventFilter { event_type: query.event_type()?, external_event_id, since, until };
-    let page = query.page(LIST)?;
+    let page = query.page(LIST)?.looking_at(examined_max);
     query.finish()?;
     let events = api.reader.events(filter, page).await?;
     Ok(Listed::of(LIST, events, EventView::of))
@@ -317,7 +322,7 @@ pub(crate) async fn show<S: Stores>(
     let event_id = id("id", &text, EventId::new)?;
     let event = find_one(&api, event_id).await?;
     let filter = DeliveryFilter { event_id: Some(event_id), ..DeliveryFilter::default() };
-    let page = PageRequest { after: None, items_max: DELIVERIES_SHOWN_MAX };
+    let page = PageRequest::first(DELIVERIES_SHOWN_MAX);
     let deliveries = api.reader.deliveries(filter, page).await?;
     let EventView { id, external_event_id, event_type, correlation_id, traceparent, created_at, payload } =
         event;

@@ -13,14 +13,14 @@ use axum::response::Response;
 use http::{HeaderMap, StatusCode, Uri};
 use posthaste_core::json::{JsonError, JsonText};
 use posthaste_core::order::{IdempotencyKey, ORDER_BYTES_MAX, Order, OrderError, OrderStatus};
-use posthaste_core::ports::{AuditEntry, OrderRecord, ReaderStore as _, Stores, Submission};
+use posthaste_core::ports::{AuditEntry, EXAMINED_MAX, OrderRecord, ReaderStore as _, Stores, Submission};
 use posthaste_services::batcher::BatchError;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
-const LIST: &str = "orders";
+pub(crate) const LIST: &str = "orders";
 const AUDIT: &str = "audit";
 const KEY_HEADER: &str = "idempotency-key";
 /// What a problem may repeat of a name that the caller chose.
@@ -229,15 +229,19 @@ pub(crate) async fn list<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    ok(&find(&api, &uri).await?)
+    ok(&find(&api, &uri, EXAMINED_MAX).await?)
 }
 
 /// What the parameters of an address ask for.
-pub(crate) async fn find<S: Stores>(api: &ApiState<S>, uri: &Uri) -> Result<Listed<OrderView>, Problem> {
+pub(crate) async fn find<S: Stores>(
+    api: &ApiState<S>,
+    uri: &Uri,
+    examined_max: u32,
+) -> Result<Listed<OrderView>, Problem> {
     let mut query = Query::of(uri)?;
     let status =
         query.take("status").map(|text| OrderStatus::parse(&text).ok_or_else(bad_status)).transpose()?;
-    let page = query.page(LIST)?;
+    let page = query.page(LIST)?.looking_at(examined_max);
     query.finish()?;
     Ok(Listed::of(LIST, api.reader.orders(status, page).await?, OrderView::brief))
 }

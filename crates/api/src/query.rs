@@ -71,7 +71,7 @@ impl Query {
             Problem::invalid("limit", format!("limit must be a whole number from 1 to {ITEMS_MAX}"))
         })?;
         let after = self.take("cursor").map(|text| read_cursor(list, &text)).transpose()?;
-        Ok(PageRequest { after, items_max })
+        Ok(PageRequest::first(items_max).behind(after))
     }
 
     pub(crate) fn finish(self) -> Result<(), Problem> {

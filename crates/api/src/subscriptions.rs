@@ -15,7 +15,9 @@ use axum::response::{IntoResponse as _, Response};
 use http::{StatusCode, Uri};
 use posthaste_core::SubscriptionId;
 use posthaste_core::event::EventType;
-use posthaste_core::ports::{ReaderStore as _, Stage, Stores, SubscriptionFilter, SubscriptionStore as _};
+use posthaste_core::ports::{
+    EXAMINED_MAX, ReaderStore as _, Stage, Stores, SubscriptionFilter, SubscriptionStore as _,
+};
 use posthaste_core::signature::SigningSecret;
 use posthaste_core::subscription::{
     CallbackUrl, NewSubscription, SealedSecret, Standing, Subscription, SubscriptionPatch, check_description,
@@ -28,7 +30,7 @@ use utoipa::ToSchema;
 
 pub(crate) use challenge::{test, verify};
 
-const LIST: &str = "subscriptions";
+pub(crate) const LIST: &str = "subscriptions";
 /// The most attempts that a subscription may ask for.
 const RETRY_LIMIT_MAX: u32 = 100;
 /// How long the secret before goes on signing, unless the caller says otherwise.
@@ -94,19 +96,20 @@ pub(crate) async fn list<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    ok(&find(&api, &uri).await?)
+    ok(&find(&api, &uri, EXAMINED_MAX).await?)
 }
 
 /// What the parameters of an address ask for.
 pub(crate) async fn find<S: Stores>(
     api: &ApiState<S>,
     uri: &Uri,
+    examined_max: u32,
 ) -> Result<Listed<SubscriptionView>, Problem> {
     let mut query = Query::of(uri)?;
     let standing =
         query.take("state").map(|text| Standing::parse(&text).ok_or_else(bad_state)).transpose()?;
     let filter = SubscriptionFilter { event_type: query.event_type()?, standing };
-    let page = query.page(LIST)?;
+    let page = query.page(LIST)?.looking_at(examined_max);
     query.finish()?;
     let found = api.reader.subscriptions(filter, page).await?;
     Ok(Listed::of(LIST, found, SubscriptionView::of))

@@ -7,6 +7,7 @@ pub mod broker;
 pub mod conservation;
 pub mod digest;
 pub mod event;
+pub mod health;
 pub mod history;
 pub mod ids;
 pub mod in_flight;

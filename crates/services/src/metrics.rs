@@ -1,6 +1,7 @@
 //! What Posthaste counts, under the names that Prometheus sees. Every label has a small, fixed set of
 //! values, whatever receivers and callers send.
 
+use crate::health::HealthTally;
 use crate::outbox::{OutboxMeters, Sent};
 use posthaste_core::latency;
 use posthaste_core::outcome::AttemptOutcome;
@@ -136,6 +137,8 @@ pub struct Meters {
     attempts_ok: Counter,
     attempts_failed: Counter,
     latencies: [AtomicU64; latency::BUCKETS],
+    /// For the pages of subscriptions; no metric, since there may be any number of them.
+    pub health: HealthTally,
 }
 
 /// 0.5 ms to about half an hour.
@@ -191,6 +194,7 @@ impl Metrics {
             attempts_ok: Counter::default(),
             attempts_failed: Counter::default(),
             latencies: std::array::from_fn(|_| AtomicU64::new(0)),
+            health: HealthTally::default(),
         };
         meters.register();
         Self(Arc::new(meters))

@@ -1,11 +1,14 @@
 //! Says every few seconds which roles this process runs, and adds what its [`metrics`](crate::metrics)
-//! counted since to the counters of the charts. Touches nothing that is delivered.
+//! counted since to the counters of the charts and to the sums of each subscription. Touches nothing that is delivered.
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::step::{Progress, Step};
-use posthaste_core::ports::{PresenceStore, ProcessSeen, Rollup, RollupWidth, StoreError, StoreResult};
-use posthaste_core::{Timestamp, WorkerId};
+use posthaste_core::health::{self, Attempts};
+use posthaste_core::ports::{
+    HealthSum, PresenceStore, ProcessSeen, Rollup, RollupWidth, StoreError, StoreResult,
+};
+use posthaste_core::{SubscriptionId, Timestamp, WorkerId};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
@@ -17,6 +20,8 @@ pub const GONE_AFTER: Duration = Duration::from_secs(30);
 const WAITING_MAX: usize = 5_000;
 /// Sums of one report.
 const REPORT_MAX: usize = 500;
+/// Sums of subscriptions that wait for a store that is away. Of those on top, the last intervals are not told.
+const HEALTH_WAITING_MAX: usize = 10_000;
 
 /// Who reports.
 #[derive(Debug, Clone)]
@@ -37,11 +42,14 @@ pub struct Presence<S> {
     known: HashMap<String, u64>,
     /// What the store has not taken yet.
     waiting: BTreeMap<(Timestamp, String), i64>,
+    /// The same for each subscription.
+    health: BTreeMap<(Timestamp, SubscriptionId), Attempts>,
 }
 
 impl<S: PresenceStore> Presence<S> {
     pub fn new(store: S, identity: Identity, metrics: Metrics) -> Self {
-        Self { store, identity, metrics, known: HashMap::new(), waiting: BTreeMap::new() }
+        let (known, waiting, health) = (HashMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { store, identity, metrics, known, waiting, health }
     }
 
     /// Takes over what was counted since the last look.
@@ -57,6 +65,13 @@ impl<S: PresenceStore> Presence<S> {
             let grown = i64::try_from(count.saturating_sub(before)).unwrap_or(i64::MAX);
             if grown > 0 {
                 *self.waiting.entry((interval, name)).or_default() += grown;
+            }
+        }
+        let interval = health::interval_start(now);
+        for (id, attempts) in self.metrics.health.take() {
+            let key = (interval, id);
+            if self.health.len() < HEALTH_WAITING_MAX || self.health.contains_key(&key) {
+                self.health.entry(key).or_default().add(&attempts);
             }
         }
     }
@@ -82,8 +97,25 @@ impl<S: PresenceStore> Presence<S> {
             }
             answer?;
         }
+        self.report_health(now).await
+    }
+
+    async fn report_health(&mut self, now: Timestamp) -> StoreResult<()> {
+        while !self.health.is_empty() {
+            let told: Vec<_> = self.health.keys().take(REPORT_MAX).copied().collect();
+            let sums = self.health.iter().take(REPORT_MAX).map(health_sum).collect();
+            let answer = self.store.report_health(sums, now).await;
+            if matches!(answer, Ok(()) | Err(StoreError::OutcomeUnknown { .. })) {
+                told.iter().for_each(|key| drop(self.health.remove(key)));
+            }
+            answer?;
+        }
         Ok(())
     }
+}
+
+fn health_sum(((interval_start, id), attempts): (&(Timestamp, SubscriptionId), &Attempts)) -> HealthSum {
+    HealthSum { subscription_id: *id, interval_start: *interval_start, attempts: attempts.clone() }
 }
 
 fn rollup(((interval_start, counter), amount): (&(Timestamp, String), &i64)) -> Rollup {
@@ -127,20 +159,32 @@ mod tests {
         script: Arc<Mutex<Vec<Answer>>>,
         taken: Arc<Mutex<Vec<(String, i64)>>>,
         roles: Arc<Mutex<Vec<String>>>,
+        health: Arc<Mutex<Vec<HealthSum>>>,
+    }
+
+    impl Scripted {
+        fn answer(&self) -> StoreResult<()> {
+            let (doing, source) = ("testing", "no".into());
+            match self.script.lock().expect("the script").pop().unwrap_or(Answer::Taken) {
+                Answer::Away => Err(StoreError::Unavailable { doing, source }),
+                Answer::Unknown => Err(StoreError::OutcomeUnknown { doing, source }),
+                Answer::Taken => Ok(()),
+            }
+        }
     }
 
     impl PresenceStore for Scripted {
         async fn report_presence(&self, seen: ProcessSeen, rollups: Vec<Rollup>) -> StoreResult<()> {
-            let answer = self.script.lock().expect("the script").pop().unwrap_or(Answer::Taken);
-            let (doing, source) = ("testing", "no".into());
-            match answer {
-                Answer::Away => return Err(StoreError::Unavailable { doing, source }),
-                Answer::Unknown => return Err(StoreError::OutcomeUnknown { doing, source }),
-                Answer::Taken => {}
-            }
+            self.answer()?;
             let taken = rollups.into_iter().map(|rollup| (rollup.counter, rollup.amount));
             self.taken.lock().expect("the list").extend(taken);
             self.roles.lock().expect("the list").push(seen.role);
+            Ok(())
+        }
+
+        async fn report_health(&self, sums: Vec<HealthSum>, _now: Timestamp) -> StoreResult<()> {
+            self.answer()?;
+            self.health.lock().expect("the list").extend(sums);
             Ok(())
         }
     }
@@ -181,6 +225,34 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn attempts_are_told_once_for_each_subscription() {
+        let taken = Answer::Taken;
+        for (script, expected) in [
+            (vec![], 3),
+            // The last of the list comes first: two roles report, and then the attempts are told.
+            (vec![Answer::Away, taken, taken], 3),
+            (vec![Answer::Unknown, taken, taken], 1),
+        ] {
+            let (metrics, store) = (Metrics::new(), Scripted::default());
+            store.script.lock().expect("the script").extend(script.clone());
+            let mut presence = presence(&store, &metrics);
+            let (one, other) = (SubscriptionId::from_store(1), SubscriptionId::from_store(2));
+            let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
+            metrics.health.succeeded(one, Duration::from_millis(7));
+            metrics.health.succeeded(other, Duration::from_millis(7));
+            // The outcome is the script's.
+            let _ = presence.step(at(601)).await;
+            metrics.health.failed(one, posthaste_core::outcome::Failure::Timeout.code(), at(602));
+            presence.step(at(606)).await.expect("the script has ended");
+            presence.step(at(611)).await.expect("the script has ended");
+            let told = store.health.lock().expect("the list").clone();
+            assert_eq!(told.iter().map(|sum| sum.attempts.made()).sum::<u64>(), expected, "{script:?}");
+            assert!(told.iter().all(|sum| sum.interval_start == at(600)), "{told:?}");
+            assert!(presence.health.is_empty());
+        }
+    }
+
+    #[tokio::test]
     async fn the_end_tells_what_is_left_and_every_role_is_seen() {
         let (metrics, store) = (Metrics::new(), Scripted::default());
         let mut presence = presence(&store, &metrics);
@@ -198,8 +270,10 @@ mod tests {
         let mut presence = presence(&store, &metrics);
         for interval in 0..20_000 {
             metrics.events_accepted.inc();
+            metrics.health.succeeded(SubscriptionId::from_store(interval + 1), Duration::ZERO);
             presence.look(Timestamp::from_micros(interval * 10_000_000));
         }
+        assert_eq!(presence.health.len(), HEALTH_WAITING_MAX);
         assert_eq!(presence.waiting.len(), WAITING_MAX);
         assert_eq!(presence.waiting.values().sum::<i64>(), 20_000);
     }

@@ -116,10 +116,11 @@ const LANE: &str = "outbox_lane";
 const KEYS: &str = "api_keys";
 const PROCESSES: &str = "processes";
 const ROLLUPS: &str = "rollups";
+const HEALTH: &str = "subscription_health";
 const MIGRATIONS: &str = "schema_migrations";
 
 /// Every table of the schema, in the order of the documents.
-pub const TABLES: [&str; 16] = [
+pub const TABLES: [&str; 17] = [
     EVENTS,
     SUBSCRIPTIONS,
     CHANGES,
@@ -135,6 +136,7 @@ pub const TABLES: [&str; 16] = [
     KEYS,
     PROCESSES,
     ROLLUPS,
+    HEALTH,
     MIGRATIONS,
 ];
 
@@ -142,6 +144,7 @@ pub const TABLES: [&str; 16] = [
 pub const PUBLISH: &str = "publish";
 pub const REQUEUE: &str = "requeue";
 pub const REPORT_PRESENCE: &str = "report_presence";
+pub const REPORT_HEALTH: &str = "report_health";
 
 const ALL: &[&str] = &[];
 const EVENT_ROUTE: &[&str] = &["id", "event_type"];
@@ -235,16 +238,22 @@ pub const GRANTS: &[Grant] = &[
     grant(Role::Viewer, Verb::Select, KEYS, NO_HASH),
     grant(Role::Viewer, Verb::Select, PROCESSES, ALL),
     grant(Role::Viewer, Verb::Select, ROLLUPS, ALL),
+    grant(Role::Viewer, Verb::Select, HEALTH, ALL),
 ];
 
-/// Every role may also call [`REPORT_PRESENCE`].
-pub const EVERY_ROLE_EXECUTES: &str = REPORT_PRESENCE;
+/// Every role may also call these: every process tells what it counted.
+pub const EVERY_ROLE_EXECUTES: [&str; 2] = [REPORT_PRESENCE, REPORT_HEALTH];
 /// Every role may also read this: a process with one role alone must see whether the database fits it.
 pub const EVERY_ROLE_READS: &str = MIGRATIONS;
 
 /// Whether a role may do this to a column; no column asks for any column at all.
 pub fn allows(role: Role, verb: Verb, object: &str, column: Option<&str>) -> bool {
-    if matches!((verb, object), (Verb::Execute, EVERY_ROLE_EXECUTES) | (Verb::Select, EVERY_ROLE_READS)) {
+    let is_everybodys = match verb {
+        Verb::Execute => EVERY_ROLE_EXECUTES.contains(&object),
+        Verb::Select => object == EVERY_ROLE_READS,
+        Verb::Insert | Verb::Update | Verb::Delete => false,
+    };
+    if is_everybodys {
         return true;
     }
     GRANTS.iter().any(|grant| {
@@ -260,6 +269,7 @@ pub const fn sqlite_views(function: &str) -> &'static [&'static str] {
     match function.as_bytes() {
         b"requeue" => &["requeue"],
         b"report_presence" => &["presence_reports", "rollup_reports"],
+        b"report_health" => &["health_reports"],
         _ => &[],
     }
 }
@@ -273,7 +283,9 @@ pub fn postgres_grants() -> String {
     let _ = writeln!(sql, "REVOKE ALL ON ALL TABLES IN SCHEMA posthaste FROM PUBLIC, {roles};");
     let _ = writeln!(sql, "REVOKE ALL ON ALL SEQUENCES IN SCHEMA posthaste FROM PUBLIC, {roles};");
     let _ = writeln!(sql, "GRANT USAGE ON SCHEMA posthaste TO {roles};");
-    let _ = writeln!(sql, "GRANT EXECUTE ON FUNCTION posthaste.{EVERY_ROLE_EXECUTES} TO {roles};");
+    for function in EVERY_ROLE_EXECUTES {
+        let _ = writeln!(sql, "GRANT EXECUTE ON FUNCTION posthaste.{function} TO {roles};");
+    }
     let _ = writeln!(sql, "GRANT SELECT ON TABLE posthaste.{EVERY_ROLE_READS} TO {roles};");
     for Grant { role, verb, object, columns } in GRANTS {
         let (role, verb_name) = (role.name(), verb.name());
@@ -291,8 +303,8 @@ pub fn roles_markdown() -> String {
          Made from the table in `crates/store/src/grants.rs`; a test keeps the two equal. PostgreSQL enforces\n\
          it with roles and column grants, SQLite with an authorizer when a statement is prepared. What is not\n\
          listed is refused. Every role may also call `report_presence`, which notes that a process lives and\n\
-         adds to the counters of the charts, and read `schema_migrations`, which tells whether the database\n\
-         fits the program.\n",
+         adds to the counters of the charts, and `report_health`, which adds up how attempts for each subscription\n\
+         went, and read `schema_migrations`, which tells whether the database fits the program.\n",
     );
     for role in Role::ALL {
         let _ = write!(text, "\n## `{}`\n\n| may | on | columns |\n| --- | --- | --- |\n", role.name());
@@ -328,7 +340,7 @@ mod tests {
     #[test]
     fn every_grant_is_on_something_that_exists() {
         for grant in GRANTS {
-            let functions = [PUBLISH, REQUEUE, REPORT_PRESENCE];
+            let functions = [PUBLISH, REQUEUE, REPORT_PRESENCE, REPORT_HEALTH];
             let known = if grant.verb == Verb::Execute { &functions[..] } else { &TABLES[..] };
             assert!(known.contains(&grant.object), "{grant:?}");
         }

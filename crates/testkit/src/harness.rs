@@ -7,6 +7,8 @@ use posthaste_core::ports::{StoreError, StoreResult, Stores};
 use posthaste_store::postgres::{PostgresOptions, PostgresStore};
 use posthaste_store::sqlite::{self, SqliteOptions, SqliteStore};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use tempfile::TempDir;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,10 +34,16 @@ pub struct Harness<S> {
 
 impl Harness<SqliteStore> {
     pub async fn sqlite(_name: &str) -> Self {
+        Self::sqlite_counted(None)
+    }
+
+    /// The same, with the steps of the engine's machine counted.
+    pub fn sqlite_counted(steps: Option<Arc<AtomicU64>>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("posthaste.db");
         sqlite::migrate(&path).expect("the migration");
-        let store = SqliteStore::open(&SqliteOptions::new(&path)).expect("the store");
+        let store =
+            SqliteStore::open(&SqliteOptions { steps, ..SqliteOptions::new(&path) }).expect("the store");
         Self {
             engine: Engine::Sqlite,
             calm: store.clone(),

@@ -228,7 +228,7 @@ impl<S: Stores> OrderRig<S> {
 
     pub async fn audit(&self, key: &IdempotencyKey) -> Vec<AuditEntry> {
         let mut entries = Vec::new();
-        let mut page = PageRequest { after: None, items_max: 1_000 };
+        let mut page = PageRequest::first(1_000);
         loop {
             let found = self.h.calm.reader().order_audit(key.clone(), page).await.expect("an answer");
             entries.extend(found.items);
@@ -245,7 +245,7 @@ impl<S: Stores> OrderRig<S> {
 
     pub async fn orders(&self) -> Vec<OrderRecord> {
         let mut orders = Vec::new();
-        let mut page = PageRequest { after: None, items_max: 1_000 };
+        let mut page = PageRequest::first(1_000);
         loop {
             let found = self.h.calm.reader().orders(None, page).await.expect("an answer");
             orders.extend(found.items);

@@ -100,6 +100,9 @@ async fn a_worker_finishes_and_reports_what_is_under_way() {
     assert_eq!((scene.jobs("Completed").await, scene.jobs("Leased").await), (EVENTS as i64, 0));
     let charted = "SELECT sum(amount) FROM rollups WHERE width_s = 10 AND counter = 'attempts_ok'";
     assert_eq!(scene.direct.number(charted).await, EVENTS as i64, "the last counts reach the charts too");
+    let summed = "SELECT sum(within_5ms + within_10ms + within_20ms + within_50ms + within_100ms + within_200ms \
+        + within_500ms + within_1s + within_2s + within_5s + within_10s + beyond_10s) FROM subscription_health";
+    assert_eq!(scene.direct.number(summed).await, EVENTS as i64, "and to the subscription");
     scene.fleet.restart(worker);
     scene.until_completed(EVENTS + 1).await;
     assert_eq!(scene.receiver.received().len(), EVENTS + 1, "nothing was sent twice");

@@ -89,7 +89,7 @@ fn of_stages(stats: &Stats) -> Vec<Concern> {
 
 /// Deliveries that were given up: how many, and of the newest, for whom and since when.
 async fn of_letters<S: Stores>(api: &ApiState<S>, stats: &Stats) -> Result<Vec<Concern>, Problem> {
-    let page = PageRequest { after: None, items_max: LETTERS_MAX };
+    let page = PageRequest::first(LETTERS_MAX);
     let newest = api.reader.dead_letter_heads(DeadLetterFilter::default(), page).await?;
     // Whether there may be more of the window than these.
     let is_cut = newest.next.is_some() && newest.items.iter().all(|letter| letter.failed_at >= stats.from.0);

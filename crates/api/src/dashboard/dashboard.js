@@ -39,6 +39,7 @@ function put(page) {
     for (const restore of again) restore(fresh);
   }
   show(document);
+  goOn();
 }
 
 function tell(text) {
@@ -82,11 +83,6 @@ function show(root) {
 const address = document.querySelector("[data-address]")?.dataset.address;
 if (address) history.replaceState(null, "", address);
 
-remember(document);
-show(document);
-setInterval(() => show(document), 1000);
-again();
-
 // What is pressed twice is sent once. It can be pressed again when somebody comes back to the page, or when the
 // answer stayed away for longer than any receiver may take.
 const SENT_MS = 30000;
@@ -107,4 +103,74 @@ document.addEventListener("submit", (event) => {
 addEventListener("pageshow", (event) => event.persisted && document.querySelectorAll("form[data-sent]").forEach(release));
 
 // A long work is done in parts; each part's page sends for the next.
-document.querySelector("form[data-goes-on]")?.requestSubmit();
+function goOn() {
+  document.querySelector("form[data-goes-on]")?.requestSubmit();
+}
+
+// A list that is not full looks further by itself, one look after the other, until it is full or enough was looked
+// through. What it finds stands below the list; only the list itself is kept fresh, so a search is made once.
+const LOOKED_MAX = 10000;
+const FOUND_MAX = 50;
+
+async function lookFurther(further, looking) {
+  let link = document.querySelector("#list [data-further]");
+  let found = document.querySelectorAll("#list tbody tr").length;
+  let looked = 0;
+  let back = "";
+  let broke = false;
+  const many = new URLSearchParams(location.search).has("cursor") ? `older ${further.dataset.many}` : further.dataset.many;
+  const end = document.createElement("p");
+  end.className = "more";
+  further.hidden = false;
+  looking.after(end);
+  const count = () => `${looked.toLocaleString("en")} ${many}${back}: ${found} found`;
+  const take = (more) => {
+    looked += Number(link?.dataset.further ?? 0);
+    const time = more?.querySelector("time")?.textContent;
+    back = time ? `, back to ${time}` : "";
+  };
+  take(document.querySelector("#list .more"));
+  while (link?.dataset.further && looked < LOOKED_MAX && found < FOUND_MAX) {
+    looking.textContent = `Looking further. Looked through ${count()} so far…`;
+    const list = await lookAt(link.href);
+    broke = !list;
+    if (broke) break;
+    const rows = [...list.querySelectorAll("tbody tr")];
+    found += rows.length;
+    add(further, list, rows);
+    const more = list.querySelector(".more");
+    link = more?.querySelector("a") ?? null;
+    take(more);
+  }
+  looking.textContent = broke ? `No answer. Looked through ${count()}.` : link ? `Looked through ${count()}.` : `Looked through all ${many}: ${found} found.`;
+  if (link) end.append(document.adoptNode(link));
+  show(document);
+}
+
+async function lookAt(address) {
+  try {
+    const answer = await fetch(address, { headers: { accept: "text/html" } });
+    if (!answer.ok || answer.redirected) return null;
+    return new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("list");
+  } catch {
+    return null;
+  }
+}
+
+// The first rows bring their table along.
+function add(further, list, rows) {
+  const body = further.querySelector("tbody");
+  if (body) return body.append(...rows.map((row) => document.adoptNode(row)));
+  const table = list.querySelector(".scroll");
+  if (!table) return;
+  table.setAttribute("aria-label", `${table.getAttribute("aria-label")} further back`);
+  further.append(document.adoptNode(table));
+}
+
+remember(document);
+show(document);
+setInterval(() => show(document), 1000);
+again();
+goOn();
+const further = document.getElementById("further");
+if (further) lookFurther(further, document.getElementById("looking"));

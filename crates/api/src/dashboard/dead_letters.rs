@@ -4,6 +4,7 @@ use super::deliveries::Filter;
 use super::events::LAID_OUT_BYTES_MAX;
 use super::form::Form;
 use super::layout_json::laid_out;
+use super::look::{self, List, Reach};
 use super::page::{Around, Shown, show as write};
 use super::visitor::Visitor;
 use crate::dead_letters::{self, DeadLetterView};
@@ -25,8 +26,10 @@ pub(super) const HERE: &str = "/dead-letters";
 #[template(path = "dead_letters.html")]
 struct DeadLettersPage {
     around: Around,
+    list: List,
     found: Listed<Line>,
     filter: Filter,
+    reach: Option<Reach>,
 }
 
 /// A letter in the list.
@@ -42,8 +45,11 @@ pub(crate) async fn list<S: Stores>(
     uri: Uri,
 ) -> Shown {
     let line = |head: DeadLetterHead| Line { failed_at: Utc(head.failed_at), head };
-    let found = dead_letters::find_heads(&api, &uri, line).await?;
-    write(&DeadLettersPage { around: Around::of(visitor, HERE), found, filter: Filter::of(&uri)? })
+    let found = dead_letters::find_heads(&api, &uri, look::LOOKED_AT_MAX, line).await?;
+    let filter = Filter::of(&uri)?;
+    let reach = look::DEAD_LETTERS.reach(&api, &found, &filter.limit).await?;
+    let (around, list) = (Around::of(visitor, HERE), look::DEAD_LETTERS);
+    write(&DeadLettersPage { around, list, found, filter, reach })
 }
 
 #[derive(Debug, Template)]

@@ -1,12 +1,12 @@
 //! Deliveries: the list with its filters, and one with its attempts, its place in the state machine and what
 //! it was made from or was made from it.
 
-use super::look::{Reach, reach};
+use super::look::{self, List, Reach};
 use super::page::{Around, Shown, show as write};
 use super::visitor::Visitor;
 use crate::deliveries::{self, AttemptView, DeliveryView};
 use crate::problem::Problem;
-use crate::query::{ITEMS_DEFAULT, Listed, Query, write_query};
+use crate::query::{Listed, Query, write_query};
 use crate::state::ApiState;
 use crate::time::Utc;
 use askama::Template;
@@ -25,6 +25,7 @@ const HERE: &str = "/deliveries";
 #[template(path = "deliveries.html")]
 struct DeliveriesPage {
     around: Around,
+    list: List,
     found: Listed<DeliveryView>,
     filter: Filter,
     statuses: Vec<&'static str>,
@@ -43,6 +44,7 @@ pub(crate) struct Filter {
     pub(crate) error_code: String,
     pub(crate) since: String,
     pub(crate) until: String,
+    pub(crate) limit: String,
     pub(crate) is_continued: bool,
 }
 
@@ -60,13 +62,9 @@ impl Filter {
             error_code: take("error_code"),
             since: take("since"),
             until: take("until"),
+            limit: take("limit"),
             is_continued: !take("cursor").is_empty(),
         })
-    }
-
-    /// Whether a page with so many rows looked at more than it shows.
-    pub(crate) fn leaves_out(&self, shown: usize) -> bool {
-        shown < ITEMS_DEFAULT as usize && !self.query("").is_empty()
     }
 
     /// The same filter in an address, from a place on.
@@ -81,6 +79,7 @@ impl Filter {
             ("error_code", &self.error_code),
             ("since", &self.since),
             ("until", &self.until),
+            ("limit", &self.limit),
             ("cursor", cursor),
         ])
     }
@@ -91,11 +90,12 @@ pub(crate) async fn list<S: Stores>(
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
-    let found = deliveries::find(&api, &uri).await?;
+    let found = deliveries::find(&api, &uri, look::LOOKED_AT_MAX).await?;
     let statuses = SagaStatus::ALL.into_iter().map(SagaStatus::as_str).collect();
     let filter = Filter::of(&uri)?;
-    let reach = reach(&api, &found, &filter).await?;
-    write(&DeliveriesPage { around: Around::of(visitor, HERE), found, filter, statuses, reach })
+    let reach = look::reach_of_deliveries(&api, &found, &filter).await?;
+    let (around, list) = (Around::of(visitor, HERE), look::DELIVERIES);
+    write(&DeliveriesPage { around, list, found, filter, statuses, reach })
 }
 
 #[derive(Debug, Template)]

@@ -3,22 +3,20 @@
 
 use super::deliveries::Filter;
 use super::layout_json::laid_out;
-use super::look::Reach;
+use super::look::{self, List, Reach};
 use super::page::{Around, Shown, show as write};
 use super::visitor::Visitor;
 use crate::events::{self, EventView};
 use crate::explain::{self, Explanation};
-use crate::problem::Problem;
-use crate::query::{Listed, Query, id, read_cursor};
+use crate::query::{Listed, Query, id};
 use crate::state::ApiState;
-use crate::time::Utc;
 use askama::Template;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect};
 use http::Uri;
 use posthaste_core::EventId;
-use posthaste_core::ports::{ReaderStore as _, Stores};
+use posthaste_core::ports::Stores;
 use posthaste_core::saga::SagaStatus;
 use std::sync::Arc;
 
@@ -32,6 +30,7 @@ pub(super) const LAID_OUT_BYTES_MAX: usize = 1024 * 1024;
 #[template(path = "events.html")]
 struct EventsPage {
     around: Around,
+    list: List,
     found: Listed<EventView>,
     filter: Filter,
     reach: Option<Reach>,
@@ -51,23 +50,10 @@ pub(crate) async fn list<S: Stores>(
     if let Some(id) = Query::of(&uri)?.id("id", EventId::new)? {
         return Ok(Redirect::to(&format!("{HERE}/{id}")).into_response());
     }
-    let found = events::find(&api, &uri).await?;
+    let found = events::find(&api, &uri, look::LOOKED_AT_MAX).await?;
     let filter = Filter::of(&uri)?;
-    let reach = reach(&api, &found, &filter).await?;
-    write(&EventsPage { around: Around::of(visitor, HERE), found, filter, reach })
-}
-
-async fn reach<S: Stores>(
-    api: &ApiState<S>,
-    found: &Listed<EventView>,
-    filter: &Filter,
-) -> Result<Option<Reach>, Problem> {
-    let Some(cursor) = found.next_cursor.as_deref().filter(|_| filter.leaves_out(found.items.len())) else {
-        return Ok(None);
-    };
-    let last = EventId::from_store(read_cursor(events::LIST, cursor)?);
-    let last = api.reader.event(last).await?;
-    Ok(last.map(|last| Reach { id: last.id.get(), at: Utc(last.created_at), nearer: None }))
+    let reach = look::EVENTS.reach(&api, &found, &filter.limit).await?;
+    write(&EventsPage { around: Around::of(visitor, HERE), list: look::EVENTS, found, filter, reach })
 }
 
 #[derive(Debug, Template)]

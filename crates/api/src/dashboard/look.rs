@@ -1,45 +1,147 @@
-//! How far a list looked, and where else it could begin. A page looks at so many rows; a filter that no index serves
-//! may find nothing among them.
+//! Lists, and how far they looked. A page looks at so many rows, whatever its filter finds among them, so that it costs
+//! the same beside a short history and a long one; it says how far it came, and where to look further.
 
 use super::deliveries::Filter;
-use crate::deliveries::{self, DeliveryView};
 use crate::problem::Problem;
-use crate::query::{Listed, instant, read_cursor, write_cursor};
+use crate::query::{ITEMS_DEFAULT, Listed, instant, read_cursor, write_cursor};
 use crate::state::ApiState;
 use crate::time::Utc;
-use posthaste_core::ports::{Delivery, DeliveryFilter, PageRequest, ReaderStore as _, Stores};
-use posthaste_core::{SagaId, Timestamp};
+use crate::{dead_letters, deliveries, events, orders, subscriptions};
+use posthaste_core::ports::{
+    DeadLetterFilter, Delivery, DeliveryFilter, PageRequest, ReaderStore as _, Stores,
+};
+use posthaste_core::{EventId, SubscriptionId, Timestamp};
+
+/// The rows that one request looks at.
+pub(crate) const LOOKED_AT_MAX: u32 = 500;
 
 /// Deliveries are made nearly in the order of their ids: what was begun together may end so far apart.
 const ORDER_SLACK_ROWS: i64 = 1_000;
 
-/// The last row that a list looked at, where the filter left rows out.
-#[derive(Debug)]
-pub(crate) struct Reach {
-    pub(crate) id: i64,
-    pub(crate) at: Utc,
-    /// A cursor that lies nearer to the time that was asked for.
-    pub(crate) nearer: Option<String>,
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Events,
+    Subscriptions,
+    Deliveries,
+    DeadLetters,
+    Orders,
 }
 
-/// How far a list of deliveries looked.
-pub(crate) async fn reach<S: Stores>(
+impl Kind {
+    /// What its cursors call it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Events => events::LIST,
+            Self::Subscriptions => subscriptions::LIST,
+            Self::Deliveries => deliveries::LIST,
+            Self::DeadLetters => dead_letters::LIST,
+            Self::Orders => orders::LIST,
+        }
+    }
+}
+
+/// A list of the dashboard, in words.
+#[derive(Debug)]
+pub(crate) struct List {
+    kind: Kind,
+    pub(crate) title: &'static str,
+    pub(crate) one: &'static str,
+    pub(crate) many: &'static str,
+    pub(crate) refresh_ms: u32,
+}
+
+pub(crate) const EVENTS: List =
+    List { kind: Kind::Events, title: "Events", one: "event", many: "events", refresh_ms: 3_000 };
+pub(crate) const SUBSCRIPTIONS: List = List {
+    kind: Kind::Subscriptions,
+    title: "Subscriptions",
+    one: "subscription",
+    many: "subscriptions",
+    refresh_ms: 5_000,
+};
+pub(crate) const DELIVERIES: List = List {
+    kind: Kind::Deliveries,
+    title: "Deliveries",
+    one: "delivery",
+    many: "deliveries",
+    refresh_ms: 2_000,
+};
+pub(crate) const DEAD_LETTERS: List = List {
+    kind: Kind::DeadLetters,
+    title: "Dead letters",
+    one: "dead letter",
+    many: "dead letters",
+    refresh_ms: 3_000,
+};
+pub(crate) const ORDERS: List =
+    List { kind: Kind::Orders, title: "Orders", one: "order", many: "orders", refresh_ms: 2_000 };
+
+/// How far a list looked that is not full, where there is more to look through.
+#[derive(Debug)]
+pub(crate) struct Reach {
+    pub(crate) looked: u32,
+    /// The time of the last row that was looked at.
+    pub(crate) at: Utc,
+    /// A cursor that lies nearer to the time that was asked for, and that time.
+    pub(crate) nearer: Option<String>,
+    pub(crate) until: String,
+}
+
+impl List {
+    /// The last row that was looked at, if the look ended before the list was full.
+    fn reached<T>(&self, found: &Listed<T>, limit: &str) -> Result<Option<i64>, Problem> {
+        let items_max = limit.parse().unwrap_or(ITEMS_DEFAULT as usize);
+        let cursor = found.next_cursor.as_deref().filter(|_| found.items.len() < items_max);
+        cursor.map(|cursor| read_cursor(self.kind.name(), cursor)).transpose()
+    }
+
+    /// How far the list looked.
+    pub(crate) async fn reach<S: Stores, T>(
+        &self,
+        api: &ApiState<S>,
+        found: &Listed<T>,
+        limit: &str,
+    ) -> Result<Option<Reach>, Problem> {
+        let Some(last) = self.reached(found, limit)? else { return Ok(None) };
+        let at = self.time_of(api, last).await?;
+        Ok(at.map(|at| Reach { looked: LOOKED_AT_MAX, at: Utc(at), nearer: None, until: String::new() }))
+    }
+
+    /// When a row of the list was made.
+    async fn time_of<S: Stores>(&self, api: &ApiState<S>, id: i64) -> Result<Option<Timestamp>, Problem> {
+        let reader = &api.reader;
+        let this = PageRequest::first(1).behind(Some(id.saturating_add(1)));
+        Ok(match self.kind {
+            Kind::Events => reader.event(EventId::from_store(id)).await?.map(|event| event.created_at),
+            Kind::Subscriptions => {
+                let found = reader.subscription(SubscriptionId::from_store(id)).await?;
+                found.map(|subscription| subscription.created_at)
+            }
+            Kind::DeadLetters => {
+                let found = reader.dead_letter_heads(DeadLetterFilter::default(), this).await?;
+                found.items.first().map(|letter| letter.failed_at)
+            }
+            Kind::Orders => reader.orders(None, this).await?.items.first().map(|order| order.created_at),
+            Kind::Deliveries => newest_below(api, id.saturating_add(1)).await?.map(|one| one.saga.created_at),
+        })
+    }
+}
+
+/// The same for deliveries, which may be asked for by a time that lies far back.
+pub(crate) async fn reach_of_deliveries<S: Stores, T>(
     api: &ApiState<S>,
-    found: &Listed<DeliveryView>,
+    found: &Listed<T>,
     filter: &Filter,
 ) -> Result<Option<Reach>, Problem> {
-    let Some(cursor) = found.next_cursor.as_deref().filter(|_| filter.leaves_out(found.items.len())) else {
-        return Ok(None);
-    };
-    let last = SagaId::from_store(read_cursor(deliveries::LIST, cursor)?);
-    let Some((last, _)) = api.reader.delivery(last).await? else { return Ok(None) };
-    let (id, at) = (last.saga.id.get(), last.saga.created_at);
+    let Some(last) = DELIVERIES.reached(found, &filter.limit)? else { return Ok(None) };
+    let Some(reach) = DELIVERIES.reach(api, found, &filter.limit).await? else { return Ok(None) };
     let until = Some(&filter.until).filter(|text| !text.is_empty()).map(|text| instant("until", text));
     let nearer = match until.transpose()? {
-        Some(until) if at >= until => first_since(api, until, id).await?,
+        Some(until) if reach.at.0 >= until => first_since(api, until, last).await?,
         Some(_) | None => None,
     };
-    Ok(Some(Reach { id, at: Utc(at), nearer: write_cursor(deliveries::LIST, nearer) }))
+    let nearer = write_cursor(deliveries::LIST, nearer);
+    Ok(Some(Reach { nearer, until: filter.until.clone(), ..reach }))
 }
 
 /// An id soon after the first delivery that was made at this time or later, found by halving: some forty reads of one
@@ -62,6 +164,6 @@ async fn first_since<S: Stores>(
 }
 
 async fn newest_below<S: Stores>(api: &ApiState<S>, id: i64) -> Result<Option<Delivery>, Problem> {
-    let page = PageRequest { after: Some(id), items_max: 1 };
+    let page = PageRequest::first(1).behind(Some(id));
     Ok(api.reader.deliveries(DeliveryFilter::default(), page).await?.items.pop())
 }

@@ -2,6 +2,7 @@
 //! that holds back is let go on from here.
 
 use super::form::Form;
+use super::look::{self, List, Reach};
 use super::page::{Around, Shown, show as write};
 use super::visitor::Visitor;
 use crate::orders::{self, OrderView, TransitionView};
@@ -26,10 +27,12 @@ const TRANSITIONS_MAX: u32 = 100;
 #[template(path = "orders.html")]
 struct OrdersPage {
     around: Around,
+    list: List,
     lane: LaneView,
     found: Listed<OrderView>,
     statuses: Vec<&'static str>,
     filter: Filter,
+    reach: Option<Reach>,
 }
 
 /// What the form of the list was filled in with, to fill it in again.
@@ -37,6 +40,7 @@ struct OrdersPage {
 struct Filter {
     status: String,
     idempotency_key: String,
+    limit: String,
     is_continued: bool,
 }
 
@@ -47,13 +51,14 @@ impl Filter {
         Ok(Self {
             status: take("status"),
             idempotency_key: take("idempotency_key").trim().to_owned(),
+            limit: take("limit"),
             is_continued: !take("cursor").is_empty(),
         })
     }
 
     /// The same filter in an address, from a place on.
     fn query(&self, cursor: &str) -> String {
-        write_query(&[("status", &self.status), ("cursor", cursor)])
+        write_query(&[("status", &self.status), ("limit", &self.limit), ("cursor", cursor)])
     }
 }
 
@@ -68,9 +73,11 @@ pub(crate) async fn list<S: Stores>(
         return one(&api, visitor, filter.idempotency_key).await;
     }
     let statuses = OrderStatus::ALL.into_iter().map(OrderStatus::as_str).collect();
-    let found = orders::find(&api, &without_key(&uri)).await?;
+    let found = orders::find(&api, &without_key(&uri), look::LOOKED_AT_MAX).await?;
+    let reach = look::ORDERS.reach(&api, &found, &filter.limit).await?;
     let lane = outbox::read(&api).await?;
-    write(&OrdersPage { around: Around::of(visitor, HERE), lane, found, statuses, filter })
+    let (around, list) = (Around::of(visitor, HERE), look::ORDERS);
+    write(&OrdersPage { around, list, lane, found, statuses, filter, reach })
 }
 
 /// The form sends its field also where nobody filled it in.

@@ -4,9 +4,10 @@
 use super::dead_letters::HERE;
 use super::deliveries::Filter;
 use super::form::Form;
+use super::look::LOOKED_AT_MAX;
 use super::page::{Around, Shown, show as write};
 use super::visitor::Visitor;
-use crate::dead_letters::{self, REQUEUE_PAGES_MAX, REQUEUE_PAGES_NAMED, RequeuedMany};
+use crate::dead_letters::{self, REQUEUE_PAGES_NAMED, RequeuedMany};
 use crate::fields::Fields;
 use crate::problem::Problem;
 use crate::query::Query;
@@ -17,7 +18,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect};
 use http::Uri;
-use posthaste_core::ports::{ReaderStore as _, RequeuedFates, RequeuedRange, Stores};
+use posthaste_core::ports::{EXAMINED_MAX, ReaderStore as _, RequeuedFates, RequeuedRange, Stores};
 use posthaste_core::{DeadLetterId, SubscriptionId};
 use serde_json::Value;
 use std::sync::Arc;
@@ -32,6 +33,17 @@ struct RequeuePage {
     filter: Filter,
     found: RequeuedMany,
     done: Done,
+    /// A preview's count, of all its parts.
+    counted: Counted,
+}
+
+/// What the parts of one preview counted so far. It goes from part to part.
+#[derive(Debug, Default)]
+struct Counted {
+    matched: u64,
+    looked_at: u64,
+    /// The next part is sent for.
+    goes_on: bool,
 }
 
 /// What all requests of one work did so far. It goes from form to form.
@@ -97,12 +109,17 @@ pub(crate) async fn preview<S: Stores>(
     let form = Form::of_query(&uri).or("until", &Utc(api.clock.now()).iso());
     let filter = Filter { until: form.get("until").to_owned(), ..Filter::of(&uri)? };
     let found = part(&api, &form, true).await?;
-    let of = found.next_cursor.is_none().then_some(found.matched);
+    let before = |name: &str| form.get(name).parse::<u64>().unwrap_or_default();
+    let matched = before("matched").saturating_add(found.matched);
+    let looked_at = before("looked_at").saturating_add(LOOKED_AT_MAX.into());
+    let goes_on = found.next_cursor.is_some() && looked_at < EXAMINED_MAX.into();
+    let of = found.next_cursor.is_none().then_some(matched);
     write(&RequeuePage {
         around: Around::of(visitor, HERE),
         filter,
         found,
         done: Done { of, ..Done::default() },
+        counted: Counted { matched, looked_at, goes_on },
     })
 }
 
@@ -128,23 +145,37 @@ pub(crate) async fn requeue<S: Stores>(
         until: form.get("until").to_owned(),
         ..Filter::default()
     };
-    write(&RequeuePage { around: Around::of(visitor, HERE), filter, found, done })
+    let (around, counted) = (Around::of(visitor, HERE), Counted::default());
+    write(&RequeuePage { around, filter, found, done, counted })
 }
 
 async fn part<S: Stores>(api: &ApiState<S>, form: &Form, dry_run: bool) -> Result<RequeuedMany, Problem> {
     let mut body = form.as_body(&TEXTS, &NUMBERS);
     body.insert("dry_run".to_owned(), dry_run.into());
     let text = Value::Object(body).to_string();
-    let pages_max = if dry_run { REQUEUE_PAGES_MAX } else { REQUEUE_PAGES_NAMED };
-    dead_letters::requeue_found(api, Fields::parse(&text)?, pages_max).await
+    let (pages_max, examined_max) =
+        if dry_run { (1, LOOKED_AT_MAX) } else { (REQUEUE_PAGES_NAMED, EXAMINED_MAX) };
+    dead_letters::requeue_found(api, Fields::parse(&text)?, pages_max, examined_max).await
 }
 
 #[derive(Debug, Template)]
 #[template(path = "requeued.html")]
 struct RequeuedPage {
     around: Around,
-    fates: RequeuedFates,
+    /// Of all letters that were looked at so far.
+    delivered: u64,
+    waiting: u64,
+    given_up: u64,
+    /// Some of the letters that were looked at now have not ended.
+    is_live: bool,
     left: u64,
+    rest: Option<Rest>,
+}
+
+/// What is still to be looked at, and what goes there.
+#[derive(Debug)]
+struct Rest {
+    fields: Vec<(&'static str, String)>,
 }
 
 /// What became of the deliveries that one work made.
@@ -154,7 +185,9 @@ pub(crate) async fn fates<S: Stores>(
     uri: Uri,
 ) -> Shown {
     let mut query = Query::of(&uri)?;
-    let left = query.take("left").and_then(|text| text.parse().ok()).unwrap_or_default();
+    let mut number = |name: &str| query.take(name).and_then(|text| text.parse().ok()).unwrap_or_default();
+    let (left, delivered, waiting, given_up): (u64, u64, u64, u64) =
+        (number("left"), number("delivered"), number("waiting"), number("given_up"));
     let (first, last) = (query.id("first", DeadLetterId::new)?, query.id("last", DeadLetterId::new)?);
     let begun = query.instant("begun")?;
     let subscription_id = query.id("subscription_id", SubscriptionId::new)?;
@@ -167,11 +200,35 @@ pub(crate) async fn fates<S: Stores>(
         }
         (_, _, _) => RequeuedFates::default(),
     };
-    write(&RequeuedPage { around: Around::of(visitor, HERE), fates, left })
+    let mut page = RequeuedPage {
+        around: Around::of(visitor, HERE),
+        delivered: delivered.saturating_add(fates.delivered.into()),
+        waiting: waiting.saturating_add(fates.waiting.into()),
+        given_up: given_up.saturating_add(fates.given_up.into()),
+        is_live: fates.waiting > 0,
+        left,
+        rest: None,
+    };
+    page.rest = fates.reached.filter(|reached| last.is_some_and(|last| *reached < last)).map(|reached| {
+        let filter = Filter::of(&uri).unwrap_or_default();
+        let fields = [
+            ("first", reached.get().saturating_add(1).to_string()),
+            ("last", last.map_or_else(String::new, |last| last.to_string())),
+            ("begun", begun.map_or_else(String::new, |begun| Utc(begun).iso())),
+            ("subscription_id", filter.subscription_id),
+            ("event_type", filter.event_type),
+            ("left", left.to_string()),
+            ("delivered", page.delivered.to_string()),
+            ("waiting", page.waiting.to_string()),
+            ("given_up", page.given_up.to_string()),
+        ];
+        Rest { fields: fields.into_iter().filter(|(_, value)| !value.is_empty()).collect() }
+    });
+    write(&page)
 }
 
 impl RequeuedPage {
-    const fn requeued(&self) -> u32 {
-        self.fates.delivered + self.fates.waiting + self.fates.given_up
+    const fn requeued(&self) -> u64 {
+        self.delivered + self.waiting + self.given_up
     }
 }

@@ -2,6 +2,7 @@
 //! can be pressed.
 
 use super::deliveries::Filter;
+use super::look::{self, List, Reach};
 use super::overview::lasted;
 use super::page::{Around, Shown, show as write};
 use super::subscription_end;
@@ -15,23 +16,32 @@ use askama::Template;
 use axum::Extension;
 use axum::extract::{Path, State};
 use http::Uri;
-use posthaste_core::SubscriptionId;
+use posthaste_core::health::{self, Attempts, Within};
 use posthaste_core::ports::{InsightStore as _, Stores, SubscriptionHealth};
 use posthaste_core::subscription::Standing;
+use posthaste_core::{SubscriptionId, Timestamp};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(crate) const HERE: &str = "/subscriptions";
 /// How far the list counts what waits for each, and how far the page of one does.
 const COUNTED_IN_LIST_MAX: u32 = 100;
 const COUNTED_MAX: u32 = 10_000;
+/// How far back the list counts attempts, and how far the page of one does.
+const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(86_400);
 
 #[derive(Debug, Template)]
 #[template(path = "subscriptions.html")]
 struct SubscriptionsPage {
     around: Around,
+    list: List,
     found: Listed<Looked>,
     filter: Filter,
+    reach: Option<Reach>,
     states: [&'static str; 3],
+    /// Since when attempts are counted.
+    since: Utc,
 }
 
 /// A subscription, and how its deliveries go.
@@ -47,8 +57,8 @@ pub(crate) struct Health {
     pub(crate) state: &'static str,
     pub(crate) is_held: bool,
     pub(crate) succeeded: String,
-    pub(crate) ended: u32,
-    pub(crate) given_up: u32,
+    pub(crate) attempts: u64,
+    pub(crate) failed: u64,
     pub(crate) half_within: String,
     pub(crate) most_within: String,
     pub(crate) in_flight: String,
@@ -59,24 +69,38 @@ pub(crate) struct Health {
 impl Health {
     fn of(subscription: &SubscriptionView, health: SubscriptionHealth, counted_max: u32) -> Self {
         let standing = Standing::of(subscription.active, subscription.verified);
-        let ended = health.completed + health.given_up;
-        let share = f64::from(health.completed) / f64::from(ended.max(1)) * 100.0;
-        let took = |took: Option<std::time::Duration>| {
-            took.map_or_else(|| "–".to_owned(), |took| lasted(took.as_secs_f64()))
-        };
+        let SubscriptionHealth { attempts, .. } = health;
         let counted = |count: u32| if count >= counted_max { format!("{count}+") } else { count.to_string() };
         Self {
             state: standing.as_str(),
             is_held: standing != Standing::Active,
-            succeeded: if ended == 0 { "–".to_owned() } else { format!("{share:.2} %") },
-            ended,
-            given_up: health.given_up,
-            half_within: took(health.half_within),
-            most_within: took(health.most_within),
+            succeeded: share(&attempts),
+            attempts: attempts.made(),
+            failed: attempts.failed,
+            half_within: within(&attempts, 50),
+            most_within: within(&attempts, 99),
             in_flight: counted(health.in_flight),
             waiting: counted(health.waiting),
-            last_error: health.last_error.map(|(code, at)| (code.to_string(), Utc(at))),
+            last_error: attempts.last_error.map(|(code, at)| (code.to_string(), Utc(at))),
         }
+    }
+}
+
+/// How many of a hundred attempts succeeded.
+fn share(attempts: &Attempts) -> String {
+    if attempts.made() == 0 {
+        return "no attempts".to_owned();
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a count that large is exact enough")]
+    let share = attempts.succeeded() as f64 / attempts.made() as f64 * 100.0;
+    format!("{share:.2} %")
+}
+
+fn within(attempts: &Attempts, of_hundred: u64) -> String {
+    match attempts.within(of_hundred) {
+        None => "–".to_owned(),
+        Some(Within::AtMost(took)) => lasted(took.as_secs_f64()),
+        Some(Within::Beyond(took)) => format!("more than {}", lasted(took.as_secs_f64())),
     }
 }
 
@@ -85,23 +109,36 @@ pub(crate) async fn list<S: Stores>(
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
-    let Listed { items, next_cursor } = subscriptions::find(&api, &uri).await?;
-    let items = look_at(&api, items, COUNTED_IN_LIST_MAX).await?;
+    let found = subscriptions::find(&api, &uri, look::LOOKED_AT_MAX).await?;
+    let filter = Filter::of(&uri)?;
+    let reach = look::SUBSCRIPTIONS.reach(&api, &found, &filter.limit).await?;
+    let since = counted_since(&api, HOUR);
+    let Listed { items, next_cursor } = found;
+    let items = look_at(&api, items, COUNTED_IN_LIST_MAX, since).await?;
     write(&SubscriptionsPage {
         around: Around::of(visitor, HERE),
+        list: look::SUBSCRIPTIONS,
         found: Listed { items, next_cursor },
-        filter: Filter::of(&uri)?,
+        filter,
+        reach,
+        since: Utc(since),
         states: Standing::ALL.map(Standing::as_str),
     })
+}
+
+/// The beginning of the interval that lies so far back.
+fn counted_since<S: Stores>(api: &ApiState<S>, window: Duration) -> Timestamp {
+    health::interval_start(api.clock.now()).before(window)
 }
 
 async fn look_at<S: Stores>(
     api: &ApiState<S>,
     found: Vec<SubscriptionView>,
     counted_max: u32,
+    since: Timestamp,
 ) -> Result<Vec<Looked>, Problem> {
     let ids = found.iter().map(|one| SubscriptionId::from_store(one.id)).collect();
-    let health = api.insight.subscription_health(ids, counted_max).await?;
+    let health = api.insight.subscription_health(ids, counted_max, since).await?;
     let pairs = found.into_iter().zip(health);
     Ok(pairs
         .map(|(subscription, health)| Looked {
@@ -164,6 +201,7 @@ pub(super) async fn look_at_one<S: Stores>(
     api: &ApiState<S>,
     subscription: SubscriptionView,
 ) -> Result<Looked, Problem> {
-    let mut looked = look_at(api, vec![subscription], COUNTED_MAX).await?;
+    let since = counted_since(api, DAY);
+    let mut looked = look_at(api, vec![subscription], COUNTED_MAX, since).await?;
     looked.pop().ok_or_else(|| Problem::not_found("subscription"))
 }

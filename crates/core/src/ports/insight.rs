@@ -3,9 +3,9 @@
 
 use super::{Attempt, Delivery, ProcessSeen, Rollup, Stage, StoreResult, StoredEvent};
 use crate::conservation::{EventFacts, OrderFacts, SagaFacts};
+use crate::health::Attempts;
 use crate::history::SubscriptionChange;
 use crate::ids::{DeadLetterId, EventId, SagaId, SubscriptionId};
-use crate::outcome::ErrorCode;
 use crate::time::Timestamp;
 use std::time::Duration;
 
@@ -166,8 +166,7 @@ pub struct ExplainedEvent {
     pub more_changes: bool,
 }
 
-/// How the deliveries of one subscription go. What is kept is kept by delivery, so what ended is counted among the
-/// newest [`super::EXAMINED_MAX`] deliveries of all subscriptions.
+/// How the deliveries of one subscription go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscriptionHealth {
     pub subscription_id: SubscriptionId,
@@ -175,35 +174,13 @@ pub struct SubscriptionHealth {
     pub waiting: u32,
     /// Up to the same bound.
     pub in_flight: u32,
-    pub completed: u32,
-    pub given_up: u32,
-    /// From routing to the end, of those that were completed: half of them stay within.
-    pub half_within: Option<Duration>,
-    /// 99 of 100 stay within.
-    pub most_within: Option<Duration>,
-    /// The last error that is known, and when its delivery last changed.
-    pub last_error: Option<(ErrorCode, Timestamp)>,
+    /// Since the time that was asked for; the last error may be that of an older dead letter.
+    pub attempts: Attempts,
 }
 
 impl SubscriptionHealth {
-    pub const fn unknown(subscription_id: SubscriptionId) -> Self {
-        Self {
-            subscription_id,
-            waiting: 0,
-            in_flight: 0,
-            completed: 0,
-            given_up: 0,
-            half_within: None,
-            most_within: None,
-            last_error: None,
-        }
-    }
-
-    /// Takes an error, if it is later than the one that is known.
-    pub fn note_error(&mut self, code: ErrorCode, at: Timestamp) {
-        if self.last_error.as_ref().is_none_or(|(_, known)| *known < at) {
-            self.last_error = Some((code, at));
-        }
+    pub fn unknown(subscription_id: SubscriptionId) -> Self {
+        Self { subscription_id, waiting: 0, in_flight: 0, attempts: Attempts::default() }
     }
 }
 
@@ -272,11 +249,13 @@ pub trait InsightStore: Send + Sync + 'static {
 
     fn upkeep(&self) -> impl Future<Output = StoreResult<Upkeep>> + Send;
 
-    /// How the deliveries of these subscriptions go, in the order asked; what waits is counted to `counted_max`.
+    /// How the deliveries of these subscriptions go, in the order asked: what waits, counted to `counted_max`, and the
+    /// attempts of the intervals that begin at `since` or later.
     fn subscription_health(
         &self,
         ids: Vec<SubscriptionId>,
         counted_max: u32,
+        since: Timestamp,
     ) -> impl Future<Output = StoreResult<Vec<SubscriptionHealth>>> + Send;
 
     fn explain(&self, id: EventId) -> impl Future<Output = StoreResult<Option<ExplainedEvent>>> + Send;

@@ -38,10 +38,11 @@ pub use outbox::{
     ClaimedOrder, ClaimedOrders, LaneStanding, NextOrders, OrderRecord, OrderReport, OutboxClaim,
     OutboxIntakeStore, OutboxWorkerStore, Settled, Submission,
 };
-pub use presence::{PresenceStore, ProcessSeen, Rollup};
+pub use presence::{HealthSum, PresenceStore, ProcessSeen, Rollup};
 pub use reader::{
     Attempt, AuditEntry, DeadLetter, DeadLetterHead, Delivery, DeliveryFilter, EXAMINED_MAX, EventFilter,
-    Lineage, Page, PageRequest, ReaderStore, RequeuedFates, RequeuedRange, StoredEvent, SubscriptionFilter,
+    FATES_MAX, Lineage, Page, PageRequest, ReaderStore, RequeuedFates, RequeuedRange, StoredEvent,
+    SubscriptionFilter,
 };
 pub use router::{RouteTake, Routed, RouterStore};
 pub use stores::Stores;

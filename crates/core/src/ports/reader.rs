@@ -15,12 +15,36 @@ use std::time::Duration;
 /// How many rows one page looks at, at most, whatever its filter finds among them.
 pub const EXAMINED_MAX: u32 = 10_000;
 
+/// How many requeued deliveries are followed up at once.
+pub const FATES_MAX: u32 = 500;
+
 /// A part of a list: rows behind `after` in id order, newest first unless said otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageRequest {
     /// The cursor of the page before.
     pub after: Option<i64>,
     pub items_max: u32,
+    /// How many rows are looked at for them; never more than [`EXAMINED_MAX`].
+    pub examined_max: u32,
+}
+
+impl PageRequest {
+    /// The beginning of a list.
+    pub const fn first(items_max: u32) -> Self {
+        Self { after: None, items_max, examined_max: EXAMINED_MAX }
+    }
+
+    /// The same from a cursor on.
+    #[must_use]
+    pub const fn behind(self, after: Option<i64>) -> Self {
+        Self { after, ..self }
+    }
+
+    /// The same with a shorter look.
+    #[must_use]
+    pub const fn looking_at(self, examined_max: u32) -> Self {
+        Self { examined_max, ..self }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,15 +176,15 @@ pub struct RequeuedRange {
     pub event_type: Option<EventType>,
 }
 
-/// What came of them, up to [`EXAMINED_MAX`].
+/// What came of them, up to [`FATES_MAX`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequeuedFates {
     pub delivered: u32,
     /// Not ended yet.
     pub waiting: u32,
     pub given_up: u32,
-    /// There are more than were looked at.
-    pub more: bool,
+    /// The last letter that was looked at, if there may be more behind it.
+    pub reached: Option<DeadLetterId>,
 }
 
 /// One transition of an order.

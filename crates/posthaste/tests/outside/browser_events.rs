@@ -78,3 +78,38 @@ async fn what_is_long_keeps_within_the_page() {
         assert_eq!(length, PAYLOAD_BYTES, "the whole payload");
     }
 }
+
+/// A search goes on by itself and says how far it is; what keeps the page fresh repeats its first look alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_search_goes_on_by_itself_and_is_made_once() {
+    let scene = Scene::set().await;
+    let browser = &scene.browser;
+    let of = |kind: &str, count: usize| Value::from(vec![json!({"event_type": kind, "payload": 1}); count]);
+    for (kind, count) in [("rare", 1), ("often", 1_000), ("often", 200), ("recent", 1)] {
+        scene.served.post("/v1/events", &of(kind, count).to_string()).expect(202);
+    }
+    scene.sign_in(ROOT_KEY);
+    // In the order of time, which no index has for one type.
+    scene.open("/events?event_type=rare&since=2020-01-01T00%3A00%3A00Z");
+    browser.until("document.querySelector('#looking').textContent === 'Looked through all events: 1 found.'");
+    assert_eq!(browser.value("document.querySelectorAll('#further tbody tr').length"), 1);
+    assert!(browser.text("#list").contains("Looked through the newest 500 events"), "{}", browser.source());
+    let asked = |with: &str| {
+        format!(
+            "performance.getEntriesByType('resource').filter((one) => one.initiatorType === 'fetch' && {with}).length"
+        )
+    };
+    let (looks, refreshes) = (asked("one.name.includes('cursor=')"), asked("!one.name.includes('cursor=')"));
+    assert_eq!(browser.value(&looks), 2, "of three looks the first is the page itself");
+    browser.until(&format!("{refreshes} >= 2"));
+    assert_eq!(browser.value(&looks), 2, "a search is made once");
+    assert_eq!(browser.value("document.querySelectorAll('#further tbody tr').length"), 1, "and stays");
+    assert_eq!(
+        browser.value("getComputedStyle(document.querySelector('#list [data-further]')).display"),
+        "none"
+    );
+    // What the first look finds needs no second one.
+    scene.open("/events?event_type=often&since=2020-01-01T00%3A00%3A00Z");
+    assert_eq!(browser.value("document.querySelectorAll('#list tbody tr').length"), 50);
+    assert_eq!(browser.value("document.querySelector('#further')"), Value::Null);
+}

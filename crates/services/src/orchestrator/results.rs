@@ -7,6 +7,7 @@ use crate::metrics::Metrics;
 use crate::now_and_then::NowAndThen;
 use crate::step::{Progress, Step};
 use crate::wake::Wakes;
+use posthaste_core::outcome::Failure;
 use posthaste_core::ports::{AppliedResult, OrchestratorStore, ResultTake, Stage, StoreResult};
 use posthaste_core::retry::RetryPolicy;
 use posthaste_core::saga::Decision;
@@ -49,6 +50,12 @@ impl<S: OrchestratorStore> Results<S> {
 
     fn tell(&self, result: &AppliedResult, now: Timestamp) {
         self.metrics.decided(&result.decision);
+        // No worker told of this one: it was lost with its worker.
+        if let Some(code) = result.error_code.as_ref().filter(|code| **code == Failure::LeaseExpired.code())
+            && !matches!(result.decision, Decision::Ignore(_))
+        {
+            self.metrics.health.failed(result.subscription_id, code.clone(), now);
+        }
         let (saga_id, job_id, event_id) = (result.saga_id, result.job_id, result.event_id);
         let subscription_id = result.subscription_id;
         // Since routing: when the event was accepted, this role may not read.

@@ -138,6 +138,12 @@ impl<S: WorkerStore> Courier<S> {
         self.kit.metrics.attempt_seconds.observe(duration.as_secs_f64());
         let report = JobReport { job_id: job.job_id, token, outcome, duration };
         let reported = self.kit.reports.call(report).await;
+        if let Ok(Report::Accepted) = &reported {
+            match outcome.code() {
+                None => self.kit.metrics.health.succeeded(job.subscription_id, duration),
+                Some(code) => self.kit.metrics.health.failed(job.subscription_id, code, ended_at),
+            }
+        }
         // Nobody but the worker may read when the event was accepted, so it is measured here and not where the
         // delivery ends.
         if let (Ok(Report::Accepted), None, Ok((content, _))) = (&reported, outcome.code(), &letter.content) {

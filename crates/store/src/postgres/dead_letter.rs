@@ -90,10 +90,11 @@ async fn find(
     } else {
         include_str!("sql/dead_letter/find_dead_letters.sql")
     };
+    let (rows_max, examined_max) = (page::rows_max(request), page::examined_max(request));
     let found = session
-        .read(sql, &[&above, &subscription, &event_type, &since, &until, &page::rows_max(request)])
+        .read(sql, &[&above, &subscription, &event_type, &since, &until, &rows_max, &examined_max])
         .await?;
     let item = |row: &Row| get(row, 0).map(DeadLetterId::from_store);
     let last = include_str!("sql/dead_letter/last_examined.sql");
-    page::fill(&mut session, request, &found, item, (last, &[&above, &subscription])).await
+    page::fill(&mut session, request, &found, item, (last, &[&above, &subscription, &examined_max])).await
 }

@@ -55,9 +55,10 @@ impl InsightStore for PostgresInsight {
         &self,
         ids: Vec<SubscriptionId>,
         counted_max: u32,
+        since: Timestamp,
     ) -> StoreResult<Vec<SubscriptionHealth>> {
         let verb = Verb::repeatable("looking at subscriptions");
-        self.pool.call(verb, |session| health::of(session, &ids, counted_max)).await
+        self.pool.call(verb, |session| health::of(session, &ids, counted_max, since)).await
     }
 
     async fn explain(&self, id: EventId) -> StoreResult<Option<ExplainedEvent>> {

@@ -7,7 +7,7 @@ use crate::postgres::value::{Instant, Json, error_code, get, instant};
 use posthaste_core::event::EventType;
 use posthaste_core::json::JsonText;
 use posthaste_core::ports::{
-    DeadLetter, DeadLetterFilter, DeadLetterHead, EXAMINED_MAX, Lineage, Page, PageRequest, RequeuedFates,
+    DeadLetter, DeadLetterFilter, DeadLetterHead, FATES_MAX, Lineage, Page, PageRequest, RequeuedFates,
     RequeuedRange,
 };
 use posthaste_core::{DeadLetterId, EventId, SagaId, SubscriptionId};
@@ -51,11 +51,12 @@ async fn found<T>(
     let event_type = filter.event_type.as_ref().map(EventType::as_str);
     let (since, until) = (filter.since.map(Instant), filter.until.map(Instant));
     let sql = if subscription.is_some() { of_one } else { all };
+    let (rows_max, examined_max) = (page::rows_max(request), page::examined_max(request));
     let rows = session
-        .read(sql, &[&below, &subscription, &event_type, &since, &until, &page::rows_max(request)])
+        .read(sql, &[&below, &subscription, &event_type, &since, &until, &rows_max, &examined_max])
         .await?;
     let last = include_str!("sql/reader/last_dead_letter_examined.sql");
-    page::fill(&mut session, request, &rows, read, (last, &[&below, &subscription])).await
+    page::fill(&mut session, request, &rows, read, (last, &[&below, &subscription, &examined_max])).await
 }
 
 fn head(row: &Row) -> Result<DeadLetterHead, Fault> {
@@ -100,11 +101,13 @@ pub(super) async fn count_requeued(
     let Some(row) = rows.first() else {
         return Ok(RequeuedFates::default());
     };
+    let looked_at: i64 = get(row, 0)?;
+    let reached = get::<Option<i64>>(row, 4)?.filter(|_| looked_at >= i64::from(FATES_MAX));
     let number = |place: usize| get::<i64>(row, place).map(|count| u32::try_from(count).unwrap_or(u32::MAX));
     Ok(RequeuedFates {
         delivered: number(1)?,
         waiting: number(2)?,
         given_up: number(3)?,
-        more: number(0)? > EXAMINED_MAX,
+        reached: reached.map(DeadLetterId::from_store),
     })
 }

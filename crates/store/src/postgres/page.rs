@@ -4,12 +4,17 @@
 use crate::postgres::error::Fault;
 use crate::postgres::session::{Params, Session};
 use crate::postgres::value::get;
-use posthaste_core::ports::{Page, PageRequest};
+use posthaste_core::ports::{EXAMINED_MAX, Page, PageRequest};
 use tokio_postgres::Row;
 
 /// One row more than the page takes shows whether there is another page.
 pub(super) fn rows_max(page: PageRequest) -> i64 {
     i64::from(page.items_max.max(1)) + 1
+}
+
+/// How many rows are looked at.
+pub(super) fn examined_max(page: PageRequest) -> i64 {
+    i64::from(page.examined_max.clamp(1, EXAMINED_MAX))
 }
 
 /// Where a list that goes down begins.

@@ -1,11 +1,12 @@
-//! Says that a process lives, and adds what it counted, through one function of the owner.
+//! Says that a process lives, and adds what it counted, through functions of the owner.
 
 use crate::postgres::PostgresStore;
 use crate::postgres::error::Fault;
 use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::Session;
 use crate::postgres::value::Instant;
-use posthaste_core::ports::{PresenceStore, ProcessSeen, Rollup, StoreResult};
+use posthaste_core::Timestamp;
+use posthaste_core::ports::{HealthSum, PresenceStore, ProcessSeen, Rollup, StoreResult};
 
 /// Port of every role.
 #[derive(Debug, Clone)]
@@ -25,6 +26,11 @@ impl PresenceStore for PostgresPresence {
         let doing = "reporting presence";
         let verb = if rollups.is_empty() { Verb::repeatable(doing) } else { Verb::once(doing) };
         self.pool.call(verb, |session| report(session, &seen, &rollups)).await
+    }
+
+    async fn report_health(&self, sums: Vec<HealthSum>, now: Timestamp) -> StoreResult<()> {
+        let verb = Verb::once("reporting how subscriptions go");
+        self.pool.call(verb, |session| report_health(session, &sums, now)).await
     }
 }
 
@@ -49,5 +55,19 @@ async fn report(mut session: Session, seen: &ProcessSeen, rollups: &[Rollup]) ->
             ],
         )
         .await?;
+    Ok(())
+}
+
+async fn report_health(mut session: Session, sums: &[HealthSum], now: Timestamp) -> Result<(), Fault> {
+    let number = |count: &u64| i64::try_from(*count).unwrap_or(i64::MAX);
+    let ids: Vec<i64> = sums.iter().map(|sum| sum.subscription_id.get()).collect();
+    let starts: Vec<Instant> = sums.iter().map(|sum| Instant(sum.interval_start)).collect();
+    let failed: Vec<i64> = sums.iter().map(|sum| number(&sum.attempts.failed)).collect();
+    let took: Vec<i64> = sums.iter().flat_map(|sum| sum.attempts.took.iter().map(number)).collect();
+    let errors = || sums.iter().map(|sum| sum.attempts.last_error.as_ref());
+    let codes: Vec<Option<&str>> = errors().map(|error| error.map(|(code, _)| code.as_str())).collect();
+    let times: Vec<Option<Instant>> = errors().map(|error| error.map(|(_, at)| Instant(*at))).collect();
+    let sql = include_str!("sql/presence/report_health.sql");
+    session.run(sql, &[&Instant(now), &ids, &starts, &failed, &took, &codes, &times]).await?;
     Ok(())
 }

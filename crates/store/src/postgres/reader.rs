@@ -152,9 +152,10 @@ async fn events(
         return events_of_time(session, filter, request).await;
     }
     let sql = include_str!("sql/reader/events.sql");
-    let found = session.read(sql, &[&below, &event_type, &page::rows_max(request)]).await?;
+    let (rows_max, examined_max) = (page::rows_max(request), page::examined_max(request));
+    let found = session.read(sql, &[&below, &event_type, &rows_max, &examined_max]).await?;
     let last = include_str!("sql/reader/last_event_examined.sql");
-    page::fill(&mut session, request, &found, stored_event, (last, &[&below])).await
+    page::fill(&mut session, request, &found, stored_event, (last, &[&below, &examined_max])).await
 }
 
 async fn events_of_time(
@@ -173,9 +174,10 @@ async fn events_of_time(
     let (from, to) = (Instant(from), Instant(to));
     let event_type = filter.event_type.as_ref().map(EventType::as_str);
     let sql = include_str!("sql/reader/events_of_time.sql");
-    let found = session.read(sql, &[&below, &from, &to, &event_type, &page::rows_max(request)]).await?;
+    let (rows_max, examined_max) = (page::rows_max(request), page::examined_max(request));
+    let found = session.read(sql, &[&below, &from, &to, &event_type, &rows_max, &examined_max]).await?;
     let last = include_str!("sql/reader/last_event_of_time_examined.sql");
-    page::fill(&mut session, request, &found, stored_event, (last, &[&from, &to])).await
+    page::fill(&mut session, request, &found, stored_event, (last, &[&from, &to, &examined_max])).await
 }
 
 async fn one_subscription(mut session: Session, id: SubscriptionId) -> Result<Option<Subscription>, Fault> {
@@ -197,10 +199,11 @@ async fn subscriptions(
         Some(Standing::Unverified) => (Some(false), None),
     };
     let sql = include_str!("sql/reader/subscriptions.sql");
-    let rows_max = page::rows_max(request);
-    let found = session.read(sql, &[&below, &event_type, &verified, &active, &rows_max]).await?;
+    let (rows_max, examined_max) = (page::rows_max(request), page::examined_max(request));
+    let found =
+        session.read(sql, &[&below, &event_type, &verified, &active, &rows_max, &examined_max]).await?;
     let last = include_str!("sql/reader/last_subscription_examined.sql");
-    page::fill(&mut session, request, &found, subscription, (last, &[&below])).await
+    page::fill(&mut session, request, &found, subscription, (last, &[&below, &examined_max])).await
 }
 
 async fn one_delivery(mut session: Session, id: SagaId) -> Result<Option<(Delivery, Vec<Attempt>)>, Fault> {
@@ -231,15 +234,22 @@ async fn deliveries(
     };
     let error_code = filter.error_code.as_ref().map(ErrorCode::as_str);
     let (since, until) = (filter.since.map(Instant), filter.until.map(Instant));
-    let rows_max = page::rows_max(request);
-    let found = session
-        .read(
-            sql,
-            &[&below, &status, &subscription, &event_type, &event, &error_code, &since, &until, &rows_max],
-        )
-        .await?;
+    let (rows_max, examined_max) = (page::rows_max(request), page::examined_max(request));
+    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 10] = [
+        &below,
+        &status,
+        &subscription,
+        &event_type,
+        &event,
+        &error_code,
+        &since,
+        &until,
+        &rows_max,
+        &examined_max,
+    ];
+    let found = session.read(sql, &params).await?;
     let last = include_str!("sql/reader/last_delivery_examined.sql");
-    page::fill(&mut session, request, &found, delivery, (last, &[&below, &event])).await
+    page::fill(&mut session, request, &found, delivery, (last, &[&below, &event, &examined_max])).await
 }
 
 pub(super) fn delivery(row: &Row) -> Result<Delivery, Fault> {
@@ -288,9 +298,10 @@ async fn orders(
     let below = page::below(request);
     let status = status.map(OrderStatus::as_str);
     let sql = include_str!("sql/reader/orders.sql");
-    let found = session.read(sql, &[&below, &status, &page::rows_max(request)]).await?;
+    let (rows_max, examined_max) = (page::rows_max(request), page::examined_max(request));
+    let found = session.read(sql, &[&below, &status, &rows_max, &examined_max]).await?;
     let last = include_str!("sql/reader/last_order_examined.sql");
-    page::fill(&mut session, request, &found, order_record, (last, &[&below])).await
+    page::fill(&mut session, request, &found, order_record, (last, &[&below, &examined_max])).await
 }
 
 async fn audit(

@@ -76,7 +76,7 @@ fn may_call(role: Role, verb: Verb, view: &str) -> bool {
         Verb::Update | Verb::Delete | Verb::Execute => false,
     };
     calls
-        && [grants::REQUEUE, grants::REPORT_PRESENCE].into_iter().any(|function| {
+        && [grants::REQUEUE, grants::REPORT_PRESENCE, grants::REPORT_HEALTH].into_iter().any(|function| {
             grants::sqlite_views(function).contains(&view)
                 && grants::allows(role, Verb::Execute, function, None)
         })
@@ -226,7 +226,19 @@ pub(super) const OWNER_CODE: &[OwnerCode] = &[
             (Verb::Update, "rollups", &[]),
         ],
     },
+    guard("health_reports", &[]),
+    OwnerCode {
+        name: "health_report_insert",
+        led_by: &[(Verb::Execute, grants::REPORT_HEALTH)],
+        touches: &[
+            (Verb::Select, "health_reports", &[]),
+            (Verb::Select, "subscription_health", &[]),
+            (Verb::Insert, "subscription_health", &[]),
+            (Verb::Update, "subscription_health", &[]),
+            (Verb::Delete, "subscription_health", &[]),
+        ],
+    },
 ];
 
 /// Views that a role writes to or reads by name; every other entry of [`OWNER_CODE`] is a trigger.
-pub(super) const VIEWS: [&str; 3] = ["requeue", "presence_reports", "rollup_reports"];
+pub(super) const VIEWS: [&str; 4] = ["requeue", "presence_reports", "rollup_reports", "health_reports"];

@@ -2,6 +2,8 @@
 //! migrator's. Says clearly why a file cannot be used, and leaves a file alone that is not ours.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use posthaste_core::ports::{StoreError, StoreResult};
@@ -73,6 +75,20 @@ pub(super) fn open_reader(path: &Path) -> StoreResult<Connection> {
     let connection = Connection::open_with_flags(path, flags).map_err(|error| refused(path, &error))?;
     set_up_reader(&connection).map_err(|error| refused(path, &error))?;
     Ok(connection)
+}
+
+/// Counts what the connection does, if anybody wants to know.
+pub(super) fn count_steps(
+    path: &Path,
+    connection: &mut Connection,
+    steps: Option<Arc<AtomicU64>>,
+) -> StoreResult<()> {
+    let Some(steps) = steps else { return Ok(()) };
+    let count = move || {
+        steps.fetch_add(1, Ordering::Relaxed);
+        false
+    };
+    connection.progress_handler(1, Some(count)).map_err(|error| refused(path, &error))
 }
 
 /// Makes the folder of the file.

@@ -85,11 +85,11 @@ fn find_dead_letters(
     match filter.subscription_id {
         None => {
             let mut list = session.statement(FIND_DEAD_LETTERS)?;
-            pages::fill(list.query(params![above, pages::ROWS_MAX])?, page, read)
+            pages::fill(list.query(params![above, pages::rows_max(page)])?, page, read)
         }
         Some(id) => {
             let mut list = session.statement(FIND_DEAD_LETTERS_OF_SUBSCRIPTION)?;
-            pages::fill(list.query(params![above, pages::ROWS_MAX, id.get()])?, page, read)
+            pages::fill(list.query(params![above, pages::rows_max(page), id.get()])?, page, read)
         }
     }
 }

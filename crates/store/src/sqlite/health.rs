@@ -1,18 +1,17 @@
-//! How the deliveries of subscriptions go: what is unfinished along its index, what ended among the newest.
+//! How the deliveries of subscriptions go: what is unfinished along its index, attempts as every process summed them up.
 
-use posthaste_core::ports::{EXAMINED_MAX, SubscriptionHealth};
-use posthaste_core::saga::SagaStatus;
+use posthaste_core::health::{Attempts, BUCKETS};
+use posthaste_core::ports::SubscriptionHealth;
 use posthaste_core::{SubscriptionId, Timestamp};
-use rusqlite::params;
+use rusqlite::{Row, params};
 use std::collections::HashMap;
-use std::time::Duration;
 
-use super::error::Answer;
+use super::error::{Answer, Fault};
 use super::rows;
 use super::session::Session;
 
 const COUNT_UNFINISHED: &str = include_str!("sql/insight/count_unfinished.sql");
-const NEWEST_DELIVERIES: &str = include_str!("sql/insight/newest_deliveries.sql");
+const ATTEMPTS_OF_SUBSCRIPTIONS: &str = include_str!("sql/insight/attempts_of_subscriptions.sql");
 const LAST_DEAD_LETTERS: &str = include_str!("sql/insight/last_dead_letters.sql");
 
 type ById = HashMap<i64, SubscriptionHealth>;
@@ -21,10 +20,11 @@ pub(super) fn of(
     session: &Session<'_>,
     ids: &[SubscriptionId],
     counted_max: u32,
+    since: Timestamp,
 ) -> Answer<Vec<SubscriptionHealth>> {
     let mut found: ById = ids.iter().map(|id| (id.get(), SubscriptionHealth::unknown(*id))).collect();
     count_unfinished(session, &mut found, counted_max)?;
-    look_at_newest(session, &mut found)?;
+    add_attempts(session, &mut found, since)?;
     find_last_letters(session, &mut found)?;
     Ok(ids.iter().filter_map(|id| found.remove(&id.get())).collect())
 }
@@ -42,40 +42,27 @@ fn count_unfinished(session: &Session<'_>, found: &mut ById, counted_max: u32) -
     Ok(())
 }
 
-fn look_at_newest(session: &Session<'_>, found: &mut ById) -> Answer<()> {
-    let mut took: HashMap<i64, Vec<Duration>> = HashMap::new();
-    let mut statement = session.statement(NEWEST_DELIVERIES)?;
-    let mut newest = statement.query(params![i64::MAX, EXAMINED_MAX])?;
-    while let Some(row) = newest.next()? {
-        let id = row.get(0)?;
-        let Some(health) = found.get_mut(&id) else { continue };
-        let (made, changed): (Timestamp, Timestamp) = (rows::time(row, 2)?, rows::time(row, 3)?);
-        match rows::word(row, 1, SagaStatus::parse)? {
-            SagaStatus::Completed => {
-                health.completed += 1;
-                took.entry(id).or_default().push(changed.since(made));
-            }
-            SagaStatus::DeadLettered => health.given_up += 1,
-            SagaStatus::Pending | SagaStatus::InProgress | SagaStatus::PendingRetry => {}
-        }
-        if let Some(code) = rows::error_code(row, 4)? {
-            health.note_error(code, changed);
-        }
-    }
-    for (id, mut took) in took {
-        took.sort_unstable();
-        if let Some(health) = found.get_mut(&id) {
-            health.half_within = share_within(&took, 50);
-            health.most_within = share_within(&took, 99);
+fn add_attempts(session: &Session<'_>, found: &mut ById, since: Timestamp) -> Answer<()> {
+    let mut statement = session.statement(ATTEMPTS_OF_SUBSCRIPTIONS)?;
+    let mut sums = statement.query(params![rows::array(found.keys().copied()), since.micros()])?;
+    while let Some(row) = sums.next()? {
+        if let Some(health) = found.get_mut(&row.get(0)?) {
+            health.attempts.add(&read_attempts(row)?);
         }
     }
     Ok(())
 }
 
-/// The first length that so many of a hundred stay within; they come in order.
-fn share_within(took: &[Duration], of_hundred: usize) -> Option<Duration> {
-    let rank = (took.len() * of_hundred).div_ceil(100).max(1);
-    took.get(rank - 1).copied()
+fn read_attempts(row: &Row<'_>) -> Answer<Attempts> {
+    let number = |column| Ok::<_, Fault>(u64::try_from(row.get::<_, i64>(column)?).unwrap_or_default());
+    let mut attempts = Attempts { failed: number(1)?, ..Attempts::default() };
+    for (place, count) in attempts.took.iter_mut().enumerate() {
+        *count = number(2 + place)?;
+    }
+    if let Some(code) = rows::error_code(row, 2 + BUCKETS)? {
+        attempts.note_error(code, rows::time(row, 3 + BUCKETS)?);
+    }
+    Ok(attempts)
 }
 
 fn find_last_letters(session: &Session<'_>, found: &mut ById) -> Answer<()> {
@@ -84,7 +71,7 @@ fn find_last_letters(session: &Session<'_>, found: &mut ById) -> Answer<()> {
     while let Some(row) = letters.next()? {
         let (id, code) = (row.get(0)?, rows::error_code(row, 1)?);
         if let (Some(health), Some(code)) = (found.get_mut(&id), code) {
-            health.note_error(code, rows::time(row, 2)?);
+            health.attempts.note_error(code, rows::time(row, 2)?);
         }
     }
     Ok(())

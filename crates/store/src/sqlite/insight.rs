@@ -66,9 +66,12 @@ impl InsightStore for SqliteInsight {
         &self,
         ids: Vec<SubscriptionId>,
         counted_max: u32,
+        since: Timestamp,
     ) -> StoreResult<Vec<SubscriptionHealth>> {
         self.0
-            .read(ROLE, "looking at subscriptions", move |session| health::of(session, &ids, counted_max))
+            .read(ROLE, "looking at subscriptions", move |session| {
+                health::of(session, &ids, counted_max, since)
+            })
             .await
     }
 

@@ -3,7 +3,7 @@
 use posthaste_core::event::EventType;
 use posthaste_core::json::JsonText;
 use posthaste_core::ports::{
-    DeadLetter, DeadLetterFilter, DeadLetterHead, EXAMINED_MAX, Lineage, Page, PageRequest, RequeuedFates,
+    DeadLetter, DeadLetterFilter, DeadLetterHead, FATES_MAX, Lineage, Page, PageRequest, RequeuedFates,
     RequeuedRange,
 };
 use posthaste_core::{DeadLetterId, EventId, SagaId, SubscriptionId};
@@ -11,7 +11,7 @@ use rusqlite::{Row, params};
 
 use super::dead_letter;
 use super::error::Answer;
-use super::pages::{self, ROWS_MAX};
+use super::pages;
 use super::reader::{list, one};
 use super::rows;
 use super::session::Session;
@@ -53,13 +53,13 @@ fn found<T>(
     (all, of_one): (&'static str, &'static str),
     read: fn(&Row<'_>) -> Answer<T>,
 ) -> Answer<Page<T>> {
-    let below = pages::below(page);
+    let (below, rows_max) = (pages::below(page), pages::rows_max(page));
     let read = |row: &Row<'_>| {
         if dead_letter::matches(filter, row, 7, 5)? { read(row).map(Some) } else { Ok(None) }
     };
     match filter.subscription_id {
-        Some(id) => list(session, of_one, params![below, ROWS_MAX, id.get()], page, read),
-        None => list(session, all, params![below, ROWS_MAX], page, read),
+        Some(id) => list(session, of_one, params![below, rows_max, id.get()], page, read),
+        None => list(session, all, params![below, rows_max], page, read),
     }
 }
 
@@ -97,11 +97,13 @@ pub(super) fn count_requeued(session: &Session<'_>, range: &RequeuedRange) -> An
     let event_type = range.event_type.as_ref().map(EventType::as_str);
     let values = params![range.first.get(), range.last.get(), range.since.micros(), subscription, event_type];
     let found = one(session, COUNT_REQUEUED, values, |row| {
+        let is_full = row.get::<_, u32>(0)? >= FATES_MAX;
+        let reached = row.get::<_, Option<i64>>(4)?.filter(|_| is_full);
         Ok(RequeuedFates {
             delivered: row.get(1)?,
             waiting: row.get(2)?,
             given_up: row.get(3)?,
-            more: row.get::<_, u32>(0)? > EXAMINED_MAX,
+            reached: reached.map(DeadLetterId::from_store),
         })
     });
     Ok(found?.unwrap_or_default())

@@ -15,6 +15,11 @@ use crate::migration::{self, Applied, Migration};
 pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "foundation", sql: include_str!("migrations/0001_foundation.sql") },
     Migration { version: 2, name: "insight", sql: include_str!("migrations/0002_insight.sql") },
+    Migration {
+        version: 3,
+        name: "subscription_health",
+        sql: include_str!("migrations/0003_subscription_health.sql"),
+    },
 ];
 
 /// How long one migration waits for another that runs at the same time.

@@ -38,6 +38,7 @@ mod tests;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -75,12 +76,14 @@ pub struct SqliteOptions {
     pub log_bytes_max: u64,
     /// Is told how long each call took, its wait for the writer included.
     pub observer: Observer,
+    /// Counts the steps that the engine's machine makes, on every connection, for whoever measures what calls cost.
+    pub steps: Option<Arc<AtomicU64>>,
 }
 
 impl SqliteOptions {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let (log_bytes_max, observer) = (writer::LOG_BYTES_MAX, Observer::default());
-        Self { path: path.into(), readers: 2, log_bytes_max, observer }
+        Self { path: path.into(), readers: 2, log_bytes_max, observer, steps: None }
     }
 }
 
@@ -128,8 +131,10 @@ impl SqliteStore {
         let lock = FileLock::take(path, Duration::ZERO)?;
         let (writer, state) = connection::open_writer(path)?;
         migrate::check(path, &writer, state)?;
-        let guard =
-            |connection| Guarded::new(connection).map_err(|fault| fault.during("opening the database"));
+        let guard = |mut connection| {
+            connection::count_steps(path, &mut connection, options.steps.clone())?;
+            Guarded::new(connection).map_err(|fault| fault.during("opening the database"))
+        };
         let connections: Vec<_> = (0..options.readers.max(1))
             .map(|_| connection::open_reader(path).and_then(guard))
             .collect::<StoreResult<_>>()?;

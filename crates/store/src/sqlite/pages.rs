@@ -6,8 +6,15 @@ use rusqlite::{Row, Rows};
 
 use super::error::Answer;
 
+/// How many rows a page looks at.
+fn examined_max(page: PageRequest) -> u32 {
+    page.examined_max.clamp(1, EXAMINED_MAX)
+}
+
 /// The LIMIT of a list: one row more than a page looks at tells whether there is another page.
-pub(super) const ROWS_MAX: u32 = EXAMINED_MAX + 1;
+pub(super) fn rows_max(page: PageRequest) -> u32 {
+    examined_max(page) + 1
+}
 
 /// The bound of a list that begins with the newest row.
 pub(super) fn below(page: PageRequest) -> i64 {
@@ -28,9 +35,10 @@ pub(super) fn fill<T>(
 ) -> Answer<Page<T>> {
     let items_max = usize::try_from(page.items_max.max(1)).unwrap_or(usize::MAX);
     let mut items = Vec::new();
+    let examined_max = examined_max(page);
     let (mut examined, mut last) = (0_u32, None);
     while let Some(row) = rows.next()? {
-        if items.len() >= items_max || examined >= EXAMINED_MAX {
+        if items.len() >= items_max || examined >= examined_max {
             return Ok(Page { items, next: last });
         }
         examined += 1;

@@ -20,7 +20,7 @@ use super::lane_row;
 use super::letters;
 use super::orchestrator::saga_state;
 use super::order_rows::read_order;
-use super::pages::{self, ROWS_MAX};
+use super::pages;
 use super::rows;
 use super::session::Session;
 use super::subscriptions::read_subscription;
@@ -139,7 +139,7 @@ impl ReaderStore for SqliteReader {
     async fn orders(&self, status: Option<OrderStatus>, page: PageRequest) -> StoreResult<Page<OrderRecord>> {
         self.0
             .read(ROLE, "listing orders", move |session| {
-                list(session, ORDERS, params![pages::below(page), ROWS_MAX], page, |row| {
+                list(session, ORDERS, params![pages::below(page), pages::rows_max(page)], page, |row| {
                     let found = rows::word(row, 2, OrderStatus::parse)?;
                     if status.is_some_and(|wanted| wanted != found) {
                         Ok(None)
@@ -179,7 +179,7 @@ impl ReaderStore for SqliteReader {
 }
 
 fn events(session: &Session<'_>, filter: &EventFilter, page: PageRequest) -> Answer<Page<StoredEvent>> {
-    let below = pages::below(page);
+    let (below, rows_max) = (pages::below(page), pages::rows_max(page));
     let read = |row: &Row<'_>| {
         let kind = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
         if filter.event_type.as_ref().is_some_and(|wanted| wanted.as_str() != kind) {
@@ -194,16 +194,16 @@ fn events(session: &Session<'_>, filter: &EventFilter, page: PageRequest) -> Ans
                 let found = rows::time(row, 6)?;
                 if within(found, filter.since, filter.until) { read(row) } else { Ok(None) }
             };
-            list(session, EVENTS_OF_EXTERNAL_ID, params![below, ROWS_MAX, id.as_str()], page, read)
+            list(session, EVENTS_OF_EXTERNAL_ID, params![below, rows_max, id.as_str()], page, read)
         }
         (None, _) if has_time => {
             let (below, from, to) = time_bounds(session, filter, page)?;
-            list(session, EVENTS_OF_TIME, params![below, ROWS_MAX, from.micros(), to.micros()], page, read)
+            list(session, EVENTS_OF_TIME, params![below, rows_max, from.micros(), to.micros()], page, read)
         }
         (None, Some(kind)) => {
-            list(session, EVENTS_OF_TYPE, params![below, ROWS_MAX, kind.as_str()], page, read)
+            list(session, EVENTS_OF_TYPE, params![below, rows_max, kind.as_str()], page, read)
         }
-        (None, None) => list(session, EVENTS, params![below, ROWS_MAX], page, read),
+        (None, None) => list(session, EVENTS, params![below, rows_max], page, read),
     }
 }
 
@@ -229,7 +229,7 @@ fn subscriptions(
     filter: &SubscriptionFilter,
     page: PageRequest,
 ) -> Answer<Page<Subscription>> {
-    let below = pages::below(page);
+    let (below, rows_max) = (pages::below(page), pages::rows_max(page));
     let read = |row: &Row<'_>| {
         let found = read_subscription(row)?;
         let standing = Standing::of(found.active, found.verified);
@@ -238,14 +238,14 @@ fn subscriptions(
     };
     match &filter.event_type {
         Some(kind) => {
-            list(session, SUBSCRIPTIONS_OF_TYPE, params![below, ROWS_MAX, kind.as_str()], page, read)
+            list(session, SUBSCRIPTIONS_OF_TYPE, params![below, rows_max, kind.as_str()], page, read)
         }
-        None => list(session, SUBSCRIPTIONS, params![below, ROWS_MAX], page, read),
+        None => list(session, SUBSCRIPTIONS, params![below, rows_max], page, read),
     }
 }
 
 fn deliveries(session: &Session<'_>, filter: &DeliveryFilter, page: PageRequest) -> Answer<Page<Delivery>> {
-    let below = pages::below(page);
+    let (below, rows_max) = (pages::below(page), pages::rows_max(page));
     let read = |row: &Row<'_>| {
         let found = read_delivery(row)?;
         let matches = filter.event_id.is_none_or(|wanted| wanted == found.saga.event_id)
@@ -257,11 +257,11 @@ fn deliveries(session: &Session<'_>, filter: &DeliveryFilter, page: PageRequest)
         Ok(matches.then_some(found))
     };
     match (filter.event_id, filter.status) {
-        (Some(id), _) => list(session, DELIVERIES_OF_EVENT, params![below, ROWS_MAX, id.get()], page, read),
+        (Some(id), _) => list(session, DELIVERIES_OF_EVENT, params![below, rows_max, id.get()], page, read),
         (None, Some(status)) => {
-            list(session, DELIVERIES_OF_STATUS, params![below, ROWS_MAX, status.as_str()], page, read)
+            list(session, DELIVERIES_OF_STATUS, params![below, rows_max, status.as_str()], page, read)
         }
-        (None, None) => list(session, DELIVERIES, params![below, ROWS_MAX], page, read),
+        (None, None) => list(session, DELIVERIES, params![below, rows_max], page, read),
     }
 }
 

@@ -1,18 +1,19 @@
 //! What is looked for is found, by every filter and page by page; what ended is counted for whom it ended.
 
-use crate::fixtures::{T0, at, delivered, event, event_type, failed, id_of, stored};
+use crate::fixtures::{T0, at, event, event_type, id_of, stored};
 use crate::harness::{Engine, Harness};
+use posthaste_core::health::Attempts;
 use posthaste_core::outcome::{ErrorCode, Failure};
 use posthaste_core::ports::{
-    DeliveryFilter, EXAMINED_MAX, EventFilter, IngestStore as _, InsightStore as _, PageRequest,
-    ReaderStore as _, Stores, SubscriptionFilter, SubscriptionHealth, SubscriptionStore as _,
-    WorkerStore as _,
+    DeadLetterFilter, DeadLetterStore as _, DeliveryFilter, EXAMINED_MAX, EventFilter, HealthSum,
+    IngestStore as _, InsightStore as _, PageRequest, PresenceStore as _, ReaderStore as _, Stores,
+    SubscriptionFilter, SubscriptionHealth, SubscriptionStore as _,
 };
 use posthaste_core::subscription::{Standing, SubscriptionPatch};
 use posthaste_core::{EventId, Timestamp};
 use std::time::Duration;
 
-const PAGE: PageRequest = PageRequest { after: None, items_max: 100 };
+const PAGE: PageRequest = PageRequest::first(100);
 
 async fn publish_at<S: Stores>(h: &Harness<S>, kind: &str, count: usize, at: Timestamp) -> Vec<EventId> {
     let outcomes = h.calm.ingest().insert_events(vec![vec![event(kind); count]], at).await.expect("events");
@@ -22,7 +23,7 @@ async fn publish_at<S: Stores>(h: &Harness<S>, kind: &str, count: usize, at: Tim
 /// Every page to the end: what was found, and how many pages it took.
 async fn walk<S: Stores>(h: &Harness<S>, filter: &EventFilter, items_max: u32) -> (Vec<EventId>, usize) {
     let (mut found, mut pages) = (Vec::new(), 0);
-    let mut page = PageRequest { after: None, items_max };
+    let mut page = PageRequest::first(items_max);
     loop {
         let part = h.sure(async || h.store.reader().events(filter.clone(), page).await).await;
         found.extend(part.items.iter().map(|event| event.id));
@@ -133,43 +134,95 @@ pub async fn deliveries_are_found_by_error_and_time<S: Stores>(h: &Harness<S>) {
     }
 }
 
+/// What waits comes from the deliveries, attempts from what every process reported.
 pub async fn the_health_of_a_subscription_is_told<S: Stores>(h: &Harness<S>) {
     let (one, idle) = (h.subscribe_with("a", Some(1)).await, h.subscribe("b").await);
-    h.publish("a", 4).await;
-    h.route_all(T0).await;
-    let (jobs, token) = h.start_attempts(one, T0).await;
-    let report = |(index, job)| match index {
-        0 => failed(job, token, Failure::Http(503)),
-        _ => delivered(job, token),
-    };
-    let (first, rest): (Vec<_>, Vec<_>) =
-        jobs.iter().enumerate().map(report).partition(|one| one.job_id == jobs[1].job_id);
-    for (reports, seconds) in [(first, 1), (rest, 3)] {
-        h.sure(async || h.store.worker().report_jobs(reports.clone(), at(seconds)).await).await;
-        h.apply_all(at(seconds)).await;
-    }
     h.publish("a", 2).await;
     h.route_all(at(4)).await;
     h.start_attempts(one, at(4)).await;
     h.publish("a", 1).await;
     h.route_all(at(5)).await;
-    let code = ErrorCode::parse("HTTP_503").expect("a code");
-    let expected = SubscriptionHealth {
+    let sum = |interval_start, attempts: &Attempts| HealthSum {
         subscription_id: one,
-        waiting: 1,
-        in_flight: 2,
-        completed: 3,
-        given_up: 1,
-        half_within: Some(Duration::from_secs(3)),
-        most_within: Some(Duration::from_secs(3)),
-        last_error: Some((code, at(3))),
+        interval_start,
+        attempts: attempts.clone(),
     };
+    let mut attempts = Attempts::default();
+    attempts.succeed(Duration::from_millis(30));
+    attempts.succeed(Duration::from_secs(60));
+    let (earlier, later) = (at(600), at(1_200));
+    // Two processes report the same interval, and the later error comes first.
+    let report = async |sums: Vec<HealthSum>, now| {
+        h.calm.presence().report_health(sums, now).await.expect("a report");
+    };
+    attempts.fail(Failure::Timeout.code(), at(1_300));
+    report(vec![sum(earlier, &attempts), sum(later, &attempts)], at(1_300)).await;
+    let mut other = Attempts::default();
+    other.fail(Failure::Http(503).code(), at(1_250));
+    report(vec![sum(later, &other)], at(1_300)).await;
+    let mut expected = attempts.clone();
+    expected.add(&other);
     let insight = h.store.insight();
     let asked = vec![idle, one];
-    let found = h.sure(async || insight.subscription_health(asked.clone(), 100).await).await;
-    assert_eq!(found, [SubscriptionHealth::unknown(idle), expected]);
-    let bounded = h.sure(async || insight.subscription_health(vec![one], 1).await).await;
-    assert_eq!((bounded[0].waiting, bounded[0].in_flight), (1, 1), "no further than asked");
-    let nobody = h.sure(async || insight.subscription_health(Vec::new(), 1).await).await;
+    let found = h.sure(async || insight.subscription_health(asked.clone(), 100, later).await).await;
+    let told =
+        SubscriptionHealth { subscription_id: one, waiting: 1, in_flight: 2, attempts: expected.clone() };
+    assert_eq!(found, [SubscriptionHealth::unknown(idle), told.clone()]);
+    expected.add(&attempts);
+    let found = h.sure(async || insight.subscription_health(asked.clone(), 1, earlier).await).await;
+    assert_eq!(
+        found[1],
+        SubscriptionHealth { in_flight: 1, attempts: expected, ..told },
+        "no further than asked"
+    );
+    let nobody = h.sure(async || insight.subscription_health(Vec::new(), 1, T0).await).await;
     assert!(nobody.is_empty());
+    // What is older than two days goes with the next report.
+    report(vec![sum(at(200_000), &other)], at(200_000)).await;
+    assert_eq!(h.direct.number("SELECT count(*) FROM subscription_health").await, 1);
+}
+
+/// A look ends where it was told to, and the next one goes on from there: every list is found whole in small looks.
+pub async fn a_short_look_goes_on_where_it_ended<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe_with("a", Some(1)).await;
+    h.publish("a", 7).await;
+    h.route_all(T0).await;
+    h.fail_attempts(subscription, T0).await;
+    h.publish("b", 1).await;
+    let page = PageRequest::first(100).looking_at(3);
+    let reader = h.store.reader();
+    let of_type = |kind: &str| EventFilter { event_type: Some(event_type(kind)), ..EventFilter::default() };
+    let none = DeliveryFilter { error_code: Some(Failure::Timeout.code()), ..DeliveryFilter::default() };
+    let of_time = EventFilter { since: Some(T0), ..of_type("a") };
+    // SQLite finds a type along its index, which has the order of ids.
+    let parts = if h.engine == Engine::Sqlite { [3, 3, 1].as_slice() } else { &[2, 3, 2] };
+    let mut cursor = None;
+    for (index, count) in parts.iter().enumerate() {
+        let part = h.sure(async || reader.events(of_type("a"), page.behind(cursor)).await).await;
+        assert_eq!((part.items.len(), part.next.is_some()), (*count, index < 2), "{index}");
+        cursor = part.next;
+    }
+    let timed = h.sure(async || reader.events(of_time.clone(), page).await).await;
+    assert!(!timed.items.is_empty(), "{timed:?}");
+    let mut cursor = None;
+    for more in [true, true, false] {
+        let part = h.sure(async || reader.deliveries(none.clone(), page.behind(cursor)).await).await;
+        assert_eq!((part.items.len(), part.next.is_some()), (0, more), "{part:?}");
+        cursor = part.next;
+    }
+    let letters = DeadLetterFilter { event_type: Some(event_type("b")), ..DeadLetterFilter::default() };
+    let of_one = DeadLetterFilter { subscription_id: Some(subscription), ..letters.clone() };
+    for filter in [letters, of_one] {
+        let part = h.sure(async || reader.dead_letter_heads(filter.clone(), page).await).await;
+        let whole = h.sure(async || reader.dead_letters(filter.clone(), page).await).await;
+        let found =
+            h.sure(async || h.store.dead_letters().find_dead_letters(filter.clone(), page).await).await;
+        assert!(part.items.is_empty() && part.next.is_some() && part.next == whole.next, "{part:?}");
+        assert!(found.items.is_empty() && found.next.is_some(), "{found:?}");
+    }
+    // A page that is full before its look ends goes on behind its last row.
+    let full =
+        h.sure(async || reader.deliveries(DeliveryFilter::default(), PageRequest::first(2)).await).await;
+    let ids: Vec<i64> = full.items.iter().map(|one| one.saga.id.get()).collect();
+    assert_eq!((full.next, ids.is_sorted_by(|one, next| one > next)), (ids.last().copied(), true), "{ids:?}");
 }

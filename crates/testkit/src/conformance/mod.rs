@@ -83,6 +83,7 @@ macro_rules! promises {
             finding::subscriptions_are_found_by_type_and_standing,
             finding::deliveries_are_found_by_error_and_time,
             finding::the_health_of_a_subscription_is_told,
+            finding::a_short_look_goes_on_where_it_ended,
         }
     };
 }

@@ -312,7 +312,7 @@ pub async fn the_ledger_outlives_every_unfinished_order<S: Stores>(h: &Harness<S
 }
 
 async fn audit_of<S: Stores>(h: &Harness<S>, key: &IdempotencyKey) -> Vec<AuditEntry> {
-    let page = PageRequest { after: None, items_max: MANY };
+    let page = PageRequest::first(MANY);
     h.sure(async || h.store.reader().order_audit(key.clone(), page).await).await.items
 }
 
@@ -329,7 +329,7 @@ pub async fn the_audit_replays_to_the_present_state<S: Stores>(h: &Harness<S>) {
     settle(h, &orders[0], token, accepted("brk-1"), now).await;
     let audit = audit_of(h, &orders[0].idempotency_key).await;
     for items_max in [1, 4, 5, MANY] {
-        let (mut walked, mut page) = (Vec::new(), PageRequest { after: None, items_max });
+        let (mut walked, mut page) = (Vec::new(), PageRequest::first(items_max));
         loop {
             let key = orders[0].idempotency_key.clone();
             let found = h.sure(async || h.store.reader().order_audit(key.clone(), page).await).await;

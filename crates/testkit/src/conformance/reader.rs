@@ -13,7 +13,7 @@ pub async fn pages_stay_correct_while_rows_arrive<S: Stores>(h: &Harness<S>) {
     let mut expected = h.publish("a", 25).await;
     expected.reverse();
     let mut seen = Vec::new();
-    let mut page = PageRequest { after: None, items_max: 10 };
+    let mut page = PageRequest::first(10);
     loop {
         let found = h.sure(async || h.store.reader().events(EventFilter::default(), page).await).await;
         seen.extend(found.items.iter().map(|event| event.id));
@@ -25,15 +25,15 @@ pub async fn pages_stay_correct_while_rows_arrive<S: Stores>(h: &Harness<S>) {
     }
     assert_eq!(seen, expected, "nothing twice, nothing missing, nothing that came later");
     let filter = EventFilter { event_type: Some(crate::fixtures::event_type("b")), ..EventFilter::default() };
-    let all = PageRequest { after: None, items_max: 100 };
+    let all = PageRequest::first(100);
     assert_eq!(h.sure(async || h.store.reader().events(filter.clone(), all).await).await.items.len(), 21);
     for subscription in 0..5 {
         h.subscribe(&format!("s{subscription}")).await;
     }
     let all_of_them = SubscriptionFilter::default();
-    let two = PageRequest { after: None, items_max: 2 };
+    let two = PageRequest::first(2);
     let first = h.sure(async || h.store.reader().subscriptions(all_of_them.clone(), two).await).await;
-    let rest = PageRequest { after: first.next, items_max: 100 };
+    let rest = PageRequest::first(100).behind(first.next);
     let rest = h.sure(async || h.store.reader().subscriptions(all_of_them.clone(), rest).await).await;
     assert_eq!((first.items.len(), rest.items.len(), rest.next), (2, 3, None));
 }
@@ -59,7 +59,7 @@ pub async fn a_delivery_shows_every_attempt<S: Stores>(h: &Harness<S>) {
     assert_eq!(attempts[0].error_code.as_ref().map(|code| code.as_str()), Some("HTTP_500"));
     assert_eq!((attempts[1].response_status, attempts[1].duration_ms), (Some(200), Some(7)));
     assert_eq!(attempts[1].worker_id.as_deref(), Some("worker-1"));
-    let page = PageRequest { after: None, items_max: 10 };
+    let page = PageRequest::first(10);
     for (filter, expected) in [
         (DeliveryFilter::default(), 1),
         (DeliveryFilter { status: Some(SagaStatus::Completed), ..DeliveryFilter::default() }, 1),

@@ -85,7 +85,7 @@ impl<S: Stores> Rig<S> {
     /// The sagas of an event, the oldest first.
     pub async fn sagas_of(&self, event: EventId) -> Vec<Saga> {
         let filter = DeliveryFilter { event_id: Some(event), ..DeliveryFilter::default() };
-        let page = PageRequest { after: None, items_max: 1_000 };
+        let page = PageRequest::first(1_000);
         let found = self.h.calm.reader().deliveries(filter, page).await.expect("an answer");
         let mut sagas: Vec<_> = found.items.into_iter().map(|delivery| delivery.saga).collect();
         sagas.sort_unstable_by_key(|saga| saga.id);
@@ -116,7 +116,7 @@ impl<S: Stores> Rig<S> {
 
     /// All dead letters, the oldest first.
     pub async fn dead_letters(&self) -> Vec<DeadLetter> {
-        let page = PageRequest { after: None, items_max: 1_000 };
+        let page = PageRequest::first(1_000);
         let found = self.h.calm.reader().dead_letters(DeadLetterFilter::default(), page).await;
         let mut letters = found.expect("an answer").items;
         letters.sort_unstable_by_key(|letter| letter.head.id);

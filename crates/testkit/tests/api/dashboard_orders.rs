@@ -30,9 +30,9 @@ pub(crate) async fn orders_are_found_by_status_and_key<S: Stores>(api: &TestApi<
     let page = visitor.page("/orders?status=queued&limit=2", 200).await;
     let (_, rest) = page.split_once("class=\"more\"><a href=\"").expect("a next page");
     let next = rest.split('"').next().unwrap_or_default().replace("&#38;", "&");
-    assert!(next.starts_with("/orders?status=queued&cursor="), "{next}");
+    assert!(next.starts_with("/orders?status=queued&limit=2&cursor="), "{next}");
     let second = visitor.page(&next, 200).await;
-    assert_eq!(count(&second), 3, "the rest of the queued");
+    assert_eq!(count(&second), 2, "the next two of the queued");
     assert!(!second.contains("id=\"list\" data-live"), "a page further on stays as it is");
     // Every row leads to its order, whatever its key looks like.
     let html = visitor.page("/orders", 200).await;

@@ -90,6 +90,17 @@ pub(crate) async fn a_long_requeue_tells_how_far_it_is<S: Stores>(api: &TestApi<
     api.h.fail_attempts(subscription, T0).await;
     assert_eq!(api.count("dead_letters").await, 1_200);
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    // The preview counts in parts too, and each page sends for the next.
+    let mut preview = visitor.page("/dead-letters/requeue?event_type=a", 200).await;
+    for counted in [500, 1_000] {
+        has(&preview, &[&format!("<b id=\"matched\">{counted}</b> or more"), "counting on…", "data-goes-on"]);
+        let fields = ["event_type", "cursor", "matched", "looked_at"]
+            .map(|name| format!("{name}={}", hidden(&preview, name)))
+            .join("&");
+        preview = visitor.page(&format!("/dead-letters/requeue?{fields}"), 200).await;
+    }
+    has(&preview, &["<b id=\"matched\">1200</b> dead letters fit.", "name=\"of\" value=\"1200\""]);
+    assert!(!preview.contains("data-goes-on"), "{preview}");
     let first = visitor.press("/dead-letters/requeue", "event_type=a&of=1200").await.text();
     has(
         &first,
@@ -107,7 +118,17 @@ pub(crate) async fn a_long_requeue_tells_how_far_it_is<S: Stores>(api: &TestApi<
     let last = visitor.press("/dead-letters/requeue", &fields).await;
     assert_eq!((last.status, api.count("webhook_delivery_sagas").await), (303, 2_400));
     api.h.fail_attempts(subscription, T0).await;
-    let html = visitor.page(last.header("location"), 200).await;
+    // The pages that follow look at the next ones, as a script does.
+    let mut html = visitor.page(last.header("location"), 200).await;
+    for looked_at in [500, 1_000] {
+        let given_up = format!("id=\"fate-given-up\" class=\"bad\">{looked_at}<");
+        has(&html, &["data-goes-on", "Looking at the next ones", &given_up]);
+        let fields = ["first", "last", "begun", "event_type", "left", "delivered", "waiting", "given_up"]
+            .map(|name| format!("{name}={}", hidden(&html, name).replace(':', "%3A")))
+            .join("&");
+        html = visitor.page(&format!("/dead-letters/requeued?{fields}"), 200).await;
+    }
+    assert!(!html.contains("data-goes-on"), "{html}");
     has(
         &html,
         &[

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One verb of several roles, each on a pool of its own; answers how each ended.
 async fn call_every_role(store: &PostgresStore) -> Vec<(&'static str, StoreResult<()>)> {
-    let page = PageRequest { after: None, items_max: 10 };
+    let page = PageRequest::first(10);
     let route = RouteTake { from: None, events_max: 100 };
     let results = ResultTake { from: None, results_max: 100 };
     vec![

@@ -156,7 +156,7 @@ fn explicit(name: &str) -> Option<Vec<String>> {
             vec![first.to_string(), HISTORY.to_string(), (posthaste_core::ports::SAGAS_MAX + 1).to_string()]
         }
         "insight/explained_attempts" => vec![ids(201, 300)],
-        "insight/newest_deliveries" => vec![i64::MAX.to_string(), numbers(1, 32)],
+        "insight/attempts_of_subscriptions" => vec![numbers(1, 32), LONG_AGO.to_owned(), "300".to_owned()],
         "insight/last_dead_letters" => vec![numbers(1, 32)],
         "key/create_key" => vec![text("name"), text("ingest"), "sha256('new')".to_owned(), now()],
         "router/route_events" => vec!["0".to_owned(), batch, now()],
@@ -185,51 +185,59 @@ fn page(name: &str) -> Option<Vec<Vec<String>>> {
     let newest = i64::MAX;
     let rows = match name {
         "dead_letter/find_dead_letters" => {
-            format!("0, NULL, NULL, NULL, NULL, {BATCH}; 0, 1, 'kind.none', {NOW}, {NOW}, {BATCH}")
+            format!(
+                "0, NULL, NULL, NULL, NULL, {BATCH}, {EXAMINED_MAX}; 0, 1, 'kind.none', {NOW}, {NOW}, {BATCH}, {EXAMINED_MAX}"
+            )
         }
         "dead_letter/find_dead_letters_of_subscription" => {
-            format!("0, 1, 'kind.none', {NOW}, {NOW}, {BATCH}")
+            format!("0, 1, 'kind.none', {NOW}, {NOW}, {BATCH}, {EXAMINED_MAX}")
         }
-        "dead_letter/last_examined" => "0, NULL; 0, 1".to_owned(),
+        "dead_letter/last_examined" => format!("0, NULL, {EXAMINED_MAX}; 0, 1, {EXAMINED_MAX}"),
         "reader/count_requeued" => {
             format!("1, {newest}, {NOW}, NULL, NULL; 1, {newest}, {NOW}, 1, 'kind.none'")
         }
         "reader/dead_letters" | "reader/dead_letter_heads" => {
             format!(
-                "{newest}, NULL, NULL, NULL, NULL, {BATCH}; {newest}, 1, 'kind.none', {NOW}, {NOW}, {BATCH}"
+                "{newest}, NULL, NULL, NULL, NULL, {BATCH}, {EXAMINED_MAX}; {newest}, 1, 'kind.none', {NOW}, {NOW}, {BATCH}, {EXAMINED_MAX}"
             )
         }
         "reader/dead_letters_of_subscription" | "reader/dead_letter_heads_of_subscription" => {
-            format!("{newest}, 1, 'kind.none', {NOW}, {NOW}, {BATCH}")
+            format!("{newest}, 1, 'kind.none', {NOW}, {NOW}, {BATCH}, {EXAMINED_MAX}")
         }
         "reader/deliveries" => {
             format!(
-                "{newest}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {BATCH}; \
-                 {newest}, 'Pending', 1, 'kind.none', 1, 'NONE', {NOW}, {NOW}, {BATCH}"
+                "{newest}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {BATCH}, {EXAMINED_MAX}; \
+                 {newest}, 'Pending', 1, 'kind.none', 1, 'NONE', {NOW}, {NOW}, {BATCH}, {EXAMINED_MAX}"
             )
         }
         "reader/deliveries_of_event" => {
-            format!("{newest}, NULL, NULL, NULL, 500, NULL, NULL, NULL, {BATCH}")
+            format!("{newest}, NULL, NULL, NULL, 500, NULL, NULL, NULL, {BATCH}, {EXAMINED_MAX}")
         }
-        "reader/events" => format!("{newest}, NULL, {BATCH}; {newest}, 'kind.none', {BATCH}"),
+        "reader/events" => {
+            format!("{newest}, NULL, {BATCH}, {EXAMINED_MAX}; {newest}, 'kind.none', {BATCH}, {EXAMINED_MAX}")
+        }
         "reader/events_of_external_id" => format!("{newest}, 'external-500', NULL, NULL, NULL"),
         "reader/events_of_time" => {
             format!(
-                "{newest}, {LONG_AGO}, {NOW}, NULL, {BATCH}; {newest}, {LONG_AGO}, {NOW}, 'kind.none', {BATCH}"
+                "{newest}, {LONG_AGO}, {NOW}, NULL, {BATCH}, {EXAMINED_MAX}; {newest}, {LONG_AGO}, {NOW}, 'kind.none', {BATCH}, {EXAMINED_MAX}"
             )
         }
-        "reader/last_event_of_time_examined" => format!("{LONG_AGO}, {NOW}"),
+        "reader/last_event_of_time_examined" => format!("{LONG_AGO}, {NOW}, {EXAMINED_MAX}"),
         "reader/last_dead_letter_examined" | "reader/last_delivery_examined" => {
-            format!("{newest}, NULL; {newest}, 500")
+            format!("{newest}, NULL, {EXAMINED_MAX}; {newest}, 500, {EXAMINED_MAX}")
         }
         "reader/last_event_examined" | "reader/last_order_examined" | "reader/last_subscription_examined" => {
-            newest.to_string()
+            format!("{newest}, {EXAMINED_MAX}")
         }
         "reader/newest_order_audit" => format!("'key-500', {BATCH}"),
         "reader/order_audit" => format!("'key-500', 0, {BATCH}"),
-        "reader/orders" => format!("{newest}, NULL, {BATCH}; {newest}, 'none', {BATCH}"),
+        "reader/orders" => {
+            format!("{newest}, NULL, {BATCH}, {EXAMINED_MAX}; {newest}, 'none', {BATCH}, {EXAMINED_MAX}")
+        }
         "reader/subscriptions" => {
-            format!("{newest}, NULL, NULL, NULL, {BATCH}; {newest}, 'kind.none', true, true, {BATCH}")
+            format!(
+                "{newest}, NULL, NULL, NULL, {BATCH}, {EXAMINED_MAX}; {newest}, 'kind.none', true, true, {BATCH}, {EXAMINED_MAX}"
+            )
         }
         _ => return None,
     };

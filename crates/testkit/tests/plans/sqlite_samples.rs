@@ -36,6 +36,7 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         "ingest/insert_128_events" => events(128),
         "key/find_key" => vec![Value::Blob(vec![7; 32])],
         "orchestrator/count_in_flight" | "insight/count_unfinished" => vec![Value::Null, Value::Integer(16)],
+        "insight/attempts_of_subscriptions" => vec![Value::Null, Value::Integer(0)],
         "orchestrator/delete_applied" => numbers(&[live + 301, live + 400]),
         "orchestrator/find_due_subscriptions" => numbers(&[0, BATCH_ROWS, NOW]),
         "orchestrator/find_lately_due" => {
@@ -64,8 +65,7 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         | "reader/deliveries"
         | "reader/events"
         | "reader/orders"
-        | "reader/subscriptions"
-        | "insight/newest_deliveries" => numbers(&[i64::MAX, PAGE]),
+        | "reader/subscriptions" => numbers(&[i64::MAX, PAGE]),
         "reader/events_of_time" => numbers(&[i64::MAX, PAGE, 0, i64::MAX]),
         "reader/dead_letters_of_subscription"
         | "reader/dead_letter_heads_of_subscription"
@@ -110,7 +110,10 @@ pub(crate) fn list(name: &str) -> RangeInclusive<i64> {
     let first = match name.split_once('/') {
         Some(("orchestrator", verb)) if verb.contains("complete") => 301,
         // These are subscriptions; the first 32 have live rows.
-        Some(("orchestrator", "count_in_flight") | ("insight", "count_unfinished" | "last_dead_letters")) => {
+        Some(
+            ("orchestrator", "count_in_flight")
+            | ("insight", "count_unfinished" | "last_dead_letters" | "attempts_of_subscriptions"),
+        ) => {
             return 1..=32;
         }
         Some(("orchestrator", _)) => 1,

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// One verb of a role.
 async fn work(store: &PostgresStore, role: Role) -> StoreResult<()> {
-    let page = PageRequest { after: None, items_max: 10 };
+    let page = PageRequest::first(10);
     match role {
         Role::EventIngestWriter => store.ingest().insert_events(vec![vec![event("a")]], T0).await.map(drop),
         Role::SubscriptionAdmin => {

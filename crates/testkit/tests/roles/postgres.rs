@@ -127,6 +127,7 @@ async fn every_function_and_role() {
             "report_presence",
             "SELECT posthaste.report_presence('p', 'r', 'v', now(), now(), '{}', '{}', '{}')",
         ),
+        ("report_health", "SELECT posthaste.report_health(now(), '{}', '{}', '{}', '{}', '{}', '{}')"),
     ];
     let functions = expected().functions;
     assert_eq!(functions.len(), calls.len());

@@ -79,6 +79,7 @@ async fn every_function_and_role() {
             "report_presence",
             "INSERT INTO rollup_reports (interval_start, counter, amount) VALUES (1, 'c', 1)",
         ),
+        ("report_health", "INSERT INTO health_reports (seen_at, subscription_id, failed) VALUES (1, 1, 1)"),
     ];
     let functions = expected().functions;
     for (place, (_, role)) in ROLES.iter().enumerate() {
@@ -86,7 +87,7 @@ async fn every_function_and_role() {
             check(&h.store, role, call, functions[function][place] == "X").await;
         }
     }
-    for table in ["processes", "rollups", "webhook_delivery_sagas"] {
+    for table in ["processes", "rollups", "subscription_health", "webhook_delivery_sagas"] {
         assert_eq!(
             h.direct.number(&format!("SELECT count(*) FROM {table}")).await,
             0,

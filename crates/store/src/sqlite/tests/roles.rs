@@ -70,6 +70,12 @@ async fn statements_are_judged_by_role_verb_table_and_column() {
         (JobWorker, "INSERT INTO requeue (dead_letter_id, requeued_at) VALUES (1, 0)", false),
         (JobWorker, "INSERT INTO presence_reports VALUES ('p', 'r', 'v', 0, 0)", true),
         (JobWorker, "INSERT INTO rollup_reports VALUES (0, 'c', 1)", true),
+        (
+            JobWorker,
+            "INSERT INTO health_reports VALUES (0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL)",
+            true,
+        ),
+        (JobWorker, "DELETE FROM subscription_health", false),
         (JobWorker, "INSERT INTO processes VALUES ('p', 'r', 'v', 0, 0)", false),
         (Viewer, "SELECT key_hash FROM api_keys", false),
         (Viewer, "SELECT name FROM api_keys", true),

@@ -1,16 +1,19 @@
 -- role: dead_letter_operator
--- Ids of letters behind $1, oldest first, of at most 10,000 that are looked at.
+-- Ids of letters behind $1, oldest first, of at most $7 that are looked at.
 -- index: dead_letters_pkey, events_pkey for the type.
+-- The look keeps the order it was read in; see reader/deliveries.sql for how it is bounded.
 SELECT few.id
 FROM (
-    SELECT d.id, d.event_id, d.subscription_id, d.failed_at FROM posthaste.dead_letters d
-    WHERE d.id > $1::bigint
-    ORDER BY d.id
-    LIMIT 10000
+    SELECT d.* FROM (
+        SELECT d.id, d.event_id, d.subscription_id, d.failed_at FROM posthaste.dead_letters d
+        WHERE d.id > $1::bigint
+        ORDER BY d.id
+        LIMIT 10000
+    ) d
+    LIMIT (SELECT $7::bigint)
 ) few
 WHERE ($2::bigint IS NULL OR few.subscription_id = $2::bigint)
     AND ($3::text IS NULL OR (SELECT e.event_type FROM posthaste.events e WHERE e.id = few.event_id) = $3::text)
     AND ($4::timestamptz IS NULL OR few.failed_at >= $4::timestamptz)
     AND ($5::timestamptz IS NULL OR few.failed_at < $5::timestamptz)
-ORDER BY few.id
 LIMIT $6::bigint

@@ -1,15 +1,19 @@
 -- role: dead_letter_operator
 -- The same for one subscription: only its letters are looked at.
 -- index: idx_dead_subscription, events_pkey for the type.
+-- Compared as rows: only this index serves that, however many letters the planner expects.
+-- The look keeps the order it was read in; see reader/deliveries.sql for how it is bounded.
 SELECT few.id
 FROM (
-    SELECT d.id, d.event_id, d.failed_at FROM posthaste.dead_letters d
-    WHERE d.subscription_id = $2::bigint AND d.id > $1::bigint
-    ORDER BY d.id
-    LIMIT 10000
+    SELECT d.* FROM (
+        SELECT d.id, d.event_id, d.failed_at FROM posthaste.dead_letters d
+        WHERE (d.subscription_id, d.id) > ($2::bigint, $1::bigint) AND (d.subscription_id, d.id) <= ($2::bigint, 9223372036854775807)
+        ORDER BY d.subscription_id, d.id
+        LIMIT 10000
+    ) d
+    LIMIT (SELECT $7::bigint)
 ) few
 WHERE ($3::text IS NULL OR (SELECT e.event_type FROM posthaste.events e WHERE e.id = few.event_id) = $3::text)
     AND ($4::timestamptz IS NULL OR few.failed_at >= $4::timestamptz)
     AND ($5::timestamptz IS NULL OR few.failed_at < $5::timestamptz)
-ORDER BY few.id
 LIMIT $6::bigint

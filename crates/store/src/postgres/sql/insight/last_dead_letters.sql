@@ -1,9 +1,11 @@
 -- role: viewer
 -- The last dead letter of each subscription in $1 that has one.
--- index: idx_dead_subscription, its last entry for each subscription.
+-- index: idx_dead_subscription, its last entry for each subscription. Compared and sorted as rows, so that nobody walks
+-- all letters by their key to find that a subscription has none.
 SELECT asked.subscription_id, letter.final_error_code, letter.failed_at
 FROM unnest((SELECT $1::bigint[])) AS asked (subscription_id)
 CROSS JOIN LATERAL (
     SELECT d.final_error_code, d.failed_at FROM posthaste.dead_letters d
-    WHERE d.subscription_id = asked.subscription_id ORDER BY d.id DESC LIMIT 1
+    WHERE (d.subscription_id, d.id) >= (asked.subscription_id, 0) AND (d.subscription_id, d.id) <= (asked.subscription_id, 9223372036854775807)
+    ORDER BY d.subscription_id DESC, d.id DESC LIMIT 1
 ) letter

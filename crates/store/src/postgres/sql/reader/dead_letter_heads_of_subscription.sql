@@ -1,13 +1,19 @@
 -- role: viewer
 -- The same for one subscription: only its letters are looked at, and their payloads stay where they are.
 -- index: idx_dead_subscription, events_pkey for the type, uniq_saga_requeued_from.
+-- Compared as rows: only this index serves that, however many letters the planner expects.
+-- The look keeps the order it was read in; see deliveries.sql for how it is bounded.
 SELECT d.id, d.saga_id, d.event_id, d.subscription_id, d.final_error_code, d.failed_at,
     (SELECT g.id FROM posthaste.webhook_delivery_sagas g WHERE g.requeued_from = d.id) AS requeued_as
 FROM (
-    SELECT d.id, d.saga_id, d.event_id, d.subscription_id, d.final_error_code, d.failed_at FROM posthaste.dead_letters d WHERE d.subscription_id = $2::bigint AND d.id < $1::bigint ORDER BY d.id DESC LIMIT 10000
+    SELECT d.* FROM (
+        SELECT d.id, d.saga_id, d.event_id, d.subscription_id, d.final_error_code, d.failed_at FROM posthaste.dead_letters d
+        WHERE (d.subscription_id, d.id) >= ($2::bigint, 0) AND (d.subscription_id, d.id) < ($2::bigint, $1::bigint)
+        ORDER BY d.subscription_id DESC, d.id DESC LIMIT 10000
+    ) d
+    LIMIT (SELECT $7::bigint)
 ) d
 WHERE ($3::text IS NULL OR (SELECT e.event_type FROM posthaste.events e WHERE e.id = d.event_id) = $3::text)
     AND ($4::timestamptz IS NULL OR d.failed_at >= $4::timestamptz)
     AND ($5::timestamptz IS NULL OR d.failed_at < $5::timestamptz)
-ORDER BY d.id DESC
 LIMIT $6::bigint

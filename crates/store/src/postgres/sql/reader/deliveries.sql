@@ -1,11 +1,18 @@
 -- role: viewer
--- Sagas below $1, newest first, of at most 10,000 that are looked at.
+-- Sagas below $1, newest first, of at most $10 that are looked at, which are never more than 10,000.
 -- index: webhook_delivery_sagas_pkey, events_pkey for the type. No other index has sagas in the order of ids.
+-- The literal LIMIT tells the planner that the look is short beside a long history; the bound that it cannot know lets it
+-- expect a part of that, so that it walks the index beside a short one too. Nothing outside sorts: what is filtered comes
+-- in the order it was read in, and the reading ends with the page. Measured with rows in no order at all, 1,000 looked at:
+-- 946 buffers beside 1,000 sagas, 1,011 beside 1,000,000.
 SELECT g.id, g.event_id, g.subscription_id, g.status::text, g.attempt_count, g.next_attempt_at, g.final_error_code,
     g.current_job_id, g.requeued_from, g.created_at, g.updated_at,
     coalesce((SELECT e.event_type FROM posthaste.events e WHERE e.id = g.event_id), '') AS event_type
 FROM (
-    SELECT g.* FROM posthaste.webhook_delivery_sagas g WHERE g.id < $1::bigint ORDER BY g.id DESC LIMIT 10000
+    SELECT g.* FROM (
+        SELECT g.* FROM posthaste.webhook_delivery_sagas g WHERE g.id < $1::bigint ORDER BY g.id DESC LIMIT 10000
+    ) g
+    LIMIT (SELECT $10::bigint)
 ) g
 WHERE ($2::text IS NULL OR g.status::text = $2::text)
     AND ($3::bigint IS NULL OR g.subscription_id = $3::bigint)
@@ -14,5 +21,4 @@ WHERE ($2::text IS NULL OR g.status::text = $2::text)
     AND ($6::text IS NULL OR g.final_error_code = $6::text)
     AND ($7::timestamptz IS NULL OR g.created_at >= $7::timestamptz)
     AND ($8::timestamptz IS NULL OR g.created_at < $8::timestamptz)
-ORDER BY g.id DESC
 LIMIT $9::bigint

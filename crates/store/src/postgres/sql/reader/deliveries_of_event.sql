@@ -1,11 +1,15 @@
 -- role: viewer
 -- The same for the sagas of one event: only those are looked at.
 -- index: idx_saga_event; an event has as many sagas as subscriptions, which are sorted by id.
+-- The look keeps the order it was read in; see deliveries.sql for how it is bounded.
 SELECT g.id, g.event_id, g.subscription_id, g.status::text, g.attempt_count, g.next_attempt_at, g.final_error_code,
     g.current_job_id, g.requeued_from, g.created_at, g.updated_at,
     coalesce((SELECT e.event_type FROM posthaste.events e WHERE e.id = g.event_id), '') AS event_type
 FROM (
-    SELECT g.* FROM posthaste.webhook_delivery_sagas g WHERE g.event_id = $5::bigint AND g.id < $1::bigint ORDER BY g.id DESC LIMIT 10000
+    SELECT g.* FROM (
+        SELECT g.* FROM posthaste.webhook_delivery_sagas g WHERE g.event_id = $5::bigint AND g.id < $1::bigint ORDER BY g.id DESC LIMIT 10000
+    ) g
+    LIMIT (SELECT $10::bigint)
 ) g
 WHERE ($2::text IS NULL OR g.status::text = $2::text)
     AND ($3::bigint IS NULL OR g.subscription_id = $3::bigint)
@@ -13,5 +17,4 @@ WHERE ($2::text IS NULL OR g.status::text = $2::text)
     AND ($6::text IS NULL OR g.final_error_code = $6::text)
     AND ($7::timestamptz IS NULL OR g.created_at >= $7::timestamptz)
     AND ($8::timestamptz IS NULL OR g.created_at < $8::timestamptz)
-ORDER BY g.id DESC
 LIMIT $9::bigint

@@ -1,8 +1,11 @@
 -- role: viewer
--- Events below $1, newest first, of at most 10,000 that are looked at.
+-- Events below $1, newest first, of at most $4 that are looked at.
 -- index: events_pkey. The index over event_type knows no order by id: it would sort all of a type's history.
+-- The look keeps the order it was read in; see deliveries.sql for how it is bounded.
 SELECT e.id, e.external_event_id, e.event_type, e.payload, e.correlation_id, e.traceparent, e.created_at
-FROM (SELECT e.* FROM posthaste.events e WHERE e.id < $1::bigint ORDER BY e.id DESC LIMIT 10000) e
+FROM (
+    SELECT e.* FROM (SELECT e.* FROM posthaste.events e WHERE e.id < $1::bigint ORDER BY e.id DESC LIMIT 10000) e
+    LIMIT (SELECT $4::bigint)
+) e
 WHERE $2::text IS NULL OR e.event_type = $2::text
-ORDER BY e.id DESC
 LIMIT $3::bigint

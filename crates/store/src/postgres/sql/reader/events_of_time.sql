@@ -1,5 +1,5 @@
 -- role: viewer
--- Events from the instant $3 back to $2, the latest first, of at most 10,000 that are looked at and those of the same
+-- Events from the instant $3 back to $2, the latest first, of at most $6 that are looked at and those of the same
 -- instant as the last of them; of $3 itself only what is below $1, where the page before ended.
 -- index: idx_event_created_at, backwards. It knows no order of ids within an instant: ties are read whole and sorted
 -- here. As many events share one as were stored by one statement or transaction. The look has one bound alone: with two
@@ -9,7 +9,7 @@ FROM (
     SELECT e.* FROM posthaste.events e
     WHERE e.created_at <= $3::timestamptz
     ORDER BY e.created_at DESC
-    FETCH FIRST 10000 ROWS WITH TIES
+    FETCH FIRST ($6::bigint) ROWS WITH TIES
 ) e
 WHERE e.created_at >= $2::timestamptz
     AND (e.created_at < $3::timestamptz OR e.id < $1::bigint)

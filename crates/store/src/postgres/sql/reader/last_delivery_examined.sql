@@ -1,9 +1,11 @@
 -- role: viewer
--- Where a look at 10,000 sagas below $1, of one event or of all, ends; nothing if there are fewer.
+-- Where a look at $3 sagas below $1, of one event or of all, ends; nothing if there are fewer.
 -- index: webhook_delivery_sagas_pkey, or idx_saga_event.
 SELECT CASE WHEN $2::bigint IS NULL
-    THEN (SELECT g.id FROM posthaste.webhook_delivery_sagas g
-        WHERE g.id < $1::bigint ORDER BY g.id DESC OFFSET 9999 LIMIT 1)
-    ELSE (SELECT g.id FROM posthaste.webhook_delivery_sagas g
-        WHERE g.event_id = $2::bigint AND g.id < $1::bigint ORDER BY g.id DESC OFFSET 9999 LIMIT 1)
+    THEN (SELECT g.id
+        FROM (SELECT g.id FROM posthaste.webhook_delivery_sagas g WHERE g.id < $1::bigint ORDER BY g.id DESC LIMIT 10000) g
+        OFFSET (SELECT $3::bigint - 1) LIMIT 1)
+    ELSE (SELECT g.id
+        FROM (SELECT g.id FROM posthaste.webhook_delivery_sagas g WHERE g.event_id = $2::bigint AND g.id < $1::bigint ORDER BY g.id DESC LIMIT 10000) g
+        OFFSET (SELECT $3::bigint - 1) LIMIT 1)
     END

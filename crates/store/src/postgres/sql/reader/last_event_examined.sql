@@ -1,4 +1,6 @@
 -- role: viewer
--- Where a look at 10,000 events below $1 ends; nothing if there are fewer.
+-- Where a look at $2 events below $1 ends; nothing if there are fewer.
 -- index: events_pkey.
-SELECT e.id FROM posthaste.events e WHERE e.id < $1::bigint ORDER BY e.id DESC OFFSET 9999 LIMIT 1
+SELECT e.id
+FROM (SELECT e.id FROM posthaste.events e WHERE e.id < $1::bigint ORDER BY e.id DESC LIMIT 10000) e
+OFFSET (SELECT $2::bigint - 1) LIMIT 1

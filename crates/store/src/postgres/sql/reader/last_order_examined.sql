@@ -1,4 +1,6 @@
 -- role: viewer
--- Where a look at 10,000 orders below $1 ends; nothing if there are fewer.
+-- Where a look at $2 orders below $1 ends; nothing if there are fewer.
 -- index: outbox_orders_pkey.
-SELECT o.id FROM posthaste.outbox_orders o WHERE o.id < $1::bigint ORDER BY o.id DESC OFFSET 9999 LIMIT 1
+SELECT o.id
+FROM (SELECT o.id FROM posthaste.outbox_orders o WHERE o.id < $1::bigint ORDER BY o.id DESC LIMIT 10000) o
+OFFSET (SELECT $2::bigint - 1) LIMIT 1

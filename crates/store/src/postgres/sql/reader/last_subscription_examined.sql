@@ -1,4 +1,6 @@
 -- role: viewer
--- Where a look at 10,000 subscriptions below $1 ends; nothing if there are fewer.
+-- Where a look at $2 subscriptions below $1 ends; nothing if there are fewer.
 -- index: subscriptions_pkey.
-SELECT s.id FROM posthaste.subscriptions s WHERE s.id < $1::bigint ORDER BY s.id DESC OFFSET 9999 LIMIT 1
+SELECT s.id
+FROM (SELECT s.id FROM posthaste.subscriptions s WHERE s.id < $1::bigint ORDER BY s.id DESC LIMIT 10000) s
+OFFSET (SELECT $2::bigint - 1) LIMIT 1

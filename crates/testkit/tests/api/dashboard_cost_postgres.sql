@@ -1,4 +1,5 @@
--- History of {deliveries} deliveries and as many orders, made past the triggers: see dashboard_cost.rs.
+-- History of {deliveries} deliveries and as many orders, made past the triggers: see dashboard_cost.rs. What was moved
+-- from state to state lies in no order at all, as it may after a long time; what is only added to lies as it came.
 SET session_replication_role = replica;
 SET synchronous_commit = off;
 SET search_path = posthaste;
@@ -22,7 +23,7 @@ INSERT INTO webhook_delivery_sagas (id, event_id, subscription_id, status, attem
         timestamptz '2026-01-01Z' + k * interval '1 second', CASE WHEN k % 2 = 0 THEN 'HTTP_500' END,
         CASE WHEN k % 2 = 1 AND k > 1 THEN k / 2 END,
         timestamptz '2026-01-01Z' + k * interval '1 second', timestamptz '2026-01-01Z' + k * interval '1 second'
-    FROM generate_series(1, {deliveries}) k;
+    FROM generate_series(1, {deliveries}) k ORDER BY md5(k::text);
 
 INSERT INTO webhook_delivery_jobs (id, saga_id, status, lease_until, attempt_at, lease_token, worker_id,
         response_status, error_code, duration_ms, created_at) OVERRIDING SYSTEM VALUE
@@ -43,7 +44,7 @@ INSERT INTO outbox_orders (id, idempotency_key, request_json, request_digest, st
     SELECT k, 'key-' || k, '{"symbol": "USDJPY"}', 'sha256:' || md5(k::text) || md5(k::text),
         CASE WHEN k % 10 = 0 THEN 'dead' ELSE 'sent' END, 0, timestamptz '2026-01-01Z' + k * interval '1 second',
         timestamptz '2026-01-01Z' + k * interval '1 second', timestamptz '2026-01-01Z' + k * interval '1 second'
-    FROM generate_series(1, {deliveries}) k;
+    FROM generate_series(1, {deliveries}) k ORDER BY md5(k::text);
 
 INSERT INTO idempo_ledger (idempotency_key, request_digest, expires_at)
     SELECT 'key-' || k, 'sha256:' || md5(k::text) || md5(k::text), timestamptz '2028-01-01Z' + k * interval '1 second'

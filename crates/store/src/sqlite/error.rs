@@ -37,9 +37,9 @@ pub(super) enum Fault {
     Closed,
 }
 
-/// Why a whole group was rolled back.
+/// Why a whole group was rolled back, or cannot be relied upon.
 #[derive(Debug, thiserror::Error)]
-#[error("the group of transactions was rolled back: {cause}")]
+#[error("the group of transactions {cause}")]
 pub(super) struct GroupLoss {
     kind: Kind,
     cause: String,
@@ -59,12 +59,12 @@ enum Kind {
 
 impl GroupLoss {
     pub(super) fn during_work(fault: &Fault) -> Arc<Self> {
-        Arc::new(Self { kind: kind_of(fault), cause: fault.to_string() })
+        Arc::new(Self { kind: kind_of(fault), cause: rolled_back(fault) })
     }
 
     /// SQLite rolled back all of the transaction, and the piece that caused it did not say why.
     pub(super) fn vanished() -> Arc<Self> {
-        Arc::new(Self { kind: Kind::Away, cause: "the transaction had been closed".to_owned() })
+        Arc::new(Self { kind: Kind::Away, cause: rolled_back(&"the transaction had been closed") })
     }
 
     /// A commit that failed while it was written may be found again by the recovery after a crash; one
@@ -80,8 +80,17 @@ impl GroupLoss {
             | Kind::Unreadable
             | Kind::Unusable) => kind,
         };
-        Arc::new(Self { kind, cause: fault.to_string() })
+        Arc::new(Self { kind, cause: rolled_back(&fault) })
     }
+
+    /// It is committed, and may be lost if the machine loses power.
+    pub(super) fn during_flush(error: &std::io::Error) -> Arc<Self> {
+        Arc::new(Self { kind: Kind::Unknown, cause: format!("could not be flushed: {error}") })
+    }
+}
+
+fn rolled_back(why: &dyn std::fmt::Display) -> String {
+    format!("was rolled back: {why}")
 }
 
 impl Fault {

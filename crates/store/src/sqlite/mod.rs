@@ -7,6 +7,7 @@ mod connection;
 mod dead_letter;
 mod error;
 mod examine;
+mod flusher;
 mod health;
 mod ingest;
 mod insight;
@@ -154,22 +155,22 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnOnce(&Session<'_>) -> Answer<T> + Send + 'static,
     {
-        let asked = self.ask(|queues| &queues.writer, Some(role), work);
-        self.threads.observer.time(role, asked).await.map_err(|fault| fault.during(doing))
+        self.write_as(Durability::Flushed, role, doing, work).await
     }
 
-    /// Like [`SqliteStore::write`], for work that a crash can only repeat, never lose.
-    async fn write_repeatable<T, F>(&self, role: Role, doing: &'static str, work: F) -> StoreResult<T>
+    /// Like [`SqliteStore::write`], with an answer that need not wait for so much.
+    async fn write_as<T, F>(
+        &self,
+        durability: Durability,
+        role: Role,
+        doing: &'static str,
+        work: F,
+    ) -> StoreResult<T>
     where
         T: Send + 'static,
         F: FnOnce(&Session<'_>) -> Answer<T> + Send + 'static,
     {
-        let asked = async {
-            match &self.threads.queues {
-                Some(queues) => work::ask(&queues.writer, Some(role), Durability::Repeatable, work).await,
-                None => Err(error::Fault::Closed),
-            }
-        };
+        let asked = self.ask_as(durability, |queues| &queues.writer, Some(role), work);
         self.threads.observer.time(role, asked).await.map_err(|fault| fault.during(doing))
     }
 
@@ -188,8 +189,22 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnOnce(&Session<'_>) -> Answer<T> + Send + 'static,
     {
+        self.ask_as(Durability::Flushed, queue, role, work).await
+    }
+
+    async fn ask_as<T, F>(
+        &self,
+        durability: Durability,
+        queue: fn(&Queues) -> &Queue,
+        role: Option<Role>,
+        work: F,
+    ) -> Answer<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Session<'_>) -> Answer<T> + Send + 'static,
+    {
         match &self.threads.queues {
-            Some(queues) => work::ask(queue(queues), role, Durability::Flushed, work).await,
+            Some(queues) => work::ask(queue(queues), role, durability, work).await,
             None => Err(error::Fault::Closed),
         }
     }

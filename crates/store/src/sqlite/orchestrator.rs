@@ -17,6 +17,7 @@ use super::SqliteStore;
 use super::error::Answer;
 use super::rows;
 use super::session::Session;
+use super::work::Durability;
 use crate::grants::Role;
 
 const FIND_DUE_SUBSCRIPTIONS: &str = include_str!("sql/orchestrator/find_due_subscriptions.sql");
@@ -73,7 +74,7 @@ impl OrchestratorStore for SqliteOrchestrator {
         now: Timestamp,
     ) -> StoreResult<Admitted> {
         self.0
-            .write_repeatable(ROLE, "admitting sagas", move |session| {
+            .write_as(Durability::Repeatable, ROLE, "admitting sagas", move |session| {
                 admit_due_sagas(session, &quotas, policy, now)
             })
             .await

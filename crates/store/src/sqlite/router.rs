@@ -10,6 +10,7 @@ use rusqlite::params;
 use super::SqliteStore;
 use super::error::Answer;
 use super::session::Session;
+use super::work::Durability;
 use crate::grants::Role;
 
 const MATCH_SUBSCRIPTIONS: &str = include_str!("sql/router/match_subscriptions.sql");
@@ -23,7 +24,11 @@ pub struct SqliteRouter(pub(super) SqliteStore);
 impl RouterStore for SqliteRouter {
     async fn route_events(&self, take: RouteTake, now: Timestamp) -> StoreResult<Routed> {
         let role = Role::RouterWorker;
-        self.0.write_repeatable(role, "routing events", move |session| route_events(session, take, now)).await
+        self.0
+            .write_as(Durability::Repeatable, role, "routing events", move |session| {
+                route_events(session, take, now)
+            })
+            .await
     }
 }
 

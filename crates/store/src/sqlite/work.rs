@@ -28,6 +28,9 @@ pub(super) enum Durability {
     /// order, so a machine that loses power comes back to an earlier state in which the same work is
     /// still to be done. A process that is killed loses nothing.
     Repeatable,
+    /// The same, and everything that was committed before it is on the disk: what is claimed is sent, and nothing
+    /// may be sent of which a machine that loses power knows nothing afterwards.
+    AfterFlushes,
 }
 
 /// Work of any kind in one queue.

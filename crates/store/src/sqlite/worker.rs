@@ -18,6 +18,7 @@ use super::error::{Answer, Fault};
 use super::rows;
 use super::session::{Session, must_change};
 use super::subscriptions::read_secrets;
+use super::work::Durability;
 use crate::grants::Role;
 
 const LIST_DUE_JOBS: &str = include_str!("sql/worker/list_due_jobs.sql");
@@ -43,7 +44,9 @@ pub struct SqliteWorker(pub(super) SqliteStore);
 impl WorkerStore for SqliteWorker {
     async fn claim_due_jobs(&self, claim: Claim, now: Timestamp) -> StoreResult<Vec<ClaimedJob>> {
         self.0
-            .write_repeatable(ROLE, "claiming jobs", move |session| claim_due_jobs(session, &claim, now))
+            .write_as(Durability::AfterFlushes, ROLE, "claiming jobs", move |session| {
+                claim_due_jobs(session, &claim, now)
+            })
             .await
     }
 

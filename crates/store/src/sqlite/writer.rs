@@ -1,8 +1,11 @@
 //! The one thread that writes. It takes the pieces of work of all roles from one queue and commits
 //! them in groups: a group is what waited while the last one was committed. Nobody is told before the
-//! commit is on the disk, but for work that a crash can only repeat (see [`Durability`]).
+//! commit is on the disk (see [`Flusher`]), but for work that a crash can only repeat (see
+//! [`super::work::Durability`]).
 
 use std::collections::VecDeque;
+use std::fs::OpenOptions;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -13,6 +16,7 @@ use tokio::sync::mpsc;
 
 use super::connection::BUSY_TIMEOUT;
 use super::error::{Fault, GroupLoss};
+use super::flusher::Flusher;
 use super::session::Guarded;
 use super::work::{Durability, Piece, Queue, Ran};
 
@@ -30,17 +34,29 @@ pub(super) const LOG_BYTES_MAX: u64 = 64 << 20;
 
 /// Starts the thread. It ends when every sender of the queue is gone and the queue is empty.
 pub(super) fn start(guarded: Guarded, log: Log) -> StoreResult<(Queue, JoinHandle<()>)> {
+    // A commit is written and not flushed: that is the flusher's. Checkpoints flush as ever.
+    let unflushed = guarded.connection().pragma_update(None, "synchronous", "normal");
+    unflushed.map_err(|error| Fault::Sqlite(error).during("preparing the writer"))?;
+    let path = log.path.clone();
+    let flush = move || OpenOptions::new().write(true).open(&path)?.sync_data();
+    // A process that was killed may have left commits that nobody was told of; from now on they count.
+    if let Err(error) = flush()
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(StoreError::Unavailable { doing: "flushing the log", source: error.into() });
+    }
+    let flusher = Flusher::start(flush)?;
     let (queue, pieces) = mpsc::channel(QUEUE_MAX);
     let thread = std::thread::Builder::new()
         .name("sqlite-writer".to_owned())
-        .spawn(move || work_off(&guarded, pieces, log))
+        .spawn(move || work_off(&guarded, flusher, pieces, log))
         .map_err(|error| StoreError::Unavailable { doing: "starting the writer", source: error.into() })?;
     Ok((queue, thread))
 }
 
-fn work_off(guarded: &Guarded, mut pieces: mpsc::Receiver<Box<dyn Piece>>, mut log: Log) {
+fn work_off(guarded: &Guarded, flusher: Flusher, mut pieces: mpsc::Receiver<Box<dyn Piece>>, mut log: Log) {
     let mut waiting: VecDeque<Box<dyn Piece>> = VecDeque::with_capacity(GROUP_MAX);
-    let mut flushing = Flushing(Durability::Flushed);
+    let mut turn = Turn::Flushed;
     loop {
         if waiting.is_empty() {
             match pieces.blocking_recv() {
@@ -53,74 +69,83 @@ fn work_off(guarded: &Guarded, mut pieces: mpsc::Receiver<Box<dyn Piece>>, mut l
         {
             waiting.push_back(piece);
         }
-        let mut group = flushing.take_turn(&mut waiting);
-        commit_group(guarded, &mut flushing, &mut group);
+        turn = turn.next(&waiting);
+        let mut group = turn.take(&mut waiting);
+        commit_group(guarded, &flusher, &mut group);
         // What did not fit comes first, in its order.
         while let Some(piece) = group.pop_back() {
             waiting.push_front(piece);
         }
         log.keep_short(guarded);
     }
+    drop(flusher);
     if let Err(error) = checkpoint(guarded) {
         tracing::warn!(%error, "the log could not be emptied at the end; the next start reads it");
     }
 }
 
-/// Whether commits go to the disk at once. A commit of one small piece costs some 200 µs of the
-/// writer's time if it does, 90 µs if not; in batches of 32, deliveries cost 50 µs instead of 60.
-struct Flushing(Durability);
+/// Those who wait for the disk and those who do not take turns: while the one kind is flushed, the other is committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Flushed,
+    Unflushed,
+}
 
-impl Flushing {
-    /// The pieces of the next group: one kind of them, and where both kinds wait they take turns. Whoever waits
-    /// for the disk does not wait for what need not go there, and that is committed without: with 64 callers
-    /// and one subscription 2 to 3 % more deliveries, with ten 4 %, and at 20 events a second each arrives
-    /// 0.4 ms sooner.
-    fn take_turn(&self, waiting: &mut VecDeque<Box<dyn Piece>>) -> VecDeque<Box<dyn Piece>> {
-        let waits = |kind| waiting.iter().any(|piece| piece.durability() == kind);
-        let other = match self.0 {
-            Durability::Flushed => Durability::Repeatable,
-            Durability::Repeatable => Durability::Flushed,
+impl Turn {
+    fn of(piece: &dyn Piece) -> Self {
+        match piece.durability() {
+            Durability::Flushed => Self::Flushed,
+            Durability::Repeatable | Durability::AfterFlushes => Self::Unflushed,
+        }
+    }
+
+    fn next(self, waiting: &VecDeque<Box<dyn Piece>>) -> Self {
+        let other = match self {
+            Self::Flushed => Self::Unflushed,
+            Self::Unflushed => Self::Flushed,
         };
-        let turn = if waits(other) { other } else { self.0 };
-        let (group, rest) = std::mem::take(waiting).into_iter().partition(|piece| piece.durability() == turn);
+        if waiting.iter().any(|piece| Self::of(&**piece) == other) { other } else { self }
+    }
+
+    fn take(self, waiting: &mut VecDeque<Box<dyn Piece>>) -> VecDeque<Box<dyn Piece>> {
+        let (group, rest) = std::mem::take(waiting).into_iter().partition(|piece| Self::of(&**piece) == self);
         *waiting = rest;
         group
     }
+}
 
-    /// Sets what the pieces of a group need, all of them if any of them. Between groups, because within
-    /// a transaction SQLite lets nobody change it.
-    fn set_for(&mut self, guarded: &Guarded, pieces: &VecDeque<Box<dyn Piece>>) -> rusqlite::Result<()> {
-        let repeatable = pieces.iter().all(|piece| piece.durability() == Durability::Repeatable);
-        let (wanted, level) =
-            if repeatable { (Durability::Repeatable, "normal") } else { (Durability::Flushed, "full") };
-        if wanted != self.0 {
-            guarded.connection().pragma_update(None, "synchronous", level)?;
-            self.0 = wanted;
-        }
-        Ok(())
+/// Runs pieces from the front of the queue in one transaction. Their callers are told when it is committed and, where
+/// they need it, on the disk.
+fn commit_group(guarded: &Guarded, flusher: &Flusher, waiting: &mut VecDeque<Box<dyn Piece>>) {
+    let mut group = Vec::with_capacity(waiting.len());
+    let ran = mend(guarded, flusher).and_then(|()| run_group(guarded, waiting, &mut group));
+    let Err(loss) = ran else { return flusher.tell(group) };
+    tracing::warn!(pieces = group.len() + waiting.len(), error = %loss, "a group was rolled back");
+    if guarded.in_transaction()
+        && let Err(error) = guarded.owner("ROLLBACK")
+    {
+        tracing::error!(%error, "a lost group could not be rolled back");
+    }
+    // The rest of the group has not run, and is told the same: it may try again.
+    group.extend(waiting.drain(..));
+    for piece in group {
+        piece.tell(Some(&loss));
     }
 }
 
-/// Runs pieces from the front of the queue in one transaction and tells their callers.
-fn commit_group(guarded: &Guarded, flushing: &mut Flushing, waiting: &mut VecDeque<Box<dyn Piece>>) {
-    let mut group = Vec::with_capacity(waiting.len());
-    let ran = match flushing.set_for(guarded, waiting) {
-        Ok(()) => run_group(guarded, waiting, &mut group),
-        Err(error) => Err(GroupLoss::during_work(&Fault::Sqlite(error))),
-    };
-    let loss = ran.err();
-    if let Some(loss) = &loss {
-        tracing::warn!(pieces = group.len() + waiting.len(), error = %loss, "a group was rolled back");
-        if guarded.in_transaction()
-            && let Err(error) = guarded.owner("ROLLBACK")
-        {
-            tracing::error!(%error, "a lost group could not be rolled back");
-        }
-        // The rest of the group has not run, and is told the same: it may try again.
-        group.extend(waiting.drain(..));
+/// After a flush that failed, brings all of the log into the database. Nothing is written before that has been done.
+fn mend(guarded: &Guarded, flusher: &Flusher) -> Result<(), Arc<GroupLoss>> {
+    if !flusher.is_broken() {
+        return Ok(());
     }
-    for piece in group {
-        piece.tell(loss.as_ref());
+    match checkpoint(guarded) {
+        Ok(true) => {
+            flusher.mended();
+            tracing::info!("all of the log is in the database, and on the disk again");
+            Ok(())
+        }
+        Ok(false) => Err(GroupLoss::during_flush(&io::Error::other("an earlier flush of the log failed"))),
+        Err(error) => Err(GroupLoss::during_work(&Fault::Sqlite(error))),
     }
 }
 
@@ -227,8 +252,28 @@ fn checkpoint(guarded: &Guarded) -> rusqlite::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::{Sender, channel};
 
-    struct Named(Durability, &'static str, std::sync::mpsc::Sender<&'static str>);
+    /// Writes one row.
+    struct Row(Sender<bool>);
+
+    impl Piece for Row {
+        fn durability(&self) -> Durability {
+            Durability::Flushed
+        }
+
+        fn run(&mut self, guarded: &Guarded) -> Ran {
+            guarded.owner("INSERT INTO rows DEFAULT VALUES").expect("a row");
+            Ran::Done
+        }
+
+        fn tell(self: Box<Self>, loss: Option<&Arc<GroupLoss>>) {
+            self.0.send(loss.is_none()).expect("somebody who listens");
+        }
+    }
+
+    struct Named(Durability, &'static str, Sender<&'static str>);
 
     impl Piece for Named {
         fn durability(&self) -> Durability {
@@ -246,19 +291,62 @@ mod tests {
 
     #[test]
     fn those_who_need_the_disk_and_those_who_do_not_take_turns() {
-        use Durability::{Flushed, Repeatable};
-        let (told, names) = std::sync::mpsc::channel();
-        let rows = [(Flushed, "a"), (Repeatable, "b"), (Flushed, "c"), (Repeatable, "d")];
-        for (before, first, second) in [(Repeatable, "ac", "bd"), (Flushed, "bd", "ac")] {
+        use Durability::{AfterFlushes, Flushed, Repeatable};
+        let (told, names) = channel();
+        let rows = [(Flushed, "a"), (Repeatable, "b"), (Flushed, "c"), (AfterFlushes, "d")];
+        for (before, first, second) in [(Turn::Unflushed, "ac", "bd"), (Turn::Flushed, "bd", "ac")] {
             let piece = |(kind, name)| Box::new(Named(kind, name, told.clone())) as Box<dyn Piece>;
             let mut waiting: VecDeque<Box<dyn Piece>> = rows.into_iter().map(piece).collect();
-            for expected in [first, second] {
-                // The other kind is gone by the second time: whoever is left has the turn.
-                let group = Flushing(before).take_turn(&mut waiting);
-                group.into_iter().for_each(|piece| piece.tell(None));
+            let mut turn = before;
+            // The other kind is gone by the third time: whoever comes has the turn.
+            for expected in [first, second, "e"] {
+                if waiting.is_empty() {
+                    waiting.push_back(piece((Flushed, "e")));
+                }
+                turn = turn.next(&waiting);
+                turn.take(&mut waiting).into_iter().for_each(|piece| piece.tell(None));
                 assert_eq!(names.try_iter().collect::<String>(), expected, "after {before:?}");
             }
-            assert!(waiting.is_empty());
         }
+    }
+
+    #[test]
+    fn after_a_failed_flush_the_log_goes_into_the_database_first() {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let path = folder.path().join("test.db");
+        let connection = rusqlite::Connection::open(&path).expect("a database");
+        connection
+            .execute_batch("PRAGMA journal_mode = wal; CREATE TABLE rows (id INTEGER PRIMARY KEY)")
+            .expect("a table");
+        let guarded = Guarded::new(connection).expect("a connection");
+        let log_bytes = || std::fs::metadata(folder.path().join("test.db-wal")).expect("a log").len();
+        let fails = Arc::new(AtomicBool::new(true));
+        let disk = Arc::clone(&fails);
+        let flusher = Flusher::start(move || match disk.load(Ordering::Relaxed) {
+            true => Err(io::Error::other("the disk is gone")),
+            false => Ok(()),
+        });
+        let flusher = flusher.expect("a thread");
+        let (tell, told) = channel();
+        let write = || {
+            commit_group(
+                &guarded,
+                &flusher,
+                &mut VecDeque::from([Box::new(Row(tell.clone())) as Box<dyn Piece>]),
+            );
+            told.recv().expect("an answer")
+        };
+        assert!(!write(), "it may be lost, and so nobody is told that it is there");
+        let before = log_bytes();
+        fails.store(false, Ordering::Relaxed);
+        assert!(write());
+        assert!(
+            log_bytes() < before,
+            "the log was emptied into the database before anything else was written"
+        );
+        assert!(!flusher.is_broken());
+        let rows =
+            guarded.connection().query_row("SELECT count(*) FROM rows", [], |row| row.get::<_, i64>(0));
+        assert_eq!(rows.expect("a count"), 2);
     }
 }

@@ -10,19 +10,18 @@ use crate::events::{self, EventView};
 use crate::explain::{self, Explanation};
 use crate::query::{Listed, Query, id};
 use crate::state::ApiState;
+use crate::time::Utc;
 use askama::Template;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect};
 use http::Uri;
 use posthaste_core::EventId;
-use posthaste_core::ports::Stores;
+use posthaste_core::ports::{EventHead, Stores};
 use posthaste_core::saga::SagaStatus;
 use std::sync::Arc;
 
 const HERE: &str = "/events";
-/// How much of a payload stands in the list.
-const PREVIEW_CHARS: usize = 60;
 /// A payload that would become longer than this by laying it out is shown as it came.
 pub(super) const LAID_OUT_BYTES_MAX: usize = 1024 * 1024;
 
@@ -31,15 +30,16 @@ pub(super) const LAID_OUT_BYTES_MAX: usize = 1024 * 1024;
 struct EventsPage {
     around: Around,
     list: List,
-    found: Listed<EventView>,
+    found: Listed<Line>,
     filter: Filter,
     reach: Option<Reach>,
 }
 
-impl EventsPage {
-    fn preview(event: &EventView) -> String {
-        event.payload.get().chars().take(PREVIEW_CHARS).collect()
-    }
+/// An event in the list.
+#[derive(Debug)]
+struct Line {
+    head: EventHead,
+    created_at: Utc,
 }
 
 pub(crate) async fn list<S: Stores>(
@@ -50,7 +50,8 @@ pub(crate) async fn list<S: Stores>(
     if let Some(id) = Query::of(&uri)?.id("id", EventId::new)? {
         return Ok(Redirect::to(&format!("{HERE}/{id}")).into_response());
     }
-    let found = events::find(&api, &uri, look::LOOKED_AT_MAX).await?;
+    let line = |head: EventHead| Line { created_at: Utc(head.created_at), head };
+    let found = events::find_heads(&api, &uri, look::LOOKED_AT_MAX, line).await?;
     let filter = Filter::of(&uri)?;
     let reach = look::EVENTS.reach(&api, &found, &filter.limit).await?;
     write(&EventsPage { around: Around::of(visitor, HERE), list: look::EVENTS, found, filter, reach })

@@ -8,9 +8,9 @@ use crate::state::ApiState;
 use crate::time::Utc;
 use crate::{dead_letters, deliveries, events, orders, subscriptions};
 use posthaste_core::ports::{
-    DeadLetterFilter, Delivery, DeliveryFilter, PageRequest, ReaderStore as _, Stores,
+    DeadLetterFilter, Delivery, DeliveryFilter, EventFilter, PageRequest, ReaderStore as _, Stores,
 };
-use posthaste_core::{EventId, SubscriptionId, Timestamp};
+use posthaste_core::{SubscriptionId, Timestamp};
 
 /// The rows that one request looks at.
 pub(crate) const LOOKED_AT_MAX: u32 = 500;
@@ -112,7 +112,10 @@ impl List {
         let reader = &api.reader;
         let this = PageRequest::first(1).behind(Some(id.saturating_add(1)));
         Ok(match self.kind {
-            Kind::Events => reader.event(EventId::from_store(id)).await?.map(|event| event.created_at),
+            Kind::Events => {
+                let found = reader.event_heads(EventFilter::default(), this).await?;
+                found.items.first().map(|event| event.created_at)
+            }
             Kind::Subscriptions => {
                 let found = reader.subscription(SubscriptionId::from_store(id)).await?;
                 found.map(|subscription| subscription.created_at)

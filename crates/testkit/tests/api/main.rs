@@ -120,6 +120,7 @@ on_both_engines! {
     dashboard_concerns::a_delivery_that_is_held_says_why,
     dashboard_concerns::a_dead_letter_leads_to_all_that_it_is_about,
     dashboard_events::an_event_is_found_by_every_field,
+    dashboard_events::a_list_of_events_has_the_beginning_of_payloads,
     dashboard_events::an_event_is_explained,
     dashboard_events::a_long_look_says_how_far_it_came,
     dashboard_events::a_look_begins_near_the_time_asked_for,

@@ -1,10 +1,10 @@
 //! Events: to find by id, by the sender's id, by type and by time; and one with its payload and the same answer to
 //! where it went and why that `posthaste explain` gives.
 
-use super::deliveries::Filter;
+use super::filter::{self, Filter};
 use super::layout_json::laid_out;
 use super::look::{self, List, Reach};
-use super::page::{Around, Shown, show as write};
+use super::page::{Around, Shown, show as write, show_as};
 use super::visitor::Visitor;
 use crate::events::{self, EventView};
 use crate::explain::{self, Explanation};
@@ -47,14 +47,21 @@ pub(crate) async fn list<S: Stores>(
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
-    if let Some(id) = Query::of(&uri)?.id("id", EventId::new)? {
+    let uri = filter::in_utc(&uri);
+    let mut filter = Filter::of(&uri);
+    let named = Query::of(&uri).and_then(|mut query| query.id("id", EventId::new));
+    if let Ok(Some(id)) = named {
         return Ok(Redirect::to(&format!("{HERE}/{id}")).into_response());
     }
     let line = |head: EventHead| Line { created_at: Utc(head.created_at), head };
-    let found = events::find_heads(&api, &uri, look::LOOKED_AT_MAX, line).await?;
-    let filter = Filter::of(&uri)?;
+    let found = match named {
+        Ok(_) => events::find_heads(&api, &uri, look::LOOKED_AT_MAX, line).await,
+        Err(problem) => Err(problem),
+    };
+    let found = filter.judge(found)?;
     let reach = look::EVENTS.reach(&api, &found, &filter.limit).await?;
-    write(&EventsPage { around: Around::of(visitor, HERE), list: look::EVENTS, found, filter, reach })
+    let (around, list) = (Around::of(visitor, HERE), look::EVENTS);
+    show_as(filter.status(), &EventsPage { around, list, found, filter, reach })
 }
 
 #[derive(Debug, Template)]

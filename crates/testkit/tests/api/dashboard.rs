@@ -188,6 +188,10 @@ pub(crate) async fn a_delivery_is_told_with_its_lineage<S: Stores>(api: &TestApi
     let letter = dead_letter(api, "a").await;
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     let given_up = format!("href=\"/dead-letters/{letter}\"");
+    let listed = visitor.page("/dead-letters", 200).await;
+    let links = ["deliveries", "events", "subscriptions"]
+        .map(|list| format!("<td class=\"num\"><a href=\"/{list}/1\">1</a></td>"));
+    has(&listed, &[&given_up, &links[0], &links[1], &links[2]]);
     has(
         &visitor.page("/deliveries/1", 200).await,
         &["now DeadLettered", "HTTP_500", &given_up, "30 s after", "Requeue<"],

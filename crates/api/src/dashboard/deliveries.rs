@@ -54,6 +54,7 @@ struct DeliveryPage {
     attempts: Vec<Tried>,
     lineage: Lineage,
     waits: bool,
+    has_ended: bool,
     /// Why nothing happens to it, though it waits.
     held: Option<&'static str>,
     callback_url: Option<String>,
@@ -85,6 +86,7 @@ pub(crate) async fn show<S: Stores>(
         attempts,
         lineage,
         waits,
+        has_ended: SagaStatus::parse(delivery.status).is_some_and(SagaStatus::is_terminal),
         held: subscription.as_ref().filter(|_| waits).and_then(held),
         is_deleted: subscription.as_ref().is_some_and(|one| one.deleted_at.is_some()),
         callback_url: subscription.map(|found| found.callback_url.as_str().to_owned()),

@@ -8,6 +8,7 @@ mod concerns;
 mod dead_letters;
 mod deliveries;
 mod events;
+mod filter;
 mod form;
 mod layout_json;
 mod look;

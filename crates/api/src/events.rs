@@ -18,7 +18,7 @@ use posthaste_core::EventId;
 use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, NewEvent, TraceParent};
 use posthaste_core::json::{JsonError, JsonText};
 use posthaste_core::ports::{
-    DeliveryFilter, EXAMINED_MAX, EventFilter, Ingested, PageRequest, ReaderStore as _, RequestOutcome,
+    DeliveryFilter, EventFilter, EventHead, Ingested, PageRequest, ReaderStore as _, RequestOutcome,
     StoredEvent, Stores,
 };
 use serde::Serialize;
@@ -261,25 +261,37 @@ pub(crate) async fn list<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    ok(&find(&api, &uri, EXAMINED_MAX).await?)
+    ok(&find(&api, &uri).await?)
 }
 
 /// What the parameters of an address ask for.
-pub(crate) async fn find<S: Stores>(
+async fn find<S: Stores>(api: &ApiState<S>, uri: &Uri) -> Result<Listed<EventView>, Problem> {
+    let (filter, page) = asked(uri)?;
+    Ok(Listed::of(LIST, api.reader.events(filter, page).await?, EventView::of))
+}
+
+/// The same for a page, which shows how each begins.
+pub(crate) async fn find_heads<S: Stores, T>(
     api: &ApiState<S>,
     uri: &Uri,
     examined_max: u32,
-) -> Result<Listed<EventView>, Problem> {
+    view: fn(EventHead) -> T,
+) -> Result<Listed<T>, Problem> {
+    let (filter, page) = asked(uri)?;
+    let page = page.looking_at(examined_max);
+    Ok(Listed::of(LIST, api.reader.event_heads(filter, page).await?, view))
+}
+
+fn asked(uri: &Uri) -> Result<(EventFilter, PageRequest), Problem> {
     let mut query = Query::of(uri)?;
     let external = query.take("external_event_id").map(ExternalEventId::parse).transpose();
     let external_event_id =
         external.map_err(|error| Problem::invalid("external_event_id", error.to_string()))?;
     let (since, until) = (query.instant("since")?, query.instant("until")?);
     let filter = EventFilter { event_type: query.event_type()?, external_event_id, since, until };
-    let page = query.page(LIST)?.looking_at(examined_max);
+    let page = query.page(LIST)?;
     query.finish()?;
-    let events = api.reader.events(filter, page).await?;
-    Ok(Listed::of(LIST, events, EventView::of))
+    Ok((filter, page))
 }
 
 #[derive(Debug, Serialize, ToSchema)]

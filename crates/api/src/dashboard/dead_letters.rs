@@ -1,11 +1,11 @@
 //! Dead letters: to find, to look at, and to requeue one. [`super::requeue`] does many.
 
-use super::deliveries::Filter;
 use super::events::LAID_OUT_BYTES_MAX;
+use super::filter::{self, Filter};
 use super::form::Form;
 use super::layout_json::laid_out;
 use super::look::{self, List, Reach};
-use super::page::{Around, Shown, show as write};
+use super::page::{Around, Shown, show as write, show_as};
 use super::visitor::Visitor;
 use crate::dead_letters::{self, DeadLetterView};
 use crate::query::Listed;
@@ -45,11 +45,12 @@ pub(crate) async fn list<S: Stores>(
     uri: Uri,
 ) -> Shown {
     let line = |head: DeadLetterHead| Line { failed_at: Utc(head.failed_at), head };
-    let found = dead_letters::find_heads(&api, &uri, look::LOOKED_AT_MAX, line).await?;
-    let filter = Filter::of(&uri)?;
+    let uri = filter::in_utc(&uri);
+    let mut filter = Filter::of(&uri);
+    let found = filter.judge(dead_letters::find_heads(&api, &uri, look::LOOKED_AT_MAX, line).await)?;
     let reach = look::DEAD_LETTERS.reach(&api, &found, &filter.limit).await?;
     let (around, list) = (Around::of(visitor, HERE), look::DEAD_LETTERS);
-    write(&DeadLettersPage { around, list, found, filter, reach })
+    show_as(filter.status(), &DeadLettersPage { around, list, found, filter, reach })
 }
 
 #[derive(Debug, Template)]

@@ -1,12 +1,12 @@
 //! Deliveries: the list with its filters, and one with its attempts, its place in the state machine and what
 //! it was made from or was made from it.
 
+use super::filter::{self, Filter};
 use super::look::{self, List, Reach};
-use super::page::{Around, Shown, show as write};
+use super::page::{Around, Shown, show as write, show_as};
 use super::visitor::Visitor;
 use crate::deliveries::{self, AttemptView, DeliveryView};
-use crate::problem::Problem;
-use crate::query::{Listed, Query, write_query};
+use crate::query::Listed;
 use crate::state::ApiState;
 use crate::time::Utc;
 use askama::Template;
@@ -32,70 +32,18 @@ struct DeliveriesPage {
     reach: Option<Reach>,
 }
 
-/// What the form of the list was filled in with, to fill it in again.
-#[derive(Debug, Default)]
-pub(crate) struct Filter {
-    pub(crate) status: String,
-    pub(crate) subscription_id: String,
-    pub(crate) event_type: String,
-    pub(crate) event_id: String,
-    pub(crate) external_event_id: String,
-    pub(crate) state: String,
-    pub(crate) error_code: String,
-    pub(crate) since: String,
-    pub(crate) until: String,
-    pub(crate) limit: String,
-    pub(crate) is_continued: bool,
-}
-
-impl Filter {
-    pub(crate) fn of(uri: &Uri) -> Result<Self, Problem> {
-        let mut query = Query::of(uri)?;
-        let mut take = |name: &str| query.take(name).unwrap_or_default();
-        Ok(Self {
-            status: take("status"),
-            subscription_id: take("subscription_id"),
-            event_type: take("event_type"),
-            event_id: take("event_id"),
-            external_event_id: take("external_event_id"),
-            state: take("state"),
-            error_code: take("error_code"),
-            since: take("since"),
-            until: take("until"),
-            limit: take("limit"),
-            is_continued: !take("cursor").is_empty(),
-        })
-    }
-
-    /// The same filter in an address, from a place on.
-    pub(crate) fn query(&self, cursor: &str) -> String {
-        write_query(&[
-            ("status", self.status.as_str()),
-            ("subscription_id", &self.subscription_id),
-            ("event_type", &self.event_type),
-            ("event_id", &self.event_id),
-            ("external_event_id", &self.external_event_id),
-            ("state", &self.state),
-            ("error_code", &self.error_code),
-            ("since", &self.since),
-            ("until", &self.until),
-            ("limit", &self.limit),
-            ("cursor", cursor),
-        ])
-    }
-}
-
 pub(crate) async fn list<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
-    let found = deliveries::find(&api, &uri, look::LOOKED_AT_MAX).await?;
+    let uri = filter::in_utc(&uri);
+    let mut filter = Filter::of(&uri);
+    let found = filter.judge(deliveries::find(&api, &uri, look::LOOKED_AT_MAX).await)?;
     let statuses = SagaStatus::ALL.into_iter().map(SagaStatus::as_str).collect();
-    let filter = Filter::of(&uri)?;
     let reach = look::reach_of_deliveries(&api, &found, &filter).await?;
     let (around, list) = (Around::of(visitor, HERE), look::DELIVERIES);
-    write(&DeliveriesPage { around, list, found, filter, statuses, reach })
+    show_as(filter.status(), &DeliveriesPage { around, list, found, filter, statuses, reach })
 }
 
 #[derive(Debug, Template)]
@@ -106,6 +54,7 @@ struct DeliveryPage {
     attempts: Vec<Tried>,
     lineage: Lineage,
     waits: bool,
+    has_ended: bool,
     /// Why nothing happens to it, though it waits.
     held: Option<&'static str>,
     callback_url: Option<String>,
@@ -137,6 +86,7 @@ pub(crate) async fn show<S: Stores>(
         attempts,
         lineage,
         waits,
+        has_ended: SagaStatus::parse(delivery.status).is_some_and(SagaStatus::is_terminal),
         held: subscription.as_ref().filter(|_| waits).and_then(held),
         is_deleted: subscription.as_ref().is_some_and(|one| one.deleted_at.is_some()),
         callback_url: subscription.map(|found| found.callback_url.as_str().to_owned()),

@@ -1,28 +1,27 @@
 //! Events: to find by id, by the sender's id, by type and by time; and one with its payload and the same answer to
 //! where it went and why that `posthaste explain` gives.
 
-use super::deliveries::Filter;
+use super::filter::{self, Filter};
 use super::layout_json::laid_out;
 use super::look::{self, List, Reach};
-use super::page::{Around, Shown, show as write};
+use super::page::{Around, Shown, show as write, show_as};
 use super::visitor::Visitor;
 use crate::events::{self, EventView};
 use crate::explain::{self, Explanation};
 use crate::query::{Listed, Query, id};
 use crate::state::ApiState;
+use crate::time::Utc;
 use askama::Template;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect};
 use http::Uri;
 use posthaste_core::EventId;
-use posthaste_core::ports::Stores;
+use posthaste_core::ports::{EventHead, Stores};
 use posthaste_core::saga::SagaStatus;
 use std::sync::Arc;
 
 const HERE: &str = "/events";
-/// How much of a payload stands in the list.
-const PREVIEW_CHARS: usize = 60;
 /// A payload that would become longer than this by laying it out is shown as it came.
 pub(super) const LAID_OUT_BYTES_MAX: usize = 1024 * 1024;
 
@@ -31,15 +30,16 @@ pub(super) const LAID_OUT_BYTES_MAX: usize = 1024 * 1024;
 struct EventsPage {
     around: Around,
     list: List,
-    found: Listed<EventView>,
+    found: Listed<Line>,
     filter: Filter,
     reach: Option<Reach>,
 }
 
-impl EventsPage {
-    fn preview(event: &EventView) -> String {
-        event.payload.get().chars().take(PREVIEW_CHARS).collect()
-    }
+/// An event in the list.
+#[derive(Debug)]
+struct Line {
+    head: EventHead,
+    created_at: Utc,
 }
 
 pub(crate) async fn list<S: Stores>(
@@ -47,13 +47,21 @@ pub(crate) async fn list<S: Stores>(
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
-    if let Some(id) = Query::of(&uri)?.id("id", EventId::new)? {
+    let uri = filter::in_utc(&uri);
+    let mut filter = Filter::of(&uri);
+    let named = Query::of(&uri).and_then(|mut query| query.id("id", EventId::new));
+    if let Ok(Some(id)) = named {
         return Ok(Redirect::to(&format!("{HERE}/{id}")).into_response());
     }
-    let found = events::find(&api, &uri, look::LOOKED_AT_MAX).await?;
-    let filter = Filter::of(&uri)?;
+    let line = |head: EventHead| Line { created_at: Utc(head.created_at), head };
+    let found = match named {
+        Ok(_) => events::find_heads(&api, &uri, look::LOOKED_AT_MAX, line).await,
+        Err(problem) => Err(problem),
+    };
+    let found = filter.judge(found)?;
     let reach = look::EVENTS.reach(&api, &found, &filter.limit).await?;
-    write(&EventsPage { around: Around::of(visitor, HERE), list: look::EVENTS, found, filter, reach })
+    let (around, list) = (Around::of(visitor, HERE), look::EVENTS);
+    show_as(filter.status(), &EventsPage { around, list, found, filter, reach })
 }
 
 #[derive(Debug, Template)]

@@ -1,16 +1,16 @@
 //! Lists, and how far they looked. A page looks at so many rows, whatever its filter finds among them, so that it costs
 //! the same beside a short history and a long one; it says how far it came, and where to look further.
 
-use super::deliveries::Filter;
+use super::filter::Filter;
 use crate::problem::Problem;
 use crate::query::{ITEMS_DEFAULT, Listed, instant, read_cursor, write_cursor};
 use crate::state::ApiState;
 use crate::time::Utc;
 use crate::{dead_letters, deliveries, events, orders, subscriptions};
 use posthaste_core::ports::{
-    DeadLetterFilter, Delivery, DeliveryFilter, PageRequest, ReaderStore as _, Stores,
+    DeadLetterFilter, Delivery, DeliveryFilter, EventFilter, PageRequest, ReaderStore as _, Stores,
 };
-use posthaste_core::{EventId, SubscriptionId, Timestamp};
+use posthaste_core::{SubscriptionId, Timestamp};
 
 /// The rows that one request looks at.
 pub(crate) const LOOKED_AT_MAX: u32 = 500;
@@ -48,16 +48,25 @@ pub(crate) struct List {
     pub(crate) one: &'static str,
     pub(crate) many: &'static str,
     pub(crate) refresh_ms: u32,
+    /// The fields of its form.
+    pub(crate) fields: &'static [&'static str],
 }
 
-pub(crate) const EVENTS: List =
-    List { kind: Kind::Events, title: "Events", one: "event", many: "events", refresh_ms: 3_000 };
+pub(crate) const EVENTS: List = List {
+    kind: Kind::Events,
+    title: "Events",
+    one: "event",
+    many: "events",
+    refresh_ms: 3_000,
+    fields: &["id", "external_event_id", "event_type", "since", "until"],
+};
 pub(crate) const SUBSCRIPTIONS: List = List {
     kind: Kind::Subscriptions,
     title: "Subscriptions",
     one: "subscription",
     many: "subscriptions",
     refresh_ms: 5_000,
+    fields: &["event_type", "state"],
 };
 pub(crate) const DELIVERIES: List = List {
     kind: Kind::Deliveries,
@@ -65,6 +74,7 @@ pub(crate) const DELIVERIES: List = List {
     one: "delivery",
     many: "deliveries",
     refresh_ms: 2_000,
+    fields: &["status", "subscription_id", "event_type", "event_id", "error_code", "since", "until"],
 };
 pub(crate) const DEAD_LETTERS: List = List {
     kind: Kind::DeadLetters,
@@ -72,9 +82,16 @@ pub(crate) const DEAD_LETTERS: List = List {
     one: "dead letter",
     many: "dead letters",
     refresh_ms: 3_000,
+    fields: &["subscription_id", "event_type", "since", "until"],
 };
-pub(crate) const ORDERS: List =
-    List { kind: Kind::Orders, title: "Orders", one: "order", many: "orders", refresh_ms: 2_000 };
+pub(crate) const ORDERS: List = List {
+    kind: Kind::Orders,
+    title: "Orders",
+    one: "order",
+    many: "orders",
+    refresh_ms: 2_000,
+    fields: &["status", "idempotency_key"],
+};
 
 /// How far a list looked that is not full, where there is more to look through.
 #[derive(Debug)]
@@ -112,7 +129,10 @@ impl List {
         let reader = &api.reader;
         let this = PageRequest::first(1).behind(Some(id.saturating_add(1)));
         Ok(match self.kind {
-            Kind::Events => reader.event(EventId::from_store(id)).await?.map(|event| event.created_at),
+            Kind::Events => {
+                let found = reader.event_heads(EventFilter::default(), this).await?;
+                found.items.first().map(|event| event.created_at)
+            }
             Kind::Subscriptions => {
                 let found = reader.subscription(SubscriptionId::from_store(id)).await?;
                 found.map(|subscription| subscription.created_at)

@@ -1,14 +1,14 @@
 //! Orders: the list with the lane they go out on, and one order with everything that happened to it. A lane
 //! that holds back is let go on from here.
 
+use super::filter::Filter;
 use super::form::Form;
 use super::look::{self, List, Reach};
-use super::page::{Around, Shown, show as write};
+use super::page::{Around, Shown, show as write, show_as};
 use super::visitor::Visitor;
 use crate::orders::{self, OrderView, TransitionView};
 use crate::outbox::{self, LaneView};
-use crate::problem::Problem;
-use crate::query::{Listed, Query, write_query};
+use crate::query::Listed;
 use crate::state::ApiState;
 use askama::Template;
 use axum::Extension;
@@ -35,49 +35,27 @@ struct OrdersPage {
     reach: Option<Reach>,
 }
 
-/// What the form of the list was filled in with, to fill it in again.
-#[derive(Debug)]
-struct Filter {
-    status: String,
-    idempotency_key: String,
-    limit: String,
-    is_continued: bool,
-}
-
-impl Filter {
-    fn of(uri: &Uri) -> Result<Self, Problem> {
-        let mut query = Query::of(uri)?;
-        let mut take = |name: &str| query.take(name).unwrap_or_default();
-        Ok(Self {
-            status: take("status"),
-            idempotency_key: take("idempotency_key").trim().to_owned(),
-            limit: take("limit"),
-            is_continued: !take("cursor").is_empty(),
-        })
-    }
-
-    /// The same filter in an address, from a place on.
-    fn query(&self, cursor: &str) -> String {
-        write_query(&[("status", &self.status), ("limit", &self.limit), ("cursor", cursor)])
-    }
-}
-
 /// Whoever names a key wants that order, whatever its status.
 pub(crate) async fn list<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
-    let filter = Filter::of(&uri)?;
-    if !filter.idempotency_key.is_empty() {
-        return one(&api, visitor, filter.idempotency_key).await;
-    }
+    let mut filter = Filter::of(&uri);
+    let found = if filter.idempotency_key.is_empty() {
+        orders::find(&api, &without_key(&uri), look::LOOKED_AT_MAX).await
+    } else {
+        match orders::find_one(&api, filter.idempotency_key.clone()).await {
+            Ok(order) => return one(&api, visitor, order).await,
+            Err(problem) => Err(problem),
+        }
+    };
+    let found = filter.judge(found)?;
     let statuses = OrderStatus::ALL.into_iter().map(OrderStatus::as_str).collect();
-    let found = orders::find(&api, &without_key(&uri), look::LOOKED_AT_MAX).await?;
     let reach = look::ORDERS.reach(&api, &found, &filter.limit).await?;
     let lane = outbox::read(&api).await?;
     let (around, list) = (Around::of(visitor, HERE), look::ORDERS);
-    write(&OrdersPage { around, list, lane, found, statuses, filter, reach })
+    show_as(filter.status(), &OrdersPage { around, list, lane, found, statuses, filter, reach })
 }
 
 /// The form sends its field also where nobody filled it in.
@@ -107,11 +85,12 @@ pub(crate) async fn show<S: Stores>(
     Extension(visitor): Extension<Visitor>,
     Path(key): Path<String>,
 ) -> Shown {
-    one(&api, visitor, key).await
+    let order = orders::find_one(&api, key).await?;
+    one(&api, visitor, order).await
 }
 
-async fn one<S: Stores>(api: &ApiState<S>, visitor: Visitor, key: String) -> Shown {
-    let order = orders::find_one(api, key.clone()).await?;
+async fn one<S: Stores>(api: &ApiState<S>, visitor: Visitor, order: OrderView) -> Shown {
+    let key = order.idempotency_key.clone();
     let (audit, more) = orders::find_newest_audit(api, key, TRANSITIONS_MAX).await?;
     let result = order.result.as_ref().map(|text| text.get().to_owned());
     let is = |status: OrderStatus| order.status == status.as_str();

@@ -72,7 +72,12 @@ pub(crate) type Shown = Result<Response, Refusal>;
 
 /// Writes a page.
 pub(crate) fn show(page: &impl Template) -> Shown {
-    written(StatusCode::OK, page).map_err(Refusal)
+    show_as(StatusCode::OK, page)
+}
+
+/// Writes a page that says what is wrong.
+pub(crate) fn show_as(status: StatusCode, page: &impl Template) -> Shown {
+    written(status, page).map_err(Refusal)
 }
 
 pub(crate) fn written(status: StatusCode, page: &impl Template) -> Result<Response, Problem> {

@@ -2,7 +2,7 @@
 //! can tell how far it is; and then what became of the fresh deliveries.
 
 use super::dead_letters::HERE;
-use super::deliveries::Filter;
+use super::filter::Filter;
 use super::form::Form;
 use super::look::LOOKED_AT_MAX;
 use super::page::{Around, Shown, show as write};
@@ -106,8 +106,9 @@ pub(crate) async fn preview<S: Stores>(
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
+    Query::of(&uri)?;
     let form = Form::of_query(&uri).or("until", &Utc(api.clock.now()).iso());
-    let filter = Filter { until: form.get("until").to_owned(), ..Filter::of(&uri)? };
+    let filter = Filter { until: form.get("until").to_owned(), ..Filter::of(&uri) };
     let found = part(&api, &form, true).await?;
     let before = |name: &str| form.get(name).parse::<u64>().unwrap_or_default();
     let matched = before("matched").saturating_add(found.matched);
@@ -210,7 +211,7 @@ pub(crate) async fn fates<S: Stores>(
         rest: None,
     };
     page.rest = fates.reached.filter(|reached| last.is_some_and(|last| *reached < last)).map(|reached| {
-        let filter = Filter::of(&uri).unwrap_or_default();
+        let filter = Filter::of(&uri);
         let fields = [
             ("first", reached.get().saturating_add(1).to_string()),
             ("last", last.map_or_else(String::new, |last| last.to_string())),

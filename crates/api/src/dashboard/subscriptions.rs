@@ -1,10 +1,10 @@
 //! Subscriptions: to find, with how their deliveries go, and one to look at. [`super::subscription_acts`] has what
 //! can be pressed.
 
-use super::deliveries::Filter;
+use super::filter::Filter;
 use super::look::{self, List, Reach};
 use super::overview::lasted;
-use super::page::{Around, Shown, show as write};
+use super::page::{Around, Shown, show as write, show_as};
 use super::subscription_end;
 use super::visitor::Visitor;
 use crate::problem::Problem;
@@ -109,13 +109,14 @@ pub(crate) async fn list<S: Stores>(
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
-    let found = subscriptions::find(&api, &uri, look::LOOKED_AT_MAX).await?;
-    let filter = Filter::of(&uri)?;
+    let mut filter = Filter::of(&uri);
+    let found = filter.judge(subscriptions::find(&api, &uri, look::LOOKED_AT_MAX).await)?;
     let reach = look::SUBSCRIPTIONS.reach(&api, &found, &filter.limit).await?;
     let since = counted_since(&api, HOUR);
     let Listed { items, next_cursor } = found;
     let items = look_at(&api, items, COUNTED_IN_LIST_MAX, since).await?;
-    write(&SubscriptionsPage {
+    let status = filter.status();
+    let page = SubscriptionsPage {
         around: Around::of(visitor, HERE),
         list: look::SUBSCRIPTIONS,
         found: Listed { items, next_cursor },
@@ -123,7 +124,8 @@ pub(crate) async fn list<S: Stores>(
         reach,
         since: Utc(since),
         states: Standing::ALL.map(Standing::as_str),
-    })
+    };
+    show_as(status, &page)
 }
 
 /// The beginning of the interval that lies so far back.

@@ -41,8 +41,8 @@ pub use outbox::{
 pub use presence::{HealthSum, PresenceStore, ProcessSeen, Rollup};
 pub use reader::{
     Attempt, AuditEntry, DeadLetter, DeadLetterHead, Delivery, DeliveryFilter, EXAMINED_MAX, EventFilter,
-    FATES_MAX, Lineage, Page, PageRequest, ReaderStore, RequeuedFates, RequeuedRange, StoredEvent,
-    SubscriptionFilter,
+    EventHead, FATES_MAX, Lineage, PAYLOAD_HEAD_CHARS, Page, PageRequest, ReaderStore, RequeuedFates,
+    RequeuedRange, StoredEvent, SubscriptionFilter,
 };
 pub use router::{RouteTake, Routed, RouterStore};
 pub use stores::Stores;

@@ -75,6 +75,20 @@ pub struct StoredEvent {
     pub created_at: Timestamp,
 }
 
+/// How much of a payload an [`EventHead`] has.
+pub const PAYLOAD_HEAD_CHARS: usize = 60;
+
+/// An event with the beginning of its payload only, which may be long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventHead {
+    pub id: EventId,
+    pub external_event_id: Option<ExternalEventId>,
+    pub event_type: EventType,
+    /// The first [`PAYLOAD_HEAD_CHARS`] of it: seldom JSON.
+    pub payload_head: String,
+    pub created_at: Timestamp,
+}
+
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventFilter {
     pub event_type: Option<EventType>,
@@ -211,6 +225,13 @@ pub trait ReaderStore: Send + Sync + 'static {
         filter: EventFilter,
         page: PageRequest,
     ) -> impl Future<Output = StoreResult<Page<StoredEvent>>> + Send;
+
+    /// The same list for whoever shows how each begins.
+    fn event_heads(
+        &self,
+        filter: EventFilter,
+        page: PageRequest,
+    ) -> impl Future<Output = StoreResult<Page<EventHead>>> + Send;
 
     fn subscription(
         &self,

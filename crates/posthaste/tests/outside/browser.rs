@@ -174,6 +174,7 @@ async fn every_page_can_be_used_by_everybody() {
         ("delete-subscription", "/subscriptions/1/delete"),
         ("deleted-subscription", "/subscriptions/2"),
         ("deliveries", "/deliveries"),
+        ("wrong-filter", "/deliveries?event_id=seven&status=Completed&since=2026-01-31T12:00"),
         ("delivery", "/deliveries/2"),
         ("dead-letters", "/dead-letters"),
         ("dead-letter", "/dead-letters/1"),

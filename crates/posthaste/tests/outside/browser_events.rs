@@ -41,6 +41,18 @@ async fn an_event_is_found_and_stays_text() {
     browser.click(".filter button");
     browser.until("location.pathname === '/events/1'");
     assert!(browser.text("#explanation").contains("delivered with 1 attempt"), "{}", browser.source());
+    scene.open("/events");
+    browser.write("[name=id]", "one");
+    browser.value("document.querySelector('[name=since]').value = '2026-01-01T00:00'");
+    browser.click(".filter button");
+    browser.until("document.querySelector('[name=id][aria-invalid]')?.value === 'one'");
+    assert_eq!(browser.text("#wrong"), "id must be a whole number from 1 to 9223372036854775807");
+    let since = "document.querySelector('[name=since]').valueAsNumber === Date.UTC(2026, 0, 1)";
+    assert_eq!(browser.value(since), true, "the other field was lost");
+    browser.value("document.querySelector('[name=id]').value = ''");
+    browser.click(".filter button");
+    browser.until("document.querySelectorAll('tbody tr').length === 3");
+    assert_eq!(browser.value(since), true, "{}", browser.source());
     assert_eq!(browser.value("window.hacked ?? null"), Value::Null, "a script came alive");
 }
 

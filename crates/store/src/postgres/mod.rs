@@ -6,6 +6,7 @@ mod announce;
 mod cleaner;
 mod dead_letter;
 mod error;
+mod events;
 mod examine;
 mod health;
 mod ingest;

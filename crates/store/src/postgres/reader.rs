@@ -3,6 +3,7 @@
 use crate::grants::Role;
 use crate::postgres::PostgresStore;
 use crate::postgres::error::Fault;
+use crate::postgres::events;
 use crate::postgres::lane_row;
 use crate::postgres::letters;
 use crate::postgres::order_record::{order_record, order_status};
@@ -13,14 +14,13 @@ use crate::postgres::subscriptions::subscription;
 use crate::postgres::value::{
     Instant, count, count_or_none, error_code, get, instant, job_status, saga_status,
 };
-use crate::postgres::worker::stored_event;
-use posthaste_core::event::{EventType, ExternalEventId};
+use posthaste_core::event::EventType;
 use posthaste_core::order::{IdempotencyKey, OrderStatus};
 use posthaste_core::outcome::ErrorCode;
 use posthaste_core::ports::{
     Attempt, AuditEntry, DeadLetter, DeadLetterFilter, DeadLetterHead, Delivery, DeliveryFilter, EventFilter,
-    LaneStanding, Lineage, OrderRecord, Page, PageRequest, ReaderStore, RequeuedFates, RequeuedRange,
-    StoreResult, StoredEvent, SubscriptionFilter,
+    EventHead, LaneStanding, Lineage, OrderRecord, Page, PageRequest, ReaderStore, RequeuedFates,
+    RequeuedRange, StoreResult, StoredEvent, SubscriptionFilter,
 };
 use posthaste_core::saga::{Saga, SagaState, SagaStatus};
 use posthaste_core::subscription::{Standing, Subscription};
@@ -41,11 +41,17 @@ impl PostgresReader {
 
 impl ReaderStore for PostgresReader {
     async fn event(&self, id: EventId) -> StoreResult<Option<StoredEvent>> {
-        self.pool.call(Verb::repeatable("reading an event"), |session| event(session, id)).await
+        self.pool.call(Verb::repeatable("reading an event"), |session| events::one(session, id)).await
     }
 
     async fn events(&self, filter: EventFilter, page: PageRequest) -> StoreResult<Page<StoredEvent>> {
-        self.pool.call(Verb::repeatable("listing events"), |session| events(session, &filter, page)).await
+        let verb = Verb::repeatable("listing events");
+        self.pool.call(verb, |session| events::list(session, &filter, page)).await
+    }
+
+    async fn event_heads(&self, filter: EventFilter, page: PageRequest) -> StoreResult<Page<EventHead>> {
+        let verb = Verb::repeatable("listing events");
+        self.pool.call(verb, |session| events::heads(session, &filter, page)).await
     }
 
     async fn subscription(&self, id: SubscriptionId) -> StoreResult<Option<Subscription>> {
@@ -127,57 +133,6 @@ impl ReaderStore for PostgresReader {
     async fn lane(&self) -> StoreResult<LaneStanding> {
         self.pool.call(Verb::repeatable("reading the lane"), lane_row::view).await
     }
-}
-
-async fn event(mut session: Session, id: EventId) -> Result<Option<StoredEvent>, Fault> {
-    let rows = session.read(include_str!("sql/reader/event.sql"), &[&id.get()]).await?;
-    rows.first().map(stored_event).transpose()
-}
-
-async fn events(
-    mut session: Session,
-    filter: &EventFilter,
-    request: PageRequest,
-) -> Result<Page<StoredEvent>, Fault> {
-    let below = page::below(request);
-    let event_type = filter.event_type.as_ref().map(EventType::as_str);
-    if let Some(name) = filter.external_event_id.as_ref().map(ExternalEventId::as_str) {
-        let sql = include_str!("sql/reader/events_of_external_id.sql");
-        let (since, until) = (filter.since.map(Instant), filter.until.map(Instant));
-        let rows = session.read(sql, &[&below, &name, &event_type, &since, &until]).await?;
-        let items = rows.iter().map(stored_event).collect::<Result<_, Fault>>()?;
-        return Ok(Page { items, next: None });
-    }
-    if filter.since.is_some() || filter.until.is_some() {
-        return events_of_time(session, filter, request).await;
-    }
-    let sql = include_str!("sql/reader/events.sql");
-    let (rows_max, examined_max) = (page::rows_max(request), page::examined_max(request));
-    let found = session.read(sql, &[&below, &event_type, &rows_max, &examined_max]).await?;
-    let last = include_str!("sql/reader/last_event_examined.sql");
-    page::fill(&mut session, request, &found, stored_event, (last, &[&below, &examined_max])).await
-}
-
-async fn events_of_time(
-    mut session: Session,
-    filter: &EventFilter,
-    request: PageRequest,
-) -> Result<Page<StoredEvent>, Fault> {
-    let reached = match request.after {
-        Some(id) => {
-            let rows = session.read(include_str!("sql/reader/event_time.sql"), &[&id]).await?;
-            rows.first().map(|row| Ok::<_, Fault>((id, instant(row, 0)?))).transpose()?
-        }
-        None => None,
-    };
-    let (below, from, to) = filter.time_bounds(reached);
-    let (from, to) = (Instant(from), Instant(to));
-    let event_type = filter.event_type.as_ref().map(EventType::as_str);
-    let sql = include_str!("sql/reader/events_of_time.sql");
-    let (rows_max, examined_max) = (page::rows_max(request), page::examined_max(request));
-    let found = session.read(sql, &[&below, &from, &to, &event_type, &rows_max, &examined_max]).await?;
-    let last = include_str!("sql/reader/last_event_of_time_examined.sql");
-    page::fill(&mut session, request, &found, stored_event, (last, &[&from, &to, &examined_max])).await
 }
 
 async fn one_subscription(mut session: Session, id: SubscriptionId) -> Result<Option<Subscription>, Fault> {

@@ -6,6 +6,7 @@ mod cleaner;
 mod connection;
 mod dead_letter;
 mod error;
+mod events;
 mod examine;
 mod flusher;
 mod health;

@@ -6,8 +6,8 @@ use posthaste_core::job::JobStatus;
 use posthaste_core::order::{IdempotencyKey, OrderStatus};
 use posthaste_core::ports::{
     Attempt, AuditEntry, DeadLetter, DeadLetterFilter, DeadLetterHead, Delivery, DeliveryFilter, EventFilter,
-    LaneStanding, Lineage, OrderRecord, Page, PageRequest, ReaderStore, RequeuedFates, RequeuedRange,
-    StoreResult, StoredEvent, SubscriptionFilter,
+    EventHead, LaneStanding, Lineage, OrderRecord, Page, PageRequest, ReaderStore, RequeuedFates,
+    RequeuedRange, StoreResult, StoredEvent, SubscriptionFilter,
 };
 use posthaste_core::saga::Saga;
 use posthaste_core::subscription::{Standing, Subscription};
@@ -16,6 +16,7 @@ use rusqlite::{Params, Row, params};
 
 use super::SqliteStore;
 use super::error::Answer;
+use super::events;
 use super::lane_row;
 use super::letters;
 use super::orchestrator::saga_state;
@@ -24,15 +25,8 @@ use super::pages;
 use super::rows;
 use super::session::Session;
 use super::subscriptions::read_subscription;
-use super::worker::stored_event;
 use crate::grants::Role;
 
-const EVENT: &str = include_str!("sql/reader/event.sql");
-const EVENTS: &str = include_str!("sql/reader/events.sql");
-const EVENTS_OF_TIME: &str = include_str!("sql/reader/events_of_time.sql");
-const EVENT_TIME: &str = include_str!("sql/reader/event_time.sql");
-const EVENTS_OF_TYPE: &str = include_str!("sql/reader/events_of_type.sql");
-const EVENTS_OF_EXTERNAL_ID: &str = include_str!("sql/reader/events_of_external_id.sql");
 const SUBSCRIPTION: &str = include_str!("sql/reader/subscription.sql");
 const SUBSCRIPTIONS_OF_TYPE: &str = include_str!("sql/reader/subscriptions_of_type.sql");
 const SUBSCRIPTIONS: &str = include_str!("sql/reader/subscriptions.sql");
@@ -54,15 +48,15 @@ pub struct SqliteReader(pub(super) SqliteStore);
 
 impl ReaderStore for SqliteReader {
     async fn event(&self, id: EventId) -> StoreResult<Option<StoredEvent>> {
-        self.0
-            .read(ROLE, "reading an event", move |session| {
-                one(session, EVENT, [id.get()], |row| Ok(stored_event(row)?))
-            })
-            .await
+        self.0.read(ROLE, "reading an event", move |session| events::one_event(session, id)).await
     }
 
     async fn events(&self, filter: EventFilter, page: PageRequest) -> StoreResult<Page<StoredEvent>> {
-        self.0.read(ROLE, "listing events", move |session| events(session, &filter, page)).await
+        self.0.read(ROLE, "listing events", move |session| events::list_events(session, &filter, page)).await
+    }
+
+    async fn event_heads(&self, filter: EventFilter, page: PageRequest) -> StoreResult<Page<EventHead>> {
+        self.0.read(ROLE, "listing events", move |session| events::heads(session, &filter, page)).await
     }
 
     async fn subscription(&self, id: SubscriptionId) -> StoreResult<Option<Subscription>> {
@@ -178,50 +172,8 @@ impl ReaderStore for SqliteReader {
     }
 }
 
-fn events(session: &Session<'_>, filter: &EventFilter, page: PageRequest) -> Answer<Page<StoredEvent>> {
-    let (below, rows_max) = (pages::below(page), pages::rows_max(page));
-    let read = |row: &Row<'_>| {
-        let kind = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
-        if filter.event_type.as_ref().is_some_and(|wanted| wanted.as_str() != kind) {
-            return Ok(None);
-        }
-        Ok(Some(stored_event(row)?))
-    };
-    let has_time = filter.since.is_some() || filter.until.is_some();
-    match (&filter.external_event_id, &filter.event_type) {
-        (Some(id), _) => {
-            let read = |row: &Row<'_>| {
-                let found = rows::time(row, 6)?;
-                if within(found, filter.since, filter.until) { read(row) } else { Ok(None) }
-            };
-            list(session, EVENTS_OF_EXTERNAL_ID, params![below, rows_max, id.as_str()], page, read)
-        }
-        (None, _) if has_time => {
-            let (below, from, to) = time_bounds(session, filter, page)?;
-            list(session, EVENTS_OF_TIME, params![below, rows_max, from.micros(), to.micros()], page, read)
-        }
-        (None, Some(kind)) => {
-            list(session, EVENTS_OF_TYPE, params![below, rows_max, kind.as_str()], page, read)
-        }
-        (None, None) => list(session, EVENTS, params![below, rows_max], page, read),
-    }
-}
-
-fn within(found: Timestamp, since: Option<Timestamp>, until: Option<Timestamp>) -> bool {
+pub(super) fn within(found: Timestamp, since: Option<Timestamp>, until: Option<Timestamp>) -> bool {
     since.is_none_or(|since| found >= since) && until.is_none_or(|until| found < until)
-}
-
-/// The first and the last instant of a page in the order of time and, of the last one, the id to stay below.
-fn time_bounds(
-    session: &Session<'_>,
-    filter: &EventFilter,
-    page: PageRequest,
-) -> Answer<(i64, Timestamp, Timestamp)> {
-    let reached = match page.after {
-        Some(id) => one(session, EVENT_TIME, [id], |row| Ok((id, rows::time(row, 0)?)))?,
-        None => None,
-    };
-    Ok(filter.time_bounds(reached))
 }
 
 fn subscriptions(

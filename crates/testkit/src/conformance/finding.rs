@@ -1,13 +1,14 @@
 //! What is looked for is found, by every filter and page by page; what ended is counted for whom it ended.
 
-use crate::fixtures::{T0, at, event, event_type, id_of, stored};
+use crate::fixtures::{T0, at, event, event_type, id_of, json, named_event, stored};
 use crate::harness::{Engine, Harness};
+use posthaste_core::event::{ExternalEventId, NewEvent};
 use posthaste_core::health::Attempts;
 use posthaste_core::outcome::{ErrorCode, Failure};
 use posthaste_core::ports::{
-    DeadLetterFilter, DeadLetterStore as _, DeliveryFilter, EXAMINED_MAX, EventFilter, HealthSum,
-    IngestStore as _, InsightStore as _, PageRequest, PresenceStore as _, ReaderStore as _, Stores,
-    SubscriptionFilter, SubscriptionHealth, SubscriptionStore as _,
+    DeadLetterFilter, DeadLetterStore as _, DeliveryFilter, EXAMINED_MAX, EventFilter, EventHead, HealthSum,
+    IngestStore as _, InsightStore as _, PAYLOAD_HEAD_CHARS, PageRequest, PresenceStore as _,
+    ReaderStore as _, StoredEvent, Stores, SubscriptionFilter, SubscriptionHealth, SubscriptionStore as _,
 };
 use posthaste_core::subscription::{Standing, SubscriptionPatch};
 use posthaste_core::{EventId, Timestamp};
@@ -20,12 +21,25 @@ async fn publish_at<S: Stores>(h: &Harness<S>, kind: &str, count: usize, at: Tim
     stored(&outcomes[0]).iter().copied().map(id_of).collect()
 }
 
+fn head_of(event: &StoredEvent) -> EventHead {
+    EventHead {
+        id: event.id,
+        external_event_id: event.external_event_id.clone(),
+        event_type: event.event_type.clone(),
+        payload_head: event.payload.as_str().chars().take(PAYLOAD_HEAD_CHARS).collect(),
+        created_at: event.created_at,
+    }
+}
+
 /// Every page to the end: what was found, and how many pages it took.
 async fn walk<S: Stores>(h: &Harness<S>, filter: &EventFilter, items_max: u32) -> (Vec<EventId>, usize) {
     let (mut found, mut pages) = (Vec::new(), 0);
     let mut page = PageRequest::first(items_max);
     loop {
         let part = h.sure(async || h.store.reader().events(filter.clone(), page).await).await;
+        let heads = h.sure(async || h.store.reader().event_heads(filter.clone(), page).await).await;
+        let whole: Vec<EventHead> = part.items.iter().map(head_of).collect();
+        assert_eq!((heads.items, heads.next), (whole, part.next), "{filter:?}");
         found.extend(part.items.iter().map(|event| event.id));
         pages += 1;
         match part.next {
@@ -33,6 +47,35 @@ async fn walk<S: Stores>(h: &Harness<S>, filter: &EventFilter, items_max: u32) -
             None => return (found, pages),
         }
     }
+}
+
+/// Letters of two bytes and of four: a head has so many of them, not so many bytes.
+pub async fn a_head_of_an_event_has_the_beginning_of_its_payload<S: Stores>(h: &Harness<S>) {
+    let long = format!("\"{}\"", "é🦀".repeat(1_000));
+    for (name, payload) in [("short", "[1,  2]"), ("long", &*long)] {
+        let event = NewEvent { payload: json(payload), ..named_event("a", name) };
+        h.calm.ingest().insert_events(vec![vec![event]], at(10)).await.expect("an event");
+    }
+    let named =
+        EventFilter { external_event_id: ExternalEventId::parse("long").ok(), ..EventFilter::default() };
+    let timed = EventFilter { since: Some(at(10)), ..EventFilter::default() };
+    let of_type = EventFilter { event_type: Some(event_type("a")), ..EventFilter::default() };
+    let early = EventFilter { until: Some(at(10)), ..named.clone() };
+    let start = format!("\"{}é", "é🦀".repeat(29));
+    for filter in [
+        EventFilter::default(),
+        of_type.clone(),
+        timed.clone(),
+        EventFilter { since: timed.since, ..of_type },
+    ] {
+        let heads = h.sure(async || h.store.reader().event_heads(filter.clone(), PAGE).await).await;
+        let found: Vec<&str> = heads.items.iter().map(|head| &*head.payload_head).collect();
+        assert_eq!(found, [&*start, "[1,  2]"], "{filter:?}");
+        walk(h, &filter, 1).await;
+    }
+    assert_eq!((walk(h, &named, 1).await.0.len(), walk(h, &early, 1).await.0.len()), (1, 0));
+    let other = EventFilter { event_type: Some(event_type("b")), ..timed };
+    assert_eq!(walk(h, &other, 1).await.0, []);
 }
 
 pub async fn events_are_found_by_time<S: Stores>(h: &Harness<S>) {

@@ -188,14 +188,17 @@ pub(crate) async fn a_delivery_is_told_with_its_lineage<S: Stores>(api: &TestApi
     let letter = dead_letter(api, "a").await;
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     let given_up = format!("href=\"/dead-letters/{letter}\"");
-    has(
-        &visitor.page("/deliveries/1", 200).await,
-        &["now DeadLettered", "HTTP_500", &given_up, "30 s after", "Requeue<"],
-    );
+    let listed = visitor.page("/dead-letters", 200).await;
+    let links = ["deliveries", "events", "subscriptions"]
+        .map(|list| format!("<td class=\"num\"><a href=\"/{list}/1\">1</a></td>"));
+    has(&listed, &[&given_up, &links[0], &links[1], &links[2]]);
+    let ended = visitor.page("/deliveries/1", 200).await;
+    has(&ended, &["now DeadLettered", "HTTP_500", &given_up, "30 s after", "Requeue<"]);
+    assert!(!ended.contains("data-live"), "it has ended: {ended}");
     visitor.press(&format!("/dead-letters/{letter}/requeue"), "").await;
     has(
         &visitor.page("/deliveries/2", 200).await,
-        &["now Pending\"", "Made from", "href=\"/deliveries/1\"", "data-until"],
+        &["now Pending\"", "Made from", "href=\"/deliveries/1\"", "data-until", "data-live"],
     );
     let first = visitor.page("/deliveries/1", 200).await;
     has(&first, &["Requeued as", "href=\"/deliveries/2\""]);

@@ -48,7 +48,7 @@ pub(crate) async fn orders_are_found_by_status_and_key<S: Stores>(api: &TestApi<
         has(&visitor.page(path, 404).await, &["there is no such order", "href=\"/orders\"", "Sign out"]);
     }
     has(&visitor.page("/orders?status=Lost", 422).await, &["status must be one of"]);
-    has(&visitor.page("/orders?idempotency_key=%22", 422).await, &["Not valid"]);
+    has(&visitor.page("/orders?idempotency_key=%22", 422).await, &["aria-invalid"]);
 }
 
 pub(crate) async fn an_order_is_told_with_its_audit<S: Stores>(api: &TestApi<S>) {

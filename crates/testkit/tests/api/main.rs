@@ -8,6 +8,7 @@ mod dashboard;
 mod dashboard_concerns;
 mod dashboard_cost;
 mod dashboard_events;
+mod dashboard_filters;
 mod dashboard_orders;
 mod dashboard_requeue;
 mod dashboard_subscription_edit;
@@ -120,7 +121,10 @@ on_both_engines! {
     dashboard_concerns::a_delivery_that_is_held_says_why,
     dashboard_concerns::a_dead_letter_leads_to_all_that_it_is_about,
     dashboard_events::an_event_is_found_by_every_field,
+    dashboard_events::a_list_of_events_has_the_beginning_of_payloads,
     dashboard_events::an_event_is_explained,
+    dashboard_filters::a_wrong_filter_is_marked_in_its_form,
+    dashboard_filters::a_time_is_taken_as_browsers_send_it,
     dashboard_events::a_long_look_says_how_far_it_came,
     dashboard_events::a_look_begins_near_the_time_asked_for,
     dashboard_orders::orders_are_found_by_status_and_key,

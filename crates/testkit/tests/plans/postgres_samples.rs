@@ -213,11 +213,13 @@ fn page(name: &str) -> Option<Vec<Vec<String>>> {
         "reader/deliveries_of_event" => {
             format!("{newest}, NULL, NULL, NULL, 500, NULL, NULL, NULL, {BATCH}, {EXAMINED_MAX}")
         }
-        "reader/events" => {
+        "reader/events" | "reader/event_heads" => {
             format!("{newest}, NULL, {BATCH}, {EXAMINED_MAX}; {newest}, 'kind.none', {BATCH}, {EXAMINED_MAX}")
         }
-        "reader/events_of_external_id" => format!("{newest}, 'external-500', NULL, NULL, NULL"),
-        "reader/events_of_time" => {
+        "reader/events_of_external_id" | "reader/event_heads_of_external_id" => {
+            format!("{newest}, 'external-500', NULL, NULL, NULL")
+        }
+        "reader/events_of_time" | "reader/event_heads_of_time" => {
             format!(
                 "{newest}, {LONG_AGO}, {NOW}, NULL, {BATCH}, {EXAMINED_MAX}; {newest}, {LONG_AGO}, {NOW}, 'kind.none', {BATCH}, {EXAMINED_MAX}"
             )

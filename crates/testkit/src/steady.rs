@@ -19,7 +19,9 @@ const KIND: &str = "steady.event";
 const SUBSCRIPTIONS: u64 = 4;
 /// How often events are accepted.
 const TICK: Duration = Duration::from_millis(20);
-/// The most that a statement may touch with the transaction open, against before.
+/// The most that a statement that hands out work may touch with the transaction open, against before. The look for
+/// leases that ran out is none of them: it passes over the leases of the time since the last one, which an open
+/// transaction keeps, and else were cleared away.
 pub const GROWTH_MAX: f64 = 3.0;
 /// What may be left behind at the end, against the middle of the run.
 pub const LEFT_BEHIND_MAX: f64 = 1.5;
@@ -31,8 +33,9 @@ const TAKERS: [(&str, &str); 6] = [
     ("take due", "The sagas that are due now"),
     ("claim", "Leases the jobs that have waited longest"),
     ("take results", "Finished jobs that wait to be applied"),
-    ("expired", "Leases that ran out"),
+    (EXPIRED, "Leases that ran out"),
 ];
+const EXPIRED: &str = "expired";
 
 #[derive(Debug, Clone, Copy)]
 pub struct SteadyOptions {
@@ -224,7 +227,8 @@ impl SteadyReport {
             println!("{name}: {growth:.2} times the pages beside an open transaction");
         });
         assert!(left_behind <= LEFT_BEHIND_MAX, "the vacuum does not keep up");
-        let grown: Vec<_> = growth.iter().filter(|(_, growth)| **growth > GROWTH_MAX).collect();
+        let is_too_much = |(name, growth): &(&&str, &f64)| **name != EXPIRED && **growth > GROWTH_MAX;
+        let grown: Vec<_> = growth.iter().filter(is_too_much).collect();
         assert!(grown.is_empty(), "more than {GROWTH_MAX} times: {grown:?}");
     }
 }

@@ -18,6 +18,10 @@ struct World {
     /// From when and to when it was looked for what came due lately; up to where the next looks see.
     looks: Vec<(Timestamp, Timestamp)>,
     sees: VecDeque<Timestamp>,
+    /// From where due sagas were taken, and how long that takes.
+    takes: Vec<Option<Timestamp>>,
+    take_lasts: Duration,
+    clock: Clock,
 }
 
 impl OrchestratorStore for Scripted {
@@ -48,11 +52,14 @@ impl OrchestratorStore for Scripted {
         &self,
         quotas: Vec<Quota>,
         _policy: RetryPolicy,
-        _now: Timestamp,
+        now: Timestamp,
     ) -> StoreResult<Admitted> {
         let mut world = self.0.lock().expect("the world");
         let mut admitted = Admitted::default();
+        world.clock.set(now.after(world.take_lasts));
         for quota in quotas {
+            world.takes.push(quota.from);
+            admitted.reached.push((quota.subscription_id, now));
             let index = usize::try_from(quota.subscription_id.get() - 1).expect("an index");
             let jobs = quota.jobs_max.min(world.due[index]);
             world.due[index] -= jobs;
@@ -89,16 +96,20 @@ impl OrchestratorStore for Scripted {
 }
 
 fn rig(due: Vec<u32>) -> (Scripted, Admission<Scripted>) {
-    let given = vec![0; due.len()];
-    let store = Scripted(Arc::new(Mutex::new(World {
+    let (given, clock) = (vec![0; due.len()], Clock::standing(NOW));
+    let world = World {
         due,
         probes: Vec::new(),
         given,
         looks: Vec::new(),
         sees: VecDeque::new(),
-    })));
+        takes: Vec::new(),
+        take_lasts: Duration::ZERO,
+        clock: clock.clone(),
+    };
+    let store = Scripted(Arc::new(Mutex::new(world)));
     let (flows, wakes, metrics) = (Flows::new(2048), Wakes::alone(), Metrics::new());
-    (store.clone(), Admission::new(store, RetryPolicy::WEBHOOK, flows, Clock::standing(NOW), wakes, metrics))
+    (store.clone(), Admission::new(store, RetryPolicy::WEBHOOK, flows, clock, wakes, metrics))
 }
 
 const NOW: Timestamp = Timestamp::from_micros(0);
@@ -178,4 +189,21 @@ async fn what_is_known_is_served_without_a_look() {
     let world = store.0.lock().expect("the world");
     assert_eq!(world.given, [2, 2]);
     assert_eq!(world.looks.iter().map(|(_, now)| *now).collect::<Vec<_>>(), [NOW, at_ms(20)]);
+}
+
+#[tokio::test]
+async fn what_scans_find_is_taken_from_the_oldest_on_only_now_and_then() {
+    let (store, mut admission) = rig(vec![0]);
+    // It takes 10 ms each time, and may take a hundredth of the time.
+    store.0.lock().expect("the world").take_lasts = Duration::from_millis(10);
+    for ms in [0, 200, 400, 800, 1_000, 1_200] {
+        let mut world = store.0.lock().expect("the world");
+        world.due = vec![1];
+        world.clock.set(at_ms(ms));
+        drop(world);
+        admission.step(at_ms(ms)).await.expect("a step");
+    }
+    let from = |ms: u64| Some(at_ms(ms).before(CLOCKS_DIFFER_MAX));
+    let takes = &store.0.lock().expect("the world").takes;
+    assert_eq!(*takes, [None, from(0), from(200), from(400), None, from(1_000)]);
 }

@@ -203,8 +203,10 @@ async fn lose_a_lease(served: &Served, receiver: &Receiver, gate: &Semaphore) {
     send(served, "held", "held");
     receiver.wait_for(before + 1).await;
     let database = client(&served.database).await;
-    let expire = "UPDATE posthaste.webhook_delivery_jobs SET lease_until = now() - interval '1 minute'
-        WHERE status = 'Leased'";
+    // Beside it a retry of another delivery may be under way.
+    let expire = "UPDATE posthaste.webhook_delivery_jobs j SET lease_until = now() - interval '1 minute'
+        FROM posthaste.webhook_delivery_sagas g JOIN posthaste.events e ON e.id = g.event_id
+        WHERE j.status = 'Leased' AND j.saga_id = g.id AND e.event_type = 'held'";
     assert_eq!(database.execute(expire, &[]).await.expect("to expire a lease"), 1);
     wait_for(served, "posthaste_lease_resets_total");
     gate.add_permits(2);

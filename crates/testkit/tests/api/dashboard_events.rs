@@ -82,8 +82,8 @@ fn counted(last: u32) -> String {
     format!("WITH RECURSIVE counted (k) AS (VALUES (1) UNION ALL SELECT k + 1 FROM counted WHERE k < {last})")
 }
 
-/// Where a list goes on.
-fn next_of(html: &str) -> Option<String> {
+/// Where a list goes on, if it does.
+pub(crate) fn next_of(html: &str) -> Option<String> {
     let (_, more) = html.split_once("<p class=\"more\">")?;
     let (_, link) = more.split_once("href=\"")?;
     link.split('"').next().map(|address| address.replace("&#38;", "&"))

@@ -1,6 +1,7 @@
 //! The pages of subscriptions: what is made, pressed and shown once, by whom, and how deliveries go.
 
 use crate::dashboard::{Visitor, has};
+use crate::dashboard_events::next_of;
 use crate::server::{ROOT_KEY, TestApi};
 use posthaste_core::health::{Attempts, interval_start};
 use posthaste_core::outcome::Failure;
@@ -8,6 +9,7 @@ use posthaste_core::ports::{HealthSum, KeyRole, PresenceStore as _, Stores};
 use posthaste_testkit::fixtures::{T0, at};
 use posthaste_testkit::harness::Engine;
 use posthaste_testkit::receiver::{Answer, Received, Receiver};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 const SECRET: &str = "whsec_";
@@ -26,11 +28,20 @@ fn secret_of(html: &str) -> String {
     rest.split('<').next().unwrap_or_default().to_owned()
 }
 
-/// Where the list goes on.
-fn next_of(html: &str) -> String {
-    let (_, more) = html.split_once("<p class=\"more\">").expect("more");
-    let (_, more) = more.split_once("<a href=\"").expect("a link");
-    more.split('"').next().unwrap_or_default().replace("&#38;", "&")
+/// So many more subscriptions of one type, with URLs that are as long as they may be.
+async fn add<S: Stores>(api: &TestApi<S>, count: u32, event_type: &str, is_verified: bool) {
+    let (time, is_verified) = match api.h.engine {
+        Engine::Sqlite => ("1800000001000000", u8::from(is_verified).to_string()),
+        Engine::Postgres | Engine::PostgresCut => ("to_timestamp(1800000001)", is_verified.to_string()),
+    };
+    let url = format!("https://x.example/{}", "x".repeat(1_982));
+    let columns = "event_type, callback_url, verified, secret, created_at, updated_at";
+    let sql = format!(
+        "WITH RECURSIVE counted (k) AS (VALUES (1) UNION ALL SELECT k + 1 FROM counted WHERE k < {count})
+         INSERT INTO subscriptions ({columns})
+         SELECT '{event_type}', '{url}', {is_verified}, 's', {time}, {time} FROM counted"
+    );
+    api.h.direct.force(&sql).await;
 }
 
 pub(crate) async fn a_subscription_is_made_and_its_secret_shown_once<S: Stores>(api: &TestApi<S>) {
@@ -169,7 +180,7 @@ pub(crate) async fn subscriptions_are_found_with_their_health<S: Stores>(api: &T
         assert_eq!(rows(&visitor.page(&format!("/subscriptions?{query}"), 200).await), count, "{query}");
     }
     let first = visitor.page("/subscriptions?event_type=b", 200).await;
-    let second = visitor.page(&next_of(&first), 200).await;
+    let second = visitor.page(&next_of(&first).expect("more"), 200).await;
     assert_eq!((rows(&second), second.contains("class=\"more\"")), (10, false), "{second}");
     has(&visitor.page("/subscriptions?state=lost", 422).await, &["state must be one of"]);
 }
@@ -177,23 +188,40 @@ pub(crate) async fn subscriptions_are_found_with_their_health<S: Stores>(api: &T
 /// Many subscriptions are walked like any list.
 pub(crate) async fn many_subscriptions_are_looked_through<S: Stores>(api: &TestApi<S>) {
     let active = api.h.subscribe("a").await;
-    let many = "WITH RECURSIVE counted (k) AS (VALUES (1) UNION ALL SELECT k + 1 FROM counted WHERE k < 550)";
-    let time = match api.h.engine {
-        Engine::Sqlite => "1800000001000000",
-        Engine::Postgres | Engine::PostgresCut => "to_timestamp(1800000001)",
-    };
-    let columns = "event_type, callback_url, secret, created_at, updated_at";
-    let sql = format!(
-        "{many} INSERT INTO subscriptions ({columns}) SELECT 'b', 'https://x.example/', 's', {time}, {time} FROM counted"
-    );
-    api.h.direct.force(&sql).await;
+    add(api, 550, "b", false).await;
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     let first = visitor.page("/subscriptions?state=active", 200).await;
     has(
         &first,
         &["None among those looked through", "Looked through the newest 500 subscriptions", ">Look further<"],
     );
-    let second = visitor.page(&next_of(&first), 200).await;
+    let second = visitor.page(&next_of(&first).expect("more"), 200).await;
     has(&second, &[&format!("href=\"/subscriptions/{active}\"")]);
     assert!(!second.contains("Look further"), "{second}");
+}
+
+pub(crate) async fn ten_thousand_subscriptions_come_in_short_pages<S: Stores>(api: &TestApi<S>) {
+    const COUNT: u32 = 10_000;
+    /// Fifty rows, each with the longest URL twice.
+    const PAGE_BYTES_MAX: usize = 250_000;
+    add(api, COUNT, "b", true).await;
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    let (mut listed, mut next) = (BTreeSet::new(), Some("/subscriptions".to_owned()));
+    while let Some(path) = next {
+        let html = visitor.page(&path, 200).await;
+        assert!(html.len() < PAGE_BYTES_MAX, "{path}: {} bytes", html.len());
+        let ids = html.split("href=\"/subscriptions/").skip(1).filter_map(|rest| rest.split('"').next());
+        listed.extend(ids.filter_map(|id| id.parse::<u32>().ok()));
+        next = next_of(&html);
+    }
+    assert_eq!((listed.len(), listed.first(), listed.last()), (10_000, Some(&1), Some(&COUNT)));
+
+    // An event that goes to every one of them.
+    api.h.publish("b", 1).await;
+    api.h.route_all(T0).await;
+    assert_eq!(api.count("webhook_delivery_sagas").await, i64::from(COUNT));
+    for path in ["/events/1", "/deliveries", "/"] {
+        let html = visitor.page(path, 200).await;
+        assert!(html.len() < PAGE_BYTES_MAX, "{path}: {} bytes", html.len());
+    }
 }

@@ -113,6 +113,7 @@ on_both_engines! {
     dashboard_subscriptions::only_an_admin_changes_subscriptions,
     dashboard_subscriptions::subscriptions_are_found_with_their_health,
     dashboard_subscriptions::many_subscriptions_are_looked_through,
+    dashboard_subscriptions::ten_thousand_subscriptions_come_in_short_pages,
     dashboard_subscription_edit::a_subscription_is_changed_in_a_form,
     dashboard_subscription_edit::a_subscription_is_deleted_after_a_question,
     dashboard_subscription_edit::only_an_admin_edits_and_deletes,

@@ -197,10 +197,8 @@ async fn what_scans_find_is_taken_from_the_oldest_on_only_now_and_then() {
     // It takes 10 ms each time, and may take a hundredth of the time.
     store.0.lock().expect("the world").take_lasts = Duration::from_millis(10);
     for ms in [0, 200, 400, 800, 1_000, 1_200] {
-        let mut world = store.0.lock().expect("the world");
-        world.due = vec![1];
-        world.clock.set(at_ms(ms));
-        drop(world);
+        store.0.lock().expect("the world").due = vec![1];
+        admission.clock.set(at_ms(ms));
         admission.step(at_ms(ms)).await.expect("a step");
     }
     let from = |ms: u64| Some(at_ms(ms).before(CLOCKS_DIFFER_MAX));

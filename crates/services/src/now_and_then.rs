@@ -39,9 +39,12 @@ impl NowAndThen {
         self.taken_in(self.took(began), began);
     }
 
-    /// A look of several parts was taken, the last of which began at `now`; it took so long in all.
+    /// A look of several parts was taken, the last of which began at `now`; it took so long in all. What is left of the
+    /// rest after another look comes on top.
     pub(crate) fn taken_in(&mut self, took: Duration, now: Timestamp) {
-        self.rest = took.saturating_mul(self.share).min(REST_MAX).max(self.every);
+        let left = if self.is_due(now) { Duration::ZERO } else { self.at.since(now) };
+        let rest = took.saturating_mul(self.share).max(self.every);
+        self.rest = rest.saturating_add(left).min(REST_MAX.max(self.every));
         self.at = now.after(self.rest);
     }
 
@@ -67,8 +70,10 @@ mod tests {
         looks.taken_in(Duration::from_secs(3_600), at(2_000));
         assert!(looks.is_due(at(62_000)), "no rest is endless");
         assert!(looks.is_due(Timestamp::from_micros(-1)), "a clock that was set back puts nothing off");
-        looks.taken_in(Duration::ZERO, at(70_000));
+        looks.taken_in(Duration::from_millis(10), at(70_000));
+        looks.taken_in(Duration::from_millis(20), at(70_050));
+        assert!(!looks.is_due(at(70_599)) && looks.is_due(at(70_600)), "two looks, and the rest after both");
         looks.at_once();
-        assert!(looks.is_due(at(70_000)));
+        assert!(looks.is_due(at(70_100)));
     }
 }

@@ -33,7 +33,7 @@ const SCAN_SHARE: u32 = 20;
 /// How often what a scan found is taken from the oldest saga on, and not from where the last take ended.
 const FULL_TAKE_EVERY: Duration = Duration::from_millis(200);
 /// And at most this part of the time.
-const FULL_TAKE_SHARE: u32 = 100;
+const FULL_TAKE_SHARE: u32 = 500;
 
 #[derive(Debug)]
 pub struct Admission<S> {

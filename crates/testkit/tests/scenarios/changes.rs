@@ -8,6 +8,7 @@ use posthaste_testkit::pipeline::Rig;
 use posthaste_testkit::receiver::{Answer, Receiver};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::sync::Semaphore;
 
 fn set_active(active: bool) -> SubscriptionPatch {
@@ -51,6 +52,8 @@ pub(crate) async fn a_paused_subscription_holds_its_deliveries<S: Stores>(h: Har
     assert_eq!(rig.h.direct.number(active).await, 0);
 
     rig.patch(subscription, set_active(true)).await;
+    // Whoever was resumed is found by a scan, a few times a second.
+    rig.move_by(Duration::from_secs(1));
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(retried).await, (SagaStatus::Completed, 2, "HTTP_500".into()));
     assert_eq!(rig.fate_of(held).await, (SagaStatus::Completed, 1, String::new()));
@@ -108,6 +111,7 @@ pub(crate) async fn a_moved_subscription_gets_nothing_before_it_is_verified<S: S
     assert_eq!((old.received().len(), new.received().len()), (0, 0));
 
     rig.verify(subscription).await;
+    rig.move_by(Duration::from_secs(1));
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::Completed, 2, "NOT_VERIFIED".into()));
     assert_eq!((old.received().len(), new.received().len()), (0, 1));

@@ -194,8 +194,8 @@ async fn what_is_known_is_served_without_a_look() {
 #[tokio::test]
 async fn what_scans_find_is_taken_from_the_oldest_on_only_now_and_then() {
     let (store, mut admission) = rig(vec![0]);
-    // It takes 10 ms each time, and may take a hundredth of the time.
-    store.0.lock().expect("the world").take_lasts = Duration::from_millis(10);
+    // It takes 2 ms each time, and may take one five-hundredth of the time.
+    store.0.lock().expect("the world").take_lasts = Duration::from_millis(2);
     for ms in [0, 200, 400, 800, 1_000, 1_200] {
         store.0.lock().expect("the world").due = vec![1];
         admission.clock.set(at_ms(ms));

@@ -96,13 +96,19 @@ impl<S: OrchestratorStore> Step for Results<S> {
             self.full_pass.taken(now);
         }
         self.from = results.iter().map(|result| result.job_id).min().or(self.from);
-        if !results.is_empty() {
-            self.metrics.batch(SERVICE, results.len());
-            results.iter().for_each(|result| self.tell(result, now));
-            if self.flows.applied(&results, now) {
-                self.wakes.wake(Stage::Admission);
-            }
+        if results.is_empty() {
+            return Ok(Progress::Idle);
         }
-        Ok(if results.len() < RESULTS_MAX as usize { Progress::Idle } else { Progress::More })
+        self.metrics.batch(SERVICE, results.len());
+        results.iter().for_each(|result| self.tell(result, now));
+        let are_waited_for = self.flows.applied(&results, now);
+        if are_waited_for {
+            self.wakes.wake(Stage::Admission);
+        }
+        Ok(match u32::try_from(results.len()) {
+            Ok(rows) if rows < RESULTS_MAX && are_waited_for => Progress::Idle,
+            Ok(rows) if rows < RESULTS_MAX => Progress::IdleAfter(rows),
+            Ok(_) | Err(_) => Progress::More,
+        })
     }
 }

@@ -10,7 +10,8 @@ use crate::time::Timestamp;
 /// Subscriptions that may be sent to and have a due saga.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DueSubscriptions {
-    pub due: Vec<SubscriptionId>,
+    /// And since when the oldest of its due sagas is.
+    pub due: Vec<(SubscriptionId, Timestamp)>,
     /// Where to look on; nothing when the last one was reached.
     pub next: Option<SubscriptionId>,
 }
@@ -81,7 +82,7 @@ pub struct AppliedResult {
 
 pub trait OrchestratorStore: Send + Sync + 'static {
     /// Walks the subscriptions that have unfinished sagas, one probe each, and names those that are
-    /// active, verified and due. Looks at `probes_max` of them, from behind `after` on.
+    /// active, verified and due, and since when. Looks at `probes_max` of them, from behind `after` on.
     fn find_due_subscriptions(
         &self,
         after: Option<SubscriptionId>,

@@ -30,10 +30,6 @@ const SCAN_EVERY: Duration = Duration::from_millis(200);
 /// And at most this part of the time: where thousands of subscriptions have unfinished deliveries, scanning must not
 /// be all that the database does.
 const SCAN_SHARE: u32 = 20;
-/// How often what a scan found is taken from the oldest saga on, and not from where the last take ended.
-const FULL_TAKE_EVERY: Duration = Duration::from_millis(200);
-/// And at most this part of the time.
-const FULL_TAKE_SHARE: u32 = 500;
 
 #[derive(Debug)]
 pub struct Admission<S> {
@@ -45,7 +41,6 @@ pub struct Admission<S> {
     metrics: Metrics,
     looks: Looks,
     scan: Scan,
-    full_takes: NowAndThen,
 }
 
 /// The looks at what came due lately.
@@ -124,9 +119,8 @@ impl<S: OrchestratorStore> Admission<S> {
         metrics: Metrics,
     ) -> Self {
         let scans = NowAndThen::new(clock.clone(), SCAN_EVERY, SCAN_SHARE);
-        let full_takes = NowAndThen::new(clock.clone(), FULL_TAKE_EVERY, FULL_TAKE_SHARE);
         let scan = Scan { after: None, took: Duration::ZERO, scans };
-        Self { store, policy, flows, clock, wakes, metrics, looks: Looks::default(), scan, full_takes }
+        Self { store, policy, flows, clock, wakes, metrics, looks: Looks::default(), scan }
     }
 
     /// Looks at what came due lately, unless there is something to do that is known.
@@ -146,11 +140,7 @@ impl<S: OrchestratorStore> Admission<S> {
     async fn scan(&mut self, now: Timestamp) -> StoreResult<()> {
         if self.scan.is_due(now) {
             let found = self.store.find_due_subscriptions(self.scan.after, PROBES_MAX, now).await?;
-            if self.full_takes.is_due(now) {
-                self.flows.found_by_scan(&found.due);
-            } else {
-                self.flows.found_due(found.due);
-            }
+            self.flows.found_due_since(&found.due);
             self.scan.looked(found.next, now);
         }
         Ok(())
@@ -171,11 +161,7 @@ impl<S: OrchestratorStore> Admission<S> {
         if quotas.is_empty() {
             return Ok(());
         }
-        let began = self.clock.now();
         let admitted = self.store.admit_due_sagas(quotas.clone(), self.policy, now).await?;
-        if quotas.iter().any(|quota| quota.from.is_none()) {
-            self.full_takes.taken_in(self.full_takes.took(began), now);
-        }
         self.flows.admitted(&quotas, &admitted);
         self.tell(&admitted);
         Ok(())

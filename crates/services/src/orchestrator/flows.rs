@@ -84,11 +84,12 @@ impl Flows {
         }
     }
 
-    /// These have sagas that are due, perhaps for long.
-    pub(super) fn found_by_scan(&self, due: &[SubscriptionId]) {
+    /// These have sagas that are due, perhaps since before what was taken: the oldest since then.
+    pub(super) fn found_due_since(&self, due: &[(SubscriptionId, Timestamp)]) {
         let memory = &mut *self.memory();
-        for id in due {
-            memory.found_due(*id).reached = None;
+        for (id, since) in due {
+            let flow = memory.found_due(*id);
+            flow.reached = Some(flow.reached.map_or(*since, |reached| reached.min(*since)));
         }
     }
 

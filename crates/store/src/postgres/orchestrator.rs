@@ -115,8 +115,8 @@ async fn find_due(
     let mut found = DueSubscriptions::default();
     for row in &rows {
         let id = SubscriptionId::from_store(get(row, 0)?);
-        if get(row, 1)? {
-            found.due.push(id);
+        if let Some(Instant(since)) = get(row, 1)? {
+            found.due.push((id, since));
         }
         found.next = found.next.max(Some(id));
     }

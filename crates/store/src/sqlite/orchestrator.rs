@@ -126,8 +126,8 @@ fn find_due_subscriptions(
     let (mut probes, mut last) = (0, None);
     while let Some(row) = rows.next()? {
         let id = SubscriptionId::from_store(row.get(0)?);
-        if row.get(1)? {
-            found.due.push(id);
+        if let Some(since) = row.get::<_, Option<i64>>(1)? {
+            found.due.push((id, Timestamp::from_micros(since)));
         }
         probes += 1;
         last = Some(id);

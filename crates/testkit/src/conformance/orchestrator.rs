@@ -213,8 +213,8 @@ pub async fn retry_after_is_read_from_the_row<S: Stores>(h: &Harness<S>) {
     assert_eq!(h.direct.number(JOBS).await, 2);
 }
 
-/// Every subscription that is due, by as many looks as it takes.
-async fn due<S: Stores>(h: &Harness<S>, now: Timestamp) -> Vec<SubscriptionId> {
+/// Every subscription that is due, and since when, by as many looks as it takes.
+async fn due<S: Stores>(h: &Harness<S>, now: Timestamp) -> Vec<(SubscriptionId, Timestamp)> {
     let mut all = Vec::new();
     let mut after = None;
     loop {
@@ -240,7 +240,8 @@ pub async fn a_large_backlog_starves_nobody<S: Stores>(h: &Harness<S>) {
     }
     h.route_all(at(1)).await;
     let everybody: Vec<_> = std::iter::once(large).chain(small.iter().copied()).collect();
-    assert_eq!(due(h, at(1)).await, everybody);
+    let since = |id: &SubscriptionId| (*id, if *id == large { T0 } else { at(1) });
+    assert_eq!(due(h, at(1)).await, everybody.iter().map(since).collect::<Vec<_>>());
     let quotas: Vec<_> =
         everybody.iter().map(|id| Quota { subscription_id: *id, jobs_max: 4, from: None }).collect();
     h.sure(async || h.store.orchestrator().admit_due_sagas(quotas.clone(), POLICY, at(1)).await).await;
@@ -252,7 +253,7 @@ pub async fn a_large_backlog_starves_nobody<S: Stores>(h: &Harness<S>) {
     }
     let admitted = h.direct.number(&of(large)).await;
     assert!(admitted == 4 || h.engine == Engine::PostgresCut, "{admitted} of a quota of 4");
-    assert_eq!(due(h, at(1)).await, [large], "the others are done, and cost the next round nothing");
+    assert_eq!(due(h, at(1)).await, [(large, T0)], "the others are done, and cost the next round nothing");
 }
 
 pub async fn what_came_due_lately_is_found_oldest_first<S: Stores>(h: &Harness<S>) {
@@ -279,6 +280,12 @@ pub async fn what_came_due_lately_is_found_oldest_first<S: Stores>(h: &Harness<S
     assert_eq!(look(0, 100, 30).await, (vec![early, late, retried], at(30)));
     assert_eq!(look(11, 100, 30).await, (vec![late, retried], at(30)));
     assert_eq!(look(21, 100, 29).await, (vec![], at(29)));
+    assert_eq!(due(h, at(20)).await, [(early, at(10)), (late, at(20))]);
+    h.publish("retried", 1).await;
+    h.route_all(at(29)).await;
+    assert_eq!(due(h, at(29)).await[2], (retried, at(29)), "the attempt that waits is due later");
+    h.admit(retried, at(29)).await;
+    assert_eq!(due(h, at(31)).await[2], (retried, at(30)));
     // As much as was asked for: there may be more behind the last.
     assert_eq!(look(0, 2, 29).await, (vec![early], at(10)));
     assert_eq!(look(0, 3, 40).await, (vec![early, late, retried], at(20)));
@@ -329,7 +336,7 @@ pub async fn a_paused_subscription_holds_and_resumes<S: Stores>(h: &Harness<S>) 
     );
     h.calm.subscriptions().update_subscription(subscription, set(true), at(4)).await.expect("resume");
     if made < 2 {
-        assert_eq!(due(h, at(5)).await, [subscription]);
+        assert_eq!(due(h, at(5)).await, [(subscription, T0)]);
     }
     h.admit(subscription, at(5)).await;
     assert_eq!(h.direct.number(JOBS).await, 2);

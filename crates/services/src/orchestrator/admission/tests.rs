@@ -18,10 +18,9 @@ struct World {
     /// From when and to when it was looked for what came due lately; up to where the next looks see.
     looks: Vec<(Timestamp, Timestamp)>,
     sees: VecDeque<Timestamp>,
-    /// From where due sagas were taken, and how long that takes.
+    /// Since when scans find them due, and from where they were taken.
+    due_since: Timestamp,
     takes: Vec<Option<Timestamp>>,
-    take_lasts: Duration,
-    clock: Clock,
 }
 
 impl OrchestratorStore for Scripted {
@@ -36,7 +35,8 @@ impl OrchestratorStore for Scripted {
         let first = after.map_or(1, |id| id.get() + 1);
         let last = i64::try_from(world.due.len()).expect("few").min(first + i64::from(probes_max) - 1);
         let is_due = |id: &i64| world.due[usize::try_from(*id - 1).expect("an index")] > 0;
-        let due = (first..=last).filter(is_due).map(SubscriptionId::from_store).collect();
+        let since = |id| (SubscriptionId::from_store(id), world.due_since);
+        let due = (first..=last).filter(is_due).map(since).collect();
         let more = usize::try_from(last).is_ok_and(|last| last < world.due.len());
         Ok(DueSubscriptions { due, next: more.then(|| SubscriptionId::from_store(last)) })
     }
@@ -56,7 +56,6 @@ impl OrchestratorStore for Scripted {
     ) -> StoreResult<Admitted> {
         let mut world = self.0.lock().expect("the world");
         let mut admitted = Admitted::default();
-        world.clock.set(now.after(world.take_lasts));
         for quota in quotas {
             world.takes.push(quota.from);
             admitted.reached.push((quota.subscription_id, now));
@@ -103,9 +102,8 @@ fn rig(due: Vec<u32>) -> (Scripted, Admission<Scripted>) {
         given,
         looks: Vec::new(),
         sees: VecDeque::new(),
+        due_since: NOW,
         takes: Vec::new(),
-        take_lasts: Duration::ZERO,
-        clock: clock.clone(),
     };
     let store = Scripted(Arc::new(Mutex::new(world)));
     let (flows, wakes, metrics) = (Flows::new(2048), Wakes::alone(), Metrics::new());
@@ -192,16 +190,16 @@ async fn what_is_known_is_served_without_a_look() {
 }
 
 #[tokio::test]
-async fn what_scans_find_is_taken_from_the_oldest_on_only_now_and_then() {
+async fn what_a_scan_finds_is_taken_from_the_oldest_on_that_is_due() {
     let (store, mut admission) = rig(vec![0]);
-    // It takes 2 ms each time, and may take one five-hundredth of the time.
-    store.0.lock().expect("the world").take_lasts = Duration::from_millis(2);
-    for ms in [0, 200, 400, 800, 1_000, 1_200] {
-        store.0.lock().expect("the world").due = vec![1];
-        admission.clock.set(at_ms(ms));
+    // Sagas come due as they are made, but for one: its subscription was resumed.
+    for (ms, due_since) in [(1_000, 990), (1_200, 1_190), (1_400, 300), (1_600, 1_590)] {
+        let mut world = store.0.lock().expect("the world");
+        (world.due, world.due_since) = (vec![1], at_ms(due_since));
+        drop(world);
         admission.step(at_ms(ms)).await.expect("a step");
     }
     let from = |ms: u64| Some(at_ms(ms).before(CLOCKS_DIFFER_MAX));
     let takes = &store.0.lock().expect("the world").takes;
-    assert_eq!(*takes, [None, from(0), from(200), from(400), None, from(1_000)]);
+    assert_eq!(*takes, [from(990), from(1_000), from(300), from(1_400)]);
 }

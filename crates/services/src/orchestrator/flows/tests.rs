@@ -169,8 +169,12 @@ fn due_sagas_are_looked_for_from_where_the_last_were_taken() {
     assert_eq!(from(500), Some(at_ms(400)), "the clock was set back");
     flows.found_due([sub(1)]);
     assert_eq!(from(1_000), Some(at_ms(800)));
-    flows.found_by_scan(&[sub(1)]);
-    assert_eq!(from(1_000), None, "what a scan found may be old");
+    flows.found_due_since(&[(sub(1), at_ms(950))]);
+    assert_eq!(from(1_000), Some(at_ms(800)), "what a scan found is ahead");
+    flows.found_due_since(&[(sub(1), at_ms(500))]);
+    assert_eq!(from(1_000), Some(at_ms(400)), "or was left behind");
+    reach(700);
+    assert_eq!(from(1_000), Some(at_ms(600)));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 -- role: saga_orchestrator
 -- Steps from subscription to subscription that has unfinished sagas, at most $2 of them behind $1, in order, and says
--- of each whether it may be sent to and has a saga that is due at $3.
+-- of each since when a saga of it is due at $3; nothing if none is, or if it may not be sent to.
 -- index: idx_saga_subscription_due (its predicate stands here literally), subscriptions_pkey.
 -- Each step is one descent into the index, however many sagas a subscription has. The states come out of VALUES,
 -- not as constants: to the planner a constant that its statistics have never seen is one row, and any index over the
@@ -28,15 +28,14 @@ WITH RECURSIVE walk (subscription_id, step) AS (
     WHERE walk.step < $2::integer
 )
 SELECT walk.subscription_id,
-    coalesce((
+    CASE WHEN (
         SELECT s.active AND s.verified AND s.deleted_at IS NULL FROM posthaste.subscriptions s
         WHERE s.id = walk.subscription_id
-    ), false)
-    AND coalesce((
-        SELECT true
+    ) THEN (
+        SELECT min(g.next_attempt_at)
         FROM (VALUES ('Pending'::posthaste.saga_status), ('PendingRetry')) AS waiting (status)
         CROSS JOIN LATERAL (
-            SELECT FROM posthaste.webhook_delivery_sagas g
+            SELECT g.next_attempt_at FROM posthaste.webhook_delivery_sagas g
             WHERE (g.subscription_id, g.status, g.next_attempt_at)
                     >= (walk.subscription_id, waiting.status, '-infinity'::timestamptz)
                 AND (g.subscription_id, g.status, g.next_attempt_at)
@@ -45,6 +44,5 @@ SELECT walk.subscription_id,
             ORDER BY g.subscription_id, g.status, g.next_attempt_at
             LIMIT 1
         ) g
-        LIMIT 1
-    ), false) AS due
+    ) END AS due_since
 FROM walk

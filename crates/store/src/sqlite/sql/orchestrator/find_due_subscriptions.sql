@@ -18,11 +18,16 @@ WITH RECURSIVE walk (subscription_id, probes) AS (
     WHERE walk.subscription_id IS NOT NULL AND walk.probes < ?2
 )
 SELECT walk.subscription_id,
-    EXISTS (SELECT 1 FROM subscriptions s
-            WHERE s.id = walk.subscription_id AND s.active = 1 AND s.verified = 1 AND s.deleted_at IS NULL)
-    AND (EXISTS (SELECT 1 FROM webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due
-                 WHERE g.subscription_id = walk.subscription_id AND g.status = 'Pending' AND g.next_attempt_at <= ?3)
-        OR EXISTS (SELECT 1 FROM webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due
-                   WHERE g.subscription_id = walk.subscription_id AND g.status = 'PendingRetry' AND g.next_attempt_at <= ?3))
+    CASE WHEN EXISTS (SELECT 1 FROM subscriptions s
+                      WHERE s.id = walk.subscription_id AND s.active = 1 AND s.verified = 1 AND s.deleted_at IS NULL)
+        THEN (SELECT min(since) FROM (
+            SELECT (SELECT g.next_attempt_at FROM webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due
+                    WHERE g.subscription_id = walk.subscription_id AND g.status = 'Pending' AND g.next_attempt_at <= ?3
+                    ORDER BY g.next_attempt_at LIMIT 1) AS since
+            UNION ALL
+            SELECT (SELECT g.next_attempt_at FROM webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due
+                    WHERE g.subscription_id = walk.subscription_id AND g.status = 'PendingRetry' AND g.next_attempt_at <= ?3
+                    ORDER BY g.next_attempt_at LIMIT 1)))
+    END
 FROM walk
 WHERE walk.subscription_id IS NOT NULL

@@ -357,8 +357,7 @@ impl<'a, S: Stores> Process<'a, S> {
         let admission = Admission::new(again, policy, known, clock.clone(), wakes.clone(), metrics.clone());
         let results = Results::new(store, policy, flows, clock, wakes.clone(), metrics);
         self.runner.start(Service::new("admission", admission, wakes.bell(Stage::Admission), poll));
-        let results = Service::new("results", results, wakes.bell(Stage::Results), poll);
-        self.runner.start(Service { gather: S::GATHER, ..results });
+        self.runner.start(Service::new("results", results, wakes.bell(Stage::Results), poll));
     }
 
     fn start_worker(&mut self) -> anyhow::Result<()> {
@@ -385,7 +384,7 @@ impl<'a, S: Stores> Process<'a, S> {
             bell: bell.clone(),
         };
         let worker = Worker::new(store, options, kit, Box::new(random::lease_token));
-        self.runner.start(Service { gather: S::GATHER, ..Service::new("worker", worker, bell, poll) });
+        self.runner.start(Service::new("worker", worker, bell, poll));
         Ok(())
     }
 

@@ -20,10 +20,6 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// How long the next rows are let gather for each one that a step worked on. Where fewer than a thousand come in a
-/// second this dies down to one row and one millisecond; where more come it grows to the longest time.
-const GATHER_FOR_A_ROW: Duration = Duration::from_millis(1);
-
 /// How a step is driven.
 #[derive(Debug)]
 pub struct Service<S> {
@@ -34,8 +30,6 @@ pub struct Service<S> {
     pub poll: Duration,
     /// The shortest time from one step to the next; zero for no bound.
     pub pace: Duration,
-    /// The longest time that rows are let gather after a step that left none; zero not to wait for any.
-    pub gather: Duration,
     /// The longest pause while the store is away.
     pub pause_max: Duration,
     pub phase: Phase,
@@ -43,9 +37,8 @@ pub struct Service<S> {
 
 impl<S> Service<S> {
     pub fn new(name: &'static str, step: S, bell: Bell, poll: Duration) -> Self {
-        let (pace, gather) = (Duration::ZERO, Duration::ZERO);
-        let (pause_max, phase) = (health::PAUSE_MAX, Phase::Takes);
-        Self { name, step, bell, poll, pace, gather, pause_max, phase }
+        let (pace, pause_max, phase) = (Duration::ZERO, health::PAUSE_MAX, Phase::Takes);
+        Self { name, step, bell, poll, pace, pause_max, phase }
     }
 }
 
@@ -239,21 +232,11 @@ impl<S: Step> Loop<S> {
                 tokio::task::yield_now().await;
             }
             Progress::Idle | Progress::Unasked => self.wait(self.longest_idle(), true).await,
-            Progress::IdleAfter(rows) => {
-                let longest = self.longest_idle();
-                self.rest(self.service.gather.min(GATHER_FOR_A_ROW * rows), began).await;
-                self.wait(longest, true).await;
-            }
             Progress::IdleUntil(at) => self.wait(at.since(now).min(self.longest_idle()), true).await,
         }
-        self.rest(self.service.pace, began).await;
-    }
-
-    /// Lets so much time go by since `began`, whoever rings.
-    async fn rest(&mut self, span: Duration, began: Instant) {
-        let left = span.saturating_sub(began.elapsed());
-        if !left.is_zero() {
-            self.wait(left, false).await;
+        let rest = self.service.pace.saturating_sub(began.elapsed());
+        if !rest.is_zero() {
+            self.wait(rest, false).await;
         }
     }
 

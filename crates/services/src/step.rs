@@ -12,8 +12,6 @@ pub enum Progress {
     More,
     /// Nothing is left that it knows of.
     Idle,
-    /// The same, after it worked on so many rows: that many again may come soon, and be worth one step together.
-    IdleAfter(u32),
     /// There was nothing to do, and so the store was not asked: this says nothing about whether it is there.
     Unasked,
     /// Nothing is left now; there will be at this time, if nobody rings before.

@@ -245,7 +245,7 @@ impl<S: WorkerStore + Clone> Step for Worker<S> {
         }
         self.start(letters);
         Ok(match (is_last, self.slots.available_permits()) {
-            (true, _) => Progress::IdleAfter(claimed),
+            (true, _) => Progress::Idle,
             (false, 0) => Progress::IdleUntil(now.after(REFILL_WAIT)),
             (false, _) => Progress::More,
         })

@@ -175,8 +175,9 @@ impl<S: Stores> OrderRig<S> {
         let progresses = steps.into_iter().map(|step| step.expect("a step"));
         progresses.fold(Progress::Idle, |soonest, next| match (soonest, next) {
             (Progress::More, _) | (_, Progress::More) => Progress::More,
-            (Progress::Idle | Progress::IdleAfter(_) | Progress::Unasked, other)
-            | (other, Progress::Idle | Progress::IdleAfter(_) | Progress::Unasked) => other,
+            (Progress::Idle | Progress::Unasked, other) | (other, Progress::Idle | Progress::Unasked) => {
+                other
+            }
             (Progress::IdleUntil(one), Progress::IdleUntil(other)) => Progress::IdleUntil(one.min(other)),
         })
     }
@@ -188,11 +189,11 @@ impl<S: Stores> OrderRig<S> {
             let progress = self.turn().await;
             let after = self.transitions().await;
             match progress {
-                Progress::Idle | Progress::IdleAfter(_) | Progress::Unasked if after == before => {
-                    return None;
-                }
+                Progress::Idle | Progress::Unasked if after == before => return None,
                 Progress::IdleUntil(at) if after == before => return Some(at),
-                _ => before = after,
+                Progress::Idle | Progress::Unasked | Progress::IdleUntil(_) | Progress::More => {
+                    before = after;
+                }
             }
         }
         panic!("still moving after {TURNS_MAX} turns");

@@ -6,13 +6,8 @@ use super::{
     OutboxWorkerStore, PresenceStore, ReaderStore, RouterStore, StoreResult, SubscriptionStore, WorkerStore,
 };
 use crate::time::Timestamp;
-use std::time::Duration;
 
 pub trait Stores: Clone + Send + Sync + 'static {
-    /// How long at most it pays to let claims and results gather under load; zero where a statement costs little beside
-    /// its rows.
-    const GATHER: Duration;
-
     type Ingest: IngestStore + Clone;
     type Subscriptions: SubscriptionStore + Clone;
     type Router: RouterStore + Clone;

@@ -96,19 +96,13 @@ impl<S: OrchestratorStore> Step for Results<S> {
             self.full_pass.taken(now);
         }
         self.from = results.iter().map(|result| result.job_id).min().or(self.from);
-        if results.is_empty() {
-            return Ok(Progress::Idle);
+        if !results.is_empty() {
+            self.metrics.batch(SERVICE, results.len());
+            results.iter().for_each(|result| self.tell(result, now));
+            if self.flows.applied(&results, now) {
+                self.wakes.wake(Stage::Admission);
+            }
         }
-        self.metrics.batch(SERVICE, results.len());
-        results.iter().for_each(|result| self.tell(result, now));
-        let are_waited_for = self.flows.applied(&results, now);
-        if are_waited_for {
-            self.wakes.wake(Stage::Admission);
-        }
-        Ok(match u32::try_from(results.len()) {
-            Ok(rows) if rows < RESULTS_MAX && are_waited_for => Progress::Idle,
-            Ok(rows) if rows < RESULTS_MAX => Progress::IdleAfter(rows),
-            Ok(_) | Err(_) => Progress::More,
-        })
+        Ok(if results.len() < RESULTS_MAX as usize { Progress::Idle } else { Progress::More })
     }
 }

@@ -182,29 +182,6 @@ async fn a_pace_keeps_steps_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rows_are_let_gather_the_longer_the_more_there_were() {
-    for (rows, gather, waited_ms) in [(1, 20, 1), (7, 20, 7), (50, 20, 20), (50, 0, 0), (0, 20, 0)] {
-        let mut runner = Runner::new(Clock::standing(Timestamp::from_micros(0)), Metrics::new());
-        let (seen, mut calls) = mpsc::unbounded_channel();
-        let script: Script = Box::new(move |_| Ok(Progress::IdleAfter(rows)));
-        let step = Scripted { script, calls: 0, seen, drained: Arc::default() };
-        let bell = Bell::default();
-        let service = Service::new("scripted", step, bell.clone(), LONG);
-        runner.start(Service { gather: Duration::from_millis(gather), ..service });
-        assert_eq!(calls.recv().await, Some(1));
-        let before = tokio::time::Instant::now();
-        bell.ring();
-        assert_eq!(calls.recv().await, Some(2), "whoever rings is heard afterwards");
-        let waited = before.elapsed().as_millis();
-        assert!(
-            (waited_ms..=waited_ms + 1).contains(&waited),
-            "{rows} rows, at most {gather} ms: {waited} ms"
-        );
-        assert!(runner.stop(Duration::from_secs(20)).await, "and nobody who rests keeps it from its end");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn what_was_begun_is_drained_with_the_patience_left() {
     let mut rig = rig(LONG, |_| Ok(Progress::Idle));
     rig.until(1).await;

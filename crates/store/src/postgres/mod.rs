@@ -58,7 +58,6 @@ use posthaste_core::Timestamp;
 use posthaste_core::ports::{Cause, StoreError, StoreResult, Stores};
 use session::Session;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio_postgres::error::SqlState;
 use value::instant;
 
@@ -181,9 +180,6 @@ fn may_not_look(role: Role) -> StoreError {
 }
 
 impl Stores for PostgresStore {
-    // With one subscription and 64 callers: a tenth less of the whole machine's time for a delivery.
-    const GATHER: Duration = Duration::from_millis(20);
-
     type Ingest = PostgresIngest;
     type Subscriptions = PostgresSubscriptions;
     type Router = PostgresRouter;

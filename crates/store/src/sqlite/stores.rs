@@ -3,7 +3,6 @@
 
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{StoreResult, Stores};
-use std::time::Duration;
 
 use super::migrate::system_now;
 use super::{
@@ -13,9 +12,6 @@ use super::{
 };
 
 impl Stores for SqliteStore {
-    // Waiting 10 or 20 ms saved a tenth of the processor time and left as much of it idle.
-    const GATHER: Duration = Duration::ZERO;
-
     type Ingest = SqliteIngest;
     type Subscriptions = SqliteSubscriptions;
     type Router = SqliteRouter;

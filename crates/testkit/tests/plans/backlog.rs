@@ -45,6 +45,13 @@ const DUE_OF_OTHERS: &str = "
     INSERT INTO webhook_delivery_sagas (event_id, subscription_id, next_attempt_at, created_at, updated_at)
         SELECT 1000000 + k, 1 + k % 32, {now}, {past}, {past} FROM {numbers};";
 
+/// Sagas of one subscription that are under way, and as many that wait for their next attempt later on; for PostgreSQL.
+const NOT_DUE: &str = "
+    INSERT INTO webhook_delivery_sagas (event_id, subscription_id, status, next_attempt_at, created_at, updated_at)
+        SELECT 2000000 + k, 1, 'InProgress', {past} + k * interval '1 ms', {past}, {past} FROM {numbers};
+    INSERT INTO webhook_delivery_sagas (event_id, subscription_id, status, next_attempt_at, created_at, updated_at)
+        SELECT 3000000 + k, 1, 'PendingRetry', {future} + k * interval '1 ms', {past}, {past} FROM {numbers};";
+
 /// One database of PostgreSQL, filled past the triggers.
 struct Server {
     url: String,
@@ -158,6 +165,10 @@ fn hung(count: i64) -> [(&'static str, i64); 3] {
     [(SUBSCRIPTIONS, 10), (HUNG, count + ENDED_COUNT), (ENDED, count + ENDED_COUNT)]
 }
 
+fn not_due(count: i64) -> [(&'static str, i64); 3] {
+    [(SUBSCRIPTIONS, FAIR), (NOT_DUE, count), (DUE_OF_OTHERS, 40 * FAIR)]
+}
+
 fn fair(backlog: i64) -> [(&'static str, i64); 3] {
     [(SUBSCRIPTIONS, FAIR + 1), (DUE, backlog), (DUE_OF_OTHERS, 40 * FAIR)]
 }
@@ -234,6 +245,34 @@ async fn on_postgres_admission_is_not_dearer_beside_a_backlog() {
             assert!(2 * with <= 3 * without, "{with} pages beside a backlog, {without} without");
         }
         analyze(&[&alone, &beside]).await;
+    }
+}
+
+#[tokio::test]
+async fn on_postgres_admission_passes_over_nothing_that_is_not_due() {
+    let few = Server::with("not_due_few", &not_due(FEW)).await;
+    let many = Server::with("not_due_many", &not_due(MANY)).await;
+    for statistics in ["no", "fresh"] {
+        let find = |store: PostgresStore| async move {
+            let found = store.orchestrator().find_due_subscriptions(None, 64, T0).await.expect("a look");
+            assert_eq!(found.due.len(), FAIR as usize);
+        };
+        let admit = |store: PostgresStore| async move {
+            let quotas = vec![quotas().remove(0)];
+            let admitted = store.orchestrator().admit_due_sagas(quotas, POLICY, T0).await.expect("admission");
+            assert_eq!(admitted.jobs.len(), QUOTA as usize);
+        };
+        for (what, beside_few, beside_many) in [
+            ("look", few.pages(find).await, many.pages(find).await),
+            ("admission", few.pages(admit).await, many.pages(admit).await),
+        ] {
+            let found =
+                format!("{statistics} statistics, {what}: {beside_few} pages, {beside_many} beside many");
+            println!("{found}");
+            // The trees are a level higher.
+            assert!(2 * beside_many <= 3 * beside_few, "{found}");
+        }
+        analyze(&[&few, &many]).await;
     }
 }
 

@@ -4,7 +4,7 @@
 -- orchestrator is admitting are left out, and those that came due before $3.
 -- index: idx_saga_subscription_due (its predicate stands here literally), subscriptions_pkey.
 -- Each branch walks the index in order and stops at the quota, so a backlog of a million costs nothing. The states out
--- of VALUES, and the range as a row: see find_due_subscriptions.sql.
+-- of VALUES, the subscription as an array of one, and the order by all of the index: see find_due_subscriptions.sql.
 -- Measured beside 300,000 finished sagas, 32 subscriptions of 16: 2 buffers and 3 µs a saga.
 SELECT g.id, quota.subscription_id, waiting.status::text, g.attempt_count, g.next_attempt_at, g.final_error_code,
     s.max_retry_limit, quota.jobs_max, g.event_id
@@ -18,10 +18,8 @@ CROSS JOIN (VALUES ('Pending'::posthaste.saga_status), ('PendingRetry')) AS wait
 CROSS JOIN LATERAL (
     SELECT g.id, g.attempt_count, g.next_attempt_at, g.final_error_code, g.event_id
     FROM posthaste.webhook_delivery_sagas g
-    WHERE (g.subscription_id, g.status, g.next_attempt_at)
-            >= (quota.subscription_id, waiting.status, quota.due_from)
-        AND (g.subscription_id, g.status, g.next_attempt_at)
-            <= (quota.subscription_id, waiting.status, $4::timestamptz)
+    WHERE g.subscription_id = ANY (ARRAY[quota.subscription_id]) AND g.status = waiting.status
+        AND g.next_attempt_at >= quota.due_from AND g.next_attempt_at <= $4::timestamptz
         AND g.status <> 'Completed' AND g.status <> 'DeadLettered'
     ORDER BY g.subscription_id, g.status, g.next_attempt_at
     LIMIT quota.jobs_max

@@ -23,6 +23,13 @@ struct World {
     takes: Vec<Option<Timestamp>>,
 }
 
+impl Scripted {
+    fn one_is_due(&self, since: Timestamp) {
+        let mut world = self.0.lock().expect("the world");
+        (world.due, world.due_since) = (vec![1], since);
+    }
+}
+
 impl OrchestratorStore for Scripted {
     async fn find_due_subscriptions(
         &self,
@@ -194,9 +201,7 @@ async fn what_a_scan_finds_is_taken_from_the_oldest_on_that_is_due() {
     let (store, mut admission) = rig(vec![0]);
     // Sagas come due as they are made, but for one: its subscription was resumed.
     for (ms, due_since) in [(1_000, 990), (1_200, 1_190), (1_400, 300), (1_600, 1_590)] {
-        let mut world = store.0.lock().expect("the world");
-        (world.due, world.due_since) = (vec![1], at_ms(due_since));
-        drop(world);
+        store.one_is_due(at_ms(due_since));
         admission.step(at_ms(ms)).await.expect("a step");
     }
     let from = |ms: u64| Some(at_ms(ms).before(CLOCKS_DIFFER_MAX));

@@ -11,7 +11,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build the release binary
-	cargo build --release --locked -p posthaste
+	cargo build --release --locked
 
 dev: build ## build, and run everything on the embedded store in ./posthaste-data; prints what to try
 	$(posthaste) dev

@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 /// Subscriptions that may be sent to and have a due saga.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DueSubscriptions {
-    /// And since when the oldest of its due sagas is.
+    /// Each with the time since when the oldest of its due sagas waits.
     pub due: Vec<(SubscriptionId, Timestamp)>,
     /// Where to look on; nothing when the last one was reached.
     pub next: Option<SubscriptionId>,

@@ -84,7 +84,7 @@ impl Flows {
         }
     }
 
-    /// These have sagas that are due, perhaps since before what was taken: the oldest since then.
+    /// These have sagas that are due, the oldest since then: perhaps from before what was taken.
     pub(super) fn found_due_since(&self, due: &[(SubscriptionId, Timestamp)]) {
         let memory = &mut *self.memory();
         for (id, since) in due {

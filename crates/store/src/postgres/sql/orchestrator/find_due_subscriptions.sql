@@ -11,7 +11,7 @@
 -- subscription: 1.1 s instead of 1.4 ms for 81 subscriptions beside 100,000 sagas of one. The whole range compared as a
 -- row finds the right index too, but PostgreSQL 15 ends such a scan by the row's first column alone: it walked over all
 -- that the subscription has under way and has waiting for later.
--- Measured: 9 buffers and 17 µs a subscription, beside 300,000 finished sagas.
+-- Counted: 243 pages for 32 subscriptions that are due, whatever they have under way (251 beside a backlog of 100,000).
 WITH RECURSIVE walk (subscription_id, step) AS (
     (
         SELECT g.subscription_id, 1 FROM posthaste.webhook_delivery_sagas g

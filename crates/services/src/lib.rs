@@ -4,6 +4,7 @@
 pub mod batcher;
 pub mod cleaner;
 pub mod clock;
+mod cursor;
 pub mod doctor;
 pub mod egress;
 pub mod health;

@@ -2,8 +2,8 @@
 //! works on. Never looks at a saga, a job or a payload.
 
 use crate::clock::Clock;
+use crate::cursor::Cursor;
 use crate::metrics::Metrics;
-use crate::now_and_then::NowAndThen;
 use crate::orchestrator::Flows;
 use crate::step::{Progress, Step};
 use crate::wake::Wakes;
@@ -21,8 +21,6 @@ const SAGAS_TARGET: u32 = 2_000;
 /// How often the queue is read from its beginning: ids commit out of order, and one that was committed
 /// late lies behind the cursor.
 const FULL_PASS_EVERY: Duration = Duration::from_secs(1);
-/// And at most this part of the time.
-const FULL_PASS_SHARE: u32 = 100;
 
 #[derive(Debug)]
 pub struct Router<S> {
@@ -30,16 +28,15 @@ pub struct Router<S> {
     wakes: Wakes,
     metrics: Metrics,
     events_max: u32,
-    from: Option<EventId>,
-    full_pass: NowAndThen,
+    cursor: Cursor<EventId>,
     /// Of an orchestrator in the same process: it need not look for what it is told.
     flows: Option<Flows>,
 }
 
 impl<S: RouterStore> Router<S> {
     pub const fn new(store: S, clock: Clock, wakes: Wakes, metrics: Metrics) -> Self {
-        let full_pass = NowAndThen::new(clock, FULL_PASS_EVERY, FULL_PASS_SHARE);
-        Self { store, wakes, metrics, events_max: EVENTS_MAX, from: None, full_pass, flows: None }
+        let cursor = Cursor::new(clock, FULL_PASS_EVERY);
+        Self { store, wakes, metrics, events_max: EVENTS_MAX, cursor, flows: None }
     }
 
     /// Tells an orchestrator's memory which subscriptions it made sagas for.
@@ -51,14 +48,11 @@ impl<S: RouterStore> Router<S> {
 
 impl<S: RouterStore> Step for Router<S> {
     async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
-        let full = self.full_pass.is_due(now);
-        let from = if full { None } else { self.from };
+        let from = self.cursor.from(now);
         let events_max = self.events_max;
         let routed = self.store.route_events(RouteTake { from, events_max }, now).await?;
-        if full {
-            self.full_pass.taken(now);
-        }
-        self.from = routed.lowest.or(self.from);
+        let may_be_more = routed.events == events_max;
+        self.cursor.taken(from, routed.lowest.into_iter(), may_be_more, now);
         if routed.events > 0 {
             self.metrics.events_routed.inc_by(routed.events.into());
             self.metrics.pairs_routed.inc_by(routed.pairs.into());
@@ -73,7 +67,7 @@ impl<S: RouterStore> Step for Router<S> {
             self.wakes.wake(Stage::Admission);
         }
         self.events_max = events_to_take(routed.events, routed.pairs, SAGAS_TARGET, EVENTS_MAX);
-        Ok(if routed.events == events_max { Progress::More } else { Progress::Idle })
+        Ok(if may_be_more { Progress::More } else { Progress::Idle })
     }
 }
 

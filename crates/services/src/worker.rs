@@ -10,8 +10,8 @@ mod reports;
 
 use crate::batcher::Batcher;
 use crate::clock::Clock;
+use crate::cursor::Cursor;
 use crate::metrics::Metrics;
-use crate::now_and_then::NowAndThen;
 use crate::seal::SecretSealer;
 use crate::sender::Sender;
 use crate::step::{Progress, Step};
@@ -35,8 +35,6 @@ const JOBS_MAX: u32 = 500;
 const REFILL_WAIT: Duration = Duration::from_millis(10);
 /// How often jobs are looked for from the oldest on: one given back lies behind the cursor.
 const FULL_PASS_EVERY: Duration = Duration::from_secs(1);
-/// And at most this part of the time.
-const FULL_PASS_SHARE: u32 = 100;
 
 #[derive(Debug, Clone)]
 pub struct WorkerOptions {
@@ -77,8 +75,7 @@ pub struct Worker<S> {
     /// Jobs that were claimed and could not be read yet.
     unread: Vec<ClaimedJob>,
     unread_token: LeaseToken,
-    from: Option<Timestamp>,
-    full_pass: NowAndThen,
+    cursor: Cursor<Timestamp>,
 }
 
 impl<S: fmt::Debug> fmt::Debug for Worker<S> {
@@ -122,7 +119,7 @@ impl<S: WorkerStore + Clone> Worker<S> {
         let slots = Arc::new(Semaphore::new(options.slots as usize));
         let refill = Arc::new(Refill::new(options.slots));
         let bell = kit.bell.clone();
-        let full_pass = NowAndThen::new(kit.clock.clone(), FULL_PASS_EVERY, FULL_PASS_SHARE);
+        let cursor = Cursor::new(kit.clock.clone(), FULL_PASS_EVERY);
         let courier = Arc::new(Courier::new(store.clone(), kit, &options));
         Self {
             store,
@@ -136,8 +133,7 @@ impl<S: WorkerStore + Clone> Worker<S> {
             leased: HashMap::new(),
             unread: Vec::new(),
             unread_token: LeaseToken::from_random(0),
-            from: None,
-            full_pass,
+            cursor,
         }
     }
 
@@ -168,20 +164,18 @@ impl<S: WorkerStore + Clone> Worker<S> {
 
     /// Claims as many jobs as there are free slots.
     async fn claim(&mut self, jobs_max: u32, now: Timestamp) -> StoreResult<()> {
-        let full = self.full_pass.is_due(now);
+        let from = self.cursor.from(now);
         let claim = Claim {
             worker_id: self.options.worker_id.clone(),
             token: (self.draw_token)(),
             lease: self.options.lease,
-            from: if full { None } else { self.from },
+            from,
             jobs_max,
         };
         self.unread_token = claim.token;
         self.unread = self.store.claim_due_jobs(claim, now).await?;
-        if full {
-            self.full_pass.taken(now);
-        }
-        self.from = self.unread.iter().map(|job| job.claimable_since).min().or(self.from);
+        let may_be_more = self.unread.len() == jobs_max as usize;
+        self.cursor.taken(from, self.unread.iter().map(|job| job.claimable_since), may_be_more, now);
         Ok(())
     }
 

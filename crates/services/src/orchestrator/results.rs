@@ -3,8 +3,8 @@
 
 use super::Flows;
 use crate::clock::Clock;
+use crate::cursor::Cursor;
 use crate::metrics::Metrics;
-use crate::now_and_then::NowAndThen;
 use crate::step::{Progress, Step};
 use crate::wake::Wakes;
 use posthaste_core::outcome::Failure;
@@ -21,8 +21,6 @@ const RESULTS_MAX: u32 = 1_000;
 /// How often the inbox is read from its beginning: slow receivers' jobs finish after younger ones, and
 /// so lie behind the cursor.
 const FULL_PASS_EVERY: Duration = Duration::from_millis(100);
-/// And at most this part of the time.
-const FULL_PASS_SHARE: u32 = 100;
 
 #[derive(Debug)]
 pub struct Results<S> {
@@ -31,8 +29,7 @@ pub struct Results<S> {
     flows: Flows,
     wakes: Wakes,
     metrics: Metrics,
-    from: Option<JobId>,
-    full_pass: NowAndThen,
+    cursor: Cursor<JobId>,
 }
 
 impl<S: OrchestratorStore> Results<S> {
@@ -44,8 +41,8 @@ impl<S: OrchestratorStore> Results<S> {
         wakes: Wakes,
         metrics: Metrics,
     ) -> Self {
-        let full_pass = NowAndThen::new(clock, FULL_PASS_EVERY, FULL_PASS_SHARE);
-        Self { store, policy, flows, wakes, metrics, from: None, full_pass }
+        let cursor = Cursor::new(clock, FULL_PASS_EVERY);
+        Self { store, policy, flows, wakes, metrics, cursor }
     }
 
     fn tell(&self, result: &AppliedResult, now: Timestamp) {
@@ -88,14 +85,11 @@ impl<S: OrchestratorStore> Results<S> {
 
 impl<S: OrchestratorStore> Step for Results<S> {
     async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
-        let full = self.full_pass.is_due(now);
-        let from = if full { None } else { self.from };
+        let from = self.cursor.from(now);
         let take = ResultTake { from, results_max: RESULTS_MAX };
         let results = self.store.apply_job_results(take, self.policy, now).await?;
-        if full {
-            self.full_pass.taken(now);
-        }
-        self.from = results.iter().map(|result| result.job_id).min().or(self.from);
+        let may_be_more = results.len() == RESULTS_MAX as usize;
+        self.cursor.taken(from, results.iter().map(|result| result.job_id), may_be_more, now);
         if !results.is_empty() {
             self.metrics.batch(SERVICE, results.len());
             results.iter().for_each(|result| self.tell(result, now));
@@ -103,6 +97,6 @@ impl<S: OrchestratorStore> Step for Results<S> {
                 self.wakes.wake(Stage::Admission);
             }
         }
-        Ok(if results.len() < RESULTS_MAX as usize { Progress::Idle } else { Progress::More })
+        Ok(if may_be_more { Progress::More } else { Progress::Idle })
     }
 }

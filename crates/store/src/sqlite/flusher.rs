@@ -13,10 +13,16 @@ use posthaste_core::ports::{StoreError, StoreResult};
 use super::error::GroupLoss;
 use super::work::{Durability, Piece};
 
+/// Pieces that were committed together, and whether that must come to the disk.
+struct Group {
+    pieces: Vec<Box<dyn Piece>>,
+    must_flush: bool,
+}
+
 /// Ends its thread when it is dropped, after everybody was told.
 pub(super) struct Flusher {
     /// Empty only while the thread ends.
-    queue: Option<mpsc::Sender<Vec<Box<dyn Piece>>>>,
+    queue: Option<mpsc::Sender<Group>>,
     thread: Option<JoinHandle<()>>,
     broken: Arc<AtomicBool>,
 }
@@ -37,15 +43,17 @@ impl Flusher {
         Ok(Self { queue: Some(queue), thread: Some(thread), broken })
     }
 
-    /// Tells the pieces of a group that was committed: those that need not wait at once.
-    pub(super) fn tell(&self, group: Vec<Box<dyn Piece>>) {
+    /// Tells the pieces of a group that was committed: those that need not wait at once. One that changed no row needs no
+    /// flush of its own, but may have seen what one before it did.
+    pub(super) fn tell(&self, group: Vec<Box<dyn Piece>>, changed: bool) {
         let (at_once, later): (Vec<_>, Vec<_>) =
             group.into_iter().partition(|piece| piece.durability() == Durability::Repeatable);
         at_once.into_iter().for_each(|piece| piece.tell(None));
         let Some(queue) = self.queue.as_ref().filter(|_| !later.is_empty()) else { return };
-        if let Err(mpsc::SendError(pieces)) = queue.send(later) {
+        let must_flush = changed && later.iter().any(|piece| piece.durability() == Durability::Flushed);
+        if let Err(mpsc::SendError(group)) = queue.send(Group { pieces: later, must_flush }) {
             let loss = GroupLoss::during_flush(&io::Error::other("the thread that flushes has ended"));
-            pieces.into_iter().for_each(|piece| piece.tell(Some(&loss)));
+            group.pieces.into_iter().for_each(|piece| piece.tell(Some(&loss)));
         }
     }
 
@@ -70,16 +78,15 @@ impl Drop for Flusher {
     }
 }
 
-fn work_off(
-    groups: &mpsc::Receiver<Vec<Box<dyn Piece>>>,
-    mut flush: impl FnMut() -> io::Result<()>,
-    broken: &AtomicBool,
-) {
-    while let Ok(mut pieces) = groups.recv() {
-        pieces.extend(groups.try_iter().flatten());
+fn work_off(groups: &mpsc::Receiver<Group>, mut flush: impl FnMut() -> io::Result<()>, broken: &AtomicBool) {
+    while let Ok(Group { mut pieces, mut must_flush }) = groups.recv() {
+        for group in groups.try_iter() {
+            pieces.extend(group.pieces);
+            must_flush |= group.must_flush;
+        }
         let loss = if broken.load(Ordering::Acquire) {
             Some(GroupLoss::during_flush(&io::Error::other("an earlier flush of the log failed")))
-        } else if pieces.iter().any(|piece| piece.durability() == Durability::Flushed) {
+        } else if must_flush {
             flush().err().map(|error| {
                 broken.store(true, Ordering::Release);
                 tracing::error!(%error, "the log could not be flushed");
@@ -142,7 +149,11 @@ mod tests {
             let piece = |(kind, name): (Durability, &'static str)| {
                 Box::new(Named(kind, name, self.told.clone())) as Box<dyn Piece>
             };
-            self.flusher.tell(pieces.iter().copied().map(piece).collect());
+            self.flusher.tell(pieces.iter().copied().map(piece).collect(), true);
+        }
+
+        fn hand_unchanged(&self, name: &'static str) {
+            self.flusher.tell(vec![Box::new(Named(Flushed, name, self.told.clone()))], false);
         }
 
         fn hear(&self, count: usize) -> Vec<(&'static str, bool)> {
@@ -174,7 +185,8 @@ mod tests {
         assert_eq!(rig.hear(3), [("second", true), ("third", true), ("claim of the third", true)]);
         // Nothing is left that must be flushed.
         rig.hand(&[(AfterFlushes, "claim alone")]);
-        assert_eq!(rig.hear(1), [("claim alone", true)]);
+        rig.hand_unchanged("results of nothing");
+        assert_eq!(rig.hear(2), [("claim alone", true), ("results of nothing", true)]);
         assert!(rig.begun.try_recv().is_err());
     }
 

@@ -118,8 +118,12 @@ impl Turn {
 /// they need it, on the disk.
 fn commit_group(guarded: &Guarded, flusher: &Flusher, waiting: &mut VecDeque<Box<dyn Piece>>) {
     let mut group = Vec::with_capacity(waiting.len());
+    let rows_before = guarded.connection().total_changes();
     let ran = mend(guarded, flusher).and_then(|()| run_group(guarded, waiting, &mut group));
-    let Err(loss) = ran else { return flusher.tell(group) };
+    let Err(loss) = ran else {
+        let changed = guarded.connection().total_changes() != rows_before;
+        return flusher.tell(group, changed);
+    };
     tracing::warn!(pieces = group.len() + waiting.len(), error = %loss, "a group was rolled back");
     if guarded.in_transaction()
         && let Err(error) = guarded.owner("ROLLBACK")

@@ -45,6 +45,8 @@ use tokio::time::Instant;
 const REPORTS_MAX: usize = 500;
 /// How often the clock is set by the store's.
 const CLOCK_POLL: Duration = Duration::from_secs(5);
+/// How often a batcher, which is rung for every call, shows that it is alive.
+const BATCHER_POLL: Duration = Duration::from_secs(5);
 /// How often a process that answers questions looks at the lane to the broker.
 const LANE_POLL: Duration = Duration::from_secs(1);
 /// The shortest time between two announcements to other processes.
@@ -87,7 +89,7 @@ pub(crate) async fn serve(
             let announcer = Announcer::new(store.announcer(), wakes.clone());
             let mut process = Process::new(settings, store, wakes.clone(), metrics).await?;
             let bell = announcer.bell();
-            let announcer = Service::new("announcer", announcer, bell, settings.poll);
+            let announcer = Service::new("announcer", announcer, bell, BATCHER_POLL);
             process.runner.start(Service { pace: ANNOUNCE_PACE, phase: Phase::Flushes, ..announcer });
             let listener = Listener::new(listener, wakes);
             process.runner.start(Service::new("listener", listener, Bell::default(), settings.poll));
@@ -292,7 +294,7 @@ impl<'a, S: Stores> Process<'a, S> {
         let ingest = Ingest::new(self.store.ingest(), self.wakes.clone(), self.metrics.clone());
         let (calls, batches) = batcher(ingest, ingest::WAITING_MAX, ingest::BATCH_MAX);
         let bell = batches.bell();
-        let service = Service::new(ingest::SERVICE, batches, bell, self.settings.poll);
+        let service = Service::new(ingest::SERVICE, batches, bell, BATCHER_POLL);
         self.runner.start(Service { phase: Phase::Flushes, ..service });
         self.ingest = Some(calls);
     }
@@ -305,7 +307,7 @@ impl<'a, S: Stores> Process<'a, S> {
         let intake = Intake::new(self.store.outbox_intake(), ttl, self.wakes.clone(), self.metrics.clone());
         let (calls, batches) = batcher(intake, intake::WAITING_MAX, intake::BATCH_MAX);
         let bell = batches.bell();
-        let service = Service::new(intake::SERVICE, batches, bell, self.settings.poll);
+        let service = Service::new(intake::SERVICE, batches, bell, BATCHER_POLL);
         self.runner.start(Service { phase: Phase::Flushes, ..service });
         self.intake = Some(calls);
     }
@@ -366,7 +368,7 @@ impl<'a, S: Stores> Process<'a, S> {
         let reports = Reports::new(store.clone(), self.wakes.clone(), self.metrics.clone());
         let (reports, batches) = batcher(reports, slots as usize, REPORTS_MAX);
         let bell = batches.bell();
-        let flusher = Service::new(REPORTS, batches, bell, poll);
+        let flusher = Service::new(REPORTS, batches, bell, BATCHER_POLL);
         self.runner.start(Service { phase: Phase::Flushes, ..flusher });
         let options = WorkerOptions {
             worker_id: self.worker_id.clone(),

@@ -103,6 +103,7 @@ impl Pulse {
 /// Drives every service of a process.
 #[derive(Debug)]
 pub struct Runner {
+    started: Instant,
     clock: Clock,
     metrics: Metrics,
     signal: watch::Sender<Signal>,
@@ -116,7 +117,8 @@ impl Runner {
     pub fn new(clock: Clock, metrics: Metrics) -> Self {
         let signal = watch::Sender::new(Signal::Run);
         let (takers, flushers, tellers) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
-        Self { clock, metrics, signal, takers, flushers, tellers, pulses: Vec::new() }
+        let started = Instant::now();
+        Self { started, clock, metrics, signal, takers, flushers, tellers, pulses: Vec::new() }
     }
 
     /// The services that were started.
@@ -142,7 +144,8 @@ impl Runner {
             Phase::Tells => &mut self.tellers,
         };
         let (clock, metrics, signal) = (self.clock.clone(), self.metrics.clone(), self.signal.subscribe());
-        tasks.spawn(Loop { service, clock, metrics, signal, pulse, was_rung: false }.run());
+        let runner_started = self.started;
+        tasks.spawn(Loop { service, runner_started, clock, metrics, signal, pulse, was_rung: false }.run());
     }
 
     /// Ends every service: those that take first, then those that flush, then those that tell, all within `grace`. Answers
@@ -170,6 +173,7 @@ impl Runner {
 
 struct Loop<S> {
     service: Service<S>,
+    runner_started: Instant,
     clock: Clock,
     metrics: Metrics,
     signal: watch::Receiver<Signal>,
@@ -240,9 +244,16 @@ impl<S: Step> Loop<S> {
         }
     }
 
-    /// Until the next look, if nobody rings.
+    /// Until the next look, if nobody rings. Those of all services with the same poll fall together: an idle process
+    /// wakes up once for them, and a store that works in groups does too.
     fn longest_idle(&self) -> Duration {
-        if self.was_rung { self.service.poll.min(CLOCKS_DIFFER_MAX) } else { self.service.poll }
+        let poll = self.service.poll;
+        if self.was_rung {
+            // What it was rung for may be due only then.
+            return poll.min(CLOCKS_DIFFER_MAX);
+        }
+        let since_last = self.runner_started.elapsed().as_nanos().checked_rem(poll.as_nanos()).unwrap_or(0);
+        poll.saturating_sub(Duration::from_nanos(u64::try_from(since_last).unwrap_or(0)))
     }
 
     /// Waits until the time is over, the bell rings if it is listened to, or the service must end.

@@ -66,7 +66,7 @@ impl Row {
             number(outcome.median_ms, 1),
             number(outcome.p99_ms, 1),
             number(outcome.memory_mib, 0),
-            number(self.cpu_share(), 2),
+            number(self.cpu_share(), 3),
             outcome.repeated.to_string(),
         ]
     }
@@ -160,7 +160,7 @@ mod tests {
         let text = table(std::slice::from_ref(&row));
         let [head, line] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
         assert_eq!(head.len(), line.len());
-        for cell in ["sqlite", "10000", "0.250", "0.75", "2.0", "-", "0.50"] {
+        for cell in ["sqlite", "10000", "0.250", "0.75", "2.0", "-", "0.500"] {
             assert!(line.split_whitespace().any(|found| found == cell), "{cell} in {line}");
         }
     }

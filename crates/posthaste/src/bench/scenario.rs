@@ -19,7 +19,7 @@ const STALLED: Duration = Duration::from_secs(60);
 const WARM_UP: u32 = 1_000;
 /// The events of one call while a backlog is made.
 const CHUNK: u32 = 1_000;
-const IDLE_FOR: Duration = Duration::from_secs(15);
+const IDLE_FOR: Duration = Duration::from_secs(30);
 const SLOW_PER_SECOND: u32 = 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,6 +18,8 @@ struct World {
     /// From when and to when it was looked for what came due lately; up to where the next looks see.
     looks: Vec<(Timestamp, Timestamp)>,
     sees: VecDeque<Timestamp>,
+    /// How many had been given before each look.
+    given_before: Vec<u32>,
     /// Since when scans find them due, and from where they were taken.
     due_since: Timestamp,
     takes: Vec<Option<Timestamp>>,
@@ -51,6 +53,8 @@ impl OrchestratorStore for Scripted {
     async fn find_lately_due(&self, since: Timestamp, _max: u32, now: Timestamp) -> StoreResult<LatelyDue> {
         let mut world = self.0.lock().expect("the world");
         world.looks.push((since, now));
+        let given = world.given.iter().sum();
+        world.given_before.push(given);
         let until = world.sees.pop_front().unwrap_or(now);
         Ok(LatelyDue { subscriptions: Vec::new(), until })
     }
@@ -109,6 +113,7 @@ fn rig(due: Vec<u32>) -> (Scripted, Admission<Scripted>) {
         given,
         looks: Vec::new(),
         sees: VecDeque::new(),
+        given_before: Vec::new(),
         due_since: NOW,
         takes: Vec::new(),
     };
@@ -194,6 +199,7 @@ async fn what_is_known_is_served_without_a_look() {
     let world = store.0.lock().expect("the world");
     assert_eq!(world.given, [2, 2]);
     assert_eq!(world.looks.iter().map(|(_, now)| *now).collect::<Vec<_>>(), [NOW, at_ms(20)]);
+    assert_eq!(world.given_before, [0, 4], "and where one is due, it is served before");
 }
 
 #[tokio::test]

@@ -155,7 +155,7 @@ mod tests {
         // A fixed scatter; what counts is that younger keys often come first.
         let scattered = |key: u32| 20 + u64::from(key.wrapping_mul(2_654_435_761) >> 8) % 200;
         assert!(longest_wait(scattered) <= 300, "{} ms", longest_wait(scattered));
-        let one_in_100_is_slow = |key: u32| if key % 100 == 0 { 2_000 } else { 20 };
+        let one_in_100_is_slow = |key: u32| if key.is_multiple_of(100) { 2_000 } else { 20 };
         assert!(longest_wait(one_in_100_is_slow) <= 700, "{} ms", longest_wait(one_in_100_is_slow));
     }
 }

@@ -9,6 +9,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Stdio};
 use std::time::Instant;
+use tempfile::TempDir;
 
 /// The name of an element in an answer, as the protocol has it.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
@@ -22,12 +23,16 @@ pub(crate) struct Browser {
     driver: Child,
     address: SocketAddr,
     session: String,
+    /// Where it puts its profile and what else it leaves behind.
+    _folder: TempDir,
 }
 
 impl Browser {
     pub(crate) fn start() -> Self {
+        let folder = TempDir::new().expect("a folder");
         let mut driver = tools::chromedriver()
             .arg("--port=0")
+            .env("TMPDIR", folder.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -37,7 +42,7 @@ impl Browser {
             line.split_once("started successfully on port ")?.1.trim_end_matches('.').parse().ok()
         });
         let address = SocketAddr::from(([127, 0, 0, 1], port.expect("a port")));
-        let mut browser = Self { driver, address, session: String::new() };
+        let mut browser = Self { driver, address, session: String::new(), _folder: folder };
         // Root has no sandbox, and a small container little shared memory.
         let options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"];
         let wanted = json!({"capabilities": {"alwaysMatch": {

@@ -52,26 +52,32 @@ impl<T: Ord + Copy> Cursor<T> {
         now: Timestamp,
     ) {
         let lately = self.lately();
-        let (mut lowest, mut behind) = (None::<T>, 0);
+        let (mut lowest, mut lowest_not_behind, mut behind) = (None::<T>, None::<T>, 0);
         for key in keys {
-            let is_behind = lately.is_some_and(|lately| key < lately);
-            behind += u32::from(is_behind);
-            // A few stragglers do not bring the cursor back; where there are more than one take holds, it goes on from there.
-            if !is_behind || may_be_more {
-                lowest = Some(lowest.map_or(key, |lowest| lowest.min(key)));
+            lower(&mut lowest, key);
+            match lately {
+                Some(lately) if key < lately => behind += 1,
+                _ => lower(&mut lowest_not_behind, key),
             }
         }
         if from.is_none() {
             self.full.taken_for(behind, now);
         }
+        // A few stragglers do not bring the cursor back. Where there are more than one take holds, it goes on from there, and
+        // where there is nothing else, that is what comes now: the clock was set back, say.
+        let lowest = if may_be_more { lowest } else { lowest_not_behind.or(lowest) };
         let Some(lowest) = lowest else { return };
         if is_due(self.turned_at.after(LATELY), LATELY, now) {
             self.lowest_before = self.lowest.replace(lowest);
             self.turned_at = now;
         } else {
-            self.lowest = Some(self.lowest.map_or(lowest, |before| before.min(lowest)));
+            lower(&mut self.lowest, lowest);
         }
     }
+}
+
+fn lower<T: Ord + Copy>(lowest: &mut Option<T>, key: T) {
+    *lowest = Some(lowest.map_or(key, |lowest| lowest.min(key)));
 }
 
 #[cfg(test)]
@@ -109,8 +115,16 @@ mod tests {
         cursor.taken(None, [50].into_iter(), false, at(0));
         cursor.taken(None, [3, 60].into_iter(), false, at(1_000));
         assert_eq!(cursor.from(at(1_001)), Some(50));
-        cursor.taken(None, [3, 4].into_iter(), true, at(2_000));
+        cursor.taken(None, [3, 60].into_iter(), true, at(2_000));
         assert_eq!(cursor.from(at(2_001)), Some(3));
+    }
+
+    #[test]
+    fn it_goes_back_to_where_everything_is() {
+        let mut cursor = cursor(&Clock::standing(at(0)));
+        cursor.taken(None, [50].into_iter(), false, at(0));
+        cursor.taken(None, [3].into_iter(), false, at(1_000));
+        assert_eq!(cursor.from(at(1_001)), Some(3));
     }
 
     #[test]

@@ -39,12 +39,6 @@ impl NowAndThen {
         self.taken_in(self.took(began), began);
     }
 
-    /// The look that began at `began` was taken, and found so many that would have waited for it: the rest is as long as
-    /// one of them cost.
-    pub(crate) fn taken_for(&mut self, found: u32, began: Timestamp) {
-        self.taken_in(self.took(began) / found.max(1), began);
-    }
-
     /// A look of several parts was taken, the last of which began at `now`; it took so long in all. What is left of the
     /// rest after another look comes on top.
     pub(crate) fn taken_in(&mut self, took: Duration, now: Timestamp) {

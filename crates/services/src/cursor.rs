@@ -48,14 +48,8 @@ impl<T: Ord + Copy> Cursor<T> {
         }
     }
 
-    /// Takes note of what a take from `from` found, which began at `now`; `may_be_more` if it took as much as it may.
-    pub(crate) fn taken(
-        &mut self,
-        from: Option<T>,
-        keys: impl Iterator<Item = T>,
-        may_be_more: bool,
-        now: Timestamp,
-    ) {
+    /// Takes note of what the take found that began at `now`; `may_be_more` if it took as much as it may.
+    pub(crate) fn taken(&mut self, keys: impl Iterator<Item = T>, may_be_more: bool, now: Timestamp) {
         let lately = self.lately();
         let (mut lowest, mut lowest_not_behind, mut behind) = (None::<T>, None::<T>, 0);
         for key in keys {
@@ -66,8 +60,7 @@ impl<T: Ord + Copy> Cursor<T> {
             }
         }
         let took = self.full.took(now);
-        // Without anything taken before, every take begins at the beginning.
-        if from.is_none() && self.full.is_due(now) {
+        if self.full.is_due(now) {
             // What it was worth is counted by what would have waited without it.
             self.full.taken_in(took.saturating_sub(self.needs) / behind.max(1), now);
         } else {
@@ -107,14 +100,14 @@ mod tests {
     fn takes_begin_at_the_lowest_of_lately_and_now_and_then_at_the_beginning() {
         let mut cursor = cursor(&Clock::standing(at(0)));
         assert_eq!(cursor.from(at(0)), None, "at first there may be anything");
-        cursor.taken(None, [7, 9].into_iter(), false, at(0));
-        cursor.taken(Some(7), [20, 30].into_iter(), false, at(50));
+        cursor.taken([7, 9].into_iter(), false, at(0));
+        cursor.taken([20, 30].into_iter(), false, at(50));
         assert_eq!(cursor.from(at(50)), Some(7), "what belongs to the first may come late");
-        cursor.taken(Some(7), [31].into_iter(), false, at(100));
+        cursor.taken([31].into_iter(), false, at(100));
         assert_eq!(cursor.from(at(100)), Some(7));
-        cursor.taken(Some(7), [40].into_iter(), false, at(200));
+        cursor.taken([40].into_iter(), false, at(200));
         assert_eq!(cursor.from(at(200)), Some(31));
-        cursor.taken(Some(31), [].into_iter(), false, at(600));
+        cursor.taken([].into_iter(), false, at(600));
         assert_eq!(cursor.from(at(600)), Some(31), "nothing came, nothing moves");
         assert_eq!(cursor.from(at(1_000)), None);
     }
@@ -122,18 +115,18 @@ mod tests {
     #[test]
     fn stragglers_do_not_bring_it_back_unless_there_are_many() {
         let mut cursor = cursor(&Clock::standing(at(0)));
-        cursor.taken(None, [50].into_iter(), false, at(0));
-        cursor.taken(None, [3, 60].into_iter(), false, at(1_000));
+        cursor.taken([50].into_iter(), false, at(0));
+        cursor.taken([3, 60].into_iter(), false, at(1_000));
         assert_eq!(cursor.from(at(1_001)), Some(50));
-        cursor.taken(None, [3, 60].into_iter(), true, at(2_000));
+        cursor.taken([3, 60].into_iter(), true, at(2_000));
         assert_eq!(cursor.from(at(2_001)), Some(3));
     }
 
     #[test]
     fn it_goes_back_to_where_everything_is() {
         let mut cursor = cursor(&Clock::standing(at(0)));
-        cursor.taken(None, [50].into_iter(), false, at(0));
-        cursor.taken(None, [3].into_iter(), false, at(1_000));
+        cursor.taken([50].into_iter(), false, at(0));
+        cursor.taken([3].into_iter(), false, at(1_000));
         assert_eq!(cursor.from(at(1_001)), Some(3));
     }
 
@@ -141,21 +134,21 @@ mod tests {
     fn a_long_take_from_the_beginning_is_repeated_late_if_it_found_little() {
         let clock = Clock::standing(at(0));
         let mut cursor = cursor(&clock);
-        cursor.taken(None, [50].into_iter(), false, at(0));
+        cursor.taken([50].into_iter(), false, at(0));
         clock.set(at(1_200));
-        cursor.taken(None, [60].into_iter(), false, at(1_000));
+        cursor.taken([60].into_iter(), false, at(1_000));
         assert_eq!(cursor.from(at(10_999)), Some(50), "200 ms for nothing");
         assert_eq!(cursor.from(at(11_000)), None);
         clock.set(at(11_200));
-        cursor.taken(None, 1..=10, false, at(11_000));
+        cursor.taken(1..=10, false, at(11_000));
         assert_eq!(cursor.from(at(12_000)), None, "20 ms for each that would have waited");
-        for now in (12_000..20_000).step_by(200) {
+        for now in (11_200..12_000).step_by(20) {
             clock.set(at(now + 200));
-            cursor.taken(Some(1), [70].into_iter(), false, at(now));
+            cursor.taken([70].into_iter(), false, at(now));
         }
-        clock.set(at(20_200));
-        cursor.taken(None, [71].into_iter(), false, at(20_000));
-        assert_eq!(cursor.from(at(21_000)), None, "the others need 200 ms too");
+        clock.set(at(12_200));
+        cursor.taken([71].into_iter(), false, at(12_000));
+        assert_eq!(cursor.from(at(13_000)), None, "the others need 200 ms too");
     }
 
     /// 2,048 jobs are under way and end after 20 to 220 ms, whichever they are; every take needs 30 ms, because it has
@@ -171,7 +164,7 @@ mod tests {
             let ended = |(key, at): (&u32, &u64)| (*at <= now).then_some(*key);
             let taken: Vec<u32> = ends.range(from.unwrap_or(0)..).filter_map(ended).take(TAKE).collect();
             clock.set(at(now + 30));
-            cursor.taken(from, taken.iter().copied(), taken.len() == TAKE, at(now));
+            cursor.taken(taken.iter().copied(), taken.len() == TAKE, at(now));
             for key in taken {
                 longest = longest.max(now - ends.remove(&key).expect("it was there"));
                 ends.insert(next, now + 30 + key_ends_after_ms(next));

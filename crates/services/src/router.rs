@@ -52,7 +52,7 @@ impl<S: RouterStore> Step for Router<S> {
         let events_max = self.events_max;
         let routed = self.store.route_events(RouteTake { from, events_max }, now).await?;
         let may_be_more = routed.events == events_max;
-        self.cursor.taken(from, routed.lowest.into_iter(), may_be_more, now);
+        self.cursor.taken(routed.lowest.into_iter(), may_be_more, now);
         if routed.events > 0 {
             self.metrics.events_routed.inc_by(routed.events.into());
             self.metrics.pairs_routed.inc_by(routed.pairs.into());

@@ -175,7 +175,7 @@ impl<S: WorkerStore + Clone> Worker<S> {
         self.unread_token = claim.token;
         self.unread = self.store.claim_due_jobs(claim, now).await?;
         let may_be_more = self.unread.len() == jobs_max as usize;
-        self.cursor.taken(from, self.unread.iter().map(|job| job.claimable_since), may_be_more, now);
+        self.cursor.taken(self.unread.iter().map(|job| job.claimable_since), may_be_more, now);
         Ok(())
     }
 

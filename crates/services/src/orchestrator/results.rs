@@ -89,7 +89,7 @@ impl<S: OrchestratorStore> Step for Results<S> {
         let take = ResultTake { from, results_max: RESULTS_MAX };
         let results = self.store.apply_job_results(take, self.policy, now).await?;
         let may_be_more = results.len() == RESULTS_MAX as usize;
-        self.cursor.taken(from, results.iter().map(|result| result.job_id), may_be_more, now);
+        self.cursor.taken(results.iter().map(|result| result.job_id), may_be_more, now);
         if !results.is_empty() {
             self.metrics.batch(SERVICE, results.len());
             results.iter().for_each(|result| self.tell(result, now));

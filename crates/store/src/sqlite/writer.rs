@@ -340,6 +340,11 @@ mod tests {
             );
             told.recv().expect("an answer")
         };
+        let (names, named) = channel();
+        let nothing = Box::new(Named(Durability::Flushed, "nothing", names)) as Box<dyn Piece>;
+        commit_group(&guarded, &flusher, &mut VecDeque::from([nothing]));
+        assert_eq!(named.recv().expect("an answer"), "nothing");
+        assert!(!flusher.is_broken(), "what changed nothing needs no disk");
         assert!(!write(), "it may be lost, and so nobody is told that it is there");
         let before = log_bytes();
         fails.store(false, Ordering::Relaxed);

@@ -46,6 +46,10 @@ const BURST: Duration = Duration::from_secs(1);
 /// The longest wait for the next send: one send at [`RATE_MIN`].
 const SEND_WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// The longest wait for a probe: a probe that is out has the request timeout, which must fit into the threshold for
+/// stuck orders (ten minutes by default). One that is further ahead was stored by a clock that was set back since.
+const PROBE_UNTIL_MAX: Duration = Duration::from_secs(20 * 60);
+
 /// The 429s of one burst are one message: within this time they halve the rate once.
 const SLOWDOWN_PAUSE: Duration = Duration::from_secs(1);
 
@@ -136,7 +140,7 @@ impl Lane {
     /// When more may be claimed, if that is later than now and known.
     pub fn next_claim_at(&self, now: Timestamp) -> Option<Timestamp> {
         let at = if self.is_holding() {
-            self.probe_until
+            self.probes_from(now)
         } else if self.rate_in_force() < RATE_MAX {
             Some(self.sends_from(now))
         } else {
@@ -151,7 +155,7 @@ impl Lane {
             return ClaimMode::Nothing;
         }
         if self.is_holding() {
-            return match self.probe_until {
+            return match self.probes_from(now) {
                 Some(until) if until > now => ClaimMode::Nothing,
                 // The wait is over. What is still out has had its time; it may be a dead sender's.
                 Some(_) => ClaimMode::Probe,
@@ -258,7 +262,7 @@ impl Lane {
     }
 
     fn slower(self, now: Timestamp) -> Self {
-        let is_same_burst = self.slowed_at.is_some_and(|at| now.since(at) < SLOWDOWN_PAUSE);
+        let is_same_burst = self.slowed_at.is_some_and(|at| at <= now && now.since(at) < SLOWDOWN_PAUSE);
         if is_same_burst {
             return self;
         }
@@ -276,6 +280,10 @@ impl Lane {
     /// Sends per second. A row might hold anything that is a double.
     pub fn rate_in_force(&self) -> f64 {
         if self.rate.is_nan() { RATE_MAX } else { self.rate.clamp(RATE_MIN, RATE_MAX) }
+    }
+
+    fn probes_from(&self, now: Timestamp) -> Option<Timestamp> {
+        self.probe_until.map(|until| if until.since(now) > PROBE_UNTIL_MAX { now } else { until })
     }
 
     /// From when on sends are counted against the rate. An instant further ahead than one send at the

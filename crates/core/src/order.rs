@@ -11,7 +11,7 @@
 
 use crate::broker::{BrokerOutcome, Receipt, UNKNOWN};
 use crate::outcome::ErrorCode;
-use crate::retry::OrderRetryPolicy;
+use crate::retry::{OrderRetryPolicy, Wait};
 use crate::time::Timestamp;
 use std::time::Duration;
 
@@ -89,6 +89,8 @@ pub struct OrderState {
 pub enum OrderSignal<'a> {
     /// The worker looked whether a failed order's time has come.
     Due,
+    /// The clock may have been set back since a failed order was stored at `since`.
+    ClockStep { since: Timestamp },
     /// A send came to its end. `probe`: it was the one send of a lane that holds the others back.
     Settled { outcome: &'a BrokerOutcome, probe: bool },
     /// A `sending` order's claim is older than the threshold: its sender is gone, its request perhaps not.
@@ -143,6 +145,7 @@ pub fn step(
         (
             OrderStatus::Sent | OrderStatus::Dead,
             OrderSignal::Due
+            | OrderSignal::ClockStep { .. }
             | OrderSignal::Settled { .. }
             | OrderSignal::Stuck
             | OrderSignal::Unsent
@@ -151,6 +154,7 @@ pub fn step(
         (
             OrderStatus::Queued,
             OrderSignal::Due
+            | OrderSignal::ClockStep { .. }
             | OrderSignal::Settled { .. }
             | OrderSignal::Stuck
             | OrderSignal::Unsent
@@ -160,8 +164,11 @@ pub fn step(
             OrderStatus::Failed,
             OrderSignal::Settled { .. } | OrderSignal::Stuck | OrderSignal::Unsent | OrderSignal::Unreadable,
         )
-        | (OrderStatus::Sending, OrderSignal::Due) => OrderDecision::Ignore(OrderIgnored::WrongState),
+        | (OrderStatus::Sending, OrderSignal::Due | OrderSignal::ClockStep { .. }) => {
+            OrderDecision::Ignore(OrderIgnored::WrongState)
+        }
         (OrderStatus::Failed, OrderSignal::Due) => due(state, policy, now),
+        (OrderStatus::Failed, OrderSignal::ClockStep { since }) => restart(state, *since, policy, now),
         (OrderStatus::Sending, OrderSignal::Settled { outcome, probe }) => {
             OrderDecision::Update(settle(state, outcome, *probe, policy, now))
         }
@@ -182,6 +189,15 @@ fn due(state: &OrderState, policy: &OrderRetryPolicy, now: Timestamp) -> OrderDe
         unchanged(state, OrderStatus::Queued)
     };
     OrderDecision::Update(update)
+}
+
+fn restart(state: &OrderState, since: Timestamp, policy: &OrderRetryPolicy, now: Timestamp) -> OrderDecision {
+    match policy.restarted_wait(Wait { since, until: state.next_attempt_at }, now) {
+        Some(next_attempt_at) => {
+            OrderDecision::Update(OrderUpdate { next_attempt_at, ..unchanged(state, OrderStatus::Failed) })
+        }
+        None => OrderDecision::Ignore(OrderIgnored::NotDue),
+    }
 }
 
 fn settle(

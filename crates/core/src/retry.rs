@@ -45,8 +45,9 @@ impl RetryPolicy {
 
     /// When the attempt after the `attempt`th is due. A receiver's wish only lengthens the wait.
     ///
-    /// Always later than `previous`, since that instant is the identity of an attempt; only at the end
-    /// of time, [`Timestamp::MAX`], is there no later instant, and it stays there, never due.
+    /// Never equal to `previous`, since that instant is the identity of an attempt. After a clock that was set back it may
+    /// be earlier: the wait is counted from `now`. Only at the end of time, [`Timestamp::MAX`], is there no other
+    /// instant.
     pub fn next_attempt_at(
         &self,
         attempt: u32,
@@ -56,6 +57,31 @@ impl RetryPolicy {
     ) -> Timestamp {
         due(self.backoff(attempt), retry_after, previous, now)
     }
+
+    /// The time of a waiting attempt whose wait no clock explains; see [`restarted`].
+    pub fn restarted_wait(&self, wait: Wait, now: Timestamp) -> Option<Timestamp> {
+        restarted(wait, self.cap.max(RETRY_AFTER_MAX), now)
+    }
+}
+
+/// A stored wait: from when to when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait {
+    /// When it was stored.
+    pub since: Timestamp,
+    pub until: Timestamp,
+}
+
+/// A clock that is behind by more than this was set back; by less, the clocks of two processes differ.
+pub const CLOCK_STEP_MIN: Duration = Duration::from_secs(1);
+
+/// Returns the new end of a wait that began in the future or is longer than any schedule makes one: the clock was
+/// ahead when it was stored. The wait then takes its own length from `now` on. `None` for a wait that may stand.
+fn restarted(wait: Wait, wait_max: Duration, now: Timestamp) -> Option<Timestamp> {
+    let is_from_the_future = wait.since > now.after(CLOCK_STEP_MIN) && wait.until > now;
+    let is_too_long = wait.until.since(now) > wait_max;
+    let length = wait.until.since(wait.since).min(wait_max);
+    (is_from_the_future || is_too_long).then(|| now.after(length))
 }
 
 /// How the sends of one order are spaced, and how many follow the first.
@@ -97,12 +123,18 @@ impl OrderRetryPolicy {
     ) -> Timestamp {
         due(self.backoff(idempotency_key, retry_count), retry_after, previous, now)
     }
+
+    /// Like [`RetryPolicy::restarted_wait`].
+    pub fn restarted_wait(&self, wait: Wait, now: Timestamp) -> Option<Timestamp> {
+        // The deviation lengthens the longest wait by a tenth.
+        restarted(wait, RETRY_AFTER_MAX.max(ORDER_BACKOFF_MAX * 11 / 10), now)
+    }
 }
 
 fn due(backoff: Duration, retry_after: Option<Duration>, previous: Timestamp, now: Timestamp) -> Timestamp {
     let asked = retry_after.unwrap_or_default().min(RETRY_AFTER_MAX);
     let at = now.after(backoff.max(asked));
-    at.max(previous.after(Duration::from_micros(1)))
+    if at == previous { at.after(Duration::from_micros(1)) } else { at }
 }
 
 /// `min(base * 2^(n-1), cap)`. 2^63 of the smallest base is centuries: clamping the exponent there
@@ -186,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_attempt_waits_at_least_the_backoff_and_moves_forward() {
+    fn the_next_attempt_waits_its_own_delay_and_gets_a_time_of_its_own() {
         let rows = [
             // attempt, retry_after, previous, now, expected: plain backoff,
             (1, None, at(0), at(100), at(130)),
@@ -194,17 +226,53 @@ mod tests {
             (1, Some(secs(90)), at(0), at(100), at(190)),
             (4, Some(secs(1)), at(0), at(100), at(340)),
             (1, Some(Duration::MAX), at(0), at(100), at(3700)),
-            // a clock that went back behind the attempt before,
+            // a clock that was set back: the same instant again, and an attempt before that lies in the future,
             (1, None, at(130), at(100), Timestamp::from_micros(130_000_001)),
-            (1, None, at(500), at(100), Timestamp::from_micros(500_000_001)),
+            (1, None, at(3_700), at(100), at(130)),
             // and the end of time.
             (1, None, at(0), Timestamp::MAX, Timestamp::MAX),
-            (1, None, Timestamp::MAX, at(100), Timestamp::MAX),
+            (1, None, Timestamp::MAX, at(100), at(130)),
         ];
         for (attempt, retry_after, previous, now, expected) in rows {
             let next = RetryPolicy::WEBHOOK.next_attempt_at(attempt, retry_after, previous, now);
             assert_eq!(next, expected, "{attempt} {retry_after:?} {previous:?} {now:?}");
         }
+    }
+
+    #[test]
+    fn waits_that_no_clock_explains_are_restarted() {
+        let now = at(100);
+        let rows = [
+            // since, until, expected: waits as they are stored, also by a clock that is slightly ahead,
+            (90, 120, None),
+            (101, 131, None),
+            (90, 100 + 3_600, None),
+            // what is due, or was due before the clock was set back, needs nothing,
+            (3_700, 90, None),
+            // a clock that was an hour ahead: the wait has its own length,
+            (3_700, 3_730, Some(130)),
+            (102, 132, Some(130)),
+            // and a wait that no schedule makes.
+            (90, 100 + 3_601, Some(3_700)),
+            (90, 1_000_000_000, Some(3_700)),
+            (1_000_000_000, 2_000_000_000, Some(3_700)),
+        ];
+        for (since, until, expected) in rows {
+            let wait = Wait { since: at(since), until: at(until) };
+            assert_eq!(
+                RetryPolicy::WEBHOOK.restarted_wait(wait, now),
+                expected.map(at),
+                "{since} to {until}"
+            );
+        }
+        let wait = Wait { since: at(3_700), until: at(3_704) };
+        assert_eq!(OrderRetryPolicy::ORDER.restarted_wait(wait, now), Some(at(104)));
+        let wait = Wait { since: at(90), until: at(100 + 3_960) };
+        assert_eq!(
+            OrderRetryPolicy::ORDER.restarted_wait(wait, now),
+            None,
+            "the longest backoff of an order"
+        );
     }
 
     #[test]
@@ -304,7 +372,7 @@ mod tests {
         }
 
         #[test]
-        fn the_next_attempt_is_later(
+        fn the_next_attempt_has_another_time(
             attempt in any::<u32>(),
             asked in proptest::option::of(any::<u64>()),
             previous in any::<i64>(),
@@ -323,8 +391,9 @@ mod tests {
                 order.next_attempt_at(&key, attempt, asked, previous, now),
             ];
             for next in next {
-                prop_assert!(next > previous || previous == Timestamp::MAX);
+                prop_assert!(next != previous || previous == Timestamp::MAX);
                 prop_assert!(next >= now);
+                prop_assert!(next > previous || previous >= now);
             }
         }
     }

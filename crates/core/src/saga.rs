@@ -146,7 +146,8 @@ pub fn step(saga: &SagaState, signal: &Signal<'_>, policy: &RetryPolicy, now: Ti
 }
 
 fn look(saga: &SagaState, policy: &RetryPolicy, now: Timestamp) -> Decision {
-    if saga.next_attempt_at > now {
+    // A Pending saga waits for nothing: a time in the future is that of a clock that was set back since.
+    if saga.status == SagaStatus::PendingRetry && saga.next_attempt_at > now {
         Decision::Ignore(Ignored::NotDue)
     } else if saga.status == SagaStatus::PendingRetry && saga.attempt_count >= policy.attempts_max {
         // The limit was lowered while the saga waited.

@@ -17,7 +17,7 @@ use posthaste_services::clock::{Clock, ClockSetter};
 use posthaste_services::ingest::{self, Ingest};
 use posthaste_services::intake::{self, Intake};
 use posthaste_services::metrics::Metrics;
-use posthaste_services::orchestrator::{Admission, Flows, Results};
+use posthaste_services::orchestrator::{Admission, InFlight, Results};
 use posthaste_services::outbox::{
     HttpBroker, HttpBrokerOptions, LaneState, LaneWatch, OutboxKit, OutboxOptions, OutboxWorker, SETTLEMENTS,
     Settlements,
@@ -133,8 +133,6 @@ struct Process<'a, S> {
     runner: Runner,
     /// The lane to the broker, as this process last saw it.
     lane: LaneState,
-    /// What an orchestrator remembers of the subscriptions; nothing without that role.
-    flows: Option<Flows>,
     /// What deliveries, orders, challenges and tests leave through; nothing without a role that sends.
     sender: Option<Sender>,
     /// Where the API listens, and where it puts events; nothing without that role.
@@ -154,8 +152,6 @@ impl<'a, S: Stores> Process<'a, S> {
         let runner = Runner::new(clock.clone(), metrics.clone());
         let worker_id = WorkerId::parse(random::process_name()?)?;
         let sends = [Role::Worker, Role::Api, Role::Outbox].iter().any(|role| settings.roles.contains(role));
-        let orchestrates = settings.roles.contains(&Role::Orchestrator);
-        let flows = orchestrates.then(|| Flows::new(settings.worker.subscription_in_flight));
         metrics.outbox.lag_sla.set(settings.outbox.lag_sla.as_secs_f64());
         let sender = sends.then(|| network::sender(settings)).transpose()?;
         // Before any service takes work on: an address that is taken stops the start.
@@ -173,7 +169,6 @@ impl<'a, S: Stores> Process<'a, S> {
             metrics,
             worker_id,
             runner,
-            flows,
             sender,
             listener,
             metrics_listener,
@@ -345,19 +340,18 @@ impl<'a, S: Stores> Process<'a, S> {
 
     fn start_router(&mut self) {
         let router =
-            Router::new(self.store.router(), self.clock.clone(), self.wakes.clone(), self.metrics.clone())
-                .telling(self.flows.clone());
+            Router::new(self.store.router(), self.clock.clone(), self.wakes.clone(), self.metrics.clone());
         let bell = self.wakes.bell(Stage::Routing);
         self.runner.start(Service::new("router", router, bell, self.settings.poll));
     }
 
     fn start_orchestrator(&mut self) {
         let (store, policy, poll) = (self.store.orchestrator(), self.settings.retry, self.settings.poll);
-        let Some(flows) = self.flows.clone() else { return };
+        let in_flight = InFlight::new(self.settings.worker.subscription_in_flight);
         let (clock, wakes, metrics) = (self.clock.clone(), self.wakes.clone(), self.metrics.clone());
-        let (again, known) = (store.clone(), flows.clone());
-        let admission = Admission::new(again, policy, known, clock.clone(), wakes.clone(), metrics.clone());
-        let results = Results::new(store, policy, flows, clock, wakes.clone(), metrics);
+        let (again, shared) = (store.clone(), in_flight.clone());
+        let admission = Admission::new(again, policy, shared, clock.clone(), wakes.clone(), metrics.clone());
+        let results = Results::new(store, policy, in_flight, clock, wakes.clone(), metrics);
         self.runner.start(Service::new("admission", admission, wakes.bell(Stage::Admission), poll));
         self.runner.start(Service::new("results", results, wakes.bell(Stage::Results), poll));
     }
@@ -394,7 +388,7 @@ impl<'a, S: Stores> Process<'a, S> {
         let lease = self.settings.lease;
         let (store, wakes) = (self.store.cleaner(), self.wakes.clone());
         let clock = self.clock.clone();
-        let cleaner = Cleaner::new(store, lease.resets_max, clock, wakes, self.metrics.clone());
+        let cleaner = Cleaner::new(store, lease.length, lease.resets_max, clock, wakes, self.metrics.clone());
         self.runner.start(Service::new("cleaner", cleaner, Bell::default(), lease.cleaner_interval));
     }
 

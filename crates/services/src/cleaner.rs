@@ -2,8 +2,9 @@
 //! Never touches a saga.
 
 use crate::clock::{CLOCKS_DIFFER_MAX, Clock, is_due};
+use crate::low_water_mark::LowWaterMark;
 use crate::metrics::Metrics;
-use crate::now_and_then::NowAndThen;
+use crate::scan_schedule::ScanSchedule;
 use crate::step::{Progress, Step};
 use crate::wake::Wakes;
 use posthaste_core::Timestamp;
@@ -17,22 +18,18 @@ const JOBS_MAX: u32 = 500;
 /// first.
 const WAIT_AFTER_OUTAGE: Duration = Duration::from_secs(5);
 
-/// How often all leases that ran out are looked at, and not only those that did since the last look: one whose report
-/// was being written is left out, and the report may have come to nothing.
-const FULL_PASS_EVERY: Duration = Duration::from_secs(10);
-/// And at most this part of the time.
-const FULL_PASS_SHARE: u32 = 100;
-
 #[derive(Debug)]
 pub struct Cleaner<S> {
     store: S,
     resets_max: u32,
+    lease: Duration,
     wakes: Wakes,
     metrics: Metrics,
     outage: Outage,
-    /// Leases that ran out before were looked at.
-    from: Option<Timestamp>,
-    full_pass: NowAndThen,
+    /// Leases that ran out before this were handled. One whose report was being written was left out, and is found by
+    /// a full scan if the report failed.
+    mark: LowWaterMark<Timestamp>,
+    full_scans: ScanSchedule,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,9 +42,21 @@ enum Outage {
 }
 
 impl<S: CleanerStore> Cleaner<S> {
-    pub const fn new(store: S, resets_max: u32, clock: Clock, wakes: Wakes, metrics: Metrics) -> Self {
-        let full_pass = NowAndThen::new(clock, FULL_PASS_EVERY, FULL_PASS_SHARE);
-        Self { store, resets_max, wakes, metrics, outage: Outage::None, from: None, full_pass }
+    pub fn new(
+        store: S,
+        lease: Duration,
+        resets_max: u32,
+        clock: Clock,
+        wakes: Wakes,
+        metrics: Metrics,
+    ) -> Self {
+        let (mark, full_scans) = (LowWaterMark::new(), ScanSchedule::new(clock));
+        Self { store, lease, resets_max, wakes, metrics, outage: Outage::None, mark, full_scans }
+    }
+
+    /// Twice the lease, because processes may be configured with different ones while the setting is being changed.
+    fn take(&self, from: Option<Timestamp>, jobs_max: u32) -> LeaseTake {
+        LeaseTake { from, jobs_max, ahead_max: self.lease.saturating_mul(2) }
     }
 
     async fn reset(&mut self, take: LeaseTake, now: Timestamp) -> StoreResult<Vec<ResetLease>> {
@@ -74,7 +83,7 @@ impl<S: CleanerStore> Cleaner<S> {
                 );
             }
             ExpiredLease::Fail { lease_resets } => {
-                self.wakes.wake(Stage::Results);
+                self.wakes.wake_results([job_id]);
                 tracing::error!(
                     correlation_id, %saga_id, %job_id, %event_id, worker_id, %lease_expiration, lease_resets,
                     status = "Failed", error_code = "LEASE_EXPIRED", "lease ran out too often: the attempt counts as failed"
@@ -88,7 +97,7 @@ impl<S: CleanerStore> Step for Cleaner<S> {
     async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
         if self.outage == Outage::Lasts {
             // Asks for nothing, to learn whether the store answers.
-            self.reset(LeaseTake { from: Some(now), jobs_max: 0 }, now).await?;
+            self.reset(self.take(Some(now), 0), now).await?;
             self.outage = Outage::OverUntil(now.after(WAIT_AFTER_OUTAGE));
         }
         if let Outage::OverUntil(until) = self.outage {
@@ -97,17 +106,20 @@ impl<S: CleanerStore> Step for Cleaner<S> {
             }
             self.outage = Outage::None;
         }
-        let full = self.full_pass.is_due(now);
-        let from = if full { None } else { self.from.filter(|from| *from < now) };
-        let reset = self.reset(LeaseTake { from, jobs_max: JOBS_MAX }, now).await?;
+        let is_full_scan = self.full_scans.is_due(now);
+        let from = if is_full_scan { None } else { self.mark.get().filter(|from| *from < now) };
+        let reset = self.reset(self.take(from, JOBS_MAX), now).await?;
         reset.iter().for_each(|lease| self.tell(lease));
+        if is_full_scan {
+            self.full_scans.record_page(now);
+        }
         if reset.len() == JOBS_MAX as usize {
             return Ok(Progress::More);
         }
-        if full {
-            self.full_pass.taken(now);
+        if is_full_scan {
+            self.full_scans.record_scan(reset.iter().any(|lease| self.mark.is_above(lease.lease_until)));
         }
-        self.from = Some(now.before(CLOCKS_DIFFER_MAX));
+        self.mark.record(now.before(CLOCKS_DIFFER_MAX), now);
         Ok(Progress::Idle)
     }
 }
@@ -145,14 +157,15 @@ mod tests {
         Timestamp::from_micros(0).after(Duration::from_secs(s))
     }
 
-    fn cleaner(store: &Scripted) -> Cleaner<Scripted> {
-        Cleaner::new(store.clone(), 3, Clock::standing(second(0)), Wakes::alone(), Metrics::new())
+    fn cleaner(store: &Scripted, clock: &Clock) -> Cleaner<Scripted> {
+        let lease = Duration::from_secs(60);
+        Cleaner::new(store.clone(), lease, 3, clock.clone(), Wakes::alone(), Metrics::new())
     }
 
     #[tokio::test]
     async fn leases_are_left_alone_for_a_while_after_an_outage() {
         let store = Scripted { away: Arc::new(Mutex::new([true, true].into())), ..Scripted::default() };
-        let mut cleaner = cleaner(&store);
+        let mut cleaner = cleaner(&store, &Clock::standing(second(0)));
         assert!(cleaner.step(second(0)).await.is_err());
         assert!(cleaner.step(second(1)).await.is_err());
         let wait = Progress::IdleUntil(second(7));
@@ -165,15 +178,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn goes_from_the_last_look_and_from_the_oldest_now_and_then() {
+    async fn reads_from_the_mark_and_from_the_beginning_every_second() {
         let store = Scripted::default();
-        let mut cleaner = cleaner(&store);
-        for s in [0, 5, 9, 10, 15, 3] {
-            cleaner.step(second(s)).await.expect("a step");
+        let clock = Clock::standing(second(0));
+        let mut cleaner = cleaner(&store, &clock);
+        let at = |ms| second(0).after(Duration::from_millis(ms));
+        for ms in [5_000, 5_300, 5_600, 6_000, 6_300, 3_000] {
+            clock.set(at(ms));
+            cleaner.step(clock.now()).await.expect("a step");
         }
         let from: Vec<_> = store.asked.lock().expect("the list").iter().map(|take| take.from).collect();
-        let since = |s| Some(second(s).before(CLOCKS_DIFFER_MAX));
-        // At last the clock was set back.
-        assert_eq!(from, [None, since(0), since(5), None, since(10), None]);
+        // The mark covers one window back. At last the clock was set back.
+        assert_eq!(from, [None, Some(at(4_900)), Some(at(4_900)), None, Some(at(5_500)), None]);
     }
 }

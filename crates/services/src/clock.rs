@@ -5,8 +5,9 @@
 use crate::step::{Progress, Step};
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{StoreResult, Stores};
+use posthaste_core::retry::CLOCK_STEP_MIN;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A sample that took longer says too little about when it was taken.
@@ -19,7 +20,13 @@ pub(crate) const CLOCKS_DIFFER_MAX: Duration = Duration::from_millis(100);
 
 /// Cheap to clone; clones tell the same time.
 #[derive(Debug, Clone)]
-pub struct Clock(Arc<Hands>);
+pub struct Clock(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    hands: Hands,
+    steps_back: AtomicU64,
+}
 
 #[derive(Debug)]
 enum Hands {
@@ -28,18 +35,27 @@ enum Hands {
 }
 
 impl Clock {
+    fn with(hands: Hands) -> Self {
+        Self(Arc::new(Inner { hands, steps_back: AtomicU64::new(0) }))
+    }
+
+    /// How often the clock was set back by more than [`CLOCK_STEP_MIN`].
+    pub fn steps_back(&self) -> u64 {
+        self.0.steps_back.load(Ordering::Relaxed)
+    }
+
     /// Starts at `now` and runs by itself.
     pub fn running(now: Timestamp) -> Self {
-        Self(Arc::new(Hands::Running { origin: Instant::now(), at_origin_us: AtomicI64::new(now.micros()) }))
+        Self::with(Hands::Running { origin: Instant::now(), at_origin_us: AtomicI64::new(now.micros()) })
     }
 
     /// Moves only when it is set.
     pub fn standing(at: Timestamp) -> Self {
-        Self(Arc::new(Hands::Standing(AtomicI64::new(at.micros()))))
+        Self::with(Hands::Standing(AtomicI64::new(at.micros())))
     }
 
     pub fn now(&self) -> Timestamp {
-        match &*self.0 {
+        match &self.0.hands {
             Hands::Running { origin, at_origin_us } => {
                 Timestamp::from_micros(at_origin_us.load(Ordering::Relaxed)).after(origin.elapsed())
             }
@@ -48,7 +64,10 @@ impl Clock {
     }
 
     pub fn set(&self, now: Timestamp) {
-        match &*self.0 {
+        if self.now() > now.after(CLOCK_STEP_MIN) {
+            self.0.steps_back.fetch_add(1, Ordering::Relaxed);
+        }
+        match &self.0.hands {
             Hands::Running { origin, at_origin_us } => {
                 at_origin_us.store(now.before(origin.elapsed()).micros(), Ordering::Relaxed);
             }

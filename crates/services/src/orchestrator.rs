@@ -3,9 +3,10 @@
 //! `core::saga` and nowhere else; here it is decided whose turn it is.
 
 mod admission;
-mod flows;
+mod due;
+mod in_flight;
 mod results;
 
 pub use admission::Admission;
-pub use flows::Flows;
+pub use in_flight::InFlight;
 pub use results::Results;

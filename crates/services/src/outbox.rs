@@ -19,6 +19,7 @@ use crate::batcher::Batcher;
 use crate::clock::{Clock, is_due};
 use crate::metrics::Metrics;
 use crate::step::{Progress, Step};
+use crate::wait_check::WaitCheck;
 use crate::wake::Bell;
 use crate::worker::DrawToken;
 use lane::LaneLog;
@@ -97,6 +98,7 @@ pub struct OutboxWorker<S, B> {
     slots: Arc<Semaphore>,
     wanted: Arc<Wanted>,
     retries: Arc<Retries>,
+    waits: WaitCheck,
     sends: JoinSet<()>,
     /// The sends under way, by the task that makes them.
     out: HashMap<Id, OrderId>,
@@ -143,6 +145,7 @@ impl Drop for Slot {
 
 impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
     pub fn new(store: S, broker: B, options: OutboxOptions, kit: OutboxKit, draw_token: DrawToken) -> Self {
+        let waits = WaitCheck::new(kit.clock.clone());
         let retries = Arc::new(Retries::default());
         let (metrics, lane, bell) = (kit.metrics.clone(), kit.lane.clone(), kit.bell.clone());
         let courier = Courier::new(store.clone(), broker, kit, &options, Arc::clone(&retries));
@@ -157,6 +160,7 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
             lane_log: LaneLog::default(),
             wanted: Arc::new(Wanted { waits: AtomicBool::new(false), bell }),
             retries,
+            waits,
             sends: JoinSet::new(),
             out: HashMap::new(),
             unanswered: None,
@@ -193,7 +197,16 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
         }
     }
 
+    async fn check_waits(&mut self, now: Timestamp) -> StoreResult<()> {
+        if let Some(page) = self.waits.page(now) {
+            let checked = self.store.restart_waits(page, self.options.policy, now).await?;
+            self.waits.record(checked, "orders");
+        }
+        Ok(())
+    }
+
     async fn turn(&mut self, now: Timestamp) -> StoreResult<Progress> {
+        self.check_waits(now).await?;
         let progress = match self.idle_until(now).await? {
             Some(idle) => {
                 self.look_at_lane(now).await?;
@@ -210,7 +223,7 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
         }
         let rewound = self.rewind(now).await?;
         self.purge(now).await?;
-        Ok(if rewound { Progress::More } else { progress })
+        Ok(if rewound || self.waits.is_running() { Progress::More } else { progress })
     }
 
     /// How to idle, if the queue was empty and nothing has come due since. It looks before it claims: a claim
@@ -219,7 +232,7 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
         if !self.queue_was_empty || self.unanswered.is_some() {
             return Ok(None);
         }
-        match self.next_due().await? {
+        match self.next_due(now).await? {
             Some(at) if at <= now => Ok(None),
             next_at => {
                 self.count(Dequeue::EMPTY);
@@ -229,12 +242,12 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
     }
 
     /// When the next order is due, and with it the next retry.
-    async fn next_due(&mut self) -> StoreResult<Option<Timestamp>> {
+    async fn next_due(&mut self, now: Timestamp) -> StoreResult<Option<Timestamp>> {
         // What fails from here on counts beside the answer.
         self.retries.forget();
         let next = self.store.next_orders_at().await?;
         next.failed_at.into_iter().for_each(|at| self.retries.expect(at));
-        Ok([next.queued_at, self.retries.next_at()].into_iter().flatten().min())
+        Ok(if next.has_queued { Some(now) } else { self.retries.next_at() })
     }
 
     async fn look_at_lane(&mut self, now: Timestamp) -> StoreResult<()> {
@@ -258,7 +271,7 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
         }
         let moved = self.store.requeue_due_orders(MOVED_MAX, self.options.policy, now).await?;
         moved.iter().filter(|order| order.status == OrderStatus::Dead).for_each(|order| self.given_up(order));
-        self.next_due().await?;
+        self.next_due(now).await?;
         self.look_at = now.after(LOOK_EVERY);
         Ok(())
     }
@@ -346,9 +359,8 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
         if !is_due(self.rewind_at, REWIND_EVERY, now) {
             return Ok(false);
         }
-        let stuck_before = now.before(self.options.stuck_threshold);
-        let policy = self.options.policy;
-        let rewound = self.store.rewind_stuck_orders(stuck_before, MOVED_MAX, policy, now).await?;
+        let (threshold, policy) = (self.options.stuck_threshold, self.options.policy);
+        let rewound = self.store.rewind_stuck_orders(threshold, MOVED_MAX, policy, now).await?;
         // A full take may have left some.
         if rewound.len() < MOVED_MAX as usize {
             self.rewind_at = now.after(REWIND_EVERY);

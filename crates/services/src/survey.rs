@@ -3,7 +3,7 @@
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::now_and_then::NowAndThen;
+use crate::scan_schedule::ScanSchedule;
 use crate::step::{Progress, Step};
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{InsightStore, StoreResult, Survey, SurveyRequest};
@@ -12,8 +12,8 @@ use std::time::Duration;
 
 /// How often it is counted.
 pub const EVERY: Duration = Duration::from_secs(5);
-/// The part of the time that counting may take, where a queue is long or nothing that was taken from it can be cleared away.
-const SHARE: u32 = 20;
+/// How seldom where counting is slow: a queue is long, or rows that were taken from it could not be cleared away.
+const EVERY_SLOW: Duration = Duration::from_secs(60);
 /// The cleaner gives leases back within this time after they ran out, also after an outage.
 const LEASE_SLACK: Duration = Duration::from_secs(30);
 /// The same for orders and the worker that rewinds them.
@@ -60,13 +60,13 @@ pub struct Surveyor<S> {
     options: SurveyOptions,
     metrics: Metrics,
     last: LastSurvey,
-    counts: NowAndThen,
+    counts: ScanSchedule,
 }
 
 impl<S: InsightStore> Surveyor<S> {
     pub fn new(store: S, options: SurveyOptions, clock: Clock, metrics: Metrics) -> Self {
-        // The service's own pace is `EVERY`; here only what is longer counts.
-        let counts = NowAndThen::new(clock, Duration::ZERO, SHARE);
+        // The service steps every `EVERY`; the schedule must not miss a step by the time that counting takes.
+        let counts = ScanSchedule::with_intervals(clock, EVERY / 2, EVERY_SLOW);
         Self { store, options, metrics, last: LastSurvey::default(), counts }
     }
 
@@ -84,7 +84,8 @@ impl<S: InsightStore> Step for Surveyor<S> {
         let survey = self.store.survey(self.options.request(now)).await?;
         self.metrics.surveyed(&survey, now);
         self.last.set(survey, now);
-        self.counts.taken(now);
+        self.counts.record_page(now);
+        self.counts.record_scan(false);
         Ok(Progress::Idle)
     }
 }

@@ -2,8 +2,9 @@
 //! A bell that rings for nothing, or does not ring, costs time and nothing else.
 
 use crate::step::{Progress, Step};
-use posthaste_core::Timestamp;
-use posthaste_core::ports::{AnnounceStore, ListenStore, Stage, StoreResult};
+use posthaste_core::ports::{AnnounceStore, Announcement, ListenStore, Stage, StoreResult};
+use posthaste_core::{JobId, Timestamp};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -31,10 +32,14 @@ struct Inner {
     bells: [Bell; Stage::ALL.len()],
     /// The stages that this process runs. It sees to those by itself, so nobody else is told.
     here: Vec<Stage>,
-    /// Words for other processes that have not been said yet; nothing where nobody could hear them.
-    unsaid: Option<Mutex<Vec<Stage>>>,
+    /// What other processes have to be notified of; `None` where there are no others.
+    unsaid: Option<Mutex<Announcement>>,
     announcer: Bell,
+    /// The smallest job that finished since the results stage last read; [`NO_JOB`] for none.
+    lowest_finished: AtomicI64,
 }
+
+const NO_JOB: i64 = i64::MAX;
 
 impl Wakes {
     /// For the only process on a store.
@@ -47,9 +52,10 @@ impl Wakes {
         Self::new(here, Some(Mutex::default()))
     }
 
-    fn new(here: Vec<Stage>, unsaid: Option<Mutex<Vec<Stage>>>) -> Self {
+    fn new(here: Vec<Stage>, unsaid: Option<Mutex<Announcement>>) -> Self {
         let bells = std::array::from_fn(|_| Bell::default());
-        Self(Arc::new(Inner { bells, here, unsaid, announcer: Bell::default() }))
+        let lowest_finished = AtomicI64::new(NO_JOB);
+        Self(Arc::new(Inner { bells, here, unsaid, announcer: Bell::default(), lowest_finished }))
     }
 
     pub fn bell(&self, stage: Stage) -> Bell {
@@ -58,15 +64,38 @@ impl Wakes {
 
     /// There is something to do for a stage, wherever it runs.
     pub fn wake(&self, stage: Stage) {
-        if self.0.here.contains(&stage) {
-            self.bell_ref(stage).ring();
+        self.deliver(Announcement { stages: [stage].into(), lowest_finished: None });
+    }
+
+    /// Wakes the results stage, which then reads from the smallest of the jobs that finished.
+    pub fn wake_results(&self, finished: impl IntoIterator<Item = JobId>) {
+        let lowest_finished = finished.into_iter().min();
+        self.deliver(Announcement { stages: [Stage::Results].into(), lowest_finished });
+    }
+
+    /// Wakes the stages that run here, and leaves the others for the announcer.
+    fn deliver(&self, announcement: Announcement) {
+        let is_here = announcement.stages.iter().all(|stage| self.0.here.contains(stage));
+        if is_here {
+            self.ring(&announcement);
         } else if let Some(unsaid) = &self.0.unsaid {
             let mut unsaid = unsaid.lock().unwrap_or_else(PoisonError::into_inner);
-            if !unsaid.contains(&stage) {
-                unsaid.push(stage);
-                self.0.announcer.ring();
-            }
+            unsaid.merge(announcement);
+            self.0.announcer.ring();
         }
+    }
+
+    fn ring(&self, announcement: &Announcement) {
+        if let Some(job) = announcement.lowest_finished {
+            self.0.lowest_finished.fetch_min(job.get(), Ordering::Relaxed);
+        }
+        announcement.stages.iter().for_each(|stage| self.bell_ref(*stage).ring());
+    }
+
+    /// Returns the smallest job that finished since the last call, as far as this process was notified.
+    pub(crate) fn take_lowest_finished(&self) -> Option<JobId> {
+        let job = self.0.lowest_finished.swap(NO_JOB, Ordering::Relaxed);
+        (job != NO_JOB).then(|| JobId::from_store(job))
     }
 
     fn bell_ref(&self, stage: Stage) -> &Bell {
@@ -80,7 +109,7 @@ impl Wakes {
         }
     }
 
-    fn take_unsaid(&self) -> Vec<Stage> {
+    fn take_unsaid(&self) -> Announcement {
         let take =
             |unsaid: &Mutex<_>| std::mem::take(&mut *unsaid.lock().unwrap_or_else(PoisonError::into_inner));
         self.0.unsaid.as_ref().map(take).unwrap_or_default()
@@ -108,12 +137,12 @@ impl<S: AnnounceStore> Announcer<S> {
 
 impl<S: AnnounceStore> Step for Announcer<S> {
     async fn step(&mut self, _now: Timestamp) -> StoreResult<Progress> {
-        let stages = self.wakes.take_unsaid();
-        if stages.is_empty() {
+        let announcement = self.wakes.take_unsaid();
+        if announcement.is_empty() {
             return Ok(Progress::Unasked);
         }
-        if let Err(error) = self.store.announce(stages.clone()).await {
-            stages.into_iter().for_each(|stage| self.wakes.wake(stage));
+        if let Err(error) = self.store.announce(announcement.clone()).await {
+            self.wakes.deliver(announcement);
             return Err(error);
         }
         Ok(Progress::Idle)
@@ -139,9 +168,7 @@ impl<S: ListenStore> Listener<S> {
 impl<S: ListenStore> Step for Listener<S> {
     async fn step(&mut self, _now: Timestamp) -> StoreResult<Progress> {
         if let Ok(heard) = tokio::time::timeout(LISTEN_MAX, self.store.next_announcements()).await {
-            for stage in heard? {
-                self.wakes.bell_ref(stage).ring();
-            }
+            self.wakes.ring(&heard?);
         }
         Ok(Progress::More)
     }
@@ -164,7 +191,7 @@ mod tests {
     async fn what_could_not_be_said_is_said_later() {
         struct Away;
         impl AnnounceStore for Away {
-            async fn announce(&self, _stages: Vec<Stage>) -> StoreResult<()> {
+            async fn announce(&self, _announcement: Announcement) -> StoreResult<()> {
                 Err(StoreError::Unavailable { doing: "announcing", source: "no".into() })
             }
         }
@@ -172,7 +199,7 @@ mod tests {
         wakes.wake(Stage::Delivery);
         let mut announcer = Announcer::new(Away, wakes.clone());
         assert!(announcer.step(Timestamp::from_micros(0)).await.is_err());
-        assert_eq!(wakes.take_unsaid(), [Stage::Delivery]);
+        assert_eq!(wakes.take_unsaid().stages, [Stage::Delivery].into());
         assert_eq!(
             announcer.step(Timestamp::from_micros(0)).await.expect("nothing to say"),
             Progress::Unasked
@@ -193,9 +220,15 @@ mod tests {
         for stage in [Stage::Results, Stage::Delivery, Stage::Results] {
             wakes.wake(stage);
         }
-        assert_eq!(wakes.take_unsaid(), [Stage::Results, Stage::Delivery]);
+        assert_eq!(wakes.take_unsaid().stages, [Stage::Results, Stage::Delivery].into());
         assert!(!rung(&wakes, Stage::Results) && wakes.take_unsaid().is_empty());
+        wakes.wake_results([7, 3, 9].map(JobId::from_store));
+        wakes.wake_results([5].map(JobId::from_store));
+        assert_eq!(wakes.take_unsaid().lowest_finished, Some(JobId::from_store(3)));
         let alone = Wakes::alone();
+        alone.wake_results([7, 3].map(JobId::from_store));
+        assert_eq!(alone.take_lowest_finished(), Some(JobId::from_store(3)));
+        assert_eq!(alone.take_lowest_finished(), None);
         Stage::ALL.into_iter().for_each(|stage| alone.wake(stage));
         assert!(Stage::ALL.into_iter().all(|stage| rung(&alone, stage)) && alone.take_unsaid().is_empty());
     }

@@ -10,8 +10,8 @@ mod reports;
 
 use crate::batcher::Batcher;
 use crate::clock::Clock;
-use crate::cursor::Cursor;
 use crate::metrics::Metrics;
+use crate::read_position::ReadPosition;
 use crate::seal::SecretSealer;
 use crate::sender::Sender;
 use crate::step::{Progress, Step};
@@ -33,8 +33,6 @@ pub use reports::{Reports, SERVICE as REPORTS};
 const JOBS_MAX: u32 = 500;
 /// How long free slots stand empty at most while jobs may wait for them.
 const REFILL_WAIT: Duration = Duration::from_millis(10);
-/// How often jobs are looked for from the oldest on: one given back lies behind the cursor.
-const FULL_PASS_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone)]
 pub struct WorkerOptions {
@@ -75,7 +73,7 @@ pub struct Worker<S> {
     /// Jobs that were claimed and could not be read yet.
     unread: Vec<ClaimedJob>,
     unread_token: LeaseToken,
-    cursor: Cursor<Timestamp>,
+    position: ReadPosition<Timestamp>,
 }
 
 impl<S: fmt::Debug> fmt::Debug for Worker<S> {
@@ -119,7 +117,7 @@ impl<S: WorkerStore + Clone> Worker<S> {
         let slots = Arc::new(Semaphore::new(options.slots as usize));
         let refill = Arc::new(Refill::new(options.slots));
         let bell = kit.bell.clone();
-        let cursor = Cursor::new(kit.clock.clone(), FULL_PASS_EVERY);
+        let position = ReadPosition::new(kit.clock.clone());
         let courier = Arc::new(Courier::new(store.clone(), kit, &options));
         Self {
             store,
@@ -133,7 +131,7 @@ impl<S: WorkerStore + Clone> Worker<S> {
             leased: HashMap::new(),
             unread: Vec::new(),
             unread_token: LeaseToken::from_random(0),
-            cursor,
+            position,
         }
     }
 
@@ -164,7 +162,7 @@ impl<S: WorkerStore + Clone> Worker<S> {
 
     /// Claims as many jobs as there are free slots.
     async fn claim(&mut self, jobs_max: u32, now: Timestamp) -> StoreResult<()> {
-        let from = self.cursor.from(now);
+        let from = self.position.from(now);
         let claim = Claim {
             worker_id: self.options.worker_id.clone(),
             token: (self.draw_token)(),
@@ -174,8 +172,7 @@ impl<S: WorkerStore + Clone> Worker<S> {
         };
         self.unread_token = claim.token;
         self.unread = self.store.claim_due_jobs(claim, now).await?;
-        let may_be_more = self.unread.len() == jobs_max as usize;
-        self.cursor.taken(self.unread.iter().map(|job| job.claimable_since), may_be_more, now);
+        self.position.record(self.unread.iter().map(|job| job.claimable_since).min(), now);
         Ok(())
     }
 

@@ -90,7 +90,7 @@ pub fn quota(subscription_id: SubscriptionId, jobs_max: u32) -> Vec<Quota> {
 
 /// So many leases that ran out, from the oldest on.
 pub const fn leases(jobs_max: u32) -> LeaseTake {
-    LeaseTake { from: None, jobs_max }
+    LeaseTake { from: None, jobs_max, ahead_max: Duration::from_secs(2 * LEASE.as_secs()) }
 }
 
 pub fn stored(outcome: &RequestOutcome) -> &[Ingested] {

@@ -15,7 +15,7 @@ use posthaste_services::clock::Clock;
 use posthaste_services::egress::EgressPolicy;
 use posthaste_services::ingest::Ingest;
 use posthaste_services::metrics::Metrics;
-use posthaste_services::orchestrator::{Admission, Flows, Results};
+use posthaste_services::orchestrator::{Admission, InFlight, Results};
 use posthaste_services::router::Router;
 use posthaste_services::runner::{Runner, Service};
 use posthaste_services::seal::{SealingKey, SecretSealer};
@@ -103,7 +103,14 @@ impl<S: Stores> Rig<S> {
             hired: 0,
             ingest: Ingest::new(h.store.ingest(), wakes.clone(), metrics.clone()),
             router: Router::new(h.store.router(), clock.clone(), wakes.clone(), metrics.clone()),
-            cleaner: Cleaner::new(h.store.cleaner(), LEASE_RESETS_MAX, clock, wakes.clone(), metrics.clone()),
+            cleaner: Cleaner::new(
+                h.store.cleaner(),
+                LEASE,
+                LEASE_RESETS_MAX,
+                clock,
+                wakes.clone(),
+                metrics.clone(),
+            ),
             admissions: Vec::new(),
             results: Vec::new(),
             h,
@@ -117,13 +124,13 @@ impl<S: Stores> Rig<S> {
     }
 
     pub fn add_orchestrator(&mut self) {
-        let flows = Flows::new(IN_FLIGHT_MAX);
+        let in_flight = InFlight::new(IN_FLIGHT_MAX);
         let store = || self.h.store.orchestrator();
         let (clock, wakes, metrics) = (self.clock.clone(), self.wakes.clone(), self.metrics.clone());
-        let known = flows.clone();
-        let results = Results::new(store(), POLICY, known, clock.clone(), wakes.clone(), metrics.clone());
+        let shared = in_flight.clone();
+        let results = Results::new(store(), POLICY, shared, clock.clone(), wakes.clone(), metrics.clone());
         self.results.push(results);
-        self.admissions.push(Admission::new(store(), POLICY, flows, clock, wakes, metrics));
+        self.admissions.push(Admission::new(store(), POLICY, in_flight, clock, wakes, metrics));
     }
 
     /// One more worker.

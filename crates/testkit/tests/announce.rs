@@ -2,7 +2,8 @@
 //! giving up a wait, and a break is told once and made good.
 #![allow(clippy::expect_used)]
 
-use posthaste_core::ports::{AnnounceStore as _, ListenStore as _, Stage, StoreError};
+use posthaste_core::JobId;
+use posthaste_core::ports::{AnnounceStore as _, Announcement, ListenStore as _, Stage, StoreError};
 use posthaste_store::postgres::{PostgresListener, PostgresStore};
 use posthaste_testkit::harness::Harness;
 use std::collections::BTreeSet;
@@ -15,11 +16,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 type Database = Harness<PostgresStore>;
 
 async fn announce(h: &Database, stages: &[Stage]) {
-    h.store.announcer().announce(stages.to_vec()).await.expect("to announce");
+    let announcement = Announcement { stages: stages.iter().copied().collect(), lowest_finished: None };
+    h.store.announcer().announce(announcement).await.expect("to announce");
 }
 
 async fn next(listener: &mut PostgresListener) -> Result<Vec<Stage>, StoreError> {
-    timeout(PATIENCE, listener.next_announcements()).await.expect("something to hear in time")
+    let heard = timeout(PATIENCE, listener.next_announcements()).await.expect("something to hear in time");
+    heard.map(|heard| heard.stages.into_iter().collect())
 }
 
 /// A listener that is connected and has nothing left to hear.
@@ -85,14 +88,31 @@ async fn giving_up_a_wait_loses_nothing() {
             break;
         }
     }
-    assert_eq!(first.expect("an answer").expect("the first words"), Stage::ALL);
+    assert_eq!(first.expect("an answer").expect("the first words"), Announcement::all());
     for stage in Stage::ALL.into_iter().cycle().take(100) {
         announce(&h, &[stage]).await;
         // Looks once and gives up; the word may be on its way, or not yet.
         match timeout(Duration::ZERO, listener.next_announcements()).await {
-            Ok(heard) => assert_eq!(heard.expect("a word"), [stage]),
+            Ok(heard) => assert_eq!(heard.expect("a word").stages, [stage].into()),
             Err(_) => assert_eq!(next(&mut listener).await.expect("a word"), [stage]),
         }
+    }
+}
+
+#[tokio::test]
+async fn the_smallest_finished_job_arrives_with_the_wake_up() {
+    let h = Harness::postgres("announce").await;
+    let mut listener = connected(&h).await;
+    for job in [70, 7, 700] {
+        let mut announcement = Announcement::default();
+        announcement.add_finished(Some(JobId::from_store(job)));
+        h.store.announcer().announce(announcement).await.expect("to announce");
+    }
+    let mut lowest = None;
+    while lowest != Some(JobId::from_store(7)) {
+        let heard = timeout(PATIENCE, listener.next_announcements()).await.expect("a message in time");
+        lowest = heard.expect("a message").lowest_finished;
+        assert!(lowest.is_some());
     }
 }
 

@@ -312,7 +312,10 @@ proptest! {
                 ambiguous |= match &signal {
                     OrderSignal::Settled { outcome, .. } => outcome.may_have_executed(),
                     OrderSignal::Stuck => true,
-                    OrderSignal::Due | OrderSignal::Unsent | OrderSignal::Unreadable => false,
+                    OrderSignal::Due
+                    | OrderSignal::ClockStep { .. }
+                    | OrderSignal::Unsent
+                    | OrderSignal::Unreadable => false,
                 };
                 if matches!(order.status, OrderStatus::Failed | OrderStatus::Queued) {
                     prop_assert!(order.next_attempt_at > before.next_attempt_at);

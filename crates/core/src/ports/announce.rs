@@ -1,7 +1,9 @@
-//! Every role: tells the other processes that there is something to do. A word that gets lost costs
-//! time and nothing else, because every stage also looks by itself.
+//! Every role: wakes stages in other processes. A lost announcement only adds latency, because every stage also
+//! polls.
 
 use super::StoreResult;
+use crate::ids::JobId;
+use std::collections::BTreeSet;
 
 /// What can be woken. Each is one service of the pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,14 +38,103 @@ impl Stage {
     }
 }
 
+/// The stages that have work.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Announcement {
+    pub stages: BTreeSet<Stage>,
+    /// The smallest job that finished, for the results stage: it reads from there.
+    pub lowest_finished: Option<JobId>,
+}
+
+/// Separates the stage and the job in a message.
+const SEPARATOR: char = ' ';
+
+impl Announcement {
+    /// Names every stage: what was announced before is unknown.
+    pub fn all() -> Self {
+        Self { stages: Stage::ALL.into(), lowest_finished: None }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.stages.is_empty()
+    }
+
+    pub fn add(&mut self, stage: Stage) {
+        self.stages.insert(stage);
+    }
+
+    /// Adds the results stage with a finished job.
+    pub fn add_finished(&mut self, lowest: Option<JobId>) {
+        self.stages.insert(Stage::Results);
+        self.lowest_finished = [self.lowest_finished, lowest].into_iter().flatten().min();
+    }
+
+    pub fn merge(&mut self, other: Self) {
+        self.stages.extend(other.stages);
+        self.lowest_finished = [self.lowest_finished, other.lowest_finished].into_iter().flatten().min();
+    }
+
+    /// Returns one message for each stage, as [`add_message`](Self::add_message) reads them.
+    pub fn messages(&self) -> Vec<String> {
+        let message = |stage: &Stage| match (stage, self.lowest_finished) {
+            (Stage::Results, Some(job)) => format!("{}{SEPARATOR}{job}", stage.as_str()),
+            (Stage::Results, None)
+            | (Stage::Routing | Stage::Admission | Stage::Delivery | Stage::Outbox, Some(_) | None) => {
+                stage.as_str().to_owned()
+            }
+        };
+        self.stages.iter().map(message).collect()
+    }
+
+    /// Adds what a message says. A stage of a later version is ignored.
+    pub fn add_message(&mut self, message: &str) {
+        let (stage, job) = match message.split_once(SEPARATOR) {
+            Some((stage, job)) => (stage, job.parse().ok().map(JobId::from_store)),
+            None => (message, None),
+        };
+        match Stage::parse(stage) {
+            Some(Stage::Results) => self.add_finished(job),
+            Some(stage @ (Stage::Routing | Stage::Admission | Stage::Delivery | Stage::Outbox)) => {
+                self.add(stage);
+            }
+            None => {}
+        }
+    }
+}
+
 pub trait AnnounceStore: Send + Sync + 'static {
-    /// Tells every process that listens. A transaction of its own, after the work was committed.
-    fn announce(&self, stages: Vec<Stage>) -> impl Future<Output = StoreResult<()>> + Send;
+    /// Notifies every process that listens. A transaction of its own, after the work was committed.
+    fn announce(&self, announcement: Announcement) -> impl Future<Output = StoreResult<()>> + Send;
 }
 
 pub trait ListenStore: Send + 'static {
-    /// Waits for the next words of other processes, also for ever; giving up the wait loses none of
-    /// them. Connects when it has no connection: after a break, what was said meanwhile is lost, so the
-    /// first answer after one names every stage.
-    fn next_announcements(&mut self) -> impl Future<Output = StoreResult<Vec<Stage>>> + Send;
+    /// Waits for the next announcements of other processes, without a limit; cancelling the wait loses none of
+    /// them. Connects when it has no connection. Announcements made while there was none are lost, so the first
+    /// return after connecting names every stage.
+    fn next_announcements(&mut self) -> impl Future<Output = StoreResult<Announcement>> + Send;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_read_as_they_are_written() {
+        let mut sent = Announcement::default();
+        sent.add(Stage::Routing);
+        for (lowest, expected) in [(None, None), (Some(40), Some(40)), (Some(7), Some(7)), (Some(9), Some(7))]
+        {
+            sent.add_finished(lowest.map(JobId::from_store));
+            let mut read = Announcement::default();
+            sent.messages().iter().for_each(|message| read.add_message(message));
+            assert_eq!(read, sent);
+            assert_eq!(read.lowest_finished, expected.map(JobId::from_store));
+        }
+        let mut read = Announcement::default();
+        for message in ["", "results x", "stage of a later version", "delivery 12"] {
+            read.add_message(message);
+        }
+        assert_eq!(read.stages, BTreeSet::from([Stage::Delivery, Stage::Results]));
+        assert_eq!(read.lowest_finished, None);
+    }
 }

@@ -4,6 +4,7 @@ use super::StoreResult;
 use crate::ids::{EventId, JobId, SagaId};
 use crate::job::ExpiredLease;
 use crate::time::Timestamp;
+use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResetLease {
@@ -18,12 +19,13 @@ pub struct ResetLease {
     pub outcome: ExpiredLease,
 }
 
-/// How many leases to look at, and from where: those that ran out before `from` were looked at already;
-/// nothing for all of them.
+/// How many leases to read, and the `lease_until` from which to read; `None` reads from the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseTake {
     pub from: Option<Timestamp>,
     pub jobs_max: u32,
+    /// A lease that ends further ahead of now counts as expired: the clock was set back since it was granted.
+    pub ahead_max: Duration,
 }
 
 pub trait CleanerStore: Send + Sync + 'static {

@@ -20,7 +20,7 @@ mod stores;
 mod subscriptions;
 mod worker;
 
-pub use announce::{AnnounceStore, ListenStore, Stage};
+pub use announce::{AnnounceStore, Announcement, ListenStore, Stage};
 pub use cleaner::{CleanerStore, LeaseTake, ResetLease};
 pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Requeue};
 pub use ingest::{IngestRequest, IngestStore, Ingested, RequestOutcome};
@@ -31,8 +31,8 @@ pub use insight::{
 };
 pub use key::{ApiKey, KeyHash, KeyRole, KeyStore};
 pub use orchestrator::{
-    Admitted, AdmittedJob, AppliedResult, DueSubscriptions, GivenUp, LatelyDue, OrchestratorStore, Quota,
-    ResultTake,
+    Admitted, AdmittedJob, AppliedResult, DueSince, DueSubscriptions, GivenUp, OrchestratorStore, Quota,
+    RecentlyDue, RestartedWaits, ResultTake, WaitPage,
 };
 pub use outbox::{
     ClaimedOrder, ClaimedOrders, LaneStanding, NextOrders, OrderRecord, OrderReport, OutboxClaim,

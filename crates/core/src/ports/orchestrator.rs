@@ -6,26 +6,33 @@ use crate::outcome::ErrorCode;
 use crate::retry::RetryPolicy;
 use crate::saga::Decision;
 use crate::time::Timestamp;
+use std::time::Duration;
+
+/// A subscription with due sagas, and the smallest `next_attempt_at` among those that were read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DueSince {
+    pub subscription_id: SubscriptionId,
+    pub since: Timestamp,
+}
 
 /// Subscriptions that may be sent to and have a due saga.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DueSubscriptions {
-    /// Each with the time since when the oldest of its due sagas waits.
-    pub due: Vec<(SubscriptionId, Timestamp)>,
-    /// Where to look on; nothing when the last one was reached.
+    pub due: Vec<DueSince>,
+    /// Where the next page starts; `None` after the last one.
     pub next: Option<SubscriptionId>,
 }
 
-/// Subscriptions that had a saga come due lately, whether they may be sent to or not.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LatelyDue {
-    pub subscriptions: Vec<SubscriptionId>,
-    /// Everything that came due up to here was seen.
-    pub until: Timestamp,
+/// Subscriptions that had a saga come due recently, whether they may be sent to or not.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RecentlyDue {
+    pub due: Vec<DueSince>,
+    /// `None` if everything was read; otherwise everything that came due before this time was.
+    pub until: Option<Timestamp>,
 }
 
-/// How many more jobs a subscription may get now, and from where its due sagas are looked for: what came
-/// due before `from` was taken already; nothing for all of them.
+/// How many more jobs a subscription may get now, and the `next_attempt_at` from which its due sagas are read; `None`
+/// reads from the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
     pub subscription_id: SubscriptionId,
@@ -46,8 +53,8 @@ pub struct Admitted {
     pub jobs: Vec<AdmittedJob>,
     /// Sagas over a limit that was lowered while they waited.
     pub dead_lettered: Vec<GivenUp>,
-    /// When the last of each subscription's sagas that were taken had come due.
-    pub reached: Vec<(SubscriptionId, Timestamp)>,
+    /// The smallest `next_attempt_at` that was fetched for each subscription.
+    pub fetched: Vec<DueSince>,
 }
 
 /// A saga that gets no further attempt.
@@ -58,12 +65,38 @@ pub struct GivenUp {
     pub subscription_id: SubscriptionId,
 }
 
-/// How many finished jobs to take, and from where: `from` is the lowest id of the last take, or
-/// nothing for a full pass.
+/// How many finished jobs to fetch, and the id from which to read; `None` reads from the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResultTake {
     pub from: Option<JobId>,
     pub results_max: u32,
+}
+
+/// A page of waiting rows in the order of their times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitPage {
+    pub from: Timestamp,
+    pub rows_max: u32,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RestartedWaits {
+    pub restarted: u32,
+    /// Where the next page starts; `None` after the last one.
+    pub next: Option<Timestamp>,
+}
+
+impl RestartedWaits {
+    /// The result of a page of `rows` rows, whose last wait ends at `last`. Rows with equal times may lie on both sides
+    /// of a page's end: the next page starts at that time, unless this one began there and moved none of its rows.
+    pub fn of_page(page: WaitPage, rows: usize, restarted: usize, last: Option<Timestamp>) -> Self {
+        let is_full = rows >= page.rows_max as usize;
+        let next = last.filter(|_| is_full).map(|last| {
+            let is_stuck = last <= page.from && restarted == 0;
+            if is_stuck { last.after(Duration::from_micros(1)) } else { last }
+        });
+        Self { restarted: u32::try_from(restarted).unwrap_or(u32::MAX), next }
+    }
 }
 
 /// One finished job and what it did to its saga.
@@ -81,8 +114,8 @@ pub struct AppliedResult {
 }
 
 pub trait OrchestratorStore: Send + Sync + 'static {
-    /// Walks the subscriptions that have unfinished sagas, one probe each, and names those that are
-    /// active, verified and due, and since when. Looks at `probes_max` of them, from behind `after` on.
+    /// Walks the subscriptions that have unfinished sagas, one probe each, and returns those that are active, verified
+    /// and due. Probes at most `probes_max` of them, those after `after`. A Pending saga is due whatever its time.
     fn find_due_subscriptions(
         &self,
         after: Option<SubscriptionId>,
@@ -90,22 +123,32 @@ pub trait OrchestratorStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<DueSubscriptions>> + Send;
 
-    /// Names the subscriptions whose sagas came due between `since` and `now`, from the oldest on; looks
-    /// at `sagas_max` that wait for their first attempt and at as many that wait for another.
-    fn find_lately_due(
+    /// Returns the subscriptions whose sagas have come due since `since`, oldest first. Reads at most `sagas_max` that
+    /// wait for their first attempt (which are due whatever their time) and as many that wait for another.
+    fn find_recently_due(
         &self,
         since: Timestamp,
         sagas_max: u32,
         now: Timestamp,
-    ) -> impl Future<Output = StoreResult<LatelyDue>> + Send;
+    ) -> impl Future<Output = StoreResult<RecentlyDue>> + Send;
 
-    /// Starts the attempts that are due, at most the quota of each subscription, oldest first.
+    /// Starts the attempts that are due, at most the quota of each subscription, oldest first. A Pending saga is due
+    /// whatever its time.
     fn admit_due_sagas(
         &self,
         quotas: Vec<Quota>,
         policy: RetryPolicy,
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Admitted>> + Send;
+
+    /// Reads the waiting retries whose `next_attempt_at` is `page.from` or later, and restarts the waits that were
+    /// stored by a clock which was set back since: [`RetryPolicy::restarted_wait`] decides.
+    fn restart_waits(
+        &self,
+        page: WaitPage,
+        policy: RetryPolicy,
+        now: Timestamp,
+    ) -> impl Future<Output = StoreResult<RestartedWaits>> + Send;
 
     /// Applies results of finished jobs to their sagas, each once.
     fn apply_job_results(
@@ -122,7 +165,4 @@ pub trait OrchestratorStore: Send + Sync + 'static {
         subscriptions: Vec<SubscriptionId>,
         count_max: u32,
     ) -> impl Future<Output = StoreResult<Vec<u32>>> + Send;
-
-    /// The earliest time after `now` at which a waiting saga comes due.
-    fn next_due_at(&self, now: Timestamp) -> impl Future<Output = StoreResult<Option<Timestamp>>> + Send;
 }

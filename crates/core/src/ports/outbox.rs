@@ -1,7 +1,7 @@
 //! Roles outbox_writer and outbox_worker: orders come in once, and go out until they end. What
 //! becomes of an order is decided by [`crate::order::step`], of the lane by [`crate::lane`].
 
-use super::StoreResult;
+use super::{RestartedWaits, StoreResult, WaitPage};
 use crate::broker::BrokerOutcome;
 use crate::digest::Digest;
 use crate::ids::{LeaseToken, OrderId, WorkerId};
@@ -113,10 +113,10 @@ pub enum Settled {
     ClaimLost,
 }
 
-/// When the next order of a state is due; nothing if none waits.
+/// Whether orders are queued, and when the next failed one is due; `None` if none waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NextOrders {
-    pub queued_at: Option<Timestamp>,
+    pub has_queued: bool,
     pub failed_at: Option<Timestamp>,
 }
 
@@ -136,10 +136,19 @@ pub trait OutboxWorkerStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Vec<OrderRecord>>> + Send;
 
+    /// Reads the failed orders whose `next_attempt_at` is `page.from` or later, and restarts the waits that were stored
+    /// by a clock which was set back since: [`OrderRetryPolicy::restarted_wait`] decides.
+    fn restart_waits(
+        &self,
+        page: WaitPage,
+        policy: OrderRetryPolicy,
+        now: Timestamp,
+    ) -> impl Future<Output = StoreResult<RestartedWaits>> + Send;
+
     /// When the next orders are due. It only looks: an empty queue costs no write.
     fn next_orders_at(&self) -> impl Future<Output = StoreResult<NextOrders>> + Send;
 
-    /// Claims queued orders that are due, oldest first, as many as the lane allows now. One
+    /// Claims queued orders, oldest first, as many as the lane allows now. One
     /// transaction locks the lane's row, counts what is being sent, asks [`Lane::may_claim`], and
     /// writes [`Lane::claimed`] or [`Lane::probing`] with the claim. An order that does not match its
     /// digest is set aside and stops no other.
@@ -168,10 +177,11 @@ pub trait OutboxWorkerStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<u32>> + Send;
 
-    /// Orders that have been `sending` since before `stuck_before` go back to the queue (or end).
+    /// Orders that have been `sending` for longer than `stuck_threshold` go back to the queue (or end). So do those
+    /// claimed further than that in the future: the clock was set back since.
     fn rewind_stuck_orders(
         &self,
-        stuck_before: Timestamp,
+        stuck_threshold: Duration,
         orders_max: u32,
         policy: OrderRetryPolicy,
         now: Timestamp,

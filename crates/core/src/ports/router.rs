@@ -1,11 +1,11 @@
 //! Role router_worker: turns queued events into sagas.
 
 use super::StoreResult;
-use crate::ids::{EventId, SubscriptionId};
+use crate::ids::EventId;
 use crate::time::Timestamp;
 
-/// How much to take, and from where: `from` is the lowest id of the last take, or nothing for a
-/// full pass, which also finds ids that were committed late.
+/// How many events to fetch, and the id from which to read; `None` reads from the beginning, which also finds ids
+/// that were committed late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RouteTake {
     pub from: Option<EventId>,
@@ -19,8 +19,6 @@ pub struct Routed {
     /// the router may not look at sagas.
     pub pairs: u32,
     pub lowest: Option<EventId>,
-    /// How many of the pairs each subscription has.
-    pub by_subscription: Vec<(SubscriptionId, u32)>,
 }
 
 pub trait RouterStore: Send + Sync + 'static {

@@ -1,13 +1,14 @@
-//! Starts the attempts that are due, round-robin over subscriptions and bounded for each: makes the
-//! jobs that workers claim. Which subscriptions have something due is told by a router in the same process,
-//! found among what came due lately, and now and then by a scan over all that have unfinished sagas; those that
-//! are known to are served without looking again.
+//! Starts the attempts that are due, round-robin over subscriptions and bounded for each: creates the jobs that workers
+//! claim. Which subscriptions have due sagas is read from the sagas that came due recently; a scan over all subscriptions
+//! with unfinished sagas finds the rest.
 
-use super::Flows;
+use super::InFlight;
+use super::due::DueQueue;
 use crate::clock::{CLOCKS_DIFFER_MAX, Clock, is_due};
 use crate::metrics::Metrics;
-use crate::now_and_then::NowAndThen;
+use crate::scan_schedule::ScanSchedule;
 use crate::step::{Progress, Step};
+use crate::wait_check::WaitCheck;
 use crate::wake::Wakes;
 use posthaste_core::ports::{Admitted, GivenUp, OrchestratorStore, Stage, StoreResult};
 use posthaste_core::retry::RetryPolicy;
@@ -18,94 +19,77 @@ pub(super) const SERVICE: &str = "admission";
 
 /// The most jobs of one step.
 const JOBS_MAX: u32 = 1_000;
-/// The most sagas in each waiting state that one look at what came due lately reads.
+/// The most recently due sagas that one step reads in each waiting state.
 const SAGAS_MAX: u32 = 1_000;
-/// How often one looks while there is something to do that is known already.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// The most subscriptions that one page of a scan looks at; one costs about 17 µs on PostgreSQL.
+/// How often recently due sagas are read while there is known work.
+const READ_EVERY: Duration = Duration::from_millis(20);
+/// The most subscriptions that one page of a scan probes; a probe costs about 17 µs on PostgreSQL.
 const PROBES_MAX: u32 = 256;
-/// How often all subscriptions are scanned: for those that were resumed with deliveries that had come due before, and
-/// for what was committed so late that no look saw it.
-const SCAN_EVERY: Duration = Duration::from_millis(200);
-/// And at most this part of the time: where thousands of subscriptions have unfinished deliveries, scanning must not
-/// be all that the database does.
-const SCAN_SHARE: u32 = 20;
 
 #[derive(Debug)]
 pub struct Admission<S> {
     store: S,
     policy: RetryPolicy,
-    flows: Flows,
+    in_flight: InFlight,
     clock: Clock,
     wakes: Wakes,
     metrics: Metrics,
-    looks: Looks,
+    due: DueQueue,
+    recent: RecentReads,
     scan: Scan,
+    waits: WaitCheck,
 }
 
-/// The looks at what came due lately.
-#[derive(Debug, Default)]
-struct Looks {
-    /// What came due before was seen.
-    since: Option<Timestamp>,
-    last: Option<Timestamp>,
-    /// The last one could not read all there was.
-    more: bool,
+/// The position of the reads of recently due sagas.
+#[derive(Debug)]
+struct RecentReads {
+    /// What came due before was read.
+    from: Timestamp,
+    last: Timestamp,
+    /// The last read ended before it had read everything.
+    has_more: bool,
 }
 
-impl Looks {
+impl RecentReads {
     fn is_due(&self, now: Timestamp) -> bool {
-        self.more || self.last.is_none_or(|last| is_due(last.after(LOOK_EVERY), LOOK_EVERY, now))
+        self.has_more || is_due(self.last.after(READ_EVERY), READ_EVERY, now)
     }
 
-    /// From where to look; from now if the clock was set back since.
-    fn since(&self, now: Timestamp) -> Timestamp {
-        self.since.filter(|since| *since <= now).unwrap_or_else(|| now.before(CLOCKS_DIFFER_MAX))
+    /// Returns where a read at `now` starts. The position of a clock that was set back since says nothing.
+    fn from(&self, now: Timestamp) -> Timestamp {
+        if self.from <= now { self.from } else { recent(now) }
     }
 
-    /// Takes note of a look from `since` that saw everything up to `until`. Answers whether it got anywhere: so many may
-    /// come due in one moment that no look holds them.
-    fn looked(&mut self, since: Timestamp, until: Timestamp, now: Timestamp) -> bool {
-        let all = until >= now;
-        self.last = Some(now);
-        self.more = !all && until > since;
-        self.since = Some(if all {
-            // What another process made with a clock that is behind, or was slow to commit, comes due before what was seen.
-            now.before(CLOCKS_DIFFER_MAX)
-        } else if self.more {
-            until
-        } else {
-            now
-        });
-        all || self.more
+    /// Records a read at `now` that read everything before `until`, or everything there is. Returns false if it made
+    /// no progress: more sagas came due at one instant than one read returns.
+    fn record(&mut self, until: Option<Timestamp>, now: Timestamp) -> bool {
+        let from = self.from(now);
+        let until = until.filter(|until| *until < now);
+        self.has_more = until.is_some_and(|until| until > from);
+        self.from = until.filter(|_| self.has_more).unwrap_or_else(|| recent(now));
+        self.last = now;
+        until.is_none() || self.has_more
     }
 }
 
-/// How far the scan over the subscriptions has come.
+/// Sagas of a process whose clock is behind, or that committed them slowly, come due before others that were read.
+fn recent(now: Timestamp) -> Timestamp {
+    now.before(CLOCKS_DIFFER_MAX)
+}
+
+/// The scan over all subscriptions with unfinished sagas: for those that were resumed, and for sagas that were committed
+/// too late for the reads of recently due ones.
 #[derive(Debug)]
 struct Scan {
+    /// The last subscription of the page before, while a scan is running.
     after: Option<SubscriptionId>,
-    /// How long its pages took.
-    took: Duration,
-    scans: NowAndThen,
+    has_found: bool,
+    schedule: ScanSchedule,
 }
 
 impl Scan {
-    const fn is_under_way(&self) -> bool {
-        self.after.is_some()
-    }
-
     fn is_due(&self, now: Timestamp) -> bool {
-        self.is_under_way() || self.scans.is_due(now)
-    }
-
-    /// Takes note of a page that began at `now` and ended before `next`.
-    fn looked(&mut self, next: Option<SubscriptionId>, now: Timestamp) {
-        self.after = next;
-        self.took += self.scans.took(now);
-        if next.is_none() {
-            self.scans.taken_in(std::mem::take(&mut self.took), now);
-        }
+        self.after.is_some() || self.schedule.is_due(now)
     }
 }
 
@@ -113,64 +97,74 @@ impl<S: OrchestratorStore> Admission<S> {
     pub fn new(
         store: S,
         policy: RetryPolicy,
-        flows: Flows,
+        in_flight: InFlight,
         clock: Clock,
         wakes: Wakes,
         metrics: Metrics,
     ) -> Self {
-        let scans = NowAndThen::new(clock.clone(), SCAN_EVERY, SCAN_SHARE);
-        let scan = Scan { after: None, took: Duration::ZERO, scans };
-        Self { store, policy, flows, clock, wakes, metrics, looks: Looks::default(), scan }
+        let scan = Scan { after: None, has_found: false, schedule: ScanSchedule::new(clock.clone()) };
+        let recent = RecentReads { from: Timestamp::MAX, last: Timestamp::MIN, has_more: false };
+        let (due, waits) = (DueQueue::default(), WaitCheck::new(clock.clone()));
+        Self { store, policy, in_flight, clock, wakes, metrics, due, recent, scan, waits }
     }
 
-    /// Finds subscriptions that have something due: less often while some are known that have.
-    async fn find(&mut self, some_are_known: bool, now: Timestamp) -> StoreResult<()> {
-        self.scan(now).await?;
-        if self.looks.is_due(now) || !(some_are_known || self.flows.has_room()) {
-            self.look(now).await?;
+    async fn read_recent(&mut self, now: Timestamp) -> StoreResult<()> {
+        let found = self.store.find_recently_due(self.recent.from(now), SAGAS_MAX, now).await?;
+        found.due.into_iter().for_each(|due| self.due.add(due));
+        if !self.recent.record(found.until, now) {
+            self.scan.schedule.request();
         }
         Ok(())
     }
 
-    /// Looks at what came due lately.
-    async fn look(&mut self, now: Timestamp) -> StoreResult<()> {
-        let since = self.looks.since(now);
-        let found = self.store.find_lately_due(since, SAGAS_MAX, now).await?;
-        self.flows.found_due(found.subscriptions);
-        if !self.looks.looked(since, found.until, now) {
-            self.scan.scans.at_once();
+    async fn scan_page(&mut self, now: Timestamp) -> StoreResult<()> {
+        let recent = self.recent.from(now);
+        let page = self.store.find_due_subscriptions(self.scan.after, PROBES_MAX, now).await?;
+        for due in page.due {
+            self.scan.has_found |= self.due.would_miss(due, recent);
+            self.due.add(due);
+        }
+        self.scan.after = page.next;
+        self.scan.schedule.record_page(now);
+        if page.next.is_none() {
+            self.scan.schedule.record_scan(std::mem::take(&mut self.scan.has_found));
         }
         Ok(())
     }
 
-    async fn scan(&mut self, now: Timestamp) -> StoreResult<()> {
-        if self.scan.is_due(now) {
-            let found = self.store.find_due_subscriptions(self.scan.after, PROBES_MAX, now).await?;
-            self.flows.found_due_since(&found.due);
-            self.scan.looked(found.next, now);
+    async fn check_waits(&mut self, now: Timestamp) -> StoreResult<()> {
+        if let Some(page) = self.waits.page(now) {
+            let checked = self.store.restart_waits(page, self.policy, now).await?;
+            self.waits.record(checked, "deliveries");
         }
         Ok(())
     }
 
     async fn count(&self, now: Timestamp) -> StoreResult<()> {
-        let ids = self.flows.to_count(now);
+        let ids = self.in_flight.to_count(self.due.subscriptions(), now);
         if !ids.is_empty() {
             let began = self.clock.now();
-            let counts = self.store.count_in_flight(ids.clone(), self.flows.in_flight_max()).await?;
-            self.flows.counted(&ids, &counts, self.clock.now().since(began), now);
+            let counts = self.store.count_in_flight(ids.clone(), self.in_flight.in_flight_max()).await?;
+            self.in_flight.counted(&ids, &counts, self.clock.now().since(began), now);
         }
         Ok(())
     }
 
     async fn admit(&mut self, now: Timestamp) -> StoreResult<()> {
-        let quotas = self.flows.quotas(JOBS_MAX, now);
+        let quotas = self.due.quotas(&self.in_flight, JOBS_MAX);
         if quotas.is_empty() {
             return Ok(());
         }
         let admitted = self.store.admit_due_sagas(quotas.clone(), self.policy, now).await?;
-        self.flows.admitted(&quotas, &admitted);
+        self.in_flight.admitted(&admitted.jobs);
+        self.due.served(&quotas, &admitted, now);
         self.tell(&admitted);
         Ok(())
+    }
+
+    /// Whether a subscription that is known to have due sagas has room for them.
+    fn has_work(&self) -> bool {
+        self.in_flight.free(self.due.subscriptions()).iter().any(|free| *free > 0)
     }
 
     fn tell(&self, admitted: &Admitted) {
@@ -198,19 +192,18 @@ impl<S: OrchestratorStore> Admission<S> {
 
 impl<S: OrchestratorStore> Step for Admission<S> {
     async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
-        // Those who are known need not wait until others were looked for: half a millisecond on PostgreSQL, or a whole
-        // one with a scan.
-        let some_are_known = self.flows.has_room();
-        if !some_are_known {
-            self.find(false, now).await?;
+        if self.scan.is_due(now) {
+            self.scan_page(now).await?;
         }
+        if self.recent.is_due(now) || !self.has_work() {
+            self.read_recent(now).await?;
+        }
+        self.check_waits(now).await?;
         self.count(now).await?;
         self.admit(now).await?;
-        if some_are_known {
-            self.find(true, now).await?;
-        }
-        let more = self.flows.has_room() || self.looks.more || self.scan.is_under_way();
-        Ok(if more { Progress::More } else { Progress::Idle })
+        let is_reading = self.recent.has_more || self.scan.after.is_some() || self.waits.is_running();
+        let has_more = self.has_work() || is_reading;
+        Ok(if has_more { Progress::More } else { Progress::Idle })
     }
 }
 

@@ -1,10 +1,10 @@
 //! Applies what workers and the cleaner reported, each result once: the saga completes, waits for its
 //! next attempt, or is given up.
 
-use super::Flows;
+use super::InFlight;
 use crate::clock::Clock;
-use crate::cursor::Cursor;
 use crate::metrics::Metrics;
+use crate::read_position::ReadPosition;
 use crate::step::{Progress, Step};
 use crate::wake::Wakes;
 use posthaste_core::outcome::Failure;
@@ -12,37 +12,34 @@ use posthaste_core::ports::{AppliedResult, OrchestratorStore, ResultTake, Stage,
 use posthaste_core::retry::RetryPolicy;
 use posthaste_core::saga::Decision;
 use posthaste_core::{JobId, Timestamp};
-use std::time::Duration;
 
 pub(super) const SERVICE: &str = "results";
 
 /// The most results of one step.
 const RESULTS_MAX: u32 = 1_000;
-/// How often the inbox is read from its beginning: slow receivers' jobs finish after younger ones, and
-/// so lie behind the cursor.
-const FULL_PASS_EVERY: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub struct Results<S> {
     store: S,
     policy: RetryPolicy,
-    flows: Flows,
+    in_flight: InFlight,
     wakes: Wakes,
     metrics: Metrics,
-    cursor: Cursor<JobId>,
+    /// Jobs of slow receivers finish after younger ones: reports pass their ids along with the wake-up.
+    position: ReadPosition<JobId>,
 }
 
 impl<S: OrchestratorStore> Results<S> {
     pub const fn new(
         store: S,
         policy: RetryPolicy,
-        flows: Flows,
+        in_flight: InFlight,
         clock: Clock,
         wakes: Wakes,
         metrics: Metrics,
     ) -> Self {
-        let cursor = Cursor::new(clock, FULL_PASS_EVERY);
-        Self { store, policy, flows, wakes, metrics, cursor }
+        let position = ReadPosition::new(clock);
+        Self { store, policy, in_flight, wakes, metrics, position }
     }
 
     fn tell(&self, result: &AppliedResult, now: Timestamp) {
@@ -85,15 +82,18 @@ impl<S: OrchestratorStore> Results<S> {
 
 impl<S: OrchestratorStore> Step for Results<S> {
     async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
-        let from = self.cursor.from(now);
+        if let Some(job) = self.wakes.take_lowest_finished() {
+            self.position.lower_to(job);
+        }
+        let from = self.position.from(now);
         let take = ResultTake { from, results_max: RESULTS_MAX };
         let results = self.store.apply_job_results(take, self.policy, now).await?;
         let may_be_more = results.len() == RESULTS_MAX as usize;
-        self.cursor.taken(results.iter().map(|result| result.job_id), may_be_more, now);
+        self.position.record(results.iter().map(|result| result.job_id).min(), now);
         if !results.is_empty() {
             self.metrics.batch(SERVICE, results.len());
             results.iter().for_each(|result| self.tell(result, now));
-            if self.flows.applied(&results, now) {
+            if self.in_flight.applied(&results, now) {
                 self.wakes.wake(Stage::Admission);
             }
         }

@@ -5,7 +5,7 @@ use crate::batcher::{Failed, Work};
 use crate::metrics::Metrics;
 use crate::wake::Wakes;
 use posthaste_core::Timestamp;
-use posthaste_core::ports::{JobReport, Report, Stage, StoreError, WorkerStore};
+use posthaste_core::ports::{JobReport, Report, StoreError, WorkerStore};
 
 pub const SERVICE: &str = "reports";
 
@@ -34,7 +34,7 @@ impl<S: WorkerStore> Work for Reports<S> {
         self.metrics.batch(SERVICE, reports.len());
         match self.store.report_jobs(reports.clone(), now).await {
             Ok(answers) => {
-                self.wakes.wake(Stage::Results);
+                self.wakes.wake_results(reports.iter().map(|report| report.job_id));
                 Ok(answers)
             }
             // The lease token makes a repetition harmless, also when the first may have been done.

@@ -5,8 +5,7 @@ use crate::postgres::PostgresStore;
 use crate::postgres::error::Fault;
 use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::Session;
-use posthaste_core::ports::{AnnounceStore, Stage, StoreResult};
-use std::collections::BTreeSet;
+use posthaste_core::ports::{AnnounceStore, Announcement, StoreResult};
 
 /// Port of every role.
 #[derive(Debug, Clone)]
@@ -21,17 +20,16 @@ impl PostgresAnnouncer {
 }
 
 impl AnnounceStore for PostgresAnnouncer {
-    async fn announce(&self, stages: Vec<Stage>) -> StoreResult<()> {
-        let stages: BTreeSet<Stage> = stages.into_iter().collect();
-        if stages.is_empty() {
+    async fn announce(&self, announcement: Announcement) -> StoreResult<()> {
+        let messages = announcement.messages();
+        if messages.is_empty() {
             return Ok(());
         }
-        let words: Vec<&str> = stages.into_iter().map(Stage::as_str).collect();
-        self.pool.call(Verb::repeatable("announcing work"), |session| announce(session, &words)).await
+        self.pool.call(Verb::repeatable("announcing work"), |session| announce(session, &messages)).await
     }
 }
 
-async fn announce(mut session: Session, words: &[&str]) -> Result<(), Fault> {
-    session.run(include_str!("sql/announce/announce.sql"), &[&words]).await?;
+async fn announce(mut session: Session, messages: &[String]) -> Result<(), Fault> {
+    session.run(include_str!("sql/announce/announce.sql"), &[&messages]).await?;
     Ok(())
 }

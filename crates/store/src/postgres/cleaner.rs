@@ -12,6 +12,7 @@ use posthaste_core::ports::{CleanerStore, LeaseTake, ResetLease, StoreResult};
 use posthaste_core::{EventId, JobId, SagaId, Timestamp};
 use std::collections::HashSet;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 /// Port of the role job_worker, as the cleaner.
 #[derive(Debug, Clone)]
@@ -57,7 +58,9 @@ async fn reset(
 ) -> Result<(u32, Vec<ResetLease>), Fault> {
     let sql = include_str!("sql/cleaner/take_expired_leases.sql");
     let from = Instant(take.from.unwrap_or(Timestamp::MIN));
-    let rows = session.begin(Durability::Flushed, sql, &[&Instant(now), &int(take.jobs_max), &from]).await?;
+    let ahead = Instant(now.after(take.ahead_max));
+    let params: [&(dyn ToSql + Sync); 4] = [&Instant(now), &int(take.jobs_max), &from, &ahead];
+    let rows = session.begin(Durability::Flushed, sql, &params).await?;
     if rows.is_empty() {
         session.roll_back().await?;
         return Ok((0, Vec::new()));

@@ -7,8 +7,7 @@
 
 use crate::postgres::error::{Fault, Phase, classify, connecting};
 use crate::postgres::pool::{connector, parse_url};
-use posthaste_core::ports::{ListenStore, Stage, StoreResult};
-use std::collections::BTreeSet;
+use posthaste_core::ports::{Announcement, ListenStore, StoreResult};
 use std::future::{pending, poll_fn};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -47,7 +46,7 @@ impl PostgresListener {
 }
 
 impl ListenStore for PostgresListener {
-    async fn next_announcements(&mut self) -> StoreResult<Vec<Stage>> {
+    async fn next_announcements(&mut self) -> StoreResult<Announcement> {
         let heard = self.ear.get_or_insert_with(|| Ear::open(self.config.clone())).hear().await;
         heard.map_err(|fault| {
             // The next wait opens a new one.
@@ -77,13 +76,13 @@ impl Ear {
 
     /// Waits until there is something on the board, and takes it off. Nothing is taken by a wait that is
     /// given up, because what was taken is answered without waiting again.
-    async fn hear(&self) -> Result<Vec<Stage>, Fault> {
+    async fn hear(&self) -> Result<Announcement, Fault> {
         loop {
-            let Heard { stages, fault } = self.board.take();
+            let Heard { announcement, fault } = self.board.take();
             match fault {
                 // What was heard before the break is answered by the first answer after it.
                 Some(fault) => return Err(fault),
-                None if !stages.is_empty() => return Ok(stages.into_iter().collect()),
+                None if !announcement.is_empty() => return Ok(announcement),
                 None => self.board.written.notified().await,
             }
         }
@@ -106,7 +105,7 @@ struct Board {
 
 #[derive(Debug, Default)]
 struct Heard {
-    stages: BTreeSet<Stage>,
+    announcement: Announcement,
     /// Why nothing more will come.
     fault: Option<Fault>,
 }
@@ -141,7 +140,7 @@ async fn begin(client: &Client, board: &Board) -> Fault {
         Err(_) => no_answer(),
         Ok(Err(error)) => classify(error, Phase::BeforeCommit),
         Ok(Ok(())) => {
-            board.write(|heard| heard.stages.extend(Stage::ALL));
+            board.write(|heard| heard.announcement.merge(Announcement::all()));
             pending().await
         }
     }
@@ -159,12 +158,7 @@ where
     loop {
         match poll_fn(|context| connection.poll_message(context)).await {
             Some(Ok(AsyncMessage::Notification(word))) => {
-                // A later Posthaste may call stages that this one does not have.
-                if let Some(stage) = Stage::parse(word.payload()) {
-                    board.write(|heard| {
-                        heard.stages.insert(stage);
-                    });
-                }
+                board.write(|heard| heard.announcement.add_message(word.payload()));
             }
             // Notices say nothing that concerns us.
             Some(Ok(_)) => {}

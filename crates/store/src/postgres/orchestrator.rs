@@ -8,16 +8,15 @@ use crate::postgres::error::Fault;
 use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::{Durability, Session};
 use crate::postgres::value::{
-    Instant, TAKE_MAX, count, count_or_none, error_code, get, instant, instant_or_none, int, job_status,
-    saga_status,
+    Instant, TAKE_MAX, count, count_or_none, error_code, get, instant, int, job_status, saga_status,
 };
 use posthaste_core::job::{JobOutcome, JobResult};
 use posthaste_core::outcome::ErrorCode;
 use posthaste_core::ports::{
-    Admitted, AdmittedJob, AppliedResult, DueSubscriptions, GivenUp, LatelyDue, OrchestratorStore, Quota,
-    ResultTake, StoreResult,
+    Admitted, AdmittedJob, AppliedResult, DueSince, DueSubscriptions, GivenUp, OrchestratorStore, Quota,
+    RecentlyDue, RestartedWaits, ResultTake, StoreResult, WaitPage,
 };
-use posthaste_core::retry::RetryPolicy;
+use posthaste_core::retry::{RetryPolicy, Wait};
 use posthaste_core::saga::{self, Decision, Ignored, SagaState, Signal};
 use posthaste_core::{EventId, JobId, SagaId, SubscriptionId, Timestamp};
 use std::collections::{HashMap, HashSet};
@@ -46,15 +45,15 @@ impl OrchestratorStore for PostgresOrchestrator {
         self.pool.call(verb, |session| find_due(session, after, probes_max.max(1), now)).await
     }
 
-    async fn find_lately_due(
+    async fn find_recently_due(
         &self,
         since: Timestamp,
         sagas_max: u32,
         now: Timestamp,
-    ) -> StoreResult<LatelyDue> {
-        let verb = Verb::repeatable("looking for deliveries that came due");
+    ) -> StoreResult<RecentlyDue> {
+        let verb = Verb::repeatable("finding recently due deliveries");
         let sagas_max = sagas_max.clamp(1, TAKE_MAX);
-        self.pool.call(verb, |session| find_lately_due(session, since, sagas_max, now)).await
+        self.pool.call(verb, |session| find_recently_due(session, since, sagas_max, now)).await
     }
 
     async fn admit_due_sagas(
@@ -65,6 +64,17 @@ impl OrchestratorStore for PostgresOrchestrator {
     ) -> StoreResult<Admitted> {
         let verb = Verb::repeatable("admitting due deliveries");
         self.pool.call(verb, |session| admit(session, &quotas, policy, now)).await
+    }
+
+    async fn restart_waits(
+        &self,
+        page: WaitPage,
+        policy: RetryPolicy,
+        now: Timestamp,
+    ) -> StoreResult<RestartedWaits> {
+        let verb = Verb::repeatable("restarting waits");
+        let page = WaitPage { rows_max: page.rows_max.clamp(1, TAKE_MAX), ..page };
+        self.pool.call(verb, |session| restart_waits(session, page, policy, now)).await
     }
 
     async fn apply_job_results(
@@ -96,11 +106,6 @@ impl OrchestratorStore for PostgresOrchestrator {
         let verb = Verb::repeatable("counting deliveries in flight");
         self.pool.call(verb, |session| count_in_flight(session, &subscriptions, count_max)).await
     }
-
-    async fn next_due_at(&self, now: Timestamp) -> StoreResult<Option<Timestamp>> {
-        let verb = Verb::repeatable("looking for the next due delivery");
-        self.pool.call(verb, |session| next_due_at(session, now)).await
-    }
 }
 
 async fn find_due(
@@ -116,7 +121,7 @@ async fn find_due(
     for row in &rows {
         let id = SubscriptionId::from_store(get(row, 0)?);
         if let Some(Instant(since)) = get(row, 1)? {
-            found.due.push((id, since));
+            found.due.push(DueSince { subscription_id: id, since });
         }
         found.next = found.next.max(Some(id));
     }
@@ -127,24 +132,55 @@ async fn find_due(
     Ok(found)
 }
 
-async fn find_lately_due(
+async fn find_recently_due(
     mut session: Session,
     since: Timestamp,
     sagas_max: u32,
     now: Timestamp,
-) -> Result<LatelyDue, Fault> {
-    let sql = include_str!("sql/orchestrator/find_lately_due.sql");
+) -> Result<RecentlyDue, Fault> {
+    let sql = include_str!("sql/orchestrator/find_recently_due.sql");
     let rows = session.read(sql, &[&Instant(since), &Instant(now), &int(sagas_max)]).await?;
-    let mut found = LatelyDue { subscriptions: Vec::new(), until: now };
+    let mut found = RecentlyDue::default();
+    // How many were read in each state, and the time of the last one.
+    let mut read: HashMap<&str, (i64, Timestamp)> = HashMap::new();
     for row in &rows {
-        found.subscriptions.extend(get::<Vec<i64>>(row, 0)?.into_iter().map(SubscriptionId::from_store));
-        if get::<i64>(row, 1)? >= i64::from(sagas_max) {
-            found.until = found.until.min(instant(row, 2)?);
+        let subscription_id = SubscriptionId::from_store(get(row, 1)?);
+        found.due.push(DueSince { subscription_id, since: instant(row, 3)? });
+        let (count, last) = read.entry(get(row, 0)?).or_insert((0, Timestamp::MIN));
+        *count += get::<i64>(row, 2)?;
+        *last = instant(row, 4)?.max(*last);
+    }
+    let ends = read.into_values().filter(|(count, _)| *count >= i64::from(sagas_max));
+    found.until = ends.map(|(_, last)| last).min();
+    found.due.sort_unstable();
+    found.due.dedup_by_key(|due| due.subscription_id);
+    Ok(found)
+}
+
+async fn restart_waits(
+    mut session: Session,
+    page: WaitPage,
+    policy: RetryPolicy,
+    now: Timestamp,
+) -> Result<RestartedWaits, Fault> {
+    let sql = include_str!("sql/orchestrator/list_waiting_sagas.sql");
+    let rows = session.read(sql, &[&Instant(page.from), &int(page.rows_max)]).await?;
+    let (mut sagas, mut was, mut until) = (Vec::new(), Vec::new(), Vec::new());
+    for row in &rows {
+        let wait = Wait { since: instant(row, 1)?, until: instant(row, 2)? };
+        if let Some(restarted) = policy.restarted_wait(wait, now) {
+            sagas.push(get::<i64>(row, 0)?);
+            was.push(Instant(wait.until));
+            until.push(Instant(restarted));
         }
     }
-    found.subscriptions.sort_unstable();
-    found.subscriptions.dedup();
-    Ok(found)
+    let last = rows.last().map(|row| instant(row, 2)).transpose()?;
+    let mut restarted = 0;
+    if !sagas.is_empty() {
+        let sql = include_str!("sql/orchestrator/restart_waits.sql");
+        restarted = session.run(sql, &[&sagas, &was, &until, &Instant(now)]).await?.len();
+    }
+    Ok(RestartedWaits::of_page(page, rows.len(), restarted, last))
 }
 
 async fn count_in_flight(
@@ -158,11 +194,6 @@ async fn count_in_flight(
     rows.iter().map(|row| Ok(u32::try_from(get::<i64>(row, 0)?).unwrap_or(u32::MAX))).collect()
 }
 
-async fn next_due_at(mut session: Session, now: Timestamp) -> Result<Option<Timestamp>, Fault> {
-    let rows = session.read(include_str!("sql/orchestrator/next_due_at.sql"), &[&Instant(now)]).await?;
-    rows.first().map_or(Ok(None), |row| instant_or_none(row, 0))
-}
-
 /// What is decided over due sagas.
 #[derive(Default)]
 struct Admission {
@@ -170,7 +201,7 @@ struct Admission {
     pair_of: HashMap<i64, (i64, i64)>,
     starts: Vec<(i64, Timestamp)>,
     letters: Vec<i64>,
-    reached: Vec<(SubscriptionId, Timestamp)>,
+    fetched: Vec<DueSince>,
 }
 
 async fn admit(
@@ -230,10 +261,9 @@ fn decide_admission(rows: &[Row], policy: RetryPolicy, now: Timestamp) -> Result
             Decision::Complete { .. } | Decision::Retry { .. } | Decision::Ignore(_) => continue,
         }
         admitted += 1;
-        let reached = (SubscriptionId::from_store(saga.subscription_id), saga.state.next_attempt_at);
-        match admission.reached.last_mut() {
-            Some(last) if last.0 == reached.0 => *last = reached,
-            Some(_) | None => admission.reached.push(reached),
+        if admitted == 1 {
+            let subscription_id = SubscriptionId::from_store(saga.subscription_id);
+            admission.fetched.push(DueSince { subscription_id, since: saga.state.next_attempt_at });
         }
         admission.pair_of.insert(saga.id, (saga.event_id, saga.subscription_id));
     }
@@ -274,7 +304,7 @@ async fn write_admission(
     admission: Admission,
     now: Timestamp,
 ) -> Result<Admitted, Fault> {
-    let Admission { pair_of, starts, letters, reached } = admission;
+    let Admission { pair_of, starts, letters, fetched } = admission;
     let sagas: Vec<i64> = starts.iter().map(|(saga_id, _)| *saga_id).collect();
     let attempts: Vec<Instant> = starts.iter().map(|(_, attempt_at)| Instant(*attempt_at)).collect();
     let start = include_str!("sql/orchestrator/start_attempts.sql");
@@ -292,7 +322,7 @@ async fn write_admission(
         })
         .ok_or_else(|| Fault::Unreadable("a saga that was not taken".into()))
     };
-    let mut admitted = Admitted { reached, ..Admitted::default() };
+    let mut admitted = Admitted { fetched, ..Admitted::default() };
     for row in &made {
         let saga_id = get(row, 1)?;
         let (event_id, subscription_id) = pair(saga_id)?;

@@ -9,19 +9,20 @@ use crate::postgres::lane_row;
 use crate::postgres::order_record::order_record;
 use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::{Durability, Session};
-use crate::postgres::value::{Instant, Json, count, get, instant, instant_or_none, int, token};
+use crate::postgres::value::{Instant, Json, TAKE_MAX, count, get, instant, instant_or_none, int, token};
 use posthaste_core::digest::{Digest, canonical, digest_of};
 use posthaste_core::lane::{ClaimMode, Lane};
 use posthaste_core::order::{self, IdempotencyKey, OrderDecision, OrderSignal, OrderState, OrderUpdate};
 use posthaste_core::outcome::ErrorCode;
 use posthaste_core::ports::{
     ClaimedOrder, ClaimedOrders, NextOrders, OrderRecord, OrderReport, OutboxClaim, OutboxWorkerStore,
-    Settled, StoreResult,
+    RestartedWaits, Settled, StoreResult, WaitPage,
 };
 use posthaste_core::retry::OrderRetryPolicy;
 use posthaste_core::{LeaseToken, OrderId, Timestamp};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -47,6 +48,17 @@ impl OutboxWorkerStore for PostgresOutboxWorker {
     ) -> StoreResult<Vec<OrderRecord>> {
         let verb = Verb::repeatable("requeueing due orders");
         self.pool.call(verb, |session| requeue(session, orders_max, policy, now)).await
+    }
+
+    async fn restart_waits(
+        &self,
+        page: WaitPage,
+        policy: OrderRetryPolicy,
+        now: Timestamp,
+    ) -> StoreResult<RestartedWaits> {
+        let verb = Verb::repeatable("restarting waits of orders");
+        let page = WaitPage { rows_max: page.rows_max.clamp(1, TAKE_MAX), ..page };
+        self.pool.call(verb, |session| restart_waits(session, page, policy, now)).await
     }
 
     async fn next_orders_at(&self) -> StoreResult<NextOrders> {
@@ -85,13 +97,13 @@ impl OutboxWorkerStore for PostgresOutboxWorker {
 
     async fn rewind_stuck_orders(
         &self,
-        stuck_before: Timestamp,
+        stuck_threshold: Duration,
         orders_max: u32,
         policy: OrderRetryPolicy,
         now: Timestamp,
     ) -> StoreResult<Vec<OrderRecord>> {
         let verb = Verb::repeatable("rewinding stuck orders");
-        self.pool.call(verb, |session| rewind(session, stuck_before, orders_max, policy, now)).await
+        self.pool.call(verb, |session| rewind(session, stuck_threshold, orders_max, policy, now)).await
     }
 
     async fn purge_ledger(&self, rows_max: u32, now: Timestamp) -> StoreResult<u32> {
@@ -125,8 +137,18 @@ impl<'a> Moves<'a> {
         policy: OrderRetryPolicy,
         now: Timestamp,
     ) -> Self {
+        Self::decide_each(records, |_| signal.clone(), policy, now)
+    }
+
+    /// The same, with a signal for each.
+    fn decide_each<'s>(
+        records: &'a [OrderRecord],
+        signal: impl Fn(&OrderRecord) -> OrderSignal<'s>,
+        policy: OrderRetryPolicy,
+        now: Timestamp,
+    ) -> Self {
         let decided = records.iter().filter_map(|record| {
-            match order::step(&order_state(record), signal, &policy, now) {
+            match order::step(&order_state(record), &signal(record), &policy, now) {
                 OrderDecision::Update(update) => Some((record, update)),
                 OrderDecision::Ignore(_) => None,
             }
@@ -214,10 +236,30 @@ async fn requeue(
     moves.write(&mut session, false, true, now).await
 }
 
+async fn restart_waits(
+    mut session: Session,
+    page: WaitPage,
+    policy: OrderRetryPolicy,
+    now: Timestamp,
+) -> Result<RestartedWaits, Fault> {
+    let sql = include_str!("sql/outbox_worker/take_waiting_orders.sql");
+    let rows = session.begin(Durability::Flushed, sql, &[&Instant(page.from), &int(page.rows_max)]).await?;
+    let records: Vec<OrderRecord> = rows.iter().map(order_record).collect::<Result<_, Fault>>()?;
+    let signal = |record: &OrderRecord| OrderSignal::ClockStep { since: record.updated_at };
+    let moves = Moves::decide_each(&records, signal, policy, now);
+    let last = records.last().map(|record| record.next_attempt_at);
+    if moves.rows.is_empty() {
+        session.roll_back().await?;
+        return Ok(RestartedWaits::of_page(page, records.len(), 0, last));
+    }
+    let restarted = moves.write(&mut session, false, true, now).await?;
+    Ok(RestartedWaits::of_page(page, records.len(), restarted.len(), last))
+}
+
 async fn next_orders_at(mut session: Session) -> Result<NextOrders, Fault> {
     let rows = session.read(include_str!("sql/outbox_worker/next_orders_at.sql"), &[]).await?;
     let Some(row) = rows.first() else { return Ok(NextOrders::default()) };
-    Ok(NextOrders { queued_at: instant_or_none(row, 0)?, failed_at: instant_or_none(row, 1)? })
+    Ok(NextOrders { has_queued: get(row, 0)?, failed_at: instant_or_none(row, 1)? })
 }
 
 /// Ends a claim by its holder, without a word from the broker.
@@ -260,13 +302,14 @@ async fn end_claim_in(
 
 async fn rewind(
     mut session: Session,
-    stuck_before: Timestamp,
+    stuck_threshold: Duration,
     orders_max: u32,
     policy: OrderRetryPolicy,
     now: Timestamp,
 ) -> Result<Vec<OrderRecord>, Fault> {
     let sql = include_str!("sql/outbox_worker/take_stuck_orders.sql");
-    let rows = session.begin(Durability::Flushed, sql, &[&Instant(stuck_before), &int(orders_max)]).await?;
+    let (before, after) = (Instant(now.before(stuck_threshold)), Instant(now.after(stuck_threshold)));
+    let rows = session.begin(Durability::Flushed, sql, &[&before, &int(orders_max), &after]).await?;
     let records: Vec<OrderRecord> = rows.iter().map(order_record).collect::<Result<_, Fault>>()?;
     let moves = Moves::decide(&records, &OrderSignal::Stuck, policy, now);
     if moves.rows.is_empty() {

@@ -8,7 +8,7 @@ use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::Session;
 use crate::postgres::value::{Instant, TAKE_MAX, get, int};
 use posthaste_core::ports::{RouteTake, Routed, RouterStore, StoreResult};
-use posthaste_core::{EventId, SubscriptionId, Timestamp};
+use posthaste_core::{EventId, Timestamp};
 
 /// Port of the role router_worker.
 #[derive(Debug, Clone)]
@@ -41,29 +41,14 @@ fn add(whole: &mut Routed, part: Routed) {
     whole.events += part.events;
     whole.pairs = whole.pairs.saturating_add(part.pairs);
     whole.lowest = whole.lowest.into_iter().chain(part.lowest).min();
-    for (id, pairs) in part.by_subscription {
-        match whole.by_subscription.binary_search_by_key(&id, |(id, _)| *id) {
-            Ok(at) => whole.by_subscription[at].1 += pairs,
-            Err(at) => whole.by_subscription.insert(at, (id, pairs)),
-        }
-    }
 }
 
 async fn route(mut session: Session, take: RouteTake, now: Timestamp) -> Result<Routed, Fault> {
     let from = take.from.map_or(i64::MIN, EventId::get);
     let sql = include_str!("sql/router/route_events.sql");
     let rows = session.run(sql, &[&from, &int(take.events_max), &Instant(now)]).await?;
-    let mut routed = Routed::default();
-    for row in &rows {
-        let number = u32::try_from(get::<i64>(row, 1)?).unwrap_or(u32::MAX);
-        if let Some(id) = get::<Option<i64>>(row, 0)? {
-            routed.pairs = routed.pairs.saturating_add(number);
-            routed.by_subscription.push((SubscriptionId::from_store(id), number));
-        } else {
-            routed.events = number;
-            routed.lowest = get::<Option<i64>>(row, 2)?.map(EventId::from_store);
-        }
-    }
-    routed.by_subscription.sort_unstable();
-    Ok(routed)
+    let Some(row) = rows.first() else { return Ok(Routed::default()) };
+    let number = |column| Ok::<_, Fault>(u32::try_from(get::<i64>(row, column)?).unwrap_or(u32::MAX));
+    let lowest = get::<Option<i64>>(row, 2)?.map(EventId::from_store);
+    Ok(Routed { events: number(0)?, pairs: number(1)?, lowest })
 }

@@ -44,9 +44,10 @@ fn reset_expired_leases(
     now: Timestamp,
 ) -> Answer<Vec<ResetLease>> {
     let from = take.from.unwrap_or(Timestamp::MIN).micros();
+    let ahead = now.after(take.ahead_max).micros();
     let expired: Vec<ResetLease> = session
         .statement(LIST_EXPIRED_LEASES)?
-        .query_map(params![now.micros(), take.jobs_max, from], |row| {
+        .query_map(params![now.micros(), take.jobs_max, from, ahead], |row| {
             Ok(ResetLease {
                 job_id: JobId::from_store(row.get(0)?),
                 saga_id: SagaId::from_store(row.get(1)?),

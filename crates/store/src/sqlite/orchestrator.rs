@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use posthaste_core::job::{JobOutcome, JobResult, JobStatus};
 use posthaste_core::ports::{
-    Admitted, AdmittedJob, AppliedResult, DueSubscriptions, GivenUp, LatelyDue, OrchestratorStore, Quota,
-    ResultTake, StoreResult,
+    Admitted, AdmittedJob, AppliedResult, DueSince, DueSubscriptions, GivenUp, OrchestratorStore, Quota,
+    RecentlyDue, RestartedWaits, ResultTake, StoreResult, WaitPage,
 };
-use posthaste_core::retry::RetryPolicy;
+use posthaste_core::retry::{RetryPolicy, Wait};
 use posthaste_core::saga::{self, Decision, SagaState, SagaStatus, Signal};
 use posthaste_core::{EventId, JobId, SagaId, SubscriptionId, Timestamp};
 use rusqlite::{OptionalExtension as _, Row, params};
@@ -21,7 +21,9 @@ use super::work::Durability;
 use crate::grants::Role;
 
 const FIND_DUE_SUBSCRIPTIONS: &str = include_str!("sql/orchestrator/find_due_subscriptions.sql");
-const FIND_LATELY_DUE: &str = include_str!("sql/orchestrator/find_lately_due.sql");
+const FIND_RECENTLY_DUE: &str = include_str!("sql/orchestrator/find_recently_due.sql");
+const LIST_WAITING_SAGAS: &str = include_str!("sql/orchestrator/list_waiting_sagas.sql");
+const RESTART_WAIT: &str = include_str!("sql/orchestrator/restart_wait.sql");
 const FIND_SUBSCRIPTION: &str = include_str!("sql/orchestrator/find_subscription.sql");
 const LIST_DUE_SAGAS: &str = include_str!("sql/orchestrator/list_due_sagas.sql");
 const INSERT_JOBS: &str = include_str!("sql/orchestrator/insert_jobs.sql");
@@ -32,7 +34,6 @@ const RETRY_SAGAS: &str = include_str!("sql/orchestrator/retry_sagas.sql");
 const DEAD_LETTER_SAGAS: &str = include_str!("sql/orchestrator/dead_letter_sagas.sql");
 const DELETE_APPLIED: &str = include_str!("sql/orchestrator/delete_applied.sql");
 const COUNT_IN_FLIGHT: &str = include_str!("sql/orchestrator/count_in_flight.sql");
-const NEXT_DUE_AT: &str = include_str!("sql/orchestrator/next_due_at.sql");
 
 const ROLE: Role = Role::SagaOrchestrator;
 
@@ -54,17 +55,26 @@ impl OrchestratorStore for SqliteOrchestrator {
             .await
     }
 
-    async fn find_lately_due(
+    async fn find_recently_due(
         &self,
         since: Timestamp,
         sagas_max: u32,
         now: Timestamp,
-    ) -> StoreResult<LatelyDue> {
+    ) -> StoreResult<RecentlyDue> {
         self.0
-            .read(ROLE, "looking for sagas that came due", move |session| {
-                find_lately_due(session, since, sagas_max.max(1), now)
+            .read(ROLE, "finding recently due sagas", move |session| {
+                find_recently_due(session, since, sagas_max.max(1), now)
             })
             .await
+    }
+
+    async fn restart_waits(
+        &self,
+        page: WaitPage,
+        policy: RetryPolicy,
+        now: Timestamp,
+    ) -> StoreResult<RestartedWaits> {
+        self.0.write(ROLE, "restarting waits", move |session| restart_waits(session, page, policy, now)).await
     }
 
     async fn admit_due_sagas(
@@ -102,15 +112,6 @@ impl OrchestratorStore for SqliteOrchestrator {
             })
             .await
     }
-
-    async fn next_due_at(&self, now: Timestamp) -> StoreResult<Option<Timestamp>> {
-        self.0
-            .read(ROLE, "looking when a saga is due", move |session| {
-                let mut next = session.statement(NEXT_DUE_AT)?;
-                Ok(next.query_row([now.micros()], |row| rows::maybe_time(row, 0))?)
-            })
-            .await
-    }
 }
 
 fn find_due_subscriptions(
@@ -127,7 +128,7 @@ fn find_due_subscriptions(
     while let Some(row) = rows.next()? {
         let id = SubscriptionId::from_store(row.get(0)?);
         if let Some(since) = row.get::<_, Option<i64>>(1)? {
-            found.due.push((id, Timestamp::from_micros(since)));
+            found.due.push(DueSince { subscription_id: id, since: Timestamp::from_micros(since) });
         }
         probes += 1;
         last = Some(id);
@@ -136,29 +137,55 @@ fn find_due_subscriptions(
     Ok(found)
 }
 
-fn find_lately_due(
+fn find_recently_due(
     session: &Session<'_>,
     since: Timestamp,
     sagas_max: u32,
     now: Timestamp,
-) -> Answer<LatelyDue> {
-    let mut found = LatelyDue { subscriptions: Vec::new(), until: now };
-    for status in [SagaStatus::Pending, SagaStatus::PendingRetry] {
-        let mut find = session.statement(FIND_LATELY_DUE)?;
-        let mut sagas = find.query(params![status.as_str(), since.micros(), now.micros(), sagas_max])?;
-        let (mut looked_at, mut last) = (0, now);
+) -> Answer<RecentlyDue> {
+    let mut found = RecentlyDue::default();
+    // A Pending saga is due whatever its time.
+    for (status, until) in [(SagaStatus::Pending, Timestamp::MAX), (SagaStatus::PendingRetry, now)] {
+        let mut find = session.statement(FIND_RECENTLY_DUE)?;
+        let mut sagas = find.query(params![status.as_str(), since.micros(), until.micros(), sagas_max])?;
+        let (mut read, mut last) = (0, since);
         while let Some(row) = sagas.next()? {
-            found.subscriptions.push(SubscriptionId::from_store(row.get(0)?));
             last = rows::time(row, 1)?;
-            looked_at += 1;
+            let subscription_id = SubscriptionId::from_store(row.get(0)?);
+            found.due.push(DueSince { subscription_id, since: last });
+            read += 1;
         }
-        if looked_at >= sagas_max {
-            found.until = found.until.min(last);
+        if read >= sagas_max {
+            found.until = Some(found.until.map_or(last, |until| until.min(last)));
         }
     }
-    found.subscriptions.sort_unstable();
-    found.subscriptions.dedup();
+    found.due.sort_unstable();
+    found.due.dedup_by_key(|due| due.subscription_id);
     Ok(found)
+}
+
+fn restart_waits(
+    session: &Session<'_>,
+    page: WaitPage,
+    policy: RetryPolicy,
+    now: Timestamp,
+) -> Answer<RestartedWaits> {
+    let mut waiting: Vec<(i64, Wait)> = Vec::new();
+    {
+        let mut list = session.statement(LIST_WAITING_SAGAS)?;
+        let mut found = list.query(params![page.from.micros(), page.rows_max])?;
+        while let Some(row) = found.next()? {
+            waiting.push((row.get(0)?, Wait { since: rows::time(row, 1)?, until: rows::time(row, 2)? }));
+        }
+    }
+    let mut restarted = 0;
+    for (id, wait) in &waiting {
+        if let Some(until) = policy.restarted_wait(*wait, now) {
+            restarted += session.run(RESTART_WAIT, params![id, until.micros(), now.micros()])?;
+        }
+    }
+    let last = waiting.last().map(|(_, wait)| wait.until);
+    Ok(RestartedWaits::of_page(page, waiting.len(), restarted, last))
 }
 
 fn count_in_flight(
@@ -186,7 +213,8 @@ fn admit_due_sagas(
         let subscription_id = quota.subscription_id;
         let Some(limit) = find_limit(session, subscription_id)? else { continue };
         let due = list_due_sagas(session, *quota, now)?;
-        admitted.reached.extend(due.last().map(|(.., state)| (subscription_id, state.next_attempt_at)));
+        let lowest = due.first().map(|(.., state)| state.next_attempt_at);
+        admitted.fetched.extend(lowest.map(|since| DueSince { subscription_id, since }));
         for (saga_id, event_id, state) in due {
             let decision = saga::step(&state, &Signal::Look, &policy.with_limit(limit), now);
             match decision {

@@ -6,11 +6,12 @@ use posthaste_core::lane::{ClaimMode, Lane};
 use posthaste_core::order::{self, IdempotencyKey, OrderDecision, OrderSignal, OrderStatus, OrderUpdate};
 use posthaste_core::ports::{
     ClaimedOrder, ClaimedOrders, NextOrders, OrderRecord, OrderReport, OutboxClaim, OutboxWorkerStore,
-    Settled, StoreResult,
+    RestartedWaits, Settled, StoreResult, WaitPage,
 };
 use posthaste_core::retry::OrderRetryPolicy;
 use posthaste_core::{LeaseToken, OrderId, Timestamp};
 use rusqlite::{Params, Row, params};
+use std::time::Duration;
 
 use super::SqliteStore;
 use super::error::Answer;
@@ -21,6 +22,7 @@ use super::session::Session;
 use crate::grants::Role;
 
 const LIST_DUE_ORDERS: &str = include_str!("sql/outbox_worker/list_due_orders.sql");
+const LIST_WAITING_ORDERS: &str = include_str!("sql/outbox_worker/list_waiting_orders.sql");
 const LIST_STUCK_ORDERS: &str = include_str!("sql/outbox_worker/list_stuck_orders.sql");
 const LIST_QUEUED_ORDERS: &str = include_str!("sql/outbox_worker/list_queued_orders.sql");
 const CLAIM_ORDER: &str = include_str!("sql/outbox_worker/claim_order.sql");
@@ -56,6 +58,32 @@ impl OutboxWorkerStore for SqliteOutboxWorker {
                     }
                 }
                 Ok(moved)
+            })
+            .await
+    }
+
+    async fn restart_waits(
+        &self,
+        page: WaitPage,
+        policy: OrderRetryPolicy,
+        now: Timestamp,
+    ) -> StoreResult<RestartedWaits> {
+        self.0
+            .write(ROLE, "restarting waits of orders", move |session| {
+                let limits = params![page.from.micros(), page.rows_max];
+                let waiting = list_claims(session, LIST_WAITING_ORDERS, limits)?;
+                let mut restarted = 0;
+                for order in &waiting {
+                    let signal = OrderSignal::ClockStep { since: order.updated_at };
+                    if let OrderDecision::Update(update) =
+                        order::step(&state_of(order), &signal, &policy, now)
+                    {
+                        write_update(session, REQUEUE_ORDER, order.id, &update, now)?;
+                        restarted += 1;
+                    }
+                }
+                let last = waiting.last().map(|order| order.next_attempt_at);
+                Ok(RestartedWaits::of_page(page, waiting.len(), restarted, last))
             })
             .await
     }
@@ -109,14 +137,15 @@ impl OutboxWorkerStore for SqliteOutboxWorker {
 
     async fn rewind_stuck_orders(
         &self,
-        stuck_before: Timestamp,
+        stuck_threshold: Duration,
         orders_max: u32,
         policy: OrderRetryPolicy,
         now: Timestamp,
     ) -> StoreResult<Vec<OrderRecord>> {
         self.0
             .write(ROLE, "rewinding orders", move |session| {
-                let limits = params![stuck_before.micros(), orders_max];
+                let (before, after) = (now.before(stuck_threshold), now.after(stuck_threshold));
+                let limits = params![before.micros(), orders_max, after.micros()];
                 let mut rewound = Vec::new();
                 for order in list_claims(session, LIST_STUCK_ORDERS, limits)? {
                     let decision = order::step(&state_of(&order), &OrderSignal::Stuck, &policy, now);
@@ -200,7 +229,7 @@ fn list_queued(
 ) -> Answer<Vec<(OrderId, Option<ClaimedOrder>)>> {
     let mut queued = Vec::new();
     let mut list = session.statement(LIST_QUEUED_ORDERS)?;
-    let mut rows = list.query(params![now.micros(), orders_max])?;
+    let mut rows = list.query([orders_max])?;
     while let Some(row) = rows.next()? {
         queued.push((OrderId::from_store(row.get(0)?), read_claimed(row, now)?));
     }
@@ -233,7 +262,7 @@ fn next_orders_at(session: &Session<'_>) -> Answer<NextOrders> {
     let mut find = session.statement(NEXT_ORDERS_AT)?;
     let mut found = find.query([])?;
     let Some(row) = found.next()? else { return Ok(NextOrders::default()) };
-    Ok(NextOrders { queued_at: rows::maybe_time(row, 0)?, failed_at: rows::maybe_time(row, 1)? })
+    Ok(NextOrders { has_queued: row.get(0)?, failed_at: rows::maybe_time(row, 1)? })
 }
 
 /// An order to be sent. The broker must get exactly what the digest was taken over, or nothing.

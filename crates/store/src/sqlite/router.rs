@@ -1,10 +1,8 @@
 //! Takes events off the routing queue and makes a saga for each subscription that matches now. Hands
 //! them to the orchestrator by way of the table; never reads one.
 
-use std::collections::BTreeMap;
-
 use posthaste_core::ports::{RouteTake, Routed, RouterStore, StoreResult};
-use posthaste_core::{EventId, SubscriptionId, Timestamp};
+use posthaste_core::{EventId, Timestamp};
 use rusqlite::params;
 
 use super::SqliteStore;
@@ -34,7 +32,6 @@ impl RouterStore for SqliteRouter {
 
 fn route_events(session: &Session<'_>, take: RouteTake, now: Timestamp) -> Answer<Routed> {
     let mut routed = Routed::default();
-    let mut by_subscription: BTreeMap<SubscriptionId, u32> = BTreeMap::new();
     let (mut lowest, mut highest) = (None, 0_i64);
     {
         let mut matching = session.statement(MATCH_SUBSCRIPTIONS)?;
@@ -46,10 +43,7 @@ fn route_events(session: &Session<'_>, take: RouteTake, now: Timestamp) -> Answe
             }
             lowest = lowest.or(Some(event_id));
             highest = event_id;
-            if let Some(subscription_id) = subscription_id {
-                routed.pairs += 1;
-                *by_subscription.entry(SubscriptionId::from_store(subscription_id)).or_default() += 1;
-            }
+            routed.pairs += u32::from(subscription_id.is_some());
         }
     }
     if let Some(lowest) = lowest {
@@ -57,6 +51,5 @@ fn route_events(session: &Session<'_>, take: RouteTake, now: Timestamp) -> Answe
         session.run(DELETE_ROUTED, params![lowest, highest])?;
     }
     routed.lowest = lowest.map(EventId::from_store);
-    routed.by_subscription = by_subscription.into_iter().collect();
     Ok(routed)
 }

@@ -99,7 +99,7 @@ fn claim_due_jobs(session: &Session<'_>, claim: &Claim, now: Timestamp) -> Answe
     let from = claim.from.unwrap_or(Timestamp::MIN);
     let claimed: Vec<ClaimedJob> = session
         .statement(LIST_DUE_JOBS)?
-        .query_map(params![from.micros(), now.micros(), claim.jobs_max], |row| {
+        .query_map(params![from.micros(), claim.jobs_max], |row| {
             Ok(ClaimedJob {
                 job_id: JobId::from_store(row.get(0)?),
                 saga_id: SagaId::from_store(row.get(1)?),

@@ -107,8 +107,25 @@ pub async fn leases_that_were_looked_at_are_not_looked_at_again<S: Stores>(h: &H
     assert_eq!(h.claim_all(&claim(1), at(10)).await.len(), 1);
     let leased = "SELECT count(*) FROM webhook_delivery_jobs WHERE status = 'Leased'";
     for (from, left) in [(71, 2), (61, 1), (60, 0)] {
-        let take = LeaseTake { from: Some(at(from)), jobs_max: MANY };
+        let take = LeaseTake { from: Some(at(from)), ..leases(MANY) };
         h.sure(async || h.store.cleaner().reset_expired_leases(take, 3, at(100)).await).await;
         assert_eq!(h.direct.number(leased).await, left, "from {from}");
     }
+}
+
+pub async fn a_lease_further_ahead_than_any_counts_as_expired<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe("a").await;
+    h.publish("a", 2).await;
+    h.route_all(T0).await;
+    h.admit(subscription, T0).await;
+    // One is claimed by a clock that is right, the other by one that is an hour ahead.
+    assert_eq!(h.claim_all(&claim(1), T0).await.len(), 1);
+    assert_eq!(h.claim_all(&claim(1), at(3_600)).await.len(), 1);
+    h.sure(async || h.store.cleaner().reset_expired_leases(leases(MANY), 3, at(1)).await).await;
+    let resets = "SELECT lease_resets FROM webhook_delivery_jobs WHERE status = 'Pending'";
+    assert_eq!(h.direct.number(resets).await, 1);
+    assert_eq!(
+        h.direct.number("SELECT count(*) FROM webhook_delivery_jobs WHERE status = 'Leased'").await,
+        1
+    );
 }

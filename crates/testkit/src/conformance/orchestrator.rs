@@ -5,8 +5,8 @@ use crate::harness::{Engine, Harness};
 use crate::random::Random;
 use posthaste_core::outcome::{AttemptOutcome, Failure};
 use posthaste_core::ports::{
-    CleanerStore as _, JobReport, OrchestratorStore as _, Quota, ResultTake, Stores, SubscriptionStore as _,
-    WorkerStore as _,
+    CleanerStore as _, DueSince, JobReport, OrchestratorStore as _, Quota, ResultTake, Stores,
+    SubscriptionStore as _, WaitPage, WorkerStore as _,
 };
 use posthaste_core::subscription::SubscriptionPatch;
 use posthaste_core::{SubscriptionId, Timestamp};
@@ -183,7 +183,6 @@ pub async fn retries_follow_the_schedule_into_the_dead_letter<S: Stores>(h: &Har
         let due = now.after(Duration::from_secs(gap_s));
         let early = due.before(Duration::from_micros(1));
         assert!(h.admit(subscription, early).await.jobs.is_empty(), "{gap_s} s have not passed");
-        assert_eq!(h.sure(async || h.store.orchestrator().next_due_at(early).await).await, Some(due));
         now = due;
     }
     h.fail_attempts(subscription, now).await;
@@ -213,18 +212,22 @@ pub async fn retry_after_is_read_from_the_row<S: Stores>(h: &Harness<S>) {
     assert_eq!(h.direct.number(JOBS).await, 2);
 }
 
-/// Every subscription that is due, and since when, by as many looks as it takes.
+/// Every subscription that is due, and since when, by as many pages as it takes.
 async fn due<S: Stores>(h: &Harness<S>, now: Timestamp) -> Vec<(SubscriptionId, Timestamp)> {
-    let mut all = Vec::new();
+    let mut all: Vec<DueSince> = Vec::new();
     let mut after = None;
     loop {
         let found = h.sure(async || h.store.orchestrator().find_due_subscriptions(after, 3, now).await).await;
         all.extend(found.due);
         match found.next {
             Some(next) => after = Some(next),
-            None => return all,
+            None => return pairs(&all),
         }
     }
+}
+
+fn pairs(due: &[DueSince]) -> Vec<(SubscriptionId, Timestamp)> {
+    due.iter().map(|due| (due.subscription_id, due.since)).collect()
 }
 
 pub async fn a_large_backlog_starves_nobody<S: Stores>(h: &Harness<S>) {
@@ -256,7 +259,7 @@ pub async fn a_large_backlog_starves_nobody<S: Stores>(h: &Harness<S>) {
     assert_eq!(due(h, at(1)).await, [(large, T0)], "the others are done, and cost the next round nothing");
 }
 
-pub async fn what_came_due_lately_is_found_oldest_first<S: Stores>(h: &Harness<S>) {
+pub async fn what_came_due_recently_is_found_oldest_first<S: Stores>(h: &Harness<S>) {
     let (early, late, retried) =
         (h.subscribe("early").await, h.subscribe("late").await, h.subscribe("retried").await);
     h.publish("retried", 1).await;
@@ -271,24 +274,26 @@ pub async fn what_came_due_lately_is_found_oldest_first<S: Stores>(h: &Harness<S
     h.publish("late", 3).await;
     h.route_all(at(20)).await;
     let look = async |since: u64, sagas_max: u32, now: u64| {
-        let found = async || h.store.orchestrator().find_lately_due(at(since), sagas_max, at(now)).await;
+        let found = async || h.store.orchestrator().find_recently_due(at(since), sagas_max, at(now)).await;
         let found = h.sure(found).await;
-        (found.subscriptions, found.until)
+        (pairs(&found.due), found.until)
     };
-    assert_eq!(look(0, 100, 9).await, (vec![], at(9)));
-    assert_eq!(look(0, 100, 29).await, (vec![early, late], at(29)));
-    assert_eq!(look(0, 100, 30).await, (vec![early, late, retried], at(30)));
-    assert_eq!(look(11, 100, 30).await, (vec![late, retried], at(30)));
-    assert_eq!(look(21, 100, 29).await, (vec![], at(29)));
-    assert_eq!(due(h, at(20)).await, [(early, at(10)), (late, at(20))]);
+    let (early, late, retried) = ((early, at(10)), (late, at(20)), (retried, at(30)));
+    // The first attempts are due whatever the clock says.
+    assert_eq!(look(0, 100, 9).await, (vec![early, late], None));
+    assert_eq!(look(0, 100, 29).await, (vec![early, late], None));
+    assert_eq!(look(0, 100, 30).await, (vec![early, late, retried], None));
+    assert_eq!(look(11, 100, 30).await, (vec![late, retried], None));
+    assert_eq!(look(21, 100, 29).await, (vec![], None));
+    assert_eq!(due(h, at(20)).await, [early, late]);
     h.publish("retried", 1).await;
     h.route_all(at(29)).await;
-    assert_eq!(due(h, at(29)).await[2], (retried, at(29)), "the attempt that waits is due later");
-    h.admit(retried, at(29)).await;
-    assert_eq!(due(h, at(31)).await[2], (retried, at(30)));
+    assert_eq!(due(h, at(29)).await[2], (retried.0, at(29)), "the attempt that waits is due later");
+    h.admit(retried.0, at(29)).await;
+    assert_eq!(due(h, at(31)).await[2], retried);
     // As much as was asked for: there may be more behind the last.
-    assert_eq!(look(0, 2, 29).await, (vec![early], at(10)));
-    assert_eq!(look(0, 3, 40).await, (vec![early, late, retried], at(20)));
+    assert_eq!(look(0, 2, 29).await, (vec![early], Some(at(10))));
+    assert_eq!(look(0, 3, 40).await, (vec![early, late, retried], Some(at(20))));
 }
 
 pub async fn a_quota_leaves_out_what_came_due_before<S: Stores>(h: &Harness<S>) {
@@ -300,13 +305,13 @@ pub async fn a_quota_leaves_out_what_came_due_before<S: Stores>(h: &Harness<S>) 
     let admit = async |from: Option<u64>, jobs_max: u32| {
         let quotas = vec![Quota { subscription_id: subscription, jobs_max, from: from.map(at) }];
         let admit = async || h.store.orchestrator().admit_due_sagas(quotas.clone(), POLICY, at(40)).await;
-        h.sure(admit).await.reached
+        pairs(&h.sure(admit).await.fetched)
     };
     let started = "SELECT count(*) FROM webhook_delivery_sagas WHERE status = 'InProgress'";
-    for (from, jobs_max, reached, all) in [(Some(20), 1, 20, 1), (Some(20), 5, 30, 2), (None, 5, 10, 3)] {
+    for (from, jobs_max, lowest, all) in [(Some(20), 1, 20, 1), (Some(15), 5, 30, 2), (None, 5, 10, 3)] {
         let answer = admit(from, jobs_max).await;
         if h.engine != Engine::PostgresCut {
-            assert_eq!(answer, [(subscription, at(reached))], "from {from:?}");
+            assert_eq!(answer, [(subscription, at(lowest))], "from {from:?}");
         }
         assert_eq!(h.direct.number(started).await, all, "from {from:?}");
     }
@@ -358,18 +363,35 @@ pub async fn a_deleted_subscription_holds_for_good<S: Stores>(h: &Harness<S>) {
     assert_eq!(h.direct.number(sql).await, 2, "held, not lost");
 }
 
-pub async fn the_next_due_time_is_known<S: Stores>(h: &Harness<S>) {
-    let subscription = h.subscribe("a").await;
-    assert_eq!(h.sure(async || h.store.orchestrator().next_due_at(T0).await).await, None);
-    h.publish("a", 1).await;
-    h.route_all(T0).await;
-    h.fail_attempts(subscription, T0).await;
-    assert_eq!(h.sure(async || h.store.orchestrator().next_due_at(at(1)).await).await, Some(at(30)));
-    assert_eq!(
-        h.sure(async || h.store.orchestrator().next_due_at(at(30)).await).await,
-        None,
-        "what is due is not next"
-    );
+/// The clock is an hour ahead while one delivery fails, one is admitted and one is routed.
+pub async fn a_clock_that_was_set_back_delays_no_delivery<S: Stores>(h: &Harness<S>) {
+    let (ahead, now) = (at(3_600), at(10));
+    let (failing, admitted, routed) =
+        (h.subscribe("failing").await, h.subscribe("admitted").await, h.subscribe("routed").await);
+    for event_type in ["failing", "admitted", "routed"] {
+        h.publish(event_type, 1).await;
+    }
+    h.route_all(ahead).await;
+    h.fail_attempts(failing, ahead).await;
+    h.admit(admitted, ahead).await;
+    assert_eq!(due(h, now).await, [(routed, ahead)], "a first attempt is due");
+    h.admit(routed, now).await;
+    assert_eq!(h.claim_all(&claim(MANY), now).await.len(), 2, "jobs are due");
+    let restart = async |from, now| {
+        let page = WaitPage { from, rows_max: 1 };
+        h.sure(async || h.store.orchestrator().restart_waits(page, POLICY, now).await).await
+    };
+    let first = restart(now, now).await;
+    assert!(first.next.is_some(), "a full page has a successor: {first:?}");
+    assert_eq!(restart(now, at(11)).await.restarted, 0, "once");
+    h.admit(failing, at(39)).await;
+    let attempts =
+        "SELECT count(*) FROM webhook_delivery_jobs j JOIN webhook_delivery_sagas g ON g.id = j.saga_id
+        WHERE g.subscription_id = ";
+    assert_eq!(h.direct.number(&format!("{attempts}{failing}")).await, 1, "its own delay of 30 s");
+    h.admit(failing, at(40)).await;
+    assert_eq!(h.direct.number(&format!("{attempts}{failing}")).await, 2);
+    h.check_invariants().await;
 }
 
 /// Asks for some twice, and for one that is not there.

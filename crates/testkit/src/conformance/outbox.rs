@@ -8,7 +8,8 @@ use posthaste_core::json::JsonText;
 use posthaste_core::order::{IdempotencyKey, OrderStatus};
 use posthaste_core::ports::{
     AuditEntry, ClaimedOrder, NextOrders, OrderReport, OutboxClaim, OutboxIntakeStore as _,
-    OutboxWorkerStore as _, PageRequest, ReaderStore as _, Settled, Stores, Submission,
+    OutboxWorkerStore as _, PageRequest, ReaderStore as _, RestartedWaits, Settled, Stores, Submission,
+    WaitPage,
 };
 use posthaste_core::retry::OrderRetryPolicy;
 use posthaste_core::{LeaseToken, Timestamp};
@@ -16,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const TTL: Duration = Duration::from_secs(7 * 86_400);
+const STUCK: Duration = Duration::from_secs(600);
 const POLICY: OrderRetryPolicy = OrderRetryPolicy::ORDER;
 const ORDERS: &str = "SELECT count(*) FROM outbox_orders";
 
@@ -150,9 +152,10 @@ pub async fn a_stuck_order_is_rewound_and_the_late_sender_fenced<S: Stores>(h: &
     submit(h, "key-1", 1, T0).await;
     let (orders, late) = claim(h, 10, T0).await;
     let worker = h.store.outbox_worker();
-    let early = h.sure(async || worker.rewind_stuck_orders(T0, MANY, POLICY, at(1)).await).await;
-    assert_eq!(early, [], "a claim of this very moment is not stuck");
-    h.sure(async || worker.rewind_stuck_orders(at(600), MANY, POLICY, at(601)).await).await;
+    let rewind =
+        async |now| h.sure(async || worker.rewind_stuck_orders(STUCK, MANY, POLICY, now).await).await;
+    assert_eq!(rewind(T0.after(STUCK)).await, [], "a claim of this very age is not stuck");
+    rewind(T0.after(STUCK).after(Duration::from_secs(1))).await;
     let row = "SELECT status, retry_count FROM outbox_orders";
     let texts = |status: &str, retries: &str| vec![vec![Some(status.to_owned()), Some(retries.to_owned())]];
     assert_eq!(h.direct.rows(row).await, texts("queued", "1"));
@@ -212,7 +215,7 @@ pub async fn failed_orders_wait_and_come_back<S: Stores>(h: &Harness<S>) {
     );
     submit(h, "key-2", 1, at(1)).await;
     let next = h.sure(async || h.store.outbox_worker().next_orders_at().await).await;
-    assert_eq!(next, NextOrders { queued_at: Some(at(1)), failed_at: Some(due) });
+    assert_eq!(next, NextOrders { has_queued: true, failed_at: Some(due) });
     assert_eq!(claim(h, 10, at(1)).await.0.len(), 1);
     assert!(claim(h, 10, due).await.0.is_empty(), "a failed order is not claimed");
     h.sure(async || h.store.outbox_worker().requeue_due_orders(MANY, POLICY, due).await).await;
@@ -220,6 +223,30 @@ pub async fn failed_orders_wait_and_come_back<S: Stores>(h: &Harness<S>) {
     assert_eq!((orders.len(), orders[0].retry_count), (1, 1));
     let next = h.sure(async || h.store.outbox_worker().next_orders_at().await).await;
     assert_eq!(next, NextOrders::default());
+}
+
+/// The clock is an hour ahead at first.
+pub async fn a_clock_that_was_set_back_delays_no_order<S: Stores>(h: &Harness<S>) {
+    let (ahead, now) = (at(3_600), at(10));
+    for key in ["failed", "sending", "queued"] {
+        submit(h, key, 1, ahead).await;
+    }
+    let (orders, token) = claim(h, 1, ahead).await;
+    let Settled::Accepted(failed) = settle(h, &orders[0], token, TIMEOUT, ahead).await else { panic!() };
+    let delay = failed.next_attempt_at.since(ahead);
+    assert_eq!(claim(h, 1, ahead).await.0.len(), 1);
+    let worker = h.store.outbox_worker();
+    h.sure(async || worker.rewind_stuck_orders(STUCK, MANY, POLICY, now).await).await;
+    let (claimed, _) = claim(h, 10, now).await;
+    assert_eq!(claimed.len(), 2, "what is queued, and what was sent by the clock that was ahead");
+    let page = WaitPage { from: now, rows_max: MANY };
+    h.sure(async || worker.restart_waits(page, POLICY, now).await).await;
+    let next = h.sure(async || worker.next_orders_at().await).await;
+    assert_eq!(next, NextOrders { has_queued: false, failed_at: Some(now.after(delay)) });
+    let again = h.sure(async || worker.restart_waits(page, POLICY, at(11)).await).await;
+    assert_eq!(again, RestartedWaits::default(), "once");
+    let audit = "SELECT count(*) FROM outbox_audit WHERE status_from = status_to";
+    assert_eq!(h.direct.number(audit).await, 0, "a restarted wait is no transition");
 }
 
 pub async fn an_order_given_back_unsent_pays_nothing<S: Stores>(h: &Harness<S>) {

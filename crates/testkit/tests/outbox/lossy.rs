@@ -4,8 +4,8 @@ use crate::broker::accepted;
 use posthaste_core::lane::Lane;
 use posthaste_core::order::OrderStatus;
 use posthaste_core::ports::{
-    ClaimedOrders, NextOrders, OrderRecord, OrderReport, OutboxClaim, OutboxWorkerStore, Settled, StoreError,
-    StoreResult, Stores as _,
+    ClaimedOrders, NextOrders, OrderRecord, OrderReport, OutboxClaim, OutboxWorkerStore, RestartedWaits,
+    Settled, StoreError, StoreResult, Stores as _, WaitPage,
 };
 use posthaste_core::retry::OrderRetryPolicy;
 use posthaste_core::{LeaseToken, OrderId, Timestamp};
@@ -32,6 +32,15 @@ impl<W: OutboxWorkerStore> OutboxWorkerStore for Lossy<W> {
         now: Timestamp,
     ) -> StoreResult<Vec<OrderRecord>> {
         self.store.requeue_due_orders(orders_max, policy, now).await
+    }
+
+    async fn restart_waits(
+        &self,
+        page: WaitPage,
+        policy: OrderRetryPolicy,
+        now: Timestamp,
+    ) -> StoreResult<RestartedWaits> {
+        self.store.restart_waits(page, policy, now).await
     }
 
     async fn next_orders_at(&self) -> StoreResult<NextOrders> {
@@ -68,12 +77,12 @@ impl<W: OutboxWorkerStore> OutboxWorkerStore for Lossy<W> {
 
     async fn rewind_stuck_orders(
         &self,
-        stuck_before: Timestamp,
+        stuck_threshold: Duration,
         orders_max: u32,
         policy: OrderRetryPolicy,
         now: Timestamp,
     ) -> StoreResult<Vec<OrderRecord>> {
-        self.store.rewind_stuck_orders(stuck_before, orders_max, policy, now).await
+        self.store.rewind_stuck_orders(stuck_threshold, orders_max, policy, now).await
     }
 
     async fn purge_ledger(&self, rows_max: u32, now: Timestamp) -> StoreResult<u32> {

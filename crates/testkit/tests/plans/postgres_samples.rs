@@ -121,8 +121,16 @@ fn explicit(name: &str) -> Option<Vec<String>> {
             let from = "array_fill('-infinity'::timestamptz, ARRAY[32])".to_owned();
             vec![numbers(1, 32), repeated("16", "integer"), from, now()]
         }
-        "orchestrator/find_lately_due" => vec!["'2027-01-01Z'".to_owned(), now(), batch],
-        "cleaner/take_expired_leases" => vec![now(), batch, "'-infinity'".to_owned()],
+        "orchestrator/find_recently_due" => vec!["'2027-01-01Z'".to_owned(), now(), batch],
+        "cleaner/take_expired_leases" => vec![now(), batch, "'-infinity'".to_owned(), later()],
+        "orchestrator/list_waiting_sagas" | "outbox_worker/take_waiting_orders" => vec![now(), batch],
+        "orchestrator/restart_waits" => vec![
+            ids(101, 200),
+            repeated("2027-01-15 09:00:00Z", "timestamptz"),
+            repeated("2027-01-15 08:00:30Z", "timestamptz"),
+            now(),
+        ],
+        "outbox_worker/take_stuck_orders" => vec![now(), batch, later()],
         "orchestrator/take_job_results" => vec!["0".to_owned(), batch],
         "outbox_intake/submit_orders" => vec![
             texts("new-", 1, BATCH),
@@ -161,7 +169,7 @@ fn explicit(name: &str) -> Option<Vec<String>> {
         "key/create_key" => vec![text("name"), text("ingest"), "sha256('new')".to_owned(), now()],
         "router/route_events" => vec!["0".to_owned(), batch, now()],
         "worker/claim_due_jobs" => {
-            vec![LONG_AGO.to_owned(), now(), later(), token(), text("worker-1"), batch]
+            vec![LONG_AGO.to_owned(), batch, later(), token(), text("worker-1")]
         }
         "worker/find_claimed_jobs" => vec![format!("{NOW} - interval '30 seconds'"), token()],
         "worker/load_events" => vec![ids(201, 300)],

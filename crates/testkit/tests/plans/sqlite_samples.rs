@@ -18,7 +18,7 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
     let text = |words: &str| Value::Text(words.to_owned());
     match name {
         "cleaner/insert_finished" | "worker/insert_finished" => numbers(&[live + 201]),
-        "cleaner/list_expired_leases" => numbers(&[NOW, BATCH_ROWS, 0]),
+        "cleaner/list_expired_leases" => numbers(&[NOW, BATCH_ROWS, 0, NOW + 120_000_000]),
         "dead_letter/find_dead_letters" => numbers(&[0, PAGE]),
         "dead_letter/find_dead_letters_of_subscription" => numbers(&[0, PAGE, 1]),
         "key/create_key" => vec![text("name"), text("ingest"), Value::Blob(vec![7; 32]), Value::Integer(NOW)],
@@ -39,17 +39,20 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         "insight/attempts_of_subscriptions" => vec![Value::Null, Value::Integer(0)],
         "orchestrator/delete_applied" => numbers(&[live + 301, live + 400]),
         "orchestrator/find_due_subscriptions" => numbers(&[0, BATCH_ROWS, NOW]),
-        "orchestrator/find_lately_due" => {
+        "orchestrator/find_recently_due" => {
             let mut values = numbers(&[0, NOW, BATCH_ROWS]);
             values.insert(0, text("Pending"));
             values
         }
         "orchestrator/list_due_sagas" => numbers(&[1, NOW, BATCH_ROWS, 0]),
         "orchestrator/list_finished_jobs" => numbers(&[0, BATCH_ROWS]),
-        "orchestrator/next_due_at" => numbers(&[0]),
-        "outbox_worker/list_due_orders"
-        | "outbox_worker/list_queued_orders"
-        | "outbox_worker/list_stuck_orders" => numbers(&[NOW, BATCH_ROWS]),
+        "orchestrator/list_waiting_sagas" | "outbox_worker/list_waiting_orders" => {
+            numbers(&[NOW, BATCH_ROWS])
+        }
+        "orchestrator/restart_wait" => numbers(&[1, NOW, NOW]),
+        "outbox_worker/list_due_orders" => numbers(&[NOW, BATCH_ROWS]),
+        "outbox_worker/list_queued_orders" => numbers(&[BATCH_ROWS]),
+        "outbox_worker/list_stuck_orders" => numbers(&[NOW, BATCH_ROWS, NOW]),
         "outbox_worker/purge_ledger" => numbers(&[NOW, BATCH_ROWS]),
         "reader/count_requeued" => {
             vec![
@@ -93,7 +96,7 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
             vec![Value::Null, Value::Integer(NOW), Value::Blob(vec![7; 16]), text("worker-1")]
         }
         "worker/complete_32_jobs" => (live + 201..live + 233).flat_map(delivered).collect(),
-        "worker/list_due_jobs" => numbers(&[0, NOW, BATCH_ROWS]),
+        "worker/list_due_jobs" => numbers(&[0, BATCH_ROWS]),
         _ => Vec::new(),
     }
 }

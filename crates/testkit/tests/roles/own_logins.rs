@@ -4,10 +4,10 @@
 use crate::postgres::login_url;
 use posthaste_core::SubscriptionId;
 use posthaste_core::ports::{
-    AnnounceStore as _, CleanerStore as _, DeadLetterFilter, DeadLetterStore as _, EventFilter,
+    AnnounceStore as _, Announcement, CleanerStore as _, DeadLetterFilter, DeadLetterStore as _, EventFilter,
     IngestStore as _, KeyStore as _, OrchestratorStore as _, OutboxIntakeStore as _, OutboxWorkerStore as _,
-    PageRequest, PresenceStore as _, ProcessSeen, ReaderStore as _, RouteTake, RouterStore as _, Stage,
-    StoreError, StoreResult, Stores as _, SubscriptionStore as _, WorkerStore as _,
+    PageRequest, PresenceStore as _, ProcessSeen, ReaderStore as _, RouteTake, RouterStore as _, StoreError,
+    StoreResult, Stores as _, SubscriptionStore as _, WorkerStore as _,
 };
 use posthaste_core::retry::OrderRetryPolicy;
 use posthaste_store::grants::Role;
@@ -50,7 +50,7 @@ async fn work(store: &PostgresStore, role: Role) -> StoreResult<()> {
 /// What every process does, as whichever role it has.
 async fn live(store: &PostgresStore) -> StoreResult<()> {
     store.now().await?;
-    store.announcer().announce(vec![Stage::Routing]).await?;
+    store.announcer().announce(Announcement::all()).await?;
     let seen = ProcessSeen {
         process_id: worker_id(1),
         role: "router".to_owned(),

@@ -1,7 +1,10 @@
 //! Admission over a scripted store.
 
 use super::*;
-use posthaste_core::ports::{AdmittedJob, AppliedResult, DueSubscriptions, LatelyDue, Quota, ResultTake};
+use posthaste_core::ports::{
+    AdmittedJob, AppliedResult, DueSince, DueSubscriptions, Quota, RecentlyDue, RestartedWaits, ResultTake,
+    WaitPage,
+};
 use posthaste_core::{EventId, JobId, SagaId};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -15,11 +18,11 @@ struct World {
     due: Vec<u32>,
     probes: Vec<Option<i64>>,
     given: Vec<u32>,
-    /// From when and to when it was looked for what came due lately; up to where the next looks see.
-    looks: Vec<(Timestamp, Timestamp)>,
-    sees: VecDeque<Timestamp>,
-    /// How many had been given before each look.
-    given_before: Vec<u32>,
+    /// From where recently due sagas were read, and when; how far the next reads come.
+    reads: Vec<(Timestamp, Timestamp)>,
+    reach: VecDeque<Option<Timestamp>>,
+    /// Pages of waiting retries that were checked.
+    checks: Vec<Timestamp>,
     /// Since when scans find them due, and from where they were taken.
     due_since: Timestamp,
     takes: Vec<Option<Timestamp>>,
@@ -44,19 +47,35 @@ impl OrchestratorStore for Scripted {
         let first = after.map_or(1, |id| id.get() + 1);
         let last = i64::try_from(world.due.len()).expect("few").min(first + i64::from(probes_max) - 1);
         let is_due = |id: &i64| world.due[usize::try_from(*id - 1).expect("an index")] > 0;
-        let since = |id| (SubscriptionId::from_store(id), world.due_since);
+        let since = |id| DueSince { subscription_id: SubscriptionId::from_store(id), since: world.due_since };
         let due = (first..=last).filter(is_due).map(since).collect();
         let more = usize::try_from(last).is_ok_and(|last| last < world.due.len());
         Ok(DueSubscriptions { due, next: more.then(|| SubscriptionId::from_store(last)) })
     }
 
-    async fn find_lately_due(&self, since: Timestamp, _max: u32, now: Timestamp) -> StoreResult<LatelyDue> {
+    async fn find_recently_due(
+        &self,
+        since: Timestamp,
+        _max: u32,
+        now: Timestamp,
+    ) -> StoreResult<RecentlyDue> {
         let mut world = self.0.lock().expect("the world");
-        world.looks.push((since, now));
-        let given = world.given.iter().sum();
-        world.given_before.push(given);
-        let until = world.sees.pop_front().unwrap_or(now);
-        Ok(LatelyDue { subscriptions: Vec::new(), until })
+        world.reads.push((since, now));
+        let until = world.reach.pop_front().flatten();
+        Ok(RecentlyDue { due: Vec::new(), until })
+    }
+
+    async fn restart_waits(
+        &self,
+        page: WaitPage,
+        _policy: RetryPolicy,
+        _now: Timestamp,
+    ) -> StoreResult<RestartedWaits> {
+        let mut world = self.0.lock().expect("the world");
+        world.checks.push(page.from);
+        // Each check has two pages.
+        let next = (world.checks.len() % 2 == 1).then(|| page.from.after(Duration::from_secs(1)));
+        Ok(RestartedWaits { restarted: 0, next })
     }
 
     async fn admit_due_sagas(
@@ -69,7 +88,7 @@ impl OrchestratorStore for Scripted {
         let mut admitted = Admitted::default();
         for quota in quotas {
             world.takes.push(quota.from);
-            admitted.reached.push((quota.subscription_id, now));
+            admitted.fetched.push(DueSince { subscription_id: quota.subscription_id, since: now });
             let index = usize::try_from(quota.subscription_id.get() - 1).expect("an index");
             let jobs = quota.jobs_max.min(world.due[index]);
             world.due[index] -= jobs;
@@ -99,118 +118,147 @@ impl OrchestratorStore for Scripted {
         let given = |id: &SubscriptionId| world.given[usize::try_from(id.get() - 1).expect("an index")];
         Ok(ids.iter().map(given).collect())
     }
-
-    async fn next_due_at(&self, _now: Timestamp) -> StoreResult<Option<Timestamp>> {
-        Ok(None)
-    }
 }
 
-fn rig(due: Vec<u32>) -> (Scripted, Admission<Scripted>) {
-    let (given, clock) = (vec![0; due.len()], Clock::standing(NOW));
-    let world = World {
-        due,
-        probes: Vec::new(),
-        given,
-        looks: Vec::new(),
-        sees: VecDeque::new(),
-        given_before: Vec::new(),
-        due_since: NOW,
-        takes: Vec::new(),
-    };
-    let store = Scripted(Arc::new(Mutex::new(world)));
-    let (flows, wakes, metrics) = (Flows::new(2048), Wakes::alone(), Metrics::new());
-    (store.clone(), Admission::new(store, RetryPolicy::WEBHOOK, flows, clock, wakes, metrics))
+struct Rig {
+    store: Scripted,
+    clock: Clock,
+    admission: Admission<Scripted>,
+}
+
+impl Rig {
+    fn new(due: Vec<u32>) -> Self {
+        let (given, clock) = (vec![0; due.len()], Clock::standing(NOW));
+        let world = World {
+            due,
+            probes: Vec::new(),
+            given,
+            reads: Vec::new(),
+            reach: VecDeque::new(),
+            checks: Vec::new(),
+            due_since: NOW,
+            takes: Vec::new(),
+        };
+        let store = Scripted(Arc::new(Mutex::new(world)));
+        let (in_flight, wakes, metrics) = (InFlight::new(2048), Wakes::alone(), Metrics::new());
+        let admission =
+            Admission::new(store.clone(), RetryPolicy::WEBHOOK, in_flight, clock.clone(), wakes, metrics);
+        Self { store, clock, admission }
+    }
+
+    async fn step(&mut self, ms: u64) -> Progress {
+        self.clock.set(at_ms(ms));
+        self.admission.step(self.clock.now()).await.expect("a step")
+    }
+
+    fn world(&self) -> std::sync::MutexGuard<'_, World> {
+        self.store.0.lock().expect("the world")
+    }
 }
 
 const NOW: Timestamp = Timestamp::from_micros(0);
-
-#[tokio::test]
-async fn a_backlog_of_one_delays_nobody() {
-    let (store, mut admission) = rig(vec![1_000_000, 1, 1]);
-    assert_eq!(admission.step(NOW).await.expect("a step"), Progress::Idle);
-    assert_eq!(store.0.lock().expect("the world").given, [16, 1, 1]);
-}
-
-#[tokio::test]
-async fn a_full_subscription_is_not_served_again_and_the_service_idles() {
-    let (store, mut admission) = rig(vec![1_000]);
-    for _ in 0..3 {
-        assert_eq!(admission.step(NOW).await.expect("a step"), Progress::Idle);
-    }
-    assert_eq!(store.0.lock().expect("the world").given, [16]);
-}
-
-#[tokio::test]
-async fn a_long_scan_goes_page_by_page_and_rests_after_the_last() {
-    let (store, mut admission) = rig(vec![0; 600]);
-    let mut progress = Vec::new();
-    for _ in 0..4 {
-        progress.push(admission.step(NOW).await.expect("a step"));
-    }
-    use Progress::{Idle, More};
-    assert_eq!(progress, [More, More, Idle, Idle]);
-    admission.step(NOW.after(SCAN_EVERY)).await.expect("a step");
-    assert_eq!(store.0.lock().expect("the world").probes, [None, Some(256), Some(512), None]);
-}
 
 fn at_ms(ms: u64) -> Timestamp {
     NOW.after(Duration::from_millis(ms))
 }
 
+use Progress::{Idle, More};
+
+/// Steps until the check of the waits at the start has ended.
+async fn started(due: Vec<u32>) -> Rig {
+    let mut rig = Rig::new(due);
+    rig.step(0).await;
+    rig
+}
+
 #[tokio::test]
-async fn looks_go_on_from_where_the_last_one_ended() {
-    let (store, mut admission) = rig(vec![0]);
-    // The third look cannot see all there is, and the sixth not even past one moment.
-    let sees = [1_000, 2_000, 2_500, 3_000, 4_000, 3_900].map(at_ms);
-    store.0.lock().expect("the world").sees = sees.into();
-    let mut progress = Vec::new();
-    for ms in [1_000, 2_000, 3_000, 3_000, 4_000, 4_000, 4_050, 1_000] {
-        progress.push(admission.step(at_ms(ms)).await.expect("a step"));
+async fn a_backlog_of_one_delays_no_other() {
+    let mut rig = started(vec![1_000_000, 1, 1]).await;
+    assert_eq!(rig.world().given, [16, 1, 1]);
+    for _ in 0..3 {
+        assert_eq!(rig.step(0).await, Idle, "a full subscription is not served again");
     }
-    let world = store.0.lock().expect("the world");
-    let looks = [
-        (900, 1_000),
+    assert_eq!(rig.world().given, [16, 1, 1]);
+}
+
+#[tokio::test]
+async fn a_long_scan_goes_page_by_page_and_pauses_after_the_last() {
+    let mut rig = Rig::new(vec![0; 600]);
+    let mut progress = Vec::new();
+    for ms in [0, 0, 0, 0, 999, 1_000] {
+        progress.push(rig.step(ms).await);
+    }
+    assert_eq!(progress, [More, More, Idle, Idle, Idle, More]);
+    assert_eq!(rig.world().probes, [None, Some(256), Some(512), None]);
+}
+
+#[tokio::test]
+async fn reads_of_recently_due_sagas_continue_where_the_last_one_ended() {
+    let mut rig = started(vec![0]).await;
+    rig.step(0).await;
+    rig.world().reads.clear();
+    // The third read cannot read everything, and the sixth does not get past one instant.
+    let reach = [None, None, Some(2_500), None, None, Some(3_900)].map(|ms: Option<u64>| ms.map(at_ms));
+    rig.world().reach = reach.into();
+    let mut progress = Vec::new();
+    for ms in [1_000, 2_000, 3_000, 3_000, 4_000, 4_000, 4_050, 3_500] {
+        progress.push(rig.step(ms).await);
+    }
+    let reads = [
+        (0, 1_000),
         (900, 2_000),
         (1_900, 3_000),
         (2_500, 3_000),
         (2_900, 4_000),
         (3_900, 4_000),
-        (4_000, 4_050),
-        (900, 1_000),
+        (3_900, 4_050),
+        (3_400, 3_500),
     ];
-    assert_eq!(world.looks, looks.map(|(since, now)| (at_ms(since), at_ms(now))));
-    use Progress::{Idle, More};
+    let world = rig.world();
+    // At first everything since the start, less the tolerance for clock skew.
+    assert_eq!(world.reads[0].0, NOW.before(CLOCKS_DIFFER_MAX));
+    assert_eq!(
+        world.reads[1..],
+        reads[1..].iter().map(|(since, now)| (at_ms(*since), at_ms(*now))).collect::<Vec<_>>()
+    );
     assert_eq!(progress, [Idle, Idle, More, Idle, Idle, Idle, Idle, Idle]);
-    // At 4.05 s, though the rest after the scan at 4 s is not over: only a scan gets past such a moment.
-    assert_eq!(world.probes.len(), 6);
+    // One at the start, one for each second, one at 4.05 s (only a scan finds all that came due at one instant), and one
+    // after the clock was set back.
+    assert_eq!(world.probes.len(), 7);
 }
 
 #[tokio::test]
-async fn what_is_known_is_served_without_a_look() {
-    let (store, mut admission) = rig(vec![0, 0]);
-    let (one, two) = (SubscriptionId::from_store(1), SubscriptionId::from_store(2));
-    admission.step(NOW).await.expect("a step");
-    // As the router of the same process tells it.
-    for (ms, id) in [(5, one), (10, two), (15, one), (20, two)] {
-        store.0.lock().expect("the world").due = vec![1, 1];
-        admission.flows.found_due([id]);
-        admission.step(at_ms(ms)).await.expect("a step");
+async fn recently_due_sagas_are_read_every_20_ms_while_there_is_known_work() {
+    // Each step admits 16 of one and marks nothing as finished; the others keep it busy.
+    let mut rig = started(vec![1; 3_000]).await;
+    rig.world().reads.clear();
+    for ms in [1, 5, 19, 20, 30] {
+        rig.step(ms).await;
     }
-    let world = store.0.lock().expect("the world");
-    assert_eq!(world.given, [2, 2]);
-    assert_eq!(world.looks.iter().map(|(_, now)| *now).collect::<Vec<_>>(), [NOW, at_ms(20)]);
-    assert_eq!(world.given_before, [0, 4], "and where one is due, it is served before");
+    let read_at: Vec<_> = rig.world().reads.iter().map(|(_, now)| *now).collect();
+    assert_eq!(read_at, [at_ms(20)], "the first was at 0 ms");
 }
 
 #[tokio::test]
-async fn what_a_scan_finds_is_taken_from_the_oldest_on_that_is_due() {
-    let (store, mut admission) = rig(vec![0]);
-    // Sagas come due as they are made, but for one: its subscription was resumed.
-    for (ms, due_since) in [(1_000, 990), (1_200, 1_190), (1_400, 300), (1_600, 1_590)] {
-        store.one_is_due(at_ms(due_since));
-        admission.step(at_ms(ms)).await.expect("a step");
+async fn what_a_scan_finds_behind_the_position_is_read_from_there() {
+    let mut rig = started(vec![0]).await;
+    // Sagas come due as they are created, except for one: its subscription was resumed.
+    for (ms, due_since) in [(1_000, 990), (2_000, 1_990), (3_000, 300), (4_000, 3_990)] {
+        rig.store.one_is_due(at_ms(due_since));
+        rig.step(ms).await;
     }
-    let from = |ms: u64| Some(at_ms(ms).before(CLOCKS_DIFFER_MAX));
-    let takes = &store.0.lock().expect("the world").takes;
-    assert_eq!(*takes, [from(990), from(1_000), from(300), from(1_400)]);
+    let from = |ms: u64| Some(at_ms(ms));
+    // Fetches are recorded with the time of the step.
+    assert_eq!(rig.world().takes, [from(990), from(990), from(300), from(300)]);
+}
+
+#[tokio::test]
+async fn waits_are_checked_at_the_start_and_after_a_step_back() {
+    let mut rig = Rig::new(vec![0]);
+    for (ms, expected) in
+        [(10_000, More), (10_000, Idle), (10_500, Idle), (9_900, Idle), (5_000, More), (5_000, Idle)]
+    {
+        assert_eq!(rig.step(ms).await, expected, "at {ms} ms");
+    }
+    assert_eq!(rig.world().checks, [10_000, 11_000, 5_000, 6_000].map(at_ms));
 }

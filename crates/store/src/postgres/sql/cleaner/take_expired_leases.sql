@@ -1,11 +1,14 @@
 -- role: job_worker
--- Leases that ran out from $3 on, oldest first. A job whose report is being written is left out: the report wins.
--- What the log says of each comes from its saga and its event.
--- index: idx_job_status_lease; webhook_delivery_sagas_pkey, events_pkey. The pair and the literal LIMIT: see claim_due_jobs.sql.
+-- Leases that ran out from $3 on, oldest first, then those that end later than $4: the clock was set back since they were
+-- granted. A job whose report is being written is left out: the report wins. The event of each is for the log.
+-- index: idx_job_status_lease; webhook_delivery_sagas_pkey, events_pkey. The pair and the literal LIMIT: see
+-- claim_due_jobs.sql.
 SELECT few.id, few.saga_id, few.worker_id, few.lease_until, few.lease_resets, told.event_id, told.correlation_id
-FROM (
+FROM (VALUES ('Leased'::posthaste.job_status, $3::timestamptz, $1::timestamptz), ('Leased', $4::timestamptz, 'infinity'))
+    AS expired (status, low, high)
+CROSS JOIN LATERAL (
     SELECT j.id, j.saga_id, j.worker_id, j.lease_until, j.lease_resets FROM posthaste.webhook_delivery_jobs j
-    WHERE (j.status, j.lease_until) >= ('Leased', $3::timestamptz) AND (j.status, j.lease_until) < ('Leased', $1::timestamptz)
+    WHERE (j.status, j.lease_until) >= (expired.status, expired.low) AND (j.status, j.lease_until) < (expired.status, expired.high)
     ORDER BY j.status, j.lease_until
     LIMIT 1000
     FOR NO KEY UPDATE SKIP LOCKED

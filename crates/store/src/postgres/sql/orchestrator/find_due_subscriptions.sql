@@ -1,6 +1,7 @@
 -- role: saga_orchestrator
 -- Steps from subscription to subscription that has unfinished sagas, at most $2 of them behind $1, in order, and says
--- of each since when a saga of it is due at $3; nothing if none is, or if it may not be sent to.
+-- of each since when a saga of it is due at $3; nothing if none is, or if it may not be sent to. A Pending saga is due
+-- whatever its time.
 -- index: idx_saga_subscription_due (its predicate stands here literally), subscriptions_pkey.
 -- Each step is one descent into the index, however many sagas a subscription has. The states come out of VALUES,
 -- not as constants: to the planner a constant that its statistics have never seen is one row, and any index over the
@@ -36,11 +37,12 @@ SELECT walk.subscription_id,
         WHERE s.id = walk.subscription_id
     ) THEN (
         SELECT min(g.next_attempt_at)
-        FROM (VALUES ('Pending'::posthaste.saga_status), ('PendingRetry')) AS waiting (status)
+        FROM (VALUES ('Pending'::posthaste.saga_status, 'infinity'::timestamptz), ('PendingRetry', $3::timestamptz))
+            AS waiting (status, until)
         CROSS JOIN LATERAL (
             SELECT g.next_attempt_at FROM posthaste.webhook_delivery_sagas g
             WHERE g.subscription_id = ANY (ARRAY[walk.subscription_id]) AND g.status = waiting.status
-                AND g.next_attempt_at <= $3::timestamptz
+                AND g.next_attempt_at <= waiting.until
                 AND g.status <> 'Completed' AND g.status <> 'DeadLettered'
             ORDER BY g.subscription_id, g.status, g.next_attempt_at
             LIMIT 1

@@ -1,7 +1,7 @@
 -- role: saga_orchestrator
 -- The sagas that are due now, of each subscription in $1 that may be sent to: the $2 oldest that wait for their first
 -- attempt and the $2 oldest that wait for another; the caller takes the $2 oldest of both. Those that another
--- orchestrator is admitting are left out, and those that came due before $3.
+-- orchestrator is admitting are left out, and those that came due before $3. A Pending saga is due whatever its time.
 -- index: idx_saga_subscription_due (its predicate stands here literally), subscriptions_pkey.
 -- Each branch walks the index in order and stops at the quota, so a backlog of a million costs nothing. The states out
 -- of VALUES, the subscription as an array of one, and the order by all of the index: see find_due_subscriptions.sql.
@@ -14,12 +14,13 @@ CROSS JOIN LATERAL (
     WHERE s.id = quota.subscription_id AND s.active AND s.verified AND s.deleted_at IS NULL
     OFFSET 0
 ) s
-CROSS JOIN (VALUES ('Pending'::posthaste.saga_status), ('PendingRetry')) AS waiting (status)
+CROSS JOIN (VALUES ('Pending'::posthaste.saga_status, 'infinity'::timestamptz), ('PendingRetry', $4::timestamptz))
+    AS waiting (status, until)
 CROSS JOIN LATERAL (
     SELECT g.id, g.attempt_count, g.next_attempt_at, g.final_error_code, g.event_id
     FROM posthaste.webhook_delivery_sagas g
     WHERE g.subscription_id = ANY (ARRAY[quota.subscription_id]) AND g.status = waiting.status
-        AND g.next_attempt_at >= quota.due_from AND g.next_attempt_at <= $4::timestamptz
+        AND g.next_attempt_at >= quota.due_from AND g.next_attempt_at <= waiting.until
         AND g.status <> 'Completed' AND g.status <> 'DeadLettered'
     ORDER BY g.subscription_id, g.status, g.next_attempt_at
     LIMIT quota.jobs_max

@@ -1,12 +1,13 @@
 -- role: outbox_worker
--- Takes queued orders that are due, oldest first, for one sender.
+-- Takes queued orders, oldest first, for one sender. They are due whatever their time: one in the future was stored by a
+-- clock that was set back since.
 -- index: idx_order_status_next for the pick, the place of the rows for the update.
 -- The pair and the literal LIMIT: see claim_due_jobs.sql. Unlike a webhook's claim this one is flushed: an order that went out must never look as if it had not.
 WITH picked AS MATERIALIZED (
     SELECT few.place
     FROM (
         SELECT o.ctid AS place FROM posthaste.outbox_orders o
-        WHERE (o.status, o.next_attempt_at) >= ('queued', '-infinity') AND (o.status, o.next_attempt_at) <= ('queued', $1::timestamptz)
+        WHERE (o.status, o.next_attempt_at) >= ('queued', '-infinity') AND (o.status, o.next_attempt_at) <= ('queued', 'infinity')
         ORDER BY o.status, o.next_attempt_at
         LIMIT 1000
         FOR NO KEY UPDATE SKIP LOCKED

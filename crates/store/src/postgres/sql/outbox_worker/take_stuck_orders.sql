@@ -1,5 +1,6 @@
 -- role: outbox_worker
--- Orders that have been sending for too long. One that is being settled at this moment is left out.
+-- Orders that were claimed before $1, or after $3: the clock was set back since. One that is being settled at this moment
+-- is left out.
 -- index: idx_order_status_next; it looks at as many rows as are being sent.
 SELECT few.*
 FROM (
@@ -7,7 +8,7 @@ FROM (
     o.request_digest, o.result_digest, o.result_json, o.maybe_executed, o.created_at, o.updated_at, o.lease_token
     FROM posthaste.outbox_orders o
     WHERE (o.status, o.next_attempt_at) >= ('sending', '-infinity') AND (o.status, o.next_attempt_at) <= ('sending', 'infinity')
-        AND o.updated_at < $1::timestamptz
+        AND (o.updated_at < $1::timestamptz OR o.updated_at > $3::timestamptz)
     ORDER BY o.status, o.next_attempt_at
     LIMIT 1000
     FOR NO KEY UPDATE SKIP LOCKED

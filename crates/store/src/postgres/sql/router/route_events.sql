@@ -1,7 +1,7 @@
 -- role: router_worker
 -- Takes events off the queue, makes a saga for every subscription that matches, and removes them from the
--- queue: one statement, so no event is half routed. Answers one row with the number of events and the lowest
--- id, then one row for each subscription with its number of pairs.
+-- queue: one statement, so no event is half routed. Returns the number of events, the number of pairs of event and
+-- subscription, and the lowest id.
 -- index: routing_queue_pkey for the take, events_pkey, idx_subscription_event_type.
 -- The literal LIMIT (the caller asks for no more) tells the planner that the take is small whatever $2 is, so it
 -- never sorts the queue; the rows are deleted by their place, which no second look into the index has to find.
@@ -40,6 +40,4 @@ WITH taken AS MATERIALIZED (
     SELECT pair.event_id, pair.subscription_id, $3::timestamptz, $3::timestamptz, $3::timestamptz FROM pair
     ON CONFLICT DO NOTHING
 )
-SELECT NULL::bigint AS subscription_id, count(*) AS pairs, min(taken.event_id) AS lowest FROM taken
-UNION ALL
-SELECT pair.subscription_id, count(*), NULL FROM pair GROUP BY pair.subscription_id
+SELECT count(*) AS events, (SELECT count(*) FROM pair) AS pairs, min(taken.event_id) AS lowest FROM taken

@@ -1,9 +1,17 @@
 -- role: job_worker
--- index: idx_job_status_lease, read in its own order; webhook_delivery_sagas' and events' keys
-SELECT j.id, j.saga_id, j.worker_id, j.lease_until, j.lease_resets,
-    (SELECT g.event_id FROM webhook_delivery_sagas g WHERE g.id = j.saga_id),
-    (SELECT e.correlation_id FROM webhook_delivery_sagas g JOIN events e ON e.id = g.event_id WHERE g.id = j.saga_id)
-FROM webhook_delivery_jobs j INDEXED BY idx_job_status_lease
-WHERE j.status = 'Leased' AND j.lease_until >= ?3 AND j.lease_until < ?1
-ORDER BY j.lease_until
-LIMIT ?2
+-- index: idx_job_status_lease, one range each for leases that ran out and for leases that end later than ?4 (the clock was
+-- set back since they were granted); webhook_delivery_sagas' and events' keys
+SELECT taken.id, taken.saga_id, taken.worker_id, taken.lease_until, taken.lease_resets,
+    (SELECT g.event_id FROM webhook_delivery_sagas g WHERE g.id = taken.saga_id),
+    (SELECT e.correlation_id FROM webhook_delivery_sagas g JOIN events e ON e.id = g.event_id WHERE g.id = taken.saga_id)
+FROM (
+    SELECT id, saga_id, worker_id, lease_until, lease_resets
+    FROM webhook_delivery_jobs INDEXED BY idx_job_status_lease
+    WHERE status = 'Leased' AND lease_until >= ?3 AND lease_until < ?1
+    UNION ALL
+    SELECT id, saga_id, worker_id, lease_until, lease_resets
+    FROM webhook_delivery_jobs INDEXED BY idx_job_status_lease
+    WHERE status = 'Leased' AND lease_until >= ?4
+    ORDER BY lease_until
+    LIMIT ?2
+) taken

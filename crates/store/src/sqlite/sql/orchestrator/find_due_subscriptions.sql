@@ -1,6 +1,7 @@
 -- role: saga_orchestrator
 -- index: idx_saga_subscription_due, one probe for each subscription; subscriptions' key
 -- A recursive skip: each step jumps behind the subscription it found, however many sagas that one has.
+-- A Pending saga is due whatever its time: one in the future was stored by a clock that was set back since.
 -- The terms over three states are spelled like the index's own condition, which SQLite must recognise.
 WITH RECURSIVE walk (subscription_id, probes) AS (
     SELECT (SELECT g.subscription_id
@@ -22,7 +23,7 @@ SELECT walk.subscription_id,
                       WHERE s.id = walk.subscription_id AND s.active = 1 AND s.verified = 1 AND s.deleted_at IS NULL)
         THEN (SELECT min(since) FROM (
             SELECT (SELECT g.next_attempt_at FROM webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due
-                    WHERE g.subscription_id = walk.subscription_id AND g.status = 'Pending' AND g.next_attempt_at <= ?3
+                    WHERE g.subscription_id = walk.subscription_id AND g.status = 'Pending'
                     ORDER BY g.next_attempt_at LIMIT 1) AS since
             UNION ALL
             SELECT (SELECT g.next_attempt_at FROM webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due

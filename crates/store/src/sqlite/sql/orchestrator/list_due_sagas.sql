@@ -1,8 +1,9 @@
 -- role: saga_orchestrator
 -- index: idx_saga_subscription_due, one range for each of the two states, merged without a sort
+-- A Pending saga is due whatever its time: one in the future was stored by a clock that was set back since.
 SELECT id, status, attempt_count, next_attempt_at, final_error_code, current_job_id, event_id
 FROM webhook_delivery_sagas INDEXED BY idx_saga_subscription_due
-WHERE subscription_id = ?1 AND status = 'Pending' AND next_attempt_at >= ?4 AND next_attempt_at <= ?2
+WHERE subscription_id = ?1 AND status = 'Pending' AND next_attempt_at >= ?4
 UNION ALL
 SELECT id, status, attempt_count, next_attempt_at, final_error_code, current_job_id, event_id
 FROM webhook_delivery_sagas INDEXED BY idx_saga_subscription_due

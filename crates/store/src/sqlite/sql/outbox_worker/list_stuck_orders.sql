@@ -4,6 +4,6 @@ SELECT id, idempotency_key, status, retry_count, next_attempt_at, last_error, tr
     request_digest, result_digest, result_json, maybe_executed, created_at, updated_at,
     lease_token
 FROM outbox_orders INDEXED BY idx_order_status_next
-WHERE status = 'sending' AND updated_at < ?1
+WHERE status = 'sending' AND (updated_at < ?1 OR updated_at > ?3)
 ORDER BY next_attempt_at
 LIMIT ?2

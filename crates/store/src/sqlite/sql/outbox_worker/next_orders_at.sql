@@ -1,7 +1,7 @@
 -- role: outbox_worker
 -- index: idx_order_status_next; the first entry of each
 SELECT
-    (SELECT next_attempt_at FROM outbox_orders INDEXED BY idx_order_status_next
-        WHERE status = 'queued' ORDER BY next_attempt_at LIMIT 1) AS queued_at,
+    EXISTS (SELECT 1 FROM outbox_orders INDEXED BY idx_order_status_next
+        WHERE status = 'queued') AS has_queued,
     (SELECT next_attempt_at FROM outbox_orders INDEXED BY idx_order_status_next
         WHERE status = 'failed' ORDER BY next_attempt_at LIMIT 1) AS failed_at

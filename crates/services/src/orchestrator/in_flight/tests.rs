@@ -1,0 +1,129 @@
+//! How many may be in flight, and when they are counted again.
+
+use super::*;
+use posthaste_core::outcome::Failure;
+use posthaste_core::{EventId, JobId, SagaId};
+
+const MAX: u32 = 2048;
+
+fn sub(id: i64) -> SubscriptionId {
+    SubscriptionId::from_store(id)
+}
+
+fn at_ms(ms: u64) -> Timestamp {
+    Timestamp::from_micros(0).after(Duration::from_millis(ms))
+}
+
+fn admit(in_flight: &InFlight, id: i64, count: usize) {
+    let job = AdmittedJob {
+        job_id: JobId::from_store(1),
+        saga_id: SagaId::from_store(1),
+        event_id: EventId::from_store(1),
+        subscription_id: sub(id),
+    };
+    in_flight.admitted(&vec![job; count]);
+}
+
+fn results(id: i64, count: usize, failure: Option<Failure>) -> Vec<AppliedResult> {
+    let result = AppliedResult {
+        job_id: JobId::from_store(1),
+        saga_id: SagaId::from_store(1),
+        event_id: EventId::from_store(1),
+        subscription_id: sub(id),
+        error_code: failure.map(Failure::code),
+        decision: Decision::Complete { attempt_count: 1 },
+        saga_created_at: at_ms(0),
+    };
+    vec![result; count]
+}
+
+fn free(in_flight: &InFlight, ids: &[i64]) -> Vec<u32> {
+    in_flight.free(ids.iter().map(|id| sub(*id)))
+}
+
+fn to_count(in_flight: &InFlight, id: i64, ms: u64) -> bool {
+    !in_flight.to_count([sub(id)].into_iter(), at_ms(ms)).is_empty()
+}
+
+/// Subscriptions of which nothing was in flight at the start.
+fn counted(ids: &[i64]) -> InFlight {
+    let in_flight = InFlight::new(MAX);
+    let ids: Vec<_> = ids.iter().map(|id| sub(*id)).collect();
+    in_flight.counted(&ids, &vec![0; ids.len()], Duration::ZERO, at_ms(0));
+    in_flight
+}
+
+#[test]
+fn a_full_subscription_has_room_when_results_come_back() {
+    let in_flight = counted(&[1, 2]);
+    admit(&in_flight, 1, 16);
+    admit(&in_flight, 2, 3);
+    assert_eq!(free(&in_flight, &[1, 2, 3]), [0, 13, 16]);
+    assert!(!in_flight.applied(&results(2, 3, None), at_ms(1)), "2 was not full");
+    assert!(in_flight.applied(&results(1, 4, None), at_ms(1)));
+    assert_eq!(free(&in_flight, &[1, 2]), [4, 16]);
+}
+
+#[test]
+fn limits_follow_the_responses() {
+    // A refusal is a response; a name that cannot be resolved says nothing.
+    let rows = [
+        (None, 32),
+        (Some(Failure::Http(500)), 32),
+        (Some(Failure::Timeout), 4),
+        (Some(Failure::DnsFailed), 16),
+    ];
+    for (failure, expected) in rows {
+        let in_flight = counted(&[1]);
+        admit(&in_flight, 1, 16);
+        in_flight.applied(&results(1, 16, failure), at_ms(1));
+        assert_eq!(free(&in_flight, &[1]), [expected], "{failure:?}");
+    }
+}
+
+#[test]
+fn a_result_that_changed_nothing_frees_nothing() {
+    let in_flight = counted(&[1]);
+    admit(&in_flight, 1, 16);
+    let mut stale = results(1, 5, None);
+    for result in &mut stale {
+        result.decision = Decision::Ignore(posthaste_core::saga::Ignored::NotItsJob);
+    }
+    assert!(!in_flight.applied(&stale, at_ms(1)));
+    assert_eq!(free(&in_flight, &[1]), [0]);
+}
+
+#[test]
+fn new_ones_are_counted_first_and_full_ones_every_second() {
+    let in_flight = InFlight::new(MAX);
+    assert!(to_count(&in_flight, 1, 0), "a process that died may have left some in flight");
+    in_flight.counted(&[sub(1)], &[10], Duration::ZERO, at_ms(0));
+    assert!(!to_count(&in_flight, 1, 5_000), "it has room");
+    admit(&in_flight, 1, 6);
+    assert!(!to_count(&in_flight, 1, 999) && to_count(&in_flight, 1, 1_000));
+    // As many as expected: no other orchestrator is active.
+    in_flight.counted(&[sub(1)], &[16], Duration::ZERO, at_ms(1_000));
+    assert!(!to_count(&in_flight, 1, 1_500));
+    // Fewer: one is.
+    in_flight.counted(&[sub(1)], &[12], Duration::ZERO, at_ms(2_000));
+    admit(&in_flight, 1, 4);
+    assert!(!to_count(&in_flight, 1, 2_019) && to_count(&in_flight, 1, 2_020));
+}
+
+#[test]
+fn results_of_jobs_that_were_not_admitted_here_show_another_orchestrator() {
+    let in_flight = counted(&[1]);
+    in_flight.applied(&results(1, 1, None), at_ms(10));
+    admit(&in_flight, 1, 16);
+    assert!(!to_count(&in_flight, 1, 19) && to_count(&in_flight, 1, 20));
+}
+
+#[test]
+fn a_slow_count_is_repeated_every_second_and_no_later() {
+    let in_flight = counted(&[1]);
+    in_flight.applied(&results(1, 1, None), at_ms(10));
+    admit(&in_flight, 1, 16);
+    in_flight.counted(&[sub(1)], &[16], Duration::from_secs(30), at_ms(1_000));
+    assert!(!to_count(&in_flight, 1, 1_999) && to_count(&in_flight, 1, 2_000));
+    assert!(to_count(&in_flight, 2, 1_000), "one that is new is counted at once");
+}

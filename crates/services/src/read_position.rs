@@ -1,0 +1,120 @@
+//! Where the next fetch from a queue starts: at the low-water mark, or at the beginning when a full scan is due.
+
+use crate::clock::Clock;
+use crate::low_water_mark::LowWaterMark;
+use crate::scan_schedule::ScanSchedule;
+use posthaste_core::Timestamp;
+
+#[derive(Debug)]
+pub(crate) struct ReadPosition<K> {
+    mark: LowWaterMark<K>,
+    full_scans: ScanSchedule,
+}
+
+impl<K: Ord + Copy> ReadPosition<K> {
+    pub(crate) const fn new(clock: Clock) -> Self {
+        Self { mark: LowWaterMark::new(), full_scans: ScanSchedule::new(clock) }
+    }
+
+    /// Returns the key from which a fetch at `now` starts, or `None` for the beginning.
+    pub(crate) fn from(&self, now: Timestamp) -> Option<K> {
+        if self.full_scans.is_due(now) { None } else { self.mark.get() }
+    }
+
+    /// Records the smallest key of the fetch that started at `now`, if it fetched any.
+    pub(crate) fn record(&mut self, lowest: Option<K>, now: Timestamp) {
+        if self.full_scans.is_due(now) {
+            self.full_scans.record_page(now);
+            self.full_scans.record_scan(lowest.is_some_and(|lowest| self.mark.is_above(lowest)));
+        } else {
+            self.full_scans.record_fetch(now);
+        }
+        if let Some(lowest) = lowest {
+            self.mark.record(lowest, now);
+        }
+    }
+
+    /// Moves the mark back to a key that is known to exist.
+    pub(crate) fn lower_to(&mut self, key: K) {
+        self.mark.lower_to(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    const FETCH_MAX: usize = 1_000;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_micros(0).after(Duration::from_millis(ms))
+    }
+
+    /// 2,048 jobs are in flight; each finishes when `finishes_after_ms` says, whatever its key. A fetch takes as long as
+    /// `fetch_ms` says, by its time and whether it is a full scan. Returns the longest time from the end of a job to the
+    /// start of its fetch.
+    fn longest_wait_ms(
+        mut finishes_after_ms: impl FnMut(u32) -> u64,
+        mut fetch_ms: impl FnMut(u64, bool) -> u64,
+        are_keys_passed: bool,
+    ) -> u64 {
+        let clock = Clock::standing(at(0));
+        let mut position = ReadPosition::new(clock.clone());
+        let mut ends: BTreeMap<u32, u64> = (0..2_048).map(|key| (key, finishes_after_ms(key))).collect();
+        let (mut now, mut next, mut longest) = (0, 2_048, 0);
+        while now < 60_000 {
+            let ended = |(key, at): (&u32, &u64)| (*at <= now).then_some(*key);
+            if are_keys_passed && let Some(lowest) = ends.iter().find_map(ended) {
+                position.lower_to(lowest);
+            }
+            let from = position.from(at(now));
+            let fetched: Vec<u32> =
+                ends.range(from.unwrap_or(0)..).filter_map(ended).take(FETCH_MAX).collect();
+            let began = now;
+            now += fetch_ms(now, from.is_none());
+            clock.set(at(now));
+            position.record(fetched.first().copied(), at(began));
+            for key in fetched {
+                longest = longest.max(began - ends.remove(&key).expect("it was in flight"));
+                ends.insert(next, now + finishes_after_ms(next));
+                next += 1;
+            }
+        }
+        longest
+    }
+
+    /// A fixed scatter: younger keys often finish first.
+    fn scattered(key: u32) -> u64 {
+        20 + u64::from(key.wrapping_mul(2_654_435_761) >> 8) % 200
+    }
+
+    fn one_in_100_is_slow(key: u32) -> u64 {
+        if key.is_multiple_of(100) { 9_000 } else { 20 }
+    }
+
+    #[test]
+    fn rows_are_found_soon_in_whatever_order_they_come() {
+        for finishes_after_ms in [scattered, one_in_100_is_slow] {
+            assert!(longest_wait_ms(finishes_after_ms, |_, _| 30, true) <= 100);
+            assert!(longest_wait_ms(finishes_after_ms, |_, _| 30, false) <= 2_000);
+        }
+    }
+
+    #[test]
+    fn rows_behind_the_mark_are_found_within_two_seconds_of_a_stall() {
+        // Ten stalls of 1.5 s; what ended during one counts from then, so the stall itself is part of the wait.
+        let stalls = |now: u64, _| if now < 40_000 && now % 4_000 < 30 { 1_500 } else { 30 };
+        let wait = longest_wait_ms(one_in_100_is_slow, stalls, false);
+        assert!(wait <= 1_500 + 2_000, "{wait} ms");
+        let wait = longest_wait_ms(one_in_100_is_slow, |now, _| if now == 0 { 5_600 } else { 30 }, false);
+        assert!(wait <= 5_600 + 2_000, "{wait} ms: connecting and preparing took long");
+    }
+
+    #[test]
+    fn rows_behind_the_mark_are_found_within_six_seconds_when_scans_are_slow() {
+        let wait = longest_wait_ms(one_in_100_is_slow, |_, is_full| if is_full { 150 } else { 5 }, false);
+        assert!(wait <= 6_000, "{wait} ms");
+    }
+}

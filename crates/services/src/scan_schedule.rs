@@ -1,0 +1,157 @@
+//! When a queue is read from its beginning, or all subscriptions are probed: for rows that lie behind the
+//! [`LowWaterMark`](crate::low_water_mark::LowWaterMark), such as those of a transaction that committed late.
+//!
+//! Next to a transaction that stays open for long such a scan is slow, because it steps over everything that was taken
+//! since. The interval then grows, to a bound that keeps every row within [`INTERVAL_MAX`] of being found. A single slow
+//! scan says nothing: it may have waited for a connection, a lock or a stalled disk.
+
+use crate::clock::{Clock, is_due};
+use posthaste_core::Timestamp;
+use std::time::Duration;
+
+const INTERVAL_BASE: Duration = Duration::from_secs(1);
+const INTERVAL_MAX: Duration = Duration::from_secs(5);
+/// A scan is slow when at the base interval it would take more than this part of the time: 2 %.
+const SLOW_SHARE: u32 = 50;
+/// Scans are slow when the fastest of this many is.
+const SCANS_JUDGED: usize = 3;
+
+#[derive(Debug)]
+pub(crate) struct ScanSchedule {
+    clock: Clock,
+    interval_base: Duration,
+    interval_max: Duration,
+    interval: Duration,
+    next_at: Timestamp,
+    /// How long the last scans took beyond an ordinary fetch, the latest one first.
+    durations: [Duration; SCANS_JUDGED],
+    /// How long the last ordinary fetch took: under load a scan does the same useful work.
+    fetch: Duration,
+    /// How long the pages of the running scan have taken so far.
+    running: Duration,
+}
+
+impl ScanSchedule {
+    /// The first scan is due at once.
+    pub(crate) const fn new(clock: Clock) -> Self {
+        Self::with_intervals(clock, INTERVAL_BASE, INTERVAL_MAX)
+    }
+
+    pub(crate) const fn with_intervals(
+        clock: Clock,
+        interval_base: Duration,
+        interval_max: Duration,
+    ) -> Self {
+        let durations = [Duration::ZERO; SCANS_JUDGED];
+        let (interval, next_at, running) = (interval_base, Timestamp::MIN, Duration::ZERO);
+        let fetch = Duration::ZERO;
+        Self { clock, interval_base, interval_max, interval, next_at, durations, fetch, running }
+    }
+
+    pub(crate) fn is_due(&self, now: Timestamp) -> bool {
+        is_due(self.next_at, self.interval, now)
+    }
+
+    /// Makes the next scan due at once: something was seen that only a scan can find completely.
+    pub(crate) const fn request(&mut self) {
+        self.next_at = Timestamp::MIN;
+    }
+
+    /// Records a fetch that was no scan; it was started at `began`.
+    pub(crate) fn record_fetch(&mut self, began: Timestamp) {
+        self.fetch = self.clock.now().since(began);
+    }
+
+    /// Records a page of the running scan; it was started at `began`.
+    pub(crate) fn record_page(&mut self, began: Timestamp) {
+        self.running += self.clock.now().since(began);
+    }
+
+    /// Records the end of a scan. `found` is whether it found rows that nothing else would have found.
+    pub(crate) fn record_scan(&mut self, found: bool) {
+        self.durations.rotate_right(1);
+        self.durations[0] = std::mem::take(&mut self.running).saturating_sub(self.fetch);
+        let is_slow = self.durations.iter().all(|took| *took >= self.interval_base / SLOW_SHARE);
+        self.interval = match is_slow && !found {
+            true => (self.interval * 2).min(self.interval_max),
+            false => self.interval_base,
+        };
+        self.next_at = self.clock.now().after(self.interval);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_micros(0).after(Duration::from_millis(ms))
+    }
+
+    /// Scans in turn, each as soon as it is due, and returns the pause after each in seconds.
+    fn pauses(scans: &[(u64, bool)]) -> Vec<u64> {
+        let clock = Clock::standing(at(0));
+        let mut schedule = ScanSchedule::new(clock.clone());
+        let mut pauses = Vec::new();
+        for (took_ms, found) in scans {
+            let began = clock.now();
+            assert!(schedule.is_due(began));
+            clock.set(began.after(Duration::from_millis(*took_ms)));
+            schedule.record_page(began);
+            schedule.record_scan(*found);
+            let ended = clock.now();
+            let pause = (1..=60).find(|s| schedule.is_due(ended.after(Duration::from_secs(*s))));
+            let pause = pause.expect("a scan within a minute");
+            assert!(!schedule.is_due(ended.after(Duration::from_secs(pause) - Duration::from_millis(1))));
+            clock.set(ended.after(Duration::from_secs(pause)));
+            pauses.push(pause);
+        }
+        pauses
+    }
+
+    #[test]
+    fn the_interval_grows_only_while_scans_are_slow_and_empty() {
+        let (slow, fast) = ((150, false), (1, false));
+        assert_eq!(pauses(&[fast, fast]), [1, 1]);
+        assert_eq!(pauses(&[slow, slow, slow, slow, slow, slow]), [1, 1, 2, 4, 5, 5]);
+        assert_eq!(
+            pauses(&[slow, slow, slow, slow, (150, true), slow]),
+            [1, 1, 2, 4, 1, 2],
+            "found something"
+        );
+        assert_eq!(pauses(&[slow, slow, slow, slow, fast, slow]), [1, 1, 2, 4, 1, 1], "became fast again");
+    }
+
+    #[test]
+    fn a_scan_that_takes_as_long_as_other_fetches_is_not_slow() {
+        let clock = Clock::standing(at(0));
+        let mut schedule = ScanSchedule::new(clock.clone());
+        for _ in 0..6 {
+            let began = clock.now();
+            clock.set(began.after(Duration::from_millis(150)));
+            schedule.record_fetch(began);
+            schedule.record_page(began);
+            schedule.record_scan(false);
+        }
+        assert!(schedule.is_due(clock.now().after(INTERVAL_BASE)));
+    }
+
+    #[test]
+    fn stalls_change_nothing() {
+        let (stall, fast) = ((1_500, false), (1, false));
+        assert_eq!(pauses(&[(60_000, false), fast]), [1, 1], "connecting at the start");
+        let stalls = [stall, stall, fast].repeat(10);
+        assert!(pauses(&stalls).iter().all(|pause| *pause == 1));
+    }
+
+    #[test]
+    fn a_scan_can_be_requested_and_a_clock_set_back_delays_none() {
+        let clock = Clock::standing(at(10_000));
+        let mut schedule = ScanSchedule::new(clock.clone());
+        schedule.record_scan(false);
+        assert!(!schedule.is_due(at(10_500)) && schedule.is_due(at(11_000)));
+        assert!(schedule.is_due(at(0)));
+        schedule.request();
+        assert!(schedule.is_due(at(10_000)));
+    }
+}

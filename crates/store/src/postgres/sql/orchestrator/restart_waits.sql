@@ -1,0 +1,9 @@
+-- role: saga_orchestrator
+-- Moves retries from the time $2 to the time $3, unless they have moved on since they were read.
+-- index: webhook_delivery_sagas_pkey. Status inside a CASE, arrays out of subselects: see start_attempts.sql.
+UPDATE posthaste.webhook_delivery_sagas g
+SET next_attempt_at = moved.until, updated_at = $4::timestamptz
+FROM unnest((SELECT $1::bigint[]), (SELECT $2::timestamptz[]), (SELECT $3::timestamptz[])) AS moved (saga_id, was, until)
+WHERE g.id = moved.saga_id AND g.next_attempt_at = moved.was
+    AND CASE WHEN g.status = 'PendingRetry' THEN true ELSE false END
+RETURNING g.id

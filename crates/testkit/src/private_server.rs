@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 #[derive(Debug)]
 pub struct PrivateServer {
@@ -89,8 +90,7 @@ impl PrivateServer {
     /// with its disks intact.
     pub fn kill(&self) {
         let file = self.data.join("postmaster.pid");
-        let text = std::fs::read_to_string(&file).expect("a server that runs");
-        let postmaster = text.lines().next().and_then(|line| line.trim().parse().ok()).expect("a process id");
+        let postmaster = self.postmaster();
         // Its children first stop being made, then are ended with it.
         signals::send(postmaster, Signal::STOP);
         let mut processes = signals::children(postmaster);
@@ -100,6 +100,23 @@ impl PrivateServer {
         // Nobody may have collected the dead yet, and then these files look as if the server still ran.
         let _ = std::fs::remove_file(&file);
         let _ = std::fs::remove_file(self.data.join(".s.PGSQL.5432.lock"));
+    }
+
+    /// Stops all processes of the server for this long: connections stay open, and nothing responds.
+    pub fn stall(&self, span: Duration) {
+        let postmaster = self.postmaster();
+        signals::send(postmaster, Signal::STOP);
+        let mut processes = signals::children(postmaster);
+        processes.iter().for_each(|process| signals::send(*process, Signal::STOP));
+        std::thread::sleep(span);
+        processes.push(postmaster);
+        processes.iter().for_each(|process| signals::send(*process, Signal::CONT));
+    }
+
+    fn postmaster(&self) -> u32 {
+        let file = self.data.join("postmaster.pid");
+        let text = std::fs::read_to_string(&file).expect("a server that runs");
+        text.lines().next().and_then(|line| line.trim().parse().ok()).expect("a process id")
     }
 
     fn data_text(&self) -> &str {

@@ -50,7 +50,7 @@ impl JsonText {
         if text.len() > bytes_max {
             return Err(JsonError::TooLong { bytes: text.len(), max: bytes_max });
         }
-        if is_too_deep(text) {
+        if is_nested_deeper(text, NESTING_MAX) {
             return Err(JsonError::TooDeep { max: NESTING_MAX });
         }
         Ok(Self(text.to_owned()))
@@ -81,7 +81,7 @@ impl fmt::Debug for JsonText {
 /// so it neither evaluates numbers (1e99999 is JSON, though no double) nor decodes escapes (a lone
 /// surrogate is JSON, though no text).
 fn check(text: &str) -> Result<(), JsonError> {
-    if is_too_deep(text) {
+    if is_nested_deeper(text, NESTING_MAX) {
         return Err(JsonError::TooDeep { max: NESTING_MAX });
     }
     match serde_json::from_str::<IgnoredAny>(text) {
@@ -96,11 +96,13 @@ fn check(text: &str) -> Result<(), JsonError> {
     }
 }
 
+/// Returns whether a text has more than `levels_max` arrays and objects within each other.
+///
 /// Counts open brackets outside strings. Runs before the parser, so that no amount of them reaches
 /// anything that recurses; text that is not JSON gets some count, and is refused afterwards.
-fn is_too_deep(text: &str) -> bool {
+pub fn is_nested_deeper(text: &str, levels_max: usize) -> bool {
     // Nearly all texts have too few brackets for it, and counting them is quick.
-    if text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count() <= NESTING_MAX {
+    if text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count() <= levels_max {
         return false;
     }
     let mut depth = 0_usize;
@@ -120,7 +122,7 @@ fn is_too_deep(text: &str) -> bool {
             b'"' => in_string = true,
             b'[' | b'{' => {
                 depth += 1;
-                if depth > NESTING_MAX {
+                if depth > levels_max {
                     return true;
                 }
             }

@@ -1,6 +1,7 @@
 //! The commands that talk to a running Posthaste. Each verb is one [`Call`] of the HTTP API; what came
 //! back is printed as it came (`--json`) or as a table for people.
 
+mod answer;
 mod call;
 mod dead_letter;
 mod delivery;
@@ -126,8 +127,7 @@ async fn perform(mut call: Call, reach: &Reach) -> Result<ExitCode, Failure> {
         return summed_up(call, &server, sum).await;
     }
     for _ in 0..PAGES_MAX {
-        let text = server.ask(&call).await?;
-        let answer: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
+        let (text, answer) = server.ask_value(&call).await?;
         // A call that answers nothing has nothing to hand to a program either.
         let shown = match (reach.json, text.is_empty()) {
             (true, true) => String::new(),
@@ -155,8 +155,7 @@ async fn summed_up(
     let progress = Progress::new();
     let mut all = Value::Null;
     for _ in 0..PAGES_MAX {
-        let text = server.ask(&call).await?;
-        let answer: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
+        let (_, answer) = server.ask_value(&call).await?;
         all = sum(&all, &answer);
         let Some(next) = (call.next)(&call, &answer) else { break };
         progress.at(0, None, &(call.show)(&all));

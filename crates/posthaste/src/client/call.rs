@@ -22,6 +22,8 @@ pub(crate) struct Call {
     pub(crate) next: fn(&Self, &Value) -> Option<Self>,
     /// Adds an answer to the sum of those before, for work that is worth watching.
     pub(crate) sum: Option<fn(&Value, &Value) -> Value>,
+    /// A field that every answer to this call has. Without it the answer is a failure.
+    pub(crate) required: Option<&'static str>,
 }
 
 impl Call {
@@ -35,6 +37,7 @@ impl Call {
             succeeded: |_| true,
             next: |_, _| None,
             sum: None,
+            required: None,
         }
     }
 
@@ -83,6 +86,15 @@ impl Call {
 
     pub(crate) fn show(self, show: fn(&Value) -> String) -> Self {
         Self { show, ..self }
+    }
+
+    /// A call whose answer is a list.
+    pub(crate) fn list(self, show: fn(&Value) -> String) -> Self {
+        self.show(show).required("items")
+    }
+
+    pub(crate) fn required(self, field: &'static str) -> Self {
+        Self { required: Some(field), ..self }
     }
 
     pub(crate) fn succeeded(self, succeeded: fn(&Value) -> bool) -> Self {

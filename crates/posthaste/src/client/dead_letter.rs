@@ -104,7 +104,7 @@ impl Verb {
                     page.limit(),
                     page.cursor(),
                 ])
-                .show(|answer| table::list(&COLUMNS, "no dead letters", answer)),
+                .list(|answer| table::list(&COLUMNS, "no dead letters", answer)),
             Self::Show { id, .. } => {
                 Call::get(format!("/v1/dead-letters/{id}")).show(|answer| table::record(&FIELDS, answer))
             }

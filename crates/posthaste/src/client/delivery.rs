@@ -98,7 +98,7 @@ impl Verb {
                     page.limit(),
                     page.cursor(),
                 ]);
-                found.show(|answer| table::list(&COLUMNS, "no deliveries", answer))
+                found.list(|answer| table::list(&COLUMNS, "no deliveries", answer))
             }
             Self::Show { id, .. } => Call::get(format!("/v1/deliveries/{id}")).show(shown),
         }

@@ -39,10 +39,7 @@ impl Doctor {
         let progress = Progress::new();
         let mut all = json!({"healthy": true, "checks": [], "examined": {}, "pages": 0});
         for _ in 0..PAGES_MAX {
-            let text = server.ask(&call).await?;
-            let page: Value = serde_json::from_str(&text).map_err(|_| {
-                Failure::Local("the server's answer is no JSON: is this Posthaste?".to_owned())
-            })?;
+            let (_, page) = server.ask_value(&call.clone().required("checks")).await?;
             merge(&mut all, &page);
             let Some(cursor) = page["next_cursor"].as_str() else {
                 progress.end();

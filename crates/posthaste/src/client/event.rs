@@ -96,7 +96,7 @@ impl Verb {
                     page.limit(),
                     page.cursor(),
                 ])
-                .show(|answer| table::list(&COLUMNS, "no events", answer)),
+                .list(|answer| table::list(&COLUMNS, "no events", answer)),
             Self::Show { id, .. } => Call::get(format!("/v1/events/{id}")).show(shown),
         })
     }

@@ -1,12 +1,13 @@
 //! One request to the server and its answer, over HTTP/1.1. Every wait and every body has a bound.
 
-use super::{Call, Failure, tls};
+use super::{Call, Failure, answer, tls};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderValue, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use serde_json::Value;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -81,6 +82,29 @@ impl Server {
         }
         let not_text = |_| Failure::Local(format!("{}: the answer is not text", self.url));
         String::from_utf8(body.to_vec()).map_err(not_text)
+    }
+
+    /// The body of a 2xx answer, and its value; `Null` for an empty one.
+    ///
+    /// Returns an error if the body is not JSON, or has not the fields that every answer to this call has: an
+    /// answer that was not understood must not pass for an empty one.
+    pub(crate) async fn ask_value(&self, call: &Call) -> Result<(String, Value), Failure> {
+        let text = self.ask(call).await?;
+        let value = if text.is_empty() { Ok(Value::Null) } else { answer::parse(&text) };
+        let value = value.map_err(|why| self.unreadable(&why))?;
+        match call.required.filter(|field| value.get(field).is_none()) {
+            Some(field) => Err(self.unreadable(&format!("it has no field {field}"))),
+            None => Ok((text, value)),
+        }
+    }
+
+    fn unreadable(&self, why: &str) -> Failure {
+        Failure::Local(format!(
+            "cannot read the answer of {}: {why}\n\
+             Check that --url or POSTHASTE_URL leads to Posthaste, and that it has the version of this program \
+             (posthaste --version).",
+            self.url
+        ))
     }
 
     async fn converse<S>(&self, stream: S, call: &Call) -> anyhow::Result<(StatusCode, Bytes)>

@@ -53,7 +53,7 @@ impl Verb {
                 .fields([("name", name.as_str().into()), ("role", role.as_str().into())])
                 .show(made),
             Self::List { .. } => {
-                Call::get("/v1/keys").show(|answer| table::list(&COLUMNS, "no keys", answer))
+                Call::get("/v1/keys").list(|answer| table::list(&COLUMNS, "no keys", answer))
             }
             Self::Revoke { id, .. } => {
                 Call::delete(format!("/v1/keys/{id}")).show(|_| "revoked\n".to_owned())

@@ -2,7 +2,7 @@
 
 use super::call::Page;
 use super::table::{self, Column};
-use super::{Call, Failure, Reach, input};
+use super::{Call, Failure, Reach, answer, input};
 use crate::random;
 use clap::{Args, Subcommand};
 use posthaste_core::json::JsonText;
@@ -159,11 +159,11 @@ impl Verb {
             }
             Self::List { status, page, .. } => Call::get("/v1/orders")
                 .query(&[("status", status.clone()), page.limit(), page.cursor()])
-                .show(listed),
+                .list(listed),
             Self::Show { key, .. } => Call::get(path(key)).show(shown),
             Self::Audit { key, page, .. } => Call::get(format!("{}/audit", path(key)))
                 .query(&[page.limit(), page.cursor()])
-                .show(|answer| table::list(&TRANSITIONS, "nothing happened", answer)),
+                .list(|answer| table::list(&TRANSITIONS, "nothing happened", answer)),
         })
     }
 }
@@ -203,7 +203,7 @@ fn keyed(text: Vec<u8>, said: Option<&IdempotencyKey>) -> Result<Keyed, Failure>
     let unfit = |why: String| Failure::Usage(format!("the order: {why}"));
     let text = JsonText::parse(text, input::BYTES_MAX).map_err(|error| unfit(error.to_string()))?;
     let text = text.into_string();
-    let order: Value = serde_json::from_str(&text).map_err(|error| unfit(error.to_string()))?;
+    let order = answer::parse(&text).map_err(unfit)?;
     let Value::Object(fields) = order else { return Err(unfit("it must be an object".to_owned())) };
     let Some(named) = fields.get("idempotency_key") else { return Ok(Keyed::Without(text)) };
     let named = IdempotencyKey::parse(named.as_str().unwrap_or_default());

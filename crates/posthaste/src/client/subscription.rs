@@ -157,7 +157,7 @@ impl Verb {
                     page.limit(),
                     page.cursor(),
                 ])
-                .show(|answer| table::list(&COLUMNS, "no subscriptions", answer)),
+                .list(|answer| table::list(&COLUMNS, "no subscriptions", answer)),
             Self::Show(One { id, .. }) => Call::get(path(id)).show(shown),
             Self::Update { id, event_type, callback_url, max_retry_limit, description, .. } => {
                 let change = Call::patch(path(id)).fields([

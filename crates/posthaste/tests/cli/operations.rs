@@ -94,6 +94,11 @@ fn server_of(pages: Vec<String>) -> String {
             while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read == 1) {
                 head.push(byte[0]);
             }
+            // A connection that is closed with unread bytes breaks before its answer was read.
+            let head = String::from_utf8_lossy(&head).to_ascii_lowercase();
+            let sent = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            let mut body = vec![0; sent.and_then(|length| length.parse().ok()).unwrap_or_default()];
+            let _ = stream.read_exact(&mut body);
             let length = page.len();
             let answer =
                 format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{page}");
@@ -102,6 +107,66 @@ fn server_of(pages: Vec<String>) -> String {
         }
     });
     url
+}
+
+#[test]
+fn an_answer_that_cannot_be_read_is_a_failure_of_every_command() {
+    let deep = format!(r#"{{"items":[{{"id":1,"payload":{}{}}}]}}"#, "[".repeat(200), "]".repeat(200));
+    let bottomless = "[".repeat(4_000_000);
+    let commands: &[&[&str]] = &[
+        &["dead-letter", "list"],
+        &["dead-letter", "list", "--json"],
+        &["dead-letter", "show", "1"],
+        &["dead-letter", "requeue", "1"],
+        &["dead-letter", "requeue-all"],
+        &["event", "list"],
+        &["event", "show", "1"],
+        &["event", "send", "a.b", "--payload", "1"],
+        &["delivery", "list"],
+        &["subscription", "list"],
+        &["order", "list"],
+        &["order", "audit", "k"],
+        &["key", "list"],
+        &["explain", "1"],
+        &["stats"],
+        &["system"],
+        &["doctor"],
+    ];
+    for (body, told) in [
+        (deep.as_str(), "nested deeper than 136 levels"),
+        (bottomless.as_str(), "nested deeper than 136 levels"),
+        ("<html>", "not JSON"),
+        (r#"{"items":["#, "not JSON"),
+    ] {
+        for command in commands {
+            let ran = run(command, &[("POSTHASTE_URL", &server_of(vec![body.to_owned()]))], "").expect(1);
+            assert!(
+                ran.stderr.contains(told) && ran.stderr.contains("POSTHASTE_URL"),
+                "{command:?}: {ran:?}"
+            );
+            assert_eq!(ran.stdout, "", "{command:?}");
+        }
+    }
+    // An answer of something else is no empty list either.
+    for command in commands.iter().filter(|command| command.contains(&"list")) {
+        for body in ["", "null", "{}", "[]"] {
+            let ran = run(command, &[("POSTHASTE_URL", &server_of(vec![body.to_owned()]))], "").expect(1);
+            assert!(ran.stderr.contains("it has no field items"), "{command:?} {body}: {ran:?}");
+        }
+    }
+}
+
+#[test]
+fn the_deepest_payload_is_shown() {
+    let payload = "[".repeat(128) + &"]".repeat(128);
+    let letter =
+        format!(r#"{{"id":7,"saga_id":9,"final_error_code":"HTTP_503","payload_snapshot":{payload}}}"#);
+    let list = format!(r#"{{"items":[{letter}],"next_cursor":null}}"#);
+    let ran = run(&["dead-letter", "list"], &[("POSTHASTE_URL", &server_of(vec![list]))], "").expect(0);
+    assert!(ran.stdout.contains("HTTP_503") && !ran.stdout.contains("no dead letters"), "{ran:?}");
+    let ran =
+        run(&["dead-letter", "show", "7"], &[("POSTHASTE_URL", &server_of(vec![letter]))], "").expect(0);
+    assert!(ran.stdout.contains(&payload), "{ran:?}");
 }
 
 #[test]

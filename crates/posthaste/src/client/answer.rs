@@ -1,0 +1,57 @@
+//! JSON from outside as a value: answers of the server, and orders from a file. The depth is checked before
+//! anything recurses, because the parser's own limit of 127 levels is below what the server accepts.
+
+use posthaste_core::json::{NESTING_MAX, is_nested_deeper};
+use serde_json::Value;
+
+/// Levels that an answer may have around a payload: a list is an object with an array of objects. Some more
+/// are allowed for, so that a newer server can be read.
+const WRAPPER_LEVELS: usize = 8;
+
+/// Reads a JSON text that is nested up to [`NESTING_MAX`] levels, and an answer's own levels in addition.
+///
+/// Returns an error that says what is wrong with the text.
+pub(super) fn parse(text: &str) -> Result<Value, String> {
+    let levels_max = NESTING_MAX + WRAPPER_LEVELS;
+    if is_nested_deeper(text, levels_max) {
+        return Err(format!("it is nested deeper than {levels_max} levels"));
+    }
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    deserializer.disable_recursion_limit();
+    let mut values = deserializer.into_iter::<Value>();
+    match (values.next(), values.next()) {
+        (Some(Ok(value)), None) => Ok(value),
+        (Some(Err(error)), _) | (Some(Ok(_)), Some(Err(error))) => Err(format!("it is not JSON: {error}")),
+        (Some(Ok(_)), Some(Ok(_))) => Err("it is not JSON: a second value follows the first".to_owned()),
+        (None, _) => Err("it is not JSON: it is empty".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nested(levels: usize) -> String {
+        "[".repeat(levels) + &"]".repeat(levels)
+    }
+
+    #[test]
+    fn the_deepest_payload_is_read_in_a_list_and_no_bracket_overflows_the_stack() {
+        let payload = nested(NESTING_MAX);
+        let list = format!(r#"{{"items":[{{"id":7,"payload":{payload}}}],"next_cursor":null}}"#);
+        let value = parse(&list).expect("a list");
+        assert_eq!(value["items"][0]["id"], 7);
+        assert_eq!(value["items"][0]["payload"].to_string(), payload);
+        for text in [nested(NESTING_MAX + WRAPPER_LEVELS + 1), "[".repeat(10_000_000)] {
+            assert_eq!(parse(&text), Err("it is nested deeper than 136 levels".to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_is_not_json_is_an_error() {
+        for text in ["", "<html>", "{", "{}x", "{\"items\":[}"] {
+            let told = parse(text).expect_err(text);
+            assert!(told.starts_with("it is not JSON: "), "{text}: {told}");
+        }
+    }
+}

@@ -152,15 +152,9 @@ fn read_events(headers: &HeaderMap, text: &str, limits: Limits) -> Result<(Vec<N
     if !text.trim_start().starts_with('[') {
         return Ok((vec![one(Fields::parse(text)?, context, limits)?], false));
     }
-    let elements = elements(text)?;
+    let elements = elements(text, limits.batch_events_max)?;
     if elements.is_empty() {
         return Err(Problem::invalid("body", "the array holds no event"));
-    }
-    if elements.len() > limits.batch_events_max {
-        let (found, most) = (elements.len(), limits.batch_events_max);
-        return Err(Problem::too_large(format!(
-            "the array holds {found} events; at most {most} are taken at once"
-        )));
     }
     let read = |(index, raw)| one(Fields::of_element(raw, index)?, context.clone(), limits);
     Ok((elements.into_iter().enumerate().map(read).collect::<Result<_, _>>()?, true))

@@ -2,7 +2,7 @@
 //! asked for is refused. Values stay the text that they were.
 
 use crate::problem::Problem;
-use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
@@ -103,9 +103,18 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The elements of a list.
-pub(crate) fn elements(text: &str) -> Result<Vec<&RawValue>, Problem> {
-    serde_json::from_str(text).map_err(|error| told(&error, "the body must be a JSON array"))
+/// The elements of a list, at most `elements_max` of them. One more is an error, and nothing behind it is read:
+/// a body of a few bytes for each element would otherwise become many times as large in memory.
+pub(crate) fn elements(text: &str, elements_max: usize) -> Result<Vec<&RawValue>, Problem> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let read = Elements { elements_max }.deserialize(&mut deserializer);
+    let read = read.and_then(|elements| deserializer.end().map(|()| elements));
+    read.map_err(|error| match error.to_string().starts_with(TOO_MANY) {
+        true => {
+            Problem::too_large(format!("the array holds more than {elements_max} events: send fewer at once"))
+        }
+        false => told(&error, "the body must be a JSON array"),
+    })
 }
 
 fn read<'a>(text: &'a str, expected: &str) -> Result<Members<'a>, Problem> {
@@ -126,6 +135,39 @@ fn told(error: &serde_json::Error, expected: &str) -> Problem {
 }
 
 const REPEATED: &str = "a field comes twice";
+const TOO_MANY: &str = "there are too many elements";
+
+/// Reads an array up to a number of elements.
+struct Elements {
+    elements_max: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Elements {
+    type Value = Vec<&'de RawValue>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Elements {
+    type Value = Vec<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Self::Value, A::Error> {
+        let mut elements = Vec::new();
+        while let Some(element) = sequence.next_element()? {
+            if elements.len() >= self.elements_max {
+                return Err(A::Error::custom(TOO_MANY));
+            }
+            elements.push(element);
+        }
+        Ok(elements)
+    }
+}
 
 impl<'de> Deserialize<'de> for Members<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -205,6 +247,23 @@ mod tests {
             (deep.as_str(), 422),
         ] {
             assert_eq!(status(text), expected, "{}", &text[..text.len().min(20)]);
+        }
+    }
+
+    /// What stands behind one element too many would be refused with 400 if it were read.
+    #[test]
+    fn a_list_is_read_up_to_its_limit() {
+        let status = |text: &str| elements(text, 2).map_or_else(|problem| problem.status, |_| 0);
+        for (text, expected) in [
+            ("[]", 0),
+            (" [1, {}] ", 0),
+            ("[1,1,1]", 413),
+            ("[1,1,1,nonsense", 413),
+            ("[1,1,nonsense", 400),
+            ("[1,1] x", 400),
+            ("{}", 422),
+        ] {
+            assert_eq!(status(text), expected, "{text}");
         }
     }
 

@@ -69,6 +69,9 @@ pub(crate) async fn a_batch_is_all_or_nothing<S: Stores>(api: &TestApi<S>) {
     api.post("/v1/events").json("[]").refused(422, "body").await;
     let many: Vec<usize> = (100..=100 + BATCH_EVENTS_MAX).collect();
     api.post("/v1/events").json(format!("[{}]", events(&many))).refused(413, "").await;
+    // Nothing behind one element too many is read.
+    let endless = format!("[{}", "1,".repeat(BATCH_EVENTS_MAX + 1));
+    api.post("/v1/events").json(endless).refused(413, "").await;
     assert_eq!(api.count("events").await, 4);
     api.post("/v1/events").json(format!("[{}]", events(&many[1..]))).expect(202).await;
 }

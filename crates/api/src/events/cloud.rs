@@ -34,6 +34,9 @@ pub(super) fn structured(
     let id: String = fields.require("id", "text")?;
     let trace: Option<String> = fields.take("traceparent", "text")?;
     let media: Option<String> = fields.take("datacontenttype", "text")?;
+    if media.is_some_and(|media| !is_json(&media)) {
+        return Err(fields.wrong("datacontenttype", "only JSON is delivered: data must be JSON"));
+    }
     let encoded: Option<String> = fields.take("data_base64", "text")?;
     let payload = match (fields.take_raw("data"), encoded) {
         (Some(_), Some(_)) => {
@@ -41,9 +44,6 @@ pub(super) fn structured(
         }
         (Some(data), None) => payload_of(&fields, "data", data, limits)?,
         (None, Some(encoded)) => {
-            if media.is_some_and(|media| !is_json(&media)) {
-                return Err(fields.wrong("datacontenttype", "only JSON is delivered: data must be JSON"));
-            }
             let bytes = STANDARD.decode(encoded).ok().and_then(|bytes| String::from_utf8(bytes).ok());
             let text =
                 bytes.ok_or_else(|| fields.wrong("data_base64", "data_base64 must be the base64 of JSON"))?;

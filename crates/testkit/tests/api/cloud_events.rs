@@ -77,6 +77,16 @@ pub(crate) async fn bad_cloud_events_are_refused<S: Stores>(api: &TestApi<S>) {
             "data_base64",
         ),
         (
+            r#"{"specversion":"1.0","type":"a","source":"s","id":"1","datacontenttype":"text/plain","data":"hello"}"#,
+            422,
+            "datacontenttype",
+        ),
+        (
+            r#"{"specversion":"1.0","type":"a","source":"s","id":"1","datacontenttype":"text/plain"}"#,
+            422,
+            "datacontenttype",
+        ),
+        (
             r#"{"specversion":"1.0","type":"a","source":"s","id":"1","datacontenttype":"image/png","data_base64":"MQ=="}"#,
             422,
             "datacontenttype",

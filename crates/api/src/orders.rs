@@ -148,13 +148,11 @@ pub(crate) async fn create<S: Stores>(
     match outcome.map_err(not_stored)? {
         Submission::New(order) => json(StatusCode::ACCEPTED, &OrderView::whole(order)),
         Submission::Same(order) => ok(&OrderView::repeated(order)),
-        Submission::Different { stored_digest } => {
-            let detail = format!(
-                "another order was accepted under this idempotency_key ({stored_digest}): \
-                 a new order needs a key of its own"
-            );
-            Err(Problem::invalid("idempotency_key", detail))
-        }
+        // Nothing about the other order: it may be another caller's.
+        Submission::Different => Err(Problem::invalid(
+            "idempotency_key",
+            "another order was accepted under this idempotency_key: a new order needs a key of its own",
+        )),
     }
 }
 

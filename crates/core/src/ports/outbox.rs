@@ -37,9 +37,7 @@ pub enum Submission {
     /// The same order was there; this is how it stands.
     Same(OrderRecord),
     /// Another order was there under the same key. Nothing was changed.
-    Different {
-        stored_digest: Digest,
-    },
+    Different,
 }
 
 pub trait OutboxIntakeStore: Send + Sync + 'static {

@@ -87,6 +87,6 @@ fn answer(
     } else if record.request_digest == order.digest {
         Submission::Same(record.clone())
     } else {
-        Submission::Different { stored_digest: record.request_digest.clone() }
+        Submission::Different
     })
 }

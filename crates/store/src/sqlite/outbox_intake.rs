@@ -50,7 +50,7 @@ fn submit(session: &Session<'_>, order: &Order, expires_at: Timestamp, now: Time
     if stored.request_digest == order.digest {
         Ok(Submission::Same(stored))
     } else {
-        Ok(Submission::Different { stored_digest: stored.request_digest })
+        Ok(Submission::Different)
     }
 }
 

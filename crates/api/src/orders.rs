@@ -35,7 +35,7 @@ const ADVICE: &str = "the broker may have executed this order: ask it before you
     "last_error": "BROKER_5XX", "broker_order_id": "brk-8842",
     "request_digest": "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
     "result_digest": "sha256:60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752",
-    "maybe_executed": true, "created_at": "2026-01-31T12:00:00Z", "updated_at": "2026-01-31T12:00:03Z",
+    "maybe_executed": false, "created_at": "2026-01-31T12:00:00Z", "updated_at": "2026-01-31T12:00:03Z",
     "result": {"idempotency_key": "order-5678", "broker_order_id": "brk-8842", "status": "accepted"}
 }))]
 pub(crate) struct OrderView {
@@ -50,7 +50,7 @@ pub(crate) struct OrderView {
     pub(crate) broker_order_id: Option<String>,
     pub(crate) request_digest: String,
     pub(crate) result_digest: Option<String>,
-    /// Some send ended in a way that does not rule out that the broker executed it.
+    /// Some send ended in a way that does not rule out that the broker executed it. False once it is sent.
     pub(crate) maybe_executed: bool,
     pub(crate) created_at: Utc,
     pub(crate) updated_at: Utc,
@@ -76,7 +76,8 @@ impl OrderView {
             broker_order_id: order.broker_order_id,
             request_digest: order.request_digest.to_string(),
             result_digest: order.result_digest.map(|digest| digest.to_string()),
-            maybe_executed: order.maybe_executed,
+            // Version 0.1 left it set on orders that were sent after a doubtful attempt.
+            maybe_executed: order.maybe_executed && order.status != OrderStatus::Sent,
             created_at: Utc(order.created_at),
             updated_at: Utc(order.updated_at),
             advice: in_doubt.then_some(ADVICE),

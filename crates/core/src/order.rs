@@ -79,7 +79,8 @@ pub struct OrderState {
     /// Sends that failed and were counted.
     pub retry_count: u32,
     pub next_attempt_at: Timestamp,
-    /// Some send ended in a way that does not rule out that the broker executed it.
+    /// Some send ended in a way that does not rule out that the broker executed it. Never set on a `sent` order,
+    /// which the broker has executed.
     pub maybe_executed: bool,
     pub idempotency_key: IdempotencyKey,
 }
@@ -212,6 +213,8 @@ fn settle(
         BrokerOutcome::Accepted(receipt) | BrokerOutcome::AlreadyProcessed(receipt) => OrderUpdate {
             last_error,
             note,
+            // The broker has it: an earlier send without an answer leaves no doubt any more.
+            maybe_executed: false,
             receipt: Some(receipt.clone()),
             ..unchanged(state, OrderStatus::Sent)
         },

@@ -153,14 +153,14 @@ impl Verb {
                         (key, body)
                     }
                 };
-                let call = Call::post("/v1/orders").body(body).show(shown);
+                let call = Call::post("/v1/orders").body(body).show(|answer| table::record(&FIELDS, answer));
                 let key = Some(key.as_str().to_owned());
                 Call { idempotency_key: key, ..call.succeeded(|answer| answer["status"] != "dead") }
             }
             Self::List { status, page, .. } => Call::get("/v1/orders")
                 .query(&[("status", status.clone()), page.limit(), page.cursor()])
-                .list(listed),
-            Self::Show { key, .. } => Call::get(path(key)).show(shown),
+                .list(|answer| table::list(&COLUMNS, "no orders", answer)),
+            Self::Show { key, .. } => Call::get(path(key)).show(|answer| table::record(&FIELDS, answer)),
             Self::Audit { key, page, .. } => Call::get(format!("{}/audit", path(key)))
                 .query(&[page.limit(), page.cursor()])
                 .list(|answer| table::list(&TRANSITIONS, "nothing happened", answer)),
@@ -237,32 +237,9 @@ fn path(key: &IdempotencyKey) -> String {
     format!("/v1/orders/{}", byte_serialize(key.as_str().as_bytes()).collect::<String>())
 }
 
-fn shown(answer: &Value) -> String {
-    table::record(&FIELDS, &settled(answer))
-}
-
-fn listed(answer: &Value) -> String {
-    let mut answer = answer.clone();
-    for order in answer["items"].as_array_mut().into_iter().flatten() {
-        *order = settled(order);
-    }
-    table::list(&COLUMNS, "no orders", &answer)
-}
-
-/// An order that was sent is executed: there is no "maybe" about it any more.
-fn settled(order: &Value) -> Value {
-    let is_sent = order["status"] == "sent";
-    let mut order = order.clone();
-    if let Some(maybe) = order.get_mut("maybe_executed").filter(|_| is_sent) {
-        *maybe = Value::Null;
-    }
-    order
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn parsed(text: &str) -> IdempotencyKey {
         IdempotencyKey::parse(text).expect("a key")
@@ -311,21 +288,6 @@ mod tests {
             assert!(number(bad).is_err(), "{bad}");
         }
         assert!(object("[]").is_err() && object("{}").is_ok());
-    }
-
-    #[test]
-    fn an_order_that_was_sent_has_no_maybe() {
-        let order = |status: &str| json!({"idempotency_key": "k", "status": status, "maybe_executed": true});
-        for (status, maybe) in [("sent", "-"), ("dead", "yes"), ("failed", "yes")] {
-            let line = format!("maybe executed  {maybe}");
-            assert!(shown(&order(status)).lines().any(|found| found == line), "{status}");
-        }
-        let list = listed(&json!({"items": [order("sent"), order("dead")], "next_cursor": null}));
-        let ends = |line: usize, cells: &[&str]| {
-            list.lines().nth(line).is_some_and(|line| line.split_whitespace().eq(cells.iter().copied()))
-        };
-        assert!(ends(1, &["k", "sent", "-", "-", "-", "-", "-"]), "{list}");
-        assert!(ends(2, &["k", "dead", "-", "-", "-", "yes", "-"]), "{list}");
     }
 
     #[test]

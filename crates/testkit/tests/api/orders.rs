@@ -222,7 +222,9 @@ pub(crate) async fn the_end_of_an_order_is_told_to_whoever_submits_it_again<S: S
     let end = end.json();
     assert_eq!((&end["status"], &end["broker_order_id"]), (&json!("sent"), &json!("brk-1")), "{end}");
     assert_eq!(end["result"], serde_json::from_str::<Value>(answer).expect("JSON"));
-    assert_eq!((&end["maybe_executed"], end.get("advice")), (&json!(true), None), "{end}");
+    assert_eq!((&end["maybe_executed"], end.get("advice")), (&json!(false), None), "{end}");
+    let doubted = "SELECT count(*) FROM outbox_orders WHERE status = 'sent' AND maybe_executed";
+    assert_eq!(api.h.direct.number(doubted).await, 0);
     assert!(end["result_digest"].as_str().is_some_and(|digest| digest.len() == 71), "{end}");
     assert_eq!(api.get("/v1/orders/good").expect(200).await, end);
 

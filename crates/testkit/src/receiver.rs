@@ -55,6 +55,16 @@ pub enum Answer {
     Gate(Arc<Semaphore>, Box<Answer>),
 }
 
+impl Answer {
+    /// What a receiver answers to a challenge; the empty challenge if `received` is none.
+    pub fn to_challenge(received: &Received) -> Self {
+        let body: serde_json::Value = serde_json::from_slice(&received.body).unwrap_or_default();
+        let challenge = body["challenge"].as_str().unwrap_or_default();
+        let body = serde_json::json!({ "challenge": challenge }).to_string().into_bytes();
+        Self::With { status: 200, headers: Vec::new(), body }
+    }
+}
+
 /// Listens until it is dropped; then all its connections break.
 pub struct Receiver {
     address: SocketAddr,

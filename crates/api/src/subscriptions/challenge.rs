@@ -16,7 +16,8 @@ use posthaste_core::signature::SigningSecret;
 use posthaste_core::subscription::{CallbackUrl, Secrets, Subscription};
 use posthaste_core::{SubscriptionId, Timestamp};
 use posthaste_services::sender::{Exchange, Post, Wanted, signed_headers};
-use serde::{Deserialize, Serialize};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 use subtle::ConstantTimeEq as _;
 use utoipa::ToSchema;
@@ -35,9 +36,17 @@ struct Challenge<'a> {
     challenge: &'a str,
 }
 
+/// What a receiver answers to a [`Challenge`].
 #[derive(Debug, Deserialize)]
 struct Echo {
     challenge: String,
+    /// Of a receiver that echoes requests as they come: it would consent to anything.
+    #[serde(rename = "type", default, deserialize_with = "is_there")]
+    has_type: bool,
+}
+
+fn is_there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    IgnoredAny::deserialize(deserializer).map(|IgnoredAny| true)
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -239,10 +248,17 @@ fn why_not(exchange: &Exchange, challenge: &str) -> Option<String> {
         return Some(format!("the answer was cut off, or longer than {ECHO_BYTES_MAX} bytes"));
     }
     let body = exchange.body.trim_ascii();
-    let echo = serde_json::from_slice::<Echo>(body).map(|echo| echo.challenge);
     let same = |text: &[u8]| bool::from(text.ct_eq(challenge.as_bytes()));
-    if same(body) || echo.is_ok_and(|echo| same(echo.as_bytes())) {
+    let echo = serde_json::from_slice::<Echo>(body).ok().filter(|echo| same(echo.challenge.as_bytes()));
+    if same(body) || echo.as_ref().is_some_and(|echo| !echo.has_type) {
         return None;
+    }
+    if echo.is_some() {
+        return Some(
+            "the answer repeats the whole request, as a receiver does that echoes everything: answer with \
+             {\"challenge\":\"…\"} without type, or with the bare text"
+                .to_owned(),
+        );
     }
     Some(
         "the answer does not hold the challenge: echo it as {\"challenge\":\"…\"} or as the bare text"

@@ -42,7 +42,7 @@ class Receiver(BaseHTTPRequestHandler):
                 "body": body.decode(),
             }
         )
-        answer = body if b"challenge" in body else b""
+        answer = json.loads(body)["challenge"].encode() if b"challenge" in body else b""
         self.send_response(200 if any(genuine) else 401)
         self.send_header("content-length", str(len(answer)))
         self.end_headers()

@@ -7,7 +7,7 @@ use serde_json::json;
 /// Takes everything but what goes to `/refuse`, and echoes challenges.
 pub(crate) fn answer(received: &Received) -> Answer {
     if received.header("posthaste-event-type") == "posthaste.verification" {
-        return Answer::With { status: 200, headers: Vec::new(), body: received.body.to_vec() };
+        return Answer::to_challenge(received);
     }
     Answer::Status(if received.path.starts_with("/refuse") { 500 } else { 200 })
 }

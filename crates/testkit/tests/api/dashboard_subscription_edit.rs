@@ -142,7 +142,7 @@ pub(crate) async fn only_an_admin_edits_and_deletes<S: Stores>(api: &TestApi<S>)
 fn behave(received: &Received) -> Answer {
     let with = |status, body: Vec<u8>| Answer::With { status, headers: Vec::new(), body };
     match (received.header("posthaste-event-type"), received.path.as_str()) {
-        ("posthaste.verification", _) => with(200, received.body.to_vec()),
+        ("posthaste.verification", _) => Answer::to_challenge(received),
         (_, "/words") => with(500, SCRIPT.into()),
         (_, "/flood") => with(200, vec![b'x'; 100_000]),
         (_, "/bytes") => with(200, vec![b'a', 0xff, b'b']),

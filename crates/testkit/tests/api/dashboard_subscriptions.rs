@@ -18,7 +18,7 @@ const SECRET: &str = "whsec_";
 fn behave(received: &Received) -> Answer {
     let is_challenge = received.header("posthaste-event-type") == "posthaste.verification";
     if is_challenge && received.path != "/silent" {
-        return Answer::With { status: 200, headers: Vec::new(), body: received.body.to_vec() };
+        return Answer::to_challenge(received);
     }
     Answer::Status(if received.path == "/hook" { 204 } else { 500 })
 }

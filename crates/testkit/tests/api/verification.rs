@@ -26,6 +26,8 @@ fn behave(received: &Received) -> Answer {
     match received.path.as_str() {
         "/json" => answer(200, json),
         "/bare" => answer(201, format!(" {echo}\n")),
+        "/echo" => answer(200, received.body.to_vec()),
+        "/null" => answer(200, format!(r#"{{"challenge":"{echo}","type":null}}"#)),
         "/wrong" => answer(200, r#"{"challenge":"something else"}"#),
         "/empty" => Answer::Status(204),
         "/part" => answer(200, &echo[1..]),
@@ -59,6 +61,8 @@ pub(crate) async fn an_echo_verifies_and_anything_else_says_why_not<S: Stores>(a
     for (path, verified, status, code, reason) in [
         ("/json", true, Some(200), None, ""),
         ("/bare", true, Some(201), None, ""),
+        ("/echo", false, Some(200), None, "repeats the whole request"),
+        ("/null", false, Some(200), None, "repeats the whole request"),
         ("/wrong", false, Some(200), None, "does not hold the challenge"),
         ("/empty", false, Some(204), None, "does not hold the challenge"),
         ("/part", false, Some(200), None, "does not hold the challenge"),

@@ -191,7 +191,7 @@ mod tests {
     fn nothing_secret_is_printed() {
         let key = "5f".repeat(32);
         let variables = [
-            ("POSTHASTE_ROOT_KEY", "hush-hush-hush-hush"),
+            ("POSTHASTE_ROOT_KEY", "hush-9f86d081884c7d659a2feaa0c55ad015"),
             ("POSTHASTE_SECRET_KEY", &key),
             ("POSTHASTE_DATABASE_URL", "postgres://u:hush@h/d"),
             ("POSTHASTE_DATABASE_URL_ROUTER", "postgres://u:hush@h/d?password=hush"),

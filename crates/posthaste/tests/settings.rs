@@ -131,7 +131,7 @@ fn the_empty_text_takes_a_value_back() {
 #[test]
 fn secrets_are_not_shown() {
     let run = Run::new()
-        .env("POSTHASTE_ROOT_KEY", "hush-hush-hush-hush")
+        .env("POSTHASTE_ROOT_KEY", "hush-9f86d081884c7d659a2feaa0c55ad015")
         .env("POSTHASTE_SECRET_KEY", "5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f")
         .env("POSTHASTE_DATABASE_URL", "postgres://all:hush@db:5432/posthaste")
         .env("POSTHASTE_DATABASE_URL_ROUTER", "postgres://router:hush@db/posthaste?sslmode=require")

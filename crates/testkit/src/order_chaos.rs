@@ -27,7 +27,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use submitter::{Submitted, Submitter};
 use tokio::task::{JoinHandle, block_in_place};
 
-const API_KEY: &str = "the-root-key-of-the-order-chaos";
+const API_KEY: &str = "the-root-key-of-the-order-chaos-run";
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 /// Past the threshold of whatever a sender claimed just before it was stopped.
 const FREEZE: Duration = Duration::from_secs(8);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tokio::task::block_in_place;
 
 const KIND: &str = "outage.event";
-const API_KEY: &str = "the-root-key-of-the-outage";
+const API_KEY: &str = "the-root-key-of-the-broker-outage-run";
 const ROLES: [(Role, usize); 5] =
     [(Role::Router, 1), (Role::Orchestrator, 1), (Role::Worker, 1), (Role::Cleaner, 1), (Role::Api, 1)];
 /// Leases run out while the server is away, and what was under way when it went has long been answered:

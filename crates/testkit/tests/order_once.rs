@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-const API_KEY: &str = "the-root-key-of-this-test";
+const API_KEY: &str = "the-root-key-of-the-order-once-test";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The first order ten times, the second two hundred times, in turns to every door.

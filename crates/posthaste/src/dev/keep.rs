@@ -16,7 +16,7 @@ pub(super) fn root_key(folder: &Path) -> anyhow::Result<Secret> {
     let path = folder.join(ROOT_KEY);
     if let Some(text) = read(&path)? {
         let text = text.trim();
-        let usable = text.len() >= 16 && text.bytes().all(|byte| byte.is_ascii_graphic());
+        let usable = text.len() >= 32 && text.bytes().all(|byte| byte.is_ascii_graphic());
         anyhow::ensure!(usable, "{} holds no key: delete it, and a new one is made", path.display());
         return Ok(Secret::new(text));
     }

@@ -3,6 +3,7 @@
 //! put in. (`make dev` builds for release; here runs the same program as it is built for tests.)
 
 use crate::program::{BINARY, Dev, Running};
+use crate::served::ROOT_KEY;
 use crate::{pages, tools};
 use posthaste_testkit::broker::TestBroker;
 use posthaste_testkit::broker::behaviour::Behaviour;
@@ -118,7 +119,12 @@ fn the_api_by_hand() {
     let hook = line.split(' ').find(|word| word.starts_with("http://")).expect("a URL");
     let address = format!("127.0.0.1:{}", free_port());
     let here = address.replace("127.0.0.1", "localhost");
-    let block = block("api", &[("https://example.com/hook", hook), ("localhost:8080", &here)]);
+    let given = [
+        ("$(openssl rand -hex 32)", ROOT_KEY),
+        ("https://example.com/hook", hook),
+        ("localhost:8080", &here),
+    ];
+    let block = block("api", &given);
     let environment = [
         ("POSTHASTE_LISTEN", address.as_str()),
         ("POSTHASTE_LOG", "error"),
@@ -138,8 +144,7 @@ fn the_api_by_hand() {
     assert_eq!(answer()["duplicate"], false);
     assert!(answer()["items"].is_array());
     listener.line(&["msg_1_1", "order.paid", "-> 200"]);
-    let server =
-        [("POSTHASTE_URL", format!("http://{address}")), ("POSTHASTE_KEY", "a-long-random-text".to_owned())];
+    let server = [("POSTHASTE_URL", format!("http://{address}")), ("POSTHASTE_KEY", ROOT_KEY.to_owned())];
     let server = server.each_ref().map(|(name, value)| (*name, value.as_str()));
     loop {
         let shown = crate::program::run(&["delivery", "list", "--json"], &server, "").expect(0).stdout;

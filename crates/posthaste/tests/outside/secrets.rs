@@ -9,7 +9,7 @@ use posthaste_testkit::postgres::empty_database;
 use posthaste_testkit::receiver::{self, Receiver};
 use serde_json::{Value, json};
 
-const ROOT_KEY: &str = "MARKER-ROOT-KEY-0123456789";
+const ROOT_KEY: &str = "MARKER-ROOT-KEY-9f86d081884c7d659a2f";
 const SECRET_KEY: &str = "5ec2e7005ec2e7015ec2e7025ec2e7035ec2e7045ec2e7055ec2e7065ec2e707";
 const PASSWORD: &str = "MARKER-DATABASE-PASSWORD";
 const BROKER_URL: &str = "https://broker.example/MARKER-BROKER-PATH";
@@ -340,6 +340,7 @@ fn nothing_is_told_about_settings() {
     for (name, value) in [
         ("POSTHASTE_ROOT_KEY", "MARKER-SHORT"),
         ("POSTHASTE_ROOT_KEY", "MARKER-AND spaces in it"),
+        ("POSTHASTE_ROOT_KEY", "MARKER-TWICE-OVER-MARKER-TWICE-OVER-"),
         ("POSTHASTE_SECRET_KEY", "MARKER-NO-KEY"),
         ("POSTHASTE_BROKER_HEADERS", "MARKER-ALONE"),
         ("POSTHASTE_BROKER_HEADERS", "A: b; MARKER-ALONE"),

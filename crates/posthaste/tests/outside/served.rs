@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-pub(crate) const ROOT_KEY: &str = "the-root-key-of-the-tests";
+pub(crate) const ROOT_KEY: &str = "the-root-key-of-the-tests-from-outside";
 /// Far more than anything here takes, also on a machine that does other work.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -4,6 +4,7 @@ use super::Kind;
 use crate::database::{DatabaseUrl, ServerUrl};
 use crate::settings::secret::Secret;
 use posthaste_services::seal::SealingKey;
+use std::collections::HashSet;
 
 /// Which database: either engine.
 #[derive(Debug)]
@@ -36,8 +37,15 @@ impl Kind for ServerAt {
 #[derive(Debug)]
 pub(in crate::settings) struct RootKey;
 
-const ROOT_KEY_CHARS_MIN: usize = 16;
+const ROOT_KEY_CHARS_MIN: usize = 32;
 const ROOT_KEY_CHARS_MAX: usize = 256;
+
+/// The fewest different characters of a key. 32 random hexadecimal digits have fewer less than once in 20 million
+/// keys; a key that is held down or a short word that is repeated has fewer.
+const ROOT_KEY_DISTINCT_MIN: usize = 8;
+
+/// The key that README.md showed until version 0.1: everybody knows it.
+const PUBLISHED: &str = "a-long-random-text";
 
 impl Kind for RootKey {
     type Value = Secret;
@@ -45,13 +53,36 @@ impl Kind for RootKey {
 
     fn read(&self, text: &str) -> Result<Secret, String> {
         let fits = (ROOT_KEY_CHARS_MIN..=ROOT_KEY_CHARS_MAX).contains(&text.len());
-        if fits && text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Ok(Secret::new(text));
+        if !fits || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(format!(
+                "{ROOT_KEY_CHARS_MIN} to {ROOT_KEY_CHARS_MAX} visible ASCII characters; make one with: openssl rand -hex 32"
+            ));
         }
-        Err(format!(
-            "{ROOT_KEY_CHARS_MIN} to {ROOT_KEY_CHARS_MAX} visible ASCII characters; make one with: openssl rand -hex 32"
-        ))
+        if is_trivial(text) {
+            return Err(format!(
+                "a key that nobody can guess: no example, no repeated text, no row of letters or digits, and at least \
+                 {ROOT_KEY_DISTINCT_MIN} different characters; make one with: openssl rand -hex 32"
+            ));
+        }
+        Ok(Secret::new(text))
     }
+}
+
+/// Returns whether a key holds a published example, has too few different characters, repeats one text, or counts up
+/// or down.
+fn is_trivial(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let distinct = bytes.iter().collect::<HashSet<_>>().len();
+    // A text has a period of n if it equals itself n places further on.
+    let repeats =
+        |period: usize| bytes.iter().zip(bytes.iter().skip(period)).all(|(one, other)| one == other);
+    let pairs = || bytes.iter().zip(bytes.iter().skip(1));
+    let ascending = pairs().filter(|(one, other)| one.wrapping_add(1) == **other).count();
+    let descending = pairs().filter(|(one, other)| one.wrapping_sub(1) == **other).count();
+    distinct < ROOT_KEY_DISTINCT_MIN
+        || text.contains(PUBLISHED)
+        || (1..=bytes.len() / 2).any(repeats)
+        || ascending.max(descending) > bytes.len() / 2
 }
 
 #[derive(Debug)]
@@ -90,9 +121,9 @@ mod tests {
 
     #[test]
     fn keys_are_checked_and_never_repeated() {
-        let hex = "5f".repeat(32);
-        assert_eq!(RootKey.read(&hex).map(|key| key.expose().to_owned()), Ok(hex.clone()));
-        assert!(SealingKeyText.read(&hex).is_ok());
+        let hex = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+        assert_eq!(RootKey.read(hex).map(|key| key.expose().to_owned()), Ok(hex.to_owned()));
+        assert!(SealingKeyText.read(hex).is_ok());
         let long = "k".repeat(257);
         for text in ["", "hush", "hush hush hush hush", "hush\thushhushhush", "sécret-sécret-sécret", &long]
         {
@@ -104,6 +135,37 @@ mod tests {
                 );
                 assert!(told.is_some_and(|told| !told.contains("hush")), "{text}");
             }
+        }
+    }
+
+    #[test]
+    fn a_root_key_that_can_be_guessed_is_refused() {
+        let short = &"9f86d081884c7d659a2feaa0c55ad015"[..31];
+        let rows = [
+            "a-long-random-text".to_owned(),
+            "a".repeat(16),
+            "a".repeat(64),
+            "ab".repeat(32),
+            "password".repeat(4),
+            "0123456789abcdef".repeat(4),
+            "correct-horse-battery-staple-1-correct-horse-battery-staple-1-".to_owned(),
+            "abcdefghijklmnopqrstuvwxyz0123456789".to_owned(),
+            "zyxwvutsrqponmlkjihgfedcba9876543210".to_owned(),
+            "a-long-random-text-with-something-behind-it-4711".to_owned(),
+            "11112222333344445555666677771111222".to_owned(),
+            short.to_owned(),
+        ];
+        for text in rows {
+            let told = RootKey.read(&text).map(|_| ()).expect_err(&text);
+            assert!(told.ends_with("openssl rand -hex 32") && !told.contains(&text), "{text}: {told}");
+        }
+        for text in [
+            "9f86d081884c7d659a2feaa0c55ad015",
+            "phk_9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+            "the-root-key-of-the-order-chaos-test",
+            "Tr0ub4dor&3/is-not-the-key-that-we-use",
+        ] {
+            assert!(RootKey.read(text).is_ok(), "{text}");
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Answers for people: small aligned tables. Text from elsewhere never reaches the terminal as control
-//! characters.
+//! characters, nor as characters that change the direction in which a line is shown.
 
 use serde_json::Value;
 
@@ -77,7 +77,14 @@ pub(super) fn cell(value: &Value) -> String {
 }
 
 fn visible(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
+    let is_hidden = |char: char| char.is_control() || is_bidi_control(char);
+    text.chars().map(|char| if is_hidden(char) { '\u{fffd}' } else { char }).collect()
+}
+
+/// Returns whether a character changes the direction of the text around it (Unicode's `Bidi_Control`): with these a
+/// cell can show `evil.example` where it holds something else, or reorder the cells next to it.
+const fn is_bidi_control(char: char) -> bool {
+    matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -97,6 +104,23 @@ mod tests {
             "ID    NAME   GONE\n7     é\u{fffd}[2J  -\n1234  b      yes\nmore with: --cursor abc\n";
         assert_eq!(list(&COLUMNS, "nothing", &answer), expected);
         assert_eq!(list(&COLUMNS, "nothing", &json!({"items": [], "next_cursor": null})), "nothing\n");
+    }
+
+    #[test]
+    fn direction_marks_do_not_reach_the_terminal() {
+        let marks =
+            "\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}";
+        for mark in marks.chars() {
+            let replaced = "a\u{fffd}b";
+            let text = format!("a{mark}b");
+            assert_eq!(cell(&text.as_str().into()), replaced, "{}", mark.escape_unicode());
+            let nested = cell(&json!({ &text: [text] }));
+            assert_eq!(nested, format!(r#"{{"{replaced}":["{replaced}"]}}"#), "{}", mark.escape_unicode());
+        }
+        // Letters of both directions stay, and so do the joiners that some scripts and emoji need.
+        for text in ["\u{5d0}\u{5d1}", "\u{645}\u{200c}\u{646}", "\u{1f469}\u{200d}\u{1f4bb}"] {
+            assert_eq!(cell(&text.into()), text);
+        }
     }
 
     #[test]

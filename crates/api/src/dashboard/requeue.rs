@@ -80,7 +80,7 @@ impl Done {
     fn add(&mut self, part: &RequeuedMany) {
         self.looked_at = self.looked_at.saturating_add(part.matched);
         self.requeued = self.requeued.saturating_add(part.requeued);
-        self.left = self.left.saturating_add(part.already_requeued + part.subscription_deleted);
+        self.left = self.left.saturating_add(part.already_requeued.saturating_add(part.subscription_deleted));
         self.first = self.first.or(part.ids.first().copied());
         self.last = part.ids.last().copied().or(self.last);
     }
@@ -230,6 +230,7 @@ pub(crate) async fn fates<S: Stores>(
 
 impl RequeuedPage {
     const fn requeued(&self) -> u64 {
-        self.delivered + self.waiting + self.given_up
+        // The address of the page holds the numbers, and anybody can write an address.
+        self.delivered.saturating_add(self.waiting).saturating_add(self.given_up)
     }
 }

@@ -42,7 +42,8 @@ pub(crate) async fn admit<S: Stores>(
 ) -> Response {
     match authorize(&api, needs, request.headers()).await {
         Ok(caller) => {
-            let mut response = next.run(request).await;
+            let counted = api.responses.count(next.run(request).await);
+            let mut response = counted.unwrap_or_else(Problem::into_response);
             response.extensions_mut().insert(caller);
             response
         }

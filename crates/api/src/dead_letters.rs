@@ -2,7 +2,7 @@
 
 use crate::bodies;
 use crate::body::receive_json;
-use crate::events::raw;
+use crate::events::{PAYLOAD_PAGE_BYTES, raw};
 use crate::fields::Fields;
 use crate::problem::Problem;
 use crate::query::{Listed, Query, id, instant, json, ok, read_cursor, write_cursor};
@@ -45,12 +45,18 @@ pub(crate) struct DeadLetterView {
     pub(crate) final_error_code: Option<String>,
     pub(crate) failed_at: Utc,
     pub(crate) requeued_as: Option<i64>,
-    #[schema(value_type = serde_json::Value)]
-    pub(crate) payload_snapshot: Box<RawValue>,
+    /// In lists only with `payload=true`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub(crate) payload_snapshot: Option<Box<RawValue>>,
 }
 
 impl DeadLetterView {
     fn of(DeadLetter { head, payload_snapshot }: DeadLetter) -> Self {
+        Self { payload_snapshot: Some(raw(payload_snapshot)), ..Self::of_head(head) }
+    }
+
+    fn of_head(head: DeadLetterHead) -> Self {
         Self {
             id: head.id.get(),
             saga_id: head.saga_id.get(),
@@ -59,7 +65,7 @@ impl DeadLetterView {
             final_error_code: head.final_error_code.map(|code| code.to_string()),
             failed_at: Utc(head.failed_at),
             requeued_as: head.requeued_as.map(SagaId::get),
-            payload_snapshot: raw(payload_snapshot),
+            payload_snapshot: None,
         }
     }
 }
@@ -74,6 +80,7 @@ impl DeadLetterView {
         ("event_type" = Option<String>, Query),
         ("since" = Option<String>, Query),
         ("until" = Option<String>, Query),
+        ("payload" = Option<bool>, Query, description = "true: with the payloads; a page ends at 4 MiB of them"),
         ("limit" = Option<u32>, Query, description = "1 to 200; 50 unless said otherwise"),
         ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
     ),
@@ -83,29 +90,31 @@ pub(crate) async fn list<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    ok(&find(&api, &uri).await?)
+    let mut query = Query::of(&uri)?;
+    let has_payloads = query.flag("payload")?;
+    let (filter, page) = asked(query)?;
+    if !has_payloads {
+        let found = api.reader.dead_letter_heads(filter, page).await?;
+        return ok(&Listed::of(LIST, found, DeadLetterView::of_head));
+    }
+    let reserved = api.responses.reserve(PAYLOAD_PAGE_BYTES)?;
+    let found = api.reader.dead_letters(filter, page).await?;
+    Ok(reserved.hold(ok(&Listed::of(LIST, found, DeadLetterView::of))?))
 }
 
-/// What the parameters of an address ask for.
-async fn find<S: Stores>(api: &ApiState<S>, uri: &Uri) -> Result<Listed<DeadLetterView>, Problem> {
-    let (filter, page) = asked(uri)?;
-    Ok(Listed::of(LIST, api.reader.dead_letters(filter, page).await?, DeadLetterView::of))
-}
-
-/// The same for a page, which does not look inside.
+/// The same for a page of the dashboard.
 pub(crate) async fn find_heads<S: Stores, T>(
     api: &ApiState<S>,
     uri: &Uri,
     examined_max: u32,
     view: fn(DeadLetterHead) -> T,
 ) -> Result<Listed<T>, Problem> {
-    let (filter, page) = asked(uri)?;
+    let (filter, page) = asked(Query::of(uri)?)?;
     let page = page.looking_at(examined_max);
     Ok(Listed::of(LIST, api.reader.dead_letter_heads(filter, page).await?, view))
 }
 
-fn asked(uri: &Uri) -> Result<(DeadLetterFilter, PageRequest), Problem> {
-    let mut query = Query::of(uri)?;
+fn asked(mut query: Query) -> Result<(DeadLetterFilter, PageRequest), Problem> {
     let filter = DeadLetterFilter {
         subscription_id: query.id("subscription_id", SubscriptionId::new)?,
         event_type: query.event_type()?,

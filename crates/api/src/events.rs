@@ -18,8 +18,8 @@ use posthaste_core::EventId;
 use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, NewEvent, TraceParent};
 use posthaste_core::json::{JsonError, JsonText};
 use posthaste_core::ports::{
-    DeliveryFilter, EventFilter, EventHead, Ingested, PageRequest, ReaderStore as _, RequestOutcome,
-    StoredEvent, Stores,
+    DeliveryFilter, EventFilter, EventHead, Ingested, PAGE_BYTES_MAX, PageRequest, ReaderStore as _,
+    RequestOutcome, StoredEvent, Stores,
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -27,6 +27,8 @@ use std::sync::Arc;
 use utoipa::ToSchema;
 
 pub(crate) const LIST: &str = "events";
+/// The memory that a page with payloads takes: as the store returns it, and as text.
+pub(crate) const PAYLOAD_PAGE_BYTES: usize = 2 * PAGE_BYTES_MAX;
 /// The deliveries that are shown with their event; the rest is a list of its own.
 const DELIVERIES_SHOWN_MAX: u32 = 200;
 
@@ -204,7 +206,7 @@ fn unfit(field: &str, error: &JsonError) -> Problem {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "id": 7, "external_event_id": "shop-7", "event_type": "order.paid", "correlation_id": null, "traceparent": null,
-    "created_at": "2026-01-31T12:00:00.000000Z", "payload": {"order": 7}
+    "created_at": "2026-01-31T12:00:00.000000Z"
 }))]
 pub(crate) struct EventView {
     pub(crate) id: i64,
@@ -213,8 +215,10 @@ pub(crate) struct EventView {
     pub(crate) correlation_id: Option<String>,
     pub(crate) traceparent: Option<String>,
     pub(crate) created_at: Utc,
-    #[schema(value_type = serde_json::Value)]
-    pub(crate) payload: Box<RawValue>,
+    /// Only with `payload=true`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub(crate) payload: Option<Box<RawValue>>,
 }
 
 impl EventView {
@@ -226,7 +230,19 @@ impl EventView {
             correlation_id: event.correlation_id.map(CorrelationId::into_string),
             traceparent: event.traceparent.map(TraceParent::into_string),
             created_at: Utc(event.created_at),
-            payload: raw(event.payload),
+            payload: Some(raw(event.payload)),
+        }
+    }
+
+    fn of_head(head: EventHead) -> Self {
+        Self {
+            id: head.id.get(),
+            external_event_id: head.external_event_id.map(ExternalEventId::into_string),
+            event_type: head.event_type.into_string(),
+            correlation_id: head.correlation_id.map(CorrelationId::into_string),
+            traceparent: head.traceparent.map(TraceParent::into_string),
+            created_at: Utc(head.created_at),
+            payload: None,
         }
     }
 }
@@ -246,6 +262,7 @@ pub(crate) fn raw(text: JsonText) -> Box<RawValue> {
         ("external_event_id" = Option<String>, Query),
         ("since" = Option<String>, Query, description = "Accepted at this time or later; the latest come first"),
         ("until" = Option<String>, Query, description = "Accepted before this time"),
+        ("payload" = Option<bool>, Query, description = "true: with the payloads; a page ends at 4 MiB of them"),
         ("limit" = Option<u32>, Query, description = "1 to 200; 50 unless said otherwise"),
         ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
     ),
@@ -255,29 +272,31 @@ pub(crate) async fn list<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    ok(&find(&api, &uri).await?)
+    let mut query = Query::of(&uri)?;
+    let has_payloads = query.flag("payload")?;
+    let (filter, page) = asked(query)?;
+    if !has_payloads {
+        let found = api.reader.event_heads(filter, page).await?;
+        return ok(&Listed::of(LIST, found, EventView::of_head));
+    }
+    let reserved = api.responses.reserve(PAYLOAD_PAGE_BYTES)?;
+    let found = api.reader.events(filter, page).await?;
+    Ok(reserved.hold(ok(&Listed::of(LIST, found, EventView::of))?))
 }
 
-/// What the parameters of an address ask for.
-async fn find<S: Stores>(api: &ApiState<S>, uri: &Uri) -> Result<Listed<EventView>, Problem> {
-    let (filter, page) = asked(uri)?;
-    Ok(Listed::of(LIST, api.reader.events(filter, page).await?, EventView::of))
-}
-
-/// The same for a page, which shows how each begins.
+/// The same for a page of the dashboard.
 pub(crate) async fn find_heads<S: Stores, T>(
     api: &ApiState<S>,
     uri: &Uri,
     examined_max: u32,
     view: fn(EventHead) -> T,
 ) -> Result<Listed<T>, Problem> {
-    let (filter, page) = asked(uri)?;
+    let (filter, page) = asked(Query::of(uri)?)?;
     let page = page.looking_at(examined_max);
     Ok(Listed::of(LIST, api.reader.event_heads(filter, page).await?, view))
 }
 
-fn asked(uri: &Uri) -> Result<(EventFilter, PageRequest), Problem> {
-    let mut query = Query::of(uri)?;
+fn asked(mut query: Query) -> Result<(EventFilter, PageRequest), Problem> {
     let external = query.take("external_event_id").map(ExternalEventId::parse).transpose();
     let external_event_id =
         external.map_err(|error| Problem::invalid("external_event_id", error.to_string()))?;
@@ -339,7 +358,7 @@ pub(crate) async fn show<S: Stores>(
         correlation_id,
         traceparent,
         created_at,
-        payload,
+        payload: payload.unwrap_or_else(|| RawValue::NULL.to_owned()),
         deliveries_next_cursor: write_cursor(crate::deliveries::LIST, deliveries.next),
         deliveries: deliveries.items.iter().map(DeliveryView::of).collect(),
     })

@@ -22,6 +22,7 @@ mod orders;
 mod outbox;
 pub mod problem;
 mod query;
+mod responses;
 mod router;
 pub mod server;
 mod state;

@@ -64,6 +64,15 @@ impl Query {
         self.take(name).map(|text| instant(name, &text)).transpose()
     }
 
+    /// Whether something is asked for that is left out otherwise.
+    pub(crate) fn flag(&mut self, name: &str) -> Result<bool, Problem> {
+        match self.take(name).as_deref() {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(Problem::invalid(name, format!("{name} must be true or false"))),
+        }
+    }
+
     /// Which part of a list is asked for.
     pub(crate) fn page(&mut self, list: &str) -> Result<PageRequest, Problem> {
         let limit = self.take("limit").map_or(Some(ITEMS_DEFAULT), |text| text.parse().ok());

@@ -4,6 +4,7 @@
 use crate::auth::KeyCache;
 use crate::dashboard::SessionKey;
 use crate::health::Health;
+use crate::responses::ResponseBudget;
 use posthaste_core::EventId;
 use posthaste_core::order::Order;
 use posthaste_core::ports::{IngestRequest, KeyHash, ReaderStore as _, RequestOutcome, Stores, Submission};
@@ -23,6 +24,9 @@ use tokio::sync::Semaphore;
 
 /// The bytes of all bodies that are being received or wait to be stored, in KiB.
 const UPLOADS_KIB_MAX: usize = 256 * 1024;
+/// The bytes of all responses that are being read from the store or written, in KiB: eight pages of lists with
+/// payloads, and much more of everything else.
+const RESPONSES_KIB_MAX: usize = 64 * 1024;
 /// Challenges and tests that are out at the same time.
 const OUTGOING_MAX: usize = 64;
 /// Pages of history that are examined at the same time: each takes a reader of the store for a while.
@@ -86,6 +90,7 @@ pub struct ApiState<S: Stores> {
     pub(crate) examinations: Semaphore,
     pub(crate) limits: Limits,
     pub(crate) uploads: Arc<Semaphore>,
+    pub(crate) responses: ResponseBudget,
     pub(crate) root_key: Option<KeyHash>,
     pub(crate) known_keys: KeyCache,
     pub(crate) health: Arc<Health>,
@@ -134,6 +139,7 @@ impl<S: Stores> ApiState<S> {
             examinations: Semaphore::new(EXAMINATIONS_MAX),
             limits,
             uploads: Arc::new(Semaphore::new(UPLOADS_KIB_MAX)),
+            responses: ResponseBudget::new(RESPONSES_KIB_MAX),
             root_key: None,
             known_keys: KeyCache::default(),
             health: Arc::new(health),

@@ -18,6 +18,7 @@ use axum::response::{IntoResponse as _, Redirect};
 use http::Uri;
 use posthaste_core::SubscriptionId;
 use posthaste_core::ports::{DeadLetterHead, ReaderStore as _, Stores};
+use serde_json::value::RawValue;
 use std::sync::Arc;
 
 pub(super) const HERE: &str = "/dead-letters";
@@ -70,7 +71,7 @@ pub(crate) async fn show<S: Stores>(
     Path(text): Path<String>,
 ) -> Shown {
     let letter = dead_letters::find_one(&api, &text).await?;
-    let text = letter.payload_snapshot.get();
+    let text = letter.payload_snapshot.as_deref().unwrap_or(RawValue::NULL).get();
     let payload = laid_out(text, LAID_OUT_BYTES_MAX).unwrap_or_else(|| text.to_owned());
     let subscription = api.reader.subscription(SubscriptionId::from_store(letter.subscription_id)).await?;
     write(&DeadLetterPage {

@@ -19,6 +19,7 @@ use http::Uri;
 use posthaste_core::EventId;
 use posthaste_core::ports::{EventHead, Stores};
 use posthaste_core::saga::SagaStatus;
+use serde_json::value::RawValue;
 use std::sync::Arc;
 
 const HERE: &str = "/events";
@@ -89,12 +90,13 @@ pub(crate) async fn show<S: Stores>(
     let event_id = id("id", &text, EventId::new)?;
     let event = events::find_one(&api, event_id).await?;
     let explanation = explain::find(&api, event_id).await?;
-    let payload = laid_out(event.payload.get(), LAID_OUT_BYTES_MAX);
+    let text = event.payload.as_deref().unwrap_or(RawValue::NULL).get();
+    let payload = laid_out(text, LAID_OUT_BYTES_MAX).unwrap_or_else(|| text.to_owned());
     let ends = [SagaStatus::Completed, SagaStatus::DeadLettered].map(SagaStatus::as_str);
     let has_ended = explanation.deliveries.iter().all(|one| ends.contains(&one.delivery.status));
     write(&EventPage {
         around: Around::of(visitor, HERE),
-        payload: payload.unwrap_or_else(|| event.payload.get().to_owned()),
+        payload,
         is_live: !explanation.routed || !has_ended,
         event,
         explanation,

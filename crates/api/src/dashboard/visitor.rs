@@ -68,9 +68,11 @@ pub(crate) async fn admit<S: Stores>(
     let caller = Caller(visitor.key_id);
     request.extensions_mut().insert(visitor.clone());
     let mut response = next.run(request).await;
-    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
-        response = page::refused(Some(visitor), here, asked, problem);
-    }
+    let shown = match response.extensions_mut().remove::<Problem>() {
+        Some(problem) => Err(problem),
+        None => api.responses.count(response),
+    };
+    let mut response = shown.unwrap_or_else(|problem| page::refused(Some(visitor), here, asked, problem));
     response.extensions_mut().insert(caller);
     response
 }

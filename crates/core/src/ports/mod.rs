@@ -41,7 +41,7 @@ pub use outbox::{
 pub use presence::{HealthSum, PresenceStore, ProcessSeen, Rollup};
 pub use reader::{
     Attempt, AuditEntry, DeadLetter, DeadLetterHead, Delivery, DeliveryFilter, EXAMINED_MAX, EventFilter,
-    EventHead, FATES_MAX, Lineage, PAYLOAD_HEAD_CHARS, Page, PageRequest, ReaderStore, RequeuedFates,
+    EventHead, FATES_MAX, Lineage, PAGE_BYTES_MAX, Page, PageRequest, ReaderStore, RequeuedFates,
     RequeuedRange, StoredEvent, SubscriptionFilter,
 };
 pub use router::{RouteTake, Routed, RouterStore};

@@ -15,6 +15,10 @@ use std::time::Duration;
 /// How many rows one page looks at, at most, whatever its filter finds among them.
 pub const EXAMINED_MAX: u32 = 10_000;
 
+/// The payloads of one page of a list, in bytes: a page ends before the item that would exceed it, and has at least
+/// one. 16 payloads at the default limit of 256 KiB fit.
+pub const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// How many requeued deliveries are followed up at once.
 pub const FATES_MAX: u32 = 500;
 
@@ -75,18 +79,23 @@ pub struct StoredEvent {
     pub created_at: Timestamp,
 }
 
-/// How much of a payload an [`EventHead`] has.
-pub const PAYLOAD_HEAD_CHARS: usize = 60;
-
-/// An event with the beginning of its payload only, which may be long.
+/// An event without its payload, which may be long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventHead {
     pub id: EventId,
     pub external_event_id: Option<ExternalEventId>,
     pub event_type: EventType,
-    /// The first [`PAYLOAD_HEAD_CHARS`] of it: seldom JSON.
-    pub payload_head: String,
+    pub correlation_id: Option<CorrelationId>,
+    pub traceparent: Option<TraceParent>,
     pub created_at: Timestamp,
+}
+
+impl EventHead {
+    #[must_use]
+    pub fn with_payload(self, payload: JsonText) -> StoredEvent {
+        let Self { id, external_event_id, event_type, correlation_id, traceparent, created_at } = self;
+        StoredEvent { id, external_event_id, event_type, payload, correlation_id, traceparent, created_at }
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -220,13 +229,14 @@ pub struct AuditEntry {
 pub trait ReaderStore: Send + Sync + 'static {
     fn event(&self, id: EventId) -> impl Future<Output = StoreResult<Option<StoredEvent>>> + Send;
 
+    /// With their payloads: a page ends at [`PAGE_BYTES_MAX`] of them.
     fn events(
         &self,
         filter: EventFilter,
         page: PageRequest,
     ) -> impl Future<Output = StoreResult<Page<StoredEvent>>> + Send;
 
-    /// The same list for whoever shows how each begins.
+    /// The same list without the payloads, which are not read at all.
     fn event_heads(
         &self,
         filter: EventFilter,
@@ -258,13 +268,14 @@ pub trait ReaderStore: Send + Sync + 'static {
 
     fn dead_letter(&self, id: DeadLetterId) -> impl Future<Output = StoreResult<Option<DeadLetter>>> + Send;
 
+    /// With their payloads: a page ends at [`PAGE_BYTES_MAX`] of them.
     fn dead_letters(
         &self,
         filter: DeadLetterFilter,
         page: PageRequest,
     ) -> impl Future<Output = StoreResult<Page<DeadLetter>>> + Send;
 
-    /// The same list for whoever does not look inside.
+    /// The same list without the payloads, which are not read at all.
     fn dead_letter_heads(
         &self,
         filter: DeadLetterFilter,
@@ -279,6 +290,7 @@ pub trait ReaderStore: Send + Sync + 'static {
 
     fn order(&self, key: IdempotencyKey) -> impl Future<Output = StoreResult<Option<OrderRecord>>> + Send;
 
+    /// Without the answers of the broker.
     fn orders(
         &self,
         status: Option<OrderStatus>,

@@ -12,6 +12,9 @@ pub(crate) enum Verb {
     List {
         #[command(flatten)]
         filter: Filter,
+        /// With the payloads, cut in the table; a page then ends at 4 MiB of them
+        #[arg(long)]
+        payload: bool,
         #[command(flatten)]
         page: Page,
         #[command(flatten)]
@@ -62,7 +65,8 @@ pub(crate) struct Filter {
     until: Option<String>,
 }
 
-const COLUMNS: [Column; 7] = [
+/// The last one only where payloads were asked for.
+const COLUMNS: [Column; 8] = [
     ("ID", "id"),
     ("DELIVERY", "saga_id"),
     ("EVENT", "event_id"),
@@ -70,6 +74,7 @@ const COLUMNS: [Column; 7] = [
     ("ERROR", "final_error_code"),
     ("FAILED", "failed_at"),
     ("REQUEUED AS", "requeued_as"),
+    ("PAYLOAD", "payload_snapshot"),
 ];
 
 const FIELDS: [Column; 8] = [
@@ -95,16 +100,21 @@ impl Verb {
 
     pub(super) fn call(&self) -> Call {
         match self {
-            Self::List { filter, page, .. } => Call::get("/v1/dead-letters")
-                .query(&[
+            Self::List { filter, payload, page, .. } => {
+                let call = Call::get("/v1/dead-letters").query(&[
                     ("subscription_id", filter.subscription.map(|id| id.to_string())),
                     ("event_type", filter.event_type.clone()),
                     ("since", filter.since.clone()),
                     ("until", filter.until.clone()),
+                    ("payload", payload.then(|| "true".to_owned())),
                     page.limit(),
                     page.cursor(),
-                ])
-                .list(|answer| table::list(&COLUMNS, "no dead letters", answer)),
+                ]);
+                match payload {
+                    true => call.list(|answer| table::list(&COLUMNS, "no dead letters", answer)),
+                    false => call.list(|answer| table::list(&COLUMNS[..7], "no dead letters", answer)),
+                }
+            }
             Self::Show { id, .. } => {
                 Call::get(format!("/v1/dead-letters/{id}")).show(|answer| table::record(&FIELDS, answer))
             }

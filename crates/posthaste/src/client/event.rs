@@ -35,6 +35,9 @@ pub(crate) enum Verb {
         /// Only the one of this name
         #[arg(long, value_name = "ID")]
         external_id: Option<String>,
+        /// With the payloads, cut in the table; a page then ends at 4 MiB of them
+        #[arg(long)]
+        payload: bool,
         #[command(flatten)]
         span: Span,
         #[command(flatten)]
@@ -52,6 +55,7 @@ pub(crate) enum Verb {
     },
 }
 
+/// The last one only where payloads were asked for.
 const COLUMNS: [Column; 5] = [
     ("ID", "id"),
     ("TYPE", "event_type"),
@@ -87,16 +91,21 @@ impl Verb {
                 };
                 Call::post("/v1/events").body(body(event_type, payload, external_id.as_deref())?).show(sent)
             }
-            Self::List { event_type, external_id, span, page, .. } => Call::get("/v1/events")
-                .query(&[
+            Self::List { event_type, external_id, payload, span, page, .. } => {
+                let call = Call::get("/v1/events").query(&[
                     ("event_type", event_type.clone()),
                     ("external_event_id", external_id.clone()),
+                    ("payload", payload.then(|| "true".to_owned())),
                     span.since(),
                     span.until(),
                     page.limit(),
                     page.cursor(),
-                ])
-                .list(|answer| table::list(&COLUMNS, "no events", answer)),
+                ]);
+                match payload {
+                    true => call.list(|answer| table::list(&COLUMNS, "no events", answer)),
+                    false => call.list(|answer| table::list(&COLUMNS[..4], "no events", answer)),
+                }
+            }
             Self::Show { id, .. } => Call::get(format!("/v1/events/{id}")).show(shown),
         })
     }

@@ -16,8 +16,8 @@ use tokio::time::timeout;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longer than the server takes for a challenge to a receiver that does not answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
-/// More than the largest page: 200 events of a mebibyte each.
-const ANSWER_BYTES_MAX: usize = 256 << 20;
+/// More than the largest page: 4 MiB of payloads, and what stands around 200 of them.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
 const AGENT: &str = concat!("posthaste-cli/", env!("CARGO_PKG_VERSION"));
 
 /// A Posthaste that answers somewhere, and who we are to it.

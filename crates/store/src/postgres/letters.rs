@@ -19,33 +19,32 @@ pub(super) async fn one(mut session: Session, id: DeadLetterId) -> Result<Option
 }
 
 pub(super) async fn list(
-    session: Session,
+    mut session: Session,
     filter: &DeadLetterFilter,
     request: PageRequest,
 ) -> Result<Page<DeadLetter>, Fault> {
-    let all = include_str!("sql/reader/dead_letters.sql");
-    let of_one = include_str!("sql/reader/dead_letters_of_subscription.sql");
-    found(session, filter, request, (all, of_one), letter).await
+    let heads = found(&mut session, filter, request).await?;
+    let sql = include_str!("sql/reader/dead_letter_payloads.sql");
+    let join = |head, payload_snapshot| DeadLetter { head, payload_snapshot };
+    page::with_payloads(&mut session, sql, heads, |head| head.id.get(), join).await
 }
 
 pub(super) async fn heads(
-    session: Session,
+    mut session: Session,
+    filter: &DeadLetterFilter,
+    request: PageRequest,
+) -> Result<Page<DeadLetterHead>, Fault> {
+    found(&mut session, filter, request).await
+}
+
+/// A page by the statement for all subscriptions or by that for one.
+async fn found(
+    session: &mut Session,
     filter: &DeadLetterFilter,
     request: PageRequest,
 ) -> Result<Page<DeadLetterHead>, Fault> {
     let all = include_str!("sql/reader/dead_letter_heads.sql");
     let of_one = include_str!("sql/reader/dead_letter_heads_of_subscription.sql");
-    found(session, filter, request, (all, of_one), head).await
-}
-
-/// A page by the statement for all subscriptions or by that for one.
-async fn found<T>(
-    mut session: Session,
-    filter: &DeadLetterFilter,
-    request: PageRequest,
-    (all, of_one): (&'static str, &'static str),
-    read: fn(&Row) -> Result<T, Fault>,
-) -> Result<Page<T>, Fault> {
     let below = page::below(request);
     let subscription = filter.subscription_id.map(SubscriptionId::get);
     let event_type = filter.event_type.as_ref().map(EventType::as_str);
@@ -56,7 +55,7 @@ async fn found<T>(
         .read(sql, &[&below, &subscription, &event_type, &since, &until, &rows_max, &examined_max])
         .await?;
     let last = include_str!("sql/reader/last_dead_letter_examined.sql");
-    page::fill(&mut session, request, &rows, read, (last, &[&below, &subscription, &examined_max])).await
+    page::fill(session, request, &rows, head, (last, &[&below, &subscription, &examined_max])).await
 }
 
 fn head(row: &Row) -> Result<DeadLetterHead, Fault> {

@@ -3,8 +3,9 @@
 
 use crate::postgres::error::Fault;
 use crate::postgres::session::{Params, Session};
-use crate::postgres::value::get;
-use posthaste_core::ports::{EXAMINED_MAX, Page, PageRequest};
+use crate::postgres::value::{Json, get};
+use posthaste_core::json::JsonText;
+use posthaste_core::ports::{EXAMINED_MAX, PAGE_BYTES_MAX, Page, PageRequest};
 use tokio_postgres::Row;
 
 /// One row more than the page takes shows whether there is another page.
@@ -45,5 +46,35 @@ pub(super) async fn fill<T>(
         let rows = session.read(sql, params).await?;
         rows.first().map_or(Ok(None), |row| get(row, 0))?
     };
+    Ok(Page { items, next })
+}
+
+/// Adds the payloads to a page: it ends before the one that exceeds [`PAGE_BYTES_MAX`], unless that is the first. The
+/// statement gets the ids and the bound, and returns the payloads in this order, as many as fit. An item whose row is
+/// gone is left out.
+pub(super) async fn with_payloads<T, U>(
+    session: &mut Session,
+    sql: &str,
+    page: Page<T>,
+    id: fn(&T) -> i64,
+    join: fn(T, JsonText) -> U,
+) -> Result<Page<U>, Fault> {
+    let ids: Vec<i64> = page.items.iter().map(id).collect();
+    if ids.is_empty() {
+        return Ok(Page { items: Vec::new(), next: page.next });
+    }
+    let bytes_max = i64::try_from(PAGE_BYTES_MAX).unwrap_or(i64::MAX);
+    let rows = session.read(sql, &[&ids, &bytes_max]).await?;
+    let next = if rows.len() < ids.len() {
+        ids.get(..rows.len()).and_then(<[i64]>::last).copied()
+    } else {
+        page.next
+    };
+    let mut items = Vec::with_capacity(rows.len());
+    for (head, row) in page.items.into_iter().zip(&rows) {
+        if let Some(payload) = get::<Option<Json<'_>>>(row, 0)? {
+            items.push(join(head, JsonText::from_store(payload.0.to_owned())));
+        }
+    }
     Ok(Page { items, next })
 }

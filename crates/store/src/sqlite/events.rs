@@ -1,13 +1,13 @@
-//! Events as the role viewer sees them: whole, and how each begins.
+//! Events as the role viewer sees them: whole, and without their payloads.
 
-use posthaste_core::event::{EventType, ExternalEventId};
+use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, TraceParent};
 use posthaste_core::ports::{EventFilter, EventHead, Page, PageRequest, StoredEvent};
 use posthaste_core::{EventId, Timestamp};
 use rusqlite::{Row, params};
 
 use super::error::Answer;
 use super::pages;
-use super::reader::{list, one, within};
+use super::reader::{list, one, with_payloads, within};
 use super::rows;
 use super::session::Session;
 use super::worker::stored_event;
@@ -15,34 +15,11 @@ use super::worker::stored_event;
 const EVENT: &str = include_str!("sql/reader/event.sql");
 const EVENT_TIME: &str = include_str!("sql/reader/event_time.sql");
 
-/// The statements of one list, and how a row of theirs is read.
-struct Statements<T> {
-    all: &'static str,
-    of_time: &'static str,
-    of_type: &'static str,
-    of_external_id: &'static str,
-    read: fn(&Row<'_>) -> rusqlite::Result<T>,
-    /// Which column is the time.
-    created_at: usize,
-}
-
-const WHOLE: Statements<StoredEvent> = Statements {
-    all: include_str!("sql/reader/events.sql"),
-    of_time: include_str!("sql/reader/events_of_time.sql"),
-    of_type: include_str!("sql/reader/events_of_type.sql"),
-    of_external_id: include_str!("sql/reader/events_of_external_id.sql"),
-    read: stored_event,
-    created_at: 6,
-};
-
-const HEADS: Statements<EventHead> = Statements {
-    all: include_str!("sql/reader/event_heads.sql"),
-    of_time: include_str!("sql/reader/event_heads_of_time.sql"),
-    of_type: include_str!("sql/reader/event_heads_of_type.sql"),
-    of_external_id: include_str!("sql/reader/event_heads_of_external_id.sql"),
-    read: read_head,
-    created_at: 4,
-};
+const EVENT_PAYLOAD: &str = include_str!("sql/reader/event_payload.sql");
+const EVENT_HEADS: &str = include_str!("sql/reader/event_heads.sql");
+const EVENT_HEADS_OF_TIME: &str = include_str!("sql/reader/event_heads_of_time.sql");
+const EVENT_HEADS_OF_TYPE: &str = include_str!("sql/reader/event_heads_of_type.sql");
+const EVENT_HEADS_OF_EXTERNAL_ID: &str = include_str!("sql/reader/event_heads_of_external_id.sql");
 
 pub(super) fn one_event(session: &Session<'_>, id: EventId) -> Answer<Option<StoredEvent>> {
     one(session, EVENT, [id.get()], |row| Ok(stored_event(row)?))
@@ -53,7 +30,8 @@ pub(super) fn list_events(
     filter: &EventFilter,
     page: PageRequest,
 ) -> Answer<Page<StoredEvent>> {
-    found(session, filter, page, &WHOLE)
+    let heads = heads(session, filter, page)?;
+    with_payloads(session, EVENT_PAYLOAD, heads, |head| head.id.get(), EventHead::with_payload)
 }
 
 pub(super) fn heads(
@@ -61,15 +39,6 @@ pub(super) fn heads(
     filter: &EventFilter,
     page: PageRequest,
 ) -> Answer<Page<EventHead>> {
-    found(session, filter, page, &HEADS)
-}
-
-fn found<T>(
-    session: &Session<'_>,
-    filter: &EventFilter,
-    page: PageRequest,
-    by: &Statements<T>,
-) -> Answer<Page<T>> {
     let (below, rows_max) = (pages::below(page), pages::rows_max(page));
     let event_type = filter.event_type.as_ref().map(EventType::as_str);
     let read = |row: &Row<'_>| {
@@ -77,24 +46,24 @@ fn found<T>(
         if event_type.is_some_and(|wanted| wanted != kind) {
             return Ok(None);
         }
-        Ok(Some((by.read)(row)?))
+        Ok(Some(read_head(row)?))
     };
     let has_time = filter.since.is_some() || filter.until.is_some();
     match (&filter.external_event_id, event_type) {
         (Some(id), _) => {
             let read = |row: &Row<'_>| {
-                let found = rows::time(row, by.created_at)?;
+                let found = rows::time(row, 5)?;
                 if within(found, filter.since, filter.until) { read(row) } else { Ok(None) }
             };
-            list(session, by.of_external_id, params![below, rows_max, id.as_str()], page, read)
+            list(session, EVENT_HEADS_OF_EXTERNAL_ID, params![below, rows_max, id.as_str()], page, read)
         }
         (None, _) if has_time => {
             let (below, from, to) = time_bounds(session, filter, page)?;
-            let values = params![below, rows_max, from.micros(), to.micros(), event_type];
-            list(session, by.of_time, values, page, read)
+            let values = params![below, rows_max, from.micros(), to.micros()];
+            list(session, EVENT_HEADS_OF_TIME, values, page, read)
         }
-        (None, Some(kind)) => list(session, by.of_type, params![below, rows_max, kind], page, read),
-        (None, None) => list(session, by.all, params![below, rows_max], page, read),
+        (None, Some(kind)) => list(session, EVENT_HEADS_OF_TYPE, params![below, rows_max, kind], page, read),
+        (None, None) => list(session, EVENT_HEADS, params![below, rows_max], page, read),
     }
 }
 
@@ -116,7 +85,8 @@ fn read_head(row: &Row<'_>) -> rusqlite::Result<EventHead> {
         id: EventId::from_store(row.get(0)?),
         external_event_id: row.get::<_, Option<_>>(1)?.map(ExternalEventId::from_store),
         event_type: EventType::from_store(row.get(2)?),
-        payload_head: row.get(3)?,
-        created_at: rows::time(row, 4)?,
+        correlation_id: row.get::<_, Option<_>>(3)?.map(CorrelationId::from_store),
+        traceparent: row.get::<_, Option<_>>(4)?.map(TraceParent::from_store),
+        created_at: rows::time(row, 5)?,
     })
 }

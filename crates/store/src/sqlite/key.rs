@@ -46,14 +46,14 @@ impl KeyStore for SqliteKeys {
 
     async fn find_key(&self, hash: KeyHash) -> StoreResult<Option<ApiKey>> {
         self.0
-            .read(ROLE, "finding a key", move |session| {
+            .read_keys(ROLE, "finding a key", move |session| {
                 Ok(read_keys(session, FIND_KEY, params![hash.0])?.into_iter().next())
             })
             .await
     }
 
     async fn list_keys(&self) -> StoreResult<Vec<ApiKey>> {
-        self.0.read(ROLE, "listing keys", |session| read_keys(session, LIST_KEYS, [])).await
+        self.0.read_keys(ROLE, "listing keys", |session| read_keys(session, LIST_KEYS, [])).await
     }
 
     async fn revoke_key(&self, id: KeyId, now: Timestamp) -> StoreResult<bool> {

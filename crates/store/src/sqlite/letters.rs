@@ -12,13 +12,12 @@ use rusqlite::{Row, params};
 use super::dead_letter;
 use super::error::Answer;
 use super::pages;
-use super::reader::{list, one};
+use super::reader::{list, one, with_payloads};
 use super::rows;
 use super::session::Session;
 
 const DEAD_LETTER: &str = include_str!("sql/reader/dead_letter.sql");
-const DEAD_LETTERS: &str = include_str!("sql/reader/dead_letters.sql");
-const DEAD_LETTERS_OF_SUBSCRIPTION: &str = include_str!("sql/reader/dead_letters_of_subscription.sql");
+const DEAD_LETTER_PAYLOAD: &str = include_str!("sql/reader/dead_letter_payload.sql");
 const DEAD_LETTER_HEADS: &str = include_str!("sql/reader/dead_letter_heads.sql");
 const DEAD_LETTER_HEADS_OF_SUBSCRIPTION: &str =
     include_str!("sql/reader/dead_letter_heads_of_subscription.sql");
@@ -34,7 +33,9 @@ pub(super) fn list_letters(
     filter: &DeadLetterFilter,
     page: PageRequest,
 ) -> Answer<Page<DeadLetter>> {
-    found(session, filter, page, (DEAD_LETTERS, DEAD_LETTERS_OF_SUBSCRIPTION), read_letter)
+    let heads = heads(session, filter, page)?;
+    let join = |head, payload_snapshot| DeadLetter { head, payload_snapshot };
+    with_payloads(session, DEAD_LETTER_PAYLOAD, heads, |head| head.id.get(), join)
 }
 
 pub(super) fn heads(
@@ -42,24 +43,16 @@ pub(super) fn heads(
     filter: &DeadLetterFilter,
     page: PageRequest,
 ) -> Answer<Page<DeadLetterHead>> {
-    found(session, filter, page, (DEAD_LETTER_HEADS, DEAD_LETTER_HEADS_OF_SUBSCRIPTION), read_head)
-}
-
-/// A page by the statement for all subscriptions or by that for one.
-fn found<T>(
-    session: &Session<'_>,
-    filter: &DeadLetterFilter,
-    page: PageRequest,
-    (all, of_one): (&'static str, &'static str),
-    read: fn(&Row<'_>) -> Answer<T>,
-) -> Answer<Page<T>> {
     let (below, rows_max) = (pages::below(page), pages::rows_max(page));
     let read = |row: &Row<'_>| {
-        if dead_letter::matches(filter, row, 7, 5)? { read(row).map(Some) } else { Ok(None) }
+        if dead_letter::matches(filter, row, 7, 5)? { read_head(row).map(Some) } else { Ok(None) }
     };
     match filter.subscription_id {
-        Some(id) => list(session, of_one, params![below, rows_max, id.get()], page, read),
-        None => list(session, all, params![below, rows_max], page, read),
+        Some(id) => {
+            let values = params![below, rows_max, id.get()];
+            list(session, DEAD_LETTER_HEADS_OF_SUBSCRIPTION, values, page, read)
+        }
+        None => list(session, DEAD_LETTER_HEADS, params![below, rows_max], page, read),
     }
 }
 

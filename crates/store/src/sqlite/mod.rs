@@ -110,6 +110,9 @@ struct Threads {
 struct Queues {
     writer: Queue,
     readers: Queue,
+    /// Of a reader that looks up API keys and nothing else: every call waits for its key, and none may wait behind
+    /// the long lists of another.
+    keys: Queue,
 }
 
 impl Drop for Threads {
@@ -140,11 +143,14 @@ impl SqliteStore {
         let connections: Vec<_> = (0..options.readers.max(1))
             .map(|_| connection::open_reader(path).and_then(guard))
             .collect::<StoreResult<_>>()?;
-        let (reader_queue, mut handles) = readers::start(connections)?;
+        let (reader_queue, mut handles) = readers::start("sqlite-reader", connections)?;
+        let key_connection = connection::open_reader(path).and_then(guard)?;
+        let (key_queue, key_handles) = readers::start("sqlite-keys", vec![key_connection])?;
+        handles.extend(key_handles);
         let (writer_queue, handle) =
             writer::start(guard(writer)?, writer::Log::new(path, options.log_bytes_max))?;
         handles.push(handle);
-        let queues = Queues { writer: writer_queue, readers: reader_queue };
+        let queues = Queues { writer: writer_queue, readers: reader_queue, keys: key_queue };
         let observer = options.observer.clone();
         let threads = Threads { queues: Some(queues), handles, observer, _lock: lock };
         Ok(Self { threads: Arc::new(threads) })
@@ -182,6 +188,16 @@ impl SqliteStore {
         F: FnOnce(&Session<'_>) -> Answer<T> + Send + 'static,
     {
         let asked = self.ask(|queues| &queues.readers, Some(role), work);
+        self.threads.observer.time(role, asked).await.map_err(|fault| fault.during(doing))
+    }
+
+    /// Does work about API keys that changes nothing, in a transaction of its own.
+    async fn read_keys<T, F>(&self, role: Role, doing: &'static str, work: F) -> StoreResult<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Session<'_>) -> Answer<T> + Send + 'static,
+    {
+        let asked = self.ask(|queues| &queues.keys, Some(role), work);
         self.threads.observer.time(role, asked).await.map_err(|fault| fault.during(doing))
     }
 

@@ -3,11 +3,12 @@
 
 use posthaste_core::event::EventType;
 use posthaste_core::job::JobStatus;
+use posthaste_core::json::JsonText;
 use posthaste_core::order::{IdempotencyKey, OrderStatus};
 use posthaste_core::ports::{
     Attempt, AuditEntry, DeadLetter, DeadLetterFilter, DeadLetterHead, Delivery, DeliveryFilter, EventFilter,
-    EventHead, LaneStanding, Lineage, OrderRecord, Page, PageRequest, ReaderStore, RequeuedFates,
-    RequeuedRange, StoreResult, StoredEvent, SubscriptionFilter,
+    EventHead, LaneStanding, Lineage, OrderRecord, PAGE_BYTES_MAX, Page, PageRequest, ReaderStore,
+    RequeuedFates, RequeuedRange, StoreResult, StoredEvent, SubscriptionFilter,
 };
 use posthaste_core::saga::Saga;
 use posthaste_core::subscription::{Standing, Subscription};
@@ -252,6 +253,30 @@ pub(super) fn list<T>(
 ) -> Answer<Page<T>> {
     let mut statement = session.statement(sql)?;
     pages::fill(statement.query(values)?, page, read)
+}
+
+/// Adds the payloads to a page, read one by one: it ends before the one that exceeds [`PAGE_BYTES_MAX`], unless that is
+/// the first. An item whose row is gone is left out.
+pub(super) fn with_payloads<T, U>(
+    session: &Session<'_>,
+    sql: &'static str,
+    page: Page<T>,
+    id: fn(&T) -> i64,
+    join: fn(T, JsonText) -> U,
+) -> Answer<Page<U>> {
+    let mut items = Vec::with_capacity(page.items.len());
+    let (mut bytes, mut last) = (0, None);
+    for head in page.items {
+        let id = id(&head);
+        let Some(payload) = one(session, sql, [id], |row| Ok(row.get::<_, String>(0)?))? else { continue };
+        bytes += payload.len();
+        if bytes > PAGE_BYTES_MAX && !items.is_empty() {
+            return Ok(Page { items, next: last });
+        }
+        last = Some(id);
+        items.push(join(head, JsonText::from_store(payload)));
+    }
+    Ok(Page { items, next: page.next })
 }
 
 pub(super) fn read_delivery(row: &Row<'_>) -> Answer<Delivery> {

@@ -14,15 +14,15 @@ use super::work::{Piece, Queue};
 /// Pieces that may wait; whoever brings more waits before the queue.
 const QUEUE_MAX: usize = 256;
 
-/// Starts a thread for each connection. They end when every sender of the queue is gone.
-pub(super) fn start(connections: Vec<Guarded>) -> StoreResult<(Queue, Vec<JoinHandle<()>>)> {
+/// Starts a thread of this name for each connection. They end when every sender of the queue is gone.
+pub(super) fn start(name: &str, connections: Vec<Guarded>) -> StoreResult<(Queue, Vec<JoinHandle<()>>)> {
     let (queue, pieces) = mpsc::channel(QUEUE_MAX);
     let pieces = Arc::new(Mutex::new(pieces));
     let mut threads = Vec::with_capacity(connections.len());
     for (number, guarded) in connections.into_iter().enumerate() {
         let pieces = Arc::clone(&pieces);
         let thread = std::thread::Builder::new()
-            .name(format!("sqlite-reader-{number}"))
+            .name(format!("{name}-{number}"))
             .spawn(move || work_off(&guarded, &pieces))
             .map_err(|error| StoreError::Unavailable { doing: "starting a reader", source: error.into() })?;
         threads.push(thread);

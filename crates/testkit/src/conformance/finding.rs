@@ -1,17 +1,17 @@
 //! What is looked for is found, by every filter and page by page; what ended is counted for whom it ended.
 
-use crate::fixtures::{T0, at, event, event_type, id_of, json, named_event, stored};
+use crate::fixtures::{T0, at, event, event_type, id_of, json, stored};
 use crate::harness::{Engine, Harness};
-use posthaste_core::event::{ExternalEventId, NewEvent};
+use posthaste_core::event::{CorrelationId, ExternalEventId, NewEvent, TraceParent};
 use posthaste_core::health::Attempts;
 use posthaste_core::outcome::{ErrorCode, Failure};
 use posthaste_core::ports::{
     DeadLetterFilter, DeadLetterStore as _, DeliveryFilter, EXAMINED_MAX, EventFilter, EventHead, HealthSum,
-    IngestStore as _, InsightStore as _, PAYLOAD_HEAD_CHARS, PageRequest, PresenceStore as _,
-    ReaderStore as _, StoredEvent, Stores, SubscriptionFilter, SubscriptionHealth, SubscriptionStore as _,
+    IngestStore as _, InsightStore as _, PAGE_BYTES_MAX, PageRequest, PresenceStore as _, ReaderStore as _,
+    StoredEvent, Stores, SubscriptionFilter, SubscriptionHealth, SubscriptionStore as _,
 };
 use posthaste_core::subscription::{Standing, SubscriptionPatch};
-use posthaste_core::{EventId, Timestamp};
+use posthaste_core::{EventId, SubscriptionId, Timestamp};
 use std::time::Duration;
 
 const PAGE: PageRequest = PageRequest::first(100);
@@ -26,7 +26,8 @@ fn head_of(event: &StoredEvent) -> EventHead {
         id: event.id,
         external_event_id: event.external_event_id.clone(),
         event_type: event.event_type.clone(),
-        payload_head: event.payload.as_str().chars().take(PAYLOAD_HEAD_CHARS).collect(),
+        correlation_id: event.correlation_id.clone(),
+        traceparent: event.traceparent.clone(),
         created_at: event.created_at,
     }
 }
@@ -49,33 +50,80 @@ async fn walk<S: Stores>(h: &Harness<S>, filter: &EventFilter, items_max: u32) -
     }
 }
 
-/// Letters of two bytes and of four: a head has so many of them, not so many bytes.
-pub async fn a_head_of_an_event_has_the_beginning_of_its_payload<S: Stores>(h: &Harness<S>) {
-    let long = format!("\"{}\"", "é🦀".repeat(1_000));
-    for (name, payload) in [("short", "[1,  2]"), ("long", &*long)] {
-        let event = NewEvent { payload: json(payload), ..named_event("a", name) };
+/// A page of large payloads ends at its limit, and the next one goes on: by every filter, and for dead letters too.
+pub async fn a_page_of_payloads_ends_at_its_limit<S: Stores>(h: &Harness<S>) {
+    let quarter = format!("\"{}\"", "x".repeat(PAGE_BYTES_MAX / 4 - 2));
+    let mut payloads = vec!["1"; 3];
+    payloads.extend([quarter.as_str(); 9]);
+    payloads.extend(["2"; 2]);
+    let trace = TraceParent::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").ok();
+    for (number, payload) in payloads.iter().enumerate() {
+        let event = NewEvent {
+            payload: json(payload),
+            external_event_id: ExternalEventId::parse(format!("name-{number}")).ok(),
+            correlation_id: CorrelationId::parse(format!("c-{number}")).ok(),
+            traceparent: trace.clone(),
+            ..event("a")
+        };
         h.calm.ingest().insert_events(vec![vec![event]], at(10)).await.expect("an event");
     }
-    let named =
-        EventFilter { external_event_id: ExternalEventId::parse("long").ok(), ..EventFilter::default() };
-    let timed = EventFilter { since: Some(at(10)), ..EventFilter::default() };
+    let of_time = EventFilter { since: Some(at(10)), ..EventFilter::default() };
     let of_type = EventFilter { event_type: Some(event_type("a")), ..EventFilter::default() };
-    let early = EventFilter { until: Some(at(10)), ..named.clone() };
-    let start = format!("\"{}é", "é🦀".repeat(29));
-    for filter in [
-        EventFilter::default(),
-        of_type.clone(),
-        timed.clone(),
-        EventFilter { since: timed.since, ..of_type },
-    ] {
+    let newest_first: Vec<&str> = payloads.iter().rev().copied().collect();
+    for filter in [EventFilter::default(), of_type, of_time] {
         let heads = h.sure(async || h.store.reader().event_heads(filter.clone(), PAGE).await).await;
-        let found: Vec<&str> = heads.items.iter().map(|head| &*head.payload_head).collect();
-        assert_eq!(found, [&*start, "[1,  2]"], "{filter:?}");
-        walk(h, &filter, 1).await;
+        assert_eq!((heads.items.len(), heads.next), (payloads.len(), None), "{filter:?}");
+        let (mut found, mut page, mut sizes) = (Vec::new(), PAGE, Vec::new());
+        loop {
+            let part = h.sure(async || h.store.reader().events(filter.clone(), page).await).await;
+            let bytes: usize = part.items.iter().map(|event| event.payload.as_str().len()).sum();
+            assert!(bytes <= PAGE_BYTES_MAX, "{bytes} bytes");
+            sizes.push(part.items.len());
+            found.extend(part.items);
+            page.after = part.next;
+            if page.after.is_none() {
+                break;
+            }
+        }
+        // Two small ones and three quarters; four quarters; two quarters and three small ones.
+        assert_eq!(sizes, [5, 4, 5], "{filter:?}");
+        let whole: Vec<EventHead> = found.iter().map(head_of).collect();
+        assert_eq!(whole, heads.items, "{filter:?}");
+        let texts: Vec<&str> = found.iter().map(|event| event.payload.as_str()).collect();
+        assert!(texts == newest_first, "{filter:?}");
     }
+    let named =
+        EventFilter { external_event_id: ExternalEventId::parse("name-5").ok(), ..EventFilter::default() };
+    let early = EventFilter { until: Some(at(10)), ..named.clone() };
     assert_eq!((walk(h, &named, 1).await.0.len(), walk(h, &early, 1).await.0.len()), (1, 0));
-    let other = EventFilter { event_type: Some(event_type("b")), ..timed };
+    let other =
+        EventFilter { event_type: Some(event_type("b")), since: Some(at(10)), ..EventFilter::default() };
     assert_eq!(walk(h, &other, 1).await.0, []);
+    let time = match h.engine {
+        Engine::Sqlite => "1800000001000000",
+        Engine::Postgres | Engine::PostgresCut => "to_timestamp(1800000001)",
+    };
+    let letters =
+        "INSERT INTO dead_letters (saga_id, event_id, subscription_id, failed_at, payload_snapshot)";
+    h.direct.force(&format!("{letters} SELECT id, id, 1, {time}, payload FROM events")).await;
+    for subscription_id in [None, SubscriptionId::new(1).ok()] {
+        let filter = DeadLetterFilter { subscription_id, ..DeadLetterFilter::default() };
+        let heads = h.sure(async || h.store.reader().dead_letter_heads(filter.clone(), PAGE).await).await;
+        assert_eq!((heads.items.len(), heads.next), (payloads.len(), None));
+        let (mut found, mut page, mut sizes) = (Vec::new(), PAGE, Vec::new());
+        loop {
+            let part = h.sure(async || h.store.reader().dead_letters(filter.clone(), page).await).await;
+            sizes.push(part.items.len());
+            found.extend(part.items);
+            page.after = part.next;
+            if page.after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(sizes, [5, 4, 5]);
+        assert!(found.iter().map(|letter| &letter.head).eq(&heads.items));
+        assert!(found.iter().map(|letter| letter.payload_snapshot.as_str()).eq(newest_first.iter().copied()));
+    }
 }
 
 pub async fn events_are_found_by_time<S: Stores>(h: &Harness<S>) {

@@ -81,7 +81,7 @@ macro_rules! promises {
             reader::pages_stay_correct_while_rows_arrive,
             reader::a_delivery_shows_every_attempt,
             finding::events_are_found_by_time,
-            finding::a_head_of_an_event_has_the_beginning_of_its_payload,
+            finding::a_page_of_payloads_ends_at_its_limit,
             finding::a_long_look_goes_on_where_it_ended,
             finding::subscriptions_are_found_by_type_and_standing,
             finding::deliveries_are_found_by_error_and_time,

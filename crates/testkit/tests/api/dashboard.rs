@@ -222,7 +222,7 @@ pub(crate) async fn what_others_wrote_stays_text<S: Stores>(api: &TestApi<S>) {
     let script = "<script>alert(1)</script>";
     let subscription = api.h.subscribe("a").await;
     api.post("/v1/events")
-        .json(format!(r#"{{"event_type":"a","payload":{{"x":"{script}"}}}}"#))
+        .json(format!(r#"{{"event_type":"a","payload":{{"x":"{script}"}},"external_event_id":"{script}"}}"#))
         .expect(202)
         .await;
     api.h.route_all(T0).await;

@@ -40,19 +40,16 @@ pub(crate) async fn an_event_is_found_by_every_field<S: Stores>(api: &TestApi<S>
     has(&visitor.page("/events/2", 200).await, &["shop-2", "{\n  &#34;amount&#34;: 12.50\n}"]);
 }
 
-/// The list shows how a payload begins, which is all that it gets.
-pub(crate) async fn a_list_of_events_has_the_beginning_of_payloads<S: Stores>(api: &TestApi<S>) {
-    let long = format!("[\"{}\"]", "<é>".repeat(80_000));
-    let event = NewEvent { payload: json(&long), ..named_event("a", "long") };
+/// Payloads may be long: a list has none, and the page of an event has its own.
+pub(crate) async fn a_list_of_events_has_no_payloads<S: Stores>(api: &TestApi<S>) {
+    let event = NewEvent { payload: json(r#"["marker"]"#), ..named_event("a", "long") };
     api.h.store.ingest().insert_events(vec![vec![event]], T0).await.expect("an event");
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
-    let shown = format!("<code>[&#34;{}&#60;</code>", "&#60;é&#62;".repeat(19));
     for query in ["", "event_type=a", "external_event_id=long", "since=2027-01-15T08:00:00Z"] {
-        has(&visitor.page(&format!("/events?{query}"), 200).await, &[&shown]);
+        let html = visitor.page(&format!("/events?{query}"), 200).await;
+        assert_eq!((rows(&html, "events"), html.contains("marker")), (1, false), "{query}: {html}");
     }
-    // The API hands out the whole of it.
-    let listed = api.get("/v1/events").expect(200).await;
-    assert_eq!(listed["items"][0]["payload"].to_string(), long);
+    has(&visitor.page("/events/1", 200).await, &["marker"]);
 }
 
 pub(crate) async fn an_event_is_explained<S: Stores>(api: &TestApi<S>) {

@@ -1,10 +1,12 @@
 //! Lists that go on where they stopped, while rows arrive.
 
 use crate::server::{LEDGER_TTL, TestApi};
-use posthaste_core::ports::{OutboxIntakeStore as _, Stores};
-use posthaste_testkit::fixtures::{T0, order};
-use posthaste_testkit::harness::Harness;
+use posthaste_core::event::NewEvent;
+use posthaste_core::ports::{IngestStore as _, OutboxIntakeStore as _, Stores};
+use posthaste_testkit::fixtures::{T0, event, json, order};
+use posthaste_testkit::harness::{Engine, Harness};
 use posthaste_testkit::postgres::client;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use tokio::sync::watch;
 
@@ -140,5 +142,53 @@ pub(crate) async fn bad_cursors_and_limits_are_refused<S: Stores>(api: &TestApi<
         }
         api.get(&format!("/v1/{list}?limit=1&limit=2")).refused(422, "limit").await;
         api.get(&format!("/v1/{list}?unknown=1")).refused(422, "unknown").await;
+    }
+}
+
+/// 12 payloads of half a mebibyte: three pages would have four each, but the limit is bytes and not rows.
+pub(crate) async fn payloads_come_when_asked_for_and_4_mib_at_once<S: Stores>(api: &TestApi<S>) {
+    let text = "x".repeat((1 << 19) - 2);
+    let payload = format!("\"{text}\"");
+    for _ in 0..12 {
+        let event = NewEvent { payload: json(&payload), ..event("a") };
+        api.h.calm.ingest().insert_events(vec![vec![event]], T0).await.expect("an event");
+    }
+    let time = match api.h.engine {
+        Engine::Sqlite => "1800000001000000",
+        Engine::Postgres | Engine::PostgresCut => "to_timestamp(1800000001)",
+    };
+    let letters =
+        "INSERT INTO dead_letters (saga_id, event_id, subscription_id, failed_at, payload_snapshot)";
+    api.h.direct.force(&format!("{letters} SELECT id, id, 1, {time}, payload FROM events")).await;
+    for (list, field) in [("events", "payload"), ("dead-letters", "payload_snapshot")] {
+        for query in ["limit=200", "limit=200&payload=false"] {
+            let answer = api.get(&format!("/v1/{list}?{query}")).send().await;
+            let page = answer.json();
+            let items = page["items"].as_array().expect("items");
+            assert_eq!((items.len(), &page["next_cursor"]), (12, &Value::Null), "{list}");
+            assert!(items.iter().all(|item| item.get(field).is_none()), "{list}: {}", answer.text());
+            assert!(answer.body.len() < 10_000, "{list}: {} bytes", answer.body.len());
+        }
+        let (mut ids, mut counts, mut cursor) = (Vec::new(), Vec::new(), String::new());
+        loop {
+            let answer = api.get(&format!("/v1/{list}?limit=200&payload=true&cursor={cursor}")).send().await;
+            assert!(answer.body.len() < (4 << 20) + 10_000, "{list}: {} bytes", answer.body.len());
+            let page = answer.json();
+            let items = page["items"].as_array().expect("items");
+            assert!(items.iter().all(|item| item[field].as_str() == Some(&text)), "{list}");
+            ids.extend(items.iter().filter_map(|item| item["id"].as_i64()));
+            counts.push(items.len());
+            match page["next_cursor"].as_str() {
+                Some(next) => next.clone_into(&mut cursor),
+                None => break,
+            }
+        }
+        assert_eq!((ids, counts), ((1..=12).rev().collect(), vec![8, 4]), "{list}");
+        api.get(&format!("/v1/{list}?payload=yes")).refused(422, "payload").await;
+        let one = api.get(&format!("/v1/{list}/12")).expect(200).await;
+        assert_eq!(one[field].as_str(), Some(&*text), "{list}");
+    }
+    for list in ["subscriptions", "deliveries", "orders"] {
+        api.get(&format!("/v1/{list}?payload=true")).refused(422, "payload").await;
     }
 }

@@ -167,6 +167,9 @@ fn explicit(name: &str) -> Option<Vec<String>> {
         "insight/attempts_of_subscriptions" => vec![numbers(1, 32), LONG_AGO.to_owned(), "300".to_owned()],
         "insight/last_dead_letters" => vec![numbers(1, 32)],
         "key/create_key" => vec![text("name"), text("ingest"), "sha256('new')".to_owned(), now()],
+        "reader/dead_letter_payloads" | "reader/event_payloads" => {
+            vec![numbers(1, BATCH as i64), posthaste_core::ports::PAGE_BYTES_MAX.to_string()]
+        }
         "router/route_events" => vec!["0".to_owned(), batch, now()],
         "worker/claim_due_jobs" => {
             vec![LONG_AGO.to_owned(), batch, later(), token(), text("worker-1")]
@@ -204,12 +207,12 @@ fn page(name: &str) -> Option<Vec<Vec<String>>> {
         "reader/count_requeued" => {
             format!("1, {newest}, {NOW}, NULL, NULL; 1, {newest}, {NOW}, 1, 'kind.none'")
         }
-        "reader/dead_letters" | "reader/dead_letter_heads" => {
+        "reader/dead_letter_heads" => {
             format!(
                 "{newest}, NULL, NULL, NULL, NULL, {BATCH}, {EXAMINED_MAX}; {newest}, 1, 'kind.none', {NOW}, {NOW}, {BATCH}, {EXAMINED_MAX}"
             )
         }
-        "reader/dead_letters_of_subscription" | "reader/dead_letter_heads_of_subscription" => {
+        "reader/dead_letter_heads_of_subscription" => {
             format!("{newest}, 1, 'kind.none', {NOW}, {NOW}, {BATCH}, {EXAMINED_MAX}")
         }
         "reader/deliveries" => {
@@ -221,13 +224,13 @@ fn page(name: &str) -> Option<Vec<Vec<String>>> {
         "reader/deliveries_of_event" => {
             format!("{newest}, NULL, NULL, NULL, 500, NULL, NULL, NULL, {BATCH}, {EXAMINED_MAX}")
         }
-        "reader/events" | "reader/event_heads" => {
+        "reader/event_heads" => {
             format!("{newest}, NULL, {BATCH}, {EXAMINED_MAX}; {newest}, 'kind.none', {BATCH}, {EXAMINED_MAX}")
         }
-        "reader/events_of_external_id" | "reader/event_heads_of_external_id" => {
+        "reader/event_heads_of_external_id" => {
             format!("{newest}, 'external-500', NULL, NULL, NULL")
         }
-        "reader/events_of_time" | "reader/event_heads_of_time" => {
+        "reader/event_heads_of_time" => {
             format!(
                 "{newest}, {LONG_AGO}, {NOW}, NULL, {BATCH}, {EXAMINED_MAX}; {newest}, {LONG_AGO}, {NOW}, 'kind.none', {BATCH}, {EXAMINED_MAX}"
             )

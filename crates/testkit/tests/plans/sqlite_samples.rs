@@ -63,28 +63,22 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
                 text("kind.none"),
             ]
         }
-        "reader/dead_letters"
-        | "reader/dead_letter_heads"
+        "reader/dead_letter_heads"
         | "reader/deliveries"
-        | "reader/events"
         | "reader/event_heads"
         | "reader/orders"
         | "reader/subscriptions" => numbers(&[i64::MAX, PAGE]),
-        "reader/events_of_time" | "reader/event_heads_of_time" => {
-            let mut values: Vec<Value> = numbers(&[i64::MAX, PAGE, 0, i64::MAX]);
-            values.push(Value::Null);
-            values
+        "reader/event_heads_of_time" => numbers(&[i64::MAX, PAGE, 0, i64::MAX]),
+        "reader/dead_letter_heads_of_subscription" | "reader/deliveries_of_event" => {
+            numbers(&[i64::MAX, PAGE, 500])
         }
-        "reader/dead_letters_of_subscription"
-        | "reader/dead_letter_heads_of_subscription"
-        | "reader/deliveries_of_event" => numbers(&[i64::MAX, PAGE, 500]),
         "reader/deliveries_of_status" => {
             vec![Value::Integer(i64::MAX), Value::Integer(PAGE), text("Completed")]
         }
-        "reader/events_of_external_id" | "reader/event_heads_of_external_id" => {
+        "reader/event_heads_of_external_id" => {
             vec![Value::Integer(i64::MAX), Value::Integer(PAGE), text("external-500")]
         }
-        "reader/events_of_type" | "reader/event_heads_of_type" | "reader/subscriptions_of_type" => {
+        "reader/event_heads_of_type" | "reader/subscriptions_of_type" => {
             vec![Value::Integer(i64::MAX), Value::Integer(PAGE), text("kind.5")]
         }
         "reader/newest_order_audit" => vec![text("key-500"), Value::Integer(BATCH_ROWS)],

@@ -4,6 +4,7 @@ mod files;
 mod groups;
 mod log;
 mod plans;
+mod readers;
 mod roles;
 
 use std::path::PathBuf;

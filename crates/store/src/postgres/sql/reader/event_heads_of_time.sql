@@ -1,18 +1,18 @@
 -- role: viewer
--- The same as events_of_time.sql with the beginning of the payloads. It is taken of the rows that are answered, outside
--- of the sort: inside, every payload that was looked at would be unpacked.
--- index: idx_event_created_at, backwards.
-SELECT e.id, e.external_event_id, e.event_type, left(e.payload::text, 60) AS payload_head, e.created_at
+-- Events from the instant $3 back to $2, the latest first, of at most $6 that are looked at and those of the same
+-- instant as the last of them; of $3 itself only what is below $1, where the page before ended. Without their payloads.
+-- index: idx_event_created_at, backwards. It knows no order of ids within an instant: ties are read whole and sorted
+-- here. As many events share one as were stored by one statement or transaction. The look has one bound alone: with two
+-- and no statistics the planner expects few rows, gathers all that lie between and sorts them.
+SELECT e.id, e.external_event_id, e.event_type, e.correlation_id, e.traceparent, e.created_at
 FROM (
-    SELECT e.* FROM (
-        SELECT e.* FROM posthaste.events e
-        WHERE e.created_at <= $3::timestamptz
-        ORDER BY e.created_at DESC
-        FETCH FIRST ($6::bigint) ROWS WITH TIES
-    ) e
-    WHERE e.created_at >= $2::timestamptz
-        AND (e.created_at < $3::timestamptz OR e.id < $1::bigint)
-        AND ($4::text IS NULL OR e.event_type = $4::text)
-    ORDER BY e.created_at DESC, e.id DESC
-    LIMIT $5::bigint
+    SELECT e.* FROM posthaste.events e
+    WHERE e.created_at <= $3::timestamptz
+    ORDER BY e.created_at DESC
+    FETCH FIRST ($6::bigint) ROWS WITH TIES
 ) e
+WHERE e.created_at >= $2::timestamptz
+    AND (e.created_at < $3::timestamptz OR e.id < $1::bigint)
+    AND ($4::text IS NULL OR e.event_type = $4::text)
+ORDER BY e.created_at DESC, e.id DESC
+LIMIT $5::bigint

@@ -1,7 +1,7 @@
 -- role: viewer
 -- Where a look at $3 events from the instant $2 back ends; nothing if there are fewer, or if it went past $1. All of
 -- the last instant were looked at, so its lowest id is the end.
--- index: idx_event_created_at, backwards; see events_of_time.sql.
+-- index: idx_event_created_at, backwards; see event_heads_of_time.sql.
 WITH look AS MATERIALIZED (
     SELECT e.id, e.created_at FROM posthaste.events e
     WHERE e.created_at <= $2::timestamptz

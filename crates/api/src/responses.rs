@@ -1,0 +1,157 @@
+//! The memory of responses that are being written, as [`crate::body`] has it for requests: all of them together are
+//! bounded, because a client that reads slowly keeps its response in memory.
+
+use crate::problem::Problem;
+use axum::body::{Body, HttpBody};
+use axum::response::Response;
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+const PERMIT_BYTES: usize = 1024;
+/// Responses up to this size are not counted: most are smaller, and refusals must always pass.
+const UNCOUNTED_BYTES_MAX: usize = 4 * 1024;
+
+/// The bytes that all responses may have together.
+#[derive(Debug, Clone)]
+pub(crate) struct ResponseBudget(Arc<Semaphore>);
+
+/// A part of the budget.
+#[derive(Debug)]
+pub(crate) struct Reservation(OwnedSemaphorePermit);
+
+/// Marks a response whose body is part of the budget already.
+#[derive(Debug, Clone, Copy)]
+struct Counted;
+
+impl ResponseBudget {
+    pub(crate) fn new(kib: usize) -> Self {
+        Self(Arc::new(Semaphore::new(kib)))
+    }
+
+    /// Takes `bytes` out of the budget, before a response of this size is read from the store.
+    ///
+    /// Returns a problem with status 503 if there is not as much left.
+    pub(crate) fn reserve(&self, bytes: usize) -> Result<Reservation, Problem> {
+        let permits = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).ok();
+        let permit = permits.and_then(|permits| Arc::clone(&self.0).try_acquire_many_owned(permits).ok());
+        permit
+            .map(Reservation)
+            .ok_or_else(|| Problem::try_again("Too much is being sent", "try again in a moment"))
+    }
+
+    /// Counts a response until it was written or its client is gone.
+    ///
+    /// Returns a problem with status 503 if it does not fit.
+    pub(crate) fn count(&self, response: Response) -> Result<Response, Problem> {
+        let is_counted = response.extensions().get::<Counted>().is_some();
+        let bytes = body_bytes(&response);
+        if is_counted || bytes <= UNCOUNTED_BYTES_MAX {
+            return Ok(response);
+        }
+        self.reserve(bytes).map(|reservation| reservation.hold(response))
+    }
+}
+
+impl Reservation {
+    /// Keeps as much as the body of the response needs until it was written, and releases the rest.
+    pub(crate) fn hold(mut self, response: Response) -> Response {
+        let needed = body_bytes(&response).div_ceil(PERMIT_BYTES);
+        drop(self.0.split(self.0.num_permits().saturating_sub(needed)));
+        let (mut head, body) = response.into_parts();
+        head.extensions.insert(Counted);
+        Response::from_parts(head, Body::new(HeldBody { body, reservation: Arc::new(self) }))
+    }
+}
+
+fn body_bytes(response: &Response) -> usize {
+    let hint = response.body().size_hint();
+    usize::try_from(hint.upper().unwrap_or(hint.lower())).unwrap_or(usize::MAX)
+}
+
+/// A body whose every frame holds the reservation. The frames hold it and not the body alone, because a server drops the
+/// body as soon as its last frame waits to be written.
+struct HeldBody {
+    body: Body,
+    reservation: Arc<Reservation>,
+}
+
+struct HeldBytes {
+    bytes: Bytes,
+    _reservation: Arc<Reservation>,
+}
+
+impl AsRef<[u8]> for HeldBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl HttpBody for HeldBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        let held =
+            |bytes| Bytes::from_owner(HeldBytes { bytes, _reservation: Arc::clone(&self.reservation) });
+        polled.map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(held))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::response::IntoResponse as _;
+    use http_body_util::BodyExt as _;
+
+    fn response(bytes: usize) -> Response {
+        vec![b'x'; bytes].into_response()
+    }
+
+    #[tokio::test]
+    async fn a_response_is_counted_until_its_last_byte_is_gone() {
+        let budget = ResponseBudget::new(10);
+        let status = |bytes| budget.count(response(bytes)).map_or_else(|problem| problem.status, |_| 200);
+        let first = budget.count(response(8 * 1024)).expect("room");
+        assert_eq!(first.body().size_hint().exact(), Some(8 * 1024), "the length is known all the same");
+        let refused = budget.count(response(8 * 1024)).expect_err("no room");
+        assert_eq!((refused.status, refused.retry_after_s), (503, Some(1)));
+        assert_eq!(status(4 * 1024), 200, "a small one always passes");
+        // The frame waits to be written, as in the buffer of a connection that nobody reads.
+        let mut body = first.into_body();
+        let frame = body.frame().await.and_then(Result::ok).and_then(|frame| frame.into_data().ok());
+        drop(body);
+        assert_eq!(frame.as_ref().map(Bytes::len), Some(8 * 1024));
+        assert_eq!(status(8 * 1024), 503);
+        drop(frame);
+        assert_eq!(status(8 * 1024), 200);
+    }
+
+    #[test]
+    fn an_excess_reservation_is_released() {
+        let budget = ResponseBudget::new(10);
+        let reserved = budget.reserve(10 * 1024).expect("all of it");
+        assert_eq!(budget.reserve(1).expect_err("nothing is left").status, 503);
+        let first = reserved.hold(response(5 * 1024));
+        assert_eq!(budget.0.available_permits(), 5);
+        let first = budget.count(first).expect("room");
+        assert_eq!(budget.0.available_permits(), 5, "it is counted once");
+        drop(first);
+        assert_eq!(budget.0.available_permits(), 10);
+    }
+}

@@ -1,0 +1,47 @@
+//! Readers: who waits for whom.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use posthaste_core::ports::{KeyHash, KeyRole, KeyStore as _, Stores as _};
+
+use super::{Fixture, NOW};
+
+/// Far more than a lookup takes. Without a reader of its own it would wait until the others are released, which happens
+/// only afterwards.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Every call of the API begins with its key: it must not wait behind the lists of other callers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_is_found_while_every_reader_is_busy() {
+    const READERS: usize = 2;
+    let fixture = Fixture::with(|options| crate::sqlite::SqliteOptions { readers: READERS, ..options });
+    let (keys, hash) = (fixture.store.keys(), KeyHash([7; 32]));
+    let created = keys.create_key("shop".to_owned(), KeyRole::Ingest, hash, NOW).await.unwrap();
+    let mut busy = Vec::new();
+    for _ in 0..READERS {
+        let (release, released) = mpsc::channel::<()>();
+        let (begin, begun) = tokio::sync::oneshot::channel();
+        let store = fixture.store.clone();
+        let reading = tokio::spawn(async move {
+            let read = store.ask(
+                |queues| &queues.readers,
+                None,
+                move |_| {
+                    let _ = begin.send(());
+                    let _ = released.recv();
+                    Ok(())
+                },
+            );
+            read.await.unwrap();
+        });
+        begun.await.unwrap();
+        busy.push((release, reading));
+    }
+    let found = tokio::time::timeout(PATIENCE, keys.find_key(hash)).await;
+    assert_eq!(found.expect("no wait for the readers").unwrap(), Some(created));
+    for (release, reading) in busy {
+        drop(release);
+        reading.await.unwrap();
+    }
+}

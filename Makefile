@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build dev fmt lint test cargo-test soak chaos steady bench bench-store count-pages clean
+.PHONY: help build dev fmt lint deny test cargo-test soak chaos steady bench bench-store count-pages clean
 
 posthaste := $(or $(CARGO_TARGET_DIR),target)/release/posthaste
 heading = @printf '\n== %s\n'
@@ -25,8 +25,12 @@ lint: ## check the formatting, and clippy with warnings denied
 	$(heading) 'clippy'
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-test: ## everything CI checks: lint, then all tests, with what they need installed first
-	@scripts/with-tools scripts/with-postgres $(MAKE) --no-print-directory lint cargo-test
+deny: ## check dependencies: banned crates, licenses, sources
+	$(heading) 'dependencies'
+	scripts/check-dependencies
+
+test: ## everything CI checks: lint, dependencies, then all tests, with what they need installed first
+	@scripts/with-tools scripts/with-postgres $(MAKE) --no-print-directory lint deny cargo-test
 
 # The program first: some tests run it as processes of its own, and find it beside themselves.
 cargo-test:

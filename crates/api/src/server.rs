@@ -1,11 +1,16 @@
 //! Takes connections and hands their requests to the router, within bounds: so many connections, so
 //! long for a head. At the end it takes no more and finishes what was begun.
 
+use crate::peer::PeerAddress;
 use axum::Router;
+use http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -53,8 +58,8 @@ async fn run(listener: TcpListener, router: Router, mut stopped: oneshot::Receiv
         };
         tokio::select! {
             (accepted, slot) = accepted => match accepted {
-                Ok((stream, _)) => {
-                    let connection = open.watch(connection(stream, router.clone()));
+                Ok((stream, peer)) => {
+                    let connection = open.watch(connection(stream, peer, router.clone()));
                     tokio::spawn(async move {
                         // However it ended, the caller knows.
                         let _ = connection.await;
@@ -74,14 +79,33 @@ async fn run(listener: TcpListener, router: Router, mut stopped: oneshot::Receiv
     tokio::time::timeout(patience, open.shutdown()).await.is_ok()
 }
 
-type Connection = http1::Connection<TokioIo<TcpStream>, TowerToHyperService<Router>>;
+/// The router as one connection sees it: every request carries the address of the peer.
+#[derive(Debug, Clone)]
+struct PeerService {
+    router: TowerToHyperService<Router>,
+    peer: PeerAddress,
+}
 
-fn connection(stream: TcpStream, router: Router) -> Connection {
+impl Service<Request<Incoming>> for PeerService {
+    type Response = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Response;
+    type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
+    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.peer);
+        self.router.call(request)
+    }
+}
+
+type Connection = http1::Connection<TokioIo<TcpStream>, PeerService>;
+
+fn connection(stream: TcpStream, peer: SocketAddr, router: Router) -> Connection {
     // Without it answers only wait longer.
     let _ = stream.set_nodelay(true);
+    let service = PeerService { router: TowerToHyperService::new(router), peer: PeerAddress::of(peer) };
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WITHIN)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .serve_connection(TokioIo::new(stream), service)
 }

@@ -21,6 +21,24 @@ pub(crate) fn write_query(pairs: &[(&str, &str)]) -> String {
     url::form_urlencoded::Serializer::new(String::new()).extend_pairs(filled).finish()
 }
 
+/// The parameters of one query or form. More than any call has, as for the fields of a body; it also bounds the
+/// search for repeated names, which compares every pair.
+const PARAMETERS_MAX: usize = 100;
+
+/// Decodes the pairs of a query or of a form's body. Error if there are more than [`PARAMETERS_MAX`]; what
+/// follows those is not read.
+pub(crate) fn parameters(text: &[u8]) -> Result<Vec<(String, String)>, Problem> {
+    let mut decoded = url::form_urlencoded::parse(text);
+    let pairs =
+        decoded.by_ref().take(PARAMETERS_MAX).map(|(name, value)| (name.into_owned(), value.into_owned()));
+    let pairs = pairs.collect();
+    if decoded.next().is_some() {
+        let detail = format!("there are more than {PARAMETERS_MAX} parameters: send fewer");
+        return Err(Problem::invalid("parameters", detail));
+    }
+    Ok(pairs)
+}
+
 pub(crate) const ITEMS_DEFAULT: u32 = 50;
 pub(crate) const ITEMS_MAX: u32 = 200;
 
@@ -31,12 +49,12 @@ impl Query {
     /// A parameter without a value counts as left out.
     pub(crate) fn of(uri: &Uri) -> Result<Self, Problem> {
         let mut pairs: Vec<(String, String)> = Vec::new();
-        for (name, value) in url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
+        for (name, value) in parameters(uri.query().unwrap_or_default().as_bytes())? {
             if pairs.iter().any(|(known, _)| *known == name) {
                 let detail = format!("{} comes twice", shown(&name));
                 return Err(Problem::invalid(shown(&name), detail));
             }
-            pairs.push((name.into_owned(), value.into_owned()));
+            pairs.push((name, value));
         }
         pairs.retain(|(name, value)| !value.is_empty() || name.is_empty());
         Ok(Self(pairs))
@@ -178,6 +196,17 @@ mod tests {
         assert_eq!(page("limit=200&cursor=").expect("a page"), 200);
         for bad in ["limit=0", "limit=201", "limit=x", "limit=1&limit=1", "limits=1", "cursor=x"] {
             assert_eq!(page(bad).expect_err(bad).status, 422, "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_parameters_is_limited() {
+        let query = |count: usize| (0..count).map(|number| format!("p{number}=1&")).collect::<String>();
+        assert_eq!(parameters(query(PARAMETERS_MAX).as_bytes()).expect("pairs").len(), PARAMETERS_MAX);
+        // The largest query that fits into the head of a request: nothing behind the limit is read.
+        for count in [PARAMETERS_MAX + 1, 15_000] {
+            let problem = parameters(query(count).as_bytes()).expect_err("too many");
+            assert_eq!((problem.status, problem.field.as_deref()), (422, Some("parameters")), "{count}");
         }
     }
 }

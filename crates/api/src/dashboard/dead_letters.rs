@@ -47,7 +47,7 @@ pub(crate) async fn list<S: Stores>(
 ) -> Shown {
     let line = |head: DeadLetterHead| Line { failed_at: Utc(head.failed_at), head };
     let uri = filter::in_utc(&uri);
-    let mut filter = Filter::of(&uri);
+    let mut filter = Filter::of(&uri)?;
     let found = filter.judge(dead_letters::find_heads(&api, &uri, look::LOOKED_AT_MAX, line).await)?;
     let reach = look::DEAD_LETTERS.reach(&api, &found, &filter.limit).await?;
     let (around, list) = (Around::of(visitor, HERE), look::DEAD_LETTERS);

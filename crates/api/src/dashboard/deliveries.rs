@@ -38,7 +38,7 @@ pub(crate) async fn list<S: Stores>(
     uri: Uri,
 ) -> Shown {
     let uri = filter::in_utc(&uri);
-    let mut filter = Filter::of(&uri);
+    let mut filter = Filter::of(&uri)?;
     let found = filter.judge(deliveries::find(&api, &uri, look::LOOKED_AT_MAX).await)?;
     let statuses = SagaStatus::ALL.into_iter().map(SagaStatus::as_str).collect();
     let reach = look::reach_of_deliveries(&api, &found, &filter).await?;

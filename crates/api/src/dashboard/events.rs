@@ -49,7 +49,7 @@ pub(crate) async fn list<S: Stores>(
     uri: Uri,
 ) -> Shown {
     let uri = filter::in_utc(&uri);
-    let mut filter = Filter::of(&uri);
+    let mut filter = Filter::of(&uri)?;
     let named = Query::of(&uri).and_then(|mut query| query.id("id", EventId::new));
     if let Ok(Some(id)) = named {
         return Ok(Redirect::to(&format!("{HERE}/{id}")).into_response());

@@ -71,10 +71,10 @@ pub(crate) struct TimeField {
 
 impl Filter {
     /// What comes twice is taken once: whoever looks for something refuses it.
-    pub(crate) fn of(uri: &Uri) -> Self {
-        let form = Form::of_query(uri);
+    pub(crate) fn of(uri: &Uri) -> Result<Self, Problem> {
+        let form = Form::of_query(uri)?;
         let get = |name: &str| form.get(name).to_owned();
-        Self {
+        Ok(Self {
             id: get("id"),
             status: get("status"),
             subscription_id: get("subscription_id"),
@@ -89,7 +89,7 @@ impl Filter {
             limit: get("limit"),
             is_continued: !get("cursor").is_empty(),
             wrong: None,
-        }
+        })
     }
 
     /// The same filter in an address, from a place on.

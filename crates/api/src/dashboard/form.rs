@@ -2,6 +2,7 @@
 
 use crate::body::{SMALL_BYTES_MAX, receive};
 use crate::problem::Problem;
+use crate::query::parameters;
 use axum::extract::Request;
 use http::Uri;
 use http::request::Parts;
@@ -18,14 +19,13 @@ impl Form {
         request: Request,
     ) -> Result<(Parts, Self), Problem> {
         let (head, upload) = receive(uploads, request, SMALL_BYTES_MAX).await?;
-        let pairs = url::form_urlencoded::parse(upload.text()?.as_bytes()).into_owned();
-        Ok((head, Self(pairs.collect())))
+        let pairs = parameters(upload.text()?.as_bytes())?;
+        Ok((head, Self(pairs)))
     }
 
     /// The parameters of an address, for a page that only looks.
-    pub(crate) fn of_query(uri: &Uri) -> Self {
-        let query = uri.query().unwrap_or_default();
-        Self(url::form_urlencoded::parse(query.as_bytes()).into_owned().collect())
+    pub(crate) fn of_query(uri: &Uri) -> Result<Self, Problem> {
+        parameters(uri.query().unwrap_or_default().as_bytes()).map(Self)
     }
 
     /// With this value for a field that is not filled in.

@@ -41,7 +41,7 @@ pub(crate) async fn list<S: Stores>(
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
-    let mut filter = Filter::of(&uri);
+    let mut filter = Filter::of(&uri)?;
     let found = if filter.idempotency_key.is_empty() {
         orders::find(&api, &without_key(&uri), look::LOOKED_AT_MAX).await
     } else {

@@ -107,8 +107,8 @@ pub(crate) async fn preview<S: Stores>(
     uri: Uri,
 ) -> Shown {
     Query::of(&uri)?;
-    let form = Form::of_query(&uri).or("until", &Utc(api.clock.now()).iso());
-    let filter = Filter { until: form.get("until").to_owned(), ..Filter::of(&uri) };
+    let form = Form::of_query(&uri)?.or("until", &Utc(api.clock.now()).iso());
+    let filter = Filter { until: form.get("until").to_owned(), ..Filter::of(&uri)? };
     let found = part(&api, &form, true).await?;
     let before = |name: &str| form.get(name).parse::<u64>().unwrap_or_default();
     let matched = before("matched").saturating_add(found.matched);
@@ -185,6 +185,7 @@ pub(crate) async fn fates<S: Stores>(
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
+    let filter = Filter::of(&uri)?;
     let mut query = Query::of(&uri)?;
     let mut number = |name: &str| query.take(name).and_then(|text| text.parse().ok()).unwrap_or_default();
     let (left, delivered, waiting, given_up): (u64, u64, u64, u64) =
@@ -211,7 +212,6 @@ pub(crate) async fn fates<S: Stores>(
         rest: None,
     };
     page.rest = fates.reached.filter(|reached| last.is_some_and(|last| *reached < last)).map(|reached| {
-        let filter = Filter::of(&uri);
         let fields = [
             ("first", reached.get().saturating_add(1).to_string()),
             ("last", last.map_or_else(String::new, |last| last.to_string())),

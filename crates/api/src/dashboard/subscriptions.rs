@@ -109,7 +109,7 @@ pub(crate) async fn list<S: Stores>(
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
-    let mut filter = Filter::of(&uri);
+    let mut filter = Filter::of(&uri)?;
     let found = filter.judge(subscriptions::find(&api, &uri, look::LOOKED_AT_MAX).await)?;
     let reach = look::SUBSCRIPTIONS.reach(&api, &found, &filter.limit).await?;
     let since = counted_since(&api, HOUR);

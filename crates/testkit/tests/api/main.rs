@@ -82,6 +82,7 @@ on_both_engines! {
     pages::every_row_comes_once_while_others_arrive,
     pages::bad_cursors_and_limits_are_refused,
     pages::payloads_come_when_asked_for_and_4_mib_at_once,
+    pages::too_many_parameters_are_refused,
     subscriptions::a_subscription_lives_and_ends,
     subscriptions::bad_subscriptions_are_refused_by_name,
     subscriptions::a_changed_url_unverifies,

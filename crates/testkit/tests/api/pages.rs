@@ -1,6 +1,7 @@
 //! Lists that go on where they stopped, while rows arrive.
 
-use crate::server::{LEDGER_TTL, TestApi};
+use crate::dashboard::Visitor;
+use crate::server::{LEDGER_TTL, ROOT_KEY, TestApi};
 use posthaste_core::event::NewEvent;
 use posthaste_core::ports::{IngestStore as _, OutboxIntakeStore as _, Stores};
 use posthaste_testkit::fixtures::{T0, event, json, order};
@@ -191,4 +192,21 @@ pub(crate) async fn payloads_come_when_asked_for_and_4_mib_at_once<S: Stores>(ap
     for list in ["subscriptions", "deliveries", "orders"] {
         api.get(&format!("/v1/{list}?payload=true")).refused(422, "payload").await;
     }
+}
+
+/// A query that fits into a head of 64 KiB has up to 15,000 parameters; only the first 100 are read.
+pub(crate) async fn too_many_parameters_are_refused<S: Stores>(api: &TestApi<S>) {
+    let many = (0..5_000).map(|number| format!("p{number}=1&")).collect::<String>();
+    for path in ["/v1/events", "/v1/orders", "/v1/dead-letters", "/v1/stats", "/v1/doctor"] {
+        api.get(&format!("{path}?{many}")).refused(422, "parameters").await;
+    }
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    for path in
+        ["/", "/events", "/orders", "/dead-letters", "/dead-letters/requeue", "/dead-letters/requeued"]
+    {
+        let html = visitor.page(&format!("{path}?{many}"), 422).await;
+        assert!(html.contains("more than 100 parameters"), "{path}: {html}");
+    }
+    let form = api.post("/sign-in").no_key().body(format!("{many}key={ROOT_KEY}"));
+    assert!(form.expect_text(422).await.contains("more than 100 parameters"));
 }

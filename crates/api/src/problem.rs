@@ -80,23 +80,37 @@ impl Problem {
     }
 }
 
+/// Every text is fixed: what the database said may name hosts, logins and rows, and the caller may have no key. It
+/// goes to the log, as the cause.
 impl From<&StoreError> for Problem {
     fn from(error: &StoreError) -> Self {
-        let (status, title, retry_after_s) = match error {
-            StoreError::Unavailable { .. } => (503, "The store is away", Some(RETRY_AFTER_S)),
-            StoreError::Busy { .. } => (503, "The store is busy", Some(RETRY_AFTER_S)),
-            StoreError::Full { .. } => (503, "The store is full", Some(RETRY_AFTER_S)),
+        let (status, title, detail) = match error {
+            StoreError::Unavailable { .. } => (503, "The store is away", error.to_string()),
+            StoreError::Busy { .. } => (503, "The store is busy", error.to_string()),
+            StoreError::Full { .. } => (503, "The store is full", error.to_string()),
             StoreError::OutcomeUnknown { .. } => {
-                (503, "It is not known whether this was stored", Some(RETRY_AFTER_S))
+                (503, "It is not known whether this was stored", error.to_string())
             }
-            StoreError::Refused { .. } | StoreError::Unreadable { .. } | StoreError::Unusable { .. } => {
-                (500, "The store could not do this", None)
-            }
+            StoreError::Unusable { .. } => (503, "The store is away", UNUSABLE.to_owned()),
+            StoreError::Unreadable { .. } => (500, "The store could not do this", UNREADABLE.to_owned()),
+            StoreError::Refused { .. } => (500, "The store could not do this", error.to_string()),
         };
-        let cause = error.source().map(chain);
-        Self { retry_after_s, cause, ..Self::new(status, title, error.to_string()) }
+        let cause = match error {
+            // The text of the others consists of what was being done, and their source says why it failed.
+            StoreError::Unusable { .. } | StoreError::Unreadable { .. } => Some(error.to_string()),
+            StoreError::Unavailable { .. }
+            | StoreError::Busy { .. }
+            | StoreError::Full { .. }
+            | StoreError::OutcomeUnknown { .. }
+            | StoreError::Refused { .. } => error.source().map(chain),
+        };
+        let retry_after_s = (status == 503).then_some(RETRY_AFTER_S);
+        Self { retry_after_s, cause, ..Self::new(status, title, detail) }
     }
 }
+
+const UNUSABLE: &str = "the database cannot be used as it is: the server's log has the cause";
+const UNREADABLE: &str = "a stored row cannot be read: the server's log has the cause";
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
@@ -150,6 +164,20 @@ mod tests {
         assert_eq!(problem.cause.as_deref(), Some("connection to 10.0.0.7 refused"));
         let text = serde_json::to_string(&problem).expect("JSON");
         assert!(text.contains("storing events") && !text.contains("10.0.0.7"), "{text}");
+    }
+
+    #[test]
+    fn what_the_database_said_stays_in_the_log() {
+        let text = "no pg_hba.conf entry for host \"10.0.0.7\", user \"keys\"";
+        let unusable = StoreError::Unusable { what: text.to_owned() };
+        let unreadable = StoreError::Unreadable { doing: "listing keys", reason: text.to_owned() };
+        for (error, status) in [(unusable, 503), (unreadable, 500)] {
+            let problem = Problem::from(&error);
+            assert_eq!((problem.status, problem.retry_after_s), (status, (status == 503).then_some(1)));
+            assert!(problem.cause.as_deref().is_some_and(|cause| cause.contains(text)), "{problem:?}");
+            let shown = serde_json::to_string(&problem).expect("JSON");
+            assert!(!shown.contains("pg_hba") && !shown.contains("10.0.0.7"), "{shown}");
+        }
     }
 
     #[test]

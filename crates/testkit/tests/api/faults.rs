@@ -3,7 +3,10 @@
 use crate::client::Answer;
 use crate::server::{Options, TestApi};
 use posthaste_core::ports::Stores;
+use posthaste_store::grants::Role;
+use posthaste_store::postgres::{PostgresOptions, PostgresStore};
 use posthaste_testkit::harness::Harness;
+use posthaste_testkit::postgres::url_with;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -121,6 +124,28 @@ async fn a_store_that_is_away_asks_to_come_back() {
     };
     assert_eq!(answer.status, 503, "{}", answer.text());
     assert_eq!(api.get("/healthz").no_key().send().await.status, 200);
+}
+
+/// A caller without a key reads nothing of what PostgreSQL says about a login that it refuses.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_login_of_the_database_is_not_shown() {
+    let mut h = Harness::postgres("refused_login").await;
+    let login = h.url().rsplit('/').next().expect("a database").to_owned() + "_keys";
+    let mut options = PostgresOptions::new(h.url());
+    options.role_urls.push((Role::KeyKeeper, url_with(h.url(), Some(&login), None)));
+    h.direct.run(&format!("CREATE ROLE {login} LOGIN IN ROLE key_keeper")).await;
+    h.store = PostgresStore::connect(&options).await.expect("the store");
+    h.direct.run(&format!("ALTER ROLE {login} NOLOGIN")).await;
+    let api = TestApi::start(h).await;
+    for answer in [
+        api.get("/v1/events").key("some-key").send().await,
+        api.post("/sign-in").no_key().body("key=some-key").send().await,
+    ] {
+        assert_eq!((answer.status, answer.header("retry-after")), (503, "1"), "{}", answer.text());
+        assert!(answer.text().contains("has the cause"), "{}", answer.text());
+        assert!(!answer.text().contains(&login) && !answer.text().contains("log in"), "{}", answer.text());
+    }
+    api.h.direct.run(&format!("DROP ROLE {login}")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -35,6 +35,6 @@ mod time;
 pub use auth::key_hash;
 pub use health::Health;
 pub use openapi::document;
-pub use peer::PeerAddress;
+pub use peer::{PeerAddress, TrustedProxies};
 pub use router::{health_router, router};
 pub use state::{ApiState, Limits, Operations, Outgoing};

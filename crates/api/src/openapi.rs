@@ -2,12 +2,15 @@
 //! every call may be refused with is added in one place.
 
 use crate::problem::Problem;
-use crate::query::{ITEMS_MAX, ok};
+use crate::query::ITEMS_MAX;
 use crate::{
     bodies, dead_letters, deliveries, doctor, events, explain, health, keys, orders, outbox, stats,
     subscriptions, system,
 };
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
 use posthaste_core::job::JobStatus;
 use posthaste_core::order::OrderStatus;
 use posthaste_core::ports::KeyRole;
@@ -180,8 +183,17 @@ pub(crate) fn methods_of(route: &str) -> Vec<&'static str> {
     there.into_iter().filter(|(_, is_there)| *is_there).map(|(method, _)| method).collect()
 }
 
+/// Written once: every response shares these bytes, also those that nobody reads.
+static WRITTEN: LazyLock<Result<Bytes, serde_json::Error>> =
+    LazyLock::new(|| serde_json::to_vec(&*DOCUMENT).map(Bytes::from));
+
 pub(crate) async fn show() -> Result<Response, Problem> {
-    ok(&*DOCUMENT)
+    let written = WRITTEN.as_ref().map_err(|error| Problem {
+        cause: Some(error.to_string()),
+        ..Problem::new(500, "Something broke", "the description could not be written")
+    })?;
+    let media = HeaderValue::from_static("application/json");
+    Ok(([(CONTENT_TYPE, media)], written.clone()).into_response())
 }
 
 /// The document as text, for whoever keeps a copy.

@@ -1,9 +1,16 @@
 //! The address that a request comes from. [`crate::server`] adds it to every request as an extension; handlers
 //! read it with `Extension<PeerAddress>`.
 
-use std::net::{IpAddr, SocketAddr};
+use http::{HeaderMap, HeaderName};
+use ipnet::IpNet;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// The IP address of the peer of a connection. An IPv4 address that arrives over IPv6 is an IPv4 address here.
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+/// Proxies in a row that are looked through for the address of the client.
+const PROXIES_MAX: usize = 16;
+
+/// The IP address of a client: that of the connection's peer, or the one that a trusted proxy reports. An IPv4
+/// address that arrives over IPv6 is an IPv4 address here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PeerAddress(pub IpAddr);
 
@@ -11,12 +18,56 @@ impl PeerAddress {
     pub(crate) fn of(peer: SocketAddr) -> Self {
         Self(peer.ip().to_canonical())
     }
+
+    /// What limits count as one client: an IPv4 address, or the /64 network that an IPv6 customer gets.
+    pub(crate) fn network(self) -> IpAddr {
+        match self.0 {
+            IpAddr::V4(address) => IpAddr::V4(address),
+            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+        }
+    }
+}
+
+/// Networks whose hosts forward the requests of others. They may open any number of connections, and their
+/// `x-forwarded-for` is believed.
+#[derive(Debug, Clone)]
+pub struct TrustedProxies(pub Vec<IpNet>);
+
+impl TrustedProxies {
+    pub(crate) fn contains(&self, peer: PeerAddress) -> bool {
+        self.0.iter().any(|network| network.contains(&peer.0))
+    }
+
+    /// The address of the client behind a peer: each proxy appends the address that it was called from, so the last
+    /// one that is no proxy of ours is the client's. What stands before it is the client's own claim.
+    pub(crate) fn client(&self, peer: PeerAddress, headers: &HeaderMap) -> PeerAddress {
+        if !self.contains(peer) {
+            return peer;
+        }
+        let values = headers.get_all(FORWARDED_FOR).iter().rev();
+        let hops = values.flat_map(|value| value.to_str().unwrap_or_default().rsplit(','));
+        let mut client = peer;
+        for hop in hops.take(PROXIES_MAX) {
+            let Some(address) = parse_hop(hop.trim()) else { break };
+            client = address;
+            if !self.contains(client) {
+                break;
+            }
+        }
+        client
+    }
+}
+
+/// An address, with or without a port.
+fn parse_hop(text: &str) -> Option<PeerAddress> {
+    let address = text.parse().or_else(|_| text.parse::<SocketAddr>().map(|address| address.ip()));
+    address.ok().map(|address: IpAddr| PeerAddress(address.to_canonical()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::Server;
+    use crate::server::{Server, ServerOptions};
     use axum::Extension;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -32,6 +83,31 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_client_is_the_last_address_that_is_no_proxy() {
+        let networks = ["127.0.0.0/8", "10.0.0.0/8"].map(|network| network.parse().expect("a network"));
+        let proxies = TrustedProxies(networks.to_vec());
+        for (peer, forwarded, expected) in [
+            ("192.0.2.1", &["198.51.100.1"][..], "192.0.2.1"),
+            ("127.0.0.1", &[], "127.0.0.1"),
+            ("127.0.0.1", &["198.51.100.1"], "198.51.100.1"),
+            ("127.0.0.1", &["203.0.113.9, 198.51.100.1"], "198.51.100.1"),
+            ("127.0.0.1", &["203.0.113.9", "198.51.100.1,10.0.0.1"], "198.51.100.1"),
+            ("127.0.0.1", &["203.0.113.9, nonsense"], "127.0.0.1"),
+            ("127.0.0.1", &["203.0.113.9, nonsense, 10.0.0.1"], "10.0.0.1"),
+            ("127.0.0.1", &["198.51.100.1:4711"], "198.51.100.1"),
+            ("127.0.0.1", &["[2001:db8::1]:4711"], "2001:db8::1"),
+            ("127.0.0.1", &["::ffff:198.51.100.1"], "198.51.100.1"),
+        ] {
+            let mut headers = HeaderMap::new();
+            for value in forwarded {
+                headers.append(FORWARDED_FOR, value.parse().expect("a header"));
+            }
+            let peer = PeerAddress(peer.parse().expect("an address"));
+            assert_eq!(proxies.client(peer, &headers).0.to_string(), expected, "{peer:?} {forwarded:?}");
+        }
+    }
+
     #[tokio::test]
     async fn handlers_receive_the_address() {
         let shown =
@@ -39,12 +115,19 @@ mod tests {
         let router = axum::Router::new().route("/", axum::routing::get(shown));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let _server = Server::start(listener, router);
-        let mut stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
-        let request = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
-        stream.write_all(request).await.expect("to write");
-        let mut response = String::new();
-        stream.read_to_string(&mut response).await.expect("a response");
-        assert!(response.ends_with("\r\n\r\n127.0.0.1"), "{response}");
+        let trusted_proxies = TrustedProxies(vec!["127.0.0.0/8".parse().expect("a network")]);
+        let _server = Server::start_with(
+            listener,
+            router,
+            ServerOptions { trusted_proxies, ..ServerOptions::default() },
+        );
+        for (header, expected) in [("", "127.0.0.1"), ("x-forwarded-for: 192.0.2.1\r\n", "192.0.2.1")] {
+            let mut stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
+            let request = format!("GET / HTTP/1.1\r\nhost: a\r\n{header}connection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.expect("to write");
+            let mut response = String::new();
+            stream.read_to_string(&mut response).await.expect("a response");
+            assert!(response.ends_with(&format!("\r\n\r\n{expected}")), "{response}");
+        }
     }
 }

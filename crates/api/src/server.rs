@@ -1,7 +1,10 @@
-//! Takes connections and hands their requests to the router, within bounds: so many connections, so
-//! long for a head. At the end it takes no more and finishes what was begun.
+//! Takes connections and hands their requests to the router, within bounds: so many connections, in all and of each
+//! peer, so long for a head and for a response to be read. At the end it takes no more and finishes what was begun.
 
-use crate::peer::PeerAddress;
+mod peer_connections;
+mod response_deadline;
+
+use crate::peer::{PeerAddress, TrustedProxies};
 use axum::Router;
 use http::Request;
 use hyper::body::Incoming;
@@ -10,21 +13,52 @@ use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use std::net::SocketAddr;
+use peer_connections::{Counted, PeerConnections};
+use prometheus_client::metrics::counter::Counter;
+use response_deadline::ResponseDeadline;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
 /// Connections at once; whoever comes later waits to be accepted.
 const CONNECTIONS_MAX: usize = 10_000;
+/// Connections of one peer at once, a tenth of all: what it opens beyond that is closed at once. A proxy, which may
+/// need more, is named in `POSTHASTE_TRUSTED_PROXIES`.
+const CONNECTIONS_PER_PEER_MAX: usize = 1_000;
+/// How long a client may take to read a response, as long as it may take to send a body. It counts from when the
+/// buffers of the kernel are full.
+const READ_WITHIN: Duration = Duration::from_secs(30);
+/// Refused connections are reported in the log at most once in this time.
+const REFUSAL_REPORT_PAUSE: Duration = Duration::from_secs(60);
 /// How long the head of a request may take, and a connection may idle.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
 /// The longest head of a request.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// After a failed accept: the process may be out of file handles.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a server needs to know about its peers.
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
+    pub trusted_proxies: TrustedProxies,
+    pub connections_per_peer_max: usize,
+    pub read_within: Duration,
+    /// Counts the connections that were closed because their peer had too many.
+    pub connections_refused: Counter,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            trusted_proxies: TrustedProxies(Vec::new()),
+            connections_per_peer_max: CONNECTIONS_PER_PEER_MAX,
+            read_within: READ_WITHIN,
+            connections_refused: Counter::default(),
+        }
+    }
+}
 
 /// A server that runs until it is stopped.
 #[derive(Debug)]
@@ -35,8 +69,12 @@ pub struct Server {
 
 impl Server {
     pub fn start(listener: TcpListener, router: Router) -> Self {
+        Self::start_with(listener, router, ServerOptions::default())
+    }
+
+    pub fn start_with(listener: TcpListener, router: Router, options: ServerOptions) -> Self {
         let (stop, stopped) = oneshot::channel();
-        Self { stop, running: tokio::spawn(run(listener, router, stopped)) }
+        Self { stop, running: tokio::spawn(run(listener, router, options, stopped)) }
     }
 
     /// Takes no more connections, and finishes the requests that were begun. Answers whether all of them
@@ -48,9 +86,15 @@ impl Server {
     }
 }
 
-async fn run(listener: TcpListener, router: Router, mut stopped: oneshot::Receiver<Duration>) -> bool {
+async fn run(
+    listener: TcpListener,
+    router: Router,
+    options: ServerOptions,
+    mut stopped: oneshot::Receiver<Duration>,
+) -> bool {
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let open = GracefulShutdown::new();
+    let mut entrance = Entrance::new(options);
     let patience = loop {
         let accepted = async {
             let slot = Arc::clone(&slots).acquire_owned().await;
@@ -59,11 +103,13 @@ async fn run(listener: TcpListener, router: Router, mut stopped: oneshot::Receiv
         tokio::select! {
             (accepted, slot) = accepted => match accepted {
                 Ok((stream, peer)) => {
-                    let connection = open.watch(connection(stream, peer, router.clone()));
+                    let peer = PeerAddress::of(peer);
+                    let Ok(counted) = entrance.admit(peer) else { continue };
+                    let connection = open.watch(entrance.connection(stream, peer, router.clone()));
                     tokio::spawn(async move {
                         // However it ended, the caller knows.
                         let _ = connection.await;
-                        drop(slot);
+                        drop((slot, counted));
                     });
                 }
                 Err(error) => {
@@ -79,11 +125,65 @@ async fn run(listener: TcpListener, router: Router, mut stopped: oneshot::Receiv
     tokio::time::timeout(patience, open.shutdown()).await.is_ok()
 }
 
-/// The router as one connection sees it: every request carries the address of the peer.
+/// Decides which connections are served, and with which limits.
+#[derive(Debug)]
+struct Entrance {
+    options: ServerOptions,
+    trusted_proxies: Arc<TrustedProxies>,
+    connections: PeerConnections,
+    refusal_reported: Option<Instant>,
+}
+
+/// A peer has as many connections as it may have.
+#[derive(Debug)]
+struct TooManyConnections;
+
+impl Entrance {
+    fn new(options: ServerOptions) -> Self {
+        let connections = PeerConnections::new(options.connections_per_peer_max);
+        let trusted_proxies = Arc::new(options.trusted_proxies.clone());
+        Self { options, trusted_proxies, connections, refusal_reported: None }
+    }
+
+    /// Counts a connection of its peer; a trusted proxy's is not counted.
+    fn admit(&mut self, peer: PeerAddress) -> Result<Option<Counted>, TooManyConnections> {
+        if self.trusted_proxies.contains(peer) {
+            return Ok(None);
+        }
+        if let Some(counted) = self.connections.open(peer) {
+            return Ok(Some(counted));
+        }
+        self.options.connections_refused.inc();
+        if self.refusal_reported.is_none_or(|reported| reported.elapsed() >= REFUSAL_REPORT_PAUSE) {
+            self.refusal_reported = Some(Instant::now());
+            let (peer, limit) = (peer.0, self.options.connections_per_peer_max);
+            tracing::warn!(%peer, limit, "too many connections of one peer, closing further ones");
+        }
+        Err(TooManyConnections)
+    }
+
+    fn connection(&self, stream: TcpStream, peer: PeerAddress, router: Router) -> Connection {
+        // Without it answers only wait longer.
+        let _ = stream.set_nodelay(true);
+        let trusted_proxies = Arc::clone(&self.trusted_proxies);
+        let service = PeerService { router: TowerToHyperService::new(router), peer, trusted_proxies };
+        let stream = ResponseDeadline::new(stream, self.options.read_within);
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_WITHIN)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .serve_connection(TokioIo::new(stream), service)
+    }
+}
+
+type Connection = http1::Connection<TokioIo<ResponseDeadline<TcpStream>>, PeerService>;
+
+/// The router as one connection sees it: every request carries the address of its client.
 #[derive(Debug, Clone)]
 struct PeerService {
     router: TowerToHyperService<Router>,
     peer: PeerAddress,
+    trusted_proxies: Arc<TrustedProxies>,
 }
 
 impl Service<Request<Incoming>> for PeerService {
@@ -92,20 +192,84 @@ impl Service<Request<Incoming>> for PeerService {
     type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        request.extensions_mut().insert(self.peer);
+        let client = self.trusted_proxies.client(self.peer, request.headers());
+        request.extensions_mut().insert(client);
         self.router.call(request)
     }
 }
 
-type Connection = http1::Connection<TokioIo<TcpStream>, PeerService>;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::{Body, Bytes};
+    use axum::routing::get;
+    use std::convert::Infallible;
+    use std::net::SocketAddr;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-fn connection(stream: TcpStream, peer: SocketAddr, router: Router) -> Connection {
-    // Without it answers only wait longer.
-    let _ = stream.set_nodelay(true);
-    let service = PeerService { router: TowerToHyperService::new(router), peer: PeerAddress::of(peer) };
-    http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), service)
+    /// Bounds a wait that never ends where the code is wrong.
+    const PATIENCE: Duration = Duration::from_secs(60);
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+
+    async fn start(router: Router, options: ServerOptions) -> (SocketAddr, Server) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        (address, Server::start_with(listener, router, options))
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_is_disconnected() {
+        // Dropped together with the body of the response, which is when the connection ends.
+        let (held, released) = oneshot::channel::<Infallible>();
+        let held = Arc::new(std::sync::Mutex::new(Some(held)));
+        let endless = move || {
+            let held = held.lock().expect("the guard").take();
+            let chunks = futures_util::stream::repeat_with(move || {
+                let _ = &held;
+                Ok::<_, Infallible>(Bytes::from_static(&[b'x'; 65_536]))
+            });
+            async move { Body::from_stream(chunks) }
+        };
+        let options = ServerOptions { read_within: Duration::from_millis(50), ..ServerOptions::default() };
+        let (address, _server) = start(Router::new().route("/", get(endless)), options).await;
+        let mut client = TcpStream::connect(address).await.expect("a connection");
+        client.write_all(REQUEST).await.expect("to write");
+        let ended = tokio::time::timeout(PATIENCE, released).await;
+        assert!(ended.expect("the connection ends").is_err(), "nothing is ever sent");
+    }
+
+    #[tokio::test]
+    async fn a_peer_has_so_many_connections_and_a_proxy_any_number() {
+        let router = || Router::new().route("/", get(|| async { "hello" }));
+        let options = ServerOptions { connections_per_peer_max: 2, ..ServerOptions::default() };
+        let (address, _server) = start(router(), options.clone()).await;
+        let mut served = Vec::new();
+        for _ in 0..2 {
+            served.push(ask(address).await.expect("a response"));
+        }
+        assert!(ask(address).await.is_none(), "the third is closed");
+        assert_eq!(options.connections_refused.get(), 1);
+        drop(served);
+        let until = Instant::now() + PATIENCE;
+        while ask(address).await.is_none() {
+            assert!(Instant::now() < until, "connections that ended are still counted");
+        }
+        let trusted_proxies = TrustedProxies(vec!["127.0.0.0/8".parse().expect("a network")]);
+        let (address, _server) = start(router(), ServerOptions { trusted_proxies, ..options }).await;
+        let mut served = Vec::new();
+        for _ in 0..5 {
+            served.push(ask(address).await.expect("a response"));
+        }
+    }
+
+    /// The connection after a response; `None` if it was closed without one.
+    async fn ask(address: SocketAddr) -> Option<TcpStream> {
+        let mut stream = TcpStream::connect(address).await.expect("a connection");
+        // The other side may have closed already.
+        let _ = stream.write_all(REQUEST).await;
+        let mut begin = [0; 12];
+        stream.read_exact(&mut begin).await.ok()?;
+        assert_eq!(&begin, b"HTTP/1.1 200");
+        Some(stream)
+    }
 }

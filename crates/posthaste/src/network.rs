@@ -10,6 +10,10 @@ use tokio::net::{TcpListener, TcpSocket};
 /// moment when many callers come at once, and whoever is dropped tries again a second later.
 const WAITING_MAX: u32 = 4_096;
 
+/// How much of a response the kernel may hold for a client that does not read; it doubles the value. Left to itself it
+/// takes up to 4 MiB for each connection.
+const SEND_BUFFER_BYTES: u32 = 128 * 1024;
+
 pub(crate) fn listen(settings: &Settings) -> anyhow::Result<TcpListener> {
     bind(settings.listen, "POSTHASTE_LISTEN")
 }
@@ -24,6 +28,8 @@ fn bind(address: SocketAddr, setting: &str) -> anyhow::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
     let listen = |socket: TcpSocket| {
         socket.set_reuseaddr(true)?;
+        // Connections inherit it.
+        socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
         socket.bind(address)?;
         socket.listen(WAITING_MAX)
     };

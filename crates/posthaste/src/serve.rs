@@ -6,8 +6,10 @@ use crate::settings::{Role, Settings};
 use crate::signals::Signals;
 use crate::{login, network, random};
 use anyhow::Context as _;
-use posthaste_api::server::Server;
-use posthaste_api::{ApiState, Health, Limits, Operations, Outgoing, health_router, key_hash, router};
+use posthaste_api::server::{Server, ServerOptions};
+use posthaste_api::{
+    ApiState, Health, Limits, Operations, Outgoing, TrustedProxies, health_router, key_hash, router,
+};
 use posthaste_core::order::Order;
 use posthaste_core::ports::{IngestRequest, RequestOutcome, Stage, Stores, Submission};
 use posthaste_core::{Timestamp, WorkerId};
@@ -282,7 +284,16 @@ impl<'a, S: Stores> Process<'a, S> {
         let health = Health::new(answers, self.metrics.clone(), pulses, self.late_after(), lane);
         let address = listener.local_addr().context("asking for the address")?;
         tracing::info!(url = format!("http://{address}/metrics"), "answers probes and scrapers");
-        Ok(Some(Server::start(listener, health_router(Arc::new(health), random::fill))))
+        let router = health_router(Arc::new(health), random::fill);
+        Ok(Some(Server::start_with(listener, router, self.server_options())))
+    }
+
+    fn server_options(&self) -> ServerOptions {
+        ServerOptions {
+            trusted_proxies: TrustedProxies(self.settings.trusted_proxies.clone()),
+            connections_refused: self.metrics.connections_refused.clone(),
+            ..ServerOptions::default()
+        }
     }
 
     fn start_ingest(&mut self) {
@@ -332,7 +343,7 @@ impl<'a, S: Stores> Process<'a, S> {
                 .with_pulses(self.pulses(), late_after, self.lane.clone());
         let address = listener.local_addr().context("asking for the address")?;
         tracing::info!(url = format!("http://{address}"), "the API listens");
-        let server = Server::start(listener, router(state));
+        let server = Server::start_with(listener, router(state), self.server_options());
         // Most of the time nobody waits for it.
         let _ = listening.send(address);
         Ok(Some(server))

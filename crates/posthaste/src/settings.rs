@@ -87,6 +87,7 @@ fn settings(values: &Values, open: &[IpNet]) -> Result<Settings, Problem> {
         database: database(values)?,
         listen: values.value(&t::LISTEN)?,
         metrics_listen: values.get(&t::METRICS_LISTEN),
+        trusted_proxies: values.value(&t::TRUSTED_PROXIES)?,
         roles: values.value(&t::ROLES)?,
         root_key: values.get(&t::ROOT_KEY),
         secret_key: values.get(&t::SECRET_KEY),

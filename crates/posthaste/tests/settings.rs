@@ -85,6 +85,7 @@ fn without_a_word_the_defaults_hold() {
         ("POSTHASTE_LEASE", "60s"),
         ("POSTHASTE_PAYLOAD_BYTES_MAX", "256KiB"),
         ("POSTHASTE_ALLOW_CIDRS", "none"),
+        ("POSTHASTE_TRUSTED_PROXIES", "127.0.0.0/8,::1/128"),
         ("POSTHASTE_BROKER_PROCESSED_MARKER", "already processed"),
         ("OUTBOX_BATCH_SIZE", "32"),
         ("OUTBOX_LEDGER_TTL", "7d"),

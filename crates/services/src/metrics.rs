@@ -133,6 +133,7 @@ pub struct Meters {
     pub http_requests: Family<HttpAnswer, Counter>,
     pub http_request_seconds: Family<HttpCall, Histogram, Buckets>,
     pub store_seconds: Family<StoreRole, Histogram, Buckets>,
+    pub connections_refused: Counter,
     /// For charts, which know two kinds of attempts and latencies in finer steps.
     attempts_ok: Counter,
     attempts_failed: Counter,
@@ -191,6 +192,7 @@ impl Metrics {
             http_requests: Family::default(),
             http_request_seconds: Family::new_with_constructor(Buckets(short_times)),
             store_seconds: Family::new_with_constructor(Buckets(short_times)),
+            connections_refused: Counter::default(),
             attempts_ok: Counter::default(),
             attempts_failed: Counter::default(),
             latencies: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -347,6 +349,9 @@ impl Meters {
         registry.register_with_unit("http_request", "From head to answer", Unit::Seconds, seconds);
         let seconds = self.store_seconds.clone();
         registry.register_with_unit("store", "One call of the store by a role", Unit::Seconds, seconds);
+        let refused = self.connections_refused.clone();
+        let help = "Connections closed because their peer had too many";
+        registry.register("connections_refused", help, refused);
     }
 }
 

@@ -57,6 +57,8 @@ table! {
         "The largest payload of an event that is accepted");
     BATCH_EVENTS_MAX: Number = Setting::new("POSTHASTE_BATCH_EVENTS_MAX", "1000", Server, number(1, 10_000),
         "The most events in one request");
+    TRUSTED_PROXIES: Networks = Setting::new("POSTHASTE_TRUSTED_PROXIES", "127.0.0.0/8,::1/128", Server, Networks,
+        "Networks of proxies: no limit of connections for each peer, and x-forwarded-for names the client");
     SHUTDOWN_GRACE: Time = Setting::new("POSTHASTE_SHUTDOWN_GRACE", "20s", Server, ms(0, HOUR_S),
         "How long a stopping process may take to finish what it began");
 

@@ -3,6 +3,7 @@
 use super::secret::Secret;
 use crate::database::{DatabaseUrl, ServerUrl};
 use http::{HeaderName, HeaderValue};
+use ipnet::IpNet;
 use posthaste_core::retry::{OrderRetryPolicy, RetryPolicy};
 use posthaste_services::egress::EgressPolicy;
 use posthaste_services::seal::SealingKey;
@@ -18,6 +19,7 @@ pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     /// A second address, for probes and scrapers alone.
     pub(crate) metrics_listen: Option<SocketAddr>,
+    pub(crate) trusted_proxies: Vec<IpNet>,
     /// Never empty.
     pub(crate) roles: BTreeSet<Role>,
     pub(crate) root_key: Option<Secret>,

@@ -1,6 +1,9 @@
 //! Who calls, and whether they may: before a body is read or a store is asked for anything else. A key
-//! that was found is remembered for a moment, so that a busy caller costs no query for each request.
+//! that was found is remembered for a moment, so that a busy caller costs no query for each request. A key that was
+//! not found is remembered too, and each client address may present only so many of them.
 
+use crate::attempts::Exhausted;
+use crate::peer::PeerAddress;
 use crate::problem::Problem;
 use crate::state::ApiState;
 use axum::extract::Request;
@@ -10,8 +13,10 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use posthaste_core::KeyId;
 use posthaste_core::ports::{ApiKey, KeyHash, KeyRole, KeyStore as _, Stores};
+use posthaste_services::metrics::AuthFailure;
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq as _;
@@ -24,6 +29,14 @@ const REMEMBERED_MAX: usize = 1_000;
 const TOUCHED_EVERY: Duration = Duration::from_secs(60);
 /// The longest key that is looked at.
 pub(crate) const KEY_BYTES_MAX: usize = 500;
+/// How long a key that was not found is answered without asking the store again.
+const UNKNOWN_FOR: Duration = Duration::from_secs(1);
+/// How many keys that were not found are remembered at once.
+const UNKNOWN_MAX: usize = 10_000;
+/// Unknown keys that one client address may present at once, and the time after which it may present one more. A
+/// person who mistypes a key needs a few, a misconfigured program that repeats one key is answered from memory.
+pub(crate) const UNKNOWN_KEYS_BURST: u32 = 20;
+pub(crate) const UNKNOWN_KEYS_REFILL: Duration = Duration::from_secs(1);
 
 /// What a key is known by.
 pub fn key_hash(key: &str) -> KeyHash {
@@ -34,13 +47,60 @@ pub fn key_hash(key: &str) -> KeyHash {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Caller(pub(crate) Option<KeyId>);
 
+/// Who presents a key: the holder of the settings' root key, or of a key that the table has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Holder {
+    Root,
+    Key(ApiKey),
+}
+
+impl Holder {
+    pub(crate) const fn role(&self) -> KeyRole {
+        match self {
+            Self::Root => KeyRole::Root,
+            Self::Key(key) => key.role,
+        }
+    }
+
+    pub(crate) const fn key_id(&self) -> Option<KeyId> {
+        match self {
+            Self::Root => None,
+            Self::Key(key) => Some(key.id),
+        }
+    }
+}
+
+/// How a key is presented, as metrics and log lines name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presented {
+    ApiKey,
+    SignIn,
+}
+
+impl Presented {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::ApiKey => "api_key",
+            Self::SignIn => "sign_in",
+        }
+    }
+
+    pub(crate) const fn unknown(self) -> AuthFailure {
+        AuthFailure { kind: self.as_str(), reason: "unknown" }
+    }
+
+    pub(crate) const fn rate_limited(self) -> AuthFailure {
+        AuthFailure { kind: self.as_str(), reason: "rate_limited" }
+    }
+}
+
 pub(crate) async fn admit<S: Stores>(
     api: Arc<ApiState<S>>,
     needs: KeyRole,
     request: Request,
     next: Next,
 ) -> Response {
-    match authorize(&api, needs, request.headers()).await {
+    match authorize(&api, needs, client(&request), request.headers()).await {
         Ok(caller) => {
             let counted = api.responses.count(next.run(request).await);
             let mut response = counted.unwrap_or_else(Problem::into_response);
@@ -51,28 +111,74 @@ pub(crate) async fn admit<S: Stores>(
     }
 }
 
+/// The address of a request's client. Without a server there is none, and all requests share one.
+pub(crate) fn client(request: &Request) -> PeerAddress {
+    let unknown = PeerAddress(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    request.extensions().get::<PeerAddress>().copied().unwrap_or(unknown)
+}
+
 async fn authorize<S: Stores>(
     api: &Arc<ApiState<S>>,
     needs: KeyRole,
+    client: PeerAddress,
     headers: &HeaderMap,
 ) -> Result<Caller, Problem> {
     let hash = bearer(headers).map(key_hash)?;
-    if is_root(api, hash) {
-        return Ok(Caller(None));
-    }
-    let key =
-        find(api, hash).await?.ok_or_else(|| unauthorized("this API key is not known, or was revoked"))?;
-    if !may(key.role, needs) {
-        let (role, needs) = (key.role.as_str(), needs.as_str());
+    let holder = check_key(api, hash, client, Presented::ApiKey).await?;
+    let holder = holder.ok_or_else(|| unauthorized("this API key is not known, or was revoked"))?;
+    if !may(holder.role(), needs) {
+        let (role, needs) = (holder.role().as_str(), needs.as_str());
         let detail =
             format!("a key of role {role} may not do this: use one of role {needs} (root may do all)");
         return Err(Problem::new(403, "Not allowed", detail));
     }
-    Ok(Caller(Some(key.id)))
+    Ok(Caller(holder.key_id()))
+}
+
+/// The holder of a key that a stranger presents. Error if its address has presented too many unknown keys; a key that
+/// was valid a minute ago passes all the same, so that one client cannot lock out others behind the same address.
+pub(crate) async fn check_key<S: Stores>(
+    api: &Arc<ApiState<S>>,
+    hash: KeyHash,
+    client: PeerAddress,
+    presented: Presented,
+) -> Result<Option<Holder>, Problem> {
+    let now = Instant::now();
+    if let Some(holder) = api.known_keys.get(hash, now) {
+        return Ok(Some(holder));
+    }
+    if api.unknown_keys.contains(hash, now) {
+        api.metrics.auth_failures.get_or_create(&presented.unknown()).inc();
+        return Ok(None);
+    }
+    if !api.known_keys.was_known(hash, now)
+        && let Err(exhausted) = api.unknown_attempts.check(client, now)
+    {
+        api.metrics.auth_failures.get_or_create(&presented.rate_limited()).inc();
+        return Err(too_many(exhausted));
+    }
+    let found = find(api, hash).await?;
+    if found.is_none() {
+        let now = Instant::now();
+        api.unknown_keys.insert(hash, now);
+        api.unknown_attempts.record_failure(client, now);
+        api.metrics.auth_failures.get_or_create(&presented.unknown()).inc();
+        // At most as many lines as the address may make attempts.
+        tracing::warn!(client = %client.0, kind = presented.as_str(), "unknown key refused");
+    }
+    Ok(found)
+}
+
+pub(crate) fn too_many(exhausted: Exhausted) -> Problem {
+    let detail = "too many unknown keys came from this address: wait as Retry-After says";
+    Problem {
+        retry_after_s: Some(exhausted.retry_after_s),
+        ..Problem::new(429, "Too many unknown keys", detail)
+    }
 }
 
 /// The root key of the settings, which no table holds.
-pub(crate) fn is_root<S: Stores>(api: &ApiState<S>, hash: KeyHash) -> bool {
+fn is_root<S: Stores>(api: &ApiState<S>, hash: KeyHash) -> bool {
     api.root_key.is_some_and(|root| bool::from(root.0.ct_eq(&hash.0)))
 }
 
@@ -102,19 +208,24 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
         .ok_or_else(|| unauthorized("send an API key in the header: authorization: Bearer <key>"))
 }
 
+/// The holder of a key, from memory or from the store. `None` if it is unknown or revoked.
 pub(crate) async fn find<S: Stores>(
     api: &Arc<ApiState<S>>,
     hash: KeyHash,
-) -> Result<Option<ApiKey>, Problem> {
+) -> Result<Option<Holder>, Problem> {
     let now = Instant::now();
-    if let Some(key) = api.known_keys.get(hash, now) {
-        return Ok(Some(key));
+    if let Some(holder) = api.known_keys.get(hash, now) {
+        return Ok(Some(holder));
     }
-    let found = api.keys.find_key(hash).await?;
-    if let Some(key) = &found
-        && api.known_keys.put(hash, key.clone(), now)
-    {
-        let (api, id) = (Arc::clone(api), key.id);
+    if is_root(api, hash) {
+        api.known_keys.put(hash, Holder::Root, now);
+        return Ok(Some(Holder::Root));
+    }
+    let Some(key) = api.keys.find_key(hash).await? else { return Ok(None) };
+    let id = key.id;
+    let holder = Holder::Key(key);
+    if api.known_keys.put(hash, holder.clone(), now) {
+        let api = Arc::clone(api);
         // The caller does not wait for it, and its failure is no reason to refuse him.
         tokio::spawn(async move {
             if let Err(error) = api.keys.touch_key(id, api.clock.now()).await {
@@ -122,7 +233,29 @@ pub(crate) async fn find<S: Stores>(
             }
         });
     }
-    Ok(found)
+    Ok(Some(holder))
+}
+
+/// Keys that were not found a moment ago.
+#[derive(Debug, Default)]
+pub(crate) struct UnknownKeys(Mutex<HashMap<[u8; 32], Instant>>);
+
+impl UnknownKeys {
+    fn contains(&self, hash: KeyHash, now: Instant) -> bool {
+        let unknown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        unknown.get(&hash.0).is_some_and(|missed| now.saturating_duration_since(*missed) < UNKNOWN_FOR)
+    }
+
+    fn insert(&self, hash: KeyHash, now: Instant) {
+        let mut unknown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if unknown.len() >= UNKNOWN_MAX {
+            unknown.retain(|_, missed| now.saturating_duration_since(*missed) < UNKNOWN_FOR);
+        }
+        if unknown.len() >= UNKNOWN_MAX {
+            unknown.clear();
+        }
+        unknown.insert(hash.0, now);
+    }
 }
 
 /// Keys that were found a moment ago.
@@ -131,20 +264,26 @@ pub(crate) struct KeyCache(Mutex<HashMap<[u8; 32], Known>>);
 
 #[derive(Debug)]
 struct Known {
-    key: ApiKey,
+    holder: Holder,
     found: Instant,
     touched: Instant,
 }
 
 impl KeyCache {
-    fn get(&self, hash: KeyHash, now: Instant) -> Option<ApiKey> {
+    /// Whether a key was valid in the last minute; it may have been revoked since.
+    fn was_known(&self, hash: KeyHash, now: Instant) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(&hash.0).is_some_and(|known| now.saturating_duration_since(known.found) < TOUCHED_EVERY)
+    }
+
+    fn get(&self, hash: KeyHash, now: Instant) -> Option<Holder> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.get(&hash.0)?;
-        (now.saturating_duration_since(known.found) < REMEMBERED_FOR).then(|| known.key.clone())
+        (now.saturating_duration_since(known.found) < REMEMBERED_FOR).then(|| known.holder.clone())
     }
 
     /// Answers whether the use of the key should be noted.
-    fn put(&self, hash: KeyHash, key: ApiKey, now: Instant) -> bool {
+    fn put(&self, hash: KeyHash, holder: Holder, now: Instant) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= REMEMBERED_MAX {
             known.retain(|_, known| now.saturating_duration_since(known.found) < TOUCHED_EVERY);
@@ -154,13 +293,16 @@ impl KeyCache {
         }
         let before = known.get(&hash.0).map(|known| known.touched);
         let touched = before.filter(|touched| now.saturating_duration_since(*touched) < TOUCHED_EVERY);
-        known.insert(hash.0, Known { key, found: now, touched: touched.unwrap_or(now) });
+        known.insert(hash.0, Known { holder, found: now, touched: touched.unwrap_or(now) });
         touched.is_none()
     }
 
     /// A key that was revoked here is refused here at once.
     pub(crate) fn forget(&self, id: KeyId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, known| known.key.id != id);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|_, known| known.holder.key_id() != Some(id));
     }
 }
 
@@ -169,17 +311,17 @@ mod tests {
     use super::*;
     use posthaste_core::Timestamp;
 
-    fn key(id: i64) -> ApiKey {
+    fn key(id: i64) -> Holder {
         let created_at = Timestamp::from_micros(0);
         let (last_used_at, revoked_at, name) = (None, None, "test".to_owned());
-        ApiKey {
+        Holder::Key(ApiKey {
             id: KeyId::from_store(id),
             name,
             role: KeyRole::Viewer,
             created_at,
             last_used_at,
             revoked_at,
-        }
+        })
     }
 
     #[test]
@@ -203,5 +345,19 @@ mod tests {
             cache.put(key_hash(&id.to_string()), key(id), now);
         }
         assert!(cache.0.lock().expect("the map").len() <= REMEMBERED_MAX);
+    }
+
+    #[test]
+    fn an_unknown_key_is_remembered_for_a_second() {
+        let (unknown, begin) = (UnknownKeys::default(), Instant::now());
+        let after = |ms| begin + Duration::from_millis(ms);
+        assert!(!unknown.contains(key_hash("one"), begin));
+        unknown.insert(key_hash("one"), begin);
+        assert!(unknown.contains(key_hash("one"), after(999)) && !unknown.contains(key_hash("two"), begin));
+        assert!(!unknown.contains(key_hash("one"), after(1_000)));
+        for number in 0..2 * UNKNOWN_MAX {
+            unknown.insert(key_hash(&number.to_string()), begin);
+        }
+        assert!(unknown.0.lock().expect("the map").len() <= UNKNOWN_MAX);
     }
 }

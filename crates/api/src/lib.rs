@@ -2,6 +2,7 @@
 //! store's ports and the services. It decides nothing about deliveries. One file for each resource;
 //! [`router`] is the table of all calls and of who may make them.
 
+mod attempts;
 mod auth;
 mod bodies;
 mod body;

@@ -141,6 +141,7 @@ fn refusals(operation: &mut Operation, has_id: bool) {
     let mut statuses = vec![
         (401, "No API key, or one that is not known"),
         (403, "A key of another role"),
+        (429, "Too many unknown keys from this address: try again after Retry-After"),
         (500, "A fault of ours"),
         (503, "The store is away or busy, or too much waits: try again after Retry-After"),
     ];

@@ -1,7 +1,8 @@
 //! What the handlers share. The wiring fills it in; every handler is given all of it and uses the port
 //! of its own role.
 
-use crate::auth::KeyCache;
+use crate::attempts::Attempts;
+use crate::auth::{KeyCache, UNKNOWN_KEYS_BURST, UNKNOWN_KEYS_REFILL, UnknownKeys};
 use crate::dashboard::SessionKey;
 use crate::health::Health;
 use crate::responses::ResponseBudget;
@@ -93,6 +94,8 @@ pub struct ApiState<S: Stores> {
     pub(crate) responses: ResponseBudget,
     pub(crate) root_key: Option<KeyHash>,
     pub(crate) known_keys: KeyCache,
+    pub(crate) unknown_keys: UnknownKeys,
+    pub(crate) unknown_attempts: Attempts,
     pub(crate) health: Arc<Health>,
     pub(crate) operations: Operations,
     pub(crate) random: fn(&mut [u8]),
@@ -142,6 +145,8 @@ impl<S: Stores> ApiState<S> {
             responses: ResponseBudget::new(RESPONSES_KIB_MAX),
             root_key: None,
             known_keys: KeyCache::default(),
+            unknown_keys: UnknownKeys::default(),
+            unknown_attempts: Attempts::new(UNKNOWN_KEYS_BURST, UNKNOWN_KEYS_REFILL),
             health: Arc::new(health),
             operations,
             random,

@@ -54,6 +54,13 @@ pub struct HttpAnswer {
     pub status: u16,
 }
 
+/// A key that was not accepted. The kind is `api_key`, `sign_in` or `session`; the reason `unknown` or `rate_limited`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct AuthFailure {
+    pub kind: &'static str,
+    pub reason: &'static str,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct StoreRole {
     pub role: &'static str,
@@ -133,6 +140,7 @@ pub struct Meters {
     pub http_requests: Family<HttpAnswer, Counter>,
     pub http_request_seconds: Family<HttpCall, Histogram, Buckets>,
     pub store_seconds: Family<StoreRole, Histogram, Buckets>,
+    pub auth_failures: Family<AuthFailure, Counter>,
     pub connections_refused: Counter,
     /// For charts, which know two kinds of attempts and latencies in finer steps.
     attempts_ok: Counter,
@@ -192,6 +200,7 @@ impl Metrics {
             http_requests: Family::default(),
             http_request_seconds: Family::new_with_constructor(Buckets(short_times)),
             store_seconds: Family::new_with_constructor(Buckets(short_times)),
+            auth_failures: Family::default(),
             connections_refused: Counter::default(),
             attempts_ok: Counter::default(),
             attempts_failed: Counter::default(),
@@ -349,6 +358,8 @@ impl Meters {
         registry.register_with_unit("http_request", "From head to answer", Unit::Seconds, seconds);
         let seconds = self.store_seconds.clone();
         registry.register_with_unit("store", "One call of the store by a role", Unit::Seconds, seconds);
+        let failures = self.auth_failures.clone();
+        registry.register("auth_failures", "Keys and sessions that were not accepted", failures);
         let refused = self.connections_refused.clone();
         let help = "Connections closed because their peer had too many";
         registry.register("connections_refused", help, refused);

@@ -3,8 +3,9 @@
 use super::form::Form;
 use super::page::{self, Around, Asked};
 use super::session::{self, Session};
-use super::visitor::{from_our_pages, whose};
-use crate::auth::{self, KEY_BYTES_MAX, key_hash};
+use super::visitor::from_our_pages;
+use crate::auth::{self, KEY_BYTES_MAX, Presented, key_hash};
+use crate::peer::PeerAddress;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::state::ApiState;
@@ -45,12 +46,12 @@ fn local(next: &str) -> &str {
 }
 
 pub(crate) async fn enter<S: Stores>(State(api): State<Arc<ApiState<S>>>, request: Request) -> Response {
-    let headers = request.headers().clone();
+    let (headers, client) = (request.headers().clone(), auth::client(&request));
     let entered = async {
         from_our_pages(&headers)?;
         let (_, form) = Form::receive(&api.uploads, request).await?;
         let next = local(form.get("next")).to_owned();
-        Ok::<_, Problem>((try_key(&api, form.get("key").trim(), &headers).await?, next))
+        Ok::<_, Problem>((try_key(&api, form.get("key").trim(), client, &headers).await?, next))
     };
     match entered.await {
         Ok((Ok(cookie), next)) => ([(SET_COOKIE, cookie)], Redirect::to(&next)).into_response(),
@@ -63,12 +64,13 @@ pub(crate) async fn enter<S: Stores>(State(api): State<Arc<ApiState<S>>>, reques
 async fn try_key<S: Stores>(
     api: &Arc<ApiState<S>>,
     key: &str,
+    client: PeerAddress,
     headers: &HeaderMap,
 ) -> Result<Result<HeaderValue, (StatusCode, String)>, Problem> {
     let hash = key_hash(key);
     let fits = (1..=KEY_BYTES_MAX).contains(&key.len());
-    let known = if fits { whose(api, hash).await? } else { None };
-    let Some((_, role, _)) = known else {
+    let holder = if fits { auth::check_key(api, hash, client, Presented::SignIn).await? } else { None };
+    let Some(role) = holder.map(|holder| holder.role()) else {
         let wrong = "this API key is not known, or was revoked".to_owned();
         return Ok(Err((StatusCode::UNAUTHORIZED, wrong)));
     };

@@ -4,7 +4,7 @@
 use super::form::Form;
 use super::page::{self, Asked};
 use super::session::{self, Session};
-use crate::auth::{self, Caller};
+use crate::auth::{self, Caller, Holder};
 use crate::problem::Problem;
 use crate::state::ApiState;
 use axum::extract::Request;
@@ -12,7 +12,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use http::{HeaderMap, Method, Uri};
 use posthaste_core::KeyId;
-use posthaste_core::ports::{KeyHash, KeyRole, Stores};
+use posthaste_core::ports::{KeyRole, Stores};
 use std::sync::Arc;
 use subtle::ConstantTimeEq as _;
 
@@ -103,20 +103,19 @@ async fn recognize<S: Stores>(
         session::cookie(headers).and_then(|text| Session::open(&api.sessions, text, api.clock.now()));
     let Some(session) = opened else { return Ok(None) };
     let form_token = session.form_token(&api.sessions);
-    let known = whose(api, session.key_hash).await?;
-    Ok(known.map(|(name, role, key_id)| Visitor { name, role, form_token, key_id }))
+    let holder = auth::find(api, session.key_hash).await?;
+    Ok(holder.map(|holder| {
+        let (name, role, key_id) = (shown_name(&holder), holder.role(), holder.key_id());
+        Visitor { name, role, form_token, key_id }
+    }))
 }
 
-/// The name, role and id of a key; nothing if it is unknown or revoked.
-pub(crate) async fn whose<S: Stores>(
-    api: &Arc<ApiState<S>>,
-    hash: KeyHash,
-) -> Result<Option<(String, KeyRole, Option<KeyId>)>, Problem> {
-    if auth::is_root(api, hash) {
-        return Ok(Some(("root key of the settings".to_owned(), KeyRole::Root, None)));
+/// How the holder of a key is shown.
+fn shown_name(holder: &Holder) -> String {
+    match holder {
+        Holder::Root => "root key of the settings".to_owned(),
+        Holder::Key(key) => key.name.clone(),
     }
-    let found = auth::find(api, hash).await?;
-    Ok(found.map(|key| (key.name, key.role, Some(key.id))))
 }
 
 /// The request with its form, once that has proved where it comes from.

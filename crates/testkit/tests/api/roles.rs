@@ -1,9 +1,14 @@
 //! Who may call what, and who is let in at all.
 
+use crate::dashboard::enter;
 use crate::server::{ROOT_KEY, TestApi};
 use posthaste_core::KeyId;
 use posthaste_core::ports::{KeyRole, KeyStore as _, Stores};
+use posthaste_services::metrics::AuthFailure;
+use posthaste_testkit::captured_log::CapturedLog;
 use posthaste_testkit::fixtures::T0;
+use posthaste_testkit::harness::Harness;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Every call but those for everybody, and the roles beside root that may make it.
 pub(crate) const CALLS: &[(&str, &str, &[&str])] = &[
@@ -79,4 +84,62 @@ pub(crate) async fn only_a_known_key_is_let_in<S: Stores>(api: &TestApi<S>) {
     }
     api.get("/v1/events").key(&key).refused(401, "").await;
     assert!(!api.h.store.keys().revoke_key(KeyId::from_store(999), T0).await.expect("no key"));
+}
+
+/// Unknown keys that one address may present at once.
+const BURST: u64 = 20;
+
+pub(crate) async fn unknown_keys_are_limited_and_counted<S: Stores>(api: &TestApi<S>) {
+    let valid = api.key(KeyRole::Viewer).await;
+    api.get("/v1/events").key(&valid).expect(200).await;
+    api.get("/v1/events").expect(200).await;
+    let count = |kind, reason| api.metrics.auth_failures.get_or_create(&AuthFailure { kind, reason }).get();
+    let began = std::time::Instant::now();
+    let mut unknown = 0;
+    let limited = loop {
+        let answer = api.get("/v1/events").key(&format!("guess-{unknown}")).send().await;
+        if answer.status != 401 {
+            break answer;
+        }
+        unknown += 1;
+        // One more for every second, however slow this machine is.
+        assert!(unknown <= BURST + began.elapsed().as_secs() + 1, "{unknown} guesses");
+    };
+    assert!(unknown >= BURST, "{unknown} guesses");
+    assert_eq!((limited.status, limited.header("retry-after")), (429, "1"), "{}", limited.text());
+    assert_eq!(count("api_key", "unknown"), unknown);
+    assert!(count("api_key", "rate_limited") >= 1);
+    // Keys that were used recently pass, for others may be behind the same address.
+    api.get("/v1/events").key(&valid).expect(200).await;
+    api.get("/v1/events").expect(200).await;
+    let mut tries = 0;
+    let page = loop {
+        let answer = enter(api, &format!("guess-{tries}-by-form"), "/").send().await;
+        if answer.status != 401 {
+            break answer;
+        }
+        tries += 1;
+        assert!(tries <= began.elapsed().as_secs() + 1, "the limit is one for calls and forms");
+    };
+    assert_eq!((page.status, page.header("retry-after")), (429, "1"), "{}", page.text());
+    assert_eq!(count("sign_in", "unknown"), tries);
+    assert!(count("sign_in", "rate_limited") >= 1);
+}
+
+/// On one thread, which the log is of.
+#[tokio::test]
+async fn an_unknown_key_is_logged_once_with_its_address() {
+    let log = CapturedLog::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
+    let _captured = subscriber.finish().set_default();
+    let api = TestApi::start(Harness::sqlite("unknown").await).await;
+    api.get("/v1/events").key("not-a-key").refused(401, "").await;
+    enter(&api, "not-a-sign-in", "/").expect_text(401).await;
+    let text = log.text();
+    for kind in ["api_key", "sign_in"] {
+        let line = format!("unknown key refused client=127.0.0.1 kind=\"{kind}\"");
+        assert_eq!(text.matches(&line).count(), 1, "{line} in {text}");
+    }
+    assert!(!text.contains("not-a-"), "{text}");
 }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 pub fn router<S: Stores>(state: ApiState<S>) -> Router {
     let api = Arc::new(state);
     let (metrics, health) = (api.metrics.clone(), Arc::clone(&api.health));
+    let probes = if api.metrics_elsewhere { liveness() } else { health_calls(health) };
     let ids = Arc::new(RequestIds::new(api.random));
     let viewer = |methods| guarded(&api, KeyRole::Viewer, methods);
     let ingest = |methods| guarded(&api, KeyRole::Ingest, methods);
@@ -63,7 +64,7 @@ pub fn router<S: Stores>(state: ApiState<S>) -> Router {
         .merge(dashboard::routes(&api))
         .fallback(dashboard::not_found)
         .with_state(api)
-        .merge(health_calls(health))
+        .merge(probes)
         .layer(from_fn(move |request: Request, next: Next| {
             frame::frame(Arc::clone(&ids), metrics.clone(), request, next)
         }))
@@ -77,12 +78,17 @@ pub fn health_router(health: Arc<Health>, random: fn(&mut [u8])) -> Router {
     ))
 }
 
+/// Says that the process lives, and nothing else about it.
+fn liveness() -> Router {
+    Router::new().route("/healthz", get(health::healthz))
+}
+
 fn health_calls(health: Arc<Health>) -> Router {
-    Router::new()
-        .route("/healthz", get(health::healthz))
+    let of_this_process = Router::new()
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(health::metrics))
-        .with_state(health)
+        .with_state(health);
+    liveness().merge(of_this_process)
 }
 
 type Methods<S> = MethodRouter<Arc<ApiState<S>>>;

@@ -97,6 +97,8 @@ pub struct ApiState<S: Stores> {
     pub(crate) unknown_keys: UnknownKeys,
     pub(crate) unknown_attempts: Attempts,
     pub(crate) health: Arc<Health>,
+    /// `/metrics` and `/readyz` are served at another address only.
+    pub(crate) metrics_elsewhere: bool,
     pub(crate) operations: Operations,
     pub(crate) random: fn(&mut [u8]),
     pub(crate) sessions: SessionKey,
@@ -148,6 +150,7 @@ impl<S: Stores> ApiState<S> {
             unknown_keys: UnknownKeys::default(),
             unknown_attempts: Attempts::new(UNKNOWN_KEYS_BURST, UNKNOWN_KEYS_REFILL),
             health: Arc::new(health),
+            metrics_elsewhere: false,
             operations,
             random,
             sessions,
@@ -174,6 +177,13 @@ impl<S: Stores> ApiState<S> {
     pub fn with_pulses(mut self, pulses: Vec<Arc<Pulse>>, late_after: Duration, lane: LaneState) -> Self {
         let (reader, metrics) = (self.reader.clone(), self.metrics.clone());
         self.health = Arc::new(health_of::<S>(reader, metrics, pulses, late_after, Some(lane)));
+        self
+    }
+
+    /// Leaves out `/metrics` and `/readyz`, which tell strangers about this process: another address serves them.
+    #[must_use]
+    pub fn with_metrics_elsewhere(mut self, elsewhere: bool) -> Self {
+        self.metrics_elsewhere = elsewhere;
         self
     }
 

@@ -340,7 +340,8 @@ impl<'a, S: Stores> Process<'a, S> {
             ApiState::new(store, ingest, clock, metrics, wakes, outgoing, limits, operations, random::fill)
                 .with_orders(self.intake.clone())
                 .with_root_key(settings.root_key.as_ref().map(|key| key_hash(key.expose())))
-                .with_pulses(self.pulses(), late_after, self.lane.clone());
+                .with_pulses(self.pulses(), late_after, self.lane.clone())
+                .with_metrics_elsewhere(settings.metrics_listen.is_some());
         let address = listener.local_addr().context("asking for the address")?;
         tracing::info!(url = format!("http://{address}"), "the API listens");
         let server = Server::start_with(listener, router(state), self.server_options());

@@ -45,7 +45,7 @@ table! {
     LISTEN: Listen = Setting::new("POSTHASTE_LISTEN", "127.0.0.1:8080", Server, Listen,
         "Where the API listens");
     METRICS_LISTEN: Listen = Setting::absent("POSTHASTE_METRICS_LISTEN", "127.0.0.1:9090", Server, Listen,
-        "Where /healthz, /readyz and /metrics are answered too, also without the role api");
+        "Where /healthz, /readyz and /metrics are answered, with or without the role api; the last two only there");
     ROLES: Roles = Setting::new("POSTHASTE_ROLES", "all", Server, Roles,
         "What this process does: all, or any of api,router,orchestrator,worker,cleaner,outbox");
     ROOT_KEY: RootKey = Setting::absent("POSTHASTE_ROOT_KEY", KEY_EXAMPLE, Server, RootKey,

@@ -200,14 +200,55 @@ fn get(address: SocketAddr, path: &str) -> String {
     answer
 }
 
+/// An address that was free a moment ago; nobody else asks for a port of this kind.
+fn free_address() -> SocketAddr {
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    free.expect("an address")
+}
+
+#[test]
+fn metrics_and_readiness_leave_the_address_of_the_api() {
+    let folder = crate::folder();
+    let database = format!("sqlite://{}", folder.path().join("posthaste.db").display());
+    run(&["migrate"], &[("POSTHASTE_DATABASE_URL", &database)], "").expect(0);
+    let (api, probes) = (free_address(), free_address());
+    let (listen, metrics_listen) = (api.to_string(), probes.to_string());
+    let environment = [
+        ("POSTHASTE_DATABASE_URL", database.as_str()),
+        ("POSTHASTE_LISTEN", &listen),
+        ("POSTHASTE_METRICS_LISTEN", &metrics_listen),
+        ("POSTHASTE_LOG", "error"),
+    ];
+    let _running = Running::start(folder.path(), &["serve"], &environment);
+    let until = Instant::now() + PATIENCE;
+    for address in [api, probes] {
+        while TcpStream::connect(address).is_err() {
+            assert!(Instant::now() < until, "nobody listens on {address}");
+        }
+    }
+    for (address, path, status) in [
+        (api, "/healthz", 200),
+        (api, "/metrics", 404),
+        (api, "/readyz", 404),
+        (api, "/v1/events", 401),
+        (probes, "/healthz", 200),
+        (probes, "/metrics", 200),
+        (probes, "/v1/events", 404),
+    ] {
+        let answer = get(address, path);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{address} {path}: {answer}");
+    }
+    while !get(probes, "/readyz").starts_with("HTTP/1.1 200 ") {
+        assert!(Instant::now() < until, "{}", get(probes, "/readyz"));
+    }
+}
+
 #[test]
 fn a_process_without_the_api_is_probed_and_scraped() {
     let folder = crate::folder();
     let database = format!("sqlite://{}", folder.path().join("posthaste.db").display());
     run(&["migrate"], &[("POSTHASTE_DATABASE_URL", &database)], "").expect(0);
-    // Free a moment ago, and nobody else asks for a port of this kind.
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let address = free.expect("an address");
+    let address = free_address();
     let metrics_listen = address.to_string();
     let environment = [
         ("POSTHASTE_DATABASE_URL", database.as_str()),

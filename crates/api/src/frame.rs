@@ -9,8 +9,8 @@ use axum::extract::{MatchedPath, Request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::FutureExt as _;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HOST};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use posthaste_core::event::CorrelationId;
 use posthaste_services::metrics::Metrics;
 use std::any::Any;
@@ -51,7 +51,13 @@ pub(crate) async fn frame(ids: Arc<RequestIds>, metrics: Metrics, request: Reque
     let method = request.method().clone();
     // The pattern and not the path: what callers put into a path is theirs.
     let route = request.extensions().get::<MatchedPath>().cloned();
-    let mut response = match AssertUnwindSafe(next.run(request)).catch_unwind().await {
+    let answered = async {
+        match check_host(&request) {
+            Ok(()) => next.run(request).await,
+            Err(problem) => problem.into_response(),
+        }
+    };
+    let mut response = match AssertUnwindSafe(answered).catch_unwind().await {
         Ok(response) => explained(response, route.as_ref().map(MatchedPath::as_str)),
         Err(panic) => {
             let text = panic_text(&*panic).to_owned();
@@ -82,6 +88,16 @@ pub(crate) async fn frame(ids: Arc<RequestIds>, metrics: Metrics, request: Reque
     // Answers hold keys and secrets now and then, and are never worth keeping.
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+/// HTTP/1.1 asks for exactly one `host`. A proxy and we could each believe another one of two.
+fn check_host(request: &Request) -> Result<(), Problem> {
+    let count = request.headers().get_all(HOST).iter().count();
+    let is_old = matches!(request.version(), Version::HTTP_09 | Version::HTTP_10);
+    if count == 1 || (count == 0 && is_old) {
+        return Ok(());
+    }
+    Err(Problem::unreadable(format!("a request must have one header host, this one has {count}")))
 }
 
 /// The correlation id of what a request brings, if it has one that may be kept.

@@ -1,9 +1,12 @@
 //! What holds for every call.
 
+use crate::client::Answer;
 use crate::server::TestApi;
 use posthaste_core::lane::Lane;
 use posthaste_core::ports::Stores;
 use posthaste_testkit::fixtures::T0;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 
 pub(crate) async fn every_failure_is_a_problem<S: Stores>(api: &TestApi<S>) {
     api.get("/nowhere").refused(404, "").await;
@@ -99,5 +102,26 @@ pub(crate) async fn a_paused_lane_is_told_and_stays_ready<S: Stores>(api: &TestA
         let metrics = api.get("/metrics").no_key().send().await;
         let line = format!("outbox_paused {}\n", u8::from(is_paused));
         assert!(metrics.text().contains(&line), "{line} in {}", metrics.text());
+    }
+}
+
+pub(crate) async fn a_request_has_one_host<S: Stores>(api: &TestApi<S>) {
+    for (version, hosts, status) in [
+        ("1.1", "host: a\r\n", 200),
+        ("1.0", "", 200),
+        ("1.0", "host: a\r\n", 200),
+        ("1.1", "", 400),
+        ("1.1", "host: a\r\nhost: b\r\n", 400),
+        ("1.1", "host: a\r\nhost: a\r\n", 400),
+        ("1.0", "host: a\r\nhost: b\r\n", 400),
+    ] {
+        let mut stream = TcpStream::connect(api.address).await.expect("a connection");
+        let request = format!("GET /healthz HTTP/{version}\r\n{hosts}connection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("to write");
+        let answer = Answer::read(&mut stream).await;
+        assert_eq!(answer.status, status, "{request}: {}", answer.text());
+        if status == 400 {
+            assert_eq!(answer.header("content-type"), "application/problem+json", "{request}");
+        }
     }
 }

@@ -106,6 +106,7 @@ on_both_engines! {
     dashboard::each_role_sees_what_it_may_press,
     dashboard::a_forged_form_is_refused,
     roles::unknown_keys_are_limited_and_counted,
+    frame::a_request_has_one_host,
     dashboard::a_delivery_is_told_with_its_lineage,
     dashboard_requeue::many_are_requeued_after_a_preview,
     dashboard_requeue::a_long_requeue_tells_how_far_it_is,

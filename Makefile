@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build dev fmt lint deny test cargo-test soak chaos steady bench bench-store count-pages clean
+.PHONY: help build dev fmt lint deny test cargo-test soak chaos steady siege bench bench-store count-pages clean
 
 posthaste := $(or $(CARGO_TARGET_DIR),target)/release/posthaste
 heading = @printf '\n== %s\n'
@@ -49,6 +49,10 @@ chaos: build ## kill, stop and cut off processes, PostgreSQL and the broker unde
 steady: build ## 1,000 events a second for half an hour, then beside an open transaction (STEADY_RATE=… STEADY_MINUTES=… OPEN_MINUTES=…)
 	cargo build --release --locked -p posthaste-testkit --bin steady
 	scripts/with-postgres --durable $(dir $(posthaste))steady
+
+siege: build ## connections that do not read, slow uploads and long queries at once, while deliveries go on (SIEGE_CONNECTIONS=… SIEGE_UPLOADS=… SIEGE_QUERIES=… SIEGE_SECONDS=…)
+	cargo build --release --locked -p posthaste-testkit --bin siege
+	scripts/with-postgres --durable $(dir $(posthaste))siege
 
 bench: build ## measure deliveries on both stores, what receivers that hang cost, and the order lane (about three quarters of an hour)
 	scripts/with-postgres --durable sh -c \

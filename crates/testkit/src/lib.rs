@@ -1,7 +1,7 @@
 //! What the tests stand on; never shipped. A [`harness::Harness`] is one fresh database of one engine;
 //! [`conformance`] holds the promises of the stores, each a function that any engine must pass. A
 //! [`fleet::Fleet`] is the whole program in many processes; [`soak`], [`chaos`]
-//! and [`order_chaos`] put it to the test.
+//! and [`order_chaos`] put it to the test, and [`siege`] attacks it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 pub mod acceptor;
@@ -25,6 +25,7 @@ pub mod processes;
 pub mod proxy;
 pub mod random;
 pub mod receiver;
+pub mod siege;
 pub mod signals;
 pub mod soak;
 pub mod stages;

@@ -75,6 +75,7 @@ impl Holder {
 pub(crate) enum Presented {
     ApiKey,
     SignIn,
+    Session,
 }
 
 impl Presented {
@@ -82,6 +83,7 @@ impl Presented {
         match self {
             Self::ApiKey => "api_key",
             Self::SignIn => "sign_in",
+            Self::Session => "session",
         }
     }
 

@@ -37,7 +37,6 @@ use posthaste_core::ports::{KeyRole, Stores};
 use std::sync::Arc;
 
 pub(crate) use page::PAGE_TYPE;
-pub(crate) use session::SessionKey;
 
 pub(crate) fn routes<S: Stores>(api: &Arc<ApiState<S>>) -> Router<Arc<ApiState<S>>> {
     let viewer = |methods| guarded(api, KeyRole::Viewer, methods);

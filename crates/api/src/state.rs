@@ -3,7 +3,6 @@
 
 use crate::attempts::Attempts;
 use crate::auth::{KeyCache, UNKNOWN_KEYS_BURST, UNKNOWN_KEYS_REFILL, UnknownKeys};
-use crate::dashboard::SessionKey;
 use crate::health::Health;
 use crate::responses::ResponseBudget;
 use posthaste_core::EventId;
@@ -32,6 +31,11 @@ const RESPONSES_KIB_MAX: usize = 64 * 1024;
 const OUTGOING_MAX: usize = 64;
 /// Pages of history that are examined at the same time: each takes a reader of the store for a while.
 const EXAMINATIONS_MAX: usize = 1;
+
+/// Sessions that are over or unknown which one client address may present at once, and the time after which it may
+/// present one more. Open pages of an ended session ask again every few seconds.
+const UNKNOWN_SESSIONS_BURST: u32 = 100;
+const UNKNOWN_SESSIONS_REFILL: Duration = Duration::from_millis(100);
 
 /// Bounds of what callers may send.
 #[derive(Debug, Clone, Copy)]
@@ -96,12 +100,12 @@ pub struct ApiState<S: Stores> {
     pub(crate) known_keys: KeyCache,
     pub(crate) unknown_keys: UnknownKeys,
     pub(crate) unknown_attempts: Attempts,
+    pub(crate) session_attempts: Attempts,
     pub(crate) health: Arc<Health>,
     /// `/metrics` and `/readyz` are served at another address only.
     pub(crate) metrics_elsewhere: bool,
     pub(crate) operations: Operations,
     pub(crate) random: fn(&mut [u8]),
-    pub(crate) sessions: SessionKey,
 }
 
 impl<S: Stores> fmt::Debug for ApiState<S> {
@@ -124,7 +128,6 @@ impl<S: Stores> ApiState<S> {
         operations: Operations,
         random: fn(&mut [u8]),
     ) -> Self {
-        let sessions = SessionKey::new(outgoing.sealer.derive("dashboard sessions"), random);
         let health =
             health_of::<S>(store.reader(), metrics.clone(), Vec::new(), Duration::from_secs(15), None);
         Self {
@@ -149,11 +152,11 @@ impl<S: Stores> ApiState<S> {
             known_keys: KeyCache::default(),
             unknown_keys: UnknownKeys::default(),
             unknown_attempts: Attempts::new(UNKNOWN_KEYS_BURST, UNKNOWN_KEYS_REFILL),
+            session_attempts: Attempts::new(UNKNOWN_SESSIONS_BURST, UNKNOWN_SESSIONS_REFILL),
             health: Arc::new(health),
             metrics_elsewhere: false,
             operations,
             random,
-            sessions,
         }
     }
 

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::digest::{SHA256, digest};
-use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use posthaste_core::signature::{BadSecret, SigningSecret};
@@ -31,8 +30,6 @@ pub struct BadSealingKey;
 #[derive(Clone)]
 pub struct SealingKey {
     cipher: Arc<LessSafeKey>,
-    /// Makes keys for other purposes, from which this one cannot be found.
-    deriver: Arc<hmac::Key>,
     /// The first 8 hexadecimal characters of the key's SHA-256.
     id: String,
 }
@@ -43,8 +40,7 @@ impl SealingKey {
         let bytes = bytes.filter(|bytes| bytes.len() == KEY_BYTES).ok_or(BadSealingKey)?;
         let cipher = UnboundKey::new(&AES_256_GCM, &bytes).map_err(|_| BadSealingKey)?;
         let id = digest(&SHA256, &bytes).as_ref().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-        let deriver = Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &bytes));
-        Ok(Self { cipher: Arc::new(LessSafeKey::new(cipher)), deriver, id })
+        Ok(Self { cipher: Arc::new(LessSafeKey::new(cipher)), id })
     }
 
     /// What sealed secrets name the key by. It is no secret.
@@ -81,12 +77,6 @@ pub struct SecretSealer {
 impl SecretSealer {
     pub const fn new(key: Option<SealingKey>) -> Self {
         Self { key }
-    }
-
-    /// A key for another purpose, the same in every process that has this one; nothing without a key.
-    pub fn derive(&self, purpose: &str) -> Option<[u8; KEY_BYTES]> {
-        let key = self.key.as_ref()?;
-        hmac::sign(&key.deriver, purpose.as_bytes()).as_ref().try_into().ok()
     }
 
     /// The form that a store may hold. The nonce must be random: one that comes twice under one key

@@ -114,13 +114,14 @@ const LEDGER: &str = "idempo_ledger";
 const AUDIT: &str = "outbox_audit";
 const LANE: &str = "outbox_lane";
 const KEYS: &str = "api_keys";
+const SESSIONS: &str = "sessions";
 const PROCESSES: &str = "processes";
 const ROLLUPS: &str = "rollups";
 const HEALTH: &str = "subscription_health";
 const MIGRATIONS: &str = "schema_migrations";
 
 /// Every table of the schema, in the order of the documents.
-pub const TABLES: [&str; 17] = [
+pub const TABLES: [&str; 18] = [
     EVENTS,
     SUBSCRIPTIONS,
     CHANGES,
@@ -134,6 +135,7 @@ pub const TABLES: [&str; 17] = [
     AUDIT,
     LANE,
     KEYS,
+    SESSIONS,
     PROCESSES,
     ROLLUPS,
     HEALTH,
@@ -223,6 +225,9 @@ pub const GRANTS: &[Grant] = &[
     grant(Role::KeyKeeper, Verb::Select, KEYS, ALL),
     grant(Role::KeyKeeper, Verb::Insert, KEYS, ALL),
     grant(Role::KeyKeeper, Verb::Update, KEYS, ALL),
+    grant(Role::KeyKeeper, Verb::Select, SESSIONS, ALL),
+    grant(Role::KeyKeeper, Verb::Insert, SESSIONS, ALL),
+    grant(Role::KeyKeeper, Verb::Delete, SESSIONS, ALL),
     grant(Role::Viewer, Verb::Select, EVENTS, ALL),
     grant(Role::Viewer, Verb::Select, SUBSCRIPTIONS, NO_SECRETS),
     grant(Role::Viewer, Verb::Select, CHANGES, ALL),

@@ -1,8 +1,8 @@
 //! The way in with an API key, and out.
 
 use super::form::Form;
-use super::page::{self, Around, Asked};
-use super::session::{self, Session};
+use super::page::{self, Around, Asked, Refusal};
+use super::session::{self, SessionToken};
 use super::visitor::from_our_pages;
 use crate::auth::{self, KEY_BYTES_MAX, Presented, key_hash};
 use crate::peer::PeerAddress;
@@ -14,7 +14,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
-use posthaste_core::ports::{KeyRole, Stores};
+use posthaste_core::ports::{KeyRole, KeyStore as _, SESSION_LENGTH, Stores};
 use std::sync::Arc;
 
 #[derive(Debug, Template)]
@@ -81,10 +81,10 @@ async fn try_key<S: Stores>(
         );
         return Ok(Err((StatusCode::FORBIDDEN, wrong)));
     }
-    let session = Session::begin(hash, api.draw(), api.clock.now());
-    let value = session.seal(&api.sessions);
-    let cookie =
-        format!("{}={value}; Max-Age={}{}", session::NAME, session::LASTS.as_secs(), bounds(headers));
+    let token = SessionToken::new(api.draw());
+    api.keys.create_session(token.hash(), hash, api.clock.now()).await?;
+    let (value, length_s) = (token.cookie_value(), SESSION_LENGTH.as_secs());
+    let cookie = format!("{}={value}; Max-Age={length_s}{}", session::NAME, bounds(headers));
     let broken = |_| Problem::new(500, "Something broke", "the cookie could not be written");
     Ok(Ok(HeaderValue::from_str(&cookie).map_err(broken)?))
 }
@@ -100,9 +100,16 @@ fn bounds(headers: &HeaderMap) -> &'static str {
     }
 }
 
-pub(crate) async fn leave(headers: HeaderMap) -> Response {
+/// Ends the session for every process, and with it what somebody may have copied of the cookie.
+pub(crate) async fn leave<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    if let Some(token) = SessionToken::of(&headers) {
+        api.keys.end_session(token.hash()).await?;
+    }
     let cookie = format!("{}=; Max-Age=0{}", session::NAME, bounds(&headers));
-    ([(SET_COOKIE, cookie)], Redirect::to("/sign-in")).into_response()
+    Ok(([(SET_COOKIE, cookie)], Redirect::to("/sign-in")).into_response())
 }
 
 #[cfg(test)]

@@ -3,17 +3,20 @@
 
 use super::form::Form;
 use super::page::{self, Asked};
-use super::session::{self, Session};
-use crate::auth::{self, Caller, Holder};
+use super::session::SessionToken;
+use crate::auth::{self, Caller, Holder, Presented};
+use crate::peer::PeerAddress;
 use crate::problem::Problem;
 use crate::state::ApiState;
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Redirect, Response};
+use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, Method, Uri};
 use posthaste_core::KeyId;
-use posthaste_core::ports::{KeyRole, Stores};
+use posthaste_core::ports::{KeyRole, KeyStore as _, Stores};
 use std::sync::Arc;
+use std::time::Instant;
 use subtle::ConstantTimeEq as _;
 
 /// Who looks.
@@ -48,7 +51,7 @@ pub(crate) async fn admit<S: Stores>(
 ) -> Response {
     let is_look = matches!(*request.method(), Method::GET | Method::HEAD);
     let asked = if is_look { Asked::Look } else { Asked::Act };
-    let visitor = match recognize(&api, request.headers()).await {
+    let visitor = match recognize(&api, auth::client(&request), request.headers()).await {
         Ok(Some(visitor)) => visitor,
         Ok(None) => return Redirect::to(&sign_in_for(request.method(), request.uri())).into_response(),
         Err(problem) => return page::refused(None, "", asked, problem),
@@ -97,13 +100,21 @@ fn sign_in_for(method: &Method, uri: &Uri) -> String {
 
 async fn recognize<S: Stores>(
     api: &Arc<ApiState<S>>,
+    client: PeerAddress,
     headers: &HeaderMap,
 ) -> Result<Option<Visitor>, Problem> {
-    let opened =
-        session::cookie(headers).and_then(|text| Session::open(&api.sessions, text, api.clock.now()));
-    let Some(session) = opened else { return Ok(None) };
-    let form_token = session.form_token(&api.sessions);
-    let holder = auth::find(api, session.key_hash).await?;
+    let Some(token) = SessionToken::of(headers) else { return Ok(None) };
+    if let Err(exhausted) = api.session_attempts.check(client, Instant::now()) {
+        api.metrics.auth_failures.get_or_create(&Presented::Session.rate_limited()).inc();
+        return Err(auth::too_many(exhausted));
+    }
+    let Some(key_hash) = api.keys.find_session(token.hash(), api.clock.now()).await? else {
+        api.session_attempts.record_failure(client, Instant::now());
+        api.metrics.auth_failures.get_or_create(&Presented::Session.unknown()).inc();
+        return Ok(None);
+    };
+    let form_token = token.form_token();
+    let holder = auth::find(api, key_hash).await?;
     Ok(holder.map(|holder| {
         let (name, role, key_id) = (shown_name(&holder), holder.role(), holder.key_id());
         Visitor { name, role, form_token, key_id }
@@ -134,16 +145,69 @@ async fn with_form<S: Stores>(
     Ok(bare)
 }
 
-/// Every browser of today says which site a form was sent from.
+/// Error if the browser says that a form was sent from another site. Browsers of today send both headers, older ones
+/// `origin` alone, and programs none.
 pub(crate) fn from_our_pages(headers: &HeaderMap) -> Result<(), Problem> {
-    match headers.get("sec-fetch-site") {
-        Some(site) if site != "same-origin" => Err(forged()),
-        Some(_) | None => Ok(()),
+    if headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin") {
+        return Err(forged());
     }
+    let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    if origin.to_str().is_ok_and(|origin| is_same_origin(origin, host)) {
+        Ok(())
+    } else {
+        Err(foreign_origin())
+    }
+}
+
+/// Whether an `origin` names the host of the request. A port that the scheme implies may be left out of either; which
+/// scheme it is, a proxy with TLS before us knows alone.
+fn is_same_origin(origin: &str, host: &str) -> bool {
+    let (port, authority) = match origin.split_once("://") {
+        Some(("https", authority)) => (":443", authority),
+        Some(("http", authority)) => (":80", authority),
+        // Among them is `null`, of a page that has no origin.
+        Some(_) | None => return false,
+    };
+    let bare = |text: &str| text.strip_suffix(port).unwrap_or(text).to_ascii_lowercase();
+    !host.is_empty() && bare(authority) == bare(host)
+}
+
+fn foreign_origin() -> Problem {
+    let detail = "the browser sent this form from another address than the one it was sent to: open the page again; \
+                  behind a proxy, let it pass on the Host header unchanged";
+    Problem::new(403, "The form is not ours", detail)
 }
 
 fn forged() -> Problem {
     let detail =
         "this form was not made by a page of your present sign-in: open the page again and repeat it";
     Problem::new(403, "The form is not ours", detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_same_origin;
+
+    #[test]
+    fn an_origin_is_compared_with_the_host() {
+        for (origin, host, expected) in [
+            ("http://127.0.0.1:8080", "127.0.0.1:8080", true),
+            ("https://hooks.example", "hooks.example", true),
+            ("https://hooks.example", "Hooks.Example:443", true),
+            ("http://hooks.example:80", "hooks.example", true),
+            ("https://hooks.example:8443", "hooks.example:8443", true),
+            ("http://[::1]:8080", "[::1]:8080", true),
+            ("https://hooks.example", "hooks.example:80", false),
+            ("https://hooks.example:8443", "hooks.example", false),
+            ("https://evil.example", "hooks.example", false),
+            ("https://hooks.example.evil.example", "hooks.example", false),
+            ("null", "null", false),
+            ("", "", false),
+            ("http://", "", false),
+            ("file://hooks.example", "hooks.example", false),
+        ] {
+            assert_eq!(is_same_origin(origin, host), expected, "{origin} {host}");
+        }
+    }
 }

@@ -1,8 +1,9 @@
-//! Role key_keeper: API keys, stored as hashes.
+//! Role key_keeper: API keys, stored as hashes, and the sessions of people who signed in with one.
 
 use super::StoreResult;
 use crate::ids::KeyId;
 use crate::time::Timestamp;
+use std::time::Duration;
 
 /// What the bearer of a key may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,6 +50,15 @@ pub struct ApiKey {
     pub revoked_at: Option<Timestamp>,
 }
 
+/// How long a session lasts. One that ends later than this from now is not valid either: no process created it.
+pub const SESSION_LENGTH: Duration = Duration::from_secs(12 * 3_600);
+/// Sessions of one key at once; the oldest end when there are more.
+pub const SESSIONS_PER_KEY_MAX: u32 = 100;
+
+/// SHA-256 of a session's random token. The token itself is never stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionHash(pub [u8; 32]);
+
 pub trait KeyStore: Send + Sync + 'static {
     fn create_key(
         &self,
@@ -68,4 +78,23 @@ pub trait KeyStore: Send + Sync + 'static {
 
     /// Notes that a key was used; writes at most once a minute for each key.
     fn touch_key(&self, id: KeyId, now: Timestamp) -> impl Future<Output = StoreResult<()>> + Send;
+
+    /// Begins a session of [`SESSION_LENGTH`] for the holder of a key. Removes sessions that are over, and the oldest
+    /// of the key beyond [`SESSIONS_PER_KEY_MAX`].
+    fn create_session(
+        &self,
+        session: SessionHash,
+        key: KeyHash,
+        now: Timestamp,
+    ) -> impl Future<Output = StoreResult<()>> + Send;
+
+    /// Returns the key that a session was begun with. `None` if there is no such session, or if it is over.
+    fn find_session(
+        &self,
+        session: SessionHash,
+        now: Timestamp,
+    ) -> impl Future<Output = StoreResult<Option<KeyHash>>> + Send;
+
+    /// Ends a session for all processes. One that is over already is no error.
+    fn end_session(&self, session: SessionHash) -> impl Future<Output = StoreResult<()>> + Send;
 }

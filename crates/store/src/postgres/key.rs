@@ -1,4 +1,4 @@
-//! Keeps API keys, as hashes, for the API's door.
+//! Keeps API keys and sessions, as hashes, for the API's door.
 
 use crate::grants::Role;
 use crate::postgres::PostgresStore;
@@ -6,9 +6,12 @@ use crate::postgres::error::Fault;
 use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::Session;
 use crate::postgres::value::{Instant, get, instant, instant_or_none};
-use posthaste_core::ports::{ApiKey, KeyHash, KeyRole, KeyStore, StoreResult};
+use posthaste_core::ports::{
+    ApiKey, KeyHash, KeyRole, KeyStore, SESSION_LENGTH, SESSIONS_PER_KEY_MAX, SessionHash, StoreResult,
+};
 use posthaste_core::{KeyId, Timestamp};
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 /// Port of the role key_keeper.
 #[derive(Debug, Clone)]
@@ -47,6 +50,20 @@ impl KeyStore for PostgresKeys {
 
     async fn touch_key(&self, id: KeyId, now: Timestamp) -> StoreResult<()> {
         self.pool.call(Verb::repeatable("noting the use of a key"), |session| touch(session, id, now)).await
+    }
+
+    async fn create_session(&self, token: SessionHash, key: KeyHash, now: Timestamp) -> StoreResult<()> {
+        let verb = Verb::repeatable("beginning a session");
+        self.pool.call(verb, |session| create_session(session, token, key, now)).await
+    }
+
+    async fn find_session(&self, token: SessionHash, now: Timestamp) -> StoreResult<Option<KeyHash>> {
+        let verb = Verb::repeatable("looking for a session");
+        self.pool.call(verb, |session| find_session(session, token, now)).await
+    }
+
+    async fn end_session(&self, token: SessionHash) -> StoreResult<()> {
+        self.pool.call(Verb::repeatable("ending a session"), |session| end_session(session, token)).await
     }
 }
 
@@ -93,5 +110,40 @@ async fn revoke(mut session: Session, id: KeyId, now: Timestamp) -> Result<bool,
 
 async fn touch(mut session: Session, id: KeyId, now: Timestamp) -> Result<(), Fault> {
     session.run(include_str!("sql/key/touch_key.sql"), &[&id.get(), &Instant(now)]).await?;
+    Ok(())
+}
+
+async fn create_session(
+    mut session: Session,
+    token: SessionHash,
+    key: KeyHash,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    session.run(include_str!("sql/key/delete_ended_sessions.sql"), &[&Instant(now)]).await?;
+    let kept = i64::from(SESSIONS_PER_KEY_MAX - 1);
+    session.run(include_str!("sql/key/delete_surplus_sessions.sql"), &[&&key.0[..], &kept]).await?;
+    let values: [&(dyn ToSql + Sync); 4] =
+        [&&token.0[..], &&key.0[..], &Instant(now), &Instant(now.after(SESSION_LENGTH))];
+    session.run(include_str!("sql/key/create_session.sql"), &values).await?;
+    Ok(())
+}
+
+async fn find_session(
+    mut session: Session,
+    token: SessionHash,
+    now: Timestamp,
+) -> Result<Option<KeyHash>, Fault> {
+    let sql = include_str!("sql/key/find_session.sql");
+    let latest = Instant(now.after(SESSION_LENGTH));
+    let rows = session.read(sql, &[&&token.0[..], &Instant(now), &latest]).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let hash: &[u8] = get(row, 0)?;
+    let hash =
+        hash.try_into().map_err(|_| Fault::Unreadable("a key's hash has another length".to_owned()))?;
+    Ok(Some(KeyHash(hash)))
+}
+
+async fn end_session(mut session: Session, token: SessionHash) -> Result<(), Fault> {
+    session.run(include_str!("sql/key/end_session.sql"), &[&&token.0[..]]).await?;
     Ok(())
 }

@@ -1,8 +1,10 @@
-//! Keeps API keys as hashes, for the API that checks them.
+//! Keeps API keys and sessions as hashes, for the API that checks them.
 
 use std::time::Duration;
 
-use posthaste_core::ports::{ApiKey, KeyHash, KeyRole, KeyStore, StoreResult};
+use posthaste_core::ports::{
+    ApiKey, KeyHash, KeyRole, KeyStore, SESSION_LENGTH, SESSIONS_PER_KEY_MAX, SessionHash, StoreResult,
+};
 use posthaste_core::{KeyId, Timestamp};
 use rusqlite::{Params, Row, params};
 
@@ -17,6 +19,11 @@ const FIND_KEY: &str = include_str!("sql/key/find_key.sql");
 const LIST_KEYS: &str = include_str!("sql/key/list_keys.sql");
 const REVOKE_KEY: &str = include_str!("sql/key/revoke_key.sql");
 const TOUCH_KEY: &str = include_str!("sql/key/touch_key.sql");
+const CREATE_SESSION: &str = include_str!("sql/key/create_session.sql");
+const DELETE_ENDED_SESSIONS: &str = include_str!("sql/key/delete_ended_sessions.sql");
+const DELETE_SURPLUS_SESSIONS: &str = include_str!("sql/key/delete_surplus_sessions.sql");
+const FIND_SESSION: &str = include_str!("sql/key/find_session.sql");
+const END_SESSION: &str = include_str!("sql/key/end_session.sql");
 
 const ROLE: Role = Role::KeyKeeper;
 
@@ -69,6 +76,38 @@ impl KeyStore for SqliteKeys {
         self.0
             .write(ROLE, "noting the use of a key", move |session| {
                 session.run(TOUCH_KEY, params![id.get(), now.micros(), noted_before.micros()]).map(drop)
+            })
+            .await
+    }
+
+    async fn create_session(&self, token: SessionHash, key: KeyHash, now: Timestamp) -> StoreResult<()> {
+        self.0
+            .write(ROLE, "beginning a session", move |session| {
+                session.run(DELETE_ENDED_SESSIONS, params![now.micros()])?;
+                session.run(DELETE_SURPLUS_SESSIONS, params![key.0, SESSIONS_PER_KEY_MAX - 1])?;
+                let ends_at = now.after(SESSION_LENGTH);
+                let values = params![token.0, key.0, now.micros(), ends_at.micros()];
+                session.run(CREATE_SESSION, values).map(drop)
+            })
+            .await
+    }
+
+    async fn find_session(&self, token: SessionHash, now: Timestamp) -> StoreResult<Option<KeyHash>> {
+        self.0
+            .read(ROLE, "looking for a session", move |session| {
+                let latest = now.after(SESSION_LENGTH);
+                let mut statement = session.statement(FIND_SESSION)?;
+                let mut found = statement.query(params![token.0, now.micros(), latest.micros()])?;
+                let Some(row) = found.next()? else { return Ok(None) };
+                Ok(Some(KeyHash(row.get(0)?)))
+            })
+            .await
+    }
+
+    async fn end_session(&self, token: SessionHash) -> StoreResult<()> {
+        self.0
+            .write(ROLE, "ending a session", move |session| {
+                session.run(END_SESSION, params![token.0]).map(drop)
             })
             .await
     }

@@ -3,7 +3,8 @@
 use crate::fixtures::{T0, at, worker_id};
 use crate::harness::Harness;
 use posthaste_core::ports::{
-    KeyHash, KeyRole, KeyStore as _, PresenceStore as _, ProcessSeen, Rollup, Stores,
+    KeyHash, KeyRole, KeyStore as _, PresenceStore as _, ProcessSeen, Rollup, SESSION_LENGTH,
+    SESSIONS_PER_KEY_MAX, SessionHash, Stores,
 };
 
 pub async fn keys_are_found_by_hash_until_revoked<S: Stores>(h: &Harness<S>) {
@@ -24,6 +25,52 @@ pub async fn keys_are_found_by_hash_until_revoked<S: Stores>(h: &Harness<S>) {
     assert!(!h.calm.keys().revoke_key(made.id, at(81)).await.expect("an answer"), "revoked once");
     assert_eq!(h.sure(async || keys.find_key(hash).await).await, None);
     assert_eq!(h.sure(async || keys.list_keys().await).await[0].revoked_at, Some(at(80)));
+}
+
+pub async fn sessions_are_found_until_they_end<S: Stores>(h: &Harness<S>) {
+    let keys = h.store.keys();
+    let (token, other, key) = (SessionHash([1; 32]), SessionHash([2; 32]), KeyHash([7; 32]));
+    let found = async |token, now| h.sure(async || keys.find_session(token, now).await).await;
+    assert_eq!(found(token, T0).await, None);
+    h.sure(async || keys.create_session(token, key, T0).await).await;
+    h.sure(async || keys.create_session(other, key, T0).await).await;
+    let end = T0.after(SESSION_LENGTH);
+    for (now, expected) in [
+        (T0, Some(key)),
+        (at(12 * 3_600 - 1), Some(key)),
+        (end, None),
+        // By a clock that was set back it would last longer than a session may.
+        (T0.before(std::time::Duration::from_secs(1)), None),
+    ] {
+        assert_eq!(found(token, now).await, expected, "{now:?}");
+    }
+    h.sure(async || keys.end_session(token).await).await;
+    h.sure(async || keys.end_session(token).await).await;
+    assert_eq!((found(token, T0).await, found(other, T0).await), (None, Some(key)));
+    // Those that are over go with the next one that begins.
+    h.sure(async || keys.create_session(token, key, end).await).await;
+    assert_eq!(h.direct.number("SELECT count(*) FROM sessions").await, 1);
+}
+
+pub async fn a_key_has_a_limited_number_of_sessions<S: Stores>(h: &Harness<S>) {
+    let (keys, busy, calm) = (h.calm.keys(), KeyHash([7; 32]), KeyHash([8; 32]));
+    let token = |number: u32| {
+        let mut bytes = [0; 32];
+        bytes[..4].copy_from_slice(&number.to_be_bytes());
+        SessionHash(bytes)
+    };
+    keys.create_session(SessionHash([1; 32]), calm, T0).await.expect("a session");
+    let count = SESSIONS_PER_KEY_MAX + 5;
+    for number in 0..count {
+        keys.create_session(token(number), busy, at(number.into())).await.expect("a session");
+    }
+    let kept = h.direct.number("SELECT count(*) FROM sessions").await;
+    assert_eq!(kept, i64::from(SESSIONS_PER_KEY_MAX) + 1);
+    let now = at(count.into());
+    for (number, expected) in [(0, None), (4, None), (5, Some(busy)), (count - 1, Some(busy))] {
+        assert_eq!(keys.find_session(token(number), now).await.expect("an answer"), expected, "{number}");
+    }
+    assert_eq!(keys.find_session(SessionHash([1; 32]), now).await.expect("an answer"), Some(calm));
 }
 
 pub async fn presence_is_seen_and_counted<S: Stores>(h: &Harness<S>) {

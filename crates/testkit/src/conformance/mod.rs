@@ -77,6 +77,8 @@ macro_rules! promises {
             outbox::the_audit_replays_to_the_present_state,
             outbox::the_canonical_bytes_come_back,
             key::keys_are_found_by_hash_until_revoked,
+            key::sessions_are_found_until_they_end,
+            key::a_key_has_a_limited_number_of_sessions,
             key::presence_is_seen_and_counted,
             reader::pages_stay_correct_while_rows_arrive,
             reader::a_delivery_shows_every_attempt,

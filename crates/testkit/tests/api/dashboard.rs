@@ -117,8 +117,57 @@ pub(crate) async fn only_who_signed_in_sees_pages<S: Stores>(api: &TestApi<S>) {
     let left = visitor.press("/sign-out", "").await;
     assert_eq!((left.status, left.header("location")), (303, "/sign-in"));
     assert!(left.header("set-cookie").starts_with("posthaste_session=; Max-Age=0;"));
+    assert_eq!(visitor.call("GET", "/").send().await.status, 303, "signed out");
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     api.clock.set(T0.after(Duration::from_secs(12 * 3_600)));
     assert_eq!(visitor.call("GET", "/").send().await.status, 303, "twelve hours later");
+}
+
+/// Two processes on one database: a session is valid on both, and ended on both.
+pub(crate) async fn a_session_is_known_and_ended_everywhere<S: Stores>(api: &TestApi<S>) {
+    let other = api.another().await;
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    let copied =
+        |path: &str| Call::new(other.address, "GET", path, "").no_key().header("cookie", &visitor.cookie);
+    assert_eq!(copied("/").send().await.status, 200);
+    visitor.press("/sign-out", "").await;
+    for path in ["/", "/events"] {
+        let answer = copied(path).send().await;
+        assert_eq!(answer.status, 303, "the copy of a cookie after the sign-out");
+        assert_eq!(visitor.call("GET", path).send().await.status, 303);
+    }
+}
+
+/// By a clock that was set back a session would last longer than twelve hours.
+pub(crate) async fn no_session_lasts_longer_than_twelve_hours<S: Stores>(api: &TestApi<S>) {
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    for (now, status) in [
+        (T0, 200),
+        (T0.after(Duration::from_secs(12 * 3_600 - 1)), 200),
+        (T0.after(Duration::from_secs(12 * 3_600)), 303),
+        (T0.before(Duration::from_secs(1)), 303),
+    ] {
+        api.clock.set(now);
+        assert_eq!(visitor.call("GET", "/").send().await.status, status, "{now:?}");
+    }
+    let long = "INSERT INTO sessions (token_hash, key_hash, created_at, ends_at)
+        SELECT key_hash, key_hash, created_at, ends_at + (ends_at - created_at) FROM sessions";
+    let refusal = api.h.direct.try_rows(long).await.expect_err("a session of 24 hours");
+    assert!(refusal.contains("session_length"), "{refusal}");
+}
+
+pub(crate) async fn a_form_of_another_origin_is_refused<S: Stores>(api: &TestApi<S>) {
+    let own = format!("http://{}", api.address);
+    for (origin, status) in [(own.as_str(), 303), ("http://evil.example", 403), ("null", 403)] {
+        let answer = enter(api, ROOT_KEY, "/").header("origin", origin).send().await;
+        assert_eq!(answer.status, status, "{origin}");
+        assert_eq!(answer.header("set-cookie").is_empty(), status == 403, "{origin}");
+    }
+    let visitor = Visitor::sign_in(api, ROOT_KEY).await;
+    let body = format!("token={}", visitor.token().await);
+    let pressed = visitor.call("POST", "/sign-out").header("origin", "https://evil.example").body(body);
+    assert_eq!(pressed.send().await.status, 403);
+    assert_eq!(visitor.call("GET", "/").send().await.status, 200);
 }
 
 pub(crate) async fn each_role_sees_what_it_may_press<S: Stores>(api: &TestApi<S>) {

@@ -75,7 +75,7 @@ impl Default for Options {
 }
 
 /// The version that both engines come to.
-pub(crate) const SCHEMA_VERSION: u32 = 3;
+pub(crate) const SCHEMA_VERSION: u32 = 7;
 pub(crate) const SURVEY: SurveyOptions = SurveyOptions {
     lease: Duration::from_secs(60),
     cleaner_interval: Duration::from_secs(1),

@@ -117,6 +117,8 @@ pub(crate) async fn check_is_migrated(direct: &Direct) {
         .texts("SELECT version FROM schema_migrations WHERE finished_at IS NOT NULL ORDER BY version")
         .await;
     // Those of the program, and the two of the test.
-    let expected: Vec<String> = (1..=MIGRATIONS.len() + 2).map(|version| version.to_string()).collect();
+    let known = MIGRATIONS.iter().map(|migration| migration.version);
+    let next = known.clone().max().unwrap_or(0) + 1;
+    let expected: Vec<String> = known.chain([next, next + 1]).map(|version| version.to_string()).collect();
     assert_eq!(versions, expected);
 }

@@ -14,7 +14,10 @@ use tokio_postgres::Client;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The first behind those of the program.
-const FIRST: u32 = MIGRATIONS.len() as u32 + 1;
+const FIRST: u32 = match MIGRATIONS.last() {
+    Some(migration) => migration.version + 1,
+    None => 1,
+};
 const HOST: Migration = Migration {
     version: FIRST,
     name: "subscription_host",

@@ -10,7 +10,10 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// The first behind those of the program.
-const FIRST: u32 = MIGRATIONS.len() as u32 + 1;
+const FIRST: u32 = match MIGRATIONS.last() {
+    Some(migration) => migration.version + 1,
+    None => 1,
+};
 const HOST: Migration = Migration {
     version: FIRST,
     name: "subscription_host",

@@ -166,6 +166,10 @@ fn explicit(name: &str) -> Option<Vec<String>> {
         "insight/explained_attempts" => vec![ids(201, 300)],
         "insight/attempts_of_subscriptions" => vec![numbers(1, 32), LONG_AGO.to_owned(), "300".to_owned()],
         "insight/last_dead_letters" => vec![numbers(1, 32)],
+        "key/create_session" => {
+            let ends_at = format!("{} + interval '1 hour'", now());
+            vec!["sha256('token')".to_owned(), "sha256('key')".to_owned(), now(), ends_at]
+        }
         "key/create_key" => vec![text("name"), text("ingest"), "sha256('new')".to_owned(), now()],
         "reader/dead_letter_payloads" | "reader/event_payloads" => {
             vec![numbers(1, BATCH as i64), posthaste_core::ports::PAGE_BYTES_MAX.to_string()]

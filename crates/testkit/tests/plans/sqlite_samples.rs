@@ -34,7 +34,13 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         "ingest/insert_8_events" => events(8),
         "ingest/insert_32_events" => events(32),
         "ingest/insert_128_events" => events(128),
-        "key/find_key" => vec![Value::Blob(vec![7; 32])],
+        "key/find_key" | "key/end_session" => vec![Value::Blob(vec![7; 32])],
+        "key/create_session" => {
+            let hash = || Value::Blob(vec![7; 32]);
+            vec![hash(), hash(), Value::Integer(NOW), Value::Integer(NOW + 1)]
+        }
+        "key/find_session" => vec![Value::Blob(vec![7; 32]), Value::Integer(NOW), Value::Integer(NOW)],
+        "key/delete_surplus_sessions" => vec![Value::Blob(vec![7; 32]), Value::Integer(1)],
         "orchestrator/count_in_flight" | "insight/count_unfinished" => vec![Value::Null, Value::Integer(16)],
         "insight/attempts_of_subscriptions" => vec![Value::Null, Value::Integer(0)],
         "orchestrator/delete_applied" => numbers(&[live + 301, live + 400]),

@@ -1,0 +1,3 @@
+-- role: key_keeper
+-- index: sessions_pkey.
+DELETE FROM posthaste.sessions s WHERE s.token_hash = $1::bytea

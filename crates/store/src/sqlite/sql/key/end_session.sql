@@ -1,0 +1,3 @@
+-- role: key_keeper
+-- index: sessions' key
+DELETE FROM sessions WHERE token_hash = ?1

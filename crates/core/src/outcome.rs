@@ -94,6 +94,23 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Every failure once; `Http` stands for all statuses.
+    pub const ALL: [Self; 13] = [
+        Self::Http(503),
+        Self::Timeout,
+        Self::ConnectFailed,
+        Self::DnsFailed,
+        Self::TlsFailed,
+        Self::BlockedAddress,
+        Self::ResponseInvalid,
+        Self::NotVerified,
+        Self::LeaseExpired,
+        Self::EventGone,
+        Self::SubscriptionGone,
+        Self::SecretUnreadable,
+        Self::UrlInvalid,
+    ];
+
     pub fn code(self) -> ErrorCode {
         let word = match self {
             Self::Http(status) => return ErrorCode(Cow::Owned(format!("{HTTP_PREFIX}{status}"))),
@@ -206,6 +223,7 @@ mod tests {
             (Failure::SecretUnreadable, "SECRET_UNREADABLE", None),
             (Failure::UrlInvalid, "URL_INVALID", None),
         ];
+        assert!(Failure::ALL.iter().all(|failure| rows.iter().any(|(listed, ..)| listed == failure)));
         for (failure, code, answered) in rows {
             assert_eq!(failure.code().as_str(), code);
             assert_eq!(ErrorCode::parse(code), Ok(failure.code()));

@@ -3,6 +3,7 @@
 
 use posthaste_core::job::JobStatus;
 use posthaste_core::order::OrderStatus;
+use posthaste_core::outcome::Failure;
 use posthaste_core::saga::SagaStatus;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -83,4 +84,15 @@ fn the_state_machines_are_documented() {
 #[test]
 fn the_api_is_described() {
     check("openapi.json", &(posthaste_api::document().expect("a document") + "\n"));
+}
+
+#[test]
+fn every_error_code_is_documented() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/error-codes.md");
+    let page = std::fs::read_to_string(path).expect("docs/error-codes.md");
+    for failure in Failure::ALL {
+        let is_status = matches!(failure, Failure::Http(_));
+        let code = if is_status { "HTTP_<status>".to_owned() } else { failure.code().to_string() };
+        assert!(page.contains(&format!("| `{code}` |")), "docs/error-codes.md has no row for {code}");
+    }
 }

@@ -4,7 +4,9 @@ use crate::fixtures::{LEASE, MANY, T0, at, claim, delivered, failed, job_ids, le
 use crate::harness::{Engine, Harness};
 use posthaste_core::Timestamp;
 use posthaste_core::outcome::{AttemptOutcome, Failure};
-use posthaste_core::ports::{Claim, CleanerStore as _, JobReport, Report, Stores, WorkerStore as _};
+use posthaste_core::ports::{
+    Claim, CleanerStore as _, JobReport, Report, Stores, SubscriptionStore as _, WorkerStore as _,
+};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -199,4 +201,16 @@ pub async fn events_and_targets_are_loaded_once_each<S: Stores>(h: &Harness<S>) 
     assert!(targets[0].verified);
     assert_eq!(targets[0].secrets.current.expose(), "secret-1");
     assert_eq!(targets[0].secrets.previous, None);
+}
+
+/// A job that exists when its subscription is deleted must not be sent: the worker finds no target.
+pub async fn a_subscription_deleted_after_admission_is_not_loaded<S: Stores>(h: &Harness<S>) {
+    let (deleted, kept) = (h.subscribe("a").await, h.subscribe("a").await);
+    h.publish("a", 1).await;
+    h.route_all(T0).await;
+    h.start_attempts(deleted, T0).await;
+    assert!(h.calm.subscriptions().delete_subscription(deleted, at(1)).await.expect("an answer"));
+    let targets = h.sure(async || h.store.worker().load_targets(vec![deleted, kept]).await).await;
+    let loaded: Vec<_> = targets.iter().map(|target| target.subscription_id).collect();
+    assert_eq!(loaded, [kept]);
 }

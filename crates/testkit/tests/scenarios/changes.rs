@@ -91,6 +91,22 @@ pub(crate) async fn a_deleted_subscription_holds_its_deliveries_for_good<S: Stor
     rig.h.check_invariants().await;
 }
 
+pub(crate) async fn a_job_admitted_before_the_deletion_is_not_sent<S: Stores>(h: Harness<S>) {
+    let mut rig = Rig::new(h);
+    let receiver = Receiver::start(|_| Answer::Status(200)).await;
+    let subscription = rig.subscribe("a", &receiver.url("/")).await;
+    let event = rig.publish("a").await;
+    rig.route().await;
+    rig.admit().await;
+    assert!(
+        rig.h.calm.subscriptions().delete_subscription(subscription, rig.now()).await.expect("an answer")
+    );
+    rig.until_quiet().await;
+    assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, "SUBSCRIPTION_GONE".into()));
+    assert_eq!(receiver.received().len(), 0);
+    rig.h.check_invariants().await;
+}
+
 pub(crate) async fn a_moved_subscription_gets_nothing_before_it_is_verified<S: Stores>(h: Harness<S>) {
     let mut rig = Rig::new(h);
     let old = Receiver::start(|_| Answer::Status(200)).await;

@@ -55,6 +55,7 @@ on_both_engines! {
     rotation::both_secrets_sign_until_the_old_one_expires,
     changes::a_paused_subscription_holds_its_deliveries,
     changes::a_deleted_subscription_holds_its_deliveries_for_good,
+    changes::a_job_admitted_before_the_deletion_is_not_sent,
     changes::a_moved_subscription_gets_nothing_before_it_is_verified,
     changes::a_request_under_way_is_not_disturbed_by_a_move,
     changes::a_clock_set_back_stops_nothing_new,

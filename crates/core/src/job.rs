@@ -4,7 +4,7 @@
 
 use crate::broker::UNKNOWN;
 use crate::ids::JobId;
-use crate::outcome::ErrorCode;
+use crate::outcome::{ErrorCode, Failure};
 use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -85,9 +85,20 @@ pub struct JobResult {
 /// What becomes of a job whose lease ran out: given back until it has killed too many workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExpiredLease {
-    GiveBack { lease_resets: u32 },
-    Fail { lease_resets: u32 },
+    /// A `suspect` may have killed its worker. From then on it runs without other suspects in its process, so a job
+    /// that does kill its worker uses up its own resets only.
+    GiveBack {
+        lease_resets: u32,
+        suspect: bool,
+    },
+    Fail {
+        lease_resets: u32,
+    },
 }
+
+/// Number of resets from which a job is suspect. One crash makes no job suspect, so after an ordinary restart all
+/// jobs run at full speed; lower limits of resets lower it, because the next reset would fail the job.
+const SUSPECT_RESETS: u32 = 2;
 
 /// Decides over a job whose lease ran out `lease_resets` times before.
 pub const fn expire(lease_resets: u32, resets_max: u32) -> ExpiredLease {
@@ -95,8 +106,14 @@ pub const fn expire(lease_resets: u32, resets_max: u32) -> ExpiredLease {
     if lease_resets > resets_max {
         ExpiredLease::Fail { lease_resets }
     } else {
-        ExpiredLease::GiveBack { lease_resets }
+        let suspect_from = if resets_max < SUSPECT_RESETS { 1 } else { SUSPECT_RESETS };
+        ExpiredLease::GiveBack { lease_resets, suspect: lease_resets >= suspect_from }
     }
+}
+
+/// Returns whether the first job after this error of its saga is suspect: the job before it lost too many workers.
+pub fn is_suspect_after(last_error: Option<&ErrorCode>) -> bool {
+    last_error == Some(&Failure::LeaseExpired.code())
 }
 
 #[cfg(test)]
@@ -123,10 +140,24 @@ mod tests {
 
     #[test]
     fn a_lease_is_given_back_until_the_limit() {
-        assert_eq!(expire(0, 3), ExpiredLease::GiveBack { lease_resets: 1 });
-        assert_eq!(expire(2, 3), ExpiredLease::GiveBack { lease_resets: 3 });
+        let back = |lease_resets, suspect| ExpiredLease::GiveBack { lease_resets, suspect };
+        assert_eq!(expire(0, 3), back(1, false));
+        assert_eq!(expire(1, 3), back(2, true));
+        assert_eq!(expire(2, 3), back(3, true));
         assert_eq!(expire(3, 3), ExpiredLease::Fail { lease_resets: 4 });
+        assert_eq!(expire(0, 2), back(1, false));
+        assert_eq!(expire(1, 2), back(2, true));
+        assert_eq!(expire(0, 1), back(1, true));
         assert_eq!(expire(0, 0), ExpiredLease::Fail { lease_resets: 1 });
-        assert_eq!(expire(u32::MAX, u32::MAX), ExpiredLease::GiveBack { lease_resets: u32::MAX });
+        assert_eq!(expire(u32::MAX, u32::MAX), back(u32::MAX, true));
+    }
+
+    #[test]
+    fn only_a_job_after_an_expired_lease_starts_as_a_suspect() {
+        assert!(!is_suspect_after(None));
+        for failure in Failure::ALL {
+            assert_eq!(is_suspect_after(Some(&failure.code())), failure == Failure::LeaseExpired);
+        }
+        assert!(is_suspect_after(Some(&ErrorCode::from_store("LEASE_EXPIRED".into()))));
     }
 }

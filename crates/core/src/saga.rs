@@ -10,7 +10,7 @@
 //! ```
 
 use crate::ids::{DeadLetterId, EventId, JobId, SagaId, SubscriptionId};
-use crate::job::{JobOutcome, JobResult};
+use crate::job::{self, JobOutcome, JobResult};
 use crate::outcome::ErrorCode;
 use crate::retry::RetryPolicy;
 use crate::time::Timestamp;
@@ -101,6 +101,8 @@ pub enum Decision {
     /// Make the job of this attempt and be InProgress on it.
     StartAttempt {
         attempt_at: Timestamp,
+        /// See [`job::is_suspect_after`].
+        suspect: bool,
     },
     Complete {
         attempt_count: u32,
@@ -153,7 +155,8 @@ fn look(saga: &SagaState, policy: &RetryPolicy, now: Timestamp) -> Decision {
         // The limit was lowered while the saga waited.
         Decision::DeadLetter { attempt_count: saga.attempt_count, error_code: saga.final_error_code.clone() }
     } else {
-        Decision::StartAttempt { attempt_at: saga.next_attempt_at }
+        let suspect = job::is_suspect_after(saga.final_error_code.as_ref());
+        Decision::StartAttempt { attempt_at: saga.next_attempt_at, suspect }
     }
 }
 

@@ -74,11 +74,11 @@ impl<S: CleanerStore> Cleaner<S> {
         let (event_id, lease_expiration) = (reset.event_id, reset.lease_until);
         let correlation_id = reset.correlation_id.as_deref();
         match reset.outcome {
-            ExpiredLease::GiveBack { lease_resets } => {
+            ExpiredLease::GiveBack { lease_resets, suspect } => {
                 self.wakes.wake(Stage::Delivery);
                 tracing::warn!(
                     correlation_id, %saga_id, %job_id, %event_id, worker_id, %lease_expiration, lease_resets,
-                    status = "Pending",
+                    suspect, status = "Pending",
                     "lease ran out: the job is given to another worker"
                 );
             }

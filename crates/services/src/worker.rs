@@ -7,6 +7,7 @@
 
 mod deliver;
 mod reports;
+mod suspects;
 
 use crate::batcher::Batcher;
 use crate::clock::Clock;
@@ -24,6 +25,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+use suspects::Suspects;
 use tokio::sync::Semaphore;
 use tokio::task::{Id, JoinSet};
 
@@ -74,6 +76,7 @@ pub struct Worker<S> {
     unread: Vec<ClaimedJob>,
     unread_token: LeaseToken,
     position: ReadPosition<Timestamp>,
+    suspects: Suspects,
 }
 
 impl<S: fmt::Debug> fmt::Debug for Worker<S> {
@@ -132,6 +135,7 @@ impl<S: WorkerStore + Clone> Worker<S> {
             unread: Vec::new(),
             unread_token: LeaseToken::from_random(0),
             position,
+            suspects: Suspects::new(),
         }
     }
 
@@ -160,18 +164,33 @@ impl<S: WorkerStore + Clone> Worker<S> {
         }
     }
 
-    /// Claims as many jobs as there are free slots.
-    async fn claim(&mut self, jobs_max: u32, now: Timestamp) -> StoreResult<()> {
-        let from = self.position.from(now);
-        let claim = Claim {
+    /// Returns a claim under a new token.
+    fn new_claim(&self, from: Option<Timestamp>, jobs_max: u32) -> Claim {
+        Claim {
             worker_id: self.options.worker_id.clone(),
             token: (self.draw_token)(),
             lease: self.options.lease,
             from,
             jobs_max,
-        };
+        }
+    }
+
+    /// Claims a suspect if one waits. Returns whether it did.
+    async fn claim_suspect(&mut self, now: Timestamp) -> StoreResult<bool> {
+        let claim = self.new_claim(None, 1);
+        self.unread_token = claim.token;
+        self.unread.extend(self.store.claim_suspect_job(claim, now).await?);
+        let found = !self.unread.is_empty();
+        self.suspects.polled(found, now);
+        Ok(found)
+    }
+
+    /// Claims as many jobs as there are free slots.
+    async fn claim(&mut self, jobs_max: u32, now: Timestamp) -> StoreResult<()> {
+        let claim = self.new_claim(self.position.from(now), jobs_max);
         self.unread_token = claim.token;
         self.unread = self.store.claim_due_jobs(claim, now).await?;
+        self.suspects.normal_claimed();
         self.position.record(self.unread.iter().map(|job| job.claimable_since).min(), now);
         Ok(())
     }
@@ -183,10 +202,14 @@ impl<S: WorkerStore + Clone> Worker<S> {
             let (job, token) = (letter.job, self.unread_token);
             let (courier, refill) = (Arc::clone(&self.courier), Arc::clone(&self.refill));
             let bell = self.bell.clone();
+            let suspect = if job.suspect { self.suspects.occupy() } else { None };
             let attempt = async move {
                 courier.carry(letter, token).await;
                 drop(slot);
-                if refill.ended() {
+                // The next suspect may be claimed as soon as this one has ended.
+                let was_suspect = suspect.is_some();
+                drop(suspect);
+                if refill.ended() || was_suspect {
                     bell.ring();
                 }
             };
@@ -221,7 +244,11 @@ impl<S: WorkerStore + Clone> Step for Worker<S> {
                 return Ok(Progress::IdleUntil(now.after(REFILL_WAIT)));
             }
             self.refill.nobody_waits();
-            self.claim(asked, now).await?;
+            if self.suspects.may_claim(now) && self.claim_suspect(now).await? {
+                asked = 1;
+            } else {
+                self.claim(asked, now).await?;
+            }
         }
         let claimed = u32::try_from(self.unread.len()).unwrap_or(u32::MAX);
         if claimed == 0 {

@@ -176,6 +176,7 @@ const JOB_WORK: &[&str] = &[
     "error_code",
     "duration_ms",
     "retry_after_s",
+    "suspect",
 ];
 const NO_HASH: &[&str] = &["id", "name", "role", "created_at", "last_used_at", "revoked_at"];
 

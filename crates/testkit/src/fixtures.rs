@@ -153,6 +153,10 @@ impl<S: Stores> Harness<S> {
         self.sure(async || self.store.worker().claim_due_jobs(claim.clone(), now).await).await
     }
 
+    pub async fn claim_suspect(&self, claim: &Claim, now: Timestamp) -> Option<ClaimedJob> {
+        self.sure(async || self.store.worker().claim_suspect_job(claim.clone(), now).await).await
+    }
+
     pub async fn apply_all(&self, now: Timestamp) -> Vec<AppliedResult> {
         let take = ResultTake { from: None, results_max: MANY };
         self.sure(async || self.store.orchestrator().apply_job_results(take, POLICY, now).await).await
@@ -173,7 +177,12 @@ impl<S: Stores> Harness<S> {
     /// One whole failed attempt for everything that is due.
     pub async fn fail_attempts(&self, subscription: SubscriptionId, now: Timestamp) -> Vec<AppliedResult> {
         let (jobs, token) = self.start_attempts(subscription, now).await;
-        let reports: Vec<_> = jobs.iter().map(|job| failed(job, token, Failure::Http(500))).collect();
+        let mut reports: Vec<_> = jobs.iter().map(|job| failed(job, token, Failure::Http(500))).collect();
+        let mut alone = claim(1);
+        while let Some(suspect) = self.claim_suspect(&alone, now).await {
+            reports.push(failed(&suspect, alone.token, Failure::Http(500)));
+            alone = claim(1);
+        }
         self.sure(async || self.store.worker().report_jobs(reports.clone(), now).await).await;
         self.apply_all(now).await
     }

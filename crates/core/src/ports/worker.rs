@@ -29,6 +29,8 @@ pub struct ClaimedJob {
     /// Since when the job could be claimed.
     pub claimable_since: Timestamp,
     pub lease_until: Timestamp,
+    /// Whether it was claimed by [`WorkerStore::claim_suspect_job`].
+    pub suspect: bool,
 }
 
 /// Where a delivery goes, and what signs it.
@@ -57,12 +59,20 @@ pub enum Report {
 }
 
 pub trait WorkerStore: Send + Sync + 'static {
-    /// Leases the jobs that have waited longest.
+    /// Leases the jobs that have waited longest, suspects excluded.
     fn claim_due_jobs(
         &self,
         claim: Claim,
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Vec<ClaimedJob>>> + Send;
+
+    /// Leases the suspect (see [`crate::job::ExpiredLease`]) that has waited longest, if there is one.
+    /// `jobs_max` of the claim has no effect.
+    fn claim_suspect_job(
+        &self,
+        claim: Claim,
+        now: Timestamp,
+    ) -> impl Future<Output = StoreResult<Option<ClaimedJob>>> + Send;
 
     /// Each distinct event once, in any order; what is not there is left out.
     fn load_events(&self, ids: Vec<EventId>) -> impl Future<Output = StoreResult<Vec<StoredEvent>>> + Send;

@@ -42,6 +42,20 @@ fn legal_transitions() {
 }
 
 #[test]
+fn the_attempt_after_an_expired_lease_starts_as_a_suspect() {
+    for (code, suspect) in [("LEASE_EXPIRED", true), ("HTTP_500", false)] {
+        let mut saga = SagaState::fresh(T0);
+        let decision = step(&saga, &Signal::Look, &RetryPolicy::WEBHOOK, T0);
+        saga = saga.after(&decision, job(1));
+        let decision = step(&saga, &Signal::JobFinished(&failed(1, code)), &RetryPolicy::WEBHOOK, T0);
+        saga = saga.after(&decision, job(1));
+        let attempt_at = saga.next_attempt_at;
+        let decision = step(&saga, &Signal::Look, &RetryPolicy::WEBHOOK, attempt_at);
+        assert_eq!(decision, Decision::StartAttempt { attempt_at, suspect }, "{code}");
+    }
+}
+
+#[test]
 fn five_attempts_with_the_gaps_of_the_schedule_then_dead() {
     let policy = RetryPolicy::WEBHOOK;
     let mut saga = SagaState::fresh(T0);
@@ -49,7 +63,7 @@ fn five_attempts_with_the_gaps_of_the_schedule_then_dead() {
     let mut gaps_s = Vec::new();
     for attempt in 1..=5_i64 {
         let decision = step(&saga, &Signal::Look, &policy, now);
-        assert_eq!(decision, Decision::StartAttempt { attempt_at: now });
+        assert_eq!(decision, Decision::StartAttempt { attempt_at: now, suspect: false });
         saga = saga.after(&decision, job(attempt));
         let decision = step(&saga, &Signal::JobFinished(&failed(attempt, "HTTP_500")), &policy, now);
         saga = saga.after(&decision, job(attempt));
@@ -159,7 +173,7 @@ proptest! {
                 }
             };
             let decision = step(&saga, &signal, &policy, now);
-            if let Decision::StartAttempt { attempt_at } = decision {
+            if let Decision::StartAttempt { attempt_at, .. } = decision {
                 jobs_made += 1;
                 prop_assert_eq!(attempt_at, before.next_attempt_at);
                 prop_assert!(attempt_at <= now);

@@ -69,10 +69,13 @@ async fn reset(
     let mut leases =
         rows.iter().map(|row| expired(row, resets_max)).collect::<Result<Vec<ResetLease>, Fault>>()?;
     let jobs: Vec<i64> = leases.iter().map(|lease| lease.job_id.get()).collect();
-    let (resets, fails): (Vec<i32>, Vec<bool>) = leases.iter().map(|lease| verdict(lease.outcome)).unzip();
+    let (resets, verdicts): (Vec<i32>, Vec<(bool, bool)>) =
+        leases.iter().map(|lease| verdict(lease.outcome)).unzip();
+    let (fails, suspects): (Vec<bool>, Vec<bool>) = verdicts.into_iter().unzip();
     let code = Failure::LeaseExpired.code();
     let sql = include_str!("sql/cleaner/reset_expired_leases.sql");
-    let rows = session.commit_with(sql, &[&jobs, &resets, &fails, &Instant(now), &code.as_str()]).await?;
+    let now = Instant(now);
+    let rows = session.commit_with(sql, &[&jobs, &resets, &fails, &now, &code.as_str(), &suspects]).await?;
     let done: HashSet<i64> = rows.iter().map(|row| get(row, 0)).collect::<Result<_, Fault>>()?;
     leases.retain(|lease| done.contains(&lease.job_id.get()));
     Ok((taken, leases))
@@ -90,9 +93,10 @@ fn expired(row: &Row, resets_max: u32) -> Result<ResetLease, Fault> {
     })
 }
 
-fn verdict(outcome: ExpiredLease) -> (i32, bool) {
+/// Returns the number of resets, whether the job fails, and whether it becomes suspect.
+fn verdict(outcome: ExpiredLease) -> (i32, (bool, bool)) {
     match outcome {
-        ExpiredLease::GiveBack { lease_resets } => (int(lease_resets), false),
-        ExpiredLease::Fail { lease_resets } => (int(lease_resets), true),
+        ExpiredLease::GiveBack { lease_resets, suspect } => (int(lease_resets), (false, suspect)),
+        ExpiredLease::Fail { lease_resets } => (int(lease_resets), (true, false)),
     }
 }

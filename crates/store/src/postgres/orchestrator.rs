@@ -199,7 +199,8 @@ async fn count_in_flight(
 struct Admission {
     /// The event and the subscription of each saga.
     pair_of: HashMap<i64, (i64, i64)>,
-    starts: Vec<(i64, Timestamp)>,
+    /// The saga of each job to create, the attempt, and whether the job is suspect.
+    starts: Vec<(i64, Timestamp, bool)>,
     letters: Vec<i64>,
     fetched: Vec<DueSince>,
 }
@@ -256,7 +257,9 @@ fn decide_admission(rows: &[Row], policy: RetryPolicy, now: Timestamp) -> Result
         }
         let policy = policy.with_limit(saga.limit);
         match saga::step(&saga.state, &Signal::Look, &policy, now) {
-            Decision::StartAttempt { attempt_at } => admission.starts.push((saga.id, attempt_at)),
+            Decision::StartAttempt { attempt_at, suspect } => {
+                admission.starts.push((saga.id, attempt_at, suspect));
+            }
             Decision::DeadLetter { .. } => admission.letters.push(saga.id),
             Decision::Complete { .. } | Decision::Retry { .. } | Decision::Ignore(_) => continue,
         }
@@ -305,14 +308,15 @@ async fn write_admission(
     now: Timestamp,
 ) -> Result<Admitted, Fault> {
     let Admission { pair_of, starts, letters, fetched } = admission;
-    let sagas: Vec<i64> = starts.iter().map(|(saga_id, _)| *saga_id).collect();
-    let attempts: Vec<Instant> = starts.iter().map(|(_, attempt_at)| Instant(*attempt_at)).collect();
+    let sagas: Vec<i64> = starts.iter().map(|(saga_id, ..)| *saga_id).collect();
+    let attempts: Vec<Instant> = starts.iter().map(|(_, attempt_at, _)| Instant(*attempt_at)).collect();
+    let suspects: Vec<bool> = starts.iter().map(|(.., suspect)| *suspect).collect();
     let start = include_str!("sql/orchestrator/start_attempts.sql");
     let give_up = include_str!("sql/orchestrator/give_up_sagas.sql");
     let (made, ended) = if letters.is_empty() {
-        (session.commit_with(start, &[&sagas, &attempts, &Instant(now)]).await?, Vec::new())
+        (session.commit_with(start, &[&sagas, &attempts, &Instant(now), &suspects]).await?, Vec::new())
     } else {
-        let made = session.go_on(start, &[&sagas, &attempts, &Instant(now)]).await?;
+        let made = session.go_on(start, &[&sagas, &attempts, &Instant(now), &suspects]).await?;
         (made, session.commit_with(give_up, &[&letters, &Instant(now)]).await?)
     };
     let pair = |saga_id: i64| {

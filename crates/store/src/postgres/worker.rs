@@ -52,6 +52,12 @@ impl WorkerStore for PostgresWorker {
         Ok(jobs)
     }
 
+    async fn claim_suspect_job(&self, claim: Claim, now: Timestamp) -> StoreResult<Option<ClaimedJob>> {
+        let again = AtomicBool::new(false);
+        let verb = Verb::repeatable("claiming a suspect job");
+        self.pool.call(verb, |session| claim_suspect(session, &claim, now, &again)).await
+    }
+
     async fn load_events(&self, ids: Vec<EventId>) -> StoreResult<Vec<StoredEvent>> {
         let ids: Vec<i64> = ids.into_iter().map(EventId::get).collect();
         self.pool.call(Verb::repeatable("loading events"), |session| load_events(session, &ids)).await
@@ -106,6 +112,28 @@ async fn claim_jobs(
     Ok(jobs)
 }
 
+/// Claims the oldest suspect. A second try returns the job that the first one leased, if it did.
+async fn claim_suspect(
+    mut session: Session,
+    claim: &Claim,
+    now: Timestamp,
+    again: &AtomicBool,
+) -> Result<Option<ClaimedJob>, Fault> {
+    let lease_until = now.after(claim.lease);
+    let proof = token(claim.token);
+    let suspect = |job: ClaimedJob| ClaimedJob { suspect: true, ..job };
+    if again.swap(true, Ordering::Relaxed) {
+        let found = find_claimed(&mut session, lease_until, proof).await?;
+        if let Some(job) = found.into_iter().next() {
+            return Ok(Some(suspect(job)));
+        }
+    }
+    let sql = include_str!("sql/worker/claim_suspect_job.sql");
+    let from = Instant(claim.from.unwrap_or(Timestamp::MIN));
+    let rows = session.run(sql, &[&from, &Instant(lease_until), &proof, &claim.worker_id.as_str()]).await?;
+    rows.first().map(|row| claimed(row, lease_until).map(suspect)).transpose()
+}
+
 /// What a claim leased, by its token and the end of its leases.
 async fn find_claimed(
     session: &mut Session,
@@ -126,6 +154,7 @@ fn claimed(row: &Row, lease_until: Timestamp) -> Result<ClaimedJob, Fault> {
         attempt: count(row, 4)?.saturating_add(1),
         claimable_since: instant(row, 5)?,
         lease_until,
+        suspect: false,
     })
 }
 

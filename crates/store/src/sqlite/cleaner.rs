@@ -61,8 +61,8 @@ fn reset_expired_leases(
         .collect::<Result<_, _>>()?;
     for ResetLease { job_id, outcome, .. } in &expired {
         match *outcome {
-            ExpiredLease::GiveBack { lease_resets } => {
-                session.run(GIVE_BACK_JOB, params![job_id.get(), now.micros(), lease_resets])?;
+            ExpiredLease::GiveBack { lease_resets, suspect } => {
+                session.run(GIVE_BACK_JOB, params![job_id.get(), now.micros(), lease_resets, suspect])?;
             }
             ExpiredLease::Fail { lease_resets } => {
                 let code = Failure::LeaseExpired.code();

@@ -208,6 +208,7 @@ fn admit_due_sagas(
 ) -> Answer<Admitted> {
     let mut admitted = Admitted::default();
     let mut starting = BTreeMap::new();
+    let mut suspects = Vec::new();
     let mut ending = Decided::default();
     for quota in quotas {
         let subscription_id = quota.subscription_id;
@@ -218,8 +219,11 @@ fn admit_due_sagas(
         for (saga_id, event_id, state) in due {
             let decision = saga::step(&state, &Signal::Look, &policy.with_limit(limit), now);
             match decision {
-                Decision::StartAttempt { .. } => {
+                Decision::StartAttempt { suspect, .. } => {
                     starting.insert(saga_id, (event_id, subscription_id));
+                    if suspect {
+                        suspects.push(saga_id.get());
+                    }
                 }
                 Decision::DeadLetter { .. } => {
                     ending.add(saga_id, decision);
@@ -231,7 +235,7 @@ fn admit_due_sagas(
         }
     }
     ending.write(session, now)?;
-    admitted.jobs = start_attempts(session, &starting, now)?;
+    admitted.jobs = start_attempts(session, &starting, suspects, now)?;
     Ok(admitted)
 }
 
@@ -239,6 +243,7 @@ fn admit_due_sagas(
 fn start_attempts(
     session: &Session<'_>,
     starting: &BTreeMap<SagaId, (EventId, SubscriptionId)>,
+    suspects: Vec<i64>,
     now: Timestamp,
 ) -> Answer<Vec<AdmittedJob>> {
     let mut jobs = Vec::with_capacity(starting.len());
@@ -248,7 +253,7 @@ fn start_attempts(
     let sagas = rows::array(starting.keys().map(|id| id.get()));
     {
         let mut insert = session.statement(INSERT_JOBS)?;
-        let mut made = insert.query(params![sagas, now.micros()])?;
+        let mut made = insert.query(params![sagas, now.micros(), rows::array(suspects)])?;
         while let Some(row) = made.next()? {
             let saga_id = SagaId::from_store(row.get(1)?);
             if let Some(&(event_id, subscription_id)) = starting.get(&saga_id) {

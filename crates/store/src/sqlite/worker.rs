@@ -22,6 +22,7 @@ use super::work::Durability;
 use crate::grants::Role;
 
 const LIST_DUE_JOBS: &str = include_str!("sql/worker/list_due_jobs.sql");
+const FIND_SUSPECT_JOB: &str = include_str!("sql/worker/find_suspect_job.sql");
 const LEASE_JOBS: &str = include_str!("sql/worker/lease_jobs.sql");
 const LOAD_EVENT: &str = include_str!("sql/worker/load_event.sql");
 const LOAD_TARGET: &str = include_str!("sql/worker/load_target.sql");
@@ -46,6 +47,14 @@ impl WorkerStore for SqliteWorker {
         self.0
             .write_as(Durability::AfterFlushes, ROLE, "claiming jobs", move |session| {
                 claim_due_jobs(session, &claim, now)
+            })
+            .await
+    }
+
+    async fn claim_suspect_job(&self, claim: Claim, now: Timestamp) -> StoreResult<Option<ClaimedJob>> {
+        self.0
+            .write_as(Durability::AfterFlushes, ROLE, "claiming a suspect job", move |session| {
+                claim_suspect_job(session, &claim, now)
             })
             .await
     }
@@ -99,25 +108,49 @@ fn claim_due_jobs(session: &Session<'_>, claim: &Claim, now: Timestamp) -> Answe
     let from = claim.from.unwrap_or(Timestamp::MIN);
     let claimed: Vec<ClaimedJob> = session
         .statement(LIST_DUE_JOBS)?
-        .query_map(params![from.micros(), claim.jobs_max], |row| {
-            Ok(ClaimedJob {
-                job_id: JobId::from_store(row.get(0)?),
-                saga_id: SagaId::from_store(row.get(1)?),
-                event_id: EventId::from_store(row.get(2)?),
-                subscription_id: SubscriptionId::from_store(row.get(3)?),
-                attempt: row.get::<_, u32>(4)?.saturating_add(1),
-                claimable_since: rows::time(row, 5)?,
-                lease_until,
-            })
-        })?
+        .query_map(params![from.micros(), claim.jobs_max], |row| claimed_job(row, lease_until))?
         .collect::<Result<_, _>>()?;
-    if claimed.is_empty() {
-        return Ok(claimed);
+    if !claimed.is_empty() {
+        lease_jobs(session, claim, &claimed, lease_until)?;
     }
-    let ids = rows::array(claimed.iter().map(|job| job.job_id.get()));
-    let (token, worker) = (rows::token(claim.token), claim.worker_id.as_str());
-    session.change_all(LEASE_JOBS, claimed.len(), params![ids, lease_until.micros(), token, worker])?;
     Ok(claimed)
+}
+
+fn claim_suspect_job(session: &Session<'_>, claim: &Claim, now: Timestamp) -> Answer<Option<ClaimedJob>> {
+    let lease_until = now.after(claim.lease);
+    let found = session
+        .statement(FIND_SUSPECT_JOB)?
+        .query_row([claim.from.unwrap_or(Timestamp::MIN).micros()], |row| claimed_job(row, lease_until))
+        .optional()?
+        .map(|job| ClaimedJob { suspect: true, ..job });
+    if let Some(job) = &found {
+        lease_jobs(session, claim, std::slice::from_ref(job), lease_until)?;
+    }
+    Ok(found)
+}
+
+fn lease_jobs(
+    session: &Session<'_>,
+    claim: &Claim,
+    jobs: &[ClaimedJob],
+    lease_until: Timestamp,
+) -> Answer<()> {
+    let ids = rows::array(jobs.iter().map(|job| job.job_id.get()));
+    let (token, worker) = (rows::token(claim.token), claim.worker_id.as_str());
+    session.change_all(LEASE_JOBS, jobs.len(), params![ids, lease_until.micros(), token, worker])
+}
+
+fn claimed_job(row: &Row<'_>, lease_until: Timestamp) -> rusqlite::Result<ClaimedJob> {
+    Ok(ClaimedJob {
+        job_id: JobId::from_store(row.get(0)?),
+        saga_id: SagaId::from_store(row.get(1)?),
+        event_id: EventId::from_store(row.get(2)?),
+        subscription_id: SubscriptionId::from_store(row.get(3)?),
+        attempt: row.get::<_, u32>(4)?.saturating_add(1),
+        claimable_since: rows::time(row, 5)?,
+        lease_until,
+        suspect: false,
+    })
 }
 
 fn report_jobs(session: &Session<'_>, reports: &[JobReport]) -> Answer<Vec<Report>> {

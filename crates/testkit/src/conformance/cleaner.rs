@@ -1,9 +1,10 @@
 //! Leases that ran out come back, once, and not for ever.
 
-use crate::fixtures::{MANY, T0, at, claim, delivered, leases};
+use crate::fixtures::{LEASE, MANY, T0, at, claim, delivered, leases};
 use crate::harness::{Engine, Harness};
 use posthaste_core::job::ExpiredLease;
 use posthaste_core::ports::{CleanerStore as _, LeaseTake, Report, Stores, WorkerStore as _};
+use std::time::Duration;
 
 pub async fn cleaner_against_reporter<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
@@ -62,7 +63,11 @@ pub async fn the_cleaner_is_idempotent_and_stops_at_the_limit<S: Stores>(h: &Har
     let resets = "SELECT lease_resets FROM webhook_delivery_jobs ORDER BY id LIMIT 1";
     for round in 0..4_u32 {
         let now = at(u64::from(round) * 100);
-        assert_eq!(h.claim_all(&claim(MANY), now).await.len(), 1, "round {round}");
+        // From the second reset on the job is suspect, and the normal claim skips it.
+        let is_suspect = round >= 2;
+        let normal = h.claim_all(&claim(MANY), now).await;
+        assert_eq!(normal.len(), usize::from(!is_suspect), "round {round}");
+        assert_eq!(h.claim_suspect(&claim(1), now).await.is_some(), is_suspect, "round {round}");
         // A lease that runs out at this very moment has not run out yet.
         let until = at(u64::from(round) * 100 + 60);
         let early =
@@ -73,7 +78,7 @@ pub async fn the_cleaner_is_idempotent_and_stops_at_the_limit<S: Stores>(h: &Har
             h.sure(async || h.store.cleaner().reset_expired_leases(leases(MANY), 3, expired).await).await;
         if h.engine != Engine::PostgresCut {
             let expected = if round < 3 {
-                ExpiredLease::GiveBack { lease_resets: round + 1 }
+                ExpiredLease::GiveBack { lease_resets: round + 1, suspect: round >= 1 }
             } else {
                 ExpiredLease::Fail { lease_resets: round + 1 }
             };
@@ -94,6 +99,15 @@ pub async fn the_cleaner_is_idempotent_and_stops_at_the_limit<S: Stores>(h: &Har
     let saga =
         h.direct.rows("SELECT status, attempt_count, final_error_code FROM webhook_delivery_sagas").await;
     assert_eq!(saga, [["PendingRetry", "1", "LEASE_EXPIRED"].map(|text| Some(text.to_owned()))]);
+    // Its next job starts as a suspect, and stays one after its first reset.
+    h.admit(subscription, at(1_000)).await;
+    for now in [at(1_000), at(1_100)] {
+        assert!(h.claim_all(&claim(MANY), now).await.is_empty());
+        let job = h.claim_suspect(&claim(1), now).await.expect("a suspect");
+        assert_eq!((job.attempt, job.suspect, job.lease_until), (2, true, now.after(LEASE)));
+        let expired = job.lease_until.after(Duration::from_micros(1));
+        h.sure(async || h.store.cleaner().reset_expired_leases(leases(MANY), 3, expired).await).await;
+    }
     h.check_invariants().await;
 }
 

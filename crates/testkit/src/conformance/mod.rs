@@ -48,6 +48,7 @@ macro_rules! promises {
             worker::a_lost_lease_keeps_no_other_report_from_counting,
             worker::a_released_job_counts_no_reset,
             worker::events_and_targets_are_loaded_once_each,
+            worker::suspects_are_claimed_one_by_one_and_oldest_first,
             worker::a_subscription_deleted_after_admission_is_not_loaded,
             cleaner::cleaner_against_reporter,
             cleaner::the_cleaner_is_idempotent_and_stops_at_the_limit,

@@ -203,6 +203,41 @@ pub async fn events_and_targets_are_loaded_once_each<S: Stores>(h: &Harness<S>) 
     assert_eq!(targets[0].secrets.previous, None);
 }
 
+/// The normal claim skips suspects. Those that are not claimed stay Pending, so no reset is charged to them.
+pub async fn suspects_are_claimed_one_by_one_and_oldest_first<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe("a").await;
+    h.publish("a", 3).await;
+    h.route_all(T0).await;
+    h.admit(subscription, T0).await;
+    assert_eq!(h.claim_suspect(&claim(1), T0).await, None);
+    for now in [T0, at(100)] {
+        assert_eq!(h.claim_all(&claim(MANY), now).await.len(), 3);
+        let expired = now.after(LEASE + Duration::from_micros(1));
+        h.sure(async || h.store.cleaner().reset_expired_leases(leases(MANY), 3, expired).await).await;
+    }
+    h.publish("a", 2).await;
+    h.route_all(at(200)).await;
+    h.admit(subscription, at(200)).await;
+    assert_eq!(h.claim_all(&claim(MANY), at(200)).await.len(), 2, "suspects are skipped");
+    let pending = async || {
+        let sql = "SELECT count(*) FROM webhook_delivery_jobs WHERE status = 'Pending' AND lease_resets = 2";
+        h.direct.number(sql).await
+    };
+    let mut claimed = Vec::new();
+    for left in [2, 1, 0] {
+        let holder = claim(1);
+        let job = h.claim_suspect(&holder, at(200)).await.expect("a suspect");
+        assert!(job.suspect && job.attempt == 1 && !claimed.contains(&job.job_id), "{job:?}");
+        assert_eq!(pending().await, left);
+        let report = vec![delivered(&job, holder.token)];
+        let answers = h.sure(async || h.store.worker().report_jobs(report.clone(), at(201)).await).await;
+        assert_eq!(answers, [Report::Accepted]);
+        claimed.push(job.job_id);
+    }
+    assert_eq!(h.claim_suspect(&claim(1), at(202)).await, None);
+    h.check_invariants().await;
+}
+
 /// A job that exists when its subscription is deleted must not be sent: the worker finds no target.
 pub async fn a_subscription_deleted_after_admission_is_not_loaded<S: Stores>(h: &Harness<S>) {
     let (deleted, kept) = (h.subscribe("a").await, h.subscribe("a").await);

@@ -18,6 +18,7 @@ use posthaste_services::sender::{KeepAlive, Sender, Trust};
 use posthaste_services::step::{Progress, Step};
 use posthaste_services::survey::{LastSurvey, SurveyOptions};
 use posthaste_services::wake::{Bell, Wakes};
+use posthaste_store::sqlite::MIGRATIONS;
 use posthaste_testkit::fixtures::T0;
 use posthaste_testkit::harness::Harness;
 use posthaste_testkit::random::Random;
@@ -75,7 +76,7 @@ impl Default for Options {
 }
 
 /// The version that both engines come to.
-pub(crate) const SCHEMA_VERSION: u32 = 7;
+pub(crate) const SCHEMA_VERSION: u32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
 pub(crate) const SURVEY: SurveyOptions = SurveyOptions {
     lease: Duration::from_secs(60),
     cleaner_interval: Duration::from_secs(1),

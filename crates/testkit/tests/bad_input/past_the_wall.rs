@@ -175,6 +175,7 @@ async fn check_ids<S: Stores>(h: &Harness<S>) {
             attempt: 1,
             claimable_since: T0,
             lease_until: T0,
+            suspect: false,
         };
         let report = posthaste_testkit::fixtures::delivered(&ghost, token());
         assert_eq!(

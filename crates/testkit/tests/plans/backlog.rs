@@ -5,10 +5,12 @@
 use crate::sqlite::{count, fill, open};
 use crate::statements::load;
 use posthaste_core::SubscriptionId;
-use posthaste_core::ports::{OrchestratorStore as _, Quota, ResultTake, Stores as _};
+use posthaste_core::ports::{
+    Claim, OrchestratorStore as _, Quota, ResultTake, Stores as _, WorkerStore as _,
+};
 use posthaste_store::postgres::{PostgresOptions, PostgresStore};
 use posthaste_store::sqlite;
-use posthaste_testkit::fixtures::{POLICY, T0};
+use posthaste_testkit::fixtures::{POLICY, T0, claim};
 use posthaste_testkit::postgres;
 use rusqlite::Connection;
 use rusqlite::types::Value;
@@ -51,6 +53,18 @@ const NOT_DUE: &str = "
         SELECT 2000000 + k, 1, 'InProgress', {past} + k * interval '1 ms', {past}, {past} FROM {numbers};
     INSERT INTO webhook_delivery_sagas (event_id, subscription_id, status, next_attempt_at, created_at, updated_at)
         SELECT 3000000 + k, 1, 'PendingRetry', {future} + k * interval '1 ms', {past}, {past} FROM {numbers};";
+
+/// Suspects that wait, older than every normal job.
+const SUSPECTS: &str = "
+    INSERT INTO webhook_delivery_sagas (id, event_id, subscription_id, status, next_attempt_at, current_job_id, created_at, updated_at) {ids}
+        SELECT 1000 + k, 1000 + k, 1 + k % 10, 'InProgress', {past}, 1000 + k, {past}, {past} FROM {numbers};
+    INSERT INTO webhook_delivery_jobs (id, saga_id, lease_until, attempt_at, suspect, created_at) {ids}
+        SELECT 1000 + k, 1000 + k, {past}, {past}, {true}, {past} FROM {numbers};";
+const NORMAL_JOBS: &str = "
+    INSERT INTO webhook_delivery_sagas (id, event_id, subscription_id, status, next_attempt_at, current_job_id, created_at, updated_at) {ids}
+        SELECT k, k, 1 + k % 10, 'InProgress', {past}, k, {past}, {past} FROM {numbers};
+    INSERT INTO webhook_delivery_jobs (id, saga_id, lease_until, attempt_at, created_at) {ids}
+        SELECT k, k, {now}, {past}, {past} FROM {numbers};";
 
 /// One database of PostgreSQL, filled past the triggers.
 struct Server {
@@ -165,6 +179,10 @@ fn hung(count: i64) -> [(&'static str, i64); 3] {
     [(SUBSCRIPTIONS, 10), (HUNG, count + ENDED_COUNT), (ENDED, count + ENDED_COUNT)]
 }
 
+fn suspects(count: i64) -> [(&'static str, i64); 2] {
+    [(NORMAL_JOBS, 200), (SUSPECTS, count)]
+}
+
 fn not_due(count: i64) -> [(&'static str, i64); 3] {
     [(SUBSCRIPTIONS, FAIR), (NOT_DUE, count), (DUE_OF_OTHERS, 40 * FAIR)]
 }
@@ -208,6 +226,43 @@ fn on_sqlite_a_result_costs_the_same_however_many_hang() {
     let (beside_few, beside_many) = (one_result(FEW), one_result(MANY));
     println!("one result: {beside_few} steps beside {FEW}, {beside_many} beside {MANY}");
     assert!(beside_many <= 2 * beside_few, "{beside_many} steps, {beside_few} beside few");
+}
+
+#[tokio::test]
+async fn on_postgres_a_claim_costs_the_same_however_many_suspects_wait() {
+    let few = Server::with("suspects_few", &suspects(FEW)).await;
+    let many = Server::with("suspects_many", &suspects(MANY)).await;
+    for statistics in ["no", "fresh"] {
+        let normal = |store: PostgresStore| async move {
+            let claim = Claim { from: Some(T0), ..claim(32) };
+            assert_eq!(store.worker().claim_due_jobs(claim, T0).await.expect("a claim").len(), 32);
+        };
+        let suspect = |store: PostgresStore| async move {
+            assert!(store.worker().claim_suspect_job(claim(1), T0).await.expect("a claim").is_some());
+        };
+        for (what, next_to_few, next_to_many) in [
+            ("32 normal jobs", few.pages(normal).await, many.pages(normal).await),
+            ("one suspect", few.pages(suspect).await, many.pages(suspect).await),
+        ] {
+            let found =
+                format!("{statistics} statistics, {what}: {next_to_few} pages, {next_to_many} next to many");
+            println!("{found}");
+            assert!(2 * next_to_many <= 3 * next_to_few, "{found}");
+        }
+        analyze(&[&few, &many]).await;
+    }
+}
+
+#[test]
+fn on_sqlite_a_claim_costs_the_same_however_many_suspects_wait() {
+    let steps = |count: i64| {
+        let (file, now) = (File::with(&suspects(count)), T0.micros());
+        let normal = file.steps("worker/list_due_jobs", &[now, now, 32], 32);
+        (normal, file.steps("worker/find_suspect_job", &[0], 1))
+    };
+    let (next_to_few, next_to_many) = (steps(FEW), steps(MANY));
+    println!("normal jobs and one suspect: {next_to_few:?} steps, {next_to_many:?} next to many");
+    assert_eq!(next_to_few, next_to_many);
 }
 
 #[tokio::test]
@@ -298,7 +353,7 @@ fn admission_steps(backlog: i64) -> (usize, usize) {
     }
     let count = FAIR * i64::from(QUOTA);
     let sagas = backlog + 1..=backlog + count;
-    steps += file.steps_over(sagas.clone(), "orchestrator/insert_jobs", &[0, now], count as usize);
+    steps += file.steps_over(sagas.clone(), "orchestrator/insert_jobs", &[0, now, 0], count as usize);
     steps += file.steps_over(sagas, "orchestrator/start_attempts", &[0, now], 0);
     (look, steps)
 }

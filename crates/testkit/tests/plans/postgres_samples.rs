@@ -89,6 +89,7 @@ fn explicit(name: &str) -> Option<Vec<String>> {
                 repeated("false", "boolean"),
                 now(),
                 text("LEASE_EXPIRED"),
+                repeated("false", "boolean"),
             ]
         }
         "ingest/find_events" => vec![texts("external-", 1, BATCH)],
@@ -115,7 +116,8 @@ fn explicit(name: &str) -> Option<Vec<String>> {
         "orchestrator/find_due_subscriptions" => vec!["0".to_owned(), batch, now()],
         "orchestrator/give_up_sagas" => vec![ids(101, 200), now()],
         "orchestrator/start_attempts" => {
-            vec![ids(1, 100), repeated("2027-01-15 07:59:00Z", "timestamptz"), now()]
+            let attempts = repeated("2027-01-15 07:59:00Z", "timestamptz");
+            vec![ids(1, 100), attempts, now(), repeated("false", "boolean")]
         }
         "orchestrator/take_due_sagas" => {
             let from = "array_fill('-infinity'::timestamptz, ARRAY[32])".to_owned();
@@ -178,6 +180,7 @@ fn explicit(name: &str) -> Option<Vec<String>> {
         "worker/claim_due_jobs" => {
             vec![LONG_AGO.to_owned(), batch, later(), token(), text("worker-1")]
         }
+        "worker/claim_suspect_job" => vec![LONG_AGO.to_owned(), later(), token(), text("worker-1")],
         "worker/find_claimed_jobs" => vec![format!("{NOW} - interval '30 seconds'"), token()],
         "worker/load_events" => vec![ids(201, 300)],
         "worker/load_targets" => vec![numbers(1, 32)],

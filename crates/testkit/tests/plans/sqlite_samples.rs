@@ -92,6 +92,7 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         "reader/order" | "outbox_intake/find_order" => vec![text("key-500")],
         "router/delete_routed" => numbers(&[live + 501, live + 600]),
         "router/match_subscriptions" => numbers(&[0, BATCH_ROWS]),
+        "worker/find_suspect_job" => numbers(&[0]),
         "worker/lease_jobs" => {
             vec![Value::Null, Value::Integer(NOW), Value::Blob(vec![7; 16]), text("worker-1")]
         }

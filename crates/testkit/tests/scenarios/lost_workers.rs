@@ -8,8 +8,8 @@ use posthaste_testkit::fixtures::{LEASE, claim, delivered};
 use posthaste_testkit::harness::Harness;
 use posthaste_testkit::pipeline::Rig;
 use posthaste_testkit::receiver::{Answer, Receiver};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -146,9 +146,67 @@ pub(crate) async fn a_job_that_kills_its_worker_again_and_again<S: Stores>(h: Ha
     rig.move_by(Duration::from_secs(30));
     rig.admit().await;
     let (mine, foreign) = (claim(1), claim(1));
-    let job = rig.h.claim_all(&mine, rig.now()).await[0];
+    assert!(rig.h.claim_all(&claim(1), rig.now()).await.is_empty(), "it is suspect");
+    let job = rig.h.claim_suspect(&mine, rig.now()).await.expect("a suspect");
     let reports = vec![delivered(&job, foreign.token)];
     let answers = rig.h.store.worker().report_jobs(reports, rig.now()).await.expect("an answer");
     assert_eq!(answers, [Report::LeaseLost]);
+    rig.h.check_invariants().await;
+}
+
+/// Rounds until the poison job of [`neighbours_of_a_job_that_kills_its_worker_are_delivered`] is dead-lettered, at most.
+/// Its five attempts need four workers each.
+const ROUNDS_MAX: u32 = 200;
+
+pub(crate) async fn neighbours_of_a_job_that_kills_its_worker_are_delivered<S: Stores>(h: Harness<S>) {
+    let mut rig = Rig::new(h);
+    let poisoned = Receiver::start(|_| Answer::Hang).await;
+    // Healthy, but slow enough to be in flight when the worker dies: each round has a gate of its own.
+    let gate = Arc::new(Mutex::new(Arc::new(Semaphore::new(0))));
+    let current = Arc::clone(&gate);
+    let healthy = Receiver::start(move |_| {
+        Answer::Gate(Arc::clone(&current.lock().expect("the gate")), Box::new(Answer::Status(200)))
+    })
+    .await;
+    rig.subscribe("poison", &poisoned.url("/")).await;
+    rig.subscribe("healthy", &healthy.url("/")).await;
+    let poison = rig.publish("poison").await;
+    let neighbours = rig.publish_many("healthy", 20).await;
+    rig.route().await;
+    let is_leased = format!(
+        "SELECT count(*) FROM webhook_delivery_jobs WHERE status = 'Leased' AND saga_id = {}",
+        rig.saga_of(poison).await.id
+    );
+    for _ in 0..ROUNDS_MAX {
+        let opened = Arc::new(Semaphore::new(0));
+        *gate.lock().expect("the gate") = Arc::clone(&opened);
+        let sent = poisoned.received().len();
+        rig.admit().await;
+        // A suspect is claimed by a step of its own, so the next ones claim the others next to it.
+        for _ in 0..3 {
+            rig.send().await;
+        }
+        if rig.h.direct.number(&is_leased).await > 0 {
+            poisoned.wait_for(sent + 1).await;
+            rig.kill_workers();
+            rig.hire();
+            outlast_the_lease(&rig);
+        } else {
+            opened.add_permits(Semaphore::MAX_PERMITS / 2);
+            rig.settle().await;
+            rig.move_by(Duration::from_secs(30));
+        }
+        rig.clean().await;
+        rig.apply().await;
+        if rig.saga_of(poison).await.state.status.is_terminal() {
+            break;
+        }
+    }
+    assert_eq!(rig.fate_of(poison).await, (SagaStatus::DeadLettered, 5, "LEASE_EXPIRED".into()));
+    for event in neighbours {
+        assert_eq!(rig.fate_of(event).await, (SagaStatus::Completed, 1, String::new()), "{event}");
+    }
+    let sent = healthy.received().len();
+    assert!(sent <= 3 * 20, "{sent} requests: two next to the poison job and one alone, each");
     rig.h.check_invariants().await;
 }

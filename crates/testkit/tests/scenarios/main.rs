@@ -47,6 +47,7 @@ on_both_engines! {
     lost_workers::a_worker_that_reports_too_late,
     lost_workers::a_worker_that_stops_gives_its_jobs_back,
     lost_workers::a_job_that_kills_its_worker_again_and_again,
+    lost_workers::neighbours_of_a_job_that_kills_its_worker_are_delivered,
     retries::retries_keep_the_schedule_until_the_dead_letter,
     retries::a_requeue_begins_anew_and_leaves_the_old_row_alone,
     retries::a_subscription_has_a_limit_of_its_own,

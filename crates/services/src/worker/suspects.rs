@@ -1,0 +1,72 @@
+//! When the worker may claim a suspect: a job that was in flight when its workers died (see
+//! [`posthaste_core::job::ExpiredLease`]). A process has at most one in flight, so a job that kills its worker takes no
+//! other suspect with it.
+
+use crate::clock::is_due;
+use posthaste_core::Timestamp;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Time to the next poll after one that found no suspect. Suspects are rare and have lost several leases already, so a
+/// second does not matter to them; an idle process makes one more statement in that time.
+const POLL_EVERY: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(super) struct Suspects {
+    /// One permit, held by the attempt of the suspect in flight.
+    slot: Arc<Semaphore>,
+    next_poll_at: Timestamp,
+    /// Set after a suspect was claimed, until normal jobs were claimed: with a single slot the two take turns.
+    is_normal_next: bool,
+}
+
+impl Suspects {
+    pub(super) fn new() -> Self {
+        let slot = Arc::new(Semaphore::new(1));
+        Self { slot, next_poll_at: Timestamp::MIN, is_normal_next: false }
+    }
+
+    pub(super) fn may_claim(&self, now: Timestamp) -> bool {
+        let is_free = self.slot.available_permits() > 0;
+        is_free && !self.is_normal_next && is_due(self.next_poll_at, POLL_EVERY, now)
+    }
+
+    pub(super) fn polled(&mut self, found: bool, now: Timestamp) {
+        self.is_normal_next = found;
+        self.next_poll_at = if found { now } else { now.after(POLL_EVERY) };
+    }
+
+    pub(super) fn normal_claimed(&mut self) {
+        self.is_normal_next = false;
+    }
+
+    /// Returns the permit that the attempt of a suspect holds until it ends.
+    pub(super) fn occupy(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.slot).try_acquire_owned().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_suspect_is_in_flight_and_normal_jobs_take_turns_with_it() {
+        let second = |s| Timestamp::from_micros(0).after(Duration::from_secs(s));
+        let mut suspects = Suspects::new();
+        assert!(suspects.may_claim(second(5)));
+        suspects.polled(true, second(5));
+        let in_flight = suspects.occupy();
+        assert!(in_flight.is_some() && suspects.occupy().is_none());
+        assert!(!suspects.may_claim(second(9)), "one is in flight");
+        drop(in_flight);
+        assert!(!suspects.may_claim(second(9)), "normal jobs come first");
+        suspects.normal_claimed();
+        assert!(suspects.may_claim(second(5)), "the next one follows at once");
+        suspects.polled(false, second(9));
+        for (now, expected) in [(9, false), (10, true), (3, true)] {
+            assert_eq!(suspects.may_claim(second(now)), expected, "at {now}, where 3 is a clock set back");
+        }
+    }
+}

@@ -158,6 +158,7 @@ async fn system_checks<S: Stores>(
         engine: &engine,
         schema_needed: operations.schema_needed,
         machine_now,
+        clock_step: api.clock.last_step(),
         lane: &lane,
         processes: &processes,
         upkeep: &upkeep,

@@ -150,7 +150,7 @@ struct Process<'a, S> {
 
 impl<'a, S: Stores> Process<'a, S> {
     async fn new(settings: &'a Settings, store: S, wakes: Wakes, metrics: Metrics) -> anyhow::Result<Self> {
-        let clock = Clock::running(store.now().await?);
+        let clock = Clock::sampled(&store.sample_clock().await?);
         let runner = Runner::new(clock.clone(), metrics.clone());
         let worker_id = WorkerId::parse(random::process_name()?)?;
         let sends = [Role::Worker, Role::Api, Role::Outbox].iter().any(|role| settings.roles.contains(role));
@@ -183,7 +183,7 @@ impl<'a, S: Stores> Process<'a, S> {
     }
 
     fn start(&mut self) -> anyhow::Result<()> {
-        let clock = ClockSetter::new(self.store.clone(), self.clock.clone());
+        let clock = ClockSetter::new(self.store.clone(), self.clock.clone(), self.metrics.clone());
         self.runner.start(Service::new("clock", clock, Bell::default(), CLOCK_POLL));
         for role in &self.settings.roles {
             match role {

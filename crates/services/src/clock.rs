@@ -1,31 +1,70 @@
 //! The one clock. Every time that decides something comes from here: the database's time on
 //! PostgreSQL, sampled now and then as an offset to this machine's monotonic clock; the system's on
-//! SQLite; a test's own in a test.
+//! SQLite, sampled alike; a test's own in a test. Either may be stepped, see [`Clock::steps_back`].
 
+use crate::metrics::{Direction, Metrics};
 use crate::step::{Progress, Step};
 use posthaste_core::Timestamp;
-use posthaste_core::ports::{StoreResult, Stores};
-use posthaste_core::retry::CLOCK_STEP_MIN;
-use std::sync::Arc;
+use posthaste_core::ports::{ClockSample, StoreResult, Stores};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A sample that took longer says too little about when it was taken.
-const ROUND_TRIP_MAX: Duration = Duration::from_millis(200);
+/// How much the store's clock and the monotonic clock may drift apart, in parts per million. NTP slews a clock by at
+/// most this much.
+const DRIFT_PPM: u32 = 500;
 
 /// How far the clocks of two processes may be apart. What another process has just written may lie so far in
 /// the future here, where a step that was woken for it does not see it yet: then one more look is taken. And
 /// what it wrote a little later than we did may lie so far in the past.
 pub(crate) const CLOCKS_DIFFER_MAX: Duration = Duration::from_millis(100);
 
+/// A clock that is set by more than this was stepped: NTP corrects smaller offsets without a step, and samples are more
+/// exact than this. Times that were stored before a step may be off by its size.
+pub const STEP_MIN: Duration = posthaste_core::retry::CLOCK_STEP_MIN;
+
 /// Cheap to clone; clones tell the same time.
 #[derive(Debug, Clone)]
-pub struct Clock(Arc<Inner>);
+pub struct Clock(Arc<Shared>);
 
 #[derive(Debug)]
-struct Inner {
+struct Shared {
     hands: Hands,
     steps_back: AtomicU64,
+    last_step: Mutex<Option<ClockStep>>,
+}
+
+/// A step of the clock by more than [`STEP_MIN`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClockStep {
+    pub direction: StepDirection,
+    pub size: Duration,
+    /// The time right after the step.
+    pub at: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepDirection {
+    Forward,
+    Back,
+}
+
+impl StepDirection {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Back => "back",
+        }
+    }
+}
+
+impl ClockStep {
+    fn between(before: Timestamp, after: Timestamp) -> Option<Self> {
+        let (forward, back) = (after.since(before), before.since(after));
+        let direction = if back.is_zero() { StepDirection::Forward } else { StepDirection::Back };
+        let size = forward.max(back);
+        (size > STEP_MIN).then_some(Self { direction, size, at: after })
+    }
 }
 
 #[derive(Debug)]
@@ -35,23 +74,24 @@ enum Hands {
 }
 
 impl Clock {
-    fn with(hands: Hands) -> Self {
-        Self(Arc::new(Inner { hands, steps_back: AtomicU64::new(0) }))
-    }
-
-    /// How often the clock was set back by more than [`CLOCK_STEP_MIN`].
-    pub fn steps_back(&self) -> u64 {
-        self.0.steps_back.load(Ordering::Relaxed)
-    }
-
     /// Starts at `now` and runs by itself.
     pub fn running(now: Timestamp) -> Self {
         Self::with(Hands::Running { origin: Instant::now(), at_origin_us: AtomicI64::new(now.micros()) })
     }
 
+    /// Starts at the middle of a sample's bounds and runs by itself.
+    pub fn sampled(sample: &ClockSample) -> Self {
+        let bounds = Bounds::of(sample, Instant::now());
+        Self::running(bounds.middle())
+    }
+
     /// Moves only when it is set.
     pub fn standing(at: Timestamp) -> Self {
         Self::with(Hands::Standing(AtomicI64::new(at.micros())))
+    }
+
+    fn with(hands: Hands) -> Self {
+        Self(Arc::new(Shared { hands, steps_back: AtomicU64::new(0), last_step: Mutex::new(None) }))
     }
 
     pub fn now(&self) -> Timestamp {
@@ -63,16 +103,36 @@ impl Clock {
         }
     }
 
-    pub fn set(&self, now: Timestamp) {
-        if self.now() > now.after(CLOCK_STEP_MIN) {
-            self.0.steps_back.fetch_add(1, Ordering::Relaxed);
-        }
+    /// Sets the clock. Returns the step, if that is one.
+    pub fn set(&self, now: Timestamp) -> Option<ClockStep> {
+        let before = self.now();
         match &self.0.hands {
             Hands::Running { origin, at_origin_us } => {
                 at_origin_us.store(now.before(origin.elapsed()).micros(), Ordering::Relaxed);
             }
             Hands::Standing(at) => at.store(now.micros(), Ordering::Relaxed),
         }
+        let step = ClockStep::between(before, now)?;
+        *self.0.last_step.lock().unwrap_or_else(PoisonError::into_inner) = Some(step);
+        match step.direction {
+            StepDirection::Forward => {}
+            // After the new time is in force: whoever sees the count also sees the time.
+            StepDirection::Back => {
+                self.0.steps_back.fetch_add(1, Ordering::Release);
+            }
+        }
+        Some(step)
+    }
+
+    /// Returns how often the clock was set back by more than [`STEP_MIN`]. A step that compares it with the value of its
+    /// last run learns that times it stored may lie further ahead than they should.
+    pub fn steps_back(&self) -> u64 {
+        self.0.steps_back.load(Ordering::Acquire)
+    }
+
+    /// Returns the last step, in either direction.
+    pub fn last_step(&self) -> Option<ClockStep> {
+        *self.0.last_step.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -86,24 +146,95 @@ pub(crate) fn is_due(at: Timestamp, span: Duration, now: Timestamp) -> bool {
 #[derive(Debug)]
 pub struct ClockSetter<S> {
     store: S,
-    clock: Clock,
+    discipline: Discipline,
 }
 
 impl<S: Stores> ClockSetter<S> {
-    pub const fn new(store: S, clock: Clock) -> Self {
-        Self { store, clock }
+    pub const fn new(store: S, clock: Clock, metrics: Metrics) -> Self {
+        Self { store, discipline: Discipline { clock, metrics, held: None } }
     }
 }
 
 impl<S: Stores> Step for ClockSetter<S> {
     async fn step(&mut self, _now: Timestamp) -> StoreResult<Progress> {
-        let asked = Instant::now();
-        let answer = self.store.now().await?;
-        let round_trip = asked.elapsed();
-        if round_trip <= ROUND_TRIP_MAX {
-            self.clock.set(answer.after(round_trip / 2));
-        }
+        let sample = self.store.sample_clock().await?;
+        self.discipline.apply(&sample, Instant::now());
         Ok(Progress::Idle)
+    }
+}
+
+/// The range in which the store's time lies at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Bounds {
+    low: Timestamp,
+    high: Timestamp,
+}
+
+impl Bounds {
+    /// The bounds that a sample gives for the moment `at`, which is not before the sample's end.
+    fn of(sample: &ClockSample, at: Instant) -> Self {
+        let elapsed = at.saturating_duration_since(sample.asked_at);
+        let low = sample.time.after(elapsed.saturating_sub(sample.round_trip));
+        Self { low, high: sample.time.after(elapsed) }
+    }
+
+    fn around(time: Timestamp, error: Duration) -> Self {
+        Self { low: time.before(error), high: time.after(error) }
+    }
+
+    /// Both bounds hold, so the time lies in their intersection: an inexact sample does not move an exact clock. If
+    /// there is none, the store's clock was stepped, and only the sample holds.
+    fn narrowed_by(self, sample: Self) -> Self {
+        let both = Self { low: self.low.max(sample.low), high: self.high.min(sample.high) };
+        if both.low <= both.high { both } else { sample }
+    }
+
+    fn error(self) -> Duration {
+        self.high.since(self.low) / 2
+    }
+
+    fn middle(self) -> Timestamp {
+        self.low.after(self.error())
+    }
+}
+
+/// Keeps a clock within the bounds that samples give. How far the clock may be off grows by the drift from one sample
+/// to the next.
+#[derive(Debug)]
+struct Discipline {
+    clock: Clock,
+    metrics: Metrics,
+    held: Option<Held>,
+}
+
+/// How far the clock may have been off at some moment.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    error: Duration,
+    at: Instant,
+}
+
+impl Held {
+    fn error_at(self, at: Instant) -> Duration {
+        let age = at.saturating_duration_since(self.at);
+        self.error + age * DRIFT_PPM / 1_000_000
+    }
+}
+
+impl Discipline {
+    fn apply(&mut self, sample: &ClockSample, at: Instant) {
+        let sampled = Bounds::of(sample, at);
+        let bounds = match self.held {
+            None => sampled,
+            Some(held) => Bounds::around(self.clock.now(), held.error_at(at)).narrowed_by(sampled),
+        };
+        self.held = Some(Held { error: bounds.error(), at });
+        if let Some(step) = self.clock.set(bounds.middle()) {
+            let direction = step.direction.as_str();
+            self.metrics.clock_steps.get_or_create(&Direction { direction }).inc();
+            let size_ms = u64::try_from(step.size.as_millis()).unwrap_or(u64::MAX);
+            tracing::warn!(direction, size_ms, "clock stepped, stored times may be off by that much");
+        }
     }
 }
 
@@ -120,6 +251,56 @@ mod tests {
         assert!(first.micros() >= 5_000_000_000 && clock.now() >= first);
         clock.set(Timestamp::from_micros(-5));
         assert!(clock.now() < first);
+    }
+
+    #[test]
+    fn a_clock_set_back_by_more_than_a_second_counts_a_step_in_every_clone() {
+        let at_ms = |ms: i64| Timestamp::from_micros(ms * 1_000);
+        let clock = Clock::standing(at_ms(10_000));
+        let clone = clock.clone();
+        let rows = [
+            (12_000, 0, Some((StepDirection::Forward, 2_000))),
+            (13_000, 0, None),
+            (12_000, 0, None),
+            (10_999, 1, Some((StepDirection::Back, 1_001))),
+            (0, 2, Some((StepDirection::Back, 10_999))),
+        ];
+        for (to, steps_back, step) in rows {
+            let stepped = clock.set(at_ms(to)).map(|step| (step.direction, step.size.as_millis()));
+            assert_eq!((clone.steps_back(), stepped), (steps_back, step), "to {to}");
+        }
+        let last =
+            ClockStep { direction: StepDirection::Back, size: Duration::from_millis(10_999), at: at_ms(0) };
+        assert_eq!(clone.last_step(), Some(last));
+    }
+
+    #[test]
+    fn an_inexact_sample_does_not_move_an_exact_clock() {
+        let (start, at_ms) = (Instant::now(), |ms: i64| Timestamp::from_micros(ms * 1_000));
+        let ms = Duration::from_millis;
+        let clock = Clock::standing(at_ms(0));
+        let mut discipline = Discipline { clock: clock.clone(), metrics: Metrics::new(), held: None };
+        // When it was asked, the store's time, the round trip, and where the clock is afterwards. The store's clock
+        // stands, as the clock does; it is at 1,000 ms, then at 1,010 ms, and then stepped back by an hour.
+        let rows = [
+            (0, 1_000, 4, 1_002),
+            // Waited for the connection: its middle would be 1,095.
+            (0, 1_000, 190, 1_002),
+            (0, 1_001, 2, 1_002),
+            (0, 1_010, 2, 1_011),
+            // A hundred seconds later the clock may be off by 50 ms more, so a less exact sample narrows again.
+            (100, 1_000, 20, 1_010),
+            (100, 1_010 - 3_600_000, 2, 1_011 - 3_600_000),
+        ];
+        for (second, time, round_trip, expected) in rows {
+            let asked_at = start + Duration::from_secs(second);
+            let sample = ClockSample { time: at_ms(time), asked_at, round_trip: ms(round_trip) };
+            discipline.apply(&sample, asked_at + ms(round_trip));
+            let rounded_ms = (clock.now().micros() + 500).div_euclid(1_000);
+            assert_eq!(rounded_ms, expected, "after {sample:?}");
+        }
+        let steps = |direction| discipline.metrics.clock_steps.get_or_create(&Direction { direction }).get();
+        assert_eq!((steps("forward"), steps("back"), clock.steps_back()), (1, 1, 1));
     }
 
     #[test]

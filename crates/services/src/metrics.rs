@@ -66,6 +66,11 @@ pub struct StoreRole {
     pub role: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Direction {
+    pub direction: &'static str,
+}
+
 /// For a gauge that is not shown before it is known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Unlabelled {}
@@ -142,6 +147,7 @@ pub struct Meters {
     pub store_seconds: Family<StoreRole, Histogram, Buckets>,
     pub auth_failures: Family<AuthFailure, Counter>,
     pub connections_refused: Counter,
+    pub clock_steps: Family<Direction, Counter>,
     /// For charts, which know two kinds of attempts and latencies in finer steps.
     attempts_ok: Counter,
     attempts_failed: Counter,
@@ -202,6 +208,7 @@ impl Metrics {
             store_seconds: Family::new_with_constructor(Buckets(short_times)),
             auth_failures: Family::default(),
             connections_refused: Counter::default(),
+            clock_steps: Family::default(),
             attempts_ok: Counter::default(),
             attempts_failed: Counter::default(),
             latencies: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -363,6 +370,8 @@ impl Meters {
         let refused = self.connections_refused.clone();
         let help = "Connections closed because their peer had too many";
         registry.register("connections_refused", help, refused);
+        let help = "Samples of the store's clock that differed from the running clock by more than 1 s";
+        registry.register("clock_steps", help, self.clock_steps.clone());
     }
 }
 

@@ -5,18 +5,18 @@
 use posthaste_core::event::{EventType, NewEvent};
 use posthaste_core::json::JsonText;
 use posthaste_core::ports::{
-    Claim, CleanerStore as _, IngestStore as _, JobReport, LeaseTake, OrchestratorStore as _, Quota, Report,
-    ResultTake, RouteTake, RouterStore as _, Stores as _, SubscriptionStore as _, Verification,
-    WorkerStore as _,
+    Claim, CleanerStore as _, IngestStore as _, JobReport, LeaseTake, OrchestratorStore as _, Quota,
+    ReaderStore as _, Report, ResultTake, RouteTake, RouterStore as _, Stores as _, SubscriptionStore as _,
+    Verification, WorkerStore as _,
 };
 use posthaste_core::retry::RetryPolicy;
 use posthaste_core::subscription::{CallbackUrl, NewSubscription, SealedSecret};
-use posthaste_core::{LeaseToken, SubscriptionId, Timestamp, WorkerId};
+use posthaste_core::{EventId, LeaseToken, SubscriptionId, Timestamp, WorkerId};
 use posthaste_store::grants::Role;
 use posthaste_store::postgres::{PostgresOptions, PostgresStore, migrate};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio_postgres::{Client, NoTls};
 
 const T0: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
@@ -263,4 +263,40 @@ async fn only_what_may_be_repeated_commits_without_the_disk() {
         1
     );
     waits(true, "a reset lease").await;
+}
+
+/// Half of the round trip is added to the time that the server returned. What happens before the query (waiting for a
+/// connection, connecting) must not be part of it, or the clock is ahead by half of that.
+#[tokio::test]
+async fn a_clock_sample_begins_when_the_connection_is_in_hand() {
+    let server = Server::start("clock");
+    migrate(&server.url("postgres")).await.expect("the migration");
+    let options = PostgresOptions {
+        roles: vec![Role::Viewer],
+        connections_max: 1,
+        ..PostgresOptions::new(server.url("postgres"))
+    };
+    let store = PostgresStore::connect(&options).await.expect("the store");
+    let locker = server.client("postgres").await;
+    locker
+        .batch_execute("BEGIN; LOCK TABLE posthaste.events IN ACCESS EXCLUSIVE MODE")
+        .await
+        .expect("a lock");
+    // The only connection waits for the table.
+    let reader = store.reader();
+    let reading = tokio::spawn(async move { reader.event(EventId::from_store(1)).await });
+    let watcher = server.client("postgres").await;
+    let waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    while watcher.query(waiting, &[]).await.expect("the activity").is_empty() {}
+    let mut sampling = std::pin::pin!(store.sample_clock());
+    tokio::select! {
+        biased;
+        _ = &mut sampling => panic!("the connection is in use"),
+        () = tokio::task::yield_now() => {}
+    }
+    let released_at = Instant::now();
+    locker.batch_execute("COMMIT").await.expect("the end of the lock");
+    let sample = sampling.await.expect("a sample");
+    assert!(sample.asked_at >= released_at, "the wait for the connection was part of the sample");
+    assert_eq!(reading.await.expect("the reader").expect("an answer"), None);
 }

@@ -45,7 +45,7 @@ pub use reader::{
     RequeuedRange, StoredEvent, SubscriptionFilter,
 };
 pub use router::{RouteTake, Routed, RouterStore};
-pub use stores::Stores;
+pub use stores::{ClockSample, Stores};
 pub use subscriptions::{SubscriptionStore, Verification};
 pub use worker::{Claim, ClaimedJob, JobReport, Report, Target, WorkerStore};
 

@@ -6,6 +6,7 @@ use super::{
     OutboxWorkerStore, PresenceStore, ReaderStore, RouterStore, StoreResult, SubscriptionStore, WorkerStore,
 };
 use crate::time::Timestamp;
+use std::time::{Duration, Instant};
 
 pub trait Stores: Clone + Send + Sync + 'static {
     type Ingest: IngestStore + Clone;
@@ -39,4 +40,16 @@ pub trait Stores: Clone + Send + Sync + 'static {
 
     /// The clock that decides: the database's where several processes share one, else the machine's.
     fn now(&self) -> impl Future<Output = StoreResult<Timestamp>> + Send;
+
+    /// Reads the same clock against the monotonic clock of this machine. The round trip is that of the query alone,
+    /// without waiting for a connection, and the smallest of several.
+    fn sample_clock(&self) -> impl Future<Output = StoreResult<ClockSample>> + Send;
+}
+
+/// One reading of the store's clock: it was `time` at some moment within `round_trip` after `asked_at`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClockSample {
+    pub time: Timestamp,
+    pub asked_at: Instant,
+    pub round_trip: Duration,
 }

@@ -1,6 +1,7 @@
 //! What runs: queues, leases, the lane, processes, clocks, settings, and how the database keeps up.
 
 use super::{Check, counted};
+use crate::clock::ClockStep;
 use crate::presence;
 use posthaste_core::Timestamp;
 use posthaste_core::lane::{Lane, LaneMode};
@@ -20,6 +21,8 @@ const DUE_AGE: (Duration, Duration) = (Duration::from_secs(300), Duration::from_
 const TRANSACTION_AGE: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(3_600));
 /// Times come from the database; a clock that is off confuses people and their logs.
 const CLOCK_OFFSET_MAX: Duration = Duration::from_secs(2);
+/// How long a step of the clock is worth a warning: retries that wait for the time before it are over by then.
+const CLOCK_STEP_AGE: Duration = Duration::from_secs(3_600);
 /// Transactions that a slot may hold old rows back for.
 const SLOT_AGE_MAX: u64 = 1_000_000;
 /// Dead rows that no vacuum of ours leaves lying, and their share of the table.
@@ -35,6 +38,8 @@ pub struct SystemFacts<'a> {
     pub schema_needed: u32,
     /// What this machine's own clock says at the time of the engine's answer.
     pub machine_now: Timestamp,
+    /// The last step of the clock that deliveries go by, since this process started.
+    pub clock_step: Option<ClockStep>,
     pub lane: &'a Lane,
     pub processes: &'a [ProcessSeen],
     pub upkeep: &'a Upkeep,
@@ -55,6 +60,7 @@ pub fn examine_system(facts: &SystemFacts<'_>) -> Vec<Check> {
         roles(facts),
         migrations(facts),
         clock(facts),
+        clock_steps(facts),
         settings(facts.warnings),
     ];
     checks.extend(upkeep(facts.upkeep));
@@ -203,6 +209,19 @@ fn clock(facts: &SystemFacts<'_>) -> Check {
         return Check::ok("clock", found);
     }
     Check::warning("clock", found, "set both by NTP: deliveries go by the database's, logs by the machine's")
+}
+
+fn clock_steps(facts: &SystemFacts<'_>) -> Check {
+    let Some(step) = facts.clock_step else {
+        return Check::ok("clock_steps", "no step since this process started");
+    };
+    let (direction, size, at) = (step.direction.as_str(), step.size.as_secs_f64(), step.at);
+    let found = format!("the clock was set {direction} by {size:.3} s at {at}");
+    if facts.now.since(step.at) > CLOCK_STEP_AGE {
+        return Check::ok("clock_steps", found);
+    }
+    let to_do = "set the machine of the database (with SQLite, this one) by NTP: times stored before may be off by that much";
+    Check::warning("clock_steps", found, to_do)
 }
 
 fn settings(warnings: &[String]) -> Check {

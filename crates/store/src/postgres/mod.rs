@@ -55,9 +55,10 @@ use crate::grants::Role;
 use error::Fault;
 use pool::{RolePool, Verb};
 use posthaste_core::Timestamp;
-use posthaste_core::ports::{Cause, StoreError, StoreResult, Stores};
+use posthaste_core::ports::{Cause, ClockSample, StoreError, StoreResult, Stores};
 use session::Session;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio_postgres::error::SqlState;
 use value::instant;
 
@@ -247,11 +248,38 @@ impl Stores for PostgresStore {
     }
 
     async fn now(&self) -> StoreResult<Timestamp> {
+        let now = |mut session: Session| async move { read_time(&mut session).await };
         self.home_pool().call(Verb::repeatable("asking for the time"), now).await
+    }
+
+    async fn sample_clock(&self) -> StoreResult<ClockSample> {
+        self.home_pool().call(Verb::repeatable("sampling the clock"), sample_clock).await
     }
 }
 
-async fn now(mut session: Session) -> Result<Timestamp, Fault> {
+/// Queries of one sample of the clock; the one with the smallest round trip counts.
+const SAMPLE_QUERIES: u32 = 5;
+
+/// The connection is in hand, so only the query is timed. The first one also prepares the statement; a later one is
+/// faster and replaces it.
+async fn sample_clock(mut session: Session) -> Result<ClockSample, Fault> {
+    let mut best = timed_query(&mut session).await?;
+    for _ in 1..SAMPLE_QUERIES {
+        let sample = timed_query(&mut session).await?;
+        if sample.round_trip < best.round_trip {
+            best = sample;
+        }
+    }
+    Ok(best)
+}
+
+async fn timed_query(session: &mut Session) -> Result<ClockSample, Fault> {
+    let asked_at = Instant::now();
+    let time = read_time(session).await?;
+    Ok(ClockSample { time, asked_at, round_trip: asked_at.elapsed() })
+}
+
+async fn read_time(session: &mut Session) -> Result<Timestamp, Fault> {
     let rows = session.read("SELECT clock_timestamp()", &[]).await?;
     rows.first()
         .map_or_else(|| Err(Fault::Unreadable("the server told no time".to_owned())), |row| instant(row, 0))

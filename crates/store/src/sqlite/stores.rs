@@ -1,8 +1,10 @@
 //! Every port of the engine from one store; only the wiring and the tests see all of them. And two
 //! verbs for tests that try the walls between the roles.
 
+use std::time::Instant;
+
 use posthaste_core::Timestamp;
-use posthaste_core::ports::{StoreResult, Stores};
+use posthaste_core::ports::{ClockSample, StoreResult, Stores};
 
 use super::migrate::system_now;
 use super::{
@@ -80,5 +82,10 @@ impl Stores for SqliteStore {
 
     async fn now(&self) -> StoreResult<Timestamp> {
         Ok(system_now())
+    }
+
+    async fn sample_clock(&self) -> StoreResult<ClockSample> {
+        let asked_at = Instant::now();
+        Ok(ClockSample { time: system_now(), asked_at, round_trip: asked_at.elapsed() })
     }
 }

@@ -1,6 +1,7 @@
 //! What doctor says of each state that a system may be in.
 
 use super::*;
+use crate::clock::StepDirection;
 use crate::doctor::Status::{self, Ok, Problem, Warning};
 use posthaste_core::WorkerId;
 use posthaste_core::lane::{FAULTS_MAX, RATE_MAX};
@@ -12,6 +13,7 @@ struct World {
     survey: Survey,
     engine: EngineFacts,
     machine_now: Timestamp,
+    clock_step: Option<ClockStep>,
     lane: Lane,
     processes: Vec<ProcessSeen>,
     upkeep: Upkeep,
@@ -34,6 +36,7 @@ fn healthy() -> World {
         survey: Survey::default(),
         engine: EngineFacts { name, version, schema_version: 2, unfinished_migrations: 0, bytes, now: NOW },
         machine_now: NOW,
+        clock_step: None,
         lane: Lane::open(NOW),
         processes: ROLES.map(seen).to_vec(),
         upkeep: Upkeep {
@@ -56,6 +59,7 @@ fn check(name: &str, expected: Status, change: impl FnOnce(&mut World)) {
         engine: &world.engine,
         schema_needed: 2,
         machine_now: world.machine_now,
+        clock_step: world.clock_step,
         lane: &world.lane,
         processes: &world.processes,
         upkeep: &world.upkeep,
@@ -104,6 +108,9 @@ fn each_fault_is_told_by_its_own_check() {
     check("migrations", Warning, |world| world.engine.schema_version = 3);
     check("clock", Warning, |world| world.machine_now = NOW.before(SECOND * 3));
     check("clock", Warning, |world| world.machine_now = NOW.after(SECOND * 3));
+    let step = |ago| ClockStep { direction: StepDirection::Back, size: SECOND * 3_587, at: NOW.before(ago) };
+    check("clock_steps", Warning, |world| world.clock_step = Some(step(SECOND * 3_600)));
+    check("clock_steps", Ok, |world| world.clock_step = Some(step(SECOND * 3_601)));
     check("settings", Warning, |world| world.warnings.push("no key".to_owned()));
     check("transactions", Warning, |world| world.upkeep.oldest_transaction = old(301));
     check("transactions", Problem, |world| world.upkeep.oldest_transaction = old(3_601));

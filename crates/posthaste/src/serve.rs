@@ -32,9 +32,9 @@ use posthaste_services::sender::Sender;
 use posthaste_services::survey::{self, LastSurvey, SurveyOptions, Surveyor};
 use posthaste_services::wake::{Announcer, Bell, Listener, Wakes};
 use posthaste_services::worker::{REPORTS, Reports, Worker, WorkerKit, WorkerOptions};
-use posthaste_store::Observer;
 use posthaste_store::postgres::{PostgresListener, PostgresOptions, PostgresStore};
 use posthaste_store::sqlite::{MIGRATIONS, SqliteOptions, SqliteStore};
+use posthaste_store::{LogObserver, Observer};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -75,7 +75,9 @@ pub(crate) async fn serve(
     let observer = observer(&metrics);
     match (login::postgres_options(settings), &settings.database.url) {
         (None, DatabaseUrl::Sqlite(path)) => {
-            let store = SqliteStore::open(&SqliteOptions { observer, ..SqliteOptions::new(path) })?;
+            let log_observer = log_observer(&metrics);
+            let options = SqliteOptions { observer, log_observer, ..SqliteOptions::new(path) };
+            let store = SqliteStore::open(&options)?;
             let process = Process::new(settings, store, Wakes::alone(), metrics).await?;
             process.run(&mut signals, listening).await
         }
@@ -104,6 +106,12 @@ pub(crate) async fn serve(
 fn observer(metrics: &Metrics) -> Observer {
     let metrics = metrics.clone();
     Observer::new(move |role, took| metrics.store_called(role.name(), took))
+}
+
+/// Shows the write-ahead log of SQLite in the metrics.
+fn log_observer(metrics: &Metrics) -> LogObserver {
+    let metrics = metrics.clone();
+    LogObserver::new(move |bytes, is_blocked| metrics.wal_seen(bytes, is_blocked))
 }
 
 /// What the clock of this machine says. Nothing goes by it; people are told when it is wrong.

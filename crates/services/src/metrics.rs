@@ -148,6 +148,8 @@ pub struct Meters {
     pub auth_failures: Family<AuthFailure, Counter>,
     pub connections_refused: Counter,
     pub clock_steps: Family<Direction, Counter>,
+    pub wal_bytes: Family<Unlabelled, Gauge>,
+    pub wal_blocked: Family<Unlabelled, Gauge>,
     /// For charts, which know two kinds of attempts and latencies in finer steps.
     attempts_ok: Counter,
     attempts_failed: Counter,
@@ -209,6 +211,8 @@ impl Metrics {
             auth_failures: Family::default(),
             connections_refused: Counter::default(),
             clock_steps: Family::default(),
+            wal_bytes: Family::default(),
+            wal_blocked: Family::default(),
             attempts_ok: Counter::default(),
             attempts_failed: Counter::default(),
             latencies: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -306,6 +310,12 @@ impl Metrics {
         self.store_seconds.get_or_create(&StoreRole { role }).observe(took.as_secs_f64());
     }
 
+    /// Shows the size of SQLite's write-ahead log and whether an open reader keeps it from being emptied.
+    pub fn wal_seen(&self, bytes: u64, is_blocked: bool) {
+        self.wal_bytes.get_or_create(&Unlabelled {}).set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.wal_blocked.get_or_create(&Unlabelled {}).set(is_blocked.into());
+    }
+
     pub fn batch(&self, service: &'static str, size: usize) {
         let size = u32::try_from(size).unwrap_or(u32::MAX);
         self.batch_size.get_or_create(&Service { service }).observe(f64::from(size));
@@ -372,6 +382,10 @@ impl Meters {
         registry.register("connections_refused", help, refused);
         let help = "Samples of the store's clock that differed from the running clock by more than 1 s";
         registry.register("clock_steps", help, self.clock_steps.clone());
+        let bytes = self.wal_bytes.clone();
+        registry.register_with_unit("sqlite_wal", "Size of the write-ahead log", Unit::Bytes, bytes);
+        let help = "1 while an open reader keeps the write-ahead log from being emptied";
+        registry.register("sqlite_wal_blocked", help, self.wal_blocked.clone());
     }
 }
 
@@ -398,5 +412,19 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in {text}");
         }
+    }
+
+    #[test]
+    fn the_write_ahead_log_is_shown_once_it_is_seen() {
+        let metrics = Metrics::new();
+        let shown = || {
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, &metrics.registry).expect("text");
+            let lines = text.lines().filter(|line| line.starts_with("posthaste_sqlite_wal"));
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(), [""; 0]);
+        metrics.wal_seen(9_000_000, true);
+        assert_eq!(shown(), ["posthaste_sqlite_wal_bytes{} 9000000", "posthaste_sqlite_wal_blocked{} 1"]);
     }
 }

@@ -9,4 +9,4 @@ mod observer;
 pub mod postgres;
 pub mod sqlite;
 
-pub use observer::Observer;
+pub use observer::{LogObserver, Observer};

@@ -26,6 +26,31 @@ impl Observer {
     }
 }
 
+/// Receives the size of SQLite's write-ahead log in bytes, and whether an open reader keeps it from being emptied,
+/// after every commit.
+#[derive(Clone, Default)]
+pub struct LogObserver(Option<Arc<LogSeen>>);
+
+type LogSeen = dyn Fn(u64, bool) + Send + Sync;
+
+impl LogObserver {
+    pub fn new(seen: impl Fn(u64, bool) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(seen)))
+    }
+
+    pub(crate) fn see(&self, bytes: u64, is_blocked: bool) {
+        if let Some(seen) = &self.0 {
+            seen(bytes, is_blocked);
+        }
+    }
+}
+
+impl fmt::Debug for LogObserver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LogObserver").field(&self.0.is_some()).finish()
+    }
+}
+
 impl fmt::Debug for Observer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Observer").field(&self.0.is_some()).finish()

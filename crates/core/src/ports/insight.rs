@@ -138,6 +138,15 @@ pub struct Upkeep {
     pub holding_slots: Look<Vec<(String, u64)>>,
     /// The tables with the most of them.
     pub dead_tuples: Look<Vec<DeadTuples>>,
+    pub write_ahead_log: Look<WriteAheadLog>,
+}
+
+/// The write-ahead log of SQLite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriteAheadLog {
+    pub bytes: u64,
+    /// For how long an open reader has kept the log from being emptied; `None` if it does not.
+    pub blocked_for: Option<Duration>,
 }
 
 /// One delivery of an explained event.

@@ -27,7 +27,7 @@ pub use ingest::{IngestRequest, IngestStore, Ingested, RequestOutcome};
 pub use insight::{
     CHANGES_MAX, COUNTED_MAX, DeadTuples, EXPLAINED_MAX, EngineFacts, Examine, Examined, ExplainedDelivery,
     ExplainedEvent, InsightStore, Look, OldTransaction, RollupWidth, SAGAS_MAX, SubscriptionHealth, Survey,
-    SurveyRequest, Upkeep, Waiting,
+    SurveyRequest, Upkeep, Waiting, WriteAheadLog,
 };
 pub use key::{ApiKey, KeyHash, KeyRole, KeyStore, SESSION_LENGTH, SESSIONS_PER_KEY_MAX, SessionHash};
 pub use orchestrator::{

@@ -61,6 +61,8 @@ const MOVED_ELSEWHERE: [(&str, &str, &str); 14] = [
         "testkit/tests/api/operations.rs",
         "posthaste_queue_sampled_timestamp_seconds",
     ),
+    ("posthaste_sqlite_wal_blocked", "services/src/metrics.rs", "posthaste_sqlite_wal_blocked"),
+    ("posthaste_sqlite_wal_bytes", "services/src/metrics.rs", "posthaste_sqlite_wal_bytes"),
     ("posthaste_step_panics_total", "services/src/runner/tests.rs", "metrics.step_panics"),
     ("posthaste_stuck_rows", "testkit/tests/api/operations.rs", "posthaste_stuck_rows"),
 ];

@@ -6,7 +6,7 @@ use crate::presence;
 use posthaste_core::Timestamp;
 use posthaste_core::lane::{Lane, LaneMode};
 use posthaste_core::ports::{
-    DeadTuples, EngineFacts, Look, OldTransaction, ProcessSeen, Survey, Upkeep, Waiting,
+    DeadTuples, EngineFacts, Look, OldTransaction, ProcessSeen, Survey, Upkeep, Waiting, WriteAheadLog,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -254,7 +254,28 @@ fn upkeep(upkeep: &Upkeep) -> Vec<Check> {
     if let Look::Seen(tables) = &upkeep.dead_tuples {
         checks.push(vacuum(tables));
     }
+    if let Look::Seen(log) = &upkeep.write_ahead_log {
+        checks.push(write_ahead_log(*log));
+    }
     checks
+}
+
+fn write_ahead_log(log: WriteAheadLog) -> Check {
+    let mebibytes = log.bytes >> 20;
+    let Some(blocked_for) = log.blocked_for else {
+        return Check::ok(
+            "write_ahead_log",
+            format!("{mebibytes} MiB, and no reader keeps it from being emptied"),
+        );
+    };
+    let seconds = blocked_for.as_secs();
+    let found = format!("{mebibytes} MiB: an open reader has kept it from being emptied for {seconds} s");
+    let to_do =
+        "end the program that keeps a read transaction open on the database file: the log grows until then";
+    if blocked_for > TRANSACTION_AGE.1 {
+        return Check::problem("write_ahead_log", found, to_do);
+    }
+    Check::warning("write_ahead_log", found, to_do)
 }
 
 fn transaction(name: &'static str, oldest: Option<&OldTransaction>, to_do: &'static str) -> Check {

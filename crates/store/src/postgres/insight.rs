@@ -166,6 +166,7 @@ async fn upkeep(mut session: Session) -> Result<Upkeep, Fault> {
         oldest_prepared: Look::Seen(prepared.flatten()),
         holding_slots: Look::Seen(slots),
         dead_tuples: Look::Seen(rows.iter().map(tuples).collect::<Result<_, Fault>>()?),
+        write_ahead_log: Look::Without,
     })
 }
 

@@ -59,6 +59,7 @@ impl InsightStore for SqliteInsight {
             oldest_prepared: Look::Without,
             holding_slots: Look::Without,
             dead_tuples: Look::Without,
+            write_ahead_log: Look::Seen(self.0.threads.log.seen()),
         })
     }
 

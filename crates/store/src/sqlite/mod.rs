@@ -16,6 +16,7 @@ mod key;
 mod lane_row;
 mod letters;
 mod lock;
+mod log;
 mod migrate;
 mod orchestrator;
 mod order_rows;
@@ -61,10 +62,11 @@ pub use router::SqliteRouter;
 pub use subscriptions::SqliteSubscriptions;
 pub use worker::SqliteWorker;
 
-use crate::Observer;
 use crate::grants::Role;
+use crate::{LogObserver, Observer};
 use error::Answer;
 use lock::FileLock;
+use log::{Log, LogState};
 use session::{Guarded, Session};
 use work::{Durability, Queue};
 
@@ -78,6 +80,7 @@ pub struct SqliteOptions {
     pub log_bytes_max: u64,
     /// Is told how long each call took, its wait for the writer included.
     pub observer: Observer,
+    pub log_observer: LogObserver,
     /// Counts the steps that the engine's machine makes, on every connection, for whoever measures what calls cost.
     pub steps: Option<Arc<AtomicU64>>,
 }
@@ -85,7 +88,8 @@ pub struct SqliteOptions {
 impl SqliteOptions {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let (log_bytes_max, observer) = (writer::LOG_BYTES_MAX, Observer::default());
-        Self { path: path.into(), readers: 2, log_bytes_max, observer, steps: None }
+        let log_observer = LogObserver::default();
+        Self { path: path.into(), readers: 2, log_bytes_max, observer, log_observer, steps: None }
     }
 }
 
@@ -102,6 +106,7 @@ struct Threads {
     queues: Option<Queues>,
     handles: Vec<JoinHandle<()>>,
     observer: Observer,
+    log: Arc<LogState>,
     /// Let go after the threads have ended.
     _lock: FileLock,
 }
@@ -147,12 +152,13 @@ impl SqliteStore {
         let key_connection = connection::open_reader(path).and_then(guard)?;
         let (key_queue, key_handles) = readers::start("sqlite-keys", vec![key_connection])?;
         handles.extend(key_handles);
-        let (writer_queue, handle) =
-            writer::start(guard(writer)?, writer::Log::new(path, options.log_bytes_max))?;
+        let log = Log::new(path, options.log_bytes_max, options.log_observer.clone());
+        let log_state = log.state();
+        let (writer_queue, handle) = writer::start(guard(writer)?, log)?;
         handles.push(handle);
         let queues = Queues { writer: writer_queue, readers: reader_queue, keys: key_queue };
         let observer = options.observer.clone();
-        let threads = Threads { queues: Some(queues), handles, observer, _lock: lock };
+        let threads = Threads { queues: Some(queues), handles, observer, log: log_state, _lock: lock };
         Ok(Self { threads: Arc::new(threads) })
     }
 

@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 use std::fs::OpenOptions;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -14,9 +13,9 @@ use std::time::{Duration, Instant};
 use posthaste_core::ports::{StoreError, StoreResult};
 use tokio::sync::mpsc;
 
-use super::connection::BUSY_TIMEOUT;
 use super::error::{Fault, GroupLoss};
 use super::flusher::Flusher;
+use super::log::{Log, checkpoint};
 use super::session::Guarded;
 use super::work::{Durability, Piece, Queue, Ran};
 
@@ -26,9 +25,6 @@ const QUEUE_MAX: usize = 1_024;
 const GROUP_MAX: usize = 256;
 /// A group is closed when its work has taken this long: large pieces do not add up to a long wait.
 const GROUP_TIME_MAX: Duration = Duration::from_millis(50);
-/// How long one try to empty the log waits for readers, and how many tries there are.
-const CHECKPOINT_TRY: Duration = Duration::from_millis(20);
-const CHECKPOINT_TRIES: u32 = 100;
 /// How long the write-ahead log may grow, unless somebody sets it otherwise.
 pub(super) const LOG_BYTES_MAX: u64 = 64 << 20;
 
@@ -37,7 +33,7 @@ pub(super) fn start(guarded: Guarded, log: Log) -> StoreResult<(Queue, JoinHandl
     // A commit is written and not flushed: that is the flusher's. Checkpoints flush as ever.
     let unflushed = guarded.connection().pragma_update(None, "synchronous", "normal");
     unflushed.map_err(|error| Fault::Sqlite(error).during("preparing the writer"))?;
-    let path = log.path.clone();
+    let path = log.path().to_owned();
     let flush = move || OpenOptions::new().write(true).open(&path)?.sync_data();
     // A process that was killed may have left commits that nobody was told of; from now on they count.
     if let Err(error) = flush()
@@ -195,62 +191,6 @@ fn still_open(guarded: &Guarded, ran: Ran) -> Result<bool, Arc<GroupLoss>> {
         Ran::Done => Ok(true),
         Ran::Failed => Ok(false),
     }
-}
-
-/// The write-ahead log beside the database.
-#[derive(Debug)]
-pub(super) struct Log {
-    path: PathBuf,
-    bytes_max: u64,
-    /// The length from which on it is emptied; more than the bound after a try that readers prevented.
-    empty_from: u64,
-}
-
-impl Log {
-    pub(super) fn new(database: &Path, bytes_max: u64) -> Self {
-        let mut name = database.as_os_str().to_owned();
-        name.push("-wal");
-        Self { path: PathBuf::from(name), bytes_max, empty_from: bytes_max }
-    }
-
-    /// Empties a log that has grown past its bound, waiting for readers that are still in it. The
-    /// automatic checkpoint copies pages but starts the log over only in a moment without readers,
-    /// which under constant reading never comes.
-    fn keep_short(&mut self, guarded: &Guarded) {
-        let bytes = std::fs::metadata(&self.path).map_or(0, |file| file.len());
-        if bytes < self.empty_from {
-            return;
-        }
-        match checkpoint(guarded) {
-            Ok(true) => self.empty_from = self.bytes_max,
-            Ok(false) => {
-                tracing::warn!(bytes, "a reader kept the log from being emptied");
-                self.empty_from = bytes.saturating_add(self.bytes_max / 4);
-            }
-            Err(error) => tracing::warn!(%error, bytes, "the log could not be emptied"),
-        }
-    }
-}
-
-/// Copies all of the log into the database and cuts it off. Answers whether readers let it.
-///
-/// Waiting is done in short tries. SQLite waits for the reader that it found in an old part of the log
-/// by waiting for that reader's lock, and does not notice when newer readers, which it need not wait
-/// for, take the lock over one from the other: with two that overlap for ever, one try of ten seconds
-/// was not enough, and the second of many short ones is.
-fn checkpoint(guarded: &Guarded) -> rusqlite::Result<bool> {
-    let connection = guarded.connection();
-    connection.busy_timeout(CHECKPOINT_TRY)?;
-    let mut emptied = false;
-    for _ in 0..CHECKPOINT_TRIES {
-        let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
-        emptied = connection.query_row(sql, [], |row| row.get(0).map(|busy: bool| !busy))?;
-        if emptied {
-            break;
-        }
-    }
-    connection.busy_timeout(BUSY_TIMEOUT)?;
-    Ok(emptied)
 }
 
 #[cfg(test)]

@@ -44,6 +44,7 @@ fn healthy() -> World {
             oldest_prepared: Look::Seen(None),
             holding_slots: Look::Seen(vec![]),
             dead_tuples: Look::Seen(vec![]),
+            write_ahead_log: Look::Without,
         },
         warnings: vec![],
     }
@@ -119,6 +120,10 @@ fn each_fault_is_told_by_its_own_check() {
     check("slots", Warning, |world| {
         world.upkeep.holding_slots = Look::Seen(vec![("replica".to_owned(), SLOT_AGE_MAX + 1)]);
     });
+    let log = |blocked_for| Look::Seen(WriteAheadLog { bytes: 9 << 20, blocked_for });
+    check("write_ahead_log", Ok, |world| world.upkeep.write_ahead_log = log(None));
+    check("write_ahead_log", Warning, |world| world.upkeep.write_ahead_log = log(Some(SECOND)));
+    check("write_ahead_log", Problem, |world| world.upkeep.write_ahead_log = log(Some(SECOND * 3_601)));
     let tuples = |live, dead| DeadTuples { table: "finished_jobs".to_owned(), live, dead };
     check("vacuum", Warning, |world| world.upkeep.dead_tuples = Look::Seen(vec![tuples(100, 200_001)]));
     check("vacuum", Ok, |world| world.upkeep.dead_tuples = Look::Seen(vec![tuples(9_000_000, 200_001)]));

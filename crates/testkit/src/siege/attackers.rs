@@ -42,12 +42,15 @@ impl Attack {
         let seen = Arc::new(Seen::default());
         let mut clients = JoinSet::new();
         for _ in 0..options.connections {
-            clients.spawn(again_and_again(Arc::clone(&seen), async move || does_not_read(address).await));
+            clients.spawn(again_and_again(Arc::clone(&seen), Holds::Silently, async move || {
+                does_not_read(address).await
+            }));
         }
         for _ in 0..options.uploads {
             let key = key.to_owned();
-            clients
-                .spawn(again_and_again(Arc::clone(&seen), async move || uploads_slowly(address, &key).await));
+            clients.spawn(again_and_again(Arc::clone(&seen), Holds::Trickling, async move || {
+                uploads_slowly(address, &key).await
+            }));
         }
         clients.spawn(queries(address, options.queries_per_second, Arc::clone(&seen)));
         let until = Instant::now() + OPEN_WITHIN;
@@ -70,26 +73,36 @@ impl Attack {
     }
 }
 
+/// What a client does with its connection while it holds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    Silently,
+    /// Sends a byte a second.
+    Trickling,
+}
+
 /// Opens a connection, holds it, and begins again.
-async fn again_and_again(seen: Arc<Seen>, open: impl AsyncFn() -> io::Result<TcpStream>) {
+async fn again_and_again(seen: Arc<Seen>, holds: Holds, open: impl AsyncFn() -> io::Result<TcpStream>) {
     loop {
         let Ok(mut stream) = open().await else {
             sleep(Duration::from_millis(100)).await;
             continue;
         };
         seen.open.fetch_add(1, Ordering::Relaxed);
-        let mut ticks = interval(Duration::from_secs(1));
-        let trickle = async {
-            loop {
-                ticks.tick().await;
-                // To a connection that does not read, this is the beginning of one more request.
-                if stream.write_all(b"1").await.is_err() {
-                    break;
-                }
+        match holds {
+            Holds::Silently => sleep(HELD_FOR).await,
+            Holds::Trickling => {
+                let _ = timeout(HELD_FOR, trickle(&mut stream)).await;
             }
-        };
-        let _ = timeout(HELD_FOR, trickle).await;
+        }
         seen.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+async fn trickle(stream: &mut TcpStream) {
+    let mut ticks = interval(Duration::from_secs(1));
+    while stream.write_all(b" ").await.is_ok() {
+        ticks.tick().await;
     }
 }
 

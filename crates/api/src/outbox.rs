@@ -7,7 +7,7 @@ use crate::time::Utc;
 use axum::extract::State;
 use axum::response::Response;
 use posthaste_core::lane::RATE_MAX;
-use posthaste_core::ports::{LaneStanding, OutboxWorkerStore as _, ReaderStore as _, Stage, Stores};
+use posthaste_core::ports::{DeadLetterStore as _, LaneStanding, ReaderStore as _, Stage, Stores};
 use serde::Serialize;
 use std::sync::Arc;
 use utoipa::ToSchema;
@@ -91,7 +91,7 @@ pub(crate) async fn resume<S: Stores>(State(api): State<Arc<ApiState<S>>>) -> Re
 
 /// Opens the lane, and says how it stands then.
 pub(crate) async fn go_on<S: Stores>(api: &ApiState<S>) -> Result<LaneView, Problem> {
-    let lane = api.outbox.resume_lane(api.clock.now()).await?;
+    let lane = api.dead_letters.resume_lane(api.clock.now()).await?;
     api.wakes.wake(Stage::Outbox);
     Ok(LaneView::of(LaneStanding { lane, sending: api.reader.lane().await?.sending }))
 }

@@ -82,7 +82,6 @@ pub struct ApiState<S: Stores> {
     pub(crate) dead_letters: S::DeadLetters,
     pub(crate) keys: S::Keys,
     pub(crate) reader: S::Reader,
-    pub(crate) outbox: S::OutboxWorker,
     pub(crate) insight: S::Insight,
     pub(crate) ingest: Batcher<IngestRequest, RequestOutcome>,
     /// Nothing where no broker is set.
@@ -135,7 +134,6 @@ impl<S: Stores> ApiState<S> {
             dead_letters: store.dead_letters(),
             keys: store.keys(),
             reader: store.reader(),
-            outbox: store.outbox_worker(),
             insight: store.insight(),
             ingest,
             orders: None,

@@ -82,8 +82,6 @@ fn database_roles(settings: &Settings) -> Vec<DatabaseRole> {
                 DatabaseRole::SubscriptionAdmin,
                 DatabaseRole::DeadLetterOperator,
                 DatabaseRole::OutboxWriter,
-                // Resumes the lane for an operator.
-                DatabaseRole::OutboxWorker,
                 DatabaseRole::KeyKeeper,
             ],
             Role::Router => &[DatabaseRole::RouterWorker],
@@ -116,4 +114,24 @@ fn own_login(database: &DatabaseSettings, role: DatabaseRole) -> Option<&ServerU
         DatabaseRole::Viewer => &logins.viewer,
     }
     .as_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Flags, load};
+
+    fn roles_of(roles: &str) -> Vec<DatabaseRole> {
+        let variables = [("POSTHASTE_ROLES", roles), ("POSTHASTE_DATABASE_URL", "postgres://u@h/d")]
+            .map(|(name, value)| (name.into(), value.into()));
+        let (settings, _) = load(&Flags::default(), variables).unwrap();
+        postgres_options(&settings).unwrap().roles
+    }
+
+    #[test]
+    fn the_api_has_no_login_that_can_change_orders() {
+        assert!(!roles_of("api").contains(&DatabaseRole::OutboxWorker));
+        assert!(roles_of("api").contains(&DatabaseRole::DeadLetterOperator));
+        assert!(roles_of("outbox").contains(&DatabaseRole::OutboxWorker));
+    }
 }

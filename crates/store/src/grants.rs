@@ -145,6 +145,7 @@ pub const TABLES: [&str; 18] = [
 /// Functions of the owner. On SQLite `report_presence` is two views, see [`sqlite_views`].
 pub const PUBLISH: &str = "publish";
 pub const REQUEUE: &str = "requeue";
+pub const RESUME_LANE: &str = "resume_lane";
 pub const REPORT_PRESENCE: &str = "report_presence";
 pub const REPORT_HEALTH: &str = "report_health";
 
@@ -212,6 +213,7 @@ pub const GRANTS: &[Grant] = &[
     grant(Role::DeadLetterOperator, Verb::Select, DEAD_LETTERS, ALL),
     grant(Role::DeadLetterOperator, Verb::Select, EVENTS, EVENT_ROUTE),
     grant(Role::DeadLetterOperator, Verb::Execute, REQUEUE, ALL),
+    grant(Role::DeadLetterOperator, Verb::Execute, RESUME_LANE, ALL),
     grant(Role::OutboxWriter, Verb::Select, ORDERS, ALL),
     grant(Role::OutboxWriter, Verb::Insert, ORDERS, ALL),
     grant(Role::OutboxWriter, Verb::Select, LEDGER, ALL),
@@ -274,6 +276,7 @@ pub fn allows(role: Role, verb: Verb, object: &str, column: Option<&str>) -> boo
 pub const fn sqlite_views(function: &str) -> &'static [&'static str] {
     match function.as_bytes() {
         b"requeue" => &["requeue"],
+        b"resume_lane" => &["resume_lane"],
         b"report_presence" => &["presence_reports", "rollup_reports"],
         b"report_health" => &["health_reports"],
         _ => &[],
@@ -346,7 +349,7 @@ mod tests {
     #[test]
     fn every_grant_is_on_something_that_exists() {
         for grant in GRANTS {
-            let functions = [PUBLISH, REQUEUE, REPORT_PRESENCE, REPORT_HEALTH];
+            let functions = [PUBLISH, REQUEUE, RESUME_LANE, REPORT_PRESENCE, REPORT_HEALTH];
             let known = if grant.verb == Verb::Execute { &functions[..] } else { &TABLES[..] };
             assert!(known.contains(&grant.object), "{grant:?}");
         }

@@ -24,8 +24,8 @@ pub enum Role {
 }
 
 /// What the API does for callers, over one login.
-const API_RIGHTS: &str = "viewer, event_ingest_writer, subscription_admin, dead_letter_operator, outbox_writer, \
-     outbox_worker, key_keeper";
+const API_RIGHTS: &str =
+    "viewer, event_ingest_writer, subscription_admin, dead_letter_operator, outbox_writer, key_keeper";
 
 impl Role {
     pub const fn name(self) -> &'static str {

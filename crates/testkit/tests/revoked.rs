@@ -4,7 +4,7 @@
 
 use posthaste_core::lane::UNAUTHORIZED_MAX;
 use posthaste_core::order::Order;
-use posthaste_core::ports::{OutboxIntakeStore as _, OutboxWorkerStore as _, Stores as _};
+use posthaste_core::ports::{DeadLetterStore as _, OutboxIntakeStore as _, Stores as _};
 use posthaste_testkit::broker::TestBroker;
 use posthaste_testkit::broker::behaviour::Behaviour;
 use posthaste_testkit::direct::Direct;
@@ -80,7 +80,7 @@ async fn check(name: &str, mended: Mended) {
     broker.set_trusting(true);
     if mended == Mended::Resumed {
         let now = store.now().await.expect("the time");
-        store.outbox_worker().resume_lane(now).await.expect("to resume");
+        store.dead_letters().resume_lane(now).await.expect("to resume");
     }
     wait_until(&direct, "the rest is sent", &count("sent"), i64::from(ORDERS) - dead).await;
     assert_eq!(direct.number(&count("dead")).await, dead, "nothing died after the pause");

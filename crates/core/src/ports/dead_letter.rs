@@ -1,8 +1,9 @@
-//! Role dead_letter_operator: looks at dead letters and makes fresh sagas from them.
+//! Role dead_letter_operator: looks at dead letters, makes fresh sagas from them, and resumes the lane to the broker.
 
 use super::{Page, PageRequest, StoreResult};
 use crate::event::EventType;
 use crate::ids::{DeadLetterId, SagaId, SubscriptionId};
+use crate::lane::Lane;
 use crate::time::Timestamp;
 
 /// Which dead letters; every field narrows.
@@ -40,4 +41,7 @@ pub trait DeadLetterStore: Send + Sync + 'static {
         filter: DeadLetterFilter,
         page: PageRequest,
     ) -> impl Future<Output = StoreResult<Page<DeadLetterId>>> + Send;
+
+    /// Applies [`Lane::resumed`] to the lane's row, and returns the lane. The role can change nothing else of it.
+    fn resume_lane(&self, now: Timestamp) -> impl Future<Output = StoreResult<Lane>> + Send;
 }

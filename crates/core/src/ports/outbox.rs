@@ -190,9 +190,6 @@ pub trait OutboxWorkerStore: Send + Sync + 'static {
 
     fn load_lane(&self) -> impl Future<Output = StoreResult<Lane>> + Send;
 
-    /// An operator says that the lane may go on.
-    fn resume_lane(&self, now: Timestamp) -> impl Future<Output = StoreResult<Lane>> + Send;
-
     /// How many orders are `sending`, over all processes.
     fn count_sending(&self) -> impl Future<Output = StoreResult<u32>> + Send;
 }

@@ -1,14 +1,16 @@
-//! Looks at dead letters (written by a trigger when a saga ends) and makes fresh sagas from them,
-//! through one function of the owner: nothing but that.
+//! Looks at dead letters (written by a trigger when a saga ends), makes fresh sagas from them and resumes the
+//! lane, each through a function of the owner: nothing but that.
 
 use crate::grants::Role;
 use crate::postgres::PostgresStore;
 use crate::postgres::error::Fault;
+use crate::postgres::lane_row;
 use crate::postgres::page;
 use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::Session;
 use crate::postgres::value::{Instant, get};
 use posthaste_core::event::EventType;
+use posthaste_core::lane::Lane;
 use posthaste_core::ports::{DeadLetterFilter, DeadLetterStore, Page, PageRequest, Requeue, StoreResult};
 use posthaste_core::{DeadLetterId, SagaId, SubscriptionId, Timestamp};
 use std::collections::HashMap;
@@ -43,6 +45,10 @@ impl DeadLetterStore for PostgresDeadLetters {
     ) -> StoreResult<Page<DeadLetterId>> {
         let verb = Verb::repeatable("looking for dead letters");
         self.pool.call(verb, |session| find(session, &filter, page)).await
+    }
+
+    async fn resume_lane(&self, now: Timestamp) -> StoreResult<Lane> {
+        self.pool.call(Verb::repeatable("resuming the lane"), |session| lane_row::resume(session, now)).await
     }
 }
 

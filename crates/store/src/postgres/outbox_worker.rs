@@ -114,10 +114,6 @@ impl OutboxWorkerStore for PostgresOutboxWorker {
         self.pool.call(Verb::repeatable("reading the lane"), lane_row::load).await
     }
 
-    async fn resume_lane(&self, now: Timestamp) -> StoreResult<Lane> {
-        self.pool.call(Verb::repeatable("resuming the lane"), |session| lane_row::resume(session, now)).await
-    }
-
     async fn count_sending(&self) -> StoreResult<u32> {
         self.pool.call(Verb::repeatable("counting orders in flight"), count_sending).await
     }

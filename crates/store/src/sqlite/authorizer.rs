@@ -69,6 +69,10 @@ fn may(role: Role, verb: Verb, table: &str, column: Option<&str>, accessor: Opti
     grants::allows(role, verb, table, column) || may_call(role, verb, table)
 }
 
+/// The functions of the owner that are views here.
+const VIEW_FUNCTIONS: [&str; 4] =
+    [grants::REQUEUE, grants::RESUME_LANE, grants::REPORT_PRESENCE, grants::REPORT_HEALTH];
+
 /// Writing to, or reading, the view that stands for a function.
 fn may_call(role: Role, verb: Verb, view: &str) -> bool {
     let calls = match verb {
@@ -76,7 +80,7 @@ fn may_call(role: Role, verb: Verb, view: &str) -> bool {
         Verb::Update | Verb::Delete | Verb::Execute => false,
     };
     calls
-        && [grants::REQUEUE, grants::REPORT_PRESENCE, grants::REPORT_HEALTH].into_iter().any(|function| {
+        && VIEW_FUNCTIONS.into_iter().any(|function| {
             grants::sqlite_views(function).contains(&view)
                 && grants::allows(role, Verb::Execute, function, None)
         })
@@ -188,6 +192,20 @@ pub(super) const OWNER_CODE: &[OwnerCode] = &[
         ],
     },
     OwnerCode {
+        name: "resume_lane",
+        led_by: &[(Verb::Execute, grants::RESUME_LANE)],
+        touches: &[(Verb::Select, "outbox_lane", &[])],
+    },
+    OwnerCode {
+        name: "resume_lane_insert",
+        led_by: &[(Verb::Execute, grants::RESUME_LANE)],
+        touches: &[
+            (Verb::Select, "resume_lane", &[]),
+            (Verb::Select, "outbox_lane", &["id"]),
+            (Verb::Update, "outbox_lane", &[]),
+        ],
+    },
+    OwnerCode {
         name: "ledger_outlives_order",
         led_by: &[(Verb::Delete, "idempo_ledger")],
         touches: &[(Verb::Select, "idempo_ledger", &[]), (Verb::Select, "outbox_orders", &[])],
@@ -241,4 +259,5 @@ pub(super) const OWNER_CODE: &[OwnerCode] = &[
 ];
 
 /// Views that a role writes to or reads by name; every other entry of [`OWNER_CODE`] is a trigger.
-pub(super) const VIEWS: [&str; 4] = ["requeue", "presence_reports", "rollup_reports", "health_reports"];
+pub(super) const VIEWS: [&str; 5] =
+    ["requeue", "resume_lane", "presence_reports", "rollup_reports", "health_reports"];

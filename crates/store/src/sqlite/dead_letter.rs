@@ -1,12 +1,14 @@
 //! Looks at dead letters, which a trigger writes when a saga ends, and makes fresh sagas from them for
 //! the orchestrator, through the one view that can.
 
+use posthaste_core::lane::Lane;
 use posthaste_core::ports::{DeadLetterFilter, DeadLetterStore, Page, PageRequest, Requeue, StoreResult};
 use posthaste_core::{DeadLetterId, SagaId, Timestamp};
 use rusqlite::{OptionalExtension as _, Row, params};
 
 use super::SqliteStore;
 use super::error::{Answer, Fault};
+use super::lane_row;
 use super::pages;
 use super::rows;
 use super::session::Session;
@@ -45,6 +47,10 @@ impl DeadLetterStore for SqliteDeadLetters {
         self.0
             .read(ROLE, "finding dead letters", move |session| find_dead_letters(session, &filter, page))
             .await
+    }
+
+    async fn resume_lane(&self, now: Timestamp) -> StoreResult<Lane> {
+        self.0.write(ROLE, "resuming the lane", move |session| lane_row::resume(session, now)).await
     }
 }
 

@@ -13,6 +13,8 @@ use super::session::Session;
 const LOAD_LANE: &str = include_str!("sql/outbox_worker/load_lane.sql");
 const SAVE_LANE: &str = include_str!("sql/outbox_worker/save_lane.sql");
 const COUNT_SENDING: &str = include_str!("sql/outbox_worker/count_sending.sql");
+const RESUME_LANE: &str = include_str!("sql/dead_letter/resume_lane.sql");
+const LOAD_RESUMED_LANE: &str = include_str!("sql/dead_letter/load_resumed_lane.sql");
 const VIEW_LANE: &str = include_str!("sql/reader/lane.sql");
 const VIEW_COUNT_SENDING: &str = include_str!("sql/reader/count_sending.sql");
 
@@ -26,6 +28,12 @@ pub(super) fn count_sending(session: &Session<'_>) -> Answer<u32> {
 
 pub(super) fn view(session: &Session<'_>) -> Answer<LaneStanding> {
     Ok(LaneStanding { lane: read(session, VIEW_LANE)?, sending: count(session, VIEW_COUNT_SENDING)? })
+}
+
+/// For the operator, through the view that stands for the owner's function.
+pub(super) fn resume(session: &Session<'_>, now: Timestamp) -> Answer<Lane> {
+    session.run(RESUME_LANE, params![now.micros()])?;
+    read(session, LOAD_RESUMED_LANE)
 }
 
 fn count(session: &Session<'_>, sql: &'static str) -> Answer<u32> {

@@ -21,6 +21,7 @@ pub const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/0003_subscription_health.sql"),
     },
     Migration { version: 4, name: "suspect", sql: include_str!("migrations/0004_suspect.sql") },
+    Migration { version: 5, name: "rights", sql: include_str!("migrations/0005_rights.sql") },
     Migration { version: 7, name: "sessions", sql: include_str!("migrations/0007_sessions.sql") },
 ];
 

@@ -171,16 +171,6 @@ impl OutboxWorkerStore for SqliteOutboxWorker {
         self.0.read(ROLE, "loading the lane", load_lane).await
     }
 
-    async fn resume_lane(&self, now: Timestamp) -> StoreResult<Lane> {
-        self.0
-            .write(ROLE, "resuming the lane", move |session| {
-                let lane = load_lane(session)?.resumed(now);
-                save_lane(session, &lane)?;
-                Ok(lane)
-            })
-            .await
-    }
-
     async fn count_sending(&self) -> StoreResult<u32> {
         self.0.read(ROLE, "counting orders", count_sending).await
     }

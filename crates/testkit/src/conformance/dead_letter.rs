@@ -220,3 +220,24 @@ pub async fn what_came_of_requeued_ones_is_counted<S: Stores>(h: &Harness<S>) {
         assert_eq!(count(&range).await, expected, "{range:?}");
     }
 }
+
+pub async fn an_operator_resumes_the_lane_and_keeps_its_rate<S: Stores>(h: &Harness<S>) {
+    let moment = |second: u64| match h.engine {
+        Engine::Sqlite => at(second).micros().to_string(),
+        Engine::Postgres | Engine::PostgresCut => {
+            format!("'epoch'::timestamptz + {} * interval '1 microsecond'", at(second).micros())
+        }
+    };
+    let (paused, slowed) = (moment(1), moment(2));
+    h.direct
+        .run(&format!(
+            "UPDATE outbox_lane SET paused_at = {paused}, reason = 'credentials', rate = 2.5, unauthorized_in_row = 5,
+                faults_in_row = 7, probe_until = {paused}, next_send_at = {slowed}, slowed_at = {slowed}"
+        ))
+        .await;
+    let before = h.sure(async || h.store.reader().lane().await).await.lane;
+    assert!(before.is_holding() && before.paused_at.is_some());
+    let resumed = h.sure(async || h.store.dead_letters().resume_lane(at(9)).await).await;
+    assert_eq!(resumed, before.resumed(at(9)), "the database resumes as the core does");
+    assert_eq!(h.sure(async || h.store.reader().lane().await).await.lane, resumed);
+}

@@ -62,6 +62,7 @@ macro_rules! promises {
             dead_letter::letters_are_found_by_filter,
             dead_letter::a_lineage_is_known_from_either_end,
             dead_letter::what_came_of_requeued_ones_is_counted,
+            dead_letter::an_operator_resumes_the_lane_and_keeps_its_rate,
             subscriptions::a_verification_of_the_old_url_does_not_verify_the_new_one,
             subscriptions::a_changed_url_unverifies,
             subscriptions::a_secret_rotates_with_overlap,

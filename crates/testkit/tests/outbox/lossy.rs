@@ -93,10 +93,6 @@ impl<W: OutboxWorkerStore> OutboxWorkerStore for Lossy<W> {
         self.store.load_lane().await
     }
 
-    async fn resume_lane(&self, now: Timestamp) -> StoreResult<Lane> {
-        self.store.resume_lane(now).await
-    }
-
     async fn count_sending(&self) -> StoreResult<u32> {
         self.store.count_sending().await
     }

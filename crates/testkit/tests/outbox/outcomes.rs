@@ -2,7 +2,7 @@
 
 use crate::broker::{Act, answer, closed_port, raw_broker};
 use posthaste_core::order::{IdempotencyKey, OrderStatus};
-use posthaste_core::ports::{OutboxWorkerStore as _, Stores};
+use posthaste_core::ports::{DeadLetterStore as _, Stores};
 use posthaste_services::egress::EgressPolicy;
 use posthaste_services::outbox::HttpBroker;
 use posthaste_services::sender::{KeepAlive, Resolve, Resolving, Sender, Trust};
@@ -275,7 +275,7 @@ async fn check<S: Stores>(rig: &mut OrderRig<S>, number: usize, (name, place, fa
         }
     }
     // The row after it must find an open lane, and nobody else's order in the queue.
-    rig.h.store.outbox_worker().resume_lane(rig.now()).await.expect("an answer");
+    rig.h.store.dead_letters().resume_lane(rig.now()).await.expect("an answer");
     rig.h.direct.run("UPDATE outbox_lane SET rate = 1000, next_send_at = NULL, slowed_at = NULL").await;
 }
 

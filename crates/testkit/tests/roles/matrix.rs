@@ -18,6 +18,9 @@ pub(crate) const ROLES: [(&str, &str); 10] = [
     ("vie", "viewer"),
 ];
 
+/// Tables that SQLite does without.
+pub(crate) const POSTGRES_ONLY: [&str; 1] = ["clock_guard"];
+
 /// What the ten roles may do to one thing, each as letters.
 type Rights = [&'static str; ROLES.len()];
 

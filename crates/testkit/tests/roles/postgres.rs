@@ -64,7 +64,7 @@ async fn every_column_verb_and_role() {
 async fn check_table(login: &Client, place: usize, table: &Table) {
     let (name, (_, role)) = (table.name, ROLES[place]);
     for column in table.column_names() {
-        let is_identity = column == "id" && name != "outbox_lane";
+        let is_identity = column == "id" && !["outbox_lane", "clock_guard"].contains(&name);
         let (overriding, value) =
             if is_identity { ("OVERRIDING SYSTEM VALUE", "DEFAULT") } else { ("", "NULL") };
         let select = format!("SELECT {column} FROM posthaste.{name} WHERE false");
@@ -123,6 +123,8 @@ async fn every_function_and_role() {
     let calls = [
         ("publish", "SELECT posthaste.publish('order.paid', '{}')"),
         ("requeue", "SELECT * FROM posthaste.requeue(1)"),
+        ("resume_lane", "SELECT posthaste.resume_lane()"),
+        ("limit_to_clock", "SELECT posthaste.limit_to_clock(now())"),
         (
             "report_presence",
             "SELECT posthaste.report_presence('p', 'r', 'v', now(), now(), '{}', '{}', '{}')",

@@ -83,7 +83,8 @@ const BESIDE_TABLES: &[(&str, &str)] = &[
     ),
     (
         "rows that a migration put in",
-        "SELECT 'outbox_lane ' || id || ' rate ' || rate FROM posthaste.outbox_lane",
+        "SELECT 'clock_guard ' || id FROM posthaste.clock_guard
+            UNION ALL SELECT 'outbox_lane ' || id || ' rate ' || rate FROM posthaste.outbox_lane ORDER BY 1",
     ),
 ];
 

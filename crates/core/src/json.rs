@@ -50,7 +50,7 @@ impl JsonText {
         if text.len() > bytes_max {
             return Err(JsonError::TooLong { bytes: text.len(), max: bytes_max });
         }
-        if is_nested_deeper(text, NESTING_MAX) {
+        if is_too_deep(text) {
             return Err(JsonError::TooDeep { max: NESTING_MAX });
         }
         Ok(Self(text.to_owned()))
@@ -81,7 +81,7 @@ impl fmt::Debug for JsonText {
 /// so it neither evaluates numbers (1e99999 is JSON, though no double) nor decodes escapes (a lone
 /// surrogate is JSON, though no text).
 fn check(text: &str) -> Result<(), JsonError> {
-    if is_nested_deeper(text, NESTING_MAX) {
+    if is_too_deep(text) {
         return Err(JsonError::TooDeep { max: NESTING_MAX });
     }
     match serde_json::from_str::<IgnoredAny>(text) {
@@ -94,6 +94,12 @@ fn check(text: &str) -> Result<(), JsonError> {
             Err(JsonError::Invalid { line, column, reason })
         }
     }
+}
+
+/// Returns whether a text is nested deeper than an accepted one may be; also for text that a store kept and that others
+/// may have written.
+pub fn is_too_deep(text: &str) -> bool {
+    is_nested_deeper(text, NESTING_MAX)
 }
 
 /// Returns whether a text has more than `levels_max` arrays and objects within each other.

@@ -10,6 +10,7 @@
 //! ```
 
 use crate::broker::{BrokerOutcome, Receipt, UNKNOWN};
+use crate::json::NESTING_MAX;
 use crate::outcome::ErrorCode;
 use crate::retry::{OrderRetryPolicy, Wait};
 use crate::time::Timestamp;
@@ -98,7 +99,7 @@ pub enum OrderSignal<'a> {
     Stuck,
     /// Its sender gives the claim back, and knows that nothing of the order has left.
     Unsent,
-    /// What was stored cannot be the order that was accepted: its digest says so.
+    /// What was stored cannot be the order that was accepted: its digest or its depth says so.
     Unreadable,
 }
 
@@ -300,7 +301,9 @@ fn give_back(state: &OrderState) -> OrderUpdate {
 fn set_aside(state: &OrderState) -> OrderUpdate {
     OrderUpdate {
         last_error: Some(UNKNOWN),
-        note: Some("the stored order does not match its digest, and was not sent".to_owned()),
+        note: Some(format!(
+            "the stored order does not match its digest, or is nested deeper than {NESTING_MAX} levels, and was not sent"
+        )),
         ..unchanged(state, OrderStatus::Dead)
     }
 }

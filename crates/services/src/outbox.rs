@@ -348,7 +348,7 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
             let (order_id, key) = (order.id, order.idempotency_key.as_str());
             tracing::error!(
                 %order_id, idempotency_key = key,
-                "a stored order does not match its digest: somebody changed it past Posthaste. \
+                "a stored order does not match its digest or is nested too deep: somebody changed it past Posthaste. \
                  It is dead and was not sent; look at its audit, and who may write to the database"
             );
         }

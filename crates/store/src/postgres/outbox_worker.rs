@@ -11,6 +11,7 @@ use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::{Durability, Session};
 use crate::postgres::value::{Instant, Json, TAKE_MAX, count, get, instant, instant_or_none, int, token};
 use posthaste_core::digest::{Digest, canonical, digest_of};
+use posthaste_core::json::is_too_deep;
 use posthaste_core::lane::{ClaimMode, Lane};
 use posthaste_core::order::{self, IdempotencyKey, OrderDecision, OrderSignal, OrderState, OrderUpdate};
 use posthaste_core::outcome::ErrorCode;
@@ -447,8 +448,12 @@ fn claimed(row: &Row) -> Result<Option<ClaimedOrder>, Fault> {
 }
 
 /// The RFC 8785 form of what the server prints of a `jsonb`. Its own form spells out every digit of a
-/// number and has spaces; the depth was bounded when the order came in.
+/// number and has spaces. `None` for a row that was not accepted by Posthaste: deeper nesting than it accepts would
+/// overflow the stack here.
 fn canonical_text(stored: &str) -> Option<String> {
+    if is_too_deep(stored) {
+        return None;
+    }
     let mut reader = serde_json::Deserializer::from_str(stored);
     reader.disable_recursion_limit();
     let value: serde_json::Value = reader.into_iter().next()?.ok()?;

@@ -2,6 +2,7 @@
 //! stuck. What becomes of an order is decided by [`order::step`], of the lane by [`Lane`].
 
 use posthaste_core::digest::{self, Digest};
+use posthaste_core::json::is_too_deep;
 use posthaste_core::lane::{ClaimMode, Lane};
 use posthaste_core::order::{self, IdempotencyKey, OrderDecision, OrderSignal, OrderStatus, OrderUpdate};
 use posthaste_core::ports::{
@@ -260,11 +261,12 @@ fn read_claimed(row: &Row<'_>, now: Timestamp) -> Answer<Option<ClaimedOrder>> {
     let request_digest = Digest::from_store(row.get(3)?);
     let matches = |text: &String| digest::digest_of(text.as_bytes()) == request_digest;
     let text: String = row.get(2)?;
-    // The intake stores the canonical form itself.
+    // The intake stores the canonical form itself, and accepts none that is nested too deep.
     let canonical = Some(text.clone()).filter(matches).or_else(|| {
         let value = serde_json::from_str(&text).ok()?;
         digest::canonical(&value).ok().filter(matches)
     });
+    let canonical = canonical.filter(|text| !is_too_deep(text));
     let (Some(canonical), Ok(idempotency_key)) = (canonical, IdempotencyKey::parse(row.get::<_, String>(1)?))
     else {
         return Ok(None);

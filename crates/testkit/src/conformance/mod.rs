@@ -76,6 +76,7 @@ macro_rules! promises {
             outbox::failed_orders_wait_and_come_back,
             outbox::an_order_given_back_unsent_pays_nothing,
             outbox::an_order_that_was_tampered_with_is_set_aside,
+            outbox::an_order_that_is_nested_too_deep_is_set_aside,
             outbox::the_ledger_outlives_every_unfinished_order,
             outbox::the_audit_replays_to_the_present_state,
             outbox::the_canonical_bytes_come_back,

@@ -3,7 +3,7 @@
 use crate::fixtures::{MANY, T0, at, order, token, worker_id};
 use crate::harness::{Engine, Harness};
 use posthaste_core::broker::{BrokerFault, BrokerOutcome, Receipt};
-use posthaste_core::digest::digest_of;
+use posthaste_core::digest::{Digest, digest_of};
 use posthaste_core::json::JsonText;
 use posthaste_core::order::{IdempotencyKey, OrderStatus};
 use posthaste_core::ports::{
@@ -268,11 +268,9 @@ pub async fn an_order_given_back_unsent_pays_nothing<S: Stores>(h: &Harness<S>) 
     assert_eq!(release(holder).await, 0, "what has ended stays");
 }
 
-/// Past the store, as nobody should: an order under a digest that is another's.
-async fn tamper<S: Stores>(h: &Harness<S>, key: &str, now: Timestamp) {
-    let order = order(key, 1);
-    let foreign = digest_of(b"something else");
-    let (json, micros) = (&order.canonical, now.micros());
+/// Past the store, as nobody should.
+async fn tamper<S: Stores>(h: &Harness<S>, key: &str, json: &str, digest: &Digest, now: Timestamp) {
+    let micros = now.micros();
     let moment = match h.engine {
         Engine::Sqlite => micros.to_string(),
         Engine::Postgres | Engine::PostgresCut => {
@@ -284,25 +282,41 @@ async fn tamper<S: Stores>(h: &Harness<S>, key: &str, now: Timestamp) {
             "INSERT INTO outbox_orders (idempotency_key, request_json, request_digest, status, next_attempt_at,
                 created_at, updated_at)
             VALUES ('{key}', '{json}', '{}', 'queued', {moment}, {moment}, {moment})",
-            foreign.as_str()
+            digest.as_str()
         ))
         .await;
 }
 
 pub async fn an_order_that_was_tampered_with_is_set_aside<S: Stores>(h: &Harness<S>) {
-    tamper(h, "foreign", T0).await;
+    tamper(h, "foreign", &order("foreign", 1).canonical, &digest_of(b"something else"), T0).await;
+    check_is_set_aside(h, "foreign", "digest").await;
+}
+
+/// A row that SQL put in, as deep as the engine takes it, under the digest of its own text.
+pub async fn an_order_that_is_nested_too_deep_is_set_aside<S: Stores>(h: &Harness<S>) {
+    let levels = match h.engine {
+        Engine::Sqlite => 900,
+        Engine::Postgres | Engine::PostgresCut => 2_000,
+    };
+    let json = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+    tamper(h, "deep", &json, &digest_of(json.as_bytes()), T0).await;
+    check_is_set_aside(h, "deep", "nested").await;
+}
+
+/// The order under this key ends unsent with a note, and the one behind it goes out.
+async fn check_is_set_aside<S: Stores>(h: &Harness<S>, key: &str, noted: &str) {
     submit(h, "key-1", 1, at(1)).await;
     let (orders, holder) = claim(h, 10, at(2)).await;
     let keys: Vec<_> = orders.iter().map(|order| order.idempotency_key.as_str()).collect();
     assert_eq!(keys, ["key-1"], "the one behind it goes out");
     settle(h, &orders[0], holder, accepted("brk-1"), at(3)).await;
-    let key = posthaste_core::order::IdempotencyKey::parse("foreign").expect("a key");
+    let key = posthaste_core::order::IdempotencyKey::parse(key).expect("a key");
     let audit = audit_of(h, &key).await;
     let steps: Vec<_> = audit.iter().map(|entry| entry.status_to).collect();
     assert_eq!(steps, [OrderStatus::Queued, OrderStatus::Sending, OrderStatus::Dead]);
     let last = audit.last().expect("an entry");
     assert_eq!(last.last_error.as_deref(), Some("UNKNOWN"));
-    assert!(last.note.as_deref().is_some_and(|note| note.contains("digest")), "{last:?}");
+    assert!(last.note.as_deref().is_some_and(|note| note.contains(noted)), "{last:?}");
     let record = h.sure(async || h.store.reader().order(key.clone()).await).await.expect("the order");
     assert_eq!((record.status, record.retry_count, record.maybe_executed), (OrderStatus::Dead, 0, false));
     let standing = h.sure(async || h.store.reader().lane().await).await;

@@ -21,18 +21,11 @@ pub(crate) fn postgres_options(settings: &Settings) -> Option<PostgresOptions> {
         DatabaseUrl::Sqlite(_) => return None,
     };
     let roles = database_roles(settings);
-    let mut role_urls: Vec<(DatabaseRole, String)> = roles
+    let role_urls: Vec<(DatabaseRole, String)> = roles
         .iter()
         .filter_map(|role| Some((*role, own_login(database, *role)?.expose().to_owned())))
         .collect();
-    let mut cleaner_url = database.logins.cleaner.as_ref().map(|url| url.expose().to_owned());
-    if !settings.roles.contains(&Role::Worker)
-        && let Some(url) = cleaner_url.take()
-    {
-        role_urls.retain(|(role, _)| *role != DatabaseRole::JobWorker);
-        role_urls.push((DatabaseRole::JobWorker, url));
-    }
-    Some(PostgresOptions { url, role_urls, cleaner_url, roles, ..PostgresOptions::default() })
+    Some(PostgresOptions { url, role_urls, roles, ..PostgresOptions::default() })
 }
 
 /// Where notifications are listened for: past a pooler if there is one. Any login may listen.
@@ -86,7 +79,8 @@ fn database_roles(settings: &Settings) -> Vec<DatabaseRole> {
             ],
             Role::Router => &[DatabaseRole::RouterWorker],
             Role::Orchestrator => &[DatabaseRole::SagaOrchestrator],
-            Role::Worker | Role::Cleaner => &[DatabaseRole::JobWorker],
+            Role::Worker => &[DatabaseRole::JobWorker],
+            Role::Cleaner => &[DatabaseRole::LeaseCleaner],
             Role::Outbox => &[DatabaseRole::OutboxWorker],
         }
     };
@@ -107,11 +101,13 @@ fn own_login(database: &DatabaseSettings, role: DatabaseRole) -> Option<&ServerU
         DatabaseRole::RouterWorker => &logins.router,
         DatabaseRole::SagaOrchestrator => &logins.orchestrator,
         DatabaseRole::JobWorker => &logins.worker,
+        DatabaseRole::LeaseCleaner => &logins.cleaner,
         DatabaseRole::DeadLetterOperator => &logins.dead_letters,
         DatabaseRole::OutboxWriter => &logins.orders,
         DatabaseRole::OutboxWorker => &logins.outbox,
         DatabaseRole::KeyKeeper => &logins.keys,
         DatabaseRole::Viewer => &logins.viewer,
+        DatabaseRole::EventPublisher => &None,
     }
     .as_ref()
 }
@@ -133,5 +129,11 @@ mod tests {
         assert!(!roles_of("api").contains(&DatabaseRole::OutboxWorker));
         assert!(roles_of("api").contains(&DatabaseRole::DeadLetterOperator));
         assert!(roles_of("outbox").contains(&DatabaseRole::OutboxWorker));
+    }
+
+    #[test]
+    fn the_cleaner_has_a_login_that_reads_no_payload_and_no_secret() {
+        assert_eq!(roles_of("cleaner"), [DatabaseRole::LeaseCleaner]);
+        assert_eq!(roles_of("worker"), [DatabaseRole::JobWorker]);
     }
 }

@@ -12,20 +12,40 @@ pub enum Role {
     RouterWorker,
     SagaOrchestrator,
     JobWorker,
+    LeaseCleaner,
     DeadLetterOperator,
     OutboxWriter,
     OutboxWorker,
     KeyKeeper,
     Viewer,
+    /// For applications that publish events in transactions of their own. No component works as it.
+    EventPublisher,
 }
 
 impl Role {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::EventIngestWriter,
         Self::SubscriptionAdmin,
         Self::RouterWorker,
         Self::SagaOrchestrator,
         Self::JobWorker,
+        Self::LeaseCleaner,
+        Self::DeadLetterOperator,
+        Self::OutboxWriter,
+        Self::OutboxWorker,
+        Self::KeyKeeper,
+        Self::Viewer,
+        Self::EventPublisher,
+    ];
+
+    /// The roles that components of the program work as.
+    pub const COMPONENTS: [Self; 11] = [
+        Self::EventIngestWriter,
+        Self::SubscriptionAdmin,
+        Self::RouterWorker,
+        Self::SagaOrchestrator,
+        Self::JobWorker,
+        Self::LeaseCleaner,
         Self::DeadLetterOperator,
         Self::OutboxWriter,
         Self::OutboxWorker,
@@ -40,29 +60,32 @@ impl Role {
             Self::RouterWorker => "router_worker",
             Self::SagaOrchestrator => "saga_orchestrator",
             Self::JobWorker => "job_worker",
+            Self::LeaseCleaner => "lease_cleaner",
             Self::DeadLetterOperator => "dead_letter_operator",
             Self::OutboxWriter => "outbox_writer",
             Self::OutboxWorker => "outbox_worker",
             Self::KeyKeeper => "key_keeper",
             Self::Viewer => "viewer",
+            Self::EventPublisher => "event_publisher",
         }
     }
 
-    /// The setting with the URL of a login for this role alone. (The cleaner, which works as the
-    /// job_worker, has `POSTHASTE_DATABASE_URL_CLEANER` besides.)
-    pub const fn url_setting(self) -> &'static str {
-        match self {
+    /// The setting with the URL of a login for this role alone. `None` for a role that no component works as.
+    pub const fn url_setting(self) -> Option<&'static str> {
+        Some(match self {
             Self::EventIngestWriter => "POSTHASTE_DATABASE_URL_INGEST",
             Self::SubscriptionAdmin => "POSTHASTE_DATABASE_URL_SUBSCRIPTIONS",
             Self::RouterWorker => "POSTHASTE_DATABASE_URL_ROUTER",
             Self::SagaOrchestrator => "POSTHASTE_DATABASE_URL_ORCHESTRATOR",
             Self::JobWorker => "POSTHASTE_DATABASE_URL_WORKER",
+            Self::LeaseCleaner => "POSTHASTE_DATABASE_URL_CLEANER",
             Self::DeadLetterOperator => "POSTHASTE_DATABASE_URL_DEAD_LETTERS",
             Self::OutboxWriter => "POSTHASTE_DATABASE_URL_ORDERS",
             Self::OutboxWorker => "POSTHASTE_DATABASE_URL_OUTBOX",
             Self::KeyKeeper => "POSTHASTE_DATABASE_URL_KEYS",
             Self::Viewer => "POSTHASTE_DATABASE_URL_VIEWER",
-        }
+            Self::EventPublisher => return None,
+        })
     }
 }
 
@@ -144,6 +167,7 @@ pub const TABLES: [&str; 18] = [
 
 /// Functions of the owner. On SQLite `report_presence` is two views, see [`sqlite_views`].
 pub const PUBLISH: &str = "publish";
+pub const COMPARE_EVENTS: &str = "compare_events";
 pub const REQUEUE: &str = "requeue";
 pub const RESUME_LANE: &str = "resume_lane";
 pub const REPORT_PRESENCE: &str = "report_presence";
@@ -164,6 +188,59 @@ const NO_SECRETS: &[&str] = &[
     "updated_at",
     "deleted_at",
 ];
+// What may be inserted: every column but `id`. Without a right on it nobody says OVERRIDING SYSTEM VALUE, so that ids
+// always come from their sequence.
+const EVENT_NEW: &[&str] =
+    &["external_event_id", "event_type", "payload", "correlation_id", "traceparent", "created_at"];
+const SUBSCRIPTION_NEW: &[&str] = &[
+    "event_type",
+    "callback_url",
+    "active",
+    "verified",
+    "max_retry_limit",
+    "secret",
+    "previous_secret",
+    "previous_secret_expires_at",
+    "description",
+    "created_at",
+    "updated_at",
+    "deleted_at",
+];
+const JOB_NEW: &[&str] = &[
+    "saga_id",
+    "status",
+    "lease_until",
+    "attempt_at",
+    "response_status",
+    "error_code",
+    "lease_token",
+    "lease_resets",
+    "worker_id",
+    "duration_ms",
+    "retry_after_s",
+    "created_at",
+    "suspect",
+];
+const ORDER_NEW: &[&str] = &[
+    "idempotency_key",
+    "request_json",
+    "request_digest",
+    "status",
+    "retry_count",
+    "next_attempt_at",
+    "last_error",
+    "created_at",
+    "updated_at",
+    "lease_token",
+    "worker_id",
+    "trace_id",
+    "broker_order_id",
+    "result_json",
+    "result_digest",
+    "maybe_executed",
+    "note",
+];
+const KEY_NEW: &[&str] = &["name", "role", "key_hash", "created_at"];
 const SAGA_FRESH: &[&str] = &["event_id", "subscription_id", "next_attempt_at", "created_at", "updated_at"];
 const SAGA_MOVES: &[&str] =
     &["status", "attempt_count", "next_attempt_at", "final_error_code", "current_job_id", "updated_at"];
@@ -177,17 +254,29 @@ const JOB_WORK: &[&str] = &[
     "error_code",
     "duration_ms",
     "retry_after_s",
+];
+const LEASE_READ: &[&str] = &["id", "saga_id", "status", "lease_until", "lease_resets", "worker_id"];
+const LEASE_RESET: &[&str] = &[
+    "status",
+    "lease_until",
+    "lease_token",
+    "lease_resets",
+    "worker_id",
+    "error_code",
     "suspect",
 ];
+/// A key is used and revoked; its name, role and hash never change.
+const KEY_MOVES: &[&str] = &["last_used_at", "revoked_at"];
 const NO_HASH: &[&str] = &["id", "name", "role", "created_at", "last_used_at", "revoked_at"];
 
 /// The table. UPDATE on a queue is what SKIP LOCKED asks for; nobody changes a row of one.
 pub const GRANTS: &[Grant] = &[
-    grant(Role::EventIngestWriter, Verb::Insert, EVENTS, ALL),
+    grant(Role::EventIngestWriter, Verb::Insert, EVENTS, EVENT_NEW),
     grant(Role::EventIngestWriter, Verb::Select, EVENTS, &["id", "external_event_id"]),
     grant(Role::EventIngestWriter, Verb::Execute, PUBLISH, ALL),
+    grant(Role::EventIngestWriter, Verb::Execute, COMPARE_EVENTS, ALL),
     grant(Role::SubscriptionAdmin, Verb::Select, SUBSCRIPTIONS, ALL),
-    grant(Role::SubscriptionAdmin, Verb::Insert, SUBSCRIPTIONS, ALL),
+    grant(Role::SubscriptionAdmin, Verb::Insert, SUBSCRIPTIONS, SUBSCRIPTION_NEW),
     grant(Role::SubscriptionAdmin, Verb::Update, SUBSCRIPTIONS, ALL),
     grant(Role::RouterWorker, Verb::Select, EVENTS, EVENT_ROUTE),
     grant(Role::RouterWorker, Verb::Select, SUBSCRIPTIONS, NO_SECRETS),
@@ -200,7 +289,7 @@ pub const GRANTS: &[Grant] = &[
     grant(Role::SagaOrchestrator, Verb::Select, SAGAS, ALL),
     grant(Role::SagaOrchestrator, Verb::Update, SAGAS, SAGA_MOVES),
     grant(Role::SagaOrchestrator, Verb::Select, JOBS, ALL),
-    grant(Role::SagaOrchestrator, Verb::Insert, JOBS, ALL),
+    grant(Role::SagaOrchestrator, Verb::Insert, JOBS, JOB_NEW),
     grant(Role::SagaOrchestrator, Verb::Select, FINISHED, ALL),
     grant(Role::SagaOrchestrator, Verb::Update, FINISHED, ALL),
     grant(Role::SagaOrchestrator, Verb::Delete, FINISHED, ALL),
@@ -210,12 +299,17 @@ pub const GRANTS: &[Grant] = &[
     grant(Role::JobWorker, Verb::Select, JOBS, ALL),
     grant(Role::JobWorker, Verb::Update, JOBS, JOB_WORK),
     grant(Role::JobWorker, Verb::Insert, FINISHED, ALL),
+    grant(Role::LeaseCleaner, Verb::Select, JOBS, LEASE_READ),
+    grant(Role::LeaseCleaner, Verb::Update, JOBS, LEASE_RESET),
+    grant(Role::LeaseCleaner, Verb::Select, SAGAS, &["id", "event_id"]),
+    grant(Role::LeaseCleaner, Verb::Select, EVENTS, &["id", "correlation_id"]),
+    grant(Role::LeaseCleaner, Verb::Insert, FINISHED, ALL),
     grant(Role::DeadLetterOperator, Verb::Select, DEAD_LETTERS, ALL),
     grant(Role::DeadLetterOperator, Verb::Select, EVENTS, EVENT_ROUTE),
     grant(Role::DeadLetterOperator, Verb::Execute, REQUEUE, ALL),
     grant(Role::DeadLetterOperator, Verb::Execute, RESUME_LANE, ALL),
     grant(Role::OutboxWriter, Verb::Select, ORDERS, ALL),
-    grant(Role::OutboxWriter, Verb::Insert, ORDERS, ALL),
+    grant(Role::OutboxWriter, Verb::Insert, ORDERS, ORDER_NEW),
     grant(Role::OutboxWriter, Verb::Select, LEDGER, ALL),
     grant(Role::OutboxWriter, Verb::Insert, LEDGER, ALL),
     grant(Role::OutboxWorker, Verb::Select, ORDERS, ALL),
@@ -226,8 +320,8 @@ pub const GRANTS: &[Grant] = &[
     grant(Role::OutboxWorker, Verb::Select, LANE, ALL),
     grant(Role::OutboxWorker, Verb::Update, LANE, ALL),
     grant(Role::KeyKeeper, Verb::Select, KEYS, ALL),
-    grant(Role::KeyKeeper, Verb::Insert, KEYS, ALL),
-    grant(Role::KeyKeeper, Verb::Update, KEYS, ALL),
+    grant(Role::KeyKeeper, Verb::Insert, KEYS, KEY_NEW),
+    grant(Role::KeyKeeper, Verb::Update, KEYS, KEY_MOVES),
     grant(Role::KeyKeeper, Verb::Select, SESSIONS, ALL),
     grant(Role::KeyKeeper, Verb::Insert, SESSIONS, ALL),
     grant(Role::KeyKeeper, Verb::Delete, SESSIONS, ALL),
@@ -247,11 +341,12 @@ pub const GRANTS: &[Grant] = &[
     grant(Role::Viewer, Verb::Select, PROCESSES, ALL),
     grant(Role::Viewer, Verb::Select, ROLLUPS, ALL),
     grant(Role::Viewer, Verb::Select, HEALTH, ALL),
+    grant(Role::EventPublisher, Verb::Execute, PUBLISH, ALL),
 ];
 
-/// Every role may also call these: every process tells what it counted.
+/// Every role of a component may also call these: every process tells what it counted.
 pub const EVERY_ROLE_EXECUTES: [&str; 2] = [REPORT_PRESENCE, REPORT_HEALTH];
-/// Every role may also read this: a process with one role alone must see whether the database fits it.
+/// Every role of a component may also read this: a process with one role alone must see whether the database fits it.
 pub const EVERY_ROLE_READS: &str = MIGRATIONS;
 
 /// Whether a role may do this to a column; no column asks for any column at all.
@@ -261,7 +356,7 @@ pub fn allows(role: Role, verb: Verb, object: &str, column: Option<&str>) -> boo
         Verb::Select => object == EVERY_ROLE_READS,
         Verb::Insert | Verb::Update | Verb::Delete => false,
     };
-    if is_everybodys {
+    if is_everybodys && Role::COMPONENTS.contains(&role) {
         return true;
     }
     GRANTS.iter().any(|grant| {
@@ -275,6 +370,7 @@ pub fn allows(role: Role, verb: Verb, object: &str, column: Option<&str>) -> boo
 /// The views that stand for a function of the owner on SQLite.
 pub const fn sqlite_views(function: &str) -> &'static [&'static str] {
     match function.as_bytes() {
+        b"compare_events" => &["compare_events"],
         b"requeue" => &["requeue"],
         b"resume_lane" => &["resume_lane"],
         b"report_presence" => &["presence_reports", "rollup_reports"],
@@ -287,15 +383,16 @@ pub const fn sqlite_views(function: &str) -> &'static [&'static str] {
 pub fn postgres_grants() -> String {
     let mut sql = String::new();
     let roles = Role::ALL.map(Role::name).join(", ");
+    let components = Role::COMPONENTS.map(Role::name).join(", ");
     let _ = writeln!(sql, "REVOKE ALL ON SCHEMA posthaste FROM PUBLIC;");
     let _ = writeln!(sql, "REVOKE ALL ON ALL FUNCTIONS IN SCHEMA posthaste FROM PUBLIC, {roles};");
     let _ = writeln!(sql, "REVOKE ALL ON ALL TABLES IN SCHEMA posthaste FROM PUBLIC, {roles};");
     let _ = writeln!(sql, "REVOKE ALL ON ALL SEQUENCES IN SCHEMA posthaste FROM PUBLIC, {roles};");
     let _ = writeln!(sql, "GRANT USAGE ON SCHEMA posthaste TO {roles};");
     for function in EVERY_ROLE_EXECUTES {
-        let _ = writeln!(sql, "GRANT EXECUTE ON FUNCTION posthaste.{function} TO {roles};");
+        let _ = writeln!(sql, "GRANT EXECUTE ON FUNCTION posthaste.{function} TO {components};");
     }
-    let _ = writeln!(sql, "GRANT SELECT ON TABLE posthaste.{EVERY_ROLE_READS} TO {roles};");
+    let _ = writeln!(sql, "GRANT SELECT ON TABLE posthaste.{EVERY_ROLE_READS} TO {components};");
     for Grant { role, verb, object, columns } in GRANTS {
         let (role, verb_name) = (role.name(), verb.name());
         let columns = if columns.is_empty() { String::new() } else { format!(" ({})", columns.join(", ")) };
@@ -311,7 +408,7 @@ pub fn roles_markdown() -> String {
         "# Who may do what\n\n\
          Made from the table in `crates/store/src/grants.rs`; a test keeps the two equal. PostgreSQL enforces\n\
          it with roles and column grants, SQLite with an authorizer when a statement is prepared. What is not\n\
-         listed is refused. Every role may also call `report_presence`, which notes that a process lives and\n\
+         listed is refused. Every role but `event_publisher` may also call `report_presence`, which notes that a process lives and\n\
          adds to the counters of the charts, and `report_health`, which adds up how attempts for each subscription\n\
          went, and read `schema_migrations`, which tells whether the database fits the program.\n",
     );
@@ -344,12 +441,26 @@ mod tests {
         assert!(!allows(router, Verb::Execute, REQUEUE, None));
         assert!(allows(router, Verb::Select, MIGRATIONS, Some("version")));
         assert!(!allows(router, Verb::Update, MIGRATIONS, None));
+        let publisher = Role::EventPublisher;
+        assert!(allows(publisher, Verb::Execute, PUBLISH, None));
+        assert!(!allows(publisher, Verb::Execute, REPORT_PRESENCE, None));
+        assert!(!allows(publisher, Verb::Select, MIGRATIONS, None));
+    }
+
+    #[test]
+    fn nobody_inserts_an_id() {
+        for grant in GRANTS.iter().filter(|grant| grant.verb == Verb::Insert) {
+            // Tables without an id of their own.
+            let is_bare = [FINISHED, LEDGER].contains(&grant.object);
+            let has_id = grant.columns.is_empty() || grant.columns.contains(&"id");
+            assert!(is_bare || !has_id, "{grant:?}");
+        }
     }
 
     #[test]
     fn every_grant_is_on_something_that_exists() {
         for grant in GRANTS {
-            let functions = [PUBLISH, REQUEUE, RESUME_LANE, REPORT_PRESENCE, REPORT_HEALTH];
+            let functions = [PUBLISH, COMPARE_EVENTS, REQUEUE, RESUME_LANE, REPORT_PRESENCE, REPORT_HEALTH];
             let known = if grant.verb == Verb::Execute { &functions[..] } else { &TABLES[..] };
             assert!(known.contains(&grant.object), "{grant:?}");
         }

@@ -44,7 +44,8 @@ impl Role {
         match self {
             Self::Router => "router_worker",
             Self::Orchestrator => "saga_orchestrator",
-            Self::Worker | Self::Cleaner => "job_worker",
+            Self::Worker => "job_worker",
+            Self::Cleaner => "lease_cleaner",
             Self::Api => API_RIGHTS,
             Self::Outbox => "outbox_worker",
         }

@@ -79,7 +79,7 @@ table! {
     DATABASE_URL_WORKER: ServerAt = login("POSTHASTE_DATABASE_URL_WORKER", "postgres://worker@db/posthaste",
         "The login of the worker, a member of job_worker");
     DATABASE_URL_CLEANER: ServerAt = login("POSTHASTE_DATABASE_URL_CLEANER", "postgres://cleaner@db/posthaste",
-        "The login of the cleaner, a member of job_worker");
+        "The login of the cleaner, a member of lease_cleaner");
     DATABASE_URL_DEAD_LETTERS: ServerAt = login("POSTHASTE_DATABASE_URL_DEAD_LETTERS",
         "postgres://dead_letters@db/posthaste",
         "The login that requeues dead letters, a member of dead_letter_operator");

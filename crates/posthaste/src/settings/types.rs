@@ -118,7 +118,7 @@ pub(crate) struct Logins {
     pub(crate) orchestrator: Option<ServerUrl>,
     /// job_worker
     pub(crate) worker: Option<ServerUrl>,
-    /// job_worker too, with a login of its own
+    /// lease_cleaner
     pub(crate) cleaner: Option<ServerUrl>,
     /// dead_letter_operator
     pub(crate) dead_letters: Option<ServerUrl>,

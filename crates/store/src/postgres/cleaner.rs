@@ -1,6 +1,7 @@
 //! Handles leases that ran out (taken by workers that then died or hung): gives their jobs back, or
 //! fails those that came back too often, for the orchestrator's inbox. [`job::expire`] decides.
 
+use crate::grants::Role;
 use crate::postgres::PostgresStore;
 use crate::postgres::error::Fault;
 use crate::postgres::pool::{RolePool, Verb};
@@ -14,7 +15,7 @@ use std::collections::HashSet;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-/// Port of the role job_worker, as the cleaner.
+/// Port of the role lease_cleaner.
 #[derive(Debug, Clone)]
 pub struct PostgresCleaner {
     pool: RolePool,
@@ -22,7 +23,7 @@ pub struct PostgresCleaner {
 
 impl PostgresCleaner {
     pub(super) fn new(store: &PostgresStore) -> Self {
-        Self { pool: store.cleaner_pool() }
+        Self { pool: store.pool(Role::LeaseCleaner) }
     }
 }
 

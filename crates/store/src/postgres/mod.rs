@@ -77,13 +77,14 @@ struct Pools {
     router_worker: RolePool,
     saga_orchestrator: RolePool,
     job_worker: RolePool,
+    lease_cleaner: RolePool,
     dead_letter_operator: RolePool,
     outbox_writer: RolePool,
     outbox_worker: RolePool,
     key_keeper: RolePool,
     viewer: RolePool,
-    /// Only if the cleaner has a login of its own.
-    cleaner: Option<RolePool>,
+    /// Unused: the role is for applications.
+    event_publisher: RolePool,
 }
 
 impl PostgresStore {
@@ -105,12 +106,13 @@ impl PostgresStore {
             router_worker: pool(Role::RouterWorker)?,
             saga_orchestrator: pool(Role::SagaOrchestrator)?,
             job_worker: pool(Role::JobWorker)?,
+            lease_cleaner: pool(Role::LeaseCleaner)?,
             dead_letter_operator: pool(Role::DeadLetterOperator)?,
             outbox_writer: pool(Role::OutboxWriter)?,
             outbox_worker: pool(Role::OutboxWorker)?,
             key_keeper: pool(Role::KeyKeeper)?,
             viewer: pool(Role::Viewer)?,
-            cleaner: RolePool::of_cleaner(options)?,
+            event_publisher: pool(Role::EventPublisher)?,
         };
         let store = Self { pools: Arc::new(pools) };
         store.check_schema().await?;
@@ -125,21 +127,19 @@ impl PostgresStore {
             Role::RouterWorker => &pools.router_worker,
             Role::SagaOrchestrator => &pools.saga_orchestrator,
             Role::JobWorker => &pools.job_worker,
+            Role::LeaseCleaner => &pools.lease_cleaner,
             Role::DeadLetterOperator => &pools.dead_letter_operator,
             Role::OutboxWriter => &pools.outbox_writer,
             Role::OutboxWorker => &pools.outbox_worker,
             Role::KeyKeeper => &pools.key_keeper,
             Role::Viewer => &pools.viewer,
+            Role::EventPublisher => &pools.event_publisher,
         }
         .clone()
     }
 
     fn home_pool(&self) -> RolePool {
         self.pool(self.pools.home)
-    }
-
-    fn cleaner_pool(&self) -> RolePool {
-        self.pools.cleaner.clone().unwrap_or_else(|| self.pool(Role::JobWorker))
     }
 
     /// Tells other processes that there is work, with the rights that every role has.

@@ -12,8 +12,6 @@ pub struct PostgresOptions {
     pub url: Option<String>,
     /// Logins of their own for single roles.
     pub role_urls: Vec<(Role, String)>,
-    /// A login of its own for the cleaner, which otherwise uses the job_worker's.
-    pub cleaner_url: Option<String>,
     /// The roles that this process works as. The first is at home here: as it the process looks at the
     /// schema, asks for the time, says that it lives and wakes the others.
     pub roles: Vec<Role>,
@@ -44,12 +42,11 @@ impl std::fmt::Debug for PostgresOptions {
 /// No URL yet, and every role. The viewer comes first: its connections are the least busy.
 impl Default for PostgresOptions {
     fn default() -> Self {
-        let mut roles = Role::ALL.to_vec();
+        let mut roles = Role::COMPONENTS.to_vec();
         roles.rotate_right(1);
         Self {
             url: None,
             role_urls: Vec::new(),
-            cleaner_url: None,
             roles,
             connections_max: 4,
             connect_timeout: Duration::from_secs(5),
@@ -87,10 +84,11 @@ pub(super) fn no_login(role: Role) -> StoreError {
 }
 
 pub(super) fn no_login_text(role: Role) -> String {
+    let own = role.url_setting().map(|setting| format!(", or {setting} for this one"));
     format!(
-        "there is no URL for the role {}: set POSTHASTE_DATABASE_URL for all roles, or {} for this one",
+        "there is no URL for the role {}: set POSTHASTE_DATABASE_URL for all roles{}",
         role.name(),
-        role.url_setting()
+        own.unwrap_or_default()
     )
 }
 
@@ -102,7 +100,6 @@ mod tests {
     fn options_do_not_print_passwords() {
         let mut options = PostgresOptions::new("postgres://a:hunter2@b/c");
         options.role_urls.push((Role::Viewer, "postgres://v:hunter3@b/c".to_owned()));
-        options.cleaner_url = Some("postgres://w:hunter4@b/c".to_owned());
         assert!(!format!("{options:?}").contains("hunter"));
     }
 
@@ -121,7 +118,7 @@ mod tests {
     fn every_role_is_used_unless_told_otherwise() {
         let roles = PostgresOptions::default().roles;
         assert_eq!(roles.first(), Some(&Role::Viewer));
-        assert_eq!(roles.len(), Role::ALL.len());
-        assert!(Role::ALL.iter().all(|role| roles.contains(role)));
+        assert_eq!(roles.len(), Role::COMPONENTS.len());
+        assert!(Role::COMPONENTS.iter().all(|role| roles.contains(role)));
     }
 }

@@ -72,15 +72,6 @@ impl RolePool {
         Ok(Self { role, pool, observer: options.observer.clone() })
     }
 
-    /// The cleaner's own, if it has a login of its own.
-    pub(super) fn of_cleaner(options: &PostgresOptions) -> StoreResult<Option<Self>> {
-        let Some(url) = options.cleaner_url.as_deref() else {
-            return Ok(None);
-        };
-        let pool = build(Login { url, takes_role: None }, "posthaste cleaner", options)?;
-        Ok(Some(Self { role: Role::JobWorker, pool: Some(pool), observer: options.observer.clone() }))
-    }
-
     pub(super) async fn session(&self) -> Result<Session, Fault> {
         let Some(pool) = &self.pool else {
             return Err(Fault::Unusable(no_login_text(self.role)));

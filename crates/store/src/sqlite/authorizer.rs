@@ -70,8 +70,13 @@ fn may(role: Role, verb: Verb, table: &str, column: Option<&str>, accessor: Opti
 }
 
 /// The functions of the owner that are views here.
-const VIEW_FUNCTIONS: [&str; 4] =
-    [grants::REQUEUE, grants::RESUME_LANE, grants::REPORT_PRESENCE, grants::REPORT_HEALTH];
+const VIEW_FUNCTIONS: [&str; 5] = [
+    grants::COMPARE_EVENTS,
+    grants::REQUEUE,
+    grants::RESUME_LANE,
+    grants::REPORT_PRESENCE,
+    grants::REPORT_HEALTH,
+];
 
 /// Writing to, or reading, the view that stands for a function.
 fn may_call(role: Role, verb: Verb, view: &str) -> bool {
@@ -121,6 +126,7 @@ const LEDGER_ROW: &[(Verb, &str, &[&str])] = &[(Verb::Select, "idempo_ledger", &
 const SAGA_ROW: &[(Verb, &str, &[&str])] = &[(Verb::Select, "webhook_delivery_sagas", &[])];
 const JOB_ROW: &[(Verb, &str, &[&str])] = &[(Verb::Select, "webhook_delivery_jobs", &[])];
 const ORDER_ROW: &[(Verb, &str, &[&str])] = &[(Verb::Select, "outbox_orders", &[])];
+const KEY_ROW: &[(Verb, &str, &[&str])] = &[(Verb::Select, "api_keys", &[])];
 const CHANGE: &[(Verb, &str, &[&str])] =
     &[(Verb::Select, "subscriptions", &[]), (Verb::Insert, "subscription_changes", &[])];
 const AUDIT: &[(Verb, &str, &[&str])] =
@@ -171,6 +177,15 @@ pub(super) const OWNER_CODE: &[OwnerCode] = &[
             (Verb::Insert, "dead_letters", &[]),
         ],
     },
+    guard("compare_events", &[]),
+    OwnerCode {
+        name: "compare_events_insert",
+        led_by: &[(Verb::Execute, grants::COMPARE_EVENTS)],
+        touches: &[
+            (Verb::Select, "compare_events", &[]),
+            (Verb::Select, "events", &["external_event_id", "event_type", "payload"]),
+        ],
+    },
     OwnerCode {
         name: "requeue",
         led_by: &[(Verb::Execute, grants::REQUEUE)],
@@ -219,6 +234,10 @@ pub(super) const OWNER_CODE: &[OwnerCode] = &[
     guard("order_stays", &[]),
     guard("audit_immutable_update", &[]),
     guard("audit_immutable_delete", &[]),
+    guard("key_first_state", KEY_ROW),
+    guard("key_identity", KEY_ROW),
+    guard("key_revoked", KEY_ROW),
+    guard("key_stays", &[]),
     guard("presence_reports", &[]),
     OwnerCode {
         name: "presence_report_insert",
@@ -250,6 +269,7 @@ pub(super) const OWNER_CODE: &[OwnerCode] = &[
         led_by: &[(Verb::Execute, grants::REPORT_HEALTH)],
         touches: &[
             (Verb::Select, "health_reports", &[]),
+            (Verb::Select, "subscriptions", &["id"]),
             (Verb::Select, "subscription_health", &[]),
             (Verb::Insert, "subscription_health", &[]),
             (Verb::Update, "subscription_health", &[]),
@@ -259,5 +279,5 @@ pub(super) const OWNER_CODE: &[OwnerCode] = &[
 ];
 
 /// Views that a role writes to or reads by name; every other entry of [`OWNER_CODE`] is a trigger.
-pub(super) const VIEWS: [&str; 5] =
-    ["requeue", "resume_lane", "presence_reports", "rollup_reports", "health_reports"];
+pub(super) const VIEWS: [&str; 6] =
+    ["compare_events", "requeue", "resume_lane", "presence_reports", "rollup_reports", "health_reports"];

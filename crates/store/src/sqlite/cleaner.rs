@@ -18,7 +18,7 @@ const GIVE_BACK_JOB: &str = include_str!("sql/cleaner/give_back_job.sql");
 const FAIL_JOB: &str = include_str!("sql/cleaner/fail_job.sql");
 const INSERT_FINISHED: &str = include_str!("sql/cleaner/insert_finished.sql");
 
-/// The cleaner's port, of role job_worker.
+/// The port of role lease_cleaner.
 #[derive(Debug, Clone)]
 pub struct SqliteCleaner(pub(super) SqliteStore);
 
@@ -30,7 +30,7 @@ impl CleanerStore for SqliteCleaner {
         now: Timestamp,
     ) -> StoreResult<Vec<ResetLease>> {
         self.0
-            .write(Role::JobWorker, "resetting leases", move |session| {
+            .write(Role::LeaseCleaner, "resetting leases", move |session| {
                 reset_expired_leases(session, take, resets_max, now)
             })
             .await

@@ -1,11 +1,16 @@
 //! Keys are known by their hash; processes say that they live.
 
 use crate::fixtures::{T0, at, worker_id};
-use crate::harness::Harness;
+use crate::harness::{Engine, Harness};
+use posthaste_core::SubscriptionId;
+use posthaste_core::health::Attempts;
 use posthaste_core::ports::{
-    KeyHash, KeyRole, KeyStore as _, PresenceStore as _, ProcessSeen, Rollup, SESSION_LENGTH,
-    SESSIONS_PER_KEY_MAX, SessionHash, Stores,
+    HealthSum, KeyHash, KeyRole, KeyStore as _, PresenceStore as _, ProcessSeen, Rollup, SESSION_LENGTH,
+    SESSIONS_PER_KEY_MAX, SessionHash, StoreError, Stores,
 };
+
+/// What a sum is never above.
+const AMOUNT_MAX: i64 = 1_000_000_000_000_000;
 
 pub async fn keys_are_found_by_hash_until_revoked<S: Stores>(h: &Harness<S>) {
     let keys = h.store.keys();
@@ -73,6 +78,40 @@ pub async fn a_key_has_a_limited_number_of_sessions<S: Stores>(h: &Harness<S>) {
     assert_eq!(keys.find_session(SessionHash([1; 32]), now).await.expect("an answer"), Some(calm));
 }
 
+pub async fn a_key_never_changes_and_never_comes_back<S: Stores>(h: &Harness<S>) {
+    let keys = h.calm.keys();
+    let hash = KeyHash([7; 32]);
+    let made = keys.create_key("ci".to_owned(), KeyRole::Ingest, hash, T0).await.expect("a key");
+    let other = match h.engine {
+        Engine::Sqlite => "x'0808080808080808080808080808080808080808080808080808080808080808'",
+        Engine::Postgres | Engine::PostgresCut => "decode(repeat('08', 32), 'hex')",
+    };
+    let changes = [
+        "UPDATE api_keys SET role = 'root'".to_owned(),
+        "UPDATE api_keys SET name = 'another'".to_owned(),
+        format!("UPDATE api_keys SET key_hash = {other}"),
+        "DELETE FROM api_keys".to_owned(),
+    ];
+    // Whoever asks: this is the owner.
+    for change in &changes {
+        assert!(h.direct.try_rows(change).await.is_err(), "{change}");
+    }
+    assert!(keys.revoke_key(made.id, at(1)).await.expect("an answer"));
+    for change in changes
+        .iter()
+        .map(String::as_str)
+        .chain(["UPDATE api_keys SET revoked_at = NULL", "UPDATE api_keys SET revoked_at = created_at"])
+    {
+        assert!(h.direct.try_rows(change).await.is_err(), "{change}");
+    }
+    if h.engine == Engine::Sqlite {
+        let replace = "REPLACE INTO api_keys (name, role, key_hash, created_at) SELECT name, 'root', key_hash, created_at FROM api_keys";
+        assert!(h.direct.try_rows(replace).await.is_err(), "a REPLACE is a DELETE");
+    }
+    assert_eq!(keys.find_key(hash).await.expect("an answer"), None);
+    assert_eq!(keys.list_keys().await.expect("the keys")[0].role, KeyRole::Ingest);
+}
+
 pub async fn presence_is_seen_and_counted<S: Stores>(h: &Harness<S>) {
     let presence = h.calm.presence();
     let seen = |seconds| ProcessSeen {
@@ -100,4 +139,48 @@ pub async fn presence_is_seen_and_counted<S: Stores>(h: &Harness<S>) {
     presence.report_presence(later, vec![last]).await.expect("a report");
     assert_eq!(h.direct.number("SELECT count(*) FROM rollups").await, 2);
     assert_eq!(h.direct.texts("SELECT process_id FROM processes").await, ["worker-2"]);
+}
+
+/// Any login may report: names and counts that no process has are refused, and sums stop at a bound.
+pub async fn reports_are_bounded<S: Stores>(h: &Harness<S>) {
+    let presence = h.calm.presence();
+    let seen = ProcessSeen {
+        process_id: worker_id(1),
+        role: "router".to_owned(),
+        version: "0.1.0".to_owned(),
+        started_at: T0,
+        seen_at: at(5),
+    };
+    let rollup = |counter: &str, amount| Rollup { interval_start: T0, counter: counter.to_owned(), amount };
+    for (process, rollups) in [
+        (ProcessSeen { role: "x".repeat(31), ..seen.clone() }, vec![]),
+        (ProcessSeen { role: "two words".to_owned(), ..seen.clone() }, vec![]),
+        (ProcessSeen { role: String::new(), ..seen.clone() }, vec![]),
+        (ProcessSeen { version: "1".repeat(51), ..seen.clone() }, vec![]),
+        (seen.clone(), vec![rollup(&"x".repeat(51), 1)]),
+        (seen.clone(), vec![rollup("<script>", 1)]),
+        (seen.clone(), vec![rollup("events", -1)]),
+        (seen.clone(), vec![rollup("events", i64::MAX)]),
+    ] {
+        let refused = presence.report_presence(process.clone(), rollups.clone()).await;
+        assert!(matches!(refused, Err(StoreError::Refused { .. })), "{process:?} {rollups:?}: {refused:?}");
+    }
+    assert_eq!(h.direct.number("SELECT count(*) FROM processes").await, 0);
+    for _ in 0..2 {
+        presence.report_presence(seen.clone(), vec![rollup("events", AMOUNT_MAX)]).await.expect("a report");
+    }
+    let most = h.direct.number("SELECT max(amount) FROM rollups").await;
+    assert_eq!(most, AMOUNT_MAX, "and the next report does not fail");
+    let subscription_id = h.subscribe("a").await;
+    let sum = |subscription_id, failed| HealthSum {
+        subscription_id,
+        interval_start: T0,
+        attempts: Attempts { failed, ..Attempts::default() },
+    };
+    let refused = presence.report_health(vec![sum(subscription_id, u64::MAX)], at(5)).await;
+    assert!(matches!(refused, Err(StoreError::Refused { .. })), "{refused:?}");
+    let nobody = SubscriptionId::from_store(subscription_id.get() + 1);
+    presence.report_health(vec![sum(subscription_id, 1), sum(nobody, 1)], at(5)).await.expect("a report");
+    let found = h.direct.number("SELECT count(*) FROM subscription_health").await;
+    assert_eq!(found, 1, "a subscription that does not exist has no row");
 }

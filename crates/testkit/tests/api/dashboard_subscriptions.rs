@@ -156,6 +156,7 @@ pub(crate) async fn subscriptions_are_found_with_their_health<S: Stores>(api: &T
         &visitor.page(&format!("/subscriptions/{one}"), 200).await,
         &["no attempts<", "<dt>Waiting</dt><dd>3</dd>", "HTTP_500</a>", "the last day"],
     );
+    api.clock.set(at(6));
     let now = api.clock.now();
     let mut attempts = Attempts::default();
     attempts.fail(Failure::Timeout.code(), at(5));

@@ -39,7 +39,7 @@ async fn databases_of_a_fresh_cluster_share_their_roles() {
     let applied = migrate_all(urls.clone()).await;
     assert_eq!(applied.iter().sum::<usize>(), 4 * MIGRATIONS.len());
     let roles = "SELECT count(*) FROM pg_roles WHERE rolname !~ '^pg_' AND NOT rolcanlogin";
-    assert_eq!(admin.query_one(roles, &[]).await.expect("a count").get::<_, i64>(0), 10);
+    assert_eq!(admin.query_one(roles, &[]).await.expect("a count").get::<_, i64>(0), 12);
     for url in urls {
         PostgresStore::connect(&PostgresOptions::new(&url)).await.expect("a database that can be served");
     }

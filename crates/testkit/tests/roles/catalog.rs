@@ -1,6 +1,8 @@
 //! What PostgreSQL's catalogs say about the roles: who owns what, who belongs to whom, what everybody may.
 
 use crate::matrix::{POSTGRES_ONLY, ROLES, expected};
+use crate::postgres_tries::RIGHTS;
+use posthaste_store::postgres::migrate;
 use posthaste_testkit::harness::Harness;
 use std::collections::BTreeSet;
 
@@ -74,7 +76,7 @@ fn forbidden() -> Vec<(&'static str, String)> {
 async fn no_role_owns_or_commands_anything() {
     let h = Harness::postgres("roles").await;
     let known = format!("SELECT count(*) FROM pg_roles WHERE rolname IN ({})", role_list());
-    assert_eq!(h.direct.number(&known).await, 10);
+    assert_eq!(h.direct.number(&known).await, 12);
     for (meaning, sql) in forbidden() {
         let found = h.direct.rows(&sql).await;
         assert!(found.is_empty(), "{meaning}: {found:?}");
@@ -104,4 +106,27 @@ async fn the_matrix_names_every_column_and_function() {
         AND prorettype <> 'trigger'::regtype ORDER BY proname";
     let named: Vec<_> = matrix.functions.into_keys().collect();
     assert_eq!(named, h.direct.texts(functions).await);
+}
+
+/// Rights that an earlier release granted, and this one does not.
+const GRANTED_BEFORE: &[&str] = &[
+    "GRANT INSERT ON events TO event_ingest_writer",
+    "GRANT INSERT (id) ON webhook_delivery_jobs TO saga_orchestrator",
+    "GRANT INSERT, UPDATE ON api_keys TO key_keeper",
+    "GRANT SELECT ON events, subscriptions TO lease_cleaner",
+    "GRANT SELECT ON events, schema_migrations TO event_publisher",
+    "GRANT EXECUTE ON FUNCTION report_presence, report_health, requeue TO event_publisher",
+    "GRANT ALL ON clock_guard TO viewer",
+];
+
+#[tokio::test]
+async fn an_upgraded_database_has_the_rights_of_a_new_one() {
+    let h = Harness::postgres("roles").await;
+    let new = h.direct.rows(RIGHTS).await;
+    for sql in GRANTED_BEFORE {
+        h.direct.run(sql).await;
+    }
+    assert_ne!(h.direct.rows(RIGHTS).await, new);
+    migrate(h.url()).await.expect("the migration");
+    assert_eq!(h.direct.rows(RIGHTS).await, new);
 }

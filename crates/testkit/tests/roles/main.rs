@@ -9,3 +9,4 @@ mod own_logins;
 mod postgres;
 mod postgres_tries;
 mod sqlite;
+mod times;

@@ -5,23 +5,25 @@ use std::collections::BTreeMap;
 const EXPECTED: &str = include_str!("expected.txt");
 
 /// Short and full names of the roles, in the order of the file's columns.
-pub(crate) const ROLES: [(&str, &str); 10] = [
+pub(crate) const ROLES: [(&str, &str); 12] = [
     ("ing", "event_ingest_writer"),
     ("sub", "subscription_admin"),
     ("rou", "router_worker"),
     ("orc", "saga_orchestrator"),
     ("wrk", "job_worker"),
+    ("cln", "lease_cleaner"),
     ("dlo", "dead_letter_operator"),
     ("obi", "outbox_writer"),
     ("obw", "outbox_worker"),
     ("key", "key_keeper"),
     ("vie", "viewer"),
+    ("pub", "event_publisher"),
 ];
 
 /// Tables that SQLite does without.
 pub(crate) const POSTGRES_ONLY: [&str; 1] = ["clock_guard"];
 
-/// What the ten roles may do to one thing, each as letters.
+/// What the roles may do to one thing, each as letters.
 type Rights = [&'static str; ROLES.len()];
 
 #[derive(Debug, Default)]

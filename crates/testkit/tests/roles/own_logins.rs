@@ -12,7 +12,7 @@ use posthaste_core::ports::{
 use posthaste_core::retry::OrderRetryPolicy;
 use posthaste_store::grants::Role;
 use posthaste_store::postgres::{PostgresOptions, PostgresStore};
-use posthaste_testkit::fixtures::{T0, claim, event, leases, order, worker_id};
+use posthaste_testkit::fixtures::{T0, at, claim, event, leases, order, worker_id};
 use posthaste_testkit::harness::Harness;
 use std::time::Duration;
 
@@ -32,6 +32,7 @@ async fn work(store: &PostgresStore, role: Role) -> StoreResult<()> {
             store.orchestrator().count_in_flight(ids, 10).await.map(drop)
         }
         Role::JobWorker => store.worker().claim_due_jobs(claim(10), T0).await.map(drop),
+        Role::LeaseCleaner => store.cleaner().reset_expired_leases(leases(10), 3, T0).await.map(drop),
         Role::DeadLetterOperator => {
             store.dead_letters().find_dead_letters(DeadLetterFilter::default(), page).await.map(drop)
         }
@@ -44,6 +45,7 @@ async fn work(store: &PostgresStore, role: Role) -> StoreResult<()> {
         }
         Role::KeyKeeper => store.keys().list_keys().await.map(drop),
         Role::Viewer => store.reader().events(EventFilter::default(), page).await.map(drop),
+        Role::EventPublisher => panic!("no component works as it"),
     }
 }
 
@@ -70,7 +72,8 @@ fn refusal<T: std::fmt::Debug>(answer: StoreResult<T>) -> String {
 }
 
 fn check_names_settings(told: &str, role: Role) {
-    for part in [role.name(), "POSTHASTE_DATABASE_URL ", role.url_setting()] {
+    let setting = role.url_setting().expect("a role of a component");
+    for part in [role.name(), "POSTHASTE_DATABASE_URL ", setting] {
         assert!(told.contains(part), "{told:?} does not name {part:?}");
     }
 }
@@ -82,8 +85,8 @@ fn only(role: Role) -> PostgresOptions {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_role_works_with_its_own_login_alone() {
     let h = Harness::postgres("own").await;
-    for (place, role) in Role::ALL.into_iter().enumerate() {
-        let other = Role::ALL[(place + 1) % Role::ALL.len()];
+    for (place, role) in Role::COMPONENTS.into_iter().enumerate() {
+        let other = Role::COMPONENTS[(place + 1) % Role::COMPONENTS.len()];
         let url = login_url(&h, role.name(), "own").await;
         let options = PostgresOptions { role_urls: vec![(role, url.clone())], ..only(role) };
         let store =
@@ -117,25 +120,30 @@ fn login_of(url: &str) -> &str {
 #[tokio::test]
 async fn only_the_roles_of_a_process_need_a_login() {
     let h = Harness::postgres("own").await;
-    for role in Role::ALL {
+    for role in Role::COMPONENTS {
         check_names_settings(&refusal(PostgresStore::connect(&only(role)).await), role);
     }
     let nobody = PostgresOptions { roles: Vec::new(), ..PostgresOptions::new(h.url()) };
     assert!(refusal(PostgresStore::connect(&nobody).await).contains("no role"));
 }
 
+/// The lease that ran out is reset with the rights of the cleaner alone, both ways: given back and failed.
 #[tokio::test]
-async fn the_cleaner_may_have_a_login_of_its_own() {
+async fn the_cleaner_needs_no_payload_and_no_secret() {
     let h = Harness::postgres("own").await;
-    let url = login_url(&h, "job_worker", "cleaner").await;
-    let cleaners = "SELECT usename FROM pg_stat_activity
-        WHERE datname = current_database() AND application_name = 'posthaste cleaner'";
-    h.store.cleaner().reset_expired_leases(leases(10), 3, T0).await.expect("a common login");
-    assert!(h.direct.texts(cleaners).await.is_empty());
-    let options = PostgresOptions { cleaner_url: Some(url.clone()), ..PostgresOptions::new(h.url()) };
+    let subscription = h.subscribe("a").await;
+    h.publish("a", 2).await;
+    h.route_all(T0).await;
+    h.start_attempts(subscription, T0).await;
+    let url = login_url(&h, "lease_cleaner", "cleaner").await;
+    let options = PostgresOptions { role_urls: vec![(Role::LeaseCleaner, url)], ..only(Role::LeaseCleaner) };
     let store = PostgresStore::connect(&options).await.expect("the store");
-    store.cleaner().reset_expired_leases(leases(10), 3, T0).await.expect("a login of its own");
-    assert_eq!(h.direct.texts(cleaners).await, [login_of(&url)]);
-    work(&store, Role::JobWorker).await.expect("the worker beside it");
-    assert_eq!(h.direct.texts(cleaners).await.len(), 1, "which has connections of its own");
+    for (resets_max, second, status) in [(3, 3_600, "Pending"), (0, 7_200, "Failed")] {
+        h.direct.run("UPDATE webhook_delivery_jobs SET status = 'Leased' WHERE status = 'Pending'").await;
+        let reset = store.cleaner().reset_expired_leases(leases(10), resets_max, at(second)).await;
+        assert_eq!(reset.expect("the rights").len(), 2);
+        let found = h.direct.texts("SELECT DISTINCT status FROM webhook_delivery_jobs").await;
+        assert_eq!(found, [status]);
+    }
+    assert_eq!(h.direct.number("SELECT count(*) FROM finished_jobs").await, 2);
 }

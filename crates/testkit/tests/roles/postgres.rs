@@ -1,4 +1,4 @@
-//! The matrix on PostgreSQL: ten logins, each a member of one role, try every verb on every column.
+//! The matrix on PostgreSQL: a login for each role, each a member of one role, try every verb on every column.
 
 use crate::matrix::{ROLES, Table, expected};
 use crate::postgres_tries;
@@ -123,6 +123,7 @@ async fn every_function_and_role() {
     let calls = [
         ("publish", "SELECT posthaste.publish('order.paid', '{}')"),
         ("requeue", "SELECT * FROM posthaste.requeue(1)"),
+        ("compare_events", "SELECT * FROM posthaste.compare_events('{}', '{}', '{}')"),
         ("resume_lane", "SELECT posthaste.resume_lane()"),
         ("limit_to_clock", "SELECT posthaste.limit_to_clock(now())"),
         (

@@ -37,6 +37,21 @@ pub(crate) const BEYOND: &[&str] = &[
     "COPY posthaste.events TO '/tmp/mine'",
     "COPY posthaste.events FROM '/etc/passwd'",
     "COPY (SELECT 1) TO PROGRAM 'true'",
+    "INSERT INTO posthaste.events (id, event_type, payload) OVERRIDING SYSTEM VALUE VALUES (9000000, 'a', '1')",
+    "INSERT INTO posthaste.subscriptions (id, event_type, callback_url, secret) OVERRIDING SYSTEM VALUE
+        VALUES (9000000, 'a', 'https://r.example', 's')",
+    "INSERT INTO posthaste.webhook_delivery_sagas (id, event_id, subscription_id) OVERRIDING SYSTEM VALUE
+        VALUES (9000000, 1, 1)",
+    "INSERT INTO posthaste.webhook_delivery_jobs (id, saga_id, attempt_at) OVERRIDING SYSTEM VALUE
+        VALUES (9000000, 1, now())",
+    "INSERT INTO posthaste.outbox_orders (id, idempotency_key, request_json, request_digest) OVERRIDING SYSTEM VALUE
+        VALUES (9000000, 'k', '{}', 'd')",
+    "INSERT INTO posthaste.api_keys (id, name, role, key_hash) OVERRIDING SYSTEM VALUE
+        VALUES (9000000, 'n', 'root', decode(repeat('00', 32), 'hex'))",
+    "UPDATE posthaste.api_keys SET role = 'root'",
+    "UPDATE posthaste.api_keys SET key_hash = decode(repeat('00', 32), 'hex')",
+    "UPDATE posthaste.clock_guard SET enforced = false",
+    "SELECT enforced FROM posthaste.clock_guard",
     "SET session_replication_role = replica",
     "SELECT nextval('posthaste.events_id_seq')",
     "SELECT setval('posthaste.webhook_delivery_sagas_id_seq', 1)",

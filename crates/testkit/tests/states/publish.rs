@@ -38,12 +38,18 @@ async fn stored(h: &Database) -> (i64, i64) {
 #[tokio::test]
 async fn an_event_is_published_once_and_queued() {
     let h = Harness::postgres("publish").await;
-    let caller = login(&h, "event_ingest_writer").await;
+    let caller = login(&h, "event_publisher").await;
     let plain = publish(&caller, "'order.paid', '{\"a\" : 1.0}'").await.expect("an event");
     let named = publish(&caller, "'order.paid', '[]', 'external-1'").await.expect("an event");
     assert_ne!(plain, named);
-    let again = publish(&caller, "'another.type', '{}', 'external-1'").await.expect("the first one");
-    assert_eq!(again, named, "the same external id is the same event");
+    let again = publish(&caller, "'order.paid', '[]', 'external-1'").await.expect("the first one");
+    assert_eq!(again, named, "the same external id and content is the same event");
+    for other in ["'another.type', '[]', 'external-1'", "'order.paid', '[ ]', 'external-1'"] {
+        let error = publish(&caller, other).await.expect_err(other);
+        assert_eq!(error.code(), Some(&SqlState::UNIQUE_VIOLATION), "{other}: {error}");
+        let message = error.as_db_error().expect("a word of the server").message().to_owned();
+        assert!(message.contains(&format!("event {named},")), "{message}");
+    }
     let by_name = "external_event_id => 'external-2', payload => '\"p\"', event_type => 'by.name'";
     let third = publish(&caller, by_name).await.expect("an event");
     let rows =
@@ -64,7 +70,7 @@ async fn an_event_is_published_once_and_queued() {
 #[tokio::test]
 async fn rolled_back_means_never_sent() {
     let h = Harness::postgres("publish").await;
-    let caller = login(&h, "event_ingest_writer").await;
+    let caller = login(&h, "event_publisher").await;
     caller.batch_execute("BEGIN").await.expect("a transaction");
     publish(&caller, "'order.paid', '{}', 'external'").await.expect("an event");
     publish(&caller, "'order.paid', '{}'").await.expect("an event");
@@ -77,7 +83,7 @@ async fn rolled_back_means_never_sent() {
 #[tokio::test]
 async fn a_second_caller_waits_for_the_first_and_gets_its_id() {
     let h = Harness::postgres("publish").await;
-    let (first, second) = (login(&h, "event_ingest_writer").await, login(&h, "event_ingest_writer").await);
+    let (first, second) = (login(&h, "event_publisher").await, login(&h, "event_publisher").await);
     let name = user_of(&second).await;
     for (end, is_same) in [("COMMIT", true), ("ROLLBACK", false)] {
         let arguments = format!("'order.paid', '{{}}', 'held-{end}'");
@@ -99,7 +105,7 @@ async fn a_second_caller_waits_for_the_first_and_gets_its_id() {
 #[tokio::test]
 async fn what_is_wrong_is_refused_and_leaves_nothing() {
     let h = Harness::postgres("publish").await;
-    let caller = login(&h, "event_ingest_writer").await;
+    let caller = login(&h, "event_publisher").await;
     let largest = "('\"' || repeat('x', 1048574) || '\"')::json";
     let larger = "('\"' || repeat('x', 1048575) || '\"')::json";
     let rows: &[(String, &SqlState)] = &[
@@ -128,19 +134,24 @@ async fn what_is_wrong_is_refused_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn only_the_ingest_role_may_call_it() {
+async fn only_publishers_and_the_ingest_role_may_call_it() {
     let h = Harness::postgres("publish").await;
     let roles = [
         "subscription_admin",
         "router_worker",
         "saga_orchestrator",
         "job_worker",
+        "lease_cleaner",
         "dead_letter_operator",
         "outbox_writer",
         "outbox_worker",
         "key_keeper",
         "viewer",
     ];
+    let ingest = login(&h, "event_ingest_writer").await;
+    ingest.batch_execute("BEGIN").await.expect("a transaction");
+    publish(&ingest, "'order.paid', '{}'").await.expect("an event");
+    ingest.batch_execute("ROLLBACK").await.expect("the end");
     for role in roles {
         let caller = login(&h, role).await;
         let error = publish(&caller, "'order.paid', '{}'").await.expect_err(role);
@@ -168,7 +179,7 @@ const TRAPS: &str = r"
 #[tokio::test]
 async fn a_hostile_search_path_diverts_nothing() {
     let h = Harness::postgres("publish").await;
-    let caller = login(&h, "event_ingest_writer").await;
+    let caller = login(&h, "event_publisher").await;
     let name = user_of(&caller).await;
     h.direct.run(&format!("CREATE SCHEMA trap AUTHORIZATION {name}")).await;
     caller.batch_execute(TRAPS).await.expect("the traps");
@@ -188,4 +199,25 @@ async fn a_hostile_search_path_diverts_nothing() {
         let error = publish(&caller, wrong).await.expect_err(wrong);
         assert_eq!(error.code(), Some(&SqlState::CHECK_VIOLATION), "{wrong}");
     }
+}
+
+/// A publisher calls one function; whatever else it tries, it chooses neither an id nor a time.
+#[tokio::test]
+async fn a_publisher_chooses_no_id_and_no_time() {
+    let h = Harness::postgres("publish").await;
+    let caller = login(&h, "event_publisher").await;
+    for sql in [
+        "INSERT INTO posthaste.events (event_type, payload) VALUES ('a', '1')",
+        "INSERT INTO posthaste.events (event_type, payload, created_at) VALUES ('a', '1', '2036-01-01')",
+        "SELECT id FROM posthaste.events",
+        "SELECT * FROM posthaste.schema_migrations",
+        "SELECT posthaste.report_presence('p', 'r', 'v', now(), now(), '{}', '{}', '{}')",
+    ] {
+        let error = caller.batch_execute(sql).await.expect_err(sql);
+        assert_eq!(error.code(), Some(&SqlState::INSUFFICIENT_PRIVILEGE), "{sql}: {error}");
+    }
+    publish(&caller, "'order.paid', '{}'").await.expect("an event");
+    let off =
+        "SELECT count(*) FROM events WHERE abs(extract(epoch FROM clock_timestamp() - created_at)) > 60";
+    assert_eq!(h.direct.number(off).await, 0, "the server's time");
 }

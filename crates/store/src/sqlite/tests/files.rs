@@ -104,7 +104,7 @@ fn a_schema_that_is_not_ours_is_refused() {
     migrate(&path).unwrap();
 
     let mut newer = MIGRATIONS.to_vec();
-    let version = newer.len() as u32 + 1;
+    let version = newer.last().unwrap().version + 1;
     newer.push(Migration { version, name: "next", sql: "CREATE TABLE next (a INTEGER) STRICT;" });
     assert_eq!(migrate_with(&path, &newer).unwrap(), [version]);
     assert!(refusal(&path).contains("newer"), "{}", refusal(&path));
@@ -119,7 +119,7 @@ fn a_migration_that_fails_leaves_nothing() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("posthaste.db");
     let mut migrations = MIGRATIONS.to_vec();
-    let version = migrations.len() as u32 + 1;
+    let version = migrations.last().unwrap().version + 1;
     migrations.push(Migration { version, name: "bad", sql: "CREATE TABLE next (a); SELECT no_such();" });
     let told = words(migrate_with(&path, &migrations).unwrap_err());
     assert!(told.contains(&format!("migration {version} (bad)")), "{told}");

@@ -1,4 +1,4 @@
--- role: job_worker
+-- role: lease_cleaner
 -- Gives jobs back, or fails those that were given back too often and hands them to the orchestrator's inbox. The
 -- token goes either way, so that whoever held the lease is told that it is lost.
 -- index: webhook_delivery_jobs_pkey.

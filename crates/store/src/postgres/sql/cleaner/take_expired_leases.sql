@@ -1,4 +1,4 @@
--- role: job_worker
+-- role: lease_cleaner
 -- Leases that ran out from $3 on, oldest first, then those that end later than $4: the clock was set back since they were
 -- granted. A job whose report is being written is left out: the report wins. The event of each is for the log.
 -- index: idx_job_status_lease; webhook_delivery_sagas_pkey, events_pkey. The pair and the literal LIMIT: see

@@ -1,4 +1,4 @@
--- role: job_worker
+-- role: lease_cleaner
 -- index: webhook_delivery_jobs' key; the plus keeps the status out of the choice of an index
 -- Without its token the one who held the lease cannot take this end for its own.
 UPDATE webhook_delivery_jobs

@@ -1,4 +1,4 @@
--- role: job_worker
+-- role: lease_cleaner
 -- index: webhook_delivery_jobs' key; the plus keeps the status out of the choice of an index
 -- A job that is suspect stays so.
 UPDATE webhook_delivery_jobs

@@ -1,3 +1,3 @@
--- role: job_worker
+-- role: lease_cleaner
 -- index: finished_jobs' key
 INSERT INTO finished_jobs (job_id) VALUES (?1)

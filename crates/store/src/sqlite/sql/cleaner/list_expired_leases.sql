@@ -1,4 +1,4 @@
--- role: job_worker
+-- role: lease_cleaner
 -- index: idx_job_status_lease, one range each for leases that ran out and for leases that end later than ?4 (the clock was
 -- set back since they were granted); webhook_delivery_sagas' and events' keys
 SELECT taken.id, taken.saga_id, taken.worker_id, taken.lease_until, taken.lease_resets,

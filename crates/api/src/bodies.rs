@@ -16,7 +16,8 @@ pub(crate) struct NewEventBody {
     event_type: String,
     /// Any JSON. It is kept and delivered byte for byte.
     payload: Value,
-    /// Your own name for the event; a second event of that name is the same event.
+    /// Your own name for the event. A second event of that name with the same event_type and payload is the same event;
+    /// with another one it is refused.
     #[schema(min_length = 1, max_length = 200)]
     external_event_id: Option<String>,
     /// Goes through every log line; also as header x-correlation-id.

@@ -18,7 +18,7 @@ use posthaste_core::EventId;
 use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, NewEvent, TraceParent};
 use posthaste_core::json::{JsonError, JsonText};
 use posthaste_core::ports::{
-    DeliveryFilter, EventFilter, EventHead, Ingested, PAGE_BYTES_MAX, PageRequest, ReaderStore as _,
+    Conflict, DeliveryFilter, EventFilter, EventHead, Ingested, PAGE_BYTES_MAX, PageRequest, ReaderStore as _,
     RequestOutcome, StoredEvent, Stores,
 };
 use serde::Serialize;
@@ -45,7 +45,9 @@ pub(crate) struct Accepted {
     tag = "events",
     summary = "Accept events (role ingest)",
     description = "With the headers ce-… the body is the data of one CloudEvent (its binary mode); ce-specversion \
-                   makes it one, and then ce-type, ce-source and ce-id are required.",
+                   makes it one, and then ce-type, ce-source and ce-id are required. An external_event_id identifies \
+                   one content: with the same event_type and payload it is a duplicate, with another one the whole \
+                   request is refused with 422, which names the first event.",
     params(
         ("ce-specversion" = Option<String>, Header, description = "1.0: the body is the data of a CloudEvent"),
         ("ce-type" = Option<String>, Header, description = "Its event_type, such as order.paid"),
@@ -84,6 +86,7 @@ pub(crate) async fn create<S: Stores>(
             let detail = "the database refuses this event: check its fields";
             return Err(Problem { cause: Some(reason), ..Problem::invalid("body", detail) });
         }
+        RequestOutcome::Conflict(conflict) => return Err(conflicting(conflict, is_list)),
     };
     let any_new = stored.iter().any(|ingested| matches!(ingested, Ingested::New(_)));
     let status = if any_new { StatusCode::ACCEPTED } else { StatusCode::OK };
@@ -96,6 +99,20 @@ pub(crate) async fn create<S: Stores>(
         }
     };
     json(status, &answer)
+}
+
+/// The caller may have mixed up two events, or another caller has used the id: either way nothing was stored.
+fn conflicting(Conflict { place, first }: Conflict, is_list: bool) -> Problem {
+    let field = if is_list { format!("[{place}].external_event_id") } else { "external_event_id".to_owned() };
+    let owner = match first {
+        Some(id) => format!("event {id}"),
+        None => "an earlier event of this array".to_owned(),
+    };
+    let detail = format!(
+        "{field} belongs to {owner}, which has another event_type or payload: send the same content again, or use a \
+         new external_event_id"
+    );
+    Problem::invalid(field, detail)
 }
 
 impl Accepted {

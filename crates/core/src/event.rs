@@ -136,6 +136,13 @@ pub struct NewEvent {
     pub traceparent: Option<TraceParent>,
 }
 
+impl NewEvent {
+    /// Whether both have the same type and the same payload, byte for byte: what an external id identifies.
+    pub fn has_content_of(&self, other: &Self) -> bool {
+        self.event_type == other.event_type && self.payload == other.payload
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

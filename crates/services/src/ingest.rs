@@ -34,7 +34,7 @@ impl<S: IngestStore> Ingest<S> {
                     accepted += new;
                     duplicate += events.len() - new;
                 }
-                RequestOutcome::Blocked | RequestOutcome::Refused(_) => {}
+                RequestOutcome::Blocked | RequestOutcome::Refused(_) | RequestOutcome::Conflict(_) => {}
             }
         }
         self.metrics.events_accepted.inc_by(accepted as u64);

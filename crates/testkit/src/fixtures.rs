@@ -96,7 +96,9 @@ pub const fn leases(jobs_max: u32) -> LeaseTake {
 pub fn stored(outcome: &RequestOutcome) -> &[Ingested] {
     match outcome {
         RequestOutcome::Stored(events) => events,
-        RequestOutcome::Blocked | RequestOutcome::Refused(_) => panic!("not stored: {outcome:?}"),
+        RequestOutcome::Blocked | RequestOutcome::Refused(_) | RequestOutcome::Conflict(_) => {
+            panic!("not stored: {outcome:?}")
+        }
     }
 }
 

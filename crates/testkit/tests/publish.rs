@@ -13,7 +13,11 @@ async fn an_open_publish_stops_only_its_own_id() {
     let h = Harness::postgres("publish").await;
     let caller = client(h.url()).await;
     caller.batch_execute("BEGIN").await.unwrap();
-    let held: i64 = caller.query_one("SELECT posthaste.publish('a', '1', 'held')", &[]).await.unwrap().get(0);
+    let held: i64 = caller
+        .query_one("SELECT posthaste.publish('a', '{\"amount\": 12.50}', 'held')", &[])
+        .await
+        .unwrap()
+        .get(0);
     // A thousand callers at once: some with names of their own, one in ten in the batch of the held name.
     let mut requests: Vec<Vec<NewEvent>> = Vec::new();
     for number in 0..1_000 {
@@ -46,7 +50,10 @@ async fn an_open_publish_stops_only_its_own_id() {
     assert!(matches!(stored(&outcomes[0])[1], Ingested::Duplicate(id) if id.get() == held));
 
     // Rolled back means never sent: the name is free again.
-    caller.batch_execute("BEGIN; SELECT posthaste.publish('a', '1', 'dropped'); ROLLBACK").await.unwrap();
+    caller
+        .batch_execute("BEGIN; SELECT posthaste.publish('a', '{\"amount\": 12.50}', 'dropped'); ROLLBACK")
+        .await
+        .unwrap();
     let outcomes = h.store.ingest().insert_events(vec![vec![named_event("a", "dropped")]], T0).await.unwrap();
     assert!(matches!(stored(&outcomes[0])[0], Ingested::New(_)));
 }

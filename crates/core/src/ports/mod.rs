@@ -23,7 +23,7 @@ mod worker;
 pub use announce::{AnnounceStore, Announcement, ListenStore, Stage};
 pub use cleaner::{CleanerStore, LeaseTake, ResetLease};
 pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Requeue};
-pub use ingest::{IngestRequest, IngestStore, Ingested, RequestOutcome};
+pub use ingest::{Conflict, IngestRequest, IngestStore, Ingested, RequestOutcome, find_own_conflict};
 pub use insight::{
     CHANGES_MAX, COUNTED_MAX, DeadTuples, EXPLAINED_MAX, EngineFacts, Examine, Examined, ExplainedDelivery,
     ExplainedEvent, InsightStore, Look, OldTransaction, RollupWidth, SAGAS_MAX, SubscriptionHealth, Survey,

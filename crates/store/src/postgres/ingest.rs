@@ -2,15 +2,20 @@
 //! for the router. Never waits long for anybody's open transaction, and lets no bad request spoil the
 //! others.
 
+mod rows;
+mod statements;
+
 use crate::grants::Role;
 use crate::postgres::PostgresStore;
 use crate::postgres::error::Fault;
 use crate::postgres::pool::{RolePool, Verb};
-use crate::postgres::session::Session;
-use crate::postgres::value::{Instant, Json, get};
-use posthaste_core::event::NewEvent;
-use posthaste_core::ports::{IngestRequest, IngestStore, Ingested, RequestOutcome, StoreError, StoreResult};
-use posthaste_core::{EventId, Timestamp};
+use posthaste_core::Timestamp;
+use posthaste_core::event::{ExternalEventId, NewEvent};
+use posthaste_core::ports::{
+    Conflict, IngestRequest, IngestStore, RequestOutcome, StoreError, StoreResult, find_own_conflict,
+};
+use rows::{Answer, Rows, is_unnamed};
+use statements::{Storing, compare, insert};
 use std::collections::HashMap;
 use std::time::{Duration, Instant as Clock};
 
@@ -49,7 +54,7 @@ impl IngestStore for PostgresIngest {
         now: Timestamp,
     ) -> StoreResult<Vec<RequestOutcome>> {
         let mut batch = Batch::new(&self.pool, &requests, now);
-        batch.run().await?;
+        batch.run_rounds().await?;
         Ok(batch.outcomes.into_iter().map(|outcome| outcome.unwrap_or(RequestOutcome::Blocked)).collect())
     }
 }
@@ -70,6 +75,13 @@ struct Batch<'a> {
 /// Some requests, by their place in the batch, that go into one statement.
 type Group = Vec<usize>;
 
+/// What became of the events of a group.
+struct Stored {
+    answers: Vec<Answer>,
+    /// Nothing is stored of a group whose transaction was undone because of a conflict.
+    is_stored: bool,
+}
+
 impl<'a> Batch<'a> {
     fn new(pool: &'a RolePool, requests: &'a [IngestRequest], now: Timestamp) -> Self {
         let outcomes = vec![None; requests.len()];
@@ -84,15 +96,94 @@ impl<'a> Batch<'a> {
         }
     }
 
-    async fn run(&mut self) -> StoreResult<()> {
-        let mut groups = self.first_groups();
+    /// Stores what fits together, then what has another content under an external id of those. One round is enough
+    /// unless callers use the same new id for two contents.
+    async fn run_rounds(&mut self) -> StoreResult<()> {
+        let mut waiting = self.answer_unfit();
+        while !waiting.is_empty() {
+            let later = self.split_off_other_contents(&mut waiting);
+            let groups = self.first_groups(&waiting);
+            self.run(groups).await?;
+            waiting = self.refuse_known_conflicts(later).await?;
+        }
+        Ok(())
+    }
+
+    /// Answers requests that are empty, too large or in conflict with themselves; returns the others.
+    fn answer_unfit(&mut self) -> Group {
+        let mut fit = Group::with_capacity(self.requests.len());
+        for (index, request) in self.requests.iter().enumerate() {
+            let size = size_of(request);
+            if request.is_empty() {
+                self.note(index, RequestOutcome::Stored(Vec::new()));
+            } else if size > REQUEST_BYTES_MAX {
+                let reason = format!("a request may carry {REQUEST_BYTES_MAX} bytes at most, not {size}");
+                self.note(index, RequestOutcome::Refused(reason));
+            } else if let Some(place) = find_own_conflict(request) {
+                self.note(index, RequestOutcome::Conflict(Conflict { place, first: None }));
+            } else {
+                fit.push(index);
+            }
+        }
+        fit
+    }
+
+    /// Takes out the requests that have an external id of an earlier one with another content.
+    fn split_off_other_contents(&self, waiting: &mut Group) -> Group {
+        let requests = self.requests;
+        let mut first_of: HashMap<&ExternalEventId, &NewEvent> = HashMap::new();
+        let (fit, later) = waiting.drain(..).partition(|&index| {
+            let named = || {
+                requests[index].iter().filter_map(|event| Some((event.external_event_id.as_ref()?, event)))
+            };
+            let is_fit = named()
+                .all(|(name, event)| first_of.get(name).is_none_or(|first| first.has_content_of(event)));
+            if is_fit {
+                for (name, event) in named() {
+                    first_of.entry(name).or_insert(event);
+                }
+            }
+            is_fit
+        });
+        *waiting = fit;
+        later
+    }
+
+    /// Refuses what is in conflict with events that are stored by now, in as few statements as the sizes allow; returns
+    /// the others.
+    async fn refuse_known_conflicts(&mut self, later: Group) -> StoreResult<Group> {
+        let mut rest = Group::new();
+        for group in self.first_groups(&later) {
+            let requests = self.requests;
+            let events: Vec<&NewEvent> = group.iter().flat_map(|&index| &requests[index]).collect();
+            let look = |session| compare(session, &events);
+            let known = self.pool.attempts(Verb::repeatable(DOING), look).await;
+            let mut known = known.map_err(|fault| self.give_up(fault, &group))?.into_iter();
+            for index in group {
+                let own = known.by_ref().take(requests[index].len());
+                let conflicts =
+                    own.enumerate().filter_map(|(place, known)| known.and_then(|k| k.conflict(place)));
+                // The first one; all of the request's own are read.
+                match conflicts.reduce(|first, _| first) {
+                    Some(conflict) => self.note(index, RequestOutcome::Conflict(conflict)),
+                    None => rest.push(index),
+                }
+            }
+        }
+        Ok(rest)
+    }
+
+    async fn run(&mut self, mut groups: Vec<Group>) -> StoreResult<()> {
         // The last one is next, so parts of a group that was split keep their place in line.
         groups.reverse();
         while let Some(group) = groups.pop() {
             let alone = group.len() == 1;
             let began = Clock::now();
             match self.store_group(&group, self.patience(alone)).await {
-                Ok(answers) => self.settle(&group, answers),
+                Ok(stored) => {
+                    let rest = self.settle(&group, stored);
+                    groups.extend((!rest.is_empty()).then_some(rest));
+                }
                 Err(Fault::Refused(cause)) if alone => {
                     self.note(group[0], RequestOutcome::Refused(plain(&*cause)));
                 }
@@ -114,7 +205,8 @@ impl<'a> Batch<'a> {
         for index in std::mem::take(&mut self.held) {
             let left = WAIT_LAST_IN_ALL.saturating_sub(began.elapsed());
             match self.store_group(&[index], left).await {
-                Ok(answers) => self.settle(&[index], answers),
+                // A request alone is stored or refused: no rest is left.
+                Ok(stored) => drop(self.settle(&[index], stored)),
                 Err(Fault::Refused(cause)) => self.note(index, RequestOutcome::Refused(plain(&*cause))),
                 Err(Fault::Locked(_) | Fault::Clash(_)) => self.note(index, RequestOutcome::Blocked),
                 Err(fault) => return Err(self.give_up(fault, &[index])),
@@ -123,21 +215,13 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// As few statements as the sizes allow; what is empty or too large is answered here.
-    fn first_groups(&mut self) -> Vec<Group> {
+    /// As few statements as the sizes allow.
+    fn first_groups(&self, waiting: &[usize]) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         let (mut bytes, mut events) = (0, 0);
-        for (index, request) in self.requests.iter().enumerate() {
-            let size: usize = request.iter().map(|event| event.payload.as_str().len() + 500).sum();
-            if request.is_empty() {
-                self.note(index, RequestOutcome::Stored(Vec::new()));
-                continue;
-            }
-            if size > REQUEST_BYTES_MAX {
-                let reason = format!("a request may carry {REQUEST_BYTES_MAX} bytes at most, not {size}");
-                self.note(index, RequestOutcome::Refused(reason));
-                continue;
-            }
+        for &index in waiting {
+            let request = &self.requests[index];
+            let size = size_of(request);
             let fits = bytes + size <= GROUP_BYTES_MAX && events + request.len() <= GROUP_EVENTS_MAX;
             match groups.last_mut() {
                 Some(group) if fits => group.push(index),
@@ -174,30 +258,51 @@ impl<'a> Batch<'a> {
         groups
     }
 
-    async fn store_group(&self, group: &[usize], patience: Duration) -> Result<Vec<Ingested>, Fault> {
+    /// An array with an external id goes into a transaction that can be undone: a conflict of one event refuses all of
+    /// them. A single event that is in conflict was not stored in the first place.
+    async fn store_group(&self, group: &[usize], patience: Duration) -> Result<Stored, Fault> {
         let events: Vec<&NewEvent> = group.iter().flat_map(|&index| &self.requests[index]).collect();
         let rows = Rows::arrange(&events);
         let idempotent = !events.iter().any(|event| is_unnamed(event));
         let verb = if idempotent { Verb::repeatable(DOING) } else { Verb::once(DOING) };
-        let mut ids =
-            self.pool.attempts(verb, |session| insert(session, &events, &rows, self.now, patience)).await?;
-        let known = rows.missing(&events, &ids);
-        if !known.is_empty() {
-            let find = |session| find_known(session, &known);
-            let found = self.pool.attempts(Verb::repeatable(DOING), find).await.map_err(after_insert)?;
-            ids.extend(found);
+        let is_named_array = |request: &IngestRequest| request.len() > 1 && !request.iter().all(is_unnamed);
+        let all_or_nothing = group.iter().any(|&index| is_named_array(&self.requests[index]));
+        let storing = Storing { now: self.now, patience, all_or_nothing };
+        let (mut ids, is_stored) =
+            self.pool.attempts(verb, |session| insert(session, &events, &rows, storing)).await?;
+        if !all_or_nothing {
+            let known = rows.missing(&events, &ids);
+            if !known.is_empty() {
+                let look = |session| compare(session, &known);
+                let found = self.pool.attempts(Verb::repeatable(DOING), look).await.map_err(after_insert)?;
+                ids.extend(&known, found);
+            }
         }
-        rows.answers(&events, &ids)
+        Ok(Stored { answers: rows.answers(&events, &ids)?, is_stored })
     }
 
-    fn settle(&mut self, group: &[usize], answers: Vec<Ingested>) {
-        let mut answers = answers.into_iter();
+    /// Notes what became of the requests of a group; returns those that are neither stored nor in conflict, because the
+    /// transaction was undone for others.
+    fn settle(&mut self, group: &[usize], stored: Stored) -> Group {
+        let mut answers = stored.answers.into_iter();
+        let mut rest = Group::new();
         for &index in group {
             let request = &self.requests[index];
-            self.stored_once |= request.iter().any(is_unnamed);
-            let own = answers.by_ref().take(request.len()).collect();
-            self.note(index, RequestOutcome::Stored(own));
+            let own: Vec<Answer> = answers.by_ref().take(request.len()).collect();
+            let conflict = own
+                .iter()
+                .enumerate()
+                .find_map(|(place, answer)| answer.err().map(|first| Conflict { place, first: Some(first) }));
+            if let Some(conflict) = conflict {
+                self.note(index, RequestOutcome::Conflict(conflict));
+            } else if stored.is_stored {
+                self.stored_once |= request.iter().any(is_unnamed);
+                self.note(index, RequestOutcome::Stored(own.into_iter().flatten().collect()));
+            } else {
+                rest.push(index);
+            }
         }
+        rest
     }
 
     fn note(&mut self, index: usize, outcome: RequestOutcome) {
@@ -223,8 +328,9 @@ impl<'a> Batch<'a> {
     }
 }
 
-fn is_unnamed(event: &NewEvent) -> bool {
-    event.external_event_id.is_none()
+/// About the bytes of a request in a statement.
+fn size_of(request: &IngestRequest) -> usize {
+    request.iter().map(|event| event.payload.as_str().len() + 500).sum()
 }
 
 fn halves(mut group: Group) -> [Group; 2] {
@@ -248,105 +354,4 @@ fn after_insert(fault: Fault) -> Fault {
 fn plain(cause: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
     let said = cause.downcast_ref::<tokio_postgres::Error>().and_then(tokio_postgres::Error::as_db_error);
     said.map_or_else(|| cause.to_string(), |db| db.message().to_owned())
-}
-
-/// Ids of the rows that a statement stored or found.
-#[derive(Default)]
-struct Ids {
-    /// Of rows without an external id, rising: in the order in which they were inserted.
-    unnamed: Vec<i64>,
-    new: HashMap<String, i64>,
-    known: HashMap<String, i64>,
-}
-
-impl Ids {
-    fn extend(&mut self, found: HashMap<String, i64>) {
-        self.known.extend(found);
-    }
-}
-
-/// The events of a group in the order in which they are inserted: those without an external id as they
-/// came, then each external id once, sorted, so that two batches never wait for each other in a circle.
-struct Rows {
-    order: Vec<usize>,
-}
-
-impl Rows {
-    fn arrange(events: &[&NewEvent]) -> Self {
-        let mut order: Vec<usize> = (0..events.len()).filter(|&i| is_unnamed(events[i])).collect();
-        let mut named: Vec<usize> = (0..events.len()).filter(|&i| !is_unnamed(events[i])).collect();
-        named.sort_by_key(|&i| (&events[i].external_event_id, i));
-        named.dedup_by_key(|i| &events[*i].external_event_id);
-        order.extend(named);
-        Self { order }
-    }
-
-    fn missing<'e>(&self, events: &[&'e NewEvent], ids: &Ids) -> Vec<&'e str> {
-        let names = self.order.iter().filter_map(|&i| events[i].external_event_id.as_ref());
-        names.map(|name| name.as_str()).filter(|name| !ids.new.contains_key(*name)).collect()
-    }
-
-    /// One answer for each event, in the order of the input. Of equal external ids the first is new.
-    fn answers(&self, events: &[&NewEvent], ids: &Ids) -> Result<Vec<Ingested>, Fault> {
-        let mut unnamed = ids.unnamed.iter();
-        let mut first_of: HashMap<&str, usize> = HashMap::new();
-        let mut answers = Vec::with_capacity(events.len());
-        for (index, event) in events.iter().enumerate() {
-            let Some(name) = event.external_event_id.as_ref().map(|name| name.as_str()) else {
-                let id = unnamed.next().ok_or_else(|| lost_row("without an external id"))?;
-                answers.push(Ingested::New(EventId::from_store(*id)));
-                continue;
-            };
-            let first = *first_of.entry(name).or_insert(index);
-            let answer = match (ids.new.get(name), ids.known.get(name)) {
-                (Some(id), _) if first == index => Ingested::New(EventId::from_store(*id)),
-                (Some(id), _) | (None, Some(id)) => Ingested::Duplicate(EventId::from_store(*id)),
-                (None, None) => return Err(lost_row(name)),
-            };
-            answers.push(answer);
-        }
-        Ok(answers)
-    }
-}
-
-fn lost_row(name: &str) -> Fault {
-    Fault::Unreadable(format!("the event {name:?} was neither stored nor found"))
-}
-
-async fn insert(
-    mut session: Session,
-    events: &[&NewEvent],
-    rows: &Rows,
-    now: Timestamp,
-    patience: Duration,
-) -> Result<Ids, Fault> {
-    let picked = || rows.order.iter().map(|&index| events[index]);
-    let types: Vec<&str> = picked().map(|event| event.event_type.as_str()).collect();
-    let payloads: Vec<Json<'_>> = picked().map(|event| Json(event.payload.as_str())).collect();
-    let names: Vec<Option<&str>> =
-        picked().map(|event| event.external_event_id.as_ref().map(|text| text.as_str())).collect();
-    let correlations: Vec<Option<&str>> =
-        picked().map(|event| event.correlation_id.as_ref().map(|text| text.as_str())).collect();
-    let traces: Vec<Option<&str>> =
-        picked().map(|event| event.traceparent.as_ref().map(|text| text.as_str())).collect();
-    let patience = format!("{}ms", patience.as_millis().max(1));
-    let sql = include_str!("sql/ingest/insert_events.sql");
-    let answer = session
-        .run(sql, &[&types, &payloads, &names, &correlations, &traces, &Instant(now), &patience])
-        .await?;
-    let mut ids = Ids::default();
-    for row in &answer {
-        let id = get(row, 0)?;
-        match get::<Option<String>>(row, 1)? {
-            Some(name) => drop(ids.new.insert(name, id)),
-            None => ids.unnamed.push(id),
-        }
-    }
-    ids.unnamed.sort_unstable();
-    Ok(ids)
-}
-
-async fn find_known(mut session: Session, names: &[&str]) -> Result<HashMap<String, i64>, Fault> {
-    let rows = session.read(include_str!("sql/ingest/find_events.sql"), &[&names]).await?;
-    rows.iter().map(|row| Ok((get(row, 1)?, get(row, 0)?))).collect()
 }

@@ -131,6 +131,15 @@ impl Session {
         answer
     }
 
+    /// Commits a transaction whose last statement has been answered.
+    pub(super) async fn commit(&mut self) -> Result<(), Fault> {
+        self.awaiting = true;
+        let done = self.connection()?.batch_execute("COMMIT").await;
+        self.heard(done.map_err(|error| classify(error, Phase::MayBeDone)))?;
+        self.in_transaction = false;
+        Ok(())
+    }
+
     /// Ends a transaction that has nothing to keep.
     pub(super) async fn roll_back(&mut self) -> Result<(), Fault> {
         self.awaiting = true;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use posthaste_core::EventId;
 use posthaste_core::ports::{Cause, StoreError};
 use rusqlite::ErrorCode;
 
@@ -32,6 +33,9 @@ pub(super) enum Fault {
     /// A test tried a statement, which worked and is undone; so many rows came of it.
     #[error("a statement that was only tried gave {0} rows")]
     Probed(usize),
+    /// The event at this place has the external id of another event, and another content.
+    #[error("the external id belongs to event {first}, which has another content")]
+    Conflict { place: usize, first: EventId },
     /// The thread that does the work is gone.
     #[error("the database of this process has been closed")]
     Closed,
@@ -114,6 +118,7 @@ impl Fault {
             | Self::NamesTrigger(_)
             | Self::Panicked(_)
             | Self::Probed(_)
+            | Self::Conflict { .. }
             | Self::Closed => false,
         }
     }
@@ -128,6 +133,7 @@ impl Fault {
             | Self::Panicked(_)
             | Self::GroupLost(_)
             | Self::Probed(_)
+            | Self::Conflict { .. }
             | Self::Closed => false,
         }
     }
@@ -143,6 +149,7 @@ impl Fault {
             | Self::NamesTrigger(_)
             | Self::Panicked(_)
             | Self::Probed(_)
+            | Self::Conflict { .. }
             | Self::Closed) => other.into(),
         };
         match kind {
@@ -163,9 +170,11 @@ fn kind_of(fault: &Fault) -> Kind {
     match fault {
         Fault::Sqlite(error) => kind_of_error(error),
         Fault::Unreadable(_) => Kind::Unreadable,
-        Fault::ForeignStatement(_) | Fault::NamesTrigger(_) | Fault::Panicked(_) | Fault::Probed(_) => {
-            Kind::Refused
-        }
+        Fault::ForeignStatement(_)
+        | Fault::NamesTrigger(_)
+        | Fault::Panicked(_)
+        | Fault::Probed(_)
+        | Fault::Conflict { .. } => Kind::Refused,
         Fault::GroupLost(loss) => loss.kind,
         Fault::Closed => Kind::Away,
     }

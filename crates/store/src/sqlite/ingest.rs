@@ -2,9 +2,11 @@
 //! Never looks at anything but its own ids.
 
 use posthaste_core::event::NewEvent;
-use posthaste_core::ports::{IngestRequest, IngestStore, Ingested, RequestOutcome, StoreResult};
+use posthaste_core::ports::{
+    Conflict, IngestRequest, IngestStore, Ingested, RequestOutcome, StoreResult, find_own_conflict,
+};
 use posthaste_core::{EventId, Timestamp};
-use rusqlite::Statement;
+use rusqlite::{Statement, params};
 
 use super::SqliteStore;
 use super::error::{Answer, Fault};
@@ -15,6 +17,7 @@ const INSERT_EVENT: &str = include_str!("sql/ingest/insert_event.sql");
 const INSERT_8_EVENTS: &str = include_str!("sql/ingest/insert_8_events.sql");
 const INSERT_32_EVENTS: &str = include_str!("sql/ingest/insert_32_events.sql");
 const INSERT_128_EVENTS: &str = include_str!("sql/ingest/insert_128_events.sql");
+const COMPARE_EVENT: &str = include_str!("sql/ingest/compare_event.sql");
 const FIND_EVENT: &str = include_str!("sql/ingest/find_event.sql");
 
 /// Statements by the number of events that each inserts. Measured in batches of 500, in microseconds of
@@ -38,7 +41,8 @@ impl IngestStore for SqliteIngest {
     }
 }
 
-/// All requests together; if a rule of the schema refuses an event, each by itself.
+/// All requests together; if a rule of the schema refuses an event, or an external id has another content, each by
+/// itself.
 fn insert_requests(
     session: &Session<'_>,
     requests: &[IngestRequest],
@@ -51,7 +55,7 @@ fn insert_requests(
             let stored = |request: &IngestRequest| ingested.by_ref().take(request.len()).collect();
             Ok(requests.iter().map(stored).map(RequestOutcome::Stored).collect())
         }
-        Err(fault) if fault.is_constraint() => {
+        Err(fault) if fault.is_constraint() || matches!(fault, Fault::Conflict { .. }) => {
             requests.iter().map(|request| insert_request(session, request, now)).collect()
         }
         Err(fault) => Err(fault),
@@ -59,9 +63,15 @@ fn insert_requests(
 }
 
 fn insert_request(session: &Session<'_>, request: &[NewEvent], now: Timestamp) -> Answer<RequestOutcome> {
+    if let Some(place) = find_own_conflict(request) {
+        return Ok(RequestOutcome::Conflict(Conflict { place, first: None }));
+    }
     let events: Vec<&NewEvent> = request.iter().collect();
     match session.all_or_nothing(|| insert_events(session, &events, now)) {
         Ok(ingested) => Ok(RequestOutcome::Stored(ingested)),
+        Err(Fault::Conflict { place, first }) => {
+            Ok(RequestOutcome::Conflict(Conflict { place, first: Some(first) }))
+        }
         Err(fault) if fault.is_constraint() => Ok(RequestOutcome::Refused(fault.to_string())),
         Err(fault) => Err(fault),
     }
@@ -122,7 +132,11 @@ fn identify(
             next += 1;
             ingested.push(Ingested::New(EventId::from_store(id)));
         } else {
-            ingested.push(Ingested::Duplicate(EventId::from_store(id)));
+            let first = EventId::from_store(id);
+            if !is_same_content(session, event)? {
+                return Err(Fault::Conflict { place: ingested.len(), first });
+            }
+            ingested.push(Ingested::Duplicate(first));
         }
     }
     if inserted > 0 && next != session.last_id() + 1 {
@@ -133,4 +147,16 @@ fn identify(
 
 fn find_event(session: &Session<'_>, external_id: &str) -> Answer<i64> {
     Ok(session.statement(FIND_EVENT)?.query_row([external_id], |row| row.get(0))?)
+}
+
+/// Whether the stored event of this external id has the same type and payload. Asks the owner's view, since the role
+/// may not read payloads.
+fn is_same_content(session: &Session<'_>, event: &NewEvent) -> Answer<bool> {
+    let external_id = event.external_event_id.as_ref().map(|id| id.as_str());
+    let values = params![external_id, event.event_type.as_str(), event.payload.as_str()];
+    match session.run(COMPARE_EVENT, values) {
+        Ok(_) => Ok(true),
+        Err(fault) if fault.is_constraint() => Ok(false),
+        Err(fault) => Err(fault),
+    }
 }

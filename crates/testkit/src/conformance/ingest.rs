@@ -5,7 +5,7 @@ use crate::harness::{Engine, Harness};
 use posthaste_core::event::{ExternalEventId, NewEvent};
 use posthaste_core::json::JsonText;
 use posthaste_core::ports::{
-    IngestStore as _, Ingested, ReaderStore as _, RequestOutcome, Stores, WorkerStore as _,
+    Conflict, IngestStore as _, Ingested, ReaderStore as _, RequestOutcome, Stores, WorkerStore as _,
 };
 use std::collections::BTreeSet;
 
@@ -22,6 +22,7 @@ pub async fn equal_submissions_at_once_are_one_event<S: Stores>(h: &Harness<S>) 
                         RequestOutcome::Stored(events) => return events[0],
                         RequestOutcome::Blocked => {}
                         RequestOutcome::Refused(why) => panic!("{why}"),
+                        RequestOutcome::Conflict(conflict) => panic!("{conflict:?}"),
                     },
                     Err(error) => assert_eq!(engine, Engine::PostgresCut, "{error:?}"),
                 }
@@ -42,7 +43,7 @@ pub async fn equal_submissions_at_once_are_one_event<S: Stores>(h: &Harness<S>) 
 }
 
 pub async fn a_batch_that_contains_its_own_duplicate<S: Stores>(h: &Harness<S>) {
-    let one = vec![named_event("a", "x"), event("a"), named_event("b", "x"), named_event("a", "y")];
+    let one = vec![named_event("a", "x"), event("a"), named_event("a", "x"), named_event("a", "y")];
     let two = vec![named_event("a", "y"), named_event("a", "z")];
     let requests = vec![one, two];
     let outcomes = h.calm.ingest().insert_events(requests.clone(), T0).await.expect("events");
@@ -55,9 +56,6 @@ pub async fn a_batch_that_contains_its_own_duplicate<S: Stores>(h: &Harness<S>) 
     assert_eq!(id_of(one[0]), id_of(one[2]));
     assert_eq!(id_of(one[3]), id_of(two[0]));
     assert_eq!(h.direct.number("SELECT count(*) FROM events").await, 4);
-    // The first of a name is the one that stands.
-    let kinds = h.direct.texts("SELECT event_type FROM events WHERE external_event_id = 'x'").await;
-    assert_eq!(kinds, ["a"]);
     // All known: nothing new, the same ids.
     let again: Vec<Vec<NewEvent>> = requests
         .into_iter()
@@ -67,6 +65,54 @@ pub async fn a_batch_that_contains_its_own_duplicate<S: Stores>(h: &Harness<S>) 
     let ids: Vec<_> = outcomes.iter().flat_map(stored).copied().map(id_of).collect();
     assert_eq!(ids, [id_of(one[0]), id_of(one[0]), id_of(one[3]), id_of(one[3]), id_of(two[1])]);
     assert_eq!(h.direct.number("SELECT count(*) FROM events").await, 4);
+}
+
+pub async fn an_external_id_identifies_one_content<S: Stores>(h: &Harness<S>) {
+    let ingest = async |requests: Vec<Vec<NewEvent>>| {
+        h.sure(async || h.store.ingest().insert_events(requests.clone(), T0).await).await
+    };
+    let count = async || h.direct.number("SELECT count(*) FROM events").await;
+    let other_payload = NewEvent { payload: json("2"), ..named_event("a", "x") };
+    let first = id_of(stored(&ingest(vec![vec![named_event("a", "x")]]).await[0])[0]);
+    for other in [named_event("b", "x"), other_payload.clone()] {
+        // Alone, behind new events of its own array, and before another caller's.
+        let conflict = |place| RequestOutcome::Conflict(Conflict { place, first: Some(first) });
+        assert_eq!(ingest(vec![vec![other.clone()]]).await, [conflict(0)]);
+        let before = count().await;
+        let array = vec![named_event("a", &format!("new-{before}")), other.clone(), event("a")];
+        let callers = vec![
+            vec![named_event("a", &format!("first-{before}")), named_event("a", "x")],
+            array,
+            vec![named_event("a", &format!("last-{before}"))],
+            vec![other],
+        ];
+        let outcomes = ingest(callers).await;
+        assert_eq!((&outcomes[1], &outcomes[3]), (&conflict(1), &conflict(0)));
+        assert_eq!(id_of(stored(&outcomes[0])[1]), first);
+        assert_eq!(stored(&outcomes[2]).len(), 1, "another caller's event is stored");
+        assert_eq!(count().await - before, 2, "nothing of an array with a conflict is stored");
+    }
+    // Two contents of one new id: within an array it is refused, of two callers the first one counts.
+    let before = count().await;
+    let (one, two) = (named_event("a", "y"), named_event("b", "y"));
+    let outcomes = ingest(vec![vec![one.clone(), two.clone()], vec![event("a")]]).await;
+    assert_eq!(outcomes[0], RequestOutcome::Conflict(Conflict { place: 1, first: None }));
+    assert_eq!(stored(&outcomes[1]).len(), 1);
+    let before = if h.engine == Engine::PostgresCut { count().await - 1 } else { before };
+    let outcomes =
+        ingest(vec![vec![one.clone()], vec![two.clone()], vec![two.clone(), one.clone()], vec![one]]).await;
+    let y = id_of(stored(&outcomes[0])[0]);
+    assert_eq!(outcomes[1], RequestOutcome::Conflict(Conflict { place: 0, first: Some(y) }));
+    assert_eq!(outcomes[2], RequestOutcome::Conflict(Conflict { place: 1, first: None }));
+    assert_eq!(id_of(stored(&outcomes[3])[0]), y);
+    // The first caller's array is refused for another reason: the second caller's content is the first.
+    let refused = vec![named_event("a", "z"), other_payload];
+    let outcomes = ingest(vec![refused, vec![named_event("b", "z")]]).await;
+    assert_eq!(outcomes[0], RequestOutcome::Conflict(Conflict { place: 1, first: Some(first) }));
+    assert_eq!(stored(&outcomes[1]).len(), 1);
+    assert_eq!(h.direct.texts("SELECT event_type FROM events WHERE external_event_id = 'z'").await, ["b"]);
+    assert_eq!(count().await - before, 3);
+    assert_eq!(count().await, h.direct.number("SELECT count(*) FROM routing_queue").await);
 }
 
 /// Text that the wall would never let through, put past it on purpose.

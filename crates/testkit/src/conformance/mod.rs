@@ -20,6 +20,7 @@ macro_rules! promises {
         $call! {
             ingest::equal_submissions_at_once_are_one_event,
             ingest::a_batch_that_contains_its_own_duplicate,
+            ingest::an_external_id_identifies_one_content,
             ingest::a_refused_request_stops_no_other,
             ingest::payloads_come_back_byte_for_byte,
             ingest::ids_belong_to_their_events,

@@ -24,8 +24,10 @@ pub(crate) async fn all_modes_are_the_same_event<S: Stores>(api: &TestApi<S>) {
         let call = api.post("/v1/events").header("ce-specversion", "1.0").header("ce-type", "order.paid");
         call.header("ce-source", "/shop")
     };
-    let again = binary().header("ce-id", "1").json(r#"{"amount":1.50}"#).expect(200).await;
+    let again = binary().header("ce-id", "1").json(r#"{ "amount" : 1.50 }"#).expect(200).await;
     assert_eq!(again["id"], id);
+    // A payload is its bytes.
+    binary().header("ce-id", "1").json(r#"{"amount":1.50}"#).refused(422, "external_event_id").await;
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let euro =
         binary().header("ce-id", "%E2%82%AC").header("traceparent", trace).json("[1]").expect(202).await;

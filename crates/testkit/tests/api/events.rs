@@ -84,6 +84,25 @@ pub(crate) async fn a_batch_that_repeats_itself_is_stored_once<S: Stores>(api: &
     assert_eq!(api.count("events").await, 1);
 }
 
+pub(crate) async fn an_external_id_identifies_one_content<S: Stores>(api: &TestApi<S>) {
+    let event = |kind: &str, payload: &str, name: &str| {
+        format!(r#"{{"event_type":"{kind}","payload":{payload},"external_event_id":"{name}"}}"#)
+    };
+    let first = api.post("/v1/events").json(event("a", "1", "x")).expect(202).await["id"].clone();
+    for other in [event("b", "1", "x"), event("a", "1.0", "x")] {
+        let refused = api.post("/v1/events").json(other.clone()).refused(422, "external_event_id").await;
+        assert!(
+            refused["detail"].as_str().is_some_and(|text| text.contains(&format!("event {first},"))),
+            "{refused}"
+        );
+        let array = format!("[{},{other}]", event("a", "1", "new"));
+        api.post("/v1/events").json(array).refused(422, "[1].external_event_id").await;
+    }
+    let twins = format!("[{},{}]", event("a", "1", "y"), event("a", "2", "y"));
+    api.post("/v1/events").json(twins).refused(422, "[1].external_event_id").await;
+    assert_eq!(api.count("events").await, 1);
+}
+
 pub(crate) async fn correlation_and_trace_are_kept<S: Stores>(api: &TestApi<S>) {
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let shown = async |extra: &str, headers: &[(&str, &str)]| {

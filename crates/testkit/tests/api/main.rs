@@ -70,6 +70,7 @@ on_both_engines! {
     events::payloads_are_kept_byte_for_byte,
     events::a_batch_is_all_or_nothing,
     events::a_batch_that_repeats_itself_is_stored_once,
+    events::an_external_id_identifies_one_content,
     events::correlation_and_trace_are_kept,
     events::bad_events_are_refused_by_name,
     events::an_event_is_shown_with_its_deliveries,

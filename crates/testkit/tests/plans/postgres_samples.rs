@@ -92,7 +92,9 @@ fn explicit(name: &str) -> Option<Vec<String>> {
                 repeated("false", "boolean"),
             ]
         }
-        "ingest/find_events" => vec![texts("external-", 1, BATCH)],
+        "ingest/compare_events" => {
+            vec![texts("external-", 1, BATCH), repeated("kind.1", "text"), repeated("1", "json")]
+        }
         "ingest/insert_events" => vec![
             repeated("kind.1", "text"),
             repeated("1", "json"),

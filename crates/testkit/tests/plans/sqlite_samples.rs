@@ -30,6 +30,8 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         "insight/rollups" => numbers(&[10, NOW]),
         "insight/survey_queues" => numbers(&[NOW, 60_000, NOW, NOW]),
         "insight/survey_sagas" | "insight/processes" => numbers(&[NOW]),
+        // The content of a stored event: another one is refused.
+        "ingest/compare_event" => vec![text("nobody"), text("kind.1"), text("1")],
         "ingest/insert_event" => events(1),
         "ingest/insert_8_events" => events(8),
         "ingest/insert_32_events" => events(32),

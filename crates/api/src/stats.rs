@@ -118,10 +118,15 @@ pub(crate) async fn read<S: Stores>(api: &ApiState<S>, asked: &str) -> Result<St
         window.ok_or_else(|| Problem::invalid("window", "window must be 1h or 24h"))?;
     let width_s = Duration::from_secs(width.seconds().into());
     let from = width.start_of(api.clock.now()).before(width_s * (intervals - 1));
-    let rollups = api.insight.rollups(width, from).await?;
+    let rollups = api.insight.rollups(width, from, known_counters()).await?;
     let lane = api.reader.lane().await?.lane;
     let waiting = api.operations.last_survey.get().map(|(survey, at)| waiting(&survey, at));
     Ok(Sums::of(&rollups, from, width, intervals).stats(name, waiting, lane))
+}
+
+/// Everything that a process counts. Any login of the database may add counters of other names, which are not read.
+fn known_counters() -> Vec<String> {
+    CHARTED.into_iter().map(str::to_owned).chain((0..BUCKETS).map(latency::counter)).collect()
 }
 
 /// The counters of one window.
@@ -140,15 +145,14 @@ impl Sums {
         for rollup in rollups {
             if let Some(bucket) = latency::bucket_of(&rollup.counter) {
                 if let Some(sum) = sums.latencies.get_mut(bucket) {
-                    *sum += u64::try_from(rollup.amount).unwrap_or_default();
+                    *sum = sum.saturating_add(u64::try_from(rollup.amount).unwrap_or_default());
                 }
                 continue;
             }
             let passed_s = rollup.interval_start.since(from).as_secs();
             let place = usize::try_from(passed_s / u64::from(width.seconds())).unwrap_or(usize::MAX);
-            let series = sums.series.entry(rollup.counter.clone()).or_insert_with(|| empty.clone());
-            if let Some(sum) = series.get_mut(place) {
-                *sum += rollup.amount;
+            if let Some(sum) = sums.series.get_mut(&rollup.counter).and_then(|series| series.get_mut(place)) {
+                *sum = sum.saturating_add(rollup.amount);
             }
         }
         sums

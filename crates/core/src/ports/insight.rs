@@ -243,12 +243,14 @@ impl Examined {
 pub trait InsightStore: Send + Sync + 'static {
     fn survey(&self, request: SurveyRequest) -> impl Future<Output = StoreResult<Survey>> + Send;
 
-    /// What was counted in the intervals that begin at `since` or later, oldest first. The counters of
-    /// latencies are summed up over all of them and stand at `since`.
+    /// What these counters counted in the intervals that begin at `since` or later, oldest first. The counters of
+    /// latencies are summed up over all of them and stand at `since`. Any login may add a counter, so that the caller
+    /// names those that it knows.
     fn rollups(
         &self,
         width: RollupWidth,
         since: Timestamp,
+        counters: Vec<String>,
     ) -> impl Future<Output = StoreResult<Vec<Rollup>>> + Send;
 
     /// The processes that reported at `since` or later, the last ones first, a thousand at most.

@@ -34,9 +34,14 @@ impl InsightStore for PostgresInsight {
         self.pool.call(verb, |session| survey(session, request)).await
     }
 
-    async fn rollups(&self, width: RollupWidth, since: Timestamp) -> StoreResult<Vec<Rollup>> {
+    async fn rollups(
+        &self,
+        width: RollupWidth,
+        since: Timestamp,
+        counters: Vec<String>,
+    ) -> StoreResult<Vec<Rollup>> {
         let verb = Verb::repeatable("reading counters");
-        self.pool.call(verb, |session| rollups(session, width, since)).await
+        self.pool.call(verb, |session| rollups(session, width, since, &counters)).await
     }
 
     async fn processes(&self, since: Timestamp) -> StoreResult<Vec<ProcessSeen>> {
@@ -107,10 +112,15 @@ fn counted(row: &Row, column: usize) -> Result<u32, Fault> {
     Ok(u32::try_from(count).unwrap_or(COUNTED_MAX).min(COUNTED_MAX))
 }
 
-async fn rollups(mut session: Session, width: RollupWidth, since: Timestamp) -> Result<Vec<Rollup>, Fault> {
+async fn rollups(
+    mut session: Session,
+    width: RollupWidth,
+    since: Timestamp,
+    counters: &[String],
+) -> Result<Vec<Rollup>, Fault> {
     let width_s = i32::try_from(width.seconds()).unwrap_or(i32::MAX);
     let sql = include_str!("sql/insight/rollups.sql");
-    let rows = session.read(sql, &[&width_s, &Instant(since)]).await?;
+    let rows = session.read(sql, &[&width_s, &Instant(since), &counters]).await?;
     let rollup = |row: &Row| {
         Ok(Rollup { interval_start: instant(row, 0)?, counter: get(row, 1)?, amount: get(row, 2)? })
     };

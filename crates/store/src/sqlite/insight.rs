@@ -6,7 +6,10 @@ use posthaste_core::ports::{
     RollupWidth, StoreResult, SubscriptionHealth, Survey, SurveyRequest, Upkeep, Waiting,
 };
 use posthaste_core::{EventId, SubscriptionId, Timestamp, WorkerId};
+use rusqlite::types::Value;
+use rusqlite::vtab::array::Array;
 use rusqlite::{Row, params};
+use std::rc::Rc;
 
 use super::error::{Answer, Fault};
 use super::migrate::system_now;
@@ -32,10 +35,16 @@ impl InsightStore for SqliteInsight {
         self.0.read(ROLE, "counting what waits", move |session| survey(session, request)).await
     }
 
-    async fn rollups(&self, width: RollupWidth, since: Timestamp) -> StoreResult<Vec<Rollup>> {
+    async fn rollups(
+        &self,
+        width: RollupWidth,
+        since: Timestamp,
+        counters: Vec<String>,
+    ) -> StoreResult<Vec<Rollup>> {
         self.0
             .read(ROLE, "reading counters", move |session| {
-                all(session, ROLLUPS, params![width.seconds(), since.micros()], read_rollup)
+                let counters: Array = Rc::new(counters.into_iter().map(Value::Text).collect());
+                all(session, ROLLUPS, params![width.seconds(), since.micros(), counters], read_rollup)
             })
             .await
     }

@@ -95,6 +95,8 @@ on_both_engines! {
     explain::every_reason_is_told,
     explain::every_fate_is_told,
     operations::stats_sum_up_what_was_counted,
+    operations::stats_show_known_counters_only,
+    operations::deeply_nested_rows_are_shown,
     operations::what_waits_is_counted_and_shown,
     operations::the_system_tells_who_runs,
     operations::requests_are_counted_by_call_and_status,

@@ -1,12 +1,13 @@
 //! What operators see over the API: sums, what waits, who runs, and the metrics of calls.
 
 use crate::server::{SCHEMA_VERSION, SURVEY, TestApi};
-use posthaste_core::ports::{PresenceStore as _, ProcessSeen, Stores, SubscriptionStore as _};
+use posthaste_core::ports::{PresenceStore as _, ProcessSeen, Rollup, Stores, SubscriptionStore as _};
 use posthaste_core::subscription::SubscriptionPatch;
 use posthaste_services::presence::{Identity, Presence};
 use posthaste_services::step::Step as _;
 use posthaste_services::survey::Surveyor;
 use posthaste_testkit::fixtures::{T0, at, worker_id};
+use posthaste_testkit::harness::Engine;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -55,6 +56,47 @@ pub(crate) async fn stats_sum_up_what_was_counted<S: Stores>(api: &TestApi<S>) {
     assert_eq!((total("1h").await, total("24h").await), (105.into(), 115.into()));
     api.get("/v1/stats?window=2h").refused(422, "window").await;
     api.get("/v1/stats?windows=1h").refused(422, "windows").await;
+}
+
+/// Any login may add counters; those that no process has are not read.
+pub(crate) async fn stats_show_known_counters_only<S: Stores>(api: &TestApi<S>) {
+    let before = api.get("/v1/stats").expect(200).await;
+    let seen = ProcessSeen {
+        process_id: worker_id(1),
+        role: "router".to_owned(),
+        version: "1".to_owned(),
+        started_at: T0,
+        seen_at: T0,
+    };
+    let names = (0..500).map(|number| format!("invented_{number}")).chain(["latency_99".to_owned()]);
+    let invented = names.map(|counter| Rollup { interval_start: T0, counter, amount: 1 }).collect();
+    api.h.store.presence().report_presence(seen, invented).await.expect("a report");
+    let after = api.get("/v1/stats").expect(200).await;
+    for part in ["series", "totals"] {
+        assert_eq!(
+            after[part].as_object().map(serde_json::Map::len),
+            before[part].as_object().map(serde_json::Map::len)
+        );
+    }
+}
+
+/// Rows that SQL put in, nested deeper than the API accepts, are shown as they are.
+pub(crate) async fn deeply_nested_rows_are_shown<S: Stores>(api: &TestApi<S>) {
+    let moment =
+        if api.h.engine == Engine::Sqlite { "1800000000000000" } else { "timestamptz '2027-01-15 08:00Z'" };
+    let deep = format!("{}{}", "[".repeat(900), "]".repeat(900));
+    api.h
+        .direct
+        .run(&format!(
+            "INSERT INTO events (event_type, payload, created_at) VALUES ('a', '{deep}', {moment})"
+        ))
+        .await;
+    {
+        let path = "/v1/events/1";
+        let answer = api.get(path).send().await;
+        assert_eq!(answer.status, 200, "{path}");
+        assert!(answer.text().contains(&deep), "{path}");
+    }
 }
 
 pub(crate) async fn what_waits_is_counted_and_shown<S: Stores>(api: &TestApi<S>) {

@@ -54,7 +54,7 @@ fn for_one_machine(mut settings: Settings) -> anyhow::Result<(Settings, Secret)>
     let url = DatabaseUrl::Sqlite(DATABASE.into());
     settings.database = DatabaseSettings { url, direct: None, logins: Logins::default() };
     settings.roles = Role::ALL.into_iter().collect();
-    std::fs::create_dir_all(FOLDER).with_context(|| format!("making {FOLDER}"))?;
+    keep::create_folder(Path::new(FOLDER))?;
     let key = settings.root_key.take().map_or_else(|| keep::root_key(Path::new(FOLDER)), Ok)?;
     settings.root_key = Some(key.clone());
     Ok((settings, key))

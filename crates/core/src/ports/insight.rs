@@ -138,6 +138,8 @@ pub struct Upkeep {
     pub holding_slots: Look<Vec<(String, u64)>>,
     /// The tables with the most of them.
     pub dead_tuples: Look<Vec<DeadTuples>>,
+    /// Files of the database that other users of this machine can open.
+    pub exposed_files: Look<Vec<String>>,
     pub write_ahead_log: Look<WriteAheadLog>,
 }
 

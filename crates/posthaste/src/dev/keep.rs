@@ -4,12 +4,18 @@
 use crate::random;
 use crate::settings::Secret;
 use anyhow::Context as _;
-use std::fs::OpenOptions;
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 const ROOT_KEY: &str = "root-key";
+
+/// Creates the folder where it is missing, for its owner alone.
+pub(super) fn create_folder(folder: &Path) -> anyhow::Result<()> {
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    created.with_context(|| format!("making {}", folder.display()))
+}
 
 /// Made once.
 pub(super) fn root_key(folder: &Path) -> anyhow::Result<Secret> {
@@ -55,13 +61,16 @@ mod tests {
 
     #[test]
     fn a_key_is_made_once_and_is_nobody_elses() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let first = root_key(folder.path()).expect("a key");
-        let second = root_key(folder.path()).expect("the same key");
+        let parent = tempfile::tempdir().expect("a folder");
+        let folder = parent.path().join("data");
+        create_folder(&folder).expect("a folder");
+        assert_eq!(std::fs::metadata(&folder).expect("a folder").permissions().mode() & 0o777, 0o700);
+        let first = root_key(&folder).expect("a key");
+        let second = root_key(&folder).expect("the same key");
         assert_eq!(first.expose(), second.expose());
-        let path = folder.path().join(ROOT_KEY);
+        let path = folder.join(ROOT_KEY);
         assert_eq!(std::fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
         std::fs::write(&path, "\n").expect("a file");
-        assert!(root_key(folder.path()).is_err());
+        assert!(root_key(&folder).is_err());
     }
 }

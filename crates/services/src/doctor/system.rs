@@ -257,6 +257,9 @@ fn upkeep(upkeep: &Upkeep) -> Vec<Check> {
     if let Look::Seen(log) = &upkeep.write_ahead_log {
         checks.push(write_ahead_log(*log));
     }
+    if let Look::Seen(files) = &upkeep.exposed_files {
+        checks.push(files_check(files));
+    }
     checks
 }
 
@@ -276,6 +279,18 @@ fn write_ahead_log(log: WriteAheadLog) -> Check {
         return Check::problem("write_ahead_log", found, to_do);
     }
     Check::warning("write_ahead_log", found, to_do)
+}
+
+fn files_check(exposed: &[String]) -> Check {
+    if exposed.is_empty() {
+        return Check::ok("files", "only their owner can open the files of the database");
+    }
+    let found = format!("other users of this machine can open {}", exposed.join(", "));
+    Check::warning(
+        "files",
+        found,
+        "chmod 600 these files, or chmod 700 their folder: they hold signing secrets",
+    )
 }
 
 fn transaction(name: &'static str, oldest: Option<&OldTransaction>, to_do: &'static str) -> Check {

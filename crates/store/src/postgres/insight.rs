@@ -177,6 +177,7 @@ async fn upkeep(mut session: Session) -> Result<Upkeep, Fault> {
         holding_slots: Look::Seen(slots),
         dead_tuples: Look::Seen(rows.iter().map(tuples).collect::<Result<_, Fault>>()?),
         write_ahead_log: Look::Without,
+        exposed_files: Look::Without,
     })
 }
 

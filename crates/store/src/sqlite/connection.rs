@@ -11,6 +11,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::lock::unusable;
+use super::permissions;
 
 /// Marks the file as ours: the letters POST.
 pub(super) const APPLICATION_ID: i32 = 0x504f_5354;
@@ -40,9 +41,14 @@ pub(super) enum FileState {
     Ours,
 }
 
-/// Opens the file to migrate it, and makes it if it is not there.
+/// Opens the file to migrate it, and makes it if it is not there. Not by SQLite, whose files have the mode that the
+/// umask leaves.
 pub(super) fn open_new(path: &Path, page_bytes: u32) -> StoreResult<Connection> {
-    let (connection, _) = open(path, OpenFlags::SQLITE_OPEN_CREATE, Some(page_bytes))?;
+    if !path.exists() {
+        permissions::open_or_create(path)
+            .map_err(|error| unusable(path, &format!("the file cannot be created: {error}")))?;
+    }
+    let (connection, _) = open(path, Some(page_bytes))?;
     Ok(connection)
 }
 
@@ -57,11 +63,11 @@ pub(super) fn must_exist(path: &Path) -> StoreResult<()> {
 
 /// Opens the one connection that writes.
 pub(super) fn open_writer(path: &Path) -> StoreResult<(Connection, FileState)> {
-    open(path, OpenFlags::empty(), None)
+    open(path, None)
 }
 
-fn open(path: &Path, more: OpenFlags, page_bytes: Option<u32>) -> StoreResult<(Connection, FileState)> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
+fn open(path: &Path, page_bytes: Option<u32>) -> StoreResult<(Connection, FileState)> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(|error| refused(path, &error))?;
     let state = examine(path, &connection)?;
     if connection.is_readonly("main").map_err(|error| refused(path, &error))? {
@@ -97,9 +103,11 @@ pub(super) fn count_steps(
 /// Makes the folder of the file.
 pub(super) fn make_folder(path: &Path) -> StoreResult<()> {
     match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => std::fs::create_dir_all(folder).map_err(|error| {
-            unusable(path, &format!("its folder {} cannot be made: {error}", folder.display()))
-        }),
+        Some(folder) if !folder.as_os_str().is_empty() => {
+            permissions::create_folder(folder).map_err(|error| {
+                unusable(path, &format!("its folder {} cannot be made: {error}", folder.display()))
+            })
+        }
         Some(_) | None => Ok(()),
     }
 }

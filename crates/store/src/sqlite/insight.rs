@@ -15,7 +15,7 @@ use super::error::{Answer, Fault};
 use super::migrate::system_now;
 use super::reader::{all, one};
 use super::session::Session;
-use super::{SqliteStore, examine, health, rows};
+use super::{SqliteStore, examine, health, permissions, rows};
 use crate::grants::Role;
 
 const SURVEY_QUEUES: &str = include_str!("sql/insight/survey_queues.sql");
@@ -69,6 +69,7 @@ impl InsightStore for SqliteInsight {
             holding_slots: Look::Without,
             dead_tuples: Look::Without,
             write_ahead_log: Look::Seen(self.0.threads.log.seen()),
+            exposed_files: Look::Seen(permissions::exposed_files(&self.0.threads.path)),
         })
     }
 

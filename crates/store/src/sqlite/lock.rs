@@ -1,12 +1,14 @@
 //! One process at a time: a lock file beside the database. The lock goes with the process that holds
 //! it, however it ends; the file stays, and says who held it last.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use posthaste_core::ports::{StoreError, StoreResult};
+
+use super::permissions;
 
 /// How often a waiting migration looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -22,16 +24,11 @@ pub(super) struct FileLock {
 impl FileLock {
     /// Takes the lock of a database, waiting for at most `patience` until its holder lets go.
     pub(super) fn take(database: &Path, patience: Duration) -> StoreResult<Self> {
-        let path = lock_path(database);
-        let mut file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(&path)
-            .map_err(|error| {
-                unusable(database, &format!("its lock file {} cannot be written: {error}", path.display()))
-            })?;
+        let path = permissions::lock_path(database);
+        let mut file = permissions::open_or_create(&path).map_err(|error| {
+            unusable(database, &format!("its lock file {} cannot be written: {error}", path.display()))
+        })?;
+        permissions::make_private(&file);
         let begun = Instant::now();
         loop {
             match file.try_lock() {
@@ -48,12 +45,6 @@ impl FileLock {
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(Self { _file: file })
     }
-}
-
-fn lock_path(database: &Path) -> PathBuf {
-    let mut name = database.as_os_str().to_owned();
-    name.push(".lock");
-    PathBuf::from(name)
 }
 
 pub(super) fn unusable(database: &Path, reason: &str) -> StoreError {

@@ -23,6 +23,7 @@ mod order_rows;
 mod outbox_intake;
 mod outbox_worker;
 mod pages;
+mod permissions;
 mod presence;
 mod probe;
 mod reader;
@@ -39,7 +40,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
@@ -107,6 +108,7 @@ struct Threads {
     handles: Vec<JoinHandle<()>>,
     observer: Observer,
     log: Arc<LogState>,
+    path: PathBuf,
     /// Let go after the threads have ended.
     _lock: FileLock,
 }
@@ -158,7 +160,9 @@ impl SqliteStore {
         handles.push(handle);
         let queues = Queues { writer: writer_queue, readers: reader_queue, keys: key_queue };
         let observer = options.observer.clone();
-        let threads = Threads { queues: Some(queues), handles, observer, log: log_state, _lock: lock };
+        warn_of_exposed_files(path);
+        let path = path.to_owned();
+        let threads = Threads { queues: Some(queues), handles, observer, log: log_state, path, _lock: lock };
         Ok(Self { threads: Arc::new(threads) })
     }
 
@@ -230,5 +234,17 @@ impl SqliteStore {
             Some(queues) => work::ask(queue(queues), role, durability, work).await,
             None => Err(error::Fault::Closed),
         }
+    }
+}
+
+/// Files that an earlier version created, or that the operator opened on purpose, keep their mode.
+fn warn_of_exposed_files(path: &Path) {
+    let files = permissions::exposed_files(path);
+    if !files.is_empty() {
+        let files = files.join(", ");
+        tracing::warn!(
+            files,
+            "other users can open files of the database: chmod 600 them, or chmod 700 their folder"
+        );
     }
 }

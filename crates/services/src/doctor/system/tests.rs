@@ -45,6 +45,7 @@ fn healthy() -> World {
             holding_slots: Look::Seen(vec![]),
             dead_tuples: Look::Seen(vec![]),
             write_ahead_log: Look::Without,
+            exposed_files: Look::Seen(vec![]),
         },
         warnings: vec![],
     }
@@ -126,5 +127,6 @@ fn each_fault_is_told_by_its_own_check() {
     check("write_ahead_log", Problem, |world| world.upkeep.write_ahead_log = log(Some(SECOND * 3_601)));
     let tuples = |live, dead| DeadTuples { table: "finished_jobs".to_owned(), live, dead };
     check("vacuum", Warning, |world| world.upkeep.dead_tuples = Look::Seen(vec![tuples(100, 200_001)]));
+    check("files", Warning, |world| world.upkeep.exposed_files = Look::Seen(vec!["a.db".to_owned()]));
     check("vacuum", Ok, |world| world.upkeep.dead_tuples = Look::Seen(vec![tuples(9_000_000, 200_001)]));
 }

@@ -10,10 +10,15 @@ use tempfile::TempDir;
 
 use super::Fixture;
 use crate::migration::Migration;
+use crate::sqlite::permissions::exposed_files;
 use crate::sqlite::{MIGRATIONS, SqliteOptions, SqliteStore, migrate, migrate_with};
 
 /// Set for a second process: the database that it is to try.
 const CHILD: &str = "POSTHASTE_TEST_DATABASE";
+/// Set for a second process: the database that it is to create and keep open.
+const CREATOR: &str = "POSTHASTE_TEST_NEW_DATABASE";
+/// Set for a second process: the lock file that it is to lock.
+const LOCKER: &str = "POSTHASTE_TEST_LOCK_FILE";
 /// Not root, for whom no file is read-only.
 const NOBODY: u32 = 65_534;
 
@@ -44,17 +49,103 @@ fn child_tries_a_database() {
 
 /// What a process of its own says about a database, as root or as nobody.
 fn ask_child(path: &Path, folder: &Path, as_nobody: bool) -> String {
+    run_child("child_tries_a_database", (CHILD, path), folder, as_nobody)
+}
+
+/// Returns what a test prints in a process of its own, which has no umask.
+fn run_child(test: &str, (name, value): (&str, &Path), folder: &Path, as_nobody: bool) -> String {
     let program = folder.join("child");
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
-    let mut child = Command::new(program);
-    child.args(["--exact", "sqlite::tests::files::child_tries_a_database", "--nocapture"]).env(CHILD, path);
+    let mut child = Command::new("/bin/sh");
+    child.args(["-c", "umask 000 && exec \"$@\"", "sh"]).arg(program);
+    child.args(["--exact", &format!("sqlite::tests::files::{test}"), "--nocapture"]).env(name, value);
     if as_nobody && std::fs::metadata("/proc/self").unwrap().uid() == 0 {
         child.uid(NOBODY).gid(NOBODY);
     }
     let output = child.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// Not a test by itself: creates a database and prints the modes of its files while it is open.
+#[test]
+fn child_creates_a_database() {
+    if let Some(path) = std::env::var_os(CREATOR) {
+        let path = PathBuf::from(path);
+        migrate(&path).unwrap();
+        let store = SqliteStore::open(&SqliteOptions::new(&path)).unwrap();
+        let folder = path.parent().unwrap();
+        println!("mode {:o} of .", std::fs::metadata(folder).unwrap().mode() & 0o777);
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            let (name, mode) = (entry.file_name(), entry.metadata().unwrap().mode() & 0o777);
+            println!("mode {mode:o} of {}", name.to_str().unwrap());
+        }
+        drop(store);
+    }
+}
+
+/// Not a test by itself: what another user can do with a lock file.
+#[test]
+fn child_locks_a_file() {
+    if let Some(path) = std::env::var_os(LOCKER) {
+        let locked = std::fs::File::open(&path).map(|file| file.try_lock());
+        println!("lock attempt: {locked:?}");
+    }
+}
+
+#[test]
+fn new_files_are_private_whatever_the_umask() {
+    let (folder, helper) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let path = folder.path().join("data/posthaste.db");
+    let told = run_child("child_creates_a_database", (CREATOR, &path), helper.path(), false);
+    let mut modes: Vec<_> =
+        told.lines().filter_map(|line| line.split_once("mode ")).map(|(_, mode)| mode).collect();
+    modes.sort_unstable();
+    let expected = [
+        "600 of posthaste.db",
+        "600 of posthaste.db-shm",
+        "600 of posthaste.db-wal",
+        "600 of posthaste.db.lock",
+        "700 of .",
+    ];
+    assert_eq!(modes, expected, "{told}");
+}
+
+#[test]
+fn other_users_cannot_hold_the_lock_of_an_older_database() {
+    let (folder, helper) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let mode = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    for open in [folder.path(), helper.path()] {
+        mode(open, 0o755);
+    }
+    let path = folder.path().join("posthaste.db");
+    migrate(&path).unwrap();
+    let lock = folder.path().join("posthaste.db.lock");
+    mode(&lock, 0o644);
+    drop(SqliteStore::open(&SqliteOptions::new(&path)).unwrap());
+    assert_eq!(std::fs::metadata(&lock).unwrap().mode() & 0o777, 0o600);
+    if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
+        let told = run_child("child_locks_a_file", (LOCKER, &lock), helper.path(), true);
+        assert!(told.contains("PermissionDenied"), "{told}");
+    }
+}
+
+#[test]
+fn files_that_other_users_can_open_are_named() {
+    let folder = TempDir::new().unwrap();
+    let mode = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    let path = folder.path().join("posthaste.db");
+    migrate(&path).unwrap();
+    mode(folder.path(), 0o755);
+    assert_eq!(exposed_files(&path), Vec::<String>::new());
+    for readable in [0o640, 0o604, 0o602] {
+        mode(&path, readable);
+        assert_eq!(exposed_files(&path), [path.to_str().unwrap()], "{readable:o}");
+    }
+    mode(folder.path(), 0o700);
+    assert_eq!(exposed_files(&path), Vec::<String>::new(), "nobody else can enter the folder");
 }
 
 #[test]

@@ -9,9 +9,10 @@ use crate::state::ApiState;
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http::{Extensions, HeaderMap};
 use posthaste_core::KeyId;
+use posthaste_core::audit::Actor;
 use posthaste_core::ports::{ApiKey, KeyHash, KeyRole, KeyStore as _, Stores};
 use posthaste_services::metrics::AuthFailure;
 use sha2::{Digest as _, Sha256};
@@ -68,6 +69,14 @@ impl Holder {
             Self::Key(key) => Some(key.id),
         }
     }
+
+    /// Who acts, for the audit.
+    pub(crate) fn actor(&self, address: Option<IpAddr>) -> Actor {
+        match self {
+            Self::Root => Actor::root(address),
+            Self::Key(key) => Actor::key(key.id, key.name.clone(), address),
+        }
+    }
 }
 
 /// How a key is presented, as metrics and log lines name it.
@@ -99,11 +108,14 @@ impl Presented {
 pub(crate) async fn admit<S: Stores>(
     api: Arc<ApiState<S>>,
     needs: KeyRole,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
+    let address = peer(request.extensions());
     match authorize(&api, needs, client(&request), request.headers()).await {
-        Ok(caller) => {
+        Ok(holder) => {
+            let caller = Caller(holder.key_id());
+            request.extensions_mut().insert(holder.actor(address));
             let counted = api.responses.count(next.run(request).await);
             let mut response = counted.unwrap_or_else(Problem::into_response);
             response.extensions_mut().insert(caller);
@@ -124,7 +136,7 @@ async fn authorize<S: Stores>(
     needs: KeyRole,
     client: PeerAddress,
     headers: &HeaderMap,
-) -> Result<Caller, Problem> {
+) -> Result<Holder, Problem> {
     let hash = bearer(headers).map(key_hash)?;
     let holder = check_key(api, hash, client, Presented::ApiKey).await?;
     let holder = holder.ok_or_else(|| unauthorized("this API key is not known, or was revoked"))?;
@@ -134,7 +146,7 @@ async fn authorize<S: Stores>(
             format!("a key of role {role} may not do this: use one of role {needs} (root may do all)");
         return Err(Problem::new(403, "Not allowed", detail));
     }
-    Ok(Caller(holder.key_id()))
+    Ok(holder)
 }
 
 /// The holder of a key that a stranger presents. Error if its address has presented too many unknown keys; a key that
@@ -177,6 +189,11 @@ pub(crate) fn too_many(exhausted: Exhausted) -> Problem {
         retry_after_s: Some(exhausted.retry_after_s),
         ..Problem::new(429, "Too many unknown keys", detail)
     }
+}
+
+/// Where a request comes from, for the audit.
+pub(crate) fn peer(extensions: &Extensions) -> Option<IpAddr> {
+    extensions.get::<PeerAddress>().map(|PeerAddress(address)| *address)
 }
 
 /// The root key of the settings, which no table holds.

@@ -8,9 +8,11 @@ use crate::problem::Problem;
 use crate::query::{Listed, Query, id, instant, json, ok, read_cursor, write_cursor};
 use crate::state::ApiState;
 use crate::time::Utc;
+use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use http::{StatusCode, Uri};
+use posthaste_core::audit::Actor;
 use posthaste_core::event::EventType;
 use posthaste_core::ports::{
     DeadLetter, DeadLetterFilter, DeadLetterHead, DeadLetterStore as _, EXAMINED_MAX, PageRequest,
@@ -171,19 +173,21 @@ pub(crate) struct Requeued {
 )]
 pub(crate) async fn requeue_one<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
+    Extension(by): Extension<Actor>,
     Path(text): Path<String>,
 ) -> Result<Response, Problem> {
-    let (status, saga) = requeue(&api, &text).await?;
+    let (status, saga) = requeue(&api, by, &text).await?;
     json(status, &Requeued { saga_id: saga.get() })
 }
 
 /// The delivery that was made from a letter, and whether it was made now.
 pub(crate) async fn requeue<S: Stores>(
     api: &ApiState<S>,
+    by: Actor,
     text: &str,
 ) -> Result<(StatusCode, SagaId), Problem> {
     let id = id("id", text, DeadLetterId::new)?;
-    let requeued = api.dead_letters.requeue_dead_letters(vec![id], api.clock.now()).await?;
+    let requeued = api.dead_letters.requeue_dead_letters(vec![id], by, api.clock.now()).await?;
     match requeued.first() {
         Some(Requeue::Created(saga)) => {
             api.wakes.wake(Stage::Admission);
@@ -228,15 +232,18 @@ pub(crate) struct RequeuedMany {
 )]
 pub(crate) async fn requeue_many<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
+    Extension(by): Extension<Actor>,
     request: Request,
 ) -> Result<Response, Problem> {
     let upload = receive_json(&api.uploads, request).await?;
-    ok(&requeue_found(&api, Fields::parse_optional(upload.text()?)?, REQUEUE_PAGES_MAX, EXAMINED_MAX).await?)
+    let fields = Fields::parse_optional(upload.text()?)?;
+    ok(&requeue_found(&api, by, fields, REQUEUE_PAGES_MAX, EXAMINED_MAX).await?)
 }
 
 /// One call's part of the work; `next_cursor` says whether there is more.
 pub(crate) async fn requeue_found<S: Stores>(
     api: &ApiState<S>,
+    by: Actor,
     fields: Fields<'_>,
     pages_max: usize,
     examined_max: u32,
@@ -250,8 +257,8 @@ pub(crate) async fn requeue_found<S: Stores>(
         if dry_run {
             answer.name(found.items);
         } else if !found.items.is_empty() {
-            let outcomes =
-                api.dead_letters.requeue_dead_letters(found.items.clone(), api.clock.now()).await?;
+            let (ids, now) = (found.items.clone(), api.clock.now());
+            let outcomes = api.dead_letters.requeue_dead_letters(ids, by.clone(), now).await?;
             answer.count(&found.items, &outcomes);
             api.wakes.wake(Stage::Admission);
         }

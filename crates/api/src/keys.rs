@@ -8,12 +8,14 @@ use crate::problem::Problem;
 use crate::query::{Listed, id, json, ok};
 use crate::state::ApiState;
 use crate::time::Utc;
+use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
 use posthaste_core::KeyId;
+use posthaste_core::audit::Actor;
 use posthaste_core::ports::{ApiKey, KeyRole, KeyStore as _, Stores};
 use serde::Serialize;
 use std::sync::Arc;
@@ -77,6 +79,7 @@ pub(crate) async fn list<S: Stores>(State(api): State<Arc<ApiState<S>>>) -> Resu
 )]
 pub(crate) async fn create<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
+    Extension(by): Extension<Actor>,
     request: Request,
 ) -> Result<Response, Problem> {
     let upload = receive_json(&api.uploads, request).await?;
@@ -94,7 +97,7 @@ pub(crate) async fn create<S: Stores>(
     })?;
     fields.finish()?;
     let key = format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(api.draw::<32>()));
-    let made = api.keys.create_key(name, role, key_hash(&key), api.clock.now()).await?;
+    let made = api.keys.create_key(name, role, key_hash(&key), by, api.clock.now()).await?;
     json(StatusCode::CREATED, &KeyView { key: Some(key), ..KeyView::of(made) })
 }
 
@@ -108,10 +111,11 @@ pub(crate) async fn create<S: Stores>(
 )]
 pub(crate) async fn revoke<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
+    Extension(by): Extension<Actor>,
     Path(text): Path<String>,
 ) -> Result<Response, Problem> {
     let id = id("id", &text, KeyId::new)?;
-    let revoked = api.keys.revoke_key(id, api.clock.now()).await?;
+    let revoked = api.keys.revoke_key(id, by, api.clock.now()).await?;
     api.known_keys.forget(id);
     if revoked { Ok(StatusCode::NO_CONTENT.into_response()) } else { Err(Problem::not_found("API key")) }
 }

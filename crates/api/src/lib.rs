@@ -3,6 +3,7 @@
 //! [`router`] is the table of all calls and of who may make them.
 
 mod attempts;
+mod audit;
 mod auth;
 mod bodies;
 mod body;

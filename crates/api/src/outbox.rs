@@ -4,8 +4,10 @@ use crate::problem::Problem;
 use crate::query::ok;
 use crate::state::ApiState;
 use crate::time::Utc;
+use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
+use posthaste_core::audit::Actor;
 use posthaste_core::lane::RATE_MAX;
 use posthaste_core::ports::{DeadLetterStore as _, LaneStanding, ReaderStore as _, Stage, Stores};
 use serde::Serialize;
@@ -85,13 +87,16 @@ pub(crate) async fn read<S: Stores>(api: &ApiState<S>) -> Result<LaneView, Probl
     summary = "Let a lane that is paused or holds back go on (role operator)",
     responses((status = 200, description = "The lane as it is now", body = LaneView)),
 )]
-pub(crate) async fn resume<S: Stores>(State(api): State<Arc<ApiState<S>>>) -> Result<Response, Problem> {
-    ok(&go_on(&api).await?)
+pub(crate) async fn resume<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Extension(by): Extension<Actor>,
+) -> Result<Response, Problem> {
+    ok(&go_on(&api, by).await?)
 }
 
 /// Opens the lane, and says how it stands then.
-pub(crate) async fn go_on<S: Stores>(api: &ApiState<S>) -> Result<LaneView, Problem> {
-    let lane = api.dead_letters.resume_lane(api.clock.now()).await?;
+pub(crate) async fn go_on<S: Stores>(api: &ApiState<S>, by: Actor) -> Result<LaneView, Problem> {
+    let lane = api.dead_letters.resume_lane(by, api.clock.now()).await?;
     api.wakes.wake(Stage::Outbox);
     Ok(LaneView::of(LaneStanding { lane, sending: api.reader.lane().await?.sending }))
 }

@@ -10,6 +10,7 @@ use posthaste_core::order::Order;
 use posthaste_core::ports::{IngestRequest, KeyHash, ReaderStore as _, RequestOutcome, Stores, Submission};
 use posthaste_services::batcher::Batcher;
 use posthaste_services::clock::Clock;
+use posthaste_services::failed_sign_ins::FailedSignInCounter;
 use posthaste_services::metrics::Metrics;
 use posthaste_services::outbox::LaneState;
 use posthaste_services::runner::Pulse;
@@ -105,6 +106,7 @@ pub struct ApiState<S: Stores> {
     pub(crate) metrics_elsewhere: bool,
     pub(crate) operations: Operations,
     pub(crate) random: fn(&mut [u8]),
+    pub(crate) failed_sign_ins: FailedSignInCounter,
 }
 
 impl<S: Stores> fmt::Debug for ApiState<S> {
@@ -155,6 +157,7 @@ impl<S: Stores> ApiState<S> {
             metrics_elsewhere: false,
             operations,
             random,
+            failed_sign_ins: FailedSignInCounter::default(),
         }
     }
 
@@ -162,6 +165,13 @@ impl<S: Stores> ApiState<S> {
     #[must_use]
     pub fn with_root_key(mut self, hash: Option<KeyHash>) -> Self {
         self.root_key = hash;
+        self
+    }
+
+    /// Where failed sign-ins are counted; the service that writes them to the audit shares it.
+    #[must_use]
+    pub fn with_failed_sign_ins(mut self, counter: FailedSignInCounter) -> Self {
+        self.failed_sign_ins = counter;
         self
     }
 

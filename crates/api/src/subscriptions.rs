@@ -10,10 +10,12 @@ use crate::problem::Problem;
 use crate::query::{Listed, Query, id, json, ok};
 use crate::state::ApiState;
 use crate::time::Utc;
+use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse as _, Response};
 use http::{StatusCode, Uri};
 use posthaste_core::SubscriptionId;
+use posthaste_core::audit::Actor;
 use posthaste_core::event::EventType;
 use posthaste_core::ports::{
     EXAMINED_MAX, ReaderStore as _, Stage, Stores, SubscriptionFilter, SubscriptionStore as _,
@@ -151,15 +153,17 @@ pub(crate) async fn find_one<S: Stores>(api: &ApiState<S>, text: &str) -> Result
 )]
 pub(crate) async fn create<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
+    Extension(by): Extension<Actor>,
     request: Request,
 ) -> Result<Response, Problem> {
     let upload = receive_json(&api.uploads, request).await?;
-    json(StatusCode::CREATED, &make(&api, Fields::parse(upload.text()?)?).await?)
+    json(StatusCode::CREATED, &make(&api, by, Fields::parse(upload.text()?)?).await?)
 }
 
 /// A new subscription, with its secret.
 pub(crate) async fn make<S: Stores>(
     api: &ApiState<S>,
+    by: Actor,
     mut fields: Fields<'_>,
 ) -> Result<SubscriptionView, Problem> {
     let policy = api.outgoing.sender.policy();
@@ -170,7 +174,7 @@ pub(crate) async fn make<S: Stores>(
     fields.finish()?;
     let (secret, sealed) = draw_secret(api);
     let new = NewSubscription { event_type, callback_url, max_retry_limit, description, secret: sealed };
-    let made = api.subscriptions.create_subscription(new, api.clock.now()).await?;
+    let made = api.subscriptions.create_subscription(new, by, api.clock.now()).await?;
     Ok(SubscriptionView::with_secret(made, &secret))
 }
 
@@ -185,16 +189,18 @@ pub(crate) async fn make<S: Stores>(
 )]
 pub(crate) async fn update<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
+    Extension(by): Extension<Actor>,
     Path(text): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
     let id = subscription_id(&text)?;
     let upload = receive_json(&api.uploads, request).await?;
-    ok(&change(&api, id, Fields::parse(upload.text()?)?).await?)
+    ok(&change(&api, by, id, Fields::parse(upload.text()?)?).await?)
 }
 
 pub(crate) async fn change<S: Stores>(
     api: &ApiState<S>,
+    by: Actor,
     id: SubscriptionId,
     mut fields: Fields<'_>,
 ) -> Result<SubscriptionView, Problem> {
@@ -211,7 +217,7 @@ pub(crate) async fn change<S: Stores>(
     if patch.is_in_force(&present) {
         return Ok(SubscriptionView::of(present));
     }
-    let changed = api.subscriptions.update_subscription(id, patch, api.clock.now()).await?;
+    let changed = api.subscriptions.update_subscription(id, patch, by, api.clock.now()).await?;
     // What was held may go on.
     api.wakes.wake(Stage::Admission);
     Ok(SubscriptionView::of(changed.ok_or_else(not_found)?))
@@ -227,15 +233,16 @@ pub(crate) async fn change<S: Stores>(
 )]
 pub(crate) async fn remove<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
+    Extension(by): Extension<Actor>,
     Path(text): Path<String>,
 ) -> Result<Response, Problem> {
-    end(&api, subscription_id(&text)?).await?;
+    end(&api, by, subscription_id(&text)?).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// Deletes it: what it still has to deliver is held for good.
-pub(crate) async fn end<S: Stores>(api: &ApiState<S>, id: SubscriptionId) -> Result<(), Problem> {
-    let deleted = api.subscriptions.delete_subscription(id, api.clock.now()).await?;
+pub(crate) async fn end<S: Stores>(api: &ApiState<S>, by: Actor, id: SubscriptionId) -> Result<(), Problem> {
+    let deleted = api.subscriptions.delete_subscription(id, by, api.clock.now()).await?;
     if deleted { Ok(()) } else { Err(not_found()) }
 }
 
@@ -250,17 +257,19 @@ pub(crate) async fn end<S: Stores>(api: &ApiState<S>, id: SubscriptionId) -> Res
 )]
 pub(crate) async fn rotate_secret<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
+    Extension(by): Extension<Actor>,
     Path(text): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
     let id = subscription_id(&text)?;
     let upload = receive_json(&api.uploads, request).await?;
-    ok(&rotate(&api, id, Fields::parse_optional(upload.text()?)?).await?)
+    ok(&rotate(&api, by, id, Fields::parse_optional(upload.text()?)?).await?)
 }
 
 /// The subscription with its new secret.
 pub(crate) async fn rotate<S: Stores>(
     api: &ApiState<S>,
+    by: Actor,
     id: SubscriptionId,
     mut fields: Fields<'_>,
 ) -> Result<SubscriptionView, Problem> {
@@ -274,7 +283,7 @@ pub(crate) async fn rotate<S: Stores>(
     let (secret, sealed) = draw_secret(api);
     let now = api.clock.now();
     let previous_until = now.after(Duration::from_secs(overlap_s));
-    let rotated = api.subscriptions.rotate_secret(id, sealed, previous_until, now).await?;
+    let rotated = api.subscriptions.rotate_secret(id, sealed, previous_until, by, now).await?;
     Ok(SubscriptionView::with_secret(rotated.ok_or_else(not_found)?, &secret))
 }
 

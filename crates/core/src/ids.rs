@@ -52,6 +52,8 @@ row_id! {
     OrderId
     /// One row of an order's audit trail.
     AuditId
+    /// One row of the audit of what people change.
+    OperatorAuditId
     /// One API key.
     KeyId
 }

@@ -3,6 +3,7 @@
 //! [`saga::step`] decides over a delivery, [`order::step`] over an order; nobody else does. The
 //! [`ports`] say what each role may ask of a store, and the stores implement them.
 
+pub mod audit;
 pub mod broker;
 pub mod conservation;
 pub mod digest;
@@ -26,6 +27,7 @@ pub mod subscription;
 pub mod time;
 
 pub use ids::{
-    AuditId, DeadLetterId, EventId, JobId, KeyId, LeaseToken, OrderId, SagaId, SubscriptionId, WorkerId,
+    AuditId, DeadLetterId, EventId, JobId, KeyId, LeaseToken, OperatorAuditId, OrderId, SagaId,
+    SubscriptionId, WorkerId,
 };
 pub use time::Timestamp;

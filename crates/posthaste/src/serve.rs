@@ -16,6 +16,7 @@ use posthaste_core::{Timestamp, WorkerId};
 use posthaste_services::batcher::{Batcher, batcher};
 use posthaste_services::cleaner::Cleaner;
 use posthaste_services::clock::{Clock, ClockSetter};
+use posthaste_services::failed_sign_ins::{self, FailedSignInCounter, FailedSignInWriter};
 use posthaste_services::ingest::{self, Ingest};
 use posthaste_services::intake::{self, Intake};
 use posthaste_services::metrics::Metrics;
@@ -57,7 +58,7 @@ const ANNOUNCE_PACE: Duration = Duration::from_millis(3);
 const LATE_AFTER: Duration = Duration::from_secs(15);
 const LATE_POLLS: u32 = 3;
 /// Services that tell of the others: when they are late, a process does its work all the same.
-const NOT_NEEDED: [&str; 2] = ["presence", "surveyor"];
+const NOT_NEEDED: [&str; 3] = ["presence", "surveyor", "failed_sign_ins"];
 
 pub(crate) fn run(settings: &Settings) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -151,6 +152,7 @@ struct Process<'a, S> {
     metrics_listener: Option<TcpListener>,
     /// What waits, as last counted; only with the API.
     last_survey: LastSurvey,
+    failed_sign_ins: FailedSignInCounter,
     ingest: Option<Batcher<IngestRequest, RequestOutcome>>,
     /// Where the API puts orders; nothing without a broker to send them to.
     intake: Option<Batcher<Order, Submission>>,
@@ -183,6 +185,7 @@ impl<'a, S: Stores> Process<'a, S> {
             listener,
             metrics_listener,
             last_survey: LastSurvey::default(),
+            failed_sign_ins: FailedSignInCounter::default(),
             ingest: None,
             intake: None,
         };
@@ -205,6 +208,7 @@ impl<'a, S: Stores> Process<'a, S> {
                     self.start_surveyor();
                     let lane = LaneWatch::new(self.store.reader(), self.lane.clone());
                     self.runner.start(Service::new("lane", lane, Bell::default(), LANE_POLL));
+                    self.start_failed_sign_ins();
                 }
                 Role::Outbox => self.start_outbox()?,
             }
@@ -248,6 +252,12 @@ impl<'a, S: Stores> Process<'a, S> {
         );
         self.last_survey = surveyor.last();
         self.runner.start(Service::new("surveyor", surveyor, Bell::default(), survey::EVERY));
+    }
+
+    fn start_failed_sign_ins(&mut self) {
+        let writer = FailedSignInWriter::new(self.store.keys(), self.failed_sign_ins.clone());
+        let service = Service::new("failed_sign_ins", writer, Bell::default(), failed_sign_ins::EVERY);
+        self.runner.start(Service { phase: Phase::Tells, ..service });
     }
 
     fn operations(&self) -> Operations {
@@ -347,6 +357,7 @@ impl<'a, S: Stores> Process<'a, S> {
         let state =
             ApiState::new(store, ingest, clock, metrics, wakes, outgoing, limits, operations, random::fill)
                 .with_orders(self.intake.clone())
+                .with_failed_sign_ins(self.failed_sign_ins.clone())
                 .with_root_key(settings.root_key.as_ref().map(|key| key_hash(key.expose())))
                 .with_pulses(self.pulses(), late_after, self.lane.clone())
                 .with_metrics_elsewhere(settings.metrics_listen.is_some());

@@ -6,6 +6,7 @@ pub mod cleaner;
 pub mod clock;
 pub mod doctor;
 pub mod egress;
+pub mod failed_sign_ins;
 pub mod health;
 pub mod ingest;
 pub mod intake;

@@ -141,10 +141,11 @@ const SESSIONS: &str = "sessions";
 const PROCESSES: &str = "processes";
 const ROLLUPS: &str = "rollups";
 const HEALTH: &str = "subscription_health";
+const OPERATOR_AUDIT: &str = "operator_audit";
 const MIGRATIONS: &str = "schema_migrations";
 
 /// Every table of the schema, in the order of the documents.
-pub const TABLES: [&str; 18] = [
+pub const TABLES: [&str; 19] = [
     EVENTS,
     SUBSCRIPTIONS,
     CHANGES,
@@ -162,6 +163,7 @@ pub const TABLES: [&str; 18] = [
     PROCESSES,
     ROLLUPS,
     HEALTH,
+    OPERATOR_AUDIT,
     MIGRATIONS,
 ];
 
@@ -267,6 +269,8 @@ const LEASE_RESET: &[&str] = &[
 ];
 /// A key is used and revoked; its name, role and hash never change.
 const KEY_MOVES: &[&str] = &["last_used_at", "revoked_at"];
+/// The server sets id and time.
+const AUDITED: &[&str] = &["key_id", "key_name", "client_address", "action", "object", "before", "after"];
 const NO_HASH: &[&str] = &["id", "name", "role", "created_at", "last_used_at", "revoked_at"];
 
 /// The table. UPDATE on a queue is what SKIP LOCKED asks for; nobody changes a row of one.
@@ -278,6 +282,7 @@ pub const GRANTS: &[Grant] = &[
     grant(Role::SubscriptionAdmin, Verb::Select, SUBSCRIPTIONS, ALL),
     grant(Role::SubscriptionAdmin, Verb::Insert, SUBSCRIPTIONS, SUBSCRIPTION_NEW),
     grant(Role::SubscriptionAdmin, Verb::Update, SUBSCRIPTIONS, ALL),
+    grant(Role::SubscriptionAdmin, Verb::Insert, OPERATOR_AUDIT, AUDITED),
     grant(Role::RouterWorker, Verb::Select, EVENTS, EVENT_ROUTE),
     grant(Role::RouterWorker, Verb::Select, SUBSCRIPTIONS, NO_SECRETS),
     grant(Role::RouterWorker, Verb::Select, ROUTING_QUEUE, ALL),
@@ -308,6 +313,8 @@ pub const GRANTS: &[Grant] = &[
     grant(Role::DeadLetterOperator, Verb::Select, EVENTS, EVENT_ROUTE),
     grant(Role::DeadLetterOperator, Verb::Execute, REQUEUE, ALL),
     grant(Role::DeadLetterOperator, Verb::Execute, RESUME_LANE, ALL),
+    grant(Role::DeadLetterOperator, Verb::Select, LANE, ALL),
+    grant(Role::DeadLetterOperator, Verb::Insert, OPERATOR_AUDIT, AUDITED),
     grant(Role::OutboxWriter, Verb::Select, ORDERS, ALL),
     grant(Role::OutboxWriter, Verb::Insert, ORDERS, ORDER_NEW),
     grant(Role::OutboxWriter, Verb::Select, LEDGER, ALL),
@@ -325,6 +332,7 @@ pub const GRANTS: &[Grant] = &[
     grant(Role::KeyKeeper, Verb::Select, SESSIONS, ALL),
     grant(Role::KeyKeeper, Verb::Insert, SESSIONS, ALL),
     grant(Role::KeyKeeper, Verb::Delete, SESSIONS, ALL),
+    grant(Role::KeyKeeper, Verb::Insert, OPERATOR_AUDIT, AUDITED),
     grant(Role::Viewer, Verb::Select, EVENTS, ALL),
     grant(Role::Viewer, Verb::Select, SUBSCRIPTIONS, NO_SECRETS),
     grant(Role::Viewer, Verb::Select, CHANGES, ALL),
@@ -341,6 +349,7 @@ pub const GRANTS: &[Grant] = &[
     grant(Role::Viewer, Verb::Select, PROCESSES, ALL),
     grant(Role::Viewer, Verb::Select, ROLLUPS, ALL),
     grant(Role::Viewer, Verb::Select, HEALTH, ALL),
+    grant(Role::Viewer, Verb::Select, OPERATOR_AUDIT, ALL),
     grant(Role::EventPublisher, Verb::Execute, PUBLISH, ALL),
 ];
 

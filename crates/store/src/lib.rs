@@ -3,6 +3,7 @@
 //! Each engine has one file for each role and one SQL file for each verb; [`grants`] says what each
 //! role may do on both; [`migration`] decides what a database still needs.
 
+mod audit;
 pub mod grants;
 pub mod migration;
 mod observer;

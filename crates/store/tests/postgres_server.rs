@@ -2,6 +2,7 @@
 //! restart, and which commits wait for the disk.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use posthaste_core::audit::Actor;
 use posthaste_core::event::{EventType, NewEvent};
 use posthaste_core::json::JsonText;
 use posthaste_core::ports::{
@@ -129,9 +130,9 @@ async fn subscribe(store: &PostgresStore) -> SubscriptionId {
         description: None,
         secret: secret.clone(),
     };
-    let made = store.subscriptions().create_subscription(new, T0).await.unwrap();
+    let made = store.subscriptions().create_subscription(new, Actor::root(None), T0).await.unwrap();
     let challenged = Verification { callback_url: made.callback_url.clone(), secret };
-    assert!(store.subscriptions().mark_verified(made.id, challenged, T0).await.unwrap());
+    assert!(store.subscriptions().mark_verified(made.id, challenged, Actor::root(None), T0).await.unwrap());
     made.id
 }
 

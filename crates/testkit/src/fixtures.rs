@@ -2,6 +2,7 @@
 
 use crate::harness::Harness;
 use crate::random::Random;
+use posthaste_core::audit::Actor;
 use posthaste_core::event::{EventType, ExternalEventId, NewEvent};
 use posthaste_core::json::{JsonText, PAYLOAD_BYTES_MAX};
 use posthaste_core::order::Order;
@@ -27,6 +28,11 @@ pub const MANY: u32 = 100_000;
 
 pub fn at(seconds: u64) -> Timestamp {
     T0.after(Duration::from_secs(seconds))
+}
+
+/// Who makes the changes of tests that are not about the audit.
+pub fn actor() -> Actor {
+    Actor::root(None)
 }
 
 pub fn event_type(text: &str) -> EventType {
@@ -117,7 +123,9 @@ impl<S: Stores> Harness<S> {
     pub async fn subscribe_with(&self, kind: &str, max_retry_limit: Option<u32>) -> SubscriptionId {
         let id = self.subscribe_unverified(kind, max_retry_limit).await;
         let challenged = Verification { callback_url: callback(URL), secret: SealedSecret::new("secret-1") };
-        assert!(self.calm.subscriptions().mark_verified(id, challenged, T0).await.expect("verification"));
+        assert!(
+            self.calm.subscriptions().mark_verified(id, challenged, actor(), T0).await.expect("verification")
+        );
         id
     }
 
@@ -129,7 +137,12 @@ impl<S: Stores> Harness<S> {
             description: None,
             secret: SealedSecret::new("secret-1"),
         };
-        self.calm.subscriptions().create_subscription(subscription, T0).await.expect("a subscription").id
+        self.calm
+            .subscriptions()
+            .create_subscription(subscription, actor(), T0)
+            .await
+            .expect("a subscription")
+            .id
     }
 
     /// Accepts `count` events of a kind.

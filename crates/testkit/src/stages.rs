@@ -1,6 +1,7 @@
 //! One delivery after another through the ports of one store, stage by stage, as the components would
 //! call them; no HTTP, no waiting, one caller.
 
+use crate::fixtures::actor;
 use crate::random::Random;
 use posthaste_core::event::{EventType, NewEvent};
 use posthaste_core::json::{JsonText, PAYLOAD_BYTES_MAX};
@@ -92,9 +93,9 @@ impl<S: Stores> Pipeline<S> {
             secret: secret.clone(),
         };
         let admin = store.subscriptions();
-        let id = admin.create_subscription(subscription, now).await.expect("a subscription").id;
+        let id = admin.create_subscription(subscription, actor(), now).await.expect("a subscription").id;
         let challenged = Verification { callback_url, secret };
-        assert!(admin.mark_verified(id, challenged, now).await.expect("a verification"));
+        assert!(admin.mark_verified(id, challenged, actor(), now).await.expect("a verification"));
         Self {
             store,
             subscription: id,

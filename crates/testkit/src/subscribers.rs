@@ -1,7 +1,7 @@
 //! Subscriptions at a receiver on this machine, verified and with a secret that is known, for tests that
 //! run the whole program.
 
-use crate::fixtures::event_type;
+use crate::fixtures::{actor, event_type};
 use posthaste_core::SubscriptionId;
 use posthaste_core::ports::{Stores, SubscriptionStore as _, Verification};
 use posthaste_core::signature::{self, SigningSecret};
@@ -48,9 +48,9 @@ pub async fn subscribe(
         secret: sealed.clone(),
     };
     let (subscriptions, now) = (store.subscriptions(), store.now().await.expect("the time"));
-    let id = subscriptions.create_subscription(subscription, now).await.expect("a subscription").id;
+    let id = subscriptions.create_subscription(subscription, actor(), now).await.expect("a subscription").id;
     let challenged = Verification { callback_url, secret: sealed };
-    assert!(subscriptions.mark_verified(id, challenged, now).await.expect("verification"));
+    assert!(subscriptions.mark_verified(id, challenged, actor(), now).await.expect("verification"));
     Subscriber { id, event_type: kind.to_owned(), secret }
 }
 

@@ -1,14 +1,17 @@
 //! What each stage says of a delivery: the ids under which somebody finds the rest, and times that people read.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use posthaste_core::KeyId;
+use posthaste_core::audit::Actor;
 use posthaste_core::event::{CorrelationId, NewEvent};
+use posthaste_core::ports::{Stores as _, SubscriptionStore as _};
 use posthaste_core::subscription::SubscriptionPatch;
 use posthaste_testkit::captured_log::CapturedLog;
-use posthaste_testkit::fixtures::{LEASE, event};
+use posthaste_testkit::fixtures::{LEASE, T0, event};
 use posthaste_testkit::harness::Harness;
 use posthaste_testkit::pipeline::Rig;
 use posthaste_testkit::receiver::{Answer, Receiver};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::time::Duration;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -45,6 +48,32 @@ fn fields(log: &CapturedLog) -> Vec<Value> {
 
 fn correlated(kind: &str) -> NewEvent {
     NewEvent { correlation_id: Some(CorrelationId::parse(CORRELATION).expect("an id")), ..event(kind) }
+}
+
+/// On one thread, which the log is of.
+#[tokio::test]
+async fn each_change_of_a_person_is_one_line() {
+    let log = CapturedLog::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().json().with_max_level(LevelFilter::INFO);
+    let _told_here = subscriber.with_writer(move || writer.clone()).finish().set_default();
+
+    let h = Harness::sqlite("operator-logs").await;
+    let address = "192.0.2.7".parse().expect("an address");
+    let by = || Actor::key(KeyId::from_store(7), "ann", Some(address));
+    let id = h.subscribe("a").await;
+    let before = fields(&log).len();
+    let pause = SubscriptionPatch { active: Some(false), ..SubscriptionPatch::default() };
+    h.store.subscriptions().update_subscription(id, pause, by(), T0).await.expect("a change");
+    assert!(h.store.subscriptions().delete_subscription(id, by(), T0).await.expect("a deletion"));
+    assert!(!h.store.subscriptions().delete_subscription(id, by(), T0).await.expect("an answer"));
+    let expected = ["subscription_changed", "subscription_deleted"].map(|action| {
+        json!({
+            "message": "operator action", "action": action, "object": format!("subscriptions/{id}"),
+            "key_id": 7, "key_name": "ann", "client_address": "192.0.2.7"
+        })
+    });
+    assert_eq!(fields(&log)[before..], expected);
 }
 
 /// On one thread, which the log is of.

@@ -8,7 +8,7 @@ use posthaste_core::ports::{DeadLetterStore as _, OutboxIntakeStore as _, Stores
 use posthaste_testkit::broker::TestBroker;
 use posthaste_testkit::broker::behaviour::Behaviour;
 use posthaste_testkit::direct::Direct;
-use posthaste_testkit::fixtures::order;
+use posthaste_testkit::fixtures::{actor, order};
 use posthaste_testkit::fleet::{Fleet, Role, Wiring, settings};
 use posthaste_testkit::private_server::PrivateServer;
 use posthaste_testkit::processes::LogLine;
@@ -80,7 +80,7 @@ async fn check(name: &str, mended: Mended) {
     broker.set_trusting(true);
     if mended == Mended::Resumed {
         let now = store.now().await.expect("the time");
-        store.dead_letters().resume_lane(now).await.expect("to resume");
+        store.dead_letters().resume_lane(actor(), now).await.expect("to resume");
     }
     wait_until(&direct, "the rest is sent", &count("sent"), i64::from(ORDERS) - dead).await;
     assert_eq!(direct.number(&count("dead")).await, dead, "nothing died after the pause");

@@ -17,6 +17,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect};
 use http::Uri;
 use posthaste_core::SubscriptionId;
+use posthaste_core::audit::Actor;
 use posthaste_core::ports::{DeadLetterHead, ReaderStore as _, Stores};
 use serde_json::value::RawValue;
 use std::sync::Arc;
@@ -85,9 +86,10 @@ pub(crate) async fn show<S: Stores>(
 
 pub(crate) async fn requeue_one<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
+    Extension(by): Extension<Actor>,
     Extension(_form): Extension<Form>,
     Path(text): Path<String>,
 ) -> Shown {
-    let (_, saga) = dead_letters::requeue(&api, &text).await?;
+    let (_, saga) = dead_letters::requeue(&api, by, &text).await?;
     Ok(Redirect::to(&format!("/deliveries/{saga}")).into_response())
 }

@@ -15,6 +15,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect};
 use http::Uri;
+use posthaste_core::audit::Actor;
 use posthaste_core::order::OrderStatus;
 use posthaste_core::ports::Stores;
 use std::sync::Arc;
@@ -102,9 +103,10 @@ async fn one<S: Stores>(api: &ApiState<S>, visitor: Visitor, order: OrderView) -
 /// Opens the lane; pressed twice, it is open all the same.
 pub(crate) async fn resume<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
+    Extension(by): Extension<Actor>,
     Extension(_form): Extension<Form>,
 ) -> Shown {
-    outbox::go_on(&api).await?;
+    outbox::go_on(&api, by).await?;
     Ok(Redirect::to(HERE).into_response())
 }
 

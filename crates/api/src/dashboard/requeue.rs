@@ -18,6 +18,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect};
 use http::Uri;
+use posthaste_core::audit::Actor;
 use posthaste_core::ports::{EXAMINED_MAX, ReaderStore as _, RequeuedFates, RequeuedRange, Stores};
 use posthaste_core::{DeadLetterId, SubscriptionId};
 use serde_json::Value;
@@ -104,12 +105,13 @@ impl Done {
 pub(crate) async fn preview<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Extension(visitor): Extension<Visitor>,
+    Extension(by): Extension<Actor>,
     uri: Uri,
 ) -> Shown {
     Query::of(&uri)?;
     let form = Form::of_query(&uri)?.or("until", &Utc(api.clock.now()).iso());
     let filter = Filter { until: form.get("until").to_owned(), ..Filter::of(&uri)? };
-    let found = part(&api, &form, true).await?;
+    let found = part(&api, by, &form, true).await?;
     let before = |name: &str| form.get(name).parse::<u64>().unwrap_or_default();
     let matched = before("matched").saturating_add(found.matched);
     let looked_at = before("looked_at").saturating_add(LOOKED_AT_MAX.into());
@@ -128,13 +130,14 @@ pub(crate) async fn preview<S: Stores>(
 pub(crate) async fn requeue<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Extension(visitor): Extension<Visitor>,
+    Extension(by): Extension<Actor>,
     Extension(form): Extension<Form>,
 ) -> Shown {
     let mut done = Done::of(&form);
     if done.begun.is_empty() {
         done.begun = Utc(api.clock.now()).iso();
     }
-    let found = part(&api, &form, false).await?;
+    let found = part(&api, by, &form, false).await?;
     done.add(&found);
     if found.next_cursor.is_none() {
         return Ok(Redirect::to(&done.address(&form)).into_response());
@@ -150,13 +153,18 @@ pub(crate) async fn requeue<S: Stores>(
     write(&RequeuePage { around, filter, found, done, counted })
 }
 
-async fn part<S: Stores>(api: &ApiState<S>, form: &Form, dry_run: bool) -> Result<RequeuedMany, Problem> {
+async fn part<S: Stores>(
+    api: &ApiState<S>,
+    by: Actor,
+    form: &Form,
+    dry_run: bool,
+) -> Result<RequeuedMany, Problem> {
     let mut body = form.as_body(&TEXTS, &NUMBERS);
     body.insert("dry_run".to_owned(), dry_run.into());
     let text = Value::Object(body).to_string();
     let (pages_max, examined_max) =
         if dry_run { (1, LOOKED_AT_MAX) } else { (REQUEUE_PAGES_NAMED, EXAMINED_MAX) };
-    dead_letters::requeue_found(api, Fields::parse(&text)?, pages_max, examined_max).await
+    dead_letters::requeue_found(api, by, Fields::parse(&text)?, pages_max, examined_max).await
 }
 
 #[derive(Debug, Template)]

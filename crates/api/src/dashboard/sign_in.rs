@@ -4,7 +4,8 @@ use super::form::Form;
 use super::page::{self, Around, Asked, Refusal};
 use super::session::{self, SessionToken};
 use super::visitor::from_our_pages;
-use crate::auth::{self, KEY_BYTES_MAX, Presented, key_hash};
+use crate::audit;
+use crate::auth::{self, KEY_BYTES_MAX, Presented, key_hash, peer};
 use crate::peer::PeerAddress;
 use crate::problem::Problem;
 use crate::query::Query;
@@ -15,6 +16,7 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use posthaste_core::ports::{KeyRole, KeyStore as _, SESSION_LENGTH, Stores};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 #[derive(Debug, Template)]
@@ -47,15 +49,19 @@ fn local(next: &str) -> &str {
 
 pub(crate) async fn enter<S: Stores>(State(api): State<Arc<ApiState<S>>>, request: Request) -> Response {
     let (headers, client) = (request.headers().clone(), auth::client(&request));
+    let address = peer(request.extensions());
     let entered = async {
         from_our_pages(&headers)?;
         let (_, form) = Form::receive(&api.uploads, request).await?;
         let next = local(form.get("next")).to_owned();
-        Ok::<_, Problem>((try_key(&api, form.get("key").trim(), client, &headers).await?, next))
+        Ok::<_, Problem>((try_key(&api, form.get("key").trim(), client, &headers, address).await?, next))
     };
     match entered.await {
         Ok((Ok(cookie), next)) => ([(SET_COOKIE, cookie)], Redirect::to(&next)).into_response(),
-        Ok((Err((status, wrong)), next)) => SignInPage::answer(status, next, Some(wrong)),
+        Ok((Err((status, wrong)), next)) => {
+            audit::sign_in_failed(&api, address).await;
+            SignInPage::answer(status, next, Some(wrong))
+        }
         Err(problem) => page::refused(None, "", Asked::Act, problem),
     }
 }
@@ -66,16 +72,17 @@ async fn try_key<S: Stores>(
     key: &str,
     client: PeerAddress,
     headers: &HeaderMap,
+    address: Option<IpAddr>,
 ) -> Result<Result<HeaderValue, (StatusCode, String)>, Problem> {
     let hash = key_hash(key);
     let fits = (1..=KEY_BYTES_MAX).contains(&key.len());
     let holder = if fits { auth::check_key(api, hash, client, Presented::SignIn).await? } else { None };
-    let Some(role) = holder.map(|holder| holder.role()) else {
+    let Some(holder) = holder else {
         let wrong = "this API key is not known, or was revoked".to_owned();
         return Ok(Err((StatusCode::UNAUTHORIZED, wrong)));
     };
-    if !auth::may(role, KeyRole::Viewer) {
-        let role = role.as_str();
+    if !auth::may(holder.role(), KeyRole::Viewer) {
+        let role = holder.role().as_str();
         let wrong = format!(
             "a key of role {role} cannot look at anything: use one of role viewer, operator or admin"
         );
@@ -83,6 +90,7 @@ async fn try_key<S: Stores>(
     }
     let token = SessionToken::new(api.draw());
     api.keys.create_session(token.hash(), hash, api.clock.now()).await?;
+    audit::signed_in(api, holder.actor(address)).await;
     let (value, length_s) = (token.cookie_value(), SESSION_LENGTH.as_secs());
     let cookie = format!("{}={value}; Max-Age={length_s}{}", session::NAME, bounds(headers));
     let broken = |_| Problem::new(500, "Something broke", "the cookie could not be written");

@@ -15,6 +15,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect};
 use http::StatusCode;
+use posthaste_core::audit::Actor;
 use posthaste_core::ports::Stores;
 use serde_json::Value;
 use std::sync::Arc;
@@ -39,10 +40,11 @@ pub(crate) async fn fill_in<S: Stores>(
 pub(crate) async fn create<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Extension(visitor): Extension<Visitor>,
+    Extension(by): Extension<Actor>,
     Extension(form): Extension<Form>,
 ) -> Shown {
     let body = Value::Object(form.as_body(&TEXTS, &NUMBERS)).to_string();
-    match subscriptions::make(&api, Fields::parse(&body)?).await {
+    match subscriptions::make(&api, by, Fields::parse(&body)?).await {
         Ok(made) => {
             let text = "Made. Copy the secret, then verify the URL: nothing is sent before.";
             answer(&api, visitor, made, Told::good(text)).await
@@ -59,10 +61,11 @@ pub(crate) async fn create<S: Stores>(
 pub(crate) async fn verify<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Extension(visitor): Extension<Visitor>,
+    Extension(by): Extension<Actor>,
     Extension(_form): Extension<Form>,
     Path(text): Path<String>,
 ) -> Shown {
-    let outcome = challenge::challenge(&api, subscription_id(&text)?).await?;
+    let outcome = challenge::challenge(&api, by, subscription_id(&text)?).await?;
     let answered = answered(outcome.response_status, outcome.error_code.as_deref(), outcome.duration_ms);
     let told = match outcome.reason {
         None => format!("Verified: the receiver echoed the challenge ({answered})"),
@@ -97,34 +100,37 @@ fn answered(status: Option<u16>, code: Option<&str>, duration_ms: u64) -> String
 
 pub(crate) async fn pause<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
+    Extension(by): Extension<Actor>,
     Extension(_form): Extension<Form>,
     Path(text): Path<String>,
 ) -> Shown {
-    set_active(&api, &text, false).await
+    set_active(&api, by, &text, false).await
 }
 
 pub(crate) async fn resume<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
+    Extension(by): Extension<Actor>,
     Extension(_form): Extension<Form>,
     Path(text): Path<String>,
 ) -> Shown {
-    set_active(&api, &text, true).await
+    set_active(&api, by, &text, true).await
 }
 
-async fn set_active<S: Stores>(api: &ApiState<S>, text: &str, active: bool) -> Shown {
+async fn set_active<S: Stores>(api: &ApiState<S>, by: Actor, text: &str, active: bool) -> Shown {
     let body = serde_json::json!({ "active": active }).to_string();
-    let changed = subscriptions::change(api, subscription_id(text)?, Fields::parse(&body)?).await?;
+    let changed = subscriptions::change(api, by, subscription_id(text)?, Fields::parse(&body)?).await?;
     Ok(Redirect::to(&format!("/subscriptions/{}", changed.id)).into_response())
 }
 
 pub(crate) async fn rotate_secret<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Extension(visitor): Extension<Visitor>,
+    Extension(by): Extension<Actor>,
     Extension(form): Extension<Form>,
     Path(text): Path<String>,
 ) -> Shown {
     let body = Value::Object(form.as_body(&[], &["overlap_s"])).to_string();
-    let rotated = subscriptions::rotate(&api, subscription_id(&text)?, Fields::parse(&body)?).await?;
+    let rotated = subscriptions::rotate(&api, by, subscription_id(&text)?, Fields::parse(&body)?).await?;
     let text = "The secret was changed. Copy the new one and give it to the receiver.";
     answer(&api, visitor, rotated, Told::good(text)).await
 }

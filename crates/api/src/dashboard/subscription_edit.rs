@@ -13,6 +13,7 @@ use askama::Template;
 use axum::Extension;
 use axum::extract::{Path, State};
 use http::StatusCode;
+use posthaste_core::audit::Actor;
 use posthaste_core::ports::Stores;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -94,6 +95,7 @@ pub(crate) async fn fill_in<S: Stores>(
 pub(crate) async fn change<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     Extension(visitor): Extension<Visitor>,
+    Extension(by): Extension<Actor>,
     Extension(form): Extension<Form>,
     Path(text): Path<String>,
 ) -> Shown {
@@ -107,7 +109,7 @@ pub(crate) async fn change<S: Stores>(
         return Err(Problem::conflict(detail).into());
     }
     let body = body_of(&form).to_string();
-    match subscriptions::change(&api, id, Fields::parse(&body)?).await {
+    match subscriptions::change(&api, by, id, Fields::parse(&body)?).await {
         Ok(changed) => {
             let text = if present.verified && !changed.verified {
                 "Changed. Verify the new URL: nothing is sent before."

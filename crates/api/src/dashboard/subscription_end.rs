@@ -14,6 +14,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect};
 use http::StatusCode;
+use posthaste_core::audit::Actor;
 use posthaste_core::ports::{ReaderStore as _, Stores};
 use posthaste_core::subscription::Subscription;
 use std::sync::Arc;
@@ -37,11 +38,12 @@ pub(crate) async fn confirm<S: Stores>(
 /// Pressed twice, it is deleted all the same.
 pub(crate) async fn end<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
+    Extension(by): Extension<Actor>,
     Extension(_form): Extension<Form>,
     Path(text): Path<String>,
 ) -> Shown {
     let id = subscription_id(&text)?;
-    match subscriptions::end(&api, id).await {
+    match subscriptions::end(&api, by, id).await {
         Err(problem) if problem.status != 404 => Err(problem.into()),
         Ok(()) | Err(_) => Ok(Redirect::to(&format!("{HERE}/{id}")).into_response()),
     }

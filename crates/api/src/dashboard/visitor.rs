@@ -4,7 +4,7 @@
 use super::form::Form;
 use super::page::{self, Asked};
 use super::session::SessionToken;
-use crate::auth::{self, Caller, Holder, Presented};
+use crate::auth::{self, Caller, Holder, Presented, peer};
 use crate::peer::PeerAddress;
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -14,7 +14,9 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, Method, Uri};
 use posthaste_core::KeyId;
+use posthaste_core::audit::Actor;
 use posthaste_core::ports::{KeyRole, KeyStore as _, Stores};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use subtle::ConstantTimeEq as _;
@@ -32,6 +34,11 @@ pub(crate) struct Visitor {
 impl Visitor {
     pub(crate) const fn may(&self, needs: KeyRole) -> bool {
         auth::may(self.role, needs)
+    }
+
+    /// Who acts, for the audit.
+    fn actor(&self, address: Option<IpAddr>) -> Actor {
+        self.key_id.map_or_else(|| Actor::root(address), |id| Actor::key(id, self.name.clone(), address))
     }
 
     pub(crate) const fn is_operator(&self) -> bool {
@@ -69,6 +76,8 @@ pub(crate) async fn admit<S: Stores>(
         };
     }
     let caller = Caller(visitor.key_id);
+    let by = visitor.actor(peer(request.extensions()));
+    request.extensions_mut().insert(by);
     request.extensions_mut().insert(visitor.clone());
     let mut response = next.run(request).await;
     let shown = match response.extensions_mut().remove::<Problem>() {

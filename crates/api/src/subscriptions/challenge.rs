@@ -6,10 +6,12 @@ use crate::problem::Problem;
 use crate::query::ok;
 use crate::state::ApiState;
 use crate::time::Utc;
+use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
+use posthaste_core::audit::Actor;
 use posthaste_core::outcome::{AttemptOutcome, Failure};
 use posthaste_core::ports::{Stage, Stores, SubscriptionStore as _, Verification};
 use posthaste_core::signature::SigningSecret;
@@ -97,13 +99,18 @@ pub(crate) struct Tested {
 )]
 pub(crate) async fn verify<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
+    Extension(by): Extension<Actor>,
     Path(text): Path<String>,
 ) -> Result<Response, Problem> {
-    ok(&challenge(&api, subscription_id(&text)?).await?)
+    ok(&challenge(&api, by, subscription_id(&text)?).await?)
 }
 
 /// Sends a challenge, and verifies the URL if it comes back.
-pub(crate) async fn challenge<S: Stores>(api: &ApiState<S>, id: SubscriptionId) -> Result<Verified, Problem> {
+pub(crate) async fn challenge<S: Stores>(
+    api: &ApiState<S>,
+    by: Actor,
+    id: SubscriptionId,
+) -> Result<Verified, Problem> {
     let (subscription, secrets) = api.subscriptions.load_subscription(id).await?.ok_or_else(not_found)?;
     let challenge = format!("{:032x}", u128::from_be_bytes(api.draw()));
     let body = written(&Challenge { kind: VERIFICATION, challenge: &challenge })?;
@@ -113,7 +120,7 @@ pub(crate) async fn challenge<S: Stores>(api: &ApiState<S>, id: SubscriptionId) 
     if reason.is_none() {
         let Subscription { callback_url, .. } = subscription;
         let challenged = Verification { callback_url, secret: secrets.current };
-        if api.subscriptions.mark_verified(id, challenged, api.clock.now()).await? {
+        if api.subscriptions.mark_verified(id, challenged, by, api.clock.now()).await? {
             api.wakes.wake(Stage::Admission);
         } else {
             let changed =

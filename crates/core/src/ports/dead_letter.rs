@@ -1,6 +1,7 @@
 //! Role dead_letter_operator: looks at dead letters, makes fresh sagas from them, and resumes the lane to the broker.
 
 use super::{Page, PageRequest, StoreResult};
+use crate::audit::Actor;
 use crate::event::EventType;
 use crate::ids::{DeadLetterId, SagaId, SubscriptionId};
 use crate::lane::Lane;
@@ -32,6 +33,7 @@ pub trait DeadLetterStore: Send + Sync + 'static {
     fn requeue_dead_letters(
         &self,
         ids: Vec<DeadLetterId>,
+        by: Actor,
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Vec<Requeue>>> + Send;
 
@@ -43,5 +45,5 @@ pub trait DeadLetterStore: Send + Sync + 'static {
     ) -> impl Future<Output = StoreResult<Page<DeadLetterId>>> + Send;
 
     /// Applies [`Lane::resumed`] to the lane's row, and returns the lane. The role can change nothing else of it.
-    fn resume_lane(&self, now: Timestamp) -> impl Future<Output = StoreResult<Lane>> + Send;
+    fn resume_lane(&self, by: Actor, now: Timestamp) -> impl Future<Output = StoreResult<Lane>> + Send;
 }

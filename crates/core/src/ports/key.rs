@@ -1,8 +1,10 @@
 //! Role key_keeper: API keys, stored as hashes, and the sessions of people who signed in with one.
 
 use super::StoreResult;
+use crate::audit::Actor;
 use crate::ids::KeyId;
 use crate::time::Timestamp;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// What the bearer of a key may do.
@@ -58,6 +60,13 @@ pub const SESSIONS_PER_KEY_MAX: u32 = 100;
 /// SHA-256 of a session's random token. The token itself is never stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionHash(pub [u8; 32]);
+/// Sign-ins to the dashboard that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FailedSignIns {
+    /// None where the address is unknown, or stands for several.
+    pub address: Option<IpAddr>,
+    pub count: u32,
+}
 
 pub trait KeyStore: Send + Sync + 'static {
     fn create_key(
@@ -65,6 +74,7 @@ pub trait KeyStore: Send + Sync + 'static {
         name: String,
         role: KeyRole,
         hash: KeyHash,
+        by: Actor,
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<ApiKey>> + Send;
 
@@ -74,7 +84,22 @@ pub trait KeyStore: Send + Sync + 'static {
     fn list_keys(&self) -> impl Future<Output = StoreResult<Vec<ApiKey>>> + Send;
 
     /// Answers whether there was one to revoke.
-    fn revoke_key(&self, id: KeyId, now: Timestamp) -> impl Future<Output = StoreResult<bool>> + Send;
+    fn revoke_key(
+        &self,
+        id: KeyId,
+        by: Actor,
+        now: Timestamp,
+    ) -> impl Future<Output = StoreResult<bool>> + Send;
+
+    /// Writes to the audit that somebody signed in to the dashboard.
+    fn record_sign_in(&self, by: Actor, now: Timestamp) -> impl Future<Output = StoreResult<()>> + Send;
+
+    /// Writes to the audit how many sign-ins from one address failed since it was last written.
+    fn record_failed_sign_ins(
+        &self,
+        failed: FailedSignIns,
+        now: Timestamp,
+    ) -> impl Future<Output = StoreResult<()>> + Send;
 
     /// Notes that a key was used; writes at most once a minute for each key.
     fn touch_key(&self, id: KeyId, now: Timestamp) -> impl Future<Output = StoreResult<()>> + Send;

@@ -29,7 +29,9 @@ pub use insight::{
     ExplainedEvent, InsightStore, Look, OldTransaction, RollupWidth, SAGAS_MAX, SubscriptionHealth, Survey,
     SurveyRequest, Upkeep, Waiting, WriteAheadLog,
 };
-pub use key::{ApiKey, KeyHash, KeyRole, KeyStore, SESSION_LENGTH, SESSIONS_PER_KEY_MAX, SessionHash};
+pub use key::{
+    ApiKey, FailedSignIns, KeyHash, KeyRole, KeyStore, SESSION_LENGTH, SESSIONS_PER_KEY_MAX, SessionHash,
+};
 pub use orchestrator::{
     Admitted, AdmittedJob, AppliedResult, DueSince, DueSubscriptions, GivenUp, OrchestratorStore, Quota,
     RecentlyDue, RestartedWaits, ResultTake, WaitPage,

@@ -1,6 +1,7 @@
 //! Role viewer: looks at everything but secrets and key hashes, and changes nothing.
 
 use super::{DeadLetterFilter, LaneStanding, OrderRecord, StoreResult};
+use crate::audit::{OperatorAuditEntry, OperatorAuditFilter};
 use crate::event::{CorrelationId, EventType, ExternalEventId, TraceParent};
 use crate::ids::{AuditId, DeadLetterId, EventId, JobId, SagaId, SubscriptionId};
 use crate::job::JobStatus;
@@ -311,6 +312,13 @@ pub trait ReaderStore: Send + Sync + 'static {
         key: IdempotencyKey,
         entries_max: u32,
     ) -> impl Future<Output = StoreResult<Vec<AuditEntry>>> + Send;
+
+    /// What people changed, newest first.
+    fn operator_audit(
+        &self,
+        filter: OperatorAuditFilter,
+        page: PageRequest,
+    ) -> impl Future<Output = StoreResult<Page<OperatorAuditEntry>>> + Send;
 
     /// The lane to the broker, and how many orders are out on it.
     fn lane(&self) -> impl Future<Output = StoreResult<LaneStanding>> + Send;

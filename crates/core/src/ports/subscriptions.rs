@@ -1,6 +1,7 @@
 //! Role subscription_admin: keeps the configuration of subscriptions.
 
 use super::StoreResult;
+use crate::audit::Actor;
 use crate::ids::SubscriptionId;
 use crate::subscription::{
     CallbackUrl, NewSubscription, SealedSecret, Secrets, Subscription, SubscriptionPatch,
@@ -18,6 +19,7 @@ pub trait SubscriptionStore: Send + Sync + 'static {
     fn create_subscription(
         &self,
         subscription: NewSubscription,
+        by: Actor,
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Subscription>> + Send;
 
@@ -33,6 +35,7 @@ pub trait SubscriptionStore: Send + Sync + 'static {
         &self,
         id: SubscriptionId,
         patch: SubscriptionPatch,
+        by: Actor,
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Option<Subscription>>> + Send;
 
@@ -40,6 +43,7 @@ pub trait SubscriptionStore: Send + Sync + 'static {
     fn delete_subscription(
         &self,
         id: SubscriptionId,
+        by: Actor,
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<bool>> + Send;
 
@@ -48,6 +52,7 @@ pub trait SubscriptionStore: Send + Sync + 'static {
         &self,
         id: SubscriptionId,
         challenged: Verification,
+        by: Actor,
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<bool>> + Send;
 
@@ -57,6 +62,7 @@ pub trait SubscriptionStore: Send + Sync + 'static {
         id: SubscriptionId,
         secret: SealedSecret,
         previous_until: Timestamp,
+        by: Actor,
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Option<Subscription>>> + Send;
 }

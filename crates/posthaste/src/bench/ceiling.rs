@@ -7,6 +7,7 @@ use super::tally::Tally;
 use anyhow::Context as _;
 use bytes::Bytes;
 use ipnet::IpNet;
+use posthaste_core::audit::Actor;
 use posthaste_core::event::{EventType, NewEvent};
 use posthaste_core::json::{JsonText, PAYLOAD_BYTES_MAX};
 use posthaste_core::outcome::AttemptOutcome;
@@ -160,8 +161,8 @@ async fn subscribe<S: Stores>(store: &S) -> anyhow::Result<SubscriptionId> {
         secret: secret.clone(),
     };
     let admin = store.subscriptions();
-    let id = admin.create_subscription(subscription, now).await?.id;
-    admin.mark_verified(id, Verification { callback_url, secret }, now).await?;
+    let id = admin.create_subscription(subscription, Actor::root(None), now).await?.id;
+    admin.mark_verified(id, Verification { callback_url, secret }, Actor::root(None), now).await?;
     Ok(id)
 }
 

@@ -3,12 +3,14 @@
 
 use crate::grants::Role;
 use crate::postgres::PostgresStore;
+use crate::postgres::audit::{self, Writer};
 use crate::postgres::error::Fault;
 use crate::postgres::lane_row;
 use crate::postgres::page;
 use crate::postgres::pool::{RolePool, Verb};
-use crate::postgres::session::Session;
+use crate::postgres::session::{Durability, Session};
 use crate::postgres::value::{Instant, get};
+use posthaste_core::audit::{Actor, Change};
 use posthaste_core::event::EventType;
 use posthaste_core::lane::Lane;
 use posthaste_core::ports::{DeadLetterFilter, DeadLetterStore, Page, PageRequest, Requeue, StoreResult};
@@ -32,10 +34,11 @@ impl DeadLetterStore for PostgresDeadLetters {
     async fn requeue_dead_letters(
         &self,
         ids: Vec<DeadLetterId>,
+        by: Actor,
         now: Timestamp,
     ) -> StoreResult<Vec<Requeue>> {
         let verb = Verb::repeatable("requeueing dead letters");
-        self.pool.call(verb, |session| requeue(session, &ids, now)).await
+        self.pool.call(verb, |session| requeue(session, &ids, &by, now)).await
     }
 
     async fn find_dead_letters(
@@ -47,18 +50,29 @@ impl DeadLetterStore for PostgresDeadLetters {
         self.pool.call(verb, |session| find(session, &filter, page)).await
     }
 
-    async fn resume_lane(&self, now: Timestamp) -> StoreResult<Lane> {
-        self.pool.call(Verb::repeatable("resuming the lane"), |session| lane_row::resume(session, now)).await
+    async fn resume_lane(&self, by: Actor, now: Timestamp) -> StoreResult<Lane> {
+        let verb = Verb::repeatable("resuming the lane");
+        self.pool.call(verb, |session| lane_row::resume(session, &by, now)).await
     }
 }
 
-async fn requeue(mut session: Session, ids: &[DeadLetterId], now: Timestamp) -> Result<Vec<Requeue>, Fault> {
+async fn requeue(
+    mut session: Session,
+    ids: &[DeadLetterId],
+    by: &Actor,
+    now: Timestamp,
+) -> Result<Vec<Requeue>, Fault> {
     let mut letters: Vec<i64> = ids.iter().map(|id| id.get()).collect();
     letters.sort_unstable();
     letters.dedup();
     let sql = include_str!("sql/dead_letter/requeue_dead_letters.sql");
-    let rows = session.run(sql, &[&letters, &Instant(now)]).await?;
-    let made: HashMap<i64, Requeue> = rows.iter().map(requeued).collect::<Result<_, Fault>>()?;
+    let rows = session.begin(Durability::Flushed, sql, &[&letters, &Instant(now)]).await?;
+    let outcomes: Vec<(i64, Requeue)> = rows.iter().map(requeued).collect::<Result<_, Fault>>()?;
+    match Change::dead_letters_requeued(&created(&outcomes)) {
+        Some(change) => audit::commit(&mut session, Writer::DeadLetterOperator, by, &change).await?,
+        None => session.roll_back().await?,
+    }
+    let made: HashMap<i64, Requeue> = outcomes.into_iter().collect();
     let mut created_told = std::collections::HashSet::new();
     let answer = |id: &DeadLetterId| match made.get(&id.get()) {
         // Named twice in one call: the second time it had been requeued.
@@ -67,6 +81,15 @@ async fn requeue(mut session: Session, ids: &[DeadLetterId], now: Timestamp) -> 
         None => Err(Fault::Unreadable(format!("no answer for the dead letter {id}"))),
     };
     ids.iter().map(answer).collect()
+}
+
+/// The letters that got a new saga.
+fn created(outcomes: &[(i64, Requeue)]) -> Vec<(DeadLetterId, SagaId)> {
+    let created = outcomes.iter().filter_map(|(letter, outcome)| match outcome {
+        Requeue::Created(saga) => Some((DeadLetterId::from_store(*letter), *saga)),
+        Requeue::AlreadyRequeued(_) | Requeue::SubscriptionDeleted | Requeue::NotFound => None,
+    });
+    created.collect()
 }
 
 fn requeued(row: &Row) -> Result<(i64, Requeue), Fault> {

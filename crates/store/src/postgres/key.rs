@@ -2,16 +2,21 @@
 
 use crate::grants::Role;
 use crate::postgres::PostgresStore;
+use crate::postgres::audit::{self, Writer};
 use crate::postgres::error::Fault;
 use crate::postgres::pool::{RolePool, Verb};
-use crate::postgres::session::Session;
+use crate::postgres::session::{Durability, Params, Session};
 use crate::postgres::value::{Instant, get, instant, instant_or_none};
+use posthaste_core::audit::{Actor, Change};
 use posthaste_core::ports::{
-    ApiKey, KeyHash, KeyRole, KeyStore, SESSION_LENGTH, SESSIONS_PER_KEY_MAX, SessionHash, StoreResult,
+    ApiKey, FailedSignIns, KeyHash, KeyRole, KeyStore, SESSION_LENGTH, SESSIONS_PER_KEY_MAX, SessionHash,
+    StoreResult,
 };
 use posthaste_core::{KeyId, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
+
+const WRITER: Writer = Writer::KeyKeeper;
 
 /// Port of the role key_keeper.
 #[derive(Debug, Clone)]
@@ -31,9 +36,11 @@ impl KeyStore for PostgresKeys {
         name: String,
         role: KeyRole,
         hash: KeyHash,
+        by: Actor,
         now: Timestamp,
     ) -> StoreResult<ApiKey> {
-        self.pool.call(Verb::once("creating a key"), |session| create(session, &name, role, hash, now)).await
+        let create = |session| create(session, (&name, role, hash), &by, now);
+        self.pool.call(Verb::once("creating a key"), create).await
     }
 
     async fn find_key(&self, hash: KeyHash) -> StoreResult<Option<ApiKey>> {
@@ -44,8 +51,18 @@ impl KeyStore for PostgresKeys {
         self.pool.call(Verb::repeatable("listing keys"), list).await
     }
 
-    async fn revoke_key(&self, id: KeyId, now: Timestamp) -> StoreResult<bool> {
-        self.pool.call(Verb::once("revoking a key"), |session| revoke(session, id, now)).await
+    async fn revoke_key(&self, id: KeyId, by: Actor, now: Timestamp) -> StoreResult<bool> {
+        self.pool.call(Verb::once("revoking a key"), |session| revoke(session, id, &by, now)).await
+    }
+
+    async fn record_sign_in(&self, by: Actor, _now: Timestamp) -> StoreResult<()> {
+        let verb = Verb::once("recording a sign-in");
+        self.pool.call(verb, |session| record(session, &by, Change::signed_in())).await
+    }
+
+    async fn record_failed_sign_ins(&self, failed: FailedSignIns, _now: Timestamp) -> StoreResult<()> {
+        let (verb, by) = (Verb::once("recording failed sign-ins"), Actor::unknown(failed.address));
+        self.pool.call(verb, |session| record(session, &by, Change::sign_in_failed(failed.count))).await
     }
 
     async fn touch_key(&self, id: KeyId, now: Timestamp) -> StoreResult<()> {
@@ -82,15 +99,21 @@ fn key(row: &Row) -> Result<ApiKey, Fault> {
 
 async fn create(
     mut session: Session,
-    name: &str,
-    role: KeyRole,
-    hash: KeyHash,
+    (name, role, hash): (&str, KeyRole, KeyHash),
+    by: &Actor,
     now: Timestamp,
 ) -> Result<ApiKey, Fault> {
     let sql = include_str!("sql/key/create_key.sql");
-    let rows = session.run(sql, &[&name, &role.as_str(), &&hash.0[..], &Instant(now)]).await?;
+    let values: Params<'_> = &[&name, &role.as_str(), &&hash.0[..], &Instant(now)];
+    let rows = session.begin(Durability::Flushed, sql, values).await?;
     let row = rows.first().ok_or_else(|| Fault::Unreadable("nothing came back".to_owned()))?;
-    key(row)
+    let created = key(row)?;
+    audit::commit(&mut session, WRITER, by, &Change::key_created(&created)).await?;
+    Ok(created)
+}
+
+async fn record(mut session: Session, by: &Actor, change: Change) -> Result<(), Fault> {
+    audit::record(&mut session, WRITER, by, &change).await
 }
 
 async fn find(mut session: Session, hash: KeyHash) -> Result<Option<ApiKey>, Fault> {
@@ -103,9 +126,15 @@ async fn list(mut session: Session) -> Result<Vec<ApiKey>, Fault> {
     rows.iter().map(key).collect()
 }
 
-async fn revoke(mut session: Session, id: KeyId, now: Timestamp) -> Result<bool, Fault> {
+async fn revoke(mut session: Session, id: KeyId, by: &Actor, now: Timestamp) -> Result<bool, Fault> {
     let sql = include_str!("sql/key/revoke_key.sql");
-    Ok(!session.run(sql, &[&id.get(), &Instant(now)]).await?.is_empty())
+    let rows = session.begin(Durability::Flushed, sql, &[&id.get(), &Instant(now)]).await?;
+    let Some(revoked) = rows.first().map(key).transpose()? else {
+        session.roll_back().await?;
+        return Ok(false);
+    };
+    audit::commit(&mut session, WRITER, by, &Change::key_revoked(&revoked)).await?;
+    Ok(true)
 }
 
 async fn touch(mut session: Session, id: KeyId, now: Timestamp) -> Result<(), Fault> {

@@ -1,9 +1,11 @@
 //! The one row of the lane, between the table and [`Lane`].
 
+use crate::postgres::audit::{self, Writer};
 use crate::postgres::error::Fault;
 use crate::postgres::session::{Durability, Session};
 use crate::postgres::value::{Instant, count, get, instant, instant_or_none, int};
 use posthaste_core::Timestamp;
+use posthaste_core::audit::{Actor, Change};
 use posthaste_core::lane::Lane;
 use posthaste_core::ports::LaneStanding;
 use tokio_postgres::Row;
@@ -66,10 +68,14 @@ pub(super) async fn commit(session: &mut Session, lane: &Lane) -> Result<(), Fau
 }
 
 /// For the operator, through the owner's function.
-pub(super) async fn resume(mut session: Session, now: Timestamp) -> Result<Lane, Fault> {
+pub(super) async fn resume(mut session: Session, by: &Actor, now: Timestamp) -> Result<Lane, Fault> {
+    let sql = include_str!("sql/dead_letter/load_lane.sql");
+    let before = lane(&session.begin(Durability::Flushed, sql, &[]).await?)?;
     let sql = include_str!("sql/dead_letter/resume_lane.sql");
-    let rows = session.run(sql, &[&Instant(now)]).await?;
-    lane(&rows)
+    let after = lane(&session.go_on(sql, &[&Instant(now)]).await?)?;
+    let change = Change::lane_resumed(&before, &after);
+    audit::commit(&mut session, Writer::DeadLetterOperator, by, &change).await?;
+    Ok(after)
 }
 
 fn lane(rows: &[Row]) -> Result<Lane, Fault> {

@@ -22,6 +22,7 @@ pub const MIGRATIONS: &[Migration] = &[
     },
     Migration { version: 4, name: "suspect", sql: include_str!("migrations/0004_suspect.sql") },
     Migration { version: 5, name: "rights", sql: include_str!("migrations/0005_rights.sql") },
+    Migration { version: 6, name: "operator_audit", sql: include_str!("migrations/0006_operator_audit.sql") },
     Migration { version: 7, name: "sessions", sql: include_str!("migrations/0007_sessions.sql") },
 ];
 

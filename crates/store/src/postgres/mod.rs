@@ -3,6 +3,7 @@
 //! [`error`] says what a fault means, [`migrate`] makes the schema.
 
 mod announce;
+mod audit;
 mod cleaner;
 mod dead_letter;
 mod error;

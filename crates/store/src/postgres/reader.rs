@@ -2,6 +2,7 @@
 
 use crate::grants::Role;
 use crate::postgres::PostgresStore;
+use crate::postgres::audit;
 use crate::postgres::error::Fault;
 use crate::postgres::events;
 use crate::postgres::lane_row;
@@ -14,6 +15,7 @@ use crate::postgres::subscriptions::subscription;
 use crate::postgres::value::{
     Instant, count, count_or_none, error_code, get, instant, job_status, saga_status,
 };
+use posthaste_core::audit::{OperatorAuditEntry, OperatorAuditFilter};
 use posthaste_core::event::EventType;
 use posthaste_core::order::{IdempotencyKey, OrderStatus};
 use posthaste_core::outcome::ErrorCode;
@@ -118,7 +120,7 @@ impl ReaderStore for PostgresReader {
     }
 
     async fn order_audit(&self, key: IdempotencyKey, page: PageRequest) -> StoreResult<Page<AuditEntry>> {
-        self.pool.call(Verb::repeatable("reading an audit"), |session| audit(session, &key, page)).await
+        self.pool.call(Verb::repeatable("reading an audit"), |session| order_audit(session, &key, page)).await
     }
 
     async fn newest_order_audit(
@@ -128,6 +130,15 @@ impl ReaderStore for PostgresReader {
     ) -> StoreResult<Vec<AuditEntry>> {
         let verb = Verb::repeatable("reading an audit");
         self.pool.call(verb, |session| newest_audit(session, &key, entries_max)).await
+    }
+
+    async fn operator_audit(
+        &self,
+        filter: OperatorAuditFilter,
+        page: PageRequest,
+    ) -> StoreResult<Page<OperatorAuditEntry>> {
+        let verb = Verb::repeatable("reading the operator audit");
+        self.pool.call(verb, |session| audit::list(session, &filter, page)).await
     }
 
     async fn lane(&self) -> StoreResult<LaneStanding> {
@@ -259,7 +270,7 @@ async fn orders(
     page::fill(&mut session, request, &found, order_record, (last, &[&below, &examined_max])).await
 }
 
-async fn audit(
+async fn order_audit(
     mut session: Session,
     key: &IdempotencyKey,
     page: PageRequest,

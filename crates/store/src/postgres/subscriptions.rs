@@ -3,11 +3,13 @@
 
 use crate::grants::Role;
 use crate::postgres::PostgresStore;
+use crate::postgres::audit::{self, Writer};
 use crate::postgres::error::Fault;
 use crate::postgres::pool::{RolePool, Verb};
-use crate::postgres::session::Session;
+use crate::postgres::session::{Durability, Session};
 use crate::postgres::value::{Instant, count_or_none, get, instant, instant_or_none, int};
 use crate::postgres::worker::secrets;
+use posthaste_core::audit::{Actor, Change};
 use posthaste_core::event::EventType;
 use posthaste_core::ports::{StoreResult, SubscriptionStore, Verification};
 use posthaste_core::subscription::{
@@ -15,6 +17,8 @@ use posthaste_core::subscription::{
 };
 use posthaste_core::{SubscriptionId, Timestamp};
 use tokio_postgres::Row;
+
+const WRITER: Writer = Writer::SubscriptionAdmin;
 
 /// Port of the role subscription_admin.
 #[derive(Debug, Clone)]
@@ -32,10 +36,11 @@ impl SubscriptionStore for PostgresSubscriptions {
     async fn create_subscription(
         &self,
         subscription: NewSubscription,
+        by: Actor,
         now: Timestamp,
     ) -> StoreResult<Subscription> {
         let verb = Verb::once("creating a subscription");
-        self.pool.call(verb, |session| create(session, &subscription, now)).await
+        self.pool.call(verb, |session| create(session, &subscription, &by, now)).await
     }
 
     async fn load_subscription(&self, id: SubscriptionId) -> StoreResult<Option<(Subscription, Secrets)>> {
@@ -46,25 +51,27 @@ impl SubscriptionStore for PostgresSubscriptions {
         &self,
         id: SubscriptionId,
         patch: SubscriptionPatch,
+        by: Actor,
         now: Timestamp,
     ) -> StoreResult<Option<Subscription>> {
         let verb = Verb::once("changing a subscription");
-        self.pool.call(verb, |session| update(session, id, &patch, now)).await
+        self.pool.call(verb, |session| update(session, id, &patch, &by, now)).await
     }
 
-    async fn delete_subscription(&self, id: SubscriptionId, now: Timestamp) -> StoreResult<bool> {
+    async fn delete_subscription(&self, id: SubscriptionId, by: Actor, now: Timestamp) -> StoreResult<bool> {
         let verb = Verb::once("deleting a subscription");
-        self.pool.call(verb, |session| delete(session, id, now)).await
+        self.pool.call(verb, |session| delete(session, id, &by, now)).await
     }
 
     async fn mark_verified(
         &self,
         id: SubscriptionId,
         challenged: Verification,
+        by: Actor,
         now: Timestamp,
     ) -> StoreResult<bool> {
         let verb = Verb::repeatable("marking a subscription verified");
-        self.pool.call(verb, |session| mark_verified(session, id, &challenged, now)).await
+        self.pool.call(verb, |session| mark_verified(session, id, &challenged, &by, now)).await
     }
 
     async fn rotate_secret(
@@ -72,10 +79,11 @@ impl SubscriptionStore for PostgresSubscriptions {
         id: SubscriptionId,
         secret: SealedSecret,
         previous_until: Timestamp,
+        by: Actor,
         now: Timestamp,
     ) -> StoreResult<Option<Subscription>> {
         let verb = Verb::once("rotating a secret");
-        self.pool.call(verb, |session| rotate(session, id, &secret, previous_until, now)).await
+        self.pool.call(verb, |session| rotate(session, id, &secret, previous_until, &by, now)).await
     }
 }
 
@@ -95,11 +103,27 @@ pub(super) fn subscription(row: &Row) -> Result<Subscription, Fault> {
     })
 }
 
-async fn create(mut session: Session, new: &NewSubscription, now: Timestamp) -> Result<Subscription, Fault> {
+/// Begins a transaction with the subscription as it is, locked. Without one there is no transaction either.
+async fn lock(session: &mut Session, id: SubscriptionId) -> Result<Option<Subscription>, Fault> {
+    let sql = include_str!("sql/subscriptions/lock_subscription.sql");
+    let rows = session.begin(Durability::Flushed, sql, &[&id.get()]).await?;
+    if rows.is_empty() {
+        session.roll_back().await?;
+    }
+    rows.first().map(subscription).transpose()
+}
+
+async fn create(
+    mut session: Session,
+    new: &NewSubscription,
+    by: &Actor,
+    now: Timestamp,
+) -> Result<Subscription, Fault> {
     let limit = new.max_retry_limit.map(int);
     let sql = include_str!("sql/subscriptions/create_subscription.sql");
     let rows = session
-        .run(
+        .begin(
+            Durability::Flushed,
             sql,
             &[
                 &new.event_type.as_str(),
@@ -112,7 +136,9 @@ async fn create(mut session: Session, new: &NewSubscription, now: Timestamp) -> 
         )
         .await?;
     let row = rows.first().ok_or_else(|| Fault::Unreadable("nothing came back".to_owned()))?;
-    subscription(row)
+    let created = subscription(row)?;
+    audit::commit(&mut session, WRITER, by, &Change::subscription_created(&created)).await?;
+    Ok(created)
 }
 
 async fn load(mut session: Session, id: SubscriptionId) -> Result<Option<(Subscription, Secrets)>, Fault> {
@@ -125,15 +151,17 @@ async fn update(
     mut session: Session,
     id: SubscriptionId,
     patch: &SubscriptionPatch,
+    by: &Actor,
     now: Timestamp,
 ) -> Result<Option<Subscription>, Fault> {
+    let Some(before) = lock(&mut session, id).await? else { return Ok(None) };
     let event_type = patch.event_type.as_ref().map(EventType::as_str);
     let url = patch.callback_url.as_ref().map(CallbackUrl::as_str);
     let limit = patch.max_retry_limit.flatten().map(int);
     let description = patch.description.as_ref().and_then(Option::as_deref);
     let sql = include_str!("sql/subscriptions/update_subscription.sql");
     let rows = session
-        .run(
+        .go_on(
             sql,
             &[
                 &id.get(),
@@ -148,23 +176,40 @@ async fn update(
             ],
         )
         .await?;
-    rows.first().map(subscription).transpose()
+    let after = changed(&rows)?;
+    audit::commit(&mut session, WRITER, by, &Change::subscription_changed(&before, &after)).await?;
+    Ok(Some(after))
 }
 
-async fn delete(mut session: Session, id: SubscriptionId, now: Timestamp) -> Result<bool, Fault> {
+/// The subscription that was locked before it was changed.
+fn changed(rows: &[Row]) -> Result<Subscription, Fault> {
+    rows.first().map_or_else(|| Err(Fault::Unreadable("nothing came back".to_owned())), subscription)
+}
+
+async fn delete(mut session: Session, id: SubscriptionId, by: &Actor, now: Timestamp) -> Result<bool, Fault> {
+    let Some(before) = lock(&mut session, id).await? else { return Ok(false) };
     let sql = include_str!("sql/subscriptions/delete_subscription.sql");
-    Ok(!session.run(sql, &[&id.get(), &Instant(now)]).await?.is_empty())
+    session.go_on(sql, &[&id.get(), &Instant(now)]).await?;
+    audit::commit(&mut session, WRITER, by, &Change::subscription_deleted(&before)).await?;
+    Ok(true)
 }
 
 async fn mark_verified(
     mut session: Session,
     id: SubscriptionId,
     challenged: &Verification,
+    by: &Actor,
     now: Timestamp,
 ) -> Result<bool, Fault> {
+    let Some(before) = lock(&mut session, id).await? else { return Ok(false) };
     let sql = include_str!("sql/subscriptions/mark_verified.sql");
     let (url, secret) = (challenged.callback_url.as_str(), challenged.secret.expose());
-    Ok(!session.run(sql, &[&id.get(), &url, &secret, &Instant(now)]).await?.is_empty())
+    if session.go_on(sql, &[&id.get(), &url, &secret, &Instant(now)]).await?.is_empty() {
+        session.roll_back().await?;
+        return Ok(false);
+    }
+    audit::commit(&mut session, WRITER, by, &Change::subscription_verified(&before)).await?;
+    Ok(true)
 }
 
 async fn rotate(
@@ -172,10 +217,14 @@ async fn rotate(
     id: SubscriptionId,
     secret: &SealedSecret,
     previous_until: Timestamp,
+    by: &Actor,
     now: Timestamp,
 ) -> Result<Option<Subscription>, Fault> {
+    let Some(_) = lock(&mut session, id).await? else { return Ok(None) };
     let sql = include_str!("sql/subscriptions/rotate_secret.sql");
     let rows =
-        session.run(sql, &[&id.get(), &secret.expose(), &Instant(previous_until), &Instant(now)]).await?;
-    rows.first().map(subscription).transpose()
+        session.go_on(sql, &[&id.get(), &secret.expose(), &Instant(previous_until), &Instant(now)]).await?;
+    let after = changed(&rows)?;
+    audit::commit(&mut session, WRITER, by, &Change::secret_rotated(id, previous_until)).await?;
+    Ok(Some(after))
 }

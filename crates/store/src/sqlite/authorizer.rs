@@ -238,6 +238,8 @@ pub(super) const OWNER_CODE: &[OwnerCode] = &[
     guard("key_identity", KEY_ROW),
     guard("key_revoked", KEY_ROW),
     guard("key_stays", &[]),
+    guard("operator_audit_immutable_update", &[]),
+    guard("operator_audit_immutable_delete", &[]),
     guard("presence_reports", &[]),
     OwnerCode {
         name: "presence_report_insert",

@@ -1,12 +1,14 @@
 //! Looks at dead letters, which a trigger writes when a saga ends, and makes fresh sagas from them for
 //! the orchestrator, through the one view that can.
 
+use posthaste_core::audit::{Actor, Change};
 use posthaste_core::lane::Lane;
 use posthaste_core::ports::{DeadLetterFilter, DeadLetterStore, Page, PageRequest, Requeue, StoreResult};
 use posthaste_core::{DeadLetterId, SagaId, Timestamp};
 use rusqlite::{OptionalExtension as _, Row, params};
 
 use super::SqliteStore;
+use super::audit::Writer;
 use super::error::{Answer, Fault};
 use super::lane_row;
 use super::pages;
@@ -30,11 +32,16 @@ impl DeadLetterStore for SqliteDeadLetters {
     async fn requeue_dead_letters(
         &self,
         ids: Vec<DeadLetterId>,
+        by: Actor,
         now: Timestamp,
     ) -> StoreResult<Vec<Requeue>> {
+        let (writer, doing) = (Writer::DeadLetterOperator, "requeueing dead letters");
         self.0
-            .write(ROLE, "requeueing dead letters", move |session| {
-                ids.into_iter().map(|id| requeue(session, id, now)).collect()
+            .write_audited(writer, doing, (by, now), move |session| {
+                let requeued = ids.iter().map(|id| requeue(session, *id, now));
+                let outcomes = requeued.collect::<Answer<Vec<Requeue>>>()?;
+                let change = Change::dead_letters_requeued(&created(&ids, &outcomes));
+                Ok((outcomes, change))
             })
             .await
     }
@@ -49,9 +56,25 @@ impl DeadLetterStore for SqliteDeadLetters {
             .await
     }
 
-    async fn resume_lane(&self, now: Timestamp) -> StoreResult<Lane> {
-        self.0.write(ROLE, "resuming the lane", move |session| lane_row::resume(session, now)).await
+    async fn resume_lane(&self, by: Actor, now: Timestamp) -> StoreResult<Lane> {
+        let (writer, doing) = (Writer::DeadLetterOperator, "resuming the lane");
+        self.0
+            .write_audited(writer, doing, (by, now), move |session| {
+                let (before, after) = lane_row::resume(session, now)?;
+                let change = Change::lane_resumed(&before, &after);
+                Ok((after, Some(change)))
+            })
+            .await
     }
+}
+
+/// The letters that got a new saga.
+fn created(ids: &[DeadLetterId], outcomes: &[Requeue]) -> Vec<(DeadLetterId, SagaId)> {
+    let created = ids.iter().zip(outcomes).filter_map(|(id, outcome)| match outcome {
+        Requeue::Created(saga) => Some((*id, *saga)),
+        Requeue::AlreadyRequeued(_) | Requeue::SubscriptionDeleted | Requeue::NotFound => None,
+    });
+    created.collect()
 }
 
 fn requeue(session: &Session<'_>, id: DeadLetterId, now: Timestamp) -> Answer<Requeue> {

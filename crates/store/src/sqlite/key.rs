@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use posthaste_core::audit::{Actor, Change};
 use posthaste_core::ports::{
-    ApiKey, KeyHash, KeyRole, KeyStore, SESSION_LENGTH, SESSIONS_PER_KEY_MAX, SessionHash, StoreResult,
+    ApiKey, FailedSignIns, KeyHash, KeyRole, KeyStore, SESSION_LENGTH, SESSIONS_PER_KEY_MAX, SessionHash,
+    StoreResult,
 };
 use posthaste_core::{KeyId, Timestamp};
 use rusqlite::{Params, Row, params};
 
 use super::SqliteStore;
+use super::audit::Writer;
 use super::error::{Answer, Fault};
 use super::rows;
 use super::session::Session;
@@ -26,6 +29,7 @@ const FIND_SESSION: &str = include_str!("sql/key/find_session.sql");
 const END_SESSION: &str = include_str!("sql/key/end_session.sql");
 
 const ROLE: Role = Role::KeyKeeper;
+const WRITER: Writer = Writer::KeyKeeper;
 
 /// How old the note of a key's last use must be before it is written again.
 const TOUCH_PAUSE: Duration = Duration::from_secs(60);
@@ -40,13 +44,16 @@ impl KeyStore for SqliteKeys {
         name: String,
         role: KeyRole,
         hash: KeyHash,
+        by: Actor,
         now: Timestamp,
     ) -> StoreResult<ApiKey> {
         self.0
-            .write(ROLE, "creating a key", move |session| {
+            .write_audited(WRITER, "creating a key", (by, now), move |session| {
                 let values = params![name, role.as_str(), hash.0, now.micros()];
-                let made = read_keys(session, CREATE_KEY, values)?;
-                made.into_iter().next().ok_or_else(|| Fault::Unreadable("no key was made".to_owned()))
+                let made = read_keys(session, CREATE_KEY, values)?.into_iter().next();
+                let made = made.ok_or_else(|| Fault::Unreadable("no key was made".to_owned()))?;
+                let change = Change::key_created(&made);
+                Ok((made, Some(change)))
             })
             .await
     }
@@ -63,11 +70,25 @@ impl KeyStore for SqliteKeys {
         self.0.read_keys(ROLE, "listing keys", |session| read_keys(session, LIST_KEYS, [])).await
     }
 
-    async fn revoke_key(&self, id: KeyId, now: Timestamp) -> StoreResult<bool> {
+    async fn revoke_key(&self, id: KeyId, by: Actor, now: Timestamp) -> StoreResult<bool> {
         self.0
-            .write(ROLE, "revoking a key", move |session| {
-                Ok(session.run(REVOKE_KEY, params![id.get(), now.micros()])? > 0)
+            .write_audited(WRITER, "revoking a key", (by, now), move |session| {
+                let revoked = read_keys(session, REVOKE_KEY, params![id.get(), now.micros()])?;
+                let change = revoked.first().map(Change::key_revoked);
+                Ok((change.is_some(), change))
             })
+            .await
+    }
+
+    async fn record_sign_in(&self, by: Actor, now: Timestamp) -> StoreResult<()> {
+        let change = Change::signed_in();
+        self.0.write_audited(WRITER, "recording a sign-in", (by, now), move |_| Ok(((), Some(change)))).await
+    }
+
+    async fn record_failed_sign_ins(&self, failed: FailedSignIns, now: Timestamp) -> StoreResult<()> {
+        let (by, change) = (Actor::unknown(failed.address), Change::sign_in_failed(failed.count));
+        self.0
+            .write_audited(WRITER, "recording failed sign-ins", (by, now), move |_| Ok(((), Some(change))))
             .await
     }
 

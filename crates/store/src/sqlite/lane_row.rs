@@ -30,10 +30,11 @@ pub(super) fn view(session: &Session<'_>) -> Answer<LaneStanding> {
     Ok(LaneStanding { lane: read(session, VIEW_LANE)?, sending: count(session, VIEW_COUNT_SENDING)? })
 }
 
-/// For the operator, through the view that stands for the owner's function.
-pub(super) fn resume(session: &Session<'_>, now: Timestamp) -> Answer<Lane> {
+/// For the operator, through the view that stands for the owner's function. Returns the lane before and after.
+pub(super) fn resume(session: &Session<'_>, now: Timestamp) -> Answer<(Lane, Lane)> {
+    let before = read(session, LOAD_RESUMED_LANE)?;
     session.run(RESUME_LANE, params![now.micros()])?;
-    read(session, LOAD_RESUMED_LANE)
+    Ok((before, read(session, LOAD_RESUMED_LANE)?))
 }
 
 fn count(session: &Session<'_>, sql: &'static str) -> Answer<u32> {

@@ -1,6 +1,7 @@
 //! The store on one SQLite file, for one process: a thread that writes in groups ([`writer`]), a few
 //! that read beside it ([`readers`]), and one small type for each role that may ask them.
 
+mod audit;
 mod authorizer;
 mod cleaner;
 mod connection;

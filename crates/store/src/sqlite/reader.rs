@@ -1,6 +1,7 @@
 //! Looks at everything but secrets and key hashes, for the API, the dashboard and people. Lists look
 //! at a bounded number of rows in the order of their ids; see [`pages`].
 
+use posthaste_core::audit::{OperatorAuditEntry, OperatorAuditFilter};
 use posthaste_core::event::EventType;
 use posthaste_core::job::JobStatus;
 use posthaste_core::json::JsonText;
@@ -16,6 +17,7 @@ use posthaste_core::{AuditId, DeadLetterId, EventId, JobId, SagaId, Subscription
 use rusqlite::{Params, Row, params};
 
 use super::SqliteStore;
+use super::audit;
 use super::error::Answer;
 use super::events;
 use super::lane_row;
@@ -164,6 +166,18 @@ impl ReaderStore for SqliteReader {
         self.0
             .read(ROLE, "reading an audit", move |session| {
                 all(session, NEWEST_ORDER_AUDIT, params![key.as_str(), entries_max], read_audit)
+            })
+            .await
+    }
+
+    async fn operator_audit(
+        &self,
+        filter: OperatorAuditFilter,
+        page: PageRequest,
+    ) -> StoreResult<Page<OperatorAuditEntry>> {
+        self.0
+            .read(ROLE, "reading the operator audit", move |session| {
+                audit::list_audit(session, &filter, page)
             })
             .await
     }

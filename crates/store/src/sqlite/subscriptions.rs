@@ -1,6 +1,7 @@
 //! Keeps the configuration of subscriptions for the API. The router and the workers read what stands
 //! here; a trigger keeps every change.
 
+use posthaste_core::audit::{Actor, Change};
 use posthaste_core::event::EventType;
 use posthaste_core::ports::{StoreResult, SubscriptionStore, Verification};
 use posthaste_core::subscription::{
@@ -10,7 +11,10 @@ use posthaste_core::{SubscriptionId, Timestamp};
 use rusqlite::{OptionalExtension as _, Row, params};
 
 use super::SqliteStore;
+use super::audit::Writer;
+use super::error::Answer;
 use super::rows;
+use super::session::Session;
 use crate::grants::Role;
 
 const CREATE_SUBSCRIPTION: &str = include_str!("sql/subscriptions/create_subscription.sql");
@@ -21,6 +25,7 @@ const MARK_VERIFIED: &str = include_str!("sql/subscriptions/mark_verified.sql");
 const ROTATE_SECRET: &str = include_str!("sql/subscriptions/rotate_secret.sql");
 
 const ROLE: Role = Role::SubscriptionAdmin;
+const WRITER: Writer = Writer::SubscriptionAdmin;
 
 /// The port of role subscription_admin.
 #[derive(Debug, Clone)]
@@ -30,10 +35,11 @@ impl SubscriptionStore for SqliteSubscriptions {
     async fn create_subscription(
         &self,
         subscription: NewSubscription,
+        by: Actor,
         now: Timestamp,
     ) -> StoreResult<Subscription> {
         self.0
-            .write(ROLE, "creating a subscription", move |session| {
+            .write_audited(WRITER, "creating a subscription", (by, now), move |session| {
                 let values = params![
                     subscription.event_type.as_str(),
                     subscription.callback_url.as_str(),
@@ -42,31 +48,27 @@ impl SubscriptionStore for SqliteSubscriptions {
                     subscription.secret.expose(),
                     now.micros(),
                 ];
-                Ok(session.statement(CREATE_SUBSCRIPTION)?.query_row(values, read_subscription)?)
+                let created = session.statement(CREATE_SUBSCRIPTION)?.query_row(values, read_subscription)?;
+                let change = Change::subscription_created(&created);
+                Ok((created, Some(change)))
             })
             .await
     }
 
     async fn load_subscription(&self, id: SubscriptionId) -> StoreResult<Option<(Subscription, Secrets)>> {
-        self.0
-            .read(ROLE, "loading a subscription", move |session| {
-                let mut load = session.statement(LOAD_SUBSCRIPTION)?;
-                let found = load.query_row([id.get()], |row| {
-                    Ok((read_subscription(row)?, read_secrets(row, SUBSCRIPTION_COLUMNS)?))
-                });
-                Ok(found.optional()?)
-            })
-            .await
+        self.0.read(ROLE, "loading a subscription", move |session| load(session, id)).await
     }
 
     async fn update_subscription(
         &self,
         id: SubscriptionId,
         patch: SubscriptionPatch,
+        by: Actor,
         now: Timestamp,
     ) -> StoreResult<Option<Subscription>> {
         self.0
-            .write(ROLE, "updating a subscription", move |session| {
+            .write_audited(WRITER, "updating a subscription", (by, now), move |session| {
+                let Some((before, _)) = load(session, id)? else { return Ok((None, None)) };
                 let values = params![
                     id.get(),
                     patch.event_type.as_ref().map(|kind| kind.as_str()),
@@ -78,16 +80,19 @@ impl SubscriptionStore for SqliteSubscriptions {
                     patch.description.as_ref().and_then(|text| text.as_deref()),
                     now.micros(),
                 ];
-                let updated = session.statement(UPDATE_SUBSCRIPTION)?.query_row(values, read_subscription);
-                Ok(updated.optional()?)
+                let after = session.statement(UPDATE_SUBSCRIPTION)?.query_row(values, read_subscription)?;
+                let change = Change::subscription_changed(&before, &after);
+                Ok((Some(after), Some(change)))
             })
             .await
     }
 
-    async fn delete_subscription(&self, id: SubscriptionId, now: Timestamp) -> StoreResult<bool> {
+    async fn delete_subscription(&self, id: SubscriptionId, by: Actor, now: Timestamp) -> StoreResult<bool> {
         self.0
-            .write(ROLE, "deleting a subscription", move |session| {
-                Ok(session.run(DELETE_SUBSCRIPTION, params![id.get(), now.micros()])? > 0)
+            .write_audited(WRITER, "deleting a subscription", (by, now), move |session| {
+                let Some((before, _)) = load(session, id)? else { return Ok((false, None)) };
+                session.change_all(DELETE_SUBSCRIPTION, 1, params![id.get(), now.micros()])?;
+                Ok((true, Some(Change::subscription_deleted(&before))))
             })
             .await
     }
@@ -96,12 +101,15 @@ impl SubscriptionStore for SqliteSubscriptions {
         &self,
         id: SubscriptionId,
         challenged: Verification,
+        by: Actor,
         now: Timestamp,
     ) -> StoreResult<bool> {
         self.0
-            .write(ROLE, "verifying a subscription", move |session| {
+            .write_audited(WRITER, "verifying a subscription", (by, now), move |session| {
+                let Some((before, _)) = load(session, id)? else { return Ok((false, None)) };
                 let (url, secret) = (challenged.callback_url.as_str(), challenged.secret.expose());
-                Ok(session.run(MARK_VERIFIED, params![id.get(), url, secret, now.micros()])? > 0)
+                let verified = session.run(MARK_VERIFIED, params![id.get(), url, secret, now.micros()])? > 0;
+                Ok((verified, verified.then(|| Change::subscription_verified(&before))))
             })
             .await
     }
@@ -111,16 +119,27 @@ impl SubscriptionStore for SqliteSubscriptions {
         id: SubscriptionId,
         secret: SealedSecret,
         previous_until: Timestamp,
+        by: Actor,
         now: Timestamp,
     ) -> StoreResult<Option<Subscription>> {
         self.0
-            .write(ROLE, "rotating a secret", move |session| {
+            .write_audited(WRITER, "rotating a secret", (by, now), move |session| {
                 let values = params![id.get(), secret.expose(), previous_until.micros(), now.micros()];
                 let rotated = session.statement(ROTATE_SECRET)?.query_row(values, read_subscription);
-                Ok(rotated.optional()?)
+                let rotated = rotated.optional()?;
+                let change = rotated.is_some().then(|| Change::secret_rotated(id, previous_until));
+                Ok((rotated, change))
             })
             .await
     }
+}
+
+/// The subscription with its secrets, unless it was deleted.
+fn load(session: &Session<'_>, id: SubscriptionId) -> Answer<Option<(Subscription, Secrets)>> {
+    let mut load = session.statement(LOAD_SUBSCRIPTION)?;
+    let found = load
+        .query_row([id.get()], |row| Ok((read_subscription(row)?, read_secrets(row, SUBSCRIPTION_COLUMNS)?)));
+    Ok(found.optional()?)
 }
 
 /// How many columns [`read_subscription`] reads.

@@ -1,6 +1,6 @@
 //! What was given up is kept as it was, and can begin anew.
 
-use crate::fixtures::{MANY, POLICY, T0, at, delivered, event_type, json, stored};
+use crate::fixtures::{MANY, POLICY, T0, actor, at, delivered, event_type, json, stored};
 use crate::harness::{Engine, Harness};
 use posthaste_core::event::NewEvent;
 use posthaste_core::ports::{
@@ -46,7 +46,8 @@ pub async fn the_letter_commits_with_the_status_and_the_same_bytes<S: Stores>(h:
 
 pub async fn fifty_requeues_at_once_make_one_saga<S: Stores>(h: &Harness<S>) {
     let (_, _, letter) = h.dead_letter("a").await;
-    let one = || h.sure(async || h.store.dead_letters().requeue_dead_letters(vec![letter], at(9)).await);
+    let one =
+        || h.sure(async || h.store.dead_letters().requeue_dead_letters(vec![letter], actor(), at(9)).await);
     let answers = futures_util::future::join_all((0..50).map(|_| one())).await;
     let mut created = 0;
     let mut sagas = BTreeSet::new();
@@ -72,8 +73,9 @@ pub async fn fifty_requeues_at_once_make_one_saga<S: Stores>(h: &Harness<S>) {
 
 /// Requeues a letter and answers the new saga.
 async fn requeue<S: Stores>(h: &Harness<S>, letter: DeadLetterId, seconds: u64) -> SagaId {
-    match h.sure(async || h.store.dead_letters().requeue_dead_letters(vec![letter], at(seconds)).await).await
-        [..]
+    match h
+        .sure(async || h.store.dead_letters().requeue_dead_letters(vec![letter], actor(), at(seconds)).await)
+        .await[..]
     {
         [Requeue::Created(saga) | Requeue::AlreadyRequeued(saga)] => saga,
         ref other => panic!("{other:?}"),
@@ -122,10 +124,10 @@ pub async fn a_requeued_saga_that_dies_can_be_requeued<S: Stores>(h: &Harness<S>
 pub async fn what_cannot_be_requeued_says_why<S: Stores>(h: &Harness<S>) {
     let (subscription, _, letter) = h.dead_letter("a").await;
     let unknown = DeadLetterId::from_store(i64::MAX);
-    h.calm.subscriptions().delete_subscription(subscription, at(1)).await.expect("delete");
+    h.calm.subscriptions().delete_subscription(subscription, actor(), at(1)).await.expect("delete");
     let ids = vec![unknown, letter];
     let answers =
-        h.sure(async || h.store.dead_letters().requeue_dead_letters(ids.clone(), at(2)).await).await;
+        h.sure(async || h.store.dead_letters().requeue_dead_letters(ids.clone(), actor(), at(2)).await).await;
     assert_eq!(answers, [Requeue::NotFound, Requeue::SubscriptionDeleted]);
     assert_eq!(h.direct.number("SELECT count(*) FROM webhook_delivery_sagas").await, 1);
 }
@@ -237,7 +239,7 @@ pub async fn an_operator_resumes_the_lane_and_keeps_its_rate<S: Stores>(h: &Harn
         .await;
     let before = h.sure(async || h.store.reader().lane().await).await.lane;
     assert!(before.is_holding() && before.paused_at.is_some());
-    let resumed = h.sure(async || h.store.dead_letters().resume_lane(at(9)).await).await;
+    let resumed = h.sure(async || h.store.dead_letters().resume_lane(actor(), at(9)).await).await;
     assert_eq!(resumed, before.resumed(at(9)), "the database resumes as the core does");
     assert_eq!(h.sure(async || h.store.reader().lane().await).await.lane, resumed);
 }

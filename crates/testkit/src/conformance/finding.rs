@@ -1,6 +1,6 @@
 //! What is looked for is found, by every filter and page by page; what ended is counted for whom it ended.
 
-use crate::fixtures::{T0, at, event, event_type, id_of, json, stored};
+use crate::fixtures::{T0, actor, at, event, event_type, id_of, json, stored};
 use crate::harness::{Engine, Harness};
 use posthaste_core::event::{CorrelationId, ExternalEventId, NewEvent, TraceParent};
 use posthaste_core::health::Attempts;
@@ -182,9 +182,9 @@ pub async fn subscriptions_are_found_by_type_and_standing<S: Stores>(h: &Harness
     let admin = h.calm.subscriptions();
     let pause = SubscriptionPatch { active: Some(false), ..SubscriptionPatch::default() };
     for id in [paused, unverified] {
-        admin.update_subscription(id, pause.clone(), at(1)).await.expect("a pause");
+        admin.update_subscription(id, pause.clone(), actor(), at(1)).await.expect("a pause");
     }
-    assert!(admin.delete_subscription(deleted, at(1)).await.expect("to delete"));
+    assert!(admin.delete_subscription(deleted, actor(), at(1)).await.expect("to delete"));
     let of = |kind: Option<&str>, standing| SubscriptionFilter { event_type: kind.map(event_type), standing };
     for (filter, expected) in [
         (of(None, None), vec![other, unverified, paused, active]),

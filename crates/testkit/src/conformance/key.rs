@@ -1,6 +1,6 @@
 //! Keys are known by their hash; processes say that they live.
 
-use crate::fixtures::{T0, at, worker_id};
+use crate::fixtures::{T0, actor, at, worker_id};
 use crate::harness::{Engine, Harness};
 use posthaste_core::SubscriptionId;
 use posthaste_core::health::Attempts;
@@ -15,7 +15,8 @@ const AMOUNT_MAX: i64 = 1_000_000_000_000_000;
 pub async fn keys_are_found_by_hash_until_revoked<S: Stores>(h: &Harness<S>) {
     let keys = h.store.keys();
     let hash = KeyHash([7; 32]);
-    let made = h.calm.keys().create_key("ci".to_owned(), KeyRole::Ingest, hash, T0).await.expect("a key");
+    let made =
+        h.calm.keys().create_key("ci".to_owned(), KeyRole::Ingest, hash, actor(), T0).await.expect("a key");
     let found = h.sure(async || keys.find_key(hash).await).await.expect("the key");
     assert_eq!(found, made);
     assert_eq!((found.name.as_str(), found.role, found.last_used_at), ("ci", KeyRole::Ingest, None));
@@ -26,8 +27,8 @@ pub async fn keys_are_found_by_hash_until_revoked<S: Stores>(h: &Harness<S>) {
     assert_eq!(h.sure(async || keys.list_keys().await).await[0].last_used_at, Some(at(10)));
     h.sure(async || keys.touch_key(made.id, at(70)).await).await;
     assert_eq!(h.sure(async || keys.list_keys().await).await[0].last_used_at, Some(at(70)));
-    assert!(h.calm.keys().revoke_key(made.id, at(80)).await.expect("an answer"));
-    assert!(!h.calm.keys().revoke_key(made.id, at(81)).await.expect("an answer"), "revoked once");
+    assert!(h.calm.keys().revoke_key(made.id, actor(), at(80)).await.expect("an answer"));
+    assert!(!h.calm.keys().revoke_key(made.id, actor(), at(81)).await.expect("an answer"), "revoked once");
     assert_eq!(h.sure(async || keys.find_key(hash).await).await, None);
     assert_eq!(h.sure(async || keys.list_keys().await).await[0].revoked_at, Some(at(80)));
 }
@@ -81,7 +82,7 @@ pub async fn a_key_has_a_limited_number_of_sessions<S: Stores>(h: &Harness<S>) {
 pub async fn a_key_never_changes_and_never_comes_back<S: Stores>(h: &Harness<S>) {
     let keys = h.calm.keys();
     let hash = KeyHash([7; 32]);
-    let made = keys.create_key("ci".to_owned(), KeyRole::Ingest, hash, T0).await.expect("a key");
+    let made = keys.create_key("ci".to_owned(), KeyRole::Ingest, hash, actor(), T0).await.expect("a key");
     let other = match h.engine {
         Engine::Sqlite => "x'0808080808080808080808080808080808080808080808080808080808080808'",
         Engine::Postgres | Engine::PostgresCut => "decode(repeat('08', 32), 'hex')",
@@ -96,7 +97,7 @@ pub async fn a_key_never_changes_and_never_comes_back<S: Stores>(h: &Harness<S>)
     for change in &changes {
         assert!(h.direct.try_rows(change).await.is_err(), "{change}");
     }
-    assert!(keys.revoke_key(made.id, at(1)).await.expect("an answer"));
+    assert!(keys.revoke_key(made.id, actor(), at(1)).await.expect("an answer"));
     for change in changes
         .iter()
         .map(String::as_str)

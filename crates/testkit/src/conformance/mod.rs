@@ -1,6 +1,7 @@
 //! The promises of a store. Each is a function over any engine; [`promises`] names them all, so that
 //! none can be forgotten on one of the engines.
 
+pub mod audit;
 pub mod cleaner;
 pub mod dead_letter;
 pub mod finding;
@@ -89,6 +90,10 @@ macro_rules! promises {
             key::reports_are_bounded,
             reader::pages_stay_correct_while_rows_arrive,
             reader::a_delivery_shows_every_attempt,
+            audit::every_change_is_audited,
+            audit::what_changes_nothing_is_not_audited,
+            audit::a_change_that_cannot_be_audited_is_not_made,
+            audit::entries_are_found_by_action_and_time,
             finding::events_are_found_by_time,
             finding::a_page_of_payloads_ends_at_its_limit,
             finding::a_long_look_goes_on_where_it_ended,

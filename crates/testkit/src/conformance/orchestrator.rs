@@ -1,6 +1,6 @@
 //! Sagas move as the state machine says, each with at most one job, and nobody starves.
 
-use crate::fixtures::{MANY, POLICY, T0, at, claim, delivered, failed, leases, quota};
+use crate::fixtures::{MANY, POLICY, T0, actor, at, claim, delivered, failed, leases, quota};
 use crate::harness::{Engine, Harness};
 use crate::random::Random;
 use posthaste_core::outcome::{AttemptOutcome, Failure};
@@ -162,7 +162,11 @@ pub async fn a_limit_lowered_below_the_count_ends_the_saga_when_due<S: Stores>(h
     h.fail_attempts(subscription, T0).await;
     h.fail_attempts(subscription, at(30)).await;
     let lower = SubscriptionPatch { max_retry_limit: Some(Some(1)), ..SubscriptionPatch::default() };
-    h.calm.subscriptions().update_subscription(subscription, lower, at(31)).await.expect("the limit");
+    h.calm
+        .subscriptions()
+        .update_subscription(subscription, lower, actor(), at(31))
+        .await
+        .expect("the limit");
     let early = h.admit(subscription, at(89)).await;
     assert_eq!((early.jobs.len(), early.dead_lettered.len()), (0, 0));
     h.admit(subscription, at(90)).await;
@@ -323,7 +327,11 @@ pub async fn a_paused_subscription_holds_and_resumes<S: Stores>(h: &Harness<S>) 
     h.route_all(T0).await;
     h.sure(async || h.store.orchestrator().admit_due_sagas(quota(subscription, 1), POLICY, T0).await).await;
     let set = |active: bool| SubscriptionPatch { active: Some(active), ..SubscriptionPatch::default() };
-    h.calm.subscriptions().update_subscription(subscription, set(false), at(1)).await.expect("pause");
+    h.calm
+        .subscriptions()
+        .update_subscription(subscription, set(false), actor(), at(1))
+        .await
+        .expect("pause");
     let made = h.direct.number(JOBS).await;
     assert!(h.admit(subscription, at(2)).await.jobs.is_empty(), "no new job while paused");
     assert_eq!(due(h, at(2)).await, [], "held is not due");
@@ -339,7 +347,11 @@ pub async fn a_paused_subscription_holds_and_resumes<S: Stores>(h: &Harness<S>) 
         2,
         "no new saga while paused"
     );
-    h.calm.subscriptions().update_subscription(subscription, set(true), at(4)).await.expect("resume");
+    h.calm
+        .subscriptions()
+        .update_subscription(subscription, set(true), actor(), at(4))
+        .await
+        .expect("resume");
     if made < 2 {
         assert_eq!(due(h, at(5)).await, [(subscription, T0)]);
     }
@@ -351,10 +363,14 @@ pub async fn a_deleted_subscription_holds_for_good<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
     h.publish("a", 2).await;
     h.route_all(T0).await;
-    assert!(h.calm.subscriptions().delete_subscription(subscription, at(1)).await.expect("an answer"));
+    assert!(
+        h.calm.subscriptions().delete_subscription(subscription, actor(), at(1)).await.expect("an answer")
+    );
     let resume = SubscriptionPatch { active: Some(true), ..SubscriptionPatch::default() };
     let gone = h
-        .sure(async || h.store.subscriptions().update_subscription(subscription, resume.clone(), at(2)).await)
+        .sure(async || {
+            h.store.subscriptions().update_subscription(subscription, resume.clone(), actor(), at(2)).await
+        })
         .await;
     assert_eq!(gone, None, "a deleted subscription cannot be made active");
     assert!(h.admit(subscription, at(3)).await.jobs.is_empty());

@@ -1,6 +1,6 @@
 //! Every event gets exactly one saga for each subscription that matches when it is routed.
 
-use crate::fixtures::{MANY, T0, at, event, id_of, stored};
+use crate::fixtures::{MANY, T0, actor, at, event, id_of, stored};
 use crate::harness::{Engine, Harness};
 use posthaste_core::EventId;
 use posthaste_core::ports::{
@@ -18,7 +18,7 @@ pub async fn the_same_event_twice_makes_one_saga<S: Stores>(h: &Harness<S>) {
     h.direct.run(&again).await;
     h.route_all(at(1)).await;
     assert_eq!(h.direct.number(SAGAS).await, 1);
-    h.sure(async || h.store.dead_letters().requeue_dead_letters(vec![letter], at(2)).await).await;
+    h.sure(async || h.store.dead_letters().requeue_dead_letters(vec![letter], actor(), at(2)).await).await;
     h.direct.run(&again).await;
     h.route_all(at(3)).await;
     assert_eq!(h.direct.number(SAGAS).await, 2);
@@ -76,8 +76,8 @@ pub async fn only_active_and_verified_subscriptions_get_a_saga<S: Stores>(h: &Ha
     let paused = h.subscribe("a").await;
     let deleted = h.subscribe("a").await;
     let patch = SubscriptionPatch { active: Some(false), ..SubscriptionPatch::default() };
-    h.calm.subscriptions().update_subscription(paused, patch, T0).await.expect("pause");
-    h.calm.subscriptions().delete_subscription(deleted, T0).await.expect("delete");
+    h.calm.subscriptions().update_subscription(paused, patch, actor(), T0).await.expect("pause");
+    h.calm.subscriptions().delete_subscription(deleted, actor(), T0).await.expect("delete");
     h.publish("a", 3).await;
     let routed = h.route_all(T0).await;
     if h.engine != Engine::PostgresCut {

@@ -1,6 +1,6 @@
 //! Configuration changes as it is told to, and nothing goes to a URL that was not verified.
 
-use crate::fixtures::{URL, at, callback, event_type};
+use crate::fixtures::{URL, actor, at, callback, event_type};
 use crate::harness::Harness;
 use posthaste_core::ports::{
     ReaderStore as _, Stores, SubscriptionStore as _, Verification, WorkerStore as _,
@@ -20,16 +20,19 @@ pub async fn a_verification_of_the_old_url_does_not_verify_the_new_one<S: Stores
     let admin = h.store.subscriptions();
     let verified = |url: &'static str, secret: &'static str| {
         let admin = admin.clone();
-        async move { h.sure(async || admin.mark_verified(id, challenged(url, secret), at(2)).await).await }
+        async move {
+            h.sure(async || admin.mark_verified(id, challenged(url, secret), actor(), at(2)).await).await
+        }
     };
-    h.sure(async || admin.update_subscription(id, moved("https://other.example/"), at(1)).await).await;
+    h.sure(async || admin.update_subscription(id, moved("https://other.example/"), actor(), at(1)).await)
+        .await;
     assert!(!verified(URL, "secret-1").await, "the challenge went to the old URL");
     assert!(!verified("https://other.example/", "secret-0").await, "the challenge had another secret");
     assert!(verified("https://other.example/", "secret-1").await);
     let (subscription, _) =
         h.sure(async || admin.load_subscription(id).await).await.expect("the subscription");
     assert!(subscription.verified && subscription.active);
-    h.sure(async || admin.delete_subscription(id, at(3)).await).await;
+    h.sure(async || admin.delete_subscription(id, actor(), at(3)).await).await;
     assert!(!verified("https://other.example/", "secret-1").await, "deleted");
 }
 
@@ -42,12 +45,15 @@ pub async fn a_changed_url_unverifies<S: Stores>(h: &Harness<S>) {
         description: Some(Some("the shop".to_owned())),
         ..moved(URL)
     };
-    let same = h.sure(async || admin.update_subscription(id, patch.clone(), at(1)).await).await.expect("it");
+    let same = h
+        .sure(async || admin.update_subscription(id, patch.clone(), actor(), at(1)).await)
+        .await
+        .expect("it");
     assert!(same.verified, "the same URL is no change");
     assert_eq!((same.event_type.as_str(), same.max_retry_limit, same.updated_at), ("b", Some(9), at(1)));
     assert_eq!(same.description.as_deref(), Some("the shop"));
     let other = h
-        .sure(async || admin.update_subscription(id, moved("https://other.example/"), at(2)).await)
+        .sure(async || admin.update_subscription(id, moved("https://other.example/"), actor(), at(2)).await)
         .await
         .expect("it");
     assert!(!other.verified && other.active);
@@ -58,28 +64,35 @@ pub async fn a_changed_url_unverifies<S: Stores>(h: &Harness<S>) {
         active: Some(false),
         ..SubscriptionPatch::default()
     };
-    let cleared =
-        h.sure(async || admin.update_subscription(id, clear.clone(), at(3)).await).await.expect("it");
+    let cleared = h
+        .sure(async || admin.update_subscription(id, clear.clone(), actor(), at(3)).await)
+        .await
+        .expect("it");
     assert_eq!((cleared.max_retry_limit, cleared.description.clone(), cleared.active), (None, None, false));
     assert_eq!(h.sure(async || h.store.reader().subscription(id).await).await, Some(cleared));
-    let gone = h.calm.subscriptions().delete_subscription(id, at(4)).await.expect("delete");
+    let gone = h.calm.subscriptions().delete_subscription(id, actor(), at(4)).await.expect("delete");
     assert!(gone);
-    assert_eq!(h.sure(async || admin.update_subscription(id, clear.clone(), at(5)).await).await, None);
-    assert!(!h.sure(async || admin.delete_subscription(id, at(5)).await).await);
+    assert_eq!(
+        h.sure(async || admin.update_subscription(id, clear.clone(), actor(), at(5)).await).await,
+        None
+    );
+    assert!(!h.sure(async || admin.delete_subscription(id, actor(), at(5)).await).await);
     assert!(h.sure(async || admin.load_subscription(id).await).await.is_none());
 }
 
 pub async fn a_secret_rotates_with_overlap<S: Stores>(h: &Harness<S>) {
     let id = h.subscribe("a").await;
     let admin = h.calm.subscriptions();
-    let rotated =
-        admin.rotate_secret(id, SealedSecret::new("secret-2"), at(100), at(1)).await.expect("an answer");
+    let rotated = admin
+        .rotate_secret(id, SealedSecret::new("secret-2"), at(100), actor(), at(1))
+        .await
+        .expect("an answer");
     assert!(rotated.expect("it").verified, "a new secret does not unverify");
     let target = h.sure(async || h.store.worker().load_targets(vec![id]).await).await.remove(0);
     assert_eq!(target.secrets.current.expose(), "secret-2");
     let (previous, until) = target.secrets.previous.expect("the previous one");
     assert_eq!((previous.expose(), until), ("secret-1", at(100)));
-    admin.rotate_secret(id, SealedSecret::new("secret-3"), at(200), at(2)).await.expect("an answer");
+    admin.rotate_secret(id, SealedSecret::new("secret-3"), at(200), actor(), at(2)).await.expect("an answer");
     let (_, secrets) =
         h.sure(async || h.store.subscriptions().load_subscription(id).await).await.expect("it");
     let (previous, until) = secrets.previous.expect("the previous one");
@@ -90,9 +103,9 @@ pub async fn every_change_is_kept<S: Stores>(h: &Harness<S>) {
     let id = h.subscribe("a").await;
     let admin = h.calm.subscriptions();
     let paused = SubscriptionPatch { active: Some(false), ..SubscriptionPatch::default() };
-    admin.update_subscription(id, paused, at(1)).await.expect("pause");
-    admin.update_subscription(id, moved("https://other.example/"), at(2)).await.expect("move");
-    admin.delete_subscription(id, at(3)).await.expect("delete");
+    admin.update_subscription(id, paused, actor(), at(1)).await.expect("pause");
+    admin.update_subscription(id, moved("https://other.example/"), actor(), at(2)).await.expect("move");
+    admin.delete_subscription(id, actor(), at(3)).await.expect("delete");
     let changes =
         "SELECT CASE WHEN active THEN 1 ELSE 0 END, CASE WHEN verified THEN 1 ELSE 0 END, callback_url,
         CASE WHEN deleted_at IS NULL THEN 0 ELSE 1 END FROM subscription_changes ORDER BY id";

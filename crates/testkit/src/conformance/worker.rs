@@ -1,6 +1,6 @@
 //! A job is held by one worker at a time, and only its holder reports.
 
-use crate::fixtures::{LEASE, MANY, T0, at, claim, delivered, failed, job_ids, leases, token, worker_id};
+use crate::fixtures::{LEASE, MANY, T0, actor, at, claim, delivered, failed, job_ids, leases, token, worker_id};
 use crate::harness::{Engine, Harness};
 use posthaste_core::Timestamp;
 use posthaste_core::outcome::{AttemptOutcome, Failure};
@@ -244,7 +244,7 @@ pub async fn a_subscription_deleted_after_admission_is_not_loaded<S: Stores>(h: 
     h.publish("a", 1).await;
     h.route_all(T0).await;
     h.start_attempts(deleted, T0).await;
-    assert!(h.calm.subscriptions().delete_subscription(deleted, at(1)).await.expect("an answer"));
+    assert!(h.calm.subscriptions().delete_subscription(deleted, actor(), at(1)).await.expect("an answer"));
     let targets = h.sure(async || h.store.worker().load_targets(vec![deleted, kept]).await).await;
     let loaded: Vec<_> = targets.iter().map(|target| target.subscription_id).collect();
     assert_eq!(loaded, [kept]);

@@ -1,7 +1,7 @@
 //! What a test puts into the pipeline, and what it reads out of it.
 
 use super::Rig;
-use crate::fixtures::{event, event_type, id_of, stored};
+use crate::fixtures::{actor, event, event_type, id_of, stored};
 use posthaste_core::event::NewEvent;
 use posthaste_core::ports::{
     Attempt, DeadLetter, DeadLetterFilter, DeadLetterStore as _, DeliveryFilter, Ingested, PageRequest,
@@ -41,7 +41,8 @@ impl<S: Stores> Rig<S> {
             description: None,
             secret: self.sealer.seal(&secret, nonce),
         };
-        let created = self.h.calm.subscriptions().create_subscription(subscription, self.now()).await;
+        let created =
+            self.h.calm.subscriptions().create_subscription(subscription, actor(), self.now()).await;
         let id = created.expect("a subscription").id;
         self.verify(id).await;
         id
@@ -53,11 +54,11 @@ impl<S: Stores> Rig<S> {
         let (subscription, secrets) =
             subscriptions.load_subscription(id).await.expect("an answer").expect("a subscription");
         let challenged = Verification { callback_url: subscription.callback_url, secret: secrets.current };
-        assert!(subscriptions.mark_verified(id, challenged, self.now()).await.expect("an answer"));
+        assert!(subscriptions.mark_verified(id, challenged, actor(), self.now()).await.expect("an answer"));
     }
 
     pub async fn patch(&self, id: SubscriptionId, patch: SubscriptionPatch) {
-        let updated = self.h.calm.subscriptions().update_subscription(id, patch, self.now()).await;
+        let updated = self.h.calm.subscriptions().update_subscription(id, patch, actor(), self.now()).await;
         updated.expect("an answer").expect("a subscription");
     }
 
@@ -124,7 +125,8 @@ impl<S: Stores> Rig<S> {
     }
 
     pub async fn requeue(&self, letter: DeadLetterId) -> Requeue {
-        let answers = self.h.calm.dead_letters().requeue_dead_letters(vec![letter], self.now()).await;
+        let answers =
+            self.h.calm.dead_letters().requeue_dead_letters(vec![letter], actor(), self.now()).await;
         answers.expect("an answer")[0]
     }
 }

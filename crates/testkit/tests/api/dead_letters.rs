@@ -2,7 +2,7 @@
 
 use crate::server::TestApi;
 use posthaste_core::ports::{Stores, SubscriptionStore as _};
-use posthaste_testkit::fixtures::T0;
+use posthaste_testkit::fixtures::{T0, actor};
 use serde_json::json;
 
 pub(crate) async fn one_is_requeued_once<S: Stores>(api: &TestApi<S>) {
@@ -28,7 +28,9 @@ pub(crate) async fn one_is_requeued_once<S: Stores>(api: &TestApi<S>) {
     let fresh = api.get(&format!("/v1/deliveries/{}", first["saga_id"])).expect(200).await;
     assert_eq!((&fresh["status"], &fresh["requeued_from"]), (&"Pending".into(), &letter.get().into()));
     let (subscription, _, letter) = api.h.dead_letter("b").await;
-    assert!(api.h.store.subscriptions().delete_subscription(subscription, T0).await.expect("to delete"));
+    assert!(
+        api.h.store.subscriptions().delete_subscription(subscription, actor(), T0).await.expect("to delete")
+    );
     api.post(&format!("/v1/dead-letters/{letter}/requeue")).refused(409, "").await;
     api.post("/v1/dead-letters/999/requeue").refused(404, "").await;
     api.post("/v1/dead-letters/x/requeue").refused(422, "id").await;

@@ -3,7 +3,7 @@
 use crate::server::TestApi;
 use posthaste_core::ports::{Stores, SubscriptionStore as _};
 use posthaste_core::subscription::SubscriptionPatch;
-use posthaste_testkit::fixtures::{at, event_type};
+use posthaste_testkit::fixtures::{actor, at, event_type};
 use serde_json::Value;
 
 const HOUR_S: u64 = 3_600;
@@ -11,7 +11,8 @@ const HOUR_S: u64 = 3_600;
 pub(crate) async fn every_reason_is_told<S: Stores>(api: &TestApi<S>) {
     let subscriptions = api.h.store.subscriptions();
     let change = async |id, patch: SubscriptionPatch, seconds| {
-        let changed = subscriptions.update_subscription(id, patch, at(seconds)).await.expect("a change");
+        let changed =
+            subscriptions.update_subscription(id, patch, actor(), at(seconds)).await.expect("a change");
         assert!(changed.is_some());
     };
     let active = |active| SubscriptionPatch { active: Some(active), ..SubscriptionPatch::default() };
@@ -20,7 +21,7 @@ pub(crate) async fn every_reason_is_told<S: Stores>(api: &TestApi<S>) {
     change(paused, active(false), 10).await;
     let unverified = api.h.subscribe_unverified("a", None).await;
     let deleted = api.h.subscribe("a").await;
-    assert!(subscriptions.delete_subscription(deleted, at(10)).await.expect("to delete"));
+    assert!(subscriptions.delete_subscription(deleted, actor(), at(10)).await.expect("to delete"));
     let other = api.h.subscribe("a").await;
     let kind = SubscriptionPatch { event_type: Some(event_type("b")), ..SubscriptionPatch::default() };
     change(other, kind, 10).await;

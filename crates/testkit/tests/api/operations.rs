@@ -6,7 +6,7 @@ use posthaste_core::subscription::SubscriptionPatch;
 use posthaste_services::presence::{Identity, Presence};
 use posthaste_services::step::Step as _;
 use posthaste_services::survey::Surveyor;
-use posthaste_testkit::fixtures::{T0, at, worker_id};
+use posthaste_testkit::fixtures::{T0, actor, at, worker_id};
 use posthaste_testkit::harness::Engine;
 use serde_json::Value;
 use std::time::Duration;
@@ -105,7 +105,7 @@ pub(crate) async fn what_waits_is_counted_and_shown<S: Stores>(api: &TestApi<S>)
     api.h.publish("b", 4).await;
     api.h.route_all(at(10)).await;
     let pause = SubscriptionPatch { active: Some(false), ..SubscriptionPatch::default() };
-    api.h.store.subscriptions().update_subscription(held, pause, at(11)).await.expect("a pause");
+    api.h.store.subscriptions().update_subscription(held, pause, actor(), at(11)).await.expect("a pause");
     api.h.publish("a", 3).await;
     // Two jobs wait for a worker, one is leased and hangs, one has ended and is not applied.
     let quota = posthaste_core::ports::Quota { subscription_id: one, jobs_max: 4, from: None };

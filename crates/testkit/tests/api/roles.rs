@@ -6,7 +6,7 @@ use posthaste_core::KeyId;
 use posthaste_core::ports::{KeyRole, KeyStore as _, Stores};
 use posthaste_services::metrics::AuthFailure;
 use posthaste_testkit::captured_log::CapturedLog;
-use posthaste_testkit::fixtures::T0;
+use posthaste_testkit::fixtures::{T0, actor};
 use posthaste_testkit::harness::Harness;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -76,14 +76,14 @@ pub(crate) async fn only_a_known_key_is_let_in<S: Stores>(api: &TestApi<S>) {
     api.get("/v1/events").no_key().header("authorization", &format!("bEARER  {key}")).expect(200).await;
     // Behind the server's back: what it remembers of the key ends by itself.
     let keys = api.h.store.keys().list_keys().await.expect("the keys");
-    assert!(api.h.store.keys().revoke_key(keys[0].id, T0).await.expect("to revoke"));
+    assert!(api.h.store.keys().revoke_key(keys[0].id, actor(), T0).await.expect("to revoke"));
     let bound = std::time::Instant::now() + std::time::Duration::from_secs(2);
     while api.get("/v1/events").key(&key).send().await.status == 200 {
         assert!(std::time::Instant::now() < bound, "a revoked key is taken for too long");
         tokio::task::yield_now().await;
     }
     api.get("/v1/events").key(&key).refused(401, "").await;
-    assert!(!api.h.store.keys().revoke_key(KeyId::from_store(999), T0).await.expect("no key"));
+    assert!(!api.h.store.keys().revoke_key(KeyId::from_store(999), actor(), T0).await.expect("no key"));
 }
 
 /// Unknown keys that one address may present at once.

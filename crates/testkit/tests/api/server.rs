@@ -8,6 +8,7 @@ use posthaste_core::ports::{KeyRole, KeyStore as _, StoreResult, Stores};
 use posthaste_services::batcher::batcher;
 use posthaste_services::clock::Clock;
 use posthaste_services::egress::EgressPolicy;
+use posthaste_services::failed_sign_ins::FailedSignInCounter;
 use posthaste_services::ingest::Ingest;
 use posthaste_services::intake::Intake;
 use posthaste_services::metrics::Metrics;
@@ -19,7 +20,7 @@ use posthaste_services::step::{Progress, Step};
 use posthaste_services::survey::{LastSurvey, SurveyOptions};
 use posthaste_services::wake::{Bell, Wakes};
 use posthaste_store::sqlite::MIGRATIONS;
-use posthaste_testkit::fixtures::T0;
+use posthaste_testkit::fixtures::{T0, actor};
 use posthaste_testkit::harness::Harness;
 use posthaste_testkit::random::Random;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -38,6 +39,8 @@ pub(crate) struct TestApi<S: Stores> {
     pub(crate) clock: Clock,
     pub(crate) metrics: Metrics,
     pub(crate) last_survey: LastSurvey,
+    /// Shared with the API.
+    pub(crate) failed_sign_ins: FailedSignInCounter,
     pub(crate) address: SocketAddr,
     /// What the process knows of the lane to the broker.
     pub(crate) lane: LaneState,
@@ -108,9 +111,10 @@ impl<S: Stores> TestApi<S> {
     }
 
     pub(crate) async fn start_with(h: Harness<S>, options: Options) -> Self {
-        let Served { clock, metrics, last_survey, lane, address, server, runner } = serve(&h, options).await;
+        let Served { clock, metrics, last_survey, failed_sign_ins, lane, address, server, runner } =
+            serve(&h, options).await;
         let server = std::sync::Mutex::new(Some(server));
-        Self { h, clock, metrics, last_survey, address, lane, server, _runner: runner }
+        Self { h, clock, metrics, last_survey, failed_sign_ins, address, lane, server, _runner: runner }
     }
 
     /// A second process on the same database.
@@ -132,7 +136,7 @@ impl<S: Stores> TestApi<S> {
 
     pub(crate) async fn key(&self, role: KeyRole) -> String {
         let key = format!("a-key-of-role-{}", role.as_str());
-        let made = self.h.store.keys().create_key("test".to_owned(), role, key_hash(&key), T0).await;
+        let made = self.h.store.keys().create_key("test".to_owned(), role, key_hash(&key), actor(), T0).await;
         made.expect("a key");
         key
     }
@@ -147,6 +151,7 @@ pub(crate) struct Served {
     clock: Clock,
     metrics: Metrics,
     last_survey: LastSurvey,
+    failed_sign_ins: FailedSignInCounter,
     lane: LaneState,
     pub(crate) address: SocketAddr,
     server: Server,
@@ -181,7 +186,7 @@ async fn serve<S: Stores>(h: &Harness<S>, options: Options) -> Served {
     };
     let limits = Limits { payload_bytes_max: PAYLOAD_BYTES_MAX, batch_events_max: BATCH_EVENTS_MAX };
     let lane = LaneState::new(metrics.clone());
-    let last_survey = LastSurvey::default();
+    let (last_survey, failed_sign_ins) = (LastSurvey::default(), FailedSignInCounter::default());
     let operations = Operations {
         version: "0.0.0",
         schema_needed: SCHEMA_VERSION,
@@ -203,9 +208,10 @@ async fn serve<S: Stores>(h: &Harness<S>, options: Options) -> Served {
     )
     .with_orders(options.has_broker.then_some(orders))
     .with_root_key(Some(key_hash(ROOT_KEY)))
+    .with_failed_sign_ins(failed_sign_ins.clone())
     .with_pulses(runner.pulses().to_vec(), Duration::from_secs(60), lane.clone());
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let server = Server::start(listener, router(state));
-    Served { clock, metrics, last_survey, lane, address, server, runner }
+    Served { clock, metrics, last_survey, failed_sign_ins, lane, address, server, runner }
 }

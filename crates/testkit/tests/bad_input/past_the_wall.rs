@@ -9,7 +9,7 @@ use posthaste_core::ports::{
 };
 use posthaste_core::subscription::{CallbackUrl, NewSubscription, SealedSecret, SubscriptionPatch};
 use posthaste_core::{DeadLetterId, EventId, JobId, KeyId, SagaId, SubscriptionId};
-use posthaste_testkit::fixtures::{T0, URL, callback, claim, event, event_type, named_event, token};
+use posthaste_testkit::fixtures::{T0, URL, actor, callback, claim, event, event_type, named_event, token};
 use posthaste_testkit::harness::Harness;
 
 fn broken_events() -> Vec<(&'static str, NewEvent)> {
@@ -119,14 +119,14 @@ fn broken_subscriptions() -> Vec<(&'static str, NewSubscription)> {
 async fn check_configuration<S: Stores>(h: &Harness<S>) {
     let subscriptions = h.store.subscriptions();
     for (what, broken) in broken_subscriptions() {
-        refused(&subscriptions.create_subscription(broken, T0).await, what);
+        refused(&subscriptions.create_subscription(broken, actor(), T0).await, what);
     }
     assert_eq!(h.direct.number("SELECT count(*) FROM subscriptions").await, 0);
     let id = h.subscribe("a").await;
     let before = h.row("subscriptions", id.get()).await;
     for (what, broken) in broken_subscriptions() {
         if broken.secret == SealedSecret::new("a\0b") {
-            refused(&subscriptions.rotate_secret(id, broken.secret, T0, T0).await, what);
+            refused(&subscriptions.rotate_secret(id, broken.secret, T0, actor(), T0).await, what);
             continue;
         }
         let patch = SubscriptionPatch {
@@ -136,12 +136,13 @@ async fn check_configuration<S: Stores>(h: &Harness<S>) {
             max_retry_limit: Some(broken.max_retry_limit),
             description: Some(broken.description),
         };
-        refused(&subscriptions.update_subscription(id, patch, T0).await, what);
+        refused(&subscriptions.update_subscription(id, patch, actor(), T0).await, what);
     }
     assert_eq!(h.row("subscriptions", id.get()).await, before);
     assert_eq!(h.direct.number("SELECT count(*) FROM subscription_changes").await, 2, "made and verified");
     for name in [String::new(), "n".repeat(201), "a\0b".to_owned()] {
-        let made = h.store.keys().create_key(name.clone(), KeyRole::Viewer, KeyHash([7; 32]), T0).await;
+        let made =
+            h.store.keys().create_key(name.clone(), KeyRole::Viewer, KeyHash([7; 32]), actor(), T0).await;
         refused(&made, &format!("a key called {name:?}"));
     }
     assert_eq!(h.direct.number("SELECT count(*) FROM api_keys").await, 0);
@@ -160,13 +161,16 @@ async fn check_ids<S: Stores>(h: &Harness<S>) {
         assert_eq!(h.store.worker().load_targets(vec![subscription]).await.expect("an answer"), []);
         let subscriptions = h.store.subscriptions();
         assert_eq!(subscriptions.load_subscription(subscription).await.expect("an answer"), None);
-        assert!(!subscriptions.delete_subscription(subscription, T0).await.expect("an answer"));
-        let requeued =
-            h.store.dead_letters().requeue_dead_letters(vec![DeadLetterId::from_store(raw)], T0).await;
+        assert!(!subscriptions.delete_subscription(subscription, actor(), T0).await.expect("an answer"));
+        let requeued = h
+            .store
+            .dead_letters()
+            .requeue_dead_letters(vec![DeadLetterId::from_store(raw)], actor(), T0)
+            .await;
         assert_eq!(requeued.expect("an answer"), [Requeue::NotFound]);
         let released = h.store.worker().release_jobs(vec![JobId::from_store(raw)], token(), T0).await;
         assert_eq!(released.expect("an answer"), 0);
-        assert!(!h.store.keys().revoke_key(KeyId::from_store(raw), T0).await.expect("an answer"));
+        assert!(!h.store.keys().revoke_key(KeyId::from_store(raw), actor(), T0).await.expect("an answer"));
         let ghost = posthaste_core::ports::ClaimedJob {
             job_id: JobId::from_store(raw),
             saga_id: SagaId::from_store(raw),

@@ -8,7 +8,7 @@ use posthaste_core::ports::{
 use posthaste_core::retry::OrderRetryPolicy;
 use posthaste_store::sqlite::MIGRATIONS;
 use posthaste_testkit::direct::{Direct, Row};
-use posthaste_testkit::fixtures::{T0, at, delivered, order, token, worker_id};
+use posthaste_testkit::fixtures::{T0, actor, at, delivered, order, token, worker_id};
 use posthaste_testkit::harness::Harness;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(crate) async fn fill<S: Stores>(h: &Harness<S>) {
     h.route_all(at(3)).await;
     h.start_attempts(done, at(3)).await;
     h.publish("done", 15).await;
-    assert!(h.calm.subscriptions().delete_subscription(gone, at(4)).await.expect("the deletion"));
+    assert!(h.calm.subscriptions().delete_subscription(gone, actor(), at(4)).await.expect("the deletion"));
     fill_orders(h).await;
 }
 

@@ -7,6 +7,7 @@ use posthaste_services::egress::EgressPolicy;
 use posthaste_services::outbox::HttpBroker;
 use posthaste_services::sender::{KeepAlive, Resolve, Resolving, Sender, Trust};
 use posthaste_services::step::Step as _;
+use posthaste_testkit::fixtures::actor;
 use posthaste_testkit::harness::Harness;
 use posthaste_testkit::order_lane::{OrderRig, POLICY, http_broker, loopback_sender};
 use std::time::Duration;
@@ -275,7 +276,7 @@ async fn check<S: Stores>(rig: &mut OrderRig<S>, number: usize, (name, place, fa
         }
     }
     // The row after it must find an open lane, and nobody else's order in the queue.
-    rig.h.store.dead_letters().resume_lane(rig.now()).await.expect("an answer");
+    rig.h.store.dead_letters().resume_lane(actor(), rig.now()).await.expect("an answer");
     rig.h.direct.run("UPDATE outbox_lane SET rate = 1000, next_send_at = NULL, slowed_at = NULL").await;
 }
 

@@ -174,6 +174,15 @@ fn explicit(name: &str) -> Option<Vec<String>> {
             let ends_at = format!("{} + interval '1 hour'", now());
             vec!["sha256('token')".to_owned(), "sha256('key')".to_owned(), now(), ends_at]
         }
+        "key/record_change" | "dead_letter/record_change" => vec![
+            "7".to_owned(),
+            text("ann"),
+            text("192.0.2.7"),
+            text("key_created"),
+            text("keys/7"),
+            "NULL".to_owned(),
+            "'{}'".to_owned(),
+        ],
         "key/create_key" => vec![text("name"), text("ingest"), "sha256('new')".to_owned(), now()],
         "reader/dead_letter_payloads" | "reader/event_payloads" => {
             vec![numbers(1, BATCH as i64), posthaste_core::ports::PAGE_BYTES_MAX.to_string()]
@@ -248,10 +257,18 @@ fn page(name: &str) -> Option<Vec<Vec<String>>> {
         "reader/last_dead_letter_examined" | "reader/last_delivery_examined" => {
             format!("{newest}, NULL, {EXAMINED_MAX}; {newest}, 500, {EXAMINED_MAX}")
         }
-        "reader/last_event_examined" | "reader/last_order_examined" | "reader/last_subscription_examined" => {
+        "reader/last_event_examined"
+        | "reader/last_operator_audit_examined"
+        | "reader/last_order_examined"
+        | "reader/last_subscription_examined" => {
             format!("{newest}, {EXAMINED_MAX}")
         }
         "reader/newest_order_audit" => format!("'key-500', {BATCH}"),
+        "reader/operator_audit" => {
+            format!(
+                "{newest}, NULL, NULL, NULL, {BATCH}, {EXAMINED_MAX}; {newest}, 'none', {NOW}, {NOW}, {BATCH}, {EXAMINED_MAX}"
+            )
+        }
         "reader/order_audit" => format!("'key-500', 0, {BATCH}"),
         "reader/orders" => {
             format!("{newest}, NULL, {BATCH}, {EXAMINED_MAX}; {newest}, 'none', {BATCH}, {EXAMINED_MAX}")

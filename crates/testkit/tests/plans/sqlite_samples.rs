@@ -43,6 +43,13 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         }
         "key/find_session" => vec![Value::Blob(vec![7; 32]), Value::Integer(NOW), Value::Integer(NOW)],
         "key/delete_surplus_sessions" => vec![Value::Blob(vec![7; 32]), Value::Integer(1)],
+        "key/record_change" | "dead_letter/record_change" => {
+            let (key, words) = (Value::Integer(7), ["ann", "192.0.2.7", "key_created", "keys/7"]);
+            let mut values = vec![Value::Integer(NOW), key];
+            values.extend(words.map(text));
+            values.extend([Value::Null, text("{}")]);
+            values
+        }
         "orchestrator/count_in_flight" | "insight/count_unfinished" => vec![Value::Null, Value::Integer(16)],
         "insight/attempts_of_subscriptions" => vec![Value::Null, Value::Integer(0)],
         "orchestrator/delete_applied" => numbers(&[live + 301, live + 400]),
@@ -74,6 +81,7 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         "reader/dead_letter_heads"
         | "reader/deliveries"
         | "reader/event_heads"
+        | "reader/operator_audit"
         | "reader/orders"
         | "reader/subscriptions" => numbers(&[i64::MAX, PAGE]),
         "reader/event_heads_of_time" => numbers(&[i64::MAX, PAGE, 0, i64::MAX]),

@@ -3,6 +3,7 @@
 use posthaste_core::ports::{Requeue, Stores, SubscriptionStore as _};
 use posthaste_core::saga::SagaStatus;
 use posthaste_core::subscription::{CallbackUrl, SubscriptionPatch};
+use posthaste_testkit::fixtures::actor;
 use posthaste_testkit::harness::Harness;
 use posthaste_testkit::pipeline::Rig;
 use posthaste_testkit::receiver::{Answer, Receiver};
@@ -76,7 +77,12 @@ pub(crate) async fn a_deleted_subscription_holds_its_deliveries_for_good<S: Stor
     let held = rig.publish("a").await;
     rig.route().await;
     assert!(
-        rig.h.calm.subscriptions().delete_subscription(subscription, rig.now()).await.expect("an answer")
+        rig.h
+            .calm
+            .subscriptions()
+            .delete_subscription(subscription, actor(), rig.now())
+            .await
+            .expect("an answer")
     );
     let unheard = rig.publish("a").await;
     rig.move_to(100_000);
@@ -99,7 +105,7 @@ pub(crate) async fn a_job_admitted_before_the_deletion_is_not_sent<S: Stores>(h:
     rig.route().await;
     rig.admit().await;
     assert!(
-        rig.h.calm.subscriptions().delete_subscription(subscription, rig.now()).await.expect("an answer")
+        rig.h.calm.subscriptions().delete_subscription(subscription, actor(), rig.now()).await.expect("an answer")
     );
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, "SUBSCRIPTION_GONE".into()));

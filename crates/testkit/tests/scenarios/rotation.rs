@@ -3,7 +3,7 @@
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{Stores, SubscriptionStore as _};
 use posthaste_core::signature::{NotAuthentic, SigningSecret, verify};
-use posthaste_testkit::fixtures::at;
+use posthaste_testkit::fixtures::{actor, at};
 use posthaste_testkit::harness::Harness;
 use posthaste_testkit::pipeline::Rig;
 use posthaste_testkit::receiver::{Answer, Received, Receiver};
@@ -45,7 +45,7 @@ pub(crate) async fn both_secrets_sign_until_the_old_one_expires<S: Stores>(h: Ha
     rig.h
         .calm
         .subscriptions()
-        .rotate_secret(subscription, sealed, at(100), at(10))
+        .rotate_secret(subscription, sealed, at(100), actor(), at(10))
         .await
         .expect("a rotation");
     assert_eq!(rig.secret_of(subscription).await, new);

@@ -61,6 +61,13 @@ const CHANGES: Table = Table {
     keys: &[],
 };
 
+const OPERATOR_AUDIT: Table = Table {
+    name: "operator_audit",
+    columns: "created_at, key_id, key_name, action, object",
+    harmless: "after",
+    keys: &[],
+};
+
 pub(crate) async fn what_has_ended_never_changes<S: Stores>(h: &Harness<S>) {
     let machines = [
         (SAGA, SAGA_PATHS, ["Completed", "DeadLettered"]),
@@ -81,7 +88,7 @@ pub(crate) async fn what_is_append_only_never_changes<S: Stores>(h: &Harness<S>)
     h.calm.ingest().insert_events(vec![named], T0).await.expect("an event with every key");
     h.dead_letter("immutable").await;
     one_of_each(h, ORDERS, ORDER_PATHS).await;
-    for table in [EVENTS, LETTERS, AUDIT, CHANGES] {
+    for table in [EVENTS, LETTERS, AUDIT, CHANGES, OPERATOR_AUDIT] {
         let id = h.direct.number(&format!("SELECT min(id) FROM {}", table.name)).await;
         try_everything(h, &table, id).await;
     }
@@ -182,6 +189,7 @@ pub(crate) async fn tables_of_history_are_not_emptied<S: Stores>(h: &Harness<S>)
         ORDERS,
         "idempo_ledger",
         "outbox_audit",
+        "operator_audit",
     ];
     for table in tables {
         let tries = match h.engine {

@@ -3,7 +3,7 @@
 use crate::arrange::{JOBS, ORDERS, SAGAS, fresh, walk};
 use crate::refusal::{Rule, dump, refused};
 use posthaste_core::ports::{DeadLetterStore as _, Requeue, Stores};
-use posthaste_testkit::fixtures::T0;
+use posthaste_testkit::fixtures::{T0, actor};
 use posthaste_testkit::harness::{Engine, Harness};
 
 /// Writes an INSERT of a row that nothing is in the way of, with one more column set to a value.
@@ -115,7 +115,7 @@ pub(crate) async fn one_letter_is_requeued_once<S: Stores>(h: &Harness<S>) {
         "INSERT INTO {SAGAS} (event_id, subscription_id, requeued_from, next_attempt_at, created_at, updated_at)
             SELECT event_id, subscription_id, {letter}, next_attempt_at, created_at, updated_at FROM {SAGAS} WHERE id = {dead}"
     );
-    let made = h.calm.dead_letters().requeue_dead_letters(vec![letter], T0).await.expect("a saga");
+    let made = h.calm.dead_letters().requeue_dead_letters(vec![letter], actor(), T0).await.expect("a saga");
     let [Requeue::Created(saga)] = made[..] else { panic!("{made:?}") };
     refused(h, &[Rule::Key], SAGAS, &by_hand).await;
     // The function, or the view that stands for it, answers with the saga of the first time.

@@ -3,7 +3,7 @@
 use crate::arrange::{ORDER_PATHS, ORDERS, one_of_each};
 use crate::refusal::{Rule, dump, refused};
 use posthaste_core::ports::{Stores, SubscriptionStore as _};
-use posthaste_testkit::fixtures::T0;
+use posthaste_testkit::fixtures::{T0, actor};
 use posthaste_testkit::harness::{Engine, Harness};
 
 const LEDGER: &str = "idempo_ledger";
@@ -41,7 +41,7 @@ pub(crate) async fn the_ledger_outlives_an_unfinished_order<S: Stores>(h: &Harne
 pub(crate) async fn a_deleted_subscription_never_comes_back<S: Stores>(h: &Harness<S>) {
     let gone = h.subscribe("gone").await;
     let stays = h.subscribe("stays").await;
-    assert!(h.calm.subscriptions().delete_subscription(gone, T0).await.expect("the deletion"));
+    assert!(h.calm.subscriptions().delete_subscription(gone, actor(), T0).await.expect("the deletion"));
     let changes = [
         "deleted_at = NULL",
         "active = verified",

@@ -1,0 +1,293 @@
+//! Changes made by people. Every verb of a port that changes something for a person takes an [`Actor`]; the store
+//! writes one [`Change`] to `operator_audit` in the transaction of the change. No secret, key or hash is part of a
+//! [`Change`].
+
+use crate::ids::{DeadLetterId, KeyId, OperatorAuditId, SagaId, SubscriptionId};
+use crate::json::JsonText;
+use crate::lane::Lane;
+use crate::ports::ApiKey;
+use crate::subscription::Subscription;
+use crate::time::Timestamp;
+use serde_json::{Map, Value, json};
+use std::net::IpAddr;
+
+/// The name of the root key of the settings, which has no row in `api_keys`.
+pub const ROOT_NAME: &str = "root";
+
+/// Who makes a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Actor {
+    /// None for the root key of the settings, and for a caller without a valid key.
+    pub key_id: Option<KeyId>,
+    /// None for a caller without a valid key.
+    pub key_name: Option<String>,
+    /// The address that the request came from: the proxy's, where there is one.
+    pub address: Option<IpAddr>,
+}
+
+impl Actor {
+    /// The root key of the settings.
+    pub fn root(address: Option<IpAddr>) -> Self {
+        Self { key_id: None, key_name: Some(ROOT_NAME.to_owned()), address }
+    }
+
+    pub fn key(id: KeyId, name: impl Into<String>, address: Option<IpAddr>) -> Self {
+        Self { key_id: Some(id), key_name: Some(name.into()), address }
+    }
+
+    /// A caller without a valid key.
+    pub fn unknown(address: Option<IpAddr>) -> Self {
+        Self { key_id: None, key_name: None, address }
+    }
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AuditAction {
+    KeyCreated,
+    KeyRevoked,
+    SubscriptionCreated,
+    SubscriptionChanged,
+    SubscriptionDeleted,
+    SubscriptionVerified,
+    SecretRotated,
+    DeadLettersRequeued,
+    LaneResumed,
+    SignedIn,
+    SignInFailed,
+}
+
+impl AuditAction {
+    pub const ALL: [Self; 11] = [
+        Self::KeyCreated,
+        Self::KeyRevoked,
+        Self::SubscriptionCreated,
+        Self::SubscriptionChanged,
+        Self::SubscriptionDeleted,
+        Self::SubscriptionVerified,
+        Self::SecretRotated,
+        Self::DeadLettersRequeued,
+        Self::LaneResumed,
+        Self::SignedIn,
+        Self::SignInFailed,
+    ];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::KeyCreated => "key_created",
+            Self::KeyRevoked => "key_revoked",
+            Self::SubscriptionCreated => "subscription_created",
+            Self::SubscriptionChanged => "subscription_changed",
+            Self::SubscriptionDeleted => "subscription_deleted",
+            Self::SubscriptionVerified => "subscription_verified",
+            Self::SecretRotated => "secret_rotated",
+            Self::DeadLettersRequeued => "dead_letters_requeued",
+            Self::LaneResumed => "lane_resumed",
+            Self::SignedIn => "signed_in",
+            Self::SignInFailed => "sign_in_failed",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|action| action.as_str() == text)
+    }
+}
+
+/// One row of the audit, before the store adds its id, its time and the [`Actor`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    pub action: AuditAction,
+    /// What was changed, as the API's path below `/v1` names it.
+    pub object: String,
+    pub before: Option<JsonText>,
+    pub after: Option<JsonText>,
+}
+
+impl Change {
+    fn new(
+        action: AuditAction,
+        object: impl Into<String>,
+        before: Option<Value>,
+        after: Option<Value>,
+    ) -> Self {
+        let text = |value: Value| JsonText::from_store(value.to_string());
+        Self { action, object: object.into(), before: before.map(text), after: after.map(text) }
+    }
+
+    pub fn key_created(key: &ApiKey) -> Self {
+        Self::new(AuditAction::KeyCreated, format!("keys/{}", key.id), None, Some(key_fields(key)))
+    }
+
+    pub fn key_revoked(key: &ApiKey) -> Self {
+        Self::new(AuditAction::KeyRevoked, format!("keys/{}", key.id), Some(key_fields(key)), None)
+    }
+
+    pub fn subscription_created(created: &Subscription) -> Self {
+        let after = Value::Object(subscription_fields(created));
+        Self::new(AuditAction::SubscriptionCreated, subscription(created.id), None, Some(after))
+    }
+
+    /// Only the fields that differ.
+    pub fn subscription_changed(before: &Subscription, after: &Subscription) -> Self {
+        let (mut was, mut is) = (subscription_fields(before), subscription_fields(after));
+        is.retain(|field, value| was.get(field) != Some(value));
+        was.retain(|field, _| is.contains_key(field));
+        let (was, is) = (Value::Object(was), Value::Object(is));
+        Self::new(AuditAction::SubscriptionChanged, subscription(after.id), Some(was), Some(is))
+    }
+
+    pub fn subscription_deleted(deleted: &Subscription) -> Self {
+        let before = Value::Object(subscription_fields(deleted));
+        Self::new(AuditAction::SubscriptionDeleted, subscription(deleted.id), Some(before), None)
+    }
+
+    pub fn subscription_verified(before: &Subscription) -> Self {
+        let (was, is) = (json!({ "verified": before.verified }), json!({ "verified": true }));
+        Self::new(AuditAction::SubscriptionVerified, subscription(before.id), Some(was), Some(is))
+    }
+
+    pub fn secret_rotated(id: SubscriptionId, previous_until: Timestamp) -> Self {
+        let after = json!({ "previous_secret_expires_at": previous_until.to_string() });
+        Self::new(AuditAction::SecretRotated, subscription(id), None, Some(after))
+    }
+
+    /// None if no dead letter got a new saga.
+    pub fn dead_letters_requeued(created: &[(DeadLetterId, SagaId)]) -> Option<Self> {
+        let (object, after) = match created {
+            [] => return None,
+            [(letter, saga)] => (format!("dead-letters/{letter}"), json!({ "saga_id": saga.get() })),
+            [..] => {
+                let ids: Vec<i64> = created.iter().map(|(letter, _)| letter.get()).collect();
+                ("dead-letters".to_owned(), json!({ "count": ids.len(), "dead_letter_ids": ids }))
+            }
+        };
+        Some(Self::new(AuditAction::DeadLettersRequeued, object, None, Some(after)))
+    }
+
+    pub fn lane_resumed(before: &Lane, after: &Lane) -> Self {
+        let fields = |lane: &Lane| json!({ "state": lane.mode().as_str(), "reason": lane.reason });
+        Self::new(AuditAction::LaneResumed, "outbox", Some(fields(before)), Some(fields(after)))
+    }
+
+    pub fn signed_in() -> Self {
+        Self::new(AuditAction::SignedIn, DASHBOARD, None, None)
+    }
+
+    /// So many from one address since the row before.
+    pub fn sign_in_failed(count: u32) -> Self {
+        Self::new(AuditAction::SignInFailed, DASHBOARD, None, Some(json!({ "count": count })))
+    }
+}
+
+const DASHBOARD: &str = "dashboard";
+
+fn subscription(id: SubscriptionId) -> String {
+    format!("subscriptions/{id}")
+}
+
+fn key_fields(key: &ApiKey) -> Value {
+    json!({ "name": key.name, "role": key.role.as_str() })
+}
+
+fn subscription_fields(subscription: &Subscription) -> Map<String, Value> {
+    let fields = [
+        ("event_type", Value::from(subscription.event_type.as_str())),
+        ("callback_url", Value::from(subscription.callback_url.as_str())),
+        ("active", Value::from(subscription.active)),
+        ("verified", Value::from(subscription.verified)),
+        ("max_retry_limit", Value::from(subscription.max_retry_limit)),
+        ("description", Value::from(subscription.description.clone())),
+    ];
+    fields.into_iter().map(|(field, value)| (field.to_owned(), value)).collect()
+}
+
+/// One row of the audit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperatorAuditEntry {
+    pub id: OperatorAuditId,
+    pub created_at: Timestamp,
+    pub key_id: Option<KeyId>,
+    pub key_name: Option<String>,
+    pub client_address: Option<String>,
+    /// An [`AuditAction`], or one that only a newer version knows.
+    pub action: String,
+    pub object: String,
+    pub before: Option<JsonText>,
+    pub after: Option<JsonText>,
+}
+
+/// Which rows; every field narrows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OperatorAuditFilter {
+    pub action: Option<AuditAction>,
+    /// Written at this time or later.
+    pub since: Option<Timestamp>,
+    /// Written before this time.
+    pub until: Option<Timestamp>,
+}
+
+impl OperatorAuditFilter {
+    pub fn matches(&self, action: &str, created_at: Timestamp) -> bool {
+        self.action.is_none_or(|wanted| wanted.as_str() == action)
+            && self.since.is_none_or(|since| created_at >= since)
+            && self.until.is_none_or(|until| created_at < until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::EventType;
+    use crate::subscription::CallbackUrl;
+
+    fn subscribed() -> Subscription {
+        let at = Timestamp::from_micros(0);
+        Subscription {
+            id: SubscriptionId::from_store(3),
+            event_type: EventType::parse("order.paid").unwrap(),
+            callback_url: CallbackUrl::parse("https://example.com/hook", false).unwrap(),
+            active: true,
+            verified: true,
+            max_retry_limit: None,
+            description: None,
+            created_at: at,
+            updated_at: at,
+            deleted_at: None,
+        }
+    }
+
+    #[test]
+    fn a_change_names_only_what_differs() {
+        let before = subscribed();
+        let after = Subscription { active: false, max_retry_limit: Some(7), ..before.clone() };
+        let change = Change::subscription_changed(&before, &after);
+        assert_eq!(change.object, "subscriptions/3");
+        let text = |json: Option<JsonText>| json.unwrap().as_str().to_owned();
+        assert_eq!(text(change.before), r#"{"active":true,"max_retry_limit":null}"#);
+        assert_eq!(text(change.after), r#"{"active":false,"max_retry_limit":7}"#);
+    }
+
+    #[test]
+    fn one_requeued_letter_is_named_and_many_are_listed() {
+        let pair = |id| (DeadLetterId::from_store(id), SagaId::from_store(id + 100));
+        let after = |created: &[_]| {
+            Change::dead_letters_requeued(created)
+                .map(|change| (change.object, change.after.unwrap().as_str().to_owned()))
+        };
+        let told = |object: &str, after: &str| Some((object.to_owned(), after.to_owned()));
+        assert_eq!(after(&[]), None);
+        assert_eq!(after(&[pair(4)]), told("dead-letters/4", r#"{"saga_id":104}"#));
+        assert_eq!(
+            after(&[pair(4), pair(5)]),
+            told("dead-letters", r#"{"count":2,"dead_letter_ids":[4,5]}"#)
+        );
+    }
+
+    #[test]
+    fn every_action_is_read_back() {
+        for action in AuditAction::ALL {
+            assert_eq!(AuditAction::parse(action.as_str()), Some(action));
+        }
+        assert_eq!(AuditAction::parse("signed_out"), None);
+    }
+}

@@ -1,0 +1,226 @@
+//! Every change that a person makes is in the audit, with it or not at all.
+
+use crate::fixtures::{T0, URL, actor, at, callback, event_type};
+use crate::harness::Harness;
+use posthaste_core::audit::{Actor, AuditAction, OperatorAuditEntry, OperatorAuditFilter};
+use posthaste_core::ports::{
+    DeadLetterStore as _, FailedSignIns, KeyHash, KeyRole, KeyStore as _, PageRequest, ReaderStore as _,
+    StoreError, Stores, SubscriptionStore as _, Verification,
+};
+use posthaste_core::subscription::{NewSubscription, SealedSecret, SubscriptionPatch};
+use posthaste_core::{DeadLetterId, KeyId, SubscriptionId};
+use serde_json::{Value, json};
+
+const HOOK: &str = "https://receiver.example/hook";
+
+fn ann() -> Actor {
+    Actor::key(KeyId::from_store(7), "ann", Some("192.0.2.7".parse().expect("an address")))
+}
+
+fn subscription() -> NewSubscription {
+    NewSubscription {
+        event_type: event_type("audited"),
+        callback_url: callback(HOOK),
+        max_retry_limit: None,
+        description: Some("the shop".to_owned()),
+        secret: SealedSecret::new("a-signing-secret"),
+    }
+}
+
+fn challenged(secret: &str) -> Verification {
+    Verification { callback_url: callback(HOOK), secret: SealedSecret::new(secret) }
+}
+
+fn pause() -> SubscriptionPatch {
+    SubscriptionPatch { active: Some(false), ..SubscriptionPatch::default() }
+}
+
+async fn letter<S: Stores>(h: &Harness<S>, kind: &str) -> DeadLetterId {
+    let (_, _, letter) = h.dead_letter(kind).await;
+    letter
+}
+
+/// All entries, oldest first.
+async fn entries<S: Stores>(h: &Harness<S>) -> Vec<OperatorAuditEntry> {
+    let (filter, page) = (OperatorAuditFilter::default(), PageRequest::first(200));
+    let page = h.sure(async || h.store.reader().operator_audit(filter, page).await).await;
+    assert_eq!(page.next, None);
+    page.items.into_iter().rev().collect()
+}
+
+/// Action, object, before and after.
+fn told(entry: &OperatorAuditEntry) -> (&str, &str, Value, Value) {
+    let json = |text: Option<&posthaste_core::json::JsonText>| {
+        text.map_or(Value::Null, |text| serde_json::from_str(text.as_str()).expect("JSON"))
+    };
+    (&entry.action, &entry.object, json(entry.before.as_ref()), json(entry.after.as_ref()))
+}
+
+pub async fn every_change_is_audited<S: Stores>(h: &Harness<S>) {
+    let (keys, admin) = (h.calm.keys(), h.calm.subscriptions());
+    let letters = [letter(h, "one").await, letter(h, "two").await, letter(h, "three").await];
+    let arranged = entries(h).await.len();
+
+    let hash = KeyHash([7; 32]);
+    let key = keys.create_key("bob".to_owned(), KeyRole::Viewer, hash, ann(), at(1)).await.expect("a key");
+    assert!(keys.revoke_key(key.id, ann(), at(2)).await.expect("an answer"));
+    let id = admin.create_subscription(subscription(), ann(), at(3)).await.expect("a subscription").id;
+    let verified = admin.mark_verified(id, challenged("a-signing-secret"), ann(), at(4)).await;
+    assert!(verified.expect("an answer"));
+    admin.update_subscription(id, pause(), ann(), at(5)).await.expect("an answer").expect("a subscription");
+    let rotated = admin.rotate_secret(id, SealedSecret::new("a-second-secret"), at(100), ann(), at(6)).await;
+    rotated.expect("an answer").expect("a subscription");
+    assert!(admin.delete_subscription(id, ann(), at(7)).await.expect("an answer"));
+    let operator = h.calm.dead_letters();
+    operator.requeue_dead_letters(vec![letters[0]], ann(), at(8)).await.expect("an answer");
+    operator.requeue_dead_letters(letters.to_vec(), ann(), at(9)).await.expect("an answer");
+    h.direct.run("UPDATE outbox_lane SET faults_in_row = 7").await;
+    operator.resume_lane(ann(), at(10)).await.expect("an answer");
+    keys.record_sign_in(ann(), at(10)).await.expect("a row");
+    let failed = FailedSignIns { address: ann().address, count: 300 };
+    keys.record_failed_sign_ins(failed, at(11)).await.expect("a row");
+
+    let found = entries(h).await.split_off(arranged);
+    let (key, object) = (format!("keys/{}", key.id), format!("subscriptions/{id}"));
+    let whole = |active: bool, verified: bool| {
+        json!({
+            "event_type": "audited", "callback_url": HOOK, "active": active, "verified": verified,
+            "max_retry_limit": null, "description": "the shop"
+        })
+    };
+    let bob = json!({"name": "bob", "role": "viewer"});
+    let saga = format!("SELECT id FROM webhook_delivery_sagas WHERE requeued_from = {}", letters[0]);
+    let (one, saga) = (format!("dead-letters/{}", letters[0]), h.direct.number(&saga).await);
+    let expected = [
+        ("key_created", &*key, Value::Null, bob.clone()),
+        ("key_revoked", &key, bob, Value::Null),
+        ("subscription_created", &object, Value::Null, whole(true, false)),
+        ("subscription_verified", &object, json!({"verified": false}), json!({"verified": true})),
+        ("subscription_changed", &object, json!({"active": true}), json!({"active": false})),
+        ("secret_rotated", &object, Value::Null, json!({"previous_secret_expires_at": at(100).to_string()})),
+        ("subscription_deleted", &object, whole(false, true), Value::Null),
+        ("dead_letters_requeued", &one, Value::Null, json!({"saga_id": saga})),
+        (
+            "dead_letters_requeued",
+            "dead-letters",
+            Value::Null,
+            json!({"count": 2, "dead_letter_ids": [letters[1].get(), letters[2].get()]}),
+        ),
+        (
+            "lane_resumed",
+            "outbox",
+            json!({"state": "one_at_a_time", "reason": null}),
+            json!({"state": "open", "reason": null}),
+        ),
+        ("signed_in", "dashboard", Value::Null, Value::Null),
+        ("sign_in_failed", "dashboard", Value::Null, json!({"count": 300})),
+    ];
+    assert_eq!(found.iter().map(told).collect::<Vec<_>>(), expected);
+    for entry in &found {
+        assert_eq!(entry.client_address.as_deref(), Some("192.0.2.7"), "{entry:?}");
+        let by = if entry.action == "sign_in_failed" { (None, None) } else { (Some(7), Some("ann")) };
+        assert_eq!((entry.key_id.map(KeyId::get), entry.key_name.as_deref()), by, "{entry:?}");
+    }
+    // The root key of the settings has a name and no id.
+    keys.record_sign_in(Actor::root(None), at(12)).await.expect("a row");
+    let last = entries(h).await.pop().expect("a row");
+    assert_eq!((last.key_id, last.key_name.as_deref(), last.client_address), (None, Some("root"), None));
+}
+
+pub async fn what_changes_nothing_is_not_audited<S: Stores>(h: &Harness<S>) {
+    let letter = letter(h, "twice").await;
+    let operator = h.calm.dead_letters();
+    operator.requeue_dead_letters(vec![letter], actor(), at(1)).await.expect("an answer");
+    let hash = KeyHash([7; 32]);
+    let key = h.calm.keys().create_key("bob".to_owned(), KeyRole::Viewer, hash, actor(), T0).await;
+    let key = key.expect("a key").id;
+    assert!(h.calm.keys().revoke_key(key, actor(), at(2)).await.expect("an answer"));
+    let before = entries(h).await;
+
+    let (admin, gone) = (h.calm.subscriptions(), SubscriptionId::from_store(999));
+    let letters = vec![letter, DeadLetterId::from_store(999)];
+    operator.requeue_dead_letters(letters, ann(), at(3)).await.expect("an answer");
+    assert!(!h.calm.keys().revoke_key(key, ann(), at(3)).await.expect("an answer"));
+    assert!(!admin.delete_subscription(gone, ann(), at(3)).await.expect("an answer"));
+    assert_eq!(admin.update_subscription(gone, pause(), ann(), at(3)).await.expect("an answer"), None);
+    let rotated = admin.rotate_secret(gone, SealedSecret::new("x"), at(9), ann(), at(3)).await;
+    assert_eq!(rotated.expect("an answer"), None);
+    let id = SubscriptionId::from_store(h.direct.number("SELECT max(id) FROM subscriptions").await);
+    assert!(!admin.mark_verified(id, challenged("another"), ann(), at(3)).await.expect("an answer"));
+    assert_eq!(entries(h).await, before);
+}
+
+/// A row that the table refuses takes the change back.
+pub async fn a_change_that_cannot_be_audited_is_not_made<S: Stores>(h: &Harness<S>) {
+    let letter = letter(h, "kept").await;
+    let id = h.subscribe("other").await;
+    let (keys, admin) = (h.calm.keys(), h.calm.subscriptions());
+    let key = keys.create_key("bob".to_owned(), KeyRole::Viewer, KeyHash([7; 32]), actor(), T0).await;
+    let key = key.expect("a key").id;
+    let tables = [
+        "api_keys",
+        "subscriptions",
+        "subscription_changes",
+        "webhook_delivery_sagas",
+        "outbox_lane",
+        "operator_audit",
+    ];
+    let state = async || {
+        let mut rows = Vec::new();
+        for table in tables {
+            rows.push(h.direct.rows(&format!("SELECT * FROM {table} ORDER BY id")).await);
+        }
+        rows
+    };
+    let before = state().await;
+    let too_long = || Actor::key(KeyId::from_store(7), "n".repeat(201), None);
+    let secret = SealedSecret::new("x");
+    let url = Verification { callback_url: callback(URL), secret: SealedSecret::new("secret-1") };
+    let outcomes = [
+        keys.create_key("eve".to_owned(), KeyRole::Root, KeyHash([8; 32]), too_long(), T0).await.map(drop),
+        keys.revoke_key(key, too_long(), T0).await.map(drop),
+        admin.create_subscription(subscription(), too_long(), T0).await.map(drop),
+        admin.update_subscription(id, pause(), too_long(), T0).await.map(drop),
+        admin.mark_verified(id, url, too_long(), T0).await.map(drop),
+        admin.rotate_secret(id, secret, at(9), too_long(), T0).await.map(drop),
+        admin.delete_subscription(id, too_long(), T0).await.map(drop),
+        h.calm.dead_letters().requeue_dead_letters(vec![letter], too_long(), T0).await.map(drop),
+        h.calm.dead_letters().resume_lane(too_long(), T0).await.map(drop),
+    ];
+    for outcome in outcomes {
+        assert!(matches!(outcome, Err(StoreError::Refused { .. })), "{outcome:?}");
+    }
+    assert_eq!(state().await, before);
+}
+
+pub async fn entries_are_found_by_action_and_time<S: Stores>(h: &Harness<S>) {
+    let keys = h.calm.keys();
+    for second in 0..5 {
+        keys.record_sign_in(ann(), at(second)).await.expect("a row");
+        let failed = FailedSignIns { address: None, count: 1 };
+        keys.record_failed_sign_ins(failed, at(second)).await.expect("a row");
+    }
+    let all = entries(h).await;
+    assert_eq!(all.len(), 10);
+    let found = async |filter: OperatorAuditFilter, items_max: u32| {
+        let page = PageRequest::first(items_max);
+        let page = h.sure(async || h.store.reader().operator_audit(filter, page).await).await;
+        (page.items.iter().map(|entry| entry.id).collect::<Vec<_>>(), page.next)
+    };
+    let newest_first = |keep: &dyn Fn(&&OperatorAuditEntry) -> bool| {
+        all.iter().rev().filter(keep).map(|entry| entry.id).collect::<Vec<_>>()
+    };
+    let none = OperatorAuditFilter::default();
+    let failed = OperatorAuditFilter { action: Some(AuditAction::SignInFailed), ..none };
+    assert_eq!(found(failed, 50).await, (newest_first(&|entry| entry.action == "sign_in_failed"), None));
+    let (since, until) = (all[3].created_at, all[7].created_at);
+    let span = OperatorAuditFilter { since: Some(since), until: Some(until), ..none };
+    let within = |entry: &&OperatorAuditEntry| entry.created_at >= since && entry.created_at < until;
+    assert_eq!(found(span, 50).await, (newest_first(&within), None));
+    let (first, next) = found(none, 4).await;
+    assert_eq!((first, next), (newest_first(&|_| true)[..4].to_vec(), Some(all[6].id.get())));
+    // What was examined and did not match counts for the place where the next page begins.
+    let page = PageRequest::first(50).looking_at(3);
+    let page = h.sure(async || h.store.reader().operator_audit(failed, page).await).await;
+    assert_eq!((page.items.len(), page.next), (2, Some(all[7].id.get())));
+}

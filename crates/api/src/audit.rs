@@ -1,11 +1,109 @@
-//! The rows of the audit that sign-ins make, which change nothing else. All other rows are written by the stores, with
-//! the change itself.
+//! The audit of what people change: its list for admins, and the rows of sign-ins, which change nothing else. All other
+//! rows are written by the stores, with the change itself.
 
+use crate::events::raw;
+use crate::problem::Problem;
+use crate::query::{Listed, Query, ok};
 use crate::state::ApiState;
+use crate::time::Utc;
+use axum::extract::State;
+use axum::response::Response;
+use http::Uri;
 use posthaste_core::KeyId;
-use posthaste_core::audit::Actor;
-use posthaste_core::ports::{KeyStore as _, Stores};
+use posthaste_core::audit::{Actor, AuditAction, OperatorAuditEntry, OperatorAuditFilter};
+use posthaste_core::ports::{EXAMINED_MAX, KeyStore as _, ReaderStore as _, Stores};
+use serde::Serialize;
+use serde_json::value::RawValue;
 use std::net::IpAddr;
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+pub(crate) const LIST: &str = "audit";
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": 12, "created_at": "2026-01-31T12:00:00.000000Z", "key_id": 2, "key_name": "ann", "client_address": "192.0.2.7",
+    "action": "subscription_changed", "object": "subscriptions/3", "before": {"active": true},
+    "after": {"active": false}
+}))]
+pub(crate) struct AuditView {
+    pub(crate) id: i64,
+    pub(crate) created_at: Utc,
+    /// Null for the root key of the settings, and where no key was known.
+    pub(crate) key_id: Option<i64>,
+    /// `root` for the root key of the settings; null where no key was known.
+    pub(crate) key_name: Option<String>,
+    /// The address that the request came from: the proxy's, where there is one.
+    pub(crate) client_address: Option<String>,
+    pub(crate) action: String,
+    /// What was changed, as a path below `/v1`; `dashboard` for sign-ins.
+    pub(crate) object: String,
+    /// What the change replaced; of a changed subscription, the fields that differ. Never a secret.
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub(crate) before: Option<Box<RawValue>>,
+    /// What the change made.
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub(crate) after: Option<Box<RawValue>>,
+}
+
+impl AuditView {
+    fn of(entry: OperatorAuditEntry) -> Self {
+        Self {
+            id: entry.id.get(),
+            created_at: Utc(entry.created_at),
+            key_id: entry.key_id.map(KeyId::get),
+            key_name: entry.key_name,
+            client_address: entry.client_address,
+            action: entry.action,
+            object: entry.object,
+            before: entry.before.map(raw),
+            after: entry.after.map(raw),
+        }
+    }
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/audit",
+    tag = "operations",
+    operation_id = "audit",
+    summary = "List what people changed, newest first (role admin)",
+    params(
+        ("action" = Option<String>, Query, description = "Such as subscription_changed or sign_in_failed"),
+        ("since" = Option<String>, Query),
+        ("until" = Option<String>, Query),
+        ("limit" = Option<u32>, Query, description = "1 to 200; 50 unless said otherwise"),
+        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
+    ),
+    responses((status = 200, description = "A page", body = Listed<AuditView>)),
+)]
+pub(crate) async fn list<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    ok(&find(&api, &uri, EXAMINED_MAX).await?)
+}
+
+/// What the parameters of an address ask for.
+pub(crate) async fn find<S: Stores>(
+    api: &ApiState<S>,
+    uri: &Uri,
+    examined_max: u32,
+) -> Result<Listed<AuditView>, Problem> {
+    let mut query = Query::of(uri)?;
+    let action =
+        query.take("action").map(|text| AuditAction::parse(&text).ok_or_else(bad_action)).transpose()?;
+    let filter =
+        OperatorAuditFilter { action, since: query.instant("since")?, until: query.instant("until")? };
+    let page = query.page(LIST)?.looking_at(examined_max);
+    query.finish()?;
+    Ok(Listed::of(LIST, api.reader.operator_audit(filter, page).await?, AuditView::of))
+}
+
+fn bad_action() -> Problem {
+    let known = AuditAction::ALL.map(AuditAction::as_str).join(", ");
+    Problem::invalid("action", format!("action must be one of {known}"))
+}
 
 /// Records a sign-in. A store that cannot write keeps nobody from looking; the log has the sign-in then.
 pub(crate) async fn signed_in<S: Stores>(api: &ApiState<S>, by: Actor) {

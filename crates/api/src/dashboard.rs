@@ -3,6 +3,7 @@
 //! right of its own. Everything a browser needs is part of the program.
 
 mod assets;
+mod audit;
 mod chart;
 mod concerns;
 mod dead_letters;
@@ -77,6 +78,7 @@ pub(crate) fn routes<S: Stores>(api: &Arc<ApiState<S>>) -> Router<Arc<ApiState<S
         .route("/outbox/resume", operator(post(orders::resume)))
         .route("/system", viewer(get(system::show)))
         .route("/system/history", viewer(get(system::to_the_system).merge(post(system::walk))))
+        .route("/audit", admin(get(audit::list)))
         .route("/sign-in", get(sign_in::show).post(sign_in::enter))
         .route("/sign-out", viewer(post(sign_in::leave)))
         .route("/assets/dashboard.css", get(assets::style))

@@ -4,7 +4,7 @@
 use crate::problem::Problem;
 use crate::query::ITEMS_MAX;
 use crate::{
-    bodies, dead_letters, deliveries, doctor, events, explain, health, keys, orders, outbox, stats,
+    audit, bodies, dead_letters, deliveries, doctor, events, explain, health, keys, orders, outbox, stats,
     subscriptions, system,
 };
 use axum::response::{IntoResponse as _, Response};
@@ -63,6 +63,7 @@ const KEY_SCHEME: &str = "api_key";
         stats::show,
         system::show,
         doctor::show,
+        audit::list,
         keys::list,
         keys::create,
         keys::revoke,

@@ -5,8 +5,8 @@ use crate::frame::RequestIds;
 use crate::health::Health;
 use crate::state::ApiState;
 use crate::{
-    auth, dashboard, dead_letters, deliveries, docs, doctor, events, explain, frame, health, keys, openapi,
-    orders, outbox, stats, subscriptions, system,
+    audit, auth, dashboard, dead_letters, deliveries, docs, doctor, events, explain, frame, health, keys,
+    openapi, orders, outbox, stats, subscriptions, system,
 };
 use axum::Router;
 use axum::extract::Request;
@@ -59,6 +59,7 @@ pub fn router<S: Stores>(state: ApiState<S>) -> Router {
         .route("/v1/stats", viewer(get(stats::show)))
         .route("/v1/system", viewer(get(system::show)))
         .route("/v1/doctor", viewer(get(doctor::show)))
+        .route("/v1/audit", admin(get(audit::list)))
         .route("/v1/keys", root(get(keys::list).merge(post(keys::create))))
         .route("/v1/keys/{id}", root(delete(keys::revoke)))
         .merge(dashboard::routes(&api))

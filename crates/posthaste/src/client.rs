@@ -2,6 +2,7 @@
 //! back is printed as it came (`--json`) or as a table for people.
 
 mod answer;
+mod audit;
 mod call;
 mod dead_letter;
 mod delivery;
@@ -58,6 +59,9 @@ pub(crate) enum Resource {
     /// Make and revoke API keys
     #[command(subcommand)]
     Key(key::Verb),
+    /// See what people changed, when, with which key and from where
+    #[command(subcommand)]
+    Audit(audit::Verb),
     /// Tell where an event went: what matched, what did not and why, and what became of each delivery
     Explain(explain::Explain),
     /// Show what was done in the last hour or day, and how much waits
@@ -103,6 +107,7 @@ impl Resource {
             Self::Order(verb) => perform(verb.call()?, verb.reach()).await,
             Self::Outbox(verb) => perform(verb.call(), verb.reach()).await,
             Self::Key(verb) => perform(verb.call(), verb.reach()).await,
+            Self::Audit(verb) => perform(verb.call(), verb.reach()).await,
             Self::Explain(explain) => perform(explain.call(), explain.reach()).await,
             Self::Stats(stats) => perform(stats.call(), stats.reach()).await,
             Self::System(system) => perform(system.call(), system.reach()).await,

@@ -6,7 +6,8 @@ use crate::problem::Problem;
 use crate::query::{ITEMS_DEFAULT, Listed, instant, read_cursor, write_cursor};
 use crate::state::ApiState;
 use crate::time::Utc;
-use crate::{dead_letters, deliveries, events, orders, subscriptions};
+use crate::{audit, dead_letters, deliveries, events, orders, subscriptions};
+use posthaste_core::audit::OperatorAuditFilter;
 use posthaste_core::ports::{
     DeadLetterFilter, Delivery, DeliveryFilter, EventFilter, PageRequest, ReaderStore as _, Stores,
 };
@@ -25,6 +26,7 @@ enum Kind {
     Deliveries,
     DeadLetters,
     Orders,
+    Audit,
 }
 
 impl Kind {
@@ -36,6 +38,7 @@ impl Kind {
             Self::Deliveries => deliveries::LIST,
             Self::DeadLetters => dead_letters::LIST,
             Self::Orders => orders::LIST,
+            Self::Audit => audit::LIST,
         }
     }
 }
@@ -93,6 +96,15 @@ pub(crate) const ORDERS: List = List {
     fields: &["status", "idempotency_key"],
 };
 
+pub(crate) const AUDIT: List = List {
+    kind: Kind::Audit,
+    title: "Audit",
+    one: "entry",
+    many: "entries",
+    refresh_ms: 5_000,
+    fields: &["action", "since", "until"],
+};
+
 /// How far a list looked that is not full, where there is more to look through.
 #[derive(Debug)]
 pub(crate) struct Reach {
@@ -142,6 +154,10 @@ impl List {
                 found.items.first().map(|letter| letter.failed_at)
             }
             Kind::Orders => reader.orders(None, this).await?.items.first().map(|order| order.created_at),
+            Kind::Audit => {
+                let found = reader.operator_audit(OperatorAuditFilter::default(), this).await?;
+                found.items.first().map(|entry| entry.created_at)
+            }
             Kind::Deliveries => newest_below(api, id.saturating_add(1)).await?.map(|one| one.saga.created_at),
         })
     }

@@ -9,21 +9,22 @@ use http::header::{
     CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderValue, StatusCode};
-use posthaste_core::ports::StoreError;
+use posthaste_core::ports::{KeyRole, StoreError};
 
 pub(crate) const PAGE_TYPE: &str = "text/html; charset=utf-8";
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// A part of the dashboard, by its address and its name.
-pub(crate) const PARTS: &[(&str, &str)] = &[
-    ("/", "Overview"),
-    ("/events", "Events"),
-    ("/subscriptions", "Subscriptions"),
-    ("/deliveries", "Deliveries"),
-    ("/dead-letters", "Dead letters"),
-    ("/orders", "Orders"),
-    ("/system", "System"),
+/// A part of the dashboard: its address, its name and the role that may see it.
+pub(crate) const PARTS: &[(&str, &str, KeyRole)] = &[
+    ("/", "Overview", KeyRole::Viewer),
+    ("/events", "Events", KeyRole::Viewer),
+    ("/subscriptions", "Subscriptions", KeyRole::Viewer),
+    ("/deliveries", "Deliveries", KeyRole::Viewer),
+    ("/dead-letters", "Dead letters", KeyRole::Viewer),
+    ("/orders", "Orders", KeyRole::Viewer),
+    ("/system", "System", KeyRole::Viewer),
+    ("/audit", "Audit", KeyRole::Admin),
 ];
 
 /// What the layout shows around a page.

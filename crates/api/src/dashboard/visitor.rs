@@ -41,6 +41,12 @@ impl Visitor {
         self.key_id.map_or_else(|| Actor::root(address), |id| Actor::key(id, self.name.clone(), address))
     }
 
+    /// The address and the name of each part of the dashboard that this role may see.
+    pub(crate) fn parts(&self) -> Vec<(&'static str, &'static str)> {
+        let seen = page::PARTS.iter().filter(|(_, _, needs)| self.may(*needs));
+        seen.map(|(address, name, _)| (*address, *name)).collect()
+    }
+
     pub(crate) const fn is_operator(&self) -> bool {
         self.may(KeyRole::Operator)
     }
@@ -92,7 +98,7 @@ pub(crate) async fn admit<S: Stores>(
 /// The part of the dashboard that an address belongs to.
 fn part_of(uri: &Uri) -> &'static str {
     let inside = |part: &&str| *part != "/" && uri.path().starts_with(part);
-    page::PARTS.iter().map(|(part, _)| *part).find(inside).unwrap_or("/")
+    page::PARTS.iter().map(|(part, _, _)| *part).find(inside).unwrap_or("/")
 }
 
 /// Where to sign in, and to be led back from.

@@ -73,6 +73,29 @@ fn what_was_done_and_who_runs_is_shown() {
 }
 
 #[test]
+fn what_people_changed_is_listed() {
+    let folder = crate::folder();
+    let dev = Dev::start(&folder);
+    dev.run(&["key", "create", "ann", "viewer"]).expect(0);
+    let told = dev.run(&["audit", "list", "--action", "key_created"]).expect(0).stdout;
+    for words in
+        ["ADDRESS", "root", "127.0.0.1", "key_created", "keys/1", r#"{"name":"ann","role":"viewer"}"#]
+    {
+        assert!(told.contains(words), "{words} in {told}");
+    }
+    let listed = dev.json(&["audit", "list", "--limit", "1"]);
+    assert_eq!(listed["items"][0]["after"], json!({"name": "ann", "role": "viewer"}));
+    assert!(
+        dev.run(&["audit", "list", "--since", "9999-01-01T00:00:00Z"])
+            .expect(0)
+            .stdout
+            .contains("no changes")
+    );
+    let wrong = dev.run(&["audit", "list", "--action", "anything"]).expect(1);
+    assert!(wrong.stderr.contains("action must be one of"), "{wrong:?}");
+}
+
+#[test]
 fn an_event_that_matches_nothing_is_routed_all_the_same() {
     let folder = crate::folder();
     let dev = Dev::start(&folder);

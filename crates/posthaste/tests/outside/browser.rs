@@ -183,6 +183,7 @@ async fn every_page_can_be_used_by_everybody() {
         ("orders", "/orders"),
         ("order", "/orders/order-5678"),
         ("system", "/system"),
+        ("audit", "/audit"),
     ];
     scene.order("order-5678");
     scene.wait_for_order("order-5678", "sent");

@@ -31,6 +31,8 @@ async fn each_role_finds_its_buttons() {
             scene.open(path);
             assert_eq!(browser.value(BUTTONS), json!(buttons), "{role} {path}");
         }
+        let sees_audit = browser.value("document.querySelector(\"nav a[href='/audit']\") !== null");
+        assert_eq!(sees_audit, ["admin", "root"].contains(&role), "{role}");
         // What is not offered is refused to whoever knows its address.
         scene.open("/dead-letters/requeue");
         let title = if expected == looks { "Not allowed" } else { "Requeue dead letters" };

@@ -61,6 +61,7 @@ const PAGES: &[&str] = &[
     "/dead-letters",
     "/orders",
     "/system",
+    "/audit",
 ];
 
 pub(crate) fn has(html: &str, parts: &[&str]) {

@@ -2,6 +2,7 @@
 //! role let in and refused.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod audit;
 mod client;
 mod cloud_events;
 mod dashboard;
@@ -155,6 +156,10 @@ on_both_engines! {
     orders::orders_are_listed_by_status_and_page,
     orders::every_transition_is_told,
     orders::the_lane_is_shown_and_resumed,
+    audit::every_change_names_its_key_and_address,
+    audit::the_audit_is_found_by_action_and_time,
+    audit::failed_sign_ins_are_written_once_a_minute,
+    audit::the_page_is_for_admins,
     faults::slow_uploads_stop_nobody,
     faults::a_full_queue_asks_to_come_back,
     faults::what_was_begun_is_finished_at_the_end,

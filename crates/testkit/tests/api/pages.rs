@@ -11,15 +11,16 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use tokio::sync::watch;
 
-const LISTS: [&str; 5] = ["events", "subscriptions", "deliveries", "dead-letters", "orders"];
+const LISTS: [&str; 6] = ["events", "subscriptions", "deliveries", "dead-letters", "orders", "audit"];
 
 /// Lists, and what tells their rows apart.
-const ROWS: [(&str, &str); 5] = [
+const ROWS: [(&str, &str); 6] = [
     ("events", "id"),
     ("subscriptions", "id"),
     ("deliveries", "saga_id"),
     ("dead-letters", "id"),
     ("orders", "idempotency_key"),
+    ("audit", "id"),
 ];
 
 /// How many rows of each list there are before anybody looks.

@@ -39,6 +39,7 @@ pub(crate) const CALLS: &[(&str, &str, &[&str])] = &[
     ("GET", "/v1/orders/9/audit", &["viewer", "operator", "admin"]),
     ("GET", "/v1/outbox", &["viewer", "operator", "admin"]),
     ("POST", "/v1/outbox/resume", &["operator"]),
+    ("GET", "/v1/audit", &["admin"]),
     ("GET", "/v1/keys", &[]),
     ("POST", "/v1/keys", &[]),
     ("DELETE", "/v1/keys/999", &[]),

@@ -1,0 +1,86 @@
+//! The audit: what people changed, when, with which key and from where. For admins.
+
+use super::filter::{self, Filter};
+use super::look::{self, List, Reach};
+use super::page::{Around, Shown, show_as};
+use super::visitor::Visitor;
+use crate::audit::{self, AuditView};
+use crate::query::Listed;
+use crate::state::ApiState;
+use askama::Template;
+use axum::Extension;
+use axum::extract::State;
+use http::Uri;
+use posthaste_core::audit::AuditAction;
+use posthaste_core::ports::Stores;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+const HERE: &str = "/audit";
+/// The beginning of a value that the list shows; a bulk requeue names up to 500 dead letters.
+const VALUE_CHARS_MAX: usize = 200;
+
+#[derive(Debug, Template)]
+#[template(path = "audit.html")]
+struct AuditPage {
+    around: Around,
+    list: List,
+    found: Listed<AuditView>,
+    actions: Vec<&'static str>,
+    filter: Filter,
+    reach: Option<Reach>,
+}
+
+pub(crate) async fn list<S: Stores>(
+    State(api): State<Arc<ApiState<S>>>,
+    Extension(visitor): Extension<Visitor>,
+    uri: Uri,
+) -> Shown {
+    let uri = filter::in_utc(&uri);
+    let mut filter = Filter::of(&uri);
+    let found = filter.judge(audit::find(&api, &uri, look::LOOKED_AT_MAX).await)?;
+    let reach = look::AUDIT.reach(&api, &found, &filter.limit).await?;
+    let actions = AuditAction::ALL.map(AuditAction::as_str).to_vec();
+    let (around, list) = (Around::of(visitor, HERE), look::AUDIT);
+    show_as(filter.status(), &AuditPage { around, list, found, actions, filter, reach })
+}
+
+impl AuditView {
+    /// The action in words.
+    fn spoken(&self) -> String {
+        self.action.replace('_', " ")
+    }
+
+    /// The page of what was changed, where there is one.
+    fn address(&self) -> Option<String> {
+        let has_page = ["subscriptions/", "dead-letters"].iter().any(|part| self.object.starts_with(part));
+        match self.object.as_str() {
+            "outbox" => Some("/orders".to_owned()),
+            object if has_page => Some(format!("/{object}")),
+            _ => None,
+        }
+    }
+
+    fn fields_before(&self) -> Vec<(String, String)> {
+        fields(self.before.as_deref())
+    }
+
+    fn fields_after(&self) -> Vec<(String, String)> {
+        fields(self.after.as_deref())
+    }
+}
+
+/// The fields of an object, each with its value as text.
+fn fields(value: Option<&RawValue>) -> Vec<(String, String)> {
+    let object = value.and_then(|text| serde_json::from_str::<Map<String, Value>>(text.get()).ok());
+    object.unwrap_or_default().into_iter().map(|(field, value)| (field, shown(&value))).collect()
+}
+
+fn shown(value: &Value) -> String {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match text.char_indices().nth(VALUE_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}

@@ -1,0 +1,49 @@
+//! `posthaste audit …`
+
+use super::call::{Page, Span};
+use super::table::{self, Column};
+use super::{Call, Reach};
+use clap::Subcommand;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// List changes, newest first
+    List {
+        /// Only this action, such as subscription_changed or sign_in_failed
+        #[arg(long, value_name = "ACTION")]
+        action: Option<String>,
+        #[command(flatten)]
+        span: Span,
+        #[command(flatten)]
+        page: Page,
+        #[command(flatten)]
+        reach: Reach,
+    },
+}
+
+const COLUMNS: [Column; 8] = [
+    ("ID", "id"),
+    ("TIME", "created_at"),
+    ("KEY", "key_name"),
+    ("ADDRESS", "client_address"),
+    ("ACTION", "action"),
+    ("OBJECT", "object"),
+    ("BEFORE", "before"),
+    ("AFTER", "after"),
+];
+
+impl Verb {
+    pub(super) fn reach(&self) -> &Reach {
+        match self {
+            Self::List { reach, .. } => reach,
+        }
+    }
+
+    pub(super) fn call(&self) -> Call {
+        match self {
+            Self::List { action, span, page, .. } => Call::get("/v1/audit")
+                .query(&[("action", action.clone()), span.since(), span.until(), page.limit(), page.cursor()])
+                .show(|answer| table::list(&COLUMNS, "no changes", answer)),
+        }
+    }
+}

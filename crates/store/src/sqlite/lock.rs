@@ -18,7 +18,15 @@ const PID_BYTES_MAX: u64 = 20;
 /// Held as long as this process uses the database.
 #[derive(Debug)]
 pub(super) struct FileLock {
-    _file: File,
+    file: File,
+}
+
+/// Closing the file is not enough: a process that was forked meanwhile has it open, and the lock with it, until it
+/// executes another program.
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
 }
 
 impl FileLock {
@@ -43,7 +51,7 @@ impl FileLock {
         }
         // The holder's id is for people who read the refusal; not being able to write it down harms nobody.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }
 
@@ -65,4 +73,21 @@ fn in_use(database: &Path, file: &mut File) -> StoreError {
              (the posthaste commands do), or stop it first"
         ),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_of_the_file_does_not_keep_the_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("posthaste.db");
+        let lock = FileLock::take(&database, Duration::ZERO).unwrap();
+        // What a forked process has until it executes another program.
+        let _copy = lock.file.try_clone().unwrap();
+        assert!(FileLock::take(&database, Duration::ZERO).is_err());
+        drop(lock);
+        FileLock::take(&database, Duration::ZERO).unwrap();
+    }
 }

@@ -18,8 +18,8 @@ use posthaste_core::EventId;
 use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, NewEvent, TraceParent};
 use posthaste_core::json::{JsonError, JsonText};
 use posthaste_core::ports::{
-    Conflict, DeliveryFilter, EventFilter, EventHead, Ingested, PAGE_BYTES_MAX, PageRequest, ReaderStore as _,
-    RequestOutcome, StoredEvent, Stores,
+    Conflict, DeliveryFilter, EventFilter, EventHead, Ingested, PAGE_BYTES_MAX, PageRequest,
+    ReaderStore as _, RequestOutcome, StoredEvent, Stores,
 };
 use serde::Serialize;
 use serde_json::value::RawValue;

@@ -258,15 +258,8 @@ const JOB_WORK: &[&str] = &[
     "retry_after_s",
 ];
 const LEASE_READ: &[&str] = &["id", "saga_id", "status", "lease_until", "lease_resets", "worker_id"];
-const LEASE_RESET: &[&str] = &[
-    "status",
-    "lease_until",
-    "lease_token",
-    "lease_resets",
-    "worker_id",
-    "error_code",
-    "suspect",
-];
+const LEASE_RESET: &[&str] =
+    &["status", "lease_until", "lease_token", "lease_resets", "worker_id", "error_code", "suspect"];
 /// A key is used and revoked; its name, role and hash never change.
 const KEY_MOVES: &[&str] = &["last_used_at", "revoked_at"];
 /// The server sets id and time.

@@ -259,7 +259,11 @@ async fn only_what_may_be_repeated_commits_without_the_disk() {
     assert_eq!(
         store
             .cleaner()
-            .reset_expired_leases(LeaseTake { from: None, jobs_max: 5, ahead_max: Duration::from_secs(600) }, 3, later)
+            .reset_expired_leases(
+                LeaseTake { from: None, jobs_max: 5, ahead_max: Duration::from_secs(600) },
+                3,
+                later
+            )
             .await
             .unwrap()
             .len(),

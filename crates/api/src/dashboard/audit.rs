@@ -38,7 +38,7 @@ pub(crate) async fn list<S: Stores>(
     uri: Uri,
 ) -> Shown {
     let uri = filter::in_utc(&uri);
-    let mut filter = Filter::of(&uri);
+    let mut filter = Filter::of(&uri)?;
     let found = filter.judge(audit::find(&api, &uri, look::LOOKED_AT_MAX).await)?;
     let reach = look::AUDIT.reach(&api, &found, &filter.limit).await?;
     let actions = AuditAction::ALL.map(AuditAction::as_str).to_vec();

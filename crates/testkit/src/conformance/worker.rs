@@ -1,6 +1,8 @@
 //! A job is held by one worker at a time, and only its holder reports.
 
-use crate::fixtures::{LEASE, MANY, T0, actor, at, claim, delivered, failed, job_ids, leases, token, worker_id};
+use crate::fixtures::{
+    LEASE, MANY, T0, actor, at, claim, delivered, failed, job_ids, leases, token, worker_id,
+};
 use crate::harness::{Engine, Harness};
 use posthaste_core::Timestamp;
 use posthaste_core::outcome::{AttemptOutcome, Failure};

@@ -105,7 +105,12 @@ pub(crate) async fn a_job_admitted_before_the_deletion_is_not_sent<S: Stores>(h:
     rig.route().await;
     rig.admit().await;
     assert!(
-        rig.h.calm.subscriptions().delete_subscription(subscription, actor(), rig.now()).await.expect("an answer")
+        rig.h
+            .calm
+            .subscriptions()
+            .delete_subscription(subscription, actor(), rig.now())
+            .await
+            .expect("an answer")
     );
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, "SUBSCRIPTION_GONE".into()));

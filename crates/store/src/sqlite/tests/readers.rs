@@ -3,6 +3,7 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
+use posthaste_core::audit::Actor;
 use posthaste_core::ports::{KeyHash, KeyRole, KeyStore as _, Stores as _};
 
 use super::{Fixture, NOW};
@@ -17,7 +18,8 @@ async fn a_key_is_found_while_every_reader_is_busy() {
     const READERS: usize = 2;
     let fixture = Fixture::with(|options| crate::sqlite::SqliteOptions { readers: READERS, ..options });
     let (keys, hash) = (fixture.store.keys(), KeyHash([7; 32]));
-    let created = keys.create_key("shop".to_owned(), KeyRole::Ingest, hash, NOW).await.unwrap();
+    let created =
+        keys.create_key("shop".to_owned(), KeyRole::Ingest, hash, Actor::root(None), NOW).await.unwrap();
     let mut busy = Vec::new();
     for _ in 0..READERS {
         let (release, released) = mpsc::channel::<()>();

@@ -31,13 +31,13 @@ impl RouterStore for PostgresRouter {
             let part = RouteTake { events_max: wanted.min(TAKE_MAX), ..take };
             let routed = self.pool.call(verb, |session| route(session, part, now)).await?;
             wanted = if routed.events < part.events_max { 0 } else { wanted - routed.events };
-            add(&mut whole, routed);
+            add(&mut whole, &routed);
         }
         Ok(whole)
     }
 }
 
-fn add(whole: &mut Routed, part: Routed) {
+fn add(whole: &mut Routed, part: &Routed) {
     whole.events += part.events;
     whole.pairs = whole.pairs.saturating_add(part.pairs);
     whole.lowest = whole.lowest.into_iter().chain(part.lowest).min();

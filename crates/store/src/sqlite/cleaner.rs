@@ -15,6 +15,7 @@ use crate::grants::Role;
 
 const LIST_EXPIRED_LEASES: &str = include_str!("sql/cleaner/list_expired_leases.sql");
 const GIVE_BACK_JOB: &str = include_str!("sql/cleaner/give_back_job.sql");
+const MARK_SUSPECT: &str = include_str!("sql/cleaner/mark_suspect.sql");
 const FAIL_JOB: &str = include_str!("sql/cleaner/fail_job.sql");
 const INSERT_FINISHED: &str = include_str!("sql/cleaner/insert_finished.sql");
 
@@ -62,7 +63,10 @@ fn reset_expired_leases(
     for ResetLease { job_id, outcome, .. } in &expired {
         match *outcome {
             ExpiredLease::GiveBack { lease_resets, suspect } => {
-                session.run(GIVE_BACK_JOB, params![job_id.get(), now.micros(), lease_resets, suspect])?;
+                session.run(GIVE_BACK_JOB, params![job_id.get(), now.micros(), lease_resets])?;
+                if suspect {
+                    session.run(MARK_SUSPECT, [job_id.get()])?;
+                }
             }
             ExpiredLease::Fail { lease_resets } => {
                 let code = Failure::LeaseExpired.code();

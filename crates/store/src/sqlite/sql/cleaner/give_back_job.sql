@@ -1,7 +1,5 @@
 -- role: lease_cleaner
 -- index: webhook_delivery_jobs' key; the plus keeps the status out of the choice of an index
--- A job that is suspect stays so.
 UPDATE webhook_delivery_jobs
-SET status = 'Pending', lease_until = ?2, lease_token = NULL, worker_id = NULL, lease_resets = ?3,
-    suspect = max(suspect, ?4)
+SET status = 'Pending', lease_until = ?2, lease_token = NULL, worker_id = NULL, lease_resets = ?3
 WHERE id = ?1 AND +status = 'Leased'

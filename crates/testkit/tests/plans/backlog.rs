@@ -257,7 +257,7 @@ async fn on_postgres_a_claim_costs_the_same_however_many_suspects_wait() {
 fn on_sqlite_a_claim_costs_the_same_however_many_suspects_wait() {
     let steps = |count: i64| {
         let (file, now) = (File::with(&suspects(count)), T0.micros());
-        let normal = file.steps("worker/list_due_jobs", &[now, now, 32], 32);
+        let normal = file.steps("worker/list_due_jobs", &[now, 32], 32);
         (normal, file.steps("worker/find_suspect_job", &[0], 1))
     };
     let (next_to_few, next_to_many) = (steps(FEW), steps(MANY));

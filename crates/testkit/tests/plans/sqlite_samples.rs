@@ -17,7 +17,9 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
     let live = HISTORY;
     let text = |words: &str| Value::Text(words.to_owned());
     match name {
-        "cleaner/insert_finished" | "worker/insert_finished" => numbers(&[live + 201]),
+        "cleaner/insert_finished" | "cleaner/mark_suspect" | "worker/insert_finished" => {
+            numbers(&[live + 201])
+        }
         "cleaner/list_expired_leases" => numbers(&[NOW, BATCH_ROWS, 0, NOW + 120_000_000]),
         "dead_letter/find_dead_letters" => numbers(&[0, PAGE]),
         "dead_letter/find_dead_letters_of_subscription" => numbers(&[0, PAGE, 1]),

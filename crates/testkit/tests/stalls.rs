@@ -1,12 +1,15 @@
-//! PostgreSQL stops responding for 1.5 s, ten times. Afterwards rows that lie behind the read position are still found
-//! soon: what an earlier query cost does not switch full scans off.
+//! The database stops responding for 1.5 s, ten times: PostgreSQL is stopped, or another process holds SQLite's write
+//! lock. Afterwards rows that lie behind the read position are still found soon: what an earlier query cost does not
+//! switch full scans off.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use posthaste_core::ports::{IngestStore as _, Stores as _};
-use posthaste_testkit::direct::Direct;
+use posthaste_store::sqlite::{SqliteOptions, SqliteStore, migrate};
+use posthaste_testkit::direct::{Direct, sqlite_connection};
 use posthaste_testkit::fixtures::event;
 use posthaste_testkit::fleet::{Fleet, Role, Wiring, settings};
 use posthaste_testkit::private_server::PrivateServer;
+use posthaste_testkit::processes::Program;
 use posthaste_testkit::receiver::{Answer, Receiver};
 use posthaste_testkit::subscribers::subscribe;
 use std::sync::Arc;
@@ -68,4 +71,47 @@ async fn rows_behind_the_read_position_are_found_soon_after_stalls() {
     fast.wait_for(STALLS + 1).await;
     late.run("COMMIT").await;
     until(&direct, completed, STALLS as i64 + 3, "the event that was committed late was not delivered").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn results_of_slow_receivers_are_applied_soon_after_the_write_lock_was_held() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("posthaste.db");
+    let gate = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&gate);
+    let slow =
+        Receiver::start(move |_: &_| Answer::Gate(Arc::clone(&held), Box::new(Answer::Status(200)))).await;
+    let fast = Receiver::start(|_: &_| Answer::Status(200)).await;
+    migrate(&path).expect("to migrate");
+    {
+        let store = SqliteStore::open(&SqliteOptions::new(&path)).expect("a store");
+        subscribe(&store, "stalls.slow", &slow.url("/"), None).await;
+        subscribe(&store, KIND, &fast.url("/"), None).await;
+    }
+    let settings = settings(&[
+        ("POSTHASTE_DATABASE_URL", &format!("sqlite://{}", path.display())),
+        ("POSTHASTE_REQUEST_TIMEOUT", "120s"),
+        ("POSTHASTE_LEASE", "300s"),
+    ]);
+    let roles = "router,orchestrator,worker,cleaner";
+    let process = Program::find().serve("stalls", roles, &settings);
+    assert!(process.serves(PATIENCE).await, "{:#?}", process.lines());
+    let other = sqlite_connection(&path);
+    let insert = |kind: &str| {
+        format!("INSERT INTO events (event_type, payload, created_at) VALUES ('{kind}', '1', 0)")
+    };
+    other.execute_batch(&insert("stalls.slow")).expect("an event");
+    slow.wait_for(1).await;
+    for delivered in 1..=STALLS {
+        other.execute_batch("BEGIN IMMEDIATE").expect("the write lock");
+        tokio::time::sleep(STALL).await;
+        other.execute_batch(&insert(KIND)).expect("an event");
+        other.execute_batch("COMMIT").expect("to release the lock");
+        fast.wait_for(delivered).await;
+    }
+    let direct = Direct::sqlite(&path);
+    let completed = "SELECT count(*) FROM webhook_delivery_sagas WHERE status = 'Completed'";
+    until(&direct, completed, STALLS as i64, "results of fast receivers were not applied").await;
+    gate.add_permits(1);
+    until(&direct, completed, STALLS as i64 + 1, "the result of the slow receiver was not applied").await;
 }

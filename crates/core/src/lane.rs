@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use crate::broker::BrokerOutcome;
-use crate::retry::doubled;
+use crate::retry::{CLOCK_STEP_MIN, doubled};
 use crate::time::Timestamp;
 
 /// Refusals of our credentials, one after the other, that pause the lane.
@@ -46,9 +46,9 @@ const BURST: Duration = Duration::from_secs(1);
 /// The longest wait for the next send: one send at [`RATE_MIN`].
 const SEND_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// The longest wait for a probe: a probe that is out has the request timeout, which must fit into the threshold for
-/// stuck orders (ten minutes by default). One that is further ahead was stored by a clock that was set back since.
-const PROBE_UNTIL_MAX: Duration = Duration::from_secs(20 * 60);
+/// The longest wait for a probe: the longest request timeout that the settings accept, and a margin. One that is further
+/// ahead was stored by a clock that was set back since.
+const PROBE_UNTIL_MAX: Duration = Duration::from_secs(3_600 + 60);
 
 /// The 429s of one burst are one message: within this time they halve the rate once.
 const SLOWDOWN_PAUSE: Duration = Duration::from_secs(1);
@@ -283,7 +283,11 @@ impl Lane {
     }
 
     fn probes_from(&self, now: Timestamp) -> Option<Timestamp> {
-        self.probe_until.map(|until| if until.since(now) > PROBE_UNTIL_MAX { now } else { until })
+        let was_ahead = self.updated_at > now.after(CLOCK_STEP_MIN);
+        self.probe_until.map(|until| {
+            let is_over = was_ahead || until.since(now) > PROBE_UNTIL_MAX;
+            if is_over { now } else { until }
+        })
     }
 
     /// From when on sends are counted against the rate. An instant further ahead than one send at the

@@ -278,7 +278,7 @@ fn rewind(state: &OrderState, policy: &OrderRetryPolicy, now: Timestamp) -> Orde
     let retry_count = state.retry_count.saturating_add(1);
     let is_over = retry_count > policy.retries_max;
     let status = if is_over { OrderStatus::Dead } else { OrderStatus::Queued };
-    let soon = state.next_attempt_at.after(Duration::from_micros(1)).max(now);
+    let soon = if state.next_attempt_at == now { now.after(Duration::from_micros(1)) } else { now };
     OrderUpdate {
         retry_count,
         next_attempt_at: if is_over { state.next_attempt_at } else { soon },

@@ -17,12 +17,17 @@ const JOBS_MAX: u32 = 500;
 /// How long expired leases are left alone after the store was away: reports that waited for it land
 /// first.
 const WAIT_AFTER_OUTAGE: Duration = Duration::from_secs(5);
+/// The same after the clock was set back: until every process has sampled it, live workers grant leases that seem to end
+/// too far ahead. Twice the interval of the samples.
+const WAIT_AFTER_STEP: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub struct Cleaner<S> {
     store: S,
     resets_max: u32,
     lease: Duration,
+    clock: Clock,
+    steps_back: u64,
     wakes: Wakes,
     metrics: Metrics,
     outage: Outage,
@@ -50,8 +55,20 @@ impl<S: CleanerStore> Cleaner<S> {
         wakes: Wakes,
         metrics: Metrics,
     ) -> Self {
-        let (mark, full_scans) = (LowWaterMark::new(), ScanSchedule::new(clock));
-        Self { store, lease, resets_max, wakes, metrics, outage: Outage::None, mark, full_scans }
+        let (mark, full_scans) = (LowWaterMark::new(), ScanSchedule::new(clock.clone()));
+        let steps_back = clock.steps_back();
+        Self {
+            store,
+            lease,
+            clock,
+            steps_back,
+            resets_max,
+            wakes,
+            metrics,
+            outage: Outage::None,
+            mark,
+            full_scans,
+        }
     }
 
     /// Twice the lease, because processes may be configured with different ones while the setting is being changed.
@@ -95,13 +112,18 @@ impl<S: CleanerStore> Cleaner<S> {
 
 impl<S: CleanerStore> Step for Cleaner<S> {
     async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
+        let steps_back = self.clock.steps_back();
+        if self.steps_back != steps_back {
+            self.steps_back = steps_back;
+            self.outage = Outage::OverUntil(self.clock.now().after(WAIT_AFTER_STEP));
+        }
         if self.outage == Outage::Lasts {
             // Asks for nothing, to learn whether the store answers.
             self.reset(self.take(Some(now), 0), now).await?;
             self.outage = Outage::OverUntil(now.after(WAIT_AFTER_OUTAGE));
         }
         if let Outage::OverUntil(until) = self.outage {
-            if !is_due(until, WAIT_AFTER_OUTAGE, now) {
+            if !is_due(until, WAIT_AFTER_STEP, now) {
                 return Ok(Progress::IdleUntil(until));
             }
             self.outage = Outage::None;
@@ -178,17 +200,31 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn leases_are_left_alone_until_every_process_has_noticed_a_step_back() {
+        let (store, clock) = (Scripted::default(), Clock::standing(second(3_600)));
+        let mut cleaner = cleaner(&store, &clock);
+        cleaner.step(second(3_600)).await.expect("a step");
+        clock.set(second(100));
+        let wait = Progress::IdleUntil(second(110));
+        for (s, expected) in [(100, wait), (109, wait), (110, Progress::Idle)] {
+            clock.set(second(s));
+            assert_eq!(cleaner.step(second(s)).await.expect("a step"), expected, "at {s} s");
+        }
+        assert_eq!(store.asked.lock().expect("the list").len(), 2);
+    }
+
+    #[tokio::test]
     async fn reads_from_the_mark_and_from_the_beginning_every_second() {
         let store = Scripted::default();
         let clock = Clock::standing(second(0));
         let mut cleaner = cleaner(&store, &clock);
         let at = |ms| second(0).after(Duration::from_millis(ms));
-        for ms in [5_000, 5_300, 5_600, 6_000, 6_300, 3_000] {
+        for ms in [5_000, 5_300, 5_600, 6_000, 6_300, 5_500] {
             clock.set(at(ms));
             cleaner.step(clock.now()).await.expect("a step");
         }
         let from: Vec<_> = store.asked.lock().expect("the list").iter().map(|take| take.from).collect();
-        // The mark covers one window back. At last the clock was set back.
+        // The mark covers one window back. At last the clock was set back a little.
         assert_eq!(from, [None, Some(at(4_900)), Some(at(4_900)), None, Some(at(5_500)), None]);
     }
 }

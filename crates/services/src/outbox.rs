@@ -197,8 +197,8 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
         }
     }
 
-    async fn check_waits(&mut self, now: Timestamp) -> StoreResult<()> {
-        if let Some(page) = self.waits.page(now) {
+    async fn check_waits(&mut self) -> StoreResult<()> {
+        if let Some((page, now)) = self.waits.page() {
             let checked = self.store.restart_waits(page, self.options.policy, now).await?;
             self.waits.record(checked, "orders");
         }
@@ -206,7 +206,7 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OutboxWorker<S, B> {
     }
 
     async fn turn(&mut self, now: Timestamp) -> StoreResult<Progress> {
-        self.check_waits(now).await?;
+        self.check_waits().await?;
         let progress = match self.idle_until(now).await? {
             Some(idle) => {
                 self.look_at_lane(now).await?;

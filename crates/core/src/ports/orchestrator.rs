@@ -91,7 +91,7 @@ impl RestartedWaits {
     /// of a page's end: the next page starts at that time, unless this one began there and moved none of its rows.
     pub fn of_page(page: WaitPage, rows: usize, restarted: usize, last: Option<Timestamp>) -> Self {
         let is_full = rows >= page.rows_max as usize;
-        let next = last.filter(|_| is_full).map(|last| {
+        let next = last.filter(|last| is_full && *last < Timestamp::MAX).map(|last| {
             let is_stuck = last <= page.from && restarted == 0;
             if is_stuck { last.after(Duration::from_micros(1)) } else { last }
         });

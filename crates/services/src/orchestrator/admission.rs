@@ -84,12 +84,19 @@ struct Scan {
     /// The last subscription of the page before, while a scan is running.
     after: Option<SubscriptionId>,
     has_found: bool,
+    /// Another scan was requested while this one was running.
+    is_requested: bool,
     schedule: ScanSchedule,
 }
 
 impl Scan {
     fn is_due(&self, now: Timestamp) -> bool {
         self.after.is_some() || self.schedule.is_due(now)
+    }
+
+    fn request(&mut self) {
+        self.is_requested = self.after.is_some();
+        self.schedule.request();
     }
 }
 
@@ -102,7 +109,8 @@ impl<S: OrchestratorStore> Admission<S> {
         wakes: Wakes,
         metrics: Metrics,
     ) -> Self {
-        let scan = Scan { after: None, has_found: false, schedule: ScanSchedule::new(clock.clone()) };
+        let schedule = ScanSchedule::new(clock.clone());
+        let scan = Scan { after: None, has_found: false, is_requested: false, schedule };
         let recent = RecentReads { from: Timestamp::MAX, last: Timestamp::MIN, has_more: false };
         let (due, waits) = (DueQueue::default(), WaitCheck::new(clock.clone()));
         Self { store, policy, in_flight, clock, wakes, metrics, due, recent, scan, waits }
@@ -112,7 +120,7 @@ impl<S: OrchestratorStore> Admission<S> {
         let found = self.store.find_recently_due(self.recent.from(now), SAGAS_MAX, now).await?;
         found.due.into_iter().for_each(|due| self.due.add(due));
         if !self.recent.record(found.until, now) {
-            self.scan.schedule.request();
+            self.scan.request();
         }
         Ok(())
     }
@@ -128,12 +136,15 @@ impl<S: OrchestratorStore> Admission<S> {
         self.scan.schedule.record_page(now);
         if page.next.is_none() {
             self.scan.schedule.record_scan(std::mem::take(&mut self.scan.has_found));
+            if std::mem::take(&mut self.scan.is_requested) {
+                self.scan.schedule.request();
+            }
         }
         Ok(())
     }
 
-    async fn check_waits(&mut self, now: Timestamp) -> StoreResult<()> {
-        if let Some(page) = self.waits.page(now) {
+    async fn check_waits(&mut self) -> StoreResult<()> {
+        if let Some((page, now)) = self.waits.page() {
             let checked = self.store.restart_waits(page, self.policy, now).await?;
             self.waits.record(checked, "deliveries");
         }
@@ -198,7 +209,7 @@ impl<S: OrchestratorStore> Step for Admission<S> {
         if self.recent.is_due(now) || !self.has_work() {
             self.read_recent(now).await?;
         }
-        self.check_waits(now).await?;
+        self.check_waits().await?;
         self.count(now).await?;
         self.admit(now).await?;
         let is_reading = self.recent.has_more || self.scan.after.is_some() || self.waits.is_running();

@@ -74,7 +74,7 @@ impl InFlight {
         now: Timestamp,
     ) -> Vec<SubscriptionId> {
         let memory = &mut *self.memory();
-        let is_shared = now < memory.shared_until;
+        let is_shared = !is_due(memory.shared_until, SHARED_FOR, now);
         let age = if is_shared && !memory.was_last_count_slow { RECOUNT_SHARED } else { RECOUNT_ALONE };
         let is_stale = |id: &SubscriptionId| {
             let count = memory.count(*id);

@@ -253,6 +253,18 @@ async fn what_a_scan_finds_behind_the_position_is_read_from_there() {
 }
 
 #[tokio::test]
+async fn waits_are_checked_by_the_time_after_the_step_back() {
+    let mut rig = Rig::new(vec![0]);
+    rig.step(3_600_000).await;
+    rig.step(3_600_000).await;
+    // The clock is set back while the step, which took its time before, waits for the store.
+    let before = rig.clock.now();
+    rig.clock.set(at_ms(10_000));
+    rig.admission.step(before).await.expect("a step");
+    assert_eq!(rig.world().checks.last(), Some(&at_ms(10_000)));
+}
+
+#[tokio::test]
 async fn waits_are_checked_at_the_start_and_after_a_step_back() {
     let mut rig = Rig::new(vec![0]);
     for (ms, expected) in
@@ -260,5 +272,9 @@ async fn waits_are_checked_at_the_start_and_after_a_step_back() {
     {
         assert_eq!(rig.step(ms).await, expected, "at {ms} ms");
     }
-    assert_eq!(rig.world().checks, [10_000, 11_000, 5_000, 6_000].map(at_ms));
+    // And once more, for transactions that began before the step.
+    for (ms, expected) in [(64_999, Idle), (65_000, More), (65_000, Idle), (200_000, Idle)] {
+        assert_eq!(rig.step(ms).await, expected, "at {ms} ms");
+    }
+    assert_eq!(rig.world().checks, [10_000, 11_000, 5_000, 6_000, 65_000, 66_000].map(at_ms));
 }

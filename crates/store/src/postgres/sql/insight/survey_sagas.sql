@@ -30,13 +30,14 @@ WITH RECURSIVE walk (subscription_id, step) AS (
 SELECT
     (SELECT count(*) FROM (
         SELECT FROM busy
-        CROSS JOIN (VALUES ('Pending'::posthaste.saga_status), ('PendingRetry')) AS waiting (status)
+        CROSS JOIN (VALUES ('Pending'::posthaste.saga_status, 'infinity'::timestamptz), ('PendingRetry', $1::timestamptz))
+            AS waiting (status, until)
         CROSS JOIN LATERAL (
             SELECT FROM posthaste.webhook_delivery_sagas g
             WHERE (g.subscription_id, g.status, g.next_attempt_at)
                     >= (busy.subscription_id, waiting.status, '-infinity'::timestamptz)
                 AND (g.subscription_id, g.status, g.next_attempt_at)
-                    <= (busy.subscription_id, waiting.status, $1::timestamptz)
+                    <= (busy.subscription_id, waiting.status, waiting.until)
                 AND g.status <> 'Completed' AND g.status <> 'DeadLettered'
             ORDER BY g.subscription_id, g.status, g.next_attempt_at
             LIMIT 100000
@@ -44,13 +45,14 @@ SELECT
         WHERE busy.open
         LIMIT 100000) due),
     (SELECT min(g.next_attempt_at) FROM busy
-        CROSS JOIN (VALUES ('Pending'::posthaste.saga_status), ('PendingRetry')) AS waiting (status)
+        CROSS JOIN (VALUES ('Pending'::posthaste.saga_status, 'infinity'::timestamptz), ('PendingRetry', $1::timestamptz))
+            AS waiting (status, until)
         CROSS JOIN LATERAL (
             SELECT g.next_attempt_at FROM posthaste.webhook_delivery_sagas g
             WHERE (g.subscription_id, g.status, g.next_attempt_at)
                     >= (busy.subscription_id, waiting.status, '-infinity'::timestamptz)
                 AND (g.subscription_id, g.status, g.next_attempt_at)
-                    <= (busy.subscription_id, waiting.status, $1::timestamptz)
+                    <= (busy.subscription_id, waiting.status, waiting.until)
                 AND g.status <> 'Completed' AND g.status <> 'DeadLettered'
             ORDER BY g.subscription_id, g.status, g.next_attempt_at
             LIMIT 1

@@ -24,14 +24,14 @@ WITH RECURSIVE walk (subscription_id, probes) AS (
 SELECT
     (SELECT count(*) FROM (SELECT 1 FROM busy
         CROSS JOIN webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due ON g.subscription_id = busy.subscription_id
-            AND g.status = 'Pending' AND g.next_attempt_at <= ?1
+            AND g.status = 'Pending'
         WHERE busy.open LIMIT 100000)),
     (SELECT count(*) FROM (SELECT 1 FROM busy
         CROSS JOIN webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due ON g.subscription_id = busy.subscription_id
             AND g.status = 'PendingRetry' AND g.next_attempt_at <= ?1
         WHERE busy.open LIMIT 100000)),
     (SELECT min((SELECT g.next_attempt_at FROM webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due
-            WHERE g.subscription_id = busy.subscription_id AND g.status = 'Pending' AND g.next_attempt_at <= ?1
+            WHERE g.subscription_id = busy.subscription_id AND g.status = 'Pending'
             ORDER BY g.next_attempt_at LIMIT 1))
         FROM busy WHERE busy.open),
     (SELECT min((SELECT g.next_attempt_at FROM webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due

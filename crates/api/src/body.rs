@@ -39,6 +39,23 @@ impl Upload {
         })
     }
 
+    /// Makes room for `bytes` in total. What counts is the memory of the buffer, not what it holds: it doubles, though
+    /// not beyond the announced length.
+    fn reserve(
+        &mut self,
+        uploads: &Arc<Semaphore>,
+        bytes: usize,
+        announced: Option<usize>,
+    ) -> Result<(), Problem> {
+        if bytes > self.bytes.capacity() {
+            let doubled = self.bytes.capacity().saturating_mul(2);
+            let capacity = announced.map_or(doubled, |announced| doubled.min(announced)).max(bytes);
+            self.take_share(uploads, capacity)?;
+            self.bytes.reserve_exact(capacity - self.bytes.len());
+        }
+        Ok(())
+    }
+
     fn take_share(&mut self, uploads: &Arc<Semaphore>, bytes: usize) -> Result<(), Problem> {
         let held = self.share.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let needed = bytes.div_ceil(PERMIT_BYTES).saturating_sub(held);
@@ -77,7 +94,7 @@ pub(crate) async fn receive(
             if bytes > bytes_max {
                 return Err(too_large(bytes_max));
             }
-            upload.take_share(uploads, bytes)?;
+            upload.reserve(uploads, bytes, announced)?;
             upload.bytes.extend_from_slice(&data);
         }
         Ok(())

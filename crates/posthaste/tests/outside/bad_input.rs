@@ -218,7 +218,7 @@ async fn a_thousand_large_uploads_share_their_memory() {
     }
     let peak = peak_mib(&served);
     println!("1,000 uploads of a megabyte and more: {peak} MiB at most");
-    // A buffer that grows may be twice as large as what it holds.
+    // The allocator keeps some of the memory that growing buffers left behind.
     assert!(peak < 2 * UPLOADS_MIB + CONNECTIONS_MIB + OWN_MIB, "{peak} MiB");
     drop(large);
     // Their memory is free again.

@@ -29,7 +29,7 @@ pub const LEFT_BEHIND_MAX: f64 = 1.5;
 /// The statements that take from a table in which everything passes through, by a piece of their text.
 const TAKERS: [(&str, &str); 6] = [
     ("route", "Takes events off the queue"),
-    ("find due", "Which subscriptions have sagas that came due"),
+    ("find due", "The subscriptions with sagas that came due"),
     ("take due", "The sagas that are due now"),
     ("claim", "Leases the jobs that have waited longest"),
     ("take results", "Finished jobs that wait to be applied"),

@@ -108,7 +108,7 @@ fn bounds(headers: &HeaderMap) -> &'static str {
     }
 }
 
-/// Ends the session for every process, and with it what somebody may have copied of the cookie.
+/// Ends the session for every process, so that a copied cookie is no longer valid.
 pub(crate) async fn leave<S: Stores>(
     State(api): State<Arc<ApiState<S>>>,
     headers: HeaderMap,

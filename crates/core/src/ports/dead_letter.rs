@@ -1,4 +1,4 @@
-//! Role dead_letter_operator: looks at dead letters, makes fresh sagas from them, and resumes the lane to the broker.
+//! Role dead_letter_operator: reads dead letters, creates new sagas from them, and resumes the lane to the broker.
 
 use super::{Page, PageRequest, StoreResult};
 use crate::audit::Actor;

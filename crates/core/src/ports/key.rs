@@ -91,7 +91,7 @@ pub trait KeyStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<bool>> + Send;
 
-    /// Writes to the audit that somebody signed in to the dashboard.
+    /// Records a sign-in to the dashboard in the audit.
     fn record_sign_in(&self, by: Actor, now: Timestamp) -> impl Future<Output = StoreResult<()>> + Send;
 
     /// Writes to the audit how many sign-ins from one address failed since it was last written.

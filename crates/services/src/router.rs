@@ -6,7 +6,7 @@ use crate::metrics::Metrics;
 use crate::read_position::ReadPosition;
 use crate::step::{Progress, Step};
 use crate::wake::Wakes;
-use posthaste_core::ports::{RouteTake, RouterStore, Stage, StoreResult};
+use posthaste_core::ports::{DueSince, RouteTake, RouterStore, StoreResult};
 use posthaste_core::route::events_to_take;
 use posthaste_core::{EventId, Timestamp};
 
@@ -49,7 +49,8 @@ impl<S: RouterStore> Step for Router<S> {
             tracing::debug!(events = routed.events, pairs = routed.pairs, first_event_id, "events routed");
         }
         if routed.pairs > 0 {
-            self.wakes.wake(Stage::Admission);
+            let due = |subscription_id| DueSince { subscription_id, since: now };
+            self.wakes.wake_admission(routed.subscriptions.into_iter().map(due));
         }
         self.events_max = events_to_take(routed.events, routed.pairs, SAGAS_TARGET, EVENTS_MAX);
         Ok(if may_be_more { Progress::More } else { Progress::Idle })
@@ -59,6 +60,7 @@ impl<S: RouterStore> Step for Router<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use posthaste_core::SubscriptionId;
     use posthaste_core::ports::Routed;
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
@@ -76,7 +78,8 @@ mod tests {
             self.asked.lock().expect("the list").push(take);
             let lowest = Some(EventId::from_store(self.lowest));
             let pairs = take.events_max * self.fan_out;
-            Ok(Routed { events: take.events_max, pairs, lowest })
+            let subscriptions = vec![SubscriptionId::from_store(1)];
+            Ok(Routed { events: take.events_max, pairs, lowest, subscriptions })
         }
     }
 
@@ -97,6 +100,17 @@ mod tests {
         let from: Vec<_> = store.asked.lock().expect("the list").iter().map(|take| take.from).collect();
         let seven = Some(EventId::from_store(7));
         assert_eq!(from, [None, seven, seven, None, seven]);
+    }
+
+    #[tokio::test]
+    async fn admission_is_told_which_subscriptions_have_new_sagas() {
+        let store = Scripted { fan_out: 1, lowest: 1, ..Scripted::default() };
+        let wakes = Wakes::alone();
+        let (clock, now) = (Clock::standing(Timestamp::MIN), Timestamp::from_micros(5));
+        let mut router = Router::new(store, clock, wakes.clone(), Metrics::new());
+        router.step(now).await.expect("a step");
+        let subscription_id = SubscriptionId::from_store(1);
+        assert_eq!(wakes.take_due(), [DueSince { subscription_id, since: now }]);
     }
 
     #[tokio::test]

@@ -2,8 +2,9 @@
 //! A bell that rings for nothing, or does not ring, costs time and nothing else.
 
 use crate::step::{Progress, Step};
-use posthaste_core::ports::{AnnounceStore, Announcement, ListenStore, Stage, StoreResult};
-use posthaste_core::{JobId, Timestamp};
+use posthaste_core::ports::{AnnounceStore, Announcement, DueSince, ListenStore, Stage, StoreResult};
+use posthaste_core::{JobId, SubscriptionId, Timestamp};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -37,9 +38,13 @@ struct Inner {
     announcer: Bell,
     /// The smallest job that finished since the results stage last read; [`NO_JOB`] for none.
     lowest_finished: AtomicI64,
+    /// Since when subscriptions have due sagas, as the router reported since admission last asked.
+    due: Mutex<HashMap<SubscriptionId, Timestamp>>,
 }
 
 const NO_JOB: i64 = i64::MAX;
+/// Beyond this many, due subscriptions are left for admission to find in the store.
+const DUE_MAX: usize = 10_000;
 
 impl Wakes {
     /// For the only process on a store.
@@ -55,7 +60,8 @@ impl Wakes {
     fn new(here: Vec<Stage>, unsaid: Option<Mutex<Announcement>>) -> Self {
         let bells = std::array::from_fn(|_| Bell::default());
         let lowest_finished = AtomicI64::new(NO_JOB);
-        Self(Arc::new(Inner { bells, here, unsaid, announcer: Bell::default(), lowest_finished }))
+        let (announcer, due) = (Bell::default(), Mutex::default());
+        Self(Arc::new(Inner { bells, here, unsaid, announcer, lowest_finished, due }))
     }
 
     pub fn bell(&self, stage: Stage) -> Bell {
@@ -71,6 +77,25 @@ impl Wakes {
     pub fn wake_results(&self, finished: impl IntoIterator<Item = JobId>) {
         let lowest_finished = finished.into_iter().min();
         self.deliver(Announcement { stages: [Stage::Results].into(), lowest_finished });
+    }
+
+    /// Wakes admission, which then need not look for these subscriptions if it runs here.
+    pub fn wake_admission(&self, due: impl IntoIterator<Item = DueSince>) {
+        if self.0.here.contains(&Stage::Admission) {
+            let mut known = self.0.due.lock().unwrap_or_else(PoisonError::into_inner);
+            for DueSince { subscription_id, since } in due.into_iter().take(DUE_MAX) {
+                if known.len() < DUE_MAX {
+                    known.entry(subscription_id).and_modify(|at| *at = since.min(*at)).or_insert(since);
+                }
+            }
+        }
+        self.wake(Stage::Admission);
+    }
+
+    /// Returns the subscriptions that the router reported since the last call.
+    pub(crate) fn take_due(&self) -> Vec<DueSince> {
+        let due = std::mem::take(&mut *self.0.due.lock().unwrap_or_else(PoisonError::into_inner));
+        due.into_iter().map(|(subscription_id, since)| DueSince { subscription_id, since }).collect()
     }
 
     /// Wakes the stages that run here, and leaves the others for the announcer.

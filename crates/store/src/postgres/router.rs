@@ -8,7 +8,7 @@ use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::Session;
 use crate::postgres::value::{Instant, TAKE_MAX, get, int};
 use posthaste_core::ports::{RouteTake, Routed, RouterStore, StoreResult};
-use posthaste_core::{EventId, Timestamp};
+use posthaste_core::{EventId, SubscriptionId, Timestamp};
 
 /// Port of the role router_worker.
 #[derive(Debug, Clone)]
@@ -31,16 +31,19 @@ impl RouterStore for PostgresRouter {
             let part = RouteTake { events_max: wanted.min(TAKE_MAX), ..take };
             let routed = self.pool.call(verb, |session| route(session, part, now)).await?;
             wanted = if routed.events < part.events_max { 0 } else { wanted - routed.events };
-            add(&mut whole, &routed);
+            add(&mut whole, routed);
         }
         Ok(whole)
     }
 }
 
-fn add(whole: &mut Routed, part: &Routed) {
+fn add(whole: &mut Routed, part: Routed) {
     whole.events += part.events;
     whole.pairs = whole.pairs.saturating_add(part.pairs);
     whole.lowest = whole.lowest.into_iter().chain(part.lowest).min();
+    whole.subscriptions.extend(part.subscriptions);
+    whole.subscriptions.sort_unstable();
+    whole.subscriptions.dedup();
 }
 
 async fn route(mut session: Session, take: RouteTake, now: Timestamp) -> Result<Routed, Fault> {
@@ -50,5 +53,6 @@ async fn route(mut session: Session, take: RouteTake, now: Timestamp) -> Result<
     let Some(row) = rows.first() else { return Ok(Routed::default()) };
     let number = |column| Ok::<_, Fault>(u32::try_from(get::<i64>(row, column)?).unwrap_or(u32::MAX));
     let lowest = get::<Option<i64>>(row, 2)?.map(EventId::from_store);
-    Ok(Routed { events: number(0)?, pairs: number(1)?, lowest })
+    let subscriptions = get::<Vec<i64>>(row, 3)?.into_iter().map(SubscriptionId::from_store).collect();
+    Ok(Routed { events: number(0)?, pairs: number(1)?, lowest, subscriptions })
 }

@@ -2,8 +2,9 @@
 //! them to the orchestrator by way of the table; never reads one.
 
 use posthaste_core::ports::{RouteTake, Routed, RouterStore, StoreResult};
-use posthaste_core::{EventId, Timestamp};
+use posthaste_core::{EventId, SubscriptionId, Timestamp};
 use rusqlite::params;
+use std::collections::BTreeSet;
 
 use super::SqliteStore;
 use super::error::Answer;
@@ -33,6 +34,7 @@ impl RouterStore for SqliteRouter {
 fn route_events(session: &Session<'_>, take: RouteTake, now: Timestamp) -> Answer<Routed> {
     let mut routed = Routed::default();
     let (mut lowest, mut highest) = (None, 0_i64);
+    let mut subscriptions = BTreeSet::new();
     {
         let mut matching = session.statement(MATCH_SUBSCRIPTIONS)?;
         let mut pairs = matching.query(params![take.from.map_or(0, EventId::get), take.events_max])?;
@@ -44,6 +46,7 @@ fn route_events(session: &Session<'_>, take: RouteTake, now: Timestamp) -> Answe
             lowest = lowest.or(Some(event_id));
             highest = event_id;
             routed.pairs += u32::from(subscription_id.is_some());
+            subscriptions.extend(subscription_id.map(SubscriptionId::from_store));
         }
     }
     if let Some(lowest) = lowest {
@@ -51,5 +54,6 @@ fn route_events(session: &Session<'_>, take: RouteTake, now: Timestamp) -> Answe
         session.run(DELETE_ROUTED, params![lowest, highest])?;
     }
     routed.lowest = lowest.map(EventId::from_store);
+    routed.subscriptions = subscriptions.into_iter().collect();
     Ok(routed)
 }

@@ -82,6 +82,7 @@ pub async fn only_active_and_verified_subscriptions_get_a_saga<S: Stores>(h: &Ha
     let routed = h.route_all(T0).await;
     if h.engine != Engine::PostgresCut {
         assert_eq!((routed.events, routed.pairs), (3, 6));
+        assert_eq!(routed.subscriptions, matching);
     }
     for (id, expected) in
         [(matching[0], 3), (matching[1], 3), (other_type, 0), (unverified, 0), (paused, 0), (deleted, 0)]

@@ -228,6 +228,19 @@ async fn reads_of_recently_due_sagas_continue_where_the_last_one_ended() {
 }
 
 #[tokio::test]
+async fn what_the_router_reported_is_admitted_before_a_read() {
+    let mut rig = started(vec![0]).await;
+    rig.world().reads.clear();
+    rig.store.one_is_due(at_ms(10));
+    rig.admission
+        .wakes
+        .wake_admission([DueSince { subscription_id: SubscriptionId::from_store(1), since: at_ms(10) }]);
+    rig.step(10).await;
+    let world = rig.world();
+    assert_eq!((world.given[0], world.reads.len()), (1, 0));
+}
+
+#[tokio::test]
 async fn recently_due_sagas_are_read_every_20_ms_while_there_is_known_work() {
     // Each step admits 16 of one and marks nothing as finished; the others keep it busy.
     let mut rig = started(vec![1; 3_000]).await;

@@ -1,7 +1,7 @@
 -- role: router_worker
 -- Takes events off the queue, makes a saga for every subscription that matches, and removes them from the
 -- queue: one statement, so no event is half routed. Returns the number of events, the number of pairs of event and
--- subscription, and the lowest id.
+-- subscription, the lowest id, and the subscriptions.
 -- index: routing_queue_pkey for the take, events_pkey, idx_subscription_event_type.
 -- The literal LIMIT (the caller asks for no more) tells the planner that the take is small whatever $2 is, so it
 -- never sorts the queue; the rows are deleted by their place, which no second look into the index has to find.
@@ -40,4 +40,9 @@ WITH taken AS MATERIALIZED (
     SELECT pair.event_id, pair.subscription_id, $3::timestamptz, $3::timestamptz, $3::timestamptz FROM pair
     ON CONFLICT DO NOTHING
 )
-SELECT count(*) AS events, (SELECT count(*) FROM pair) AS pairs, min(taken.event_id) AS lowest FROM taken
+SELECT
+    count(*) AS events,
+    (SELECT count(*) FROM pair) AS pairs,
+    min(taken.event_id) AS lowest,
+    ARRAY(SELECT DISTINCT pair.subscription_id FROM pair) AS subscriptions
+FROM taken

@@ -30,6 +30,6 @@ impl AnnounceStore for PostgresAnnouncer {
 }
 
 async fn announce(mut session: Session, messages: &[String]) -> Result<(), Fault> {
-    session.run(include_str!("sql/announce/announce.sql"), &[&messages]).await?;
+    session.run_relaxed(include_str!("sql/announce/announce.sql"), &[&messages]).await?;
     Ok(())
 }

@@ -49,7 +49,7 @@ fn add(whole: &mut Routed, part: Routed) {
 async fn route(mut session: Session, take: RouteTake, now: Timestamp) -> Result<Routed, Fault> {
     let from = take.from.map_or(i64::MIN, EventId::get);
     let sql = include_str!("sql/router/route_events.sql");
-    let rows = session.run(sql, &[&from, &int(take.events_max), &Instant(now)]).await?;
+    let rows = session.run_relaxed(sql, &[&from, &int(take.events_max), &Instant(now)]).await?;
     let Some(row) = rows.first() else { return Ok(Routed::default()) };
     let number = |column| Ok::<_, Fault>(u32::try_from(get::<i64>(row, column)?).unwrap_or(u32::MAX));
     let lowest = get::<Option<i64>>(row, 2)?.map(EventId::from_store);

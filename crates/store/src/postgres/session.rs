@@ -4,7 +4,7 @@
 
 use crate::postgres::error::{Fault, Phase, classify};
 use deadpool_postgres::Object;
-use futures_util::future::join;
+use futures_util::future::{join, join3};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 
@@ -67,6 +67,25 @@ impl Session {
         self.awaiting = true;
         let answer = self.ask(sql, params, Phase::MayBeDone).await;
         self.heard(answer)
+    }
+
+    /// One statement in a transaction of its own whose commit is not flushed, in one trip: for work that a crash can
+    /// only repeat.
+    pub(super) async fn run_relaxed(&mut self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Fault> {
+        self.awaiting = true;
+        let prepared = self.prepare(sql).await;
+        let statement = self.heard(prepared)?;
+        self.awaiting = true;
+        let connection = self.connection()?;
+        let (begun, answer, committed) = join3(
+            connection.batch_execute(Durability::Relaxed.begin()),
+            connection.query(&statement, params),
+            connection.batch_execute("COMMIT"),
+        )
+        .await;
+        // The first error names the cause; a COMMIT behind it is carried out as a ROLLBACK.
+        let answer = begun.and(answer).and_then(|rows| committed.map(|()| rows));
+        self.heard(answer.map_err(|error| classify(error, Phase::MayBeDone)))
     }
 
     /// One statement that only reads.

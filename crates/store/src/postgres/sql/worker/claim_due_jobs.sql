@@ -7,8 +7,6 @@
 -- caller asks for no more) keeps it from sorting before it has statistics; rows are locked only as far as $2 goes.
 -- The only upper bound is the status: a Pending job is due whatever its time, and one in the future was stored by a clock
 -- that was set back since.
--- set_config: a crash that forgets a lease lets the job be sent twice at most, as any lost answer does, so nobody
--- waits for the disk.
 -- Measured beside 300,000 jobs, batches of 500: 28 buffers and 15 µs a job, 22 of them for its indexes.
 -- Suspects are filtered out of the rows that the scan reads anyway; claim_suspect_job.sql claims them. Only a scan from
 -- the beginning reads past them: 2 ms with 10,000 waiting. A partial index without them would save that, and cost every
@@ -24,7 +22,7 @@ WITH picked AS MATERIALIZED (
         LIMIT 1000
         FOR NO KEY UPDATE SKIP LOCKED
     ) few
-    LIMIT (SELECT CASE WHEN set_config('synchronous_commit', 'off', true) = 'off' THEN $2::integer END)
+    LIMIT $2::integer
 ), leased AS (
     UPDATE posthaste.webhook_delivery_jobs j
     SET status = 'Leased', lease_until = $3::timestamptz, lease_token = $4::uuid, worker_id = $5::text

@@ -1,13 +1,46 @@
-//! What was logged, for a test to read: the writer of a subscriber that the test sets up.
+//! What a thread logged, for a test to read.
 
 use std::io::{Result, Write};
 use std::sync::{Arc, Mutex};
+use tracing::Dispatch;
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Clones write to the same text.
 #[derive(Debug, Clone, Default)]
 pub struct CapturedLog(Arc<Mutex<Vec<u8>>>);
 
+/// Captures until it is dropped.
+#[derive(Debug)]
+pub struct Capturing {
+    _guard: DefaultGuard,
+    /// With a single subscriber in the process, `tracing` asks whichever thread comes first to a log line whether anybody
+    /// wants it, and keeps that answer for all threads. With a second one it asks both.
+    _second: Dispatch,
+}
+
+/// How lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lines {
+    Text,
+    Json,
+}
+
 impl CapturedLog {
+    /// Captures what this thread logs: for tests on one thread.
+    pub fn of_this_thread(lines: Lines, level: LevelFilter) -> (Self, Capturing) {
+        let (log, second) = (Self::default(), Dispatch::new(NoSubscriber::default()));
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_max_level(level).with_ansi(false);
+        let subscriber = subscriber.with_writer(move || writer.clone());
+        let guard = match lines {
+            Lines::Text => subscriber.finish().set_default(),
+            Lines::Json => subscriber.json().finish().set_default(),
+        };
+        (log, Capturing { _guard: guard, _second: second })
+    }
+
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock().expect("the log")).into_owned()
     }

@@ -3,7 +3,10 @@
 
 use rusqlite::types::ValueRef;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use tokio_postgres::{Client, SimpleQueryMessage};
+
+const POLL: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub enum Direct {
@@ -33,6 +36,19 @@ impl Direct {
     pub async fn number(&self, sql: &str) -> i64 {
         let rows = self.rows(sql).await;
         rows[0][0].as_deref().expect("not null").parse().unwrap_or_else(|_| panic!("{sql}: {:?}", rows[0]))
+    }
+
+    /// Waits until a statement returns this number, which must come within a time.
+    pub async fn until(&self, what: &str, sql: &str, expected: i64, within: Duration) {
+        let began = Instant::now();
+        loop {
+            let found = self.number(sql).await;
+            if found == expected {
+                return;
+            }
+            assert!(began.elapsed() < within, "waited in vain until {what}: {found} and not {expected}");
+            tokio::time::sleep(POLL).await;
+        }
     }
 
     /// One column of text.

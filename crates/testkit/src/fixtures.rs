@@ -9,8 +9,8 @@ use posthaste_core::order::Order;
 use posthaste_core::outcome::{AttemptOutcome, Failure};
 use posthaste_core::ports::{
     Admitted, AppliedResult, Claim, ClaimedJob, IngestStore as _, Ingested, JobReport, LeaseTake,
-    OrchestratorStore as _, Quota, RequestOutcome, ResultTake, RouteTake, Routed, RouterStore as _, Stores,
-    SubscriptionStore as _, Verification, WorkerStore as _,
+    OrchestratorStore as _, OutboxClaim, Quota, RequestOutcome, ResultTake, RouteTake, Routed,
+    RouterStore as _, Stores, SubscriptionStore as _, Verification, WorkerStore as _,
 };
 use posthaste_core::retry::RetryPolicy;
 use posthaste_core::subscription::{CallbackUrl, NewSubscription, SealedSecret};
@@ -53,6 +53,26 @@ pub fn event(kind: &str) -> NewEvent {
     }
 }
 
+/// A subscription with defaults for all that a test does not care about.
+pub fn subscription(kind: &str) -> NewSubscription {
+    NewSubscription {
+        event_type: event_type(kind),
+        callback_url: callback(URL),
+        max_retry_limit: None,
+        description: None,
+        secret: SealedSecret::new("secret-1"),
+    }
+}
+
+/// Creates a subscription and verifies it, as if its receiver had answered the challenge.
+pub async fn subscribe_verified(store: &impl Stores, new: NewSubscription, now: Timestamp) -> SubscriptionId {
+    let challenged = Verification { callback_url: new.callback_url.clone(), secret: new.secret.clone() };
+    let subscriptions = store.subscriptions();
+    let id = subscriptions.create_subscription(new, actor(), now).await.expect("a subscription").id;
+    assert!(subscriptions.mark_verified(id, challenged, actor(), now).await.expect("verification"));
+    id
+}
+
 pub fn named_event(kind: &str, external_id: &str) -> NewEvent {
     let external_event_id = Some(ExternalEventId::parse(external_id).expect("an external id"));
     NewEvent { external_event_id, ..event(kind) }
@@ -78,6 +98,12 @@ pub fn token() -> LeaseToken {
 
 pub fn claim(jobs_max: u32) -> Claim {
     Claim { worker_id: worker_id(1), token: token(), lease: LEASE, from: None, jobs_max }
+}
+
+/// A claim of orders by the first worker.
+pub fn order_claim(orders_max: u32) -> OutboxClaim {
+    let probe_for = Duration::from_secs(30);
+    OutboxClaim { worker_id: worker_id(1), token: token(), orders_max, probe_for, again: false }
 }
 
 pub fn delivered(job: &ClaimedJob, token: LeaseToken) -> JobReport {
@@ -121,28 +147,14 @@ impl<S: Stores> Harness<S> {
     }
 
     pub async fn subscribe_with(&self, kind: &str, max_retry_limit: Option<u32>) -> SubscriptionId {
-        let id = self.subscribe_unverified(kind, max_retry_limit).await;
-        let challenged = Verification { callback_url: callback(URL), secret: SealedSecret::new("secret-1") };
-        assert!(
-            self.calm.subscriptions().mark_verified(id, challenged, actor(), T0).await.expect("verification")
-        );
-        id
+        let new = NewSubscription { max_retry_limit, ..subscription(kind) };
+        subscribe_verified(&self.calm, new, T0).await
     }
 
     pub async fn subscribe_unverified(&self, kind: &str, max_retry_limit: Option<u32>) -> SubscriptionId {
-        let subscription = NewSubscription {
-            event_type: event_type(kind),
-            callback_url: callback(URL),
-            max_retry_limit,
-            description: None,
-            secret: SealedSecret::new("secret-1"),
-        };
-        self.calm
-            .subscriptions()
-            .create_subscription(subscription, actor(), T0)
-            .await
-            .expect("a subscription")
-            .id
+        let new = NewSubscription { max_retry_limit, ..subscription(kind) };
+        let made = self.calm.subscriptions().create_subscription(new, actor(), T0).await;
+        made.expect("a subscription").id
     }
 
     /// Accepts `count` events of a kind.

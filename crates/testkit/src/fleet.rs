@@ -4,8 +4,8 @@
 use crate::postgres::{client, url_with};
 use crate::private_server::PrivateServer;
 use crate::processes::{LogLine, Process, Program};
+use crate::proxy::{Mode, Proxy};
 use crate::random::Random;
-use crate::tripwire::Tripwire;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -73,7 +73,7 @@ pub enum Wiring {
 pub struct Member {
     pub role: Role,
     pub process: Process,
-    pub wire: Option<Tripwire>,
+    pub wire: Option<Proxy>,
     /// Where it listens, if it is an API.
     pub address: Option<SocketAddr>,
     settings: Vec<(String, String)>,
@@ -127,7 +127,7 @@ impl Fleet {
                 admin.batch_execute(&login).await.expect("a login");
                 let wire = match wiring {
                     Wiring::Direct => None,
-                    Wiring::Tripwires => Some(Tripwire::start(server.socket()).await),
+                    Wiring::Tripwires => Some(Proxy::start(server.socket(), Mode::Trip).await),
                 };
                 let address = wire.as_ref().map(|wire| wire.address);
                 let url = url_with(&server.url("postgres"), Some(&name), address);

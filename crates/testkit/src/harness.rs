@@ -1,21 +1,19 @@
 //! One fresh database of one engine, with a store on it and a way past the store.
 
 use crate::direct::Direct;
-use crate::proxy::CuttingProxy;
+use crate::proxy::{Mode, Proxy};
 use crate::{postgres, random};
 use posthaste_core::ports::{StoreError, StoreResult, Stores};
 use posthaste_store::postgres::{PostgresOptions, PostgresStore};
 use posthaste_store::sqlite::{self, SqliteOptions, SqliteStore};
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::path::PathBuf;
 use tempfile::TempDir;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
     Sqlite,
     Postgres,
-    /// PostgreSQL behind a [`CuttingProxy`].
+    /// PostgreSQL behind a [`Proxy`] that cuts connections.
     PostgresCut,
 }
 
@@ -27,44 +25,74 @@ pub struct Harness<S> {
     /// A store on the same database whose connections do not break, to arrange things with.
     pub calm: S,
     pub direct: Direct,
-    pub proxy: Option<CuttingProxy>,
-    folder: Option<TempDir>,
+    pub proxy: Option<Proxy>,
+    file: Option<SqliteFile>,
     url: Option<String>,
+}
+
+/// A fresh, migrated database of SQLite that nothing has open.
+#[derive(Debug)]
+pub struct SqliteFile(TempDir);
+
+impl SqliteFile {
+    pub fn migrated() -> Self {
+        let file = Self(tempfile::tempdir().expect("a folder"));
+        sqlite::migrate(&file.path()).expect("the migration");
+        file
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.0.path().join("posthaste.db")
+    }
+
+    pub fn url(&self) -> String {
+        format!("sqlite://{}", self.path().display())
+    }
+
+    pub fn open(&self) -> SqliteStore {
+        SqliteStore::open(&SqliteOptions::new(self.path())).expect("the store")
+    }
 }
 
 impl Harness<SqliteStore> {
     pub async fn sqlite(_name: &str) -> Self {
-        Self::sqlite_counted(None)
+        Self::sqlite_with(|_| {})
     }
 
-    /// The same, with the steps of the engine's machine counted.
-    pub fn sqlite_counted(steps: Option<Arc<AtomicU64>>) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("posthaste.db");
-        sqlite::migrate(&path).expect("the migration");
-        let store =
-            SqliteStore::open(&SqliteOptions { steps, ..SqliteOptions::new(&path) }).expect("the store");
+    /// The same, with options that the test changes.
+    pub fn sqlite_with(change: impl FnOnce(&mut SqliteOptions)) -> Self {
+        let file = SqliteFile::migrated();
+        let (path, mut options) = (file.path(), SqliteOptions::new(file.path()));
+        change(&mut options);
+        let store = SqliteStore::open(&options).expect("the store");
         Self {
             engine: Engine::Sqlite,
             calm: store.clone(),
             store,
             direct: Direct::sqlite(&path),
             proxy: None,
-            folder: Some(folder),
+            file: Some(file),
             url: None,
         }
     }
 
     /// The file of the database.
-    pub fn path(&self) -> std::path::PathBuf {
-        self.folder.as_ref().expect("a folder").path().join("posthaste.db")
+    pub fn path(&self) -> PathBuf {
+        self.file.as_ref().expect("a file").path()
     }
 }
 
 impl Harness<PostgresStore> {
     pub async fn postgres(name: &str) -> Self {
+        Self::postgres_with(name, |_| {}).await
+    }
+
+    /// The same, with options that the test changes.
+    pub async fn postgres_with(name: &str, change: impl FnOnce(&mut PostgresOptions)) -> Self {
         let url = postgres::migrated_database(name).await;
-        let store = PostgresStore::connect(&PostgresOptions::new(&url)).await.expect("the store");
+        let mut options = PostgresOptions::new(&url);
+        change(&mut options);
+        let store = PostgresStore::connect(&options).await.expect("the store");
         let direct = Direct::postgres(&url).await;
         // Tests of the store give it times of their own.
         direct.run("UPDATE clock_guard SET enforced = false").await;
@@ -74,7 +102,7 @@ impl Harness<PostgresStore> {
             store,
             direct,
             proxy: None,
-            folder: None,
+            file: None,
             url: Some(url),
         }
     }
@@ -85,7 +113,7 @@ impl Harness<PostgresStore> {
         // Every test its own faults, and the same ones every time.
         let seed =
             name.bytes().fold(random::seed(), |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
-        let proxy = CuttingProxy::start(server_address(&url), seed).await;
+        let proxy = Proxy::start(postgres::server_address(&url), Mode::Cut { seed }).await;
         let through = postgres::url_with(&url, None, Some(proxy.address));
         let mut tries = 0;
         let store = loop {
@@ -102,11 +130,6 @@ impl Harness<PostgresStore> {
     pub fn url(&self) -> &str {
         self.url.as_deref().expect("a URL")
     }
-}
-
-fn server_address(url: &str) -> SocketAddr {
-    let authority = url.split('@').nth(1).and_then(|rest| rest.split('/').next()).expect("a host");
-    authority.parse().unwrap_or_else(|_| panic!("{authority} is not an address and a port"))
 }
 
 impl<S: Stores> Harness<S> {
@@ -126,4 +149,30 @@ impl<S: Stores> Harness<S> {
         }
         panic!("500 tries were cut off");
     }
+}
+
+/// Creates a test of each function on one engine, in a module of the engine's name. What a function is called with is an
+/// expression over its own fresh [`Harness`].
+#[macro_export]
+macro_rules! on_engine {
+    ($engine:ident, |$h:ident| $given:expr; $($area:ident :: $promise:ident,)*) => {
+        mod $engine {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $promise() {
+                    let $h = $crate::harness::Harness::$engine(stringify!($promise)).await;
+                    super::$area::$promise($given).await;
+                }
+            )*
+        }
+    };
+}
+
+/// Creates a test of each function, once on each engine: `on_both_engines! { |h| &h; area::promise, }`.
+#[macro_export]
+macro_rules! on_both_engines {
+    (|$h:ident| $given:expr; $($promises:tt)*) => {
+        $crate::on_engine! { sqlite, |$h| $given; $($promises)* }
+        $crate::on_engine! { postgres, |$h| $given; $($promises)* }
+    };
 }

@@ -35,6 +35,12 @@ pub fn url_with(url: &str, user: Option<&str>, address: Option<std::net::SocketA
     format!("postgres://{}@{host}/{path}", user.unwrap_or(login))
 }
 
+/// The address of the server that a URL names.
+pub fn server_address(url: &str) -> std::net::SocketAddr {
+    let authority = url.split('@').nth(1).and_then(|rest| rest.split('/').next()).expect("a host");
+    authority.parse().unwrap_or_else(|_| panic!("{authority} is not an address and a port"))
+}
+
 pub async fn client(url: &str) -> Client {
     let (client, connection) =
         tokio_postgres::connect(url, NoTls).await.unwrap_or_else(|error| panic!("{url}: {error}"));
@@ -42,9 +48,10 @@ pub async fn client(url: &str) -> Client {
     client
 }
 
-/// A name that no other test of this server has.
+/// A name that no other test of this server has, and that is short enough for PostgreSQL.
 fn fresh_name(what: &str) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
+    let what: String = what.chars().take(30).collect();
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     format!("ph_{what}_{}_{count}", std::process::id())
 }

@@ -5,7 +5,7 @@ use crate::signals;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,9 +42,17 @@ impl Program {
         Self { path }
     }
 
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn command(&self) -> Command {
+        Command::new(&self.path)
+    }
+
     /// Starts `posthaste serve` with these settings and no others.
     pub fn serve(&self, name: &str, roles: &str, settings: &[(String, String)]) -> Process {
-        let mut command = Command::new(&self.path);
+        let mut command = self.command();
         command.args(["serve", "--roles", roles]).stdin(Stdio::null()).stdout(Stdio::null());
         command.env_clear().envs(settings.iter().map(|(name, value)| (name, value)));
         let mut child = command.stderr(Stdio::piped()).spawn().expect("to start the program");

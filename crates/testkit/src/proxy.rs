@@ -1,25 +1,145 @@
-//! A wire that breaks: a proxy before PostgreSQL that cuts every connection after a seeded number of
-//! messages; before the last one reached the server, in the middle of it, or after, so that a COMMIT
-//! was carried out and nobody was told.
+//! A proxy in front of PostgreSQL. [`Mode`] says what it does to the connections: cut them at seeded moments, break one
+//! when a test asks for it, or only count what the store asks for.
 
 use crate::random::Random;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 
 /// A connection lives at least this many messages: enough to log in and begin.
 const MESSAGES_MIN: u64 = 6;
 const MESSAGES_SPREAD: u64 = 40;
 const BUFFER_BYTES: usize = 64 * 1024;
+/// The first message of a connection has a length only, every other one a type before it.
+const LENGTH_BYTES: usize = 4;
+const EXECUTE: u8 = b'E';
+const QUERY: u8 = b'Q';
+/// An Execute of the unnamed portal without a bound on its rows, as a client sends it: behind it comes the
+/// Sync that commits a statement which is its own transaction.
+const EXECUTE_UNNAMED: &[u8] = b"E\0\0\0\x09\0\0\0\0\0";
+
+/// What happens to the connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Every connection is cut after a seeded number of messages; before the last one reached the server, in the middle
+    /// of it, or after, so that a COMMIT was carried out and its answer lost.
+    Cut { seed: u64 },
+    /// Whole until it is tripped: then the next commit reaches the server, and its answer is lost.
+    Trip,
+    /// Counts statements and round trips. Only for counting; nothing is timed through it.
+    Count,
+}
+
+/// Where the server listens.
+#[derive(Debug, Clone)]
+pub enum Upstream {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl From<SocketAddr> for Upstream {
+    fn from(address: SocketAddr) -> Self {
+        Self::Tcp(address)
+    }
+}
+
+impl From<PathBuf> for Upstream {
+    fn from(socket: PathBuf) -> Self {
+        Self::Unix(socket)
+    }
+}
 
 #[derive(Debug)]
-pub struct CuttingProxy {
+pub struct Proxy {
     pub address: SocketAddr,
-    cuts: Arc<AtomicU64>,
+    shared: Arc<Shared>,
     accepting: tokio::task::JoinHandle<()>,
+}
+
+/// What all connections of a proxy share.
+#[derive(Debug, Default)]
+struct Shared {
+    cuts: AtomicU64,
+    /// Breaks that were asked for and have not come yet.
+    wanted: AtomicU64,
+    broken: Mutex<Vec<Instant>>,
+    statements: AtomicU64,
+    round_trips: AtomicU64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counts {
+    pub statements: u64,
+    /// How often the store spoke after the server had: statements sent in one go are one trip.
+    pub round_trips: u64,
+}
+
+impl Proxy {
+    pub async fn start(server: impl Into<Upstream>, mode: Mode) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let (address, server) = (listener.local_addr().expect("an address"), server.into());
+        let shared = Arc::new(Shared::default());
+        let state = Arc::clone(&shared);
+        let accepting = tokio::spawn(async move {
+            let mut random = Random::new(if let Mode::Cut { seed } = mode { seed } else { 0 });
+            while let Ok((client, _)) = listener.accept().await {
+                let wire = Wire::new(mode, &mut random);
+                tokio::spawn(carry(client, server.clone(), wire, Arc::clone(&state)));
+            }
+        });
+        Self { address, shared, accepting }
+    }
+
+    /// How many connections were cut so far.
+    pub fn cuts(&self) -> u64 {
+        self.shared.cuts.load(Ordering::Relaxed)
+    }
+
+    /// Breaks the connection that commits next, just after the commit was sent.
+    pub fn trip(&self) {
+        self.shared.wanted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// When tripped connections were broken.
+    pub fn breaks(&self) -> Vec<Instant> {
+        self.shared.broken.lock().expect("the list").clone()
+    }
+
+    pub fn counts(&self) -> Counts {
+        Counts {
+            statements: self.shared.statements.load(Ordering::Relaxed),
+            round_trips: self.shared.round_trips.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+impl Shared {
+    fn take_wanted(&self) -> bool {
+        let less = |wanted: u64| wanted.checked_sub(1);
+        let taken = self.wanted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok();
+        if taken {
+            self.broken.lock().expect("the list").push(Instant::now());
+        }
+        taken
+    }
+}
+
+/// The way from one client to the server.
+#[derive(Debug)]
+enum Wire {
+    Cut { messages_left: u64, at: Cut },
+    Trip,
+    Count { started: bool, unread: Vec<u8> },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -29,84 +149,144 @@ enum Cut {
     AfterSending,
 }
 
-impl CuttingProxy {
-    pub async fn start(server: SocketAddr, seed: u64) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("an address");
-        let cuts = Arc::new(AtomicU64::new(0));
-        let counter = Arc::clone(&cuts);
-        let accepting = tokio::spawn(async move {
-            let mut random = Random::new(seed);
-            while let Ok((client, _)) = listener.accept().await {
-                let messages_max = MESSAGES_MIN + random.below(MESSAGES_SPREAD);
-                let cut = match random.below(4) {
+impl Wire {
+    fn new(mode: Mode, random: &mut Random) -> Self {
+        match mode {
+            Mode::Cut { .. } => {
+                let messages_left = MESSAGES_MIN + random.below(MESSAGES_SPREAD);
+                let at = match random.below(4) {
                     0 => Cut::BeforeSending,
                     1 => Cut::HalfSent,
                     _ => Cut::AfterSending,
                 };
-                tokio::spawn(carry(client, server, messages_max, cut, Arc::clone(&counter)));
+                Self::Cut { messages_left, at }
             }
-        });
-        Self { address, cuts, accepting }
+            Mode::Trip => Self::Trip,
+            Mode::Count => Self::Count { started: false, unread: Vec::new() },
+        }
     }
 
-    /// How many connections were cut so far.
-    pub fn cuts(&self) -> u64 {
-        self.cuts.load(Ordering::Relaxed)
+    /// Returns how many of these bytes go on to the server, and whether the connection breaks after them.
+    fn pass(&mut self, bytes: &[u8], shared: &Shared) -> (usize, bool) {
+        match self {
+            Self::Cut { messages_left, at } => {
+                *messages_left -= 1;
+                if *messages_left > 0 {
+                    return (bytes.len(), false);
+                }
+                shared.cuts.fetch_add(1, Ordering::Relaxed);
+                let sent = match at {
+                    Cut::BeforeSending => 0,
+                    Cut::HalfSent => bytes.len() / 2,
+                    Cut::AfterSending => bytes.len(),
+                };
+                (sent, true)
+            }
+            Self::Trip => (bytes.len(), commits(bytes) && shared.take_wanted()),
+            Self::Count { started, unread } => {
+                unread.extend_from_slice(bytes);
+                while let Some((kind, length)) = next_message(unread, *started) {
+                    shared
+                        .statements
+                        .fetch_add(u64::from(matches!(kind, EXECUTE | QUERY)), Ordering::Relaxed);
+                    *started = true;
+                    unread.drain(..length);
+                }
+                (bytes.len(), false)
+            }
+        }
     }
 }
 
-impl Drop for CuttingProxy {
-    fn drop(&mut self) {
-        self.accepting.abort();
-    }
-}
-
-async fn carry(client: TcpStream, server: SocketAddr, messages_max: u64, cut: Cut, cuts: Arc<AtomicU64>) {
-    let Ok(server) = TcpStream::connect(server).await else { return };
+async fn carry(client: TcpStream, server: Upstream, wire: Wire, shared: Arc<Shared>) {
     let _ = client.set_nodelay(true);
-    let _ = server.set_nodelay(true);
-    let (client_read, client_write) = client.into_split();
-    let (server_read, server_write) = server.into_split();
-    let back = tokio::spawn(carry_back(server_read, client_write));
-    let was_cut = carry_messages(client_read, server_write, messages_max, cut).await;
-    // Dropping the way back too closes both sockets while an answer is still on its way.
-    back.abort();
-    if was_cut {
-        cuts.fetch_add(1, Ordering::Relaxed);
+    let (from_client, to_client) = client.into_split();
+    // A server that is away: the client sees its connection closed.
+    match server {
+        Upstream::Tcp(address) => {
+            let Ok(server) = TcpStream::connect(address).await else { return };
+            let _ = server.set_nodelay(true);
+            let (from_server, to_server) = server.into_split();
+            both_ways((from_client, to_server), (from_server, to_client), wire, &shared).await;
+        }
+        Upstream::Unix(socket) => {
+            let Ok(server) = UnixStream::connect(socket).await else { return };
+            let (from_server, to_server) = server.into_split();
+            both_ways((from_client, to_server), (from_server, to_client), wire, &shared).await;
+        }
     }
 }
 
-async fn carry_messages(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    messages_max: u64,
-    cut: Cut,
-) -> bool {
-    let mut buffer = vec![0; BUFFER_BYTES];
-    for message in 1.. {
-        let Ok(read @ 1..) = from.read(&mut buffer).await else { return false };
-        let last = message == messages_max;
-        let sent = match (last, cut) {
-            (true, Cut::BeforeSending) => 0,
-            (true, Cut::HalfSent) => read / 2,
-            (true, Cut::AfterSending) | (false, _) => read,
-        };
-        if to.write_all(&buffer[..sent]).await.is_err() {
-            return false;
-        }
-        if last {
-            return true;
-        }
+/// Whichever way ends first takes the other with it, while an answer may still be on its way.
+async fn both_ways(
+    forward: (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
+    back: (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
+    wire: Wire,
+    shared: &Shared,
+) {
+    let answered = AtomicBool::new(true);
+    tokio::select! {
+        () = carry_forward(forward, wire, &answered, shared) => {}
+        () = carry_back(back, &answered) => {}
     }
-    false
 }
 
-async fn carry_back(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
+async fn carry_forward(
+    (mut from, mut to): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
+    mut wire: Wire,
+    answered: &AtomicBool,
+    shared: &Shared,
+) {
     let mut buffer = vec![0; BUFFER_BYTES];
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
+        shared.round_trips.fetch_add(answered.swap(false, Ordering::Relaxed).into(), Ordering::Relaxed);
+        let (sent, breaks) = wire.pass(&buffer[..read], shared);
+        if to.write_all(&buffer[..sent]).await.is_err() || breaks {
+            return;
+        }
+    }
+}
+
+async fn carry_back(
+    (mut from, mut to): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
+    answered: &AtomicBool,
+) {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    while let Ok(read @ 1..) = from.read(&mut buffer).await {
+        answered.store(true, Ordering::Relaxed);
         if to.write_all(&buffer[..read]).await.is_err() {
             return;
+        }
+    }
+}
+
+fn commits(message: &[u8]) -> bool {
+    let contains = |part: &[u8]| message.windows(part.len()).any(|window| window == part);
+    contains(b"COMMIT") || (contains(EXECUTE_UNNAMED) && !contains(b"BEGIN"))
+}
+
+/// Returns type and length of the message at the front, if all of it is there.
+fn next_message(bytes: &[u8], started: bool) -> Option<(u8, usize)> {
+    let length_at = usize::from(started);
+    let length: [u8; LENGTH_BYTES] = bytes.get(length_at..length_at + LENGTH_BYTES)?.try_into().ok()?;
+    let total = length_at + usize::try_from(u32::from_be_bytes(length)).ok()?;
+    (bytes.len() >= total).then_some((if started { bytes[0] } else { 0 }, total))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_commits() {
+        let execute = [EXECUTE_UNNAMED, b"S\0\0\0\x04"].concat();
+        for (message, does) in [
+            (&b"Q\0\0\0\x0bCOMMIT\0"[..], true),
+            (&execute, true),
+            (&[b"Q\0\0\0\x0aBEGIN\0", &execute[..]].concat(), false),
+            (&b"P\0\0\0\x10\0SELECT 1\0\0\0"[..], false),
+        ] {
+            assert_eq!(commits(message), does, "{message:?}");
         }
     }
 }

@@ -1,5 +1,6 @@
-//! A receiver of webhooks over a real loopback socket: HTTP/1.1 with keep-alive, answers as the test
-//! says, and remembers what came.
+//! A receiver of webhooks over a real loopback socket. [`Receiver::start`] speaks HTTP/1.1 with keep-alive, answers as the
+//! test says, and remembers what came. [`Receiver::scripted`] does byte by byte what a list of [`Act`]s says, and
+//! [`Receiver::raw`] whatever a test does with a connection.
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
@@ -9,9 +10,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -65,10 +69,26 @@ impl Answer {
     }
 }
 
+/// What a scripted receiver does with a connection.
+#[derive(Debug, Clone)]
+pub enum Act {
+    Say(&'static [u8]),
+    SayLong(String),
+    /// One byte after the other, for longer than anybody waits.
+    Trickle(&'static [u8]),
+    /// The same again and again, until nobody listens.
+    Endlessly(&'static [u8]),
+    Hold,
+    Close,
+    Reset,
+}
+
 /// Listens until it is dropped; then all its connections break.
 pub struct Receiver {
     address: SocketAddr,
-    desk: Arc<Desk>,
+    accepted: Arc<AtomicUsize>,
+    /// None of a receiver that does not speak HTTP by itself.
+    desk: Option<Arc<Desk>>,
     listening: JoinHandle<()>,
 }
 
@@ -96,6 +116,14 @@ impl Receiver {
         Self::listen(Box::new(answer), Some(Mutex::default())).await
     }
 
+    /// Answers every request with this status, one for each permit.
+    pub async fn gated(status: u16) -> (Self, Arc<Semaphore>) {
+        let gate = Arc::new(Semaphore::new(0));
+        let held = Arc::clone(&gate);
+        let answer = move |_: &_| Answer::Gate(Arc::clone(&held), Box::new(Answer::Status(status)));
+        (Self::start(answer).await, gate)
+    }
+
     /// Keeps nothing of what came: for many requests, which the closure counts by itself.
     pub async fn start_unlogged(answer: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
         Self::listen(Box::new(answer), None).await
@@ -115,7 +143,47 @@ impl Receiver {
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         };
-        Self::listen_on(listener, Box::new(answer), None)
+        Self::attending(listener, Box::new(answer), None)
+    }
+
+    /// Reads one request of each connection, then follows the script; at its end it holds the connection.
+    pub async fn scripted(acts: Vec<Act>) -> Self {
+        Self::raw(move |mut stream| {
+            let acts = acts.clone();
+            async move {
+                read_request(&mut stream).await?;
+                perform(stream, acts).await
+            }
+        })
+        .await
+    }
+
+    /// Follows the script as soon as a request has come, without having read any of it.
+    pub async fn unread(acts: Vec<Act>) -> Self {
+        Self::raw(move |stream| {
+            let acts = acts.clone();
+            async move {
+                stream.peek(&mut [0]).await?;
+                perform(stream, acts).await
+            }
+        })
+        .await
+    }
+
+    /// Serves every connection with `serve`.
+    pub async fn raw<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = io::Result<()>> + Send + 'static,
+    {
+        Self::raw_at(Ipv4Addr::LOCALHOST.into(), serve).await
+    }
+
+    pub async fn raw_at<F>(ip: IpAddr, serve: impl Fn(TcpStream) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = io::Result<()>> + Send + 'static,
+    {
+        let listener = TcpListener::bind((ip, 0)).await.expect("a port");
+        Self::listen_on(listener, None, serve)
     }
 
     async fn listen(
@@ -123,18 +191,30 @@ impl Receiver {
         log: Option<Mutex<Vec<Received>>>,
     ) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
-        Self::listen_on(listener, answer, log)
+        Self::attending(listener, answer, log)
     }
 
-    fn listen_on(
+    fn attending(
         listener: TcpListener,
         answer: Box<dyn Fn(&Received) -> Answer + Send + Sync>,
         log: Option<Mutex<Vec<Received>>>,
     ) -> Self {
-        let address = listener.local_addr().expect("an address");
         let desk = Arc::new(Desk { answer, log, logged: watch::Sender::new(0) });
-        let listening = tokio::spawn(accept(listener, Arc::clone(&desk)));
-        Self { address, desk, listening }
+        let shared = Arc::clone(&desk);
+        Self::listen_on(listener, Some(desk), move |stream| attend_all(stream, Arc::clone(&shared)))
+    }
+
+    fn listen_on<F>(
+        listener: TcpListener,
+        desk: Option<Arc<Desk>>,
+        serve: impl Fn(TcpStream) -> F + Send + 'static,
+    ) -> Self
+    where
+        F: Future<Output = io::Result<()>> + Send + 'static,
+    {
+        let (address, accepted) = (listener.local_addr().expect("an address"), Arc::new(AtomicUsize::new(0)));
+        let listening = tokio::spawn(accept(listener, Arc::clone(&accepted), serve));
+        Self { address, accepted, desk, listening }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -146,20 +226,24 @@ impl Receiver {
         format!("http://{}{path}", self.address)
     }
 
+    /// How many connections were accepted so far.
+    pub fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::SeqCst)
+    }
+
+    fn desk(&self) -> &Desk {
+        self.desk.as_ref().expect("a receiver that speaks HTTP")
+    }
+
     /// All requests so far, in order of arrival.
     pub fn received(&self) -> Vec<Received> {
-        self.desk
-            .log
-            .as_ref()
-            .expect("a receiver with a log")
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        let log = self.desk().log.as_ref().expect("a receiver with a log");
+        log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// All requests, as soon as there are `count`.
     pub async fn wait_for(&self, count: usize) -> Vec<Received> {
-        let mut logged = self.desk.logged.subscribe();
+        let mut logged = self.desk().logged.subscribe();
         // What the wait answers is a lock on the count: it must be gone before the log is locked.
         let enough = tokio::time::timeout(PATIENCE, logged.wait_for(|logged| *logged >= count)).await.is_ok();
         let received = self.received();
@@ -168,14 +252,18 @@ impl Receiver {
     }
 }
 
-async fn accept(listener: TcpListener, desk: Arc<Desk>) {
+async fn accept<F>(listener: TcpListener, count: Arc<AtomicUsize>, serve: impl Fn(TcpStream) -> F)
+where
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => {
                 // A connection that broke while it waited is the sender's business.
                 if let Ok((stream, _)) = accepted {
-                    connections.spawn(serve(stream, Arc::clone(&desk)));
+                    count.fetch_add(1, Ordering::SeqCst);
+                    connections.spawn(serve(stream));
                 }
             }
             Some(_) = connections.join_next() => {}
@@ -183,12 +271,73 @@ async fn accept(listener: TcpListener, desk: Arc<Desk>) {
     }
 }
 
-async fn serve(stream: TcpStream, desk: Arc<Desk>) {
+async fn attend_all(stream: TcpStream, desk: Arc<Desk>) -> io::Result<()> {
     let _ = stream.set_nodelay(true);
     let service = service_fn(|request| desk.attend(request));
     let connection = hyper::server::conn::http1::Builder::new();
     // However it ended, the sender knows.
     let _ = connection.serve_connection(TokioIo::new(stream), service).await;
+    Ok(())
+}
+
+/// Follows a script; at its end it holds the connection.
+pub async fn perform(mut stream: TcpStream, acts: Vec<Act>) -> io::Result<()> {
+    for act in acts {
+        match act {
+            Act::Say(bytes) => stream.write_all(bytes).await?,
+            Act::SayLong(text) => stream.write_all(text.as_bytes()).await?,
+            Act::Trickle(bytes) => {
+                for byte in bytes {
+                    stream.write_all(&[*byte]).await?;
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                std::future::pending::<()>().await;
+            }
+            Act::Endlessly(bytes) => loop {
+                stream.write_all(bytes).await?;
+            },
+            Act::Hold => std::future::pending::<()>().await,
+            Act::Close => return Ok(()),
+            Act::Reset => {
+                reset_at_end(&stream);
+                return Ok(());
+            }
+        }
+    }
+    std::future::pending().await
+}
+
+/// Makes the end of a connection a reset instead of an orderly close.
+pub fn reset_at_end(stream: &TcpStream) {
+    socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO)).expect("a socket");
+}
+
+/// Reads one request to its end and returns its body; None at the end of the connection.
+pub async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Vec<u8>>> {
+    let mut read = Vec::new();
+    let head_len = loop {
+        if let Some(end) = read.windows(4).position(|window| window == b"\r\n\r\n") {
+            break end + 4;
+        }
+        if stream.read_buf(&mut read).await? == 0 {
+            return Ok(None);
+        }
+    };
+    let head = String::from_utf8_lossy(&read[..head_len]).to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let length: usize = length.map_or(0, |length| length.parse().expect("a length"));
+    while read.len() < head_len + length {
+        if stream.read_buf(&mut read).await? == 0 {
+            return Ok(None);
+        }
+    }
+    Ok(Some(read.split_off(head_len)))
+}
+
+/// A URL on which nobody listens.
+pub async fn closed_port(path: &str) -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    format!("http://{}{path}", listener.local_addr().expect("an address"))
 }
 
 /// An error here makes the connection close without an answer.
@@ -238,4 +387,80 @@ fn respond(status: u16, headers: &[(String, String)], body: Vec<u8>) -> Response
         response = response.header(name, value);
     }
     response.body(Full::new(Bytes::from(body))).expect("an answer that HTTP knows")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn post(path: &str, body: &str) -> Vec<u8> {
+        let length = body.len();
+        format!(
+            "POST {path} HTTP/1.1\r\nhost: here\r\nwebhook-id: msg_1\r\ncontent-length: {length}\r\n\r\n{body}"
+        )
+        .into_bytes()
+    }
+
+    /// Reads until an answer with an empty body has come, or the connection has ended.
+    async fn answer(stream: &mut TcpStream) -> String {
+        let mut text = Vec::new();
+        let mut byte = [0];
+        while !text.ends_with(b"\r\n\r\n") && stream.read(&mut byte).await.expect("bytes") == 1 {
+            text.push(byte[0]);
+        }
+        String::from_utf8(text).expect("text")
+    }
+
+    #[tokio::test]
+    async fn it_keeps_connections_and_remembers_requests() {
+        let receiver = Receiver::start(|request| match request.path.as_str() {
+            "/teapot?a=b" => Answer::Status(418),
+            "/away" => {
+                let headers = vec![("location".to_owned(), "/there".to_owned())];
+                Answer::With { status: 302, headers, body: Vec::new() }
+            }
+            _ => Answer::Reset,
+        })
+        .await;
+        let mut stream = TcpStream::connect(receiver.address()).await.expect("a connection");
+        stream.write_all(&post("/teapot?a=b", "{}")).await.expect("a request");
+        assert!(answer(&mut stream).await.starts_with("HTTP/1.1 418 "));
+        stream.write_all(&post("/away", "")).await.expect("a request");
+        assert!(answer(&mut stream).await.contains("location: /there\r\n"));
+        stream.write_all(&post("/reset", "")).await.expect("a request");
+        assert_eq!(answer(&mut stream).await, "");
+        let received = receiver.wait_for(3).await;
+        let paths: Vec<_> = received.iter().map(|request| request.path.as_str()).collect();
+        assert_eq!(paths, ["/teapot?a=b", "/away", "/reset"]);
+        assert_eq!((received[0].webhook_id(), &received[0].body[..]), ("msg_1", &b"{}"[..]));
+    }
+
+    #[tokio::test]
+    async fn a_gate_lets_one_answer_out_for_each_permit() {
+        let (receiver, gate) = Receiver::gated(200).await;
+        let mut streams = Vec::new();
+        for _ in 0..2 {
+            let mut stream = TcpStream::connect(receiver.address()).await.expect("a connection");
+            stream.write_all(&post("/", "")).await.expect("a request");
+            streams.push(stream);
+        }
+        receiver.wait_for(2).await;
+        gate.add_permits(2);
+        for mut stream in streams {
+            assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200 "));
+        }
+        assert_eq!(gate.available_permits(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_hung_request_breaks_only_with_the_receiver() {
+        let receiver = Receiver::start(|_| Answer::Hang).await;
+        let mut stream = TcpStream::connect(receiver.address()).await.expect("a connection");
+        stream.write_all(&post("/", "")).await.expect("a request");
+        receiver.wait_for(1).await;
+        drop(receiver);
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest).await;
+        assert_eq!(rest, b"");
+    }
 }

@@ -4,7 +4,7 @@
 
 mod attackers;
 
-use crate::caller;
+use crate::client::Call;
 use crate::fleet::{free_address, settings};
 use crate::postgres;
 use crate::processes::{Process, Program};
@@ -169,7 +169,7 @@ fn random_key() -> String {
 async fn wait_until_ready(process: &Process, address: SocketAddr) {
     let until = Instant::now() + START_WITHIN;
     loop {
-        let answer = caller::call(address, "GET", "/readyz", "", &[], "").await;
+        let answer = Call::get(address, "/readyz").try_send().await;
         if answer.is_ok_and(|answer| answer.status == 200) {
             return;
         }
@@ -190,7 +190,7 @@ async fn hand_in(address: SocketAddr, key: String, counts: Arc<Counts>) {
             tokio::time::sleep(Duration::from_millis(5)).await;
             continue;
         }
-        match caller::call(address, "POST", "/v1/events", &key, &[], &body).await {
+        match Call::new(address, "POST", "/v1/events", &key).json(body.as_str()).try_send().await {
             Ok(answer) if answer.status == 202 => counts.accepted.fetch_add(BATCH, Ordering::Relaxed),
             Ok(_) | Err(_) => counts.failed.fetch_add(1, Ordering::Relaxed),
         };

@@ -1,24 +1,18 @@
 //! One delivery after another through the ports of one store, stage by stage, as the components would
 //! call them; no HTTP, no waiting, one caller.
 
-use crate::fixtures::actor;
+use crate::fixtures::{self, POLICY, claim, delivered, json, quota, subscribe_verified, subscription};
 use crate::random::Random;
-use posthaste_core::event::{EventType, NewEvent};
-use posthaste_core::json::{JsonText, PAYLOAD_BYTES_MAX};
-use posthaste_core::outcome::AttemptOutcome;
+use posthaste_core::event::NewEvent;
 use posthaste_core::ports::{
-    Claim, ClaimedJob, IngestStore as _, JobReport, OrchestratorStore as _, Quota, Report, RequestOutcome,
-    ResultTake, RouteTake, RouterStore as _, Stores, SubscriptionStore as _, Verification, WorkerStore as _,
+    Claim, ClaimedJob, IngestStore as _, OrchestratorStore as _, Report, RequestOutcome, ResultTake,
+    RouteTake, RouterStore as _, Stores, WorkerStore as _,
 };
-use posthaste_core::retry::RetryPolicy;
-use posthaste_core::subscription::{CallbackUrl, NewSubscription, SealedSecret};
-use posthaste_core::{LeaseToken, SubscriptionId, Timestamp, WorkerId};
+use posthaste_core::{LeaseToken, SubscriptionId, Timestamp};
 use std::time::Duration;
 
 const EVENT_TYPE: &str = "bench.delivered";
-const URL: &str = "https://receiver.example/hook";
 const PAYLOAD_BYTES: usize = 300;
-const LEASE: Duration = Duration::from_secs(60);
 /// Between two batches: the same on every machine, so that every run writes the same keys.
 const TICK: Duration = Duration::from_millis(10);
 /// A component starts where it last found something, and looks at everything this often.
@@ -83,19 +77,7 @@ pub struct Pipeline<S> {
 impl<S: Stores> Pipeline<S> {
     pub async fn new(store: S, batch: u32) -> Self {
         let now = store.now().await.expect("the time");
-        let secret = SealedSecret::new("whsec_bench");
-        let callback_url = CallbackUrl::parse(URL, false).expect("a URL");
-        let subscription = NewSubscription {
-            event_type: EventType::parse(EVENT_TYPE).expect("an event type"),
-            callback_url: callback_url.clone(),
-            max_retry_limit: None,
-            description: None,
-            secret: secret.clone(),
-        };
-        let admin = store.subscriptions();
-        let id = admin.create_subscription(subscription, actor(), now).await.expect("a subscription").id;
-        let challenged = Verification { callback_url, secret };
-        assert!(admin.mark_verified(id, challenged, actor(), now).await.expect("a verification"));
+        let id = subscribe_verified(&store, subscription(EVENT_TYPE), now).await;
         Self {
             store,
             subscription: id,
@@ -150,22 +132,15 @@ impl<S: Stores> Pipeline<S> {
     }
 
     async fn admit(&mut self) {
-        let quotas = vec![Quota { subscription_id: self.subscription, jobs_max: self.batch, from: None }];
+        let quotas = quota(self.subscription, self.batch);
         let orchestrator = self.store.orchestrator();
-        let admitted =
-            orchestrator.admit_due_sagas(quotas, RetryPolicy::WEBHOOK, self.now).await.expect("admission");
+        let admitted = orchestrator.admit_due_sagas(quotas, POLICY, self.now).await.expect("admission");
         assert_eq!(admitted.jobs.len(), self.batch as usize);
     }
 
     async fn claim(&mut self) {
         let token = LeaseToken::from_random(self.random.bits128());
-        let claim = Claim {
-            worker_id: WorkerId::parse("bench").expect("a name"),
-            token,
-            lease: LEASE,
-            from: self.claim_from,
-            jobs_max: self.batch,
-        };
+        let claim = Claim { token, from: self.claim_from, ..claim(self.batch) };
         let jobs = self.store.worker().claim_due_jobs(claim, self.now).await.expect("a claim");
         assert_eq!(jobs.len(), self.batch as usize);
         self.claim_from = jobs.iter().map(|job| job.claimable_since).min();
@@ -185,10 +160,7 @@ impl<S: Stores> Pipeline<S> {
     async fn report(&mut self) {
         for (token, jobs) in std::mem::take(&mut self.claimed) {
             self.now = self.now.after(TICK);
-            let outcome = AttemptOutcome::Delivered { status: 200 };
-            let duration = Duration::from_millis(7);
-            let reports =
-                jobs.iter().map(|job| JobReport { job_id: job.job_id, token, outcome, duration }).collect();
+            let reports = jobs.iter().map(|job| delivered(job, token)).collect();
             let answers = self.store.worker().report_jobs(reports, self.now).await.expect("reports");
             assert!(answers.iter().all(|answer| *answer == Report::Accepted));
         }
@@ -196,10 +168,7 @@ impl<S: Stores> Pipeline<S> {
 
     async fn apply(&mut self) {
         let orchestrator = self.store.orchestrator();
-        let applied = orchestrator
-            .apply_job_results(self.apply, RetryPolicy::WEBHOOK, self.now)
-            .await
-            .expect("results");
+        let applied = orchestrator.apply_job_results(self.apply, POLICY, self.now).await.expect("results");
         assert_eq!(applied.len(), self.batch as usize);
         self.apply.from = applied.iter().map(|result| result.job_id).min();
     }
@@ -222,11 +191,5 @@ fn event(random: &mut Random) -> NewEvent {
         ));
     }
     payload.push_str("null]}");
-    NewEvent {
-        event_type: EventType::parse(EVENT_TYPE).expect("an event type"),
-        payload: JsonText::parse(payload, PAYLOAD_BYTES_MAX).expect("JSON"),
-        external_event_id: None,
-        correlation_id: None,
-        traceparent: None,
-    }
+    NewEvent { payload: json(&payload), ..fixtures::event(EVENT_TYPE) }
 }

@@ -1,9 +1,9 @@
 //! Subscriptions at a receiver on this machine, verified and with a secret that is known, for tests that
 //! run the whole program.
 
-use crate::fixtures::{actor, event_type};
+use crate::fixtures::{subscribe_verified, subscription};
 use posthaste_core::SubscriptionId;
-use posthaste_core::ports::{Stores, SubscriptionStore as _, Verification};
+use posthaste_core::ports::Stores;
 use posthaste_core::signature::{self, SigningSecret};
 use posthaste_core::subscription::{CallbackUrl, NewSubscription, SealedSecret};
 use std::time::Duration;
@@ -38,19 +38,13 @@ pub async fn subscribe(
     let mut bytes = [0; 32];
     bytes.copy_from_slice(&digest.as_str().as_bytes()[7..39]);
     let secret = SigningSecret::from_random(bytes);
-    let sealed = SealedSecret::new(secret.reveal());
-    let callback_url = CallbackUrl::parse(url, true).expect("a URL");
-    let subscription = NewSubscription {
-        event_type: event_type(kind),
-        callback_url: callback_url.clone(),
+    let new = NewSubscription {
+        callback_url: CallbackUrl::parse(url, true).expect("a URL"),
         max_retry_limit,
-        description: None,
-        secret: sealed.clone(),
+        secret: SealedSecret::new(secret.reveal()),
+        ..subscription(kind)
     };
-    let (subscriptions, now) = (store.subscriptions(), store.now().await.expect("the time"));
-    let id = subscriptions.create_subscription(subscription, actor(), now).await.expect("a subscription").id;
-    let challenged = Verification { callback_url, secret: sealed };
-    assert!(subscriptions.mark_verified(id, challenged, actor(), now).await.expect("verification"));
+    let id = subscribe_verified(store, new, store.now().await.expect("the time")).await;
     Subscriber { id, event_type: kind.to_owned(), secret }
 }
 

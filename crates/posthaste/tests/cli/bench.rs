@@ -1,6 +1,6 @@
 //! A benchmark that is ended before its time.
 
-use crate::program::Running;
+use posthaste_testkit::commands::Running;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 

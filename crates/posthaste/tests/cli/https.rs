@@ -1,10 +1,11 @@
 //! A server behind https: believed when its certificate is.
 
-use crate::program::run;
+use posthaste_testkit::commands::run;
+use posthaste_testkit::receiver::{Receiver, read_request};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use std::sync::Arc;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
@@ -14,14 +15,11 @@ const ANSWER: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-length: 32\r\nconnection: close\r\n\r\n{\"items\":[],\"next_cursor\":null}\r\n";
 
 /// Answers every request with an empty list.
-async fn serve(listener: TcpListener, acceptor: TlsAcceptor) {
-    while let Ok((stream, _)) = listener.accept().await {
-        let Ok(mut stream) = acceptor.accept(stream).await else { continue };
-        let mut head = [0; 2_048];
-        let _ = stream.read(&mut head).await;
-        let _ = stream.write_all(ANSWER).await;
-        let _ = stream.shutdown().await;
-    }
+async fn serve(stream: TcpStream, acceptor: TlsAcceptor) -> std::io::Result<()> {
+    let mut stream = acceptor.accept(stream).await?;
+    read_request(&mut stream).await?;
+    stream.write_all(ANSWER).await?;
+    stream.shutdown().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -38,9 +36,9 @@ async fn a_certificate_is_checked() {
         .with_no_client_auth()
         .with_single_cert(vec![cert.der().clone()], key)
         .expect("a configuration");
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let url = format!("https://{}", listener.local_addr().expect("an address"));
-    tokio::spawn(serve(listener, TlsAcceptor::from(Arc::new(config))));
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let server = Receiver::raw(move |stream| serve(stream, acceptor.clone())).await;
+    let url = format!("https://{}", server.address());
     tokio::task::spawn_blocking(move || {
         let file = file.to_str().expect("text");
         let ours = [("POSTHASTE_URL", url.as_str()), ("POSTHASTE_CA_FILE", file)];

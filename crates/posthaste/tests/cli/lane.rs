@@ -1,21 +1,16 @@
 //! What a process without a broker says of the lane to it.
 
 use crate::folder;
-use crate::program::Dev;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use posthaste_testkit::client::Call;
+use posthaste_testkit::commands::Dev;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The whole answer of a call that needs no key.
+/// The answer to a call that needs no key.
 fn get(url: &str, path: &str) -> String {
-    let address = url.strip_prefix("http://").expect("a URL");
-    let mut stream = TcpStream::connect(address).expect("a connection");
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").expect("a request");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    answer
+    let address = url.strip_prefix("http://").and_then(|address| address.parse().ok()).expect("a URL");
+    Call::get(address, path).send_blocking().text()
 }
 
 #[test]

@@ -3,13 +3,15 @@
 #![allow(clippy::expect_used, clippy::panic)]
 
 mod bench;
+mod help;
 mod https;
 mod lane;
 mod operations;
 mod orders;
-mod program;
+mod settings;
 
-use program::{BINARY, Dev, Ran, Running, run};
+use posthaste_testkit::commands::{Dev, Ran, Running, run};
+use posthaste_testkit::processes::Program;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
 use std::process::Command;
@@ -27,7 +29,8 @@ fn is_completed(list: &Value) -> bool {
 fn the_printed_commands_deliver_the_first_event() {
     let folder = folder();
     let dev = Dev::start(&folder);
-    assert!(dev.commands.iter().any(|line| line.contains(&format!("{BINARY} event send demo.hello"))));
+    let send = format!("{} event send demo.hello", Program::find().path().display());
+    assert!(dev.commands.iter().any(|line| line.contains(&send)));
     let pasted = Command::new("/bin/sh").arg("-ec").arg(dev.commands.join("\n")).env_clear().output();
     let pasted = Ran::of(&pasted.expect("a shell")).expect(0);
     assert!(pasted.stdout.contains("event 1 is accepted"), "{pasted:?}");
@@ -66,7 +69,7 @@ fn a_second_start_finds_what_the_first_one_made() {
 fn a_second_one_in_the_same_folder_says_that_it_waits() {
     let folder = folder();
     let _first = Dev::start(&folder);
-    let mut command = Command::new(BINARY);
+    let mut command = Program::find().command();
     command.arg("dev").env_clear().current_dir(folder.path()).stderr(std::process::Stdio::piped());
     let mut second = Running::of(&mut command);
     let mut line = String::new();

@@ -1,10 +1,13 @@
 //! What operators ask: where an event went, whether all is well, and how a process without the API is
 //! probed and scraped.
 
-use crate::program::{Dev, Running, run};
+use posthaste_testkit::client::{Answer, Call};
+use posthaste_testkit::commands::{Dev, Ran, Running, run};
+use posthaste_testkit::fleet::free_address;
+use posthaste_testkit::receiver::{self, Receiver};
 use serde_json::{Value, json};
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -106,34 +109,23 @@ fn an_event_that_matches_nothing_is_routed_all_the_same() {
 }
 
 /// Answers one request after the other with these texts.
-fn server_of(pages: Vec<String>) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}", listener.local_addr().expect("an address"));
-    std::thread::spawn(move || {
-        for (page, stream) in pages.into_iter().zip(listener.incoming()) {
-            let mut stream = stream.expect("a connection");
-            let mut head = Vec::new();
-            let mut byte = [0];
-            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read == 1) {
-                head.push(byte[0]);
-            }
-            // A connection that is closed with unread bytes breaks before its answer was read.
-            let head = String::from_utf8_lossy(&head).to_ascii_lowercase();
-            let sent = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-            let mut body = vec![0; sent.and_then(|length| length.parse().ok()).unwrap_or_default()];
-            let _ = stream.read_exact(&mut body);
-            let length = page.len();
-            let answer =
-                format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{page}");
-            // A client that went away fails its own test.
-            let _ = stream.write_all(answer.as_bytes());
-        }
-    });
-    url
+async fn server_of(pages: Vec<String>) -> Receiver {
+    let pages = Mutex::new(pages.into_iter());
+    Receiver::start(move |_| {
+        let page = pages.lock().expect("the pages").next().unwrap_or_default();
+        receiver::Answer::With { status: 200, headers: Vec::new(), body: page.into_bytes() }
+    })
+    .await
 }
 
-#[test]
-fn an_answer_that_cannot_be_read_is_a_failure_of_every_command() {
+/// What a command makes of these answers.
+async fn run_against(pages: Vec<String>, command: &[&str]) -> Ran {
+    let server = server_of(pages).await;
+    run(command, &[("POSTHASTE_URL", &server.url(""))], "")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_cannot_be_read_is_a_failure_of_every_command() {
     let deep = format!(r#"{{"items":[{{"id":1,"payload":{}{}}}]}}"#, "[".repeat(200), "]".repeat(200));
     let bottomless = "[".repeat(4_000_000);
     let commands: &[&[&str]] = &[
@@ -162,7 +154,7 @@ fn an_answer_that_cannot_be_read_is_a_failure_of_every_command() {
         (r#"{"items":["#, "not JSON"),
     ] {
         for command in commands {
-            let ran = run(command, &[("POSTHASTE_URL", &server_of(vec![body.to_owned()]))], "").expect(1);
+            let ran = run_against(vec![body.to_owned()], command).await.expect(1);
             assert!(
                 ran.stderr.contains(told) && ran.stderr.contains("POSTHASTE_URL"),
                 "{command:?}: {ran:?}"
@@ -173,27 +165,26 @@ fn an_answer_that_cannot_be_read_is_a_failure_of_every_command() {
     // An answer of something else is no empty list either.
     for command in commands.iter().filter(|command| command.contains(&"list")) {
         for body in ["", "null", "{}", "[]"] {
-            let ran = run(command, &[("POSTHASTE_URL", &server_of(vec![body.to_owned()]))], "").expect(1);
+            let ran = run_against(vec![body.to_owned()], command).await.expect(1);
             assert!(ran.stderr.contains("it has no field items"), "{command:?} {body}: {ran:?}");
         }
     }
 }
 
-#[test]
-fn the_deepest_payload_is_shown() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_deepest_payload_is_shown() {
     let payload = "[".repeat(128) + &"]".repeat(128);
     let letter =
         format!(r#"{{"id":7,"saga_id":9,"final_error_code":"HTTP_503","payload_snapshot":{payload}}}"#);
     let list = format!(r#"{{"items":[{letter}],"next_cursor":null}}"#);
-    let ran = run(&["dead-letter", "list"], &[("POSTHASTE_URL", &server_of(vec![list]))], "").expect(0);
+    let ran = run_against(vec![list], &["dead-letter", "list"]).await.expect(0);
     assert!(ran.stdout.contains("HTTP_503") && !ran.stdout.contains("no dead letters"), "{ran:?}");
-    let ran =
-        run(&["dead-letter", "show", "7"], &[("POSTHASTE_URL", &server_of(vec![letter]))], "").expect(0);
+    let ran = run_against(vec![letter], &["dead-letter", "show", "7"]).await.expect(0);
     assert!(ran.stdout.contains(&payload), "{ran:?}");
 }
 
-#[test]
-fn doctor_walks_every_page_and_tells_a_problem_by_its_exit_code() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn doctor_walks_every_page_and_tells_a_problem_by_its_exit_code() {
     let page = |status: &str, cursor: Option<&str>, through: u64| {
         let checks =
             json!([{"name": "conservation", "status": status, "found": "what it found", "to_do": null}]);
@@ -205,7 +196,7 @@ fn doctor_walks_every_page_and_tells_a_problem_by_its_exit_code() {
         .to_string()
     };
     let pages = vec![page("ok", Some("a"), 10), page("problem", Some("b"), 20), page("ok", None, 30)];
-    let ran = run(&["doctor"], &[("POSTHASTE_URL", &server_of(pages))], "").expect(1);
+    let ran = run_against(pages, &["doctor"]).await.expect(1);
     assert_eq!(
         ran.stderr,
         "10 of 30: 10 events and 0 orders examined, 0 faults\n20 of 30: 20 events and 0 orders examined, 0 faults\n"
@@ -214,19 +205,22 @@ fn doctor_walks_every_page_and_tells_a_problem_by_its_exit_code() {
     assert!(ran.stdout.contains("not healthy: 1 problem,"), "{ran:?}");
 }
 
-fn get(address: SocketAddr, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("a connection");
-    let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).expect("to ask");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    answer
+fn get(address: SocketAddr, path: &str) -> Answer {
+    Call::get(address, path).send_blocking()
 }
 
-/// An address that was free a moment ago; nobody else asks for a port of this kind.
-fn free_address() -> SocketAddr {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    free.expect("an address")
+fn until_listening(address: SocketAddr) {
+    let until = Instant::now() + PATIENCE;
+    while TcpStream::connect(address).is_err() {
+        assert!(Instant::now() < until, "nobody listens on {address}");
+    }
+}
+
+fn until_ready(address: SocketAddr) {
+    let until = Instant::now() + PATIENCE;
+    while get(address, "/readyz").status != 200 {
+        assert!(Instant::now() < until, "{}", get(address, "/readyz").whole());
+    }
 }
 
 #[test]
@@ -243,12 +237,7 @@ fn metrics_and_readiness_leave_the_address_of_the_api() {
         ("POSTHASTE_LOG", "error"),
     ];
     let _running = Running::start(folder.path(), &["serve"], &environment);
-    let until = Instant::now() + PATIENCE;
-    for address in [api, probes] {
-        while TcpStream::connect(address).is_err() {
-            assert!(Instant::now() < until, "nobody listens on {address}");
-        }
-    }
+    [api, probes].into_iter().for_each(until_listening);
     for (address, path, status) in [
         (api, "/healthz", 200),
         (api, "/metrics", 404),
@@ -259,11 +248,9 @@ fn metrics_and_readiness_leave_the_address_of_the_api() {
         (probes, "/v1/events", 404),
     ] {
         let answer = get(address, path);
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{address} {path}: {answer}");
+        assert_eq!(answer.status, status, "{address} {path}: {}", answer.whole());
     }
-    while !get(probes, "/readyz").starts_with("HTTP/1.1 200 ") {
-        assert!(Instant::now() < until, "{}", get(probes, "/readyz"));
-    }
+    until_ready(probes);
 }
 
 #[test]
@@ -280,15 +267,10 @@ fn a_process_without_the_api_is_probed_and_scraped() {
         ("POSTHASTE_LOG", "error"),
     ];
     let _running = Running::start(folder.path(), &["serve"], &environment);
-    let until = Instant::now() + PATIENCE;
-    while TcpStream::connect(address).is_err() {
-        assert!(Instant::now() < until, "nobody listens on {address}");
-    }
-    assert!(get(address, "/healthz").starts_with("HTTP/1.1 200 "));
-    while !get(address, "/readyz").starts_with("HTTP/1.1 200 ") {
-        assert!(Instant::now() < until, "{}", get(address, "/readyz"));
-    }
-    let metrics = get(address, "/metrics");
+    until_listening(address);
+    get(address, "/healthz").expect(200);
+    until_ready(address);
+    let metrics = get(address, "/metrics").text();
     for words in [
         r#"posthaste_step_seconds_count{service="router"}"#,
         r#"posthaste_store_seconds_count{role="router_worker"}"#,
@@ -297,7 +279,7 @@ fn a_process_without_the_api_is_probed_and_scraped() {
         assert!(metrics.contains(words), "{words} in {metrics}");
     }
     assert!(!metrics.contains("posthaste_queue_depth{"), "only who counts what waits may show it");
-    assert!(get(address, "/v1/events").starts_with("HTTP/1.1 404 "));
+    get(address, "/v1/events").expect(404);
     let other = format!("{database}-other");
     let environment = [("POSTHASTE_DATABASE_URL", other.as_str()), ("POSTHASTE_ROLES", "cleaner")];
     run(&["migrate"], &environment, "").expect(0);

@@ -1,7 +1,7 @@
 //! Orders from the command line, to a broker that takes everything.
 
-use crate::program::{Dev, run};
 use crate::{folder, listen};
+use posthaste_testkit::commands::{Dev, run};
 use serde_json::Value;
 
 #[test]

@@ -94,9 +94,9 @@ fn metrics_of(expression: &str) -> BTreeSet<String> {
 async fn the_rules_ask_for_metrics_that_there_are() {
     let (served, receiver) = (Served::start(Engine::Sqlite, &[]).await, Receiver::start(world::answer).await);
     world::deliver_and_give_up(&served, &receiver);
-    let answer = served.get("/metrics").expect(200);
+    let metrics = served.get("/metrics").expect(200).text();
     let families: BTreeSet<&str> =
-        answer.body().lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+        metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     let asked: BTreeSet<String> =
         rules().iter().flat_map(|rule| metrics_of(rule["expr"].as_str().expect("an expression"))).collect();
     assert!(!asked.is_empty());

@@ -2,8 +2,10 @@
 //! default bounds, what no other test shows: bodies of every other wrong kind, crowds of slow and idle callers,
 //! and how much memory they cost.
 
-use crate::served::{Engine, PATIENCE, ROOT_KEY, Served, read};
+use crate::served::{Engine, PATIENCE, ROOT_KEY, Served};
 use crate::tools;
+use posthaste_testkit::client::Answer;
+use posthaste_testkit::signals::peak_memory_mib;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -40,21 +42,23 @@ const ROWS: [(&str, &[&str]); 9] = [
         &[
             "testkit/tests/api/faults.rs a_store_that_is_away_asks_to_come_back",
             "testkit/tests/api/faults.rs a_store_that_breaks_off_loses_nothing",
-            "testkit/tests/outage.rs an_outage_is_survived_quietly",
+            "testkit/tests/faults/outage.rs an_outage_is_survived_quietly",
         ],
     ),
     (
         "kill -9 anywhere",
-        &["testkit/tests/chaos.rs nothing_acknowledged_is_lost_and_nothing_is_sent_twice_without_a_fault"],
+        &[
+            "testkit/tests/faults/chaos.rs nothing_acknowledged_is_lost_and_nothing_is_sent_twice_without_a_fault",
+        ],
     ),
     (
         "a receiver that hangs, floods, redirects, resets",
         &[
-            "testkit/tests/scenarios/zoo.rs odd_receivers_beside_a_healthy_one",
-            "testkit/tests/scenarios/isolation.rs one_black_hole_among_twenty",
+            "testkit/tests/deliveries/zoo.rs odd_receivers_beside_a_healthy_one",
+            "testkit/tests/deliveries/isolation.rs one_black_hole_among_twenty",
         ],
     ),
-    ("SIGTERM", &["testkit/tests/drain.rs every_role_ends_with_0_when_it_is_asked"]),
+    ("SIGTERM", &["testkit/tests/faults/drain.rs every_role_ends_with_0_when_it_is_asked"]),
 ];
 const HERE_BODIES: &str = "posthaste/tests/outside/bad_input.rs bodies_of_every_wrong_kind";
 const HERE_MEMORY: &str = "posthaste/tests/outside/bad_input.rs a_thousand_large_uploads_share_their_memory";
@@ -140,9 +144,10 @@ async fn bodies_of_every_wrong_kind() {
         ("gzip that says nothing of it", json, gzip.to_vec(), &[400]),
         ("an unknown encoding", "content-encoding: br, gzip\r\n", gzip.to_vec(), &[415]),
     ] {
-        let answer = served.ask("POST", "/v1/events", headers, &body);
-        assert!(statuses.contains(&answer.status), "{what}: {}", answer.text);
-        assert!(answer.text.contains("content-type: application/problem+json"), "{what}: {}", answer.text);
+        let (name, value) = headers.trim().split_once(": ").expect("a header");
+        let answer = served.call("POST", "/v1/events").header(name, value).body(body).send_blocking();
+        assert!(statuses.contains(&answer.status), "{what}: {}", answer.whole());
+        assert_eq!(answer.header("content-type"), "application/problem+json", "{what}: {}", answer.whole());
         assert!(answer.json()["detail"].as_str().is_some_and(|detail| detail.len() > 10), "{what}");
     }
     for (what, request, status) in [
@@ -156,8 +161,8 @@ async fn bodies_of_every_wrong_kind() {
     ] {
         let mut stream = TcpStream::connect(served.address).expect("a connection");
         let _ = stream.write_all(request.as_bytes());
-        let answer = read(&mut stream);
-        assert_eq!(answer.status, status, "{what}: {}", answer.text);
+        let answer = Answer::read_blocking(&mut stream);
+        assert_eq!(answer.status, status, "{what}: {}", answer.whole());
     }
     // A body that breaks off is not stored, and nobody is told anything.
     drop(begin(&served, 100, EVENT.as_bytes()));
@@ -177,14 +182,6 @@ fn begin(served: &Served, length: usize, sent: &[u8]) -> TcpStream {
     stream
 }
 
-/// The most memory that the program has had so far.
-fn peak_mib(served: &Served) -> u64 {
-    let path = format!("/proc/{}/status", served.process.id());
-    let text = std::fs::read_to_string(path).expect("the state of the process");
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
-    line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).expect("a number") / 1024
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_slow_uploads_cost_little_and_stop_nobody() {
     allow_many_files();
@@ -193,13 +190,13 @@ async fn a_thousand_slow_uploads_cost_little_and_stop_nobody() {
         (0..1_000).map(|_| begin(&served, EVENT.len(), &EVENT.as_bytes()[..10])).collect();
     served.post("/v1/events", EVENT).expect(202);
     served.get("/readyz").expect(200);
-    let peak = peak_mib(&served);
+    let peak = peak_memory_mib(served.process.id());
     println!("1,000 slow uploads: {peak} MiB at most");
     assert!(peak < OWN_MIB, "{peak} MiB");
     // Whoever goes on after all is answered as if it had never been slow.
     let mut last = slow.pop().expect("one of them");
     last.write_all(&EVENT.as_bytes()[10..]).expect("to write the rest");
-    read(&mut last).expect(202);
+    Answer::read_blocking(&mut last).expect(202);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -216,7 +213,7 @@ async fn a_thousand_large_uploads_share_their_memory() {
         refused = large.iter().filter(|stream| is_refused(stream)).count();
         assert!(Instant::now() < until, "{refused} of 1,000 were refused");
     }
-    let peak = peak_mib(&served);
+    let peak = peak_memory_mib(served.process.id());
     println!("1,000 uploads of a megabyte and more: {peak} MiB at most");
     // The allocator keeps some of the memory that growing buffers left behind.
     assert!(peak < 2 * UPLOADS_MIB + CONNECTIONS_MIB + OWN_MIB, "{peak} MiB");
@@ -251,7 +248,7 @@ async fn ten_thousand_idle_connections_let_others_through() {
     }
     served.get("/readyz").expect(200);
     served.post("/v1/events", EVENT).expect(202);
-    let peak = peak_mib(&served);
+    let peak = peak_memory_mib(served.process.id());
     println!("{} idle connections: {peak} MiB at most", idle.len());
     assert!(peak < UPLOADS_MIB + OWN_MIB, "{peak} MiB");
     // Over the bound a caller waits until somebody leaves.
@@ -259,7 +256,7 @@ async fn ten_thousand_idle_connections_let_others_through() {
     let mut waiting = connect();
     waiting.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").expect("to ask");
     idle.truncate(connections / 2);
-    read(&mut waiting).expect(200);
+    Answer::read_blocking(&mut waiting).expect(200);
 }
 
 /// It takes the half minute that a body may take.
@@ -267,7 +264,7 @@ async fn ten_thousand_idle_connections_let_others_through() {
 async fn a_body_that_takes_too_long_is_told_so() {
     let served = Served::start(Engine::Sqlite, &[]).await;
     let mut slow = begin(&served, EVENT.len(), &EVENT.as_bytes()[..10]);
-    let answer = read(&mut slow).expect(408);
+    let answer = Answer::read_blocking(&mut slow).expect(408);
     assert!(answer.json()["detail"].as_str().is_some_and(|detail| detail.contains("send it again")));
     assert_eq!(served.get("/v1/events").expect(200).json()["items"].as_array().map(Vec::len), Some(0));
 }

@@ -160,7 +160,7 @@ async fn every_page_can_be_used_by_everybody() {
     let (browser, axe) = (&scene.browser, tools::axe());
     scene.make_history(2);
     world::subscribe(&scene.served, "order.sent", &scene.receiver.url("/hook"), 1);
-    scene.served.ask("DELETE", "/v1/subscriptions/2", "", b"").expect(204);
+    scene.served.call("DELETE", "/v1/subscriptions/2").send_blocking().expect(204);
     let pictures = std::env::var_os("POSTHASTE_BLESS").map(|_| tools::repository("docs/screenshots"));
     let pages = [
         ("sign-in", "/sign-in"),

@@ -6,8 +6,8 @@ use serde_json::json;
 impl Scene {
     pub(crate) fn order(&self, key: &str) {
         let body = json!({"idempotency_key": key, "symbol": "USDJPY", "intent": "BUY", "qty": 10_000});
-        let headers = format!("content-type: application/json\r\nidempotency-key: {key}\r\n");
-        self.served.ask("POST", "/v1/orders", &headers, body.to_string().as_bytes()).expect(202);
+        let call = self.served.call("POST", "/v1/orders").header("idempotency-key", key);
+        call.json(body.to_string()).send_blocking().expect(202);
     }
 
     pub(crate) fn wait_for_order(&self, key: &str, status: &str) {

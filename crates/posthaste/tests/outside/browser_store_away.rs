@@ -1,8 +1,8 @@
 //! A page whose store goes away says so, and comes back with the store: nobody presses anything.
 
 use crate::browser::Scene;
-use crate::program::run;
 use crate::served::{ROOT_KEY, Served};
+use posthaste_testkit::commands::run;
 use posthaste_testkit::private_server::PrivateServer;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -73,11 +73,8 @@ async fn a_subscription_is_paused_resumed_and_tested() {
     browser.until("document.querySelector('.badge.paused')");
     browser.value("window.same = true");
     // What somebody else does is seen without loading the page again.
-    let resume = r#"{"active": true}"#.as_bytes();
-    scene
-        .served
-        .ask("PATCH", "/v1/subscriptions/1", "content-type: application/json\r\n", resume)
-        .expect(200);
+    let resume = scene.served.call("PATCH", "/v1/subscriptions/1").json(r#"{"active": true}"#);
+    resume.send_blocking().expect(200);
     browser.until("document.querySelector('.badge.active')");
     assert_eq!(browser.value("window.same"), true, "the page was not loaded again");
     browser.click("tbody a");

@@ -1,8 +1,8 @@
 //! A receiver written in another language with that language's own package of Standard Webhooks knows our
 //! deliveries for genuine, also while a secret is changed, and anything altered for a forgery.
 
-use crate::program::{Dev, Running};
 use crate::tools;
+use posthaste_testkit::commands::{Dev, Running};
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::process::Stdio;

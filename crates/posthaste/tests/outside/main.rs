@@ -18,9 +18,6 @@ mod mentions;
 mod metrics;
 mod operations;
 mod pages;
-#[allow(dead_code, reason = "shared with the command line's own tests; each of the two needs parts of it")]
-#[path = "../cli/program.rs"]
-mod program;
 mod readme;
 mod schemathesis;
 mod secrets;

@@ -1,7 +1,7 @@
 //! What our pages mention is there: every setting, every metric, and every command with its flags.
 
-use crate::program::run;
 use crate::{metrics, tools};
+use posthaste_testkit::commands::run;
 use serde_json::Value;
 use std::collections::BTreeSet;
 

@@ -1,8 +1,9 @@
 //! What `/metrics` says: Prometheus's own tool finds nothing to say against it, and every number moves when
 //! what it counts happens.
 
-use crate::served::{Answer, Engine, Served};
+use crate::served::{Engine, Served};
 use crate::{tools, world};
+use posthaste_testkit::client::Answer;
 use posthaste_testkit::postgres::{admin_url, client};
 use posthaste_testkit::receiver::{self, Receiver};
 use serde_json::json;
@@ -41,11 +42,11 @@ const MOVED_HERE: [&str; 22] = [
 /// These move in tests of the parts that count them: the metric, the file of the test, and what the file calls
 /// it. Panics cannot be caused from outside; what hangs on the state of a queue or the lane has to be arranged.
 const MOVED_ELSEWHERE: [(&str, &str, &str); 16] = [
-    ("outbox_inflight", "testkit/tests/outbox/claims.rs", "outbox_inflight"),
+    ("outbox_inflight", "testkit/tests/orders/claims.rs", "outbox_inflight"),
     ("outbox_lag_sla_seconds", "posthaste/tests/cli/lane.rs", "outbox_lag_sla_seconds"),
-    ("outbox_paused", "testkit/tests/outbox/outages.rs", "outbox_paused"),
-    ("outbox_rate", "testkit/tests/outbox/throttle.rs", "outbox_rate"),
-    ("outbox_rewound_total", "testkit/tests/outbox/claims.rs", "outbox_rewound_total"),
+    ("outbox_paused", "testkit/tests/orders/outages.rs", "outbox_paused"),
+    ("outbox_rate", "testkit/tests/orders/throttle.rs", "outbox_rate"),
+    ("outbox_rewound_total", "testkit/tests/orders/claims.rs", "outbox_rewound_total"),
     ("posthaste_auth_failures_total", "testkit/tests/api/roles.rs", "metrics.auth_failures"),
     ("posthaste_connections_refused_total", "api/src/server.rs", "connections_refused.get"),
     ("posthaste_clock_steps_total", "services/src/clock.rs", "metrics.clock_steps"),
@@ -93,10 +94,11 @@ fn what_moves_elsewhere_is_looked_at_there() {
 
 /// The sum of the samples of each metric; of a histogram, how many were observed.
 fn sums(answer: &Answer) -> BTreeMap<String, f64> {
-    let types = answer.body().lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let text = answer.text();
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let types: Vec<(&str, &str)> = types.collect();
     let mut sums: BTreeMap<String, f64> = types.iter().map(|(name, _)| ((*name).to_owned(), 0.0)).collect();
-    for line in answer.body().lines().filter(|line| !line.starts_with('#')) {
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
         let (sample, value) = line.rsplit_once(' ').expect("a value");
         let name = sample.split('{').next().unwrap_or_default();
         let is_family = |(family, kind): &&(&str, &str)| match *kind {
@@ -172,7 +174,7 @@ async fn every_metric_moves_and_prometheus_likes_them() {
         r#"outbox_send_total{outcome="dead"}"#,
         r#"outbox_send_total{outcome="conflict_processed"}"#,
     ] {
-        assert!(answer.body().contains(sample), "no {sample}");
+        assert!(answer.text().contains(sample), "no {sample}");
     }
     let known = known();
     let unknown: Vec<&String> = after.keys().filter(|name| !known.contains(name.as_str())).collect();
@@ -193,11 +195,10 @@ fn order(served: &Served) {
     for (key, status) in [("a-200", "sent"), ("b-409", "sent"), ("c-422", "dead"), ("d-500", "failed")] {
         let order =
             json!({"idempotency_key": key, "symbol": "USDJPY", "intent": "BUY", "qty": 1}).to_string();
-        served
-            .ask("POST", "/v1/orders", &format!("idempotency-key: {key}\r\n"), order.as_bytes())
-            .expect(202);
+        let call = served.call("POST", "/v1/orders").header("idempotency-key", key).body(order);
+        call.send_blocking().expect(202);
         let is_there = |text: &str| text.contains(&format!("\"status_to\":\"{status}\""));
-        served.get_until(&format!("/v1/orders/{key}/audit"), |answer| is_there(answer.body()));
+        served.get_until(&format!("/v1/orders/{key}/audit"), |answer| is_there(&answer.text()));
     }
 }
 
@@ -233,9 +234,10 @@ fn lint(answer: &Answer) {
     let mut command = tools::promtool();
     command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("promtool");
-    child.stdin.take().expect("a pipe").write_all(answer.body().as_bytes()).expect("to hand it over");
+    child.stdin.take().expect("a pipe").write_all(&answer.body).expect("to hand it over");
     let output = child.wait_with_output().expect("an end");
     let told = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && told.is_empty(), "{told}");
-    assert!(answer.text.contains("content-type: text/plain; version=0.0.4"), "{}", answer.text);
+    let kind = answer.header("content-type");
+    assert!(kind.starts_with("text/plain; version=0.0.4"), "{}", answer.whole());
 }

@@ -2,9 +2,10 @@
 //! process for each role; dumps and copies of databases that are in use.
 
 use crate::pages::{block, blocks};
-use crate::program::{BINARY, Ran, run};
-use crate::served::{Answer, Engine, PATIENCE, ROOT_KEY, Served};
+use crate::served::{Engine, PATIENCE, ROOT_KEY, Served};
 use crate::world;
+use posthaste_testkit::client::Answer;
+use posthaste_testkit::commands::{Ran, run};
 use posthaste_testkit::direct::sqlite_connection;
 use posthaste_testkit::fleet;
 use posthaste_testkit::private_server::PrivateServer;
@@ -26,7 +27,7 @@ fn page() -> BTreeMap<String, String> {
 /// A command line as a shell takes it, with PostgreSQL's programs and ours at hand.
 fn typed(script: &str, folder: &Path) {
     let bin = std::env::var("POSTHASTE_TEST_POSTGRES_BIN").expect("scripts/with-postgres");
-    let ours = Path::new(BINARY).parent().expect("a folder").display().to_string();
+    let ours = Program::find().path().parent().expect("a folder").display().to_string();
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new("/bin/sh");
     command.arg("-ec").arg(script).current_dir(folder);
@@ -150,7 +151,7 @@ async fn a_new_secret_key() {
     drop(before);
     let after = start("0b").await;
     after.post("/v1/events", r#"{"event_type":"a","payload":1}"#).expect(202);
-    let is_unreadable = |answer: &Answer| answer.text.contains("SECRET_UNREADABLE");
+    let is_unreadable = |answer: &Answer| answer.text().contains("SECRET_UNREADABLE");
     after.get_until("/v1/deliveries?status=PendingRetry", is_unreadable);
     let server = [("POSTHASTE_URL", after.url()), ("POSTHASTE_KEY", ROOT_KEY.to_owned())];
     let server = server.each_ref().map(|(name, value)| (*name, value.as_str()));

@@ -2,14 +2,15 @@
 //! named in a comment before it, and is run here as it stands; only what a reader has to put in instead is
 //! put in. (`make dev` builds for release; here runs the same program as it is built for tests.)
 
-use crate::program::{BINARY, Dev, Running};
 use crate::served::ROOT_KEY;
 use crate::{pages, tools};
 use posthaste_testkit::broker::TestBroker;
 use posthaste_testkit::broker::behaviour::Behaviour;
+use posthaste_testkit::commands::{Dev, Running};
+use posthaste_testkit::fleet::free_address;
 use posthaste_testkit::postgres::empty_database;
+use posthaste_testkit::processes::Program;
 use serde_json::Value;
-use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -48,7 +49,7 @@ fn block(name: &str, put_in: &[(&str, &str)]) -> String {
 }
 
 fn typed(block: &str, folder: &Path, environment: &[(&str, &str)]) -> Typed {
-    let programs = Path::new(BINARY).parent().expect("a folder").display().to_string();
+    let programs = Program::find().path().parent().expect("a folder").display().to_string();
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(format!("{BEFORE}{block}\necho '{ENDED}'\nread -r _")).current_dir(folder);
@@ -117,7 +118,7 @@ fn the_api_by_hand() {
     let listener = Running::start(folder.path(), &["listen", "--port", "0"], &[]);
     let line = listener.line(&["listens on http://"]);
     let hook = line.split(' ').find(|word| word.starts_with("http://")).expect("a URL");
-    let address = format!("127.0.0.1:{}", free_port());
+    let address = format!("127.0.0.1:{}", free_address().port());
     let here = address.replace("127.0.0.1", "localhost");
     let given = [
         ("$(openssl rand -hex 32)", ROOT_KEY),
@@ -147,7 +148,8 @@ fn the_api_by_hand() {
     let server = [("POSTHASTE_URL", format!("http://{address}")), ("POSTHASTE_KEY", ROOT_KEY.to_owned())];
     let server = server.each_ref().map(|(name, value)| (*name, value.as_str()));
     loop {
-        let shown = crate::program::run(&["delivery", "list", "--json"], &server, "").expect(0).stdout;
+        let shown =
+            posthaste_testkit::commands::run(&["delivery", "list", "--json"], &server, "").expect(0).stdout;
         if is_completed(&serde_json::from_str(&shown).expect("JSON")) {
             break;
         }
@@ -183,10 +185,4 @@ async fn orders_and_what_to_ask_when_something_looks_wrong() {
 
 fn is_completed(list: &Value) -> bool {
     list["items"].as_array().is_some_and(|items| items.iter().any(|item| item["status"] == "Completed"))
-}
-
-/// One that nobody has just now. Ports are handed out in turn, so it stays so for a while.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
 }

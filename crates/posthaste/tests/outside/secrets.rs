@@ -2,9 +2,10 @@
 //! then good calls, wrong calls and outages are driven through it, and its logs at their most talkative, its
 //! errors, its metrics and the answers that they do not belong into are searched.
 
-use crate::program::run;
-use crate::served::{Answer, Engine, PATIENCE, Served, ask};
+use crate::served::{Engine, PATIENCE, Served};
 use crate::{metrics, world};
+use posthaste_testkit::client::Answer;
+use posthaste_testkit::commands::run;
 use posthaste_testkit::postgres::empty_database;
 use posthaste_testkit::receiver::{self, Receiver};
 use serde_json::{Value, json};
@@ -36,7 +37,7 @@ impl Told {
 
     /// The answer to a call that nobody should learn anything from.
     fn answer(&mut self, by: &str, answer: &Answer) {
-        self.add(&format!("the answer {} to {by}", answer.status), answer.text.as_str());
+        self.add(&format!("the answer {} to {by}", answer.status), answer.whole());
     }
 
     /// Found there, and by nobody else.
@@ -120,24 +121,28 @@ struct World<'a> {
 
 impl World<'_> {
     fn call(&self, method: &str, path: &str, key: &str, body: &[u8]) -> Answer {
-        let headers = format!("authorization: Bearer {key}\r\ncontent-type: application/json\r\n");
-        ask(self.served.address, method, path, &headers, body)
+        self.served.call(method, path).key(key).json(body).send_blocking()
     }
 
     fn submit(&self, key: &str, body: &[u8]) -> Answer {
-        let headers = format!("authorization: Bearer {ROOT_KEY}\r\nidempotency-key: {key}\r\n");
-        ask(self.served.address, "POST", "/v1/orders", &headers, body)
+        let call = self.served.call("POST", "/v1/orders").key(ROOT_KEY).header("idempotency-key", key);
+        call.body(body).send_blocking()
     }
 
     fn made(&self, path: &str, body: &Value) -> Value {
         let answer = self.call("POST", path, ROOT_KEY, body.to_string().as_bytes());
-        assert!(matches!(answer.status, 200..=202), "{path}: {}", answer.text);
+        assert!(matches!(answer.status, 200..=202), "{path}: {}", answer.whole());
         answer.json()
     }
 
     fn wrong(&mut self, method: &str, path: &str, key: &str, body: &[u8]) {
         let answer = self.call(method, path, key, body);
-        assert!(answer.status >= 400, "{method} {path} {}: {}", String::from_utf8_lossy(body), answer.text);
+        assert!(
+            answer.status >= 400,
+            "{method} {path} {}: {}",
+            String::from_utf8_lossy(body),
+            answer.whole()
+        );
         self.told.answer(&format!("{method} {}", path.replace(PLANTED, "…")), &answer);
     }
 
@@ -173,7 +178,7 @@ impl World<'_> {
         ] {
             let body = format!(r#"{{"idempotency_key":"{key}","symbol":"X","intent":"BUY",{rest}"#);
             let answer = self.submit(key, body.as_bytes());
-            assert!(answer.status >= 400, "{body}: {}", answer.text);
+            assert!(answer.status >= 400, "{body}: {}", answer.whole());
             self.told.answer("a wrong order", &answer);
         }
         self.wrong("GET", "/v1/events/99?MARKER-QUERY", ROOT_KEY, b"");
@@ -192,7 +197,9 @@ impl World<'_> {
         for key in ORDERS {
             let path = format!("/v1/orders/{key}/audit");
             self.served.get_as(ROOT_KEY, &path, |answer| {
-                ["sent", "failed", "dead"].iter().any(|status| answer.text.contains(&format!("\"{status}\"")))
+                ["sent", "failed", "dead"]
+                    .iter()
+                    .any(|status| answer.text().contains(&format!("\"{status}\"")))
             });
         }
     }
@@ -220,13 +227,13 @@ impl World<'_> {
                 result.is_some_and(told),
                 answer.status == 200 && key == "order-200",
                 "{}",
-                answer.text
+                answer.whole()
             );
             self.told.add(&format!("the order {key}"), order.to_string());
         }
         for path in ["/v1/subscriptions", "/v1/subscriptions/1"] {
             let answer = self.call("GET", path, ROOT_KEY, b"");
-            self.told.add(path, answer.text.replace("?token=MARKER-QUERY", "?…"));
+            self.told.add(path, answer.whole().replace("?token=MARKER-QUERY", "?…"));
         }
     }
 }

@@ -1,12 +1,11 @@
 //! `posthaste serve` with every role, on either engine, on a free port.
 
-use crate::program::run;
+use posthaste_testkit::client::{Answer, Call};
+use posthaste_testkit::commands::run;
 use posthaste_testkit::fleet;
 use posthaste_testkit::postgres::empty_database;
 use posthaste_testkit::processes::{LogLine, Process, Program};
-use serde_json::Value;
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -69,18 +68,17 @@ impl Served {
         format!("http://{}", self.address)
     }
 
+    /// A call as root.
+    pub(crate) fn call(&self, method: &str, path: &str) -> Call {
+        Call::new(self.address, method, path, ROOT_KEY)
+    }
+
     pub(crate) fn get(&self, path: &str) -> Answer {
-        self.ask("GET", path, "", b"")
+        self.call("GET", path).send_blocking()
     }
 
     pub(crate) fn post(&self, path: &str, json: &str) -> Answer {
-        self.ask("POST", path, "content-type: application/json\r\n", json.as_bytes())
-    }
-
-    /// One request as root; further headers are whole lines.
-    pub(crate) fn ask(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Answer {
-        let headers = format!("authorization: Bearer {ROOT_KEY}\r\n{headers}");
-        ask(self.address, method, path, &headers, body)
+        self.call("POST", path).json(json).send_blocking()
     }
 
     /// Asks again until the answer is as hoped for.
@@ -91,55 +89,11 @@ impl Served {
     pub(crate) fn get_as(&self, key: &str, path: &str, hoped: impl Fn(&Answer) -> bool) -> Answer {
         let until = Instant::now() + PATIENCE;
         loop {
-            let answer = ask(self.address, "GET", path, &format!("authorization: Bearer {key}\r\n"), b"");
+            let answer = self.call("GET", path).key(key).send_blocking();
             if hoped(&answer) {
                 return answer;
             }
-            assert!(Instant::now() < until, "{path}: {}", answer.text);
+            assert!(Instant::now() < until, "{path}: {}", answer.whole());
         }
     }
-}
-
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    /// Head and body.
-    pub(crate) text: String,
-}
-
-impl Answer {
-    #[track_caller]
-    pub(crate) fn expect(self, status: u16) -> Self {
-        assert_eq!(self.status, status, "{}", self.text);
-        self
-    }
-
-    pub(crate) fn body(&self) -> &str {
-        self.text.split_once("\r\n\r\n").map_or("", |(_, body)| body)
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(self.body()).unwrap_or_else(|_| panic!("no JSON: {}", self.text))
-    }
-}
-
-pub(crate) fn ask(address: SocketAddr, method: &str, path: &str, headers: &str, body: &[u8]) -> Answer {
-    let mut stream = TcpStream::connect(address).expect("a connection");
-    let length = body.len();
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n"
-    );
-    // It may answer before it has read everything.
-    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
-    read(&mut stream)
-}
-
-/// An answer after which the connection ends.
-pub(crate) fn read(stream: &mut TcpStream) -> Answer {
-    stream.set_read_timeout(Some(PATIENCE)).expect("a bound");
-    let mut bytes = Vec::new();
-    let _ = stream.read_to_end(&mut bytes);
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    let status = text.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_default();
-    Answer { status, text }
 }

@@ -17,13 +17,10 @@ async fn check(engine: Engine) {
     world::subscribe(&served, "traced", &receiver.url("/refuse"), 2);
     let known = receiver.received().len();
     for (number, (sent, expected)) in [(TRACE, TRACE), (NO_TRACE, ""), ("", "")].into_iter().enumerate() {
-        let mut headers =
-            format!("content-type: application/json\r\nx-correlation-id: correlated-{number}\r\n");
-        if !sent.is_empty() {
-            headers.push_str(&format!("traceparent: {sent}\r\n"));
-        }
-        let event = br#"{"event_type":"traced","payload":1}"#;
-        served.ask("POST", "/v1/events", &headers, event).expect(202);
+        let call = served.call("POST", "/v1/events").json(r#"{"event_type":"traced","payload":1}"#);
+        let call = call.header("x-correlation-id", &format!("correlated-{number}"));
+        let call = if sent.is_empty() { call } else { call.header("traceparent", sent) };
+        call.send_blocking().expect(202);
         let received = receiver.wait_for(known + 2 * number + 2).await;
         for request in &received[known + 2 * number..] {
             assert_eq!(request.header("traceparent"), expected, "{sent:?}: {request:?}");

@@ -1,9 +1,9 @@
 //! Processes on one PostgreSQL wake each other. Each role runs in a process of its own that looks for work by
 //! itself only once a minute, and an event must be through all of them well before that.
 
-use crate::program::run;
 use crate::served::{PATIENCE, ROOT_KEY, Served};
 use crate::world;
+use posthaste_testkit::commands::run;
 use posthaste_testkit::fleet;
 use posthaste_testkit::postgres::empty_database;
 use posthaste_testkit::processes::{Process, Program};

@@ -4,9 +4,10 @@ use crate::served::PATIENCE;
 use crate::tools;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use posthaste_testkit::client::Call;
 use serde_json::{Value, json};
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
 use std::process::{Child, Stdio};
 use std::time::Instant;
 use tempfile::TempDir;
@@ -58,27 +59,10 @@ impl Browser {
         self.ask("POST", what, body)
     }
 
-    /// One request; the driver keeps its connections, so an answer ends where it says.
     fn ask(&self, method: &str, what: &str, body: &Value) -> Result<Value, String> {
         let (path, body) = (format!("/session{}{what}", self.session), body.to_string());
-        let mut stream = TcpStream::connect(self.address).expect("the driver");
-        stream.set_read_timeout(Some(PATIENCE * 2)).expect("a bound");
-        let (host, length) = (self.address, body.len());
-        let request =
-            format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\ncontent-length: {length}\r\n\r\n{body}");
-        stream.write_all(request.as_bytes()).expect("to ask");
-        let mut reader = BufReader::new(stream);
-        let (mut line, mut length) = (String::new(), 0);
-        while reader.read_line(&mut line).expect("a head") > 2 {
-            let header = line.to_ascii_lowercase();
-            if let Some(value) = header.strip_prefix("content-length:") {
-                length = value.trim().parse().expect("a length");
-            }
-            line.clear();
-        }
-        let mut answer = vec![0; length];
-        reader.read_exact(&mut answer).expect("an answer");
-        let value = serde_json::from_slice::<Value>(&answer).expect("JSON")["value"].take();
+        let answer = Call::get(self.address, &path).method(method).body(body).send_blocking();
+        let value = answer.json()["value"].take();
         if value["error"].is_string() { Err(value["message"].to_string()) } else { Ok(value) }
     }
 

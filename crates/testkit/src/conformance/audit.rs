@@ -1,6 +1,6 @@
 //! Every change that a person makes is in the audit, with it or not at all.
 
-use crate::fixtures::{T0, URL, actor, at, callback, event_type};
+use crate::fixtures::{T0, URL, actor, at, callback};
 use crate::harness::Harness;
 use posthaste_core::audit::{Actor, AuditAction, OperatorAuditEntry, OperatorAuditFilter};
 use posthaste_core::ports::{
@@ -19,11 +19,10 @@ fn ann() -> Actor {
 
 fn subscription() -> NewSubscription {
     NewSubscription {
-        event_type: event_type("audited"),
         callback_url: callback(HOOK),
-        max_retry_limit: None,
         description: Some("the shop".to_owned()),
         secret: SealedSecret::new("a-signing-secret"),
+        ..crate::fixtures::subscription("audited")
     }
 }
 

@@ -1,6 +1,6 @@
 //! An order goes in once, is held by one sender at a time, and ends with its result kept.
 
-use crate::fixtures::{MANY, T0, at, order, token, worker_id};
+use crate::fixtures::{MANY, T0, at, order, order_claim, token};
 use crate::harness::{Engine, Harness};
 use posthaste_core::broker::{BrokerFault, BrokerOutcome, Receipt};
 use posthaste_core::digest::{Digest, digest_of};
@@ -33,13 +33,7 @@ async fn claim<S: Stores>(
     orders_max: u32,
     now: Timestamp,
 ) -> (Vec<ClaimedOrder>, LeaseToken) {
-    let claim = OutboxClaim {
-        worker_id: worker_id(1),
-        token: token(),
-        orders_max,
-        probe_for: Duration::from_secs(30),
-        again: false,
-    };
+    let claim = order_claim(orders_max);
     let tried = AtomicBool::new(false);
     let orders = h
         .sure(async || {

@@ -1,7 +1,7 @@
 //! What a test puts into the pipeline, and what it reads out of it.
 
 use super::Rig;
-use crate::fixtures::{actor, event, event_type, id_of, stored};
+use crate::fixtures::{actor, event, id_of, stored, subscribe_verified, subscription};
 use posthaste_core::event::NewEvent;
 use posthaste_core::ports::{
     Attempt, DeadLetter, DeadLetterFilter, DeadLetterStore as _, DeliveryFilter, Ingested, PageRequest,
@@ -34,18 +34,13 @@ impl<S: Stores> Rig<S> {
 
     pub async fn subscribe_with(&mut self, kind: &str, url: &str, limit: Option<u32>) -> SubscriptionId {
         let (secret, nonce) = (self.draw_secret(), self.draw_nonce());
-        let subscription = NewSubscription {
-            event_type: event_type(kind),
+        let new = NewSubscription {
             callback_url: CallbackUrl::parse(url, true).expect("a URL"),
             max_retry_limit: limit,
-            description: None,
             secret: self.sealer.seal(&secret, nonce),
+            ..subscription(kind)
         };
-        let created =
-            self.h.calm.subscriptions().create_subscription(subscription, actor(), self.now()).await;
-        let id = created.expect("a subscription").id;
-        self.verify(id).await;
-        id
+        subscribe_verified(&self.h.calm, new, self.now()).await
     }
 
     /// As if the receiver had answered the challenge.

@@ -1,10 +1,10 @@
 //! The pages for people: who is let in and what they can press, forms from elsewhere, and text that stays
 //! text. What a browser makes of them is tested in one.
 
-use crate::client::{Answer, Call};
 use crate::server::{ROOT_KEY, TestApi};
 use posthaste_core::SubscriptionId;
 use posthaste_core::ports::{KeyRole, KeyStore as _, Stores};
+use posthaste_testkit::client::{Answer, Call};
 use posthaste_testkit::fixtures::{T0, at};
 use std::time::Duration;
 

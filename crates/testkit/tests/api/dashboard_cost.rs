@@ -166,7 +166,7 @@ struct File {
 impl File {
     async fn with(deliveries: i64) -> Self {
         let steps = Arc::new(AtomicU64::new(0));
-        let h = Harness::sqlite_counted(Some(Arc::clone(&steps)));
+        let h = Harness::sqlite_with(|options| options.steps = Some(Arc::clone(&steps)));
         h.direct.force(&ended(include_str!("dashboard_cost_sqlite.sql"), deliveries)).await;
         report_health(&h.store, T0).await;
         Self { api: TestApi::start(h).await, steps }

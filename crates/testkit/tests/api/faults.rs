@@ -1,10 +1,10 @@
 //! What goes wrong around the requests themselves.
 
-use crate::client::Answer;
 use crate::server::{Options, TestApi};
 use posthaste_core::ports::Stores;
 use posthaste_store::grants::Role;
 use posthaste_store::postgres::{PostgresOptions, PostgresStore};
+use posthaste_testkit::client::Answer;
 use posthaste_testkit::harness::Harness;
 use posthaste_testkit::postgres::url_with;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! What holds for every call.
 
-use crate::client::Answer;
 use crate::server::TestApi;
 use posthaste_core::lane::Lane;
 use posthaste_core::ports::Stores;
+use posthaste_testkit::client::Answer;
 use posthaste_testkit::fixtures::T0;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;

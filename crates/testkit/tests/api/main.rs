@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod audit;
-mod client;
 mod cloud_events;
 mod dashboard;
 mod dashboard_concerns;
@@ -35,30 +34,8 @@ mod server;
 mod subscriptions;
 mod verification;
 
-macro_rules! on_both_engines {
-    ($($area:ident :: $promise:ident,)*) => {
-        mod sqlite {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $promise() {
-                    let h = posthaste_testkit::harness::Harness::sqlite(stringify!($promise)).await;
-                    crate::$area::$promise(&crate::server::TestApi::start(h).await).await;
-                }
-            )*
-        }
-        mod postgres {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $promise() {
-                    let h = posthaste_testkit::harness::Harness::postgres("api").await;
-                    crate::$area::$promise(&crate::server::TestApi::start(h).await).await;
-                }
-            )*
-        }
-    };
-}
-
-on_both_engines! {
+posthaste_testkit::on_both_engines! {
+    |h| &crate::server::TestApi::start(h).await;
     frame::every_failure_is_a_problem,
     frame::request_ids_come_back,
     frame::health_readiness_and_metrics_need_no_key,

@@ -1,13 +1,13 @@
 //! Orders in, and what can be seen of them.
 
-use crate::client::Call;
 use crate::server::{LEDGER_TTL, Options, ROOT_KEY, TestApi};
 use posthaste_core::Timestamp;
 use posthaste_core::broker::{BrokerFault, BrokerOutcome, classify_answer};
 use posthaste_core::order::{IdempotencyKey, ORDER_BYTES_MAX};
-use posthaste_core::ports::{OrderReport, OutboxClaim, OutboxWorkerStore as _, Settled, Stores};
+use posthaste_core::ports::{OrderReport, OutboxWorkerStore as _, Settled, Stores};
 use posthaste_core::retry::OrderRetryPolicy;
-use posthaste_testkit::fixtures::{T0, at, token, worker_id};
+use posthaste_testkit::client::Call;
+use posthaste_testkit::fixtures::{T0, at, order_claim};
 use posthaste_testkit::harness::Harness;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -32,9 +32,8 @@ pub(crate) fn outcome_of(key: &str, status: u16, body: &str) -> BrokerOutcome {
 
 /// What a worker would do: claims one order and settles it so.
 pub(crate) async fn send_one<S: Stores>(api: &TestApi<S>, outcome: BrokerOutcome, now: Timestamp) {
-    let (worker, token) = (api.h.store.outbox_worker(), token());
-    let probe_for = Duration::from_secs(1);
-    let claim = OutboxClaim { worker_id: worker_id(1), token, orders_max: 1, probe_for, again: false };
+    let (worker, claim) = (api.h.store.outbox_worker(), order_claim(1));
+    let token = claim.token;
     let claimed = worker.claim_orders(claim, now).await.expect("a claim");
     let id = claimed.orders.first().expect("an order").id;
     let report = OrderReport { id, token, probe: claimed.probe, outcome };

@@ -5,10 +5,10 @@ use crate::server::{ROOT_KEY, TestApi};
 use posthaste_core::KeyId;
 use posthaste_core::ports::{KeyRole, KeyStore as _, Stores};
 use posthaste_services::metrics::AuthFailure;
-use posthaste_testkit::captured_log::CapturedLog;
+use posthaste_testkit::captured_log::{CapturedLog, Lines};
 use posthaste_testkit::fixtures::{T0, actor};
 use posthaste_testkit::harness::Harness;
-use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::filter::LevelFilter;
 
 /// Every call but those for everybody, and the roles beside root that may make it.
 pub(crate) const CALLS: &[(&str, &str, &[&str])] = &[
@@ -130,10 +130,7 @@ pub(crate) async fn unknown_keys_are_limited_and_counted<S: Stores>(api: &TestAp
 /// On one thread, which the log is of.
 #[tokio::test]
 async fn an_unknown_key_is_logged_once_with_its_address() {
-    let log = CapturedLog::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
-    let _captured = subscriber.finish().set_default();
+    let (log, _capturing) = CapturedLog::of_this_thread(Lines::Text, LevelFilter::INFO);
     let api = TestApi::start(Harness::sqlite("unknown").await).await;
     api.get("/v1/events").key("not-a-key").refused(401, "").await;
     enter(&api, "not-a-sign-in", "/").expect_text(401).await;

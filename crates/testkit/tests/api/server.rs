@@ -1,6 +1,5 @@
 //! The API of one fresh database on a free port, with ingest and intake behind it and no other service.
 
-use crate::client::Call;
 use posthaste_api::server::Server;
 use posthaste_api::{ApiState, Limits, Operations, Outgoing, key_hash, router};
 use posthaste_core::Timestamp;
@@ -20,6 +19,7 @@ use posthaste_services::step::{Progress, Step};
 use posthaste_services::survey::{LastSurvey, SurveyOptions};
 use posthaste_services::wake::{Bell, Wakes};
 use posthaste_store::sqlite::MIGRATIONS;
+use posthaste_testkit::client::Call;
 use posthaste_testkit::fixtures::{T0, actor};
 use posthaste_testkit::harness::Harness;
 use posthaste_testkit::random::Random;

@@ -7,3 +7,10 @@ mod past_the_wall;
 mod read_only;
 mod restart;
 mod wall;
+
+posthaste_testkit::on_both_engines! {
+    |h| &h;
+    past_the_wall::check_events,
+    past_the_wall::check_configuration,
+    past_the_wall::check_ids,
+}

@@ -9,7 +9,7 @@ use posthaste_core::ports::{
 };
 use posthaste_core::subscription::{CallbackUrl, NewSubscription, SealedSecret, SubscriptionPatch};
 use posthaste_core::{DeadLetterId, EventId, JobId, KeyId, SagaId, SubscriptionId};
-use posthaste_testkit::fixtures::{T0, URL, actor, callback, claim, event, event_type, named_event, token};
+use posthaste_testkit::fixtures::{T0, actor, claim, event, named_event, subscription, token};
 use posthaste_testkit::harness::Harness;
 
 fn broken_events() -> Vec<(&'static str, NewEvent)> {
@@ -46,7 +46,7 @@ fn broken_events() -> Vec<(&'static str, NewEvent)> {
 }
 
 /// One broken event refuses its own request and no other; with or without an external id beside it.
-async fn check_events<S: Stores>(h: &Harness<S>) {
+pub(crate) async fn check_events<S: Stores>(h: &Harness<S>) {
     let mut stored = 0;
     for (number, (what, broken)) in broken_events().into_iter().enumerate() {
         let with_broken = vec![event("fine"), broken.clone(), named_event("fine", &format!("lost-{number}"))];
@@ -85,13 +85,7 @@ fn refused<T: std::fmt::Debug>(outcome: &StoreResult<T>, what: &str) {
 }
 
 fn broken_subscriptions() -> Vec<(&'static str, NewSubscription)> {
-    let fine = || NewSubscription {
-        event_type: event_type("a"),
-        callback_url: callback(URL),
-        max_retry_limit: None,
-        description: None,
-        secret: SealedSecret::new("secret"),
-    };
+    let fine = || subscription("a");
     let url = |text: String| NewSubscription { callback_url: CallbackUrl::from_store(text), ..fine() };
     let described = |text: String| NewSubscription { description: Some(text), ..fine() };
     let limited = |limit| NewSubscription { max_retry_limit: Some(limit), ..fine() };
@@ -116,7 +110,7 @@ fn broken_subscriptions() -> Vec<(&'static str, NewSubscription)> {
     ]
 }
 
-async fn check_configuration<S: Stores>(h: &Harness<S>) {
+pub(crate) async fn check_configuration<S: Stores>(h: &Harness<S>) {
     let subscriptions = h.store.subscriptions();
     for (what, broken) in broken_subscriptions() {
         refused(&subscriptions.create_subscription(broken, actor(), T0).await, what);
@@ -149,7 +143,7 @@ async fn check_configuration<S: Stores>(h: &Harness<S>) {
 }
 
 /// Ids that no table holds find nothing, and break nothing.
-async fn check_ids<S: Stores>(h: &Harness<S>) {
+pub(crate) async fn check_ids<S: Stores>(h: &Harness<S>) {
     for raw in [0, -1, i64::MIN, i64::MAX] {
         let (event, subscription) = (EventId::from_store(raw), SubscriptionId::from_store(raw));
         let reader = h.store.reader();
@@ -189,28 +183,3 @@ async fn check_ids<S: Stores>(h: &Harness<S>) {
     }
     assert_eq!(h.store.worker().claim_due_jobs(claim(10), T0).await.expect("an answer"), []);
 }
-
-macro_rules! on_both_engines {
-    ($($check:ident),*) => {
-        mod sqlite {
-            use posthaste_testkit::harness::Harness;
-            $(
-                #[tokio::test(flavor = "multi_thread")]
-                async fn $check() {
-                    super::$check(&Harness::sqlite("input").await).await;
-                }
-            )*
-        }
-        mod postgres {
-            use posthaste_testkit::harness::Harness;
-            $(
-                #[tokio::test(flavor = "multi_thread")]
-                async fn $check() {
-                    super::$check(&Harness::postgres("input").await).await;
-                }
-            )*
-        }
-    };
-}
-
-on_both_engines!(check_events, check_configuration, check_ids);

@@ -6,8 +6,8 @@ use crate::meter::{Meter, SQLITE_READER, SQLITE_WRITER};
 use crate::report::{Cost, Counted, Figures, Round};
 use posthaste_store::postgres::{PostgresOptions, PostgresStore};
 use posthaste_store::sqlite::{self, SqliteOptions, SqliteStore};
-use posthaste_testkit::counting_proxy::CountingProxy;
 use posthaste_testkit::postgres;
+use posthaste_testkit::proxy::{Mode, Proxy};
 use posthaste_testkit::stages::{Pipeline, Stage};
 use std::time::Instant;
 use tempfile::TempDir;
@@ -173,8 +173,7 @@ async fn run_round<S: posthaste_core::ports::Stores>(
 async fn count(batch: u32, admin: &Client) -> Counted {
     let url = postgres::migrated_database(&format!("count_{batch}")).await;
     let flushes_before = flushes(admin).await;
-    let server = url.split('@').nth(1).and_then(|rest| rest.split('/').next()).expect("a server");
-    let proxy = CountingProxy::start(server.parse().expect("an address")).await;
+    let proxy = Proxy::start(postgres::server_address(&url), Mode::Count).await;
     let through = postgres::url_with(&url, None, Some(proxy.address));
     let store = PostgresStore::connect(&PostgresOptions::new(&through)).await.expect("the store");
     let mut pipeline = Pipeline::new(store, batch).await;

@@ -1,6 +1,6 @@
 //! Medians over the rounds, as a table to read and as a JSON document.
 
-use posthaste_testkit::counting_proxy::Counts;
+use posthaste_testkit::proxy::Counts;
 use posthaste_testkit::stages::Stage;
 use serde_json::{Value, json};
 use std::fmt::Write as _;

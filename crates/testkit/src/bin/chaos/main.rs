@@ -2,9 +2,9 @@
 //! each, of deliveries and of orders, every one on a server of its own with a seed of its own.
 //! `POSTHASTE_SEED` is the first round's; `CHAOS_ONLY=orders` leaves the deliveries out.
 
-use posthaste_testkit::chaos::{ChaosOptions, run};
-use posthaste_testkit::order_chaos::{self, OrderChaosOptions};
-use posthaste_testkit::outage;
+use posthaste_testkit::faults::chaos::{ChaosOptions, run};
+use posthaste_testkit::faults::order_chaos::{self, OrderChaosOptions};
+use posthaste_testkit::faults::outage;
 use posthaste_testkit::random::seed;
 use std::time::Duration;
 

@@ -1,0 +1,232 @@
+//! The HTTP client of the tests: one request on one connection, written byte for byte as the test asks for it, and its
+//! answer. [`Call::send`] and [`Call::send_blocking`] panic where there is no answer; [`Call::try_send`] is for servers
+//! that may go away at any moment.
+
+use serde_json::Value;
+use std::io::{self, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// How long [`Call::try_send`] waits for an answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(15);
+/// How long a blocking read waits, also on a machine that does other work.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+#[derive(Debug, Clone)]
+pub struct Call {
+    address: SocketAddr,
+    method: String,
+    path: String,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+impl Call {
+    pub fn new(address: SocketAddr, method: &str, path: &str, key: &str) -> Self {
+        Self::get(address, path).method(method).key(key)
+    }
+
+    /// A GET without a key.
+    pub fn get(address: SocketAddr, path: &str) -> Self {
+        let (method, path) = ("GET".to_owned(), path.to_owned());
+        Self { address, method, path, headers: Vec::new(), body: Vec::new() }
+    }
+
+    pub fn method(mut self, method: &str) -> Self {
+        method.clone_into(&mut self.method);
+        self
+    }
+
+    pub fn no_key(mut self) -> Self {
+        self.headers.retain(|(name, _)| name != "authorization");
+        self
+    }
+
+    pub fn key(self, key: &str) -> Self {
+        self.no_key().header("authorization", &format!("Bearer {key}"))
+    }
+
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub fn body(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.body = bytes.into();
+        self
+    }
+
+    pub fn json(self, text: impl Into<Vec<u8>>) -> Self {
+        self.header("content-type", "application/json").body(text)
+    }
+
+    fn head(&self) -> String {
+        let Self { method, path, address, .. } = self;
+        let headers: String =
+            self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let length = self.body.len();
+        format!(
+            "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n"
+        )
+    }
+
+    async fn connect(&self) -> io::Result<TcpStream> {
+        let mut stream = TcpStream::connect(self.address).await?;
+        stream.write_all(self.head().as_bytes()).await?;
+        Ok(stream)
+    }
+
+    async fn exchange(&self) -> io::Result<Vec<u8>> {
+        let mut stream = self.connect().await?;
+        // A server that has answered already may have closed its side.
+        let _ = stream.write_all(&self.body).await;
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).await?;
+        Ok(bytes)
+    }
+
+    pub async fn send(self) -> Answer {
+        Answer::parse(&self.exchange().await.expect("an answer")).expect("a head")
+    }
+
+    /// Returns an answer that came within 15 seconds and is as long as it says.
+    pub async fn try_send(self) -> io::Result<Answer> {
+        let answer = Answer::parse(&timeout(ANSWERS_WITHIN, self.exchange()).await??);
+        let incomplete = || io::Error::new(io::ErrorKind::UnexpectedEof, "no whole answer");
+        answer.filter(Answer::is_whole).ok_or_else(incomplete)
+    }
+
+    /// Sends it from a thread without a runtime; an answer without a head has the status 0.
+    pub fn send_blocking(self) -> Answer {
+        let mut stream = std::net::TcpStream::connect(self.address).expect("a connection");
+        // A server that has answered already may have closed its side.
+        let _ = stream.write_all(self.head().as_bytes()).and_then(|()| stream.write_all(&self.body));
+        Answer::read_blocking(&mut stream)
+    }
+
+    /// Sends the head and a part of the body, and leaves it at that.
+    pub async fn begin(self, bytes: usize) -> (TcpStream, Vec<u8>) {
+        let mut stream = self.connect().await.expect("a connection");
+        let (now, later) = self.body.split_at(bytes);
+        stream.write_all(now).await.expect("to write a part");
+        (stream, later.to_vec())
+    }
+
+    /// Sends it, and checks the status.
+    pub async fn expect(self, status: u16) -> Value {
+        self.answered(status).await.json()
+    }
+
+    /// The same for an answer that is no JSON.
+    pub async fn expect_text(self, status: u16) -> String {
+        self.answered(status).await.text()
+    }
+
+    async fn answered(self, status: u16) -> Answer {
+        let body: String = String::from_utf8_lossy(&self.body).chars().take(200).collect();
+        let what = format!("{} {} {body}", self.method, self.path);
+        let answer = self.send().await;
+        assert_eq!(answer.status, status, "{what}: {}", answer.text());
+        answer
+    }
+
+    /// Sends it, and checks that it is refused with this status for this field.
+    pub async fn refused(self, status: u16, field: &str) -> Value {
+        let what = format!("{} {}", self.method, self.path);
+        let answer = self.answered(status).await;
+        assert_eq!(answer.header("content-type"), "application/problem+json", "{what}");
+        let problem = answer.json();
+        assert_eq!(problem["status"], status, "{what}");
+        assert!(problem["title"].is_string() && problem["detail"].is_string(), "{what}: {problem}");
+        assert_eq!(problem["field"].as_str().unwrap_or_default(), field, "{what}: {problem}");
+        problem
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Answer {
+    pub status: u16,
+    /// The status line and the headers.
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
+        let head = String::from_utf8(bytes[..end].to_vec()).ok()?;
+        let status = head.split(' ').nth(1)?.parse().ok()?;
+        Some(Self { status, head, body: bytes[end + 4..].to_vec() })
+    }
+
+    fn is_whole(&self) -> bool {
+        self.header("content-length").parse() == Ok(self.body.len())
+    }
+
+    /// Reads an answer after which the connection ends.
+    pub async fn read(stream: &mut TcpStream) -> Self {
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).await.expect("an answer");
+        Self::parse(&bytes).expect("a head")
+    }
+
+    /// Reads until the answer is as long as it says, or the connection ends.
+    pub fn read_blocking(stream: &mut std::net::TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).expect("a bound");
+        let (mut bytes, mut buffer) = (Vec::new(), [0; 65_536]);
+        while !Self::parse(&bytes).is_some_and(|answer| answer.is_whole()) {
+            let Ok(read @ 1..) = stream.read(&mut buffer) else { break };
+            bytes.extend_from_slice(&buffer[..read]);
+        }
+        Self::parse(&bytes).unwrap_or_default()
+    }
+
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{}", self.whole());
+        self
+    }
+
+    /// Empty when there is none.
+    pub fn header(&self, name: &str) -> &str {
+        let mut headers = self.head.lines().filter_map(|line| line.split_once(':'));
+        headers.find(|(found, _)| found.eq_ignore_ascii_case(name)).map_or("", |(_, value)| value.trim())
+    }
+
+    /// The body.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// Head and body.
+    pub fn whole(&self) -> String {
+        format!("{}\r\n\r\n{}", self.head, self.text())
+    }
+
+    /// Null when there is no body.
+    pub fn json(&self) -> Value {
+        if self.body.is_empty() {
+            return Value::Null;
+        }
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("no JSON: {}", self.text()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_answer_counts() {
+        let whole = b"HTTP/1.1 202 Accepted\r\nContent-Length: 2\r\n\r\n{}";
+        let answer = Answer::parse(whole).expect("an answer");
+        assert!(answer.is_whole());
+        assert_eq!((answer.status, answer.body.as_slice()), (202, &b"{}"[..]));
+        for less in 1..whole.len() {
+            assert!(!Answer::parse(&whole[..less]).is_some_and(|answer| answer.is_whole()), "{less} bytes");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Seven processes deliver under load while processes, PostgreSQL and connections are broken at seeded
+//! moments. Afterwards everything settles, and the [`checker`] reads what was left behind.
+
+pub mod behaviour;
+pub mod checker;
+pub mod evidence;
+pub mod injector;
+pub mod plan;
+
+use crate::direct::Direct;
+use crate::faults::acceptor::{Accepted, Acceptor};
+use crate::fleet::{Fleet, Role, Wiring, settings};
+use crate::postgres::url_with;
+use crate::private_server::{Flushing, PrivateServer};
+use crate::proxy::{Mode, Proxy};
+use crate::receiver::Receiver;
+use crate::subscribers::{Subscriber, subscribe};
+use behaviour::{Behaviour, Journal};
+use evidence::Evidence;
+use injector::{Injector, Made, disturbances};
+use plan::Targets;
+use posthaste_store::postgres::{PostgresOptions, PostgresStore};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const LEASE: Duration = Duration::from_secs(8);
+/// Past the lease of whatever a worker claimed just before it was stopped.
+const FREEZE: Duration = Duration::from_secs(10);
+const SETTINGS: [(&str, &str); 5] = [
+    ("POSTHASTE_LEASE", "8s"),
+    ("POSTHASTE_REQUEST_TIMEOUT", "2s"),
+    ("POSTHASTE_CLEANER_INTERVAL", "200ms"),
+    ("POSTHASTE_RETRY_BASE", "200ms"),
+    ("POSTHASTE_RETRY_CAP", "2s"),
+];
+const ROLES: [(Role, usize); 4] =
+    [(Role::Router, 1), (Role::Orchestrator, 2), (Role::Worker, 3), (Role::Cleaner, 1)];
+/// Who subscribes to what; the last type has no subscriber.
+const SUBSCRIBERS: [(&str, Behaviour, Option<u32>); 6] = [
+    ("chaos.a", Behaviour::Well, None),
+    ("chaos.a", Behaviour::Slow, None),
+    ("chaos.a", Behaviour::Flaky, Some(4)),
+    ("chaos.b", Behaviour::Well, None),
+    ("chaos.b", Behaviour::Dead, Some(2)),
+    ("chaos.c", Behaviour::Slow, Some(3)),
+];
+const KINDS: [&str; 4] = ["chaos.a", "chaos.b", "chaos.c", "chaos.nobody"];
+
+/// Long enough for several leases to run out one after the other on a busy machine.
+const SETTLE_MAX: Duration = Duration::from_secs(180);
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+#[derive(Debug, Clone, Copy)]
+pub struct ChaosOptions {
+    pub seed: u64,
+    pub load: Duration,
+    pub faults: u64,
+    pub events_per_second: usize,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct ChaosReport {
+    pub seed: u64,
+    pub made: Vec<Made>,
+    pub accepted: Accepted,
+    pub evidence: Evidence,
+    /// How long it took after the load until everything had ended.
+    pub settled: Duration,
+    pub warnings: usize,
+    /// What the processes wrote.
+    pub logs: Vec<String>,
+    /// What should not have been; empty when all went well.
+    pub complaints: Vec<String>,
+}
+
+pub async fn run(options: ChaosOptions) -> ChaosReport {
+    let server = PrivateServer::start_with("chaos", Flushing::On, 64);
+    let store = server.migrated_store().await;
+    let mut fleet = Fleet::start(&server, Wiring::Tripwires, &ROLES, &settings(&SETTINGS)).await;
+    let began = Instant::now();
+    let journal = Arc::new(Journal::new(options.seed, began));
+    let answers = Arc::clone(&journal);
+    let receiver = Receiver::start_unlogged(move |received| answers.attend(received)).await;
+    let subscribers = subscribe_all(&store, &receiver).await;
+
+    let places = (0..fleet.members.len()).collect();
+    let targets = Targets { places, workers: fleet.places(Role::Worker), freeze: FREEZE };
+    let plan = plan::draw(options.seed, options.faults, options.load, &targets);
+    let wire = Proxy::start(server.socket(), Mode::Trip).await;
+    let through = url_with(&server.url("postgres"), None, Some(wire.address));
+    let accepting = PostgresStore::connect(&PostgresOptions::new(&through)).await.expect("the store");
+    let acceptor = Acceptor::start(accepting, &KINDS, options.seed, options.events_per_second);
+    let made = Injector::new(&server, &mut fleet, Some(&wire), began).run(&plan).await;
+    tokio::time::sleep_until((began + options.load).into()).await;
+    let accepted = acceptor.end().await;
+
+    let direct = Direct::postgres(&server.url("postgres")).await;
+    let settled = settle(&direct).await;
+    let mut evidence = Evidence {
+        expected: expected(&accepted, &subscribers),
+        requests: journal.requests(),
+        disturbances: disturbances(&made, &fleet, began),
+        lease: LEASE,
+        ..Evidence::default()
+    };
+    evidence.read(&direct).await;
+    let mut complaints = faults_of_processes(&fleet);
+    complaints.extend(checker::check(&evidence).iter().map(ToString::to_string));
+    let (warnings, logs) = (fleet.complaints().len(), fleet.lines());
+    ChaosReport { seed: options.seed, made, accepted, evidence, settled, warnings, logs, complaints }
+}
+
+async fn subscribe_all(store: &PostgresStore, receiver: &Receiver) -> Vec<Subscriber> {
+    let mut subscribers = Vec::new();
+    for (number, (kind, behaviour, limit)) in SUBSCRIBERS.iter().enumerate() {
+        let url = receiver.url(&format!("/{}/{number}", behaviour.name()));
+        subscribers.push(subscribe(store, kind, &url, *limit).await);
+    }
+    subscribers
+}
+
+fn expected(accepted: &Accepted, subscribers: &[Subscriber]) -> std::collections::BTreeSet<evidence::Pair> {
+    let mut pairs = std::collections::BTreeSet::new();
+    for (event, kind) in &accepted.events {
+        let matching = subscribers.iter().filter(|subscriber| subscriber.event_type == *kind);
+        pairs.extend(matching.map(|subscriber| (*event, subscriber.id.get())));
+    }
+    pairs
+}
+
+/// Waits until nothing is left to do; if that does not come, the checker tells what is left.
+async fn settle(direct: &Direct) -> Duration {
+    let began = Instant::now();
+    let sql = "SELECT (SELECT count(*) FROM webhook_delivery_sagas WHERE status NOT IN ('Completed', 'DeadLettered'))
+        + (SELECT count(*) FROM routing_queue) + (SELECT count(*) FROM finished_jobs)";
+    while began.elapsed() < SETTLE_MAX && direct.number(sql).await > 0 {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    began.elapsed()
+}
+
+/// No process may end by itself or panic, whatever happens around it.
+fn faults_of_processes(fleet: &Fleet) -> Vec<String> {
+    let ended = fleet.ended().into_iter().map(|name| format!("{name} has ended"));
+    let panicked = fleet.complaints().into_iter().filter(|line| line.contains("panicked"));
+    ended.chain(panicked).collect()
+}
+
+impl ChaosReport {
+    /// Prints what happened; fails if anything was not as it should be.
+    pub fn conclude(&self) {
+        println!("seed {}: replay with POSTHASTE_SEED={}", self.seed, self.seed);
+        for made in &self.made {
+            let (from, until) = (made.from.as_secs_f64(), made.until.as_secs_f64());
+            println!("  {from:7.2} s to {until:7.2} s  {}", format!("{} {}", made.name, made.fault).trim());
+        }
+        let (accepted, evidence) = (&self.accepted, &self.evidence);
+        let ended = |status| evidence.sagas.iter().filter(|saga| saga.status == status).count();
+        let resets: i64 = evidence.jobs.iter().map(|job| job.lease_resets).sum();
+        println!(
+            "  {} events acknowledged ({} submissions repeated, {} events had been stored unseen); \
+             {} sagas: {} Completed, {} DeadLettered; {} jobs, {resets} lease resets; {} requests, {} of them extra; \
+             settled after {:.1} s; {} warnings in the logs",
+            accepted.events.len(),
+            accepted.repeated,
+            accepted.were_stored,
+            evidence.sagas.len(),
+            ended("Completed"),
+            ended("DeadLettered"),
+            evidence.jobs.len(),
+            evidence.requests.len(),
+            checker::extra_requests(evidence),
+            self.settled.as_secs_f64(),
+            self.warnings,
+        );
+        if self.complaints.is_empty() {
+            return;
+        }
+        let logs = std::env::temp_dir().join(format!("posthaste-chaos-{}.log", self.seed));
+        std::fs::write(&logs, self.logs.join("\n")).expect("to keep the logs");
+        let first: Vec<_> = self.complaints.iter().take(20).collect();
+        panic!("{} complaints (logs: {}), the first: {first:#?}", self.complaints.len(), logs.display());
+    }
+}

@@ -1,0 +1,154 @@
+//! Makes the faults of a plan happen, each at its time, and keeps when they really began and ended.
+
+use super::evidence::Disturbance;
+use super::plan::{Fault, Planned};
+use crate::fleet::{Fleet, Role};
+use crate::private_server::PrivateServer;
+use crate::proxy::Proxy;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+use tokio::task::block_in_place;
+
+/// A fault that was made.
+#[derive(Debug)]
+pub struct Made {
+    pub fault: Fault,
+    /// The process that it befell.
+    pub name: String,
+    pub from: Duration,
+    pub until: Duration,
+}
+
+#[derive(Debug)]
+pub struct Injector<'a> {
+    server: &'a PrivateServer,
+    fleet: &'a mut Fleet,
+    /// The wire of whoever accepts events past the processes: what cuts one of them off cuts it off too.
+    acceptor: Option<&'a Proxy>,
+    began: Instant,
+    server_runs: bool,
+    made: Vec<Made>,
+}
+
+/// What is to be done next, soonest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Edge {
+    /// A fault of the plan begins.
+    Begins(usize),
+    /// A fault that was made ends.
+    Ends(usize),
+}
+
+impl<'a> Injector<'a> {
+    pub fn new(
+        server: &'a PrivateServer,
+        fleet: &'a mut Fleet,
+        acceptor: Option<&'a Proxy>,
+        began: Instant,
+    ) -> Self {
+        Self { server, fleet, acceptor, began, server_runs: true, made: Vec::new() }
+    }
+
+    /// Goes through the plan; afterwards everything runs again.
+    pub async fn run(mut self, plan: &[Planned]) -> Vec<Made> {
+        let mut edges: BTreeSet<(Duration, Edge)> =
+            plan.iter().enumerate().map(|(number, planned)| (planned.at, Edge::Begins(number))).collect();
+        while let Some((at, edge)) = edges.pop_first() {
+            tokio::time::sleep_until((self.began + at).into()).await;
+            match edge {
+                Edge::Begins(number) => {
+                    // It lasts as long as planned, however late it began.
+                    if let Some(made) = self.begin(plan[number].fault) {
+                        edges.insert((self.began.elapsed() + plan[number].lasts, Edge::Ends(made)));
+                    }
+                }
+                Edge::Ends(made) => self.end(made),
+            }
+        }
+        self.made
+    }
+
+    fn name(&self, fault: Fault) -> String {
+        match fault {
+            Fault::KillServer => String::new(),
+            Fault::Kill(place) | Fault::Freeze(place) | Fault::CutCommit(place) => {
+                self.fleet.members[place].process.name.clone()
+            }
+        }
+    }
+
+    /// Answers where it is listed; nothing if what it would break is broken already.
+    fn begin(&mut self, fault: Fault) -> Option<usize> {
+        let from = self.began.elapsed();
+        match fault {
+            Fault::Kill(place) => {
+                let process = &mut self.fleet.members[place].process;
+                if !process.is_running() {
+                    return None;
+                }
+                process.kill();
+            }
+            Fault::KillServer => {
+                if !std::mem::take(&mut self.server_runs) {
+                    return None;
+                }
+                block_in_place(|| self.server.kill());
+            }
+            Fault::Freeze(place) => {
+                let process = &mut self.fleet.members[place].process;
+                if !process.is_running() {
+                    return None;
+                }
+                process.freeze();
+            }
+            Fault::CutCommit(place) => {
+                self.fleet.members[place].wire.as_ref().expect("a wire").trip();
+                if let Some(acceptor) = self.acceptor {
+                    acceptor.trip();
+                }
+            }
+        }
+        let until = self.began.elapsed();
+        self.made.push(Made { fault, name: self.name(fault), from, until });
+        Some(self.made.len() - 1)
+    }
+
+    fn end(&mut self, made: usize) {
+        match self.made[made].fault {
+            Fault::Kill(place) => self.fleet.restart(place),
+            Fault::KillServer => {
+                block_in_place(|| self.server.pg_ctl(&["start"]));
+                self.server_runs = true;
+            }
+            Fault::Freeze(place) => self.fleet.members[place].process.thaw(),
+            Fault::CutCommit(_) => return,
+        }
+        self.made[made].until = self.began.elapsed();
+    }
+}
+
+/// The faults that could make a worker lose what it had leased. What befalls the other processes never may.
+pub fn disturbances(made: &[Made], fleet: &Fleet, began: Instant) -> Vec<Disturbance> {
+    let is_worker = |place: usize| fleet.members[place].role == Role::Worker;
+    let mut all: Vec<Disturbance> = Vec::new();
+    for one in made {
+        // A process that was killed lost its leases at once, not when another took its place.
+        let (counts, server, until) = match one.fault {
+            Fault::Kill(place) => (is_worker(place), false, one.from),
+            Fault::Freeze(place) => (is_worker(place), false, one.until),
+            Fault::KillServer => (true, true, one.until),
+            // Counted below, when they really happened.
+            Fault::CutCommit(_) => (false, false, one.until),
+        };
+        if counts {
+            all.push(Disturbance { from: one.from, until, server });
+        }
+    }
+    for place in fleet.places(Role::Worker) {
+        for at in fleet.members[place].wire.iter().flat_map(Proxy::breaks) {
+            let at = at.saturating_duration_since(began);
+            all.push(Disturbance { from: at, until: at, server: false });
+        }
+    }
+    all
+}

@@ -1,0 +1,72 @@
+//! Whoever looks after a running system: asks over the API how things stand, and lets the lane go on once
+//! the broker is well again.
+
+use crate::client::Call;
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// What an order cannot pass through unseen: it waits longer than this between two sends.
+const LOOKS: u32 = 3;
+/// Long enough for several claims to get stuck one after the other on a busy machine.
+const SETTLE_MAX: Duration = Duration::from_secs(240);
+/// How long a server may take to come back.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone)]
+pub struct Operator {
+    pub doors: Arc<Vec<SocketAddr>>,
+    pub api_key: String,
+}
+
+impl Operator {
+    /// Asks one server after the other until one answers.
+    async fn ask(&self, method: &str, path: &str) -> Option<Value> {
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            for door in self.doors.iter() {
+                let answer = Call::new(*door, method, path, &self.api_key).try_send().await;
+                if let Some(answer) = answer.ok().filter(|answer| answer.status == 200) {
+                    return Some(answer.json());
+                }
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        None
+    }
+
+    pub async fn resume(&self) {
+        let _ = self.ask("POST", "/v1/outbox/resume").await;
+    }
+
+    async fn resume_if_held(&self) {
+        let lane = self.ask("GET", "/v1/outbox").await;
+        if lane.is_some_and(|lane| lane["state"] != "open") {
+            self.resume().await;
+        }
+    }
+
+    /// Waits until every order has ended; if that does not come, the checker tells what is left.
+    pub async fn settle(&self) -> Duration {
+        let (began, mut looks) = (Instant::now(), 0);
+        while looks < LOOKS && began.elapsed() < SETTLE_MAX {
+            looks = if self.all_ended().await { looks + 1 } else { 0 };
+            self.resume_if_held().await;
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        began.elapsed()
+    }
+
+    async fn all_ended(&self) -> bool {
+        for status in ["failed", "queued", "sending"] {
+            let page = self.ask("GET", &format!("/v1/orders?status={status}&limit=1")).await;
+            let none = |page: Value| page["items"].as_array().is_some_and(Vec::is_empty);
+            if !page.is_some_and(none) {
+                return false;
+            }
+        }
+        true
+    }
+}

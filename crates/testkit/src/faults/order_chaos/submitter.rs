@@ -1,0 +1,106 @@
+//! Submits orders as careful callers do: each several times, to different processes at once, and again
+//! until it is acknowledged. Keeps what it was told.
+
+use super::evidence::Told;
+use crate::client::Call;
+use crate::random::Random;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+/// One order in so many is one that the broker refuses.
+const UNFIT_EVERY: u64 = 20;
+/// Submissions of one order at once.
+const AT_ONCE_MAX: u64 = 4;
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// Servers that do not take an order for so long will not take it any more.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+#[derive(Debug, Clone)]
+pub struct Submitter {
+    pub doors: Arc<Vec<SocketAddr>>,
+    pub api_key: String,
+    pub seed: u64,
+}
+
+/// What came of all submissions.
+#[derive(Debug, Default)]
+pub struct Submitted {
+    pub told: BTreeMap<String, Told>,
+    /// Submissions that failed and were made again.
+    pub repeated: usize,
+    /// Answers that nobody should get.
+    pub odd: Vec<String>,
+}
+
+pub fn key(number: u64) -> String {
+    format!("order-{number}")
+}
+
+/// The text of an order. It carries its number, so that it is known whatever key it comes under.
+pub fn order_text(number: u64) -> String {
+    let (key, qty, unfit) = (key(number), number + 1, number % UNFIT_EVERY == UNFIT_EVERY - 1);
+    format!(
+        r#"{{"idempotency_key":"{key}","symbol":"USDJPY","intent":"BUY","qty":{qty}.0,"trace_id":"t-{number}","meta":{{"order":{number},"unfit":{unfit}}}}}"#
+    )
+}
+
+impl Submitter {
+    /// Submits orders at a steady pace for as long as it is told, and waits for every acknowledgement.
+    pub async fn run(self, per_second: u64, lasts: Duration) -> Submitted {
+        let (began, mut tasks) = (Instant::now(), JoinSet::new());
+        let mut pace = tokio::time::interval(Duration::from_secs(1) / per_second.max(1) as u32);
+        for number in 0.. {
+            pace.tick().await;
+            if began.elapsed() >= lasts {
+                break;
+            }
+            let submitter = self.clone();
+            tasks.spawn(async move { (number, submitter.submit(number).await) });
+        }
+        let mut submitted = Submitted::default();
+        for (number, (told, repeated, odd)) in tasks.join_all().await {
+            submitted.told.insert(key(number), told);
+            submitted.repeated += repeated;
+            submitted.odd.extend(odd);
+        }
+        submitted
+    }
+
+    /// One order, by several callers at once.
+    async fn submit(&self, number: u64) -> (Told, usize, Vec<String>) {
+        let mut random = Random::new(self.seed ^ number.wrapping_mul(0x9e37_79b9));
+        let callers = 1 + random.below(AT_ONCE_MAX);
+        let calls = (0..callers).map(|_| self.insist(number, Random::new(random.next())));
+        let (mut told, mut repeated, mut odd) = (Told::default(), 0, Vec::new());
+        for (status, failures) in futures_util::future::join_all(calls).await {
+            repeated += failures;
+            match status {
+                Some(202) => told.new += 1,
+                Some(200) => told.same += 1,
+                Some(status) => odd.push(format!("order {number} was answered with {status}")),
+                None => odd.push(format!("order {number} was never answered")),
+            }
+        }
+        (told, repeated, odd)
+    }
+
+    /// Until it is answered with something else than "come again"; how often it was not.
+    async fn insist(&self, number: u64, mut random: Random) -> (Option<u16>, usize) {
+        let (began, text) = (Instant::now(), order_text(number));
+        let key = format!("\"{}\"", key(number));
+        let mut failures = 0;
+        while began.elapsed() < PATIENCE {
+            let door = self.doors[random.below(self.doors.len() as u64) as usize];
+            let call = Call::new(door, "POST", "/v1/orders", &self.api_key).json(text.as_str());
+            match call.header("idempotency-key", &key).try_send().await {
+                Ok(answer) if answer.status != 503 => return (Some(answer.status), failures),
+                Ok(_) | Err(_) => failures += 1,
+            }
+            tokio::time::sleep(AGAIN_AFTER).await;
+        }
+        (None, failures)
+    }
+}

@@ -1,0 +1,155 @@
+//! PostgreSQL is away for a while and comes back: nothing acknowledged is lost or sent twice, the processes
+//! say little and do little meanwhile, and go on by themselves.
+
+mod poster;
+
+use crate::direct::Direct;
+use crate::faults::acceptor::Acceptor;
+use crate::faults::chaos::behaviour::later;
+use crate::fleet::{Fleet, Role, Wiring, settings};
+use crate::private_server::PrivateServer;
+use crate::receiver::Receiver;
+use crate::subscribers::{parse_webhook_id, subscribe};
+use poster::Poster;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use tokio::task::block_in_place;
+
+const KIND: &str = "outage.event";
+const API_KEY: &str = "the-root-key-of-the-broker-outage-run";
+const ROLES: [(Role, usize); 5] =
+    [(Role::Router, 1), (Role::Orchestrator, 1), (Role::Worker, 1), (Role::Cleaner, 1), (Role::Api, 1)];
+/// Leases run out while the server is away, and what was under way when it went has long been answered:
+/// the reports of it must land before anybody gives the leases away.
+const SETTINGS: [(&str, &str); 4] = [
+    ("POSTHASTE_LEASE", "8s"),
+    ("POSTHASTE_REQUEST_TIMEOUT", "3s"),
+    ("POSTHASTE_CLEANER_INTERVAL", "200ms"),
+    ("POSTHASTE_ROOT_KEY", API_KEY),
+];
+/// Each caller of the API is told apart that its request failed; that is no service's line.
+const OF_A_CALLER: &str = "request failed";
+const ANSWERS_AFTER: Duration = Duration::from_millis(500);
+const EVENTS_PER_SECOND: usize = 40;
+/// Deliveries that show that everything runs.
+const SOME: usize = 50;
+/// One when it goes away, one when it is back, and one to spare for a fault that shows in two ways.
+const LINES_MAX: usize = 3;
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct OutageReport {
+    pub away: Duration,
+    pub acknowledged: usize,
+    /// From the server's return to the first delivery.
+    pub first_delivery: Duration,
+    /// The most that one process used while the server was away.
+    pub cpu_max: Duration,
+    /// The most lines that one service wrote.
+    pub lines_max: usize,
+    /// What should not have been; empty when all went well.
+    pub complaints: Vec<String>,
+}
+
+pub async fn run(away: Duration) -> OutageReport {
+    let server = PrivateServer::start("outage");
+    let store = server.migrated_store().await;
+    let receiver = Receiver::start(|_| later(200, ANSWERS_AFTER)).await;
+    subscribe(&store, KIND, &receiver.url("/"), None).await;
+    let fleet = Fleet::start(&server, Wiring::Direct, &ROLES, &settings(&SETTINGS)).await;
+    let acceptor = Acceptor::start(store, &[KIND], 1, EVENTS_PER_SECOND);
+    let doors: Vec<_> = fleet.members.iter().filter_map(|member| member.address).collect();
+    let posters: Vec<_> = doors.iter().map(|door| Poster::start(*door, API_KEY, KIND)).collect();
+    receiver.wait_for(SOME).await;
+
+    let said: Vec<usize> = fleet.members.iter().map(|member| member.process.lines().len()).collect();
+    block_in_place(|| server.pg_ctl(&["stop", "-m", "fast"]));
+    let used = cpu_of(&fleet);
+    tokio::time::sleep(away).await;
+    let used: Vec<Duration> =
+        cpu_of(&fleet).iter().zip(used).map(|(after, before)| after.saturating_sub(before)).collect();
+    let received = receiver.received().len();
+    block_in_place(|| server.pg_ctl(&["start"]));
+    let back = Instant::now();
+    receiver.wait_for(received + 1).await;
+    let first_delivery = back.elapsed();
+    receiver.wait_for(received + SOME).await;
+    let mut events = acceptor.end().await.events;
+    let mut refused = 0;
+    for poster in posters {
+        let posted = poster.end().await;
+        refused += posted.repeated;
+        events.extend(posted.events);
+    }
+    settle(&server).await;
+
+    let lines = lines_of(&fleet, &said);
+    let cpu_max = used.into_iter().max().unwrap_or_default();
+    let lines_max = lines.values().map(Vec::len).max().unwrap_or_default();
+    let mut complaints: Vec<String> = fleet.ended().iter().map(|name| format!("{name} has ended")).collect();
+    if lines_max > LINES_MAX {
+        complaints.push(format!("too many lines: {lines:#?}"));
+    }
+    if refused == 0 {
+        complaints.push("no caller of the API noticed the outage: its log was not tried".to_owned());
+    }
+    // A process that asks again and again without a pause uses all of a processor.
+    if cpu_max > away / 2 {
+        complaints.push(format!("a process used {cpu_max:?} while there was nothing to do for {away:?}"));
+    }
+    complaints.extend(not_once(&events, &receiver));
+    let acknowledged = events.len();
+    OutageReport { away, acknowledged, first_delivery, cpu_max, lines_max, complaints }
+}
+
+fn cpu_of(fleet: &Fleet) -> Vec<Duration> {
+    fleet.members.iter().map(|member| member.process.cpu_time()).collect()
+}
+
+/// The lines of each service of each process, from a number of lines of that process on.
+fn lines_of(fleet: &Fleet, known: &[usize]) -> BTreeMap<String, Vec<String>> {
+    let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (member, known) in fleet.members.iter().zip(known) {
+        let services = member.process.lines().into_iter().skip(*known);
+        for line in services.filter(|line| line.message != OF_A_CALLER) {
+            let service = line.service.unwrap_or_default();
+            lines.entry(format!("{} {service}", member.process.name)).or_default().push(line.text);
+        }
+    }
+    lines
+}
+
+async fn settle(server: &PrivateServer) {
+    let direct = Direct::postgres(&server.url("postgres")).await;
+    let sql = "SELECT (SELECT count(*) FROM webhook_delivery_sagas WHERE status <> 'Completed')
+        + (SELECT count(*) FROM routing_queue)";
+    direct.until("nothing is left to do", sql, 0, PATIENCE).await;
+}
+
+/// Events that did not reach the receiver exactly once.
+fn not_once(events: &[(i64, String)], receiver: &Receiver) -> Vec<String> {
+    let mut times: BTreeMap<i64, usize> = events.iter().map(|(event, _)| (*event, 0)).collect();
+    for received in receiver.received() {
+        let (event, _) = parse_webhook_id(received.webhook_id()).unwrap_or_default();
+        *times.entry(event).or_default() += 1;
+    }
+    let odd = times.into_iter().filter(|(_, times)| *times != 1);
+    odd.map(|(event, times)| format!("event {event} was sent {times} times")).collect()
+}
+
+impl OutageReport {
+    /// Prints the figures; fails if anything was not as it should be.
+    pub fn conclude(&self) {
+        println!(
+            "PostgreSQL away for {:.0} s: {} events acknowledged around it; first delivery {:.1} s after its return; \
+             at most {:.2} s of processor and {} lines for one process and service",
+            self.away.as_secs_f64(),
+            self.acknowledged,
+            self.first_delivery.as_secs_f64(),
+            self.cpu_max.as_secs_f64(),
+            self.lines_max
+        );
+        assert!(self.complaints.is_empty(), "{:#?}", self.complaints);
+    }
+}

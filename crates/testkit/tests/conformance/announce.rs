@@ -1,0 +1,128 @@
+//! Processes wake each other through PostgreSQL: a word reaches everybody who listens, none is lost by
+//! giving up a wait, and a break is told once and made good.
+
+use posthaste_core::JobId;
+use posthaste_core::ports::{AnnounceStore as _, Announcement, ListenStore as _, Stage, StoreError};
+use posthaste_store::postgres::{PostgresListener, PostgresStore};
+use posthaste_testkit::harness::Harness;
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// A bound for what must come, so that a lost word fails and does not hang.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+type Database = Harness<PostgresStore>;
+
+async fn announce(h: &Database, stages: &[Stage]) {
+    let announcement = Announcement { stages: stages.iter().copied().collect(), lowest_finished: None };
+    h.store.announcer().announce(announcement).await.expect("to announce");
+}
+
+async fn next(listener: &mut PostgresListener) -> Result<Vec<Stage>, StoreError> {
+    let heard = timeout(PATIENCE, listener.next_announcements()).await.expect("something to hear in time");
+    heard.map(|heard| heard.stages.into_iter().collect())
+}
+
+/// A listener that is connected and has nothing left to hear.
+async fn connected(h: &Database) -> PostgresListener {
+    let mut listener = PostgresListener::new(h.url()).expect("a listener");
+    assert_eq!(next(&mut listener).await.expect("the first words"), Stage::ALL);
+    listener
+}
+
+#[tokio::test]
+async fn words_reach_every_listener_and_are_gathered() {
+    let h = Harness::postgres("announce").await;
+    let (mut one, mut two) = (connected(&h).await, connected(&h).await);
+    // Nobody waits meanwhile. What this Posthaste does not know is passed over.
+    for _ in 0..200 {
+        announce(&h, &[Stage::Delivery, Stage::Results, Stage::Delivery]).await;
+    }
+    h.direct
+        .run("SELECT pg_notify('posthaste', 'stage of a later version'), pg_notify('posthaste', '')")
+        .await;
+    announce(&h, &[]).await;
+    announce(&h, &[Stage::Outbox]).await;
+    for listener in [&mut one, &mut two] {
+        let mut answers = 0;
+        let mut heard = BTreeSet::new();
+        while !heard.contains(&Stage::Outbox) {
+            let stages = next(listener).await.expect("words");
+            assert_eq!(stages.iter().collect::<BTreeSet<_>>().len(), stages.len(), "each stage once");
+            heard.extend(stages);
+            answers += 1;
+        }
+        assert_eq!(heard, BTreeSet::from([Stage::Delivery, Stage::Results, Stage::Outbox]));
+        assert!(answers < 200, "{answers} answers to 200 equal words");
+    }
+}
+
+#[tokio::test]
+async fn a_break_is_told_once_and_made_good() {
+    let h = Harness::postgres("announce").await;
+    let mut listener = connected(&h).await;
+    for _ in 0..3 {
+        let cut = "SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity
+            WHERE datname = current_database() AND application_name = 'posthaste listener'";
+        assert_eq!(h.direct.number(cut).await, 1);
+        announce(&h, &[Stage::Routing]).await;
+        let told = next(&mut listener).await;
+        assert!(matches!(told, Err(StoreError::Unavailable { .. })), "{told:?}");
+        assert_eq!(next(&mut listener).await.expect("a new connection"), Stage::ALL);
+        announce(&h, &[Stage::Admission]).await;
+        assert_eq!(next(&mut listener).await.expect("a word"), [Stage::Admission]);
+    }
+}
+
+#[tokio::test]
+async fn giving_up_a_wait_loses_nothing() {
+    let h = Harness::postgres("announce").await;
+    let mut listener = PostgresListener::new(h.url()).expect("a listener");
+    // No wait is long enough to connect in, and still it comes to be.
+    let mut first = None;
+    for _ in 0..10_000 {
+        first = timeout(Duration::from_millis(1), listener.next_announcements()).await.ok();
+        if first.is_some() {
+            break;
+        }
+    }
+    assert_eq!(first.expect("an answer").expect("the first words"), Announcement::all());
+    for stage in Stage::ALL.into_iter().cycle().take(100) {
+        announce(&h, &[stage]).await;
+        // Looks once and gives up; the word may be on its way, or not yet.
+        match timeout(Duration::ZERO, listener.next_announcements()).await {
+            Ok(heard) => assert_eq!(heard.expect("a word").stages, [stage].into()),
+            Err(_) => assert_eq!(next(&mut listener).await.expect("a word"), [stage]),
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_smallest_finished_job_arrives_with_the_wake_up() {
+    let h = Harness::postgres("announce").await;
+    let mut listener = connected(&h).await;
+    for job in [70, 7, 700] {
+        let mut announcement = Announcement::default();
+        announcement.add_finished(Some(JobId::from_store(job)));
+        h.store.announcer().announce(announcement).await.expect("to announce");
+    }
+    let mut lowest = None;
+    while lowest != Some(JobId::from_store(7)) {
+        let heard = timeout(PATIENCE, listener.next_announcements()).await.expect("a message in time");
+        lowest = heard.expect("a message").lowest_finished;
+        assert!(lowest.is_some());
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_an_error_each_time() {
+    // Nothing listens on port 1.
+    let mut listener = PostgresListener::new("postgres://nobody@127.0.0.1:1/none").expect("a listener");
+    for _ in 0..3 {
+        let told = next(&mut listener).await;
+        assert!(matches!(told, Err(StoreError::Unavailable { .. })), "{told:?}");
+    }
+    let refused = PostgresListener::new("postgres://a@b/c?sslmode=require");
+    assert!(matches!(refused, Err(StoreError::Unusable { .. })), "{refused:?}");
+}

@@ -1,0 +1,22 @@
+//! Every promise of the stores, on SQLite, on PostgreSQL, and on PostgreSQL over a proxy that cuts connections; and what
+//! only one engine can show.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod announce;
+mod observer;
+mod proxy;
+mod publish;
+
+use posthaste_testkit::conformance::{
+    audit, cleaner, dead_letter, finding, ingest, key, orchestrator, outbox, reader, router, subscriptions,
+    worker,
+};
+
+macro_rules! on_every_engine {
+    ($($promises:tt)*) => {
+        posthaste_testkit::on_both_engines! { |h| &h; $($promises)* }
+        posthaste_testkit::on_engine! { postgres_cut, |h| &h; $($promises)* }
+    };
+}
+
+posthaste_testkit::promises!(on_every_engine);

@@ -1,0 +1,77 @@
+//! Publishing inside a caller's own transaction, on PostgreSQL: whatever that caller holds open, everybody
+//! else's events go in.
+
+use posthaste_core::event::NewEvent;
+use posthaste_core::ports::{IngestStore as _, Ingested, RequestOutcome, Stores as _};
+use posthaste_testkit::fixtures::{T0, event, id_of, named_event, stored};
+use posthaste_testkit::harness::Harness;
+use posthaste_testkit::postgres::client;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_publish_stops_only_its_own_id() {
+    let h = Harness::postgres("publish").await;
+    let caller = client(h.url()).await;
+    caller.batch_execute("BEGIN").await.unwrap();
+    let held: i64 = caller
+        .query_one("SELECT posthaste.publish('a', '{\"amount\": 12.50}', 'held')", &[])
+        .await
+        .unwrap()
+        .get(0);
+    // A thousand callers at once: some with names of their own, one in ten in the batch of the held name.
+    let mut requests: Vec<Vec<NewEvent>> = Vec::new();
+    for number in 0..1_000 {
+        let named = number % 2 == 0;
+        requests.push(vec![if named { named_event("a", &format!("name-{number}")) } else { event("a") }]);
+        if number % 100 == 0 {
+            requests.push(vec![event("a"), named_event("a", "held")]);
+        }
+    }
+    let calls = requests.chunks(101).map(|chunk| {
+        let (ingest, chunk) = (h.store.ingest(), chunk.to_vec());
+        async move { (chunk.clone(), ingest.insert_events(chunk, T0).await.expect("an answer")) }
+    });
+    let mut accepted = 0;
+    for (requests, outcomes) in futures_util::future::join_all(calls).await {
+        for (request, outcome) in requests.iter().zip(outcomes) {
+            if request.len() == 2 {
+                assert_eq!(outcome, RequestOutcome::Blocked, "all of a request or nothing");
+            } else {
+                accepted += stored(&outcome).len();
+            }
+        }
+    }
+    assert_eq!(accepted, 1_000);
+    assert_eq!(h.direct.number("SELECT count(*) FROM events").await, 1_000);
+
+    caller.batch_execute("COMMIT").await.unwrap();
+    let retry = vec![vec![event("a"), named_event("a", "held")]];
+    let outcomes = h.store.ingest().insert_events(retry.clone(), T0).await.unwrap();
+    assert!(matches!(stored(&outcomes[0])[1], Ingested::Duplicate(id) if id.get() == held));
+
+    // Rolled back means never sent: the name is free again.
+    caller
+        .batch_execute("BEGIN; SELECT posthaste.publish('a', '{\"amount\": 12.50}', 'dropped'); ROLLBACK")
+        .await
+        .unwrap();
+    let outcomes = h.store.ingest().insert_events(vec![vec![named_event("a", "dropped")]], T0).await.unwrap();
+    assert!(matches!(stored(&outcomes[0])[0], Ingested::New(_)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_names_in_opposite_order_do_not_deadlock() {
+    let h = Harness::postgres("opposite").await;
+    for round in 0..20 {
+        let names: Vec<_> = (0..200).map(|number| format!("{round}-{number}")).collect();
+        let forward: Vec<_> = names.iter().map(|name| vec![named_event("a", name)]).collect();
+        let backward: Vec<_> = forward.iter().rev().cloned().collect();
+        let (one, two) = (h.store.ingest(), h.store.ingest());
+        let (one, two) = tokio::join!(one.insert_events(forward, T0), two.insert_events(backward, T0));
+        let (one, two) = (one.unwrap(), two.unwrap());
+        for (first, second) in one.iter().zip(two.iter().rev()) {
+            assert_eq!(id_of(stored(first)[0]), id_of(stored(second)[0]));
+        }
+    }
+    assert_eq!(h.direct.number("SELECT count(*) FROM events").await, 4_000);
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    assert_eq!(h.direct.number(deadlocks).await, 0);
+}

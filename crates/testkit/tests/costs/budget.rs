@@ -1,0 +1,207 @@
+//! What 500 deliveries in full batches may ask of a store. Counted and not timed, so that it says the same on
+//! every machine: a statement, a commit or a flush more on this way is a decision, and not an accident.
+
+use posthaste_core::ports::Stores;
+use posthaste_store::postgres::{PostgresOptions, PostgresStore};
+use posthaste_store::sqlite::SqliteStore;
+use posthaste_testkit::harness::Harness;
+use posthaste_testkit::postgres;
+use posthaste_testkit::private_server::{Flushing, PrivateServer};
+use posthaste_testkit::proxy::{Mode, Proxy};
+use posthaste_testkit::stages::{Pipeline, Stage};
+use std::collections::HashMap;
+use std::path::Path;
+use tokio_postgres::Client;
+
+const BATCH: u32 = 500;
+/// Batches before the counting: connections are made, types are asked for, statements are prepared.
+const UNCOUNTED: u32 = 4;
+const COUNTED: u32 = 20;
+
+/// The batches that are counted beside a short history, which has as many, and a long one.
+const GROWN_BATCHES: u32 = 6;
+
+const STATEMENTS_MAX: u64 = 16;
+const COMMITS_MAX: u64 = 6;
+const FLUSHES_MAX: u64 = 3;
+/// Those of making the subscription, and one at the end of each segment of the log: fewer than a flush more in
+/// every batch would be.
+const OTHER_FLUSHES: u64 = 12;
+
+async fn deliver<S: Stores>(pipeline: &mut Pipeline<S>, batches: u32) {
+    for _ in 0..batches {
+        for stage in Stage::ALL {
+            pipeline.run(stage, 1).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn statements_on_postgres() {
+    let url = postgres::migrated_database("budget").await;
+    let proxy = Proxy::start(postgres::server_address(&url), Mode::Count).await;
+    let through = postgres::url_with(&url, None, Some(proxy.address));
+    let store = PostgresStore::connect(&PostgresOptions::new(through)).await.expect("the store");
+    let mut pipeline = Pipeline::new(store, BATCH).await;
+    deliver(&mut pipeline, UNCOUNTED).await;
+    let before = proxy.counts().statements;
+    deliver(&mut pipeline, COUNTED).await;
+    let statements = proxy.counts().statements - before;
+    assert!(statements > 0, "nothing was counted");
+    assert!(
+        statements <= STATEMENTS_MAX * u64::from(COUNTED),
+        "{statements} statements in {COUNTED} batches"
+    );
+}
+
+/// On a server of its own, which flushes, and where nobody else commits.
+#[tokio::test]
+async fn commits_and_flushes_on_postgres() {
+    let server = PrivateServer::start_with("budget", Flushing::On, 64);
+    let mut pipeline = Pipeline::new(server.migrated_store().await, BATCH).await;
+    let admin = postgres::client(&server.url("postgres")).await;
+    // What the server does by itself would count too.
+    for setting in ["autovacuum = off", "wal_writer_delay = '10s'", "wal_writer_flush_after = '1GB'"] {
+        admin.batch_execute(&format!("ALTER SYSTEM SET {setting}")).await.expect("a setting");
+    }
+    admin.batch_execute("SELECT pg_reload_conf()").await.expect("a reload");
+    deliver(&mut pipeline, UNCOUNTED).await;
+    let (commits, flushes) = (written(&admin).await, flushed(&admin).await);
+    deliver(&mut pipeline, COUNTED).await;
+    let commits = written(&admin).await - commits;
+    assert!(commits > 0, "nothing was counted");
+    assert!(commits <= COMMITS_MAX * u64::from(COUNTED), "{commits} commits in {COUNTED} batches");
+    // Backends tell what they flushed when they leave, so some of the batches before are in it.
+    drop(pipeline);
+    let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+        WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'";
+    admin.batch_execute(end).await.expect("the end of the others");
+    let flushes = flushed(&admin).await - flushes;
+    let batches = u64::from(UNCOUNTED + COUNTED);
+    assert!(flushes > 0, "nothing was counted");
+    assert!(flushes <= FLUSHES_MAX * batches + OTHER_FLUSHES, "{flushes} flushes in {batches} batches");
+}
+
+/// How many transactions have written something.
+async fn written(admin: &Client) -> u64 {
+    number(admin, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").await
+}
+
+/// How often the log was flushed, as far as those who did it have told.
+async fn flushed(admin: &Client) -> u64 {
+    let kept = "SELECT count(*) FROM pg_attribute
+        WHERE attrelid = 'pg_stat_wal'::regclass AND attname = 'wal_sync'";
+    let flushes = if number(admin, kept).await == 1 {
+        "SELECT wal_sync FROM pg_stat_wal"
+    } else {
+        "SELECT sum(fsyncs)::bigint FROM pg_stat_io WHERE object = 'wal' AND backend_type = 'client backend'"
+    };
+    number(admin, flushes).await
+}
+
+async fn number(admin: &Client, sql: &str) -> u64 {
+    let row = admin.query_one(sql, &[]).await.expect("a figure");
+    u64::try_from(row.get::<_, i64>(0)).expect("not below zero")
+}
+
+/// What a call of each statement touches, by its text.
+async fn touched(admin: &Client) -> HashMap<String, f64> {
+    let sql = "SELECT query, (shared_blks_hit + shared_blks_read)::float8 / calls FROM pg_stat_statements
+        WHERE calls >= $1 AND query LIKE '%posthaste.%'";
+    let rows = admin.query(sql, &[&i64::from(GROWN_BATCHES)]).await.expect("what was touched");
+    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+/// On a server of its own: the module that counts must be there from its start.
+#[tokio::test]
+async fn no_statement_on_postgres_touches_more_of_a_history_ten_times_as_long() {
+    let server = PrivateServer::start_with("touched", Flushing::Off, 128);
+    server.restart_with("shared_preload_libraries = 'pg_stat_statements'");
+    let mut pipeline = Pipeline::new(server.migrated_store().await, BATCH).await;
+    let admin = postgres::client(&server.url("postgres")).await;
+    admin.batch_execute("CREATE EXTENSION pg_stat_statements").await.expect("the extension");
+    deliver(&mut pipeline, GROWN_BATCHES).await;
+    admin.batch_execute("SELECT pg_stat_statements_reset()").await.expect("a new count");
+    deliver(&mut pipeline, GROWN_BATCHES).await;
+    let early = touched(&admin).await;
+    deliver(&mut pipeline, GROWN_BATCHES * 11).await;
+    admin.batch_execute("SELECT pg_stat_statements_reset()").await.expect("a new count");
+    deliver(&mut pipeline, GROWN_BATCHES).await;
+    let late = touched(&admin).await;
+    // Insert, route, two of admission, claim, two of loading, report, two of results.
+    assert!(early.len() >= 10, "{} statements were counted: {early:#?}", early.len());
+    for (statement, before) in &early {
+        let after = late.get(statement).unwrap_or_else(|| panic!("not used any more: {statement}"));
+        assert!(*after <= grown_max(*before), "{before} pages became {after}: {statement}");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_on_sqlite_writes_no_more_beside_a_history_ten_times_as_long() {
+    let h = Harness::sqlite("budget").await;
+    let (path, mut pipeline) = (h.path(), Pipeline::new(h.store.clone(), BATCH).await);
+    let mut written = Vec::new();
+    for before in [GROWN_BATCHES, GROWN_BATCHES * 11] {
+        deliver(&mut pipeline, before).await;
+        written.push(pages_written(&mut pipeline, &path).await);
+    }
+    let [early, late] = written[..] else { panic!("{written:?}") };
+    assert!(early > 0, "nothing was counted");
+    assert!(late as f64 <= grown_max(early as f64), "{early} pages became {late}");
+}
+
+/// The pages that two batches put into the log; if it was begun anew meanwhile, two others.
+async fn pages_written(pipeline: &mut Pipeline<SqliteStore>, database: &Path) -> u64 {
+    loop {
+        let before = Log::of(database);
+        deliver(pipeline, 2).await;
+        let after = Log::of(database);
+        if after.salt == before.salt {
+            return after.frames - before.frames;
+        }
+    }
+}
+
+/// Trees are split at other places, and pages are found full; what grew with history would be ten times as much.
+fn grown_max(before: f64) -> f64 {
+    before * 1.25 + 3.0
+}
+
+#[tokio::test]
+async fn commits_on_sqlite() {
+    let h = Harness::sqlite("budget").await;
+    let (path, mut pipeline) = (h.path(), Pipeline::new(h.store.clone(), BATCH).await);
+    deliver(&mut pipeline, 1).await;
+    let before = Log::of(&path);
+    deliver(&mut pipeline, 1).await;
+    let after = Log::of(&path);
+    assert_eq!(after.salt, before.salt, "two batches are far from filling the log");
+    let commits = after.commits - before.commits;
+    assert!(commits > 0, "nothing was counted");
+    assert!(commits <= COMMITS_MAX, "{commits} commits in one batch");
+}
+
+/// What is in a write-ahead log.
+struct Log {
+    /// Another one whenever it is begun anew.
+    salt: Vec<u8>,
+    frames: u64,
+    /// The frames that end a transaction: they name the size of the database.
+    commits: u64,
+}
+
+impl Log {
+    fn of(database: &Path) -> Self {
+        const HEADER_BYTES: usize = 32;
+        const FRAME_HEADER_BYTES: usize = 24;
+        let log = std::fs::read(format!("{}-wal", database.display())).expect("the log");
+        let word = |bytes: &[u8], at: usize| -> u32 {
+            u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+        };
+        let (page_bytes, salt) = (word(&log, 8) as usize, log[16..24].to_vec());
+        let frames = log[HEADER_BYTES..].chunks_exact(FRAME_HEADER_BYTES + page_bytes);
+        let frames: Vec<_> = frames.take_while(|frame| frame[8..16] == salt).collect();
+        let commits = frames.iter().filter(|frame| word(frame, 4) != 0).count();
+        Self { salt, frames: frames.len() as u64, commits: commits as u64 }
+    }
+}

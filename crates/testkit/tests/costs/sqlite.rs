@@ -1,0 +1,168 @@
+//! SQLite: every statement, before and after ANALYZE, then beside a backlog. EXPLAIN QUERY PLAN must show
+//! no scan of a large table and no sort; then the statement is run, and may take no more steps than its
+//! batch needs.
+
+use crate::sqlite_samples::{arguments, list, may_sort, rows_max};
+use crate::statements::{self, SqlFile};
+use crate::{BATCH, LARGE};
+use posthaste_testkit::direct::sqlite_connection;
+use posthaste_testkit::harness::SqliteFile;
+use rusqlite::config::DbConfig;
+use rusqlite::types::Value;
+use rusqlite::vtab::array::{Array, load_module};
+use rusqlite::{Connection, StatementStatus};
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::rc::Rc;
+
+/// Steps of the virtual machine for one row of a batch; reading a whole table takes a million.
+const STEPS_PER_ROW_MAX: usize = 500;
+
+#[test]
+fn no_statement_reads_history() {
+    let file = SqliteFile::migrated();
+    let connection = open(&file.path());
+    let mut wrong = Vec::new();
+    for (state, script) in
+        [("a history", include_str!("fill_sqlite.sql")), ("a backlog", include_str!("backlog_sqlite.sql"))]
+    {
+        fill(&connection, script);
+        wrong.extend(examine(&connection, state));
+        connection.execute_batch("ANALYZE").expect("statistics");
+        wrong.extend(examine(&connection, &format!("{state} and statistics")));
+    }
+    assert!(wrong.is_empty(), "{} faults:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Tries every statement.
+fn examine(connection: &Connection, state: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for file in statements::all("sqlite") {
+        let found = planned(connection, &file).into_iter().chain(run(connection, &file));
+        wrong.extend(found.map(|fault| format!("{} ({state}): {fault}", file.name)));
+    }
+    wrong
+}
+
+/// A connection of the owner, to a file that only this test has.
+pub(crate) fn open(path: &Path) -> Connection {
+    let connection = sqlite_connection(path);
+    load_module(&connection).expect("the module");
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRIGGER_EQP, true).expect("a setting");
+    connection.pragma_update(None, "synchronous", "off").expect("a setting");
+    connection.pragma_update(None, "cache_size", -262_144).expect("a setting");
+    connection
+}
+
+/// Runs a script with no trigger and no index in its way. Statistics go with the indexes.
+pub(crate) fn fill(connection: &Connection, script: &str) {
+    let sql =
+        "SELECT type, name, sql FROM sqlite_schema WHERE type IN ('trigger', 'index') AND sql IS NOT NULL";
+    let mut statement = connection.prepare(sql).expect("the schema");
+    let rows =
+        statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).expect("the schema");
+    let parts: Vec<(String, String, String)> = rows.map(|row| row.expect("a row")).collect();
+    let mut batch = String::from("BEGIN;");
+    for (kind, name, _) in &parts {
+        batch.push_str(&format!("DROP {kind} {name};"));
+    }
+    batch.push_str(script);
+    for (_, _, definition) in &parts {
+        batch.push_str(&format!("{definition};"));
+    }
+    batch.push_str("COMMIT");
+    connection.execute_batch(&batch).expect("the script");
+}
+
+/// What EXPLAIN QUERY PLAN says against a statement.
+fn planned(connection: &Connection, file: &SqlFile) -> Vec<String> {
+    let mut statement = match connection.prepare(&format!("EXPLAIN QUERY PLAN {}", file.text)) {
+        Ok(statement) => statement,
+        Err(error) => return vec![format!("cannot be prepared: {error}")],
+    };
+    let mut rows = statement.raw_query();
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().expect("the plan") {
+        let step: String = row.get("detail").expect("a step");
+        let scanned = step.strip_prefix("SCAN ").and_then(|rest| rest.split_ascii_whitespace().next());
+        let scans = scanned.is_some_and(|alias| is_large(connection, &file.text, alias));
+        let sorts = step.contains("TEMP B-TREE");
+        if scans || (sorts && !may_sort(&file.name)) {
+            found.push(step);
+        }
+    }
+    found
+}
+
+/// Whether a name in a plan means a large table. A plan speaks of aliases, in triggers too.
+fn is_large(connection: &Connection, text: &str, alias: &str) -> bool {
+    let triggers: String = connection
+        .query_row(
+            "SELECT group_concat(sql, ' ') FROM sqlite_schema WHERE type IN ('trigger', 'view')",
+            [],
+            |row| row.get(0),
+        )
+        .expect("the triggers");
+    let words: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("--"))
+        .flat_map(str::split_ascii_whitespace)
+        .chain(triggers.split_ascii_whitespace())
+        .map(|word| word.trim_matches(|letter: char| !letter.is_alphanumeric() && letter != '_'))
+        .filter(|word| !word.eq_ignore_ascii_case("as"))
+        .collect();
+    LARGE.contains(&alias) || words.windows(2).any(|pair| LARGE.contains(&pair[0]) && pair[1] == alias)
+}
+
+/// Runs a statement with its sample, takes it back, and says what it took too much of.
+fn run(connection: &Connection, file: &SqlFile) -> Vec<String> {
+    connection.execute_batch("BEGIN").expect("a transaction");
+    let mut found = Vec::new();
+    match count(connection, &file.text, &arguments(&file.name), list(&file.name)) {
+        Ok(counted) => {
+            let steps_max = STEPS_PER_ROW_MAX * rows_max(&file.name);
+            if counted.steps > steps_max {
+                found.push(format!("takes {} steps, more than {steps_max}", counted.steps));
+            }
+        }
+        Err(error) => found.push(format!("cannot be run, give it a row in sqlite_samples.rs: {error}")),
+    }
+    connection.execute_batch("ROLLBACK").expect("to take it back");
+    found
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Counted {
+    pub(crate) steps: usize,
+    pub(crate) rows: usize,
+}
+
+/// Runs a statement to its end. A parameter that is an array gets the list; one without an argument
+/// gets the id of a row of history, which is as good as a limit.
+pub(crate) fn count(
+    connection: &Connection,
+    sql: &str,
+    arguments: &[Value],
+    list: RangeInclusive<i64>,
+) -> rusqlite::Result<Counted> {
+    let list: Array = Rc::new(list.map(Value::Integer).collect());
+    let mut statement = connection.prepare(sql)?;
+    for place in 1..=statement.parameter_count() {
+        if sql.contains(&format!("rarray(?{place})")) {
+            statement.raw_bind_parameter(place, &list)?;
+        } else {
+            let argument = arguments.get(place - 1).cloned().unwrap_or(Value::Integer(BATCH as i64));
+            statement.raw_bind_parameter(place, argument)?;
+        }
+    }
+    let mut rows = statement.raw_query();
+    let mut found = 0;
+    while rows.next()?.is_some() {
+        found += 1;
+    }
+    drop(rows);
+    Ok(Counted {
+        steps: usize::try_from(statement.get_status(StatementStatus::VmStep)).unwrap_or(usize::MAX),
+        rows: found,
+    })
+}

@@ -1,0 +1,111 @@
+//! The migrator of PostgreSQL: two at once, a login that is no superuser, a second migration that
+//! is interrupted after each of its statements, and databases that must be refused.
+
+use posthaste_core::ports::{StoreError, Stores as _};
+use posthaste_store::migration::Migration;
+use posthaste_store::postgres::{MIGRATIONS, PostgresOptions, PostgresStore, migrate, migrate_with};
+use posthaste_testkit::postgres::{client, empty_database, url_with};
+
+/// Those of the program, and one more.
+fn with(next: &'static str) -> Vec<Migration> {
+    let mut list = MIGRATIONS.to_vec();
+    let version = list.last().map_or(0, |last| last.version) + 1;
+    list.push(Migration { version, name: "next", sql: next });
+    list
+}
+
+fn refusal<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> String {
+    match answer {
+        Err(StoreError::Unusable { what }) => what,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn two_migrators_at_once_make_one_schema() {
+    let url = empty_database("migrate").await;
+    let (one, two) = tokio::join!(migrate(&url), migrate(&url));
+    let (one, two) = (one.unwrap(), two.unwrap());
+    assert_eq!(one.applied.len() + two.applied.len(), MIGRATIONS.len(), "{one:?} {two:?}");
+    assert!(migrate(&url).await.unwrap().applied.is_empty());
+    let store = PostgresStore::connect(&PostgresOptions::new(url)).await.unwrap();
+    assert!(store.now().await.is_ok());
+}
+
+#[tokio::test]
+async fn a_login_without_superuser_migrates_and_serves() {
+    let url = empty_database("migrate").await;
+    let name = url.rsplit('/').next().unwrap();
+    let (admin, login) = (client(&url).await, format!("owner_of_{name}"));
+    let grant = format!("CREATE ROLE {login} LOGIN CREATEROLE; GRANT CREATE ON DATABASE {name} TO {login}");
+    admin.batch_execute(&grant).await.unwrap();
+    let url = url_with(&url, Some(&login), None);
+    migrate(&url).await.unwrap();
+    let store = PostgresStore::connect(&PostgresOptions::new(url)).await.unwrap();
+    assert!(store.now().await.is_ok());
+}
+
+#[tokio::test]
+async fn what_is_missing_changed_or_newer_is_refused_with_the_way_out() {
+    let url = empty_database("migrate").await;
+    let options = PostgresOptions::new(&url);
+    assert!(refusal(PostgresStore::connect(&options).await).contains("run `posthaste migrate` first"));
+    migrate_with(&url, &with("CREATE TABLE posthaste.more (a int);")).await.unwrap();
+    assert!(refusal(PostgresStore::connect(&options).await).contains("newer"));
+    assert!(refusal(migrate(&url).await).contains("newer"));
+    let changed = migrate_with(&url, &with("CREATE TABLE posthaste.other (a int);")).await;
+    assert!(refusal(changed).contains("was changed after it had been applied"));
+    let missing = PostgresOptions::new(url_with(&url, Some("nobody_of_that_name"), None));
+    assert!(refusal(PostgresStore::connect(&missing).await).contains("does not let us in"));
+}
+
+#[tokio::test]
+async fn a_failed_migration_leaves_nothing_and_says_which() {
+    let url = empty_database("migrate").await;
+    let broken = with("CREATE TABLE posthaste.more (a int);\nSELECT 1 / 0;");
+    let told = format!("migration {} (next) failed", broken.last().unwrap().version);
+    assert!(refusal(migrate_with(&url, &broken).await).contains(&told));
+    let client = client(&url).await;
+    let row = client.query_one("SELECT to_regclass('posthaste.more')::text", &[]).await.unwrap();
+    assert_eq!(row.get::<_, Option<String>>(0), None);
+    assert_eq!(migrate(&url).await.unwrap().applied, Vec::<u32>::new());
+}
+
+/// Steps without a transaction, cut off after each in turn: the next run finishes, and no row is lost.
+#[tokio::test]
+async fn a_migration_without_a_transaction_goes_on_where_it_stopped() {
+    const STEPS: [&str; 3] = [
+        "ALTER TABLE posthaste.events ADD COLUMN IF NOT EXISTS colour text;",
+        "CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_event_colour ON posthaste.events (colour);",
+        "INSERT INTO posthaste.rollups (interval_start, counter, amount) VALUES ('2020-01-01Z', 'steps', 1) ON CONFLICT DO NOTHING;",
+    ];
+    let file = |steps: &[&str]| -> &'static str {
+        let text = format!("-- posthaste: no transaction\n-- step\n{}\n", steps.join("\n-- step\n"));
+        Box::leak(text.into_boxed_str())
+    };
+    for cut in 0..STEPS.len() {
+        let url = empty_database("migrate").await;
+        migrate(&url).await.unwrap();
+        let client = client(&url).await;
+        let fill = "INSERT INTO posthaste.events (event_type, payload) \
+                    SELECT 'a.b', '{}' FROM generate_series(1, 1000)";
+        client.batch_execute(fill).await.unwrap();
+        let whole = with(file(&STEPS));
+        // As a process leaves it that dies after `cut` steps.
+        let migration = whole.last().unwrap();
+        let begun = format!(
+            "INSERT INTO posthaste.schema_migrations VALUES ({}, 'next', '{}', now(), NULL)",
+            migration.version,
+            migration.checksum()
+        );
+        client.batch_execute(&begun).await.unwrap();
+        for step in &STEPS[..cut] {
+            client.batch_execute(step).await.unwrap();
+        }
+        assert!(refusal(PostgresStore::connect(&PostgresOptions::new(&url)).await).contains("newer"));
+        assert_eq!(migrate_with(&url, &whole).await.unwrap().applied, [migration.version]);
+        let row = client.query_one("SELECT count(*) FROM posthaste.events WHERE colour IS NULL", &[]);
+        assert_eq!(row.await.unwrap().get::<_, i64>(0), 1000);
+        assert!(migrate_with(&url, &whole).await.unwrap().applied.is_empty());
+    }
+}

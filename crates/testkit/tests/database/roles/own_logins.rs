@@ -1,0 +1,149 @@
+//! A process that logs in with the rights of one role, and no others, can do that role's work and what
+//! every process does; for the work of another role it is told what is missing.
+
+use super::postgres::login_url;
+use posthaste_core::SubscriptionId;
+use posthaste_core::ports::{
+    AnnounceStore as _, Announcement, CleanerStore as _, DeadLetterFilter, DeadLetterStore as _, EventFilter,
+    IngestStore as _, KeyStore as _, OrchestratorStore as _, OutboxIntakeStore as _, OutboxWorkerStore as _,
+    PageRequest, PresenceStore as _, ProcessSeen, ReaderStore as _, RouteTake, RouterStore as _, StoreError,
+    StoreResult, Stores as _, SubscriptionStore as _, WorkerStore as _,
+};
+use posthaste_core::retry::OrderRetryPolicy;
+use posthaste_store::grants::Role;
+use posthaste_store::postgres::{PostgresOptions, PostgresStore};
+use posthaste_testkit::fixtures::{T0, at, claim, event, leases, order, worker_id};
+use posthaste_testkit::harness::Harness;
+use std::time::Duration;
+
+/// One verb of a role.
+async fn work(store: &PostgresStore, role: Role) -> StoreResult<()> {
+    let page = PageRequest::first(10);
+    match role {
+        Role::EventIngestWriter => store.ingest().insert_events(vec![vec![event("a")]], T0).await.map(drop),
+        Role::SubscriptionAdmin => {
+            store.subscriptions().load_subscription(SubscriptionId::from_store(1)).await.map(drop)
+        }
+        Role::RouterWorker => {
+            store.router().route_events(RouteTake { from: None, events_max: 10 }, T0).await.map(drop)
+        }
+        Role::SagaOrchestrator => {
+            let ids = vec![SubscriptionId::from_store(1)];
+            store.orchestrator().count_in_flight(ids, 10).await.map(drop)
+        }
+        Role::JobWorker => store.worker().claim_due_jobs(claim(10), T0).await.map(drop),
+        Role::LeaseCleaner => store.cleaner().reset_expired_leases(leases(10), 3, T0).await.map(drop),
+        Role::DeadLetterOperator => {
+            store.dead_letters().find_dead_letters(DeadLetterFilter::default(), page).await.map(drop)
+        }
+        Role::OutboxWriter => {
+            let orders = vec![order("key-1", 1)];
+            store.outbox_intake().submit_orders(orders, Duration::from_secs(60), T0).await.map(drop)
+        }
+        Role::OutboxWorker => {
+            store.outbox_worker().requeue_due_orders(10, OrderRetryPolicy::ORDER, T0).await.map(drop)
+        }
+        Role::KeyKeeper => store.keys().list_keys().await.map(drop),
+        Role::Viewer => store.reader().events(EventFilter::default(), page).await.map(drop),
+        Role::EventPublisher => panic!("no component works as it"),
+    }
+}
+
+/// What every process does, as whichever role it has.
+async fn live(store: &PostgresStore) -> StoreResult<()> {
+    store.now().await?;
+    store.announcer().announce(Announcement::all()).await?;
+    let seen = ProcessSeen {
+        process_id: worker_id(1),
+        role: "router".to_owned(),
+        version: "1".to_owned(),
+        started_at: T0,
+        seen_at: T0,
+    };
+    store.presence().report_presence(seen, Vec::new()).await
+}
+
+/// The text of a refusal that somebody can act on.
+fn refusal<T: std::fmt::Debug>(answer: StoreResult<T>) -> String {
+    match answer {
+        Err(StoreError::Unusable { what }) => what,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+fn check_names_settings(told: &str, role: Role) {
+    let setting = role.url_setting().expect("a role of a component");
+    for part in [role.name(), "POSTHASTE_DATABASE_URL ", setting] {
+        assert!(told.contains(part), "{told:?} does not name {part:?}");
+    }
+}
+
+fn only(role: Role) -> PostgresOptions {
+    PostgresOptions { roles: vec![role], ..PostgresOptions::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_role_works_with_its_own_login_alone() {
+    let h = Harness::postgres("own").await;
+    for (place, role) in Role::COMPONENTS.into_iter().enumerate() {
+        let other = Role::COMPONENTS[(place + 1) % Role::COMPONENTS.len()];
+        let url = login_url(&h, role.name(), "own").await;
+        let options = PostgresOptions { role_urls: vec![(role, url.clone())], ..only(role) };
+        let store =
+            PostgresStore::connect(&options).await.unwrap_or_else(|error| panic!("{role:?}: {error:?}"));
+        live(&store).await.unwrap_or_else(|error| panic!("{role:?}: {error:?}"));
+        work(&store, role).await.unwrap_or_else(|error| panic!("{role:?}: {error:?}"));
+        check_names_settings(&refusal(work(&store, other).await), other);
+        // A common login that has one role works as that one, and can take no other.
+        let options = PostgresOptions { url: Some(url), ..only(role) };
+        let store = PostgresStore::connect(&options).await.expect("the store");
+        live(&store).await.expect("what every process does");
+        work(&store, role).await.expect("its own work");
+        assert!(refusal(work(&store, other).await).contains("cannot take its role"));
+    }
+}
+
+#[tokio::test]
+async fn a_login_without_its_role_is_told_which() {
+    let h = Harness::postgres("own").await;
+    let url = login_url(&h, "key_keeper", "stranger").await;
+    h.direct.run(&format!("REVOKE key_keeper FROM {}", login_of(&url))).await;
+    let options = PostgresOptions { role_urls: vec![(Role::KeyKeeper, url)], ..only(Role::KeyKeeper) };
+    let told = refusal(PostgresStore::connect(&options).await);
+    assert!(told.contains("grant key_keeper to the login") && told.contains("posthaste migrate"), "{told}");
+}
+
+fn login_of(url: &str) -> &str {
+    url.strip_prefix("postgres://").and_then(|rest| rest.split('@').next()).expect("a login")
+}
+
+#[tokio::test]
+async fn only_the_roles_of_a_process_need_a_login() {
+    let h = Harness::postgres("own").await;
+    for role in Role::COMPONENTS {
+        check_names_settings(&refusal(PostgresStore::connect(&only(role)).await), role);
+    }
+    let nobody = PostgresOptions { roles: Vec::new(), ..PostgresOptions::new(h.url()) };
+    assert!(refusal(PostgresStore::connect(&nobody).await).contains("no role"));
+}
+
+/// The lease that ran out is reset with the rights of the cleaner alone, both ways: given back and failed.
+#[tokio::test]
+async fn the_cleaner_needs_no_payload_and_no_secret() {
+    let h = Harness::postgres("own").await;
+    let subscription = h.subscribe("a").await;
+    h.publish("a", 2).await;
+    h.route_all(T0).await;
+    h.start_attempts(subscription, T0).await;
+    let url = login_url(&h, "lease_cleaner", "cleaner").await;
+    let options = PostgresOptions { role_urls: vec![(Role::LeaseCleaner, url)], ..only(Role::LeaseCleaner) };
+    let store = PostgresStore::connect(&options).await.expect("the store");
+    for (resets_max, second, status) in [(3, 3_600, "Pending"), (0, 7_200, "Failed")] {
+        h.direct.run("UPDATE webhook_delivery_jobs SET status = 'Leased' WHERE status = 'Pending'").await;
+        let reset = store.cleaner().reset_expired_leases(leases(10), resets_max, at(second)).await;
+        assert_eq!(reset.expect("the rights").len(), 2);
+        let found = h.direct.texts("SELECT DISTINCT status FROM webhook_delivery_jobs").await;
+        assert_eq!(found, [status]);
+    }
+    assert_eq!(h.direct.number("SELECT count(*) FROM finished_jobs").await, 2);
+}

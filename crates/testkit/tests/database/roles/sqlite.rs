@@ -1,0 +1,169 @@
+//! The matrix on SQLite: every role on the connection that writes, where the authorizer judges each
+//! statement before it runs.
+
+use super::matrix::{POSTGRES_ONLY, ROLES, expected};
+use posthaste_core::ports::StoreError;
+use posthaste_store::grants::Role;
+use posthaste_store::sqlite::SqliteStore;
+use posthaste_testkit::harness::Harness;
+
+fn role_named(name: &str) -> Role {
+    Role::ALL.into_iter().find(|role| role.name() == name).unwrap_or_else(|| panic!("{name} is no role"))
+}
+
+/// Whether the authorizer let a statement pass. What a constraint refuses had the right.
+async fn has_right(store: &SqliteStore, role: Role, sql: &str) -> bool {
+    match store.probe(role, sql).await {
+        Ok(_) => true,
+        Err(StoreError::Refused { source, .. }) => {
+            let told = source.to_string();
+            assert!(!told.contains("syntax error") && !told.contains("no such"), "{sql}: {told}");
+            !is_denial(&told)
+        }
+        Err(error) => panic!("{sql}: {error:?}"),
+    }
+}
+
+/// SQLite says "not authorized", or "access to table.column is prohibited"; its own schema may not be
+/// modified by anybody; and the store sends no statement on that could pass for a trigger.
+fn is_denial(told: &str) -> bool {
+    let denials =
+        ["not authorized", "prohibited", "may not be modified", "must not contain the name of the trigger"];
+    denials.iter().any(|denial| told.contains(denial))
+}
+
+async fn check(store: &SqliteStore, role: &str, sql: &str, allowed: bool) {
+    let verdict = if allowed { "may" } else { "may not" };
+    assert_eq!(has_right(store, role_named(role), sql).await, allowed, "{role} {verdict}: {sql}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_table_verb_and_role() {
+    let h = Harness::sqlite("roles").await;
+    for (place, (_, role)) in ROLES.iter().enumerate() {
+        for table in expected().tables.iter().filter(|table| !POSTGRES_ONLY.contains(&table.name)) {
+            let name = table.name;
+            for column in table.column_names() {
+                let select = format!("SELECT {column} FROM {name} WHERE 0");
+                let update = format!("UPDATE {name} SET {column} = {column} WHERE 0");
+                let readable = table.may(place, 'S', column);
+                check(&h.store, role, &select, readable).await;
+                check(&h.store, role, &update, readable && table.may(place, 'U', column)).await;
+                let blind = format!("UPDATE {name} SET {column} = NULL WHERE 0");
+                check(&h.store, role, &blind, table.may(place, 'U', column)).await;
+                let insert = format!("INSERT INTO {name} ({column}) SELECT NULL WHERE 0");
+                check(&h.store, role, &insert, table.may_any(place, 'I')).await;
+                // A condition reads as well as a list of columns does.
+                let hidden = format!("SELECT 1 FROM {name} WHERE {column} IS NULL");
+                check(&h.store, role, &hidden, readable).await;
+            }
+            check(&h.store, role, &format!("SELECT count(*) FROM {name}"), table.may_any(place, 'S')).await;
+            check(&h.store, role, &format!("SELECT * FROM {name}"), table.may_every(place, 'S')).await;
+            check(&h.store, role, &format!("DELETE FROM {name} WHERE 0"), table.may_delete(place)).await;
+        }
+    }
+}
+
+/// Functions of the owner are views here: calling is inserting.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_function_and_role() {
+    let h = Harness::sqlite("roles").await;
+    let calls = [
+        (
+            "compare_events",
+            "INSERT INTO compare_events (external_event_id, event_type, payload) VALUES ('x', 'a', '1')",
+        ),
+        ("requeue", "INSERT INTO requeue (dead_letter_id, requeued_at) VALUES (1, 1)"),
+        ("requeue", "SELECT saga_id, undeliverable FROM requeue WHERE dead_letter_id = 1"),
+        ("resume_lane", "INSERT INTO resume_lane (resumed_at) VALUES (1)"),
+        ("resume_lane", "SELECT paused_at, rate FROM resume_lane"),
+        (
+            "report_presence",
+            "INSERT INTO presence_reports (process_id, role, version, started_at, seen_at) VALUES ('p', 'r', 'v', 1, 1)",
+        ),
+        (
+            "report_presence",
+            "INSERT INTO rollup_reports (interval_start, counter, amount) VALUES (1, 'c', 1)",
+        ),
+        ("report_health", "INSERT INTO health_reports (seen_at, subscription_id, failed) VALUES (1, 1, 1)"),
+    ];
+    let functions = expected().functions;
+    for (place, (_, role)) in ROLES.iter().enumerate() {
+        for (function, call) in calls {
+            check(&h.store, role, call, functions[function][place] == "X").await;
+        }
+    }
+    for table in ["processes", "rollups", "subscription_health", "webhook_delivery_sagas"] {
+        assert_eq!(
+            h.direct.number(&format!("SELECT count(*) FROM {table}")).await,
+            0,
+            "a probe left something"
+        );
+    }
+}
+
+/// What no role may do, whatever its rights on tables.
+const BEYOND: &[&str] = &[
+    "CREATE TABLE mine (a INTEGER)",
+    "CREATE TEMP TABLE mine (a INTEGER)",
+    "CREATE TEMP TABLE events (a INTEGER)",
+    "CREATE VIEW mine AS SELECT 1",
+    "CREATE TEMP VIEW mine AS SELECT secret FROM subscriptions",
+    "CREATE INDEX mine ON events (payload)",
+    "CREATE TRIGGER mine AFTER INSERT ON events BEGIN SELECT 1; END",
+    "CREATE TEMP TRIGGER mine AFTER INSERT ON events BEGIN DELETE FROM routing_queue; END",
+    "CREATE VIRTUAL TABLE mine USING fts5(a)",
+    "ALTER TABLE events ADD COLUMN mine TEXT",
+    "ALTER TABLE events RENAME TO mine",
+    "ALTER TABLE subscriptions RENAME COLUMN secret TO description2",
+    "ALTER TABLE events DROP COLUMN traceparent",
+    "DROP TABLE events",
+    "DROP INDEX uniq_saga_event_subscription",
+    "DROP TRIGGER event_immutable_update",
+    "DROP VIEW requeue",
+    "PRAGMA recursive_triggers = OFF",
+    "PRAGMA writable_schema = ON",
+    "PRAGMA foreign_keys = ON",
+    "PRAGMA user_version = 7",
+    "PRAGMA journal_mode = DELETE",
+    "PRAGMA table_info(subscriptions)",
+    "SELECT * FROM pragma_table_info('subscriptions')",
+    "ATTACH DATABASE ':memory:' AS mine",
+    "DETACH DATABASE main",
+    "ANALYZE",
+    "REINDEX",
+    "DELETE FROM sqlite_schema",
+    "UPDATE sqlite_schema SET sql = ''",
+    "INSERT INTO sqlite_schema DEFAULT VALUES",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_role_reaches_beyond_its_rights() {
+    let h = Harness::sqlite("roles").await;
+    let schema = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY 1, 2";
+    let before = h.direct.rows(schema).await;
+    for (_, role) in ROLES {
+        for sql in BEYOND {
+            match h.store.probe(role_named(role), sql).await {
+                Err(StoreError::Refused { source, .. }) => {
+                    let told = source.to_string();
+                    assert!(is_denial(&told), "{role}: {sql}: {told}");
+                }
+                other => panic!("{role} was not refused: {sql}\n{other:?}"),
+            }
+        }
+        // A statement that only pretends to come from a trigger of the owner.
+        for sql in [
+            "WITH event_queue AS (SELECT * FROM subscriptions) SELECT secret FROM event_queue WHERE 0",
+            "WITH saga_dead_letter AS (SELECT payload FROM events) SELECT payload FROM saga_dead_letter WHERE 0",
+        ] {
+            let may = match (role, sql.contains("secret")) {
+                ("subscription_admin", true) | ("job_worker", _) | ("viewer", false) => true,
+                (_, _) => false,
+            };
+            let passed = h.store.probe(role_named(role), sql).await.is_ok();
+            assert!(may || !passed, "{role} got past the authorizer: {sql}");
+        }
+    }
+    assert_eq!(h.direct.rows(schema).await, before);
+}

@@ -1,0 +1,60 @@
+//! What the log says of the lane: each change once, with what to do, and never a credential or an order.
+
+use crate::broker::accepted;
+use posthaste_core::order::OrderStatus;
+use posthaste_testkit::captured_log::{CapturedLog, Lines};
+use posthaste_testkit::harness::Harness;
+use posthaste_testkit::order_lane::OrderRig;
+use posthaste_testkit::receiver::{Answer, Receiver};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+use tracing_subscriber::filter::LevelFilter;
+
+/// On one thread, which the log is of.
+#[tokio::test]
+async fn each_change_of_the_lane_is_told_once() {
+    let (log, _capturing) = CapturedLog::of_this_thread(Lines::Text, LevelFilter::TRACE);
+
+    let mut rig = OrderRig::new(Harness::sqlite("logs").await);
+    let status = Arc::new(AtomicU16::new(200));
+    let inner = Arc::clone(&status);
+    let broker = Receiver::start(move |request| match inner.load(Ordering::SeqCst) {
+        200 => accepted(request),
+        status => Answer::Status(status),
+    })
+    .await;
+    rig.hire(&broker.url("/orders?token=hush"));
+    let rows = [
+        (401, "the lane to the broker is paused"),
+        (200, "the lane to the broker is open again"),
+        (500, "one order at a time goes out until it does"),
+        (200, "the lane to the broker is open again"),
+        (429, "the lane slows down"),
+    ];
+    for (number, (answer, words)) in rows.into_iter().enumerate() {
+        status.store(answer, Ordering::SeqCst);
+        let before = log.text().matches(words).count();
+        // No more than it takes: the last of them changes the lane, and nothing is left to claim.
+        rig.submit(&format!("row-{number}"), 5).await;
+        // Again and again: what has been told is not told again.
+        for _ in 0..3 {
+            rig.until_quiet().await;
+            rig.move_by(Duration::from_secs(61));
+        }
+        assert_eq!(log.text().matches(words).count() - before, 1, "{words:?} after {answer}");
+    }
+    assert!(
+        log.text().matches("POSTHASTE_BROKER_HEADERS").count() == 1
+            && log.text().matches("/v1/outbox/resume").count() == 1
+    );
+    assert_eq!(
+        log.text().matches("order given up").count(),
+        rig.count(OrderStatus::Dead).await,
+        "each death is told"
+    );
+    for secret in ["hush", "USDJPY", "145.001"] {
+        assert_eq!(log.text().matches(secret).count(), 0, "{secret} was logged");
+    }
+    rig.check_audit().await;
+}

@@ -1,0 +1,135 @@
+//! A broker that refuses our credentials for a weekend, one that is away for an hour, and one that fails for
+//! an hour whatever it is sent.
+
+use crate::broker::accepted;
+use posthaste_core::lane::{LaneMode, UNAUTHORIZED_MAX};
+use posthaste_core::order::OrderStatus;
+use posthaste_core::ports::Stores;
+use posthaste_testkit::harness::Harness;
+use posthaste_testkit::order_lane::{OrderRig, http_broker, loopback_sender};
+use posthaste_testkit::receiver::{Answer, Receiver, closed_port};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+pub(crate) async fn revoked_credentials_kill_a_handful_and_no_probe_kills_any<S: Stores>(h: Harness<S>) {
+    const ORDERS: usize = 1_000;
+    const SENDERS: usize = 12;
+    let mut rig = OrderRig::new(h);
+    let revoked = Arc::new(AtomicBool::new(false));
+    let inner = Arc::clone(&revoked);
+    let broker =
+        Receiver::start(
+            move |request| {
+                if inner.load(Ordering::SeqCst) { Answer::Status(401) } else { accepted(request) }
+            },
+        )
+        .await;
+    for _ in 0..3 {
+        rig.hire(&broker.url("/"));
+    }
+    rig.submit("order", ORDERS).await;
+    while rig.count(OrderStatus::Sent).await < 100 {
+        rig.turn().await;
+    }
+    let sent = rig.count(OrderStatus::Sent).await;
+    revoked.store(true, Ordering::SeqCst);
+    rig.until_quiet().await;
+    let dead = rig.count(OrderStatus::Dead).await;
+    let handful = UNAUTHORIZED_MAX as usize..=UNAUTHORIZED_MAX as usize - 1 + SENDERS;
+    assert!(handful.contains(&dead), "{dead} died");
+    rig.watch().await;
+    assert_eq!(rig.metric("outbox_paused"), Some(1.0));
+    let lane = rig.lane.seen().expect("a lane");
+    assert_eq!(lane.mode(), LaneMode::Paused);
+    assert!(lane.reason.is_some_and(|reason| reason.contains("credentials")));
+    // Two days, a look every quarter of an hour; each sends one probe.
+    let before = broker.received().len();
+    for _ in 0..2 * 24 * 4 {
+        rig.move_by(Duration::from_secs(15 * 60));
+        rig.turn().await;
+    }
+    let probes = broker.received().len() - before;
+    assert!((150..=2 * 24 * 4 + 1).contains(&probes), "{probes} probes");
+    assert_eq!(rig.count(OrderStatus::Dead).await, dead, "no probe killed an order");
+    assert_eq!(rig.count(OrderStatus::Sent).await, sent);
+    assert!(rig.orders().await.iter().all(|order| order.retry_count == 0), "nor cost it a retry");
+    revoked.store(false, Ordering::SeqCst);
+    rig.pass(Duration::from_secs(60)).await;
+    assert_eq!(rig.count(OrderStatus::Sent).await, ORDERS - dead);
+    rig.watch().await;
+    assert_eq!(rig.metric("outbox_paused"), Some(0.0));
+    assert_eq!(
+        rig.metric(r#"outbox_send_total{outcome="dead"}"#),
+        Some(f64::from(u32::try_from(dead).unwrap()))
+    );
+    rig.check_audit().await;
+}
+
+pub(crate) async fn a_broker_that_is_away_for_an_hour_kills_nothing<S: Stores>(h: Harness<S>) {
+    let mut rig = OrderRig::new(h);
+    let away = closed_port("/orders").await;
+    rig.hire(&away);
+    rig.hire(&away);
+    rig.submit("order", 30).await;
+    rig.pass(Duration::from_secs(3_600)).await;
+    let orders = rig.orders().await;
+    assert!(orders.iter().all(|order| !order.status.is_terminal()), "{orders:#?}");
+    assert!(orders.iter().all(|order| order.retry_count <= 2 && !order.maybe_executed), "{orders:#?}");
+    assert_eq!(rig.stored_lane().await.mode(), LaneMode::OneAtATime);
+    let broker = Receiver::start(accepted).await;
+    rig.desks.clear();
+    rig.hire(&broker.url("/"));
+    rig.pass(Duration::from_secs(120)).await;
+    assert_eq!(rig.count(OrderStatus::Sent).await, 30);
+    assert_eq!(broker.received().len(), 30);
+    assert_eq!(rig.stored_lane().await.mode(), LaneMode::Open);
+    rig.check_audit().await;
+}
+
+/// A broker that takes the order and then fails may have executed it, so each such send counts against the
+/// order's nine, also in an outage. What one order at a time saves is everything but the probes: about one a
+/// minute, shared by all that wait. So many orders outlive an hour of it, and a few do not.
+pub(crate) async fn a_broker_that_fails_for_an_hour_takes_nine_sends_of_an_order<S: Stores>(h: Harness<S>) {
+    const PATIENT: Duration = Duration::from_secs(30);
+    // It hangs for as long as it takes to have the order and not answer, in real time.
+    const HANGS_FOR: Duration = Duration::from_millis(250);
+    let mut rig = OrderRig::new(h);
+    let (mut died, mut number) = (0, 0);
+    for (fails, deadline, orders, dead) in [
+        (Answer::Status(503), PATIENT, 1, 1),
+        (Answer::Status(503), PATIENT, 6, 6),
+        (Answer::Status(503), PATIENT, 30, 0),
+        (Answer::Reset, PATIENT, 1, 1),
+        (Answer::Reset, PATIENT, 6, 6),
+        (Answer::Reset, PATIENT, 30, 0),
+        (Answer::Hang, HANGS_FOR, 1, 1),
+    ] {
+        let row = format!("{orders} orders, {fails:?}");
+        let broken = Receiver::start(move |_| fails.clone()).await;
+        rig.desks.clear();
+        let desk = rig.desk(http_broker(loopback_sender(), &broken.url("/"), deadline));
+        rig.desks.push(desk);
+        number += 1;
+        let keys = rig.submit(&format!("row-{number}"), orders).await;
+        rig.pass(Duration::from_secs(3_600)).await;
+        died += dead;
+        assert_eq!(rig.count(OrderStatus::Dead).await, died, "{row}");
+        for key in &keys {
+            let order = rig.order(key).await;
+            assert!(order.maybe_executed, "{row}: {order:#?}");
+            let is_spent = if dead == 0 { order.retry_count <= 3 } else { order.retry_count == 9 };
+            assert!(is_spent, "{row}: {order:#?}");
+        }
+        assert_eq!(rig.stored_lane().await.mode(), LaneMode::OneAtATime, "{row}");
+        // The next order finds out that it is over, and takes along what is left.
+        let mended = Receiver::start(accepted).await;
+        rig.desks.clear();
+        rig.hire(&mended.url("/"));
+        rig.submit(&format!("after-{number}"), 1).await;
+        rig.pass(Duration::from_secs(600)).await;
+        assert_eq!(mended.received().len(), orders - dead + 1, "{row}");
+        assert_eq!(rig.stored_lane().await.mode(), LaneMode::Open, "{row}");
+    }
+    rig.check_audit().await;
+}

@@ -1,0 +1,103 @@
+//! The senders under test, and what they are asked to send.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use posthaste_core::Timestamp;
+use posthaste_services::egress::EgressPolicy;
+use posthaste_services::sender::{
+    Exchange, KeepAlive, Post, Resolve, Resolving, Sender, SystemResolver, Trust, Wanted,
+};
+use posthaste_testkit::receiver::{Receiver, read_request};
+use tokio::io::AsyncWriteExt as _;
+
+/// Long enough that no healthy exchange meets it, however busy the machine is.
+pub(crate) const PATIENT: Duration = Duration::from_secs(60);
+/// Short, for what must run into it.
+pub(crate) const SHORT: Duration = Duration::from_secs(1);
+
+pub(crate) const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+/// Answers every request with the same bytes, and keeps the connection.
+pub(crate) async fn answering(answer: &'static [u8]) -> Receiver {
+    Receiver::raw(move |mut stream| async move {
+        while read_request(&mut stream).await?.is_some() {
+            stream.write_all(answer).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// The loopback network and http are allowed, as a test needs it.
+pub(crate) fn policy() -> EgressPolicy {
+    EgressPolicy { allow_http: true, allow_cidrs: vec!["127.0.0.0/8".parse().expect("a network")] }
+}
+
+/// A sender for tests that count connections: it uses a kept one from the first moment on.
+pub(crate) fn sender() -> Sender {
+    sender_with(SystemResolver::default(), Trust::nobody())
+}
+
+pub(crate) fn sender_with(resolver: impl Resolve, trust: Trust) -> Sender {
+    let keep_alive = KeepAlive { rest_at_new_hosts: false, ..KeepAlive::default() };
+    Sender::with_resolver(policy(), trust, keep_alive, resolver).expect("a sender")
+}
+
+pub(crate) async fn send(sender: &Sender, url: &str, answer: Wanted, deadline: Duration) -> Exchange {
+    send_body(sender, url, Bytes::from_static(b"{}"), answer, deadline).await
+}
+
+pub(crate) async fn send_body(
+    sender: &Sender,
+    url: &str,
+    body: Bytes,
+    answer: Wanted,
+    deadline: Duration,
+) -> Exchange {
+    let post = Post { headers: HeaderMap::new(), body, answer, deadline };
+    sender.send_to_url(url, post, Timestamp::from_micros(0)).await
+}
+
+/// A delivery as the worker makes it: only the status counts.
+pub(crate) async fn deliver(sender: &Sender, url: &str) -> Exchange {
+    send(sender, url, Wanted::Status, PATIENT).await
+}
+
+/// The status of a delivery, or the code of a failure.
+pub(crate) fn code(exchange: &Exchange) -> String {
+    match exchange.outcome.code() {
+        Some(code) => code.to_string(),
+        None => format!("{}", exchange.status().expect("a status")),
+    }
+}
+
+/// A resolver that gives one scripted answer after the other, the last one for ever.
+#[derive(Debug, Clone)]
+pub(crate) struct Scripted {
+    answers: Arc<Vec<Vec<IpAddr>>>,
+    pub(crate) asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Scripted {
+    /// An empty answer stands for a name that does not exist.
+    pub(crate) fn new(answers: &[&[&str]]) -> Self {
+        let parse = |answer: &&[&str]| answer.iter().map(|text| text.parse().expect("an address")).collect();
+        Self { answers: Arc::new(answers.iter().map(parse).collect()), asked: Arc::default() }
+    }
+}
+
+impl Resolve for Scripted {
+    fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a> {
+        let mut asked = self.asked.lock().expect("the list");
+        let answer = self.answers[asked.len().min(self.answers.len() - 1)].clone();
+        asked.push(name.to_owned());
+        Box::pin(
+            async move { if answer.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(answer) } },
+        )
+    }
+}

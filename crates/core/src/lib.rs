@@ -1,8 +1,9 @@
 //! What Posthaste knows and decides, with no I/O, no clock and no randomness of its own.
 //!
-//! [`saga::step`] decides over a delivery, [`order::step`] over an order; nobody else does. The
-//! [`ports`] say what each role may ask of a store, and the stores implement them.
+//! [`saga::step`] decides over a delivery, [`order::step`] over an order; nobody else does. [`admission`] and [`results`]
+//! call the former for sets of deliveries. The [`ports`] say what each role may ask of a store, and the stores implement them.
 
+pub mod admission;
 pub mod audit;
 pub mod broker;
 pub mod conservation;
@@ -19,6 +20,7 @@ pub mod latency;
 pub mod order;
 pub mod outcome;
 pub mod ports;
+pub mod results;
 pub mod retry;
 pub mod route;
 pub mod saga;

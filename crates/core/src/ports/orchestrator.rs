@@ -99,7 +99,7 @@ impl RestartedWaits {
     }
 }
 
-/// One finished job and what it did to its saga.
+/// One finished job and what it did to its saga, which is nothing if the decision is [`Decision::Ignore`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AppliedResult {
     pub job_id: JobId,
@@ -111,6 +111,13 @@ pub struct AppliedResult {
     pub decision: Decision,
     /// When the saga was made: how long the delivery took in all.
     pub saga_created_at: Timestamp,
+}
+
+impl AppliedResult {
+    /// Whether the saga did not wait for this job, so that nothing changed.
+    pub const fn is_ignored(&self) -> bool {
+        matches!(self.decision, Decision::Ignore(_))
+    }
 }
 
 pub trait OrchestratorStore: Send + Sync + 'static {
@@ -132,8 +139,7 @@ pub trait OrchestratorStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<RecentlyDue>> + Send;
 
-    /// Starts the attempts that are due, at most the quota of each subscription, oldest first. A Pending saga is due
-    /// whatever its time.
+    /// Starts the attempts that are due: [`crate::admission::decide`] decides.
     fn admit_due_sagas(
         &self,
         quotas: Vec<Quota>,
@@ -150,7 +156,8 @@ pub trait OrchestratorStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<RestartedWaits>> + Send;
 
-    /// Applies results of finished jobs to their sagas, each once.
+    /// Applies results of finished jobs to their sagas, each once, and returns all of them, also those that
+    /// [`crate::results::decide`] ignores. A job that has not ended or has no saga is only removed from the inbox.
     fn apply_job_results(
         &self,
         take: ResultTake,

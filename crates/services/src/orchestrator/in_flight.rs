@@ -8,7 +8,6 @@
 use crate::clock::is_due;
 use posthaste_core::in_flight::InFlightBound;
 use posthaste_core::ports::{AdmittedJob, AppliedResult};
-use posthaste_core::saga::Decision;
 use posthaste_core::{SubscriptionId, Timestamp};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -112,8 +111,7 @@ impl InFlight {
     /// Records what came back. Returns whether a subscription that was full has room now.
     pub(super) fn applied(&self, results: &[AppliedResult], now: Timestamp) -> bool {
         let mut seen: HashMap<SubscriptionId, Seen> = HashMap::new();
-        let counts = |result: &&AppliedResult| !matches!(result.decision, Decision::Ignore(_));
-        for result in results.iter().filter(counts) {
+        for result in results.iter().filter(|result| !result.is_ignored()) {
             let seen = seen.entry(result.subscription_id).or_default();
             seen.finished += 1;
             match result.error_code.as_ref().map_or(Some(true), |code| code.answered()) {

@@ -46,7 +46,7 @@ impl<S: OrchestratorStore> Results<S> {
         self.metrics.decided(&result.decision);
         // No worker told of this one: it was lost with its worker.
         if let Some(code) = result.error_code.as_ref().filter(|code| **code == Failure::LeaseExpired.code())
-            && !matches!(result.decision, Decision::Ignore(_))
+            && !result.is_ignored()
         {
             self.metrics.health.failed(result.subscription_id, code.clone(), now);
         }

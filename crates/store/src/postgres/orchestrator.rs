@@ -1,6 +1,5 @@
 //! Starts attempts of the sagas that the router made and that have come due, and applies what the
-//! workers reported. Every decision is [`saga::step`]'s: here rows are read, it is asked, and its
-//! answer is written down.
+//! workers reported. [`admission::decide`] and [`results::decide`] decide: here rows are read, and decisions written.
 
 use crate::grants::Role;
 use crate::postgres::PostgresStore;
@@ -10,17 +9,20 @@ use crate::postgres::session::{Durability, Session};
 use crate::postgres::value::{
     Instant, TAKE_MAX, count, count_or_none, error_code, get, instant, int, job_status, saga_status,
 };
+use posthaste_core::admission::{self, Admission, DueSaga};
 use posthaste_core::job::{JobOutcome, JobResult};
 use posthaste_core::outcome::ErrorCode;
 use posthaste_core::ports::{
-    Admitted, AdmittedJob, AppliedResult, DueSince, DueSubscriptions, GivenUp, OrchestratorStore, Quota,
-    RecentlyDue, RestartedWaits, ResultTake, StoreResult, WaitPage,
+    Admitted, AppliedResult, DueSince, DueSubscriptions, OrchestratorStore, Quota, RecentlyDue,
+    RestartedWaits, ResultTake, StoreResult, WaitPage,
 };
+use posthaste_core::results::{self, FinishedJob};
 use posthaste_core::retry::{RetryPolicy, Wait};
-use posthaste_core::saga::{self, Decision, Ignored, SagaState, Signal};
+use posthaste_core::saga::{Decision, Ignored, SagaState};
 use posthaste_core::{EventId, JobId, SagaId, SubscriptionId, Timestamp};
 use std::collections::{HashMap, HashSet};
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 /// Port of the role saga_orchestrator.
 #[derive(Debug, Clone)]
@@ -62,6 +64,10 @@ impl OrchestratorStore for PostgresOrchestrator {
         policy: RetryPolicy,
         now: Timestamp,
     ) -> StoreResult<Admitted> {
+        let quotas = admission::distinct(quotas);
+        if quotas.is_empty() {
+            return Ok(Admitted::default());
+        }
         let verb = Verb::repeatable("admitting due deliveries");
         self.pool.call(verb, |session| admit(session, &quotas, policy, now)).await
     }
@@ -194,41 +200,24 @@ async fn count_in_flight(
     rows.iter().map(|row| Ok(u32::try_from(get::<i64>(row, 0)?).unwrap_or(u32::MAX))).collect()
 }
 
-/// What is decided over due sagas.
-#[derive(Default)]
-struct Admission {
-    /// The event and the subscription of each saga.
-    pair_of: HashMap<i64, (i64, i64)>,
-    /// The saga of each job to create, the attempt, and whether the job is suspect.
-    starts: Vec<(i64, Timestamp, bool)>,
-    letters: Vec<i64>,
-    fetched: Vec<DueSince>,
-}
-
 async fn admit(
     mut session: Session,
     quotas: &[Quota],
     policy: RetryPolicy,
     now: Timestamp,
 ) -> Result<Admitted, Fault> {
-    // In the order of ids, and each once: two orchestrators that ask for the same take them alike.
-    let mut quotas: Vec<Quota> = quotas.iter().filter(|quota| quota.jobs_max > 0).copied().collect();
-    quotas.sort_unstable_by_key(|quota| quota.subscription_id);
-    quotas.dedup_by_key(|quota| quota.subscription_id);
-    if quotas.is_empty() {
-        return Ok(Admitted::default());
-    }
     let ids: Vec<i64> = quotas.iter().map(|quota| quota.subscription_id.get()).collect();
     let maxima: Vec<i32> = quotas.iter().map(|quota| int(quota.jobs_max)).collect();
     let from: Vec<Instant> =
         quotas.iter().map(|quota| Instant(quota.from.unwrap_or(Timestamp::MIN))).collect();
     let sql = include_str!("sql/orchestrator/take_due_sagas.sql");
     let rows = session.begin(Durability::Relaxed, sql, &[&ids, &maxima, &from, &Instant(now)]).await?;
-    let admission = match decide_admission(&rows, policy, now) {
-        Ok(admission) => admission,
+    let due = match rows.iter().map(due_saga).collect() {
+        Ok(due) => due,
         Err(fault) => return Err(undone(session, fault).await),
     };
-    if admission.starts.is_empty() && admission.letters.is_empty() {
+    let admission = admission::decide(quotas, due, policy, now);
+    if admission.is_empty() {
         session.roll_back().await?;
         return Ok(Admitted::default());
     }
@@ -242,54 +231,11 @@ async fn undone(mut session: Session, fault: Fault) -> Fault {
     fault
 }
 
-fn decide_admission(rows: &[Row], policy: RetryPolicy, now: Timestamp) -> Result<Admission, Fault> {
-    let mut due = rows.iter().map(due_saga).collect::<Result<Vec<DueSaga>, Fault>>()?;
-    // Both waiting states come with the whole quota; the oldest of both count.
-    due.sort_by_key(|saga| (saga.subscription_id, saga.state.next_attempt_at));
-    let mut admission = Admission::default();
-    let (mut subscription_id, mut admitted) = (None, 0);
-    for saga in due {
-        if subscription_id.replace(saga.subscription_id) != Some(saga.subscription_id) {
-            admitted = 0;
-        }
-        if admitted >= saga.jobs_max {
-            continue;
-        }
-        let policy = policy.with_limit(saga.limit);
-        match saga::step(&saga.state, &Signal::Look, &policy, now) {
-            Decision::StartAttempt { attempt_at, suspect } => {
-                admission.starts.push((saga.id, attempt_at, suspect));
-            }
-            Decision::DeadLetter { .. } => admission.letters.push(saga.id),
-            Decision::Complete { .. } | Decision::Retry { .. } | Decision::Ignore(_) => continue,
-        }
-        admitted += 1;
-        if admitted == 1 {
-            let subscription_id = SubscriptionId::from_store(saga.subscription_id);
-            admission.fetched.push(DueSince { subscription_id, since: saga.state.next_attempt_at });
-        }
-        admission.pair_of.insert(saga.id, (saga.event_id, saga.subscription_id));
-    }
-    // Sagas are locked in the order of their ids wherever sets of them are.
-    admission.starts.sort_unstable();
-    admission.letters.sort_unstable();
-    Ok(admission)
-}
-
-struct DueSaga {
-    id: i64,
-    event_id: i64,
-    subscription_id: i64,
-    state: SagaState,
-    limit: Option<u32>,
-    jobs_max: i32,
-}
-
 fn due_saga(row: &Row) -> Result<DueSaga, Fault> {
     Ok(DueSaga {
-        id: get(row, 0)?,
-        event_id: get(row, 8)?,
-        subscription_id: get(row, 1)?,
+        saga_id: SagaId::from_store(get(row, 0)?),
+        event_id: EventId::from_store(get(row, 7)?),
+        subscription_id: SubscriptionId::from_store(get(row, 1)?),
         state: SagaState {
             status: saga_status(row, 2)?,
             attempt_count: count(row, 3)?,
@@ -297,8 +243,7 @@ fn due_saga(row: &Row) -> Result<DueSaga, Fault> {
             final_error_code: error_code(row, 5)?,
             current_job_id: None,
         },
-        limit: count_or_none(row, 6)?,
-        jobs_max: get(row, 7)?,
+        max_retry_limit: count_or_none(row, 6)?,
     })
 }
 
@@ -307,42 +252,27 @@ async fn write_admission(
     admission: Admission,
     now: Timestamp,
 ) -> Result<Admitted, Fault> {
-    let Admission { pair_of, starts, letters, fetched } = admission;
-    let sagas: Vec<i64> = starts.iter().map(|(saga_id, ..)| *saga_id).collect();
-    let attempts: Vec<Instant> = starts.iter().map(|(_, attempt_at, _)| Instant(*attempt_at)).collect();
-    let suspects: Vec<bool> = starts.iter().map(|(.., suspect)| *suspect).collect();
+    let starts = || admission.starts.iter();
+    let sagas: Vec<i64> = starts().map(|start| start.saga_id.get()).collect();
+    let attempts: Vec<Instant> = starts().map(|start| Instant(start.attempt_at)).collect();
+    let suspects: Vec<bool> = starts().map(|start| start.suspect).collect();
+    let letters: Vec<i64> = admission.dead_lettered.iter().map(|saga| saga.saga_id.get()).collect();
     let start = include_str!("sql/orchestrator/start_attempts.sql");
-    let give_up = include_str!("sql/orchestrator/give_up_sagas.sql");
-    let (made, ended) = if letters.is_empty() {
-        (session.commit_with(start, &[&sagas, &attempts, &Instant(now), &suspects]).await?, Vec::new())
+    let values: [&(dyn ToSql + Sync); 4] = [&sagas, &attempts, &Instant(now), &suspects];
+    let rows = if letters.is_empty() {
+        session.commit_with(start, &values).await?
     } else {
-        let made = session.go_on(start, &[&sagas, &attempts, &Instant(now), &suspects]).await?;
-        (made, session.commit_with(give_up, &[&letters, &Instant(now)]).await?)
+        let rows = session.go_on(start, &values).await?;
+        let give_up = include_str!("sql/orchestrator/give_up_sagas.sql");
+        session.commit_with(give_up, &[&letters, &Instant(now)]).await?;
+        rows
     };
-    let pair = |saga_id: i64| {
-        let pair = pair_of.get(&saga_id).copied();
-        pair.map(|(event, subscription)| {
-            (EventId::from_store(event), SubscriptionId::from_store(subscription))
-        })
-        .ok_or_else(|| Fault::Unreadable("a saga that was not taken".into()))
-    };
-    let mut admitted = Admitted { fetched, ..Admitted::default() };
-    for row in &made {
-        let saga_id = get(row, 1)?;
-        let (event_id, subscription_id) = pair(saga_id)?;
-        let (job_id, saga_id) = (JobId::from_store(get(row, 0)?), SagaId::from_store(saga_id));
-        admitted.jobs.push(AdmittedJob { job_id, saga_id, event_id, subscription_id });
-    }
-    for row in &ended {
-        let saga_id = get(row, 0)?;
-        let (event_id, subscription_id) = pair(saga_id)?;
-        let saga_id = SagaId::from_store(saga_id);
-        admitted.dead_lettered.push(GivenUp { saga_id, event_id, subscription_id });
-    }
-    Ok(admitted)
+    let created = |row| Ok((JobId::from_store(get(row, 0)?), SagaId::from_store(get(row, 1)?)));
+    let created: Vec<(JobId, SagaId)> = rows.iter().map(created).collect::<Result<_, Fault>>()?;
+    Ok(admission.carried_out(created))
 }
 
-/// Answers how many finished jobs were taken, and what the results did.
+/// Returns how many finished jobs were taken, and what the results did.
 async fn apply(
     mut session: Session,
     take: ResultTake,
@@ -356,94 +286,68 @@ async fn apply(
         session.roll_back().await?;
         return Ok((0, Vec::new()));
     }
-    let taken = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-    let mut moves = match decide_results(&rows, policy, now) {
-        Ok(moves) => moves,
+    let read = rows.iter().map(|row| Ok((get::<i64>(row, 0)?, finished_job(row)?)));
+    let (taken, finished) = match read.collect::<Result<(Vec<_>, Vec<_>), Fault>>() {
+        Ok(read) => read,
         Err(fault) => return Err(undone(session, fault).await),
     };
-    moves.rows.sort_unstable_by_key(|row| row.saga_id);
-    let moved = write_results(session, &moves, now).await?;
-    for result in &mut moves.results {
-        if !matches!(result.decision, Decision::Ignore(_)) && !moved.contains(&result.job_id.get()) {
+    let mut decided = results::decide(finished.into_iter().flatten(), policy, now);
+    decided.sort_unstable_by_key(|(result, _)| result.saga_id);
+    let moved = write_results(session, &taken, &decided, now).await?;
+    let mut results: Vec<AppliedResult> = decided.into_iter().map(|(result, _)| result).collect();
+    for result in &mut results {
+        if !result.is_ignored() && !moved.contains(&result.job_id.get()) {
             result.decision = Decision::Ignore(Ignored::NotItsJob);
         }
     }
-    Ok((taken, moves.results))
+    Ok((u32::try_from(taken.len()).unwrap_or(u32::MAX), results))
 }
 
-/// What is decided over finished jobs.
-#[derive(Default)]
-struct Moves {
-    taken: Vec<i64>,
-    rows: Vec<SagaMove>,
-    results: Vec<AppliedResult>,
-}
-
-struct SagaMove {
-    saga_id: i64,
-    job_id: i64,
-    state: SagaState,
-}
-
-fn decide_results(rows: &[Row], policy: RetryPolicy, now: Timestamp) -> Result<Moves, Fault> {
-    let mut moves = Moves::default();
-    for row in rows {
-        let job_id: i64 = get(row, 0)?;
-        moves.taken.push(job_id);
-        let Some((result, saga_id)) = read_result(row, JobId::from_store(job_id))? else {
-            continue;
-        };
-        let state = SagaState {
+/// `None` if the saga is gone or the job has not ended, which only hands other than ours can bring about.
+fn finished_job(row: &Row) -> Result<Option<FinishedJob>, Fault> {
+    let Some(saga_id) = get::<Option<i64>>(row, 4)? else {
+        return Ok(None);
+    };
+    let outcome = JobOutcome::of_row(job_status(row, 1)?, error_code(row, 2)?, count_or_none(row, 3)?);
+    let Some(outcome) = outcome else {
+        return Ok(None);
+    };
+    Ok(Some(FinishedJob {
+        result: JobResult { job_id: JobId::from_store(get(row, 0)?), outcome },
+        saga_id: SagaId::from_store(saga_id),
+        event_id: EventId::from_store(get(row, 5)?),
+        subscription_id: SubscriptionId::from_store(get(row, 6)?),
+        state: SagaState {
             status: saga_status(row, 7)?,
             attempt_count: count(row, 8)?,
             next_attempt_at: instant(row, 9)?,
             final_error_code: error_code(row, 10)?,
             current_job_id: get::<Option<i64>>(row, 11)?.map(JobId::from_store),
-        };
-        let policy = policy.with_limit(count_or_none(row, 13)?);
-        let decision = saga::step(&state, &Signal::JobFinished(&result), &policy, now);
-        moves.results.push(AppliedResult {
-            job_id: result.job_id,
-            saga_id: SagaId::from_store(saga_id),
-            event_id: EventId::from_store(get(row, 5)?),
-            subscription_id: SubscriptionId::from_store(get(row, 6)?),
-            error_code: match result.outcome {
-                JobOutcome::Completed => None,
-                JobOutcome::Failed { error_code, .. } => Some(error_code),
-            },
-            decision: decision.clone(),
-            saga_created_at: instant(row, 12)?,
-        });
-        if !matches!(decision, Decision::Ignore(_)) {
-            let state = state.after(&decision, result.job_id);
-            moves.rows.push(SagaMove { saga_id, job_id, state });
-        }
-    }
-    Ok(moves)
+        },
+        saga_created_at: instant(row, 12)?,
+        max_retry_limit: count_or_none(row, 13)?,
+    }))
 }
 
-/// The job and its saga's id; nothing if either is gone or the job has not ended, which only hands other
-/// than ours can bring about.
-fn read_result(row: &Row, job_id: JobId) -> Result<Option<(JobResult, i64)>, Fault> {
-    let Some(saga_id) = get::<Option<i64>>(row, 4)? else {
-        return Ok(None);
-    };
-    let outcome = JobOutcome::of_row(job_status(row, 1)?, error_code(row, 2)?, count_or_none(row, 3)?);
-    Ok(outcome.map(|outcome| (JobResult { job_id, outcome }, saga_id)))
-}
-
-async fn write_results(mut session: Session, moves: &Moves, now: Timestamp) -> Result<HashSet<i64>, Fault> {
-    let rows = &moves.rows;
-    let sagas: Vec<i64> = rows.iter().map(|row| row.saga_id).collect();
-    let jobs: Vec<i64> = rows.iter().map(|row| row.job_id).collect();
-    let statuses: Vec<&str> = rows.iter().map(|row| row.state.status.as_str()).collect();
-    let counts: Vec<i32> = rows.iter().map(|row| int(row.state.attempt_count)).collect();
-    let times: Vec<Instant> = rows.iter().map(|row| Instant(row.state.next_attempt_at)).collect();
+/// Writes the new states of sagas, and removes the jobs that were taken from the inbox. Returns the jobs whose result
+/// changed a saga.
+async fn write_results(
+    mut session: Session,
+    taken: &[i64],
+    decided: &[(AppliedResult, SagaState)],
+    now: Timestamp,
+) -> Result<HashSet<i64>, Fault> {
+    let moves = || decided.iter().filter(|(result, _)| !result.is_ignored());
+    let sagas: Vec<i64> = moves().map(|(result, _)| result.saga_id.get()).collect();
+    let jobs: Vec<i64> = moves().map(|(result, _)| result.job_id.get()).collect();
+    let statuses: Vec<&str> = moves().map(|(_, state)| state.status.as_str()).collect();
+    let counts: Vec<i32> = moves().map(|(_, state)| int(state.attempt_count)).collect();
+    let times: Vec<Instant> = moves().map(|(_, state)| Instant(state.next_attempt_at)).collect();
     let codes: Vec<Option<&str>> =
-        rows.iter().map(|row| row.state.final_error_code.as_ref().map(ErrorCode::as_str)).collect();
+        moves().map(|(_, state)| state.final_error_code.as_ref().map(ErrorCode::as_str)).collect();
     let sql = include_str!("sql/orchestrator/apply_job_results.sql");
     let answer = session
-        .commit_with(sql, &[&sagas, &jobs, &statuses, &counts, &times, &codes, &moves.taken, &Instant(now)])
+        .commit_with(sql, &[&sagas, &jobs, &statuses, &counts, &times, &codes, &taken, &Instant(now)])
         .await?;
     let moved: Option<Vec<i64>> = answer.first().map(|row| get(row, 0)).transpose()?;
     Ok(moved.unwrap_or_default().into_iter().collect())

@@ -1,15 +1,17 @@
 //! Moves sagas that the router made: makes their jobs when they are due, and applies what came of the
-//! jobs. Every decision is [`saga::step`]'s; here rows are read, and answers written down.
+//! jobs. [`admission::decide`] and [`results::decide`] decide: here rows are read, and decisions written.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
+use posthaste_core::admission::{self, DueSaga, Start};
 use posthaste_core::job::{JobOutcome, JobResult, JobStatus};
 use posthaste_core::ports::{
-    Admitted, AdmittedJob, AppliedResult, DueSince, DueSubscriptions, GivenUp, OrchestratorStore, Quota,
-    RecentlyDue, RestartedWaits, ResultTake, StoreResult, WaitPage,
+    Admitted, AppliedResult, DueSince, DueSubscriptions, OrchestratorStore, Quota, RecentlyDue,
+    RestartedWaits, ResultTake, StoreResult, WaitPage,
 };
+use posthaste_core::results::{self, FinishedJob};
 use posthaste_core::retry::{RetryPolicy, Wait};
-use posthaste_core::saga::{self, Decision, SagaState, SagaStatus, Signal};
+use posthaste_core::saga::{Decision, SagaState, SagaStatus};
 use posthaste_core::{EventId, JobId, SagaId, SubscriptionId, Timestamp};
 use rusqlite::{OptionalExtension as _, Row, params};
 
@@ -28,6 +30,7 @@ const FIND_SUBSCRIPTION: &str = include_str!("sql/orchestrator/find_subscription
 const LIST_DUE_SAGAS: &str = include_str!("sql/orchestrator/list_due_sagas.sql");
 const INSERT_JOBS: &str = include_str!("sql/orchestrator/insert_jobs.sql");
 const START_ATTEMPTS: &str = include_str!("sql/orchestrator/start_attempts.sql");
+const GIVE_UP_SAGAS: &str = include_str!("sql/orchestrator/give_up_sagas.sql");
 const LIST_FINISHED_JOBS: &str = include_str!("sql/orchestrator/list_finished_jobs.sql");
 const COMPLETE_SAGAS: &str = include_str!("sql/orchestrator/complete_sagas.sql");
 const RETRY_SAGAS: &str = include_str!("sql/orchestrator/retry_sagas.sql");
@@ -85,7 +88,7 @@ impl OrchestratorStore for SqliteOrchestrator {
     ) -> StoreResult<Admitted> {
         self.0
             .write_as(Durability::Repeatable, ROLE, "admitting sagas", move |session| {
-                admit_due_sagas(session, &quotas, policy, now)
+                admit_due_sagas(session, quotas, policy, now)
             })
             .await
     }
@@ -202,69 +205,41 @@ fn count_in_flight(
 
 fn admit_due_sagas(
     session: &Session<'_>,
-    quotas: &[Quota],
+    quotas: Vec<Quota>,
     policy: RetryPolicy,
     now: Timestamp,
 ) -> Answer<Admitted> {
-    let mut admitted = Admitted::default();
-    let mut starting = BTreeMap::new();
-    let mut suspects = Vec::new();
-    let mut ending = Decided::default();
-    for quota in quotas {
-        let subscription_id = quota.subscription_id;
-        let Some(limit) = find_limit(session, subscription_id)? else { continue };
-        let due = list_due_sagas(session, *quota, now)?;
-        let lowest = due.first().map(|(.., state)| state.next_attempt_at);
-        admitted.fetched.extend(lowest.map(|since| DueSince { subscription_id, since }));
-        for (saga_id, event_id, state) in due {
-            let decision = saga::step(&state, &Signal::Look, &policy.with_limit(limit), now);
-            match decision {
-                Decision::StartAttempt { suspect, .. } => {
-                    starting.insert(saga_id, (event_id, subscription_id));
-                    if suspect {
-                        suspects.push(saga_id.get());
-                    }
-                }
-                Decision::DeadLetter { .. } => {
-                    ending.add(saga_id, decision);
-                    admitted.dead_lettered.push(GivenUp { saga_id, event_id, subscription_id });
-                }
-                // Looking at a due saga has no other end.
-                Decision::Complete { .. } | Decision::Retry { .. } | Decision::Ignore(_) => {}
-            }
-        }
+    let quotas = admission::distinct(quotas);
+    let mut due = Vec::new();
+    for quota in &quotas {
+        list_due_sagas(session, *quota, now, &mut due)?;
     }
-    ending.write(session, now)?;
-    admitted.jobs = start_attempts(session, &starting, suspects, now)?;
-    Ok(admitted)
+    let admission = admission::decide(&quotas, due, policy, now);
+    if !admission.dead_lettered.is_empty() {
+        let ending = rows::array(admission.dead_lettered.iter().map(|saga| saga.saga_id.get()));
+        session.change_all(GIVE_UP_SAGAS, admission.dead_lettered.len(), params![ending, now.micros()])?;
+    }
+    let created = start_attempts(session, &admission.starts, now)?;
+    Ok(admission.carried_out(created))
 }
 
-/// Makes the jobs, and moves the sagas whose job was made.
-fn start_attempts(
-    session: &Session<'_>,
-    starting: &BTreeMap<SagaId, (EventId, SubscriptionId)>,
-    suspects: Vec<i64>,
-    now: Timestamp,
-) -> Answer<Vec<AdmittedJob>> {
-    let mut jobs = Vec::with_capacity(starting.len());
-    if starting.is_empty() {
-        return Ok(jobs);
+/// Creates the jobs, and moves the sagas whose job was created.
+fn start_attempts(session: &Session<'_>, starts: &[Start], now: Timestamp) -> Answer<Vec<(JobId, SagaId)>> {
+    if starts.is_empty() {
+        return Ok(Vec::new());
     }
-    let sagas = rows::array(starting.keys().map(|id| id.get()));
-    {
+    let sagas = rows::array(starts.iter().map(|start| start.saga_id.get()));
+    let suspects = rows::array(starts.iter().filter(|start| start.suspect).map(|start| start.saga_id.get()));
+    let created: Vec<(JobId, SagaId)> = {
         let mut insert = session.statement(INSERT_JOBS)?;
-        let mut made = insert.query(params![sagas, now.micros(), rows::array(suspects)])?;
-        while let Some(row) = made.next()? {
-            let saga_id = SagaId::from_store(row.get(1)?);
-            if let Some(&(event_id, subscription_id)) = starting.get(&saga_id) {
-                let job_id = JobId::from_store(row.get(0)?);
-                jobs.push(AdmittedJob { job_id, saga_id, event_id, subscription_id });
-            }
-        }
-    }
-    let moving = rows::array(jobs.iter().map(|job| job.saga_id.get()));
-    session.change_all(START_ATTEMPTS, jobs.len(), params![moving, now.micros()])?;
-    Ok(jobs)
+        let created = insert.query_map(params![sagas, now.micros(), suspects], |row| {
+            Ok((JobId::from_store(row.get(0)?), SagaId::from_store(row.get(1)?)))
+        })?;
+        created.collect::<Result<_, _>>()?
+    };
+    let moving = rows::array(created.iter().map(|(_, saga_id)| saga_id.get()));
+    session.change_all(START_ATTEMPTS, created.len(), params![moving, now.micros()])?;
+    Ok(created)
 }
 
 /// The limit of attempts of a subscription that may be sent to; nothing if it may not.
@@ -273,19 +248,23 @@ fn find_limit(session: &Session<'_>, id: SubscriptionId) -> Answer<Option<Option
     Ok(find.query_row([id.get()], |row| row.get(0)).optional()?)
 }
 
-fn list_due_sagas(
-    session: &Session<'_>,
-    quota: Quota,
-    now: Timestamp,
-) -> Answer<Vec<(SagaId, EventId, SagaState)>> {
-    let mut due = Vec::new();
+/// Adds the oldest sagas of a subscription that may be sent to: up to the quota in each waiting state.
+fn list_due_sagas(session: &Session<'_>, quota: Quota, now: Timestamp, due: &mut Vec<DueSaga>) -> Answer<()> {
+    let subscription_id = quota.subscription_id;
+    let Some(max_retry_limit) = find_limit(session, subscription_id)? else { return Ok(()) };
     let mut list = session.statement(LIST_DUE_SAGAS)?;
     let from = quota.from.unwrap_or(Timestamp::MIN).micros();
-    let mut found = list.query(params![quota.subscription_id.get(), now.micros(), quota.jobs_max, from])?;
+    let mut found = list.query(params![subscription_id.get(), now.micros(), quota.jobs_max, from])?;
     while let Some(row) = found.next()? {
-        due.push((SagaId::from_store(row.get(0)?), EventId::from_store(row.get(6)?), saga_state(row, 1)?));
+        due.push(DueSaga {
+            saga_id: SagaId::from_store(row.get(0)?),
+            event_id: EventId::from_store(row.get(6)?),
+            subscription_id,
+            state: saga_state(row, 1)?,
+            max_retry_limit,
+        });
     }
-    Ok(due)
+    Ok(())
 }
 
 /// Five columns from `first` on: status, attempt_count, next_attempt_at, final_error_code, current_job_id.
@@ -299,17 +278,6 @@ pub(super) fn saga_state(row: &Row<'_>, first: usize) -> Answer<SagaState> {
     })
 }
 
-/// A finished job with the saga that may be waiting for it.
-struct Finished {
-    result: JobResult,
-    saga_id: SagaId,
-    event_id: EventId,
-    subscription_id: SubscriptionId,
-    state: SagaState,
-    saga_created_at: Timestamp,
-    limit: Option<u32>,
-}
-
 fn apply_job_results(
     session: &Session<'_>,
     take: ResultTake,
@@ -317,102 +285,69 @@ fn apply_job_results(
     now: Timestamp,
 ) -> Answer<Vec<AppliedResult>> {
     let (mut lowest, mut highest) = (None, 0_i64);
-    let mut waiting = Vec::new();
+    let mut finished = Vec::new();
     {
         let mut list = session.statement(LIST_FINISHED_JOBS)?;
         let mut found = list.query(params![take.from.map_or(0, JobId::get), take.results_max])?;
         while let Some(row) = found.next()? {
             highest = row.get(0)?;
             lowest = lowest.or(Some(highest));
-            waiting.extend(finished(row)?);
+            finished.extend(finished_job(row)?);
         }
     }
-    let mut decided = Decided::default();
-    let applied = waiting.into_iter().filter_map(|one| one.apply(policy, now, &mut decided)).collect();
-    decided.write(session, now)?;
+    let decided = results::decide(finished, policy, now);
+    let results: Vec<AppliedResult> = decided.into_iter().map(|(result, _)| result).collect();
+    write_results(session, &results, now)?;
     if let Some(lowest) = lowest {
         session.run(DELETE_APPLIED, params![lowest, highest])?;
     }
-    Ok(applied)
+    Ok(results)
 }
 
-impl Finished {
-    /// What the result does to the saga; nothing if the saga does not wait for it.
-    fn apply(self, policy: RetryPolicy, now: Timestamp, decided: &mut Decided) -> Option<AppliedResult> {
-        let signal = Signal::JobFinished(&self.result);
-        let decision = saga::step(&self.state, &signal, &policy.with_limit(self.limit), now);
+/// Writes the sagas of equal decisions with one statement; a batch has few different ones.
+fn write_results(session: &Session<'_>, results: &[AppliedResult], now: Timestamp) -> Answer<()> {
+    let mut groups: Vec<(&Decision, Vec<i64>)> = Vec::new();
+    for result in results {
+        match groups.iter_mut().rev().find(|(decision, _)| **decision == result.decision) {
+            Some((_, sagas)) => sagas.push(result.saga_id.get()),
+            None => groups.push((&result.decision, vec![result.saga_id.get()])),
+        }
+    }
+    let now = now.micros();
+    for (decision, sagas) in groups {
+        let (count, sagas) = (sagas.len(), rows::array(sagas));
         match decision {
-            Decision::Complete { .. } | Decision::Retry { .. } | Decision::DeadLetter { .. } => {}
-            Decision::StartAttempt { .. } | Decision::Ignore(_) => return None,
-        }
-        decided.add(self.saga_id, decision.clone());
-        let error_code = match self.result.outcome {
-            JobOutcome::Completed => None,
-            JobOutcome::Failed { error_code, .. } => Some(error_code),
-        };
-        Some(AppliedResult {
-            job_id: self.result.job_id,
-            saga_id: self.saga_id,
-            event_id: self.event_id,
-            subscription_id: self.subscription_id,
-            error_code,
-            decision,
-            saga_created_at: self.saga_created_at,
-        })
-    }
-}
-
-/// Sagas by what was decided over them. The results of one batch have few different ones.
-#[derive(Debug, Default)]
-struct Decided {
-    groups: Vec<(Decision, Vec<i64>)>,
-}
-
-impl Decided {
-    fn add(&mut self, saga_id: SagaId, decision: Decision) {
-        match self.groups.iter_mut().rev().find(|(one, _)| *one == decision) {
-            Some((_, sagas)) => sagas.push(saga_id.get()),
-            None => self.groups.push((decision, vec![saga_id.get()])),
-        }
-    }
-
-    fn write(self, session: &Session<'_>, now: Timestamp) -> Answer<()> {
-        let now = now.micros();
-        for (decision, sagas) in self.groups {
-            let (count, sagas) = (sagas.len(), rows::array(sagas));
-            match decision {
-                Decision::Complete { attempt_count } => {
-                    session.change_all(COMPLETE_SAGAS, count, params![sagas, attempt_count, now])?;
-                }
-                Decision::Retry { attempt_count, next_attempt_at, error_code } => {
-                    let (at, code) = (next_attempt_at.micros(), error_code.as_str());
-                    session.change_all(RETRY_SAGAS, count, params![sagas, attempt_count, now, at, code])?;
-                }
-                Decision::DeadLetter { attempt_count, error_code } => {
-                    let code = error_code.as_ref().map(|code| code.as_str());
-                    session.change_all(DEAD_LETTER_SAGAS, count, params![sagas, attempt_count, now, code])?;
-                }
-                Decision::StartAttempt { .. } | Decision::Ignore(_) => {}
+            Decision::Complete { attempt_count } => {
+                session.change_all(COMPLETE_SAGAS, count, params![sagas, attempt_count, now])?;
             }
+            Decision::Retry { attempt_count, next_attempt_at, error_code } => {
+                let (at, code) = (next_attempt_at.micros(), error_code.as_str());
+                session.change_all(RETRY_SAGAS, count, params![sagas, attempt_count, now, at, code])?;
+            }
+            Decision::DeadLetter { attempt_count, error_code } => {
+                let code = error_code.as_ref().map(|code| code.as_str());
+                session.change_all(DEAD_LETTER_SAGAS, count, params![sagas, attempt_count, now, code])?;
+            }
+            Decision::StartAttempt { .. } | Decision::Ignore(_) => {}
         }
-        Ok(())
     }
+    Ok(())
 }
 
-/// Nothing when the job or its saga is gone.
-fn finished(row: &Row<'_>) -> Answer<Option<Finished>> {
+/// `None` if the saga is gone or the job has not ended, which only hands other than ours can bring about.
+fn finished_job(row: &Row<'_>) -> Answer<Option<FinishedJob>> {
     let Some(saga_id) = row.get::<_, Option<i64>>(4)? else { return Ok(None) };
     let status = rows::word(row, 1, JobStatus::parse)?;
     let Some(outcome) = JobOutcome::of_row(status, rows::error_code(row, 2)?, row.get(3)?) else {
         return Ok(None);
     };
-    Ok(Some(Finished {
+    Ok(Some(FinishedJob {
         result: JobResult { job_id: JobId::from_store(row.get(0)?), outcome },
         saga_id: SagaId::from_store(saga_id),
         event_id: EventId::from_store(row.get(5)?),
         subscription_id: SubscriptionId::from_store(row.get(6)?),
         state: saga_state(row, 7)?,
         saga_created_at: rows::time(row, 12)?,
-        limit: row.get(13)?,
+        max_retry_limit: row.get(13)?,
     }))
 }

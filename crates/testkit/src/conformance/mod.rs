@@ -32,6 +32,7 @@ macro_rules! promises {
             orchestrator::two_orchestrators_make_one_job_for_each_saga,
             orchestrator::never_two_active_jobs,
             orchestrator::a_result_applied_twice_counts_once,
+            orchestrator::an_ignored_result_is_returned_and_changes_nothing,
             orchestrator::a_strange_result_stops_nobody,
             orchestrator::a_limit_lowered_below_the_count_ends_the_saga_when_due,
             orchestrator::retries_follow_the_schedule_into_the_dead_letter,

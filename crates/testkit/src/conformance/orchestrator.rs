@@ -5,9 +5,10 @@ use crate::harness::{Engine, Harness};
 use crate::random::Random;
 use posthaste_core::outcome::{AttemptOutcome, Failure};
 use posthaste_core::ports::{
-    CleanerStore as _, DueSince, JobReport, OrchestratorStore as _, Quota, ResultTake, Stores,
+    AppliedResult, CleanerStore as _, DueSince, JobReport, OrchestratorStore as _, Quota, ResultTake, Stores,
     SubscriptionStore as _, WaitPage, WorkerStore as _,
 };
+use posthaste_core::saga::{Decision, Ignored};
 use posthaste_core::subscription::SubscriptionPatch;
 use posthaste_core::{SubscriptionId, Timestamp};
 use std::time::Duration;
@@ -125,6 +126,46 @@ pub async fn a_result_applied_twice_counts_once<S: Stores>(h: &Harness<S>) {
     h.apply_all(at(32)).await;
     assert_eq!(h.direct.rows(sagas).await, before);
     assert_eq!(h.direct.number("SELECT count(*) FROM finished_jobs").await, 0);
+    h.check_invariants().await;
+}
+
+/// By `calm`, because an answer that is lost on a broken connection is not repeated.
+pub async fn an_ignored_result_is_returned_and_changes_nothing<S: Stores>(h: &Harness<S>) {
+    let subscription = h.subscribe("a").await;
+    h.publish("a", 2).await;
+    h.route_all(T0).await;
+    let (jobs, token) = h.start_attempts(subscription, T0).await;
+    let [completed, retried] = [jobs[0], jobs[1]];
+    let reports = vec![delivered(&completed, token), failed(&retried, token, Failure::Http(500))];
+    h.sure(async || h.store.worker().report_jobs(reports.clone(), at(1)).await).await;
+    let apply = async |now| {
+        let take = ResultTake { from: None, results_max: MANY };
+        let mut results = h.calm.orchestrator().apply_job_results(take, POLICY, now).await.expect("results");
+        results.sort_unstable_by_key(|result| result.job_id);
+        results
+    };
+    let first = apply(at(1)).await;
+    assert_eq!(first.iter().map(AppliedResult::is_ignored).collect::<Vec<_>>(), [false, false]);
+    assert_eq!(apply(at(1)).await, [], "each result is applied once");
+    let expected = [(completed, Ignored::Terminal), (retried, Ignored::NotItsJob)];
+    for now in [at(2), at(32)] {
+        let sagas = "SELECT * FROM webhook_delivery_sagas ORDER BY id";
+        let before = h.direct.rows(sagas).await;
+        let again = "INSERT INTO finished_jobs (job_id)
+            SELECT id FROM webhook_delivery_jobs WHERE status IN ('Completed', 'Failed')";
+        h.direct.run(again).await;
+        let results = apply(now).await;
+        assert_eq!(results.len(), 2);
+        for (result, (job, why)) in results.iter().zip(expected) {
+            assert_eq!((result.job_id, result.saga_id), (job.job_id, job.saga_id));
+            assert_eq!((result.event_id, result.subscription_id), (job.event_id, subscription));
+            assert_eq!(result.decision, Decision::Ignore(why), "at {now:?}");
+        }
+        assert_eq!(h.direct.rows(sagas).await, before);
+        assert_eq!(h.direct.number("SELECT count(*) FROM finished_jobs").await, 0);
+        // The second time the next attempt has a job of its own.
+        h.admit(subscription, at(31)).await;
+    }
     h.check_invariants().await;
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use posthaste_core::outcome::Failure;
+use posthaste_core::saga::{Decision, Ignored};
 use posthaste_core::{EventId, JobId, SagaId};
 
 const MAX: u32 = 2048;
@@ -87,7 +88,7 @@ fn a_result_that_changed_nothing_frees_nothing() {
     admit(&in_flight, 1, 16);
     let mut stale = results(1, 5, None);
     for result in &mut stale {
-        result.decision = Decision::Ignore(posthaste_core::saga::Ignored::NotItsJob);
+        result.decision = Decision::Ignore(Ignored::NotItsJob);
     }
     assert!(!in_flight.applied(&stale, at_ms(1)));
     assert_eq!(free(&in_flight, &[1]), [0]);

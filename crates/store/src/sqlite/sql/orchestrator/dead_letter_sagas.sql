@@ -3,4 +3,4 @@
 -- The dead letter itself is written by a trigger, with the rights of the owner.
 UPDATE webhook_delivery_sagas
 SET status = 'DeadLettered', attempt_count = ?2, final_error_code = ?4, current_job_id = NULL, updated_at = ?3
-WHERE id IN (SELECT value FROM rarray(?1)) AND +status IN ('InProgress', 'PendingRetry')
+WHERE id IN (SELECT value FROM rarray(?1)) AND +status = 'InProgress'

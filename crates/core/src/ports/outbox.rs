@@ -189,7 +189,4 @@ pub trait OutboxWorkerStore: Send + Sync + 'static {
     fn purge_ledger(&self, rows_max: u32, now: Timestamp) -> impl Future<Output = StoreResult<u32>> + Send;
 
     fn load_lane(&self) -> impl Future<Output = StoreResult<Lane>> + Send;
-
-    /// How many orders are `sending`, over all processes.
-    fn count_sending(&self) -> impl Future<Output = StoreResult<u32>> + Send;
 }

@@ -114,10 +114,6 @@ impl OutboxWorkerStore for PostgresOutboxWorker {
     async fn load_lane(&self) -> StoreResult<Lane> {
         self.pool.call(Verb::repeatable("reading the lane"), lane_row::load).await
     }
-
-    async fn count_sending(&self) -> StoreResult<u32> {
-        self.pool.call(Verb::repeatable("counting orders in flight"), count_sending).await
-    }
 }
 
 /// Orders and what becomes of them, in the form of the statement that writes it.
@@ -529,8 +525,4 @@ async fn purge(mut session: Session, rows_max: u32, now: Timestamp) -> Result<u3
     let sql = include_str!("sql/outbox_worker/purge_ledger.sql");
     let rows = session.run(sql, &[&Instant(now), &int(rows_max)]).await?;
     Ok(u32::try_from(rows.len()).unwrap_or(u32::MAX))
-}
-
-async fn count_sending(mut session: Session) -> Result<u32, Fault> {
-    lane_row::count_sending(&mut session).await
 }

@@ -171,10 +171,6 @@ impl OutboxWorkerStore for SqliteOutboxWorker {
     async fn load_lane(&self) -> StoreResult<Lane> {
         self.0.read(ROLE, "loading the lane", load_lane).await
     }
-
-    async fn count_sending(&self) -> StoreResult<u32> {
-        self.0.read(ROLE, "counting orders", count_sending).await
-    }
 }
 
 fn claim_orders(session: &Session<'_>, claim: &OutboxClaim, now: Timestamp) -> Answer<ClaimedOrders> {

@@ -136,7 +136,7 @@ pub async fn orders_are_claimed_once_and_oldest_first<S: Stores>(h: &Harness<S>)
     all.dedup();
     assert_eq!(all.len(), claimed, "no order twice");
     assert_eq!(claimed, 60, "also by a claim that got no answer at first");
-    assert_eq!(h.sure(async || h.store.outbox_worker().count_sending().await).await, 60);
+    assert_eq!(h.sure(async || h.store.reader().lane().await).await.sending, 60);
 }
 
 pub async fn a_stuck_order_is_rewound_and_the_late_sender_fenced<S: Stores>(h: &Harness<S>) {

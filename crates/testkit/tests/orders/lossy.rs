@@ -92,10 +92,6 @@ impl<W: OutboxWorkerStore> OutboxWorkerStore for Lossy<W> {
     async fn load_lane(&self) -> StoreResult<Lane> {
         self.store.load_lane().await
     }
-
-    async fn count_sending(&self) -> StoreResult<u32> {
-        self.store.count_sending().await
-    }
 }
 
 /// Over PostgreSQL: between SQLite and its caller no answer is lost.

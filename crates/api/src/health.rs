@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
-use posthaste_core::lane::Lane;
+use posthaste_core::lane::{Lane, LaneMode};
 use posthaste_core::ports::StoreResult;
 use posthaste_services::metrics::Metrics;
 use posthaste_services::outbox::LaneState;
@@ -86,9 +86,10 @@ pub(crate) struct LaneSeen {
 
 impl From<Lane> for LaneSeen {
     fn from(lane: Lane) -> Self {
-        let paused = lane.paused_at.is_some();
+        let mode = lane.mode();
+        let paused = mode == LaneMode::Paused;
         let advice = "mend the broker's credentials; a probe finds out by itself, or POST /v1/outbox/resume";
-        Self { lane: lane.mode().as_str(), paused, reason: lane.reason, advice: paused.then_some(advice) }
+        Self { lane: mode.as_str(), paused, reason: lane.reason, advice: paused.then_some(advice) }
     }
 }
 

@@ -8,7 +8,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use posthaste_core::audit::Actor;
-use posthaste_core::lane::RATE_MAX;
+use posthaste_core::lane::LaneMode;
 use posthaste_core::ports::{DeadLetterStore as _, LaneStanding, ReaderStore as _, Stage, Stores};
 use serde::Serialize;
 use std::sync::Arc;
@@ -22,8 +22,11 @@ use utoipa::ToSchema;
     "updated_at": "2026-01-31T12:00:00Z"
 }))]
 pub(crate) struct LaneView {
-    /// open; one_at_a_time while the broker is away; paused while it refuses our credentials.
+    /// open; throttled while the broker asks for fewer; one_at_a_time while it is away; paused while it refuses our
+    /// credentials. The last that applies.
     pub(crate) state: &'static str,
+    #[serde(skip)]
+    pub(crate) mode: LaneMode,
     pub(crate) paused_at: Option<Utc>,
     /// Why it is paused.
     pub(crate) reason: Option<String>,
@@ -43,20 +46,17 @@ pub(crate) struct LaneView {
 
 impl LaneView {
     fn of(LaneStanding { lane, sending }: LaneStanding) -> Self {
-        let state = match (lane.paused_at, lane.is_holding()) {
-            (Some(_), _) => "paused",
-            (None, true) => "one_at_a_time",
-            (None, false) => "open",
-        };
+        let mode = lane.mode();
         Self {
-            state,
+            state: mode.as_str(),
+            mode,
             paused_at: lane.paused_at.map(Utc),
-            rate: lane.rate,
-            throttled: lane.rate < RATE_MAX,
+            rate: lane.rate_in_force(),
+            throttled: lane.is_throttled(),
             sending,
             unauthorized_in_row: lane.unauthorized_in_row,
             faults_in_row: lane.faults_in_row,
-            probe_until: lane.probe_until.filter(|_| lane.is_holding()).map(Utc),
+            probe_until: lane.probe_until.filter(|_| mode.is_holding()).map(Utc),
             // In the embedded store the row is there from the first migration on, with the time zero.
             updated_at: (lane.updated_at.micros() > 0).then_some(Utc(lane.updated_at)),
             reason: lane.reason,

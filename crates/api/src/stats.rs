@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::response::Response;
 use http::Uri;
 use posthaste_core::Timestamp;
-use posthaste_core::lane::Lane;
+use posthaste_core::lane::{Lane, LaneMode};
 use posthaste_core::latency::{self, BUCKETS, percentile};
 use posthaste_core::ports::{
     InsightStore as _, ReaderStore as _, Rollup, RollupWidth, Stage, Stores, Survey,
@@ -85,6 +85,8 @@ pub(crate) struct StageView {
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LaneView {
+    #[serde(skip)]
+    pub(crate) mode: LaneMode,
     pub(crate) paused: bool,
     pub(crate) paused_at: Option<Utc>,
     pub(crate) reason: Option<String>,
@@ -174,10 +176,11 @@ impl Sums {
             dead_letters,
             waiting,
             outbox: LaneView {
-                paused: lane.paused_at.is_some(),
+                mode: lane.mode(),
+                paused: lane.mode() == LaneMode::Paused,
                 paused_at: lane.paused_at.map(Utc),
+                rate: lane.rate_in_force(),
                 reason: lane.reason,
-                rate: lane.rate,
             },
             series: self.series,
             totals,

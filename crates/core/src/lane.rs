@@ -82,7 +82,7 @@ pub enum ClaimMode {
     Nothing,
 }
 
-/// What the lane is doing, for people: the worst of what holds.
+/// The state of the lane. If several hold, the worst: a paused lane may be throttled as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaneMode {
     Open,
@@ -100,6 +100,14 @@ impl LaneMode {
             Self::Throttled => "throttled",
             Self::OneAtATime => "one_at_a_time",
             Self::Paused => "paused",
+        }
+    }
+
+    /// Whether only probes go out.
+    pub const fn is_holding(self) -> bool {
+        match self {
+            Self::Open | Self::Throttled => false,
+            Self::OneAtATime | Self::Paused => true,
         }
     }
 }
@@ -120,28 +128,34 @@ impl Lane {
         }
     }
 
-    /// Whether only probes go out: the lane is paused, or the broker is away.
-    pub const fn is_holding(&self) -> bool {
-        self.paused_at.is_some() || self.faults_in_row >= FAULTS_MAX
-    }
-
+    /// Derives the state from the row. Nothing else does.
     pub fn mode(&self) -> LaneMode {
         if self.paused_at.is_some() {
             LaneMode::Paused
-        } else if self.is_holding() {
+        } else if self.faults_in_row >= FAULTS_MAX {
             LaneMode::OneAtATime
-        } else if self.rate_in_force() < RATE_MAX {
+        } else if self.is_throttled() {
             LaneMode::Throttled
         } else {
             LaneMode::Open
         }
     }
 
+    /// Whether only probes go out: the lane is paused, or the broker is away.
+    pub fn is_holding(&self) -> bool {
+        self.mode().is_holding()
+    }
+
+    /// Whether the rate is below the highest, in whatever state the lane is.
+    pub fn is_throttled(&self) -> bool {
+        self.rate_in_force() < RATE_MAX
+    }
+
     /// When more may be claimed, if that is later than now and known.
     pub fn next_claim_at(&self, now: Timestamp) -> Option<Timestamp> {
         let at = if self.is_holding() {
             self.probes_from(now)
-        } else if self.rate_in_force() < RATE_MAX {
+        } else if self.is_throttled() {
             Some(self.sends_from(now))
         } else {
             None

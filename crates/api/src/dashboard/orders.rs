@@ -16,6 +16,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect};
 use http::Uri;
 use posthaste_core::audit::Actor;
+use posthaste_core::lane::LaneMode;
 use posthaste_core::order::OrderStatus;
 use posthaste_core::ports::Stores;
 use std::sync::Arc;
@@ -121,17 +122,12 @@ impl OrderView {
     }
 }
 
-impl LaneView {
-    fn is_open(&self) -> bool {
-        self.state == "open"
-    }
-
-    /// The state in words, and how it is coloured.
-    fn told(&self) -> (&'static str, &'static str) {
-        match self.state {
-            "paused" => ("paused", "bad"),
-            "one_at_a_time" => ("one at a time", "warn"),
-            _ => ("open", "good"),
-        }
+/// The state of the lane as text, and its colour.
+pub(super) const fn lane_badge(mode: &LaneMode) -> (&'static str, &'static str) {
+    match mode {
+        LaneMode::Paused => ("paused", "bad"),
+        LaneMode::OneAtATime => ("one at a time", "warn"),
+        LaneMode::Throttled => ("throttled", "warn"),
+        LaneMode::Open => ("open", "good"),
     }
 }

@@ -3,6 +3,7 @@
 
 use super::chart::Chart;
 use super::concerns::{self, Concern};
+use super::orders::lane_badge;
 use super::page::{Around, Shown, show as write};
 use super::visitor::Visitor;
 use crate::query::Query;

@@ -241,8 +241,12 @@ fn the_lane_says_what_it_does_and_when_it_goes_on() {
         (next(&away, 10), LaneMode::OneAtATime, None),
         (paused.clone(), LaneMode::Paused, None),
         (next(&paused, 40), LaneMode::Paused, Some(at(40))),
+        (Lane { rate: 4.0, ..away.clone() }, LaneMode::OneAtATime, None),
+        (Lane { rate: 4.0, ..paused.clone() }, LaneMode::Paused, None),
     ];
     for (lane, mode, next_claim_at) in rows {
+        assert_eq!(lane.is_throttled(), lane.rate < RATE_MAX, "in every state: {lane:?}");
+        assert_eq!(lane.is_holding(), matches!(mode, LaneMode::OneAtATime | LaneMode::Paused), "{lane:?}");
         assert_eq!((lane.mode(), lane.next_claim_at(at(10))), (mode, next_claim_at), "{lane:?}");
         if let Some(at) = next_claim_at {
             assert_eq!(lane.may_claim(0, 1, at.before(Duration::from_micros(1))), ClaimMode::Nothing);

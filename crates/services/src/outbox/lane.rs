@@ -26,7 +26,7 @@ impl LaneState {
     }
 
     pub fn show(&self, lane: Lane) {
-        self.metrics.outbox.paused.set(i64::from(lane.paused_at.is_some()));
+        self.metrics.outbox.paused.set(i64::from(lane.mode() == LaneMode::Paused));
         self.metrics.outbox.rate.set(lane.rate_in_force());
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(lane);
     }

@@ -90,7 +90,15 @@ pub(crate) async fn a_paused_lane_is_told_and_stays_ready<S: Stores>(api: &TestA
     let open = Lane::open(T0);
     let paused = Lane { paused_at: Some(T0), reason: Some("refused".to_owned()), ..open.clone() };
     let away = Lane { faults_in_row: 7, ..open.clone() };
-    let rows = [(paused, "paused"), (away, "one_at_a_time"), (open, "open")];
+    let slow = Lane { rate: 500.0, ..open.clone() };
+    let slow_and_paused = Lane { rate: 500.0, ..paused.clone() };
+    let rows = [
+        (paused, "paused"),
+        (slow_and_paused, "paused"),
+        (away, "one_at_a_time"),
+        (slow, "throttled"),
+        (open, "open"),
+    ];
     for (lane, mode) in rows {
         let is_paused = lane.paused_at.is_some();
         api.lane.show(lane);

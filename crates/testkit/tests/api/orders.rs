@@ -405,6 +405,15 @@ pub(crate) async fn the_lane_is_shown_and_resumed<S: Stores>(api: &TestApi<S>) {
     assert_eq!(api.get("/v1/outbox").expect(200).await, resumed);
     // Once more does no harm.
     assert_eq!(api.post("/v1/outbox/resume").expect(200).await["state"], "open");
+    // The rate is the broker's: a lane that is throttled stays so, whatever else holds it back.
+    for (faults, state) in [(0, "throttled"), (5, "one_at_a_time")] {
+        let change = format!("UPDATE outbox_lane SET rate = 2.5, faults_in_row = {faults}");
+        api.h.direct.run(&change).await;
+        let lane = api.get("/v1/outbox").expect(200).await;
+        assert_eq!((&lane["state"], &lane["throttled"]), (&json!(state), &json!(true)), "{lane}");
+    }
+    let resumed = api.post("/v1/outbox/resume").expect(200).await;
+    assert_eq!((&resumed["state"], &resumed["rate"]), (&json!("throttled"), &json!(2.5)), "{resumed}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,7 +5,7 @@ use crate::audit::log;
 use crate::postgres::error::Fault;
 use crate::postgres::page;
 use crate::postgres::session::Session;
-use crate::postgres::value::{Instant, Json, get, instant};
+use crate::postgres::value::{Instant, Json, get, id_or_none, instant};
 use posthaste_core::audit::{Actor, AuditAction, Change, OperatorAuditEntry, OperatorAuditFilter};
 use posthaste_core::json::JsonText;
 use posthaste_core::ports::{Page, PageRequest};
@@ -109,19 +109,19 @@ pub(super) async fn list(
 }
 
 fn entry(row: &Row) -> Result<OperatorAuditEntry, Fault> {
-    let json = |column| {
+    let json = |column: &str| {
         let text: Option<Json<'_>> = get(row, column)?;
         Ok::<_, Fault>(text.map(|json| JsonText::from_store(json.0.to_owned())))
     };
     Ok(OperatorAuditEntry {
-        id: OperatorAuditId::from_store(get(row, 0)?),
-        created_at: instant(row, 1)?,
-        key_id: get::<Option<i64>>(row, 2)?.map(KeyId::from_store),
-        key_name: get(row, 3)?,
-        client_address: get(row, 4)?,
-        action: get(row, 5)?,
-        object: get(row, 6)?,
-        before: json(7)?,
-        after: json(8)?,
+        id: OperatorAuditId::from_store(get(row, "id")?),
+        created_at: instant(row, "created_at")?,
+        key_id: id_or_none(row, "key_id", KeyId::from_store)?,
+        key_name: get(row, "key_name")?,
+        client_address: get(row, "client_address")?,
+        action: get(row, "action")?,
+        object: get(row, "object")?,
+        before: json("before")?,
+        after: json("after")?,
     })
 }

@@ -84,13 +84,13 @@ async fn reset(
 
 fn expired(row: &Row, resets_max: u32) -> Result<ResetLease, Fault> {
     Ok(ResetLease {
-        job_id: JobId::from_store(get(row, 0)?),
-        saga_id: SagaId::from_store(get(row, 1)?),
-        event_id: EventId::from_store(get(row, 5)?),
-        correlation_id: get(row, 6)?,
-        worker_id: get(row, 2)?,
-        lease_until: instant(row, 3)?,
-        outcome: job::expire(count(row, 4)?, resets_max),
+        job_id: JobId::from_store(get(row, "id")?),
+        saga_id: SagaId::from_store(get(row, "saga_id")?),
+        event_id: EventId::from_store(get(row, "event_id")?),
+        correlation_id: get(row, "correlation_id")?,
+        worker_id: get(row, "worker_id")?,
+        lease_until: instant(row, "lease_until")?,
+        outcome: job::expire(count(row, "lease_resets")?, resets_max),
     })
 }
 

@@ -93,8 +93,8 @@ fn created(outcomes: &[(i64, Requeue)]) -> Vec<(DeadLetterId, SagaId)> {
 }
 
 fn requeued(row: &Row) -> Result<(i64, Requeue), Fault> {
-    let outcome: &str = get(row, 1)?;
-    let saga = || get(row, 2).map(SagaId::from_store);
+    let outcome: &str = get(row, "outcome")?;
+    let saga = || get(row, "saga_id").map(SagaId::from_store);
     let outcome = match outcome {
         "created" => Requeue::Created(saga()?),
         "already_requeued" => Requeue::AlreadyRequeued(saga()?),
@@ -102,7 +102,7 @@ fn requeued(row: &Row) -> Result<(i64, Requeue), Fault> {
         "not_found" => Requeue::NotFound,
         other => return Err(Fault::Unreadable(format!("{other:?} is no outcome of a requeue"))),
     };
-    Ok((get(row, 0)?, outcome))
+    Ok((get(row, "id")?, outcome))
 }
 
 async fn find(
@@ -123,7 +123,7 @@ async fn find(
     let found = session
         .read(sql, &[&above, &subscription, &event_type, &since, &until, &rows_max, &examined_max])
         .await?;
-    let item = |row: &Row| get(row, 0).map(DeadLetterId::from_store);
+    let item = |row: &Row| get(row, "id").map(DeadLetterId::from_store);
     let last = include_str!("sql/dead_letter/last_examined.sql");
     page::fill(&mut session, request, &found, item, (last, &[&above, &subscription, &examined_max])).await
 }

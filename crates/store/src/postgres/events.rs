@@ -3,10 +3,10 @@
 use crate::postgres::error::Fault;
 use crate::postgres::page;
 use crate::postgres::session::Session;
-use crate::postgres::value::{Instant, get, instant};
-use crate::postgres::worker::stored_event;
+use crate::postgres::value::{Instant, Json, get, instant};
 use posthaste_core::EventId;
 use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, TraceParent};
+use posthaste_core::json::JsonText;
 use posthaste_core::ports::{EventFilter, EventHead, Page, PageRequest, StoredEvent};
 use tokio_postgres::Row;
 
@@ -79,13 +79,18 @@ async fn found_by_time(
     page::fill(session, request, &rows, head, (last, &[&from, &to, &examined_max])).await
 }
 
+pub(super) fn stored_event(row: &Row) -> Result<StoredEvent, Fault> {
+    let payload = JsonText::from_store(get::<Json<'_>>(row, "payload")?.0.to_owned());
+    Ok(head(row)?.with_payload(payload))
+}
+
 fn head(row: &Row) -> Result<EventHead, Fault> {
     Ok(EventHead {
-        id: EventId::from_store(get(row, 0)?),
-        external_event_id: get::<Option<String>>(row, 1)?.map(ExternalEventId::from_store),
-        event_type: EventType::from_store(get(row, 2)?),
-        correlation_id: get::<Option<String>>(row, 3)?.map(CorrelationId::from_store),
-        traceparent: get::<Option<String>>(row, 4)?.map(TraceParent::from_store),
-        created_at: instant(row, 5)?,
+        id: EventId::from_store(get(row, "id")?),
+        external_event_id: get::<Option<String>>(row, "external_event_id")?.map(ExternalEventId::from_store),
+        event_type: EventType::from_store(get(row, "event_type")?),
+        correlation_id: get::<Option<String>>(row, "correlation_id")?.map(CorrelationId::from_store),
+        traceparent: get::<Option<String>>(row, "traceparent")?.map(TraceParent::from_store),
+        created_at: instant(row, "created_at")?,
     })
 }

@@ -2,18 +2,20 @@
 //! people, and for `doctor`, which judges them.
 
 use crate::postgres::error::Fault;
+use crate::postgres::events::stored_event;
 use crate::postgres::order_record::order_status;
 use crate::postgres::reader::{attempt, delivery};
 use crate::postgres::session::{Durability, Session};
-use crate::postgres::value::{count, get, instant, saga_status};
-use crate::postgres::worker::stored_event;
+use crate::postgres::value::{count, get, id_or_none, instant, word};
 use posthaste_core::conservation::{EventFacts, OrderFacts, Receipt, SagaFacts};
 use posthaste_core::event::EventType;
 use posthaste_core::history::SubscriptionChange;
 use posthaste_core::job::JobStatus;
+use posthaste_core::order::OrderStatus;
 use posthaste_core::ports::{
     CHANGES_MAX, EXAMINED_MAX, EXPLAINED_MAX, Examine, Examined, ExplainedDelivery, ExplainedEvent, SAGAS_MAX,
 };
+use posthaste_core::saga::SagaStatus;
 use posthaste_core::{DeadLetterId, EventId, JobId, OrderId, SagaId, SubscriptionId};
 use std::collections::{BTreeSet, HashMap};
 use tokio_postgres::Row;
@@ -50,11 +52,11 @@ async fn explained_deliveries(
     let found = session.go_on(include_str!("sql/insight/explained_attempts.sql"), &[&sagas]).await?;
     let mut attempts: HashMap<i64, Vec<_>> = HashMap::new();
     for row in &found {
-        attempts.entry(get(row, 8)?).or_default().push(attempt(row)?);
+        attempts.entry(get(row, "saga_id")?).or_default().push(attempt(row)?);
     }
     let told = |row: &Row| {
-        let letter = get::<Option<i64>>(row, 12)?.map(DeadLetterId::from_store);
-        let again = get::<Option<i64>>(row, 13)?.map(SagaId::from_store);
+        let letter = id_or_none(row, "letter_id", DeadLetterId::from_store)?;
+        let again = id_or_none(row, "requeued_as", SagaId::from_store)?;
         let delivery = delivery(row)?;
         let attempts = attempts.remove(&delivery.saga.id.get()).unwrap_or_default();
         Ok(ExplainedDelivery { delivery, attempts, dead_letter: letter.map(|letter| (letter, again)) })
@@ -71,12 +73,12 @@ async fn changes(
     let rows = session.go_on(sql, &[&types, &rows_max]).await?;
     let changed = |row: &Row| {
         Ok(SubscriptionChange {
-            subscription_id: SubscriptionId::from_store(get(row, 0)?),
-            event_type: EventType::from_store(get(row, 1)?),
-            active: get(row, 2)?,
-            verified: get(row, 3)?,
-            is_deleted: get(row, 4)?,
-            changed_at: instant(row, 5)?,
+            subscription_id: SubscriptionId::from_store(get(row, "subscription_id")?),
+            event_type: EventType::from_store(get(row, "event_type")?),
+            active: get(row, "active")?,
+            verified: get(row, "verified")?,
+            is_deleted: get(row, "is_deleted")?,
+            changed_at: instant(row, "changed_at")?,
         })
     };
     let changes = rows.iter().map(changed).collect::<Result<_, Fault>>()?;
@@ -137,10 +139,10 @@ async fn events(session: &mut Session, page: Examine) -> Result<Vec<EventFacts>,
     }
     let event = |row: &Row| {
         Ok(EventFacts {
-            id: EventId::from_store(get(row, 0)?),
-            event_type: EventType::from_store(get(row, 1)?),
-            created_at: instant(row, 2)?,
-            is_queued: get(row, 3)?,
+            id: EventId::from_store(get(row, "id")?),
+            event_type: EventType::from_store(get(row, "event_type")?),
+            created_at: instant(row, "created_at")?,
+            is_queued: get(row, "is_queued")?,
         })
     };
     rows.iter().map(event).collect()
@@ -151,21 +153,20 @@ async fn sagas(session: &mut Session, events: &[EventFacts]) -> Result<Vec<SagaF
     let rows_max = i64::from(SAGAS_MAX) + 1;
     let sql = include_str!("sql/insight/examine_sagas.sql");
     let rows = session.go_on(sql, &[&first.id.get(), &last.id.get(), &rows_max]).await?;
-    let job = |row: &Row, column| Ok::<_, Fault>(get::<Option<i64>>(row, column)?.map(JobId::from_store));
     let saga = |row: &Row| {
         Ok(SagaFacts {
-            id: SagaId::from_store(get(row, 0)?),
-            event_id: EventId::from_store(get(row, 1)?),
-            subscription_id: SubscriptionId::from_store(get(row, 2)?),
-            status: saga_status(row, 3)?,
-            attempt_count: count(row, 4)?,
-            requeued_from: get::<Option<i64>>(row, 5)?.map(DeadLetterId::from_store),
-            created_at: instant(row, 6)?,
-            current_job: job(row, 7)?,
-            current_job_status: get::<Option<&str>>(row, 8)?.and_then(JobStatus::parse),
-            is_in_inbox: get(row, 9)?,
-            active_job: job(row, 10)?,
-            has_dead_letter: get(row, 11)?,
+            id: SagaId::from_store(get(row, "id")?),
+            event_id: EventId::from_store(get(row, "event_id")?),
+            subscription_id: SubscriptionId::from_store(get(row, "subscription_id")?),
+            status: word(row, "status", SagaStatus::parse)?,
+            attempt_count: count(row, "attempt_count")?,
+            requeued_from: id_or_none(row, "requeued_from", DeadLetterId::from_store)?,
+            created_at: instant(row, "created_at")?,
+            current_job: id_or_none(row, "current_job_id", JobId::from_store)?,
+            current_job_status: get::<Option<&str>>(row, "current_job_status")?.and_then(JobStatus::parse),
+            is_in_inbox: get(row, "is_in_inbox")?,
+            active_job: id_or_none(row, "active_job_id", JobId::from_store)?,
+            has_dead_letter: get(row, "has_dead_letter")?,
         })
     };
     rows.iter().map(saga).collect()
@@ -183,25 +184,30 @@ async fn orders(session: &mut Session, page: Examine) -> Result<Vec<OrderFacts>,
 }
 
 fn order(row: &Row) -> Result<OrderFacts, Fault> {
-    let receipt = |first| {
-        Ok::<_, Fault>(Receipt { result_digest: get(row, first)?, broker_order_id: get(row, first + 1)? })
+    let receipt = |result_digest: &str, broker_order_id: &str| {
+        Ok::<_, Fault>(Receipt {
+            result_digest: get(row, result_digest)?,
+            broker_order_id: get(row, broker_order_id)?,
+        })
     };
-    let ledger = match get::<Option<String>>(row, 8)? {
-        Some(digest) => Some((digest, receipt(9)?)),
+    let ledger = match get::<Option<String>>(row, "ledger_request_digest")? {
+        Some(digest) => Some((digest, receipt("ledger_result_digest", "ledger_broker_order_id")?)),
         None => None,
     };
-    let audit = match get::<Option<&str>>(row, 11)? {
-        Some(status) => Some((order_status(status)?, count(row, 12)?, get(row, 13)?)),
+    let audit = match get::<Option<&str>>(row, "audit_status")? {
+        Some(status) => {
+            Some((order_status(status)?, count(row, "audit_retry_count")?, get(row, "audit_last_error")?))
+        }
         None => None,
     };
     Ok(OrderFacts {
-        id: OrderId::from_store(get(row, 0)?),
-        idempotency_key: get(row, 1)?,
-        status: order_status(get(row, 2)?)?,
-        retry_count: count(row, 3)?,
-        last_error: get(row, 4)?,
-        request_digest: get(row, 5)?,
-        receipt: receipt(6)?,
+        id: OrderId::from_store(get(row, "id")?),
+        idempotency_key: get(row, "idempotency_key")?,
+        status: word(row, "status", OrderStatus::parse)?,
+        retry_count: count(row, "retry_count")?,
+        last_error: get(row, "last_error")?,
+        request_digest: get(row, "request_digest")?,
+        receipt: receipt("result_digest", "broker_order_id")?,
         ledger,
         audit,
     })

@@ -122,7 +122,11 @@ async fn rollups(
     let sql = include_str!("sql/insight/rollups.sql");
     let rows = session.read(sql, &[&width_s, &Instant(since), &counters]).await?;
     let rollup = |row: &Row| {
-        Ok(Rollup { interval_start: instant(row, 0)?, counter: get(row, 1)?, amount: get(row, 2)? })
+        Ok(Rollup {
+            interval_start: instant(row, "interval_start")?,
+            counter: get(row, "counter")?,
+            amount: get(row, "amount")?,
+        })
     };
     rows.iter().map(rollup).collect()
 }
@@ -130,15 +134,15 @@ async fn rollups(
 async fn processes(mut session: Session, since: Timestamp) -> Result<Vec<ProcessSeen>, Fault> {
     let rows = session.read(include_str!("sql/insight/processes.sql"), &[&Instant(since)]).await?;
     let seen = |row: &Row| {
-        let name: String = get(row, 0)?;
+        let name: String = get(row, "process_id")?;
         let process_id =
             WorkerId::parse(name).map_err(|_| Fault::Unreadable("a process has no name".to_owned()))?;
         Ok(ProcessSeen {
             process_id,
-            role: get(row, 1)?,
-            version: get(row, 2)?,
-            started_at: instant(row, 3)?,
-            seen_at: instant(row, 4)?,
+            role: get(row, "role")?,
+            version: get(row, "version")?,
+            started_at: instant(row, "started_at")?,
+            seen_at: instant(row, "seen_at")?,
         })
     };
     rows.iter().map(seen).collect()

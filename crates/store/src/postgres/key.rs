@@ -6,7 +6,7 @@ use crate::postgres::audit::{self, Writer};
 use crate::postgres::error::Fault;
 use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::{Durability, Params, Session};
-use crate::postgres::value::{Instant, get, instant, instant_or_none};
+use crate::postgres::value::{Instant, get, instant, instant_or_none, word};
 use posthaste_core::audit::{Actor, Change};
 use posthaste_core::ports::{
     ApiKey, FailedSignIns, KeyHash, KeyRole, KeyStore, SESSION_LENGTH, SESSIONS_PER_KEY_MAX, SessionHash,
@@ -85,15 +85,13 @@ impl KeyStore for PostgresKeys {
 }
 
 fn key(row: &Row) -> Result<ApiKey, Fault> {
-    let role: &str = get(row, 2)?;
     Ok(ApiKey {
-        id: KeyId::from_store(get(row, 0)?),
-        name: get(row, 1)?,
-        role: KeyRole::parse(role)
-            .ok_or_else(|| Fault::Unreadable(format!("{role:?} is no role of a key")))?,
-        created_at: instant(row, 3)?,
-        last_used_at: instant_or_none(row, 4)?,
-        revoked_at: instant_or_none(row, 5)?,
+        id: KeyId::from_store(get(row, "id")?),
+        name: get(row, "name")?,
+        role: word(row, "role", KeyRole::parse)?,
+        created_at: instant(row, "created_at")?,
+        last_used_at: instant_or_none(row, "last_used_at")?,
+        revoked_at: instant_or_none(row, "revoked_at")?,
     })
 }
 

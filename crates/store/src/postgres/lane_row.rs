@@ -81,14 +81,14 @@ pub(super) async fn resume(mut session: Session, by: &Actor, now: Timestamp) -> 
 fn lane(rows: &[Row]) -> Result<Lane, Fault> {
     let row = rows.first().ok_or_else(|| Fault::Unreadable("the lane has lost its row".to_owned()))?;
     Ok(Lane {
-        paused_at: instant_or_none(row, 0)?,
-        reason: get(row, 1)?,
-        rate: get(row, 2)?,
-        unauthorized_in_row: count(row, 3)?,
-        faults_in_row: count(row, 4)?,
-        probe_until: instant_or_none(row, 5)?,
-        next_send_at: instant_or_none(row, 6)?,
-        slowed_at: instant_or_none(row, 7)?,
-        updated_at: instant(row, 8)?,
+        paused_at: instant_or_none(row, "paused_at")?,
+        reason: get(row, "reason")?,
+        rate: get(row, "rate")?,
+        unauthorized_in_row: count(row, "unauthorized_in_row")?,
+        faults_in_row: count(row, "faults_in_row")?,
+        probe_until: instant_or_none(row, "probe_until")?,
+        next_send_at: instant_or_none(row, "next_send_at")?,
+        slowed_at: instant_or_none(row, "slowed_at")?,
+        updated_at: instant(row, "updated_at")?,
     })
 }

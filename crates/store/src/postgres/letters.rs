@@ -60,18 +60,18 @@ async fn found(
 
 fn head(row: &Row) -> Result<DeadLetterHead, Fault> {
     Ok(DeadLetterHead {
-        id: DeadLetterId::from_store(get(row, 0)?),
-        saga_id: SagaId::from_store(get(row, 1)?),
-        event_id: EventId::from_store(get(row, 2)?),
-        subscription_id: SubscriptionId::from_store(get(row, 3)?),
-        final_error_code: error_code(row, 4)?,
-        failed_at: instant(row, 5)?,
-        requeued_as: get::<Option<i64>>(row, 6)?.map(SagaId::from_store),
+        id: DeadLetterId::from_store(get(row, "id")?),
+        saga_id: SagaId::from_store(get(row, "saga_id")?),
+        event_id: EventId::from_store(get(row, "event_id")?),
+        subscription_id: SubscriptionId::from_store(get(row, "subscription_id")?),
+        final_error_code: error_code(row, "final_error_code")?,
+        failed_at: instant(row, "failed_at")?,
+        requeued_as: get::<Option<i64>>(row, "requeued_as")?.map(SagaId::from_store),
     })
 }
 
 fn letter(row: &Row) -> Result<DeadLetter, Fault> {
-    let payload_snapshot = JsonText::from_store(get::<Json<'_>>(row, 7)?.0.to_owned());
+    let payload_snapshot = JsonText::from_store(get::<Json<'_>>(row, "payload_snapshot")?.0.to_owned());
     Ok(DeadLetter { head: head(row)?, payload_snapshot })
 }
 
@@ -80,11 +80,11 @@ pub(super) async fn lineage(mut session: Session, id: SagaId) -> Result<Lineage,
     let Some(row) = rows.first() else {
         return Ok(Lineage::default());
     };
-    let from = get::<Option<i64>>(row, 0)?.zip(get::<Option<i64>>(row, 1)?);
+    let from = get::<Option<i64>>(row, "requeued_from")?.zip(get::<Option<i64>>(row, "made_from_saga")?);
     Ok(Lineage {
         made_from: from.map(|(letter, saga)| (DeadLetterId::from_store(letter), SagaId::from_store(saga))),
-        dead_letter_id: get::<Option<i64>>(row, 2)?.map(DeadLetterId::from_store),
-        requeued_as: get::<Option<i64>>(row, 3)?.map(SagaId::from_store),
+        dead_letter_id: get::<Option<i64>>(row, "letter_id")?.map(DeadLetterId::from_store),
+        requeued_as: get::<Option<i64>>(row, "requeued_as")?.map(SagaId::from_store),
     })
 }
 
@@ -100,13 +100,13 @@ pub(super) async fn count_requeued(
     let Some(row) = rows.first() else {
         return Ok(RequeuedFates::default());
     };
-    let looked_at: i64 = get(row, 0)?;
-    let reached = get::<Option<i64>>(row, 4)?.filter(|_| looked_at >= i64::from(FATES_MAX));
-    let number = |place: usize| get::<i64>(row, place).map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+    let looked_at: i64 = get(row, "looked_at")?;
+    let reached = get::<Option<i64>>(row, "reached")?.filter(|_| looked_at >= i64::from(FATES_MAX));
+    let number = |column: &str| get::<i64>(row, column).map(|count| u32::try_from(count).unwrap_or(u32::MAX));
     Ok(RequeuedFates {
-        delivered: number(1)?,
-        waiting: number(2)?,
-        given_up: number(3)?,
+        delivered: number("delivered")?,
+        waiting: number("waiting")?,
+        given_up: number("given_up")?,
         reached: reached.map(DeadLetterId::from_store),
     })
 }

@@ -7,10 +7,10 @@ use crate::postgres::error::Fault;
 use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::{Durability, Session};
 use crate::postgres::value::{
-    Instant, TAKE_MAX, count, count_or_none, error_code, get, instant, int, job_status, saga_status,
+    Instant, TAKE_MAX, count, count_or_none, error_code, get, id_or_none, instant, int, word,
 };
 use posthaste_core::admission::{self, Admission, DueSaga};
-use posthaste_core::job::{JobOutcome, JobResult};
+use posthaste_core::job::{JobOutcome, JobResult, JobStatus};
 use posthaste_core::outcome::ErrorCode;
 use posthaste_core::ports::{
     Admitted, AppliedResult, DueSince, DueSubscriptions, OrchestratorStore, Quota, RecentlyDue,
@@ -18,7 +18,7 @@ use posthaste_core::ports::{
 };
 use posthaste_core::results::{self, FinishedJob};
 use posthaste_core::retry::{RetryPolicy, Wait};
-use posthaste_core::saga::{Decision, Ignored, SagaState};
+use posthaste_core::saga::{Decision, Ignored, SagaState, SagaStatus};
 use posthaste_core::{EventId, JobId, SagaId, SubscriptionId, Timestamp};
 use std::collections::{HashMap, HashSet};
 use tokio_postgres::Row;
@@ -125,8 +125,8 @@ async fn find_due(
     let rows = session.read(sql, &[&after, &int(probes_max), &Instant(now)]).await?;
     let mut found = DueSubscriptions::default();
     for row in &rows {
-        let id = SubscriptionId::from_store(get(row, 0)?);
-        if let Some(Instant(since)) = get(row, 1)? {
+        let id = SubscriptionId::from_store(get(row, "subscription_id")?);
+        if let Some(Instant(since)) = get(row, "due_since")? {
             found.due.push(DueSince { subscription_id: id, since });
         }
         found.next = found.next.max(Some(id));
@@ -150,11 +150,11 @@ async fn find_recently_due(
     // How many were read in each state, and the time of the last one.
     let mut read: HashMap<&str, (i64, Timestamp)> = HashMap::new();
     for row in &rows {
-        let subscription_id = SubscriptionId::from_store(get(row, 1)?);
-        found.due.push(DueSince { subscription_id, since: instant(row, 3)? });
-        let (count, last) = read.entry(get(row, 0)?).or_insert((0, Timestamp::MIN));
-        *count += get::<i64>(row, 2)?;
-        *last = instant(row, 4)?.max(*last);
+        let subscription_id = SubscriptionId::from_store(get(row, "subscription_id")?);
+        found.due.push(DueSince { subscription_id, since: instant(row, "first_at")? });
+        let (count, last) = read.entry(get(row, "status")?).or_insert((0, Timestamp::MIN));
+        *count += get::<i64>(row, "sagas")?;
+        *last = instant(row, "last_at")?.max(*last);
     }
     let ends = read.into_values().filter(|(count, _)| *count >= i64::from(sagas_max));
     found.until = ends.map(|(_, last)| last).min();
@@ -173,14 +173,14 @@ async fn restart_waits(
     let rows = session.read(sql, &[&Instant(page.from), &int(page.rows_max)]).await?;
     let (mut sagas, mut was, mut until) = (Vec::new(), Vec::new(), Vec::new());
     for row in &rows {
-        let wait = Wait { since: instant(row, 1)?, until: instant(row, 2)? };
+        let wait = Wait { since: instant(row, "updated_at")?, until: instant(row, "next_attempt_at")? };
         if let Some(restarted) = policy.restarted_wait(wait, now) {
-            sagas.push(get::<i64>(row, 0)?);
+            sagas.push(get::<i64>(row, "id")?);
             was.push(Instant(wait.until));
             until.push(Instant(restarted));
         }
     }
-    let last = rows.last().map(|row| instant(row, 2)).transpose()?;
+    let last = rows.last().map(|row| instant(row, "next_attempt_at")).transpose()?;
     let mut restarted = 0;
     if !sagas.is_empty() {
         let sql = include_str!("sql/orchestrator/restart_waits.sql");
@@ -233,17 +233,22 @@ async fn undone(mut session: Session, fault: Fault) -> Fault {
 
 fn due_saga(row: &Row) -> Result<DueSaga, Fault> {
     Ok(DueSaga {
-        saga_id: SagaId::from_store(get(row, 0)?),
-        event_id: EventId::from_store(get(row, 7)?),
-        subscription_id: SubscriptionId::from_store(get(row, 1)?),
-        state: SagaState {
-            status: saga_status(row, 2)?,
-            attempt_count: count(row, 3)?,
-            next_attempt_at: instant(row, 4)?,
-            final_error_code: error_code(row, 5)?,
-            current_job_id: None,
-        },
-        max_retry_limit: count_or_none(row, 6)?,
+        saga_id: SagaId::from_store(get(row, "id")?),
+        event_id: EventId::from_store(get(row, "event_id")?),
+        subscription_id: SubscriptionId::from_store(get(row, "subscription_id")?),
+        state: saga_state(row)?,
+        max_retry_limit: count_or_none(row, "max_retry_limit")?,
+    })
+}
+
+/// The columns of a saga that decide.
+pub(super) fn saga_state(row: &Row) -> Result<SagaState, Fault> {
+    Ok(SagaState {
+        status: word(row, "status", SagaStatus::parse)?,
+        attempt_count: count(row, "attempt_count")?,
+        next_attempt_at: instant(row, "next_attempt_at")?,
+        final_error_code: error_code(row, "final_error_code")?,
+        current_job_id: id_or_none(row, "current_job_id", JobId::from_store)?,
     })
 }
 
@@ -267,7 +272,7 @@ async fn write_admission(
         session.commit_with(give_up, &[&letters, &Instant(now)]).await?;
         rows
     };
-    let created = |row| Ok((JobId::from_store(get(row, 0)?), SagaId::from_store(get(row, 1)?)));
+    let created = |row| Ok((JobId::from_store(get(row, "id")?), SagaId::from_store(get(row, "saga_id")?)));
     let created: Vec<(JobId, SagaId)> = rows.iter().map(created).collect::<Result<_, Fault>>()?;
     Ok(admission.carried_out(created))
 }
@@ -286,7 +291,7 @@ async fn apply(
         session.roll_back().await?;
         return Ok((0, Vec::new()));
     }
-    let read = rows.iter().map(|row| Ok((get::<i64>(row, 0)?, finished_job(row)?)));
+    let read = rows.iter().map(|row| Ok((get::<i64>(row, "job_id")?, finished_job(row)?)));
     let (taken, finished) = match read.collect::<Result<(Vec<_>, Vec<_>), Fault>>() {
         Ok(read) => read,
         Err(fault) => return Err(undone(session, fault).await),
@@ -305,27 +310,23 @@ async fn apply(
 
 /// `None` if the saga is gone or the job has not ended, which only hands other than ours can bring about.
 fn finished_job(row: &Row) -> Result<Option<FinishedJob>, Fault> {
-    let Some(saga_id) = get::<Option<i64>>(row, 4)? else {
+    let Some(saga_id) = id_or_none(row, "saga_id", SagaId::from_store)? else {
         return Ok(None);
     };
-    let outcome = JobOutcome::of_row(job_status(row, 1)?, error_code(row, 2)?, count_or_none(row, 3)?);
-    let Some(outcome) = outcome else {
+    let status = word(row, "job_status", JobStatus::parse)?;
+    let Some(outcome) =
+        JobOutcome::of_row(status, error_code(row, "error_code")?, count_or_none(row, "retry_after_s")?)
+    else {
         return Ok(None);
     };
     Ok(Some(FinishedJob {
-        result: JobResult { job_id: JobId::from_store(get(row, 0)?), outcome },
-        saga_id: SagaId::from_store(saga_id),
-        event_id: EventId::from_store(get(row, 5)?),
-        subscription_id: SubscriptionId::from_store(get(row, 6)?),
-        state: SagaState {
-            status: saga_status(row, 7)?,
-            attempt_count: count(row, 8)?,
-            next_attempt_at: instant(row, 9)?,
-            final_error_code: error_code(row, 10)?,
-            current_job_id: get::<Option<i64>>(row, 11)?.map(JobId::from_store),
-        },
-        saga_created_at: instant(row, 12)?,
-        max_retry_limit: count_or_none(row, 13)?,
+        result: JobResult { job_id: JobId::from_store(get(row, "job_id")?), outcome },
+        saga_id,
+        event_id: EventId::from_store(get(row, "event_id")?),
+        subscription_id: SubscriptionId::from_store(get(row, "subscription_id")?),
+        state: saga_state(row)?,
+        saga_created_at: instant(row, "saga_created_at")?,
+        max_retry_limit: count_or_none(row, "max_retry_limit")?,
     }))
 }
 

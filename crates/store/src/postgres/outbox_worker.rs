@@ -252,7 +252,7 @@ async fn restart_waits(
 async fn next_orders_at(mut session: Session) -> Result<NextOrders, Fault> {
     let rows = session.read(include_str!("sql/outbox_worker/next_orders_at.sql"), &[]).await?;
     let Some(row) = rows.first() else { return Ok(NextOrders::default()) };
-    Ok(NextOrders { has_queued: get(row, 0)?, failed_at: instant_or_none(row, 1)? })
+    Ok(NextOrders { has_queued: get(row, "has_queued")?, failed_at: instant_or_none(row, "failed_at")? })
 }
 
 /// Ends a claim by its holder, without a word from the broker.
@@ -281,7 +281,7 @@ async fn end_claim_in(
     let rows = session.begin(Durability::Flushed, sql, &[&ids]).await?;
     let mut held = Vec::new();
     for row in &rows {
-        if get::<Option<Uuid>>(row, 14)? == Some(token(claim)) {
+        if get::<Option<Uuid>>(row, "lease_token")? == Some(token(claim)) {
             held.push(order_record(row)?);
         }
     }
@@ -406,8 +406,8 @@ async fn answer_claim(
     let (mut orders, mut unreadable) = (Vec::with_capacity(rows.len()), Vec::new());
     for row in rows {
         match claimed(row)? {
-            Some(order) => orders.push((instant(row, 8)?, order)),
-            None => unreadable.push(OrderId::from_store(get(row, 0)?)),
+            Some(order) => orders.push((instant(row, "next_attempt_at")?, order)),
+            None => unreadable.push(OrderId::from_store(get(row, "id")?)),
         }
     }
     // The statement takes the oldest, and answers them as they lie.
@@ -425,21 +425,23 @@ async fn answer_claim(
 
 /// An order to be sent. The broker must get exactly what the digest was taken over, or nothing.
 fn claimed(row: &Row) -> Result<Option<ClaimedOrder>, Fault> {
-    let request_digest = Digest::from_store(get(row, 3)?);
-    let canonical = canonical_text(get(row, 2)?);
+    let request_digest = Digest::from_store(get(row, "request_digest")?);
+    let canonical = canonical_text(get(row, "request_json")?);
     let canonical = canonical.filter(|text| digest_of(text.as_bytes()) == request_digest);
-    let (Some(canonical), Ok(key)) = (canonical, IdempotencyKey::parse(get::<String>(row, 1)?)) else {
+    let (Some(canonical), Ok(key)) =
+        (canonical, IdempotencyKey::parse(get::<String>(row, "idempotency_key")?))
+    else {
         return Ok(None);
     };
     Ok(Some(ClaimedOrder {
-        id: OrderId::from_store(get(row, 0)?),
+        id: OrderId::from_store(get(row, "id")?),
         idempotency_key: key,
         canonical,
         request_digest,
-        trace_id: get(row, 4)?,
-        retry_count: count(row, 5)?,
-        created_at: instant(row, 6)?,
-        claimed_at: instant(row, 7)?,
+        trace_id: get(row, "trace_id")?,
+        retry_count: count(row, "retry_count")?,
+        created_at: instant(row, "created_at")?,
+        claimed_at: instant(row, "updated_at")?,
     }))
 }
 
@@ -470,7 +472,7 @@ async fn settle(
     let mut held: HashMap<OrderId, (OrderRecord, Option<Uuid>)> = HashMap::new();
     for row in &rows {
         let record = order_record(row)?;
-        held.insert(record.id, (record, get(row, 14)?));
+        held.insert(record.id, (record, get(row, "lease_token")?));
     }
     let mut lane = before.clone();
     let mut moves: HashMap<OrderId, (&OrderRecord, OrderUpdate)> = HashMap::new();

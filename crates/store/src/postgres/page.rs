@@ -28,7 +28,7 @@ pub(super) fn above(page: PageRequest) -> i64 {
     page.after.unwrap_or(i64::MIN)
 }
 
-/// Makes the page of what was found; every row begins with its id. `last_examined` is asked for the end
+/// Makes the page of what was found; every row has its `id`. `last_examined` is asked for the end
 /// of the look only when the page is not full.
 pub(super) async fn fill<T>(
     session: &mut Session,
@@ -40,7 +40,7 @@ pub(super) async fn fill<T>(
     let items_max = page.items_max.max(1) as usize;
     let items = found.iter().take(items_max).map(item).collect::<Result<Vec<T>, Fault>>()?;
     let next = if found.len() > items_max {
-        found.get(items_max - 1).map(|row| get(row, 0)).transpose()?
+        found.get(items_max - 1).map(|row| get(row, "id")).transpose()?
     } else {
         let (sql, params) = last_examined;
         let rows = session.read(sql, params).await?;

@@ -7,16 +7,16 @@ use crate::postgres::error::Fault;
 use crate::postgres::events;
 use crate::postgres::lane_row;
 use crate::postgres::letters;
+use crate::postgres::orchestrator::saga_state;
 use crate::postgres::order_record::{order_record, order_status};
 use crate::postgres::page;
 use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::Session;
 use crate::postgres::subscriptions::subscription;
-use crate::postgres::value::{
-    Instant, count, count_or_none, error_code, get, instant, job_status, saga_status,
-};
+use crate::postgres::value::{Instant, count, count_or_none, error_code, get, id_or_none, instant, word};
 use posthaste_core::audit::{OperatorAuditEntry, OperatorAuditFilter};
 use posthaste_core::event::EventType;
+use posthaste_core::job::JobStatus;
 use posthaste_core::order::{IdempotencyKey, OrderStatus};
 use posthaste_core::outcome::ErrorCode;
 use posthaste_core::ports::{
@@ -24,7 +24,7 @@ use posthaste_core::ports::{
     EventHead, LaneStanding, Lineage, OrderRecord, Page, PageRequest, ReaderStore, RequeuedFates,
     RequeuedRange, StoreResult, StoredEvent, SubscriptionFilter,
 };
-use posthaste_core::saga::{Saga, SagaState, SagaStatus};
+use posthaste_core::saga::{Saga, SagaStatus};
 use posthaste_core::subscription::{Standing, Subscription};
 use posthaste_core::{AuditId, DeadLetterId, EventId, JobId, SagaId, SubscriptionId};
 use tokio_postgres::Row;
@@ -220,34 +220,28 @@ async fn deliveries(
 
 pub(super) fn delivery(row: &Row) -> Result<Delivery, Fault> {
     let saga = Saga {
-        id: SagaId::from_store(get(row, 0)?),
-        event_id: EventId::from_store(get(row, 1)?),
-        subscription_id: SubscriptionId::from_store(get(row, 2)?),
-        state: SagaState {
-            status: saga_status(row, 3)?,
-            attempt_count: count(row, 4)?,
-            next_attempt_at: instant(row, 5)?,
-            final_error_code: error_code(row, 6)?,
-            current_job_id: get::<Option<i64>>(row, 7)?.map(JobId::from_store),
-        },
-        requeued_from: get::<Option<i64>>(row, 8)?.map(DeadLetterId::from_store),
-        created_at: instant(row, 9)?,
-        updated_at: instant(row, 10)?,
+        id: SagaId::from_store(get(row, "id")?),
+        event_id: EventId::from_store(get(row, "event_id")?),
+        subscription_id: SubscriptionId::from_store(get(row, "subscription_id")?),
+        state: saga_state(row)?,
+        requeued_from: id_or_none(row, "requeued_from", DeadLetterId::from_store)?,
+        created_at: instant(row, "created_at")?,
+        updated_at: instant(row, "updated_at")?,
     };
-    Ok(Delivery { saga, event_type: EventType::from_store(get(row, 11)?) })
+    Ok(Delivery { saga, event_type: EventType::from_store(get(row, "event_type")?) })
 }
 
 pub(super) fn attempt(row: &Row) -> Result<Attempt, Fault> {
-    let answered = get::<Option<i32>>(row, 3)?;
+    let answered = get::<Option<i32>>(row, "response_status")?;
     Ok(Attempt {
-        job_id: JobId::from_store(get(row, 0)?),
-        status: job_status(row, 1)?,
-        attempt_at: instant(row, 2)?,
+        job_id: JobId::from_store(get(row, "id")?),
+        status: word(row, "status", JobStatus::parse)?,
+        attempt_at: instant(row, "attempt_at")?,
         response_status: answered.and_then(|status| u16::try_from(status).ok()),
-        error_code: error_code(row, 4)?,
-        duration_ms: count_or_none(row, 5)?,
-        worker_id: get(row, 6)?,
-        lease_resets: count(row, 7)?,
+        error_code: error_code(row, "error_code")?,
+        duration_ms: count_or_none(row, "duration_ms")?,
+        worker_id: get(row, "worker_id")?,
+        lease_resets: count(row, "lease_resets")?,
     })
 }
 
@@ -294,16 +288,16 @@ async fn newest_audit(
 
 fn audit_entry(row: &Row) -> Result<AuditEntry, Fault> {
     Ok(AuditEntry {
-        id: AuditId::from_store(get(row, 0)?),
-        status_from: get::<Option<&str>>(row, 1)?.map(order_status).transpose()?,
-        status_to: order_status(get(row, 2)?)?,
-        retry_count: count(row, 3)?,
-        last_error: get(row, 4)?,
-        idempotency_key: IdempotencyKey::from_store(get(row, 5)?),
-        trace_id: get(row, 6)?,
-        broker_order_id: get(row, 7)?,
-        worker_id: get(row, 8)?,
-        note: get(row, 9)?,
-        created_at: instant(row, 10)?,
+        id: AuditId::from_store(get(row, "id")?),
+        status_from: get::<Option<&str>>(row, "status_from")?.map(order_status).transpose()?,
+        status_to: word(row, "status_to", OrderStatus::parse)?,
+        retry_count: count(row, "retry_count")?,
+        last_error: get(row, "last_error")?,
+        idempotency_key: IdempotencyKey::from_store(get(row, "idempotency_key")?),
+        trace_id: get(row, "trace_id")?,
+        broker_order_id: get(row, "broker_order_id")?,
+        worker_id: get(row, "worker_id")?,
+        note: get(row, "note")?,
+        created_at: instant(row, "created_at")?,
     })
 }

@@ -6,7 +6,7 @@ use crate::postgres::PostgresStore;
 use crate::postgres::error::Fault;
 use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::Session;
-use crate::postgres::value::{Instant, TAKE_MAX, get, int};
+use crate::postgres::value::{Instant, TAKE_MAX, get, id_or_none, int};
 use posthaste_core::ports::{RouteTake, Routed, RouterStore, StoreResult};
 use posthaste_core::{EventId, SubscriptionId, Timestamp};
 
@@ -51,8 +51,9 @@ async fn route(mut session: Session, take: RouteTake, now: Timestamp) -> Result<
     let sql = include_str!("sql/router/route_events.sql");
     let rows = session.run_relaxed(sql, &[&from, &int(take.events_max), &Instant(now)]).await?;
     let Some(row) = rows.first() else { return Ok(Routed::default()) };
-    let number = |column| Ok::<_, Fault>(u32::try_from(get::<i64>(row, column)?).unwrap_or(u32::MAX));
-    let lowest = get::<Option<i64>>(row, 2)?.map(EventId::from_store);
-    let subscriptions = get::<Vec<i64>>(row, 3)?.into_iter().map(SubscriptionId::from_store).collect();
-    Ok(Routed { events: number(0)?, pairs: number(1)?, lowest, subscriptions })
+    let number = |column: &str| Ok::<_, Fault>(u32::try_from(get::<i64>(row, column)?).unwrap_or(u32::MAX));
+    let lowest = id_or_none(row, "lowest", EventId::from_store)?;
+    let subscriptions =
+        get::<Vec<i64>>(row, "subscriptions")?.into_iter().map(SubscriptionId::from_store).collect();
+    Ok(Routed { events: number("events")?, pairs: number("pairs")?, lowest, subscriptions })
 }

@@ -87,19 +87,18 @@ impl SubscriptionStore for PostgresSubscriptions {
     }
 }
 
-/// A subscription, from the columns that every statement answering one has.
 pub(super) fn subscription(row: &Row) -> Result<Subscription, Fault> {
     Ok(Subscription {
-        id: SubscriptionId::from_store(get(row, 0)?),
-        event_type: EventType::from_store(get(row, 1)?),
-        callback_url: CallbackUrl::from_store(get(row, 2)?),
-        active: get(row, 3)?,
-        verified: get(row, 4)?,
-        max_retry_limit: count_or_none(row, 5)?,
-        description: get(row, 6)?,
-        created_at: instant(row, 7)?,
-        updated_at: instant(row, 8)?,
-        deleted_at: instant_or_none(row, 9)?,
+        id: SubscriptionId::from_store(get(row, "id")?),
+        event_type: EventType::from_store(get(row, "event_type")?),
+        callback_url: CallbackUrl::from_store(get(row, "callback_url")?),
+        active: get(row, "active")?,
+        verified: get(row, "verified")?,
+        max_retry_limit: count_or_none(row, "max_retry_limit")?,
+        description: get(row, "description")?,
+        created_at: instant(row, "created_at")?,
+        updated_at: instant(row, "updated_at")?,
+        deleted_at: instant_or_none(row, "deleted_at")?,
     })
 }
 
@@ -144,7 +143,7 @@ async fn create(
 async fn load(mut session: Session, id: SubscriptionId) -> Result<Option<(Subscription, Secrets)>, Fault> {
     let sql = include_str!("sql/subscriptions/load_subscription.sql");
     let rows = session.read(sql, &[&id.get()]).await?;
-    rows.first().map(|row| Ok((subscription(row)?, secrets(row, 10)?))).transpose()
+    rows.first().map(|row| Ok((subscription(row)?, secrets(row)?))).transpose()
 }
 
 async fn update(

@@ -2,12 +2,12 @@
 //! columns become our types again.
 
 use crate::postgres::error::Fault;
-use posthaste_core::job::JobStatus;
 use posthaste_core::outcome::ErrorCode;
-use posthaste_core::saga::SagaStatus;
 use posthaste_core::{LeaseToken, Timestamp};
 use std::error::Error;
+use std::fmt::Display;
 use tokio_postgres::Row;
+use tokio_postgres::row::RowIndex;
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 use uuid::Uuid;
@@ -79,44 +79,53 @@ pub(super) fn int(count: u32) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// One column, by its place in the statement.
-pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Result<T, Fault> {
-    row.try_get(column).map_err(|error| {
+/// A column of a statement: by its name, or by its place where there is only one.
+pub(super) trait Column: RowIndex + Display {}
+
+impl<C: RowIndex + Display> Column for C {}
+
+pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: impl Column) -> Result<T, Fault> {
+    row.try_get(&column).map_err(|error| {
         let cause = error.into_source().map_or_else(String::new, |source| format!(": {source}"));
         Fault::Unreadable(format!("column {column} has an unexpected value{cause}"))
     })
 }
 
-pub(super) fn instant(row: &Row, column: usize) -> Result<Timestamp, Fault> {
+pub(super) fn instant(row: &Row, column: impl Column) -> Result<Timestamp, Fault> {
     get::<Instant>(row, column).map(|instant| instant.0)
 }
 
-pub(super) fn instant_or_none(row: &Row, column: usize) -> Result<Option<Timestamp>, Fault> {
+pub(super) fn instant_or_none(row: &Row, column: impl Column) -> Result<Option<Timestamp>, Fault> {
     Ok(get::<Option<Instant>>(row, column)?.map(|instant| instant.0))
 }
 
+/// An id, or `None`.
+pub(super) fn id_or_none<T>(
+    row: &Row,
+    column: impl Column,
+    from_store: fn(i64) -> T,
+) -> Result<Option<T>, Fault> {
+    Ok(get::<Option<i64>>(row, column)?.map(from_store))
+}
+
 /// A count that a CHECK keeps from being negative.
-pub(super) fn count(row: &Row, column: usize) -> Result<u32, Fault> {
+pub(super) fn count(row: &Row, column: impl Column) -> Result<u32, Fault> {
     let raw: i32 = get(row, column)?;
     u32::try_from(raw).map_err(|_| Fault::Unreadable(format!("{raw} is no count")))
 }
 
-pub(super) fn count_or_none(row: &Row, column: usize) -> Result<Option<u32>, Fault> {
+pub(super) fn count_or_none(row: &Row, column: impl Column) -> Result<Option<u32>, Fault> {
     get::<Option<i32>>(row, column)?
         .map(|raw| u32::try_from(raw).map_err(|_| Fault::Unreadable(format!("{raw} is no count"))))
         .transpose()
 }
 
-pub(super) fn error_code(row: &Row, column: usize) -> Result<Option<ErrorCode>, Fault> {
+pub(super) fn error_code(row: &Row, column: impl Column) -> Result<Option<ErrorCode>, Fault> {
     Ok(get::<Option<String>>(row, column)?.map(ErrorCode::from_store))
 }
 
-pub(super) fn saga_status(row: &Row, column: usize) -> Result<SagaStatus, Fault> {
+/// A text that the core parses, such as a status.
+pub(super) fn word<T>(row: &Row, column: impl Column, parse: fn(&str) -> Option<T>) -> Result<T, Fault> {
     let text: &str = get(row, column)?;
-    SagaStatus::parse(text).ok_or_else(|| Fault::Unreadable(format!("{text:?} is no status of a saga")))
-}
-
-pub(super) fn job_status(row: &Row, column: usize) -> Result<JobStatus, Fault> {
-    let text: &str = get(row, column)?;
-    JobStatus::parse(text).ok_or_else(|| Fault::Unreadable(format!("{text:?} is no status of a job")))
+    parse(text).ok_or_else(|| Fault::Unreadable(format!("{text:?} is not a known word")))
 }

@@ -4,12 +4,11 @@
 use crate::grants::Role;
 use crate::postgres::PostgresStore;
 use crate::postgres::error::Fault;
+use crate::postgres::events::stored_event;
 use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::Session;
-use crate::postgres::value::{Instant, Json, TAKE_MAX, count, get, instant, instant_or_none, take, token};
-use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, TraceParent};
+use crate::postgres::value::{Instant, TAKE_MAX, count, get, instant, instant_or_none, take, token};
 use posthaste_core::job::JobStatus;
-use posthaste_core::json::JsonText;
 use posthaste_core::outcome::{AttemptOutcome, ErrorCode};
 use posthaste_core::ports::{
     Claim, ClaimedJob, JobReport, Report, StoreResult, StoredEvent, Target, WorkerStore,
@@ -105,7 +104,7 @@ async fn claim_jobs(
     let rows = session.run_relaxed(sql, &[&from, &take(most), &end, &proof, &worker]).await?;
     let mut jobs =
         rows.iter().map(|row| claimed(row, lease_until)).collect::<Result<Vec<ClaimedJob>, Fault>>()?;
-    let leased: i64 = rows.first().map_or(Ok(0), |row| get(row, 6))?;
+    let leased: i64 = rows.first().map_or(Ok(0), |row| get(row, "leased"))?;
     if usize::try_from(leased) != Ok(jobs.len()) {
         let held = find_claimed(&mut session, lease_until, proof).await?;
         jobs.retain(|job| held.iter().any(|held| held.job_id == job.job_id));
@@ -148,12 +147,12 @@ async fn find_claimed(
 
 fn claimed(row: &Row, lease_until: Timestamp) -> Result<ClaimedJob, Fault> {
     Ok(ClaimedJob {
-        job_id: JobId::from_store(get(row, 0)?),
-        saga_id: SagaId::from_store(get(row, 1)?),
-        event_id: EventId::from_store(get(row, 2)?),
-        subscription_id: SubscriptionId::from_store(get(row, 3)?),
-        attempt: count(row, 4)?.saturating_add(1),
-        claimable_since: instant(row, 5)?,
+        job_id: JobId::from_store(get(row, "id")?),
+        saga_id: SagaId::from_store(get(row, "saga_id")?),
+        event_id: EventId::from_store(get(row, "event_id")?),
+        subscription_id: SubscriptionId::from_store(get(row, "subscription_id")?),
+        attempt: count(row, "attempt_count")?.saturating_add(1),
+        claimable_since: instant(row, "claimable_since")?,
         lease_until,
         suspect: false,
     })
@@ -164,19 +163,6 @@ async fn load_events(mut session: Session, ids: &[i64]) -> Result<Vec<StoredEven
     rows.iter().map(stored_event).collect()
 }
 
-/// An event, from the columns that every statement reading one has.
-pub(super) fn stored_event(row: &Row) -> Result<StoredEvent, Fault> {
-    Ok(StoredEvent {
-        id: EventId::from_store(get(row, 0)?),
-        external_event_id: get::<Option<String>>(row, 1)?.map(ExternalEventId::from_store),
-        event_type: EventType::from_store(get(row, 2)?),
-        payload: JsonText::from_store(get::<Json<'_>>(row, 3)?.0.to_owned()),
-        correlation_id: get::<Option<String>>(row, 4)?.map(CorrelationId::from_store),
-        traceparent: get::<Option<String>>(row, 5)?.map(TraceParent::from_store),
-        created_at: instant(row, 6)?,
-    })
-}
-
 async fn load_targets(mut session: Session, ids: &[i64]) -> Result<Vec<Target>, Fault> {
     let rows = session.read(include_str!("sql/worker/load_targets.sql"), &[&ids]).await?;
     rows.iter().map(target).collect()
@@ -184,19 +170,19 @@ async fn load_targets(mut session: Session, ids: &[i64]) -> Result<Vec<Target>, 
 
 fn target(row: &Row) -> Result<Target, Fault> {
     Ok(Target {
-        subscription_id: SubscriptionId::from_store(get(row, 0)?),
-        callback_url: CallbackUrl::from_store(get(row, 1)?),
-        verified: get(row, 2)?,
-        secrets: secrets(row, 3)?,
+        subscription_id: SubscriptionId::from_store(get(row, "id")?),
+        callback_url: CallbackUrl::from_store(get(row, "callback_url")?),
+        verified: get(row, "verified")?,
+        secrets: secrets(row)?,
     })
 }
 
-/// The current secret, the previous one and its end: three columns from `first` on.
-pub(super) fn secrets(row: &Row, first: usize) -> Result<Secrets, Fault> {
-    let previous = get::<Option<String>>(row, first + 1)?.map(SealedSecret::new);
+/// The current secret, the previous one and its end.
+pub(super) fn secrets(row: &Row) -> Result<Secrets, Fault> {
+    let previous = get::<Option<String>>(row, "previous_secret")?.map(SealedSecret::new);
     Ok(Secrets {
-        current: SealedSecret::new(get::<String>(row, first)?),
-        previous: previous.zip(instant_or_none(row, first + 2)?),
+        current: SealedSecret::new(get::<String>(row, "secret")?),
+        previous: previous.zip(instant_or_none(row, "previous_secret_expires_at")?),
     })
 }
 
@@ -237,8 +223,8 @@ async fn ended(
 ) -> Result<HashSet<(JobId, LeaseToken)>, Fault> {
     let rows = session.read(include_str!("sql/worker/find_reported_jobs.sql"), &[&jobs, &tokens]).await?;
     let as_told = |row: &Row| {
-        let held = LeaseToken::from_random(get::<Uuid>(row, 1)?.as_u128());
-        Ok((JobId::from_store(get(row, 0)?), held))
+        let held = LeaseToken::from_random(get::<Uuid>(row, "lease_token")?.as_u128());
+        Ok((JobId::from_store(get(row, "id")?), held))
     };
     rows.iter().map(as_told).collect()
 }

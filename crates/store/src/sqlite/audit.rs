@@ -9,6 +9,7 @@ use rusqlite::{Row, params};
 
 use super::error::Answer;
 use super::reader::list;
+use super::rows::get;
 use super::session::Session;
 use super::{SqliteStore, pages, rows};
 use crate::audit::log;
@@ -92,22 +93,22 @@ pub(super) fn list_audit(
 ) -> Answer<Page<OperatorAuditEntry>> {
     let values = params![pages::below(page), pages::rows_max(page)];
     list(session, OPERATOR_AUDIT, values, page, |row| {
-        let action = row.get_ref(5)?.as_str().map_err(rusqlite::Error::from)?;
-        if filter.matches(action, rows::time(row, 1)?) { entry(row).map(Some) } else { Ok(None) }
+        let action = rows::text(row, "action")?;
+        if filter.matches(action, rows::time(row, "created_at")?) { entry(row).map(Some) } else { Ok(None) }
     })
 }
 
 fn entry(row: &Row<'_>) -> Answer<OperatorAuditEntry> {
-    let json = |column| row.get::<_, Option<String>>(column).map(|text| text.map(JsonText::from_store));
+    let json = |column| get::<Option<String>>(row, column).map(|text| text.map(JsonText::from_store));
     Ok(OperatorAuditEntry {
-        id: OperatorAuditId::from_store(row.get(0)?),
-        created_at: rows::time(row, 1)?,
-        key_id: row.get::<_, Option<i64>>(2)?.map(KeyId::from_store),
-        key_name: row.get(3)?,
-        client_address: row.get(4)?,
-        action: row.get(5)?,
-        object: row.get(6)?,
-        before: json(7)?,
-        after: json(8)?,
+        id: OperatorAuditId::from_store(get(row, "id")?),
+        created_at: rows::time(row, "created_at")?,
+        key_id: rows::maybe_id(row, "key_id", KeyId::from_store)?,
+        key_name: get(row, "key_name")?,
+        client_address: get(row, "client_address")?,
+        action: get(row, "action")?,
+        object: get(row, "object")?,
+        before: json("before")?,
+        after: json("after")?,
     })
 }

@@ -9,7 +9,7 @@ use rusqlite::params;
 
 use super::SqliteStore;
 use super::error::Answer;
-use super::rows;
+use super::rows::{self, get};
 use super::session::Session;
 use crate::grants::Role;
 
@@ -50,13 +50,13 @@ fn reset_expired_leases(
         .statement(LIST_EXPIRED_LEASES)?
         .query_map(params![now.micros(), take.jobs_max, from, ahead], |row| {
             Ok(ResetLease {
-                job_id: JobId::from_store(row.get(0)?),
-                saga_id: SagaId::from_store(row.get(1)?),
-                event_id: EventId::from_store(row.get(5)?),
-                correlation_id: row.get(6)?,
-                worker_id: row.get(2)?,
-                lease_until: rows::time(row, 3)?,
-                outcome: job::expire(row.get(4)?, resets_max),
+                job_id: JobId::from_store(get(row, "id")?),
+                saga_id: SagaId::from_store(get(row, "saga_id")?),
+                event_id: EventId::from_store(get(row, "event_id")?),
+                correlation_id: get(row, "correlation_id")?,
+                worker_id: get(row, "worker_id")?,
+                lease_until: rows::time(row, "lease_until")?,
+                outcome: job::expire(get(row, "lease_resets")?, resets_max),
             })
         })?
         .collect::<Result<_, _>>()?;

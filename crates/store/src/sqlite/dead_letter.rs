@@ -109,7 +109,7 @@ fn find_dead_letters(
     let above = pages::above(page);
     let read = |row: &Row<'_>| {
         let id = DeadLetterId::from_store(row.get(0)?);
-        Ok(matches(filter, row, 2, 3)?.then_some(id))
+        Ok(matches(filter, row)?.then_some(id))
     };
     match filter.subscription_id {
         None => {
@@ -125,14 +125,9 @@ fn find_dead_letters(
 
 /// Whether a row passes the parts of a filter that no index answers; the columns hold the event's
 /// type and the time of the failure.
-pub(super) fn matches(
-    filter: &DeadLetterFilter,
-    row: &Row<'_>,
-    event_type: usize,
-    failed_at: usize,
-) -> Answer<bool> {
-    let failed_at = rows::time(row, failed_at)?;
-    let kind = row.get_ref(event_type)?.as_str().map_err(rusqlite::Error::from)?;
+pub(super) fn matches(filter: &DeadLetterFilter, row: &Row<'_>) -> Answer<bool> {
+    let failed_at = rows::time(row, "failed_at")?;
+    let kind = rows::text(row, "event_type")?;
     Ok(filter.event_type.as_ref().is_none_or(|wanted| wanted.as_str() == kind)
         && filter.since.is_none_or(|since| failed_at >= since)
         && filter.until.is_none_or(|until| failed_at < until))

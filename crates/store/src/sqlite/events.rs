@@ -1,6 +1,7 @@
 //! Events as the role viewer sees them: whole, and without their payloads.
 
 use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, TraceParent};
+use posthaste_core::json::JsonText;
 use posthaste_core::ports::{EventFilter, EventHead, Page, PageRequest, StoredEvent};
 use posthaste_core::{EventId, Timestamp};
 use rusqlite::{Row, params};
@@ -8,9 +9,8 @@ use rusqlite::{Row, params};
 use super::error::Answer;
 use super::pages;
 use super::reader::{list, one, with_payloads, within};
-use super::rows;
+use super::rows::{self, get};
 use super::session::Session;
-use super::worker::stored_event;
 
 const EVENT: &str = include_str!("sql/reader/event.sql");
 const EVENT_TIME: &str = include_str!("sql/reader/event_time.sql");
@@ -42,7 +42,7 @@ pub(super) fn heads(
     let (below, rows_max) = (pages::below(page), pages::rows_max(page));
     let event_type = filter.event_type.as_ref().map(EventType::as_str);
     let read = |row: &Row<'_>| {
-        let kind = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
+        let kind = rows::text(row, "event_type")?;
         if event_type.is_some_and(|wanted| wanted != kind) {
             return Ok(None);
         }
@@ -52,7 +52,7 @@ pub(super) fn heads(
     match (&filter.external_event_id, event_type) {
         (Some(id), _) => {
             let read = |row: &Row<'_>| {
-                let found = rows::time(row, 5)?;
+                let found = rows::time(row, "created_at")?;
                 if within(found, filter.since, filter.until) { read(row) } else { Ok(None) }
             };
             list(session, EVENT_HEADS_OF_EXTERNAL_ID, params![below, rows_max, id.as_str()], page, read)
@@ -74,19 +74,24 @@ fn time_bounds(
     page: PageRequest,
 ) -> Answer<(i64, Timestamp, Timestamp)> {
     let reached = match page.after {
-        Some(id) => one(session, EVENT_TIME, [id], |row| Ok((id, rows::time(row, 0)?)))?,
+        Some(id) => one(session, EVENT_TIME, [id], |row| Ok((id, rows::time(row, "created_at")?)))?,
         None => None,
     };
     Ok(filter.time_bounds(reached))
 }
 
+pub(super) fn stored_event(row: &Row<'_>) -> rusqlite::Result<StoredEvent> {
+    let payload = JsonText::from_store(get(row, "payload")?);
+    Ok(read_head(row)?.with_payload(payload))
+}
+
 fn read_head(row: &Row<'_>) -> rusqlite::Result<EventHead> {
     Ok(EventHead {
-        id: EventId::from_store(row.get(0)?),
-        external_event_id: row.get::<_, Option<_>>(1)?.map(ExternalEventId::from_store),
-        event_type: EventType::from_store(row.get(2)?),
-        correlation_id: row.get::<_, Option<_>>(3)?.map(CorrelationId::from_store),
-        traceparent: row.get::<_, Option<_>>(4)?.map(TraceParent::from_store),
-        created_at: rows::time(row, 5)?,
+        id: EventId::from_store(get(row, "id")?),
+        external_event_id: get::<Option<_>>(row, "external_event_id")?.map(ExternalEventId::from_store),
+        event_type: EventType::from_store(get(row, "event_type")?),
+        correlation_id: get::<Option<_>>(row, "correlation_id")?.map(CorrelationId::from_store),
+        traceparent: get::<Option<_>>(row, "traceparent")?.map(TraceParent::from_store),
+        created_at: rows::time(row, "created_at")?,
     })
 }

@@ -19,10 +19,10 @@ use rusqlite::vtab::array::Array;
 use rusqlite::{Row, params};
 
 use super::error::Answer;
+use super::events::stored_event;
 use super::reader::{all, one, read_attempt, read_delivery};
-use super::rows;
+use super::rows::{self, get};
 use super::session::Session;
-use super::worker::stored_event;
 
 const EVENT: &str = include_str!("sql/reader/event.sql");
 const IS_QUEUED: &str = include_str!("sql/insight/is_queued.sql");
@@ -43,8 +43,8 @@ pub(super) fn explain(session: &Session<'_>, id: EventId) -> Answer<Option<Expla
     let is_queued = one(session, IS_QUEUED, [id.get()], |_| Ok(()))?.is_some();
     let rows_max = EXPLAINED_MAX + 1;
     let mut deliveries = all(session, EXPLAINED_DELIVERIES, params![id.get(), rows_max], |row| {
-        let letter = row.get::<_, Option<i64>>(12)?.map(DeadLetterId::from_store);
-        let again = row.get::<_, Option<i64>>(13)?.map(SagaId::from_store);
+        let letter = rows::maybe_id(row, "letter_id", DeadLetterId::from_store)?;
+        let again = rows::maybe_id(row, "requeued_as", SagaId::from_store)?;
         let delivery = read_delivery(row)?;
         let attempts = all(session, EXPLAINED_ATTEMPTS, [delivery.saga.id.get()], read_attempt)?;
         Ok(ExplainedDelivery { delivery, attempts, dead_letter: letter.map(|letter| (letter, again)) })
@@ -62,12 +62,12 @@ fn changes<'t>(
     let types: Array = Rc::new(types.into_iter().map(|name| Value::Text(name.to_owned())).collect());
     let found = all(session, CHANGES_OF_TYPES, params![types, CHANGES_MAX + 1], |row| {
         Ok(SubscriptionChange {
-            subscription_id: SubscriptionId::from_store(row.get(0)?),
-            event_type: EventType::from_store(row.get(1)?),
-            active: row.get(2)?,
-            verified: row.get(3)?,
-            is_deleted: row.get(4)?,
-            changed_at: rows::time(row, 5)?,
+            subscription_id: SubscriptionId::from_store(get(row, "subscription_id")?),
+            event_type: EventType::from_store(get(row, "event_type")?),
+            active: get(row, "active")?,
+            verified: get(row, "verified")?,
+            is_deleted: get(row, "is_deleted")?,
+            changed_at: rows::time(row, "changed_at")?,
         })
     })?;
     let more = found.len() > CHANGES_MAX as usize;
@@ -115,10 +115,10 @@ fn full_page(page: Examine, rows: usize, last: Option<i64>) -> Option<i64> {
 fn events(session: &Session<'_>, page: Examine) -> Answer<Vec<EventFacts>> {
     let read = |row: &Row<'_>| {
         Ok(EventFacts {
-            id: EventId::from_store(row.get(0)?),
-            event_type: EventType::from_store(row.get(1)?),
-            created_at: rows::time(row, 2)?,
-            is_queued: row.get(3)?,
+            id: EventId::from_store(get(row, "id")?),
+            event_type: EventType::from_store(get(row, "event_type")?),
+            created_at: rows::time(row, "created_at")?,
+            is_queued: get(row, "is_queued")?,
         })
     };
     match (page.newest, page.events_after) {
@@ -134,21 +134,22 @@ fn events(session: &Session<'_>, page: Examine) -> Answer<Vec<EventFacts>> {
 
 fn sagas(session: &Session<'_>, events: &[EventFacts]) -> Answer<Vec<SagaFacts>> {
     let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(Vec::new()) };
-    let job = |row: &Row<'_>, column| row.get::<_, Option<i64>>(column).map(|id| id.map(JobId::from_store));
     all(session, EXAMINE_SAGAS, params![first.id.get(), last.id.get(), SAGAS_MAX + 1], |row| {
         Ok(SagaFacts {
-            id: SagaId::from_store(row.get(0)?),
-            event_id: EventId::from_store(row.get(1)?),
-            subscription_id: SubscriptionId::from_store(row.get(2)?),
-            status: rows::word(row, 3, SagaStatus::parse)?,
-            attempt_count: row.get(4)?,
-            requeued_from: row.get::<_, Option<i64>>(5)?.map(DeadLetterId::from_store),
-            created_at: rows::time(row, 6)?,
-            current_job: job(row, 7)?,
-            current_job_status: row.get::<_, Option<String>>(8)?.as_deref().and_then(JobStatus::parse),
-            is_in_inbox: row.get(9)?,
-            active_job: job(row, 10)?,
-            has_dead_letter: row.get(11)?,
+            id: SagaId::from_store(get(row, "id")?),
+            event_id: EventId::from_store(get(row, "event_id")?),
+            subscription_id: SubscriptionId::from_store(get(row, "subscription_id")?),
+            status: rows::word(row, "status", SagaStatus::parse)?,
+            attempt_count: get(row, "attempt_count")?,
+            requeued_from: rows::maybe_id(row, "requeued_from", DeadLetterId::from_store)?,
+            created_at: rows::time(row, "created_at")?,
+            current_job: rows::maybe_id(row, "current_job_id", JobId::from_store)?,
+            current_job_status: get::<Option<String>>(row, "current_job_status")?
+                .as_deref()
+                .and_then(JobStatus::parse),
+            is_in_inbox: get(row, "is_in_inbox")?,
+            active_job: rows::maybe_id(row, "active_job_id", JobId::from_store)?,
+            has_dead_letter: get(row, "has_dead_letter")?,
         })
     })
 }
@@ -162,28 +163,28 @@ fn orders(session: &Session<'_>, page: Examine) -> Answer<Vec<OrderFacts>> {
 }
 
 fn read_order(row: &Row<'_>) -> Answer<OrderFacts> {
-    let receipt = |first| {
+    let receipt = |result_digest, broker_order_id| {
         Ok::<_, rusqlite::Error>(Receipt {
-            result_digest: row.get(first)?,
-            broker_order_id: row.get(first + 1)?,
+            result_digest: get(row, result_digest)?,
+            broker_order_id: get(row, broker_order_id)?,
         })
     };
-    let ledger = match row.get::<_, Option<String>>(8)? {
-        Some(digest) => Some((digest, receipt(9)?)),
+    let ledger = match get::<Option<String>>(row, "ledger_request_digest")? {
+        Some(digest) => Some((digest, receipt("ledger_result_digest", "ledger_broker_order_id")?)),
         None => None,
     };
-    let audit = match row.get::<_, Option<String>>(11)? {
-        Some(_) => Some((rows::word(row, 11, OrderStatus::parse)?, row.get(12)?, row.get(13)?)),
+    let audit = match rows::maybe_word(row, "audit_status", OrderStatus::parse)? {
+        Some(status) => Some((status, get(row, "audit_retry_count")?, get(row, "audit_last_error")?)),
         None => None,
     };
     Ok(OrderFacts {
-        id: OrderId::from_store(row.get(0)?),
-        idempotency_key: row.get(1)?,
-        status: rows::word(row, 2, OrderStatus::parse)?,
-        retry_count: row.get(3)?,
-        last_error: row.get(4)?,
-        request_digest: row.get(5)?,
-        receipt: receipt(6)?,
+        id: OrderId::from_store(get(row, "id")?),
+        idempotency_key: get(row, "idempotency_key")?,
+        status: rows::word(row, "status", OrderStatus::parse)?,
+        retry_count: get(row, "retry_count")?,
+        last_error: get(row, "last_error")?,
+        request_digest: get(row, "request_digest")?,
+        receipt: receipt("result_digest", "broker_order_id")?,
         ledger,
         audit,
     })

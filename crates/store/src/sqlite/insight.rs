@@ -14,6 +14,7 @@ use std::rc::Rc;
 use super::error::{Answer, Fault};
 use super::migrate::system_now;
 use super::reader::{all, one};
+use super::rows::get;
 use super::session::Session;
 use super::{SqliteStore, examine, health, permissions, rows};
 use crate::grants::Role;
@@ -137,18 +138,22 @@ fn counted(row: &Row<'_>, column: usize) -> Answer<u32> {
 }
 
 fn read_rollup(row: &Row<'_>) -> Answer<Rollup> {
-    Ok(Rollup { interval_start: rows::time(row, 0)?, counter: row.get(1)?, amount: row.get(2)? })
+    Ok(Rollup {
+        interval_start: rows::time(row, "interval_start")?,
+        counter: get(row, "counter")?,
+        amount: get(row, "amount")?,
+    })
 }
 
 fn read_process(row: &Row<'_>) -> Answer<ProcessSeen> {
-    let process_id = WorkerId::parse(row.get::<_, String>(0)?)
+    let process_id = WorkerId::parse(get::<String>(row, "process_id")?)
         .map_err(|_| Fault::Unreadable("a process has no name".to_owned()))?;
     Ok(ProcessSeen {
         process_id,
-        role: row.get(1)?,
-        version: row.get(2)?,
-        started_at: rows::time(row, 3)?,
-        seen_at: rows::time(row, 4)?,
+        role: get(row, "role")?,
+        version: get(row, "version")?,
+        started_at: rows::time(row, "started_at")?,
+        seen_at: rows::time(row, "seen_at")?,
     })
 }
 

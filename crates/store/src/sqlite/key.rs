@@ -13,7 +13,7 @@ use rusqlite::{Params, Row, params};
 use super::SqliteStore;
 use super::audit::Writer;
 use super::error::{Answer, Fault};
-use super::rows;
+use super::rows::{self, get};
 use super::session::Session;
 use crate::grants::Role;
 
@@ -146,11 +146,11 @@ fn read_keys(session: &Session<'_>, sql: &'static str, values: impl Params) -> A
 
 fn read_key(row: &Row<'_>) -> Answer<ApiKey> {
     Ok(ApiKey {
-        id: KeyId::from_store(row.get(0)?),
-        name: row.get(1)?,
-        role: rows::word(row, 2, KeyRole::parse)?,
-        created_at: rows::time(row, 3)?,
-        last_used_at: rows::maybe_time(row, 4)?,
-        revoked_at: rows::maybe_time(row, 5)?,
+        id: KeyId::from_store(get(row, "id")?),
+        name: get(row, "name")?,
+        role: rows::word(row, "role", KeyRole::parse)?,
+        created_at: rows::time(row, "created_at")?,
+        last_used_at: rows::maybe_time(row, "last_used_at")?,
+        revoked_at: rows::maybe_time(row, "revoked_at")?,
     })
 }

@@ -7,7 +7,7 @@ use posthaste_core::ports::LaneStanding;
 use rusqlite::params;
 
 use super::error::{Answer, Fault};
-use super::rows;
+use super::rows::{self, get};
 use super::session::Session;
 
 const LOAD_LANE: &str = include_str!("sql/outbox_worker/load_lane.sql");
@@ -46,15 +46,15 @@ fn read(session: &Session<'_>, sql: &'static str) -> Answer<Lane> {
     let mut found = load.query([])?;
     let row = found.next()?.ok_or_else(|| Fault::Unreadable("the lane has no row".to_owned()))?;
     Ok(Lane {
-        paused_at: rows::maybe_time(row, 0)?,
-        reason: row.get(1)?,
-        rate: row.get(2)?,
-        unauthorized_in_row: row.get(3)?,
-        faults_in_row: row.get(4)?,
-        probe_until: rows::maybe_time(row, 5)?,
-        next_send_at: rows::maybe_time(row, 6)?,
-        slowed_at: rows::maybe_time(row, 7)?,
-        updated_at: rows::time(row, 8)?,
+        paused_at: rows::maybe_time(row, "paused_at")?,
+        reason: get(row, "reason")?,
+        rate: get(row, "rate")?,
+        unauthorized_in_row: get(row, "unauthorized_in_row")?,
+        faults_in_row: get(row, "faults_in_row")?,
+        probe_until: rows::maybe_time(row, "probe_until")?,
+        next_send_at: rows::maybe_time(row, "next_send_at")?,
+        slowed_at: rows::maybe_time(row, "slowed_at")?,
+        updated_at: rows::time(row, "updated_at")?,
     })
 }
 

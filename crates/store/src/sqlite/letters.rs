@@ -13,7 +13,7 @@ use super::dead_letter;
 use super::error::Answer;
 use super::pages;
 use super::reader::{list, one, with_payloads};
-use super::rows;
+use super::rows::{self, get};
 use super::session::Session;
 
 const DEAD_LETTER: &str = include_str!("sql/reader/dead_letter.sql");
@@ -45,7 +45,7 @@ pub(super) fn heads(
 ) -> Answer<Page<DeadLetterHead>> {
     let (below, rows_max) = (pages::below(page), pages::rows_max(page));
     let read = |row: &Row<'_>| {
-        if dead_letter::matches(filter, row, 7, 5)? { read_head(row).map(Some) } else { Ok(None) }
+        if dead_letter::matches(filter, row)? { read_head(row).map(Some) } else { Ok(None) }
     };
     match filter.subscription_id {
         Some(id) => {
@@ -58,28 +58,31 @@ pub(super) fn heads(
 
 fn read_head(row: &Row<'_>) -> Answer<DeadLetterHead> {
     Ok(DeadLetterHead {
-        id: DeadLetterId::from_store(row.get(0)?),
-        saga_id: SagaId::from_store(row.get(1)?),
-        event_id: EventId::from_store(row.get(2)?),
-        subscription_id: SubscriptionId::from_store(row.get(3)?),
-        final_error_code: rows::error_code(row, 4)?,
-        failed_at: rows::time(row, 5)?,
-        requeued_as: row.get::<_, Option<i64>>(6)?.map(SagaId::from_store),
+        id: DeadLetterId::from_store(get(row, "id")?),
+        saga_id: SagaId::from_store(get(row, "saga_id")?),
+        event_id: EventId::from_store(get(row, "event_id")?),
+        subscription_id: SubscriptionId::from_store(get(row, "subscription_id")?),
+        final_error_code: rows::error_code(row, "final_error_code")?,
+        failed_at: rows::time(row, "failed_at")?,
+        requeued_as: get::<Option<i64>>(row, "requeued_as")?.map(SagaId::from_store),
     })
 }
 
 fn read_letter(row: &Row<'_>) -> Answer<DeadLetter> {
-    Ok(DeadLetter { head: read_head(row)?, payload_snapshot: JsonText::from_store(row.get(8)?) })
+    Ok(DeadLetter {
+        head: read_head(row)?,
+        payload_snapshot: JsonText::from_store(get(row, "payload_snapshot")?),
+    })
 }
 
 pub(super) fn lineage(session: &Session<'_>, id: SagaId) -> Answer<Lineage> {
     let found = one(session, LINEAGE, [id.get()], |row| {
-        let from = row.get::<_, Option<i64>>(0)?.zip(row.get::<_, Option<i64>>(1)?);
+        let from = get::<Option<i64>>(row, "requeued_from")?.zip(get::<Option<i64>>(row, "made_from_saga")?);
         Ok(Lineage {
             made_from: from
                 .map(|(letter, saga)| (DeadLetterId::from_store(letter), SagaId::from_store(saga))),
-            dead_letter_id: row.get::<_, Option<i64>>(2)?.map(DeadLetterId::from_store),
-            requeued_as: row.get::<_, Option<i64>>(3)?.map(SagaId::from_store),
+            dead_letter_id: get::<Option<i64>>(row, "letter_id")?.map(DeadLetterId::from_store),
+            requeued_as: get::<Option<i64>>(row, "requeued_as")?.map(SagaId::from_store),
         })
     });
     Ok(found?.unwrap_or_default())
@@ -90,12 +93,12 @@ pub(super) fn count_requeued(session: &Session<'_>, range: &RequeuedRange) -> An
     let event_type = range.event_type.as_ref().map(EventType::as_str);
     let values = params![range.first.get(), range.last.get(), range.since.micros(), subscription, event_type];
     let found = one(session, COUNT_REQUEUED, values, |row| {
-        let is_full = row.get::<_, u32>(0)? >= FATES_MAX;
-        let reached = row.get::<_, Option<i64>>(4)?.filter(|_| is_full);
+        let is_full = get::<u32>(row, "looked_at")? >= FATES_MAX;
+        let reached = get::<Option<i64>>(row, "reached")?.filter(|_| is_full);
         Ok(RequeuedFates {
-            delivered: row.get(1)?,
-            waiting: row.get(2)?,
-            given_up: row.get(3)?,
+            delivered: get(row, "delivered")?,
+            waiting: get(row, "waiting")?,
+            given_up: get(row, "given_up")?,
             reached: reached.map(DeadLetterId::from_store),
         })
     });

@@ -17,7 +17,7 @@ use rusqlite::{OptionalExtension as _, Row, params};
 
 use super::SqliteStore;
 use super::error::Answer;
-use super::rows;
+use super::rows::{self, get};
 use super::session::Session;
 use super::work::Durability;
 use crate::grants::Role;
@@ -129,9 +129,9 @@ fn find_due_subscriptions(
     let mut rows = walk.query(params![after.map_or(0, SubscriptionId::get), probes_max, now.micros()])?;
     let (mut probes, mut last) = (0, None);
     while let Some(row) = rows.next()? {
-        let id = SubscriptionId::from_store(row.get(0)?);
-        if let Some(since) = row.get::<_, Option<i64>>(1)? {
-            found.due.push(DueSince { subscription_id: id, since: Timestamp::from_micros(since) });
+        let id = SubscriptionId::from_store(get(row, "subscription_id")?);
+        if let Some(since) = rows::maybe_time(row, "due_since")? {
+            found.due.push(DueSince { subscription_id: id, since });
         }
         probes += 1;
         last = Some(id);
@@ -153,8 +153,8 @@ fn find_recently_due(
         let mut sagas = find.query(params![status.as_str(), since.micros(), until.micros(), sagas_max])?;
         let (mut read, mut last) = (0, since);
         while let Some(row) = sagas.next()? {
-            last = rows::time(row, 1)?;
-            let subscription_id = SubscriptionId::from_store(row.get(0)?);
+            let subscription_id = SubscriptionId::from_store(get(row, "subscription_id")?);
+            last = rows::time(row, "next_attempt_at")?;
             found.due.push(DueSince { subscription_id, since: last });
             read += 1;
         }
@@ -178,7 +178,8 @@ fn restart_waits(
         let mut list = session.statement(LIST_WAITING_SAGAS)?;
         let mut found = list.query(params![page.from.micros(), page.rows_max])?;
         while let Some(row) = found.next()? {
-            waiting.push((row.get(0)?, Wait { since: rows::time(row, 1)?, until: rows::time(row, 2)? }));
+            let (since, until) = (rows::time(row, "updated_at")?, rows::time(row, "next_attempt_at")?);
+            waiting.push((get(row, "id")?, Wait { since, until }));
         }
     }
     let mut restarted = 0;
@@ -233,7 +234,7 @@ fn start_attempts(session: &Session<'_>, starts: &[Start], now: Timestamp) -> An
     let created: Vec<(JobId, SagaId)> = {
         let mut insert = session.statement(INSERT_JOBS)?;
         let created = insert.query_map(params![sagas, now.micros(), suspects], |row| {
-            Ok((JobId::from_store(row.get(0)?), SagaId::from_store(row.get(1)?)))
+            Ok((JobId::from_store(get(row, "id")?), SagaId::from_store(get(row, "saga_id")?)))
         })?;
         created.collect::<Result<_, _>>()?
     };
@@ -257,24 +258,24 @@ fn list_due_sagas(session: &Session<'_>, quota: Quota, now: Timestamp, due: &mut
     let mut found = list.query(params![subscription_id.get(), now.micros(), quota.jobs_max, from])?;
     while let Some(row) = found.next()? {
         due.push(DueSaga {
-            saga_id: SagaId::from_store(row.get(0)?),
-            event_id: EventId::from_store(row.get(6)?),
+            saga_id: SagaId::from_store(get(row, "id")?),
+            event_id: EventId::from_store(get(row, "event_id")?),
             subscription_id,
-            state: saga_state(row, 1)?,
+            state: saga_state(row)?,
             max_retry_limit,
         });
     }
     Ok(())
 }
 
-/// Five columns from `first` on: status, attempt_count, next_attempt_at, final_error_code, current_job_id.
-pub(super) fn saga_state(row: &Row<'_>, first: usize) -> Answer<SagaState> {
+/// The columns of a saga that decide.
+pub(super) fn saga_state(row: &Row<'_>) -> Answer<SagaState> {
     Ok(SagaState {
-        status: rows::word(row, first, SagaStatus::parse)?,
-        attempt_count: row.get(first + 1)?,
-        next_attempt_at: rows::time(row, first + 2)?,
-        final_error_code: rows::error_code(row, first + 3)?,
-        current_job_id: row.get::<_, Option<i64>>(first + 4)?.map(JobId::from_store),
+        status: rows::word(row, "status", SagaStatus::parse)?,
+        attempt_count: get(row, "attempt_count")?,
+        next_attempt_at: rows::time(row, "next_attempt_at")?,
+        final_error_code: rows::error_code(row, "final_error_code")?,
+        current_job_id: rows::maybe_id(row, "current_job_id", JobId::from_store)?,
     })
 }
 
@@ -290,7 +291,7 @@ fn apply_job_results(
         let mut list = session.statement(LIST_FINISHED_JOBS)?;
         let mut found = list.query(params![take.from.map_or(0, JobId::get), take.results_max])?;
         while let Some(row) = found.next()? {
-            highest = row.get(0)?;
+            highest = get(row, "job_id")?;
             lowest = lowest.or(Some(highest));
             finished.extend(finished_job(row)?);
         }
@@ -336,18 +337,20 @@ fn write_results(session: &Session<'_>, results: &[AppliedResult], now: Timestam
 
 /// `None` if the saga is gone or the job has not ended, which only hands other than ours can bring about.
 fn finished_job(row: &Row<'_>) -> Answer<Option<FinishedJob>> {
-    let Some(saga_id) = row.get::<_, Option<i64>>(4)? else { return Ok(None) };
-    let status = rows::word(row, 1, JobStatus::parse)?;
-    let Some(outcome) = JobOutcome::of_row(status, rows::error_code(row, 2)?, row.get(3)?) else {
+    let Some(saga_id) = rows::maybe_id(row, "saga_id", SagaId::from_store)? else { return Ok(None) };
+    let status = rows::word(row, "job_status", JobStatus::parse)?;
+    let Some(outcome) =
+        JobOutcome::of_row(status, rows::error_code(row, "error_code")?, get(row, "retry_after_s")?)
+    else {
         return Ok(None);
     };
     Ok(Some(FinishedJob {
-        result: JobResult { job_id: JobId::from_store(row.get(0)?), outcome },
-        saga_id: SagaId::from_store(saga_id),
-        event_id: EventId::from_store(row.get(5)?),
-        subscription_id: SubscriptionId::from_store(row.get(6)?),
-        state: saga_state(row, 7)?,
-        saga_created_at: rows::time(row, 12)?,
-        max_retry_limit: row.get(13)?,
+        result: JobResult { job_id: JobId::from_store(get(row, "job_id")?), outcome },
+        saga_id,
+        event_id: EventId::from_store(get(row, "event_id")?),
+        subscription_id: SubscriptionId::from_store(get(row, "subscription_id")?),
+        state: saga_state(row)?,
+        saga_created_at: rows::time(row, "saga_created_at")?,
+        max_retry_limit: get(row, "max_retry_limit")?,
     }))
 }

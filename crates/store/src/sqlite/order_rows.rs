@@ -7,37 +7,31 @@ use posthaste_core::{LeaseToken, OrderId};
 use rusqlite::Row;
 
 use super::error::Answer;
-use super::rows;
+use super::rows::{self, get};
 
-/// How many columns [`read_order`] reads.
-const ORDER_COLUMNS: usize = 14;
-
-/// An order from the first columns of a row: id, idempotency_key, status, retry_count,
-/// next_attempt_at, last_error, trace_id, broker_order_id, request_digest, result_digest, result_json,
-/// maybe_executed, created_at, updated_at.
 pub(super) fn read_order(row: &Row<'_>) -> Answer<OrderRecord> {
     Ok(OrderRecord {
-        id: OrderId::from_store(row.get(0)?),
-        idempotency_key: IdempotencyKey::from_store(row.get(1)?),
-        status: rows::word(row, 2, OrderStatus::parse)?,
-        retry_count: row.get(3)?,
-        next_attempt_at: rows::time(row, 4)?,
-        last_error: row.get(5)?,
-        trace_id: row.get(6)?,
-        broker_order_id: row.get(7)?,
-        request_digest: Digest::from_store(row.get(8)?),
-        result_digest: row.get::<_, Option<_>>(9)?.map(Digest::from_store),
-        result_json: row.get(10)?,
-        maybe_executed: row.get(11)?,
-        created_at: rows::time(row, 12)?,
-        updated_at: rows::time(row, 13)?,
+        id: OrderId::from_store(get(row, "id")?),
+        idempotency_key: IdempotencyKey::from_store(get(row, "idempotency_key")?),
+        status: rows::word(row, "status", OrderStatus::parse)?,
+        retry_count: get(row, "retry_count")?,
+        next_attempt_at: rows::time(row, "next_attempt_at")?,
+        last_error: get(row, "last_error")?,
+        trace_id: get(row, "trace_id")?,
+        broker_order_id: get(row, "broker_order_id")?,
+        request_digest: Digest::from_store(get(row, "request_digest")?),
+        result_digest: get::<Option<_>>(row, "result_digest")?.map(Digest::from_store),
+        result_json: get(row, "result_json")?,
+        maybe_executed: get(row, "maybe_executed")?,
+        created_at: rows::time(row, "created_at")?,
+        updated_at: rows::time(row, "updated_at")?,
     })
 }
 
-/// An order and the token of its last claim, in the column behind it.
+/// An order and the token of its last claim.
 pub(super) fn read_claim(row: &Row<'_>) -> Answer<(OrderRecord, Option<LeaseToken>)> {
-    let token: Option<[u8; 16]> = row.get(ORDER_COLUMNS)?;
-    Ok((read_order(row)?, token.map(|bytes| LeaseToken::from_random(u128::from_be_bytes(bytes)))))
+    let (order, token) = (read_order(row)?, get::<Option<[u8; 16]>>(row, "lease_token")?);
+    Ok((order, token.map(|bytes| LeaseToken::from_random(u128::from_be_bytes(bytes)))))
 }
 
 /// What the state machine looks at.

@@ -18,7 +18,7 @@ use super::SqliteStore;
 use super::error::Answer;
 use super::lane_row::{count_sending, load_lane, save_lane};
 use super::order_rows::{read_claim, read_order, state_of};
-use super::rows;
+use super::rows::{self, get};
 use super::session::Session;
 use crate::grants::Role;
 
@@ -218,7 +218,7 @@ fn list_queued(
     let mut list = session.statement(LIST_QUEUED_ORDERS)?;
     let mut rows = list.query([orders_max])?;
     while let Some(row) = rows.next()? {
-        queued.push((OrderId::from_store(row.get(0)?), read_claimed(row, now)?));
+        queued.push((OrderId::from_store(get(row, "id")?), read_claimed(row, now)?));
     }
     Ok(queued)
 }
@@ -249,32 +249,33 @@ fn next_orders_at(session: &Session<'_>) -> Answer<NextOrders> {
     let mut find = session.statement(NEXT_ORDERS_AT)?;
     let mut found = find.query([])?;
     let Some(row) = found.next()? else { return Ok(NextOrders::default()) };
-    Ok(NextOrders { has_queued: row.get(0)?, failed_at: rows::maybe_time(row, 1)? })
+    Ok(NextOrders { has_queued: get(row, "has_queued")?, failed_at: rows::maybe_time(row, "failed_at")? })
 }
 
 /// An order to be sent. The broker must get exactly what the digest was taken over, or nothing.
 fn read_claimed(row: &Row<'_>, now: Timestamp) -> Answer<Option<ClaimedOrder>> {
-    let request_digest = Digest::from_store(row.get(3)?);
+    let request_digest = Digest::from_store(get(row, "request_digest")?);
     let matches = |text: &String| digest::digest_of(text.as_bytes()) == request_digest;
-    let text: String = row.get(2)?;
+    let text: String = get(row, "request_json")?;
     // The intake stores the canonical form itself, and accepts none that is nested too deep.
     let canonical = Some(text.clone()).filter(matches).or_else(|| {
         let value = serde_json::from_str(&text).ok()?;
         digest::canonical(&value).ok().filter(matches)
     });
     let canonical = canonical.filter(|text| !is_too_deep(text));
-    let (Some(canonical), Ok(idempotency_key)) = (canonical, IdempotencyKey::parse(row.get::<_, String>(1)?))
+    let (Some(canonical), Ok(idempotency_key)) =
+        (canonical, IdempotencyKey::parse(get::<String>(row, "idempotency_key")?))
     else {
         return Ok(None);
     };
     Ok(Some(ClaimedOrder {
-        id: OrderId::from_store(row.get(0)?),
+        id: OrderId::from_store(get(row, "id")?),
         idempotency_key,
         canonical,
         request_digest,
-        trace_id: row.get(4)?,
-        retry_count: row.get(5)?,
-        created_at: rows::time(row, 6)?,
+        trace_id: get(row, "trace_id")?,
+        retry_count: get(row, "retry_count")?,
+        created_at: rows::time(row, "created_at")?,
         claimed_at: now,
     }))
 }

@@ -25,7 +25,7 @@ use super::letters;
 use super::orchestrator::saga_state;
 use super::order_rows::read_order;
 use super::pages;
-use super::rows;
+use super::rows::{self, get};
 use super::session::Session;
 use super::subscriptions::read_subscription;
 use crate::grants::Role;
@@ -137,7 +137,7 @@ impl ReaderStore for SqliteReader {
         self.0
             .read(ROLE, "listing orders", move |session| {
                 list(session, ORDERS, params![pages::below(page), pages::rows_max(page)], page, |row| {
-                    let found = rows::word(row, 2, OrderStatus::parse)?;
+                    let found = rows::word(row, "status", OrderStatus::parse)?;
                     if status.is_some_and(|wanted| wanted != found) {
                         Ok(None)
                     } else {
@@ -295,49 +295,42 @@ pub(super) fn with_payloads<T, U>(
 
 pub(super) fn read_delivery(row: &Row<'_>) -> Answer<Delivery> {
     let saga = Saga {
-        id: SagaId::from_store(row.get(0)?),
-        event_id: EventId::from_store(row.get(1)?),
-        subscription_id: SubscriptionId::from_store(row.get(2)?),
-        state: saga_state(row, 3)?,
-        requeued_from: row.get::<_, Option<i64>>(8)?.map(DeadLetterId::from_store),
-        created_at: rows::time(row, 9)?,
-        updated_at: rows::time(row, 10)?,
+        id: SagaId::from_store(get(row, "id")?),
+        event_id: EventId::from_store(get(row, "event_id")?),
+        subscription_id: SubscriptionId::from_store(get(row, "subscription_id")?),
+        state: saga_state(row)?,
+        requeued_from: rows::maybe_id(row, "requeued_from", DeadLetterId::from_store)?,
+        created_at: rows::time(row, "created_at")?,
+        updated_at: rows::time(row, "updated_at")?,
     };
-    Ok(Delivery { saga, event_type: EventType::from_store(row.get(11)?) })
+    Ok(Delivery { saga, event_type: EventType::from_store(get(row, "event_type")?) })
 }
 
 pub(super) fn read_attempt(row: &Row<'_>) -> Answer<Attempt> {
     Ok(Attempt {
-        job_id: JobId::from_store(row.get(0)?),
-        status: rows::word(row, 1, JobStatus::parse)?,
-        attempt_at: rows::time(row, 2)?,
-        response_status: row.get(3)?,
-        error_code: rows::error_code(row, 4)?,
-        duration_ms: row.get(5)?,
-        worker_id: row.get(6)?,
-        lease_resets: row.get(7)?,
+        job_id: JobId::from_store(get(row, "id")?),
+        status: rows::word(row, "status", JobStatus::parse)?,
+        attempt_at: rows::time(row, "attempt_at")?,
+        response_status: get(row, "response_status")?,
+        error_code: rows::error_code(row, "error_code")?,
+        duration_ms: get(row, "duration_ms")?,
+        worker_id: get(row, "worker_id")?,
+        lease_resets: get(row, "lease_resets")?,
     })
 }
 
 fn read_audit(row: &Row<'_>) -> Answer<AuditEntry> {
-    let status_from = match row.get_ref(1)? {
-        rusqlite::types::ValueRef::Null => None,
-        rusqlite::types::ValueRef::Integer(_)
-        | rusqlite::types::ValueRef::Real(_)
-        | rusqlite::types::ValueRef::Text(_)
-        | rusqlite::types::ValueRef::Blob(_) => Some(rows::word(row, 1, OrderStatus::parse)?),
-    };
     Ok(AuditEntry {
-        id: AuditId::from_store(row.get(0)?),
-        status_from,
-        status_to: rows::word(row, 2, OrderStatus::parse)?,
-        retry_count: row.get(3)?,
-        last_error: row.get(4)?,
-        idempotency_key: IdempotencyKey::from_store(row.get(5)?),
-        trace_id: row.get(6)?,
-        broker_order_id: row.get(7)?,
-        worker_id: row.get(8)?,
-        note: row.get(9)?,
-        created_at: rows::time(row, 10)?,
+        id: AuditId::from_store(get(row, "id")?),
+        status_from: rows::maybe_word(row, "status_from", OrderStatus::parse)?,
+        status_to: rows::word(row, "status_to", OrderStatus::parse)?,
+        retry_count: get(row, "retry_count")?,
+        last_error: get(row, "last_error")?,
+        idempotency_key: IdempotencyKey::from_store(get(row, "idempotency_key")?),
+        trace_id: get(row, "trace_id")?,
+        broker_order_id: get(row, "broker_order_id")?,
+        worker_id: get(row, "worker_id")?,
+        note: get(row, "note")?,
+        created_at: rows::time(row, "created_at")?,
     })
 }

@@ -13,7 +13,7 @@ use rusqlite::{OptionalExtension as _, Row, params};
 use super::SqliteStore;
 use super::audit::Writer;
 use super::error::Answer;
-use super::rows;
+use super::rows::{self, get};
 use super::session::Session;
 use crate::grants::Role;
 
@@ -137,35 +137,28 @@ impl SubscriptionStore for SqliteSubscriptions {
 /// The subscription with its secrets, unless it was deleted.
 fn load(session: &Session<'_>, id: SubscriptionId) -> Answer<Option<(Subscription, Secrets)>> {
     let mut load = session.statement(LOAD_SUBSCRIPTION)?;
-    let found = load
-        .query_row([id.get()], |row| Ok((read_subscription(row)?, read_secrets(row, SUBSCRIPTION_COLUMNS)?)));
+    let found = load.query_row([id.get()], |row| Ok((read_subscription(row)?, read_secrets(row)?)));
     Ok(found.optional()?)
 }
 
-/// How many columns [`read_subscription`] reads.
-const SUBSCRIPTION_COLUMNS: usize = 10;
-
-/// A subscription from the first columns of a row.
 pub(super) fn read_subscription(row: &Row<'_>) -> rusqlite::Result<Subscription> {
     Ok(Subscription {
-        id: SubscriptionId::from_store(row.get(0)?),
-        event_type: EventType::from_store(row.get(1)?),
-        callback_url: CallbackUrl::from_store(row.get(2)?),
-        active: row.get(3)?,
-        verified: row.get(4)?,
-        max_retry_limit: row.get(5)?,
-        description: row.get(6)?,
-        created_at: rows::time(row, 7)?,
-        updated_at: rows::time(row, 8)?,
-        deleted_at: rows::maybe_time(row, 9)?,
+        id: SubscriptionId::from_store(get(row, "id")?),
+        event_type: EventType::from_store(get(row, "event_type")?),
+        callback_url: CallbackUrl::from_store(get(row, "callback_url")?),
+        active: get(row, "active")?,
+        verified: get(row, "verified")?,
+        max_retry_limit: get(row, "max_retry_limit")?,
+        description: get(row, "description")?,
+        created_at: rows::time(row, "created_at")?,
+        updated_at: rows::time(row, "updated_at")?,
+        deleted_at: rows::maybe_time(row, "deleted_at")?,
     })
 }
 
-/// Three columns from `first` on: secret, previous_secret, previous_secret_expires_at.
-pub(super) fn read_secrets(row: &Row<'_>, first: usize) -> rusqlite::Result<Secrets> {
-    let previous = match (row.get::<_, Option<String>>(first + 1)?, rows::maybe_time(row, first + 2)?) {
-        (Some(secret), Some(until)) => Some((SealedSecret::new(secret), until)),
-        (Some(_) | None, _) => None,
-    };
-    Ok(Secrets { current: SealedSecret::new(row.get::<_, String>(first)?), previous })
+/// The current secret, the previous one and its end.
+pub(super) fn read_secrets(row: &Row<'_>) -> rusqlite::Result<Secrets> {
+    let current = SealedSecret::new(get::<String>(row, "secret")?);
+    let previous = get::<Option<String>>(row, "previous_secret")?.map(SealedSecret::new);
+    Ok(Secrets { current, previous: previous.zip(rows::maybe_time(row, "previous_secret_expires_at")?) })
 }

@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, TraceParent};
-use posthaste_core::json::JsonText;
 use posthaste_core::outcome::AttemptOutcome;
 use posthaste_core::ports::{
     Claim, ClaimedJob, JobReport, Report, StoreResult, StoredEvent, Target, WorkerStore,
@@ -15,7 +13,8 @@ use rusqlite::{OptionalExtension as _, Row, params};
 
 use super::SqliteStore;
 use super::error::{Answer, Fault};
-use super::rows;
+use super::events::stored_event;
+use super::rows::{self, get};
 use super::session::{Session, must_change};
 use super::subscriptions::read_secrets;
 use super::work::Durability;
@@ -142,12 +141,12 @@ fn lease_jobs(
 
 fn claimed_job(row: &Row<'_>, lease_until: Timestamp) -> rusqlite::Result<ClaimedJob> {
     Ok(ClaimedJob {
-        job_id: JobId::from_store(row.get(0)?),
-        saga_id: SagaId::from_store(row.get(1)?),
-        event_id: EventId::from_store(row.get(2)?),
-        subscription_id: SubscriptionId::from_store(row.get(3)?),
-        attempt: row.get::<_, u32>(4)?.saturating_add(1),
-        claimable_since: rows::time(row, 5)?,
+        job_id: JobId::from_store(get(row, "id")?),
+        saga_id: SagaId::from_store(get(row, "saga_id")?),
+        event_id: EventId::from_store(get(row, "event_id")?),
+        subscription_id: SubscriptionId::from_store(get(row, "subscription_id")?),
+        attempt: get::<u32>(row, "attempt_count")?.saturating_add(1),
+        claimable_since: rows::time(row, "claimable_since")?,
         lease_until,
         suspect: false,
     })
@@ -233,24 +232,11 @@ fn seconds(span: Duration) -> i64 {
     if span.subsec_nanos() > 0 { whole.saturating_add(1) } else { whole }
 }
 
-/// The columns of `load_event.sql` and of the reader's twin.
-pub(super) fn stored_event(row: &Row<'_>) -> rusqlite::Result<StoredEvent> {
-    Ok(StoredEvent {
-        id: EventId::from_store(row.get(0)?),
-        external_event_id: row.get::<_, Option<_>>(1)?.map(ExternalEventId::from_store),
-        event_type: EventType::from_store(row.get(2)?),
-        payload: JsonText::from_store(row.get(3)?),
-        correlation_id: row.get::<_, Option<_>>(4)?.map(CorrelationId::from_store),
-        traceparent: row.get::<_, Option<_>>(5)?.map(TraceParent::from_store),
-        created_at: rows::time(row, 6)?,
-    })
-}
-
 fn target(row: &Row<'_>) -> rusqlite::Result<Target> {
     Ok(Target {
-        subscription_id: SubscriptionId::from_store(row.get(0)?),
-        callback_url: CallbackUrl::from_store(row.get(1)?),
-        verified: row.get(2)?,
-        secrets: read_secrets(row, 3)?,
+        subscription_id: SubscriptionId::from_store(get(row, "id")?),
+        callback_url: CallbackUrl::from_store(get(row, "callback_url")?),
+        verified: get(row, "verified")?,
+        secrets: read_secrets(row)?,
     })
 }

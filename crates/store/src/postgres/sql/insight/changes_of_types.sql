@@ -1,7 +1,7 @@
 -- role: viewer
 -- Every change of every subscription that ever asked for one of these types, at most $2 of them.
 -- index: idx_subscription_change_type, idx_subscription_change.
-SELECT c.subscription_id, c.event_type, c.active, c.verified, c.deleted_at IS NOT NULL, c.changed_at
+SELECT c.subscription_id, c.event_type, c.active, c.verified, c.deleted_at IS NOT NULL AS is_deleted, c.changed_at
 FROM (
     SELECT DISTINCT c.subscription_id
     FROM unnest((SELECT $1::text[])) AS asked (event_type)

@@ -4,6 +4,7 @@
 -- A look for the first id from there on is a descent into the index, however short the statistics say the queue is.
 SELECT e.id, e.event_type, e.created_at,
     coalesce((SELECT q.event_id FROM posthaste.routing_queue q WHERE q.event_id >= e.id ORDER BY q.event_id LIMIT 1) = e.id, false)
+        AS is_queued
 FROM (
     SELECT e.id, e.event_type, e.created_at FROM posthaste.events e ORDER BY e.id DESC LIMIT 10000
 ) e

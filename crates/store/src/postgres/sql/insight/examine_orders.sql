@@ -2,7 +2,9 @@
 -- The next 10,000 orders behind $1, with the row of the ledger and the last row of the audit of each.
 -- index: outbox_orders_pkey, idempo_ledger_pkey, idx_audit_order.
 SELECT o.id, o.idempotency_key, o.status, o.retry_count, o.last_error, o.request_digest, o.result_digest, o.broker_order_id,
-    l.request_digest, l.result_digest, l.broker_order_id, a.status_to, a.retry_count, a.last_error
+    l.request_digest AS ledger_request_digest, l.result_digest AS ledger_result_digest,
+    l.broker_order_id AS ledger_broker_order_id,
+    a.status_to AS audit_status, a.retry_count AS audit_retry_count, a.last_error AS audit_last_error
 FROM (
     SELECT o.* FROM posthaste.outbox_orders o WHERE o.id > $1::bigint ORDER BY o.id LIMIT 10000
 ) o

@@ -5,12 +5,14 @@
 -- are scalar subselects, which cannot become a join; the states stand in a CASE, which no index serves; the look into the
 -- inbox is for the first id from there on, a descent into the index however short the statistics say it is.
 SELECT g.id, g.event_id, g.subscription_id, g.status::text, g.attempt_count, g.requeued_from, g.created_at, g.current_job_id,
-    (SELECT j.status::text FROM posthaste.webhook_delivery_jobs j WHERE j.id = g.current_job_id AND j.saga_id + 0 = g.id),
+    (SELECT j.status::text FROM posthaste.webhook_delivery_jobs j WHERE j.id = g.current_job_id AND j.saga_id + 0 = g.id)
+        AS current_job_status,
     coalesce((SELECT f.job_id FROM posthaste.finished_jobs f
-        WHERE f.job_id >= g.current_job_id ORDER BY f.job_id LIMIT 1) = g.current_job_id, false),
+        WHERE f.job_id >= g.current_job_id ORDER BY f.job_id LIMIT 1) = g.current_job_id, false) AS is_in_inbox,
     (SELECT j.id FROM posthaste.webhook_delivery_jobs j
-        WHERE j.saga_id = g.id AND CASE WHEN j.status IN ('Pending', 'Leased') THEN true ELSE false END LIMIT 1),
-    (SELECT true FROM posthaste.dead_letters d WHERE d.saga_id = g.id LIMIT 1) IS NOT NULL
+        WHERE j.saga_id = g.id AND CASE WHEN j.status IN ('Pending', 'Leased') THEN true ELSE false END LIMIT 1)
+        AS active_job_id,
+    (SELECT true FROM posthaste.dead_letters d WHERE d.saga_id = g.id LIMIT 1) IS NOT NULL AS has_dead_letter
 FROM (
     SELECT g.* FROM posthaste.webhook_delivery_sagas g
     WHERE g.event_id >= $1::bigint AND g.event_id <= $2::bigint

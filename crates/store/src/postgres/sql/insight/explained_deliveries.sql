@@ -5,7 +5,7 @@ SELECT g.id, g.event_id, g.subscription_id, g.status::text, g.attempt_count, g.n
     g.current_job_id, g.requeued_from, g.created_at, g.updated_at,
     coalesce((SELECT e.event_type FROM posthaste.events e WHERE e.id = g.event_id), '') AS event_type,
     g.letter_id,
-    (SELECT again.id FROM posthaste.webhook_delivery_sagas again WHERE again.requeued_from = g.letter_id)
+    (SELECT again.id FROM posthaste.webhook_delivery_sagas again WHERE again.requeued_from = g.letter_id) AS requeued_as
 FROM (
     SELECT g.*, (SELECT d.id FROM posthaste.dead_letters d WHERE d.saga_id = g.id LIMIT 1) AS letter_id
     FROM (

@@ -6,7 +6,8 @@
 -- for no more): see claim_due_jobs.sql. Not compared as a pair: of that the planner, without statistics, thinks the index over
 -- the status alone good enough, and sorts.
 -- Nothing that came due before $1 is read, so rows that could not be cleared away there cost nothing.
-SELECT waiting.status::text, g.subscription_id, count(*), min(g.next_attempt_at), max(g.next_attempt_at)
+SELECT waiting.status::text, g.subscription_id, count(*) AS sagas, min(g.next_attempt_at) AS first_at,
+    max(g.next_attempt_at) AS last_at
 FROM (VALUES ('Pending'::posthaste.saga_status, 'infinity'::timestamptz), ('PendingRetry', $2::timestamptz))
     AS waiting (status, until)
 CROSS JOIN LATERAL (

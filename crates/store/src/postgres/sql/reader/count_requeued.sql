@@ -4,11 +4,11 @@
 -- index: uniq_saga_requeued_from, events_pkey for the type. A second bound, or a limit that it cannot know, would let the
 -- planner think that few are left, and sort them: what lies behind $2 is looked at and left out. See deliveries.sql for
 -- the two limits.
-SELECT count(*) FILTER (WHERE made.is_meant),
-    count(*) FILTER (WHERE made.fits AND made.status = 'Completed'),
-    count(*) FILTER (WHERE made.fits AND made.status IN ('Pending', 'InProgress', 'PendingRetry')),
-    count(*) FILTER (WHERE made.fits AND made.status = 'DeadLettered'),
-    max(made.requeued_from) FILTER (WHERE made.is_meant)
+SELECT count(*) FILTER (WHERE made.is_meant) AS looked_at,
+    count(*) FILTER (WHERE made.fits AND made.status = 'Completed') AS delivered,
+    count(*) FILTER (WHERE made.fits AND made.status IN ('Pending', 'InProgress', 'PendingRetry')) AS waiting,
+    count(*) FILTER (WHERE made.fits AND made.status = 'DeadLettered') AS given_up,
+    max(made.requeued_from) FILTER (WHERE made.is_meant) AS reached
 FROM (
     SELECT g.status, g.requeued_from, g.requeued_from <= $2::bigint AS is_meant,
         g.requeued_from <= $2::bigint AND g.created_at >= $3::timestamptz

@@ -29,7 +29,7 @@ WITH picked AS MATERIALIZED (
     WHERE j.ctid = ANY (ARRAY(SELECT p.place FROM picked p)) AND CASE WHEN j.status = 'Pending' THEN true ELSE false END
     RETURNING 1
 )
-SELECT p.id, p.saga_id, g.event_id, g.subscription_id, g.attempt_count, p.lease_until,
+SELECT p.id, p.saga_id, g.event_id, g.subscription_id, g.attempt_count, p.lease_until AS claimable_since,
     (SELECT count(*) FROM leased) AS leased
 FROM picked p
 CROSS JOIN LATERAL (

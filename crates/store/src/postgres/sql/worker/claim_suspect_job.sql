@@ -15,7 +15,7 @@ WITH picked AS MATERIALIZED (
     WHERE j.id = (SELECT p.id FROM picked p) AND CASE WHEN j.status = 'Pending' THEN true ELSE false END
     RETURNING j.id
 )
-SELECT p.id, p.saga_id, g.event_id, g.subscription_id, g.attempt_count, p.lease_until
+SELECT p.id, p.saga_id, g.event_id, g.subscription_id, g.attempt_count, p.lease_until AS claimable_since
 FROM picked p
 JOIN leased l ON l.id = p.id
 CROSS JOIN LATERAL (

@@ -2,8 +2,9 @@
 -- index: idx_job_status_lease, one range each for leases that ran out and for leases that end later than ?4 (the clock was
 -- set back since they were granted); webhook_delivery_sagas' and events' keys
 SELECT taken.id, taken.saga_id, taken.worker_id, taken.lease_until, taken.lease_resets,
-    (SELECT g.event_id FROM webhook_delivery_sagas g WHERE g.id = taken.saga_id),
+    (SELECT g.event_id FROM webhook_delivery_sagas g WHERE g.id = taken.saga_id) AS event_id,
     (SELECT e.correlation_id FROM webhook_delivery_sagas g JOIN events e ON e.id = g.event_id WHERE g.id = taken.saga_id)
+        AS correlation_id
 FROM (
     SELECT id, saga_id, worker_id, lease_until, lease_resets
     FROM webhook_delivery_jobs INDEXED BY idx_job_status_lease

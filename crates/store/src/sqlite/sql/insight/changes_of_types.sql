@@ -1,7 +1,7 @@
 -- role: viewer
 -- index: idx_subscription_change_type, idx_subscription_change
 -- Every change of every subscription that ever asked for one of these types, at most ?2 of them.
-SELECT c.subscription_id, c.event_type, c.active, c.verified, c.deleted_at IS NOT NULL, c.changed_at
+SELECT c.subscription_id, c.event_type, c.active, c.verified, c.deleted_at IS NOT NULL AS is_deleted, c.changed_at
 FROM (
     SELECT DISTINCT t.subscription_id
     FROM rarray(?1) asked

@@ -1,4 +1,4 @@
 -- role: viewer
 -- index: events' key; routing_queue's key
-SELECT e.id, e.event_type, e.created_at, EXISTS (SELECT 1 FROM routing_queue q WHERE q.event_id = e.id)
+SELECT e.id, e.event_type, e.created_at, EXISTS (SELECT 1 FROM routing_queue q WHERE q.event_id = e.id) AS is_queued
 FROM events e WHERE e.id > ?1 ORDER BY e.id LIMIT 10000

@@ -1,7 +1,9 @@
 -- role: viewer
 -- index: outbox_orders' key; idempo_ledger's key, idx_audit_order
 SELECT o.id, o.idempotency_key, o.status, o.retry_count, o.last_error, o.request_digest, o.result_digest, o.broker_order_id,
-    l.request_digest, l.result_digest, l.broker_order_id, a.status_to, a.retry_count, a.last_error
+    l.request_digest AS ledger_request_digest, l.result_digest AS ledger_result_digest,
+    l.broker_order_id AS ledger_broker_order_id,
+    a.status_to AS audit_status, a.retry_count AS audit_retry_count, a.last_error AS audit_last_error
 FROM outbox_orders o
 LEFT JOIN idempo_ledger l ON l.idempotency_key = o.idempotency_key
 LEFT JOIN outbox_audit a ON a.id = (

@@ -2,11 +2,12 @@
 -- index: idx_saga_event; the keys of webhook_delivery_jobs and finished_jobs, idx_job_saga, idx_dead_saga for each
 -- The sagas of the events from ?1 to ?2, at most ?3 of them, with what there is beside each.
 SELECT g.id, g.event_id, g.subscription_id, g.status, g.attempt_count, g.requeued_from, g.created_at, g.current_job_id,
-    (SELECT j.status FROM webhook_delivery_jobs j WHERE j.id = g.current_job_id AND +j.saga_id = g.id),
-    EXISTS (SELECT 1 FROM finished_jobs f WHERE f.job_id = g.current_job_id),
+    (SELECT j.status FROM webhook_delivery_jobs j WHERE j.id = g.current_job_id AND +j.saga_id = g.id)
+        AS current_job_status,
+    EXISTS (SELECT 1 FROM finished_jobs f WHERE f.job_id = g.current_job_id) AS is_in_inbox,
     (SELECT j.id FROM webhook_delivery_jobs j INDEXED BY idx_job_saga
-        WHERE j.saga_id = g.id AND (+j.status = 'Pending' OR +j.status = 'Leased') LIMIT 1),
-    EXISTS (SELECT 1 FROM dead_letters d WHERE d.saga_id = g.id)
+        WHERE j.saga_id = g.id AND (+j.status = 'Pending' OR +j.status = 'Leased') LIMIT 1) AS active_job_id,
+    EXISTS (SELECT 1 FROM dead_letters d WHERE d.saga_id = g.id) AS has_dead_letter
 FROM webhook_delivery_sagas g INDEXED BY idx_saga_event
 WHERE g.event_id >= ?1 AND g.event_id <= ?2
 ORDER BY g.event_id, g.subscription_id

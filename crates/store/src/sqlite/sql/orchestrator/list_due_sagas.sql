@@ -3,14 +3,14 @@
 -- The ?3 oldest in each waiting state (admission::decide chooses among both). A Pending saga is due whatever its time: one
 -- in the future was stored by a clock that was set back since.
 SELECT * FROM (
-    SELECT id, status, attempt_count, next_attempt_at, final_error_code, current_job_id, event_id
+    SELECT id, event_id, status, attempt_count, next_attempt_at, final_error_code, current_job_id
     FROM webhook_delivery_sagas INDEXED BY idx_saga_subscription_due
     WHERE subscription_id = ?1 AND status = 'Pending' AND next_attempt_at >= ?4
     ORDER BY next_attempt_at
     LIMIT ?3)
 UNION ALL
 SELECT * FROM (
-    SELECT id, status, attempt_count, next_attempt_at, final_error_code, current_job_id, event_id
+    SELECT id, event_id, status, attempt_count, next_attempt_at, final_error_code, current_job_id
     FROM webhook_delivery_sagas INDEXED BY idx_saga_subscription_due
     WHERE subscription_id = ?1 AND status = 'PendingRetry' AND next_attempt_at >= ?4 AND next_attempt_at <= ?2
     ORDER BY next_attempt_at

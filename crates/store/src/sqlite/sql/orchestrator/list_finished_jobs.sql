@@ -2,9 +2,9 @@
 -- index: the keys of finished_jobs, webhook_delivery_jobs, webhook_delivery_sagas and subscriptions
 -- CROSS JOIN keeps the inbox in front. The inbox holds what ended and was not applied, so nothing here
 -- grows with the sagas in progress or with history.
-SELECT f.job_id, j.status, j.error_code, j.retry_after_s,
-    g.id, g.event_id, g.subscription_id, g.status, g.attempt_count, g.next_attempt_at, g.final_error_code,
-    g.current_job_id, g.created_at, s.max_retry_limit
+SELECT f.job_id, j.status AS job_status, j.error_code, j.retry_after_s,
+    g.id AS saga_id, g.event_id, g.subscription_id, g.status, g.attempt_count, g.next_attempt_at, g.final_error_code,
+    g.current_job_id, g.created_at AS saga_created_at, s.max_retry_limit
 FROM finished_jobs f
 LEFT JOIN webhook_delivery_jobs j ON j.id = f.job_id
 LEFT JOIN webhook_delivery_sagas g ON g.id = j.saga_id

@@ -2,11 +2,11 @@
 -- index: uniq_saga_requeued_from, events' key for the type
 -- What came of the sagas that were made from the letters ?1 to ?2: those looked at, delivered, waiting, given up; and
 -- the last letter that was looked at. 500 are: whoever wants more goes on behind it.
-SELECT count(*),
-    count(*) FILTER (WHERE taken.fits AND taken.status = 'Completed'),
-    count(*) FILTER (WHERE taken.fits AND taken.status IN ('Pending', 'InProgress', 'PendingRetry')),
-    count(*) FILTER (WHERE taken.fits AND taken.status = 'DeadLettered'),
-    max(taken.requeued_from)
+SELECT count(*) AS looked_at,
+    count(*) FILTER (WHERE taken.fits AND taken.status = 'Completed') AS delivered,
+    count(*) FILTER (WHERE taken.fits AND taken.status IN ('Pending', 'InProgress', 'PendingRetry')) AS waiting,
+    count(*) FILTER (WHERE taken.fits AND taken.status = 'DeadLettered') AS given_up,
+    max(taken.requeued_from) AS reached
 FROM (
     SELECT s.status, s.requeued_from, s.created_at >= ?3 AND (?4 IS NULL OR s.subscription_id = ?4)
         AND (?5 IS NULL OR (SELECT e.event_type FROM events e WHERE e.id = s.event_id) = ?5) AS fits

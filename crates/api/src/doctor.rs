@@ -13,7 +13,7 @@ use http::Uri;
 use posthaste_core::ports::{Examine, Examined, InsightStore as _, ReaderStore as _, Stores, Survey};
 use posthaste_core::{EventId, Timestamp};
 use posthaste_services::doctor::{Check, Status, SystemFacts, examine_page, examine_system};
-use posthaste_services::presence;
+use posthaste_services::telemetry;
 use serde::Serialize;
 use std::sync::Arc;
 use utoipa::ToSchema;
@@ -148,7 +148,7 @@ async fn system_checks<S: Stores>(
     survey: &Survey,
 ) -> Result<Vec<Check>, Problem> {
     let operations = &api.operations;
-    let processes = api.insight.processes(now.before(presence::GONE_AFTER)).await?;
+    let processes = api.insight.processes(now.before(telemetry::GONE_AFTER)).await?;
     let (lane, upkeep) = (api.reader.lane().await?.lane, api.insight.upkeep().await?);
     let engine = api.insight.engine().await?;
     let machine_now = (operations.machine_now)();

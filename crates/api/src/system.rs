@@ -7,7 +7,7 @@ use crate::time::Utc;
 use axum::extract::State;
 use axum::response::Response;
 use posthaste_core::ports::{InsightStore as _, ProcessSeen, Stores};
-use posthaste_services::presence;
+use posthaste_services::telemetry;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +82,7 @@ pub(crate) async fn read<S: Stores>(api: &ApiState<S>) -> Result<System, Problem
             started_at: Utc(seen.started_at),
             seen_at: Utc(seen.seen_at),
             age_s: age.as_secs_f64(),
-            running: age <= presence::GONE_AFTER,
+            running: age <= telemetry::GONE_AFTER,
         }
     };
     Ok(System {

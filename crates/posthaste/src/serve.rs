@@ -25,12 +25,12 @@ use posthaste_services::outbox::{
     HttpBroker, HttpBrokerOptions, LaneState, LaneWatch, OutboxKit, OutboxOptions, OutboxWorker, SETTLEMENTS,
     Settlements,
 };
-use posthaste_services::presence::{self, Identity, Presence};
 use posthaste_services::router::Router;
 use posthaste_services::runner::{Phase, Pulse, Runner, Service};
 use posthaste_services::seal::SecretSealer;
 use posthaste_services::sender::Sender;
 use posthaste_services::survey::{self, LastSurvey, SurveyOptions, Surveyor};
+use posthaste_services::telemetry::{self, Identity, Telemetry};
 use posthaste_services::wake::{Announcer, Bell, Listener, Wakes};
 use posthaste_services::worker::{REPORTS, Reports, Worker, WorkerKit, WorkerOptions};
 use posthaste_store::postgres::{PostgresListener, PostgresOptions, PostgresStore};
@@ -213,7 +213,7 @@ impl<'a, S: Stores> Process<'a, S> {
                 Role::Outbox => self.start_outbox()?,
             }
         }
-        self.start_presence();
+        self.start_telemetry();
         Ok(())
     }
 
@@ -223,15 +223,15 @@ impl<'a, S: Stores> Process<'a, S> {
         self.settings.roles.iter().copied().filter(move |role| has_broker || *role != Role::Outbox)
     }
 
-    fn start_presence(&mut self) {
+    fn start_telemetry(&mut self) {
         let identity = Identity {
             process_id: self.worker_id.clone(),
             version: env!("CARGO_PKG_VERSION"),
             started_at: self.clock.now(),
             roles: self.roles_run().map(Role::as_str).collect(),
         };
-        let presence = Presence::new(self.store.presence(), identity, self.metrics.clone());
-        let service = Service::new("presence", presence, Bell::default(), presence::EVERY);
+        let telemetry = Telemetry::new(self.store.presence(), identity, self.metrics.clone());
+        let service = Service::new("presence", telemetry, Bell::default(), telemetry::EVERY);
         self.runner.start(Service { phase: Phase::Tells, ..service });
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Check, counted};
 use crate::clock::ClockStep;
-use crate::presence;
+use crate::telemetry;
 use posthaste_core::Timestamp;
 use posthaste_core::lane::{Lane, LaneMode};
 use posthaste_core::ports::{
@@ -163,7 +163,7 @@ fn lane(lane: &Lane) -> Check {
 }
 
 fn roles(facts: &SystemFacts<'_>) -> Check {
-    let since = facts.now.before(presence::GONE_AFTER);
+    let since = facts.now.before(telemetry::GONE_AFTER);
     let running: BTreeSet<&str> =
         facts.processes.iter().filter(|seen| seen.seen_at >= since).map(|seen| seen.role.as_str()).collect();
     let missing: Vec<&str> = ROLES.into_iter().filter(|role| !running.contains(role)).collect();

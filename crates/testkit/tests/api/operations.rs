@@ -3,9 +3,9 @@
 use crate::server::{SCHEMA_VERSION, SURVEY, TestApi};
 use posthaste_core::ports::{PresenceStore as _, ProcessSeen, Rollup, Stores, SubscriptionStore as _};
 use posthaste_core::subscription::SubscriptionPatch;
-use posthaste_services::presence::{Identity, Presence};
 use posthaste_services::step::Step as _;
 use posthaste_services::survey::Surveyor;
+use posthaste_services::telemetry::{Identity, Telemetry};
 use posthaste_testkit::fixtures::{T0, actor, at, worker_id};
 use posthaste_testkit::harness::Engine;
 use serde_json::Value;
@@ -21,7 +21,7 @@ pub(crate) async fn stats_sum_up_what_was_counted<S: Stores>(api: &TestApi<S>) {
     assert_eq!((&empty["waiting"], &empty["outbox"]["paused"]), (&Value::Null, &false.into()));
     assert_eq!(empty["totals"]["orders_sent"], 0);
 
-    let mut presence = Presence::new(api.h.store.presence(), identity(), api.metrics.clone());
+    let mut presence = Telemetry::new(api.h.store.presence(), identity(), api.metrics.clone());
     for (seconds, milliseconds) in [(0, 2), (10, 2), (600, 900)] {
         api.metrics.events_routed.inc_by(5);
         let took = Duration::from_millis(milliseconds);
@@ -32,7 +32,7 @@ pub(crate) async fn stats_sum_up_what_was_counted<S: Stores>(api: &TestApi<S>) {
     let other = Identity { process_id: worker_id(2), ..identity() };
     let metrics = posthaste_services::metrics::Metrics::new();
     metrics.events_routed.inc_by(100);
-    Presence::new(api.h.store.presence(), other, metrics).step(at(600)).await.expect("a report");
+    Telemetry::new(api.h.store.presence(), other, metrics).step(at(600)).await.expect("a report");
     api.clock.set(at(600));
     for (window, interval_s, intervals) in [("1h", 10, 360), ("24h", 300, 288)] {
         let stats = api.get(&format!("/v1/stats?window={window}")).expect(200).await;

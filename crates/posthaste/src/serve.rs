@@ -1,40 +1,32 @@
 //! `posthaste serve`: opens the store, starts the services of the roles that this process runs, and
 //! ends them in order when it is told to.
 
+mod api;
+mod roles;
+
 use crate::database::DatabaseUrl;
 use crate::settings::{Role, Settings};
 use crate::signals::Signals;
 use crate::{login, network, random};
 use anyhow::Context as _;
 use posthaste_api::server::{Server, ServerOptions};
-use posthaste_api::{
-    ApiState, Health, Limits, Operations, Outgoing, TrustedProxies, health_router, key_hash, router,
-};
+use posthaste_api::{Health, TrustedProxies, health_router};
 use posthaste_core::order::Order;
 use posthaste_core::ports::{IngestRequest, RequestOutcome, Stage, Stores, Submission};
 use posthaste_core::{Timestamp, WorkerId};
-use posthaste_services::batcher::{Batcher, batcher};
-use posthaste_services::cleaner::Cleaner;
+use posthaste_services::batcher::{Batcher, Work, batcher};
 use posthaste_services::clock::{Clock, ClockSetter};
-use posthaste_services::failed_sign_ins::{self, FailedSignInCounter, FailedSignInWriter};
-use posthaste_services::ingest::{self, Ingest};
-use posthaste_services::intake::{self, Intake};
+use posthaste_services::failed_sign_ins::FailedSignInCounter;
 use posthaste_services::metrics::Metrics;
-use posthaste_services::orchestrator::{Admission, InFlight, Results};
-use posthaste_services::outbox::{
-    HttpBroker, HttpBrokerOptions, LaneState, LaneWatch, OutboxKit, OutboxOptions, OutboxWorker, SETTLEMENTS,
-    Settlements,
-};
-use posthaste_services::router::Router;
+use posthaste_services::outbox::LaneState;
 use posthaste_services::runner::{Phase, Pulse, Runner, Service};
-use posthaste_services::seal::SecretSealer;
 use posthaste_services::sender::Sender;
-use posthaste_services::survey::{self, LastSurvey, SurveyOptions, Surveyor};
+use posthaste_services::step::Step;
+use posthaste_services::survey::LastSurvey;
 use posthaste_services::telemetry::{self, Identity, Telemetry};
 use posthaste_services::wake::{Announcer, Bell, Listener, Wakes};
-use posthaste_services::worker::{REPORTS, Reports, Worker, WorkerKit, WorkerOptions};
 use posthaste_store::postgres::{PostgresListener, PostgresOptions, PostgresStore};
-use posthaste_store::sqlite::{MIGRATIONS, SqliteOptions, SqliteStore};
+use posthaste_store::sqlite::{SqliteOptions, SqliteStore};
 use posthaste_store::{LogObserver, Observer};
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -44,21 +36,17 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// The most reports of one batch.
-const REPORTS_MAX: usize = 500;
 /// How often the clock is set by the store's.
 const CLOCK_POLL: Duration = Duration::from_secs(5);
 /// How often a batcher, which is rung for every call, shows that it is alive.
 const BATCHER_POLL: Duration = Duration::from_secs(5);
-/// How often a process that answers questions looks at the lane to the broker.
-const LANE_POLL: Duration = Duration::from_secs(1);
-/// The shortest time between two announcements to other processes.
-const ANNOUNCE_PACE: Duration = Duration::from_millis(3);
 /// A service that has not stepped for so long, or for several of its polls, is not ready.
 const LATE_AFTER: Duration = Duration::from_secs(15);
 const LATE_POLLS: u32 = 3;
-/// Services that tell of the others: when they are late, a process does its work all the same.
+/// Services without which a process does its work all the same.
 const NOT_NEEDED: [&str; 3] = ["presence", "surveyor", "failed_sign_ins"];
+/// The shortest time between two announcements to other processes.
+const ANNOUNCE_PACE: Duration = Duration::from_millis(3);
 
 pub(crate) fn run(settings: &Settings) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -195,26 +183,39 @@ impl<'a, S: Stores> Process<'a, S> {
 
     fn start(&mut self) -> anyhow::Result<()> {
         let clock = ClockSetter::new(self.store.clone(), self.clock.clone(), self.metrics.clone());
-        self.runner.start(Service::new("clock", clock, Bell::default(), CLOCK_POLL));
+        self.start_polling("clock", clock, CLOCK_POLL);
         for role in &self.settings.roles {
             match role {
                 Role::Router => self.start_router(),
                 Role::Orchestrator => self.start_orchestrator(),
                 Role::Worker => self.start_worker()?,
                 Role::Cleaner => self.start_cleaner(),
-                Role::Api => {
-                    self.start_ingest();
-                    self.start_intake();
-                    self.start_surveyor();
-                    let lane = LaneWatch::new(self.store.reader(), self.lane.clone());
-                    self.runner.start(Service::new("lane", lane, Bell::default(), LANE_POLL));
-                    self.start_failed_sign_ins();
-                }
+                Role::Api => self.start_api_role(),
                 Role::Outbox => self.start_outbox()?,
             }
         }
         self.start_telemetry();
         Ok(())
+    }
+
+    /// Starts a step that is never woken up.
+    fn start_polling<T: Step + 'static>(&mut self, name: &'static str, step: T, every: Duration) {
+        self.runner.start(Service::new(name, step, Bell::default(), every));
+    }
+
+    /// Starts a batcher, and returns where calls go in.
+    fn start_batcher<W: Work + 'static>(
+        &mut self,
+        name: &'static str,
+        work: W,
+        waiting_max: usize,
+        batch_max: usize,
+    ) -> Batcher<W::Input, W::Output> {
+        let (calls, batches) = batcher(work, waiting_max, batch_max);
+        let bell = batches.bell();
+        let service = Service::new(name, batches, bell, BATCHER_POLL);
+        self.runner.start(Service { phase: Phase::Flushes, ..service });
+        calls
     }
 
     /// Its roles, but for those that have nothing to do: without a broker nobody sends orders.
@@ -233,48 +234,6 @@ impl<'a, S: Stores> Process<'a, S> {
         let telemetry = Telemetry::new(self.store.presence(), identity, self.metrics.clone());
         let service = Service::new("presence", telemetry, Bell::default(), telemetry::EVERY);
         self.runner.start(Service { phase: Phase::Tells, ..service });
-    }
-
-    fn survey_options(&self) -> SurveyOptions {
-        SurveyOptions {
-            lease: self.settings.lease.length,
-            cleaner_interval: self.settings.lease.cleaner_interval,
-            order_stuck_after: self.settings.outbox.stuck_threshold,
-        }
-    }
-
-    fn start_surveyor(&mut self) {
-        let surveyor = Surveyor::new(
-            self.store.insight(),
-            self.survey_options(),
-            self.clock.clone(),
-            self.metrics.clone(),
-        );
-        self.last_survey = surveyor.last();
-        self.runner.start(Service::new("surveyor", surveyor, Bell::default(), survey::EVERY));
-    }
-
-    fn start_failed_sign_ins(&mut self) {
-        let writer = FailedSignInWriter::new(self.store.keys(), self.failed_sign_ins.clone());
-        let service = Service::new("failed_sign_ins", writer, Bell::default(), failed_sign_ins::EVERY);
-        self.runner.start(Service { phase: Phase::Tells, ..service });
-    }
-
-    fn operations(&self) -> Operations {
-        let mut warnings = self.settings.warnings();
-        if self.settings.root_key.is_some() {
-            warnings.push(
-                "POSTHASTE_ROOT_KEY is set: once posthaste key create has made keys, take it out".to_owned(),
-            );
-        }
-        Operations {
-            version: env!("CARGO_PKG_VERSION"),
-            schema_needed: MIGRATIONS.last().map_or(0, |migration| migration.version),
-            warnings,
-            survey: self.survey_options(),
-            last_survey: self.last_survey.clone(),
-            machine_now,
-        }
     }
 
     /// What readiness looks at.
@@ -312,155 +271,6 @@ impl<'a, S: Stores> Process<'a, S> {
             connections_refused: self.metrics.connections_refused.clone(),
             ..ServerOptions::default()
         }
-    }
-
-    fn start_ingest(&mut self) {
-        let ingest = Ingest::new(self.store.ingest(), self.wakes.clone(), self.metrics.clone());
-        let (calls, batches) = batcher(ingest, ingest::WAITING_MAX, ingest::BATCH_MAX);
-        let bell = batches.bell();
-        let service = Service::new(ingest::SERVICE, batches, bell, BATCHER_POLL);
-        self.runner.start(Service { phase: Phase::Flushes, ..service });
-        self.ingest = Some(calls);
-    }
-
-    fn start_intake(&mut self) {
-        if self.settings.broker.url.is_none() {
-            return;
-        }
-        let ttl = self.settings.outbox.ledger_ttl;
-        let intake = Intake::new(self.store.outbox_intake(), ttl, self.wakes.clone(), self.metrics.clone());
-        let (calls, batches) = batcher(intake, intake::WAITING_MAX, intake::BATCH_MAX);
-        let bell = batches.bell();
-        let service = Service::new(intake::SERVICE, batches, bell, BATCHER_POLL);
-        self.runner.start(Service { phase: Phase::Flushes, ..service });
-        self.intake = Some(calls);
-    }
-
-    /// Answers once every service has been started, so that readiness knows them all.
-    fn start_api(&mut self, listening: oneshot::Sender<SocketAddr>) -> anyhow::Result<Option<Server>> {
-        let (Some(listener), Some(ingest)) = (self.listener.take(), self.ingest.clone()) else {
-            return Ok(None);
-        };
-        let settings = self.settings;
-        let outgoing = Outgoing {
-            sender: self.sender.clone().context("a sender")?,
-            sealer: SecretSealer::new(settings.secret_key.clone()),
-            deadline: settings.request_timeout,
-        };
-        let limits = Limits {
-            payload_bytes_max: settings.limits.payload_bytes_max,
-            batch_events_max: settings.limits.batch_events_max as usize,
-        };
-        let (late_after, operations) = (self.late_after(), self.operations());
-        let (clock, metrics, wakes) = (self.clock.clone(), self.metrics.clone(), self.wakes.clone());
-        let store = &self.store;
-        let state =
-            ApiState::new(store, ingest, clock, metrics, wakes, outgoing, limits, operations, random::fill)
-                .with_orders(self.intake.clone())
-                .with_failed_sign_ins(self.failed_sign_ins.clone())
-                .with_root_key(settings.root_key.as_ref().map(|key| key_hash(key.expose())))
-                .with_pulses(self.pulses(), late_after, self.lane.clone())
-                .with_metrics_elsewhere(settings.metrics_listen.is_some());
-        let address = listener.local_addr().context("asking for the address")?;
-        tracing::info!(url = format!("http://{address}"), "the API listens");
-        let server = Server::start_with(listener, router(state), self.server_options());
-        // Most of the time nobody waits for it.
-        let _ = listening.send(address);
-        Ok(Some(server))
-    }
-
-    fn start_router(&mut self) {
-        let router =
-            Router::new(self.store.router(), self.clock.clone(), self.wakes.clone(), self.metrics.clone());
-        let bell = self.wakes.bell(Stage::Routing);
-        self.runner.start(Service::new("router", router, bell, self.settings.poll));
-    }
-
-    fn start_orchestrator(&mut self) {
-        let (store, policy, poll) = (self.store.orchestrator(), self.settings.retry, self.settings.poll);
-        let in_flight = InFlight::new(self.settings.worker.subscription_in_flight);
-        let (clock, wakes, metrics) = (self.clock.clone(), self.wakes.clone(), self.metrics.clone());
-        let (again, shared) = (store.clone(), in_flight.clone());
-        let admission = Admission::new(again, policy, shared, clock.clone(), wakes.clone(), metrics.clone());
-        let results = Results::new(store, policy, in_flight, clock, wakes.clone(), metrics);
-        self.runner.start(Service::new("admission", admission, wakes.bell(Stage::Admission), poll));
-        self.runner.start(Service::new("results", results, wakes.bell(Stage::Results), poll));
-    }
-
-    fn start_worker(&mut self) -> anyhow::Result<()> {
-        let slots = self.settings.worker.concurrency;
-        let (store, poll) = (self.store.worker(), self.settings.poll);
-        let reports = Reports::new(store.clone(), self.wakes.clone(), self.metrics.clone());
-        let (reports, batches) = batcher(reports, slots as usize, REPORTS_MAX);
-        let bell = batches.bell();
-        let flusher = Service::new(REPORTS, batches, bell, BATCHER_POLL);
-        self.runner.start(Service { phase: Phase::Flushes, ..flusher });
-        let options = WorkerOptions {
-            worker_id: self.worker_id.clone(),
-            lease: self.settings.lease.length,
-            deadline: self.settings.request_timeout,
-            slots,
-        };
-        let bell = self.wakes.bell(Stage::Delivery);
-        let kit = WorkerKit {
-            sender: self.sender.clone().context("a sender")?,
-            sealer: Arc::new(SecretSealer::new(self.settings.secret_key.clone())),
-            reports,
-            clock: self.clock.clone(),
-            metrics: self.metrics.clone(),
-            bell: bell.clone(),
-        };
-        let worker = Worker::new(store, options, kit, Box::new(random::lease_token));
-        self.runner.start(Service::new("worker", worker, bell, poll));
-        Ok(())
-    }
-
-    fn start_cleaner(&mut self) {
-        let lease = self.settings.lease;
-        let (store, wakes) = (self.store.cleaner(), self.wakes.clone());
-        let clock = self.clock.clone();
-        let cleaner = Cleaner::new(store, lease.length, lease.resets_max, clock, wakes, self.metrics.clone());
-        self.runner.start(Service::new("cleaner", cleaner, Bell::default(), lease.cleaner_interval));
-    }
-
-    fn start_outbox(&mut self) -> anyhow::Result<()> {
-        let (broker, outbox) = (&self.settings.broker, self.settings.outbox);
-        let Some(url) = broker.url.clone() else {
-            tracing::info!("no broker to send orders to: set POSTHASTE_BROKER_URL if there is one");
-            return Ok(());
-        };
-        let (store, poll) = (self.store.outbox_worker(), outbox.idle_sleep);
-        let settlements = Settlements::new(store.clone(), outbox.retry, self.metrics.clone());
-        let slots = outbox.parallelism as usize;
-        let (settlements, batches) = batcher(settlements, slots, slots);
-        let bell = batches.bell();
-        let flusher = Service::new(SETTLEMENTS, batches, bell, poll);
-        self.runner.start(Service { phase: Phase::Flushes, ..flusher });
-        let broker = HttpBrokerOptions {
-            url,
-            headers: broker.headers.clone(),
-            processed_marker: broker.processed_marker.clone(),
-            deadline: self.settings.request_timeout,
-        };
-        let broker = HttpBroker::new(self.sender.clone().context("a sender")?, broker);
-        let options = OutboxOptions {
-            worker_id: self.worker_id.clone(),
-            batch_size: outbox.batch_size,
-            parallelism: outbox.parallelism,
-            policy: outbox.retry,
-            stuck_threshold: outbox.stuck_threshold,
-        };
-        let bell = self.wakes.bell(Stage::Outbox);
-        let kit = OutboxKit {
-            settlements,
-            clock: self.clock.clone(),
-            metrics: self.metrics.clone(),
-            lane: self.lane.clone(),
-            bell: bell.clone(),
-        };
-        let worker = OutboxWorker::new(store, broker, options, kit, Box::new(random::lease_token));
-        self.runner.start(Service::new("outbox", worker, bell, poll));
-        Ok(())
     }
 
     async fn run(

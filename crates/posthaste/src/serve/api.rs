@@ -1,0 +1,106 @@
+//! The API role: the batchers that callers' events and orders go through, what its pages show, and the server itself.
+
+use super::{Process, machine_now};
+use crate::random;
+use anyhow::Context as _;
+use posthaste_api::server::Server;
+use posthaste_api::{ApiState, Limits, Operations, Outgoing, key_hash, router};
+use posthaste_core::ports::Stores;
+use posthaste_services::failed_sign_ins::{self, FailedSignInWriter};
+use posthaste_services::ingest::{self, Ingest};
+use posthaste_services::intake::{self, Intake};
+use posthaste_services::outbox::LaneWatch;
+use posthaste_services::runner::{Phase, Service};
+use posthaste_services::seal::SecretSealer;
+use posthaste_services::survey::{self, SurveyOptions, Surveyor};
+use posthaste_services::wake::Bell;
+use posthaste_store::sqlite::MIGRATIONS;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How often a process that answers questions looks at the lane to the broker.
+const LANE_POLL: Duration = Duration::from_secs(1);
+
+impl<S: Stores> Process<'_, S> {
+    pub(super) fn start_api_role(&mut self) {
+        let (store, wakes, metrics) = (self.store.clone(), self.wakes.clone(), self.metrics.clone());
+        let ingest = Ingest::new(store.ingest(), wakes.clone(), metrics.clone());
+        self.ingest =
+            Some(self.start_batcher(ingest::SERVICE, ingest, ingest::WAITING_MAX, ingest::BATCH_MAX));
+        if self.settings.broker.url.is_some() {
+            let ttl = self.settings.outbox.ledger_ttl;
+            let intake = Intake::new(store.outbox_intake(), ttl, wakes, metrics.clone());
+            self.intake =
+                Some(self.start_batcher(intake::SERVICE, intake, intake::WAITING_MAX, intake::BATCH_MAX));
+        }
+        let surveyor = Surveyor::new(store.insight(), self.survey_options(), self.clock.clone(), metrics);
+        self.last_survey = surveyor.last();
+        self.start_polling("surveyor", surveyor, survey::EVERY);
+        self.start_polling("lane", LaneWatch::new(store.reader(), self.lane.clone()), LANE_POLL);
+        let writer = FailedSignInWriter::new(store.keys(), self.failed_sign_ins.clone());
+        let service = Service::new("failed_sign_ins", writer, Bell::default(), failed_sign_ins::EVERY);
+        self.runner.start(Service { phase: Phase::Tells, ..service });
+    }
+
+    fn survey_options(&self) -> SurveyOptions {
+        SurveyOptions {
+            lease: self.settings.lease.length,
+            cleaner_interval: self.settings.lease.cleaner_interval,
+            order_stuck_after: self.settings.outbox.stuck_threshold,
+        }
+    }
+
+    fn operations(&self) -> Operations {
+        let mut warnings = self.settings.warnings();
+        if self.settings.root_key.is_some() {
+            warnings.push(
+                "POSTHASTE_ROOT_KEY is set: once posthaste key create has made keys, take it out".to_owned(),
+            );
+        }
+        Operations {
+            version: env!("CARGO_PKG_VERSION"),
+            schema_needed: MIGRATIONS.last().map_or(0, |migration| migration.version),
+            warnings,
+            survey: self.survey_options(),
+            last_survey: self.last_survey.clone(),
+            machine_now,
+        }
+    }
+
+    /// Answers once every service has been started, so that readiness knows them all.
+    pub(super) fn start_api(
+        &mut self,
+        listening: oneshot::Sender<SocketAddr>,
+    ) -> anyhow::Result<Option<Server>> {
+        let (Some(listener), Some(ingest)) = (self.listener.take(), self.ingest.clone()) else {
+            return Ok(None);
+        };
+        let settings = self.settings;
+        let outgoing = Outgoing {
+            sender: self.sender.clone().context("a sender")?,
+            sealer: SecretSealer::new(settings.secret_key.clone()),
+            deadline: settings.request_timeout,
+        };
+        let limits = Limits {
+            payload_bytes_max: settings.limits.payload_bytes_max,
+            batch_events_max: settings.limits.batch_events_max as usize,
+        };
+        let (late_after, operations) = (self.late_after(), self.operations());
+        let (clock, metrics, wakes) = (self.clock.clone(), self.metrics.clone(), self.wakes.clone());
+        let store = &self.store;
+        let state =
+            ApiState::new(store, ingest, clock, metrics, wakes, outgoing, limits, operations, random::fill)
+                .with_orders(self.intake.clone())
+                .with_failed_sign_ins(self.failed_sign_ins.clone())
+                .with_root_key(settings.root_key.as_ref().map(|key| key_hash(key.expose())))
+                .with_pulses(self.pulses(), late_after, self.lane.clone())
+                .with_metrics_elsewhere(settings.metrics_listen.is_some());
+        let address = listener.local_addr().context("asking for the address")?;
+        tracing::info!(url = format!("http://{address}"), "the API listens");
+        let server = Server::start_with(listener, router(state), self.server_options());
+        // Most of the time nobody waits for it.
+        let _ = listening.send(address);
+        Ok(Some(server))
+    }
+}

@@ -1,0 +1,109 @@
+//! What each role that works on the store runs: router, orchestrator, worker, cleaner and outbox.
+
+use super::Process;
+use crate::random;
+use anyhow::Context as _;
+use posthaste_core::ports::{Stage, Stores};
+use posthaste_services::cleaner::Cleaner;
+use posthaste_services::orchestrator::{Admission, InFlight, Results};
+use posthaste_services::outbox::{
+    HttpBroker, HttpBrokerOptions, OutboxKit, OutboxOptions, OutboxWorker, SETTLEMENTS, Settlements,
+};
+use posthaste_services::router::Router;
+use posthaste_services::runner::Service;
+use posthaste_services::seal::SecretSealer;
+use posthaste_services::worker::{REPORTS, Reports, Worker, WorkerKit, WorkerOptions};
+use std::sync::Arc;
+
+/// The most reports of one batch.
+const REPORTS_MAX: usize = 500;
+
+impl<S: Stores> Process<'_, S> {
+    pub(super) fn start_router(&mut self) {
+        let router =
+            Router::new(self.store.router(), self.clock.clone(), self.wakes.clone(), self.metrics.clone());
+        let bell = self.wakes.bell(Stage::Routing);
+        self.runner.start(Service::new("router", router, bell, self.settings.poll));
+    }
+
+    pub(super) fn start_orchestrator(&mut self) {
+        let (store, policy, poll) = (self.store.orchestrator(), self.settings.retry, self.settings.poll);
+        let in_flight = InFlight::new(self.settings.worker.subscription_in_flight);
+        let (clock, wakes, metrics) = (self.clock.clone(), self.wakes.clone(), self.metrics.clone());
+        let (again, shared) = (store.clone(), in_flight.clone());
+        let admission = Admission::new(again, policy, shared, clock.clone(), wakes.clone(), metrics.clone());
+        let results = Results::new(store, policy, in_flight, clock, wakes.clone(), metrics);
+        self.runner.start(Service::new("admission", admission, wakes.bell(Stage::Admission), poll));
+        self.runner.start(Service::new("results", results, wakes.bell(Stage::Results), poll));
+    }
+
+    pub(super) fn start_worker(&mut self) -> anyhow::Result<()> {
+        let slots = self.settings.worker.concurrency;
+        let (store, poll) = (self.store.worker(), self.settings.poll);
+        let reports = Reports::new(store.clone(), self.wakes.clone(), self.metrics.clone());
+        let reports = self.start_batcher(REPORTS, reports, slots as usize, REPORTS_MAX);
+        let options = WorkerOptions {
+            worker_id: self.worker_id.clone(),
+            lease: self.settings.lease.length,
+            deadline: self.settings.request_timeout,
+            slots,
+        };
+        let bell = self.wakes.bell(Stage::Delivery);
+        let kit = WorkerKit {
+            sender: self.sender.clone().context("a sender")?,
+            sealer: Arc::new(SecretSealer::new(self.settings.secret_key.clone())),
+            reports,
+            clock: self.clock.clone(),
+            metrics: self.metrics.clone(),
+            bell: bell.clone(),
+        };
+        let worker = Worker::new(store, options, kit, Box::new(random::lease_token));
+        self.runner.start(Service::new("worker", worker, bell, poll));
+        Ok(())
+    }
+
+    pub(super) fn start_cleaner(&mut self) {
+        let lease = self.settings.lease;
+        let (store, wakes) = (self.store.cleaner(), self.wakes.clone());
+        let clock = self.clock.clone();
+        let cleaner = Cleaner::new(store, lease.length, lease.resets_max, clock, wakes, self.metrics.clone());
+        self.start_polling("cleaner", cleaner, lease.cleaner_interval);
+    }
+
+    pub(super) fn start_outbox(&mut self) -> anyhow::Result<()> {
+        let (broker, outbox) = (&self.settings.broker, self.settings.outbox);
+        let Some(url) = broker.url.clone() else {
+            tracing::info!("no broker to send orders to: set POSTHASTE_BROKER_URL if there is one");
+            return Ok(());
+        };
+        let (store, poll) = (self.store.outbox_worker(), outbox.idle_sleep);
+        let settlements = Settlements::new(store.clone(), outbox.retry, self.metrics.clone());
+        let slots = outbox.parallelism as usize;
+        let settlements = self.start_batcher(SETTLEMENTS, settlements, slots, slots);
+        let broker = HttpBrokerOptions {
+            url,
+            headers: broker.headers.clone(),
+            processed_marker: broker.processed_marker.clone(),
+            deadline: self.settings.request_timeout,
+        };
+        let broker = HttpBroker::new(self.sender.clone().context("a sender")?, broker);
+        let options = OutboxOptions {
+            worker_id: self.worker_id.clone(),
+            batch_size: outbox.batch_size,
+            parallelism: outbox.parallelism,
+            policy: outbox.retry,
+            stuck_threshold: outbox.stuck_threshold,
+        };
+        let bell = self.wakes.bell(Stage::Outbox);
+        let kit = OutboxKit {
+            settlements,
+            clock: self.clock.clone(),
+            metrics: self.metrics.clone(),
+            lane: self.lane.clone(),
+            bell: bell.clone(),
+        };
+        let worker = OutboxWorker::new(store, broker, options, kit, Box::new(random::lease_token));
+        self.runner.start(Service::new("outbox", worker, bell, poll));
+        Ok(())
+    }
+}

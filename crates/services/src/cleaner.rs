@@ -132,14 +132,13 @@ impl<S: CleanerStore> Step for Cleaner<S> {
         let from = if is_full_scan { None } else { self.mark.get().filter(|from| *from < now) };
         let reset = self.reset(self.take(from, JOBS_MAX), now).await?;
         reset.iter().for_each(|lease| self.tell(lease));
+        let may_be_more = reset.len() == JOBS_MAX as usize;
         if is_full_scan {
-            self.full_scans.record_page(now);
+            let has_found = reset.iter().any(|lease| self.mark.is_above(lease.lease_until));
+            self.full_scans.record_page(now, has_found, !may_be_more);
         }
-        if reset.len() == JOBS_MAX as usize {
+        if may_be_more {
             return Ok(Progress::More);
-        }
-        if is_full_scan {
-            self.full_scans.record_scan(reset.iter().any(|lease| self.mark.is_above(lease.lease_until)));
         }
         self.mark.record(now.before(CLOCKS_DIFFER_MAX), now);
         Ok(Progress::Idle)

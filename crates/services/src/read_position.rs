@@ -24,8 +24,8 @@ impl<K: Ord + Copy> ReadPosition<K> {
     /// Records the smallest key of the fetch that started at `now`, if it fetched any.
     pub(crate) fn record(&mut self, lowest: Option<K>, now: Timestamp) {
         if self.full_scans.is_due(now) {
-            self.full_scans.record_page(now);
-            self.full_scans.record_scan(lowest.is_some_and(|lowest| self.mark.is_above(lowest)));
+            let has_found = lowest.is_some_and(|lowest| self.mark.is_above(lowest));
+            self.full_scans.record_page(now, has_found, true);
         } else {
             self.full_scans.record_fetch(now);
         }

@@ -27,8 +27,12 @@ pub(crate) struct ScanSchedule {
     durations: [Duration; SCANS_JUDGED],
     /// How long the last ordinary fetch took: under load a scan does the same useful work.
     fetch: Duration,
-    /// How long the pages of the running scan have taken so far.
+    /// How long the pages of the running scan have taken so far, and whether they found something.
     running: Duration,
+    has_found: bool,
+    is_running: bool,
+    /// Another scan was requested since the last one began.
+    is_requested: bool,
 }
 
 impl ScanSchedule {
@@ -43,18 +47,33 @@ impl ScanSchedule {
         interval_max: Duration,
     ) -> Self {
         let durations = [Duration::ZERO; SCANS_JUDGED];
-        let (interval, next_at, running) = (interval_base, Timestamp::MIN, Duration::ZERO);
-        let fetch = Duration::ZERO;
-        Self { clock, interval_base, interval_max, interval, next_at, durations, fetch, running }
+        Self {
+            clock,
+            interval_base,
+            interval_max,
+            interval: interval_base,
+            next_at: Timestamp::MIN,
+            durations,
+            fetch: Duration::ZERO,
+            running: Duration::ZERO,
+            has_found: false,
+            is_running: false,
+            is_requested: false,
+        }
     }
 
+    /// Whether a scan is running or the next one is due.
     pub(crate) fn is_due(&self, now: Timestamp) -> bool {
-        is_due(self.next_at, self.interval, now)
+        self.is_running || self.is_requested || is_due(self.next_at, self.interval, now)
+    }
+
+    pub(crate) const fn is_running(&self) -> bool {
+        self.is_running
     }
 
     /// Makes the next scan due at once: something was seen that only a scan can find completely.
     pub(crate) const fn request(&mut self) {
-        self.next_at = Timestamp::MIN;
+        self.is_requested = true;
     }
 
     /// Records a fetch that was no scan; it was started at `began`.
@@ -62,17 +81,21 @@ impl ScanSchedule {
         self.fetch = self.clock.now().since(began);
     }
 
-    /// Records a page of the running scan; it was started at `began`.
-    pub(crate) fn record_page(&mut self, began: Timestamp) {
+    /// Records a page of a scan; it was started at `began`. `has_found` is whether it found rows that nothing else would
+    /// have found.
+    pub(crate) fn record_page(&mut self, began: Timestamp, has_found: bool, is_last: bool) {
+        self.is_requested &= self.is_running;
+        self.is_running = !is_last;
         self.running += self.clock.now().since(began);
-    }
-
-    /// Records the end of a scan. `found` is whether it found rows that nothing else would have found.
-    pub(crate) fn record_scan(&mut self, found: bool) {
+        self.has_found |= has_found;
+        if self.is_running {
+            return;
+        }
+        let has_found = std::mem::take(&mut self.has_found);
         self.durations.rotate_right(1);
         self.durations[0] = std::mem::take(&mut self.running).saturating_sub(self.fetch);
         let is_slow = self.durations.iter().all(|took| *took >= self.interval_base / SLOW_SHARE);
-        self.interval = match is_slow && !found {
+        self.interval = match is_slow && !has_found {
             true => (self.interval * 2).min(self.interval_max),
             false => self.interval_base,
         };
@@ -97,8 +120,7 @@ mod tests {
             let began = clock.now();
             assert!(schedule.is_due(began));
             clock.set(began.after(Duration::from_millis(*took_ms)));
-            schedule.record_page(began);
-            schedule.record_scan(*found);
+            schedule.record_page(began, *found, true);
             let ended = clock.now();
             let pause = (1..=60).find(|s| schedule.is_due(ended.after(Duration::from_secs(*s))));
             let pause = pause.expect("a scan within a minute");
@@ -130,8 +152,7 @@ mod tests {
             let began = clock.now();
             clock.set(began.after(Duration::from_millis(150)));
             schedule.record_fetch(began);
-            schedule.record_page(began);
-            schedule.record_scan(false);
+            schedule.record_page(began, false, true);
         }
         assert!(schedule.is_due(clock.now().after(INTERVAL_BASE)));
     }
@@ -148,10 +169,17 @@ mod tests {
     fn a_scan_can_be_requested_and_a_clock_set_back_delays_none() {
         let clock = Clock::standing(at(10_000));
         let mut schedule = ScanSchedule::new(clock.clone());
-        schedule.record_scan(false);
+        schedule.record_page(at(10_000), false, true);
         assert!(!schedule.is_due(at(10_500)) && schedule.is_due(at(11_000)));
         assert!(schedule.is_due(at(0)));
         schedule.request();
         assert!(schedule.is_due(at(10_000)));
+        schedule.record_page(at(10_000), false, false);
+        assert!(schedule.is_running() && schedule.is_due(at(10_000)));
+        schedule.request();
+        schedule.record_page(at(10_000), false, true);
+        assert!(!schedule.is_running() && schedule.is_due(at(10_000)), "requested while one was running");
+        schedule.record_page(at(10_000), false, true);
+        assert!(!schedule.is_due(at(10_000)));
     }
 }

@@ -84,8 +84,7 @@ impl<S: InsightStore> Step for Surveyor<S> {
         let survey = self.store.survey(self.options.request(now)).await?;
         self.metrics.surveyed(&survey, now);
         self.last.set(survey, now);
-        self.counts.record_page(now);
-        self.counts.record_scan(false);
+        self.counts.record_page(now, false, true);
         Ok(Progress::Idle)
     }
 }

@@ -36,7 +36,11 @@ pub struct Admission<S> {
     metrics: Metrics,
     due: DueQueue,
     recent: RecentReads,
-    scan: Scan,
+    /// The scan over all subscriptions with unfinished sagas: for those that were resumed, and for sagas that were
+    /// committed too late for the reads of recently due ones.
+    scan: ScanSchedule,
+    /// The last subscription of the page before, while a scan is running.
+    scanned: Option<SubscriptionId>,
     waits: WaitCheck,
 }
 
@@ -77,29 +81,6 @@ fn recent(now: Timestamp) -> Timestamp {
     now.before(CLOCKS_DIFFER_MAX)
 }
 
-/// The scan over all subscriptions with unfinished sagas: for those that were resumed, and for sagas that were committed
-/// too late for the reads of recently due ones.
-#[derive(Debug)]
-struct Scan {
-    /// The last subscription of the page before, while a scan is running.
-    after: Option<SubscriptionId>,
-    has_found: bool,
-    /// Another scan was requested while this one was running.
-    is_requested: bool,
-    schedule: ScanSchedule,
-}
-
-impl Scan {
-    fn is_due(&self, now: Timestamp) -> bool {
-        self.after.is_some() || self.schedule.is_due(now)
-    }
-
-    fn request(&mut self) {
-        self.is_requested = self.after.is_some();
-        self.schedule.request();
-    }
-}
-
 impl<S: OrchestratorStore> Admission<S> {
     pub fn new(
         store: S,
@@ -109,11 +90,10 @@ impl<S: OrchestratorStore> Admission<S> {
         wakes: Wakes,
         metrics: Metrics,
     ) -> Self {
-        let schedule = ScanSchedule::new(clock.clone());
-        let scan = Scan { after: None, has_found: false, is_requested: false, schedule };
+        let (due, scan) = (DueQueue::default(), ScanSchedule::new(clock.clone()));
         let recent = RecentReads { from: Timestamp::MAX, last: Timestamp::MIN, has_more: false };
-        let (due, waits) = (DueQueue::default(), WaitCheck::new(clock.clone()));
-        Self { store, policy, in_flight, clock, wakes, metrics, due, recent, scan, waits }
+        let waits = WaitCheck::new(clock.clone());
+        Self { store, policy, in_flight, clock, wakes, metrics, due, recent, scan, scanned: None, waits }
     }
 
     async fn read_recent(&mut self, now: Timestamp) -> StoreResult<()> {
@@ -127,19 +107,11 @@ impl<S: OrchestratorStore> Admission<S> {
 
     async fn scan_page(&mut self, now: Timestamp) -> StoreResult<()> {
         let recent = self.recent.from(now);
-        let page = self.store.find_due_subscriptions(self.scan.after, PROBES_MAX, now).await?;
-        for due in page.due {
-            self.scan.has_found |= self.due.would_miss(due, recent);
-            self.due.add(due);
-        }
-        self.scan.after = page.next;
-        self.scan.schedule.record_page(now);
-        if page.next.is_none() {
-            self.scan.schedule.record_scan(std::mem::take(&mut self.scan.has_found));
-            if std::mem::take(&mut self.scan.is_requested) {
-                self.scan.schedule.request();
-            }
-        }
+        let page = self.store.find_due_subscriptions(self.scanned, PROBES_MAX, now).await?;
+        let has_found = page.due.iter().any(|due| self.due.would_miss(*due, recent));
+        page.due.into_iter().for_each(|due| self.due.add(due));
+        self.scanned = page.next;
+        self.scan.record_page(now, has_found, page.next.is_none());
         Ok(())
     }
 
@@ -218,7 +190,7 @@ impl<S: OrchestratorStore> Step for Admission<S> {
         if had_work && self.recent.is_due(now) {
             self.read_recent(now).await?;
         }
-        let is_reading = self.recent.has_more || self.scan.after.is_some() || self.waits.is_running();
+        let is_reading = self.recent.has_more || self.scan.is_running() || self.waits.is_running();
         let has_more = self.has_work() || is_reading;
         Ok(if has_more { Progress::More } else { Progress::Idle })
     }

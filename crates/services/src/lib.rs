@@ -9,7 +9,6 @@ pub mod egress;
 pub mod failed_sign_ins;
 pub mod health;
 pub mod ingest;
-pub mod intake;
 mod low_water_mark;
 pub mod metrics;
 pub mod orchestrator;

@@ -9,6 +9,7 @@
 
 mod broker;
 mod http;
+pub mod intake;
 mod lane;
 mod meters;
 mod retries;

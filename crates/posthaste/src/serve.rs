@@ -44,7 +44,7 @@ const BATCHER_POLL: Duration = Duration::from_secs(5);
 const LATE_AFTER: Duration = Duration::from_secs(15);
 const LATE_POLLS: u32 = 3;
 /// Services without which a process does its work all the same.
-const NOT_NEEDED: [&str; 3] = ["presence", "surveyor", "failed_sign_ins"];
+const NOT_NEEDED: [&str; 4] = ["presence", "surveyor", "failed_sign_ins", "ledger_purge"];
 /// The shortest time between two announcements to other processes.
 const ANNOUNCE_PACE: Duration = Duration::from_millis(3);
 

@@ -46,6 +46,21 @@ pub struct Failed<In> {
     pub again: Option<Vec<In>>,
 }
 
+impl<In> Failed<In> {
+    /// A batch of reports, each under the token of its claim: a repetition is harmless, also if the first was carried
+    /// out. It is tried again, unless waiting does not help.
+    pub(crate) fn repeated(error: StoreError, reports: Vec<In>) -> Self {
+        let is_retryable = match error {
+            StoreError::Unavailable { .. }
+            | StoreError::OutcomeUnknown { .. }
+            | StoreError::Busy { .. }
+            | StoreError::Full { .. } => true,
+            StoreError::Refused { .. } | StoreError::Unreadable { .. } | StoreError::Unusable { .. } => false,
+        };
+        Self { error, again: is_retryable.then_some(reports) }
+    }
+}
+
 type Caller<Out> = oneshot::Sender<Result<Out, Arc<StoreError>>>;
 
 /// Where calls go in. Cheap to clone.

@@ -1,7 +1,8 @@
 //! Gives back jobs whose worker died or hangs (leased by the worker), so that another takes them.
 //! Never touches a saga.
 
-use crate::clock::{CLOCKS_DIFFER_MAX, Clock, is_due};
+use crate::clock::{CLOCKS_DIFFER_MAX, Clock};
+use crate::grace::{self, Grace};
 use crate::low_water_mark::LowWaterMark;
 use crate::metrics::Metrics;
 use crate::scan_schedule::ScanSchedule;
@@ -14,12 +15,9 @@ use std::time::Duration;
 
 /// The most leases of one step.
 const JOBS_MAX: u32 = 500;
-/// How long expired leases are left alone after the store was away: reports that waited for it land
-/// first.
-const WAIT_AFTER_OUTAGE: Duration = Duration::from_secs(5);
-/// The same after the clock was set back: until every process has sampled it, live workers grant leases that seem to end
-/// too far ahead. Twice the interval of the samples.
-const WAIT_AFTER_STEP: Duration = Duration::from_secs(10);
+/// The grace period after the clock was set back: until every process has sampled it, live workers grant leases that seem
+/// to end too far ahead. Twice the interval of the samples.
+const GRACE_AFTER_STEP: Duration = grace::GRACE_MAX;
 
 #[derive(Debug)]
 pub struct Cleaner<S> {
@@ -30,20 +28,11 @@ pub struct Cleaner<S> {
     steps_back: u64,
     wakes: Wakes,
     metrics: Metrics,
-    outage: Outage,
+    grace: Grace,
     /// Leases that ran out before this were handled. One whose report was being written was left out, and is found by
     /// a full scan if the report failed.
     mark: LowWaterMark<Timestamp>,
     full_scans: ScanSchedule,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outage {
-    None,
-    /// The store failed, and has not answered since.
-    Lasts,
-    /// It answers again; leases are left alone until this time.
-    OverUntil(Timestamp),
 }
 
 impl<S: CleanerStore> Cleaner<S> {
@@ -65,7 +54,7 @@ impl<S: CleanerStore> Cleaner<S> {
             resets_max,
             wakes,
             metrics,
-            outage: Outage::None,
+            grace: Grace::None,
             mark,
             full_scans,
         }
@@ -79,7 +68,7 @@ impl<S: CleanerStore> Cleaner<S> {
     async fn reset(&mut self, take: LeaseTake, now: Timestamp) -> StoreResult<Vec<ResetLease>> {
         let answer = self.store.reset_expired_leases(take, self.resets_max, now).await;
         if answer.is_err() {
-            self.outage = Outage::Lasts;
+            self.grace.record_outage();
         }
         answer
     }
@@ -115,18 +104,14 @@ impl<S: CleanerStore> Step for Cleaner<S> {
         let steps_back = self.clock.steps_back();
         if self.steps_back != steps_back {
             self.steps_back = steps_back;
-            self.outage = Outage::OverUntil(self.clock.now().after(WAIT_AFTER_STEP));
+            self.grace.start(GRACE_AFTER_STEP, self.clock.now());
         }
-        if self.outage == Outage::Lasts {
-            // Asks for nothing, to learn whether the store answers.
+        if self.grace.is_outage() {
             self.reset(self.take(Some(now), 0), now).await?;
-            self.outage = Outage::OverUntil(now.after(WAIT_AFTER_OUTAGE));
+            self.grace.start(grace::AFTER_OUTAGE, now);
         }
-        if let Outage::OverUntil(until) = self.outage {
-            if !is_due(until, WAIT_AFTER_STEP, now) {
-                return Ok(Progress::IdleUntil(until));
-            }
-            self.outage = Outage::None;
+        if let Some(until) = self.grace.end(now) {
+            return Ok(Progress::IdleUntil(until));
         }
         let is_full_scan = self.full_scans.is_due(now);
         let from = if is_full_scan { None } else { self.mark.get().filter(|from| *from < now) };

@@ -3,17 +3,50 @@
 //! later.
 
 use crate::clock::Clock;
+use crate::step::{Progress, Step};
 use posthaste_core::Timestamp;
-use posthaste_core::ports::{RestartedWaits, WaitPage};
+use posthaste_core::ports::{OrchestratorStore, OutboxWorkerStore, RestartedWaits, StoreResult, WaitPage};
+use posthaste_core::retry::{OrderRetryPolicy, RetryPolicy};
 use std::time::Duration;
 
+/// How often the clock is asked whether it was set back; this needs no statement.
+pub const EVERY: Duration = Duration::from_secs(1);
 /// The most rows of one page.
 const ROWS_MAX: u32 = 1_000;
 /// The time to the second check: a transaction that began before the step may commit its times after the first.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
 
+/// Rows that wait for their next attempt: a store with its policy.
+pub trait Waits: Send {
+    /// Their name in the log.
+    const WHAT: &str;
+
+    fn restart(
+        &self,
+        page: WaitPage,
+        now: Timestamp,
+    ) -> impl Future<Output = StoreResult<RestartedWaits>> + Send;
+}
+
+impl<S: OrchestratorStore> Waits for (S, RetryPolicy) {
+    const WHAT: &str = "deliveries";
+
+    async fn restart(&self, page: WaitPage, now: Timestamp) -> StoreResult<RestartedWaits> {
+        self.0.restart_waits(page, self.1, now).await
+    }
+}
+
+impl<S: OutboxWorkerStore> Waits for (S, OrderRetryPolicy) {
+    const WHAT: &str = "orders";
+
+    async fn restart(&self, page: WaitPage, now: Timestamp) -> StoreResult<RestartedWaits> {
+        self.0.restart_waits(page, self.1, now).await
+    }
+}
+
 #[derive(Debug)]
-pub(crate) struct WaitCheck {
+pub struct WaitCheck<W> {
+    waits: W,
     clock: Clock,
     /// The steps back that the clock had counted when the last check began; `None` before the first.
     steps_back: Option<u64>,
@@ -21,14 +54,14 @@ pub(crate) struct WaitCheck {
     again_at: Option<Timestamp>,
 }
 
-impl WaitCheck {
-    pub(crate) const fn new(clock: Clock) -> Self {
-        Self { clock, steps_back: None, from: None, again_at: None }
+impl<W: Waits> WaitCheck<W> {
+    pub const fn new(waits: W, clock: Clock) -> Self {
+        Self { waits, clock, steps_back: None, from: None, again_at: None }
     }
 
     /// Returns the next page to check and the time to check it by, or `None` if every wait was checked. The time is read
     /// after the count of steps: that of the caller's step may be from before the clock was set back.
-    pub(crate) fn page(&mut self) -> Option<(WaitPage, Timestamp)> {
+    fn page(&mut self) -> Option<(WaitPage, Timestamp)> {
         let steps_back = Some(self.clock.steps_back());
         let now = self.clock.now();
         if self.steps_back != steps_back {
@@ -39,16 +72,82 @@ impl WaitCheck {
         }
         self.from.map(|from| (WaitPage { from, rows_max: ROWS_MAX }, now))
     }
+}
 
-    pub(crate) fn record(&mut self, page: RestartedWaits, what: &'static str) {
-        self.from = page.next;
-        if page.restarted > 0 {
-            let restarted = page.restarted;
+impl<W: Waits> Step for WaitCheck<W> {
+    async fn step(&mut self, _now: Timestamp) -> StoreResult<Progress> {
+        let Some((page, now)) = self.page() else { return Ok(Progress::Unasked) };
+        let RestartedWaits { restarted, next } = self.waits.restart(page, now).await?;
+        self.from = next;
+        if restarted > 0 {
+            let what = W::WHAT;
             tracing::warn!(restarted, what, "waits restarted: they were stored by a clock that was ahead");
+        }
+        Ok(if next.is_some() { Progress::More } else { Progress::Idle })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Progress::{Idle, More, Unasked};
+    use std::sync::Mutex;
+
+    /// Waits of two pages at each check; keeps where the pages began.
+    #[derive(Debug, Default)]
+    struct TwoPages(Mutex<Vec<Timestamp>>);
+
+    impl Waits for TwoPages {
+        const WHAT: &str = "tests";
+
+        async fn restart(&self, page: WaitPage, _now: Timestamp) -> StoreResult<RestartedWaits> {
+            let mut checks = self.0.lock().expect("the list");
+            checks.push(page.from);
+            let next = (checks.len() % 2 == 1).then(|| page.from.after(Duration::from_secs(1)));
+            Ok(RestartedWaits { restarted: 0, next })
         }
     }
 
-    pub(crate) const fn is_running(&self) -> bool {
-        self.from.is_some()
+    fn at_ms(ms: u64) -> Timestamp {
+        Timestamp::from_micros(0).after(Duration::from_millis(ms))
+    }
+
+    #[tokio::test]
+    async fn waits_are_checked_at_the_start_and_after_a_step_back_and_once_more() {
+        let clock = Clock::standing(at_ms(0));
+        let mut check = WaitCheck::new(TwoPages::default(), clock.clone());
+        let rows = [
+            (10_000, More),
+            (10_000, Idle),
+            (10_500, Unasked),
+            (9_900, Unasked),
+            (5_000, More),
+            (5_000, Idle),
+            // And once more, for transactions that began before the step.
+            (64_999, Unasked),
+            (65_000, More),
+            (65_000, Idle),
+            (200_000, Unasked),
+        ];
+        for (ms, expected) in rows {
+            clock.set(at_ms(ms));
+            assert_eq!(check.step(clock.now()).await.expect("a step"), expected, "at {ms} ms");
+        }
+        let checks = check.waits.0.lock().expect("the list");
+        assert_eq!(*checks, [10_000, 11_000, 5_000, 6_000, 65_000, 66_000].map(at_ms));
+    }
+
+    #[tokio::test]
+    async fn waits_are_checked_by_the_time_after_the_step_back() {
+        let clock = Clock::standing(at_ms(3_600_000));
+        let mut check = WaitCheck::new(TwoPages::default(), clock.clone());
+        for _ in 0..2 {
+            check.step(clock.now()).await.expect("a step");
+        }
+        // The clock is set back while the step, which took its time before, waits for the store.
+        let before = clock.now();
+        clock.set(at_ms(10_000));
+        check.step(before).await.expect("a step");
+        assert_eq!(check.waits.0.lock().expect("the list").last(), Some(&at_ms(10_000)));
     }
 }

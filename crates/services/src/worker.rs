@@ -14,6 +14,7 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::read_position::ReadPosition;
 use crate::seal::SecretSealer;
+use crate::send_tasks::{SendTasks, Slots};
 use crate::sender::Sender;
 use crate::step::{Progress, Step};
 use crate::wake::Bell;
@@ -23,11 +24,8 @@ use posthaste_core::{LeaseToken, Timestamp, WorkerId};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use suspects::Suspects;
-use tokio::sync::Semaphore;
-use tokio::task::{Id, JoinSet};
 
 pub use reports::{Reports, SERVICE as REPORTS};
 
@@ -66,12 +64,8 @@ pub struct Worker<S> {
     options: WorkerOptions,
     draw_token: DrawToken,
     courier: Arc<Courier<S>>,
-    bell: Bell,
-    slots: Arc<Semaphore>,
-    refill: Arc<Refill>,
-    attempts: JoinSet<()>,
-    /// The attempts under way, by the task that makes them.
-    leased: HashMap<Id, (ClaimedJob, LeaseToken)>,
+    slots: Slots,
+    attempts: SendTasks<(ClaimedJob, LeaseToken)>,
     /// Jobs that were claimed and could not be read yet.
     unread: Vec<ClaimedJob>,
     unread_token: LeaseToken,
@@ -85,41 +79,12 @@ impl<S: fmt::Debug> fmt::Debug for Worker<S> {
     }
 }
 
-/// When to claim again after all slots were given out and more jobs wait: once a quarter of the slots
-/// came free, so that claims stay large. Slow receivers may keep more than that; then [`REFILL_WAIT`]
-/// bounds how long the free ones stand empty.
-#[derive(Debug)]
-struct Refill {
-    quarter: u32,
-    /// Attempts that must end before the bell rings; zero when nobody waits for slots.
-    missing: AtomicU32,
-}
-
-impl Refill {
-    fn new(slots: u32) -> Self {
-        Self { quarter: (slots / 4).max(1), missing: AtomicU32::new(0) }
-    }
-
-    fn expect(&self) {
-        self.missing.store(self.quarter, Ordering::Relaxed);
-    }
-
-    fn nobody_waits(&self) {
-        self.missing.store(0, Ordering::Relaxed);
-    }
-
-    /// Whether this end is the one that was waited for.
-    fn ended(&self) -> bool {
-        let less = |missing: u32| missing.checked_sub(1);
-        self.missing.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) == Ok(1)
-    }
-}
-
 impl<S: WorkerStore + Clone> Worker<S> {
     pub fn new(store: S, options: WorkerOptions, kit: WorkerKit, draw_token: DrawToken) -> Self {
-        let slots = Arc::new(Semaphore::new(options.slots as usize));
-        let refill = Arc::new(Refill::new(options.slots));
-        let bell = kit.bell.clone();
+        // When all slots are taken and more jobs wait, it claims again once a quarter is free, so that claims stay large.
+        // Slow receivers may keep more than that; then `REFILL_WAIT` limits how long the free ones stay empty.
+        let slots = Slots::new(options.slots, options.slots / 4, kit.bell.clone());
+        let suspects = Suspects::new(kit.bell.clone());
         let position = ReadPosition::new(kit.clock.clone());
         let courier = Arc::new(Courier::new(store.clone(), kit, &options));
         Self {
@@ -127,41 +92,21 @@ impl<S: WorkerStore + Clone> Worker<S> {
             options,
             draw_token,
             courier,
-            bell,
             slots,
-            refill,
-            attempts: JoinSet::new(),
-            leased: HashMap::new(),
+            attempts: SendTasks::new(|(job, _)| {
+                let (saga_id, job_id) = (job.saga_id, job.job_id);
+                tracing::error!(%saga_id, %job_id, "an attempt panicked; its lease will run out");
+            }),
             unread: Vec::new(),
             unread_token: LeaseToken::from_random(0),
             position,
-            suspects: Suspects::new(),
+            suspects,
         }
     }
 
     /// Waits until every attempt under way has ended and was reported.
     pub async fn settle(&mut self) {
-        while let Some(ended) = self.attempts.join_next_with_id().await {
-            self.reap(ended);
-        }
-    }
-
-    fn reap_ended(&mut self) {
-        while let Some(ended) = self.attempts.try_join_next_with_id() {
-            self.reap(ended);
-        }
-    }
-
-    fn reap(&mut self, ended: Result<(Id, ()), tokio::task::JoinError>) {
-        let (id, panicked) = match ended {
-            Ok((id, ())) => (id, false),
-            Err(error) => (error.id(), error.is_panic()),
-        };
-        let job = self.leased.remove(&id);
-        if let (true, Some((job, _))) = (panicked, job) {
-            let (saga_id, job_id) = (job.saga_id, job.job_id);
-            tracing::error!(%saga_id, %job_id, "an attempt panicked; its lease will run out");
-        }
+        self.attempts.settle().await;
     }
 
     /// Returns a claim under a new token.
@@ -198,24 +143,15 @@ impl<S: WorkerStore + Clone> Worker<S> {
     /// Starts an attempt for every job that was claimed and read.
     fn start(&mut self, letters: Vec<Letter>) {
         for letter in letters {
-            let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else { return };
-            let (job, token) = (letter.job, self.unread_token);
-            let (courier, refill) = (Arc::clone(&self.courier), Arc::clone(&self.refill));
-            let bell = self.bell.clone();
+            let Some(slot) = self.slots.acquire() else { return };
+            let (job, token, courier) = (letter.job, self.unread_token, Arc::clone(&self.courier));
             let suspect = if job.suspect { self.suspects.occupy() } else { None };
-            let attempt = async move {
+            self.attempts.spawn((job, token), async move {
                 courier.carry(letter, token).await;
+                // Before the slot of a suspect, which wakes the worker up.
                 drop(slot);
-                // The next suspect may be claimed as soon as this one has ended.
-                let was_suspect = suspect.is_some();
                 drop(suspect);
-                if refill.ended() || was_suspect {
-                    bell.ring();
-                }
-            };
-            // On the heap: a task moves what it runs several times, and this is a few thousand bytes.
-            let task = self.attempts.spawn(Box::pin(attempt));
-            self.leased.insert(task.id(), (job, token));
+            });
         }
     }
 
@@ -235,15 +171,14 @@ impl<S: WorkerStore + Clone> Worker<S> {
 
 impl<S: WorkerStore + Clone> Step for Worker<S> {
     async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
-        self.reap_ended();
+        self.attempts.reap();
         let mut asked = 0;
         if self.unread.is_empty() {
-            let free = u32::try_from(self.slots.available_permits()).unwrap_or(u32::MAX);
-            asked = free.min(JOBS_MAX);
+            asked = self.slots.free().min(JOBS_MAX);
             if asked == 0 {
                 return Ok(Progress::IdleUntil(now.after(REFILL_WAIT)));
             }
-            self.refill.nobody_waits();
+            self.slots.set_awaited(false);
             if self.suspects.may_claim(now) && self.claim_suspect(now).await? {
                 asked = 1;
             } else {
@@ -258,11 +193,11 @@ impl<S: WorkerStore + Clone> Step for Worker<S> {
         let letters = self.courier.read(&self.unread, now).await?;
         self.unread.clear();
         let is_last = claimed < asked;
-        if !is_last && self.slots.available_permits() <= letters.len() {
-            self.refill.expect();
+        if !is_last && self.slots.free() as usize <= letters.len() {
+            self.slots.set_awaited(true);
         }
         self.start(letters);
-        Ok(match (is_last, self.slots.available_permits()) {
+        Ok(match (is_last, self.slots.free()) {
             (true, _) => Progress::Idle,
             (false, 0) => Progress::IdleUntil(now.after(REFILL_WAIT)),
             (false, _) => Progress::More,
@@ -271,11 +206,7 @@ impl<S: WorkerStore + Clone> Step for Worker<S> {
 
     /// Lets the attempts under way end; what does not in time is given back, and may be sent twice.
     async fn drain(&mut self, clock: &Clock, patience: Duration) {
-        if tokio::time::timeout(patience, self.settle()).await.is_err() {
-            self.reap_ended();
-            self.attempts.abort_all();
-        }
-        let mut left: Vec<_> = self.leased.drain().map(|(_, leased)| leased).collect();
+        let mut left = self.attempts.drain(patience).await;
         left.extend(self.unread.drain(..).map(|job| (job, self.unread_token)));
         if left.is_empty() {
             return;
@@ -288,25 +219,5 @@ impl<S: WorkerStore + Clone> Step for Worker<S> {
                 tracing::error!(jobs, worker_id, %error, "unfinished jobs wait for their leases to run out");
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_bell_rings_once_when_a_quarter_of_the_slots_came_free() {
-        let refill = Refill::new(12);
-        assert!(!refill.ended(), "nobody waits");
-        refill.expect();
-        let rings: Vec<_> = (0..5).map(|_| refill.ended()).collect();
-        assert_eq!(rings, [false, false, true, false, false]);
-        refill.expect();
-        refill.nobody_waits();
-        assert!((0..5).all(|_| !refill.ended()));
-        let single = Refill::new(1);
-        single.expect();
-        assert!(single.ended());
     }
 }

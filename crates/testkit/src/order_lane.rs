@@ -8,7 +8,8 @@ use posthaste_core::Timestamp;
 use posthaste_core::lane::Lane;
 use posthaste_core::order::{IdempotencyKey, OrderStatus};
 use posthaste_core::ports::{
-    AuditEntry, OrderRecord, OutboxIntakeStore as _, OutboxWorkerStore, PageRequest, ReaderStore as _, Stores,
+    AuditEntry, OrderRecord, OutboxIntakeStore as _, OutboxWorkerStore, PageRequest, ReaderStore as _,
+    StoreResult, Stores,
 };
 use posthaste_core::retry::OrderRetryPolicy;
 use posthaste_services::batcher::batcher;
@@ -16,12 +17,13 @@ use posthaste_services::clock::Clock;
 use posthaste_services::egress::EgressPolicy;
 use posthaste_services::metrics::Metrics;
 use posthaste_services::outbox::{
-    Broker, HttpBroker, HttpBrokerOptions, LaneState, LaneWatch, OutboxKit, OutboxOptions, OutboxWorker,
-    SETTLEMENTS, Settlements,
+    Broker, HttpBroker, HttpBrokerOptions, LaneObserver, LaneState, LaneWatch, LedgerPurge, OrderJanitor,
+    OrderRequeue, OrderSender, OutboxKit, OutboxOptions, SETTLEMENTS, Settlements,
 };
 use posthaste_services::runner::{Runner, Service};
 use posthaste_services::sender::{KeepAlive, Sender, Trust};
 use posthaste_services::step::{Progress, Step};
+use posthaste_services::wait_check::WaitCheck;
 use posthaste_services::wake::Bell;
 use std::fmt;
 use std::time::Duration;
@@ -65,10 +67,54 @@ pub struct OrderRig<S: Stores> {
 
 /// A worker, and what carries its settlements. Dropped, it is as if its process had been killed.
 pub struct Desk<W, B> {
-    pub worker: OutboxWorker<W, B>,
+    pub worker: OutboxSteps<W, B>,
     /// Rings when the worker wants to be stepped.
     pub bell: Bell,
     _settling: Runner,
+}
+
+/// Every step of the outbox role in one.
+#[derive(Debug)]
+pub struct OutboxSteps<W, B> {
+    pub sender: OrderSender<W, B>,
+    waits: WaitCheck<(W, OrderRetryPolicy)>,
+    requeue: OrderRequeue<W>,
+    janitor: OrderJanitor<W>,
+    purge: LedgerPurge<W>,
+    observer: LaneObserver<W>,
+}
+
+impl<W: OutboxWorkerStore + Clone, B: Broker> OutboxSteps<W, B> {
+    pub async fn settle(&mut self) {
+        self.sender.settle().await;
+    }
+}
+
+impl<W: OutboxWorkerStore + Clone, B: Broker> Step for OutboxSteps<W, B> {
+    /// Each step once, also if one before it fails. Returns the first failure, or the earliest next step.
+    async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
+        let steps = [
+            self.waits.step(now).await,
+            self.requeue.step(now).await,
+            self.sender.step(now).await,
+            self.janitor.step(now).await,
+            self.purge.step(now).await,
+            self.observer.step(now).await,
+        ];
+        steps.into_iter().try_fold(Progress::Idle, |soonest, step| Ok(earliest(soonest, step?)))
+    }
+
+    async fn drain(&mut self, clock: &Clock, patience: Duration) {
+        self.sender.drain(clock, patience).await;
+    }
+}
+
+fn earliest(one: Progress, other: Progress) -> Progress {
+    match (one, other) {
+        (Progress::More, _) | (_, Progress::More) => Progress::More,
+        (Progress::Idle | Progress::Unasked, other) | (other, Progress::Idle | Progress::Unasked) => other,
+        (Progress::IdleUntil(one), Progress::IdleUntil(other)) => Progress::IdleUntil(one.min(other)),
+    }
 }
 
 impl<S: Stores> fmt::Debug for OrderRig<S> {
@@ -141,9 +187,22 @@ impl<S: Stores> OrderRig<S> {
             stuck_threshold: STUCK_THRESHOLD,
         };
         let bell = Bell::default();
-        let (clock, lane) = (self.clock.clone(), self.lane.clone());
-        let kit = OutboxKit { settlements, clock, metrics, lane, bell: bell.clone() };
-        let worker = OutboxWorker::new(store, broker, options, kit, Box::new(token));
+        let (clock, policy) = (self.clock.clone(), POLICY);
+        let kit =
+            OutboxKit { settlements, clock: clock.clone(), metrics: metrics.clone(), bell: bell.clone() };
+        let worker = OutboxSteps {
+            sender: OrderSender::new(store.clone(), broker, options, kit, Box::new(token)),
+            waits: WaitCheck::new((store.clone(), policy), clock),
+            requeue: OrderRequeue {
+                store: store.clone(),
+                policy,
+                metrics: metrics.clone(),
+                sender: bell.clone(),
+            },
+            janitor: OrderJanitor::new(store.clone(), STUCK_THRESHOLD, policy, metrics, bell.clone()),
+            purge: LedgerPurge(store.clone()),
+            observer: LaneObserver::new(store, self.lane.clone()),
+        };
         Desk { worker, bell, _settling: settling }
     }
 
@@ -172,14 +231,7 @@ impl<S: Stores> OrderRig<S> {
         let now = self.now();
         let steps = join_all(self.desks.iter_mut().map(|desk| desk.worker.step(now))).await;
         join_all(self.desks.iter_mut().map(|desk| desk.worker.settle())).await;
-        let progresses = steps.into_iter().map(|step| step.expect("a step"));
-        progresses.fold(Progress::Idle, |soonest, next| match (soonest, next) {
-            (Progress::More, _) | (_, Progress::More) => Progress::More,
-            (Progress::Idle | Progress::Unasked, other) | (other, Progress::Idle | Progress::Unasked) => {
-                other
-            }
-            (Progress::IdleUntil(one), Progress::IdleUntil(other)) => Progress::IdleUntil(one.min(other)),
-        })
+        steps.into_iter().map(|step| step.expect("a step")).fold(Progress::Idle, earliest)
     }
 
     /// Turns until nothing moves at the present time; answers when something will.

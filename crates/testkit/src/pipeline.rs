@@ -9,6 +9,7 @@ use crate::random::Random;
 use futures_util::future::join_all;
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{Stage, Stores};
+use posthaste_core::retry::RetryPolicy;
 use posthaste_services::batcher::batcher;
 use posthaste_services::cleaner::Cleaner;
 use posthaste_services::clock::Clock;
@@ -21,6 +22,7 @@ use posthaste_services::runner::{Runner, Service};
 use posthaste_services::seal::{SealingKey, SecretSealer};
 use posthaste_services::sender::{KeepAlive, Sender, Trust};
 use posthaste_services::step::{Progress, Step};
+use posthaste_services::wait_check::WaitCheck;
 use posthaste_services::wake::Wakes;
 use posthaste_services::worker::{REPORTS, Reports, Worker, WorkerKit, WorkerOptions};
 use std::fmt;
@@ -66,6 +68,7 @@ pub struct Rig<S: Stores> {
     router: Router<S::Router>,
     admissions: Vec<Admission<S::Orchestrator>>,
     results: Vec<Results<S::Orchestrator>>,
+    waits: WaitCheck<(S::Orchestrator, RetryPolicy)>,
     cleaner: Cleaner<S::Cleaner>,
 }
 
@@ -103,6 +106,7 @@ impl<S: Stores> Rig<S> {
             hired: 0,
             ingest: Ingest::new(h.store.ingest(), wakes.clone(), metrics.clone()),
             router: Router::new(h.store.router(), clock.clone(), wakes.clone(), metrics.clone()),
+            waits: WaitCheck::new((h.store.orchestrator(), POLICY), clock.clone()),
             cleaner: Cleaner::new(
                 h.store.cleaner(),
                 LEASE,
@@ -188,6 +192,7 @@ impl<S: Stores> Rig<S> {
 
     pub async fn admit(&mut self) {
         let now = self.now();
+        while self.waits.step(now).await.expect("a check of the waits") == Progress::More {}
         for step in join_all(self.admissions.iter_mut().map(|admission| admission.step(now))).await {
             step.expect("admission");
         }

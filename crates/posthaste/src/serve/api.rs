@@ -8,19 +8,15 @@ use posthaste_api::{ApiState, Limits, Operations, Outgoing, key_hash, router};
 use posthaste_core::ports::Stores;
 use posthaste_services::failed_sign_ins::{self, FailedSignInWriter};
 use posthaste_services::ingest::{self, Ingest};
-use posthaste_services::outbox::LaneWatch;
 use posthaste_services::outbox::intake::{self, Intake};
+use posthaste_services::outbox::{LANE_EVERY, LaneWatch};
 use posthaste_services::runner::{Phase, Service};
 use posthaste_services::seal::SecretSealer;
 use posthaste_services::survey::{self, SurveyOptions, Surveyor};
 use posthaste_services::wake::Bell;
 use posthaste_store::sqlite::MIGRATIONS;
 use std::net::SocketAddr;
-use std::time::Duration;
 use tokio::sync::oneshot;
-
-/// How often a process that answers questions looks at the lane to the broker.
-const LANE_POLL: Duration = Duration::from_secs(1);
 
 impl<S: Stores> Process<'_, S> {
     pub(super) fn start_api_role(&mut self) {
@@ -37,7 +33,7 @@ impl<S: Stores> Process<'_, S> {
         let surveyor = Surveyor::new(store.insight(), self.survey_options(), self.clock.clone(), metrics);
         self.last_survey = surveyor.last();
         self.start_polling("surveyor", surveyor, survey::EVERY);
-        self.start_polling("lane", LaneWatch::new(store.reader(), self.lane.clone()), LANE_POLL);
+        self.start_polling("lane", LaneWatch::new(store.reader(), self.lane.clone()), LANE_EVERY);
         let writer = FailedSignInWriter::new(store.keys(), self.failed_sign_ins.clone());
         let service = Service::new("failed_sign_ins", writer, Bell::default(), failed_sign_ins::EVERY);
         self.runner.start(Service { phase: Phase::Tells, ..service });

@@ -7,11 +7,14 @@ use posthaste_core::ports::{Stage, Stores};
 use posthaste_services::cleaner::Cleaner;
 use posthaste_services::orchestrator::{Admission, InFlight, Results};
 use posthaste_services::outbox::{
-    HttpBroker, HttpBrokerOptions, OutboxKit, OutboxOptions, OutboxWorker, SETTLEMENTS, Settlements,
+    HttpBroker, HttpBrokerOptions, LANE_EVERY, LaneObserver, LedgerPurge, OrderJanitor, OrderRequeue,
+    OrderSender, OutboxKit, OutboxOptions, PURGE_EVERY, REQUEUE_EVERY, REWIND_EVERY, SETTLEMENTS,
+    Settlements,
 };
 use posthaste_services::router::Router;
 use posthaste_services::runner::Service;
 use posthaste_services::seal::SecretSealer;
+use posthaste_services::wait_check::{self, WaitCheck};
 use posthaste_services::worker::{REPORTS, Reports, Worker, WorkerKit, WorkerOptions};
 use std::sync::Arc;
 
@@ -32,9 +35,11 @@ impl<S: Stores> Process<'_, S> {
         let (clock, wakes, metrics) = (self.clock.clone(), self.wakes.clone(), self.metrics.clone());
         let (again, shared) = (store.clone(), in_flight.clone());
         let admission = Admission::new(again, policy, shared, clock.clone(), wakes.clone(), metrics.clone());
+        let waits = WaitCheck::new((store.clone(), policy), clock.clone());
         let results = Results::new(store, policy, in_flight, clock, wakes.clone(), metrics);
         self.runner.start(Service::new("admission", admission, wakes.bell(Stage::Admission), poll));
         self.runner.start(Service::new("results", results, wakes.bell(Stage::Results), poll));
+        self.start_polling("delivery_waits", waits, wait_check::EVERY);
     }
 
     pub(super) fn start_worker(&mut self) -> anyhow::Result<()> {
@@ -94,16 +99,23 @@ impl<S: Stores> Process<'_, S> {
             policy: outbox.retry,
             stuck_threshold: outbox.stuck_threshold,
         };
-        let bell = self.wakes.bell(Stage::Outbox);
-        let kit = OutboxKit {
-            settlements,
-            clock: self.clock.clone(),
-            metrics: self.metrics.clone(),
-            lane: self.lane.clone(),
-            bell: bell.clone(),
-        };
-        let worker = OutboxWorker::new(store, broker, options, kit, Box::new(random::lease_token));
-        self.runner.start(Service::new("outbox", worker, bell, poll));
+        let (bell, clock, metrics) =
+            (self.wakes.bell(Stage::Outbox), self.clock.clone(), self.metrics.clone());
+        let kit =
+            OutboxKit { settlements, clock: clock.clone(), metrics: metrics.clone(), bell: bell.clone() };
+        let sender = OrderSender::new(store.clone(), broker, options, kit, Box::new(random::lease_token));
+        self.runner.start(Service::new("outbox", sender, bell.clone(), poll));
+        let (policy, threshold) = (outbox.retry, outbox.stuck_threshold);
+        let requeue =
+            OrderRequeue { store: store.clone(), policy, metrics: metrics.clone(), sender: bell.clone() };
+        self.start_polling("order_requeue", requeue, REQUEUE_EVERY);
+        let janitor = OrderJanitor::new(store.clone(), threshold, policy, metrics, bell);
+        self.start_polling("order_janitor", janitor, REWIND_EVERY);
+        let waits = WaitCheck::new((store.clone(), policy), clock);
+        self.start_polling("order_waits", waits, wait_check::EVERY);
+        self.start_polling("ledger_purge", LedgerPurge(store.clone()), PURGE_EVERY);
+        let observer = LaneObserver::new(store, self.lane.clone());
+        self.start_polling("lane_observer", observer, LANE_EVERY);
         Ok(())
     }
 }

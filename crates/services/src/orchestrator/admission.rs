@@ -8,7 +8,6 @@ use crate::clock::{CLOCKS_DIFFER_MAX, Clock, is_due};
 use crate::metrics::Metrics;
 use crate::scan_schedule::ScanSchedule;
 use crate::step::{Progress, Step};
-use crate::wait_check::WaitCheck;
 use crate::wake::Wakes;
 use posthaste_core::ports::{Admitted, GivenUp, OrchestratorStore, Stage, StoreResult};
 use posthaste_core::retry::RetryPolicy;
@@ -41,7 +40,6 @@ pub struct Admission<S> {
     scan: ScanSchedule,
     /// The last subscription of the page before, while a scan is running.
     scanned: Option<SubscriptionId>,
-    waits: WaitCheck,
 }
 
 /// The position of the reads of recently due sagas.
@@ -92,8 +90,7 @@ impl<S: OrchestratorStore> Admission<S> {
     ) -> Self {
         let (due, scan) = (DueQueue::default(), ScanSchedule::new(clock.clone()));
         let recent = RecentReads { from: Timestamp::MAX, last: Timestamp::MIN, has_more: false };
-        let waits = WaitCheck::new(clock.clone());
-        Self { store, policy, in_flight, clock, wakes, metrics, due, recent, scan, scanned: None, waits }
+        Self { store, policy, in_flight, clock, wakes, metrics, due, recent, scan, scanned: None }
     }
 
     async fn read_recent(&mut self, now: Timestamp) -> StoreResult<()> {
@@ -112,14 +109,6 @@ impl<S: OrchestratorStore> Admission<S> {
         page.due.into_iter().for_each(|due| self.due.add(due));
         self.scanned = page.next;
         self.scan.record_page(now, has_found, page.next.is_none());
-        Ok(())
-    }
-
-    async fn check_waits(&mut self) -> StoreResult<()> {
-        if let Some((page, now)) = self.waits.page() {
-            let checked = self.store.restart_waits(page, self.policy, now).await?;
-            self.waits.record(checked, "deliveries");
-        }
         Ok(())
     }
 
@@ -184,14 +173,12 @@ impl<S: OrchestratorStore> Step for Admission<S> {
         if !had_work {
             self.read_recent(now).await?;
         }
-        self.check_waits().await?;
         self.count(now).await?;
         self.admit(now).await?;
         if had_work && self.recent.is_due(now) {
             self.read_recent(now).await?;
         }
-        let is_reading = self.recent.has_more || self.scan.is_running() || self.waits.is_running();
-        let has_more = self.has_work() || is_reading;
+        let has_more = self.has_work() || self.recent.has_more || self.scan.is_running();
         Ok(if has_more { Progress::More } else { Progress::Idle })
     }
 }

@@ -5,8 +5,12 @@ use crate::metrics::Metrics;
 use crate::step::{Progress, Step};
 use posthaste_core::Timestamp;
 use posthaste_core::lane::{Lane, LaneMode};
-use posthaste_core::ports::{ReaderStore, StoreResult};
+use posthaste_core::ports::{OutboxWorkerStore, ReaderStore, StoreResult};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How often a process reads the lane.
+pub const LANE_EVERY: Duration = Duration::from_secs(1);
 
 /// The lane as it was last seen. Cheap to clone; clones show the same.
 #[derive(Debug, Clone)]
@@ -54,16 +58,22 @@ impl<S: ReaderStore> Step for LaneWatch<S> {
     }
 }
 
-/// Tells each change of the lane once, with what to do about it.
-#[derive(Debug, Default)]
-pub(super) struct LaneLog {
-    told: Option<LaneMode>,
+/// Reads the lane with the rights of the outbox worker, and logs each change once, with what to do about it.
+#[derive(Debug)]
+pub struct LaneObserver<S> {
+    store: S,
+    state: LaneState,
+    logged: LaneMode,
 }
 
-impl LaneLog {
-    pub(super) fn tell(&mut self, lane: &Lane) {
+impl<S: OutboxWorkerStore> LaneObserver<S> {
+    pub const fn new(store: S, state: LaneState) -> Self {
+        Self { store, state, logged: LaneMode::Open }
+    }
+
+    fn log(&mut self, lane: &Lane) {
         let mode = lane.mode();
-        let before = self.told.replace(mode).unwrap_or(LaneMode::Open);
+        let before = std::mem::replace(&mut self.logged, mode);
         if before == mode {
             return;
         }
@@ -88,5 +98,14 @@ impl LaneLog {
             ),
             LaneMode::Open => tracing::info!(from, "the lane to the broker is open again"),
         }
+    }
+}
+
+impl<S: OutboxWorkerStore> Step for LaneObserver<S> {
+    async fn step(&mut self, _now: Timestamp) -> StoreResult<Progress> {
+        let lane = self.store.load_lane().await?;
+        self.log(&lane);
+        self.state.show(lane);
+        Ok(Progress::Idle)
     }
 }

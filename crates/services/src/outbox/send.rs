@@ -1,7 +1,6 @@
 //! One send of one order, from the claim to the answered settlement.
 
 use super::broker::Broker;
-use super::retries::Retries;
 use super::{OutboxKit, OutboxOptions, Sent};
 use crate::batcher::BatchError;
 use posthaste_core::broker::BrokerOutcome;
@@ -9,7 +8,6 @@ use posthaste_core::order::OrderStatus;
 use posthaste_core::ports::{ClaimedOrder, OrderRecord, OrderReport, OutboxWorkerStore, Settled};
 use posthaste_core::retry::OrderRetryPolicy;
 use posthaste_core::{LeaseToken, Timestamp};
-use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Debug)]
@@ -28,20 +26,13 @@ pub(super) struct Courier<S, B> {
     policy: OrderRetryPolicy,
     stuck_threshold: Duration,
     worker_id: String,
-    retries: Arc<Retries>,
 }
 
 impl<S: OutboxWorkerStore, B: Broker> Courier<S, B> {
-    pub(super) fn new(
-        store: S,
-        broker: B,
-        kit: OutboxKit,
-        options: &OutboxOptions,
-        retries: Arc<Retries>,
-    ) -> Self {
+    pub(super) fn new(store: S, broker: B, kit: OutboxKit, options: &OutboxOptions) -> Self {
         let worker_id = options.worker_id.as_str().to_owned();
         let (policy, stuck_threshold) = (options.policy, options.stuck_threshold);
-        Self { store, broker, kit, policy, stuck_threshold, worker_id, retries }
+        Self { store, broker, kit, policy, stuck_threshold, worker_id }
     }
 
     pub(super) fn deadline(&self) -> Duration {
@@ -90,10 +81,7 @@ impl<S: OutboxWorkerStore, B: Broker> Courier<S, B> {
                 meters.lag.observe(record.updated_at.since(record.created_at).as_secs_f64());
             }
             OrderStatus::Dead => meters.ended(Sent::DEAD, record),
-            OrderStatus::Failed => {
-                meters.sent(Sent::RETRY);
-                self.retries.expect(record.next_attempt_at);
-            }
+            OrderStatus::Failed => meters.sent(Sent::RETRY),
             // Nothing settles an order as these.
             OrderStatus::Queued | OrderStatus::Sending => {}
         }

@@ -4,7 +4,7 @@
 use crate::batcher::{Failed, Work};
 use crate::metrics::Metrics;
 use posthaste_core::Timestamp;
-use posthaste_core::ports::{OrderReport, OutboxWorkerStore, Settled, StoreError};
+use posthaste_core::ports::{OrderReport, OutboxWorkerStore, Settled};
 use posthaste_core::retry::OrderRetryPolicy;
 
 pub const SERVICE: &str = "settlements";
@@ -32,21 +32,8 @@ impl<S: OutboxWorkerStore> Work for Settlements<S> {
         now: Timestamp,
     ) -> Result<Vec<Settled>, Failed<OrderReport>> {
         self.metrics.batch(SERVICE, reports.len());
-        match self.store.settle_orders(reports.clone(), self.policy, now).await {
-            Ok(answers) => Ok(answers),
-            // The claim's token makes a repetition harmless, also when the first may have been done.
-            Err(
-                error @ (StoreError::Unavailable { .. }
-                | StoreError::OutcomeUnknown { .. }
-                | StoreError::Busy { .. }
-                | StoreError::Full { .. }),
-            ) => Err(Failed { error, again: Some(reports) }),
-            // Nothing that waiting would mend. The orders are taken back after the threshold.
-            Err(
-                error @ (StoreError::Refused { .. }
-                | StoreError::Unreadable { .. }
-                | StoreError::Unusable { .. }),
-            ) => Err(Failed { error, again: None }),
-        }
+        let answers = self.store.settle_orders(reports.clone(), self.policy, now).await;
+        // Orders whose settlement is not repeated are taken back after the threshold.
+        answers.map_err(|error| Failed::repeated(error, reports))
     }
 }

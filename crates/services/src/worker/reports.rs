@@ -5,7 +5,7 @@ use crate::batcher::{Failed, Work};
 use crate::metrics::Metrics;
 use crate::wake::Wakes;
 use posthaste_core::Timestamp;
-use posthaste_core::ports::{JobReport, Report, StoreError, WorkerStore};
+use posthaste_core::ports::{JobReport, Report, WorkerStore};
 
 pub const SERVICE: &str = "reports";
 
@@ -32,24 +32,11 @@ impl<S: WorkerStore> Work for Reports<S> {
         now: Timestamp,
     ) -> Result<Vec<Report>, Failed<JobReport>> {
         self.metrics.batch(SERVICE, reports.len());
-        match self.store.report_jobs(reports.clone(), now).await {
-            Ok(answers) => {
-                self.wakes.wake_results(reports.iter().map(|report| report.job_id));
-                Ok(answers)
-            }
-            // The lease token makes a repetition harmless, also when the first may have been done.
-            Err(error @ (StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. })) => {
-                Err(Failed { error, again: Some(reports) })
-            }
-            Err(error @ (StoreError::Busy { .. } | StoreError::Full { .. })) => {
-                Err(Failed { error, again: Some(reports) })
-            }
-            // Nothing that waiting would mend. The leases run out, and the jobs are done again.
-            Err(
-                error @ (StoreError::Refused { .. }
-                | StoreError::Unreadable { .. }
-                | StoreError::Unusable { .. }),
-            ) => Err(Failed { error, again: None }),
+        let answers = self.store.report_jobs(reports.clone(), now).await;
+        if answers.is_ok() {
+            self.wakes.wake_results(reports.iter().map(|report| report.job_id));
         }
+        // Of reports that are not repeated the leases run out, and the jobs are done again.
+        answers.map_err(|error| Failed::repeated(error, reports))
     }
 }

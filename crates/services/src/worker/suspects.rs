@@ -3,10 +3,10 @@
 //! other suspect with it.
 
 use crate::clock::is_due;
+use crate::send_tasks::{Slot, Slots};
+use crate::wake::Bell;
 use posthaste_core::Timestamp;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Time to the next poll after one that found no suspect. Suspects are rare and have lost several leases already, so a
 /// second does not matter to them; an idle process makes one more statement in that time.
@@ -14,21 +14,22 @@ const POLL_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Suspects {
-    /// One permit, held by the attempt of the suspect in flight.
-    slot: Arc<Semaphore>,
+    /// One, held by the attempt of the suspect in flight. The next one may be claimed as soon as it is free.
+    slots: Slots,
     next_poll_at: Timestamp,
     /// Set after a suspect was claimed, until normal jobs were claimed: with a single slot the two take turns.
     is_normal_next: bool,
 }
 
 impl Suspects {
-    pub(super) fn new() -> Self {
-        let slot = Arc::new(Semaphore::new(1));
-        Self { slot, next_poll_at: Timestamp::MIN, is_normal_next: false }
+    pub(super) fn new(bell: Bell) -> Self {
+        let slots = Slots::new(1, 1, bell);
+        slots.set_awaited(true);
+        Self { slots, next_poll_at: Timestamp::MIN, is_normal_next: false }
     }
 
     pub(super) fn may_claim(&self, now: Timestamp) -> bool {
-        let is_free = self.slot.available_permits() > 0;
+        let is_free = self.slots.free() > 0;
         is_free && !self.is_normal_next && is_due(self.next_poll_at, POLL_EVERY, now)
     }
 
@@ -41,9 +42,9 @@ impl Suspects {
         self.is_normal_next = false;
     }
 
-    /// Returns the permit that the attempt of a suspect holds until it ends.
-    pub(super) fn occupy(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.slot).try_acquire_owned().ok()
+    /// Returns the slot that the attempt of a suspect holds until it ends.
+    pub(super) fn occupy(&self) -> Option<Slot> {
+        self.slots.acquire()
     }
 }
 
@@ -54,7 +55,7 @@ mod tests {
     #[test]
     fn one_suspect_is_in_flight_and_normal_jobs_take_turns_with_it() {
         let second = |s| Timestamp::from_micros(0).after(Duration::from_secs(s));
-        let mut suspects = Suspects::new();
+        let mut suspects = Suspects::new(Bell::default());
         assert!(suspects.may_claim(second(5)));
         suspects.polled(true, second(5));
         let in_flight = suspects.occupy();

@@ -21,8 +21,6 @@ struct World {
     /// From where recently due sagas were read, and when; how far the next reads come.
     reads: Vec<(Timestamp, Timestamp)>,
     reach: VecDeque<Option<Timestamp>>,
-    /// Pages of waiting retries that were checked.
-    checks: Vec<Timestamp>,
     /// Since when scans find them due, and from where they were taken.
     due_since: Timestamp,
     takes: Vec<Option<Timestamp>>,
@@ -67,15 +65,11 @@ impl OrchestratorStore for Scripted {
 
     async fn restart_waits(
         &self,
-        page: WaitPage,
+        _page: WaitPage,
         _policy: RetryPolicy,
         _now: Timestamp,
     ) -> StoreResult<RestartedWaits> {
-        let mut world = self.0.lock().expect("the world");
-        world.checks.push(page.from);
-        // Each check has two pages.
-        let next = (world.checks.len() % 2 == 1).then(|| page.from.after(Duration::from_secs(1)));
-        Ok(RestartedWaits { restarted: 0, next })
+        Ok(RestartedWaits { restarted: 0, next: None })
     }
 
     async fn admit_due_sagas(
@@ -135,7 +129,6 @@ impl Rig {
             given,
             reads: Vec::new(),
             reach: VecDeque::new(),
-            checks: Vec::new(),
             due_since: NOW,
             takes: Vec::new(),
         };
@@ -164,7 +157,7 @@ fn at_ms(ms: u64) -> Timestamp {
 
 use Progress::{Idle, More};
 
-/// Steps until the check of the waits at the start has ended.
+/// After the scan at the start.
 async fn started(due: Vec<u32>) -> Rig {
     let mut rig = Rig::new(due);
     rig.step(0).await;
@@ -263,31 +256,4 @@ async fn what_a_scan_finds_behind_the_position_is_read_from_there() {
     let from = |ms: u64| Some(at_ms(ms));
     // Fetches are recorded with the time of the step.
     assert_eq!(rig.world().takes, [from(990), from(990), from(300), from(300)]);
-}
-
-#[tokio::test]
-async fn waits_are_checked_by_the_time_after_the_step_back() {
-    let mut rig = Rig::new(vec![0]);
-    rig.step(3_600_000).await;
-    rig.step(3_600_000).await;
-    // The clock is set back while the step, which took its time before, waits for the store.
-    let before = rig.clock.now();
-    rig.clock.set(at_ms(10_000));
-    rig.admission.step(before).await.expect("a step");
-    assert_eq!(rig.world().checks.last(), Some(&at_ms(10_000)));
-}
-
-#[tokio::test]
-async fn waits_are_checked_at_the_start_and_after_a_step_back() {
-    let mut rig = Rig::new(vec![0]);
-    for (ms, expected) in
-        [(10_000, More), (10_000, Idle), (10_500, Idle), (9_900, Idle), (5_000, More), (5_000, Idle)]
-    {
-        assert_eq!(rig.step(ms).await, expected, "at {ms} ms");
-    }
-    // And once more, for transactions that began before the step.
-    for (ms, expected) in [(64_999, Idle), (65_000, More), (65_000, Idle), (200_000, Idle)] {
-        assert_eq!(rig.step(ms).await, expected, "at {ms} ms");
-    }
-    assert_eq!(rig.world().checks, [10_000, 11_000, 5_000, 6_000, 65_000, 66_000].map(at_ms));
 }

@@ -97,7 +97,7 @@ async fn drain<S: Stores>(h: Harness<S>, orders: usize, senders: u32) -> Duratio
     let (bell, poll) = (desk.bell.clone(), Duration::from_millis(200));
     let mut runner = Runner::new(rig.clock.clone(), rig.metrics.clone());
     let began = Instant::now();
-    runner.start(Service::new("outbox", desk.worker, bell, poll));
+    runner.start(Service::new("outbox", desk.worker.sender, bell, poll));
     broker.wait_for(orders).await;
     assert!(runner.stop(DEADLINE).await, "every order is settled");
     let taken = began.elapsed();

@@ -1,0 +1,24 @@
+//! Deletes keys from the ledger whose time is over, so that they may be used again.
+
+use crate::step::{Progress, Step};
+use posthaste_core::Timestamp;
+use posthaste_core::ports::{OutboxWorkerStore, StoreResult};
+use std::time::Duration;
+
+/// How often. Well within the ten minutes after which a service without a step raises an alert.
+pub const PURGE_EVERY: Duration = Duration::from_secs(60);
+/// The most keys that one step deletes.
+const PURGED_MAX: u32 = 1_000;
+
+#[derive(Debug)]
+pub struct LedgerPurge<S>(pub S);
+
+impl<S: OutboxWorkerStore> Step for LedgerPurge<S> {
+    async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
+        let keys = self.0.purge_ledger(PURGED_MAX, now).await?;
+        if keys > 0 {
+            tracing::debug!(keys, "forgot keys whose time was over");
+        }
+        Ok(if keys == PURGED_MAX { Progress::More } else { Progress::Idle })
+    }
+}

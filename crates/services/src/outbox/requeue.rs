@@ -1,0 +1,44 @@
+//! Brings failed orders whose time has come back to the queue, and wakes the [`OrderSender`](super::OrderSender) up.
+
+use super::{MOVED_MAX, Sent};
+use crate::metrics::Metrics;
+use crate::step::{Progress, Step};
+use crate::wake::Bell;
+use posthaste_core::Timestamp;
+use posthaste_core::order::OrderStatus;
+use posthaste_core::ports::{OutboxWorkerStore, StoreResult};
+use posthaste_core::retry::OrderRetryPolicy;
+use std::time::Duration;
+
+/// How often the next failed order is looked up. The shortest backoff is longer, so every order is known before it is due.
+pub const REQUEUE_EVERY: Duration = Duration::from_secs(1);
+/// The wait for orders that are due and that another process is bringing back.
+const SHORTLY: Duration = Duration::from_millis(10);
+
+#[derive(Debug)]
+pub struct OrderRequeue<S> {
+    pub store: S,
+    pub policy: OrderRetryPolicy,
+    pub metrics: Metrics,
+    /// Wakes the sender up.
+    pub sender: Bell,
+}
+
+impl<S: OutboxWorkerStore> Step for OrderRequeue<S> {
+    async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
+        // It reads first: an idle lane costs no write.
+        match self.store.next_orders_at().await?.failed_at {
+            None => return Ok(Progress::Idle),
+            Some(at) if at > now => return Ok(Progress::IdleUntil(at)),
+            Some(_) => {}
+        }
+        let moved = self.store.requeue_due_orders(MOVED_MAX, self.policy, now).await?;
+        if moved.is_empty() {
+            return Ok(Progress::IdleUntil(now.after(SHORTLY)));
+        }
+        let dead = moved.iter().filter(|order| order.status == OrderStatus::Dead);
+        dead.for_each(|order| self.metrics.outbox.ended(Sent::DEAD, order));
+        self.sender.ring();
+        Ok(Progress::More)
+    }
+}

@@ -1,0 +1,202 @@
+//! Claims orders, sends them to the broker and reports what came of it. Claims only what it can send at once and what the
+//! lane allows.
+//!
+//! A step claims and starts the sends; it does not wait for the broker. Each send ends with a report through the
+//! [`Settlements`](super::Settlements) batcher, and frees its slot when that has been answered.
+
+use super::broker::Broker;
+use super::send::{Claimed, Courier};
+use super::{Dequeue, Sent};
+use crate::batcher::Batcher;
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::send_tasks::{SendTasks, Slots};
+use crate::step::{Progress, Step};
+use crate::wake::Bell;
+use crate::worker::DrawToken;
+use posthaste_core::ports::{
+    ClaimedOrders, OrderReport, OutboxClaim, OutboxWorkerStore, Settled, StoreResult,
+};
+use posthaste_core::retry::OrderRetryPolicy;
+use posthaste_core::{OrderId, Timestamp, WorkerId};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The time that a probe has in addition to the exchange to be settled, before another may be sent.
+const PROBE_MARGIN: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Clone)]
+pub struct OutboxOptions {
+    pub worker_id: WorkerId,
+    /// The most orders of one claim.
+    pub batch_size: u32,
+    /// How many sends may be under way.
+    pub parallelism: u32,
+    pub policy: OrderRetryPolicy,
+    /// The age of a claim from which on nobody waits for its sender any more.
+    pub stuck_threshold: Duration,
+}
+
+/// The parts of a sender in addition to its store and its broker.
+#[derive(Debug, Clone)]
+pub struct OutboxKit {
+    pub settlements: Batcher<OrderReport, Settled>,
+    pub clock: Clock,
+    pub metrics: Metrics,
+    /// Wakes the sender up when a slot is free that may be needed.
+    pub bell: Bell,
+}
+
+pub struct OrderSender<S, B> {
+    store: S,
+    options: OutboxOptions,
+    draw_token: DrawToken,
+    courier: Arc<Courier<S, B>>,
+    metrics: Metrics,
+    slots: Slots,
+    sends: SendTasks<OrderId>,
+    /// A claim that got no answer, and when it was made. It may have taken orders: they are looked for before
+    /// any other claim, so that they are sent, or given back, and need not be taken back as stuck.
+    unanswered: Option<(OutboxClaim, Timestamp)>,
+    /// The last claim got all there was.
+    queue_was_empty: bool,
+}
+
+impl<S, B> fmt::Debug for OrderSender<S, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OrderSender").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl<S: OutboxWorkerStore + Clone, B: Broker> OrderSender<S, B> {
+    pub fn new(store: S, broker: B, options: OutboxOptions, kit: OutboxKit, draw_token: DrawToken) -> Self {
+        let slots = Slots::new(options.parallelism, 1, kit.bell.clone());
+        let metrics = kit.metrics.clone();
+        let courier = Arc::new(Courier::new(store.clone(), broker, kit, &options));
+        Self {
+            store,
+            options,
+            draw_token,
+            courier,
+            metrics,
+            slots,
+            sends: SendTasks::new(|order_id| {
+                tracing::error!(%order_id, "a send panicked; the order is taken back after the threshold");
+            }),
+            unanswered: None,
+            queue_was_empty: false,
+        }
+    }
+
+    /// Waits until every send under way has ended and was settled.
+    pub async fn settle(&mut self) {
+        self.sends.settle().await;
+    }
+
+    /// Whether the queue was empty and still is. It reads before it claims: a claim locks the lane, and on an idle
+    /// system every one would be in vain.
+    async fn is_idle(&self) -> StoreResult<bool> {
+        let is_known = self.queue_was_empty && self.unanswered.is_none();
+        Ok(is_known && !self.store.next_orders_at().await?.has_queued)
+    }
+
+    async fn claim(&mut self, now: Timestamp) -> StoreResult<Progress> {
+        let asked = self.slots.free().min(self.options.batch_size);
+        if asked == 0 {
+            return Ok(Progress::Idle);
+        }
+        let (claim, claimed_at) = self.unanswered.take().unwrap_or_else(|| (self.new_claim(asked), now));
+        let (asked, token, again) = (claim.orders_max, claim.token, claim.again);
+        self.slots.set_awaited(false);
+        let claimed = match self.store.claim_orders(claim.clone(), claimed_at).await {
+            Ok(claimed) => claimed,
+            Err(error) => {
+                self.unanswered = Some((OutboxClaim { again: true, ..claim }, claimed_at));
+                return Err(error);
+            }
+        };
+        self.tell(&claimed);
+        let taken = u32::try_from(claimed.orders.len() + claimed.set_aside.len()).unwrap_or(u32::MAX);
+        let next_at = claimed.lane.next_claim_at(now);
+        let may_be_more = again || taken == asked;
+        self.queue_was_empty = !may_be_more && !claimed.held && next_at.is_none();
+        // A broker that answers again frees a slot, too.
+        self.slots.set_awaited(may_be_more || claimed.lane.is_holding());
+        let was_set_aside = !claimed.set_aside.is_empty();
+        for order in claimed.orders {
+            self.start(Claimed { order, token, probe: claimed.probe });
+        }
+        let has_room = self.slots.free() > 0;
+        Ok(if next_at.is_none() && has_room && (may_be_more || was_set_aside) {
+            Progress::More
+        } else if may_be_more && !has_room {
+            Progress::Idle
+        } else {
+            next_at.map_or(Progress::Idle, Progress::IdleUntil)
+        })
+    }
+
+    fn new_claim(&self, orders_max: u32) -> OutboxClaim {
+        OutboxClaim {
+            worker_id: self.options.worker_id.clone(),
+            token: (self.draw_token)(),
+            orders_max,
+            probe_for: self.courier.deadline().saturating_add(PROBE_MARGIN),
+            again: false,
+        }
+    }
+
+    fn start(&mut self, claimed: Claimed) {
+        let Some(slot) = self.slots.acquire() else { return };
+        let courier = Arc::clone(&self.courier);
+        self.sends.spawn(claimed.order.id, async move {
+            let _slot = slot;
+            courier.carry(claimed).await;
+        });
+    }
+
+    fn tell(&self, claimed: &ClaimedOrders) {
+        self.count(match (claimed.held, claimed.orders.is_empty() && claimed.set_aside.is_empty()) {
+            (true, _) => Dequeue::HELD,
+            (false, true) => Dequeue::EMPTY,
+            (false, false) => Dequeue::CLAIMED,
+        });
+        for order in &claimed.set_aside {
+            self.metrics.outbox.ended(Sent::DEAD, order);
+            let (order_id, key) = (order.id, order.idempotency_key.as_str());
+            tracing::error!(
+                %order_id, idempotency_key = key,
+                "a stored order does not match its digest or is nested too deep: somebody changed it past Posthaste. \
+                 It is dead and was not sent; look at its audit, and who may write to the database"
+            );
+        }
+    }
+
+    fn count(&self, dequeue: Dequeue) {
+        self.metrics.outbox.dequeue.get_or_create(&dequeue).inc();
+    }
+}
+
+impl<S: OutboxWorkerStore + Clone, B: Broker> Step for OrderSender<S, B> {
+    async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
+        self.sends.reap();
+        if self.is_idle().await? {
+            self.count(Dequeue::EMPTY);
+            return Ok(Progress::Idle);
+        }
+        self.claim(now).await
+    }
+
+    /// Lets the sends under way end. One that does not in time may have been executed: it stays claimed,
+    /// and is taken back after the threshold.
+    async fn drain(&mut self, _clock: &Clock, patience: Duration) {
+        let worker_id = self.options.worker_id.as_str();
+        for order_id in self.sends.drain(patience).await {
+            tracing::warn!(
+                %order_id, worker_id,
+                "the broker has not answered yet: the order is taken back after the threshold"
+            );
+        }
+    }
+}

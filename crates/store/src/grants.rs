@@ -167,13 +167,23 @@ pub const TABLES: [&str; 19] = [
     MIGRATIONS,
 ];
 
-/// Functions of the owner. On SQLite `report_presence` is two views, see [`sqlite_views`].
+/// Functions of the owner. On SQLite they are views, see [`SQLITE_VIEWS`].
 pub const PUBLISH: &str = "publish";
 pub const COMPARE_EVENTS: &str = "compare_events";
 pub const REQUEUE: &str = "requeue";
 pub const RESUME_LANE: &str = "resume_lane";
 pub const REPORT_PRESENCE: &str = "report_presence";
 pub const REPORT_HEALTH: &str = "report_health";
+
+/// Each view of SQLite and the function that it stands for.
+pub const SQLITE_VIEWS: [(&str, &str); 6] = [
+    ("compare_events", COMPARE_EVENTS),
+    ("requeue", REQUEUE),
+    ("resume_lane", RESUME_LANE),
+    ("presence_reports", REPORT_PRESENCE),
+    ("rollup_reports", REPORT_PRESENCE),
+    ("health_reports", REPORT_HEALTH),
+];
 
 const ALL: &[&str] = &[];
 const EVENT_ROUTE: &[&str] = &["id", "event_type"];
@@ -369,16 +379,10 @@ pub fn allows(role: Role, verb: Verb, object: &str, column: Option<&str>) -> boo
     })
 }
 
-/// The views that stand for a function of the owner on SQLite.
-pub const fn sqlite_views(function: &str) -> &'static [&'static str] {
-    match function.as_bytes() {
-        b"compare_events" => &["compare_events"],
-        b"requeue" => &["requeue"],
-        b"resume_lane" => &["resume_lane"],
-        b"report_presence" => &["presence_reports", "rollup_reports"],
-        b"report_health" => &["health_reports"],
-        _ => &[],
-    }
+/// Whether a role may call the function of the owner that this view stands for on SQLite, by an INSERT into the view or
+/// a SELECT from it.
+pub fn may_call_view(role: Role, view: &str) -> bool {
+    SQLITE_VIEWS.iter().any(|(name, function)| *name == view && allows(role, Verb::Execute, function, None))
 }
 
 /// What brings the rights of a PostgreSQL database to what the table says. The roles must exist.

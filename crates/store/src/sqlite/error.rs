@@ -21,9 +21,6 @@ pub(super) enum Fault {
     /// A statement of one role in the hands of another.
     #[error("this statement does not belong to the role {0}")]
     ForeignStatement(&'static str),
-    /// A statement could pass for the trigger that it names.
-    #[error("a statement of a role must not contain the name of the trigger {0}")]
-    NamesTrigger(&'static str),
     /// The work panicked; its changes were undone.
     #[error("the work panicked: {0}")]
     Panicked(String),
@@ -115,7 +112,6 @@ impl Fault {
             Self::GroupLost(_) => true,
             Self::Unreadable(_)
             | Self::ForeignStatement(_)
-            | Self::NamesTrigger(_)
             | Self::Panicked(_)
             | Self::Probed(_)
             | Self::Conflict { .. }
@@ -129,7 +125,6 @@ impl Fault {
             Self::Sqlite(error) => error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation),
             Self::Unreadable(_)
             | Self::ForeignStatement(_)
-            | Self::NamesTrigger(_)
             | Self::Panicked(_)
             | Self::GroupLost(_)
             | Self::Probed(_)
@@ -146,7 +141,6 @@ impl Fault {
             Self::Sqlite(error) => error.into(),
             Self::GroupLost(loss) => loss.into(),
             other @ (Self::ForeignStatement(_)
-            | Self::NamesTrigger(_)
             | Self::Panicked(_)
             | Self::Probed(_)
             | Self::Conflict { .. }
@@ -170,11 +164,9 @@ fn kind_of(fault: &Fault) -> Kind {
     match fault {
         Fault::Sqlite(error) => kind_of_error(error),
         Fault::Unreadable(_) => Kind::Unreadable,
-        Fault::ForeignStatement(_)
-        | Fault::NamesTrigger(_)
-        | Fault::Panicked(_)
-        | Fault::Probed(_)
-        | Fault::Conflict { .. } => Kind::Refused,
+        Fault::ForeignStatement(_) | Fault::Panicked(_) | Fault::Probed(_) | Fault::Conflict { .. } => {
+            Kind::Refused
+        }
         Fault::GroupLost(loss) => loss.kind,
         Fault::Closed => Kind::Away,
     }

@@ -17,14 +17,13 @@ impl SqliteStore {
         undone(tried).map_err(|fault| fault.during("probing a statement"))
     }
 
-    /// How SQLite would run one SQL text of a role: the lines of EXPLAIN QUERY PLAN.
+    /// How SQLite would run one SQL text of a role: the lines of EXPLAIN QUERY PLAN. The authorizer judges the text.
     #[doc(hidden)]
     pub async fn probe_plan(&self, role: Role, sql: &str) -> StoreResult<Vec<String>> {
-        // The owner asks, since a role may not explain; the text is the role's own.
-        let text = format!("EXPLAIN QUERY PLAN {}", with_head(role, sql));
+        let text = with_head(role, &format!("EXPLAIN QUERY PLAN {sql}"));
         let plan = self.ask(
             |queues| &queues.writer,
-            None,
+            Some(role),
             move |session| {
                 let mut explain = session.try_text(&text)?;
                 let steps = explain.raw_query().mapped(|row| row.get(3)).collect::<Result<_, _>>()?;

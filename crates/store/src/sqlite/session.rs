@@ -1,12 +1,10 @@
 //! A connection with its authorizer, and what a piece of work sees of it: statements of its own role.
 
-use std::cell::RefCell;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use rusqlite::{CachedStatement, Connection};
 
-use super::authorizer::{Gate, OWNER_CODE, VIEWS};
+use super::authorizer::Gate;
 use super::error::{Answer, Fault};
 use crate::grants::Role;
 
@@ -21,19 +19,14 @@ const HEAD: &str = "-- role: ";
 pub(super) struct Guarded {
     connection: Connection,
     gate: Arc<Gate>,
-    /// Statements whose text was looked at, by address: their texts are constants of the program.
-    known: RefCell<HashSet<usize>>,
 }
 
 impl Guarded {
     pub(super) fn new(mut connection: Connection) -> Answer<Self> {
         connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
         rusqlite::vtab::array::load_module(&connection)?;
-        let gate = Arc::new(Gate::default());
-        let asked = Arc::clone(&gate);
-        connection
-            .authorizer(Some(move |context: rusqlite::hooks::AuthContext<'_>| asked.judge(&context)))?;
-        Ok(Self { connection, gate, known: RefCell::new(HashSet::new()) })
+        let gate = Gate::install(&mut connection)?;
+        Ok(Self { connection, gate })
     }
 
     /// Runs a statement that only the thread itself may use: BEGIN, SAVEPOINT, COMMIT.
@@ -75,18 +68,12 @@ impl<'c> Session<'c> {
     /// A statement of this role, from the cache. The cache is keyed by the text, and the text names its
     /// role: so what one role prepared is never run by another.
     pub(super) fn statement(&self, sql: &'static str) -> Answer<CachedStatement<'c>> {
-        let address = sql.as_ptr() as usize;
-        if !self.guarded.known.borrow().contains(&address) {
-            no_owner_code(sql)?;
-            self.guarded.known.borrow_mut().insert(address);
-        }
         self.check_head(sql)?;
         Ok(self.guarded.connection.prepare_cached(sql)?)
     }
 
     /// A text that is no constant, for tests that try what a role may do. Not cached.
     pub(super) fn try_text(&self, sql: &str) -> Answer<rusqlite::Statement<'c>> {
-        no_owner_code(sql)?;
         self.check_head(sql)?;
         Ok(self.guarded.connection.prepare(sql)?)
     }
@@ -165,12 +152,4 @@ pub(super) fn must_change(rows: usize, changed: usize) -> Answer<()> {
         return Ok(());
     }
     Err(Fault::Unreadable(format!("{changed} rows were as they had been read, not {rows}")))
-}
-
-fn no_owner_code(sql: &str) -> Answer<()> {
-    let named = OWNER_CODE.iter().find(|code| !VIEWS.contains(&code.name) && sql.contains(code.name));
-    match named {
-        Some(code) => Err(Fault::NamesTrigger(code.name)),
-        None => Ok(()),
-    }
 }

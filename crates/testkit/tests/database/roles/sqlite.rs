@@ -24,11 +24,10 @@ async fn has_right(store: &SqliteStore, role: Role, sql: &str) -> bool {
     }
 }
 
-/// SQLite says "not authorized", or "access to table.column is prohibited"; its own schema may not be
-/// modified by anybody; and the store sends no statement on that could pass for a trigger.
+/// SQLite says "not authorized", or "access to table.column is prohibited". Nobody may modify its own schema, or a view
+/// but by a trigger, or VACUUM in a transaction, and the writer always has one open.
 fn is_denial(told: &str) -> bool {
-    let denials =
-        ["not authorized", "prohibited", "may not be modified", "must not contain the name of the trigger"];
+    let denials = ["not authorized", "prohibited", "may not be modified", "it is a view", "cannot VACUUM"];
     denials.iter().any(|denial| told.contains(denial))
 }
 
@@ -102,6 +101,27 @@ async fn every_function_and_role() {
     }
 }
 
+/// Accesses that the matrix does not try.
+#[tokio::test(flavor = "multi_thread")]
+async fn returned_and_replaced_rows() {
+    let h = Harness::sqlite("roles").await;
+    let event = "events (event_type, payload, created_at) VALUES ('a', '1', 0)";
+    for (role, sql, allowed) in [
+        ("event_ingest_writer", format!("INSERT INTO {event}"), true),
+        ("event_ingest_writer", format!("INSERT INTO {event} RETURNING id"), true),
+        ("event_ingest_writer", format!("INSERT INTO {event} RETURNING payload"), false),
+        ("event_ingest_writer", format!("REPLACE INTO {event}"), true),
+        ("viewer", format!("INSERT INTO {event}"), false),
+        (
+            "saga_orchestrator",
+            "WITH mine AS (SELECT payload FROM events) SELECT * FROM mine".to_owned(),
+            false,
+        ),
+    ] {
+        check(&h.store, role, &sql, allowed).await;
+    }
+}
+
 /// What no role may do, whatever its rights on tables.
 const BEYOND: &[&str] = &[
     "CREATE TABLE mine (a INTEGER)",
@@ -130,8 +150,14 @@ const BEYOND: &[&str] = &[
     "SELECT * FROM pragma_table_info('subscriptions')",
     "ATTACH DATABASE ':memory:' AS mine",
     "DETACH DATABASE main",
+    "COMMIT",
+    "ROLLBACK",
+    "SAVEPOINT mine",
+    "VACUUM",
     "ANALYZE",
     "REINDEX",
+    "SELECT sql FROM sqlite_schema",
+    "DELETE FROM presence_reports",
     "DELETE FROM sqlite_schema",
     "UPDATE sqlite_schema SET sql = ''",
     "INSERT INTO sqlite_schema DEFAULT VALUES",
@@ -151,18 +177,6 @@ async fn no_role_reaches_beyond_its_rights() {
                 }
                 other => panic!("{role} was not refused: {sql}\n{other:?}"),
             }
-        }
-        // A statement that only pretends to come from a trigger of the owner.
-        for sql in [
-            "WITH event_queue AS (SELECT * FROM subscriptions) SELECT secret FROM event_queue WHERE 0",
-            "WITH saga_dead_letter AS (SELECT payload FROM events) SELECT payload FROM saga_dead_letter WHERE 0",
-        ] {
-            let may = match (role, sql.contains("secret")) {
-                ("subscription_admin", true) | ("job_worker", _) | ("viewer", false) => true,
-                (_, _) => false,
-            };
-            let passed = h.store.probe(role_named(role), sql).await.is_ok();
-            assert!(may || !passed, "{role} got past the authorizer: {sql}");
         }
     }
     assert_eq!(h.direct.rows(schema).await, before);

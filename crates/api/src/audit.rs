@@ -4,18 +4,17 @@
 use crate::events::raw;
 use crate::problem::Problem;
 use crate::query::{Listed, Query, ok};
-use crate::state::ApiState;
+use crate::state::{Api, ApiResult, ApiState};
 use crate::time::Utc;
+use crate::values::parameters;
 use axum::extract::State;
-use axum::response::Response;
 use http::Uri;
-use posthaste_core::KeyId;
 use posthaste_core::audit::{Actor, AuditAction, OperatorAuditEntry, OperatorAuditFilter};
 use posthaste_core::ports::{EXAMINED_MAX, KeyStore as _, ReaderStore as _, Stores};
+use posthaste_core::{KeyId, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::net::IpAddr;
-use std::sync::Arc;
 use utoipa::ToSchema;
 
 pub(crate) const LIST: &str = "audit";
@@ -62,25 +61,27 @@ impl AuditView {
     }
 }
 
+parameters! {
+    struct Parameters(LIST) -> OperatorAuditFilter {
+        /// Such as subscription_changed or sign_in_failed
+        action: AuditAction,
+        /// Written at this time or later
+        since: Timestamp,
+        /// Written before this time
+        until: Timestamp,
+    }
+}
+
 #[utoipa::path(
     get,
     path = "/v1/audit",
     tag = "operations",
     operation_id = "audit",
     summary = "List what people changed, newest first (role admin)",
-    params(
-        ("action" = Option<String>, Query, description = "Such as subscription_changed or sign_in_failed"),
-        ("since" = Option<String>, Query),
-        ("until" = Option<String>, Query),
-        ("limit" = Option<u32>, Query, description = "1 to 200; 50 unless said otherwise"),
-        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
-    ),
+    params(Parameters),
     responses((status = 200, description = "A page", body = Listed<AuditView>)),
 )]
-pub(crate) async fn list<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
-    uri: Uri,
-) -> Result<Response, Problem> {
+pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     ok(&find(&api, &uri, EXAMINED_MAX).await?)
 }
 
@@ -90,19 +91,9 @@ pub(crate) async fn find<S: Stores>(
     uri: &Uri,
     examined_max: u32,
 ) -> Result<Listed<AuditView>, Problem> {
-    let mut query = Query::of(uri)?;
-    let action =
-        query.take("action").map(|text| AuditAction::parse(&text).ok_or_else(bad_action)).transpose()?;
-    let filter =
-        OperatorAuditFilter { action, since: query.instant("since")?, until: query.instant("until")? };
-    let page = query.page(LIST)?.looking_at(examined_max);
-    query.finish()?;
-    Ok(Listed::of(LIST, api.reader.operator_audit(filter, page).await?, AuditView::of))
-}
-
-fn bad_action() -> Problem {
-    let known = AuditAction::ALL.map(AuditAction::as_str).join(", ");
-    Problem::invalid("action", format!("action must be one of {known}"))
+    let (filter, page) = Parameters::read(Query::of(uri)?)?;
+    let found = api.reader.operator_audit(filter, page.looking_at(examined_max)).await?;
+    Ok(Listed::of(LIST, found, AuditView::of))
 }
 
 /// Records a sign-in. A store that cannot write keeps nobody from looking; the log has the sign-in then.

@@ -1,16 +1,15 @@
 //! Deliveries that were given up: to look at, and to make fresh deliveries from, one or many.
 
-use crate::bodies;
 use crate::body::receive_json;
 use crate::events::{PAYLOAD_PAGE_BYTES, raw};
 use crate::fields::Fields;
 use crate::problem::Problem;
-use crate::query::{Listed, Query, id, instant, json, ok, read_cursor, write_cursor};
-use crate::state::ApiState;
+use crate::query::{Listed, Query, id, json, ok, read_cursor, write_cursor};
+use crate::state::{Api, ApiResult, ApiState};
 use crate::time::Utc;
+use crate::values::{body, parameters};
 use axum::Extension;
 use axum::extract::{Path, Request, State};
-use axum::response::Response;
 use http::{StatusCode, Uri};
 use posthaste_core::audit::Actor;
 use posthaste_core::event::EventType;
@@ -18,10 +17,9 @@ use posthaste_core::ports::{
     DeadLetter, DeadLetterFilter, DeadLetterHead, DeadLetterStore as _, EXAMINED_MAX, PageRequest,
     ReaderStore as _, Requeue, Stage, Stores,
 };
-use posthaste_core::{DeadLetterId, SagaId, SubscriptionId};
+use posthaste_core::{DeadLetterId, SagaId, SubscriptionId, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use std::sync::Arc;
 use utoipa::ToSchema;
 
 pub(crate) const LIST: &str = "dead-letters";
@@ -72,29 +70,53 @@ impl DeadLetterView {
     }
 }
 
+parameters! {
+    struct Parameters(LIST) -> DeadLetterFilter {
+        subscription_id: SubscriptionId,
+        event_type: EventType,
+        /// Failed at or after.
+        since: Timestamp,
+        /// Failed before.
+        until: Timestamp,
+    }
+}
+
+body! {
+    /// Every field narrows.
+    #[schema(example = json!({"event_type": "order.paid", "since": "2026-01-31T12:00:00Z", "dry_run": true}))]
+    struct RequeueFilter {
+        #[schema(value_type = Option<i64>, minimum = 1)]
+        subscription_id: Option<SubscriptionId>,
+        #[schema(value_type = Option<String>)]
+        event_type: Option<EventType>,
+        /// Failed at or after.
+        #[schema(value_type = Option<String>, format = DateTime)]
+        since: Option<Timestamp>,
+        /// Failed before.
+        #[schema(value_type = Option<String>, format = DateTime)]
+        until: Option<Timestamp>,
+        /// Only say what would be done.
+        dry_run: Option<bool>,
+        /// The next_cursor of the answer before, to go on.
+        cursor: Option<String>,
+    }
+}
+
 #[utoipa::path(
     get,
     path = "/v1/dead-letters",
     tag = "dead letters",
     summary = "List dead letters, newest first (role viewer)",
     params(
-        ("subscription_id" = Option<i64>, Query),
-        ("event_type" = Option<String>, Query),
-        ("since" = Option<String>, Query),
-        ("until" = Option<String>, Query),
+        Parameters,
         ("payload" = Option<bool>, Query, description = "true: with the payloads; a page ends at 4 MiB of them"),
-        ("limit" = Option<u32>, Query, description = "1 to 200; 50 unless said otherwise"),
-        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
     ),
     responses((status = 200, description = "A page", body = Listed<DeadLetterView>)),
 )]
-pub(crate) async fn list<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
-    uri: Uri,
-) -> Result<Response, Problem> {
+pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     let mut query = Query::of(&uri)?;
     let has_payloads = query.flag("payload")?;
-    let (filter, page) = asked(query)?;
+    let (filter, page) = Parameters::read(query)?;
     if !has_payloads {
         let found = api.reader.dead_letter_heads(filter, page).await?;
         return ok(&Listed::of(LIST, found, DeadLetterView::of_head));
@@ -111,21 +133,9 @@ pub(crate) async fn find_heads<S: Stores, T>(
     examined_max: u32,
     view: fn(DeadLetterHead) -> T,
 ) -> Result<Listed<T>, Problem> {
-    let (filter, page) = asked(Query::of(uri)?)?;
+    let (filter, page) = Parameters::read(Query::of(uri)?)?;
     let page = page.looking_at(examined_max);
     Ok(Listed::of(LIST, api.reader.dead_letter_heads(filter, page).await?, view))
-}
-
-fn asked(mut query: Query) -> Result<(DeadLetterFilter, PageRequest), Problem> {
-    let filter = DeadLetterFilter {
-        subscription_id: query.id("subscription_id", SubscriptionId::new)?,
-        event_type: query.event_type()?,
-        since: query.instant("since")?,
-        until: query.instant("until")?,
-    };
-    let page = query.page(LIST)?;
-    query.finish()?;
-    Ok((filter, page))
 }
 
 #[utoipa::path(
@@ -136,10 +146,7 @@ fn asked(mut query: Query) -> Result<(DeadLetterFilter, PageRequest), Problem> {
     params(("id" = i64, Path)),
     responses((status = 200, description = "The dead letter", body = DeadLetterView)),
 )]
-pub(crate) async fn show<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
-    Path(text): Path<String>,
-) -> Result<Response, Problem> {
+pub(crate) async fn show<S: Stores>(State(api): Api<S>, Path(text): Path<String>) -> ApiResult {
     ok(&find_one(&api, &text).await?)
 }
 
@@ -172,10 +179,10 @@ pub(crate) struct Requeued {
     ),
 )]
 pub(crate) async fn requeue_one<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(by): Extension<Actor>,
     Path(text): Path<String>,
-) -> Result<Response, Problem> {
+) -> ApiResult {
     let (status, saga) = requeue(&api, by, &text).await?;
     json(status, &Requeued { saga_id: saga.get() })
 }
@@ -227,14 +234,14 @@ pub(crate) struct RequeuedMany {
     path = "/v1/dead-letters/requeue",
     tag = "dead letters",
     summary = "Make fresh deliveries from all that a filter finds (role operator)",
-    request_body = Option<bodies::RequeueFilter>,
+    request_body = Option<RequeueFilter>,
     responses((status = 200, description = "How many, and which", body = RequeuedMany)),
 )]
 pub(crate) async fn requeue_many<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(by): Extension<Actor>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> ApiResult {
     let upload = receive_json(&api.uploads, request).await?;
     let fields = Fields::parse_optional(upload.text()?)?;
     ok(&requeue_found(&api, by, fields, REQUEUE_PAGES_MAX, EXAMINED_MAX).await?)
@@ -244,11 +251,16 @@ pub(crate) async fn requeue_many<S: Stores>(
 pub(crate) async fn requeue_found<S: Stores>(
     api: &ApiState<S>,
     by: Actor,
-    fields: Fields<'_>,
+    mut fields: Fields<'_>,
     pages_max: usize,
     examined_max: u32,
 ) -> Result<RequeuedMany, Problem> {
-    let (filter, dry_run, mut after) = read_filter(fields)?;
+    let RequeueFilter { subscription_id, event_type, since, until, dry_run, cursor } =
+        RequeueFilter::read(&mut fields)?;
+    fields.finish()?;
+    let filter = DeadLetterFilter { subscription_id, event_type, since, until };
+    let dry_run = dry_run.unwrap_or(false);
+    let mut after = cursor.map(|cursor| read_cursor(REQUEUE, &cursor)).transpose()?;
     let mut answer = RequeuedMany { dry_run, ..RequeuedMany::default() };
     for _ in 0..pages_max {
         let page = PageRequest::first(REQUEUE_PAGE).behind(after).looking_at(examined_max);
@@ -290,27 +302,4 @@ impl RequeuedMany {
             }
         }
     }
-}
-
-fn read_filter(mut fields: Fields<'_>) -> Result<(DeadLetterFilter, bool, Option<i64>), Problem> {
-    let subscription: Option<i64> = fields.take("subscription_id", "a whole number")?;
-    let subscription = subscription.map(SubscriptionId::new).transpose();
-    let event_type: Option<String> = fields.take("event_type", "text")?;
-    let event_type = event_type.map(EventType::parse).transpose();
-    let mut time = |name: &str| -> Result<_, Problem> {
-        let text: Option<String> = fields.take(name, "a time such as 2026-01-31T12:00:00Z")?;
-        text.map(|text| instant(name, &text)).transpose()
-    };
-    let (since, until) = (time("since")?, time("until")?);
-    let filter = DeadLetterFilter {
-        subscription_id: subscription.map_err(|error| fields.wrong("subscription_id", error))?,
-        event_type: event_type.map_err(|error| fields.wrong("event_type", error))?,
-        since,
-        until,
-    };
-    let dry_run: Option<bool> = fields.take("dry_run", "true or false")?;
-    let cursor: Option<String> = fields.take("cursor", "text")?;
-    fields.finish()?;
-    let after = cursor.map(|cursor| read_cursor(REQUEUE, &cursor)).transpose()?;
-    Ok((filter, dry_run.unwrap_or(false), after))
 }

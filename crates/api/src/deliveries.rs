@@ -2,17 +2,17 @@
 
 use crate::problem::Problem;
 use crate::query::{Listed, Query, id, ok};
-use crate::state::ApiState;
+use crate::state::{Api, ApiResult, ApiState};
 use crate::time::Utc;
+use crate::values::parameters;
 use axum::extract::{Path, State};
-use axum::response::Response;
 use http::Uri;
+use posthaste_core::event::EventType;
 use posthaste_core::outcome::ErrorCode;
 use posthaste_core::ports::{Attempt, Delivery, DeliveryFilter, EXAMINED_MAX, ReaderStore as _, Stores};
 use posthaste_core::saga::SagaStatus;
-use posthaste_core::{EventId, SagaId, SubscriptionId};
+use posthaste_core::{EventId, SagaId, SubscriptionId, Timestamp};
 use serde::Serialize;
-use std::sync::Arc;
 use utoipa::ToSchema;
 
 pub(crate) const LIST: &str = "deliveries";
@@ -98,28 +98,30 @@ impl AttemptView {
     }
 }
 
+parameters! {
+    struct Parameters(LIST) -> DeliveryFilter {
+        status: SagaStatus,
+        subscription_id: SubscriptionId,
+        event_id: EventId,
+        event_type: EventType,
+        /// Its final_error_code, such as HTTP_503
+        error_code: ErrorCode,
+        /// Made at this time or later
+        since: Timestamp,
+        /// Made before this time
+        until: Timestamp,
+    }
+}
+
 #[utoipa::path(
     get,
     path = "/v1/deliveries",
     tag = "deliveries",
     summary = "List deliveries, newest first (role viewer)",
-    params(
-        ("status" = Option<String>, Query),
-        ("subscription_id" = Option<i64>, Query),
-        ("event_id" = Option<i64>, Query),
-        ("event_type" = Option<String>, Query),
-        ("error_code" = Option<String>, Query, description = "Its final_error_code, such as HTTP_503"),
-        ("since" = Option<String>, Query, description = "Made at this time or later"),
-        ("until" = Option<String>, Query, description = "Made before this time"),
-        ("limit" = Option<u32>, Query, description = "1 to 200; 50 unless said otherwise"),
-        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
-    ),
+    params(Parameters),
     responses((status = 200, description = "A page", body = Listed<DeliveryView>)),
 )]
-pub(crate) async fn list<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
-    uri: Uri,
-) -> Result<Response, Problem> {
+pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     ok(&find(&api, &uri, EXAMINED_MAX).await?)
 }
 
@@ -129,31 +131,9 @@ pub(crate) async fn find<S: Stores>(
     uri: &Uri,
     examined_max: u32,
 ) -> Result<Listed<DeliveryView>, Problem> {
-    let mut query = Query::of(uri)?;
-    let status =
-        query.take("status").map(|text| SagaStatus::parse(&text).ok_or_else(bad_status)).transpose()?;
-    let filter = DeliveryFilter {
-        status,
-        subscription_id: query.id("subscription_id", SubscriptionId::new)?,
-        event_id: query.id("event_id", EventId::new)?,
-        event_type: query.event_type()?,
-        error_code: query.take("error_code").map(read_code).transpose()?,
-        since: query.instant("since")?,
-        until: query.instant("until")?,
-    };
-    let page = query.page(LIST)?.looking_at(examined_max);
-    query.finish()?;
-    let deliveries = api.reader.deliveries(filter, page).await?;
+    let (filter, page) = Parameters::read(Query::of(uri)?)?;
+    let deliveries = api.reader.deliveries(filter, page.looking_at(examined_max)).await?;
     Ok(Listed::of(LIST, deliveries, |delivery| DeliveryView::of(&delivery)))
-}
-
-fn read_code(text: String) -> Result<ErrorCode, Problem> {
-    ErrorCode::parse(text).map_err(|error| Problem::invalid("error_code", error.to_string()))
-}
-
-fn bad_status() -> Problem {
-    let known: Vec<&str> = SagaStatus::ALL.into_iter().map(SagaStatus::as_str).collect();
-    Problem::invalid("status", format!("status must be one of {}", known.join(", ")))
 }
 
 #[utoipa::path(
@@ -164,10 +144,7 @@ fn bad_status() -> Problem {
     params(("id" = i64, Path)),
     responses((status = 200, description = "The delivery", body = DeliveryView)),
 )]
-pub(crate) async fn show<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
-    Path(text): Path<String>,
-) -> Result<Response, Problem> {
+pub(crate) async fn show<S: Stores>(State(api): Api<S>, Path(text): Path<String>) -> ApiResult {
     ok(&find_one(&api, &text).await?)
 }
 

@@ -37,12 +37,9 @@ static PAGE: LazyLock<Result<Page, serde_json::Error>> = LazyLock::new(|| {
 });
 
 pub(crate) async fn show() -> Result<Response, Problem> {
-    let broken = |cause: &dyn std::fmt::Display| {
-        let problem = Problem::new(500, "Something broke", "the description could not be written");
-        Problem { cause: Some(cause.to_string()), ..problem }
-    };
-    let page = PAGE.as_ref().map_err(|error| broken(error))?;
-    let policy = HeaderValue::from_str(&page.policy).map_err(|error| broken(&error))?;
+    let broken = |cause: String| Problem::broken("the description could not be written", cause);
+    let page = PAGE.as_ref().map_err(|error| broken(error.to_string()))?;
+    let policy = HeaderValue::from_str(&page.policy).map_err(|error| broken(error.to_string()))?;
     let fixed = |name: HeaderName, value: &'static str| (name, HeaderValue::from_static(value));
     let headers = [
         (CONTENT_SECURITY_POLICY, policy),

@@ -3,10 +3,9 @@
 
 use crate::problem::Problem;
 use crate::query::{Query, ok};
-use crate::state::ApiState;
+use crate::state::{Api, ApiResult, ApiState};
 use crate::time::Utc;
 use axum::extract::State;
-use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::Uri;
@@ -15,7 +14,6 @@ use posthaste_core::{EventId, Timestamp};
 use posthaste_services::doctor::{Check, Status, SystemFacts, examine_page, examine_system};
 use posthaste_services::telemetry;
 use serde::Serialize;
-use std::sync::Arc;
 use utoipa::ToSchema;
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -72,10 +70,7 @@ pub(crate) struct ExaminedView {
     ),
     responses((status = 200, description = "What was found", body = Diagnosis)),
 )]
-pub(crate) async fn show<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
-    uri: Uri,
-) -> Result<Response, Problem> {
+pub(crate) async fn show<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     let mut query = Query::of(&uri)?;
     let cursor = query.take("cursor");
     let newest = match query.take("recent").as_deref() {

@@ -3,27 +3,27 @@
 
 mod cloud;
 
-use crate::bodies;
+pub(crate) use cloud::CloudEvent;
+
 use crate::body::{media_type, receive};
 use crate::deliveries::DeliveryView;
 use crate::fields::{Fields, elements};
 use crate::problem::Problem;
 use crate::query::{Listed, Query, id, json, ok, write_cursor};
-use crate::state::{ApiState, Limits};
+use crate::state::{Api, ApiResult, ApiState, Limits};
 use crate::time::Utc;
+use crate::values::{body, parameters};
 use axum::extract::{Path, Request, State};
-use axum::response::Response;
 use http::{HeaderMap, StatusCode, Uri};
-use posthaste_core::EventId;
 use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, NewEvent, TraceParent};
 use posthaste_core::json::{JsonError, JsonText};
 use posthaste_core::ports::{
     Conflict, DeliveryFilter, EventFilter, EventHead, Ingested, PAGE_BYTES_MAX, PageRequest,
     ReaderStore as _, RequestOutcome, StoredEvent, Stores,
 };
+use posthaste_core::{EventId, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use std::sync::Arc;
 use utoipa::ToSchema;
 
 pub(crate) const LIST: &str = "events";
@@ -31,6 +31,37 @@ pub(crate) const LIST: &str = "events";
 pub(crate) const PAYLOAD_PAGE_BYTES: usize = 2 * PAGE_BYTES_MAX;
 /// The deliveries that are shown with their event; the rest is a list of its own.
 const DELIVERIES_SHOWN_MAX: u32 = 200;
+
+body! {
+    #[schema(
+        as = NewEvent,
+        example = json!({"event_type": "order.paid", "payload": {"order": 7}, "external_event_id": "shop-7"})
+    )]
+    struct NewEventBody<'a> {
+        /// What subscriptions ask for.
+        #[schema(value_type = String, max_length = 200, pattern = "^[A-Za-z0-9][A-Za-z0-9_.:/-]*$")]
+        event_type: EventType,
+        /// Your own name for the event. A second event of that name with the same event_type and payload is the same
+        /// event; with another one it is refused.
+        #[schema(value_type = Option<String>, min_length = 1, max_length = 200)]
+        external_event_id: Option<ExternalEventId>,
+        /// Goes through every log line; also as header x-correlation-id.
+        #[schema(value_type = Option<String>, min_length = 1, max_length = 200)]
+        correlation_id: Option<CorrelationId>,
+        /// Any JSON. It is kept and delivered byte for byte.
+        #[schema(value_type = serde_json::Value)]
+        payload: &'a RawValue,
+    }
+}
+
+/// One event, or an array of them that is stored as a whole or not at all.
+#[derive(Debug, ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "the elements of an array are read one by one")]
+pub(crate) enum EventOrEvents<'a> {
+    One(NewEventBody<'a>),
+    Many(Vec<NewEventBody<'a>>),
+}
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({"id": 7, "duplicate": false}))]
@@ -56,9 +87,9 @@ pub(crate) struct Accepted {
     ),
     request_body(
         content(
-            (bodies::EventOrEvents = "application/json"),
-            (bodies::CloudEvent = "application/cloudevents+json"),
-            (Vec<bodies::CloudEvent> = "application/cloudevents-batch+json"),
+            (EventOrEvents<'static> = "application/json"),
+            (CloudEvent<'static> = "application/cloudevents+json"),
+            (Vec<CloudEvent<'static>> = "application/cloudevents-batch+json"),
         ),
     ),
     responses(
@@ -66,10 +97,7 @@ pub(crate) struct Accepted {
         (status = 200, description = "All were known", body = AcceptedOrMany),
     ),
 )]
-pub(crate) async fn create<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(crate) async fn create<S: Stores>(State(api): Api<S>, request: Request) -> ApiResult {
     let (head, upload) = receive(&api.uploads, request, api.limits.ingest_body_bytes_max()).await?;
     let (events, is_list) = read_events(&head.headers, upload.text()?, api.limits)?;
     // The share of the memory is kept until the events are stored.
@@ -179,20 +207,13 @@ fn read_events(headers: &HeaderMap, text: &str, limits: Limits) -> Result<(Vec<N
     Ok((elements.into_iter().enumerate().map(read).collect::<Result<_, _>>()?, true))
 }
 
-/// `{event_type, payload, external_event_id?, correlation_id?}`
+/// Reads a [`NewEventBody`].
 fn plain(mut fields: Fields<'_>, context: Context, limits: Limits) -> Result<NewEvent, Problem> {
-    let event_type: String = fields.require("event_type", "text")?;
-    let event_type = EventType::parse(event_type).map_err(|error| fields.wrong("event_type", error))?;
-    let external: Option<String> = fields.take("external_event_id", "text")?;
-    let external = external.map(ExternalEventId::parse).transpose();
-    let external_event_id = external.map_err(|error| fields.wrong("external_event_id", error))?;
-    let correlation: Option<String> = fields.take("correlation_id", "text")?;
-    let correlation = correlation.map(CorrelationId::parse).transpose();
-    let correlation = correlation.map_err(|error| fields.wrong("correlation_id", error))?;
-    let payload = fields.take_raw("payload").ok_or_else(|| fields.missing("payload"))?;
+    let NewEventBody { event_type, external_event_id, correlation_id, payload } =
+        NewEventBody::read(&mut fields)?;
     let payload = payload_of(&fields, "payload", payload, limits)?;
     fields.finish()?;
-    let correlation_id = correlation.or(context.correlation_id);
+    let correlation_id = correlation_id.or(context.correlation_id);
     Ok(NewEvent { event_type, payload, external_event_id, correlation_id, traceparent: context.traceparent })
 }
 
@@ -269,29 +290,32 @@ pub(crate) fn raw(text: JsonText) -> Box<RawValue> {
     RawValue::from_string(text.into_string()).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
+parameters! {
+    struct Parameters(LIST) -> EventFilter {
+        event_type: EventType,
+        external_event_id: ExternalEventId,
+        /// Accepted at this time or later; the latest come first
+        since: Timestamp,
+        /// Accepted before this time
+        until: Timestamp,
+    }
+}
+
 #[utoipa::path(
     get,
     path = "/v1/events",
     tag = "events",
     summary = "List events, newest first (role viewer)",
     params(
-        ("event_type" = Option<String>, Query),
-        ("external_event_id" = Option<String>, Query),
-        ("since" = Option<String>, Query, description = "Accepted at this time or later; the latest come first"),
-        ("until" = Option<String>, Query, description = "Accepted before this time"),
+        Parameters,
         ("payload" = Option<bool>, Query, description = "true: with the payloads; a page ends at 4 MiB of them"),
-        ("limit" = Option<u32>, Query, description = "1 to 200; 50 unless said otherwise"),
-        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
     ),
     responses((status = 200, description = "A page", body = Listed<EventView>)),
 )]
-pub(crate) async fn list<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
-    uri: Uri,
-) -> Result<Response, Problem> {
+pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     let mut query = Query::of(&uri)?;
     let has_payloads = query.flag("payload")?;
-    let (filter, page) = asked(query)?;
+    let (filter, page) = Parameters::read(query)?;
     if !has_payloads {
         let found = api.reader.event_heads(filter, page).await?;
         return ok(&Listed::of(LIST, found, EventView::of_head));
@@ -308,20 +332,9 @@ pub(crate) async fn find_heads<S: Stores, T>(
     examined_max: u32,
     view: fn(EventHead) -> T,
 ) -> Result<Listed<T>, Problem> {
-    let (filter, page) = asked(Query::of(uri)?)?;
+    let (filter, page) = Parameters::read(Query::of(uri)?)?;
     let page = page.looking_at(examined_max);
     Ok(Listed::of(LIST, api.reader.event_heads(filter, page).await?, view))
-}
-
-fn asked(mut query: Query) -> Result<(EventFilter, PageRequest), Problem> {
-    let external = query.take("external_event_id").map(ExternalEventId::parse).transpose();
-    let external_event_id =
-        external.map_err(|error| Problem::invalid("external_event_id", error.to_string()))?;
-    let (since, until) = (query.instant("since")?, query.instant("until")?);
-    let filter = EventFilter { event_type: query.event_type()?, external_event_id, since, until };
-    let page = query.page(LIST)?;
-    query.finish()?;
-    Ok((filter, page))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -357,10 +370,7 @@ pub(crate) struct Shown {
     params(("id" = i64, Path)),
     responses((status = 200, description = "The event", body = Shown)),
 )]
-pub(crate) async fn show<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
-    Path(text): Path<String>,
-) -> Result<Response, Problem> {
+pub(crate) async fn show<S: Stores>(State(api): Api<S>, Path(text): Path<String>) -> ApiResult {
     let event_id = id("id", &text, EventId::new)?;
     let event = find_one(&api, event_id).await?;
     let filter = DeliveryFilter { event_id: Some(event_id), ..DeliveryFilter::default() };

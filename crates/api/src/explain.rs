@@ -4,16 +4,14 @@
 use crate::deliveries::DeliveryView;
 use crate::problem::Problem;
 use crate::query::{id, ok};
-use crate::state::ApiState;
+use crate::state::{Api, ApiResult, ApiState};
 use crate::time::Utc;
 use axum::extract::{Path, State};
-use axum::response::Response;
 use posthaste_core::history::{SubscriptionChange, Unmatched, Verdict, routed_between, turn, verdict};
 use posthaste_core::ports::{ExplainedDelivery, ExplainedEvent, InsightStore as _, Stores};
 use posthaste_core::{DeadLetterId, EventId, SagaId, SubscriptionId, Timestamp};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use utoipa::ToSchema;
 
 /// The most subscriptions without a delivery that are told of.
@@ -74,10 +72,7 @@ pub(crate) struct NotMatched {
     params(("id" = i64, Path)),
     responses((status = 200, description = "The explanation", body = Explanation)),
 )]
-pub(crate) async fn show<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
-    Path(text): Path<String>,
-) -> Result<Response, Problem> {
+pub(crate) async fn show<S: Stores>(State(api): Api<S>, Path(text): Path<String>) -> ApiResult {
     ok(&find(&api, id("id", &text, EventId::new)?).await?)
 }
 

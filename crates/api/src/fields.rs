@@ -2,7 +2,8 @@
 //! asked for is refused. Values stay the text that they were.
 
 use crate::problem::Problem;
-use serde::de::{DeserializeOwned, DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
+use crate::values::Field;
+use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
@@ -52,43 +53,11 @@ impl<'a> Fields<'a> {
         Problem::invalid(self.path(name), format!("{}{detail}", self.at))
     }
 
-    pub(crate) fn take_raw(&mut self, name: &str) -> Option<&'a RawValue> {
-        let index = self.members.0.iter().position(|(found, _)| found == name)?;
-        Some(self.members.0.swap_remove(index).1)
-    }
-
-    /// Nothing when the field is not there or null.
-    pub(crate) fn take<T: DeserializeOwned>(&mut self, name: &str, what: &str) -> Result<Option<T>, Problem> {
-        match self.take_raw(name) {
-            None => Ok(None),
-            Some(raw) => self.read(name, what, raw),
-        }
-    }
-
-    pub(crate) fn require<T: DeserializeOwned>(&mut self, name: &str, what: &str) -> Result<T, Problem> {
-        self.take(name, what)?.ok_or_else(|| self.missing(name))
-    }
-
-    /// Tells a field that is null from one that is not there.
-    pub(crate) fn take_nullable<T: DeserializeOwned>(
-        &mut self,
-        name: &str,
-        what: &str,
-    ) -> Result<Option<Option<T>>, Problem> {
-        self.take_raw(name).map(|raw| self.read(name, what, raw)).transpose()
-    }
-
-    pub(crate) fn missing(&self, name: &str) -> Problem {
-        self.wrong(name, format_args!("{name} is missing"))
-    }
-
-    fn read<T: DeserializeOwned>(
-        &self,
-        name: &str,
-        what: &str,
-        raw: &RawValue,
-    ) -> Result<Option<T>, Problem> {
-        serde_json::from_str(raw.get()).map_err(|_| self.wrong(name, format_args!("{name} must be {what}")))
+    /// Takes a field out and reads its value.
+    pub(crate) fn take<T: Field<'a>>(&mut self, name: &str) -> Result<T, Problem> {
+        let index = self.members.0.iter().position(|(found, _)| found == name);
+        let raw = index.map(|index| self.members.0.swap_remove(index).1);
+        T::of(name, raw).map_err(|detail| self.wrong(name, detail))
     }
 
     /// Refuses what is left over.
@@ -269,13 +238,17 @@ mod tests {
 
     #[test]
     fn fields_are_taken_by_name_and_type() {
-        let mut fields = Fields::parse(r#"{"n":7,"s":"x","z":null,"r":[1.50, 2],"more":1}"#).expect("fields");
-        assert_eq!(fields.take::<u32>("n", "a number").expect("a number"), Some(7));
-        assert_eq!(fields.take::<String>("z", "text").expect("nothing"), None);
-        assert_eq!(fields.take_raw("r").map(RawValue::get), Some("[1.50, 2]"));
-        let problem = fields.take::<u32>("s", "a number").expect_err("no number");
+        let text = r#"{"b":true,"s":"x","z":null,"y":null,"r":[1.50, 2],"more":1}"#;
+        let mut fields = Fields::parse(text).expect("fields");
+        assert_eq!(fields.take::<Option<bool>>("b").expect("a value"), Some(true));
+        assert_eq!(fields.take::<Option<String>>("z").expect("null"), None);
+        assert_eq!(fields.take::<Option<Option<String>>>("y").expect("null"), Some(None));
+        assert_eq!(fields.take::<Option<Option<String>>>("y").expect("left out"), None);
+        assert_eq!(fields.take::<&RawValue>("r").expect("JSON").get(), "[1.50, 2]");
+        let problem = fields.take::<bool>("s").expect_err("text");
         assert_eq!((problem.status, problem.field.as_deref()), (422, Some("s")));
-        let problem = fields.require::<u32>("gone", "a number").expect_err("not there");
+        assert_eq!(problem.detail, "s must be true or false");
+        let problem = fields.take::<String>("gone").expect_err("not there");
         assert_eq!(problem.detail, "gone is missing");
         let problem = fields.finish().expect_err("a field too many");
         assert_eq!(problem.field.as_deref(), Some("more"));

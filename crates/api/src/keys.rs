@@ -1,16 +1,16 @@
 //! API keys: made, listed and revoked by root. A key is shown once and kept as a hash.
 
 use crate::auth::key_hash;
-use crate::bodies;
 use crate::body::receive_json;
 use crate::fields::Fields;
 use crate::problem::Problem;
 use crate::query::{Listed, id, json, ok};
-use crate::state::ApiState;
+use crate::state::{Api, ApiResult};
 use crate::time::Utc;
+use crate::values::{Text, body};
 use axum::Extension;
 use axum::extract::{Path, Request, State};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::IntoResponse as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
@@ -18,7 +18,6 @@ use posthaste_core::KeyId;
 use posthaste_core::audit::Actor;
 use posthaste_core::ports::{ApiKey, KeyRole, KeyStore as _, Stores};
 use serde::Serialize;
-use std::sync::Arc;
 use utoipa::ToSchema;
 
 /// So that people, and programs that look for leaked keys, know one when they see it.
@@ -56,6 +55,30 @@ impl KeyView {
     }
 }
 
+body! {
+    #[schema(as = NewKey, example = json!({"name": "shop", "role": "ingest"}))]
+    struct NewKeyBody {
+        #[schema(value_type = String, min_length = 1, max_length = 200)]
+        name: KeyName,
+        /// What the key may do.
+        #[schema(value_type = String)]
+        role: KeyRole,
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct KeyName(String);
+
+impl Text for KeyName {
+    fn read_text(name: &str, text: String) -> Result<Self, String> {
+        let chars = text.chars().take(NAME_CHARS_MAX + 1).count();
+        if !(1..=NAME_CHARS_MAX).contains(&chars) || text.contains('\0') {
+            return Err(format!("{name} must be 1 to {NAME_CHARS_MAX} characters, none of them U+0000"));
+        }
+        Ok(Self(text))
+    }
+}
+
 /// Keys are few: people make them.
 #[utoipa::path(
     get,
@@ -64,7 +87,7 @@ impl KeyView {
     summary = "List API keys (role root)",
     responses((status = 200, description = "All of them", body = Listed<KeyView>)),
 )]
-pub(crate) async fn list<S: Stores>(State(api): State<Arc<ApiState<S>>>) -> Result<Response, Problem> {
+pub(crate) async fn list<S: Stores>(State(api): Api<S>) -> ApiResult {
     let keys = api.keys.list_keys().await?;
     ok(&Listed { items: keys.into_iter().map(KeyView::of).collect(), next_cursor: None })
 }
@@ -74,30 +97,20 @@ pub(crate) async fn list<S: Stores>(State(api): State<Arc<ApiState<S>>>) -> Resu
     path = "/v1/keys",
     tag = "keys",
     summary = "Make an API key (role root)",
-    request_body = bodies::NewKeyBody,
+    request_body = NewKeyBody,
     responses((status = 201, description = "Made; the key is shown once", body = KeyView)),
 )]
 pub(crate) async fn create<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(by): Extension<Actor>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> ApiResult {
     let upload = receive_json(&api.uploads, request).await?;
     let mut fields = Fields::parse(upload.text()?)?;
-    let name: String = fields.require("name", "text")?;
-    let chars = name.chars().take(NAME_CHARS_MAX + 1).count();
-    if !(1..=NAME_CHARS_MAX).contains(&chars) || name.contains('\0') {
-        let detail = format!("name must be 1 to {NAME_CHARS_MAX} characters, none of them U+0000");
-        return Err(fields.wrong("name", detail));
-    }
-    let role: String = fields.require("role", "text")?;
-    let role = KeyRole::parse(&role).ok_or_else(|| {
-        let known: Vec<&str> = KeyRole::ALL.into_iter().map(KeyRole::as_str).collect();
-        fields.wrong("role", format_args!("role must be one of {}", known.join(", ")))
-    })?;
+    let NewKeyBody { name, role } = NewKeyBody::read(&mut fields)?;
     fields.finish()?;
     let key = format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(api.draw::<32>()));
-    let made = api.keys.create_key(name, role, key_hash(&key), by, api.clock.now()).await?;
+    let made = api.keys.create_key(name.0, role, key_hash(&key), by, api.clock.now()).await?;
     json(StatusCode::CREATED, &KeyView { key: Some(key), ..KeyView::of(made) })
 }
 
@@ -110,10 +123,10 @@ pub(crate) async fn create<S: Stores>(
     responses((status = 204, description = "Revoked")),
 )]
 pub(crate) async fn revoke<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(by): Extension<Actor>,
     Path(text): Path<String>,
-) -> Result<Response, Problem> {
+) -> ApiResult {
     let id = id("id", &text, KeyId::new)?;
     let revoked = api.keys.revoke_key(id, by, api.clock.now()).await?;
     api.known_keys.forget(id);

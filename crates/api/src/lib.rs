@@ -5,7 +5,6 @@
 mod attempts;
 mod audit;
 mod auth;
-mod bodies;
 mod body;
 mod dashboard;
 mod dead_letters;
@@ -33,6 +32,7 @@ mod stats;
 mod subscriptions;
 mod system;
 mod time;
+mod values;
 
 pub use auth::key_hash;
 pub use health::Health;

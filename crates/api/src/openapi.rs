@@ -4,7 +4,7 @@
 use crate::problem::Problem;
 use crate::query::ITEMS_MAX;
 use crate::{
-    audit, bodies, dead_letters, deliveries, doctor, events, explain, health, keys, orders, outbox, stats,
+    audit, dead_letters, deliveries, doctor, events, explain, health, keys, orders, outbox, stats,
     subscriptions, system,
 };
 use axum::response::{IntoResponse as _, Response};
@@ -68,7 +68,7 @@ const KEY_SCHEME: &str = "api_key";
         keys::create,
         keys::revoke,
     ),
-    components(schemas(Problem, bodies::CloudEvent)),
+    components(schemas(Problem, events::CloudEvent)),
     modifiers(&Common)
 )]
 struct Document;
@@ -190,10 +190,8 @@ static WRITTEN: LazyLock<Result<Bytes, serde_json::Error>> =
     LazyLock::new(|| serde_json::to_vec(&*DOCUMENT).map(Bytes::from));
 
 pub(crate) async fn show() -> Result<Response, Problem> {
-    let written = WRITTEN.as_ref().map_err(|error| Problem {
-        cause: Some(error.to_string()),
-        ..Problem::new(500, "Something broke", "the description could not be written")
-    })?;
+    let written = WRITTEN.as_ref();
+    let written = written.map_err(|error| Problem::broken("the description could not be written", error))?;
     let media = HeaderValue::from_static("application/json");
     Ok(([(CONTENT_TYPE, media)], written.clone()).into_response())
 }

@@ -1,15 +1,14 @@
 //! Orders come in here, and can be looked at. What arrives is checked and handed to the intake
 //! ([`posthaste_services::intake`]); the answer comes after the commit. Nothing here sends one.
 
-use crate::bodies;
 use crate::body::{media_type, receive};
 use crate::events::raw;
 use crate::problem::Problem;
-use crate::query::{Listed, Query, json, ok};
-use crate::state::ApiState;
+use crate::query::{Listed, PageParameters, Query, json, ok};
+use crate::state::{Api, ApiResult, ApiState};
 use crate::time::Utc;
+use crate::values::parameters;
 use axum::extract::{Path, Request, State};
-use axum::response::Response;
 use http::{HeaderMap, StatusCode, Uri};
 use posthaste_core::json::{JsonError, JsonText};
 use posthaste_core::order::{IdempotencyKey, ORDER_BYTES_MAX, Order, OrderError, OrderStatus};
@@ -17,7 +16,6 @@ use posthaste_core::ports::{AuditEntry, EXAMINED_MAX, OrderRecord, ReaderStore a
 use posthaste_services::batcher::BatchError;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use std::sync::Arc;
 use utoipa::ToSchema;
 
 pub(crate) const LIST: &str = "orders";
@@ -110,6 +108,36 @@ impl OrderView {
     }
 }
 
+/// An order to the broker. Fields beyond these are kept, and sent along.
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "the core reads orders, and knows no schemas")]
+#[schema(
+    as = NewOrder,
+    example = json!({
+        "idempotency_key": "order-5678", "symbol": "USDJPY", "intent": "BUY", "qty": 10000, "limit_price": 145.001,
+        "trace_id": "desk-7", "meta": {"source": "desk"}
+    })
+)]
+pub(crate) struct NewOrderBody {
+    /// Your own name for the order, also in the header: it is executed once, however often it is submitted.
+    #[schema(min_length = 1, max_length = 200, pattern = "^[!#-\\[\\]-~]+$")]
+    idempotency_key: String,
+    #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
+    symbol: String,
+    #[schema(max_length = 32, pattern = "^[A-Z][A-Z_]*$")]
+    intent: String,
+    #[schema(exclusive_minimum = 0, maximum = 9_007_199_254_740_992_i64)]
+    qty: f64,
+    /// Left out or null: at the market's price.
+    #[schema(exclusive_minimum = 0)]
+    limit_price: Option<f64>,
+    /// Goes with the order to the broker and into every line of its audit.
+    #[schema(max_length = 200)]
+    trace_id: Option<String>,
+    /// Anything else that belongs to it.
+    meta: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
 #[utoipa::path(
     post,
     path = "/v1/orders",
@@ -119,7 +147,7 @@ impl OrderView {
         ("Idempotency-Key" = String, Header, description = "The idempotency_key of the body, quoted or bare",
             example = "\"order-5678\""),
     ),
-    request_body = bodies::NewOrderBody,
+    request_body = NewOrderBody,
     responses(
         (status = 202, description = "New; stored durably, and sent to the broker from here on", body = OrderView),
         (
@@ -129,10 +157,7 @@ impl OrderView {
         ),
     ),
 )]
-pub(crate) async fn create<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(crate) async fn create<S: Stores>(State(api): Api<S>, request: Request) -> ApiResult {
     let Some(orders) = &api.orders else {
         let detail = "orders have nowhere to go: set POSTHASTE_BROKER_URL, and start the server again";
         return Err(Problem::new(503, "No broker is set", detail));
@@ -212,22 +237,27 @@ fn not_stored(error: BatchError) -> Problem {
     }
 }
 
+#[derive(Debug)]
+pub(crate) struct OrderFilter {
+    status: Option<OrderStatus>,
+}
+
+parameters! {
+    struct Parameters(LIST) -> OrderFilter {
+        /// One of queued, sending, sent, failed, dead
+        status: OrderStatus,
+    }
+}
+
 #[utoipa::path(
     get,
     path = "/v1/orders",
     tag = "orders",
     summary = "List orders, newest first (role viewer)",
-    params(
-        ("status" = Option<String>, Query, description = "One of queued, sending, sent, failed, dead"),
-        ("limit" = Option<u32>, Query, description = "1 to 200; 50 unless said otherwise"),
-        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
-    ),
+    params(Parameters),
     responses((status = 200, description = "A page", body = Listed<OrderView>)),
 )]
-pub(crate) async fn list<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
-    uri: Uri,
-) -> Result<Response, Problem> {
+pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     ok(&find(&api, &uri, EXAMINED_MAX).await?)
 }
 
@@ -237,17 +267,9 @@ pub(crate) async fn find<S: Stores>(
     uri: &Uri,
     examined_max: u32,
 ) -> Result<Listed<OrderView>, Problem> {
-    let mut query = Query::of(uri)?;
-    let status =
-        query.take("status").map(|text| OrderStatus::parse(&text).ok_or_else(bad_status)).transpose()?;
-    let page = query.page(LIST)?.looking_at(examined_max);
-    query.finish()?;
-    Ok(Listed::of(LIST, api.reader.orders(status, page).await?, OrderView::brief))
-}
-
-fn bad_status() -> Problem {
-    let known: Vec<&str> = OrderStatus::ALL.into_iter().map(OrderStatus::as_str).collect();
-    Problem::invalid("status", format!("status must be one of {}", known.join(", ")))
+    let (OrderFilter { status }, page) = Parameters::read(Query::of(uri)?)?;
+    let found = api.reader.orders(status, page.looking_at(examined_max)).await?;
+    Ok(Listed::of(LIST, found, OrderView::brief))
 }
 
 #[utoipa::path(
@@ -258,10 +280,7 @@ fn bad_status() -> Problem {
     params(("idempotency_key" = String, Path, example = "order-5678")),
     responses((status = 200, description = "The order", body = OrderView)),
 )]
-pub(crate) async fn show<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
-    Path(text): Path<String>,
-) -> Result<Response, Problem> {
+pub(crate) async fn show<S: Stores>(State(api): Api<S>, Path(text): Path<String>) -> ApiResult {
     ok(&find_one(&api, text).await?)
 }
 
@@ -325,16 +344,11 @@ impl TransitionView {
     summary = "Everything that happened to an order (role viewer)",
     params(
         ("idempotency_key" = String, Path, example = "order-5678"),
-        ("limit" = Option<u32>, Query, description = "1 to 200; 50 unless said otherwise"),
-        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
+        PageParameters,
     ),
     responses((status = 200, description = "A page of its transitions, oldest first", body = AuditView)),
 )]
-pub(crate) async fn audit<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
-    Path(text): Path<String>,
-    uri: Uri,
-) -> Result<Response, Problem> {
+pub(crate) async fn audit<S: Stores>(State(api): Api<S>, Path(text): Path<String>, uri: Uri) -> ApiResult {
     let key = key(text)?;
     let mut query = Query::of(&uri)?;
     let page = query.page(AUDIT)?;

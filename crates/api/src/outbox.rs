@@ -2,16 +2,14 @@
 
 use crate::problem::Problem;
 use crate::query::ok;
-use crate::state::ApiState;
+use crate::state::{Api, ApiResult, ApiState};
 use crate::time::Utc;
 use axum::Extension;
 use axum::extract::State;
-use axum::response::Response;
 use posthaste_core::audit::Actor;
 use posthaste_core::lane::LaneMode;
 use posthaste_core::ports::{DeadLetterStore as _, LaneStanding, ReaderStore as _, Stage, Stores};
 use serde::Serialize;
-use std::sync::Arc;
 use utoipa::ToSchema;
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -72,7 +70,7 @@ impl LaneView {
     summary = "How the lane to the broker stands (role viewer)",
     responses((status = 200, description = "The lane", body = LaneView)),
 )]
-pub(crate) async fn show<S: Stores>(State(api): State<Arc<ApiState<S>>>) -> Result<Response, Problem> {
+pub(crate) async fn show<S: Stores>(State(api): Api<S>) -> ApiResult {
     ok(&read(&api).await?)
 }
 
@@ -87,10 +85,7 @@ pub(crate) async fn read<S: Stores>(api: &ApiState<S>) -> Result<LaneView, Probl
     summary = "Let a lane that is paused or holds back go on (role operator)",
     responses((status = 200, description = "The lane as it is now", body = LaneView)),
 )]
-pub(crate) async fn resume<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
-    Extension(by): Extension<Actor>,
-) -> Result<Response, Problem> {
+pub(crate) async fn resume<S: Stores>(State(api): Api<S>, Extension(by): Extension<Actor>) -> ApiResult {
     ok(&go_on(&api, by).await?)
 }
 

@@ -63,6 +63,11 @@ impl Problem {
         Self::new(415, "Not supported", detail)
     }
 
+    /// A fault of ours. The cause is for the log.
+    pub(crate) fn broken(detail: &str, cause: impl ToString) -> Self {
+        Self { cause: Some(cause.to_string()), ..Self::new(500, "Something broke", detail) }
+    }
+
     /// What can be read and is wrong.
     pub(crate) fn invalid(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { field: Some(field.into()), ..Self::new(422, "Not valid", detail) }

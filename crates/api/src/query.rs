@@ -2,22 +2,21 @@
 //! callers; inside it names its list and the last id seen, so that it stays right while rows arrive.
 
 use crate::problem::Problem;
-use crate::time::parse;
+use crate::values::{Parameter, described};
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode, Uri};
-use posthaste_core::Timestamp;
-use posthaste_core::event::EventType;
 use posthaste_core::ids::IdOutOfRange;
 use posthaste_core::ports::{Page, PageRequest};
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::openapi::path::{Parameter as Described, ParameterIn};
+use utoipa::{IntoParams, ToSchema};
 
 /// Parameters for an address; those without a value are left out.
-pub(crate) fn write_query(pairs: &[(&str, &str)]) -> String {
-    let filled = pairs.iter().filter(|(_, value)| !value.is_empty());
+pub(crate) fn write_query<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let filled = pairs.into_iter().filter(|(_, value)| !value.is_empty());
     url::form_urlencoded::Serializer::new(String::new()).extend_pairs(filled).finish()
 }
 
@@ -51,8 +50,8 @@ impl Query {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for (name, value) in parameters(uri.query().unwrap_or_default().as_bytes())? {
             if pairs.iter().any(|(known, _)| *known == name) {
-                let detail = format!("{} comes twice", shown(&name));
-                return Err(Problem::invalid(shown(&name), detail));
+                let detail = format!("{} comes twice", shortened(&name));
+                return Err(Problem::invalid(shortened(&name), detail));
             }
             pairs.push((name, value));
         }
@@ -65,21 +64,10 @@ impl Query {
         Some(self.0.swap_remove(index).1)
     }
 
-    pub(crate) fn id<T>(
-        &mut self,
-        name: &str,
-        new: fn(i64) -> Result<T, IdOutOfRange>,
-    ) -> Result<Option<T>, Problem> {
-        self.take(name).map(|text| id(name, &text, new)).transpose()
-    }
-
-    pub(crate) fn event_type(&mut self) -> Result<Option<EventType>, Problem> {
-        let parsed = self.take("event_type").map(EventType::parse).transpose();
-        parsed.map_err(|error| Problem::invalid("event_type", error.to_string()))
-    }
-
-    pub(crate) fn instant(&mut self, name: &str) -> Result<Option<Timestamp>, Problem> {
-        self.take(name).map(|text| instant(name, &text)).transpose()
+    /// Takes a parameter and reads its value.
+    pub(crate) fn get<T: Parameter>(&mut self, name: &str) -> Result<Option<T>, Problem> {
+        let read = self.take(name).map(|text| T::read(name, text)).transpose();
+        read.map_err(|detail| Problem::invalid(name, detail))
     }
 
     /// Whether something is asked for that is left out otherwise.
@@ -106,27 +94,50 @@ impl Query {
             None => Ok(()),
             Some((name, _)) => {
                 let detail = "this parameter is not known: leave it out, or check its spelling";
-                Err(Problem::invalid(shown(name), detail))
+                Err(Problem::invalid(shortened(name), detail))
             }
         }
     }
 }
 
-fn shown(name: &str) -> String {
+fn shortened(name: &str) -> String {
     name.chars().take(100).collect()
 }
 
-pub(crate) fn instant(name: &str, text: &str) -> Result<Timestamp, Problem> {
-    let detail = || format!("{name} must be a time such as 2026-01-31T12:00:00Z");
-    parse(text).ok_or_else(|| Problem::invalid(name, detail()))
+/// The parameters that [`Query::page`] reads.
+#[derive(Debug)]
+pub(crate) struct PageParameters;
+
+impl PageParameters {
+    pub(crate) fn described() -> [Described; 2] {
+        let limit = format!("1 to {ITEMS_MAX}; {ITEMS_DEFAULT} unless said otherwise");
+        [
+            described::<u32>("limit", &limit),
+            described::<String>("cursor", "The next_cursor of the page before"),
+        ]
+    }
 }
 
-/// An id in a path or a parameter.
+impl IntoParams for PageParameters {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Described> {
+        Self::described().into()
+    }
+}
+
+/// An id in a path.
 pub(crate) fn id<T>(name: &str, text: &str, new: fn(i64) -> Result<T, IdOutOfRange>) -> Result<T, Problem> {
+    read_id(name, text, new).map_err(|detail| Problem::invalid(name, detail))
+}
+
+/// Reads an id. The error says what is wrong with the parameter `name`.
+pub(crate) fn read_id<T>(
+    name: &str,
+    text: &str,
+    new: fn(i64) -> Result<T, IdOutOfRange>,
+) -> Result<T, String> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit());
     let number = text.parse().ok().filter(|_| plain).and_then(|raw| new(raw).ok());
-    let detail = || format!("{name} must be a whole number from 1 to {}", i64::MAX);
-    number.ok_or_else(|| Problem::invalid(name, detail()))
+    number.ok_or_else(|| format!("{name} must be a whole number from 1 to {}", i64::MAX))
 }
 
 pub(crate) fn read_cursor(list: &str, text: &str) -> Result<i64, Problem> {
@@ -159,10 +170,8 @@ impl<T> Listed<T> {
 }
 
 pub(crate) fn json(status: StatusCode, answer: &impl Serialize) -> Result<Response, Problem> {
-    let text = serde_json::to_vec(answer).map_err(|error| Problem {
-        cause: Some(error.to_string()),
-        ..Problem::new(500, "Something broke", "the answer could not be written")
-    })?;
+    let text = serde_json::to_vec(answer);
+    let text = text.map_err(|error| Problem::broken("the answer could not be written", error))?;
     Ok((status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response())
 }
 

@@ -4,7 +4,10 @@
 use crate::attempts::Attempts;
 use crate::auth::{KeyCache, UNKNOWN_KEYS_BURST, UNKNOWN_KEYS_REFILL, UnknownKeys};
 use crate::health::Health;
+use crate::problem::Problem;
 use crate::responses::ResponseBudget;
+use axum::extract::State;
+use axum::response::Response;
 use posthaste_core::EventId;
 use posthaste_core::order::Order;
 use posthaste_core::ports::{IngestRequest, KeyHash, ReaderStore as _, RequestOutcome, Stores, Submission};
@@ -22,6 +25,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
+
+/// What a handler is given.
+pub(crate) type Api<S> = State<Arc<ApiState<S>>>;
+
+/// What a handler of the API returns.
+pub(crate) type ApiResult = Result<Response, Problem>;
 
 /// The bytes of all bodies that are being received or wait to be stored, in KiB.
 const UPLOADS_KIB_MAX: usize = 256 * 1024;

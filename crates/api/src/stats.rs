@@ -2,10 +2,9 @@
 
 use crate::problem::Problem;
 use crate::query::{Query, ok};
-use crate::state::ApiState;
+use crate::state::{Api, ApiResult, ApiState};
 use crate::time::Utc;
 use axum::extract::State;
-use axum::response::Response;
 use http::Uri;
 use posthaste_core::Timestamp;
 use posthaste_core::lane::{Lane, LaneMode};
@@ -16,7 +15,6 @@ use posthaste_core::ports::{
 use posthaste_services::metrics::CHARTED;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 use utoipa::ToSchema;
 
@@ -103,10 +101,7 @@ pub(crate) struct LaneView {
     params(("window" = Option<String>, Query, description = "1h (unless said otherwise) or 24h", example = "24h")),
     responses((status = 200, description = "Sums and gauges", body = Stats)),
 )]
-pub(crate) async fn show<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
-    uri: Uri,
-) -> Result<Response, Problem> {
+pub(crate) async fn show<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     let mut query = Query::of(&uri)?;
     let asked = query.take("window");
     query.finish()?;

@@ -3,16 +3,16 @@
 
 pub(crate) mod challenge;
 
-use crate::bodies;
 use crate::body::receive_json;
 use crate::fields::Fields;
 use crate::problem::Problem;
 use crate::query::{Listed, Query, id, json, ok};
-use crate::state::ApiState;
+use crate::state::{Api, ApiResult, ApiState};
 use crate::time::Utc;
+use crate::values::{Number, Text, body, parameters};
 use axum::Extension;
 use axum::extract::{Path, Request, State};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::IntoResponse as _;
 use http::{StatusCode, Uri};
 use posthaste_core::SubscriptionId;
 use posthaste_core::audit::Actor;
@@ -26,7 +26,6 @@ use posthaste_core::subscription::{
 };
 use posthaste_services::egress::EgressPolicy;
 use serde::Serialize;
-use std::sync::Arc;
 use std::time::Duration;
 use utoipa::ToSchema;
 
@@ -36,8 +35,8 @@ pub(crate) const LIST: &str = "subscriptions";
 /// The most attempts that a subscription may ask for.
 const RETRY_LIMIT_MAX: u32 = 100;
 /// How long the secret before goes on signing, unless the caller says otherwise.
-const OVERLAP_S: u64 = 24 * 3_600;
-const OVERLAP_S_MAX: u64 = 30 * 24 * 3_600;
+const OVERLAP_S: u32 = 24 * 3_600;
+const OVERLAP_S_MAX: u32 = 30 * 24 * 3_600;
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
@@ -81,23 +80,78 @@ impl SubscriptionView {
     }
 }
 
+body! {
+    #[schema(
+        as = NewSubscription,
+        example = json!({"event_type": "order.paid", "callback_url": "https://example.com/hook"})
+    )]
+    struct NewSubscriptionBody {
+        #[schema(value_type = String)]
+        event_type: EventType,
+        /// https; its address must be public.
+        #[schema(max_length = 2000)]
+        callback_url: String,
+        /// How many attempts are made in all.
+        #[schema(value_type = Option<u32>, minimum = 1, maximum = 100)]
+        max_retry_limit: Option<Number<1, RETRY_LIMIT_MAX>>,
+        #[schema(value_type = Option<String>, max_length = 1000)]
+        description: Option<Description>,
+    }
+}
+
+body! {
+    /// What is left out stays as it is.
+    #[schema(example = json!({"active": false}))]
+    struct SubscriptionChange {
+        #[schema(value_type = Option<String>)]
+        event_type: Option<EventType>,
+        /// A changed URL must be verified again.
+        callback_url: Option<String>,
+        /// False holds what was routed, and routes no more.
+        active: Option<bool>,
+        #[schema(value_type = Option<u32>, minimum = 1, maximum = 100)]
+        max_retry_limit: Option<Option<Number<1, RETRY_LIMIT_MAX>>>,
+        #[schema(value_type = Option<String>, max_length = 1000)]
+        description: Option<Option<Description>>,
+    }
+}
+
+body! {
+    #[schema(example = json!({"overlap_s": 3600}))]
+    struct Rotation {
+        /// How long the secret before goes on signing; a day unless said otherwise.
+        #[schema(value_type = Option<u32>, minimum = 0, maximum = 2_592_000)]
+        overlap_s: Option<Number<0, OVERLAP_S_MAX>>,
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Description(String);
+
+impl Text for Description {
+    fn read_text(_: &str, text: String) -> Result<Self, String> {
+        check_description(&text).map_err(|error| error.to_string())?;
+        Ok(Self(text))
+    }
+}
+
+parameters! {
+    struct Parameters(LIST) -> SubscriptionFilter {
+        event_type: EventType,
+        /// active, paused or unverified
+        standing as "state": Standing,
+    }
+}
+
 #[utoipa::path(
     get,
     path = "/v1/subscriptions",
     tag = "subscriptions",
     summary = "List subscriptions (role viewer)",
-    params(
-        ("event_type" = Option<String>, Query),
-        ("state" = Option<String>, Query, description = "active, paused or unverified"),
-        ("limit" = Option<u32>, Query, description = "1 to 200; 50 unless said otherwise"),
-        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
-    ),
+    params(Parameters),
     responses((status = 200, description = "A page", body = Listed<SubscriptionView>)),
 )]
-pub(crate) async fn list<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
-    uri: Uri,
-) -> Result<Response, Problem> {
+pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     ok(&find(&api, &uri, EXAMINED_MAX).await?)
 }
 
@@ -107,19 +161,9 @@ pub(crate) async fn find<S: Stores>(
     uri: &Uri,
     examined_max: u32,
 ) -> Result<Listed<SubscriptionView>, Problem> {
-    let mut query = Query::of(uri)?;
-    let standing =
-        query.take("state").map(|text| Standing::parse(&text).ok_or_else(bad_state)).transpose()?;
-    let filter = SubscriptionFilter { event_type: query.event_type()?, standing };
-    let page = query.page(LIST)?.looking_at(examined_max);
-    query.finish()?;
-    let found = api.reader.subscriptions(filter, page).await?;
+    let (filter, page) = Parameters::read(Query::of(uri)?)?;
+    let found = api.reader.subscriptions(filter, page.looking_at(examined_max)).await?;
     Ok(Listed::of(LIST, found, SubscriptionView::of))
-}
-
-fn bad_state() -> Problem {
-    let known = Standing::ALL.map(Standing::as_str).join(", ");
-    Problem::invalid("state", format!("state must be one of {known}"))
 }
 
 #[utoipa::path(
@@ -130,10 +174,7 @@ fn bad_state() -> Problem {
     params(("id" = i64, Path)),
     responses((status = 200, description = "The subscription", body = SubscriptionView)),
 )]
-pub(crate) async fn show<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
-    Path(text): Path<String>,
-) -> Result<Response, Problem> {
+pub(crate) async fn show<S: Stores>(State(api): Api<S>, Path(text): Path<String>) -> ApiResult {
     ok(&find_one(&api, &text).await?)
 }
 
@@ -148,14 +189,14 @@ pub(crate) async fn find_one<S: Stores>(api: &ApiState<S>, text: &str) -> Result
     path = "/v1/subscriptions",
     tag = "subscriptions",
     summary = "Subscribe a URL to a type of event (role admin)",
-    request_body = bodies::NewSubscriptionBody,
+    request_body = NewSubscriptionBody,
     responses((status = 201, description = "Made; the secret is shown once", body = SubscriptionView)),
 )]
 pub(crate) async fn create<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(by): Extension<Actor>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> ApiResult {
     let upload = receive_json(&api.uploads, request).await?;
     json(StatusCode::CREATED, &make(&api, by, Fields::parse(upload.text()?)?).await?)
 }
@@ -166,14 +207,16 @@ pub(crate) async fn make<S: Stores>(
     by: Actor,
     mut fields: Fields<'_>,
 ) -> Result<SubscriptionView, Problem> {
-    let policy = api.outgoing.sender.policy();
-    let event_type = event_type(&mut fields)?.ok_or_else(|| fields.missing("event_type"))?;
-    let callback_url = callback_url(&mut fields, policy)?.ok_or_else(|| fields.missing("callback_url"))?;
-    let max_retry_limit = max_retry_limit(&mut fields)?.flatten();
-    let description = description(&mut fields)?.flatten();
+    let body = NewSubscriptionBody::read(&mut fields)?;
     fields.finish()?;
     let (secret, sealed) = draw_secret(api);
-    let new = NewSubscription { event_type, callback_url, max_retry_limit, description, secret: sealed };
+    let new = NewSubscription {
+        event_type: body.event_type,
+        callback_url: allowed_url(&body.callback_url, api.outgoing.sender.policy())?,
+        max_retry_limit: body.max_retry_limit.map(|limit| limit.0),
+        description: body.description.map(|text| text.0),
+        secret: sealed,
+    };
     let made = api.subscriptions.create_subscription(new, by, api.clock.now()).await?;
     Ok(SubscriptionView::with_secret(made, &secret))
 }
@@ -184,15 +227,15 @@ pub(crate) async fn make<S: Stores>(
     tag = "subscriptions",
     summary = "Change a subscription (role admin)",
     params(("id" = i64, Path)),
-    request_body = bodies::SubscriptionChange,
+    request_body = SubscriptionChange,
     responses((status = 200, description = "As it is now", body = SubscriptionView)),
 )]
 pub(crate) async fn update<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(by): Extension<Actor>,
     Path(text): Path<String>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> ApiResult {
     let id = subscription_id(&text)?;
     let upload = receive_json(&api.uploads, request).await?;
     ok(&change(&api, by, id, Fields::parse(upload.text()?)?).await?)
@@ -204,14 +247,16 @@ pub(crate) async fn change<S: Stores>(
     id: SubscriptionId,
     mut fields: Fields<'_>,
 ) -> Result<SubscriptionView, Problem> {
-    let patch = SubscriptionPatch {
-        event_type: event_type(&mut fields)?,
-        callback_url: callback_url(&mut fields, api.outgoing.sender.policy())?,
-        active: fields.take("active", "true or false")?,
-        max_retry_limit: max_retry_limit(&mut fields)?,
-        description: description(&mut fields)?,
-    };
+    let body = SubscriptionChange::read(&mut fields)?;
     fields.finish()?;
+    let allowed = |url: String| allowed_url(&url, api.outgoing.sender.policy());
+    let patch = SubscriptionPatch {
+        event_type: body.event_type,
+        callback_url: body.callback_url.map(allowed).transpose()?,
+        active: body.active,
+        max_retry_limit: body.max_retry_limit.map(|limit| limit.map(|limit| limit.0)),
+        description: body.description.map(|text| text.map(|text| text.0)),
+    };
     // A change that changes nothing leaves no trace: neither a new time nor a row of history.
     let (present, _) = api.subscriptions.load_subscription(id).await?.ok_or_else(not_found)?;
     if patch.is_in_force(&present) {
@@ -232,10 +277,10 @@ pub(crate) async fn change<S: Stores>(
     responses((status = 204, description = "Deleted")),
 )]
 pub(crate) async fn remove<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(by): Extension<Actor>,
     Path(text): Path<String>,
-) -> Result<Response, Problem> {
+) -> ApiResult {
     end(&api, by, subscription_id(&text)?).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -252,15 +297,15 @@ pub(crate) async fn end<S: Stores>(api: &ApiState<S>, by: Actor, id: Subscriptio
     tag = "subscriptions",
     summary = "Give a subscription a new secret (role admin)",
     params(("id" = i64, Path)),
-    request_body = Option<bodies::Rotation>,
+    request_body = Option<Rotation>,
     responses((status = 200, description = "With the new secret, shown once", body = SubscriptionView)),
 )]
 pub(crate) async fn rotate_secret<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(by): Extension<Actor>,
     Path(text): Path<String>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> ApiResult {
     let id = subscription_id(&text)?;
     let upload = receive_json(&api.uploads, request).await?;
     ok(&rotate(&api, by, id, Fields::parse_optional(upload.text()?)?).await?)
@@ -273,16 +318,11 @@ pub(crate) async fn rotate<S: Stores>(
     id: SubscriptionId,
     mut fields: Fields<'_>,
 ) -> Result<SubscriptionView, Problem> {
-    let overlap_s: Option<u64> = fields.take("overlap_s", "a whole number of seconds")?;
-    let overlap_s = overlap_s.unwrap_or(OVERLAP_S);
-    if overlap_s > OVERLAP_S_MAX {
-        let detail = format!("overlap_s must be at most {OVERLAP_S_MAX} (30 days)");
-        return Err(fields.wrong("overlap_s", detail));
-    }
+    let overlap_s = Rotation::read(&mut fields)?.overlap_s.map_or(OVERLAP_S, |overlap_s| overlap_s.0);
     fields.finish()?;
     let (secret, sealed) = draw_secret(api);
     let now = api.clock.now();
-    let previous_until = now.after(Duration::from_secs(overlap_s));
+    let previous_until = now.after(Duration::from_secs(overlap_s.into()));
     let rotated = api.subscriptions.rotate_secret(id, sealed, previous_until, by, now).await?;
     Ok(SubscriptionView::with_secret(rotated.ok_or_else(not_found)?, &secret))
 }
@@ -301,34 +341,11 @@ fn draw_secret<S: Stores>(api: &ApiState<S>) -> (SigningSecret, SealedSecret) {
     (secret, sealed)
 }
 
-fn event_type(fields: &mut Fields<'_>) -> Result<Option<EventType>, Problem> {
-    let text: Option<String> = fields.take("event_type", "text")?;
-    text.map(EventType::parse).transpose().map_err(|error| fields.wrong("event_type", error))
-}
-
-/// Its form, and every rule of the policy that needs no look-up; the rest is checked before each request.
-fn callback_url(fields: &mut Fields<'_>, policy: &EgressPolicy) -> Result<Option<CallbackUrl>, Problem> {
-    let Some(text) = fields.take::<String>("callback_url", "text")? else { return Ok(None) };
-    let url =
-        CallbackUrl::parse(&text, policy.allow_http).map_err(|error| fields.wrong("callback_url", error))?;
-    let blocked = |error| fields.wrong("callback_url", format_args!("callback_url is not allowed: {error}"));
-    policy.check_url(url.as_str()).map_err(blocked)?;
-    Ok(Some(url))
-}
-
-fn max_retry_limit(fields: &mut Fields<'_>) -> Result<Option<Option<u32>>, Problem> {
-    let what = format!("a whole number from 1 to {RETRY_LIMIT_MAX}");
-    let limit: Option<Option<u32>> = fields.take_nullable("max_retry_limit", &what)?;
-    if limit.flatten().is_some_and(|limit| !(1..=RETRY_LIMIT_MAX).contains(&limit)) {
-        return Err(fields.wrong("max_retry_limit", format_args!("max_retry_limit must be {what}")));
-    }
-    Ok(limit)
-}
-
-fn description(fields: &mut Fields<'_>) -> Result<Option<Option<String>>, Problem> {
-    let text: Option<Option<String>> = fields.take_nullable("description", "text")?;
-    if let Some(Some(text)) = &text {
-        check_description(text).map_err(|error| fields.wrong("description", error))?;
-    }
-    Ok(text)
+/// Checks its form, and every rule of the policy that needs no look-up; the rest is checked before each request.
+fn allowed_url(text: &str, policy: &EgressPolicy) -> Result<CallbackUrl, Problem> {
+    let wrong = |detail: String| Problem::invalid("callback_url", detail);
+    let url = CallbackUrl::parse(text, policy.allow_http).map_err(|error| wrong(error.to_string()))?;
+    let checked = policy.check_url(url.as_str());
+    checked.map_err(|error| wrong(format!("callback_url is not allowed: {error}")))?;
+    Ok(url)
 }

@@ -2,14 +2,12 @@
 
 use crate::problem::Problem;
 use crate::query::ok;
-use crate::state::ApiState;
+use crate::state::{Api, ApiResult, ApiState};
 use crate::time::Utc;
 use axum::extract::State;
-use axum::response::Response;
 use posthaste_core::ports::{InsightStore as _, ProcessSeen, Stores};
 use posthaste_services::telemetry;
 use serde::Serialize;
-use std::sync::Arc;
 use std::time::Duration;
 use utoipa::ToSchema;
 
@@ -65,7 +63,7 @@ pub(crate) struct ProcessView {
     summary = "Processes, roles, the database and its schema (role viewer)",
     responses((status = 200, description = "The system", body = System)),
 )]
-pub(crate) async fn show<S: Stores>(State(api): State<Arc<ApiState<S>>>) -> Result<Response, Problem> {
+pub(crate) async fn show<S: Stores>(State(api): Api<S>) -> ApiResult {
     ok(&read(&api).await?)
 }
 

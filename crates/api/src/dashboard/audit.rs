@@ -1,12 +1,11 @@
 //! The audit: what people changed, when, with which key and from where. For admins.
 
-use super::filter::{self, Filter};
-use super::look::{self, List, Reach};
+use super::filter::Filter;
+use super::look::{self, ListPage};
 use super::page::{Around, Shown, show_as};
 use super::visitor::Visitor;
 use crate::audit::{self, AuditView};
-use crate::query::Listed;
-use crate::state::ApiState;
+use crate::state::Api;
 use askama::Template;
 use axum::Extension;
 use axum::extract::State;
@@ -15,7 +14,6 @@ use posthaste_core::audit::AuditAction;
 use posthaste_core::ports::Stores;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use std::sync::Arc;
 
 const HERE: &str = "/audit";
 /// The beginning of a value that the list shows; a bulk requeue names up to 500 dead letters.
@@ -25,25 +23,20 @@ const VALUE_CHARS_MAX: usize = 200;
 #[template(path = "audit.html")]
 struct AuditPage {
     around: Around,
-    list: List,
-    found: Listed<AuditView>,
-    actions: Vec<&'static str>,
-    filter: Filter,
-    reach: Option<Reach>,
+    page: ListPage<AuditView>,
+    actions: [&'static str; AuditAction::ALL.len()],
 }
 
 pub(crate) async fn list<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
-    let uri = filter::in_utc(&uri);
-    let mut filter = Filter::of(&uri)?;
-    let found = filter.judge(audit::find(&api, &uri, look::LOOKED_AT_MAX).await)?;
-    let reach = look::AUDIT.reach(&api, &found, &filter.limit).await?;
-    let actions = AuditAction::ALL.map(AuditAction::as_str).to_vec();
-    let (around, list) = (Around::of(visitor, HERE), look::AUDIT);
-    show_as(filter.status(), &AuditPage { around, list, found, actions, filter, reach })
+    let filter = Filter::of(&look::AUDIT, &uri)?;
+    let found = audit::find(&api, &filter.uri, look::LOOKED_AT_MAX).await;
+    let page = ListPage::of(&api, filter, found).await?;
+    let (around, actions) = (Around::of(visitor, HERE), AuditAction::ALL.map(AuditAction::as_str));
+    show_as(page.filter.status(), &AuditPage { around, page, actions })
 }
 
 impl AuditView {

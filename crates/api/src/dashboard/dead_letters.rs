@@ -1,15 +1,14 @@
 //! Dead letters: to find, to look at, and to requeue one. [`super::requeue`] does many.
 
 use super::events::LAID_OUT_BYTES_MAX;
-use super::filter::{self, Filter};
+use super::filter::Filter;
 use super::form::Form;
 use super::layout_json::laid_out;
-use super::look::{self, List, Reach};
+use super::look::{self, ListPage};
 use super::page::{Around, Shown, show as write, show_as};
 use super::visitor::Visitor;
 use crate::dead_letters::{self, DeadLetterView};
-use crate::query::Listed;
-use crate::state::ApiState;
+use crate::state::Api;
 use crate::time::Utc;
 use askama::Template;
 use axum::Extension;
@@ -20,7 +19,6 @@ use posthaste_core::SubscriptionId;
 use posthaste_core::audit::Actor;
 use posthaste_core::ports::{DeadLetterHead, ReaderStore as _, Stores};
 use serde_json::value::RawValue;
-use std::sync::Arc;
 
 pub(super) const HERE: &str = "/dead-letters";
 
@@ -28,10 +26,7 @@ pub(super) const HERE: &str = "/dead-letters";
 #[template(path = "dead_letters.html")]
 struct DeadLettersPage {
     around: Around,
-    list: List,
-    found: Listed<Line>,
-    filter: Filter,
-    reach: Option<Reach>,
+    page: ListPage<Line>,
 }
 
 /// A letter in the list.
@@ -42,17 +37,15 @@ struct Line {
 }
 
 pub(crate) async fn list<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
     let line = |head: DeadLetterHead| Line { failed_at: Utc(head.failed_at), head };
-    let uri = filter::in_utc(&uri);
-    let mut filter = Filter::of(&uri)?;
-    let found = filter.judge(dead_letters::find_heads(&api, &uri, look::LOOKED_AT_MAX, line).await)?;
-    let reach = look::DEAD_LETTERS.reach(&api, &found, &filter.limit).await?;
-    let (around, list) = (Around::of(visitor, HERE), look::DEAD_LETTERS);
-    show_as(filter.status(), &DeadLettersPage { around, list, found, filter, reach })
+    let filter = Filter::of(&look::DEAD_LETTERS, &uri)?;
+    let found = dead_letters::find_heads(&api, &filter.uri, look::LOOKED_AT_MAX, line).await;
+    let page = ListPage::of(&api, filter, found).await?;
+    show_as(page.filter.status(), &DeadLettersPage { around: Around::of(visitor, HERE), page })
 }
 
 #[derive(Debug, Template)]
@@ -67,7 +60,7 @@ struct DeadLetterPage {
 }
 
 pub(crate) async fn show<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     Path(text): Path<String>,
 ) -> Shown {
@@ -85,7 +78,7 @@ pub(crate) async fn show<S: Stores>(
 }
 
 pub(crate) async fn requeue_one<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(by): Extension<Actor>,
     Extension(_form): Extension<Form>,
     Path(text): Path<String>,

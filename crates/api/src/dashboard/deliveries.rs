@@ -1,13 +1,12 @@
 //! Deliveries: the list with its filters, and one with its attempts, its place in the state machine and what
 //! it was made from or was made from it.
 
-use super::filter::{self, Filter};
-use super::look::{self, List, Reach};
+use super::filter::Filter;
+use super::look::{self, ListPage};
 use super::page::{Around, Shown, show as write, show_as};
 use super::visitor::Visitor;
 use crate::deliveries::{self, AttemptView, DeliveryView};
-use crate::query::Listed;
-use crate::state::ApiState;
+use crate::state::Api;
 use crate::time::Utc;
 use askama::Template;
 use axum::Extension;
@@ -17,7 +16,6 @@ use posthaste_core::SagaId;
 use posthaste_core::ports::{Lineage, ReaderStore as _, Stores};
 use posthaste_core::saga::SagaStatus;
 use posthaste_core::subscription::{Standing, Subscription};
-use std::sync::Arc;
 
 const HERE: &str = "/deliveries";
 
@@ -25,25 +23,20 @@ const HERE: &str = "/deliveries";
 #[template(path = "deliveries.html")]
 struct DeliveriesPage {
     around: Around,
-    list: List,
-    found: Listed<DeliveryView>,
-    filter: Filter,
-    statuses: Vec<&'static str>,
-    reach: Option<Reach>,
+    page: ListPage<DeliveryView>,
+    statuses: [&'static str; 5],
 }
 
 pub(crate) async fn list<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
-    let uri = filter::in_utc(&uri);
-    let mut filter = Filter::of(&uri)?;
-    let found = filter.judge(deliveries::find(&api, &uri, look::LOOKED_AT_MAX).await)?;
-    let statuses = SagaStatus::ALL.into_iter().map(SagaStatus::as_str).collect();
-    let reach = look::reach_of_deliveries(&api, &found, &filter).await?;
-    let (around, list) = (Around::of(visitor, HERE), look::DELIVERIES);
-    show_as(filter.status(), &DeliveriesPage { around, list, found, filter, statuses, reach })
+    let filter = Filter::of(&look::DELIVERIES, &uri)?;
+    let found = deliveries::find(&api, &filter.uri, look::LOOKED_AT_MAX).await;
+    let page = ListPage::of(&api, filter, found).await?;
+    let (around, statuses) = (Around::of(visitor, HERE), SagaStatus::ALL.map(SagaStatus::as_str));
+    show_as(page.filter.status(), &DeliveriesPage { around, page, statuses })
 }
 
 #[derive(Debug, Template)]
@@ -70,7 +63,7 @@ struct Tried {
 }
 
 pub(crate) async fn show<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     Path(text): Path<String>,
 ) -> Shown {

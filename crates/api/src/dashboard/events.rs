@@ -1,15 +1,15 @@
 //! Events: to find by id, by the sender's id, by type and by time; and one with its payload and the same answer to
 //! where it went and why that `posthaste explain` gives.
 
-use super::filter::{self, Filter};
+use super::filter::Filter;
 use super::layout_json::laid_out;
-use super::look::{self, List, Reach};
+use super::look::{self, ListPage};
 use super::page::{Around, Shown, show as write, show_as};
 use super::visitor::Visitor;
 use crate::events::{self, EventView};
 use crate::explain::{self, Explanation};
-use crate::query::{Listed, Query, id};
-use crate::state::ApiState;
+use crate::query::{Query, id};
+use crate::state::Api;
 use crate::time::Utc;
 use askama::Template;
 use axum::Extension;
@@ -20,7 +20,6 @@ use posthaste_core::EventId;
 use posthaste_core::ports::{EventHead, Stores};
 use posthaste_core::saga::SagaStatus;
 use serde_json::value::RawValue;
-use std::sync::Arc;
 
 const HERE: &str = "/events";
 /// A payload that would become longer than this by laying it out is shown as it came.
@@ -30,10 +29,7 @@ pub(super) const LAID_OUT_BYTES_MAX: usize = 1024 * 1024;
 #[template(path = "events.html")]
 struct EventsPage {
     around: Around,
-    list: List,
-    found: Listed<Line>,
-    filter: Filter,
-    reach: Option<Reach>,
+    page: ListPage<Line>,
 }
 
 /// An event in the list.
@@ -44,25 +40,22 @@ struct Line {
 }
 
 pub(crate) async fn list<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
-    let uri = filter::in_utc(&uri);
-    let mut filter = Filter::of(&uri)?;
-    let named = Query::of(&uri).and_then(|mut query| query.id("id", EventId::new));
+    let filter = Filter::of(&look::EVENTS, &uri)?;
+    let named = Query::of(&filter.uri).and_then(|mut query| query.get::<EventId>("id"));
     if let Ok(Some(id)) = named {
         return Ok(Redirect::to(&format!("{HERE}/{id}")).into_response());
     }
     let line = |head: EventHead| Line { created_at: Utc(head.created_at), head };
     let found = match named {
-        Ok(_) => events::find_heads(&api, &uri, look::LOOKED_AT_MAX, line).await,
+        Ok(_) => events::find_heads(&api, &filter.uri, look::LOOKED_AT_MAX, line).await,
         Err(problem) => Err(problem),
     };
-    let found = filter.judge(found)?;
-    let reach = look::EVENTS.reach(&api, &found, &filter.limit).await?;
-    let (around, list) = (Around::of(visitor, HERE), look::EVENTS);
-    show_as(filter.status(), &EventsPage { around, list, found, filter, reach })
+    let page = ListPage::of(&api, filter, found).await?;
+    show_as(page.filter.status(), &EventsPage { around: Around::of(visitor, HERE), page })
 }
 
 #[derive(Debug, Template)]
@@ -83,7 +76,7 @@ impl EventPage {
 }
 
 pub(crate) async fn show<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     Path(text): Path<String>,
 ) -> Shown {

@@ -2,6 +2,7 @@
 //! wrong is told of beside it, where it can be mended; there is no list then.
 
 use super::form::Form;
+use super::look::List;
 use crate::problem::Problem;
 use crate::query::{Listed, write_query};
 use crate::time;
@@ -12,7 +13,7 @@ const TIMES: [&str; 2] = ["since", "until"];
 const SECOND_US: i64 = 1_000_000;
 
 /// The address with its times in full: a browser's own field for a time names no zone, and stands for UTC here.
-pub(crate) fn in_utc(uri: &Uri) -> Uri {
+fn in_utc(uri: &Uri) -> Uri {
     let mut text = url::form_urlencoded::Serializer::new(String::new());
     let pairs = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
     text.extend_pairs(pairs.map(|(name, value)| {
@@ -35,21 +36,13 @@ fn local(text: &str) -> Option<String> {
     at.to_string().get(.."0000-00-00T00:00:00".len()).map(str::to_owned)
 }
 
-#[derive(Debug, Default)]
+/// The form of one list.
+#[derive(Debug)]
 pub(crate) struct Filter {
-    pub(crate) id: String,
-    pub(crate) status: String,
-    pub(crate) subscription_id: String,
-    pub(crate) event_type: String,
-    pub(crate) event_id: String,
-    pub(crate) external_event_id: String,
-    pub(crate) state: String,
-    pub(crate) error_code: String,
-    pub(crate) idempotency_key: String,
-    pub(crate) action: String,
-    pub(crate) since: String,
-    pub(crate) until: String,
-    pub(crate) limit: String,
+    pub(crate) list: &'static List,
+    /// The address, with its times in full.
+    pub(crate) uri: Uri,
+    form: Form,
     pub(crate) is_continued: bool,
     pub(crate) wrong: Option<Wrong>,
 }
@@ -72,48 +65,30 @@ pub(crate) struct TimeField {
 
 impl Filter {
     /// What comes twice is taken once: whoever looks for something refuses it.
-    pub(crate) fn of(uri: &Uri) -> Result<Self, Problem> {
-        let form = Form::of_query(uri)?;
-        let get = |name: &str| form.get(name).to_owned();
-        Ok(Self {
-            id: get("id"),
-            status: get("status"),
-            subscription_id: get("subscription_id"),
-            event_type: get("event_type"),
-            event_id: get("event_id"),
-            external_event_id: get("external_event_id"),
-            state: get("state"),
-            error_code: get("error_code"),
-            idempotency_key: form.get("idempotency_key").trim().to_owned(),
-            action: get("action"),
-            since: get("since"),
-            until: get("until"),
-            limit: get("limit"),
-            is_continued: !get("cursor").is_empty(),
-            wrong: None,
-        })
+    pub(crate) fn of(list: &'static List, uri: &Uri) -> Result<Self, Problem> {
+        let uri = in_utc(uri);
+        Ok(Self::filled(list, Form::of_query(&uri)?, uri))
+    }
+
+    /// As a form filled it in.
+    pub(crate) fn filled(list: &'static List, form: Form, uri: Uri) -> Self {
+        Self { list, uri, is_continued: !form.get("cursor").is_empty(), form, wrong: None }
+    }
+
+    /// What a field holds; empty when it is not there.
+    pub(crate) fn get(&self, name: &str) -> &str {
+        self.form.get(name)
     }
 
     /// The same filter in an address, from a place on.
     pub(crate) fn query(&self, cursor: &str) -> String {
-        write_query(&[
-            ("status", self.status.as_str()),
-            ("subscription_id", &self.subscription_id),
-            ("event_type", &self.event_type),
-            ("event_id", &self.event_id),
-            ("external_event_id", &self.external_event_id),
-            ("state", &self.state),
-            ("error_code", &self.error_code),
-            ("action", &self.action),
-            ("since", &self.since),
-            ("until", &self.until),
-            ("limit", &self.limit),
-            ("cursor", cursor),
-        ])
+        let names = self.list.parameters.iter().copied().chain(["limit"]);
+        let pairs: Vec<(&str, &str)> = names.map(|name| (name, self.get(name))).collect();
+        write_query(pairs.into_iter().chain([("cursor", cursor)]))
     }
 
     /// What was found, or nothing where a parameter is wrong, which is remembered.
-    pub(crate) fn judge<T>(&mut self, found: Result<Listed<T>, Problem>) -> Result<Listed<T>, Problem> {
+    pub(super) fn judge<T>(&mut self, found: Result<Listed<T>, Problem>) -> Result<Listed<T>, Problem> {
         match found {
             Err(Problem { field: Some(field), detail, status, .. }) => {
                 self.wrong = Some(Wrong { field, detail, status });
@@ -133,16 +108,20 @@ impl Filter {
         self.wrong.as_ref().is_some_and(|wrong| wrong.field == field)
     }
 
-    /// What is wrong with a parameter that is none of these fields, and can be mended in the address only.
-    pub(crate) fn wrong_elsewhere(&self, fields: &[&str]) -> Option<&Wrong> {
-        self.wrong.as_ref().filter(|wrong| !fields.contains(&&*wrong.field))
+    /// What is wrong with a parameter that no field of the form has, and can be mended in the address only.
+    pub(crate) fn wrong_elsewhere(&self) -> Option<&Wrong> {
+        let List { parameters, direct, .. } = self.list;
+        self.wrong.as_ref().filter(|wrong| {
+            let name = wrong.field.as_str();
+            !parameters.contains(&name) && *direct != Some(name)
+        })
     }
 
     /// The field `since` or `until`.
     pub(crate) fn time(&self, name: &str) -> TimeField {
-        let text = if name == "since" { &self.since } else { &self.until };
+        let text = self.get(name);
         let local = if text.is_empty() { Some(String::new()) } else { local(text) };
-        TimeField { is_local: local.is_some(), text: local.unwrap_or_else(|| text.clone()) }
+        TimeField { is_local: local.is_some(), text: local.unwrap_or_else(|| text.to_owned()) }
     }
 }
 

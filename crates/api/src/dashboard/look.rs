@@ -3,9 +3,9 @@
 
 use super::filter::Filter;
 use crate::problem::Problem;
-use crate::query::{ITEMS_DEFAULT, Listed, instant, read_cursor, write_cursor};
+use crate::query::{ITEMS_DEFAULT, Listed, read_cursor, write_cursor};
 use crate::state::ApiState;
-use crate::time::Utc;
+use crate::time::{self, Utc};
 use crate::{audit, dead_letters, deliveries, events, orders, subscriptions};
 use posthaste_core::audit::OperatorAuditFilter;
 use posthaste_core::ports::{
@@ -19,7 +19,7 @@ pub(crate) const LOOKED_AT_MAX: u32 = 500;
 /// Deliveries are made nearly in the order of their ids: what was begun together may end so far apart.
 const ORDER_SLACK_ROWS: i64 = 1_000;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Events,
     Subscriptions,
@@ -29,81 +29,68 @@ enum Kind {
     Audit,
 }
 
-impl Kind {
-    /// What its cursors call it.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Events => events::LIST,
-            Self::Subscriptions => subscriptions::LIST,
-            Self::Deliveries => deliveries::LIST,
-            Self::DeadLetters => dead_letters::LIST,
-            Self::Orders => orders::LIST,
-            Self::Audit => audit::LIST,
-        }
-    }
-}
-
 /// A list of the dashboard, in words.
 #[derive(Debug)]
 pub(crate) struct List {
     kind: Kind,
+    /// What its cursors call it.
+    name: &'static str,
     pub(crate) title: &'static str,
     pub(crate) one: &'static str,
     pub(crate) many: &'static str,
     pub(crate) refresh_ms: u32,
-    /// The fields of its form.
-    pub(crate) fields: &'static [&'static str],
+    /// The parameters of the API's list, which are the fields of the form.
+    pub(crate) parameters: &'static [&'static str],
+    /// A further field, which leads to one item.
+    pub(crate) direct: Option<&'static str>,
 }
 
-pub(crate) const EVENTS: List = List {
-    kind: Kind::Events,
-    title: "Events",
-    one: "event",
-    many: "events",
-    refresh_ms: 3_000,
-    fields: &["id", "external_event_id", "event_type", "since", "until"],
-};
-pub(crate) const SUBSCRIPTIONS: List = List {
-    kind: Kind::Subscriptions,
-    title: "Subscriptions",
-    one: "subscription",
-    many: "subscriptions",
-    refresh_ms: 5_000,
-    fields: &["event_type", "state"],
-};
-pub(crate) const DELIVERIES: List = List {
-    kind: Kind::Deliveries,
-    title: "Deliveries",
-    one: "delivery",
-    many: "deliveries",
-    refresh_ms: 2_000,
-    fields: &["status", "subscription_id", "event_type", "event_id", "error_code", "since", "until"],
-};
-pub(crate) const DEAD_LETTERS: List = List {
-    kind: Kind::DeadLetters,
-    title: "Dead letters",
-    one: "dead letter",
-    many: "dead letters",
-    refresh_ms: 3_000,
-    fields: &["subscription_id", "event_type", "since", "until"],
-};
-pub(crate) const ORDERS: List = List {
-    kind: Kind::Orders,
-    title: "Orders",
-    one: "order",
-    many: "orders",
-    refresh_ms: 2_000,
-    fields: &["status", "idempotency_key"],
-};
+macro_rules! list {
+    ($kind:ident, $module:ident, $title:literal, $one:literal, $many:literal, $refresh_ms:literal, $direct:expr) => {
+        List {
+            kind: Kind::$kind,
+            name: $module::LIST,
+            title: $title,
+            one: $one,
+            many: $many,
+            refresh_ms: $refresh_ms,
+            parameters: $module::Parameters::NAMES,
+            direct: $direct,
+        }
+    };
+}
 
-pub(crate) const AUDIT: List = List {
-    kind: Kind::Audit,
-    title: "Audit",
-    one: "entry",
-    many: "entries",
-    refresh_ms: 5_000,
-    fields: &["action", "since", "until"],
-};
+pub(crate) static EVENTS: List = list!(Events, events, "Events", "event", "events", 3_000, Some("id"));
+pub(crate) static SUBSCRIPTIONS: List =
+    list!(Subscriptions, subscriptions, "Subscriptions", "subscription", "subscriptions", 5_000, None);
+pub(crate) static DELIVERIES: List =
+    list!(Deliveries, deliveries, "Deliveries", "delivery", "deliveries", 2_000, None);
+pub(crate) static DEAD_LETTERS: List =
+    list!(DeadLetters, dead_letters, "Dead letters", "dead letter", "dead letters", 3_000, None);
+pub(crate) static ORDERS: List =
+    list!(Orders, orders, "Orders", "order", "orders", 2_000, Some("idempotency_key"));
+pub(crate) static AUDIT: List = list!(Audit, audit, "Audit", "entry", "entries", 5_000, None);
+
+/// A page of a list: what was found, with the form above it.
+#[derive(Debug)]
+pub(crate) struct ListPage<T> {
+    pub(crate) filter: Filter,
+    pub(crate) found: Listed<T>,
+    pub(crate) reach: Option<Reach>,
+}
+
+impl<T> ListPage<T> {
+    /// A filter that is wrong gets a page without items that says so.
+    pub(crate) async fn of<S: Stores>(
+        api: &ApiState<S>,
+        mut filter: Filter,
+        found: Result<Listed<T>, Problem>,
+    ) -> Result<Self, Problem> {
+        let found = filter.judge(found)?;
+        let reach = filter.list.reach(api, &found, &filter).await?;
+        Ok(Self { filter, found, reach })
+    }
+}
 
 /// How far a list looked that is not full, where there is more to look through.
 #[derive(Debug)]
@@ -117,23 +104,26 @@ pub(crate) struct Reach {
 }
 
 impl List {
-    /// The last row that was looked at, if the look ended before the list was full.
-    fn reached<T>(&self, found: &Listed<T>, limit: &str) -> Result<Option<i64>, Problem> {
-        let items_max = limit.parse().unwrap_or(ITEMS_DEFAULT as usize);
-        let cursor = found.next_cursor.as_deref().filter(|_| found.items.len() < items_max);
-        cursor.map(|cursor| read_cursor(self.kind.name(), cursor)).transpose()
-    }
-
-    /// How far the list looked.
-    pub(crate) async fn reach<S: Stores, T>(
+    /// How far the list looked, if it ended before the page was full.
+    async fn reach<S: Stores, T>(
         &self,
         api: &ApiState<S>,
         found: &Listed<T>,
-        limit: &str,
+        filter: &Filter,
     ) -> Result<Option<Reach>, Problem> {
-        let Some(last) = self.reached(found, limit)? else { return Ok(None) };
-        let at = self.time_of(api, last).await?;
-        Ok(at.map(|at| Reach { looked: LOOKED_AT_MAX, at: Utc(at), nearer: None, until: String::new() }))
+        let items_max = filter.get("limit").parse().unwrap_or(ITEMS_DEFAULT as usize);
+        let cursor = found.next_cursor.as_deref().filter(|_| found.items.len() < items_max);
+        let Some(cursor) = cursor else { return Ok(None) };
+        let last = read_cursor(self.name, cursor)?;
+        let Some(at) = self.time_of(api, last).await? else { return Ok(None) };
+        // Deliveries may be asked for by a time that lies far back.
+        let until = time::parse(filter.get("until")).filter(|_| self.kind == Kind::Deliveries);
+        let nearer = match until {
+            Some(until) if at >= until => first_since(api, until, last).await?,
+            Some(_) | None => None,
+        };
+        let (nearer, until) = (write_cursor(self.name, nearer), filter.get("until").to_owned());
+        Ok(Some(Reach { looked: LOOKED_AT_MAX, at: Utc(at), nearer, until }))
     }
 
     /// When a row of the list was made.
@@ -161,23 +151,6 @@ impl List {
             Kind::Deliveries => newest_below(api, id.saturating_add(1)).await?.map(|one| one.saga.created_at),
         })
     }
-}
-
-/// The same for deliveries, which may be asked for by a time that lies far back.
-pub(crate) async fn reach_of_deliveries<S: Stores, T>(
-    api: &ApiState<S>,
-    found: &Listed<T>,
-    filter: &Filter,
-) -> Result<Option<Reach>, Problem> {
-    let Some(last) = DELIVERIES.reached(found, &filter.limit)? else { return Ok(None) };
-    let Some(reach) = DELIVERIES.reach(api, found, &filter.limit).await? else { return Ok(None) };
-    let until = Some(&filter.until).filter(|text| !text.is_empty()).map(|text| instant("until", text));
-    let nearer = match until.transpose()? {
-        Some(until) if reach.at.0 >= until => first_since(api, until, last).await?,
-        Some(_) | None => None,
-    };
-    let nearer = write_cursor(deliveries::LIST, nearer);
-    Ok(Some(Reach { nearer, until: filter.until.clone(), ..reach }))
 }
 
 /// An id soon after the first delivery that was made at this time or later, found by halving: some forty reads of one

@@ -3,13 +3,12 @@
 
 use super::filter::Filter;
 use super::form::Form;
-use super::look::{self, List, Reach};
+use super::look::{self, ListPage};
 use super::page::{Around, Shown, show as write, show_as};
 use super::visitor::Visitor;
 use crate::orders::{self, OrderView, TransitionView};
 use crate::outbox::{self, LaneView};
-use crate::query::Listed;
-use crate::state::ApiState;
+use crate::state::{Api, ApiState};
 use askama::Template;
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -19,7 +18,6 @@ use posthaste_core::audit::Actor;
 use posthaste_core::lane::LaneMode;
 use posthaste_core::order::OrderStatus;
 use posthaste_core::ports::Stores;
-use std::sync::Arc;
 
 const HERE: &str = "/orders";
 /// The transitions that a page tells of.
@@ -29,35 +27,31 @@ const TRANSITIONS_MAX: u32 = 100;
 #[template(path = "orders.html")]
 struct OrdersPage {
     around: Around,
-    list: List,
+    page: ListPage<OrderView>,
     lane: LaneView,
-    found: Listed<OrderView>,
-    statuses: Vec<&'static str>,
-    filter: Filter,
-    reach: Option<Reach>,
+    statuses: [&'static str; 5],
 }
 
 /// Whoever names a key wants that order, whatever its status.
 pub(crate) async fn list<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
-    let mut filter = Filter::of(&uri)?;
-    let found = if filter.idempotency_key.is_empty() {
+    let filter = Filter::of(&look::ORDERS, &uri)?;
+    let key = filter.get("idempotency_key").trim();
+    let found = if key.is_empty() {
         orders::find(&api, &without_key(&uri), look::LOOKED_AT_MAX).await
     } else {
-        match orders::find_one(&api, filter.idempotency_key.clone()).await {
+        match orders::find_one(&api, key.to_owned()).await {
             Ok(order) => return one(&api, visitor, order).await,
             Err(problem) => Err(problem),
         }
     };
-    let found = filter.judge(found)?;
-    let statuses = OrderStatus::ALL.into_iter().map(OrderStatus::as_str).collect();
-    let reach = look::ORDERS.reach(&api, &found, &filter.limit).await?;
+    let page = ListPage::of(&api, filter, found).await?;
     let lane = outbox::read(&api).await?;
-    let (around, list) = (Around::of(visitor, HERE), look::ORDERS);
-    show_as(filter.status(), &OrdersPage { around, list, lane, found, statuses, filter, reach })
+    let (around, statuses) = (Around::of(visitor, HERE), OrderStatus::ALL.map(OrderStatus::as_str));
+    show_as(page.filter.status(), &OrdersPage { around, page, lane, statuses })
 }
 
 /// The form sends its field also where nobody filled it in.
@@ -83,7 +77,7 @@ struct OrderPage {
 }
 
 pub(crate) async fn show<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     Path(key): Path<String>,
 ) -> Shown {
@@ -103,7 +97,7 @@ async fn one<S: Stores>(api: &ApiState<S>, visitor: Visitor, order: OrderView) -
 
 /// Opens the lane; pressed twice, it is open all the same.
 pub(crate) async fn resume<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(by): Extension<Actor>,
     Extension(_form): Extension<Form>,
 ) -> Shown {

@@ -7,14 +7,13 @@ use super::orders::lane_badge;
 use super::page::{Around, Shown, show as write};
 use super::visitor::Visitor;
 use crate::query::Query;
-use crate::state::ApiState;
+use crate::state::Api;
 use crate::stats::{self, Stats};
 use askama::Template;
 use axum::Extension;
 use axum::extract::State;
 use http::Uri;
 use posthaste_core::ports::Stores;
-use std::sync::Arc;
 
 #[derive(Debug, Template)]
 #[template(path = "overview.html")]
@@ -26,7 +25,7 @@ struct OverviewPage {
 }
 
 pub(crate) async fn show<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {

@@ -4,14 +4,14 @@
 use super::dead_letters::HERE;
 use super::filter::Filter;
 use super::form::Form;
-use super::look::LOOKED_AT_MAX;
+use super::look::{DEAD_LETTERS, LOOKED_AT_MAX};
 use super::page::{Around, Shown, show as write};
 use super::visitor::Visitor;
 use crate::dead_letters::{self, REQUEUE_PAGES_NAMED, RequeuedMany};
 use crate::fields::Fields;
 use crate::problem::Problem;
 use crate::query::Query;
-use crate::state::ApiState;
+use crate::state::{Api, ApiState};
 use crate::time::Utc;
 use askama::Template;
 use axum::Extension;
@@ -19,10 +19,10 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect};
 use http::Uri;
 use posthaste_core::audit::Actor;
+use posthaste_core::event::EventType;
 use posthaste_core::ports::{EXAMINED_MAX, ReaderStore as _, RequeuedFates, RequeuedRange, Stores};
-use posthaste_core::{DeadLetterId, SubscriptionId};
+use posthaste_core::{DeadLetterId, SubscriptionId, Timestamp};
 use serde_json::Value;
-use std::sync::Arc;
 
 const TEXTS: [&str; 4] = ["event_type", "since", "until", "cursor"];
 const NUMBERS: [&str; 1] = ["subscription_id"];
@@ -103,14 +103,13 @@ impl Done {
 /// How many and which, before anything is done. What fails later is not among them: a receiver that goes on failing
 /// would feed the work that it is fed by.
 pub(crate) async fn preview<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     Extension(by): Extension<Actor>,
     uri: Uri,
 ) -> Shown {
     Query::of(&uri)?;
     let form = Form::of_query(&uri)?.or("until", &Utc(api.clock.now()).iso());
-    let filter = Filter { until: form.get("until").to_owned(), ..Filter::of(&uri)? };
     let found = part(&api, by, &form, true).await?;
     let before = |name: &str| form.get(name).parse::<u64>().unwrap_or_default();
     let matched = before("matched").saturating_add(found.matched);
@@ -119,7 +118,7 @@ pub(crate) async fn preview<S: Stores>(
     let of = found.next_cursor.is_none().then_some(matched);
     write(&RequeuePage {
         around: Around::of(visitor, HERE),
-        filter,
+        filter: Filter::filled(&DEAD_LETTERS, form, uri),
         found,
         done: Done { of, ..Done::default() },
         counted: Counted { matched, looked_at, goes_on },
@@ -128,7 +127,7 @@ pub(crate) async fn preview<S: Stores>(
 
 /// One part of the work; its page sends for the next.
 pub(crate) async fn requeue<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     Extension(by): Extension<Actor>,
     Extension(form): Extension<Form>,
@@ -142,13 +141,7 @@ pub(crate) async fn requeue<S: Stores>(
     if found.next_cursor.is_none() {
         return Ok(Redirect::to(&done.address(&form)).into_response());
     }
-    let filter = Filter {
-        subscription_id: form.get("subscription_id").to_owned(),
-        event_type: form.get("event_type").to_owned(),
-        since: form.get("since").to_owned(),
-        until: form.get("until").to_owned(),
-        ..Filter::default()
-    };
+    let filter = Filter::filled(&DEAD_LETTERS, form, Uri::default());
     let (around, counted) = (Around::of(visitor, HERE), Counted::default());
     write(&RequeuePage { around, filter, found, done, counted })
 }
@@ -189,19 +182,19 @@ struct Rest {
 
 /// What became of the deliveries that one work made.
 pub(crate) async fn fates<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
-    let filter = Filter::of(&uri)?;
+    let form = Form::of_query(&uri)?;
     let mut query = Query::of(&uri)?;
     let mut number = |name: &str| query.take(name).and_then(|text| text.parse().ok()).unwrap_or_default();
     let (left, delivered, waiting, given_up): (u64, u64, u64, u64) =
         (number("left"), number("delivered"), number("waiting"), number("given_up"));
-    let (first, last) = (query.id("first", DeadLetterId::new)?, query.id("last", DeadLetterId::new)?);
-    let begun = query.instant("begun")?;
-    let subscription_id = query.id("subscription_id", SubscriptionId::new)?;
-    let event_type = query.event_type()?;
+    let (first, last) = (query.get::<DeadLetterId>("first")?, query.get::<DeadLetterId>("last")?);
+    let begun = query.get::<Timestamp>("begun")?;
+    let subscription_id = query.get::<SubscriptionId>("subscription_id")?;
+    let event_type = query.get::<EventType>("event_type")?;
     query.finish()?;
     let fates = match (first, last, begun) {
         (Some(first), Some(last), Some(since)) => {
@@ -224,8 +217,8 @@ pub(crate) async fn fates<S: Stores>(
             ("first", reached.get().saturating_add(1).to_string()),
             ("last", last.map_or_else(String::new, |last| last.to_string())),
             ("begun", begun.map_or_else(String::new, |begun| Utc(begun).iso())),
-            ("subscription_id", filter.subscription_id),
-            ("event_type", filter.event_type),
+            ("subscription_id", form.get("subscription_id").to_owned()),
+            ("event_type", form.get("event_type").to_owned()),
             ("left", left.to_string()),
             ("delivered", page.delivered.to_string()),
             ("waiting", page.waiting.to_string()),

@@ -9,7 +9,7 @@ use crate::auth::{self, KEY_BYTES_MAX, Presented, key_hash, peer};
 use crate::peer::PeerAddress;
 use crate::problem::Problem;
 use crate::query::Query;
-use crate::state::ApiState;
+use crate::state::{Api, ApiState};
 use askama::Template;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
@@ -47,7 +47,7 @@ fn local(next: &str) -> &str {
     if is_ours { next } else { "/" }
 }
 
-pub(crate) async fn enter<S: Stores>(State(api): State<Arc<ApiState<S>>>, request: Request) -> Response {
+pub(crate) async fn enter<S: Stores>(State(api): Api<S>, request: Request) -> Response {
     let (headers, client) = (request.headers().clone(), auth::client(&request));
     let address = peer(request.extensions());
     let entered = async {
@@ -109,10 +109,7 @@ fn bounds(headers: &HeaderMap) -> &'static str {
 }
 
 /// Ends the session for every process, so that a copied cookie is no longer valid.
-pub(crate) async fn leave<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
-    headers: HeaderMap,
-) -> Result<Response, Refusal> {
+pub(crate) async fn leave<S: Stores>(State(api): Api<S>, headers: HeaderMap) -> Result<Response, Refusal> {
     if let Some(token) = SessionToken::of(&headers) {
         api.keys.end_session(token.hash()).await?;
     }

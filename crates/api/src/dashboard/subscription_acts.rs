@@ -3,12 +3,12 @@
 
 use super::form::Form;
 use super::page::{Around, Refusal, Shown, written};
-use super::subscription_edit::Filled;
+use super::subscription_edit::{Filled, body_of};
 use super::subscriptions::{HERE, Told, answer};
 use super::visitor::Visitor;
 use crate::fields::Fields;
 use crate::problem::Problem;
-use crate::state::ApiState;
+use crate::state::{Api, ApiState};
 use crate::subscriptions::{self, challenge, subscription_id};
 use askama::Template;
 use axum::Extension;
@@ -18,10 +18,6 @@ use http::StatusCode;
 use posthaste_core::audit::Actor;
 use posthaste_core::ports::Stores;
 use serde_json::Value;
-use std::sync::Arc;
-
-const TEXTS: [&str; 3] = ["event_type", "callback_url", "description"];
-const NUMBERS: [&str; 1] = ["max_retry_limit"];
 
 #[derive(Debug, Template)]
 #[template(path = "new_subscription.html")]
@@ -30,20 +26,17 @@ struct NewPage {
     filled: Filled,
 }
 
-pub(crate) async fn fill_in<S: Stores>(
-    State(_api): State<Arc<ApiState<S>>>,
-    Extension(visitor): Extension<Visitor>,
-) -> Shown {
+pub(crate) async fn fill_in<S: Stores>(State(_api): Api<S>, Extension(visitor): Extension<Visitor>) -> Shown {
     super::page::show(&NewPage { around: Around::of(visitor, HERE), filled: Filled::default() })
 }
 
 pub(crate) async fn create<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     Extension(by): Extension<Actor>,
     Extension(form): Extension<Form>,
 ) -> Shown {
-    let body = Value::Object(form.as_body(&TEXTS, &NUMBERS)).to_string();
+    let body = body_of(&form, true);
     match subscriptions::make(&api, by, Fields::parse(&body)?).await {
         Ok(made) => {
             let text = "Made. Copy the secret, then verify the URL: nothing is sent before.";
@@ -59,7 +52,7 @@ pub(crate) async fn create<S: Stores>(
 }
 
 pub(crate) async fn verify<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     Extension(by): Extension<Actor>,
     Extension(_form): Extension<Form>,
@@ -76,7 +69,7 @@ pub(crate) async fn verify<S: Stores>(
 }
 
 pub(crate) async fn test<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     Extension(_form): Extension<Form>,
     Path(text): Path<String>,
@@ -99,7 +92,7 @@ fn answered(status: Option<u16>, code: Option<&str>, duration_ms: u64) -> String
 }
 
 pub(crate) async fn pause<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(by): Extension<Actor>,
     Extension(_form): Extension<Form>,
     Path(text): Path<String>,
@@ -108,7 +101,7 @@ pub(crate) async fn pause<S: Stores>(
 }
 
 pub(crate) async fn resume<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(by): Extension<Actor>,
     Extension(_form): Extension<Form>,
     Path(text): Path<String>,
@@ -123,7 +116,7 @@ async fn set_active<S: Stores>(api: &ApiState<S>, by: Actor, text: &str, active:
 }
 
 pub(crate) async fn rotate_secret<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     Extension(by): Extension<Actor>,
     Extension(form): Extension<Form>,
@@ -136,7 +129,7 @@ pub(crate) async fn rotate_secret<S: Stores>(
 }
 
 /// Who asks for the address of a form's answer again is led to the subscription.
-pub(crate) async fn back<S: Stores>(State(_api): State<Arc<ApiState<S>>>, Path(text): Path<String>) -> Shown {
+pub(crate) async fn back<S: Stores>(State(_api): Api<S>, Path(text): Path<String>) -> Shown {
     let id = subscription_id(&text)?;
     Ok(Redirect::to(&format!("/subscriptions/{id}")).into_response())
 }

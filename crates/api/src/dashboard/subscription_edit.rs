@@ -7,7 +7,7 @@ use super::subscriptions::{HERE, Told, answer};
 use super::visitor::Visitor;
 use crate::fields::Fields;
 use crate::problem::Problem;
-use crate::state::ApiState;
+use crate::state::Api;
 use crate::subscriptions::{self, SubscriptionView, subscription_id};
 use askama::Template;
 use axum::Extension;
@@ -15,16 +15,29 @@ use axum::extract::{Path, State};
 use http::StatusCode;
 use posthaste_core::audit::Actor;
 use posthaste_core::ports::Stores;
-use serde_json::{Map, Value};
-use std::sync::Arc;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// How a field of the form becomes one of the API's body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    RequiredText,
+    Text,
+    Number,
+}
+
+/// The fields of `subscription_fields.html`, by their names in the API's body.
+const FIELDS: [(&str, Kind); 4] = [
+    ("event_type", Kind::RequiredText),
+    ("callback_url", Kind::RequiredText),
+    ("description", Kind::Text),
+    ("max_retry_limit", Kind::Number),
+];
 
 /// What stands in the fields.
 #[derive(Debug, Default)]
 pub(super) struct Filled {
-    pub(super) event_type: String,
-    pub(super) callback_url: String,
-    pub(super) description: String,
-    pub(super) max_retry_limit: String,
+    values: BTreeMap<&'static str, String>,
     pub(super) wrong: Option<Wrong>,
 }
 
@@ -38,34 +51,44 @@ pub(super) struct Wrong {
 impl Filled {
     /// As somebody filled it in.
     pub(super) fn of(form: &Form) -> Self {
-        let get = |name| form.get(name).to_owned();
-        Self {
-            event_type: get("event_type"),
-            callback_url: get("callback_url"),
-            description: get("description"),
-            max_retry_limit: get("max_retry_limit"),
-            wrong: None,
-        }
+        Self { values: FIELDS.map(|(name, _)| (name, form.get(name).to_owned())).into(), wrong: None }
     }
 
     fn present(subscription: &SubscriptionView) -> Self {
-        Self {
-            event_type: subscription.event_type.clone(),
-            callback_url: subscription.callback_url.clone(),
-            description: subscription.description.clone().unwrap_or_default(),
-            max_retry_limit: subscription.max_retry_limit.map_or_else(String::new, |limit| limit.to_string()),
-            wrong: None,
-        }
+        let present = serde_json::to_value(subscription).unwrap_or_default();
+        let text = |name: &str| match &present[name] {
+            Value::Null => String::new(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        Self { values: FIELDS.map(|(name, _)| (name, text(name))).into(), wrong: None }
     }
 
     pub(super) fn wrong(self, field: String, detail: String) -> Self {
         Self { wrong: Some(Wrong { field, detail }), ..self }
     }
 
+    pub(super) fn get(&self, field: &str) -> &str {
+        self.values.get(field).map_or("", String::as_str)
+    }
+
     /// Whether this field is wrong.
     pub(super) fn is_wrong(&self, field: &str) -> bool {
         self.wrong.as_ref().is_some_and(|wrong| wrong.field == field)
     }
+}
+
+/// The body that the API's own call would get. A field that is empty is null, which is as good as left out. A change
+/// must not leave out what is required: it is judged as it is.
+pub(super) fn body_of(form: &Form, is_new: bool) -> String {
+    let value = |(name, kind): (&str, Kind)| {
+        let text = form.get(name).trim();
+        let number = text.parse::<i64>().ok().filter(|_| kind == Kind::Number);
+        let is_left_out = text.is_empty() && (is_new || kind != Kind::RequiredText);
+        let text = if is_left_out { Value::Null } else { text.into() };
+        (name.to_owned(), number.map_or(text, Value::from))
+    };
+    Value::Object(FIELDS.into_iter().map(value).collect()).to_string()
 }
 
 #[derive(Debug, Template)]
@@ -79,7 +102,7 @@ struct EditPage {
 }
 
 pub(crate) async fn fill_in<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     Path(text): Path<String>,
 ) -> Shown {
@@ -93,7 +116,7 @@ pub(crate) async fn fill_in<S: Stores>(
 }
 
 pub(crate) async fn change<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     Extension(by): Extension<Actor>,
     Extension(form): Extension<Form>,
@@ -108,7 +131,7 @@ pub(crate) async fn change<S: Stores>(
         );
         return Err(Problem::conflict(detail).into());
     }
-    let body = body_of(&form).to_string();
+    let body = body_of(&form, false);
     match subscriptions::change(&api, by, id, Fields::parse(&body)?).await {
         Ok(changed) => {
             let text = if present.verified && !changed.verified {
@@ -125,17 +148,4 @@ pub(crate) async fn change<S: Stores>(
         }
         Err(problem) => Err(problem.into()),
     }
-}
-
-/// The body that the API's own call would get. A field that may be left out and is empty is taken away; the others
-/// are judged as they are.
-fn body_of(form: &Form) -> Value {
-    let mut body: Map<String, Value> = form.as_body(&["description"], &["max_retry_limit"]);
-    for name in ["description", "max_retry_limit"] {
-        body.entry(name).or_insert(Value::Null);
-    }
-    for name in ["event_type", "callback_url"] {
-        body.insert(name.to_owned(), form.get(name).trim().into());
-    }
-    Value::Object(body)
 }

@@ -6,7 +6,7 @@ use super::page::{Around, Refusal, Shown, show as write, written};
 use super::subscriptions::{HERE, Looked, look_at_one};
 use super::visitor::Visitor;
 use crate::problem::Problem;
-use crate::state::ApiState;
+use crate::state::{Api, ApiState};
 use crate::subscriptions::{self, subscription_id};
 use crate::time::Utc;
 use askama::Template;
@@ -17,7 +17,6 @@ use http::StatusCode;
 use posthaste_core::audit::Actor;
 use posthaste_core::ports::{ReaderStore as _, Stores};
 use posthaste_core::subscription::Subscription;
-use std::sync::Arc;
 
 #[derive(Debug, Template)]
 #[template(path = "delete_subscription.html")]
@@ -27,7 +26,7 @@ struct ConfirmPage {
 }
 
 pub(crate) async fn confirm<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     Path(text): Path<String>,
 ) -> Shown {
@@ -37,7 +36,7 @@ pub(crate) async fn confirm<S: Stores>(
 
 /// Pressed twice, it is deleted all the same.
 pub(crate) async fn end<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(by): Extension<Actor>,
     Extension(_form): Extension<Form>,
     Path(text): Path<String>,

@@ -2,14 +2,14 @@
 //! can be pressed.
 
 use super::filter::Filter;
-use super::look::{self, List, Reach};
+use super::look::{self, ListPage};
 use super::overview::lasted;
 use super::page::{Around, Shown, show as write, show_as};
 use super::subscription_end;
 use super::visitor::Visitor;
 use crate::problem::Problem;
 use crate::query::Listed;
-use crate::state::ApiState;
+use crate::state::{Api, ApiState};
 use crate::subscriptions::{self, SubscriptionView};
 use crate::time::Utc;
 use askama::Template;
@@ -20,7 +20,6 @@ use posthaste_core::health::{self, Attempts, Within};
 use posthaste_core::ports::{InsightStore as _, Stores, SubscriptionHealth};
 use posthaste_core::subscription::Standing;
 use posthaste_core::{SubscriptionId, Timestamp};
-use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) const HERE: &str = "/subscriptions";
@@ -35,10 +34,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 #[template(path = "subscriptions.html")]
 struct SubscriptionsPage {
     around: Around,
-    list: List,
-    found: Listed<Looked>,
-    filter: Filter,
-    reach: Option<Reach>,
+    page: ListPage<Looked>,
     states: [&'static str; 3],
     /// Since when attempts are counted.
     since: Utc,
@@ -105,27 +101,19 @@ fn within(attempts: &Attempts, of_hundred: u64) -> String {
 }
 
 pub(crate) async fn list<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
-    let mut filter = Filter::of(&uri)?;
-    let found = filter.judge(subscriptions::find(&api, &uri, look::LOOKED_AT_MAX).await)?;
-    let reach = look::SUBSCRIPTIONS.reach(&api, &found, &filter.limit).await?;
+    let filter = Filter::of(&look::SUBSCRIPTIONS, &uri)?;
+    let found = subscriptions::find(&api, &filter.uri, look::LOOKED_AT_MAX).await;
+    let ListPage { filter, found, reach } = ListPage::of(&api, filter, found).await?;
     let since = counted_since(&api, HOUR);
     let Listed { items, next_cursor } = found;
     let items = look_at(&api, items, COUNTED_IN_LIST_MAX, since).await?;
-    let status = filter.status();
-    let page = SubscriptionsPage {
-        around: Around::of(visitor, HERE),
-        list: look::SUBSCRIPTIONS,
-        found: Listed { items, next_cursor },
-        filter,
-        reach,
-        since: Utc(since),
-        states: Standing::ALL.map(Standing::as_str),
-    };
-    show_as(status, &page)
+    let page = ListPage { filter, found: Listed { items, next_cursor }, reach };
+    let (around, states) = (Around::of(visitor, HERE), Standing::ALL.map(Standing::as_str));
+    show_as(page.filter.status(), &SubscriptionsPage { around, page, since: Utc(since), states })
 }
 
 /// The beginning of the interval that lies so far back.
@@ -174,7 +162,7 @@ impl Told {
 }
 
 pub(crate) async fn show<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     Path(text): Path<String>,
 ) -> Shown {

@@ -6,14 +6,13 @@ use super::form::Form;
 use super::page::{Around, Shown, show as write};
 use super::visitor::Visitor;
 use crate::doctor::{self, CheckView, Diagnosis};
-use crate::state::ApiState;
+use crate::state::Api;
 use crate::system::{self, ProcessView, System};
 use askama::Template;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use posthaste_core::ports::Stores;
-use std::sync::Arc;
 
 const HERE: &str = "/system";
 
@@ -35,10 +34,7 @@ struct Running {
     roles: Vec<String>,
 }
 
-pub(crate) async fn show<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
-    Extension(visitor): Extension<Visitor>,
-) -> Shown {
+pub(crate) async fn show<S: Stores>(State(api): Api<S>, Extension(visitor): Extension<Visitor>) -> Shown {
     let mut system = system::read(&api).await?;
     let mut checks = doctor::look(&api).await?;
     // These have a place of their own on the page.
@@ -103,7 +99,7 @@ struct Sums {
 
 /// One page of the walk; its form sends for the next one.
 pub(crate) async fn walk<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     Extension(form): Extension<Form>,
 ) -> Shown {

@@ -6,11 +6,13 @@ use crate::body::media_type;
 use crate::fields::Fields;
 use crate::problem::Problem;
 use crate::state::Limits;
+use crate::values::body;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use posthaste_core::event::{EventType, ExternalEventId, NewEvent, TraceParent};
 use posthaste_core::json::JsonText;
+use serde_json::value::RawValue;
 
 pub(super) const ONE: &str = "application/cloudevents+json";
 pub(super) const BATCH: &str = "application/cloudevents-batch+json";
@@ -19,26 +21,42 @@ const SPEC_VERSION: &str = "1.0";
 /// Between source and id: a character that neither a URI nor a sane id has.
 const SEPARATOR: char = '\u{1f}';
 
+body! {
+    /// CloudEvents 1.0; the binary mode is taken too.
+    #[schema(example = json!({
+        "specversion": "1.0", "type": "order.paid", "source": "/shop", "id": "7", "data": {"order": 7}
+    }))]
+    struct CloudEvent<'a> {
+        #[schema(pattern = "^1\\.0$")]
+        specversion: String,
+        r#type: String,
+        source: String,
+        id: String,
+        /// The trace that the event belongs to (W3C Trace Context).
+        traceparent: Option<String>,
+        /// A JSON media type.
+        datacontenttype: Option<String>,
+        #[schema(value_type = Option<serde_json::Value>)]
+        data: Option<&'a RawValue>,
+        /// JSON as base64, instead of data.
+        data_base64: Option<String>,
+    }
+}
+
 /// All attributes and the data in one JSON object. Attributes that we do not know are extensions.
 pub(super) fn structured(
     mut fields: Fields<'_>,
     context: Context,
     limits: Limits,
 ) -> Result<NewEvent, Problem> {
-    let version: String = fields.require("specversion", "text")?;
-    if version != SPEC_VERSION {
+    let body = CloudEvent::read(&mut fields)?;
+    if body.specversion != SPEC_VERSION {
         return Err(fields.wrong("specversion", "specversion must be 1.0"));
     }
-    let kind: String = fields.require("type", "text")?;
-    let source: String = fields.require("source", "text")?;
-    let id: String = fields.require("id", "text")?;
-    let trace: Option<String> = fields.take("traceparent", "text")?;
-    let media: Option<String> = fields.take("datacontenttype", "text")?;
-    if media.is_some_and(|media| !is_json(&media)) {
+    if body.datacontenttype.is_some_and(|media| !is_json(&media)) {
         return Err(fields.wrong("datacontenttype", "only JSON is delivered: data must be JSON"));
     }
-    let encoded: Option<String> = fields.take("data_base64", "text")?;
-    let payload = match (fields.take_raw("data"), encoded) {
+    let payload = match (body.data, body.data_base64) {
         (Some(_), Some(_)) => {
             return Err(fields.wrong("data_base64", "data and data_base64 must not come together"));
         }
@@ -56,15 +74,9 @@ pub(super) fn structured(
         (None, None) => JsonText::from_store("null".to_owned()),
     };
     let said = |name: &str, detail: String| fields.wrong(name, detail);
-    let traceparent = trace.and_then(|trace| TraceParent::parse(trace).ok());
-    event(
-        &kind,
-        &source,
-        &id,
-        payload,
-        Context { traceparent: traceparent.or(context.traceparent), ..context },
-        said,
-    )
+    let traceparent = body.traceparent.and_then(|trace| TraceParent::parse(trace).ok());
+    let context = Context { traceparent: traceparent.or(context.traceparent), ..context };
+    event(&body.r#type, &body.source, &body.id, payload, context, said)
 }
 
 /// Attributes in headers, the data as the body.

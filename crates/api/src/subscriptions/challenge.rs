@@ -4,11 +4,10 @@
 use super::{not_found, subscription_id};
 use crate::problem::Problem;
 use crate::query::ok;
-use crate::state::ApiState;
+use crate::state::{Api, ApiResult, ApiState};
 use crate::time::Utc;
 use axum::Extension;
 use axum::extract::{Path, State};
-use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use posthaste_core::audit::Actor;
@@ -20,7 +19,6 @@ use posthaste_core::{SubscriptionId, Timestamp};
 use posthaste_services::sender::{Exchange, Post, Wanted, signed_headers};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
-use std::sync::Arc;
 use subtle::ConstantTimeEq as _;
 use utoipa::ToSchema;
 
@@ -98,10 +96,10 @@ pub(crate) struct Tested {
     responses((status = 200, description = "What came of it", body = Verified)),
 )]
 pub(crate) async fn verify<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
+    State(api): Api<S>,
     Extension(by): Extension<Actor>,
     Path(text): Path<String>,
-) -> Result<Response, Problem> {
+) -> ApiResult {
     ok(&challenge(&api, by, subscription_id(&text)?).await?)
 }
 
@@ -154,10 +152,7 @@ pub(crate) async fn challenge<S: Stores>(
         ),
     ),
 )]
-pub(crate) async fn test<S: Stores>(
-    State(api): State<Arc<ApiState<S>>>,
-    Path(text): Path<String>,
-) -> Result<Response, Problem> {
+pub(crate) async fn test<S: Stores>(State(api): Api<S>, Path(text): Path<String>) -> ApiResult {
     ok(&send_test(&api, subscription_id(&text)?).await?)
 }
 

@@ -99,20 +99,21 @@ impl Resource {
     }
 
     async fn done(&self) -> Result<ExitCode, Failure> {
-        match self {
-            Self::Event(verb) => perform(verb.call()?, verb.reach()).await,
-            Self::Subscription(verb) => perform(verb.call(), verb.reach()).await,
-            Self::Delivery(verb) => perform(verb.call(), verb.reach()).await,
-            Self::DeadLetter(verb) => perform(verb.call(), verb.reach()).await,
-            Self::Order(verb) => perform(verb.call()?, verb.reach()).await,
-            Self::Outbox(verb) => perform(verb.call(), verb.reach()).await,
-            Self::Key(verb) => perform(verb.call(), verb.reach()).await,
-            Self::Audit(verb) => perform(verb.call(), verb.reach()).await,
-            Self::Explain(explain) => perform(explain.call(), explain.reach()).await,
-            Self::Stats(stats) => perform(stats.call(), stats.reach()).await,
-            Self::System(system) => perform(system.call(), system.reach()).await,
-            Self::Doctor(doctor) => doctor.run().await,
-        }
+        let (call, reach) = match self {
+            Self::Event(verb) => verb.call()?,
+            Self::Subscription(verb) => verb.call(),
+            Self::Delivery(verb) => verb.call(),
+            Self::DeadLetter(verb) => verb.call(),
+            Self::Order(verb) => verb.call()?,
+            Self::Outbox(verb) => verb.call(),
+            Self::Key(verb) => verb.call(),
+            Self::Audit(verb) => verb.call(),
+            Self::Explain(explain) => explain.call(),
+            Self::Stats(stats) => stats.call(),
+            Self::System(system) => system.call(),
+            Self::Doctor(doctor) => return doctor.run().await,
+        };
+        perform(call, reach).await
     }
 }
 
@@ -139,8 +140,7 @@ async fn perform(mut call: Call, reach: &Reach) -> Result<ExitCode, Failure> {
             (true, false) => format!("{}\n", text.trim_end()),
             (false, _) => (call.show)(&answer),
         };
-        let not_written = |error| Failure::Local(format!("cannot write to stdout: {error}"));
-        stdout::print(&shown).map_err(not_written)?;
+        print(&shown)?;
         if !(call.succeeded)(&answer) {
             return Ok(ExitCode::FAILURE);
         }
@@ -167,7 +167,10 @@ async fn summed_up(
         call = next;
     }
     progress.end();
-    let not_written = |error| Failure::Local(format!("cannot write to stdout: {error}"));
-    stdout::print(&(call.show)(&all)).map_err(not_written)?;
+    print(&(call.show)(&all))?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    stdout::print(text).map_err(|error| Failure::Local(format!("cannot write to stdout: {error}")))
 }

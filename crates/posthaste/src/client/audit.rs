@@ -33,17 +33,9 @@ const COLUMNS: [Column; 8] = [
 ];
 
 impl Verb {
-    pub(super) fn reach(&self) -> &Reach {
-        match self {
-            Self::List { reach, .. } => reach,
-        }
-    }
-
-    pub(super) fn call(&self) -> Call {
-        match self {
-            Self::List { action, span, page, .. } => Call::get("/v1/audit")
-                .query(&[("action", action.clone()), span.since(), span.until(), page.limit(), page.cursor()])
-                .show(|answer| table::list(&COLUMNS, "no changes", answer)),
-        }
+    pub(super) fn call(&self) -> (Call, &Reach) {
+        let Self::List { action, span, page, reach } = self;
+        let call = Call::get("/v1/audit").query(&[("action", action.clone())]).span(span).page(page);
+        (call.show(|answer| table::list(&COLUMNS, "no changes", answer)), reach)
     }
 }

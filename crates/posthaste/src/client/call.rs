@@ -67,7 +67,8 @@ impl Call {
         }
         let query = query.finish();
         if !query.is_empty() {
-            self.path = format!("{}?{query}", self.path);
+            let mark = if self.path.contains('?') { '&' } else { '?' };
+            self.path = format!("{}{mark}{query}", self.path);
         }
         self
     }
@@ -113,13 +114,9 @@ pub(crate) struct Page {
     cursor: Option<String>,
 }
 
-impl Page {
-    pub(crate) fn limit(&self) -> (&'static str, Option<String>) {
-        ("limit", self.limit.map(|limit| limit.to_string()))
-    }
-
-    pub(crate) fn cursor(&self) -> (&'static str, Option<String>) {
-        ("cursor", self.cursor.clone())
+impl Call {
+    pub(crate) fn page(self, Page { limit, cursor }: &Page) -> Self {
+        self.query(&[("limit", limit.map(|limit| limit.to_string())), ("cursor", cursor.clone())])
     }
 }
 
@@ -134,13 +131,9 @@ pub(crate) struct Span {
     until: Option<String>,
 }
 
-impl Span {
-    pub(crate) fn since(&self) -> (&'static str, Option<String>) {
-        ("since", self.since.clone())
-    }
-
-    pub(crate) fn until(&self) -> (&'static str, Option<String>) {
-        ("until", self.until.clone())
+impl Call {
+    pub(crate) fn span(self, Span { since, until }: &Span) -> Self {
+        self.query(&[("since", since.clone()), ("until", until.clone())])
     }
 }
 
@@ -153,6 +146,7 @@ mod tests {
         let call = Call::get("/v1/x").query(&[("a", Some("1&2".into())), ("b", None)]);
         assert_eq!(call.path, "/v1/x?a=1%262");
         assert_eq!(Call::get("/v1/x").query(&[("b", None)]).path, "/v1/x");
+        assert_eq!(call.query(&[("c", Some("3".into()))]).path, "/v1/x?a=1%262&c=3");
         let call = Call::post("/v1/x").fields([("a", "é\"".into()), ("b", Value::Null), ("c", false.into())]);
         assert_eq!(call.body.as_deref(), Some(r#"{"a":"é\"","c":false}"#));
     }

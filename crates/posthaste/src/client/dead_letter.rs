@@ -1,7 +1,7 @@
 //! `posthaste dead-letter …`
 
 use super::call::Page;
-use super::table::{self, Column};
+use super::table::{self, Record};
 use super::{Call, Reach};
 use clap::{Args, Subcommand, value_parser};
 use serde_json::Value;
@@ -65,62 +65,54 @@ pub(crate) struct Filter {
     until: Option<String>,
 }
 
-/// The last one only where payloads were asked for.
-const COLUMNS: [Column; 8] = [
-    ("ID", "id"),
-    ("DELIVERY", "saga_id"),
-    ("EVENT", "event_id"),
-    ("SUBSCRIPTION", "subscription_id"),
-    ("ERROR", "final_error_code"),
-    ("FAILED", "failed_at"),
-    ("REQUEUED AS", "requeued_as"),
-    ("PAYLOAD", "payload_snapshot"),
-];
-
-const FIELDS: [Column; 8] = [
-    ("dead letter", "id"),
-    ("delivery", "saga_id"),
-    ("event", "event_id"),
-    ("subscription", "subscription_id"),
-    ("error", "final_error_code"),
-    ("failed", "failed_at"),
-    ("requeued as", "requeued_as"),
-    ("payload", "payload_snapshot"),
-];
+const DEAD_LETTER: Record = Record {
+    fields: &[
+        ("dead letter", "id"),
+        ("delivery", "saga_id"),
+        ("event", "event_id"),
+        ("subscription", "subscription_id"),
+        ("error", "final_error_code"),
+        ("failed", "failed_at"),
+        ("requeued as", "requeued_as"),
+        ("payload", "payload_snapshot"),
+    ],
+    listed: &[
+        "id",
+        "saga_id",
+        "event_id",
+        "subscription_id",
+        "final_error_code",
+        "failed_at",
+        "requeued_as",
+        "payload_snapshot",
+    ],
+    key: "ID",
+};
 
 impl Verb {
-    pub(super) fn reach(&self) -> &Reach {
+    pub(super) fn call(&self) -> (Call, &Reach) {
         match self {
-            Self::List { reach, .. }
-            | Self::Show { reach, .. }
-            | Self::Requeue { reach, .. }
-            | Self::RequeueAll { reach, .. } => reach,
-        }
-    }
-
-    pub(super) fn call(&self) -> Call {
-        match self {
-            Self::List { filter, payload, page, .. } => {
+            Self::List { filter, payload, page, reach } => {
                 let call = Call::get("/v1/dead-letters").query(&[
                     ("subscription_id", filter.subscription.map(|id| id.to_string())),
                     ("event_type", filter.event_type.clone()),
                     ("since", filter.since.clone()),
                     ("until", filter.until.clone()),
                     ("payload", payload.then(|| "true".to_owned())),
-                    page.limit(),
-                    page.cursor(),
                 ]);
-                match payload {
-                    true => call.list(|answer| table::list(&COLUMNS, "no dead letters", answer)),
-                    false => call.list(|answer| table::list(&COLUMNS[..7], "no dead letters", answer)),
-                }
+                (call.page(page).list(|answer| DEAD_LETTER.list("no dead letters", answer)), reach)
             }
-            Self::Show { id, .. } => {
-                Call::get(format!("/v1/dead-letters/{id}")).show(|answer| table::record(&FIELDS, answer))
+            Self::Show { id, reach } => {
+                let call = Call::get(format!("/v1/dead-letters/{id}"));
+                (call.show(|answer| DEAD_LETTER.show(answer)), reach)
             }
-            Self::Requeue { id, .. } => Call::post(format!("/v1/dead-letters/{id}/requeue"))
-                .show(|answer| format!("delivery {} was made from it\n", table::cell(&answer["saga_id"]))),
-            Self::RequeueAll { filter, dry_run, .. } => {
+            Self::Requeue { id, reach } => {
+                let made = |answer: &Value| {
+                    format!("delivery {} was made from it\n", table::cell(&answer["saga_id"]))
+                };
+                (Call::post(format!("/v1/dead-letters/{id}/requeue")).show(made), reach)
+            }
+            Self::RequeueAll { filter, dry_run, reach } => {
                 let call = Call::post("/v1/dead-letters/requeue").fields([
                     ("subscription_id", filter.subscription.into()),
                     ("event_type", filter.event_type.clone().into()),
@@ -128,7 +120,7 @@ impl Verb {
                     ("until", filter.until.clone().into()),
                     ("dry_run", (*dry_run).into()),
                 ]);
-                Call { show: counted, next: the_rest, sum: Some(summed), ..call }
+                (Call { show: counted, next: the_rest, sum: Some(summed), ..call }, reach)
             }
         }
     }

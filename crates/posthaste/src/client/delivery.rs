@@ -1,7 +1,7 @@
 //! `posthaste delivery …`
 
 use super::call::{Page, Span};
-use super::table::{self, Column};
+use super::table::{self, Column, Record};
 use super::{Call, Reach};
 use clap::{Subcommand, value_parser};
 use serde_json::Value;
@@ -42,30 +42,32 @@ pub(crate) enum Verb {
     },
 }
 
-pub(super) const COLUMNS: [Column; 8] = [
-    ("ID", "saga_id"),
-    ("EVENT", "event_id"),
-    ("SUBSCRIPTION", "subscription_id"),
-    ("TYPE", "event_type"),
-    ("STATUS", "status"),
-    ("ATTEMPTS", "attempt_count"),
-    ("ERROR", "final_error_code"),
-    ("UPDATED", "updated_at"),
-];
-
-const FIELDS: [Column; 11] = [
-    ("delivery", "saga_id"),
-    ("event", "event_id"),
-    ("subscription", "subscription_id"),
-    ("type", "event_type"),
-    ("status", "status"),
-    ("attempts", "attempt_count"),
-    ("next attempt", "next_attempt_at"),
-    ("error", "final_error_code"),
-    ("from dead letter", "requeued_from"),
-    ("created", "created_at"),
-    ("updated", "updated_at"),
-];
+pub(super) const DELIVERY: Record = Record {
+    fields: &[
+        ("delivery", "saga_id"),
+        ("event", "event_id"),
+        ("subscription", "subscription_id"),
+        ("type", "event_type"),
+        ("status", "status"),
+        ("attempts", "attempt_count"),
+        ("next attempt", "next_attempt_at"),
+        ("error", "final_error_code"),
+        ("from dead letter", "requeued_from"),
+        ("created", "created_at"),
+        ("updated", "updated_at"),
+    ],
+    listed: &[
+        "saga_id",
+        "event_id",
+        "subscription_id",
+        "event_type",
+        "status",
+        "attempt_count",
+        "final_error_code",
+        "updated_at",
+    ],
+    key: "ID",
+};
 
 const ATTEMPTS: [Column; 7] = [
     ("ATTEMPT", "job_id"),
@@ -78,35 +80,26 @@ const ATTEMPTS: [Column; 7] = [
 ];
 
 impl Verb {
-    pub(super) fn reach(&self) -> &Reach {
+    pub(super) fn call(&self) -> (Call, &Reach) {
         match self {
-            Self::List { reach, .. } | Self::Show { reach, .. } => reach,
-        }
-    }
-
-    pub(super) fn call(&self) -> Call {
-        match self {
-            Self::List { status, subscription, event, event_type, error, span, page, .. } => {
+            Self::List { status, subscription, event, event_type, error, span, page, reach } => {
                 let found = Call::get("/v1/deliveries").query(&[
                     ("status", status.clone()),
                     ("subscription_id", subscription.map(|id| id.to_string())),
                     ("event_id", event.map(|id| id.to_string())),
                     ("event_type", event_type.clone()),
                     ("error_code", error.clone()),
-                    span.since(),
-                    span.until(),
-                    page.limit(),
-                    page.cursor(),
                 ]);
-                found.list(|answer| table::list(&COLUMNS, "no deliveries", answer))
+                let found = found.span(span).page(page);
+                (found.list(|answer| DELIVERY.list("no deliveries", answer)), reach)
             }
-            Self::Show { id, .. } => Call::get(format!("/v1/deliveries/{id}")).show(shown),
+            Self::Show { id, reach } => (Call::get(format!("/v1/deliveries/{id}")).show(shown), reach),
         }
     }
 }
 
 fn shown(answer: &Value) -> String {
-    let mut text = table::record(&FIELDS, answer);
+    let mut text = DELIVERY.show(answer);
     if let Some(attempts) = answer["attempts"].as_array().filter(|attempts| !attempts.is_empty()) {
         text.push('\n');
         text.push_str(&table::rows(&ATTEMPTS, attempts));

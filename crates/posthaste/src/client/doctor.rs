@@ -2,7 +2,6 @@
 
 use super::{Call, Failure, Reach, Server, table};
 use crate::progress::Progress;
-use crate::stdout;
 use clap::Args;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -27,8 +26,7 @@ impl Doctor {
         let server = self.reach.server()?;
         let diagnosis = self.walk(&server).await?;
         let shown = if self.reach.json { format!("{diagnosis}\n") } else { shown(&diagnosis) };
-        let not_written = |error| Failure::Local(format!("cannot write to stdout: {error}"));
-        stdout::print(&shown).map_err(not_written)?;
+        super::print(&shown)?;
         let healthy = diagnosis["healthy"] == true;
         Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

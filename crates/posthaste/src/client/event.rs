@@ -1,7 +1,7 @@
 //! `posthaste event …`
 
 use super::call::{Page, Span};
-use super::table::{self, Column};
+use super::table::{self, Record};
 use super::{Call, Failure, Reach, delivery, input};
 use clap::{Subcommand, value_parser};
 use posthaste_core::json::JsonText;
@@ -55,58 +55,41 @@ pub(crate) enum Verb {
     },
 }
 
-/// The last one only where payloads were asked for.
-const COLUMNS: [Column; 5] = [
-    ("ID", "id"),
-    ("TYPE", "event_type"),
-    ("EXTERNAL ID", "external_event_id"),
-    ("CREATED", "created_at"),
-    ("PAYLOAD", "payload"),
-];
-
-const FIELDS: [Column; 7] = [
-    ("event", "id"),
-    ("type", "event_type"),
-    ("external id", "external_event_id"),
-    ("correlation id", "correlation_id"),
-    ("trace", "traceparent"),
-    ("created", "created_at"),
-    ("payload", "payload"),
-];
+const EVENT: Record = Record {
+    fields: &[
+        ("event", "id"),
+        ("type", "event_type"),
+        ("external id", "external_event_id"),
+        ("correlation id", "correlation_id"),
+        ("trace", "traceparent"),
+        ("created", "created_at"),
+        ("payload", "payload"),
+    ],
+    listed: &["id", "event_type", "external_event_id", "created_at", "payload"],
+    key: "ID",
+};
 
 impl Verb {
-    pub(super) fn reach(&self) -> &Reach {
-        match self {
-            Self::Send { reach, .. } | Self::List { reach, .. } | Self::Show { reach, .. } => reach,
-        }
-    }
-
-    pub(super) fn call(&self) -> Result<Call, Failure> {
+    pub(super) fn call(&self) -> Result<(Call, &Reach), Failure> {
         Ok(match self {
-            Self::Send { event_type, payload, file, external_id, .. } => {
+            Self::Send { event_type, payload, file, external_id, reach } => {
                 let payload = match (payload, file) {
                     (Some(text), _) => text.clone().into_bytes(),
                     (None, Some(path)) => input::from_file(path)?,
                     (None, None) => input::from_stdin("the payload")?,
                 };
-                Call::post("/v1/events").body(body(event_type, payload, external_id.as_deref())?).show(sent)
+                let body = body(event_type, payload, external_id.as_deref())?;
+                (Call::post("/v1/events").body(body).show(sent), reach)
             }
-            Self::List { event_type, external_id, payload, span, page, .. } => {
+            Self::List { event_type, external_id, payload, span, page, reach } => {
                 let call = Call::get("/v1/events").query(&[
                     ("event_type", event_type.clone()),
                     ("external_event_id", external_id.clone()),
                     ("payload", payload.then(|| "true".to_owned())),
-                    span.since(),
-                    span.until(),
-                    page.limit(),
-                    page.cursor(),
                 ]);
-                match payload {
-                    true => call.list(|answer| table::list(&COLUMNS, "no events", answer)),
-                    false => call.list(|answer| table::list(&COLUMNS[..4], "no events", answer)),
-                }
+                (call.span(span).page(page).list(|answer| EVENT.list("no events", answer)), reach)
             }
-            Self::Show { id, .. } => Call::get(format!("/v1/events/{id}")).show(shown),
+            Self::Show { id, reach } => (Call::get(format!("/v1/events/{id}")).show(shown), reach),
         })
     }
 }
@@ -129,12 +112,12 @@ fn sent(answer: &Value) -> String {
 }
 
 fn shown(answer: &Value) -> String {
-    let mut text = table::record(&FIELDS, answer);
+    let mut text = EVENT.show(answer);
     match answer["deliveries"].as_array().map(Vec::as_slice) {
         None | Some([]) => text.push_str("\nno deliveries (yet)\n"),
         Some(deliveries) => {
             text.push('\n');
-            text.push_str(&table::rows(&delivery::COLUMNS, deliveries));
+            text.push_str(&delivery::DELIVERY.rows(deliveries));
         }
     }
     if answer["deliveries_next_cursor"].is_string() {

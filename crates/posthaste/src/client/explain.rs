@@ -35,12 +35,8 @@ const ATTEMPTS: [Column; 6] = [
 const UNMATCHED: [Column; 3] = [("SUBSCRIPTION", "subscription_id"), ("REASON", "reason"), ("", "told")];
 
 impl Explain {
-    pub(super) fn reach(&self) -> &Reach {
-        &self.reach
-    }
-
-    pub(super) fn call(&self) -> Call {
-        Call::get(format!("/v1/events/{}/explain", self.id)).show(shown)
+    pub(super) fn call(&self) -> (Call, &Reach) {
+        (Call::get(format!("/v1/events/{}/explain", self.id)).show(shown), &self.reach)
     }
 }
 

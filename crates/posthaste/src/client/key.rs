@@ -41,22 +41,17 @@ const COLUMNS: [Column; 6] = [
 ];
 
 impl Verb {
-    pub(super) fn reach(&self) -> &Reach {
+    pub(super) fn call(&self) -> (Call, &Reach) {
         match self {
-            Self::Create { reach, .. } | Self::List { reach } | Self::Revoke { reach, .. } => reach,
-        }
-    }
-
-    pub(super) fn call(&self) -> Call {
-        match self {
-            Self::Create { name, role, .. } => Call::post("/v1/keys")
-                .fields([("name", name.as_str().into()), ("role", role.as_str().into())])
-                .show(made),
-            Self::List { .. } => {
-                Call::get("/v1/keys").list(|answer| table::list(&COLUMNS, "no keys", answer))
+            Self::Create { name, role, reach } => {
+                let fields = [("name", name.as_str().into()), ("role", role.as_str().into())];
+                (Call::post("/v1/keys").fields(fields).show(made), reach)
             }
-            Self::Revoke { id, .. } => {
-                Call::delete(format!("/v1/keys/{id}")).show(|_| "revoked\n".to_owned())
+            Self::List { reach } => {
+                (Call::get("/v1/keys").list(|answer| table::list(&COLUMNS, "no keys", answer)), reach)
+            }
+            Self::Revoke { id, reach } => {
+                (Call::delete(format!("/v1/keys/{id}")).show(|_| "revoked\n".to_owned()), reach)
             }
         }
     }

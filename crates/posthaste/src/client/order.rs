@@ -1,7 +1,7 @@
 //! `posthaste order …`
 
 use super::call::Page;
-use super::table::{self, Column};
+use super::table::{self, Column, Record};
 use super::{Call, Failure, Reach, answer, input};
 use crate::random;
 use clap::{Args, Subcommand};
@@ -94,31 +94,33 @@ fn object(text: &str) -> Result<String, String> {
     is_object.then(|| text.to_owned()).ok_or_else(|| r#"not an object such as {"desk":"fx"}"#.to_owned())
 }
 
-const COLUMNS: [Column; 7] = [
-    ("KEY", "idempotency_key"),
-    ("STATUS", "status"),
-    ("FAILED SENDS", "retry_count"),
-    ("ERROR", "last_error"),
-    ("BROKER'S ID", "broker_order_id"),
-    ("MAYBE EXECUTED", "maybe_executed"),
-    ("UPDATED", "updated_at"),
-];
-
-const FIELDS: [Column; 13] = [
-    ("order", "idempotency_key"),
-    ("status", "status"),
-    ("failed sends", "retry_count"),
-    ("next attempt", "next_attempt_at"),
-    ("error", "last_error"),
-    ("broker's id", "broker_order_id"),
-    ("digest", "request_digest"),
-    ("digest of the result", "result_digest"),
-    ("maybe executed", "maybe_executed"),
-    ("created", "created_at"),
-    ("updated", "updated_at"),
-    ("result", "result"),
-    ("advice", "advice"),
-];
+const ORDER: Record = Record {
+    fields: &[
+        ("order", "idempotency_key"),
+        ("status", "status"),
+        ("failed sends", "retry_count"),
+        ("next attempt", "next_attempt_at"),
+        ("error", "last_error"),
+        ("broker's id", "broker_order_id"),
+        ("digest", "request_digest"),
+        ("digest of the result", "result_digest"),
+        ("maybe executed", "maybe_executed"),
+        ("created", "created_at"),
+        ("updated", "updated_at"),
+        ("result", "result"),
+        ("advice", "advice"),
+    ],
+    listed: &[
+        "idempotency_key",
+        "status",
+        "retry_count",
+        "last_error",
+        "broker_order_id",
+        "maybe_executed",
+        "updated_at",
+    ],
+    key: "KEY",
+};
 
 const TRANSITIONS: [Column; 8] = [
     ("AT", "created_at"),
@@ -132,18 +134,9 @@ const TRANSITIONS: [Column; 8] = [
 ];
 
 impl Verb {
-    pub(super) fn reach(&self) -> &Reach {
-        match self {
-            Self::Send { reach, .. }
-            | Self::List { reach, .. }
-            | Self::Show { reach, .. }
-            | Self::Audit { reach, .. } => reach,
-        }
-    }
-
-    pub(super) fn call(&self) -> Result<Call, Failure> {
+    pub(super) fn call(&self) -> Result<(Call, &Reach), Failure> {
         Ok(match self {
-            Self::Send { order, .. } => {
+            Self::Send { order, reach } => {
                 let text = order.text()?;
                 let (key, body) = match keyed(text, order.idempotency_key.as_ref())? {
                     Keyed::Whole(key, body) => (key, body),
@@ -153,17 +146,19 @@ impl Verb {
                         (key, body)
                     }
                 };
-                let call = Call::post("/v1/orders").body(body).show(|answer| table::record(&FIELDS, answer));
+                let call = Call::post("/v1/orders").body(body).show(|answer| ORDER.show(answer));
                 let key = Some(key.as_str().to_owned());
-                Call { idempotency_key: key, ..call.succeeded(|answer| answer["status"] != "dead") }
+                (Call { idempotency_key: key, ..call.succeeded(|answer| answer["status"] != "dead") }, reach)
             }
-            Self::List { status, page, .. } => Call::get("/v1/orders")
-                .query(&[("status", status.clone()), page.limit(), page.cursor()])
-                .list(|answer| table::list(&COLUMNS, "no orders", answer)),
-            Self::Show { key, .. } => Call::get(path(key)).show(|answer| table::record(&FIELDS, answer)),
-            Self::Audit { key, page, .. } => Call::get(format!("{}/audit", path(key)))
-                .query(&[page.limit(), page.cursor()])
-                .list(|answer| table::list(&TRANSITIONS, "nothing happened", answer)),
+            Self::List { status, page, reach } => {
+                let call = Call::get("/v1/orders").query(&[("status", status.clone())]).page(page);
+                (call.list(|answer| ORDER.list("no orders", answer)), reach)
+            }
+            Self::Show { key, reach } => (Call::get(path(key)).show(|answer| ORDER.show(answer)), reach),
+            Self::Audit { key, page, reach } => {
+                let call = Call::get(format!("{}/audit", path(key))).page(page);
+                (call.list(|answer| table::list(&TRANSITIONS, "nothing happened", answer)), reach)
+            }
         })
     }
 }

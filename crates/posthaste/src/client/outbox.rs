@@ -32,17 +32,11 @@ const FIELDS: [Column; 10] = [
 ];
 
 impl Verb {
-    pub(super) fn reach(&self) -> &Reach {
-        match self {
-            Self::Show { reach } | Self::Resume { reach } => reach,
-        }
-    }
-
-    pub(super) fn call(&self) -> Call {
-        let call = match self {
-            Self::Show { .. } => Call::get("/v1/outbox"),
-            Self::Resume { .. } => Call::post("/v1/outbox/resume"),
+    pub(super) fn call(&self) -> (Call, &Reach) {
+        let (call, reach) = match self {
+            Self::Show { reach } => (Call::get("/v1/outbox"), reach),
+            Self::Resume { reach } => (Call::post("/v1/outbox/resume"), reach),
         };
-        call.show(|answer| table::record(&FIELDS, answer))
+        (call.show(|answer| table::record(&FIELDS, answer)), reach)
     }
 }

@@ -38,16 +38,12 @@ const STAGES: [Column; 3] =
     [("WAITS FOR", "stage"), ("HOW MANY", "depth"), ("OLDEST, SECONDS", "oldest_age_s")];
 
 impl Stats {
-    pub(super) fn reach(&self) -> &Reach {
-        &self.reach
-    }
-
-    pub(super) fn call(&self) -> Call {
+    pub(super) fn call(&self) -> (Call, &Reach) {
         let window = match self.window {
             Window::Hour => "1h",
             Window::Day => "24h",
         };
-        Call::get("/v1/stats").query(&[("window", Some(window.to_owned()))]).show(shown)
+        (Call::get("/v1/stats").query(&[("window", Some(window.to_owned()))]).show(shown), &self.reach)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `posthaste subscription …`
 
 use super::call::Page;
-use super::table::{self, Column};
+use super::table::{self, Record};
 use super::{Call, Reach};
 use clap::{Args, Subcommand, value_parser};
 use serde_json::Value;
@@ -100,92 +100,79 @@ pub(crate) struct Extras {
     description: Option<String>,
 }
 
-const COLUMNS: [Column; 6] = [
-    ("ID", "id"),
-    ("TYPE", "event_type"),
-    ("URL", "callback_url"),
-    ("ACTIVE", "active"),
-    ("VERIFIED", "verified"),
-    ("DESCRIPTION", "description"),
-];
-
-const FIELDS: [Column; 10] = [
-    ("subscription", "id"),
-    ("type", "event_type"),
-    ("url", "callback_url"),
-    ("active", "active"),
-    ("verified", "verified"),
-    ("attempts at most", "max_retry_limit"),
-    ("description", "description"),
-    ("created", "created_at"),
-    ("updated", "updated_at"),
-    ("secret", "secret"),
-];
+const SUBSCRIPTION: Record = Record {
+    fields: &[
+        ("subscription", "id"),
+        ("type", "event_type"),
+        ("url", "callback_url"),
+        ("active", "active"),
+        ("verified", "verified"),
+        ("attempts at most", "max_retry_limit"),
+        ("description", "description"),
+        ("created", "created_at"),
+        ("updated", "updated_at"),
+        ("secret", "secret"),
+    ],
+    listed: &["id", "event_type", "callback_url", "active", "verified", "description"],
+    key: "ID",
+};
 
 impl Verb {
-    pub(super) fn reach(&self) -> &Reach {
-        match self {
-            Self::Create { reach, .. }
-            | Self::List { reach, .. }
-            | Self::Update { reach, .. }
-            | Self::RotateSecret { reach, .. } => reach,
-            Self::Show(one)
-            | Self::Pause(one)
-            | Self::Resume(one)
-            | Self::Verify(one)
-            | Self::Test(one)
-            | Self::Delete(one) => &one.reach,
-        }
-    }
-
-    pub(super) fn call(&self) -> Call {
+    pub(super) fn call(&self) -> (Call, &Reach) {
         let path = |id: &i64| format!("/v1/subscriptions/{id}");
-        let set_active = |id: &i64, active: bool| Call::patch(path(id)).fields([("active", active.into())]);
+        let set_active =
+            |id: &i64, active: bool| Call::patch(path(id)).fields([("active", active.into())]).show(shown);
         match self {
-            Self::Create { event_type, callback_url, extras, .. } => Call::post("/v1/subscriptions")
-                .fields([
+            Self::Create { event_type, callback_url, extras, reach } => {
+                let call = Call::post("/v1/subscriptions").fields([
                     ("event_type", event_type.as_str().into()),
                     ("callback_url", callback_url.as_str().into()),
                     ("max_retry_limit", extras.max_retry_limit.into()),
                     ("description", extras.description.clone().into()),
-                ])
-                .show(made),
-            Self::List { event_type, state, page, .. } => Call::get("/v1/subscriptions")
-                .query(&[
-                    ("event_type", event_type.clone()),
-                    ("state", state.clone()),
-                    page.limit(),
-                    page.cursor(),
-                ])
-                .list(|answer| table::list(&COLUMNS, "no subscriptions", answer)),
-            Self::Show(One { id, .. }) => Call::get(path(id)).show(shown),
-            Self::Update { id, event_type, callback_url, max_retry_limit, description, .. } => {
+                ]);
+                (call.show(made), reach)
+            }
+            Self::List { event_type, state, page, reach } => {
+                let filter = [("event_type", event_type.clone()), ("state", state.clone())];
+                let call = Call::get("/v1/subscriptions").query(&filter).page(page);
+                (call.list(|answer| SUBSCRIPTION.list("no subscriptions", answer)), reach)
+            }
+            Self::Show(One { id, reach }) => (Call::get(path(id)).show(shown), reach),
+            Self::Update { id, event_type, callback_url, max_retry_limit, description, reach } => {
                 let change = Call::patch(path(id)).fields([
                     ("event_type", event_type.clone().into()),
                     ("callback_url", callback_url.clone().into()),
                     ("max_retry_limit", (*max_retry_limit).into()),
                     ("description", description.clone().into()),
                 ]);
-                change.show(shown)
+                (change.show(shown), reach)
             }
-            Self::Pause(One { id, .. }) => set_active(id, false).show(shown),
-            Self::Resume(One { id, .. }) => set_active(id, true).show(shown),
-            Self::Verify(One { id, .. }) => Call::post(format!("{}/verify", path(id)))
-                .show(|answer| outcome("verified", answer))
-                .succeeded(|answer| answer["verified"] == true),
-            Self::RotateSecret { id, overlap, .. } => Call::post(format!("{}/rotate-secret", path(id)))
-                .fields([("overlap_s", (*overlap).into())])
-                .show(|answer| shown(answer) + "\nKeep the secret now: it is not shown again.\n"),
-            Self::Test(One { id, .. }) => Call::post(format!("{}/test", path(id)))
-                .show(|answer| outcome("delivered", answer) + &written(answer))
-                .succeeded(|answer| answer["delivered"] == true),
-            Self::Delete(One { id, .. }) => Call::delete(path(id)).show(|_| "deleted\n".to_owned()),
+            Self::Pause(One { id, reach }) => (set_active(id, false), reach),
+            Self::Resume(One { id, reach }) => (set_active(id, true), reach),
+            Self::Verify(One { id, reach }) => {
+                let call = Call::post(format!("{}/verify", path(id)));
+                let call = call.show(|answer| outcome("verified", answer));
+                (call.succeeded(|answer| answer["verified"] == true), reach)
+            }
+            Self::RotateSecret { id, overlap, reach } => {
+                let call = Call::post(format!("{}/rotate-secret", path(id)));
+                let call = call.fields([("overlap_s", (*overlap).into())]);
+                (call.show(|answer| shown(answer) + "\nKeep the secret now: it is not shown again.\n"), reach)
+            }
+            Self::Test(One { id, reach }) => {
+                let call = Call::post(format!("{}/test", path(id)));
+                let call = call.show(|answer| outcome("delivered", answer) + &written(answer));
+                (call.succeeded(|answer| answer["delivered"] == true), reach)
+            }
+            Self::Delete(One { id, reach }) => {
+                (Call::delete(path(id)).show(|_| "deleted\n".to_owned()), reach)
+            }
         }
     }
 }
 
 fn shown(answer: &Value) -> String {
-    table::record(&FIELDS, answer)
+    SUBSCRIPTION.show(answer)
 }
 
 fn made(answer: &Value) -> String {

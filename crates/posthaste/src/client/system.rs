@@ -31,12 +31,8 @@ const PROCESSES: [Column; 6] = [
 ];
 
 impl System {
-    pub(super) fn reach(&self) -> &Reach {
-        &self.reach
-    }
-
-    pub(super) fn call(&self) -> Call {
-        Call::get("/v1/system").show(shown)
+    pub(super) fn call(&self) -> (Call, &Reach) {
+        (Call::get("/v1/system").show(shown), &self.reach)
     }
 }
 

@@ -6,14 +6,54 @@ use serde_json::Value;
 /// A heading, and the field that stands below it.
 pub(super) type Column = (&'static str, &'static str);
 
+/// A record of the API. Lists show some of its fields, under the same headings in capital letters.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) fields: &'static [Column],
+    /// The fields that lists show. A column is left out if no item has its field.
+    pub(super) listed: &'static [&'static str],
+    /// The heading of the first of these.
+    pub(super) key: &'static str,
+}
+
+impl Record {
+    /// One record.
+    pub(super) fn show(&self, answer: &Value) -> String {
+        record(self.fields, answer)
+    }
+
+    /// A page of a list.
+    pub(super) fn list(&self, nothing: &str, answer: &Value) -> String {
+        page(nothing, answer, |items| self.rows(items))
+    }
+
+    pub(super) fn rows(&self, items: &[Value]) -> String {
+        let listed = self.listed.iter().filter(|field| items.iter().any(|item| item.get(field).is_some()));
+        let heading =
+            |field: &str| self.fields.iter().find(|(_, found)| *found == field).map(|(heading, _)| *heading);
+        let columns: Vec<(String, &str)> = listed
+            .map(|field| match self.listed.first() == Some(field) {
+                true => (self.key.to_owned(), *field),
+                false => (heading(field).unwrap_or(field).to_uppercase(), *field),
+            })
+            .collect();
+        rows(&columns, items)
+    }
+}
+
 /// Longer text is cut: a table is to look at, `--json` is to work with.
 const CELL_CHARS_MAX: usize = 80;
 const GAP: &str = "  ";
 
-/// A page of a list, and how to see the next.
+/// A page of a list.
 pub(super) fn list(columns: &[Column], nothing: &str, answer: &Value) -> String {
+    page(nothing, answer, |items| rows(columns, items))
+}
+
+/// The rows of a page, and how to see the next page.
+fn page(nothing: &str, answer: &Value, rows: impl Fn(&[Value]) -> String) -> String {
     let items = answer.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let mut text = if items.is_empty() { format!("{nothing}\n") } else { rows(columns, items) };
+    let mut text = if items.is_empty() { format!("{nothing}\n") } else { rows(items) };
     if let Some(cursor) = answer.get("next_cursor").and_then(Value::as_str) {
         text.push_str(&format!("more with: --cursor {}\n", visible(cursor)));
     }
@@ -21,8 +61,8 @@ pub(super) fn list(columns: &[Column], nothing: &str, answer: &Value) -> String 
 }
 
 /// A line of headings, and one for each item.
-pub(super) fn rows(columns: &[Column], items: &[Value]) -> String {
-    let headings = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
+pub(super) fn rows<H: AsRef<str>>(columns: &[(H, &str)], items: &[Value]) -> String {
+    let headings = columns.iter().map(|(heading, _)| heading.as_ref().to_owned()).collect();
     let cells = |item: &Value| columns.iter().map(|(_, field)| short(&item[*field])).collect();
     let lines: Vec<Vec<String>> = std::iter::once(headings).chain(items.iter().map(cells)).collect();
     aligned(&lines)
@@ -104,6 +144,19 @@ mod tests {
             "ID    NAME   GONE\n7     é\u{fffd}[2J  -\n1234  b      yes\nmore with: --cursor abc\n";
         assert_eq!(list(&COLUMNS, "nothing", &answer), expected);
         assert_eq!(list(&COLUMNS, "nothing", &json!({"items": [], "next_cursor": null})), "nothing\n");
+    }
+
+    #[test]
+    fn a_list_shows_the_fields_of_a_record_that_some_item_has() {
+        let record = Record {
+            fields: &[("order", "id"), ("failed sends", "retries"), ("payload", "payload")],
+            listed: &["id", "retries", "payload"],
+            key: "ID",
+        };
+        let rows = |items: Value| record.rows(items.as_array().map(Vec::as_slice).unwrap_or_default());
+        assert_eq!(rows(json!([{"id": 7, "retries": null}])), "ID  FAILED SENDS\n7   -\n");
+        let rows = rows(json!([{"id": 7, "retries": 1}, {"id": 8, "payload": []}]));
+        assert_eq!(rows, "ID  FAILED SENDS  PAYLOAD\n7   1             -\n8   -             []\n");
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod keep;
 use crate::client::Server;
 use crate::database::DatabaseUrl;
 use crate::listen::{self, Behaviour, Receiver};
-use crate::settings::{self, DatabaseSettings, Logins, Role, Secret, Settings};
+use crate::settings::{self, DatabaseSettings, Role, Secret, Settings};
 use crate::{logs, serve, stdout};
 use anyhow::Context as _;
 use posthaste_store::sqlite;
@@ -52,7 +52,7 @@ fn migrate() -> anyhow::Result<()> {
 /// subscription has no business in a real database.
 fn for_one_machine(mut settings: Settings) -> anyhow::Result<(Settings, Secret)> {
     let url = DatabaseUrl::Sqlite(DATABASE.into());
-    settings.database = DatabaseSettings { url, direct: None, logins: Logins::default() };
+    settings.database = DatabaseSettings { url, direct: None, logins: Vec::new() };
     settings.roles = Role::ALL.into_iter().collect();
     keep::create_folder(Path::new(FOLDER))?;
     let key = settings.root_key.take().map_or_else(|| keep::root_key(Path::new(FOLDER)), Ok)?;

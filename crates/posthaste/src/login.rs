@@ -2,7 +2,7 @@
 //! of each.
 
 use crate::database::{DatabaseUrl, ServerUrl};
-use crate::settings::{DatabaseSettings, Role, Settings};
+use crate::settings::{Role, Settings};
 use posthaste_core::ports::{StoreError, StoreResult};
 use posthaste_store::grants::Role as DatabaseRole;
 use posthaste_store::postgres::PostgresOptions;
@@ -17,14 +17,14 @@ pub(crate) fn postgres_options(settings: &Settings) -> Option<PostgresOptions> {
     let url = match &database.url {
         DatabaseUrl::Postgres(url) => Some(url.expose().to_owned()),
         // The default, which nobody asked for when every role was given a login of its own.
-        DatabaseUrl::Sqlite(_) if database.has_logins() => None,
+        DatabaseUrl::Sqlite(_) if !database.logins.is_empty() => None,
         DatabaseUrl::Sqlite(_) => return None,
     };
     let roles = database_roles(settings);
-    let role_urls: Vec<(DatabaseRole, String)> = roles
-        .iter()
-        .filter_map(|role| Some((*role, own_login(database, *role)?.expose().to_owned())))
-        .collect();
+    let own_logins = database.logins.iter().filter(|(role, _)| roles.contains(role));
+    let mut role_urls: Vec<(DatabaseRole, String)> =
+        own_logins.map(|(role, url)| (*role, url.expose().to_owned())).collect();
+    role_urls.sort_by_key(|(role, _)| roles.iter().position(|known| known == role));
     Some(PostgresOptions { url, role_urls, roles, ..PostgresOptions::default() })
 }
 
@@ -58,7 +58,7 @@ pub(crate) async fn wait_for<T, F: Future<Output = StoreResult<T>>>(
 /// The database, for people.
 pub(crate) fn shown(settings: &Settings) -> String {
     match &settings.database.url {
-        DatabaseUrl::Sqlite(_) if settings.database.has_logins() => {
+        DatabaseUrl::Sqlite(_) if !settings.database.logins.is_empty() => {
             "postgres, by each role's own login".into()
         }
         url @ (DatabaseUrl::Sqlite(_) | DatabaseUrl::Postgres(_)) => url.to_string(),
@@ -91,25 +91,6 @@ fn database_roles(settings: &Settings) -> Vec<DatabaseRole> {
         }
     }
     roles
-}
-
-fn own_login(database: &DatabaseSettings, role: DatabaseRole) -> Option<&ServerUrl> {
-    let logins = &database.logins;
-    match role {
-        DatabaseRole::EventIngestWriter => &logins.ingest,
-        DatabaseRole::SubscriptionAdmin => &logins.subscriptions,
-        DatabaseRole::RouterWorker => &logins.router,
-        DatabaseRole::SagaOrchestrator => &logins.orchestrator,
-        DatabaseRole::JobWorker => &logins.worker,
-        DatabaseRole::LeaseCleaner => &logins.cleaner,
-        DatabaseRole::DeadLetterOperator => &logins.dead_letters,
-        DatabaseRole::OutboxWriter => &logins.orders,
-        DatabaseRole::OutboxWorker => &logins.outbox,
-        DatabaseRole::KeyKeeper => &logins.keys,
-        DatabaseRole::Viewer => &logins.viewer,
-        DatabaseRole::EventPublisher => &None,
-    }
-    .as_ref()
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub(crate) use secret::Secret;
 pub(crate) use source::Values;
 pub(crate) use types::{
     BrokerSettings, DatabaseSettings, EgressSettings, LeaseSettings, LimitSettings, LogFormat, LogSettings,
-    Logins, OutboxSettings, Role, Settings, WorkerSettings,
+    OutboxSettings, Role, Settings, WorkerSettings,
 };
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -127,19 +127,7 @@ fn database(values: &Values) -> Result<DatabaseSettings, Problem> {
     Ok(DatabaseSettings {
         url: values.value(&t::DATABASE_URL)?,
         direct: values.get(&t::DATABASE_URL_DIRECT),
-        logins: Logins {
-            ingest: values.get(&t::DATABASE_URL_INGEST),
-            subscriptions: values.get(&t::DATABASE_URL_SUBSCRIPTIONS),
-            router: values.get(&t::DATABASE_URL_ROUTER),
-            orchestrator: values.get(&t::DATABASE_URL_ORCHESTRATOR),
-            worker: values.get(&t::DATABASE_URL_WORKER),
-            cleaner: values.get(&t::DATABASE_URL_CLEANER),
-            dead_letters: values.get(&t::DATABASE_URL_DEAD_LETTERS),
-            orders: values.get(&t::DATABASE_URL_ORDERS),
-            outbox: values.get(&t::DATABASE_URL_OUTBOX),
-            keys: values.get(&t::DATABASE_URL_KEYS),
-            viewer: values.get(&t::DATABASE_URL_VIEWER),
-        },
+        logins: t::LOGINS.iter().filter_map(|(role, setting)| Some((*role, values.get(setting)?))).collect(),
     })
 }
 

@@ -106,7 +106,8 @@ fn embedded_and_logins(values: &Values) -> Vec<Problem> {
     if !named || !matches!(values.get(&t::DATABASE_URL), Some(DatabaseUrl::Sqlite(_))) {
         return Vec::new();
     }
-    let given = t::LOGINS.iter().filter(|login| values.given(login.about.env).is_some());
+    let logins = [&t::DATABASE_URL_DIRECT].into_iter().chain(t::LOGINS.iter().map(|(_, login)| *login));
+    let given = logins.filter(|login| values.given(login.about.env).is_some());
     let why = "logins are for PostgreSQL; the embedded database has none";
     given.map(|login| contradiction(values, login, &t::DATABASE_URL, why)).collect()
 }

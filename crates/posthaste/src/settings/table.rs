@@ -11,6 +11,7 @@ use super::setting::Shown::{Nothing, PlainUrl, WithoutPassword};
 use super::setting::{Group, Row, Setting};
 use crate::database::DEFAULT_URL;
 use posthaste_core::retry::ATTEMPTS_LIMIT_MAX;
+use posthaste_store::grants::Role;
 use std::time::Duration;
 
 /// The CHECK of the table `events`: no larger payload could be stored.
@@ -149,20 +150,19 @@ table! {
         "Lines for people, or a JSON object on each line");
 }
 
-/// The logins that one part of the program has for itself, and the way past a pooler.
-pub(super) static LOGINS: [&Setting<ServerAt>; 12] = [
-    &DATABASE_URL_DIRECT,
-    &DATABASE_URL_INGEST,
-    &DATABASE_URL_SUBSCRIPTIONS,
-    &DATABASE_URL_ROUTER,
-    &DATABASE_URL_ORCHESTRATOR,
-    &DATABASE_URL_WORKER,
-    &DATABASE_URL_CLEANER,
-    &DATABASE_URL_DEAD_LETTERS,
-    &DATABASE_URL_ORDERS,
-    &DATABASE_URL_OUTBOX,
-    &DATABASE_URL_KEYS,
-    &DATABASE_URL_VIEWER,
+/// The logins that one part of the program has for itself, by role of the database.
+pub(super) static LOGINS: [(Role, &Setting<ServerAt>); 11] = [
+    (Role::EventIngestWriter, &DATABASE_URL_INGEST),
+    (Role::SubscriptionAdmin, &DATABASE_URL_SUBSCRIPTIONS),
+    (Role::RouterWorker, &DATABASE_URL_ROUTER),
+    (Role::SagaOrchestrator, &DATABASE_URL_ORCHESTRATOR),
+    (Role::JobWorker, &DATABASE_URL_WORKER),
+    (Role::LeaseCleaner, &DATABASE_URL_CLEANER),
+    (Role::DeadLetterOperator, &DATABASE_URL_DEAD_LETTERS),
+    (Role::OutboxWriter, &DATABASE_URL_ORDERS),
+    (Role::OutboxWorker, &DATABASE_URL_OUTBOX),
+    (Role::KeyKeeper, &DATABASE_URL_KEYS),
+    (Role::Viewer, &DATABASE_URL_VIEWER),
 ];
 
 pub(super) const GROUPS: [Group; 6] = [Server, Database, Deliveries, Egress, Orders, Logs];

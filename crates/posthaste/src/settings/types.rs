@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use posthaste_core::retry::{OrderRetryPolicy, RetryPolicy};
 use posthaste_services::egress::EgressPolicy;
 use posthaste_services::seal::SealingKey;
+use posthaste_store::grants::Role as DatabaseRole;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -73,63 +74,15 @@ pub(crate) struct DatabaseSettings {
     pub(crate) url: DatabaseUrl,
     /// Past a pooler: for LISTEN and for migrations.
     pub(crate) direct: Option<ServerUrl>,
-    pub(crate) logins: Logins,
+    /// The roles of the database with a login of their own, which only PostgreSQL knows.
+    pub(crate) logins: Vec<(DatabaseRole, ServerUrl)>,
 }
 
 impl DatabaseSettings {
-    /// Whether some role logs in with a URL of its own, which only PostgreSQL knows.
-    pub(crate) fn has_logins(&self) -> bool {
-        let Logins {
-            ingest,
-            subscriptions,
-            router,
-            orchestrator,
-            worker,
-            cleaner,
-            dead_letters,
-            orders,
-            outbox,
-            keys,
-            viewer,
-        } = &self.logins;
-        let lane = [orders, outbox, keys, viewer];
-        [ingest, subscriptions, router, orchestrator, worker, cleaner, dead_letters]
-            .into_iter()
-            .chain(lane)
-            .any(Option::is_some)
-    }
-
     /// Where migrations are applied, and where notifications are listened for.
     pub(crate) fn direct_url(&self) -> DatabaseUrl {
         self.direct.clone().map_or_else(|| self.url.clone(), DatabaseUrl::Postgres)
     }
-}
-
-/// One login for each role of the database; none means the common URL.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Logins {
-    /// event_ingest_writer
-    pub(crate) ingest: Option<ServerUrl>,
-    /// subscription_admin
-    pub(crate) subscriptions: Option<ServerUrl>,
-    /// router_worker
-    pub(crate) router: Option<ServerUrl>,
-    /// saga_orchestrator
-    pub(crate) orchestrator: Option<ServerUrl>,
-    /// job_worker
-    pub(crate) worker: Option<ServerUrl>,
-    /// lease_cleaner
-    pub(crate) cleaner: Option<ServerUrl>,
-    /// dead_letter_operator
-    pub(crate) dead_letters: Option<ServerUrl>,
-    /// outbox_writer
-    pub(crate) orders: Option<ServerUrl>,
-    /// outbox_worker
-    pub(crate) outbox: Option<ServerUrl>,
-    /// key_keeper
-    pub(crate) keys: Option<ServerUrl>,
-    /// viewer
-    pub(crate) viewer: Option<ServerUrl>,
 }
 
 #[derive(Debug, Clone, Copy)]

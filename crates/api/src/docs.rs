@@ -37,9 +37,10 @@ static PAGE: LazyLock<Result<Page, serde_json::Error>> = LazyLock::new(|| {
 });
 
 pub(crate) async fn show() -> Result<Response, Problem> {
-    let broken = |cause: String| Problem::broken("the description could not be written", cause);
-    let page = PAGE.as_ref().map_err(|error| broken(error.to_string()))?;
-    let policy = HeaderValue::from_str(&page.policy).map_err(|error| broken(error.to_string()))?;
+    let broken =
+        |cause: &dyn std::fmt::Display| Problem::broken("the description could not be written", cause);
+    let page = PAGE.as_ref().map_err(|error| broken(error))?;
+    let policy = HeaderValue::from_str(&page.policy).map_err(|error| broken(&error))?;
     let fixed = |name: HeaderName, value: &'static str| (name, HeaderValue::from_static(value));
     let headers = [
         (CONTENT_SECURITY_POLICY, policy),

@@ -8,6 +8,7 @@ use posthaste_core::ports::{StoreError, chain};
 use posthaste_services::batcher::BatchError;
 use serde::Serialize;
 use std::error::Error;
+use std::fmt;
 use utoipa::ToSchema;
 
 /// The media type of a [`Problem`].
@@ -64,7 +65,7 @@ impl Problem {
     }
 
     /// A fault of ours. The cause is for the log.
-    pub(crate) fn broken(detail: &str, cause: impl ToString) -> Self {
+    pub(crate) fn broken(detail: &str, cause: &dyn fmt::Display) -> Self {
         Self { cause: Some(cause.to_string()), ..Self::new(500, "Something broke", detail) }
     }
 

@@ -171,7 +171,7 @@ impl<T> Listed<T> {
 
 pub(crate) fn json(status: StatusCode, answer: &impl Serialize) -> Result<Response, Problem> {
     let text = serde_json::to_vec(answer);
-    let text = text.map_err(|error| Problem::broken("the answer could not be written", error))?;
+    let text = text.map_err(|error| Problem::broken("the answer could not be written", &error))?;
     Ok((status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response())
 }
 

@@ -82,7 +82,7 @@ pub(crate) fn show_as(status: StatusCode, page: &impl Template) -> Shown {
 }
 
 pub(crate) fn written(status: StatusCode, page: &impl Template) -> Result<Response, Problem> {
-    let html = page.render().map_err(|error| Problem::broken("the page could not be written", error))?;
+    let html = page.render().map_err(|error| Problem::broken("the page could not be written", &error))?;
     let headers = [
         (CONTENT_TYPE, PAGE_TYPE),
         (CONTENT_SECURITY_POLICY, POLICY),

@@ -59,7 +59,9 @@ impl Filled {
         let text = |name: &str| match &present[name] {
             Value::Null => String::new(),
             Value::String(text) => text.clone(),
-            other => other.to_string(),
+            other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+                other.to_string()
+            }
         };
         Self { values: FIELDS.map(|(name, _)| (name, text(name))).into(), wrong: None }
     }

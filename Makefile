@@ -57,7 +57,7 @@ siege: build ## connections that do not read, slow uploads and long queries at o
 bench: build ## measure deliveries on both stores, what receivers that hang cost, and the order lane (about three quarters of an hour)
 	scripts/with-postgres --durable sh -c \
 		'POSTHASTE_BENCH_DATABASE_URL="$$POSTHASTE_TEST_POSTGRES_URL" exec $(posthaste) bench'
-	cargo build --release --locked -p posthaste-testkit --bin bench-isolation --bin bench-outbox
+	cargo build --release --locked -p posthaste-bench -p posthaste-testkit --bin bench-isolation --bin bench-outbox
 	scripts/with-postgres --durable $(dir $(posthaste))bench-isolation
 	scripts/with-postgres --durable $(dir $(posthaste))bench-outbox
 

@@ -2,29 +2,19 @@
 //! figure stands beside two ceilings of the same run, because absolute ones do not hold from one machine, or
 //! one hour, to the next.
 
-mod ceiling;
-mod load;
-mod message;
-mod receiver;
-mod report;
-mod scenario;
-mod server;
-mod tally;
-mod tls;
-mod wire;
-
 use crate::database::ServerUrl;
 use crate::progress::Progress;
 use crate::signals::Signals;
 use crate::stdout;
 use anyhow::Context as _;
-use ceiling::Bare;
 use clap::Args;
-use receiver::{EXECUTES, Receiver};
-use report::Row;
-use scenario::{Kind, Scenario, Stage};
+use posthaste_bench::ceiling::{self, Bare};
+use posthaste_bench::receiver::{EXECUTES, Receiver};
+use posthaste_bench::report::{self, Row};
+use posthaste_bench::scenario::{self, Kind, Scenario, Stage};
+use posthaste_bench::scratch::{Engine, Folder};
+use posthaste_bench::tls;
 use serde_json::json;
-use server::Scratch;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -95,29 +85,6 @@ pub(crate) fn run(flags: &BenchFlags) -> anyhow::Result<ExitCode> {
     Ok(if lost { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// An engine that is measured.
-#[derive(Debug, Clone)]
-enum Engine {
-    Sqlite,
-    Postgres { server: String },
-}
-
-impl Engine {
-    const fn name(&self) -> &'static str {
-        match self {
-            Self::Sqlite => "sqlite",
-            Self::Postgres { .. } => "postgres",
-        }
-    }
-
-    async fn scratch(&self, folder: &Path, name: &str) -> anyhow::Result<Scratch> {
-        match self {
-            Self::Sqlite => Scratch::sqlite(folder, name),
-            Self::Postgres { server } => Scratch::postgres(server, name).await,
-        }
-    }
-}
-
 /// A signal ends what is measured, and not what is made or removed: so nothing is left behind.
 async fn unless_ended<T>(
     signals: &mut Signals,
@@ -174,8 +141,10 @@ async fn measure_one(
         let straight = ceiling::straight(plain, flags.connections, STRAIGHT_POSTS);
         Some(unless_ended(signals, straight).await?)
     };
+    let program = std::env::current_exe().context("asking for the path of this program")?;
     let scratch = engine.scratch(folder, scenario.name).await?;
     let stage = Stage {
+        program: &program,
         receiver: &receiver,
         url: &scratch.url,
         folder,
@@ -211,24 +180,4 @@ async fn store_alone(engine: &Engine, folder: &Path, signals: &mut Signals) -> a
     scratch.remove().await;
     progress.end();
     measured.context("measuring the store alone")
-}
-
-/// Where everything of one run lies; gone with it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(parent: &Path) -> anyhow::Result<Self> {
-        let parent = parent.canonicalize().with_context(|| format!("looking for {}", parent.display()))?;
-        let folder = parent.join(format!("posthaste-bench-{}", std::process::id()));
-        std::fs::create_dir(&folder).with_context(|| format!("making {}", folder.display()))?;
-        Ok(Self(folder))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("posthaste: {} is left behind: {error}", self.0.display());
-        }
-    }
 }

@@ -7,11 +7,12 @@
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
+use posthaste_bench::{argument, median_rate};
 use posthaste_core::ports::Stores;
 use posthaste_services::runner::{Runner, Service};
 use posthaste_services::sender::{Post, Sender, Wanted};
 use posthaste_testkit::fixtures::{T0, order};
-use posthaste_testkit::harness::{Engine, Harness};
+use posthaste_testkit::harness::Harness;
 use posthaste_testkit::order_lane::{OrderRig, OrderSetup, loopback_sender};
 use posthaste_testkit::receiver::{Answer, Received, Receiver};
 use std::sync::Arc;
@@ -51,7 +52,7 @@ impl Accepting {
 
 #[tokio::main]
 async fn main() {
-    let orders = argument("--orders").unwrap_or(5_000) / SUBMIT * SUBMIT;
+    let orders = argument("--orders").unwrap_or(5_000) as usize / SUBMIT * SUBMIT;
     let rounds = argument("--rounds").unwrap_or(3);
     println!("{orders} orders; medians of {rounds} rounds");
     for senders in SENDERS {
@@ -107,22 +108,10 @@ async fn drain<S: Stores>(h: Harness<S>, orders: usize, senders: u32) -> Duratio
 }
 
 fn report(orders: usize, senders: u32, times: [Vec<Duration>; 3]) {
-    let count = f64::from(u32::try_from(orders).expect("few orders"));
-    let rates = times.map(|mut times| {
-        times.sort_unstable();
-        count / times[times.len() / 2].as_secs_f64()
-    });
-    let names = ["posts alone".to_owned(), name(Engine::Postgres), name(Engine::Sqlite)];
+    let count = u32::try_from(orders).expect("few orders");
+    let rates = times.map(|times| median_rate(count, times));
+    let names = ["posts alone", "Postgres", "Sqlite"];
     for (rate, name) in rates.iter().zip(names) {
         println!("{senders:>3} senders  {name:<12} {rate:>7.0}/s  ratio {:.2}", rate / rates[0]);
     }
-}
-
-fn name(engine: Engine) -> String {
-    format!("{engine:?}")
-}
-
-fn argument(name: &str) -> Option<usize> {
-    let mut arguments = std::env::args().skip_while(|argument| argument != name);
-    arguments.nth(1)?.parse().ok()
 }

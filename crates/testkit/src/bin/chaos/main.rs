@@ -2,6 +2,7 @@
 //! each, of deliveries and of orders, every one on a server of its own with a seed of its own.
 //! `POSTHASTE_SEED` is the first round's; `CHAOS_ONLY=orders` leaves the deliveries out.
 
+use posthaste_bench::variable;
 use posthaste_testkit::faults::chaos::{ChaosOptions, run};
 use posthaste_testkit::faults::order_chaos::{self, OrderChaosOptions};
 use posthaste_testkit::faults::outage;
@@ -13,14 +14,10 @@ const SECONDS_PER_FAULT: u64 = 4;
 const EVENTS_PER_SECOND: usize = 100;
 const ORDERS_PER_SECOND: u64 = 20;
 
-fn number(variable: &str, otherwise: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
-}
-
 #[tokio::main]
 async fn main() {
-    let (first, rounds, seconds) = (seed(), number("CHAOS_ROUNDS", 4), number("CHAOS_SECONDS", 60));
-    let away = Duration::from_secs(number("OUTAGE_SECONDS", 60));
+    let (first, rounds, seconds) = (seed(), variable("CHAOS_ROUNDS", 4), variable("CHAOS_SECONDS", 60));
+    let away = Duration::from_secs(variable("OUTAGE_SECONDS", 60));
     let only_orders = std::env::var("CHAOS_ONLY").is_ok_and(|only| only == "orders");
     if !away.is_zero() && !only_orders {
         outage::run(away).await.conclude();

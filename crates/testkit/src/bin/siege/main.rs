@@ -2,14 +2,11 @@
 //! `SIEGE_QUERIES` queries a second with 15,000 parameters each (50), all at once, against one process on each store;
 //! `SIEGE_SECONDS` (20) before, during and after. Fails when a bound is missed.
 
+use posthaste_bench::variable;
 use posthaste_testkit::siege::{self, Engine, SiegeOptions};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::process::ExitCode;
 use std::time::Duration;
-
-fn number<T: std::str::FromStr>(name: &str, default: T) -> T {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
 
 /// Every connection is a file, here and in the process, which inherits the limit.
 fn allow_many_files() {
@@ -24,10 +21,10 @@ fn allow_many_files() {
 async fn main() -> ExitCode {
     allow_many_files();
     let options = SiegeOptions {
-        connections: number("SIEGE_CONNECTIONS", 1_000),
-        uploads: number("SIEGE_UPLOADS", 1_000),
-        queries_per_second: number("SIEGE_QUERIES", 50),
-        measured: Duration::from_secs(number("SIEGE_SECONDS", 20)),
+        connections: variable("SIEGE_CONNECTIONS", 1_000),
+        uploads: variable("SIEGE_UPLOADS", 1_000),
+        queries_per_second: variable("SIEGE_QUERIES", 50),
+        measured: Duration::from_secs(variable("SIEGE_SECONDS", 20)),
     };
     let mut is_kept = true;
     for engine in [Engine::Sqlite, Engine::Postgres] {

@@ -1,21 +1,18 @@
 //! `make steady`: `STEADY_RATE` events a second (1,000) for `STEADY_MINUTES` (30), then for `OPEN_MINUTES` (10) beside
 //! a transaction that stays open, on PostgreSQL.
 
+use posthaste_bench::variable;
 use posthaste_testkit::steady::{self, SteadyOptions};
 use std::time::Duration;
 
-fn told(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
-}
-
 #[tokio::main]
 async fn main() {
-    let minutes = |name, otherwise| Duration::from_secs(60 * told(name, otherwise));
+    let minutes = |name, otherwise: u64| Duration::from_secs(60 * variable(name, otherwise));
     let options = SteadyOptions {
-        events_per_second: told("STEADY_RATE", 1_000),
+        events_per_second: variable("STEADY_RATE", 1_000),
         steady: minutes("STEADY_MINUTES", 30),
         open: minutes("OPEN_MINUTES", 10),
-        sample_every: Duration::from_secs(told("STEADY_SAMPLE_S", 30)),
+        sample_every: Duration::from_secs(variable("STEADY_SAMPLE_S", 30)),
     };
     steady::run(options).await.conclude();
 }

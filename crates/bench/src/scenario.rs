@@ -1,13 +1,13 @@
 //! The scenarios of a benchmark, and how each one is run.
 
-use super::ceiling::Bare;
-use super::load::Load;
-use super::message;
-use super::receiver::{FAILS, HANGS, Receiver, TAKES};
-use super::report::Outcome;
-use super::server::Server;
-use super::tally::Tally;
-use super::tls;
+use crate::ceiling::Bare;
+use crate::load::Load;
+use crate::message;
+use crate::receiver::{FAILS, HANGS, Receiver, TAKES};
+use crate::report::Outcome;
+use crate::server::Server;
+use crate::tally::Tally;
+use crate::tls;
 use anyhow::Context as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const IDLE_FOR: Duration = Duration::from_secs(30);
 const SLOW_PER_SECOND: u32 = 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
     /// Single events as fast as they are taken, until all have arrived.
     Flow,
     /// The same, and only until all are taken.
@@ -41,11 +41,11 @@ pub(super) enum Kind {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Scenario {
-    pub(super) name: &'static str,
-    pub(super) about: &'static str,
-    pub(super) kind: Kind,
-    pub(super) events: u32,
+pub struct Scenario {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub kind: Kind,
+    pub events: u32,
     subscriptions: u32,
     /// Whether every subscription gets every event, rather than its share of them.
     fan_out: bool,
@@ -53,7 +53,7 @@ pub(super) struct Scenario {
     failing: u32,
     /// Deliveries that ended before.
     history: u32,
-    pub(super) https: bool,
+    pub https: bool,
 }
 
 const FLOW: Scenario = Scenario {
@@ -71,7 +71,7 @@ const FLOW: Scenario = Scenario {
 
 const HUNDRED: Scenario = Scenario { subscriptions: 100, ..FLOW };
 
-pub(super) const ALL: [Scenario; 19] = [
+pub const ALL: [Scenario; 19] = [
     FLOW,
     Scenario {
         name: "fan-out-10",
@@ -149,18 +149,20 @@ pub(super) const ALL: [Scenario; 19] = [
 ];
 
 /// What a scenario is run with.
-pub(super) struct Stage<'a> {
-    pub(super) receiver: &'a Receiver,
-    pub(super) url: &'a str,
-    pub(super) folder: &'a Path,
-    pub(super) settings: &'a [(&'static str, String)],
-    pub(super) connections: u32,
-    pub(super) progress: &'a dyn Fn(u64, u64),
+#[expect(missing_debug_implementations, reason = "a closure has none")]
+pub struct Stage<'a> {
+    pub program: &'a Path,
+    pub receiver: &'a Receiver,
+    pub url: &'a str,
+    pub folder: &'a Path,
+    pub settings: &'a [(&'static str, String)],
+    pub connections: u32,
+    pub progress: &'a dyn Fn(u64, u64),
 }
 
 impl Scenario {
     /// How many deliveries are waited for.
-    pub(super) fn deliveries(&self, numbers: std::ops::Range<u32>) -> u64 {
+    pub fn deliveries(&self, numbers: std::ops::Range<u32>) -> u64 {
         let count = u64::from(numbers.end - numbers.start);
         if self.kind == Kind::Orders {
             return count;
@@ -175,7 +177,7 @@ impl Scenario {
         }
     }
 
-    pub(super) async fn run(&self, stage: &Stage<'_>, events: u32) -> anyhow::Result<Outcome> {
+    pub async fn run(&self, stage: &Stage<'_>, events: u32) -> anyhow::Result<Outcome> {
         match self.kind {
             Kind::Flow | Kind::Ingest | Kind::Slow | Kind::Orders => self.flow(stage, events).await,
             Kind::Drain => self.drain(stage, events).await,
@@ -190,7 +192,7 @@ impl Scenario {
             store.deliver(self.history).await.context("making a history")?;
             store.settle(stage.url).await.context("clearing up after a history")?;
         }
-        let server = Server::start(stage.url, "all", stage.folder, stage.settings).await?;
+        let server = Server::start(stage.program, stage.url, "all", stage.folder, stage.settings).await?;
         self.subscribe(stage, &server).await?;
         // Numbers of their own: an order that was sent once is never sent again.
         let warm_up = events..events + WARM_UP.min(events);
@@ -228,7 +230,7 @@ impl Scenario {
     }
 
     async fn drain(&self, stage: &Stage<'_>, events: u32) -> anyhow::Result<Outcome> {
-        let server = Server::start(stage.url, "api", stage.folder, stage.settings).await?;
+        let server = Server::start(stage.program, stage.url, "api", stage.folder, stage.settings).await?;
         self.subscribe(stage, &server).await?;
         for first in (0..events).step_by(CHUNK as usize) {
             let numbers = first..(first + CHUNK).min(events);
@@ -239,7 +241,7 @@ impl Scenario {
         let tally = Arc::new(Tally::new(events));
         stage.receiver.count_on(&tally);
         let expected = self.deliveries(0..events);
-        let server = Server::start(stage.url, "all", stage.folder, stage.settings).await?;
+        let server = Server::start(stage.program, stage.url, "all", stage.folder, stage.settings).await?;
         self.watched(stage, &tally, expected, tally.wait_for(expected, STALLED)).await?;
         let outcome = Outcome {
             count: expected,
@@ -343,7 +345,7 @@ async fn claim(stage: &Stage<'_>, backlog: u32) -> anyhow::Result<Outcome> {
 }
 
 async fn idle(stage: &Stage<'_>) -> anyhow::Result<Outcome> {
-    let server = Server::start(stage.url, "all", stage.folder, stage.settings).await?;
+    let server = Server::start(stage.program, stage.url, "all", stage.folder, stage.settings).await?;
     let before = server.cpu();
     let began = Instant::now();
     tokio::time::sleep(IDLE_FOR).await;

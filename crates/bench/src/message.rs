@@ -11,32 +11,32 @@ const ORDER_REST: &str =
     r#"","intent":"BUY","limit_price":145.001,"meta":{"source":"bench"},"qty":100,"symbol":"USDJPY"}"#;
 
 /// The payload of the event with this number.
-pub(super) fn payload(number: u32) -> String {
+pub fn payload(number: u32) -> String {
     format!("{HEAD}{number:0DIGITS$}{REST}")
 }
 
 /// The body of the call that sends it.
-pub(super) fn event(event_type: &str, number: u32) -> String {
+pub fn event(event_type: &str, number: u32) -> String {
     format!(r#"{{"event_type":"{event_type}","payload":{}}}"#, payload(number))
 }
 
 /// The order with this number, written as the broker gets it.
-pub(super) fn order(number: u32) -> String {
+pub fn order(number: u32) -> String {
     format!("{ORDER_HEAD}{number:0DIGITS$}{ORDER_REST}")
 }
 
 /// What its call has to say in the head as well.
-pub(super) fn order_head(number: u32) -> String {
+pub fn order_head(number: u32) -> String {
     format!("idempotency-key: bench-{number:0DIGITS$}\r\n")
 }
 
 /// What a broker answers to it.
-pub(super) fn order_answer(number: u32) -> String {
+pub fn order_answer(number: u32) -> String {
     format!(r#"{ORDER_HEAD}{number:0DIGITS$}","broker_order_id":"b-{number}"}}"#)
 }
 
 /// The number of a payload or of an order; of any other body nothing.
-pub(super) fn number(body: &[u8]) -> Option<u32> {
+pub fn number(body: &[u8]) -> Option<u32> {
     let rest = body.strip_prefix(HEAD.as_bytes()).or_else(|| body.strip_prefix(ORDER_HEAD.as_bytes()));
     let digits = rest?.get(..DIGITS)?;
     std::str::from_utf8(digits).ok()?.parse().ok()

@@ -1,9 +1,9 @@
 //! The receiver of a benchmark: a thread of its own that takes webhooks, counts them, and answers by the
 //! path it is called with.
 
-use super::message;
-use super::tally::Tally;
-use super::wire::Messages;
+use crate::message;
+use crate::tally::Tally;
+use crate::wire::Messages;
 use anyhow::Context as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,10 +14,10 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
 /// What becomes of a message, by the first part of the path.
-pub(super) const TAKES: &str = "/take";
-pub(super) const FAILS: &str = "/fail";
-pub(super) const HANGS: &str = "/hang";
-pub(super) const EXECUTES: &str = "/orders";
+pub const TAKES: &str = "/take";
+pub const FAILS: &str = "/fail";
+pub const HANGS: &str = "/hang";
+pub const EXECUTES: &str = "/orders";
 
 const TAKEN: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 const FAILED: &[u8] = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";
@@ -25,17 +25,18 @@ const FAILED: &[u8] = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\
 const BACKLOG: u32 = 4_096;
 
 /// The tally of the run that is on; the receiver outlives many of them.
-pub(super) type Board = Arc<RwLock<Arc<Tally>>>;
+pub type Board = Arc<RwLock<Arc<Tally>>>;
 
-pub(super) struct Receiver {
-    pub(super) address: SocketAddr,
+#[derive(Debug)]
+pub struct Receiver {
+    pub address: SocketAddr,
     board: Board,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Receiver {
-    pub(super) fn start(tls: Option<TlsAcceptor>) -> anyhow::Result<Self> {
+    pub fn start(tls: Option<TlsAcceptor>) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("starting the receiver")?;
         let listener = {
@@ -61,7 +62,7 @@ impl Receiver {
     }
 
     /// From now on arrivals are counted there.
-    pub(super) fn count_on(&self, tally: &Arc<Tally>) {
+    pub fn count_on(&self, tally: &Arc<Tally>) {
         *self.board.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(tally);
     }
 }

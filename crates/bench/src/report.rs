@@ -5,31 +5,31 @@ use std::time::Duration;
 
 /// What one scenario came to.
 #[derive(Debug, Clone)]
-pub(super) struct Outcome {
+pub struct Outcome {
     /// Deliveries, or events where nothing else is measured.
-    pub(super) count: u64,
-    pub(super) took: Duration,
+    pub count: u64,
+    pub took: Duration,
     /// How long the load took to post; nothing if the events were there before.
-    pub(super) ingest_took: Option<Duration>,
-    pub(super) refused: u64,
-    pub(super) repeated: u64,
-    pub(super) median_ms: Option<f64>,
-    pub(super) p99_ms: Option<f64>,
-    pub(super) memory_mib: Option<f64>,
-    pub(super) cpu: Option<Duration>,
+    pub ingest_took: Option<Duration>,
+    pub refused: u64,
+    pub repeated: u64,
+    pub median_ms: Option<f64>,
+    pub p99_ms: Option<f64>,
+    pub memory_mib: Option<f64>,
+    pub cpu: Option<Duration>,
 }
 
 /// One scenario on one engine, with the ceilings of the same run.
 #[derive(Debug, Clone)]
-pub(super) struct Row {
-    pub(super) engine: &'static str,
-    pub(super) scenario: &'static str,
-    pub(super) about: &'static str,
-    pub(super) outcome: Outcome,
+pub struct Row {
+    pub engine: &'static str,
+    pub scenario: &'static str,
+    pub about: &'static str,
+    pub outcome: Outcome,
     /// Straight posts a second just before; nothing where there is no HTTP.
-    pub(super) straight: Option<f64>,
+    pub straight: Option<f64>,
     /// Deliveries a second of the store alone; nothing where it says nothing.
-    pub(super) store: Option<f64>,
+    pub store: Option<f64>,
 }
 
 impl Row {
@@ -71,7 +71,7 @@ impl Row {
         ]
     }
 
-    pub(super) fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         let outcome = &self.outcome;
         json!({
             "engine": self.engine,
@@ -109,7 +109,7 @@ const HEAD: [&str; 11] = [
     "repeated",
 ];
 
-pub(super) fn table(rows: &[Row]) -> String {
+pub fn table(rows: &[Row]) -> String {
     let cells: Vec<[String; 11]> = rows.iter().map(Row::cells).collect();
     let width = |column: usize| {
         let of_rows = cells.iter().map(|row| row[column].len()).max().unwrap_or(0);

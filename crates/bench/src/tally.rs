@@ -9,7 +9,7 @@ const CLASSES: usize = 1_024;
 const PER_OCTAVE: f64 = 32.0;
 
 #[derive(Debug)]
-pub(super) struct Tally {
+pub struct Tally {
     began: Instant,
     /// For every number, when it was sent, in microseconds since the beginning.
     sent_us: Box<[AtomicU64]>,
@@ -28,7 +28,7 @@ fn zeros<T: Default>(count: usize) -> Box<[T]> {
 }
 
 impl Tally {
-    pub(super) fn new(numbers: u32) -> Self {
+    pub fn new(numbers: u32) -> Self {
         Self {
             began: Instant::now(),
             sent_us: zeros(numbers as usize),
@@ -46,14 +46,14 @@ impl Tally {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    pub(super) fn sent(&self, number: u32) {
+    pub fn sent(&self, number: u32) {
         if let Some(sent) = self.sent_us.get(number as usize) {
             sent.store(self.now_us(), Ordering::Relaxed);
         }
     }
 
     /// One message has arrived. Numbers that nobody sent here are of another run.
-    pub(super) fn arrived(&self, number: u32) {
+    pub fn arrived(&self, number: u32) {
         let (Some(sent), Some(times)) = (self.sent_us.get(number as usize), self.times.get(number as usize))
         else {
             return;
@@ -70,12 +70,12 @@ impl Tally {
         }
     }
 
-    pub(super) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.arrived.load(Ordering::Acquire)
     }
 
     /// Waits until so many have arrived; `stalled` is how long none may come.
-    pub(super) async fn wait_for(&self, count: u64, stalled: Duration) -> anyhow::Result<()> {
+    pub async fn wait_for(&self, count: u64, stalled: Duration) -> anyhow::Result<()> {
         self.expected.store(count, Ordering::Release);
         loop {
             let rung = self.all.notified();
@@ -94,19 +94,19 @@ impl Tally {
     }
 
     /// From the first arrival to the last.
-    pub(super) fn span(&self) -> Duration {
+    pub fn span(&self) -> Duration {
         let (first, last) = (self.first_us.load(Ordering::Relaxed), self.last_us.load(Ordering::Relaxed));
         Duration::from_micros(last.saturating_sub(first))
     }
 
     /// How many arrivals were more than `each` of their number.
-    pub(super) fn repeated(&self, each: u32) -> u64 {
+    pub fn repeated(&self, each: u32) -> u64 {
         let over = |times: &AtomicU32| u64::from(times.load(Ordering::Relaxed).saturating_sub(each));
         self.times.iter().map(over).sum()
     }
 
     /// The latency that this share of the deliveries did not exceed, in milliseconds.
-    pub(super) fn percentile_ms(&self, share: f64) -> f64 {
+    pub fn percentile_ms(&self, share: f64) -> f64 {
         let counts: Vec<u64> = self.classes.iter().map(|class| class.load(Ordering::Relaxed)).collect();
         let total: u64 = counts.iter().sum();
         let wanted = (total as f64 * share).ceil() as u64;

@@ -1,8 +1,8 @@
 //! The load of a benchmark: numbered messages posted over a few connections that are kept, from a thread of
 //! its own.
 
-use super::tally::Tally;
-use super::wire::Messages;
+use crate::tally::Tally;
+use crate::wire::Messages;
 use anyhow::Context as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,27 +16,28 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 const REFUSED_PAUSE: Duration = Duration::from_millis(20);
 
 /// What to post where.
-pub(super) struct Load {
-    pub(super) address: SocketAddr,
-    pub(super) path: &'static str,
-    pub(super) key: Option<String>,
-    pub(super) connections: u32,
-    pub(super) numbers: std::ops::Range<u32>,
+#[derive(Debug)]
+pub struct Load {
+    pub address: SocketAddr,
+    pub path: &'static str,
+    pub key: Option<String>,
+    pub connections: u32,
+    pub numbers: std::ops::Range<u32>,
     /// At most so many a second, over all connections; nothing: as fast as answers come.
-    pub(super) per_second: Option<u32>,
-    pub(super) body: fn(u32, u32) -> String,
+    pub per_second: Option<u32>,
+    pub body: fn(u32, u32) -> String,
     /// Lines of the head that only a message of this number has.
-    pub(super) head: fn(u32) -> String,
+    pub head: fn(u32) -> String,
     /// What `body` gets beside the number.
-    pub(super) spread: u32,
+    pub spread: u32,
 }
 
 /// What came of it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Posted {
-    pub(super) took: Duration,
+pub struct Posted {
+    pub took: Duration,
     /// Answers that were no acceptance; each was posted again.
-    pub(super) refused: u64,
+    pub refused: u64,
 }
 
 struct Shared {
@@ -48,7 +49,7 @@ struct Shared {
 
 impl Load {
     /// Posts all, and answers once the last one was taken.
-    pub(super) async fn run(self, tally: &Arc<Tally>) -> anyhow::Result<Posted> {
+    pub async fn run(self, tally: &Arc<Tally>) -> anyhow::Result<Posted> {
         let next = AtomicU32::new(self.numbers.start);
         let shared =
             Arc::new(Shared { load: self, tally: Arc::clone(tally), next, refused: AtomicU64::new(0) });

@@ -2,18 +2,22 @@
 //! measured: a head, a `content-length`, a body, and the connection kept.
 
 use anyhow::{Context as _, bail};
-use tokio::io::{AsyncRead, AsyncReadExt as _};
+use std::net::SocketAddr;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
 /// One message that came in: its first line, and its body.
-pub(super) struct Message<'a> {
-    pub(super) first_line: &'a str,
-    pub(super) body: &'a [u8],
+#[derive(Debug)]
+pub struct Message<'a> {
+    pub first_line: &'a str,
+    pub body: &'a [u8],
 }
 
 /// Reads one message after the other from a stream.
-pub(super) struct Messages<R> {
+#[derive(Debug)]
+pub struct Messages<R> {
     stream: R,
     buffer: Vec<u8>,
     /// The bytes of the buffer that the last message took.
@@ -21,16 +25,16 @@ pub(super) struct Messages<R> {
 }
 
 impl<R: AsyncRead + Unpin> Messages<R> {
-    pub(super) fn new(stream: R) -> Self {
+    pub fn new(stream: R) -> Self {
         Self { stream, buffer: Vec::with_capacity(8 * 1024), taken: 0 }
     }
 
-    pub(super) fn stream(&mut self) -> &mut R {
+    pub fn stream(&mut self) -> &mut R {
         &mut self.stream
     }
 
     /// The next message; nothing once the other side has closed.
-    pub(super) async fn next(&mut self) -> anyhow::Result<Option<Message<'_>>> {
+    pub async fn next(&mut self) -> anyhow::Result<Option<Message<'_>>> {
         self.buffer.drain(..self.taken);
         self.taken = 0;
         let head = loop {
@@ -63,6 +67,29 @@ impl<R: AsyncRead + Unpin> Messages<R> {
         }
         Ok(self.stream.read_buf(&mut self.buffer).await.context("reading")? > 0)
     }
+}
+
+/// Makes one call on a connection of its own; returns the body of a successful answer.
+pub async fn call(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    key: &str,
+    body: &str,
+) -> anyhow::Result<Vec<u8>> {
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {key}\r\n\
+         content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    let mut messages = Messages::new(TcpStream::connect(address).await.context("connecting")?);
+    messages.stream().write_all(request.as_bytes()).await.context("sending a request")?;
+    let answer = messages.next().await?.context("the server closed the connection")?;
+    let is_success = answer.first_line.split(' ').nth(1).is_some_and(|status| status.starts_with('2'));
+    if !is_success {
+        bail!("{}: {}", answer.first_line, String::from_utf8_lossy(answer.body));
+    }
+    Ok(answer.body.to_vec())
 }
 
 /// Where the body begins.

@@ -1,0 +1,137 @@
+//! The calls by which components move deliveries through a store, one batch each: no HTTP, no services. What they
+//! return is checked and repeated by their callers.
+
+use crate::message;
+use anyhow::Context as _;
+use posthaste_core::audit::Actor;
+use posthaste_core::event::{EventType, NewEvent};
+use posthaste_core::json::{JsonText, PAYLOAD_BYTES_MAX};
+use posthaste_core::outcome::AttemptOutcome;
+use posthaste_core::ports::{
+    Claim, ClaimedJob, IngestStore as _, JobReport, OrchestratorStore as _, Quota, Report, RequestOutcome,
+    ResultTake, RouteTake, Routed, RouterStore as _, Stores, SubscriptionStore as _, Verification,
+    WorkerStore as _,
+};
+use posthaste_core::retry::RetryPolicy;
+use posthaste_core::subscription::{CallbackUrl, NewSubscription, SealedSecret};
+use posthaste_core::{EventId, JobId, LeaseToken, SubscriptionId, Timestamp, WorkerId};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// No event of a [`Load`](crate::load::Load) has it.
+const EVENT_TYPE: &str = "bench.alone";
+const LEASE: Duration = Duration::from_secs(60);
+
+/// A store with one subscription, and the size of its batches.
+#[derive(Debug)]
+pub struct Calls<S> {
+    store: S,
+    subscription: SubscriptionId,
+    batch: u32,
+    tokens: AtomicU64,
+}
+
+impl<S: Stores> Calls<S> {
+    /// Creates and verifies the subscription.
+    pub async fn new(store: S, batch: u32) -> anyhow::Result<Self> {
+        let (secret, now) = (SealedSecret::new("whsec_bench"), store.now().await?);
+        let callback_url = CallbackUrl::parse("https://receiver.example/", false)?;
+        let subscription = NewSubscription {
+            event_type: EventType::parse(EVENT_TYPE)?,
+            callback_url: callback_url.clone(),
+            max_retry_limit: None,
+            description: None,
+            secret: secret.clone(),
+        };
+        let admin = store.subscriptions();
+        let id = admin.create_subscription(subscription, Actor::root(None), now).await?.id;
+        let challenged = Verification { callback_url, secret };
+        let is_verified = admin.mark_verified(id, challenged, Actor::root(None), now).await?;
+        anyhow::ensure!(is_verified, "the subscription was not verified");
+        Ok(Self { store, subscription: id, batch, tokens: AtomicU64::new(0) })
+    }
+
+    /// Stores a batch of events, each in a request of its own: what many callers post at once.
+    pub async fn insert(&self, first: u32, now: Timestamp) -> anyhow::Result<()> {
+        publish(&self.store, first..first + self.batch, &|_| EVENT_TYPE.to_owned(), now).await
+    }
+
+    pub async fn route(&self, from: Option<EventId>, now: Timestamp) -> anyhow::Result<Routed> {
+        let take = RouteTake { from, events_max: self.batch };
+        self.store.router().route_events(take, now).await.context("routing")
+    }
+
+    /// Returns the number of jobs that were created.
+    pub async fn admit(&self, now: Timestamp) -> anyhow::Result<usize> {
+        let quotas = vec![Quota { subscription_id: self.subscription, jobs_max: self.batch, from: None }];
+        let admitted = self.store.orchestrator().admit_due_sagas(quotas, RetryPolicy::WEBHOOK, now).await;
+        Ok(admitted.context("admitting")?.jobs.len())
+    }
+
+    /// Claims at most `jobs_max` jobs under a token of their own.
+    pub async fn claim(
+        &self,
+        from: Option<Timestamp>,
+        jobs_max: u32,
+        now: Timestamp,
+    ) -> anyhow::Result<(LeaseToken, Vec<ClaimedJob>)> {
+        let token = LeaseToken::from_random(self.tokens.fetch_add(1, Ordering::Relaxed).into());
+        let claim = Claim { worker_id: WorkerId::parse("bench")?, token, lease: LEASE, from, jobs_max };
+        let jobs = self.store.worker().claim_due_jobs(claim, now).await.context("claiming")?;
+        Ok((token, jobs))
+    }
+
+    /// Loads the events and the target of claimed jobs.
+    pub async fn load(&self, jobs: &[ClaimedJob]) -> anyhow::Result<()> {
+        let worker = self.store.worker();
+        let events = worker.load_events(jobs.iter().map(|job| job.event_id).collect()).await?;
+        let targets = worker.load_targets(vec![self.subscription]).await?;
+        anyhow::ensure!(
+            (events.len(), targets.len()) == (jobs.len(), 1),
+            "an event or the target is missing"
+        );
+        Ok(())
+    }
+
+    /// Reports claimed jobs as delivered.
+    pub async fn report(&self, token: LeaseToken, jobs: &[ClaimedJob], now: Timestamp) -> anyhow::Result<()> {
+        let (outcome, duration) = (AttemptOutcome::Delivered { status: 200 }, Duration::from_millis(7));
+        let report = |job_id: JobId| JobReport { job_id, token, outcome, duration };
+        let reports = jobs.iter().map(|job| report(job.job_id)).collect();
+        let answers = self.store.worker().report_jobs(reports, now).await.context("reporting")?;
+        anyhow::ensure!(answers.iter().all(|answer| *answer == Report::Accepted), "a report was refused");
+        Ok(())
+    }
+
+    /// Returns the number of results that were applied, and the smallest id of their jobs.
+    pub async fn apply(&self, from: Option<JobId>, now: Timestamp) -> anyhow::Result<(usize, Option<JobId>)> {
+        let take = ResultTake { from, results_max: self.batch };
+        let applied = self.store.orchestrator().apply_job_results(take, RetryPolicy::WEBHOOK, now).await;
+        let applied = applied.context("applying results")?;
+        Ok((applied.len(), applied.iter().map(|result| result.job_id).min()))
+    }
+}
+
+/// Stores the events of these numbers, each in a request of its own.
+pub async fn publish<S: Stores>(
+    store: &S,
+    numbers: Range<u32>,
+    event_type: &(dyn Fn(u32) -> String + Sync),
+    now: Timestamp,
+) -> anyhow::Result<()> {
+    let event = |number| {
+        Ok(vec![NewEvent {
+            event_type: EventType::parse(&event_type(number))?,
+            payload: JsonText::parse(message::payload(number), PAYLOAD_BYTES_MAX)?,
+            external_event_id: None,
+            correlation_id: None,
+            traceparent: None,
+        }])
+    };
+    let requests = numbers.map(event).collect::<anyhow::Result<_>>()?;
+    let outcomes = store.ingest().insert_events(requests, now).await.context("inserting events")?;
+    let is_stored = |outcome: &RequestOutcome| matches!(outcome, RequestOutcome::Stored(_));
+    anyhow::ensure!(outcomes.iter().all(is_stored), "an event was not stored");
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Stores created for one scenario, and the folder that everything of one run lies in.
+
+use anyhow::Context as _;
+use posthaste_store::{postgres, sqlite};
+use std::path::{Path, PathBuf};
+use url::Url;
+
+/// An engine that is measured.
+#[derive(Debug, Clone)]
+pub enum Engine {
+    Sqlite,
+    Postgres { server: String },
+}
+
+impl Engine {
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Postgres { .. } => "postgres",
+        }
+    }
+
+    /// Creates a store with a schema.
+    pub async fn scratch(&self, folder: &Path, name: &str) -> anyhow::Result<Scratch> {
+        match self {
+            Self::Sqlite => Scratch::sqlite(folder, name),
+            Self::Postgres { server } => Scratch::postgres(server, name).await,
+        }
+    }
+}
+
+/// A store with a schema and nothing in it, until it is removed.
+#[derive(Debug)]
+pub struct Scratch {
+    pub url: String,
+    what: ScratchKind,
+}
+
+#[derive(Debug)]
+enum ScratchKind {
+    File(PathBuf),
+    Database { server: String, name: String },
+}
+
+impl Scratch {
+    fn sqlite(folder: &Path, name: &str) -> anyhow::Result<Self> {
+        let folder = folder.join(name);
+        std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+        let path = folder.join("posthaste.db");
+        sqlite::migrate(&path)?;
+        Ok(Self { url: format!("sqlite://{}", path.display()), what: ScratchKind::File(folder) })
+    }
+
+    /// A database of its own on the server that this URL leads to.
+    async fn postgres(server: &str, name: &str) -> anyhow::Result<Self> {
+        let name = format!("posthaste_bench_{}_{}", std::process::id(), name.replace('-', "_"));
+        let mut url = Url::parse(server).context("reading the URL of the server")?;
+        url.set_path(&name);
+        postgres::create_database(server, &name).await?;
+        postgres::migrate(url.as_str()).await?;
+        Ok(Self { url: url.into(), what: ScratchKind::Database { server: server.to_owned(), name } })
+    }
+
+    pub async fn remove(self) {
+        let removed = match self.what {
+            ScratchKind::File(folder) => std::fs::remove_dir_all(folder).map_err(anyhow::Error::from),
+            ScratchKind::Database { server, name } => {
+                postgres::drop_database(&server, &name).await.map_err(anyhow::Error::from)
+            }
+        };
+        if let Err(error) = removed {
+            eprintln!("posthaste: a store of the benchmark is left behind: {error:#}");
+        }
+    }
+}
+
+/// Where everything of one run lies; gone with it.
+#[derive(Debug)]
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new(parent: &Path) -> anyhow::Result<Self> {
+        let parent = parent.canonicalize().with_context(|| format!("looking for {}", parent.display()))?;
+        let folder = parent.join(format!("posthaste-bench-{}", std::process::id()));
+        std::fs::create_dir(&folder).with_context(|| format!("making {}", folder.display()))?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            eprintln!("posthaste: {} is left behind: {error}", self.0.display());
+        }
+    }
+}

@@ -4,17 +4,20 @@
 .NOTPARALLEL:
 .PHONY: help build dev fmt lint deny test cargo-test soak chaos steady siege bench bench-store count-pages clean
 
-posthaste := $(or $(CARGO_TARGET_DIR),target)/release/posthaste
+target := $(or $(CARGO_TARGET_DIR),target)
+posthaste := $(target)/release/posthaste
 heading = @printf '\n== %s\n'
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## build the release binary
+build: ## build the release binary, with its debug information in posthaste.debug next to it
 	cargo build --release --locked
+	scripts/split-debug-info $(posthaste)
 
-dev: build ## build, and run everything on the embedded store in ./posthaste-data; prints what to try
-	$(posthaste) dev
+dev: ## build without optimisation, and run everything on the embedded store in ./posthaste-data; prints what to try
+	cargo build --profile quick --locked
+	$(target)/quick/posthaste dev
 
 fmt: ## format the code
 	cargo fmt --all

@@ -1,6 +1,6 @@
 //! What README.md tells a new user to type works when it is typed. Every block of shell commands there is
 //! named in a comment before it, and is run here as it stands; only what a reader has to put in instead is
-//! put in. (`make dev` builds for release; here runs the same program as it is built for tests.)
+//! put in. (`make dev` builds with the profile `quick`; here runs the same program as it is built for tests.)
 
 use crate::served::ROOT_KEY;
 use crate::{pages, tools};

@@ -122,7 +122,7 @@ pub async fn publish<S: Stores>(
 ) -> anyhow::Result<()> {
     let event = |number| {
         Ok(vec![NewEvent {
-            event_type: EventType::parse(&event_type(number))?,
+            event_type: EventType::parse(event_type(number))?,
             payload: JsonText::parse(message::payload(number), PAYLOAD_BYTES_MAX)?,
             external_event_id: None,
             correlation_id: None,

@@ -20,7 +20,7 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(20);
 pub struct Load {
     pub address: SocketAddr,
     pub path: &'static str,
-    pub key: Option<String>,
+    pub key: &'static str,
     pub connections: u32,
     pub numbers: std::ops::Range<u32>,
     /// At most so many a second, over all connections; nothing: as fast as answers come.
@@ -59,12 +59,11 @@ impl Load {
 
     fn request(&self, number: u32) -> Vec<u8> {
         let body = (self.body)(number, self.spread);
-        let key =
-            self.key.as_ref().map_or_else(String::new, |key| format!("authorization: Bearer {key}\r\n"));
         format!(
-            "POST {} HTTP/1.1\r\nhost: {}\r\n{key}{}content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            "POST {} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n{}content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             self.path,
             self.address,
+            self.key,
             (self.head)(number),
             body.len()
         )

@@ -5,7 +5,7 @@ use crate::load::Load;
 use crate::message;
 use crate::receiver::{FAILS, HANGS, Receiver, TAKES};
 use crate::report::Outcome;
-use crate::server::Server;
+use crate::server::{KEY, Server};
 use crate::tally::Tally;
 use crate::tls;
 use anyhow::Context as _;
@@ -279,7 +279,7 @@ impl Scenario {
         Load {
             address: server.address,
             path: if orders { "/v1/orders" } else { "/v1/events" },
-            key: server.key(),
+            key: KEY,
             connections: stage.connections,
             numbers,
             per_second: (self.kind == Kind::Slow).then_some(SLOW_PER_SECOND),

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-const KEY: &str = "a-key-of-a-benchmark-on-this-machine";
+/// The key of every server under test.
+pub const KEY: &str = "a-key-of-a-benchmark-on-this-machine";
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Clock ticks of `/proc` in a second, on every Linux that Posthaste runs on.
@@ -71,10 +72,6 @@ impl Server {
         tokio::time::timeout(STARTS_WITHIN, ready).await.context("the server does not become ready")?
     }
 
-    pub fn key(&self) -> Option<String> {
-        Some(KEY.to_owned())
-    }
-
     pub async fn subscribe(&self, event_type: &str, url: &str) -> anyhow::Result<()> {
         let body = json!({ "event_type": event_type, "callback_url": url }).to_string();
         let created = self.post("/v1/subscriptions", &body).await?;
@@ -95,10 +92,7 @@ impl Server {
 
     /// The most memory that it has had in RAM, in MiB.
     pub fn memory_mib(&self) -> Option<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-        let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-        Some(kib / 1_024.0)
+        peak_memory_mib(self.child.id())
     }
 
     /// The processor time that it has used.
@@ -120,6 +114,13 @@ impl Drop for Server {
     }
 }
 
+fn peak_memory_mib(process: u32) -> Option<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib / 1_024.0)
+}
+
 /// Settings of whoever runs the benchmark do not count in it.
 fn is_setting(name: &std::ffi::OsStr) -> bool {
     let name = name.to_string_lossy();
@@ -132,4 +133,15 @@ fn free_address() -> anyhow::Result<SocketAddr> {
     let listener =
         std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("looking for a free port")?;
     listener.local_addr().context("asking for the address")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_of_processes_that_run() {
+        assert!(peak_memory_mib(std::process::id()).is_some_and(|mib| mib > 0.0));
+        assert_eq!(peak_memory_mib(u32::MAX), None);
+    }
 }

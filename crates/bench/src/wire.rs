@@ -3,10 +3,13 @@
 
 use anyhow::{Context as _, bail};
 use std::net::SocketAddr;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
+/// A server that does not answer a [`call`] for so long does not answer at all.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
 /// One message that came in: its first line, and its body.
 #[derive(Debug)]
@@ -84,7 +87,8 @@ pub async fn call(
     );
     let mut messages = Messages::new(TcpStream::connect(address).await.context("connecting")?);
     messages.stream().write_all(request.as_bytes()).await.context("sending a request")?;
-    let answer = messages.next().await?.context("the server closed the connection")?;
+    let answer = tokio::time::timeout(ANSWERS_WITHIN, messages.next()).await.context("no answer")??;
+    let answer = answer.context("the server closed the connection")?;
     let is_success = answer.first_line.split(' ').nth(1).is_some_and(|status| status.starts_with('2'));
     if !is_success {
         bail!("{}: {}", answer.first_line, String::from_utf8_lossy(answer.body));

@@ -35,13 +35,6 @@ pub fn cpu_time(process: u32) -> Duration {
     Stat::of(process).map_or(Duration::ZERO, |stat| stat.cpu)
 }
 
-/// The most memory that a process has used at any time so far, in MiB; 0 if it has ended.
-pub fn peak_memory_mib(process: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next());
-    peak.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or_default() / 1024
-}
-
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     state: char,
@@ -69,12 +62,6 @@ impl Stat {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn memory_is_read_of_processes_that_run() {
-        assert!(peak_memory_mib(std::process::id()) > 0);
-        assert_eq!(peak_memory_mib(u32::MAX), 0);
-    }
 
     #[test]
     fn a_line_of_proc_is_read_whatever_the_name() {

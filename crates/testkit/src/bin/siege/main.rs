@@ -2,8 +2,10 @@
 //! `SIEGE_QUERIES` queries a second with 15,000 parameters each (50), all at once, against one process on each store;
 //! `SIEGE_SECONDS` (20) before, during and after. Fails when a bound is missed.
 
+use posthaste_bench::scratch::Engine;
 use posthaste_bench::variable;
-use posthaste_testkit::siege::{self, Engine, SiegeOptions};
+use posthaste_testkit::postgres::admin_url;
+use posthaste_testkit::siege::{self, SiegeOptions};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -27,8 +29,8 @@ async fn main() -> ExitCode {
         measured: Duration::from_secs(variable("SIEGE_SECONDS", 20)),
     };
     let mut is_kept = true;
-    for engine in [Engine::Sqlite, Engine::Postgres] {
-        is_kept &= siege::run(engine, options).await.conclude(engine);
+    for engine in [Engine::Sqlite, Engine::Postgres { server: admin_url() }] {
+        is_kept &= siege::run(&engine, options).await.conclude(&engine);
     }
     if is_kept { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::json::is_too_deep;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -70,6 +71,21 @@ pub fn digest_of(bytes: &[u8]) -> Digest {
         }
     }
     Digest(Cow::Owned(text))
+}
+
+/// Returns the canonical text that a digest was taken over, from text that a store kept, which may have another form. `None`
+/// for any other text, and for text that is nested deeper than what is accepted, which would overflow the stack here.
+pub fn canonical_of(stored: &str, expected: &Digest) -> Option<String> {
+    if is_too_deep(stored) {
+        return None;
+    }
+    let is_expected = |text: &String| digest_of(text.as_bytes()) == *expected;
+    Some(stored.to_owned()).filter(is_expected).or_else(|| {
+        let mut reader = serde_json::Deserializer::from_str(stored);
+        reader.disable_recursion_limit();
+        let value: Value = reader.into_iter().next()?.ok()?;
+        canonical(&value).ok().filter(is_expected)
+    })
 }
 
 #[cfg(test)]

@@ -197,6 +197,17 @@ impl Lane {
         Self { next_send_at, updated_at: now, ..self }
     }
 
+    /// The lane after a claim of `sends` orders, to be written with it; `probe_until` is the end of a probe. A claim that got
+    /// nothing to send changes nothing.
+    #[must_use]
+    pub fn after_claim(self, sends: u32, probe_until: Option<Timestamp>, now: Timestamp) -> Self {
+        let claimed = self.claimed(sends, now);
+        match probe_until {
+            Some(until) if sends > 0 => claimed.probing(until, now),
+            Some(_) | None => claimed,
+        }
+    }
+
     /// The lane after a probe was claimed that answers, or is given up, by `until`.
     #[must_use]
     pub fn probing(self, until: Timestamp, now: Timestamp) -> Self {

@@ -16,6 +16,7 @@ use crate::retry::{OrderRetryPolicy, Wait};
 use crate::time::Timestamp;
 use std::time::Duration;
 
+pub mod batch;
 mod body;
 mod strict_json;
 

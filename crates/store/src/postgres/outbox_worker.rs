@@ -1,32 +1,29 @@
 //! Claims orders (stored by the intake) for the sender, writes down what the broker said of them, and
-//! takes back what a sender never reported. [`order::step`] decides over orders, [`Lane`] over how much
+//! takes back what a sender never reported. [`batch`] decides over orders, [`Lane`] over how much
 //! may be sent. Whoever changes both locks the lane first, then the orders.
 
 use crate::grants::Role;
 use crate::postgres::PostgresStore;
 use crate::postgres::error::Fault;
 use crate::postgres::lane_row;
-use crate::postgres::order_record::order_record;
+use crate::postgres::order_record::{held_orders, records, write};
 use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::{Durability, Session};
-use crate::postgres::value::{Instant, Json, TAKE_MAX, count, get, instant, instant_or_none, int, token};
-use posthaste_core::digest::{Digest, canonical, digest_of};
-use posthaste_core::json::is_too_deep;
+use crate::postgres::value::{Instant, TAKE_MAX, count, get, instant, instant_or_none, int, token};
+use posthaste_core::digest::{Digest, canonical_of};
 use posthaste_core::lane::{ClaimMode, Lane};
-use posthaste_core::order::{self, IdempotencyKey, OrderDecision, OrderSignal, OrderState, OrderUpdate};
-use posthaste_core::outcome::ErrorCode;
+use posthaste_core::order::batch::{self, OrderChange};
+use posthaste_core::order::{IdempotencyKey, OrderSignal};
 use posthaste_core::ports::{
     ClaimedOrder, ClaimedOrders, NextOrders, OrderRecord, OrderReport, OutboxClaim, OutboxWorkerStore,
     RestartedWaits, Settled, StoreResult, WaitPage,
 };
 use posthaste_core::retry::OrderRetryPolicy;
 use posthaste_core::{LeaseToken, OrderId, Timestamp};
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
-use uuid::Uuid;
 
 /// Port of the role outbox_worker.
 #[derive(Debug, Clone)]
@@ -91,7 +88,10 @@ impl OutboxWorkerStore for PostgresOutboxWorker {
         now: Timestamp,
     ) -> StoreResult<u32> {
         let verb = Verb::repeatable("giving orders back");
-        let released = |session| end_claim(session, &orders, token, &OrderSignal::Unsent, policy, now);
+        let orders = &orders;
+        let released = |mut session| async move {
+            end_claim(&mut session, orders, token, &OrderSignal::Unsent, policy, now).await
+        };
         let released = self.pool.call(verb, released).await?;
         Ok(u32::try_from(released.len()).unwrap_or(u32::MAX))
     }
@@ -116,100 +116,18 @@ impl OutboxWorkerStore for PostgresOutboxWorker {
     }
 }
 
-/// Orders and what becomes of them, in the form of the statement that writes it.
-#[derive(Default)]
-struct Moves<'a> {
-    rows: Vec<(&'a OrderRecord, OrderUpdate)>,
-}
-
-impl<'a> Moves<'a> {
-    /// Asks the state machine about each order.
-    fn decide(
-        records: &'a [OrderRecord],
-        signal: &OrderSignal<'_>,
-        policy: OrderRetryPolicy,
-        now: Timestamp,
-    ) -> Self {
-        Self::decide_each(records, |_| signal.clone(), policy, now)
+/// Writes changes and commits; without any, there is nothing to commit.
+async fn commit(
+    session: &mut Session,
+    changes: &[OrderChange],
+    frees: bool,
+    now: Timestamp,
+) -> Result<Vec<OrderRecord>, Fault> {
+    if changes.is_empty() {
+        session.roll_back().await?;
+        return Ok(Vec::new());
     }
-
-    /// The same, with a signal for each.
-    fn decide_each<'s>(
-        records: &'a [OrderRecord],
-        signal: impl Fn(&OrderRecord) -> OrderSignal<'s>,
-        policy: OrderRetryPolicy,
-        now: Timestamp,
-    ) -> Self {
-        let decided = records.iter().filter_map(|record| {
-            match order::step(&order_state(record), &signal(record), &policy, now) {
-                OrderDecision::Update(update) => Some((record, update)),
-                OrderDecision::Ignore(_) => None,
-            }
-        });
-        Self { rows: decided.collect() }
-    }
-
-    /// Writes them; the transaction ends with it, or goes on. `frees` takes the claim away.
-    async fn write(
-        &self,
-        session: &mut Session,
-        frees: bool,
-        commits: bool,
-        now: Timestamp,
-    ) -> Result<Vec<OrderRecord>, Fault> {
-        let updates = || self.rows.iter().map(|(_, update)| update);
-        let receipts = || updates().map(|update| update.receipt.as_ref());
-        let ids: Vec<i64> = self.rows.iter().map(|(record, _)| record.id.get()).collect();
-        let from: Vec<&str> = self.rows.iter().map(|(record, _)| record.status.as_str()).collect();
-        let statuses: Vec<&str> = updates().map(|update| update.status.as_str()).collect();
-        let counts: Vec<i32> = updates().map(|update| int(update.retry_count)).collect();
-        let times: Vec<Instant> = updates().map(|update| Instant(update.next_attempt_at)).collect();
-        let errors: Vec<Option<&str>> =
-            updates().map(|update| update.last_error.as_ref().map(ErrorCode::as_str)).collect();
-        let maybe: Vec<bool> = updates().map(|update| update.maybe_executed).collect();
-        let notes: Vec<Option<&str>> = updates().map(|update| update.note.as_deref()).collect();
-        let broker_ids: Vec<Option<&str>> =
-            receipts().map(|receipt| receipt.and_then(|given| given.broker_order_id.as_deref())).collect();
-        let digests: Vec<Option<&str>> =
-            receipts().map(|receipt| receipt.map(|given| given.result_digest.as_str())).collect();
-        let results: Vec<Option<Json<'_>>> = receipts()
-            .map(|receipt| {
-                receipt.and_then(|given| given.result_json.as_ref()).map(|json| Json(json.as_str()))
-            })
-            .collect();
-        let (sql, now) = (include_str!("sql/outbox_worker/move_orders.sql"), Instant(now));
-        let params: [&(dyn ToSql + Sync); 13] = [
-            &ids,
-            &from,
-            &statuses,
-            &counts,
-            &times,
-            &errors,
-            &maybe,
-            &notes,
-            &broker_ids,
-            &digests,
-            &results,
-            &frees,
-            &now,
-        ];
-        let answer = if commits {
-            session.commit_with(sql, &params).await?
-        } else {
-            session.go_on(sql, &params).await?
-        };
-        answer.iter().map(order_record).collect()
-    }
-}
-
-fn order_state(record: &OrderRecord) -> OrderState {
-    OrderState {
-        status: record.status,
-        retry_count: record.retry_count,
-        next_attempt_at: record.next_attempt_at,
-        maybe_executed: record.maybe_executed,
-        idempotency_key: record.idempotency_key.clone(),
-    }
+    write(session, changes, frees, true, now).await
 }
 
 async fn requeue(
@@ -220,13 +138,8 @@ async fn requeue(
 ) -> Result<Vec<OrderRecord>, Fault> {
     let sql = include_str!("sql/outbox_worker/take_due_orders.sql");
     let rows = session.begin(Durability::Flushed, sql, &[&Instant(now), &int(orders_max)]).await?;
-    let records: Vec<OrderRecord> = rows.iter().map(order_record).collect::<Result<_, Fault>>()?;
-    let moves = Moves::decide(&records, &OrderSignal::Due, policy, now);
-    if moves.rows.is_empty() {
-        session.roll_back().await?;
-        return Ok(Vec::new());
-    }
-    moves.write(&mut session, false, true, now).await
+    let changes = batch::changes(records(&rows)?, |_| OrderSignal::Due, policy, now);
+    commit(&mut session, &changes, false, now).await
 }
 
 async fn restart_waits(
@@ -237,16 +150,12 @@ async fn restart_waits(
 ) -> Result<RestartedWaits, Fault> {
     let sql = include_str!("sql/outbox_worker/take_waiting_orders.sql");
     let rows = session.begin(Durability::Flushed, sql, &[&Instant(page.from), &int(page.rows_max)]).await?;
-    let records: Vec<OrderRecord> = rows.iter().map(order_record).collect::<Result<_, Fault>>()?;
+    let waiting = records(&rows)?;
+    let last = waiting.last().map(|record| record.next_attempt_at);
     let signal = |record: &OrderRecord| OrderSignal::ClockStep { since: record.updated_at };
-    let moves = Moves::decide_each(&records, signal, policy, now);
-    let last = records.last().map(|record| record.next_attempt_at);
-    if moves.rows.is_empty() {
-        session.roll_back().await?;
-        return Ok(RestartedWaits::of_page(page, records.len(), 0, last));
-    }
-    let restarted = moves.write(&mut session, false, true, now).await?;
-    Ok(RestartedWaits::of_page(page, records.len(), restarted.len(), last))
+    let changes = batch::changes(waiting, signal, policy, now);
+    let restarted = commit(&mut session, &changes, false, now).await?;
+    Ok(RestartedWaits::of_page(page, rows.len(), restarted.len(), last))
 }
 
 async fn next_orders_at(mut session: Session) -> Result<NextOrders, Fault> {
@@ -257,17 +166,6 @@ async fn next_orders_at(mut session: Session) -> Result<NextOrders, Fault> {
 
 /// Ends a claim by its holder, without a word from the broker.
 async fn end_claim(
-    mut session: Session,
-    orders: &[OrderId],
-    claim: LeaseToken,
-    signal: &OrderSignal<'_>,
-    policy: OrderRetryPolicy,
-    now: Timestamp,
-) -> Result<Vec<OrderRecord>, Fault> {
-    end_claim_in(&mut session, orders, claim, signal, policy, now).await
-}
-
-async fn end_claim_in(
     session: &mut Session,
     orders: &[OrderId],
     claim: LeaseToken,
@@ -279,18 +177,9 @@ async fn end_claim_in(
     ids.sort_unstable();
     let sql = include_str!("sql/outbox_worker/lock_orders.sql");
     let rows = session.begin(Durability::Flushed, sql, &[&ids]).await?;
-    let mut held = Vec::new();
-    for row in &rows {
-        if get::<Option<Uuid>>(row, "lease_token")? == Some(token(claim)) {
-            held.push(order_record(row)?);
-        }
-    }
-    let moves = Moves::decide(&held, signal, policy, now);
-    if moves.rows.is_empty() {
-        session.roll_back().await?;
-        return Ok(Vec::new());
-    }
-    moves.write(session, true, true, now).await
+    let held = held_orders(&rows)?.into_values().filter(|(_, holder)| *holder == Some(claim));
+    let changes = batch::changes(held.map(|(record, _)| record), |_| signal.clone(), policy, now);
+    commit(session, &changes, true, now).await
 }
 
 async fn rewind(
@@ -303,13 +192,8 @@ async fn rewind(
     let sql = include_str!("sql/outbox_worker/take_stuck_orders.sql");
     let (before, after) = (Instant(now.before(stuck_threshold)), Instant(now.after(stuck_threshold)));
     let rows = session.begin(Durability::Flushed, sql, &[&before, &int(orders_max), &after]).await?;
-    let records: Vec<OrderRecord> = rows.iter().map(order_record).collect::<Result<_, Fault>>()?;
-    let moves = Moves::decide(&records, &OrderSignal::Stuck, policy, now);
-    if moves.rows.is_empty() {
-        session.roll_back().await?;
-        return Ok(Vec::new());
-    }
-    moves.write(&mut session, true, true, now).await
+    let changes = batch::changes(records(&rows)?, |_| OrderSignal::Stuck, policy, now);
+    commit(&mut session, &changes, true, now).await
 }
 
 async fn claim_orders(
@@ -338,10 +222,8 @@ async fn claim_orders(
         ClaimMode::Normal(most) => (most, false),
         ClaimMode::Probe => (1, true),
     };
-    let after = |sends| {
-        let lane = lane.clone().claimed(sends, now);
-        if probe { lane.probing(now.after(claim.probe_for), now) } else { lane }
-    };
+    let probe_until = probe.then(|| now.after(claim.probe_for));
+    let after = |sends| lane.clone().after_claim(sends, probe_until, now);
     let (rows, lane) = take(&mut session, claim, most, now, &lane, after).await?;
     answer_claim(&mut session, claim, &rows, probe, lane, now).await
 }
@@ -369,10 +251,7 @@ async fn take(
     }
     // What cannot be sent takes nobody's turn.
     let sends = rows.iter().filter(|row| matches!(claimed(row), Ok(Some(_)))).count();
-    let lane = match u32::try_from(sends).unwrap_or(u32::MAX) {
-        0 => before.clone(),
-        sends => after(sends),
-    };
+    let lane = after(u32::try_from(sends).unwrap_or(u32::MAX));
     lane_row::commit(session, &lane).await?;
     Ok((rows, lane))
 }
@@ -417,7 +296,7 @@ async fn answer_claim(
     } else {
         // The signal ends an order whatever the policy.
         let (signal, policy) = (OrderSignal::Unreadable, OrderRetryPolicy::ORDER);
-        end_claim_in(session, &unreadable, claim.token, &signal, policy, now).await?
+        end_claim(session, &unreadable, claim.token, &signal, policy, now).await?
     };
     let orders = orders.into_iter().map(|(_, order)| order).collect();
     Ok(ClaimedOrders { probe, held: false, orders, set_aside, lane })
@@ -426,8 +305,8 @@ async fn answer_claim(
 /// An order to be sent. The broker must get exactly what the digest was taken over, or nothing.
 fn claimed(row: &Row) -> Result<Option<ClaimedOrder>, Fault> {
     let request_digest = Digest::from_store(get(row, "request_digest")?);
-    let canonical = canonical_text(get(row, "request_json")?);
-    let canonical = canonical.filter(|text| digest_of(text.as_bytes()) == request_digest);
+    // The server prints a `jsonb` in a form of its own, with every digit of a number and with spaces.
+    let canonical = canonical_of(get(row, "request_json")?, &request_digest);
     let (Some(canonical), Ok(key)) =
         (canonical, IdempotencyKey::parse(get::<String>(row, "idempotency_key")?))
     else {
@@ -445,19 +324,6 @@ fn claimed(row: &Row) -> Result<Option<ClaimedOrder>, Fault> {
     }))
 }
 
-/// The RFC 8785 form of what the server prints of a `jsonb`. Its own form spells out every digit of a
-/// number and has spaces. `None` for a row that was not accepted by Posthaste: deeper nesting than it accepts would
-/// overflow the stack here.
-fn canonical_text(stored: &str) -> Option<String> {
-    if is_too_deep(stored) {
-        return None;
-    }
-    let mut reader = serde_json::Deserializer::from_str(stored);
-    reader.disable_recursion_limit();
-    let value: serde_json::Value = reader.into_iter().next()?.ok()?;
-    canonical(&value).ok()
-}
-
 async fn settle(
     mut session: Session,
     reports: &[OrderReport],
@@ -469,58 +335,17 @@ async fn settle(
     ids.sort_unstable();
     ids.dedup();
     let rows = session.go_on(include_str!("sql/outbox_worker/lock_orders.sql"), &[&ids]).await?;
-    let mut held: HashMap<OrderId, (OrderRecord, Option<Uuid>)> = HashMap::new();
-    for row in &rows {
-        let record = order_record(row)?;
-        held.insert(record.id, (record, get(row, "lease_token")?));
-    }
-    let mut lane = before.clone();
-    let mut moves: HashMap<OrderId, (&OrderRecord, OrderUpdate)> = HashMap::new();
-    for report in reports {
-        // A second report on one order finds it settled by the first.
-        let Some((record, _)) = held_by(&held, report).filter(|_| !moves.contains_key(&report.id)) else {
-            continue;
-        };
-        let signal = OrderSignal::Settled { outcome: &report.outcome, probe: report.probe };
-        if let OrderDecision::Update(update) = order::step(&order_state(record), &signal, &policy, now) {
-            moves.insert(report.id, (record, update));
-            lane = lane.after(&report.outcome, report.probe, now);
-        }
-    }
-    let moves = Moves { rows: moves.into_values().collect() };
-    let settled = if moves.rows.is_empty() {
-        session.roll_back().await?;
-        Vec::new()
-    } else if lane == before {
-        moves.write(&mut session, false, true, now).await?
+    let held = held_orders(&rows)?;
+    let (changes, lane) = batch::settle(reports, &held, before.clone(), policy, now);
+    // Without a change of an order there is none of the lane.
+    let settled = if lane == before {
+        commit(&mut session, &changes, false, now).await?
     } else {
-        let settled = moves.write(&mut session, false, false, now).await?;
+        let settled = write(&mut session, &changes, false, false, now).await?;
         lane_row::commit(&mut session, &lane).await?;
         settled
     };
-    let settled: HashMap<OrderId, OrderRecord> =
-        settled.into_iter().map(|record| (record.id, record)).collect();
-    Ok(reports.iter().map(|report| answer(report, &held, &settled)).collect())
-}
-
-/// The order of a report, if the report's token is the one that claimed it last.
-fn held_by<'a>(
-    held: &'a HashMap<OrderId, (OrderRecord, Option<Uuid>)>,
-    report: &OrderReport,
-) -> Option<&'a (OrderRecord, Option<Uuid>)> {
-    held.get(&report.id).filter(|(_, holder)| *holder == Some(token(report.token)))
-}
-
-/// Whoever holds the claim, or held it when the order was settled, is told how it stands.
-fn answer(
-    report: &OrderReport,
-    held: &HashMap<OrderId, (OrderRecord, Option<Uuid>)>,
-    settled: &HashMap<OrderId, OrderRecord>,
-) -> Settled {
-    match held_by(held, report) {
-        Some((record, _)) => Settled::Accepted(Box::new(settled.get(&report.id).unwrap_or(record).clone())),
-        None => Settled::ClaimLost,
-    }
+    Ok(batch::answers(reports, &held, settled))
 }
 
 async fn purge(mut session: Session, rows_max: u32, now: Timestamp) -> Result<u32, Fault> {

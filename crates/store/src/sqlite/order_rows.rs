@@ -1,7 +1,7 @@
 //! How a row of `outbox_orders` becomes an order of the core, for everybody who reads one.
 
 use posthaste_core::digest::Digest;
-use posthaste_core::order::{IdempotencyKey, OrderState, OrderStatus};
+use posthaste_core::order::{IdempotencyKey, OrderStatus};
 use posthaste_core::ports::OrderRecord;
 use posthaste_core::{LeaseToken, OrderId};
 use rusqlite::Row;
@@ -32,15 +32,4 @@ pub(super) fn read_order(row: &Row<'_>) -> Answer<OrderRecord> {
 pub(super) fn read_claim(row: &Row<'_>) -> Answer<(OrderRecord, Option<LeaseToken>)> {
     let (order, token) = (read_order(row)?, get::<Option<[u8; 16]>>(row, "lease_token")?);
     Ok((order, token.map(|bytes| LeaseToken::from_random(u128::from_be_bytes(bytes)))))
-}
-
-/// What the state machine looks at.
-pub(super) fn state_of(order: &OrderRecord) -> OrderState {
-    OrderState {
-        status: order.status,
-        retry_count: order.retry_count,
-        next_attempt_at: order.next_attempt_at,
-        maybe_executed: order.maybe_executed,
-        idempotency_key: order.idempotency_key.clone(),
-    }
 }

@@ -1,10 +1,10 @@
 //! Sends what the intake stored: claims orders, writes down what the broker said, takes back what got
-//! stuck. What becomes of an order is decided by [`order::step`], of the lane by [`Lane`].
+//! stuck. What becomes of an order is decided by [`batch`], of the lane by [`Lane`].
 
-use posthaste_core::digest::{self, Digest};
-use posthaste_core::json::is_too_deep;
+use posthaste_core::digest::{Digest, canonical_of};
 use posthaste_core::lane::{ClaimMode, Lane};
-use posthaste_core::order::{self, IdempotencyKey, OrderDecision, OrderSignal, OrderStatus, OrderUpdate};
+use posthaste_core::order::batch::{self, HeldOrders, OrderChange};
+use posthaste_core::order::{IdempotencyKey, OrderSignal, OrderUpdate};
 use posthaste_core::ports::{
     ClaimedOrder, ClaimedOrders, NextOrders, OrderRecord, OrderReport, OutboxClaim, OutboxWorkerStore,
     RestartedWaits, Settled, StoreResult, WaitPage,
@@ -17,7 +17,7 @@ use std::time::Duration;
 use super::SqliteStore;
 use super::error::Answer;
 use super::lane_row::{count_sending, load_lane, save_lane};
-use super::order_rows::{read_claim, read_order, state_of};
+use super::order_rows::{read_claim, read_order};
 use super::rows::{self, get};
 use super::session::Session;
 use crate::grants::Role;
@@ -51,14 +51,8 @@ impl OutboxWorkerStore for SqliteOutboxWorker {
         self.0
             .write(ROLE, "requeueing orders", move |session| {
                 let due = list_claims(session, LIST_DUE_ORDERS, params![now.micros(), orders_max])?;
-                let mut moved = Vec::new();
-                for order in &due {
-                    let decision = order::step(&state_of(order), &OrderSignal::Due, &policy, now);
-                    if let OrderDecision::Update(update) = decision {
-                        moved.extend(write_update(session, REQUEUE_ORDER, order.id, &update, now)?);
-                    }
-                }
-                Ok(moved)
+                let changes = batch::changes(due, |_| OrderSignal::Due, policy, now);
+                write(session, REQUEUE_ORDER, &changes, now)
             })
             .await
     }
@@ -73,18 +67,11 @@ impl OutboxWorkerStore for SqliteOutboxWorker {
             .write(ROLE, "restarting waits of orders", move |session| {
                 let limits = params![page.from.micros(), page.rows_max];
                 let waiting = list_claims(session, LIST_WAITING_ORDERS, limits)?;
-                let mut restarted = 0;
-                for order in &waiting {
-                    let signal = OrderSignal::ClockStep { since: order.updated_at };
-                    if let OrderDecision::Update(update) =
-                        order::step(&state_of(order), &signal, &policy, now)
-                    {
-                        write_update(session, REQUEUE_ORDER, order.id, &update, now)?;
-                        restarted += 1;
-                    }
-                }
-                let last = waiting.last().map(|order| order.next_attempt_at);
-                Ok(RestartedWaits::of_page(page, waiting.len(), restarted, last))
+                let (count, last) = (waiting.len(), waiting.last().map(|order| order.next_attempt_at));
+                let signal = |order: &OrderRecord| OrderSignal::ClockStep { since: order.updated_at };
+                let changes = batch::changes(waiting, signal, policy, now);
+                let restarted = write(session, REQUEUE_ORDER, &changes, now)?;
+                Ok(RestartedWaits::of_page(page, count, restarted.len(), last))
             })
             .await
     }
@@ -103,22 +90,7 @@ impl OutboxWorkerStore for SqliteOutboxWorker {
         policy: OrderRetryPolicy,
         now: Timestamp,
     ) -> StoreResult<Vec<Settled>> {
-        self.0
-            .write(ROLE, "settling orders", move |session| {
-                let before = load_lane(session)?;
-                let mut lane = before.clone();
-                let mut answers = Vec::with_capacity(reports.len());
-                for report in &reports {
-                    let (answer, after) = settle(session, report, lane, &policy, now)?;
-                    answers.push(answer);
-                    lane = after;
-                }
-                if lane != before {
-                    save_lane(session, &lane)?;
-                }
-                Ok(answers)
-            })
-            .await
+        self.0.write(ROLE, "settling orders", move |session| settle(session, &reports, policy, now)).await
     }
 
     async fn release_orders(
@@ -147,14 +119,9 @@ impl OutboxWorkerStore for SqliteOutboxWorker {
             .write(ROLE, "rewinding orders", move |session| {
                 let (before, after) = (now.before(stuck_threshold), now.after(stuck_threshold));
                 let limits = params![before.micros(), orders_max, after.micros()];
-                let mut rewound = Vec::new();
-                for order in list_claims(session, LIST_STUCK_ORDERS, limits)? {
-                    let decision = order::step(&state_of(&order), &OrderSignal::Stuck, &policy, now);
-                    if let OrderDecision::Update(update) = decision {
-                        rewound.extend(write_update(session, REWIND_ORDER, order.id, &update, now)?);
-                    }
-                }
-                Ok(rewound)
+                let stuck = list_claims(session, LIST_STUCK_ORDERS, limits)?;
+                let changes = batch::changes(stuck, |_| OrderSignal::Stuck, policy, now);
+                write(session, REWIND_ORDER, &changes, now)
             })
             .await
     }
@@ -197,11 +164,8 @@ fn claim_orders(session: &Session<'_>, claim: &OutboxClaim, now: Timestamp) -> A
     let (signal, policy) = (OrderSignal::Unreadable, OrderRetryPolicy::ORDER);
     let set_aside = end_claim(session, &unreadable, claim.token, &signal, policy, now)?;
     let sends = u32::try_from(orders.len()).unwrap_or(u32::MAX);
-    let after = match (sends, probe) {
-        (0, _) => lane.clone(),
-        (_, true) => lane.clone().claimed(sends, now).probing(now.after(claim.probe_for), now),
-        (_, false) => lane.clone().claimed(sends, now),
-    };
+    let probe_until = probe.then(|| now.after(claim.probe_for));
+    let after = lane.clone().after_claim(sends, probe_until, now);
     if after != lane {
         save_lane(session, &after)?;
     }
@@ -232,17 +196,13 @@ fn end_claim(
     policy: OrderRetryPolicy,
     now: Timestamp,
 ) -> Answer<Vec<OrderRecord>> {
-    let mut ended = Vec::new();
+    let mut held = Vec::new();
     for id in orders {
-        let Some((order, holder)) = find_claim(session, *id)? else { continue };
-        if holder != Some(token) {
-            continue;
-        }
-        if let OrderDecision::Update(update) = order::step(&state_of(&order), signal, &policy, now) {
-            ended.extend(write_update(session, REWIND_ORDER, order.id, &update, now)?);
-        }
+        let claim = find_claim(session, *id)?.filter(|(_, holder)| *holder == Some(token));
+        held.extend(claim.map(|(order, _)| order));
     }
-    Ok(ended)
+    let changes = batch::changes(held, |_| signal.clone(), policy, now);
+    write(session, REWIND_ORDER, &changes, now)
 }
 
 fn next_orders_at(session: &Session<'_>) -> Answer<NextOrders> {
@@ -255,14 +215,7 @@ fn next_orders_at(session: &Session<'_>) -> Answer<NextOrders> {
 /// An order to be sent. The broker must get exactly what the digest was taken over, or nothing.
 fn read_claimed(row: &Row<'_>, now: Timestamp) -> Answer<Option<ClaimedOrder>> {
     let request_digest = Digest::from_store(get(row, "request_digest")?);
-    let matches = |text: &String| digest::digest_of(text.as_bytes()) == request_digest;
-    let text: String = get(row, "request_json")?;
-    // The intake stores the canonical form itself, and accepts none that is nested too deep.
-    let canonical = Some(text.clone()).filter(matches).or_else(|| {
-        let value = serde_json::from_str(&text).ok()?;
-        digest::canonical(&value).ok().filter(matches)
-    });
-    let canonical = canonical.filter(|text| !is_too_deep(text));
+    let canonical = canonical_of(rows::text(row, "request_json")?, &request_digest);
     let (Some(canonical), Ok(idempotency_key)) =
         (canonical, IdempotencyKey::parse(get::<String>(row, "idempotency_key")?))
     else {
@@ -280,38 +233,47 @@ fn read_claimed(row: &Row<'_>, now: Timestamp) -> Answer<Option<ClaimedOrder>> {
     }))
 }
 
-/// One report: the answer to it, and the lane after it.
 fn settle(
     session: &Session<'_>,
-    report: &OrderReport,
-    lane: Lane,
-    policy: &OrderRetryPolicy,
+    reports: &[OrderReport],
+    policy: OrderRetryPolicy,
     now: Timestamp,
-) -> Answer<(Settled, Lane)> {
-    let Some((order, token)) = find_claim(session, report.id)? else { return Ok((Settled::ClaimLost, lane)) };
-    if token != Some(report.token) {
-        return Ok((Settled::ClaimLost, lane));
+) -> Answer<Vec<Settled>> {
+    let before = load_lane(session)?;
+    let mut held = HeldOrders::new();
+    for report in reports {
+        held.extend(find_claim(session, report.id)?.map(|claim| (report.id, claim)));
     }
-    if order.status != OrderStatus::Sending {
-        // The same report came before, and its answer was lost.
-        return Ok((Settled::Accepted(Box::new(order)), lane));
+    let (changes, lane) = batch::settle(reports, &held, before.clone(), policy, now);
+    let mut settled = Vec::with_capacity(changes.len());
+    for (order, update) in &changes {
+        let token = held.get(&order.id).and_then(|(_, token)| *token);
+        settled.extend(write_settled(session, order, token, update, now)?);
     }
-    let signal = OrderSignal::Settled { outcome: &report.outcome, probe: report.probe };
-    match order::step(&state_of(&order), &signal, policy, now) {
-        OrderDecision::Ignore(_) => Ok((Settled::ClaimLost, lane)),
-        OrderDecision::Update(update) => {
-            let Some(settled) = write_settled(session, &order, report.token, &update, now)? else {
-                return Ok((Settled::ClaimLost, lane));
-            };
-            Ok((Settled::Accepted(Box::new(settled)), lane.after(&report.outcome, report.probe, now)))
-        }
+    if lane != before {
+        save_lane(session, &lane)?;
     }
+    Ok(batch::answers(reports, &held, settled))
+}
+
+/// Writes changes with a statement for one order.
+fn write(
+    session: &Session<'_>,
+    sql: &'static str,
+    changes: &[OrderChange],
+    now: Timestamp,
+) -> Answer<Vec<OrderRecord>> {
+    let mut changed = Vec::with_capacity(changes.len());
+    for (order, update) in changes {
+        changed.extend(write_update(session, sql, order.id, update, now)?);
+    }
+    Ok(changed)
 }
 
 fn write_settled(
     session: &Session<'_>,
     order: &OrderRecord,
-    token: LeaseToken,
+    token: Option<LeaseToken>,
     update: &OrderUpdate,
     now: Timestamp,
 ) -> Answer<Option<OrderRecord>> {
@@ -335,7 +297,7 @@ fn write_settled(
         broker_order_id,
         result_digest,
         result_json,
-        rows::token(token),
+        token.map(rows::token),
     ];
     updated(session, SETTLE_ORDER, values)
 }

@@ -180,6 +180,17 @@ impl AttemptOutcome {
         }
     }
 
+    /// The wait that the receiver asked for, in whole seconds, rounded up: never earlier than it asked.
+    pub fn retry_after_s(&self) -> Option<u32> {
+        match self {
+            Self::Delivered { .. } | Self::Failed { retry_after: None, .. } => None,
+            Self::Failed { retry_after: Some(wait), .. } => {
+                let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0));
+                Some(u32::try_from(seconds).unwrap_or(u32::MAX))
+            }
+        }
+    }
+
     /// Like [`Failure::answered`]; a delivery is an answer.
     pub const fn answered(&self) -> Option<bool> {
         match self {

@@ -206,6 +206,13 @@ pub struct Examine {
     pub newest: bool,
 }
 
+impl Examine {
+    /// Where the next page of `rows` rows begins, if this one was full; `last` is its last id.
+    pub fn next(self, rows: usize, last: Option<i64>) -> Option<i64> {
+        last.filter(|_| !self.newest && rows >= super::EXAMINED_MAX as usize)
+    }
+}
+
 /// One page of facts, all of one moment. At most [`super::EXAMINED_MAX`] events and as many orders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Examined {

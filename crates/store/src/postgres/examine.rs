@@ -13,7 +13,7 @@ use posthaste_core::history::SubscriptionChange;
 use posthaste_core::job::JobStatus;
 use posthaste_core::order::OrderStatus;
 use posthaste_core::ports::{
-    CHANGES_MAX, EXAMINED_MAX, EXPLAINED_MAX, Examine, Examined, ExplainedDelivery, ExplainedEvent, SAGAS_MAX,
+    CHANGES_MAX, EXPLAINED_MAX, Examine, Examined, ExplainedDelivery, ExplainedEvent, SAGAS_MAX,
 };
 use posthaste_core::saga::SagaStatus;
 use posthaste_core::{DeadLetterId, EventId, JobId, OrderId, SagaId, SubscriptionId};
@@ -89,7 +89,7 @@ pub(super) async fn examine(mut session: Session, page: Examine) -> Result<Exami
     let last = session.begin(Durability::Snapshot, include_str!("sql/insight/last_event.sql"), &[]).await?;
     let last_event = last.first().map(|row| get(row, 0)).transpose()?.map(EventId::from_store);
     let mut events = events(&mut session, page).await?;
-    let next_event = full_page(page, events.len(), events.last().map(|event| event.id.get()));
+    let next_event = page.next(events.len(), events.last().map(|event| event.id.get()));
     let sagas = loop {
         let sagas = sagas(&mut session, &events).await?;
         if !page.newest || sagas.len() <= SAGAS_MAX as usize || events.len() < 2 {
@@ -99,7 +99,7 @@ pub(super) async fn examine(mut session: Session, page: Examine) -> Result<Exami
         events.drain(..events.len() / 2);
     };
     let orders = orders(&mut session, page).await?;
-    let next_order = full_page(page, orders.len(), orders.last().map(|order| order.id.get()));
+    let next_order = page.next(orders.len(), orders.last().map(|order| order.id.get()));
     let mut examined = Examined {
         events,
         sagas,
@@ -118,11 +118,6 @@ pub(super) async fn examine(mut session: Session, page: Examine) -> Result<Exami
     examined.changes = changes;
     examined.more_changes |= more;
     Ok(examined)
-}
-
-/// Where the next page begins, if this one was full.
-fn full_page(page: Examine, rows: usize, last: Option<i64>) -> Option<i64> {
-    last.filter(|_| !page.newest && rows >= EXAMINED_MAX as usize)
 }
 
 /// In the order of their ids.

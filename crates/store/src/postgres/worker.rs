@@ -7,7 +7,7 @@ use crate::postgres::error::Fault;
 use crate::postgres::events::stored_event;
 use crate::postgres::pool::{RolePool, Verb};
 use crate::postgres::session::Session;
-use crate::postgres::value::{Instant, TAKE_MAX, count, get, instant, instant_or_none, take, token};
+use crate::postgres::value::{Instant, TAKE_MAX, count, get, instant, instant_or_none, int, take, token};
 use posthaste_core::job::JobStatus;
 use posthaste_core::outcome::{AttemptOutcome, ErrorCode};
 use posthaste_core::ports::{
@@ -17,7 +17,6 @@ use posthaste_core::subscription::{CallbackUrl, SealedSecret, Secrets};
 use posthaste_core::{EventId, JobId, LeaseToken, SagaId, SubscriptionId, Timestamp};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -200,7 +199,7 @@ async fn report(mut session: Session, reports: &[JobReport]) -> Result<Vec<Repor
     let codes: Vec<Option<&str>> = codes.iter().map(|code| code.as_ref().map(ErrorCode::as_str)).collect();
     let durations: Vec<i32> =
         told.iter().map(|report| i32::try_from(report.duration.as_millis()).unwrap_or(i32::MAX)).collect();
-    let waits: Vec<Option<i32>> = told.iter().map(|report| retry_after_s(&report.outcome)).collect();
+    let waits: Vec<Option<i32>> = told.iter().map(|report| report.outcome.retry_after_s().map(int)).collect();
     let sql = include_str!("sql/worker/report_jobs.sql");
     let rows = session.run(sql, &[&jobs, &tokens, &statuses, &answers, &codes, &durations, &waits]).await?;
     let done: Option<Vec<i64>> = rows.first().map(|row| get(row, 0)).transpose()?;
@@ -234,18 +233,6 @@ const fn ends_as(outcome: &AttemptOutcome) -> JobStatus {
         AttemptOutcome::Delivered { .. } => JobStatus::Completed,
         AttemptOutcome::Failed { .. } => JobStatus::Failed,
     }
-}
-
-/// In whole seconds, rounded up: never earlier than the receiver asked.
-fn retry_after_s(outcome: &AttemptOutcome) -> Option<i32> {
-    let wait: Option<Duration> = match outcome {
-        AttemptOutcome::Delivered { .. } => None,
-        AttemptOutcome::Failed { retry_after, .. } => *retry_after,
-    };
-    wait.map(|wait| {
-        let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0));
-        i32::try_from(seconds).unwrap_or(i32::MAX)
-    })
 }
 
 async fn release(mut session: Session, ids: &[i64], held: LeaseToken, now: Timestamp) -> Result<u32, Fault> {

@@ -10,7 +10,7 @@ use posthaste_core::history::SubscriptionChange;
 use posthaste_core::job::JobStatus;
 use posthaste_core::order::OrderStatus;
 use posthaste_core::ports::{
-    CHANGES_MAX, EXAMINED_MAX, EXPLAINED_MAX, Examine, Examined, ExplainedDelivery, ExplainedEvent, SAGAS_MAX,
+    CHANGES_MAX, EXPLAINED_MAX, Examine, Examined, ExplainedDelivery, ExplainedEvent, SAGAS_MAX,
 };
 use posthaste_core::saga::SagaStatus;
 use posthaste_core::{DeadLetterId, EventId, JobId, OrderId, SagaId, SubscriptionId};
@@ -77,7 +77,7 @@ fn changes<'t>(
 pub(super) fn examine(session: &Session<'_>, page: Examine) -> Answer<Examined> {
     let last_event = one(session, LAST_EVENT, [], |row| Ok(EventId::from_store(row.get(0)?)))?;
     let mut events = events(session, page)?;
-    let next_event = full_page(page, events.len(), events.last().map(|event| event.id.get()));
+    let next_event = page.next(events.len(), events.last().map(|event| event.id.get()));
     let sagas = loop {
         let sagas = sagas(session, &events)?;
         if !page.newest || sagas.len() <= SAGAS_MAX as usize || events.len() < 2 {
@@ -87,7 +87,7 @@ pub(super) fn examine(session: &Session<'_>, page: Examine) -> Answer<Examined> 
         events.drain(..events.len() / 2);
     };
     let orders = orders(session, page)?;
-    let next_order = full_page(page, orders.len(), orders.last().map(|order| order.id.get()));
+    let next_order = page.next(orders.len(), orders.last().map(|order| order.id.get()));
     let mut examined = Examined {
         events,
         sagas,
@@ -104,11 +104,6 @@ pub(super) fn examine(session: &Session<'_>, page: Examine) -> Answer<Examined> 
     examined.changes = changes;
     examined.more_changes |= more;
     Ok(examined)
-}
-
-/// Where the next page begins, if this one was full.
-fn full_page(page: Examine, rows: usize, last: Option<i64>) -> Option<i64> {
-    last.filter(|_| !page.newest && rows >= EXAMINED_MAX as usize)
 }
 
 /// In the order of their ids.

@@ -1,8 +1,6 @@
 //! Claims jobs that the orchestrator made, reads what to send, and reports what came of it, which the
 //! orchestrator finds in its inbox. Never touches a saga.
 
-use std::time::Duration;
-
 use posthaste_core::outcome::AttemptOutcome;
 use posthaste_core::ports::{
     Claim, ClaimedJob, JobReport, Report, StoreResult, StoredEvent, Target, WorkerStore,
@@ -165,8 +163,8 @@ fn report_jobs(session: &Session<'_>, reports: &[JobReport]) -> Answer<Vec<Repor
             AttemptOutcome::Delivered { status } => {
                 complete.execute(params![id, token, status, duration_ms(report)])?
             }
-            AttemptOutcome::Failed { failure, status, retry_after } => {
-                let (code, retry_after) = (failure.code(), retry_after.map(seconds));
+            AttemptOutcome::Failed { failure, status, .. } => {
+                let (code, retry_after) = (failure.code(), report.outcome.retry_after_s());
                 let took = duration_ms(report);
                 fail.execute(params![id, token, status, took, code.as_str(), retry_after])?
             }
@@ -224,12 +222,6 @@ fn complete_all(session: &Session<'_>, reports: &[JobReport]) -> Answer<bool> {
 
 fn duration_ms(report: &JobReport) -> i64 {
     i64::try_from(report.duration.as_millis()).unwrap_or(i64::MAX).min(i64::from(i32::MAX))
-}
-
-/// Whole seconds, not less than the receiver asked for.
-fn seconds(span: Duration) -> i64 {
-    let whole = i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
-    if span.subsec_nanos() > 0 { whole.saturating_add(1) } else { whole }
 }
 
 fn target(row: &Row<'_>) -> rusqlite::Result<Target> {

@@ -12,8 +12,7 @@ use posthaste_core::order::IdempotencyKey;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::Semaphore;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Listens until it is dropped.
 pub struct TestBroker {
@@ -98,22 +97,11 @@ impl Desk {
             (Reply::Silence, Turn::Stall { .. }) => Answer::Hang,
             (Reply::Silence, _) => Answer::Reset,
             (Reply::Answer { status, headers, body }, Turn::Late(delay)) => {
-                later(Answer::With { status, headers, body }, delay)
+                Answer::With { status, headers, body }.after(delay)
             }
             (Reply::Answer { status, headers, body }, _) => Answer::With { status, headers, body },
         }
     }
-}
-
-/// An answer that takes its time.
-fn later(answer: Answer, delay: Duration) -> Answer {
-    let gate = Arc::new(Semaphore::new(0));
-    let opened = Arc::clone(&gate);
-    tokio::spawn(async move {
-        tokio::time::sleep(delay).await;
-        opened.add_permits(1);
-    });
-    Answer::Gate(gate, Box::new(answer))
 }
 
 #[cfg(test)]
@@ -125,6 +113,7 @@ mod tests {
     use posthaste_core::Timestamp;
     use posthaste_services::egress::EgressPolicy;
     use posthaste_services::sender::{Exchange, KeepAlive, Post, Sender, Trust, Wanted};
+    use std::time::Duration;
 
     async fn send(sender: &Sender, url: &str, key: &str) -> Exchange {
         let mut headers = HeaderMap::new();

@@ -2,6 +2,10 @@
 //! test says, and remembers what came. [`Receiver::scripted`] does byte by byte what a list of [`Act`]s says, and
 //! [`Receiver::raw`] whatever a test does with a connection.
 
+mod script;
+
+pub use script::{Act, perform, read_request, reset_at_end};
+
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt as _, Full};
@@ -15,7 +19,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -67,20 +70,17 @@ impl Answer {
         let body = serde_json::json!({ "challenge": challenge }).to_string().into_bytes();
         Self::With { status: 200, headers: Vec::new(), body }
     }
-}
 
-/// What a scripted receiver does with a connection.
-#[derive(Debug, Clone)]
-pub enum Act {
-    Say(&'static [u8]),
-    SayLong(String),
-    /// One byte after the other, for longer than anybody waits.
-    Trickle(&'static [u8]),
-    /// The same again and again, until nobody listens.
-    Endlessly(&'static [u8]),
-    Hold,
-    Close,
-    Reset,
+    /// The same answer after a delay.
+    pub fn after(self, delay: Duration) -> Self {
+        let gate = Arc::new(Semaphore::new(0));
+        let opened = Arc::clone(&gate);
+        tokio::spawn(async move {
+            tokio::time::sleep(delay).await;
+            opened.add_permits(1);
+        });
+        Self::Gate(gate, Box::new(self))
+    }
 }
 
 /// Listens until it is dropped; then all its connections break.
@@ -280,60 +280,6 @@ async fn attend_all(stream: TcpStream, desk: Arc<Desk>) -> io::Result<()> {
     Ok(())
 }
 
-/// Follows a script; at its end it holds the connection.
-pub async fn perform(mut stream: TcpStream, acts: Vec<Act>) -> io::Result<()> {
-    for act in acts {
-        match act {
-            Act::Say(bytes) => stream.write_all(bytes).await?,
-            Act::SayLong(text) => stream.write_all(text.as_bytes()).await?,
-            Act::Trickle(bytes) => {
-                for byte in bytes {
-                    stream.write_all(&[*byte]).await?;
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-                std::future::pending::<()>().await;
-            }
-            Act::Endlessly(bytes) => loop {
-                stream.write_all(bytes).await?;
-            },
-            Act::Hold => std::future::pending::<()>().await,
-            Act::Close => return Ok(()),
-            Act::Reset => {
-                reset_at_end(&stream);
-                return Ok(());
-            }
-        }
-    }
-    std::future::pending().await
-}
-
-/// Makes the end of a connection a reset instead of an orderly close.
-pub fn reset_at_end(stream: &TcpStream) {
-    socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO)).expect("a socket");
-}
-
-/// Reads one request to its end and returns its body; None at the end of the connection.
-pub async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Vec<u8>>> {
-    let mut read = Vec::new();
-    let head_len = loop {
-        if let Some(end) = read.windows(4).position(|window| window == b"\r\n\r\n") {
-            break end + 4;
-        }
-        if stream.read_buf(&mut read).await? == 0 {
-            return Ok(None);
-        }
-    };
-    let head = String::from_utf8_lossy(&read[..head_len]).to_ascii_lowercase();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-    let length: usize = length.map_or(0, |length| length.parse().expect("a length"));
-    while read.len() < head_len + length {
-        if stream.read_buf(&mut read).await? == 0 {
-            return Ok(None);
-        }
-    }
-    Ok(Some(read.split_off(head_len)))
-}
-
 /// A URL on which nobody listens.
 pub async fn closed_port(path: &str) -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
@@ -390,77 +336,4 @@ fn respond(status: u16, headers: &[(String, String)], body: Vec<u8>) -> Response
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn post(path: &str, body: &str) -> Vec<u8> {
-        let length = body.len();
-        format!(
-            "POST {path} HTTP/1.1\r\nhost: here\r\nwebhook-id: msg_1\r\ncontent-length: {length}\r\n\r\n{body}"
-        )
-        .into_bytes()
-    }
-
-    /// Reads until an answer with an empty body has come, or the connection has ended.
-    async fn answer(stream: &mut TcpStream) -> String {
-        let mut text = Vec::new();
-        let mut byte = [0];
-        while !text.ends_with(b"\r\n\r\n") && stream.read(&mut byte).await.expect("bytes") == 1 {
-            text.push(byte[0]);
-        }
-        String::from_utf8(text).expect("text")
-    }
-
-    #[tokio::test]
-    async fn it_keeps_connections_and_remembers_requests() {
-        let receiver = Receiver::start(|request| match request.path.as_str() {
-            "/teapot?a=b" => Answer::Status(418),
-            "/away" => {
-                let headers = vec![("location".to_owned(), "/there".to_owned())];
-                Answer::With { status: 302, headers, body: Vec::new() }
-            }
-            _ => Answer::Reset,
-        })
-        .await;
-        let mut stream = TcpStream::connect(receiver.address()).await.expect("a connection");
-        stream.write_all(&post("/teapot?a=b", "{}")).await.expect("a request");
-        assert!(answer(&mut stream).await.starts_with("HTTP/1.1 418 "));
-        stream.write_all(&post("/away", "")).await.expect("a request");
-        assert!(answer(&mut stream).await.contains("location: /there\r\n"));
-        stream.write_all(&post("/reset", "")).await.expect("a request");
-        assert_eq!(answer(&mut stream).await, "");
-        let received = receiver.wait_for(3).await;
-        let paths: Vec<_> = received.iter().map(|request| request.path.as_str()).collect();
-        assert_eq!(paths, ["/teapot?a=b", "/away", "/reset"]);
-        assert_eq!((received[0].webhook_id(), &received[0].body[..]), ("msg_1", &b"{}"[..]));
-    }
-
-    #[tokio::test]
-    async fn a_gate_lets_one_answer_out_for_each_permit() {
-        let (receiver, gate) = Receiver::gated(200).await;
-        let mut streams = Vec::new();
-        for _ in 0..2 {
-            let mut stream = TcpStream::connect(receiver.address()).await.expect("a connection");
-            stream.write_all(&post("/", "")).await.expect("a request");
-            streams.push(stream);
-        }
-        receiver.wait_for(2).await;
-        gate.add_permits(2);
-        for mut stream in streams {
-            assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200 "));
-        }
-        assert_eq!(gate.available_permits(), 0);
-    }
-
-    #[tokio::test]
-    async fn a_hung_request_breaks_only_with_the_receiver() {
-        let receiver = Receiver::start(|_| Answer::Hang).await;
-        let mut stream = TcpStream::connect(receiver.address()).await.expect("a connection");
-        stream.write_all(&post("/", "")).await.expect("a request");
-        receiver.wait_for(1).await;
-        drop(receiver);
-        let mut rest = Vec::new();
-        let _ = stream.read_to_end(&mut rest).await;
-        assert_eq!(rest, b"");
-    }
-}
+mod tests;

@@ -152,8 +152,7 @@ impl ChaosReport {
     pub fn conclude(&self) {
         println!("seed {}: replay with POSTHASTE_SEED={}", self.seed, self.seed);
         for made in &self.made {
-            let (from, until) = (made.from.as_secs_f64(), made.until.as_secs_f64());
-            println!("  {from:7.2} s to {until:7.2} s  {}", format!("{} {}", made.name, made.fault).trim());
+            println!("  {made}");
         }
         let (accepted, evidence) = (&self.accepted, &self.evidence);
         let ended = |status| evidence.sagas.iter().filter(|saga| saga.status == status).count();
@@ -174,12 +173,6 @@ impl ChaosReport {
             self.settled.as_secs_f64(),
             self.warnings,
         );
-        if self.complaints.is_empty() {
-            return;
-        }
-        let logs = std::env::temp_dir().join(format!("posthaste-chaos-{}.log", self.seed));
-        std::fs::write(&logs, self.logs.join("\n")).expect("to keep the logs");
-        let first: Vec<_> = self.complaints.iter().take(20).collect();
-        panic!("{} complaints (logs: {}), the first: {first:#?}", self.complaints.len(), logs.display());
+        super::conclude(&format!("chaos-{}", self.seed), &self.complaints, &self.logs);
     }
 }

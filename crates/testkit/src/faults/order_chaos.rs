@@ -137,7 +137,7 @@ pub async fn run(options: OrderChaosOptions) -> OrderChaosReport {
     report.engine = Engine::Postgres;
     report.evidence.freezes_us = freezes(&made, began_us);
     report.evidence.read(&Direct::postgres(&server.url("postgres")).await, Engine::Postgres).await;
-    report.made = made.iter().map(told).collect();
+    report.made = made.iter().map(ToString::to_string).collect();
     report.complaints.extend(fleet.ended().into_iter().map(|name| format!("{name} has ended")));
     report.logs = fleet.lines();
     report.judge()
@@ -147,11 +147,6 @@ fn freezes(made: &[Made], began_us: i64) -> Vec<(i64, i64)> {
     let at = |since: Duration| began_us + since.as_micros() as i64;
     let is_freeze = |one: &&Made| matches!(one.fault, Fault::Freeze(_));
     made.iter().filter(is_freeze).map(|one| (at(one.from), at(one.until))).collect()
-}
-
-fn told(made: &Made) -> String {
-    let (from, until) = (made.from.as_secs_f64(), made.until.as_secs_f64());
-    format!("{from:7.2} s to {until:7.2} s  {}", format!("{} {}", made.name, made.fault).trim())
 }
 
 /// On the embedded store: one process does everything, and is killed again and again.
@@ -222,13 +217,10 @@ impl OrderChaosReport {
             evidence.audit.iter().filter(rewound).count(),
             self.settled.as_secs_f64(),
         );
-        if self.complaints.is_empty() {
-            return;
-        }
-        let name = format!("posthaste-order-chaos-{:?}-{}.log", self.engine, self.seed);
-        let logs = std::env::temp_dir().join(name);
-        std::fs::write(&logs, self.logs.join("\n")).expect("to keep the logs");
-        let first: Vec<_> = self.complaints.iter().take(20).collect();
-        panic!("{} complaints (logs: {}), the first: {first:#?}", self.complaints.len(), logs.display());
+        super::conclude(
+            &format!("order-chaos-{:?}-{}", self.engine, self.seed),
+            &self.complaints,
+            &self.logs,
+        );
     }
 }

@@ -5,10 +5,9 @@ mod poster;
 
 use crate::direct::Direct;
 use crate::faults::acceptor::Acceptor;
-use crate::faults::chaos::behaviour::later;
 use crate::fleet::{Fleet, Role, Wiring, settings};
 use crate::private_server::PrivateServer;
-use crate::receiver::Receiver;
+use crate::receiver::{Answer, Receiver};
 use crate::subscribers::{parse_webhook_id, subscribe};
 use poster::Poster;
 use std::collections::BTreeMap;
@@ -55,7 +54,7 @@ pub struct OutageReport {
 pub async fn run(away: Duration) -> OutageReport {
     let server = PrivateServer::start("outage");
     let store = server.migrated_store().await;
-    let receiver = Receiver::start(|_| later(200, ANSWERS_AFTER)).await;
+    let receiver = Receiver::start(|_| Answer::Status(200).after(ANSWERS_AFTER)).await;
     subscribe(&store, KIND, &receiver.url("/"), None).await;
     let fleet = Fleet::start(&server, Wiring::Direct, &ROLES, &settings(&SETTINGS)).await;
     let acceptor = Acceptor::start(store, &[KIND], 1, EVENTS_PER_SECOND);

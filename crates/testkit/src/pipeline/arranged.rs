@@ -2,6 +2,8 @@
 
 use super::Rig;
 use crate::fixtures::{actor, event, id_of, stored, subscribe_verified, subscription};
+use crate::harness::Harness;
+use crate::receiver::{Answer, Received, Receiver};
 use posthaste_core::event::NewEvent;
 use posthaste_core::ports::{
     Attempt, DeadLetter, DeadLetterFilter, DeadLetterStore as _, DeliveryFilter, Ingested, PageRequest,
@@ -41,6 +43,21 @@ impl<S: Stores> Rig<S> {
             ..subscription(kind)
         };
         subscribe_verified(&self.h.calm, new, self.now()).await
+    }
+
+    /// The pipeline with one receiver and a subscription at it to events of type `a`.
+    pub async fn subscribed(
+        h: Harness<S>,
+        answer: impl Fn(&Received) -> Answer + Send + Sync + 'static,
+    ) -> (Self, Receiver, SubscriptionId) {
+        let (mut rig, receiver) = (Self::new(h), Receiver::start(answer).await);
+        let subscription = rig.subscribe("a", &receiver.url("/")).await;
+        (rig, receiver, subscription)
+    }
+
+    pub async fn unsubscribe(&self, id: SubscriptionId) {
+        let deleted = self.h.calm.subscriptions().delete_subscription(id, actor(), self.now()).await;
+        assert!(deleted.expect("an answer"));
     }
 
     /// As if the receiver had answered the challenge.

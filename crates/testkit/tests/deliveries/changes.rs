@@ -1,9 +1,8 @@
 //! A subscription that is changed while deliveries are on their way.
 
-use posthaste_core::ports::{Requeue, Stores, SubscriptionStore as _};
+use posthaste_core::ports::{Requeue, Stores};
 use posthaste_core::saga::SagaStatus;
 use posthaste_core::subscription::{CallbackUrl, SubscriptionPatch};
-use posthaste_testkit::fixtures::actor;
 use posthaste_testkit::harness::Harness;
 use posthaste_testkit::pipeline::Rig;
 use posthaste_testkit::receiver::{Answer, Receiver};
@@ -74,14 +73,7 @@ pub(crate) async fn a_deleted_subscription_holds_its_deliveries_for_good<S: Stor
     rig.until_quiet().await;
     let held = rig.publish("a").await;
     rig.route().await;
-    assert!(
-        rig.h
-            .calm
-            .subscriptions()
-            .delete_subscription(subscription, actor(), rig.now())
-            .await
-            .expect("an answer")
-    );
+    rig.unsubscribe(subscription).await;
     let unheard = rig.publish("a").await;
     rig.move_to(100_000);
     rig.until_quiet().await;
@@ -96,20 +88,11 @@ pub(crate) async fn a_deleted_subscription_holds_its_deliveries_for_good<S: Stor
 }
 
 pub(crate) async fn a_job_admitted_before_the_deletion_is_not_sent<S: Stores>(h: Harness<S>) {
-    let mut rig = Rig::new(h);
-    let receiver = Receiver::start(|_| Answer::Status(200)).await;
-    let subscription = rig.subscribe("a", &receiver.url("/")).await;
+    let (mut rig, receiver, subscription) = Rig::subscribed(h, |_| Answer::Status(200)).await;
     let event = rig.publish("a").await;
     rig.route().await;
     rig.admit().await;
-    assert!(
-        rig.h
-            .calm
-            .subscriptions()
-            .delete_subscription(subscription, actor(), rig.now())
-            .await
-            .expect("an answer")
-    );
+    rig.unsubscribe(subscription).await;
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, "SUBSCRIPTION_GONE".into()));
     assert_eq!(receiver.received().len(), 0);

@@ -49,9 +49,7 @@ async fn fails_alone<S: Stores>(rig: &mut Rig<S>, event: EventId, code: &str) {
 }
 
 pub(crate) async fn an_event_that_is_gone<S: Stores>(h: Harness<S>) {
-    let mut rig = Rig::new(h);
-    let receiver = Receiver::start(|_| Answer::Status(200)).await;
-    rig.subscribe("a", &receiver.url("/")).await;
+    let (mut rig, receiver, _) = Rig::subscribed(h, |_| Answer::Status(200)).await;
     let event = rig.publish("a").await;
     rig.route().await;
     rig.admit().await;
@@ -74,9 +72,7 @@ pub(crate) async fn an_event_that_is_gone<S: Stores>(h: Harness<S>) {
 }
 
 pub(crate) async fn a_subscription_that_is_gone<S: Stores>(h: Harness<S>) {
-    let mut rig = Rig::new(h);
-    let receiver = Receiver::start(|_| Answer::Status(200)).await;
-    let subscription = rig.subscribe("a", &receiver.url("/")).await;
+    let (mut rig, receiver, subscription) = Rig::subscribed(h, |_| Answer::Status(200)).await;
     let event = rig.publish("a").await;
     rig.route().await;
     rig.admit().await;
@@ -92,9 +88,7 @@ pub(crate) async fn a_subscription_that_is_gone<S: Stores>(h: Harness<S>) {
 }
 
 pub(crate) async fn a_secret_sealed_with_another_key<S: Stores>(h: Harness<S>) {
-    let mut rig = Rig::new(h);
-    let receiver = Receiver::start(|_| Answer::Status(200)).await;
-    let subscription = rig.subscribe("a", &receiver.url("/")).await;
+    let (mut rig, receiver, subscription) = Rig::subscribed(h, |_| Answer::Status(200)).await;
     let event = rig.publish("a").await;
     let other = SecretSealer::new(Some(SealingKey::parse(&"08".repeat(32)).expect("a key")));
     let sealed = other.seal(&rig.secret_of(subscription).await, rig.draw_nonce());
@@ -105,9 +99,7 @@ pub(crate) async fn a_secret_sealed_with_another_key<S: Stores>(h: Harness<S>) {
 }
 
 pub(crate) async fn a_stored_url_that_cannot_be_read<S: Stores>(h: Harness<S>) {
-    let mut rig = Rig::new(h);
-    let receiver = Receiver::start(|_| Answer::Status(200)).await;
-    let subscription = rig.subscribe("a", &receiver.url("/")).await;
+    let (mut rig, receiver, subscription) = Rig::subscribed(h, |_| Answer::Status(200)).await;
     let event = rig.publish("a").await;
     let sql = format!("UPDATE subscriptions SET callback_url = 'http://[no' WHERE id = {subscription}");
     rig.h.direct.run(&sql).await;
@@ -116,9 +108,7 @@ pub(crate) async fn a_stored_url_that_cannot_be_read<S: Stores>(h: Harness<S>) {
 }
 
 pub(crate) async fn a_subscription_row_that_cannot_be_read<S: Stores>(h: Harness<S>) {
-    let mut rig = Rig::new(h);
-    let receiver = Receiver::start(|_| Answer::Status(200)).await;
-    let subscription = rig.subscribe("a", &receiver.url("/")).await;
+    let (mut rig, receiver, subscription) = Rig::subscribed(h, |_| Answer::Status(200)).await;
     let event = rig.publish("a").await;
     let damaged = match rig.h.engine {
         Engine::Sqlite => "CAST(x'687474703aff' AS TEXT)",

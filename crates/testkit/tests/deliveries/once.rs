@@ -30,9 +30,7 @@ pub(crate) async fn a_duplicate_event_is_delivered_once<S: Stores>(h: Harness<S>
 }
 
 pub(crate) async fn an_event_routed_twice_is_delivered_once<S: Stores>(h: Harness<S>) {
-    let mut rig = Rig::new(h);
-    let receiver = Receiver::start(|_| Answer::Status(200)).await;
-    rig.subscribe("a", &receiver.url("/")).await;
+    let (mut rig, receiver, _) = Rig::subscribed(h, |_| Answer::Status(200)).await;
     let event = rig.publish("a").await;
     let again = format!("INSERT INTO routing_queue (event_id) VALUES ({event})");
     rig.route().await;

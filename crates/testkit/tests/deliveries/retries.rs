@@ -15,9 +15,7 @@ use std::time::Duration;
 const PAYLOAD: &str = " {\"b\": 1.0, \"a\": \"\\u00e9\", \"b\": 2}\n";
 
 pub(crate) async fn retries_keep_the_schedule_until_the_dead_letter<S: Stores>(h: Harness<S>) {
-    let mut rig = Rig::new(h);
-    let receiver = Receiver::start(|_| Answer::Status(500)).await;
-    let subscription = rig.subscribe("a", &receiver.url("/")).await;
+    let (mut rig, receiver, subscription) = Rig::subscribed(h, |_| Answer::Status(500)).await;
     let event = posthaste_core::event::NewEvent { payload: json(PAYLOAD), ..event("a") };
     let event = id_of(rig.submit(event).await);
     let mut due = 0;
@@ -119,9 +117,7 @@ pub(crate) async fn a_subscription_has_a_limit_of_its_own<S: Stores>(h: Harness<
 }
 
 pub(crate) async fn a_limit_lowered_while_a_retry_waits<S: Stores>(h: Harness<S>) {
-    let mut rig = Rig::new(h);
-    let receiver = Receiver::start(|_| Answer::Status(500)).await;
-    let subscription = rig.subscribe("a", &receiver.url("/")).await;
+    let (mut rig, receiver, subscription) = Rig::subscribed(h, |_| Answer::Status(500)).await;
     let event = rig.publish("a").await;
     for seconds in [0, 30] {
         rig.move_to(seconds);

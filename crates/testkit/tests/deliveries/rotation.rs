@@ -6,7 +6,7 @@ use posthaste_core::signature::{NotAuthentic, SigningSecret, verify};
 use posthaste_testkit::fixtures::{actor, at};
 use posthaste_testkit::harness::Harness;
 use posthaste_testkit::pipeline::Rig;
-use posthaste_testkit::receiver::{Answer, Received, Receiver};
+use posthaste_testkit::receiver::{Answer, Received};
 use std::time::Duration;
 
 /// What we and the reference implementation say of a request, given one secret.
@@ -26,9 +26,7 @@ fn signatures(request: &Received) -> usize {
 }
 
 pub(crate) async fn both_secrets_sign_until_the_old_one_expires<S: Stores>(h: Harness<S>) {
-    let mut rig = Rig::new(h);
-    let receiver = Receiver::start(|_| Answer::Status(200)).await;
-    let subscription = rig.subscribe("a", &receiver.url("/")).await;
+    let (mut rig, receiver, subscription) = Rig::subscribed(h, |_| Answer::Status(200)).await;
     let old = rig.secret_of(subscription).await;
     let (new, nonce) = (rig.draw_secret(), rig.draw_nonce());
     let foreign = rig.draw_secret();

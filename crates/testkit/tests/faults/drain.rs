@@ -83,7 +83,7 @@ impl Scene {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_finishes_and_reports_what_is_under_way() {
-    let _alone = crate::alone().await;
+    let _in_pairs = crate::in_pairs().await;
     let mut scene = Scene::set(&[]).await;
     let worker = scene.terminate_busy_worker().await;
     // It takes no more work: this waits for the next worker.
@@ -103,7 +103,7 @@ async fn a_worker_finishes_and_reports_what_is_under_way() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_does_not_end_within_the_grace_period_is_given_back() {
-    let _alone = crate::alone().await;
+    let _in_pairs = crate::in_pairs().await;
     let mut scene = Scene::set(&[("POSTHASTE_SHUTDOWN_GRACE", "2s")]).await;
     let worker = scene.terminate_busy_worker().await;
     assert_eq!(scene.exit_code(worker).await, Some(0));
@@ -118,7 +118,7 @@ async fn what_does_not_end_within_the_grace_period_is_given_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_signal_ends_a_process_at_once() {
-    let _alone = crate::alone().await;
+    let _in_pairs = crate::in_pairs().await;
     let mut scene = Scene::set(&[("POSTHASTE_SHUTDOWN_GRACE", "300s")]).await;
     let worker = scene.terminate_busy_worker().await;
     scene.fleet.members[worker].process.terminate();
@@ -128,7 +128,7 @@ async fn a_second_signal_ends_a_process_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_role_ends_with_0_when_it_is_asked() {
-    let _alone = crate::alone().await;
+    let _in_pairs = crate::in_pairs().await;
     let mut scene = Scene::set(&[]).await;
     for place in 0..scene.fleet.members.len() {
         scene.terminate(place).await;

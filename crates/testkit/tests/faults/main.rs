@@ -1,6 +1,6 @@
 //! The whole program in processes of its own while something around it fails: processes are killed, stopped and asked to
-//! end, PostgreSQL is away or does not respond, connections break, the broker refuses. Each test needs the processors
-//! for itself, so that they run one at a time.
+//! end, PostgreSQL is away or does not respond, connections break, the broker refuses. Runs under full load have the
+//! processors for themselves, the others run in pairs at most.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod chaos;
@@ -11,10 +11,17 @@ mod revoked;
 mod soak;
 mod stalls;
 
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+const TOGETHER_MAX: u32 = 2;
+static ROOM: Semaphore = Semaphore::const_new(TOGETHER_MAX as usize);
 
 /// Waits until no other test of this program runs.
-async fn alone() -> MutexGuard<'static, ()> {
-    static RUNNING: Mutex<()> = Mutex::const_new(());
-    RUNNING.lock().await
+async fn alone() -> SemaphorePermit<'static> {
+    ROOM.acquire_many(TOGETHER_MAX).await.expect("a semaphore that is never closed")
+}
+
+/// Waits until at most one other test of this program runs.
+async fn in_pairs() -> SemaphorePermit<'static> {
+    ROOM.acquire().await.expect("a semaphore that is never closed")
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_order_is_lost_or_executed_twice_on_postgres() {
-    let _alone = crate::alone().await;
+    let _in_pairs = crate::in_pairs().await;
     let options =
         OrderChaosOptions { seed: seed(), load: Duration::from_secs(15), faults: 6, orders_per_second: 20 };
     run(options).await.conclude();
@@ -14,7 +14,7 @@ async fn no_order_is_lost_or_executed_twice_on_postgres() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_order_is_lost_or_executed_twice_on_sqlite() {
-    let _alone = crate::alone().await;
+    let _in_pairs = crate::in_pairs().await;
     let options =
         OrderChaosOptions { seed: seed(), load: Duration::from_secs(12), faults: 4, orders_per_second: 20 };
     run_embedded(options).await.conclude();

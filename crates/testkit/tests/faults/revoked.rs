@@ -86,12 +86,12 @@ async fn check(name: &str, mended: Mended) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handful_dies_and_the_rest_goes_through_once_it_is_resumed() {
-    let _alone = crate::alone().await;
+    let _in_pairs = crate::in_pairs().await;
     check("revoked", Mended::Resumed).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handful_dies_and_a_probe_finds_out_that_it_is_mended() {
-    let _alone = crate::alone().await;
+    let _in_pairs = crate::in_pairs().await;
     check("probed", Mended::Probed).await;
 }

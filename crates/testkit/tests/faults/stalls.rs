@@ -23,7 +23,7 @@ const ROLES: [(Role, usize); 4] =
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_behind_the_read_position_are_found_soon_after_stalls() {
-    let _alone = crate::alone().await;
+    let _in_pairs = crate::in_pairs().await;
     let server = PrivateServer::start("stalls");
     let store = server.migrated_store().await;
     let (slow, gate) = Receiver::gated(200).await;
@@ -64,7 +64,7 @@ async fn rows_behind_the_read_position_are_found_soon_after_stalls() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn results_of_slow_receivers_are_applied_soon_after_the_write_lock_was_held() {
-    let _alone = crate::alone().await;
+    let _in_pairs = crate::in_pairs().await;
     let file = SqliteFile::migrated();
     let (slow, gate) = Receiver::gated(200).await;
     let fast = Receiver::start(|_: &_| Answer::Status(200)).await;

@@ -5,9 +5,8 @@ use super::evidence::Request;
 use crate::random::Random;
 use crate::receiver::{Answer, Received};
 use crate::subscribers::parse_webhook_id;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Behaviour {
@@ -84,18 +83,7 @@ impl Journal {
             (None, Duration::ZERO) => Answer::Reset,
             (None, _) => Answer::Hang,
             (Some(status), Duration::ZERO) => Answer::Status(status),
-            (Some(status), delay) => later(status, delay),
+            (Some(status), delay) => Answer::Status(status).after(delay),
         }
     }
-}
-
-/// An answer that takes its time.
-pub fn later(status: u16, delay: Duration) -> Answer {
-    let gate = Arc::new(Semaphore::new(0));
-    let opened = Arc::clone(&gate);
-    tokio::spawn(async move {
-        tokio::time::sleep(delay).await;
-        opened.add_permits(1);
-    });
-    Answer::Gate(gate, Box::new(Answer::Status(status)))
 }

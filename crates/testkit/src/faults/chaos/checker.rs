@@ -12,8 +12,8 @@
 //!    of chaos asks nobody to shut down.)
 
 use super::evidence::{Evidence, JobRow, Pair, Request, SagaRow};
+use crate::faults::Complaint;
 use std::collections::HashMap;
-use std::fmt;
 
 /// What was broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,20 +41,8 @@ pub enum Rule {
     LeftOver,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Complaint {
-    pub rule: Rule,
-    pub about: String,
-}
-
-impl fmt::Display for Complaint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {}", self.rule, self.about)
-    }
-}
-
 /// Everything that the evidence speaks against.
-pub fn check(evidence: &Evidence) -> Vec<Complaint> {
+pub fn check(evidence: &Evidence) -> Vec<Complaint<Rule>> {
     let mut checker = Checker::new(evidence);
     checker.check_pairs();
     evidence.sagas.iter().for_each(|saga| checker.check_saga(saga));
@@ -74,7 +62,7 @@ struct Checker<'a> {
     jobs: HashMap<i64, Vec<&'a JobRow>>,
     letters: HashMap<i64, usize>,
     requests: HashMap<Pair, Vec<&'a Request>>,
-    complaints: Vec<Complaint>,
+    complaints: Vec<Complaint<Rule>>,
 }
 
 impl<'a> Checker<'a> {

@@ -6,6 +6,7 @@ use crate::fleet::{Fleet, Role};
 use crate::private_server::PrivateServer;
 use crate::proxy::Proxy;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::time::{Duration, Instant};
 use tokio::task::block_in_place;
 
@@ -17,6 +18,13 @@ pub struct Made {
     pub name: String,
     pub from: Duration,
     pub until: Duration,
+}
+
+impl fmt::Display for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (from, until) = (self.from.as_secs_f64(), self.until.as_secs_f64());
+        write!(f, "{from:7.2} s to {until:7.2} s  {}", format!("{} {}", self.name, self.fault).trim())
+    }
 }
 
 #[derive(Debug)]

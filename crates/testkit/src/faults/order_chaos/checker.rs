@@ -13,8 +13,8 @@
 
 use super::evidence::{AuditRow, Evidence, OrderRow};
 use crate::broker::accounts::Sent;
+use crate::faults::Complaint;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 /// What was broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -39,20 +39,8 @@ pub enum Rule {
     AuditBroken,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Complaint {
-    pub rule: Rule,
-    pub about: String,
-}
-
-impl fmt::Display for Complaint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {}", self.rule, self.about)
-    }
-}
-
 /// Everything that the evidence speaks against.
-pub fn check(evidence: &Evidence) -> Vec<Complaint> {
+pub fn check(evidence: &Evidence) -> Vec<Complaint<Rule>> {
     let mut checker = Checker::new(evidence);
     checker.check_submissions();
     checker.check_executions();
@@ -64,7 +52,7 @@ struct Checker<'a> {
     evidence: &'a Evidence,
     audit: BTreeMap<&'a str, Vec<&'a AuditRow>>,
     sends: BTreeMap<&'a str, Vec<&'a Sent>>,
-    complaints: Vec<Complaint>,
+    complaints: Vec<Complaint<Rule>>,
 }
 
 impl<'a> Checker<'a> {

@@ -1,0 +1,74 @@
+//! What a receiver does byte by byte, for answers that HTTP does not know.
+
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// What a scripted receiver does with a connection.
+#[derive(Debug, Clone)]
+pub enum Act {
+    Say(&'static [u8]),
+    SayLong(String),
+    /// One byte after the other, for longer than anybody waits.
+    Trickle(&'static [u8]),
+    /// The same again and again, until nobody listens.
+    Endlessly(&'static [u8]),
+    Hold,
+    Close,
+    Reset,
+}
+
+/// Follows a script; at its end it holds the connection.
+pub async fn perform(mut stream: TcpStream, acts: Vec<Act>) -> io::Result<()> {
+    for act in acts {
+        match act {
+            Act::Say(bytes) => stream.write_all(bytes).await?,
+            Act::SayLong(text) => stream.write_all(text.as_bytes()).await?,
+            Act::Trickle(bytes) => {
+                for byte in bytes {
+                    stream.write_all(&[*byte]).await?;
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                std::future::pending::<()>().await;
+            }
+            Act::Endlessly(bytes) => loop {
+                stream.write_all(bytes).await?;
+            },
+            Act::Hold => std::future::pending::<()>().await,
+            Act::Close => return Ok(()),
+            Act::Reset => {
+                reset_at_end(&stream);
+                return Ok(());
+            }
+        }
+    }
+    std::future::pending().await
+}
+
+/// Makes the end of a connection a reset instead of an orderly close.
+pub fn reset_at_end(stream: &TcpStream) {
+    socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO)).expect("a socket");
+}
+
+/// Reads one request to its end and returns its body; None at the end of the connection.
+pub async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Vec<u8>>> {
+    let mut read = Vec::new();
+    let head_len = loop {
+        if let Some(end) = read.windows(4).position(|window| window == b"\r\n\r\n") {
+            break end + 4;
+        }
+        if stream.read_buf(&mut read).await? == 0 {
+            return Ok(None);
+        }
+    };
+    let head = String::from_utf8_lossy(&read[..head_len]).to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let length: usize = length.map_or(0, |length| length.parse().expect("a length"));
+    while read.len() < head_len + length {
+        if stream.read_buf(&mut read).await? == 0 {
+            return Ok(None);
+        }
+    }
+    Ok(Some(read.split_off(head_len)))
+}

@@ -114,7 +114,8 @@ impl Drop for Server {
     }
 }
 
-fn peak_memory_mib(process: u32) -> Option<f64> {
+/// The most memory that a process has used so far; `None` if it has ended.
+pub fn peak_memory_mib(process: u32) -> Option<f64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

@@ -5,7 +5,7 @@
 use crate::served::{Engine, PATIENCE, ROOT_KEY, Served};
 use crate::tools;
 use posthaste_testkit::client::Answer;
-use posthaste_testkit::signals::peak_memory_mib;
+use posthaste_bench::server::peak_memory_mib;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -64,11 +64,11 @@ const HERE_BODIES: &str = "posthaste/tests/outside/bad_input.rs bodies_of_every_
 const HERE_MEMORY: &str = "posthaste/tests/outside/bad_input.rs a_thousand_large_uploads_share_their_memory";
 
 /// What the program may use beside what callers send it.
-const OWN_MIB: u64 = 128;
+const OWN_MIB: f64 = 128.0;
 /// All bodies together: the API's own bound.
-const UPLOADS_MIB: u64 = 256;
+const UPLOADS_MIB: f64 = 256.0;
 /// What a thousand connections hold that has not become a body yet.
-const CONNECTIONS_MIB: u64 = 64;
+const CONNECTIONS_MIB: f64 = 64.0;
 
 /// What the tests beside this one have open at once.
 const OTHER_FILES: u64 = 3_000;
@@ -190,9 +190,9 @@ async fn a_thousand_slow_uploads_cost_little_and_stop_nobody() {
         (0..1_000).map(|_| begin(&served, EVENT.len(), &EVENT.as_bytes()[..10])).collect();
     served.post("/v1/events", EVENT).expect(202);
     served.get("/readyz").expect(200);
-    let peak = peak_memory_mib(served.process.id());
-    println!("1,000 slow uploads: {peak} MiB at most");
-    assert!(peak < OWN_MIB, "{peak} MiB");
+    let peak = peak_memory_mib(served.process.id()).expect("a running process");
+    println!("1,000 slow uploads: {peak:.0} MiB at most");
+    assert!(peak < OWN_MIB, "{peak:.0} MiB");
     // Whoever goes on after all is answered as if it had never been slow.
     let mut last = slow.pop().expect("one of them");
     last.write_all(&EVENT.as_bytes()[10..]).expect("to write the rest");
@@ -213,10 +213,10 @@ async fn a_thousand_large_uploads_share_their_memory() {
         refused = large.iter().filter(|stream| is_refused(stream)).count();
         assert!(Instant::now() < until, "{refused} of 1,000 were refused");
     }
-    let peak = peak_memory_mib(served.process.id());
-    println!("1,000 uploads of a megabyte and more: {peak} MiB at most");
+    let peak = peak_memory_mib(served.process.id()).expect("a running process");
+    println!("1,000 uploads of a megabyte and more: {peak:.0} MiB at most");
     // The allocator keeps some of the memory that growing buffers left behind.
-    assert!(peak < 2 * UPLOADS_MIB + CONNECTIONS_MIB + OWN_MIB, "{peak} MiB");
+    assert!(peak < 2.0 * UPLOADS_MIB + CONNECTIONS_MIB + OWN_MIB, "{peak:.0} MiB");
     drop(large);
     // Their memory is free again.
     let until = Instant::now() + PATIENCE;
@@ -248,9 +248,9 @@ async fn ten_thousand_idle_connections_let_others_through() {
     }
     served.get("/readyz").expect(200);
     served.post("/v1/events", EVENT).expect(202);
-    let peak = peak_memory_mib(served.process.id());
-    println!("{} idle connections: {peak} MiB at most", idle.len());
-    assert!(peak < UPLOADS_MIB + OWN_MIB, "{peak} MiB");
+    let peak = peak_memory_mib(served.process.id()).expect("a running process");
+    println!("{} idle connections: {peak:.0} MiB at most", idle.len());
+    assert!(peak < UPLOADS_MIB + OWN_MIB, "{peak:.0} MiB");
     // Over the bound a caller waits until somebody leaves.
     idle.extend((0..600).map(|_| connect()));
     let mut waiting = connect();

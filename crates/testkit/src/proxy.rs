@@ -217,34 +217,42 @@ async fn carry(client: TcpStream, server: Upstream, wire: Wire, shared: Arc<Shar
     }
 }
 
-/// Whichever way ends first takes the other with it, while an answer may still be on its way.
+/// Whichever way ends first takes the other with it, while an answer may still be on its way. A client learns that its
+/// connection was broken when the server has ended its session: until then the session may hold locks, over which a
+/// repeated call would skip.
 async fn both_ways(
     forward: (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
-    back: (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
+    (mut from_server, mut to_client): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
     wire: Wire,
     shared: &Shared,
 ) {
     let answered = AtomicBool::new(true);
-    tokio::select! {
-        () = carry_forward(forward, wire, &answered, shared) => {}
-        () = carry_back(back, &answered) => {}
+    let is_broken = tokio::select! {
+        is_broken = carry_forward(forward, wire, &answered, shared) => is_broken,
+        () = carry_back((&mut from_server, &mut to_client), &answered) => false,
+    };
+    if is_broken {
+        let mut lost = vec![0; BUFFER_BYTES];
+        while let Ok(1..) = from_server.read(&mut lost).await {}
     }
 }
 
+/// Returns whether it broke the connection.
 async fn carry_forward(
     (mut from, mut to): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
     mut wire: Wire,
     answered: &AtomicBool,
     shared: &Shared,
-) {
+) -> bool {
     let mut buffer = vec![0; BUFFER_BYTES];
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
         shared.round_trips.fetch_add(answered.swap(false, Ordering::Relaxed).into(), Ordering::Relaxed);
         let (sent, breaks) = wire.pass(&buffer[..read], shared);
         if to.write_all(&buffer[..sent]).await.is_err() || breaks {
-            return;
+            return breaks;
         }
     }
+    false
 }
 
 async fn carry_back(

@@ -4,8 +4,8 @@
 
 use crate::served::{Engine, PATIENCE, ROOT_KEY, Served};
 use crate::tools;
-use posthaste_testkit::client::Answer;
 use posthaste_bench::server::peak_memory_mib;
+use posthaste_testkit::client::Answer;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write as _;
 use std::net::TcpStream;

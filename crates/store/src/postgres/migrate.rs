@@ -4,8 +4,8 @@
 
 use crate::grants::{self, Role};
 use crate::migration::{self, Applied, Migration, MigrationError};
-use crate::postgres::error::{Phase, classify, connecting};
-use crate::postgres::pool::{connector, parse_url};
+use crate::postgres::conn::error::{Phase, classify, connecting};
+use crate::postgres::conn::pool::{connector, parse_url};
 use posthaste_core::ports::{StoreError, StoreResult};
 use std::time::Duration;
 use tokio_postgres::error::SqlState;

@@ -1,67 +1,39 @@
-//! The store on PostgreSQL 15 and later, for many processes on many machines. One file for each role,
-//! each over a pool that has that role's rights and no others; [`session`] keeps connections clean,
-//! [`error`] says what a fault means, [`migrate`] makes the schema.
+//! The store on PostgreSQL 15 and later, for many processes on many machines. [`roles`] has one file for each role, each
+//! over a pool with the rights of that role; [`conn`] has pools, sessions, faults and values; [`migrate`] creates the schema.
 
-mod announce;
-mod audit;
-mod cleaner;
-mod dead_letter;
-mod error;
-mod events;
-mod examine;
-mod health;
-mod ingest;
-mod insight;
-mod key;
-mod lane_row;
-mod letters;
-mod listen;
+mod conn;
 mod migrate;
-mod options;
-mod orchestrator;
-mod order_record;
-mod outbox_intake;
-mod outbox_worker;
-mod page;
-mod pool;
-mod presence;
-mod reader;
-mod router;
-mod scratch;
-mod session;
-mod subscriptions;
-mod value;
-mod worker;
+mod roles;
 
-pub use announce::PostgresAnnouncer;
-pub use cleaner::PostgresCleaner;
-pub use dead_letter::PostgresDeadLetters;
-pub use ingest::PostgresIngest;
-pub use insight::PostgresInsight;
-pub use key::PostgresKeys;
-pub use listen::PostgresListener;
+pub use conn::listen::PostgresListener;
+pub use conn::options::PostgresOptions;
+pub use conn::scratch::{create_database, drop_database, vacuum_database};
 pub use migrate::{MIGRATIONS, MigrateReport, migrate, migrate_with};
-pub use options::PostgresOptions;
-pub use orchestrator::PostgresOrchestrator;
-pub use outbox_intake::PostgresOutboxIntake;
-pub use outbox_worker::PostgresOutboxWorker;
-pub use presence::PostgresPresence;
-pub use reader::PostgresReader;
-pub use router::PostgresRouter;
-pub use scratch::{create_database, drop_database, vacuum_database};
-pub use subscriptions::PostgresSubscriptions;
-pub use worker::PostgresWorker;
+pub use roles::announce::PostgresAnnouncer;
+pub use roles::cleaner::PostgresCleaner;
+pub use roles::dead_letter::PostgresDeadLetters;
+pub use roles::ingest::PostgresIngest;
+pub use roles::insight::PostgresInsight;
+pub use roles::key::PostgresKeys;
+pub use roles::orchestrator::PostgresOrchestrator;
+pub use roles::outbox_intake::PostgresOutboxIntake;
+pub use roles::outbox_worker::PostgresOutboxWorker;
+pub use roles::presence::PostgresPresence;
+pub use roles::reader::PostgresReader;
+pub use roles::router::PostgresRouter;
+pub use roles::subscriptions::PostgresSubscriptions;
+pub use roles::worker::PostgresWorker;
 
 use crate::grants::Role;
-use error::Fault;
-use pool::{RolePool, Verb};
+use conn::error::Fault;
+use conn::pool::{RolePool, Verb};
+use conn::session::Session;
+use conn::value::instant;
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{Cause, ClockSample, StoreError, StoreResult, Stores};
-use session::Session;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio_postgres::error::SqlState;
-use value::instant;
 
 /// Every role's pool. Only the wiring and the tests hold one; a component is handed one port.
 #[derive(Debug, Clone)]
@@ -97,7 +69,7 @@ impl PostgresStore {
             return Err(StoreError::Unusable { what: "this process works as no role".to_owned() });
         };
         if let Some(role) = options.roles.iter().copied().find(|role| options.login(*role).is_none()) {
-            return Err(options::no_login(role));
+            return Err(conn::options::no_login(role));
         }
         let pool = |role| RolePool::new(role, options);
         let pools = Pools {

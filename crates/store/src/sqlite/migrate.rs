@@ -7,9 +7,9 @@ use posthaste_core::Timestamp;
 use posthaste_core::ports::{StoreError, StoreResult};
 use rusqlite::{Connection, params};
 
-use super::connection::{self, APPLICATION_ID, FileState, refused};
-use super::lock::{FileLock, unusable};
 use crate::migration::{self, Applied, Migration};
+use crate::sqlite::conn::connection::{self, APPLICATION_ID, FileState, refused};
+use crate::sqlite::conn::lock::{FileLock, unusable};
 
 /// The numbered files of this engine.
 pub const MIGRATIONS: &[Migration] = &[

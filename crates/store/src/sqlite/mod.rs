@@ -1,42 +1,11 @@
-//! The store on one SQLite file, for one process: a thread that writes in groups ([`writer`]), a few
-//! that read beside it ([`readers`]), and one small type for each role that may ask them.
+//! The store on one SQLite file, for one process: [`commit`] writes and flushes in groups, [`conn`] opens connections and
+//! judges what each role may do, [`roles`] has one file for each role.
 
-mod audit;
-mod authorizer;
-mod cleaner;
-mod connection;
-mod dead_letter;
-mod error;
-mod events;
-mod examine;
-mod flusher;
-mod health;
-mod ingest;
-mod insight;
-mod key;
-mod lane_row;
-mod letters;
-mod lock;
-mod log;
+mod commit;
+mod conn;
 mod migrate;
-mod orchestrator;
-mod order_rows;
-mod outbox_intake;
-mod outbox_worker;
-mod pages;
-mod permissions;
-mod presence;
-mod probe;
-mod reader;
-mod readers;
-mod router;
-mod rows;
-mod session;
+mod roles;
 mod stores;
-mod subscriptions;
-mod work;
-mod worker;
-mod writer;
 
 #[cfg(test)]
 mod tests;
@@ -49,28 +18,28 @@ use std::time::Duration;
 
 use posthaste_core::ports::StoreResult;
 
-pub use cleaner::SqliteCleaner;
-pub use dead_letter::SqliteDeadLetters;
-pub use ingest::SqliteIngest;
-pub use insight::SqliteInsight;
-pub use key::SqliteKeys;
 pub use migrate::{MIGRATIONS, migrate, migrate_with};
-pub use orchestrator::SqliteOrchestrator;
-pub use outbox_intake::SqliteOutboxIntake;
-pub use outbox_worker::SqliteOutboxWorker;
-pub use presence::SqlitePresence;
-pub use reader::SqliteReader;
-pub use router::SqliteRouter;
-pub use subscriptions::SqliteSubscriptions;
-pub use worker::SqliteWorker;
+pub use roles::cleaner::SqliteCleaner;
+pub use roles::dead_letter::SqliteDeadLetters;
+pub use roles::ingest::SqliteIngest;
+pub use roles::insight::SqliteInsight;
+pub use roles::key::SqliteKeys;
+pub use roles::orchestrator::SqliteOrchestrator;
+pub use roles::outbox_intake::SqliteOutboxIntake;
+pub use roles::outbox_worker::SqliteOutboxWorker;
+pub use roles::presence::SqlitePresence;
+pub use roles::reader::SqliteReader;
+pub use roles::router::SqliteRouter;
+pub use roles::subscriptions::SqliteSubscriptions;
+pub use roles::worker::SqliteWorker;
 
 use crate::grants::Role;
 use crate::{LogObserver, Observer};
-use error::Answer;
-use lock::FileLock;
-use log::{Log, LogState};
-use session::{Guarded, Session};
-use work::{Durability, Queue};
+use commit::log::{Log, LogState};
+use commit::work::{Durability, Queue};
+use conn::error::Answer;
+use conn::lock::FileLock;
+use conn::session::{Guarded, Session};
 
 /// Where the database is, and how it is used.
 #[derive(Debug, Clone)]
@@ -89,7 +58,7 @@ pub struct SqliteOptions {
 
 impl SqliteOptions {
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        let (log_bytes_max, observer) = (writer::LOG_BYTES_MAX, Observer::default());
+        let (log_bytes_max, observer) = (commit::writer::LOG_BYTES_MAX, Observer::default());
         let log_observer = LogObserver::default();
         Self { path: path.into(), readers: 2, log_bytes_max, observer, log_observer, steps: None }
     }
@@ -140,24 +109,24 @@ impl SqliteStore {
     /// exactly the one of this program.
     pub fn open(options: &SqliteOptions) -> StoreResult<Self> {
         let path = options.path.as_path();
-        connection::must_exist(path)?;
+        conn::connection::must_exist(path)?;
         let lock = FileLock::take(path, Duration::ZERO)?;
-        let (writer, state) = connection::open_writer(path)?;
+        let (writer, state) = conn::connection::open_writer(path)?;
         migrate::check(path, &writer, state)?;
         let guard = |mut connection| {
-            connection::count_steps(path, &mut connection, options.steps.clone())?;
+            conn::connection::count_steps(path, &mut connection, options.steps.clone())?;
             Guarded::new(connection).map_err(|fault| fault.during("opening the database"))
         };
         let connections: Vec<_> = (0..options.readers.max(1))
-            .map(|_| connection::open_reader(path).and_then(guard))
+            .map(|_| conn::connection::open_reader(path).and_then(guard))
             .collect::<StoreResult<_>>()?;
-        let (reader_queue, mut handles) = readers::start("sqlite-reader", connections)?;
-        let key_connection = connection::open_reader(path).and_then(guard)?;
-        let (key_queue, key_handles) = readers::start("sqlite-keys", vec![key_connection])?;
+        let (reader_queue, mut handles) = conn::readers::start("sqlite-reader", connections)?;
+        let key_connection = conn::connection::open_reader(path).and_then(guard)?;
+        let (key_queue, key_handles) = conn::readers::start("sqlite-keys", vec![key_connection])?;
         handles.extend(key_handles);
         let log = Log::new(path, options.log_bytes_max, options.log_observer.clone());
         let log_state = log.state();
-        let (writer_queue, handle) = writer::start(guard(writer)?, log)?;
+        let (writer_queue, handle) = commit::writer::start(guard(writer)?, log)?;
         handles.push(handle);
         let queues = Queues { writer: writer_queue, readers: reader_queue, keys: key_queue };
         let observer = options.observer.clone();
@@ -232,15 +201,15 @@ impl SqliteStore {
         F: FnOnce(&Session<'_>) -> Answer<T> + Send + 'static,
     {
         match &self.threads.queues {
-            Some(queues) => work::ask(queue(queues), role, durability, work).await,
-            None => Err(error::Fault::Closed),
+            Some(queues) => commit::work::ask(queue(queues), role, durability, work).await,
+            None => Err(conn::error::Fault::Closed),
         }
     }
 }
 
 /// Files that an earlier version created, or that the operator opened on purpose, keep their mode.
 fn warn_of_exposed_files(path: &Path) {
-    let files = permissions::exposed_files(path);
+    let files = conn::permissions::exposed_files(path);
     if !files.is_empty() {
         let files = files.join(", ");
         tracing::warn!(

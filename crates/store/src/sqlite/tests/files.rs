@@ -10,8 +10,12 @@ use tempfile::TempDir;
 
 use super::Fixture;
 use crate::migration::Migration;
-use crate::sqlite::permissions::exposed_files;
-use crate::sqlite::{MIGRATIONS, SqliteOptions, SqliteStore, migrate, migrate_with};
+use crate::sqlite::MIGRATIONS;
+use crate::sqlite::SqliteOptions;
+use crate::sqlite::SqliteStore;
+use crate::sqlite::conn::permissions::exposed_files;
+use crate::sqlite::migrate;
+use crate::sqlite::migrate_with;
 
 /// Set for a second process: the database that it is to try.
 const CHILD: &str = "POSTHASTE_TEST_DATABASE";

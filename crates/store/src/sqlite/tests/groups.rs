@@ -8,7 +8,7 @@ use posthaste_core::ports::{IngestStore, Ingested, RequestOutcome, StoreError, S
 use super::{Fixture, NOW, event};
 use crate::grants::Role;
 use crate::sqlite::SqliteStore;
-use crate::sqlite::error::Fault;
+use crate::sqlite::conn::error::Fault;
 
 /// Makes the writer wait, so that what is queued meanwhile becomes one group.
 struct Held {

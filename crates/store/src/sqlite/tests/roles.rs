@@ -5,7 +5,7 @@
 use super::Fixture;
 use super::plans::statements;
 use crate::grants::{Role, SQLITE_VIEWS};
-use crate::sqlite::error::Fault;
+use crate::sqlite::conn::error::Fault;
 
 #[tokio::test]
 async fn a_role_runs_only_statements_that_name_it() {

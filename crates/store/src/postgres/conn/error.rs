@@ -1,0 +1,212 @@
+//! What can go wrong between us and the server, and what a caller may do about it: the one place that
+//! turns errors of the driver and of the pool into [`StoreError`].
+//!
+//! A fault is judged by two things: what the server or the driver said, and how far the call had come.
+//! A connection that breaks before a commit was asked for leaves nothing behind; one that breaks after
+//! it leaves a question, which only a verb that may be repeated can answer by itself.
+
+use deadpool_postgres::{HookError, PoolError, TimeoutType};
+use posthaste_core::ports::{Cause, StoreError};
+use tokio_postgres::Error;
+use tokio_postgres::error::{DbError, Severity, SqlState};
+
+/// How far a call had come when it failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nothing that could last had been asked for.
+    BeforeCommit,
+    /// The server may have made it durable.
+    MayBeDone,
+}
+
+/// Why a call failed.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// No connection, or one that broke before anything could last: nothing was done.
+    Away(Cause),
+    /// No connection within the time that was given. Asking again at once would only wait again.
+    TimedOut(Cause),
+    /// The connection broke after the request had gone out.
+    Lost(Cause),
+    /// The server gave up one of two transactions that clashed: nothing was done.
+    Clash(Cause),
+    /// Somebody holds a lock for longer than we wait: nothing was done.
+    Locked(Cause),
+    Full(Cause),
+    Refused(Cause),
+    /// A row holds what we never wrote.
+    Unreadable(String),
+    /// Somebody has to change something first.
+    Unusable(String),
+}
+
+impl Fault {
+    /// Whether the call may be made again by the store itself.
+    pub(crate) const fn may_repeat(&self, idempotent: bool) -> bool {
+        match self {
+            Self::Away(_) | Self::Clash(_) => true,
+            Self::Lost(_) => idempotent,
+            Self::TimedOut(_)
+            | Self::Locked(_)
+            | Self::Full(_)
+            | Self::Refused(_)
+            | Self::Unreadable(_)
+            | Self::Unusable(_) => false,
+        }
+    }
+
+    /// What the caller is told. A lost call that may be repeated counts as not done.
+    pub(crate) fn into_error(self, doing: &'static str, idempotent: bool) -> StoreError {
+        match self {
+            Self::Away(source) | Self::TimedOut(source) => StoreError::Unavailable { doing, source },
+            Self::Lost(source) if idempotent => StoreError::Unavailable { doing, source },
+            Self::Lost(source) => StoreError::OutcomeUnknown { doing, source },
+            Self::Clash(source) | Self::Locked(source) => StoreError::Busy { doing, source },
+            Self::Full(source) => StoreError::Full { doing, source },
+            Self::Refused(source) => StoreError::Refused { doing, source },
+            Self::Unreadable(reason) => StoreError::Unreadable { doing, reason },
+            Self::Unusable(what) => StoreError::Unusable { what },
+        }
+    }
+
+    /// Whether the connection it happened on is still good.
+    pub(crate) const fn spares_connection(&self) -> bool {
+        match self {
+            Self::Clash(_) | Self::Locked(_) | Self::Full(_) | Self::Refused(_) | Self::Unreadable(_) => true,
+            Self::Away(_) | Self::TimedOut(_) | Self::Lost(_) | Self::Unusable(_) => false,
+        }
+    }
+}
+
+/// Judges what came back from a statement.
+pub(crate) fn classify(error: Error, phase: Phase) -> Fault {
+    let Some(db) = error.as_db_error() else {
+        // Not the server's word: either the connection broke, or a value could not be written into
+        // the message, which then never left.
+        return if never_left(&error) { Fault::Refused(error.into()) } else { broken(error, phase) };
+    };
+    let ends_connection = match db.parsed_severity() {
+        Some(Severity::Fatal | Severity::Panic) => true,
+        Some(
+            Severity::Error
+            | Severity::Warning
+            | Severity::Notice
+            | Severity::Debug
+            | Severity::Info
+            | Severity::Log,
+        )
+        | None => false,
+    };
+    if ends_connection || is_connection_code(db.code()) {
+        return broken(error, phase);
+    }
+    if is_stale_plan(db) {
+        // A migration changed a table under a prepared statement: a new connection prepares it anew.
+        return Fault::Away(error.into());
+    }
+    by_code(error)
+}
+
+fn broken(error: Error, phase: Phase) -> Fault {
+    match phase {
+        Phase::BeforeCommit => Fault::Away(error.into()),
+        Phase::MayBeDone => Fault::Lost(error.into()),
+    }
+}
+
+/// The driver keeps the kinds of its errors to itself; these two are those of a message that could not
+/// be written.
+fn never_left(error: &Error) -> bool {
+    let told = error.to_string();
+    told.starts_with("error serializing parameter") || told.starts_with("error encoding message")
+}
+
+fn is_connection_code(code: &SqlState) -> bool {
+    code.code().starts_with("08")
+        || [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW].contains(code)
+}
+
+fn is_stale_plan(db: &DbError) -> bool {
+    *db.code() == SqlState::INVALID_SQL_STATEMENT_NAME
+        || (*db.code() == SqlState::FEATURE_NOT_SUPPORTED && db.message().starts_with("cached plan"))
+}
+
+/// An error after which the connection goes on and the statement left nothing.
+fn by_code(error: Error) -> Fault {
+    let code = error.code().map_or("", SqlState::code).to_owned();
+    let cause: Cause = error.into();
+    match code.as_str() {
+        "40P01" | "40001" => Fault::Clash(cause),
+        "55P03" => Fault::Locked(cause),
+        // A statement that was cancelled, and a server without memory, may do better later.
+        "57014" | "53200" | "53300" => Fault::TimedOut(cause),
+        "53100" => Fault::Full(cause),
+        // A rule (23xxx, PH001 of our own triggers), a right (42501), or a value that no column takes.
+        _ => Fault::Refused(cause),
+    }
+}
+
+/// Judges why the pool had no connection to give. Nothing was asked of the server yet.
+pub(crate) fn classify_pool(error: PoolError) -> Fault {
+    match error {
+        PoolError::Timeout(TimeoutType::Wait) => {
+            Fault::TimedOut("every connection of this role is in use".into())
+        }
+        PoolError::Timeout(TimeoutType::Create | TimeoutType::Recycle) => {
+            Fault::TimedOut("the server did not answer in time".into())
+        }
+        PoolError::Backend(error) => connecting(error),
+        PoolError::PostCreateHook(HookError::Backend(error)) => connecting(error),
+        PoolError::PostCreateHook(HookError::Message(text)) => Fault::Unusable(text.into_owned()),
+        PoolError::Closed | PoolError::NoRuntimeSpecified => Fault::Away(error.into()),
+    }
+}
+
+/// Judges why no connection came to be, or why it could not take its role.
+pub(crate) fn connecting(error: Error) -> Fault {
+    let Some(db) = error.as_db_error() else {
+        return Fault::Away(error.into());
+    };
+    let code = db.code().code();
+    if code.starts_with("28") || code == "3D000" {
+        return Fault::Unusable(format!("PostgreSQL does not let us in: {}", db.message()));
+    }
+    if code == "22023" {
+        let message = db.message();
+        return Fault::Unusable(format!("{message}: run `posthaste migrate` first, which makes it"));
+    }
+    if code == "42501" {
+        return Fault::Unusable(format!(
+            "this login cannot take its role: {}; grant the role to the login",
+            db.message()
+        ));
+    }
+    if code == "53300" { Fault::TimedOut(error.into()) } else { Fault::Away(error.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cause() -> Cause {
+        "it broke".into()
+    }
+
+    #[test]
+    fn a_lost_call_is_unknown_unless_it_may_be_repeated() {
+        let doing = "testing";
+        assert!(Fault::Lost(cause()).may_repeat(true));
+        assert!(!Fault::Lost(cause()).may_repeat(false));
+        assert!(matches!(Fault::Lost(cause()).into_error(doing, false), StoreError::OutcomeUnknown { .. }));
+        assert!(matches!(Fault::Lost(cause()).into_error(doing, true), StoreError::Unavailable { .. }));
+    }
+
+    #[test]
+    fn only_what_left_nothing_behind_is_repeated_for_every_verb() {
+        assert!(Fault::Away(cause()).may_repeat(false));
+        assert!(Fault::Clash(cause()).may_repeat(false));
+        for fault in [Fault::Locked(cause()), Fault::Refused(cause()), Fault::TimedOut(cause())] {
+            assert!(!fault.may_repeat(true), "{fault:?}");
+        }
+    }
+}

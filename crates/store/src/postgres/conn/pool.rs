@@ -1,0 +1,212 @@
+//! One pool of connections for each role of the database. With a URL of its own a role logs in as
+//! itself; with the common URL every new connection takes the role first. Connections are made when
+//! they are needed, and a broken one is replaced, so a pool outlives any restart of the server.
+
+use crate::Observer;
+use crate::grants::Role;
+use crate::postgres::conn::error::{Fault, classify_pool};
+use crate::postgres::conn::options::{Login, PostgresOptions, no_login_text};
+use crate::postgres::conn::session::Session;
+use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
+use posthaste_core::ports::{StoreError, StoreResult};
+use std::future::Future;
+use std::time::Duration;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::{Config, NoTls};
+
+/// How often the store itself makes a call that failed with nothing done, or that may be repeated.
+const TRIES_MAX: u32 = 3;
+/// The first pause between two tries; it grows fourfold.
+const RETRY_PAUSE: Duration = Duration::from_millis(2);
+/// How long a peer that vanished may keep a connection looking alive.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// Reads a URL, and refuses what we would have to ignore.
+pub(crate) fn parse_url(url: &str, program: &str, timeout: Duration) -> StoreResult<Config> {
+    let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
+        let cause = error.into_source().map_or_else(String::new, |source| format!(": {source}"));
+        StoreError::Unusable { what: format!("the URL of the PostgreSQL database cannot be read{cause}") }
+    })?;
+    // Whatever is stricter than these two could not be kept.
+    if ![SslMode::Disable, SslMode::Prefer].contains(&config.get_ssl_mode()) {
+        return Err(StoreError::Unusable {
+            what: "the URL of the PostgreSQL database asks for sslmode=require, but this Posthaste cannot \
+                   encrypt the connection yet: use sslmode=prefer or disable on a network you trust, or a \
+                   local tunnel"
+                .to_owned(),
+        });
+    }
+    config.application_name(program);
+    config.connect_timeout(timeout);
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(SILENCE_MAX);
+    }
+    config.keepalives_idle(SILENCE_MAX);
+    Ok(config)
+}
+
+/// The one place that decides how bytes reach the server.
+pub(crate) const fn connector() -> NoTls {
+    NoTls
+}
+
+/// The connections of one role. There are none before the first call, so a role that this process does
+/// not work as costs nothing, and needs no URL.
+#[derive(Clone)]
+pub(crate) struct RolePool {
+    role: Role,
+    pool: Option<Pool>,
+    observer: Observer,
+}
+
+impl std::fmt::Debug for RolePool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RolePool").field("role", &self.role).finish_non_exhaustive()
+    }
+}
+
+impl RolePool {
+    pub(crate) fn new(role: Role, options: &PostgresOptions) -> StoreResult<Self> {
+        let program = format!("posthaste {}", role.name());
+        let pool = options.login(role).map(|login| build(login, &program, options)).transpose()?;
+        Ok(Self { role, pool, observer: options.observer.clone() })
+    }
+
+    pub(crate) async fn session(&self) -> Result<Session, Fault> {
+        let Some(pool) = &self.pool else {
+            return Err(Fault::Unusable(no_login_text(self.role)));
+        };
+        pool.get().await.map(Session::new).map_err(classify_pool)
+    }
+
+    /// Makes a call, and makes it again on a fresh connection when it failed with nothing done. Only a
+    /// verb that may be repeated is also made again when nobody knows whether it was done.
+    pub(crate) async fn call<T, F, Run>(&self, verb: Verb, run: Run) -> StoreResult<T>
+    where
+        Run: Fn(Session) -> F,
+        F: Future<Output = Result<T, Fault>>,
+    {
+        self.attempts(verb, run).await.map_err(|fault| fault.into_error(verb.doing, verb.idempotent))
+    }
+
+    /// Like [`Self::call`], for a caller that has an answer of its own to some faults.
+    pub(crate) async fn attempts<T, F, Run>(&self, verb: Verb, run: Run) -> Result<T, Fault>
+    where
+        Run: Fn(Session) -> F,
+        F: Future<Output = Result<T, Fault>>,
+    {
+        self.observer.time(self.role, self.tries(verb, run)).await
+    }
+
+    async fn tries<T, F, Run>(&self, verb: Verb, run: Run) -> Result<T, Fault>
+    where
+        Run: Fn(Session) -> F,
+        F: Future<Output = Result<T, Fault>>,
+    {
+        let mut pause = RETRY_PAUSE;
+        for _ in 1..TRIES_MAX {
+            match self.attempt(&run).await {
+                Err(fault) if fault.may_repeat(verb.idempotent) => tokio::time::sleep(pause).await,
+                answer => return answer,
+            }
+            pause *= 4;
+        }
+        self.attempt(&run).await
+    }
+
+    async fn attempt<T, F, Run>(&self, run: &Run) -> Result<T, Fault>
+    where
+        Run: Fn(Session) -> F,
+        F: Future<Output = Result<T, Fault>>,
+    {
+        run(self.session().await?).await
+    }
+}
+
+fn build(login: Login<'_>, program: &str, options: &PostgresOptions) -> StoreResult<Pool> {
+    let config = parse_url(login.url, program, options.connect_timeout)?;
+    let manager_config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+    let manager = Manager::from_config(config, connector(), manager_config);
+    let mut builder = Pool::builder(manager)
+        .max_size(options.connections_max.max(1))
+        .wait_timeout(Some(options.wait_timeout))
+        .create_timeout(Some(options.connect_timeout))
+        .recycle_timeout(Some(options.connect_timeout))
+        .runtime(Runtime::Tokio1)
+        .pre_recycle(plan_anew());
+    if let Some(role) = login.takes_role {
+        builder = builder.post_create(take_role(role));
+    }
+    builder.build().map_err(|error| StoreError::Unusable {
+        what: format!("the connection pool cannot be made: {error}"),
+    })
+}
+
+/// What a call is, for its messages and for its repetition.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Verb {
+    doing: &'static str,
+    idempotent: bool,
+}
+
+impl Verb {
+    /// Doing it twice is as good as once.
+    pub(crate) const fn repeatable(doing: &'static str) -> Self {
+        Self { doing, idempotent: true }
+    }
+
+    /// A second time would do it a second time.
+    pub(crate) const fn once(doing: &'static str) -> Self {
+        Self { doing, idempotent: false }
+    }
+}
+
+fn take_role(role: Role) -> Hook {
+    Hook::async_fn(move |client, _| {
+        Box::pin(async move {
+            let statement = format!("SET ROLE {}", role.name());
+            client.batch_execute(&statement).await.map_err(HookError::Backend)
+        })
+    })
+}
+
+/// How long prepared statements are kept.
+const PLAN_AGE_MAX: Duration = Duration::from_secs(60);
+
+/// Forgets prepared statements now and then. The server keeps the plan of a prepared statement until it
+/// gathers statistics, and a plan made for a table of a hundred rows is ruinous for one of a million. So
+/// plans are made anew as a connection's uses double and redouble, which is when a new table grows
+/// fastest, and every minute after that.
+fn plan_anew() -> Hook {
+    Hook::sync_fn(|client, metrics| {
+        let uses = metrics.recycle_count;
+        let is_young = uses.is_power_of_two() && uses.ilog2() % 2 == 0;
+        let minutes =
+            |at: std::time::Instant| at.duration_since(metrics.created).as_secs() / PLAN_AGE_MAX.as_secs();
+        let last = metrics.recycled.unwrap_or(metrics.created);
+        if is_young || minutes(last) != minutes(std::time::Instant::now()) {
+            client.statement_cache.clear();
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(url: &str) -> String {
+        match parse_url(url, "test", Duration::from_secs(1)) {
+            Ok(_) => String::new(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn encryption_that_was_asked_for_is_never_dropped_silently() {
+        assert_eq!(refusal("postgres://a@b/c"), "");
+        assert_eq!(refusal("postgres://a@b/c?sslmode=disable"), "");
+        assert!(refusal("postgres://a@b/c?sslmode=require").contains("sslmode=require"));
+        assert!(refusal("postgres://a@b/c?sslmode=verify-full").contains("cannot be read"));
+    }
+}

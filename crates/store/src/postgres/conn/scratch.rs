@@ -1,0 +1,46 @@
+//! Databases for a while: a benchmark makes one for itself on a server, and drops it.
+
+use crate::postgres::conn::error::{Phase, classify, connecting};
+use crate::postgres::conn::pool::{connector, parse_url};
+use posthaste_core::ports::{StoreError, StoreResult};
+use std::time::Duration;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Makes an empty database. The name is a plain one: lower-case letters, digits and underscores.
+pub async fn create_database(server_url: &str, name: &str) -> StoreResult<()> {
+    execute(server_url, name, "making a database", |name| format!("CREATE DATABASE {name}")).await
+}
+
+/// Drops a database, whoever is still connected to it.
+pub async fn drop_database(server_url: &str, name: &str) -> StoreResult<()> {
+    let sql = |name: &str| format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
+    execute(server_url, name, "dropping a database", sql).await
+}
+
+/// Clears away what was left behind in a database and counts what is there, as happens by itself after a while.
+pub async fn vacuum_database(url: &str) -> StoreResult<()> {
+    run(url, "clearing a database up", "VACUUM (ANALYZE)".to_owned()).await
+}
+
+async fn execute(
+    server_url: &str,
+    name: &str,
+    doing: &'static str,
+    sql: impl Fn(&str) -> String,
+) -> StoreResult<()> {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    if name.is_empty() || !name.bytes().all(plain) {
+        return Err(StoreError::Unusable { what: format!("{name:?} is no plain name for a database") });
+    }
+    run(server_url, doing, sql(name)).await
+}
+
+async fn run(url: &str, doing: &'static str, sql: String) -> StoreResult<()> {
+    let config = parse_url(url, "posthaste bench", CONNECT_TIMEOUT)?;
+    let (client, connection) =
+        config.connect(connector()).await.map_err(|error| connecting(error).into_error(doing, true))?;
+    let work = async move { client.batch_execute(&sql).await };
+    let (done, _) = futures_util::future::join(work, connection).await;
+    done.map_err(|error| classify(error, Phase::MayBeDone).into_error(doing, false))
+}

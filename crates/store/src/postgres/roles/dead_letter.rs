@@ -1,0 +1,129 @@
+//! Looks at dead letters (written by a trigger when a saga ends), makes fresh sagas from them and resumes the
+//! lane, each through a function of the owner: nothing but that.
+
+use crate::grants::Role;
+use crate::postgres::PostgresStore;
+use crate::postgres::conn::error::Fault;
+use crate::postgres::conn::pool::{RolePool, Verb};
+use crate::postgres::conn::session::{Durability, Session};
+use crate::postgres::conn::value::{Instant, get};
+use crate::postgres::roles::audit::{self, Writer};
+use crate::postgres::roles::lane_row;
+use crate::postgres::roles::page;
+use posthaste_core::audit::{Actor, Change};
+use posthaste_core::event::EventType;
+use posthaste_core::lane::Lane;
+use posthaste_core::ports::{DeadLetterFilter, DeadLetterStore, Page, PageRequest, Requeue, StoreResult};
+use posthaste_core::{DeadLetterId, SagaId, SubscriptionId, Timestamp};
+use std::collections::HashMap;
+use tokio_postgres::Row;
+
+/// Port of the role dead_letter_operator.
+#[derive(Debug, Clone)]
+pub struct PostgresDeadLetters {
+    pool: RolePool,
+}
+
+impl PostgresDeadLetters {
+    pub(crate) fn new(store: &PostgresStore) -> Self {
+        Self { pool: store.pool(Role::DeadLetterOperator) }
+    }
+}
+
+impl DeadLetterStore for PostgresDeadLetters {
+    async fn requeue_dead_letters(
+        &self,
+        ids: Vec<DeadLetterId>,
+        by: Actor,
+        now: Timestamp,
+    ) -> StoreResult<Vec<Requeue>> {
+        let verb = Verb::repeatable("requeueing dead letters");
+        self.pool.call(verb, |session| requeue(session, &ids, &by, now)).await
+    }
+
+    async fn find_dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: PageRequest,
+    ) -> StoreResult<Page<DeadLetterId>> {
+        let verb = Verb::repeatable("looking for dead letters");
+        self.pool.call(verb, |session| find(session, &filter, page)).await
+    }
+
+    async fn resume_lane(&self, by: Actor, now: Timestamp) -> StoreResult<Lane> {
+        let verb = Verb::repeatable("resuming the lane");
+        self.pool.call(verb, |session| lane_row::resume(session, &by, now)).await
+    }
+}
+
+async fn requeue(
+    mut session: Session,
+    ids: &[DeadLetterId],
+    by: &Actor,
+    now: Timestamp,
+) -> Result<Vec<Requeue>, Fault> {
+    let mut letters: Vec<i64> = ids.iter().map(|id| id.get()).collect();
+    letters.sort_unstable();
+    letters.dedup();
+    let sql = include_str!("../sql/dead_letter/requeue_dead_letters.sql");
+    let rows = session.begin(Durability::Flushed, sql, &[&letters, &Instant(now)]).await?;
+    let outcomes: Vec<(i64, Requeue)> = rows.iter().map(requeued).collect::<Result<_, Fault>>()?;
+    match Change::dead_letters_requeued(&created(&outcomes)) {
+        Some(change) => audit::commit(&mut session, Writer::DeadLetterOperator, by, &change).await?,
+        None => session.roll_back().await?,
+    }
+    let made: HashMap<i64, Requeue> = outcomes.into_iter().collect();
+    let mut created_told = std::collections::HashSet::new();
+    let answer = |id: &DeadLetterId| match made.get(&id.get()) {
+        // Named twice in one call: the second time it had been requeued.
+        Some(Requeue::Created(saga)) if !created_told.insert(*id) => Ok(Requeue::AlreadyRequeued(*saga)),
+        Some(outcome) => Ok(*outcome),
+        None => Err(Fault::Unreadable(format!("no answer for the dead letter {id}"))),
+    };
+    ids.iter().map(answer).collect()
+}
+
+/// The letters that got a new saga.
+fn created(outcomes: &[(i64, Requeue)]) -> Vec<(DeadLetterId, SagaId)> {
+    let created = outcomes.iter().filter_map(|(letter, outcome)| match outcome {
+        Requeue::Created(saga) => Some((DeadLetterId::from_store(*letter), *saga)),
+        Requeue::AlreadyRequeued(_) | Requeue::SubscriptionDeleted | Requeue::NotFound => None,
+    });
+    created.collect()
+}
+
+fn requeued(row: &Row) -> Result<(i64, Requeue), Fault> {
+    let outcome: &str = get(row, "outcome")?;
+    let saga = || get(row, "saga_id").map(SagaId::from_store);
+    let outcome = match outcome {
+        "created" => Requeue::Created(saga()?),
+        "already_requeued" => Requeue::AlreadyRequeued(saga()?),
+        "subscription_deleted" => Requeue::SubscriptionDeleted,
+        "not_found" => Requeue::NotFound,
+        other => return Err(Fault::Unreadable(format!("{other:?} is no outcome of a requeue"))),
+    };
+    Ok((get(row, "id")?, outcome))
+}
+
+async fn find(
+    mut session: Session,
+    filter: &DeadLetterFilter,
+    request: PageRequest,
+) -> Result<Page<DeadLetterId>, Fault> {
+    let above = page::above(request);
+    let subscription = filter.subscription_id.map(SubscriptionId::get);
+    let event_type = filter.event_type.as_ref().map(EventType::as_str);
+    let (since, until) = (filter.since.map(Instant), filter.until.map(Instant));
+    let sql = if subscription.is_some() {
+        include_str!("../sql/dead_letter/find_dead_letters_of_subscription.sql")
+    } else {
+        include_str!("../sql/dead_letter/find_dead_letters.sql")
+    };
+    let (rows_max, examined_max) = (page::rows_max(request), page::examined_max(request));
+    let found = session
+        .read(sql, &[&above, &subscription, &event_type, &since, &until, &rows_max, &examined_max])
+        .await?;
+    let item = |row: &Row| get(row, "id").map(DeadLetterId::from_store);
+    let last = include_str!("../sql/dead_letter/last_examined.sql");
+    page::fill(&mut session, request, &found, item, (last, &[&above, &subscription, &examined_max])).await
+}

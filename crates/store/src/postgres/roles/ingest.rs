@@ -1,0 +1,357 @@
+//! Takes events in (from the API, many callers at once), each external id once; a trigger queues them
+//! for the router. Never waits long for anybody's open transaction, and lets no bad request spoil the
+//! others.
+
+mod rows;
+mod statements;
+
+use crate::grants::Role;
+use crate::postgres::PostgresStore;
+use crate::postgres::conn::error::Fault;
+use crate::postgres::conn::pool::{RolePool, Verb};
+use posthaste_core::Timestamp;
+use posthaste_core::event::{ExternalEventId, NewEvent};
+use posthaste_core::ports::{
+    Conflict, IngestRequest, IngestStore, RequestOutcome, StoreError, StoreResult, find_own_conflict,
+};
+use rows::{Answer, Rows, is_unnamed};
+use statements::{Storing, compare, insert};
+use std::collections::HashMap;
+use std::time::{Duration, Instant as Clock};
+
+const DOING: &str = "storing events";
+/// How much one statement carries; more goes in several, a single request never.
+const GROUP_BYTES_MAX: usize = 16 << 20;
+const GROUP_EVENTS_MAX: usize = 5_000;
+/// What one request may carry: the protocol ends at a gigabyte, and the server holds it twice.
+const REQUEST_BYTES_MAX: usize = 256 << 20;
+/// How long everybody together waits for somebody's open transaction.
+const WAIT_TOGETHER: Duration = Duration::from_millis(100);
+/// How long one request does afterwards, and how long all of those do in one call: then only those wait
+/// on that turn out to be held.
+const WAIT_ALONE: Duration = Duration::from_millis(50);
+const WAIT_ALONE_IN_ALL: Duration = Duration::from_millis(1_000);
+/// How long requests that were held so far wait once more at the end, all of them together. Another
+/// batch with the same ids is done by then; a caller who does something else meanwhile is not.
+const WAIT_LAST_IN_ALL: Duration = Duration::from_millis(400);
+
+/// Port of the role event_ingest_writer.
+#[derive(Debug, Clone)]
+pub struct PostgresIngest {
+    pool: RolePool,
+}
+
+impl PostgresIngest {
+    pub(crate) fn new(store: &PostgresStore) -> Self {
+        Self { pool: store.pool(Role::EventIngestWriter) }
+    }
+}
+
+impl IngestStore for PostgresIngest {
+    async fn insert_events(
+        &self,
+        requests: Vec<IngestRequest>,
+        now: Timestamp,
+    ) -> StoreResult<Vec<RequestOutcome>> {
+        let mut batch = Batch::new(&self.pool, &requests, now);
+        batch.run_rounds().await?;
+        Ok(batch.outcomes.into_iter().map(|outcome| outcome.unwrap_or(RequestOutcome::Blocked)).collect())
+    }
+}
+
+/// One call: its requests, and what became of them so far.
+struct Batch<'a> {
+    pool: &'a RolePool,
+    requests: &'a [IngestRequest],
+    now: Timestamp,
+    outcomes: Vec<Option<RequestOutcome>>,
+    /// Something that cannot be repeated was stored already, so a later failure is no plain "not done".
+    stored_once: bool,
+    waited_alone: Duration,
+    /// Requests that somebody's open transaction has held up so far.
+    held: Vec<usize>,
+}
+
+/// Some requests, by their place in the batch, that go into one statement.
+type Group = Vec<usize>;
+
+/// What became of the events of a group.
+struct Stored {
+    answers: Vec<Answer>,
+    /// Nothing is stored of a group whose transaction was undone because of a conflict.
+    is_stored: bool,
+}
+
+impl<'a> Batch<'a> {
+    fn new(pool: &'a RolePool, requests: &'a [IngestRequest], now: Timestamp) -> Self {
+        let outcomes = vec![None; requests.len()];
+        Self {
+            pool,
+            requests,
+            now,
+            outcomes,
+            stored_once: false,
+            waited_alone: Duration::ZERO,
+            held: Vec::new(),
+        }
+    }
+
+    /// Stores what fits together, then what has another content under an external id of those. One round is enough
+    /// unless callers use the same new id for two contents.
+    async fn run_rounds(&mut self) -> StoreResult<()> {
+        let mut waiting = self.answer_unfit();
+        while !waiting.is_empty() {
+            let later = self.split_off_other_contents(&mut waiting);
+            let groups = self.first_groups(&waiting);
+            self.run(groups).await?;
+            waiting = self.refuse_known_conflicts(later).await?;
+        }
+        Ok(())
+    }
+
+    /// Answers requests that are empty, too large or in conflict with themselves; returns the others.
+    fn answer_unfit(&mut self) -> Group {
+        let mut fit = Group::with_capacity(self.requests.len());
+        for (index, request) in self.requests.iter().enumerate() {
+            let size = size_of(request);
+            if request.is_empty() {
+                self.note(index, RequestOutcome::Stored(Vec::new()));
+            } else if size > REQUEST_BYTES_MAX {
+                let reason = format!("a request may carry {REQUEST_BYTES_MAX} bytes at most, not {size}");
+                self.note(index, RequestOutcome::Refused(reason));
+            } else if let Some(place) = find_own_conflict(request) {
+                self.note(index, RequestOutcome::Conflict(Conflict { place, first: None }));
+            } else {
+                fit.push(index);
+            }
+        }
+        fit
+    }
+
+    /// Takes out the requests that have an external id of an earlier one with another content.
+    fn split_off_other_contents(&self, waiting: &mut Group) -> Group {
+        let requests = self.requests;
+        let mut first_of: HashMap<&ExternalEventId, &NewEvent> = HashMap::new();
+        let (fit, later) = waiting.drain(..).partition(|&index| {
+            let named = || {
+                requests[index].iter().filter_map(|event| Some((event.external_event_id.as_ref()?, event)))
+            };
+            let is_fit = named()
+                .all(|(name, event)| first_of.get(name).is_none_or(|first| first.has_content_of(event)));
+            if is_fit {
+                for (name, event) in named() {
+                    first_of.entry(name).or_insert(event);
+                }
+            }
+            is_fit
+        });
+        *waiting = fit;
+        later
+    }
+
+    /// Refuses what is in conflict with events that are stored by now, in as few statements as the sizes allow; returns
+    /// the others.
+    async fn refuse_known_conflicts(&mut self, later: Group) -> StoreResult<Group> {
+        let mut rest = Group::new();
+        for group in self.first_groups(&later) {
+            let requests = self.requests;
+            let events: Vec<&NewEvent> = group.iter().flat_map(|&index| &requests[index]).collect();
+            let look = |session| compare(session, &events);
+            let known = self.pool.attempts(Verb::repeatable(DOING), look).await;
+            let mut known = known.map_err(|fault| self.give_up(fault, &group))?.into_iter();
+            for index in group {
+                let own = known.by_ref().take(requests[index].len());
+                let conflicts =
+                    own.enumerate().filter_map(|(place, known)| known.and_then(|k| k.conflict(place)));
+                // The first one; all of the request's own are read.
+                match conflicts.reduce(|first, _| first) {
+                    Some(conflict) => self.note(index, RequestOutcome::Conflict(conflict)),
+                    None => rest.push(index),
+                }
+            }
+        }
+        Ok(rest)
+    }
+
+    async fn run(&mut self, mut groups: Vec<Group>) -> StoreResult<()> {
+        // The last one is next, so parts of a group that was split keep their place in line.
+        groups.reverse();
+        while let Some(group) = groups.pop() {
+            let alone = group.len() == 1;
+            let began = Clock::now();
+            match self.store_group(&group, self.patience(alone)).await {
+                Ok(stored) => {
+                    let rest = self.settle(&group, stored);
+                    groups.extend((!rest.is_empty()).then_some(rest));
+                }
+                Err(Fault::Refused(cause)) if alone => {
+                    self.note(group[0], RequestOutcome::Refused(plain(&*cause)));
+                }
+                Err(Fault::Locked(_) | Fault::Clash(_)) if alone => self.held.push(group[0]),
+                Err(Fault::Refused(_)) => groups.extend(halves(group)),
+                Err(Fault::Locked(_) | Fault::Clash(_)) => groups.extend(self.unblocked_first(&group)),
+                Err(fault) => return Err(self.give_up(fault, &group)),
+            }
+            if alone {
+                self.waited_alone += began.elapsed();
+            }
+        }
+        self.try_held().await
+    }
+
+    /// Once more, now that everybody else has been served.
+    async fn try_held(&mut self) -> StoreResult<()> {
+        let began = Clock::now();
+        for index in std::mem::take(&mut self.held) {
+            let left = WAIT_LAST_IN_ALL.saturating_sub(began.elapsed());
+            match self.store_group(&[index], left).await {
+                // A request alone is stored or refused: no rest is left.
+                Ok(stored) => drop(self.settle(&[index], stored)),
+                Err(Fault::Refused(cause)) => self.note(index, RequestOutcome::Refused(plain(&*cause))),
+                Err(Fault::Locked(_) | Fault::Clash(_)) => self.note(index, RequestOutcome::Blocked),
+                Err(fault) => return Err(self.give_up(fault, &[index])),
+            }
+        }
+        Ok(())
+    }
+
+    /// As few statements as the sizes allow.
+    fn first_groups(&self, waiting: &[usize]) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::new();
+        let (mut bytes, mut events) = (0, 0);
+        for &index in waiting {
+            let request = &self.requests[index];
+            let size = size_of(request);
+            let fits = bytes + size <= GROUP_BYTES_MAX && events + request.len() <= GROUP_EVENTS_MAX;
+            match groups.last_mut() {
+                Some(group) if fits => group.push(index),
+                Some(_) | None => {
+                    groups.push(vec![index]);
+                    (bytes, events) = (0, 0);
+                }
+            }
+            bytes += size;
+            events += request.len();
+        }
+        groups
+    }
+
+    fn patience(&self, alone: bool) -> Duration {
+        if !alone {
+            WAIT_TOGETHER
+        } else if self.waited_alone < WAIT_ALONE_IN_ALL {
+            WAIT_ALONE
+        } else {
+            Duration::from_millis(1)
+        }
+    }
+
+    /// Behind a lock that somebody holds: requests without external ids cannot be waiting for it and go
+    /// together, the others each for itself. In reverse, see [`Self::run`].
+    fn unblocked_first(&self, group: &[usize]) -> Vec<Group> {
+        let (free, named): (Vec<usize>, Vec<usize>) =
+            group.iter().copied().partition(|&index| self.requests[index].iter().all(is_unnamed));
+        let mut groups: Vec<Group> = named.into_iter().rev().map(|index| vec![index]).collect();
+        if !free.is_empty() {
+            groups.push(free);
+        }
+        groups
+    }
+
+    /// An array with an external id goes into a transaction that can be undone: a conflict of one event refuses all of
+    /// them. A single event that is in conflict was not stored in the first place.
+    async fn store_group(&self, group: &[usize], patience: Duration) -> Result<Stored, Fault> {
+        let events: Vec<&NewEvent> = group.iter().flat_map(|&index| &self.requests[index]).collect();
+        let rows = Rows::arrange(&events);
+        let idempotent = !events.iter().any(|event| is_unnamed(event));
+        let verb = if idempotent { Verb::repeatable(DOING) } else { Verb::once(DOING) };
+        let is_named_array = |request: &IngestRequest| request.len() > 1 && !request.iter().all(is_unnamed);
+        let all_or_nothing = group.iter().any(|&index| is_named_array(&self.requests[index]));
+        let storing = Storing { now: self.now, patience, all_or_nothing };
+        let (mut ids, is_stored) =
+            self.pool.attempts(verb, |session| insert(session, &events, &rows, storing)).await?;
+        if !all_or_nothing {
+            let known = rows.missing(&events, &ids);
+            if !known.is_empty() {
+                let look = |session| compare(session, &known);
+                let found = self.pool.attempts(Verb::repeatable(DOING), look).await.map_err(after_insert)?;
+                ids.extend(&known, found);
+            }
+        }
+        Ok(Stored { answers: rows.answers(&events, &ids)?, is_stored })
+    }
+
+    /// Notes what became of the requests of a group; returns those that are neither stored nor in conflict, because the
+    /// transaction was undone for others.
+    fn settle(&mut self, group: &[usize], stored: Stored) -> Group {
+        let mut answers = stored.answers.into_iter();
+        let mut rest = Group::new();
+        for &index in group {
+            let request = &self.requests[index];
+            let own: Vec<Answer> = answers.by_ref().take(request.len()).collect();
+            let conflict = own
+                .iter()
+                .enumerate()
+                .find_map(|(place, answer)| answer.err().map(|first| Conflict { place, first: Some(first) }));
+            if let Some(conflict) = conflict {
+                self.note(index, RequestOutcome::Conflict(conflict));
+            } else if stored.is_stored {
+                self.stored_once |= request.iter().any(is_unnamed);
+                self.note(index, RequestOutcome::Stored(own.into_iter().flatten().collect()));
+            } else {
+                rest.push(index);
+            }
+        }
+        rest
+    }
+
+    fn note(&mut self, index: usize, outcome: RequestOutcome) {
+        self.outcomes[index] = Some(outcome);
+    }
+
+    /// "Nothing was done" would be a lie once a part of the batch is stored that cannot be repeated.
+    fn give_up(&self, fault: Fault, group: &[usize]) -> StoreError {
+        let idempotent = group.iter().all(|&index| !self.requests[index].iter().any(is_unnamed));
+        let error = fault.into_error(DOING, idempotent);
+        if !self.stored_once {
+            return error;
+        }
+        match error {
+            StoreError::Unavailable { doing, source }
+            | StoreError::Busy { doing, source }
+            | StoreError::Full { doing, source } => StoreError::OutcomeUnknown { doing, source },
+            StoreError::OutcomeUnknown { .. }
+            | StoreError::Refused { .. }
+            | StoreError::Unreadable { .. }
+            | StoreError::Unusable { .. } => error,
+        }
+    }
+}
+
+/// About the bytes of a request in a statement.
+fn size_of(request: &IngestRequest) -> usize {
+    request.iter().map(|event| event.payload.as_str().len() + 500).sum()
+}
+
+fn halves(mut group: Group) -> [Group; 2] {
+    let second = group.split_off(group.len() / 2);
+    [second, group]
+}
+
+/// The insert is committed by now, whatever happens to the look behind it.
+fn after_insert(fault: Fault) -> Fault {
+    match fault {
+        Fault::Away(cause) | Fault::TimedOut(cause) | Fault::Clash(cause) | Fault::Locked(cause) => {
+            Fault::Lost(cause)
+        }
+        Fault::Lost(_) | Fault::Full(_) | Fault::Refused(_) | Fault::Unreadable(_) | Fault::Unusable(_) => {
+            fault
+        }
+    }
+}
+
+/// What the server said, without the driver's words around it.
+fn plain(cause: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
+    let said = cause.downcast_ref::<tokio_postgres::Error>().and_then(tokio_postgres::Error::as_db_error);
+    said.map_or_else(|| cause.to_string(), |db| db.message().to_owned())
+}

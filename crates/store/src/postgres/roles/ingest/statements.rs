@@ -1,0 +1,116 @@
+//! The statements behind a group: storing its events, and comparing those that were there before.
+
+use super::rows::{Ids, Known, Rows};
+use crate::postgres::conn::error::Fault;
+use crate::postgres::conn::session::{Durability, Params, Session};
+use crate::postgres::conn::value::{Instant, Json, get};
+use posthaste_core::Timestamp;
+use posthaste_core::event::NewEvent;
+use std::time::Duration;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+const INSERT_EVENTS: &str = include_str!("../../sql/ingest/insert_events.sql");
+const COMPARE_EVENTS: &str = include_str!("../../sql/ingest/compare_events.sql");
+
+/// How the events of a group are stored.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Storing {
+    pub(super) now: Timestamp,
+    pub(super) patience: Duration,
+    /// Nothing is stored if the external id of any event has another content.
+    pub(super) all_or_nothing: bool,
+}
+
+/// Stores events in one statement; with `all_or_nothing` in a transaction that also compares what was there before.
+/// Returns the ids and whether the new rows are stored.
+pub(super) async fn insert(
+    mut session: Session,
+    events: &[&NewEvent],
+    rows: &Rows,
+    storing: Storing,
+) -> Result<(Ids, bool), Fault> {
+    let picked = || rows.order.iter().map(|&index| events[index]);
+    let types: Vec<&str> = picked().map(|event| event.event_type.as_str()).collect();
+    let payloads: Vec<Json<'_>> = picked().map(|event| Json(event.payload.as_str())).collect();
+    let names: Vec<Option<&str>> =
+        picked().map(|event| event.external_event_id.as_ref().map(|text| text.as_str())).collect();
+    let correlations: Vec<Option<&str>> =
+        picked().map(|event| event.correlation_id.as_ref().map(|text| text.as_str())).collect();
+    let traces: Vec<Option<&str>> =
+        picked().map(|event| event.traceparent.as_ref().map(|text| text.as_str())).collect();
+    let patience = format!("{}ms", storing.patience.as_millis().max(1));
+    let now = Instant(storing.now);
+    let params: Params<'_> = &[&types, &payloads, &names, &correlations, &traces, &now, &patience];
+    if !storing.all_or_nothing {
+        return Ok((new_ids(&session.run(INSERT_EVENTS, params).await?)?, true));
+    }
+    let mut ids = new_ids(&session.begin(Durability::Flushed, INSERT_EVENTS, params).await?)?;
+    let known = rows.missing(events, &ids);
+    if !known.is_empty() {
+        let answer = session.go_on(COMPARE_EVENTS, &comparison(&known).params()).await?;
+        ids.extend(&known, compared(&known, &answer)?);
+    }
+    if ids.known.values().any(|known| !known.is_same) {
+        session.roll_back().await?;
+        return Ok((ids, false));
+    }
+    session.commit().await?;
+    Ok((ids, true))
+}
+
+/// For each event: what has its external id, and whether that has the same content. `None` where nothing has it.
+pub(super) async fn compare(mut session: Session, events: &[&NewEvent]) -> Result<Vec<Option<Known>>, Fault> {
+    let answer = session.read(COMPARE_EVENTS, &comparison(events).params()).await?;
+    compared(events, &answer)
+}
+
+fn new_ids(answer: &[Row]) -> Result<Ids, Fault> {
+    let mut ids = Ids::default();
+    for row in answer {
+        let id = get(row, 0)?;
+        match get::<Option<String>>(row, 1)? {
+            Some(name) => drop(ids.new.insert(name, id)),
+            None => ids.unnamed.push(id),
+        }
+    }
+    ids.unnamed.sort_unstable();
+    Ok(ids)
+}
+
+fn compared(events: &[&NewEvent], answer: &[Row]) -> Result<Vec<Option<Known>>, Fault> {
+    let mut found = vec![None; events.len()];
+    for row in answer {
+        let place: i64 = get(row, 0)?;
+        let known = Known { id: get(row, 1)?, is_same: get(row, 2)? };
+        // The server counts from one.
+        if let Some(slot) = usize::try_from(place - 1).ok().and_then(|place| found.get_mut(place)) {
+            *slot = Some(known);
+        }
+    }
+    Ok(found)
+}
+
+/// Arrays of the events that are compared; one without an external id is equal to none.
+struct Comparison<'e> {
+    names: Vec<Option<&'e str>>,
+    types: Vec<&'e str>,
+    payloads: Vec<Json<'e>>,
+}
+
+fn comparison<'e>(events: &[&'e NewEvent]) -> Comparison<'e> {
+    Comparison {
+        names: events
+            .iter()
+            .map(|event| event.external_event_id.as_ref().map(|name| name.as_str()))
+            .collect(),
+        types: events.iter().map(|event| event.event_type.as_str()).collect(),
+        payloads: events.iter().map(|event| Json(event.payload.as_str())).collect(),
+    }
+}
+
+impl Comparison<'_> {
+    fn params(&self) -> [&(dyn ToSql + Sync); 3] {
+        [&self.names, &self.types, &self.payloads]
+    }
+}

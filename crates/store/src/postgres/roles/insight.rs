@@ -1,0 +1,195 @@
+//! What operators look at beside single rows: how much waits, what was counted, who runs, and how the
+//! server keeps up. [`examine`] has what is judged row by row.
+
+use crate::grants::Role;
+use crate::postgres::PostgresStore;
+use crate::postgres::conn::error::Fault;
+use crate::postgres::conn::pool::{RolePool, Verb};
+use crate::postgres::conn::session::{Durability, Session};
+use crate::postgres::conn::value::{Instant, get, instant, instant_or_none};
+use crate::postgres::roles::examine;
+use crate::postgres::roles::health;
+use posthaste_core::ports::{
+    COUNTED_MAX, DeadTuples, EngineFacts, Examine, Examined, ExplainedEvent, InsightStore, Look,
+    OldTransaction, ProcessSeen, Rollup, RollupWidth, StoreResult, SubscriptionHealth, Survey, SurveyRequest,
+    Upkeep, Waiting,
+};
+use posthaste_core::{EventId, SubscriptionId, Timestamp, WorkerId};
+use std::time::Duration;
+use tokio_postgres::Row;
+
+/// Port of the role viewer.
+#[derive(Debug, Clone)]
+pub struct PostgresInsight {
+    pool: RolePool,
+}
+
+impl PostgresInsight {
+    pub(crate) fn new(store: &PostgresStore) -> Self {
+        Self { pool: store.pool(Role::Viewer) }
+    }
+}
+
+impl InsightStore for PostgresInsight {
+    async fn survey(&self, request: SurveyRequest) -> StoreResult<Survey> {
+        let verb = Verb::repeatable("counting what waits");
+        self.pool.call(verb, |session| survey(session, request)).await
+    }
+
+    async fn rollups(
+        &self,
+        width: RollupWidth,
+        since: Timestamp,
+        counters: Vec<String>,
+    ) -> StoreResult<Vec<Rollup>> {
+        let verb = Verb::repeatable("reading counters");
+        self.pool.call(verb, |session| rollups(session, width, since, &counters)).await
+    }
+
+    async fn processes(&self, since: Timestamp) -> StoreResult<Vec<ProcessSeen>> {
+        self.pool.call(Verb::repeatable("listing processes"), |session| processes(session, since)).await
+    }
+
+    async fn engine(&self) -> StoreResult<EngineFacts> {
+        self.pool.call(Verb::repeatable("asking about the server"), engine).await
+    }
+
+    async fn upkeep(&self) -> StoreResult<Upkeep> {
+        self.pool.call(Verb::repeatable("asking about the server's upkeep"), upkeep).await
+    }
+
+    async fn subscription_health(
+        &self,
+        ids: Vec<SubscriptionId>,
+        counted_max: u32,
+        since: Timestamp,
+    ) -> StoreResult<Vec<SubscriptionHealth>> {
+        let verb = Verb::repeatable("looking at subscriptions");
+        self.pool.call(verb, |session| health::of(session, &ids, counted_max, since)).await
+    }
+
+    async fn explain(&self, id: EventId) -> StoreResult<Option<ExplainedEvent>> {
+        let verb = Verb::repeatable("explaining an event");
+        self.pool.call(verb, |session| examine::explain(session, id)).await
+    }
+
+    async fn examine(&self, page: Examine) -> StoreResult<Examined> {
+        self.pool.call(Verb::repeatable("examining history"), |session| examine::examine(session, page)).await
+    }
+}
+
+/// Both halves see the same moment.
+async fn survey(mut session: Session, request: SurveyRequest) -> Result<Survey, Fault> {
+    let SurveyRequest { now, lease, jobs_stuck_before, orders_stuck_before } = request;
+    let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
+    let (jobs_before, orders_before) = (Instant(jobs_stuck_before), Instant(orders_stuck_before));
+    let sql = include_str!("../sql/insight/survey_queues.sql");
+    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
+        [&Instant(now), &lease_ms, &jobs_before, &orders_before];
+    let queues = session.begin(Durability::Snapshot, sql, &params).await?;
+    let sagas = session.go_on(include_str!("../sql/insight/survey_sagas.sql"), &[&Instant(now)]).await?;
+    session.roll_back().await?;
+    let (queues, sagas) = (only(&queues)?, only(&sagas)?);
+    let waiting = |row: &Row, first: usize| {
+        Ok::<_, Fault>(Waiting { depth: counted(row, first)?, oldest: instant_or_none(row, first + 1)? })
+    };
+    Ok(Survey {
+        routing: waiting(queues, 0)?,
+        admission: waiting(sagas, 0)?,
+        delivery: waiting(queues, 2)?,
+        results: waiting(queues, 4)?,
+        outbox: waiting(queues, 6)?,
+        held: counted(sagas, 2)?,
+        stuck_jobs: counted(queues, 8)?,
+        stuck_orders: counted(queues, 9)?,
+    })
+}
+
+fn only(rows: &[Row]) -> Result<&Row, Fault> {
+    rows.first().ok_or_else(|| Fault::Unreadable("the server counted nothing".to_owned()))
+}
+
+fn counted(row: &Row, column: usize) -> Result<u32, Fault> {
+    let count: i64 = get(row, column)?;
+    Ok(u32::try_from(count).unwrap_or(COUNTED_MAX).min(COUNTED_MAX))
+}
+
+async fn rollups(
+    mut session: Session,
+    width: RollupWidth,
+    since: Timestamp,
+    counters: &[String],
+) -> Result<Vec<Rollup>, Fault> {
+    let width_s = i32::try_from(width.seconds()).unwrap_or(i32::MAX);
+    let sql = include_str!("../sql/insight/rollups.sql");
+    let rows = session.read(sql, &[&width_s, &Instant(since), &counters]).await?;
+    let rollup = |row: &Row| {
+        Ok(Rollup {
+            interval_start: instant(row, "interval_start")?,
+            counter: get(row, "counter")?,
+            amount: get(row, "amount")?,
+        })
+    };
+    rows.iter().map(rollup).collect()
+}
+
+async fn processes(mut session: Session, since: Timestamp) -> Result<Vec<ProcessSeen>, Fault> {
+    let rows = session.read(include_str!("../sql/insight/processes.sql"), &[&Instant(since)]).await?;
+    let seen = |row: &Row| {
+        let name: String = get(row, "process_id")?;
+        let process_id =
+            WorkerId::parse(name).map_err(|_| Fault::Unreadable("a process has no name".to_owned()))?;
+        Ok(ProcessSeen {
+            process_id,
+            role: get(row, "role")?,
+            version: get(row, "version")?,
+            started_at: instant(row, "started_at")?,
+            seen_at: instant(row, "seen_at")?,
+        })
+    };
+    rows.iter().map(seen).collect()
+}
+
+async fn engine(mut session: Session) -> Result<EngineFacts, Fault> {
+    let rows = session.read(include_str!("../sql/insight/engine.sql"), &[]).await?;
+    let row = only(&rows)?;
+    Ok(EngineFacts {
+        name: "postgresql",
+        version: get(row, 0)?,
+        schema_version: u32::try_from(get::<i32>(row, 1)?).unwrap_or_default(),
+        unfinished_migrations: counted(row, 2)?,
+        bytes: get::<Option<i64>>(row, 3)?.and_then(|bytes| u64::try_from(bytes).ok()),
+        now: instant(row, 4)?,
+    })
+}
+
+async fn upkeep(mut session: Session) -> Result<Upkeep, Fault> {
+    let rows = session.read(include_str!("../sql/insight/oldest_transaction.sql"), &[]).await?;
+    let row = only(&rows)?;
+    let oldest_transaction = if get(row, 0)? { Look::Seen(old_transaction(row, 1)?) } else { Look::Denied };
+    let rows = session.read(include_str!("../sql/insight/oldest_prepared.sql"), &[]).await?;
+    let prepared = rows.first().map(|row| old_transaction(row, 0)).transpose()?;
+    let rows = session.read(include_str!("../sql/insight/holding_slots.sql"), &[]).await?;
+    let slot = |row: &Row| Ok((get(row, 0)?, u64::try_from(get::<i64>(row, 1)?).unwrap_or_default()));
+    let slots = rows.iter().map(slot).collect::<Result<_, Fault>>()?;
+    let rows = session.read(include_str!("../sql/insight/dead_tuples.sql"), &[]).await?;
+    let tuples = |row: &Row| {
+        let count = |column| Ok::<_, Fault>(u64::try_from(get::<i64>(row, column)?).unwrap_or_default());
+        Ok(DeadTuples { table: get(row, 0)?, live: count(1)?, dead: count(2)? })
+    };
+    Ok(Upkeep {
+        oldest_transaction,
+        oldest_prepared: Look::Seen(prepared.flatten()),
+        holding_slots: Look::Seen(slots),
+        dead_tuples: Look::Seen(rows.iter().map(tuples).collect::<Result<_, Fault>>()?),
+        write_ahead_log: Look::Without,
+        exposed_files: Look::Without,
+    })
+}
+
+fn old_transaction(row: &Row, first: usize) -> Result<Option<OldTransaction>, Fault> {
+    let Some(age_s) = get::<Option<f64>>(row, first + 1)? else { return Ok(None) };
+    let who: Option<String> = get(row, first)?;
+    let age = Duration::try_from_secs_f64(age_s).unwrap_or_default();
+    Ok(Some(OldTransaction { who: who.unwrap_or_default(), age }))
+}

@@ -1,0 +1,355 @@
+//! Claims orders (stored by the intake) for the sender, writes down what the broker said of them, and
+//! takes back what a sender never reported. [`batch`] decides over orders, [`Lane`] over how much
+//! may be sent. Whoever changes both locks the lane first, then the orders.
+
+use crate::grants::Role;
+use crate::postgres::PostgresStore;
+use crate::postgres::conn::error::Fault;
+use crate::postgres::conn::pool::{RolePool, Verb};
+use crate::postgres::conn::session::{Durability, Session};
+use crate::postgres::conn::value::{Instant, TAKE_MAX, count, get, instant, instant_or_none, int, token};
+use crate::postgres::roles::lane_row;
+use crate::postgres::roles::order_row::{held_orders, records, write};
+use posthaste_core::digest::{Digest, canonical_of};
+use posthaste_core::lane::{ClaimMode, Lane};
+use posthaste_core::order::batch::{self, OrderChange};
+use posthaste_core::order::{IdempotencyKey, OrderSignal};
+use posthaste_core::ports::{
+    ClaimedOrder, ClaimedOrders, NextOrders, OrderRecord, OrderReport, OutboxClaim, OutboxWorkerStore,
+    RestartedWaits, Settled, StoreResult, WaitPage,
+};
+use posthaste_core::retry::OrderRetryPolicy;
+use posthaste_core::{LeaseToken, OrderId, Timestamp};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+/// Port of the role outbox_worker.
+#[derive(Debug, Clone)]
+pub struct PostgresOutboxWorker {
+    pool: RolePool,
+}
+
+impl PostgresOutboxWorker {
+    pub(crate) fn new(store: &PostgresStore) -> Self {
+        Self { pool: store.pool(Role::OutboxWorker) }
+    }
+}
+
+impl OutboxWorkerStore for PostgresOutboxWorker {
+    async fn requeue_due_orders(
+        &self,
+        orders_max: u32,
+        policy: OrderRetryPolicy,
+        now: Timestamp,
+    ) -> StoreResult<Vec<OrderRecord>> {
+        let verb = Verb::repeatable("requeueing due orders");
+        self.pool.call(verb, |session| requeue(session, orders_max, policy, now)).await
+    }
+
+    async fn restart_waits(
+        &self,
+        page: WaitPage,
+        policy: OrderRetryPolicy,
+        now: Timestamp,
+    ) -> StoreResult<RestartedWaits> {
+        let verb = Verb::repeatable("restarting waits of orders");
+        let page = WaitPage { rows_max: page.rows_max.clamp(1, TAKE_MAX), ..page };
+        self.pool.call(verb, |session| restart_waits(session, page, policy, now)).await
+    }
+
+    async fn next_orders_at(&self) -> StoreResult<NextOrders> {
+        self.pool.call(Verb::repeatable("looking for the next orders"), next_orders_at).await
+    }
+
+    async fn claim_orders(&self, claim: OutboxClaim, now: Timestamp) -> StoreResult<ClaimedOrders> {
+        // The second try looks first for what the first one may have claimed.
+        let again = AtomicBool::new(claim.again);
+        let verb = Verb::repeatable("claiming orders");
+        self.pool.call(verb, |session| claim_orders(session, &claim, now, &again)).await
+    }
+
+    async fn settle_orders(
+        &self,
+        reports: Vec<OrderReport>,
+        policy: OrderRetryPolicy,
+        now: Timestamp,
+    ) -> StoreResult<Vec<Settled>> {
+        let verb = Verb::repeatable("settling orders");
+        self.pool.call(verb, |session| settle(session, &reports, policy, now)).await
+    }
+
+    async fn release_orders(
+        &self,
+        orders: Vec<OrderId>,
+        token: LeaseToken,
+        policy: OrderRetryPolicy,
+        now: Timestamp,
+    ) -> StoreResult<u32> {
+        let verb = Verb::repeatable("giving orders back");
+        let orders = &orders;
+        let released = |mut session| async move {
+            end_claim(&mut session, orders, token, &OrderSignal::Unsent, policy, now).await
+        };
+        let released = self.pool.call(verb, released).await?;
+        Ok(u32::try_from(released.len()).unwrap_or(u32::MAX))
+    }
+
+    async fn rewind_stuck_orders(
+        &self,
+        stuck_threshold: Duration,
+        orders_max: u32,
+        policy: OrderRetryPolicy,
+        now: Timestamp,
+    ) -> StoreResult<Vec<OrderRecord>> {
+        let verb = Verb::repeatable("rewinding stuck orders");
+        self.pool.call(verb, |session| rewind(session, stuck_threshold, orders_max, policy, now)).await
+    }
+
+    async fn purge_ledger(&self, rows_max: u32, now: Timestamp) -> StoreResult<u32> {
+        self.pool.call(Verb::repeatable("purging the ledger"), |session| purge(session, rows_max, now)).await
+    }
+
+    async fn load_lane(&self) -> StoreResult<Lane> {
+        self.pool.call(Verb::repeatable("reading the lane"), lane_row::load).await
+    }
+}
+
+/// Writes changes and commits; without any, there is nothing to commit.
+async fn commit(
+    session: &mut Session,
+    changes: &[OrderChange],
+    frees: bool,
+    now: Timestamp,
+) -> Result<Vec<OrderRecord>, Fault> {
+    if changes.is_empty() {
+        session.roll_back().await?;
+        return Ok(Vec::new());
+    }
+    write(session, changes, frees, true, now).await
+}
+
+async fn requeue(
+    mut session: Session,
+    orders_max: u32,
+    policy: OrderRetryPolicy,
+    now: Timestamp,
+) -> Result<Vec<OrderRecord>, Fault> {
+    let sql = include_str!("../sql/outbox_worker/take_due_orders.sql");
+    let rows = session.begin(Durability::Flushed, sql, &[&Instant(now), &int(orders_max)]).await?;
+    let changes = batch::changes(records(&rows)?, |_| OrderSignal::Due, policy, now);
+    commit(&mut session, &changes, false, now).await
+}
+
+async fn restart_waits(
+    mut session: Session,
+    page: WaitPage,
+    policy: OrderRetryPolicy,
+    now: Timestamp,
+) -> Result<RestartedWaits, Fault> {
+    let sql = include_str!("../sql/outbox_worker/take_waiting_orders.sql");
+    let rows = session.begin(Durability::Flushed, sql, &[&Instant(page.from), &int(page.rows_max)]).await?;
+    let waiting = records(&rows)?;
+    let last = waiting.last().map(|record| record.next_attempt_at);
+    let signal = |record: &OrderRecord| OrderSignal::ClockStep { since: record.updated_at };
+    let changes = batch::changes(waiting, signal, policy, now);
+    let restarted = commit(&mut session, &changes, false, now).await?;
+    Ok(RestartedWaits::of_page(page, rows.len(), restarted.len(), last))
+}
+
+async fn next_orders_at(mut session: Session) -> Result<NextOrders, Fault> {
+    let rows = session.read(include_str!("../sql/outbox_worker/next_orders_at.sql"), &[]).await?;
+    let Some(row) = rows.first() else { return Ok(NextOrders::default()) };
+    Ok(NextOrders { has_queued: get(row, "has_queued")?, failed_at: instant_or_none(row, "failed_at")? })
+}
+
+/// Ends a claim by its holder, without a word from the broker.
+async fn end_claim(
+    session: &mut Session,
+    orders: &[OrderId],
+    claim: LeaseToken,
+    signal: &OrderSignal<'_>,
+    policy: OrderRetryPolicy,
+    now: Timestamp,
+) -> Result<Vec<OrderRecord>, Fault> {
+    let mut ids: Vec<i64> = orders.iter().map(|id| id.get()).collect();
+    ids.sort_unstable();
+    let sql = include_str!("../sql/outbox_worker/lock_orders.sql");
+    let rows = session.begin(Durability::Flushed, sql, &[&ids]).await?;
+    let held = held_orders(&rows)?.into_values().filter(|(_, holder)| *holder == Some(claim));
+    let changes = batch::changes(held.map(|(record, _)| record), |_| signal.clone(), policy, now);
+    commit(session, &changes, true, now).await
+}
+
+async fn rewind(
+    mut session: Session,
+    stuck_threshold: Duration,
+    orders_max: u32,
+    policy: OrderRetryPolicy,
+    now: Timestamp,
+) -> Result<Vec<OrderRecord>, Fault> {
+    let sql = include_str!("../sql/outbox_worker/take_stuck_orders.sql");
+    let (before, after) = (Instant(now.before(stuck_threshold)), Instant(now.after(stuck_threshold)));
+    let rows = session.begin(Durability::Flushed, sql, &[&before, &int(orders_max), &after]).await?;
+    let changes = batch::changes(records(&rows)?, |_| OrderSignal::Stuck, policy, now);
+    commit(&mut session, &changes, true, now).await
+}
+
+async fn claim_orders(
+    mut session: Session,
+    claim: &OutboxClaim,
+    now: Timestamp,
+    again: &AtomicBool,
+) -> Result<ClaimedOrders, Fault> {
+    if again.swap(true, Ordering::Relaxed)
+        && let Some(found) = find_claimed(&mut session, claim, now).await?
+    {
+        return Ok(found);
+    }
+    if claim.again {
+        let lane = lane_row::read(&mut session).await?;
+        return Ok(ClaimedOrders::nothing(false, lane));
+    }
+    let lane = lane_row::lock(&mut session).await?;
+    // Only a lane that holds orders back asks how many are out.
+    let in_flight = if lane.is_holding() { lane_row::count_sending(&mut session).await? } else { 0 };
+    let (most, probe) = match lane.may_claim(in_flight, claim.orders_max, now) {
+        ClaimMode::Nothing => {
+            session.roll_back().await?;
+            return Ok(ClaimedOrders::nothing(true, lane));
+        }
+        ClaimMode::Normal(most) => (most, false),
+        ClaimMode::Probe => (1, true),
+    };
+    let probe_until = probe.then(|| now.after(claim.probe_for));
+    let after = |sends| lane.clone().after_claim(sends, probe_until, now);
+    let (rows, lane) = take(&mut session, claim, most, now, &lane, after).await?;
+    answer_claim(&mut session, claim, &rows, probe, lane, now).await
+}
+
+/// Takes at most `most` orders, and writes the lane as it is after so many sends.
+async fn take(
+    session: &mut Session,
+    claim: &OutboxClaim,
+    most: u32,
+    now: Timestamp,
+    before: &Lane,
+    after: impl Fn(u32) -> Lane,
+) -> Result<(Vec<Row>, Lane), Fault> {
+    let sql = include_str!("../sql/outbox_worker/claim_orders.sql");
+    let (moment, proof, worker) = (Instant(now), token(claim.token), claim.worker_id.as_str());
+    let params: [&(dyn ToSql + Sync); 4] = [&moment, &int(most), &proof, &worker];
+    // A lane without a throttle stays as it is, however many go out: the claim is the last statement.
+    if after(1) == *before {
+        return Ok((session.commit_with(sql, &params).await?, before.clone()));
+    }
+    let rows = session.go_on(sql, &params).await?;
+    if rows.is_empty() {
+        session.roll_back().await?;
+        return Ok((rows, before.clone()));
+    }
+    // What cannot be sent takes nobody's turn.
+    let sends = rows.iter().filter(|row| matches!(claimed(row), Ok(Some(_)))).count();
+    let lane = after(u32::try_from(sends).unwrap_or(u32::MAX));
+    lane_row::commit(session, &lane).await?;
+    Ok((rows, lane))
+}
+
+/// What a claim got whose answer was lost. If the lane holds orders back by now it counts as a probe,
+/// which is the more careful of the two.
+async fn find_claimed(
+    session: &mut Session,
+    claim: &OutboxClaim,
+    now: Timestamp,
+) -> Result<Option<ClaimedOrders>, Fault> {
+    let sql = include_str!("../sql/outbox_worker/find_claimed_orders.sql");
+    let rows = session.read(sql, &[&token(claim.token), &Instant(now)]).await?;
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let lane = lane_row::read(session).await?;
+    answer_claim(session, claim, &rows, lane.is_holding(), lane, now).await.map(Some)
+}
+
+/// The orders of a claim, after those that may not be sent have been set aside. If that fails, the second
+/// try finds them again, or the rewind does.
+async fn answer_claim(
+    session: &mut Session,
+    claim: &OutboxClaim,
+    rows: &[Row],
+    probe: bool,
+    lane: Lane,
+    now: Timestamp,
+) -> Result<ClaimedOrders, Fault> {
+    let (mut orders, mut unreadable) = (Vec::with_capacity(rows.len()), Vec::new());
+    for row in rows {
+        match claimed(row)? {
+            Some(order) => orders.push((instant(row, "next_attempt_at")?, order)),
+            None => unreadable.push(OrderId::from_store(get(row, "id")?)),
+        }
+    }
+    // The statement takes the oldest, and answers them as they lie.
+    orders.sort_by_key(|(next_attempt_at, order)| (*next_attempt_at, order.id));
+    let set_aside = if unreadable.is_empty() {
+        Vec::new()
+    } else {
+        // The signal ends an order whatever the policy.
+        let (signal, policy) = (OrderSignal::Unreadable, OrderRetryPolicy::ORDER);
+        end_claim(session, &unreadable, claim.token, &signal, policy, now).await?
+    };
+    let orders = orders.into_iter().map(|(_, order)| order).collect();
+    Ok(ClaimedOrders { probe, held: false, orders, set_aside, lane })
+}
+
+/// An order to be sent. The broker must get exactly what the digest was taken over, or nothing.
+fn claimed(row: &Row) -> Result<Option<ClaimedOrder>, Fault> {
+    let request_digest = Digest::from_store(get(row, "request_digest")?);
+    // The server prints a `jsonb` in a form of its own, with every digit of a number and with spaces.
+    let canonical = canonical_of(get(row, "request_json")?, &request_digest);
+    let (Some(canonical), Ok(key)) =
+        (canonical, IdempotencyKey::parse(get::<String>(row, "idempotency_key")?))
+    else {
+        return Ok(None);
+    };
+    Ok(Some(ClaimedOrder {
+        id: OrderId::from_store(get(row, "id")?),
+        idempotency_key: key,
+        canonical,
+        request_digest,
+        trace_id: get(row, "trace_id")?,
+        retry_count: count(row, "retry_count")?,
+        created_at: instant(row, "created_at")?,
+        claimed_at: instant(row, "updated_at")?,
+    }))
+}
+
+async fn settle(
+    mut session: Session,
+    reports: &[OrderReport],
+    policy: OrderRetryPolicy,
+    now: Timestamp,
+) -> Result<Vec<Settled>, Fault> {
+    let before = lane_row::lock(&mut session).await?;
+    let mut ids: Vec<i64> = reports.iter().map(|report| report.id.get()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let rows = session.go_on(include_str!("../sql/outbox_worker/lock_orders.sql"), &[&ids]).await?;
+    let held = held_orders(&rows)?;
+    let (changes, lane) = batch::settle(reports, &held, before.clone(), policy, now);
+    // Without a change of an order there is none of the lane.
+    let settled = if lane == before {
+        commit(&mut session, &changes, false, now).await?
+    } else {
+        let settled = write(&mut session, &changes, false, false, now).await?;
+        lane_row::commit(&mut session, &lane).await?;
+        settled
+    };
+    Ok(batch::answers(reports, &held, settled))
+}
+
+async fn purge(mut session: Session, rows_max: u32, now: Timestamp) -> Result<u32, Fault> {
+    let sql = include_str!("../sql/outbox_worker/purge_ledger.sql");
+    let rows = session.run(sql, &[&Instant(now), &int(rows_max)]).await?;
+    Ok(u32::try_from(rows.len()).unwrap_or(u32::MAX))
+}

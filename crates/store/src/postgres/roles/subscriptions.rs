@@ -1,0 +1,229 @@
+//! Keeps the configuration of subscriptions, for the API. What changes here is read by the router and
+//! by the worker with their next statement; nothing is cached.
+
+use crate::grants::Role;
+use crate::postgres::PostgresStore;
+use crate::postgres::conn::error::Fault;
+use crate::postgres::conn::pool::{RolePool, Verb};
+use crate::postgres::conn::session::{Durability, Session};
+use crate::postgres::conn::value::{Instant, count_or_none, get, instant, instant_or_none, int};
+use crate::postgres::roles::audit::{self, Writer};
+use crate::postgres::roles::worker::secrets;
+use posthaste_core::audit::{Actor, Change};
+use posthaste_core::event::EventType;
+use posthaste_core::ports::{StoreResult, SubscriptionStore, Verification};
+use posthaste_core::subscription::{
+    CallbackUrl, NewSubscription, SealedSecret, Secrets, Subscription, SubscriptionPatch,
+};
+use posthaste_core::{SubscriptionId, Timestamp};
+use tokio_postgres::Row;
+
+const WRITER: Writer = Writer::SubscriptionAdmin;
+
+/// Port of the role subscription_admin.
+#[derive(Debug, Clone)]
+pub struct PostgresSubscriptions {
+    pool: RolePool,
+}
+
+impl PostgresSubscriptions {
+    pub(crate) fn new(store: &PostgresStore) -> Self {
+        Self { pool: store.pool(Role::SubscriptionAdmin) }
+    }
+}
+
+impl SubscriptionStore for PostgresSubscriptions {
+    async fn create_subscription(
+        &self,
+        subscription: NewSubscription,
+        by: Actor,
+        now: Timestamp,
+    ) -> StoreResult<Subscription> {
+        let verb = Verb::once("creating a subscription");
+        self.pool.call(verb, |session| create(session, &subscription, &by, now)).await
+    }
+
+    async fn load_subscription(&self, id: SubscriptionId) -> StoreResult<Option<(Subscription, Secrets)>> {
+        self.pool.call(Verb::repeatable("loading a subscription"), |session| load(session, id)).await
+    }
+
+    async fn update_subscription(
+        &self,
+        id: SubscriptionId,
+        patch: SubscriptionPatch,
+        by: Actor,
+        now: Timestamp,
+    ) -> StoreResult<Option<Subscription>> {
+        let verb = Verb::once("changing a subscription");
+        self.pool.call(verb, |session| update(session, id, &patch, &by, now)).await
+    }
+
+    async fn delete_subscription(&self, id: SubscriptionId, by: Actor, now: Timestamp) -> StoreResult<bool> {
+        let verb = Verb::once("deleting a subscription");
+        self.pool.call(verb, |session| delete(session, id, &by, now)).await
+    }
+
+    async fn mark_verified(
+        &self,
+        id: SubscriptionId,
+        challenged: Verification,
+        by: Actor,
+        now: Timestamp,
+    ) -> StoreResult<bool> {
+        let verb = Verb::repeatable("marking a subscription verified");
+        self.pool.call(verb, |session| mark_verified(session, id, &challenged, &by, now)).await
+    }
+
+    async fn rotate_secret(
+        &self,
+        id: SubscriptionId,
+        secret: SealedSecret,
+        previous_until: Timestamp,
+        by: Actor,
+        now: Timestamp,
+    ) -> StoreResult<Option<Subscription>> {
+        let verb = Verb::once("rotating a secret");
+        self.pool.call(verb, |session| rotate(session, id, &secret, previous_until, &by, now)).await
+    }
+}
+
+pub(crate) fn subscription(row: &Row) -> Result<Subscription, Fault> {
+    Ok(Subscription {
+        id: SubscriptionId::from_store(get(row, "id")?),
+        event_type: EventType::from_store(get(row, "event_type")?),
+        callback_url: CallbackUrl::from_store(get(row, "callback_url")?),
+        active: get(row, "active")?,
+        verified: get(row, "verified")?,
+        max_retry_limit: count_or_none(row, "max_retry_limit")?,
+        description: get(row, "description")?,
+        created_at: instant(row, "created_at")?,
+        updated_at: instant(row, "updated_at")?,
+        deleted_at: instant_or_none(row, "deleted_at")?,
+    })
+}
+
+/// Begins a transaction with the subscription as it is, locked. Without one there is no transaction either.
+async fn lock(session: &mut Session, id: SubscriptionId) -> Result<Option<Subscription>, Fault> {
+    let sql = include_str!("../sql/subscriptions/lock_subscription.sql");
+    let rows = session.begin(Durability::Flushed, sql, &[&id.get()]).await?;
+    if rows.is_empty() {
+        session.roll_back().await?;
+    }
+    rows.first().map(subscription).transpose()
+}
+
+async fn create(
+    mut session: Session,
+    new: &NewSubscription,
+    by: &Actor,
+    now: Timestamp,
+) -> Result<Subscription, Fault> {
+    let limit = new.max_retry_limit.map(int);
+    let sql = include_str!("../sql/subscriptions/create_subscription.sql");
+    let rows = session
+        .begin(
+            Durability::Flushed,
+            sql,
+            &[
+                &new.event_type.as_str(),
+                &new.callback_url.as_str(),
+                &limit,
+                &new.description,
+                &new.secret.expose(),
+                &Instant(now),
+            ],
+        )
+        .await?;
+    let row = rows.first().ok_or_else(|| Fault::Unreadable("nothing came back".to_owned()))?;
+    let created = subscription(row)?;
+    audit::commit(&mut session, WRITER, by, &Change::subscription_created(&created)).await?;
+    Ok(created)
+}
+
+async fn load(mut session: Session, id: SubscriptionId) -> Result<Option<(Subscription, Secrets)>, Fault> {
+    let sql = include_str!("../sql/subscriptions/load_subscription.sql");
+    let rows = session.read(sql, &[&id.get()]).await?;
+    rows.first().map(|row| Ok((subscription(row)?, secrets(row)?))).transpose()
+}
+
+async fn update(
+    mut session: Session,
+    id: SubscriptionId,
+    patch: &SubscriptionPatch,
+    by: &Actor,
+    now: Timestamp,
+) -> Result<Option<Subscription>, Fault> {
+    let Some(before) = lock(&mut session, id).await? else { return Ok(None) };
+    let event_type = patch.event_type.as_ref().map(EventType::as_str);
+    let url = patch.callback_url.as_ref().map(CallbackUrl::as_str);
+    let limit = patch.max_retry_limit.flatten().map(int);
+    let description = patch.description.as_ref().and_then(Option::as_deref);
+    let sql = include_str!("../sql/subscriptions/update_subscription.sql");
+    let rows = session
+        .go_on(
+            sql,
+            &[
+                &id.get(),
+                &event_type,
+                &url,
+                &patch.active,
+                &patch.max_retry_limit.is_some(),
+                &limit,
+                &patch.description.is_some(),
+                &description,
+                &Instant(now),
+            ],
+        )
+        .await?;
+    let after = changed(&rows)?;
+    audit::commit(&mut session, WRITER, by, &Change::subscription_changed(&before, &after)).await?;
+    Ok(Some(after))
+}
+
+/// The subscription that was locked before it was changed.
+fn changed(rows: &[Row]) -> Result<Subscription, Fault> {
+    rows.first().map_or_else(|| Err(Fault::Unreadable("nothing came back".to_owned())), subscription)
+}
+
+async fn delete(mut session: Session, id: SubscriptionId, by: &Actor, now: Timestamp) -> Result<bool, Fault> {
+    let Some(before) = lock(&mut session, id).await? else { return Ok(false) };
+    let sql = include_str!("../sql/subscriptions/delete_subscription.sql");
+    session.go_on(sql, &[&id.get(), &Instant(now)]).await?;
+    audit::commit(&mut session, WRITER, by, &Change::subscription_deleted(&before)).await?;
+    Ok(true)
+}
+
+async fn mark_verified(
+    mut session: Session,
+    id: SubscriptionId,
+    challenged: &Verification,
+    by: &Actor,
+    now: Timestamp,
+) -> Result<bool, Fault> {
+    let Some(before) = lock(&mut session, id).await? else { return Ok(false) };
+    let sql = include_str!("../sql/subscriptions/mark_verified.sql");
+    let (url, secret) = (challenged.callback_url.as_str(), challenged.secret.expose());
+    if session.go_on(sql, &[&id.get(), &url, &secret, &Instant(now)]).await?.is_empty() {
+        session.roll_back().await?;
+        return Ok(false);
+    }
+    audit::commit(&mut session, WRITER, by, &Change::subscription_verified(&before)).await?;
+    Ok(true)
+}
+
+async fn rotate(
+    mut session: Session,
+    id: SubscriptionId,
+    secret: &SealedSecret,
+    previous_until: Timestamp,
+    by: &Actor,
+    now: Timestamp,
+) -> Result<Option<Subscription>, Fault> {
+    let Some(_) = lock(&mut session, id).await? else { return Ok(None) };
+    let sql = include_str!("../sql/subscriptions/rotate_secret.sql");
+    let rows =
+        session.go_on(sql, &[&id.get(), &secret.expose(), &Instant(previous_until), &Instant(now)]).await?;
+    let after = changed(&rows)?;
+    audit::commit(&mut session, WRITER, by, &Change::secret_rotated(id, previous_until)).await?;
+    Ok(Some(after))
+}

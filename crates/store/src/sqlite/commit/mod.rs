@@ -1,0 +1,21 @@
+//! The commit pipeline. Every role queues its work; one thread commits it in groups, another flushes the log.
+//!
+//! ```text
+//!  callers ──▶ queue ──▶ writer: BEGIN, a savepoint for each task, COMMIT (written, not flushed)
+//!                           │
+//!                           ├── Durability::Relaxed       acknowledged at once: a crash can only repeat the work
+//!                           │
+//!                           └──▶ flusher: one fsync of the log for all groups that were committed before it
+//!                                   ├── Durability::Flushed       acknowledged after the fsync
+//!                                   └── Durability::AfterFlushes  acknowledged after the fsyncs of earlier commits,
+//!                                                                 without one of its own: what is claimed is sent,
+//!                                                                 and must be known after a power failure
+//! ```
+//!
+//! A task that fails rolls back to its savepoint; a full disk undoes the whole group, and every caller in it gets the
+//! error. After a failed fsync nothing is written until the whole log is in the database.
+
+pub(crate) mod flusher;
+pub(crate) mod log;
+pub(crate) mod work;
+pub(crate) mod writer;

@@ -1,0 +1,76 @@
+//! Rights of the roles within one process: when a statement is prepared, SQLite calls [`Gate::judge`] for every access,
+//! and the table in [`grants`] decides.
+//!
+//! Triggers and views work with the rights of the owner, as triggers and functions do on PostgreSQL: SQLite names
+//! the trigger or view that an access comes from, and judges the write or the read that leads there by itself. A WITH
+//! clause of the same name would pass for the trigger or view. All statements are constants, so a test proves that none
+//! has such a clause, and that each stays within the rights of its role.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rusqlite::Connection;
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+
+use crate::grants::{self, Role, Verb};
+
+/// Table-valued functions that hold nothing but what the statement itself brings.
+const TABLE_FUNCTIONS: [&str; 2] = ["rarray", "json_each"];
+
+/// The role that uses a connection. The thread that owns the connection sets it before every piece of work; the
+/// authorizer of the connection reads it.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    /// Index in [`Role::ALL`]. Any other number is the owner, who may do everything.
+    current: AtomicUsize,
+    /// Names of all triggers and views.
+    owner_code: HashSet<String>,
+}
+
+impl Gate {
+    pub(crate) fn install(connection: &mut Connection) -> rusqlite::Result<Arc<Self>> {
+        let names = "SELECT name FROM sqlite_schema WHERE type IN ('trigger', 'view')";
+        let owner_code =
+            connection.prepare(names)?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        let gate = Arc::new(Self { current: AtomicUsize::new(usize::MAX), owner_code });
+        let judging = Arc::clone(&gate);
+        connection.authorizer(Some(move |context: AuthContext<'_>| judging.judge(&context)))?;
+        Ok(gate)
+    }
+
+    /// Gives the connection to a role, or to the owner.
+    pub(crate) fn admit(&self, role: Option<Role>) {
+        let index = role.and_then(|role| Role::ALL.iter().position(|one| *one == role));
+        self.current.store(index.unwrap_or(usize::MAX), Ordering::Relaxed);
+    }
+
+    fn judge(&self, context: &AuthContext<'_>) -> Authorization {
+        let Some(role) = Role::ALL.get(self.current.load(Ordering::Relaxed)) else {
+            return Authorization::Allow;
+        };
+        let is_owner_code = context.accessor.is_some_and(|name| self.owner_code.contains(name));
+        if may(*role, context.action, is_owner_code) { Authorization::Allow } else { Authorization::Deny }
+    }
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "what is not named here is refused, new actions too")]
+fn may(role: Role, action: AuthAction<'_>, is_owner_code: bool) -> bool {
+    let (verb, table, column) = match action {
+        AuthAction::Select | AuthAction::Recursive | AuthAction::Function { .. } => return true,
+        // An empty column stands for the rows alone, as in count(*).
+        AuthAction::Read { table_name, column_name: "" } => (Verb::Select, table_name, None),
+        AuthAction::Read { table_name, column_name } => (Verb::Select, table_name, Some(column_name)),
+        AuthAction::Insert { table_name } => (Verb::Insert, table_name, None),
+        AuthAction::Update { table_name, column_name } => (Verb::Update, table_name, Some(column_name)),
+        AuthAction::Delete { table_name } => (Verb::Delete, table_name, None),
+        _ => return false,
+    };
+    is_owner_code
+        || grants::allows(role, verb, table, column)
+        || match verb {
+            Verb::Select => TABLE_FUNCTIONS.contains(&table) || grants::may_call_view(role, table),
+            Verb::Insert => grants::may_call_view(role, table),
+            Verb::Update | Verb::Delete | Verb::Execute => false,
+        }
+}

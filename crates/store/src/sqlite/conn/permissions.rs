@@ -1,0 +1,63 @@
+//! Keeps the database's files private to the user that runs Posthaste: they hold payloads and signing secrets, and
+//! whoever can open the lock file can hold the lock. [`connection`](crate::sqlite::conn::connection) and [`lock`](crate::sqlite::conn::lock) create
+//! files through this module; doctor reports the files that [`exposed_files`] returns.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// Only the owner may list, enter or change the folder.
+const FOLDER_MODE: u32 = 0o700;
+/// Only the owner may read or write. SQLite creates `-wal` and `-shm` with the mode of the database.
+const FILE_MODE: u32 = 0o600;
+/// Read or write for the group or for all users.
+const OPEN_TO_OTHERS: u32 = 0o066;
+/// Entering a folder, for the group or for all users.
+const ENTERED_BY_OTHERS: u32 = 0o011;
+/// What follows the database's name in the names of its files.
+const SUFFIXES: [&str; 4] = ["", "-wal", "-shm", LOCK_SUFFIX];
+const LOCK_SUFFIX: &str = ".lock";
+
+/// Creates the folder and its parents where they are missing.
+pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)
+}
+
+/// Opens a file to read and write; creates it where it is missing.
+pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(FILE_MODE).open(path)
+}
+
+/// Takes the rights of other users from a file that an earlier version created. Only its owner can do that; for any
+/// other user the file stays as it is and [`exposed_files`] returns it.
+pub(crate) fn make_private(file: &File) {
+    let is_open = file.metadata().is_ok_and(|found| found.mode() & OPEN_TO_OTHERS != 0);
+    if is_open {
+        let _ = file.set_permissions(Permissions::from_mode(FILE_MODE));
+    }
+}
+
+pub(crate) fn lock_path(database: &Path) -> PathBuf {
+    with_suffix(database, LOCK_SUFFIX)
+}
+
+/// Returns the existing files of a database that a user other than the owner can open. The mode bits decide, of the
+/// files and of their folder; access control lists and the folders above are not checked.
+pub(crate) fn exposed_files(database: &Path) -> Vec<String> {
+    let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = std::fs::metadata(folder.unwrap_or(Path::new(".")));
+    if folder.is_ok_and(|folder| folder.mode() & ENTERED_BY_OTHERS == 0) {
+        return Vec::new();
+    }
+    let is_open =
+        |file: &PathBuf| std::fs::metadata(file).is_ok_and(|found| found.mode() & OPEN_TO_OTHERS != 0);
+    let files = SUFFIXES.iter().map(|suffix| with_suffix(database, suffix));
+    files.filter(is_open).map(|file| file.display().to_string()).collect()
+}
+
+fn with_suffix(database: &Path, suffix: &str) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}

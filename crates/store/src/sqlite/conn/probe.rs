@@ -1,0 +1,74 @@
+//! For tests: tries one statement as a role, as the owner, or asks how it would be run, and leaves
+//! nothing behind.
+
+use posthaste_core::ports::StoreResult;
+
+use crate::grants::Role;
+use crate::sqlite::SqliteStore;
+use crate::sqlite::conn::error::{Answer, Fault};
+use crate::sqlite::conn::session::Session;
+
+impl SqliteStore {
+    /// Runs one SQL text as a role and undoes it; answers how many rows came or were changed.
+    #[doc(hidden)]
+    pub async fn probe(&self, role: Role, sql: &str) -> StoreResult<usize> {
+        let text = with_head(role, sql);
+        let tried = self.ask(|queues| &queues.writer, Some(role), move |session| probe(session, &text)).await;
+        undone(tried).map_err(|fault| fault.during("probing a statement"))
+    }
+
+    /// How SQLite would run one SQL text of a role: the lines of EXPLAIN QUERY PLAN. The authorizer judges the text.
+    #[doc(hidden)]
+    pub async fn probe_plan(&self, role: Role, sql: &str) -> StoreResult<Vec<String>> {
+        let text = with_head(role, &format!("EXPLAIN QUERY PLAN {sql}"));
+        let plan = self.ask(
+            |queues| &queues.writer,
+            Some(role),
+            move |session| {
+                let mut explain = session.try_text(&text)?;
+                let steps = explain.raw_query().mapped(|row| row.get(3)).collect::<Result<_, _>>()?;
+                Ok(steps)
+            },
+        );
+        plan.await.map_err(|fault| fault.during("explaining a statement"))
+    }
+
+    /// Bounds how large the file may grow, to see what happens when there is no room left.
+    #[doc(hidden)]
+    pub async fn limit_pages(&self, pages_max: u32) -> StoreResult<()> {
+        let limit = self.ask(
+            |queues| &queues.writer,
+            None,
+            move |session| {
+                let text = format!("PRAGMA max_page_count = {pages_max}");
+                let mut limit = session.try_text(&text)?;
+                limit.query_row([], |_| Ok(()))?;
+                Ok(())
+            },
+        );
+        limit.await.map_err(|fault| fault.during("limiting the file"))
+    }
+}
+
+fn with_head(role: Role, sql: &str) -> String {
+    format!("-- role: {}\n{sql}", role.name())
+}
+
+/// Fails even if the statement worked, so that the writer undoes what it did.
+fn probe(session: &Session<'_>, sql: &str) -> Answer<usize> {
+    let mut statement = session.try_text(sql)?;
+    let mut rows = statement.raw_query();
+    let mut count = 0;
+    while rows.next()?.is_some() {
+        count += 1;
+    }
+    drop(rows);
+    Err(Fault::Probed(count.max(session.changed())))
+}
+
+fn undone(tried: Answer<usize>) -> Answer<usize> {
+    match tried {
+        Err(Fault::Probed(count)) => Ok(count),
+        other => other,
+    }
+}

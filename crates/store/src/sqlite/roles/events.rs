@@ -1,0 +1,97 @@
+//! Events as the role viewer sees them: whole, and without their payloads.
+
+use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, TraceParent};
+use posthaste_core::json::JsonText;
+use posthaste_core::ports::{EventFilter, EventHead, Page, PageRequest, StoredEvent};
+use posthaste_core::{EventId, Timestamp};
+use rusqlite::{Row, params};
+
+use crate::sqlite::conn::error::Answer;
+use crate::sqlite::conn::session::Session;
+use crate::sqlite::conn::value::{self, get};
+use crate::sqlite::roles::page;
+use crate::sqlite::roles::reader::{list, one, with_payloads, within};
+
+const EVENT: &str = include_str!("../sql/reader/event.sql");
+const EVENT_TIME: &str = include_str!("../sql/reader/event_time.sql");
+
+const EVENT_PAYLOAD: &str = include_str!("../sql/reader/event_payload.sql");
+const EVENT_HEADS: &str = include_str!("../sql/reader/event_heads.sql");
+const EVENT_HEADS_OF_TIME: &str = include_str!("../sql/reader/event_heads_of_time.sql");
+const EVENT_HEADS_OF_TYPE: &str = include_str!("../sql/reader/event_heads_of_type.sql");
+const EVENT_HEADS_OF_EXTERNAL_ID: &str = include_str!("../sql/reader/event_heads_of_external_id.sql");
+
+pub(crate) fn one_event(session: &Session<'_>, id: EventId) -> Answer<Option<StoredEvent>> {
+    one(session, EVENT, [id.get()], |row| Ok(stored_event(row)?))
+}
+
+pub(crate) fn list_events(
+    session: &Session<'_>,
+    filter: &EventFilter,
+    page: PageRequest,
+) -> Answer<Page<StoredEvent>> {
+    let heads = heads(session, filter, page)?;
+    with_payloads(session, EVENT_PAYLOAD, heads, |head| head.id.get(), EventHead::with_payload)
+}
+
+pub(crate) fn heads(
+    session: &Session<'_>,
+    filter: &EventFilter,
+    page: PageRequest,
+) -> Answer<Page<EventHead>> {
+    let (below, rows_max) = (page::below(page), page::rows_max(page));
+    let event_type = filter.event_type.as_ref().map(EventType::as_str);
+    let read = |row: &Row<'_>| {
+        let kind = value::text(row, "event_type")?;
+        if event_type.is_some_and(|wanted| wanted != kind) {
+            return Ok(None);
+        }
+        Ok(Some(read_head(row)?))
+    };
+    let has_time = filter.since.is_some() || filter.until.is_some();
+    match (&filter.external_event_id, event_type) {
+        (Some(id), _) => {
+            let read = |row: &Row<'_>| {
+                let found = value::time(row, "created_at")?;
+                if within(found, filter.since, filter.until) { read(row) } else { Ok(None) }
+            };
+            list(session, EVENT_HEADS_OF_EXTERNAL_ID, params![below, rows_max, id.as_str()], page, read)
+        }
+        (None, _) if has_time => {
+            let (below, from, to) = time_bounds(session, filter, page)?;
+            let values = params![below, rows_max, from.micros(), to.micros()];
+            list(session, EVENT_HEADS_OF_TIME, values, page, read)
+        }
+        (None, Some(kind)) => list(session, EVENT_HEADS_OF_TYPE, params![below, rows_max, kind], page, read),
+        (None, None) => list(session, EVENT_HEADS, params![below, rows_max], page, read),
+    }
+}
+
+/// The first and the last instant of a page in the order of time and, of the last one, the id to stay below.
+fn time_bounds(
+    session: &Session<'_>,
+    filter: &EventFilter,
+    page: PageRequest,
+) -> Answer<(i64, Timestamp, Timestamp)> {
+    let reached = match page.after {
+        Some(id) => one(session, EVENT_TIME, [id], |row| Ok((id, value::time(row, "created_at")?)))?,
+        None => None,
+    };
+    Ok(filter.time_bounds(reached))
+}
+
+pub(crate) fn stored_event(row: &Row<'_>) -> rusqlite::Result<StoredEvent> {
+    let payload = JsonText::from_store(get(row, "payload")?);
+    Ok(read_head(row)?.with_payload(payload))
+}
+
+fn read_head(row: &Row<'_>) -> rusqlite::Result<EventHead> {
+    Ok(EventHead {
+        id: EventId::from_store(get(row, "id")?),
+        external_event_id: get::<Option<_>>(row, "external_event_id")?.map(ExternalEventId::from_store),
+        event_type: EventType::from_store(get(row, "event_type")?),
+        correlation_id: get::<Option<_>>(row, "correlation_id")?.map(CorrelationId::from_store),
+        traceparent: get::<Option<_>>(row, "traceparent")?.map(TraceParent::from_store),
+        created_at: value::time(row, "created_at")?,
+    })
+}

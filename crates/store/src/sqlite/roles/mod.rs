@@ -1,0 +1,23 @@
+//! One file for each role of the database, and one for each record that several roles read.
+
+pub(crate) mod audit;
+pub(crate) mod cleaner;
+pub(crate) mod dead_letter;
+pub(crate) mod events;
+pub(crate) mod examine;
+pub(crate) mod health;
+pub(crate) mod ingest;
+pub(crate) mod insight;
+pub(crate) mod key;
+pub(crate) mod lane_row;
+pub(crate) mod letters;
+pub(crate) mod orchestrator;
+pub(crate) mod order_row;
+pub(crate) mod outbox_intake;
+pub(crate) mod outbox_worker;
+pub(crate) mod page;
+pub(crate) mod presence;
+pub(crate) mod reader;
+pub(crate) mod router;
+pub(crate) mod subscriptions;
+pub(crate) mod worker;

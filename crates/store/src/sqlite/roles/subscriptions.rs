@@ -1,0 +1,164 @@
+//! Keeps the configuration of subscriptions for the API. The router and the workers read what stands
+//! here; a trigger keeps every change.
+
+use posthaste_core::audit::{Actor, Change};
+use posthaste_core::event::EventType;
+use posthaste_core::ports::{StoreResult, SubscriptionStore, Verification};
+use posthaste_core::subscription::{
+    CallbackUrl, NewSubscription, SealedSecret, Secrets, Subscription, SubscriptionPatch,
+};
+use posthaste_core::{SubscriptionId, Timestamp};
+use rusqlite::{OptionalExtension as _, Row, params};
+
+use crate::grants::Role;
+use crate::sqlite::SqliteStore;
+use crate::sqlite::conn::error::Answer;
+use crate::sqlite::conn::session::Session;
+use crate::sqlite::conn::value::{self, get};
+use crate::sqlite::roles::audit::Writer;
+
+const CREATE_SUBSCRIPTION: &str = include_str!("../sql/subscriptions/create_subscription.sql");
+const LOAD_SUBSCRIPTION: &str = include_str!("../sql/subscriptions/load_subscription.sql");
+const UPDATE_SUBSCRIPTION: &str = include_str!("../sql/subscriptions/update_subscription.sql");
+const DELETE_SUBSCRIPTION: &str = include_str!("../sql/subscriptions/delete_subscription.sql");
+const MARK_VERIFIED: &str = include_str!("../sql/subscriptions/mark_verified.sql");
+const ROTATE_SECRET: &str = include_str!("../sql/subscriptions/rotate_secret.sql");
+
+const ROLE: Role = Role::SubscriptionAdmin;
+const WRITER: Writer = Writer::SubscriptionAdmin;
+
+/// The port of role subscription_admin.
+#[derive(Debug, Clone)]
+pub struct SqliteSubscriptions(pub(crate) SqliteStore);
+
+impl SubscriptionStore for SqliteSubscriptions {
+    async fn create_subscription(
+        &self,
+        subscription: NewSubscription,
+        by: Actor,
+        now: Timestamp,
+    ) -> StoreResult<Subscription> {
+        self.0
+            .write_audited(WRITER, "creating a subscription", (by, now), move |session| {
+                let values = params![
+                    subscription.event_type.as_str(),
+                    subscription.callback_url.as_str(),
+                    subscription.max_retry_limit,
+                    subscription.description,
+                    subscription.secret.expose(),
+                    now.micros(),
+                ];
+                let created = session.statement(CREATE_SUBSCRIPTION)?.query_row(values, read_subscription)?;
+                let change = Change::subscription_created(&created);
+                Ok((created, Some(change)))
+            })
+            .await
+    }
+
+    async fn load_subscription(&self, id: SubscriptionId) -> StoreResult<Option<(Subscription, Secrets)>> {
+        self.0.read(ROLE, "loading a subscription", move |session| load(session, id)).await
+    }
+
+    async fn update_subscription(
+        &self,
+        id: SubscriptionId,
+        patch: SubscriptionPatch,
+        by: Actor,
+        now: Timestamp,
+    ) -> StoreResult<Option<Subscription>> {
+        self.0
+            .write_audited(WRITER, "updating a subscription", (by, now), move |session| {
+                let Some((before, _)) = load(session, id)? else { return Ok((None, None)) };
+                let values = params![
+                    id.get(),
+                    patch.event_type.as_ref().map(|kind| kind.as_str()),
+                    patch.callback_url.as_ref().map(|url| url.as_str()),
+                    patch.active,
+                    patch.max_retry_limit.is_some(),
+                    patch.max_retry_limit.flatten(),
+                    patch.description.is_some(),
+                    patch.description.as_ref().and_then(|text| text.as_deref()),
+                    now.micros(),
+                ];
+                let after = session.statement(UPDATE_SUBSCRIPTION)?.query_row(values, read_subscription)?;
+                let change = Change::subscription_changed(&before, &after);
+                Ok((Some(after), Some(change)))
+            })
+            .await
+    }
+
+    async fn delete_subscription(&self, id: SubscriptionId, by: Actor, now: Timestamp) -> StoreResult<bool> {
+        self.0
+            .write_audited(WRITER, "deleting a subscription", (by, now), move |session| {
+                let Some((before, _)) = load(session, id)? else { return Ok((false, None)) };
+                session.change_all(DELETE_SUBSCRIPTION, 1, params![id.get(), now.micros()])?;
+                Ok((true, Some(Change::subscription_deleted(&before))))
+            })
+            .await
+    }
+
+    async fn mark_verified(
+        &self,
+        id: SubscriptionId,
+        challenged: Verification,
+        by: Actor,
+        now: Timestamp,
+    ) -> StoreResult<bool> {
+        self.0
+            .write_audited(WRITER, "verifying a subscription", (by, now), move |session| {
+                let Some((before, _)) = load(session, id)? else { return Ok((false, None)) };
+                let (url, secret) = (challenged.callback_url.as_str(), challenged.secret.expose());
+                let verified = session.run(MARK_VERIFIED, params![id.get(), url, secret, now.micros()])? > 0;
+                Ok((verified, verified.then(|| Change::subscription_verified(&before))))
+            })
+            .await
+    }
+
+    async fn rotate_secret(
+        &self,
+        id: SubscriptionId,
+        secret: SealedSecret,
+        previous_until: Timestamp,
+        by: Actor,
+        now: Timestamp,
+    ) -> StoreResult<Option<Subscription>> {
+        self.0
+            .write_audited(WRITER, "rotating a secret", (by, now), move |session| {
+                let values = params![id.get(), secret.expose(), previous_until.micros(), now.micros()];
+                let rotated = session.statement(ROTATE_SECRET)?.query_row(values, read_subscription);
+                let rotated = rotated.optional()?;
+                let change = rotated.is_some().then(|| Change::secret_rotated(id, previous_until));
+                Ok((rotated, change))
+            })
+            .await
+    }
+}
+
+/// The subscription with its secrets, unless it was deleted.
+fn load(session: &Session<'_>, id: SubscriptionId) -> Answer<Option<(Subscription, Secrets)>> {
+    let mut load = session.statement(LOAD_SUBSCRIPTION)?;
+    let found = load.query_row([id.get()], |row| Ok((read_subscription(row)?, read_secrets(row)?)));
+    Ok(found.optional()?)
+}
+
+pub(crate) fn read_subscription(row: &Row<'_>) -> rusqlite::Result<Subscription> {
+    Ok(Subscription {
+        id: SubscriptionId::from_store(get(row, "id")?),
+        event_type: EventType::from_store(get(row, "event_type")?),
+        callback_url: CallbackUrl::from_store(get(row, "callback_url")?),
+        active: get(row, "active")?,
+        verified: get(row, "verified")?,
+        max_retry_limit: get(row, "max_retry_limit")?,
+        description: get(row, "description")?,
+        created_at: value::time(row, "created_at")?,
+        updated_at: value::time(row, "updated_at")?,
+        deleted_at: value::maybe_time(row, "deleted_at")?,
+    })
+}
+
+/// The current secret, the previous one and its end.
+pub(crate) fn read_secrets(row: &Row<'_>) -> rusqlite::Result<Secrets> {
+    let current = SealedSecret::new(get::<String>(row, "secret")?);
+    let previous = get::<Option<String>>(row, "previous_secret")?.map(SealedSecret::new);
+    Ok(Secrets { current, previous: previous.zip(value::maybe_time(row, "previous_secret_expires_at")?) })
+}

@@ -1,0 +1,234 @@
+//! Claims jobs that the orchestrator made, reads what to send, and reports what came of it, which the
+//! orchestrator finds in its inbox. Never touches a saga.
+
+use posthaste_core::outcome::AttemptOutcome;
+use posthaste_core::ports::{
+    Claim, ClaimedJob, JobReport, Report, StoreResult, StoredEvent, Target, WorkerStore,
+};
+use posthaste_core::subscription::CallbackUrl;
+use posthaste_core::{EventId, JobId, LeaseToken, SagaId, SubscriptionId, Timestamp};
+use rusqlite::{OptionalExtension as _, Row, params};
+
+use crate::grants::Role;
+use crate::sqlite::SqliteStore;
+use crate::sqlite::commit::work::Durability;
+use crate::sqlite::conn::error::{Answer, Fault};
+use crate::sqlite::conn::session::{Session, must_change};
+use crate::sqlite::conn::value::{self, get};
+use crate::sqlite::roles::events::stored_event;
+use crate::sqlite::roles::subscriptions::read_secrets;
+
+const LIST_DUE_JOBS: &str = include_str!("../sql/worker/list_due_jobs.sql");
+const FIND_SUSPECT_JOB: &str = include_str!("../sql/worker/find_suspect_job.sql");
+const LEASE_JOBS: &str = include_str!("../sql/worker/lease_jobs.sql");
+const LOAD_EVENT: &str = include_str!("../sql/worker/load_event.sql");
+const LOAD_TARGET: &str = include_str!("../sql/worker/load_target.sql");
+const COMPLETE_32_JOBS: &str = include_str!("../sql/worker/complete_32_jobs.sql");
+const COMPLETE_JOB: &str = include_str!("../sql/worker/complete_job.sql");
+const FAIL_JOB: &str = include_str!("../sql/worker/fail_job.sql");
+const INSERT_FINISHED: &str = include_str!("../sql/worker/insert_finished.sql");
+const WAS_REPORTED: &str = include_str!("../sql/worker/was_reported.sql");
+const RELEASE_JOB: &str = include_str!("../sql/worker/release_job.sql");
+
+const ROLE: Role = Role::JobWorker;
+
+/// The jobs of one [`COMPLETE_32_JOBS`].
+const STRIDE: usize = 32;
+
+/// The port of role job_worker.
+#[derive(Debug, Clone)]
+pub struct SqliteWorker(pub(crate) SqliteStore);
+
+impl WorkerStore for SqliteWorker {
+    async fn claim_due_jobs(&self, claim: Claim, now: Timestamp) -> StoreResult<Vec<ClaimedJob>> {
+        self.0
+            .write_as(Durability::AfterFlushes, ROLE, "claiming jobs", move |session| {
+                claim_due_jobs(session, &claim, now)
+            })
+            .await
+    }
+
+    async fn claim_suspect_job(&self, claim: Claim, now: Timestamp) -> StoreResult<Option<ClaimedJob>> {
+        self.0
+            .write_as(Durability::AfterFlushes, ROLE, "claiming a suspect job", move |session| {
+                claim_suspect_job(session, &claim, now)
+            })
+            .await
+    }
+
+    async fn load_events(&self, mut ids: Vec<EventId>) -> StoreResult<Vec<StoredEvent>> {
+        ids.sort_unstable();
+        ids.dedup();
+        self.0
+            .read(ROLE, "loading events", move |session| {
+                let mut load = session.statement(LOAD_EVENT)?;
+                let mut load_one = |id: EventId| load.query_row([id.get()], stored_event).optional();
+                Ok(ids.into_iter().filter_map(|id| load_one(id).transpose()).collect::<Result<_, _>>()?)
+            })
+            .await
+    }
+
+    async fn load_targets(&self, mut ids: Vec<SubscriptionId>) -> StoreResult<Vec<Target>> {
+        ids.sort_unstable();
+        ids.dedup();
+        self.0
+            .read(ROLE, "loading targets", move |session| {
+                let mut load = session.statement(LOAD_TARGET)?;
+                let mut load_one = |id: SubscriptionId| load.query_row([id.get()], target).optional();
+                Ok(ids.into_iter().filter_map(|id| load_one(id).transpose()).collect::<Result<_, _>>()?)
+            })
+            .await
+    }
+
+    async fn report_jobs(&self, reports: Vec<JobReport>, _now: Timestamp) -> StoreResult<Vec<Report>> {
+        self.0.write(ROLE, "reporting jobs", move |session| report_jobs(session, &reports)).await
+    }
+
+    async fn release_jobs(&self, jobs: Vec<JobId>, token: LeaseToken, now: Timestamp) -> StoreResult<u32> {
+        self.0
+            .write(ROLE, "releasing jobs", move |session| {
+                let mut release = session.statement(RELEASE_JOB)?;
+                let mut released = 0_u32;
+                for job in jobs {
+                    if release.execute(params![job.get(), value::token(token), now.micros()])? > 0 {
+                        released += 1;
+                    }
+                }
+                Ok(released)
+            })
+            .await
+    }
+}
+
+fn claim_due_jobs(session: &Session<'_>, claim: &Claim, now: Timestamp) -> Answer<Vec<ClaimedJob>> {
+    let lease_until = now.after(claim.lease);
+    let from = claim.from.unwrap_or(Timestamp::MIN);
+    let claimed: Vec<ClaimedJob> = session
+        .statement(LIST_DUE_JOBS)?
+        .query_map(params![from.micros(), claim.jobs_max], |row| claimed_job(row, lease_until))?
+        .collect::<Result<_, _>>()?;
+    if !claimed.is_empty() {
+        lease_jobs(session, claim, &claimed, lease_until)?;
+    }
+    Ok(claimed)
+}
+
+fn claim_suspect_job(session: &Session<'_>, claim: &Claim, now: Timestamp) -> Answer<Option<ClaimedJob>> {
+    let lease_until = now.after(claim.lease);
+    let found = session
+        .statement(FIND_SUSPECT_JOB)?
+        .query_row([claim.from.unwrap_or(Timestamp::MIN).micros()], |row| claimed_job(row, lease_until))
+        .optional()?
+        .map(|job| ClaimedJob { suspect: true, ..job });
+    if let Some(job) = &found {
+        lease_jobs(session, claim, std::slice::from_ref(job), lease_until)?;
+    }
+    Ok(found)
+}
+
+fn lease_jobs(
+    session: &Session<'_>,
+    claim: &Claim,
+    jobs: &[ClaimedJob],
+    lease_until: Timestamp,
+) -> Answer<()> {
+    let ids = value::array(jobs.iter().map(|job| job.job_id.get()));
+    let (token, worker) = (value::token(claim.token), claim.worker_id.as_str());
+    session.change_all(LEASE_JOBS, jobs.len(), params![ids, lease_until.micros(), token, worker])
+}
+
+fn claimed_job(row: &Row<'_>, lease_until: Timestamp) -> rusqlite::Result<ClaimedJob> {
+    Ok(ClaimedJob {
+        job_id: JobId::from_store(get(row, "id")?),
+        saga_id: SagaId::from_store(get(row, "saga_id")?),
+        event_id: EventId::from_store(get(row, "event_id")?),
+        subscription_id: SubscriptionId::from_store(get(row, "subscription_id")?),
+        attempt: get::<u32>(row, "attempt_count")?.saturating_add(1),
+        claimable_since: value::time(row, "claimable_since")?,
+        lease_until,
+        suspect: false,
+    })
+}
+
+fn report_jobs(session: &Session<'_>, reports: &[JobReport]) -> Answer<Vec<Report>> {
+    let are_complete = complete_all(session, reports)?;
+    let mut complete = session.statement(COMPLETE_JOB)?;
+    let mut fail = session.statement(FAIL_JOB)?;
+    let mut finished = Vec::with_capacity(reports.len());
+    let mut answers = Vec::with_capacity(reports.len());
+    for report in reports {
+        let (id, token) = (report.job_id.get(), value::token(report.token));
+        let changed = match report.outcome {
+            AttemptOutcome::Delivered { .. } if are_complete => 1,
+            AttemptOutcome::Delivered { status } => {
+                complete.execute(params![id, token, status, duration_ms(report)])?
+            }
+            AttemptOutcome::Failed { failure, status, .. } => {
+                let (code, retry_after) = (failure.code(), report.outcome.retry_after_s());
+                let took = duration_ms(report);
+                fail.execute(params![id, token, status, took, code.as_str(), retry_after])?
+            }
+        };
+        let answer = if changed > 0 {
+            finished.push(id);
+            Report::Accepted
+        } else if session.statement(WAS_REPORTED)?.exists(params![id, token])? {
+            Report::Accepted
+        } else {
+            Report::LeaseLost
+        };
+        answers.push(answer);
+    }
+    if !finished.is_empty() {
+        session.run(INSERT_FINISHED, [value::array(finished)])?;
+    }
+    Ok(answers)
+}
+
+/// Ends the jobs of all deliveries that succeeded, many at a time. Answers whether it did: if a single one of them
+/// lost its lease or was reported before, none is changed, and each must be asked by itself.
+fn complete_all(session: &Session<'_>, reports: &[JobReport]) -> Answer<bool> {
+    let delivered = |report: &JobReport| match report.outcome {
+        AttemptOutcome::Delivered { status } => {
+            Some((report.job_id.get(), value::token(report.token), status, duration_ms(report)))
+        }
+        AttemptOutcome::Failed { .. } => None,
+    };
+    let delivered: Vec<_> = reports.iter().filter_map(delivered).collect();
+    if delivered.len() < 2 {
+        return Ok(false);
+    }
+    let completed = session.all_or_nothing(|| {
+        let mut complete = session.statement(COMPLETE_32_JOBS)?;
+        for jobs in delivered.chunks(STRIDE) {
+            for place in 0..STRIDE {
+                let (first, job) = (place * 4 + 1, jobs.get(place));
+                complete.raw_bind_parameter(first, job.map(|job| job.0))?;
+                complete.raw_bind_parameter(first + 1, job.map(|job| job.1))?;
+                complete.raw_bind_parameter(first + 2, job.map(|job| job.2))?;
+                complete.raw_bind_parameter(first + 3, job.map(|job| job.3))?;
+            }
+            must_change(jobs.len(), complete.raw_execute()?)?;
+        }
+        Ok(())
+    });
+    match completed {
+        Ok(()) => Ok(true),
+        // Fewer changed than must.
+        Err(Fault::Unreadable(_)) => Ok(false),
+        Err(fault) => Err(fault),
+    }
+}
+
+fn duration_ms(report: &JobReport) -> i64 {
+    i64::try_from(report.duration.as_millis()).unwrap_or(i64::MAX).min(i64::from(i32::MAX))
+}
+
+fn target(row: &Row<'_>) -> rusqlite::Result<Target> {
+    Ok(Target {
+        subscription_id: SubscriptionId::from_store(get(row, "id")?),
+        callback_url: CallbackUrl::from_store(get(row, "callback_url")?),
+        verified: get(row, "verified")?,
+        secrets: read_secrets(row)?,
+    })
+}

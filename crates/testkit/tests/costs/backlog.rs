@@ -216,7 +216,7 @@ fn on_sqlite_a_result_costs_the_same_however_many_hang() {
     let one_result = |count: i64| {
         let file = File::with(&hung(count));
         let job = count + 1;
-        file.steps("orchestrator/list_finished_jobs", &[0, 1], 1)
+        file.steps("orchestrator/fetch_job_results", &[0, 1], 1)
             + file.steps_over(job..=job, "orchestrator/complete_sagas", &[0, 1, T0.micros()], 0)
             + file.steps("orchestrator/delete_applied", &[job, job], 0)
     };
@@ -254,7 +254,7 @@ async fn on_postgres_a_claim_costs_the_same_however_many_suspects_wait() {
 fn on_sqlite_a_claim_costs_the_same_however_many_suspects_wait() {
     let steps = |count: i64| {
         let (file, now) = (File::with(&suspects(count)), T0.micros());
-        let normal = file.steps("worker/list_due_jobs", &[now, 32], 32);
+        let normal = file.steps("worker/fetch_due_jobs", &[now, 32], 32);
         (normal, file.steps("worker/find_suspect_job", &[0], 1))
     };
     let (next_to_few, next_to_many) = (steps(FEW), steps(MANY));
@@ -346,7 +346,7 @@ fn admission_steps(backlog: i64) -> (usize, usize) {
     let mut steps = 0;
     for id in 1..=FAIR {
         steps += file.steps("orchestrator/find_subscription", &[id], 1);
-        steps += file.steps("orchestrator/list_due_sagas", &[id, now, QUOTA.into(), 0], QUOTA as usize);
+        steps += file.steps("orchestrator/fetch_due_sagas", &[id, now, QUOTA.into(), 0], QUOTA as usize);
     }
     let count = FAIR * i64::from(QUOTA);
     let sagas = backlog + 1..=backlog + count;

@@ -116,26 +116,26 @@ fn explicit(name: &str) -> Option<Vec<String>> {
         ],
         "orchestrator/count_in_flight" | "insight/count_unfinished" => vec![numbers(1, 32), "16".to_owned()],
         "orchestrator/find_due_subscriptions" => vec!["0".to_owned(), batch, now()],
-        "orchestrator/give_up_sagas" => vec![ids(101, 200), now()],
+        "orchestrator/dead_letter_due_sagas" => vec![ids(101, 200), now()],
         "orchestrator/start_attempts" => {
             let attempts = repeated("2027-01-15 07:59:00Z", "timestamptz");
             vec![ids(1, 100), attempts, now(), repeated("false", "boolean")]
         }
-        "orchestrator/take_due_sagas" => {
+        "orchestrator/fetch_due_sagas" => {
             let from = "array_fill('-infinity'::timestamptz, ARRAY[32])".to_owned();
             vec![numbers(1, 32), repeated("16", "integer"), from, now()]
         }
         "orchestrator/find_recently_due" => vec!["'2027-01-01Z'".to_owned(), now(), batch],
-        "cleaner/take_expired_leases" => vec![now(), batch, "'-infinity'".to_owned(), later()],
-        "orchestrator/list_waiting_sagas" | "outbox_worker/take_waiting_orders" => vec![now(), batch],
+        "cleaner/fetch_expired_leases" => vec![now(), batch, "'-infinity'".to_owned(), later()],
+        "orchestrator/list_waiting_sagas" | "outbox_worker/fetch_waiting_orders" => vec![now(), batch],
         "orchestrator/restart_waits" => vec![
             ids(101, 200),
             repeated("2027-01-15 09:00:00Z", "timestamptz"),
             repeated("2027-01-15 08:00:30Z", "timestamptz"),
             now(),
         ],
-        "outbox_worker/take_stuck_orders" => vec![now(), batch, later()],
-        "orchestrator/take_job_results" => vec!["0".to_owned(), batch],
+        "outbox_worker/fetch_stuck_orders" => vec![now(), batch, later()],
+        "orchestrator/fetch_job_results" => vec!["0".to_owned(), batch],
         "outbox_intake/submit_orders" => vec![
             texts("new-", 1, BATCH),
             repeated("1", "text"),

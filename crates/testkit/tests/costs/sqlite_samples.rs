@@ -20,7 +20,7 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         "cleaner/insert_finished" | "cleaner/mark_suspect" | "worker/insert_finished" => {
             numbers(&[live + 201])
         }
-        "cleaner/list_expired_leases" => numbers(&[NOW, BATCH_ROWS, 0, NOW + 120_000_000]),
+        "cleaner/fetch_expired_leases" => numbers(&[NOW, BATCH_ROWS, 0, NOW + 120_000_000]),
         "dead_letter/find_dead_letters" => numbers(&[0, PAGE]),
         "dead_letter/find_dead_letters_of_subscription" => numbers(&[0, PAGE, 1]),
         "key/create_key" => vec![text("name"), text("ingest"), Value::Blob(vec![7; 32]), Value::Integer(NOW)],
@@ -33,7 +33,7 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         "insight/survey_queues" => numbers(&[NOW, 60_000, NOW, NOW]),
         "insight/survey_sagas" | "insight/processes" => numbers(&[NOW]),
         // The content of a stored event: another one is refused.
-        "ingest/compare_event" => vec![text("nobody"), text("kind.1"), text("1")],
+        "ingest/compare_events" => vec![text("nobody"), text("kind.1"), text("1")],
         "ingest/insert_event" => events(1),
         "ingest/insert_8_events" => events(8),
         "ingest/insert_32_events" => events(32),
@@ -61,15 +61,15 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
             values.insert(0, text("Pending"));
             values
         }
-        "orchestrator/list_due_sagas" => numbers(&[1, NOW, BATCH_ROWS, 0]),
-        "orchestrator/list_finished_jobs" => numbers(&[0, BATCH_ROWS]),
-        "orchestrator/list_waiting_sagas" | "outbox_worker/list_waiting_orders" => {
+        "orchestrator/fetch_due_sagas" => numbers(&[1, NOW, BATCH_ROWS, 0]),
+        "orchestrator/fetch_job_results" => numbers(&[0, BATCH_ROWS]),
+        "orchestrator/list_waiting_sagas" | "outbox_worker/fetch_waiting_orders" => {
             numbers(&[NOW, BATCH_ROWS])
         }
-        "orchestrator/restart_wait" => numbers(&[1, NOW, NOW]),
-        "outbox_worker/list_due_orders" => numbers(&[NOW, BATCH_ROWS]),
+        "orchestrator/restart_waits" => numbers(&[1, NOW, NOW]),
+        "outbox_worker/fetch_due_orders" => numbers(&[NOW, BATCH_ROWS]),
         "outbox_worker/list_queued_orders" => numbers(&[BATCH_ROWS]),
-        "outbox_worker/list_stuck_orders" => numbers(&[NOW, BATCH_ROWS, NOW]),
+        "outbox_worker/fetch_stuck_orders" => numbers(&[NOW, BATCH_ROWS, NOW]),
         "outbox_worker/purge_ledger" => numbers(&[NOW, BATCH_ROWS]),
         "reader/count_requeued" => {
             vec![
@@ -101,7 +101,7 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         }
         "reader/newest_order_audit" => vec![text("key-500"), Value::Integer(BATCH_ROWS)],
         "reader/order_audit" => vec![text("key-500"), Value::Integer(0), Value::Integer(BATCH_ROWS)],
-        "reader/order" | "outbox_intake/find_order" => vec![text("key-500")],
+        "reader/order" | "outbox_intake/find_orders" => vec![text("key-500")],
         "router/delete_routed" => numbers(&[live + 501, live + 600]),
         "router/match_subscriptions" => numbers(&[0, BATCH_ROWS]),
         "worker/find_suspect_job" => numbers(&[0]),
@@ -109,7 +109,7 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
             vec![Value::Null, Value::Integer(NOW), Value::Blob(vec![7; 16]), text("worker-1")]
         }
         "worker/complete_32_jobs" => (live + 201..live + 233).flat_map(delivered).collect(),
-        "worker/list_due_jobs" => numbers(&[0, BATCH_ROWS]),
+        "worker/fetch_due_jobs" => numbers(&[0, BATCH_ROWS]),
         _ => Vec::new(),
     }
 }

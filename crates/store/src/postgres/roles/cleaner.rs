@@ -57,7 +57,7 @@ async fn reset(
     resets_max: u32,
     now: Timestamp,
 ) -> Result<(u32, Vec<ResetLease>), Fault> {
-    let sql = include_str!("../sql/cleaner/take_expired_leases.sql");
+    let sql = include_str!("../sql/cleaner/fetch_expired_leases.sql");
     let from = Instant(take.from.unwrap_or(Timestamp::MIN));
     let ahead = Instant(now.after(take.ahead_max));
     let params: [&(dyn ToSql + Sync); 4] = [&Instant(now), &int(take.jobs_max), &from, &ahead];

@@ -47,7 +47,7 @@ pub(crate) async fn lock(session: &mut Session) -> Result<Lane, Fault> {
 pub(crate) async fn commit(session: &mut Session, lane: &Lane) -> Result<(), Fault> {
     let (paused_at, probe_until) = (lane.paused_at.map(Instant), lane.probe_until.map(Instant));
     let (next_send_at, slowed_at) = (lane.next_send_at.map(Instant), lane.slowed_at.map(Instant));
-    let sql = include_str!("../sql/outbox_worker/write_lane.sql");
+    let sql = include_str!("../sql/outbox_worker/save_lane.sql");
     session
         .commit_with(
             sql,
@@ -69,7 +69,7 @@ pub(crate) async fn commit(session: &mut Session, lane: &Lane) -> Result<(), Fau
 
 /// For the operator, through the owner's function.
 pub(crate) async fn resume(mut session: Session, by: &Actor, now: Timestamp) -> Result<Lane, Fault> {
-    let sql = include_str!("../sql/dead_letter/load_lane.sql");
+    let sql = include_str!("../sql/dead_letter/load_resumed_lane.sql");
     let before = lane(&session.begin(Durability::Flushed, sql, &[]).await?)?;
     let sql = include_str!("../sql/dead_letter/resume_lane.sql");
     let after = lane(&session.go_on(sql, &[&Instant(now)]).await?)?;

@@ -210,7 +210,7 @@ async fn admit(
     let maxima: Vec<i32> = quotas.iter().map(|quota| int(quota.jobs_max)).collect();
     let from: Vec<Instant> =
         quotas.iter().map(|quota| Instant(quota.from.unwrap_or(Timestamp::MIN))).collect();
-    let sql = include_str!("../sql/orchestrator/take_due_sagas.sql");
+    let sql = include_str!("../sql/orchestrator/fetch_due_sagas.sql");
     let rows = session.begin(Durability::Relaxed, sql, &[&ids, &maxima, &from, &Instant(now)]).await?;
     let due = match rows.iter().map(due_saga).collect() {
         Ok(due) => due,
@@ -268,7 +268,7 @@ async fn write_admission(
         session.commit_with(start, &values).await?
     } else {
         let rows = session.go_on(start, &values).await?;
-        let give_up = include_str!("../sql/orchestrator/give_up_sagas.sql");
+        let give_up = include_str!("../sql/orchestrator/dead_letter_due_sagas.sql");
         session.commit_with(give_up, &[&letters, &Instant(now)]).await?;
         rows
     };
@@ -285,7 +285,7 @@ async fn apply(
     now: Timestamp,
 ) -> Result<(u32, Vec<AppliedResult>), Fault> {
     let from = take.from.map_or(i64::MIN, JobId::get);
-    let sql = include_str!("../sql/orchestrator/take_job_results.sql");
+    let sql = include_str!("../sql/orchestrator/fetch_job_results.sql");
     let rows = session.begin(Durability::Flushed, sql, &[&from, &int(take.results_max)]).await?;
     if rows.is_empty() {
         session.roll_back().await?;

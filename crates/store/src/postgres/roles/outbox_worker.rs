@@ -136,7 +136,7 @@ async fn requeue(
     policy: OrderRetryPolicy,
     now: Timestamp,
 ) -> Result<Vec<OrderRecord>, Fault> {
-    let sql = include_str!("../sql/outbox_worker/take_due_orders.sql");
+    let sql = include_str!("../sql/outbox_worker/fetch_due_orders.sql");
     let rows = session.begin(Durability::Flushed, sql, &[&Instant(now), &int(orders_max)]).await?;
     let changes = batch::changes(records(&rows)?, |_| OrderSignal::Due, policy, now);
     commit(&mut session, &changes, false, now).await
@@ -148,7 +148,7 @@ async fn restart_waits(
     policy: OrderRetryPolicy,
     now: Timestamp,
 ) -> Result<RestartedWaits, Fault> {
-    let sql = include_str!("../sql/outbox_worker/take_waiting_orders.sql");
+    let sql = include_str!("../sql/outbox_worker/fetch_waiting_orders.sql");
     let rows = session.begin(Durability::Flushed, sql, &[&Instant(page.from), &int(page.rows_max)]).await?;
     let waiting = records(&rows)?;
     let last = waiting.last().map(|record| record.next_attempt_at);
@@ -189,7 +189,7 @@ async fn rewind(
     policy: OrderRetryPolicy,
     now: Timestamp,
 ) -> Result<Vec<OrderRecord>, Fault> {
-    let sql = include_str!("../sql/outbox_worker/take_stuck_orders.sql");
+    let sql = include_str!("../sql/outbox_worker/fetch_stuck_orders.sql");
     let (before, after) = (Instant(now.before(stuck_threshold)), Instant(now.after(stuck_threshold)));
     let rows = session.begin(Durability::Flushed, sql, &[&before, &int(orders_max), &after]).await?;
     let changes = batch::changes(records(&rows)?, |_| OrderSignal::Stuck, policy, now);

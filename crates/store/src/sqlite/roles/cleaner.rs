@@ -13,7 +13,7 @@ use crate::sqlite::conn::error::Answer;
 use crate::sqlite::conn::session::Session;
 use crate::sqlite::conn::value::{self, get};
 
-const LIST_EXPIRED_LEASES: &str = include_str!("../sql/cleaner/list_expired_leases.sql");
+const FETCH_EXPIRED_LEASES: &str = include_str!("../sql/cleaner/fetch_expired_leases.sql");
 const GIVE_BACK_JOB: &str = include_str!("../sql/cleaner/give_back_job.sql");
 const MARK_SUSPECT: &str = include_str!("../sql/cleaner/mark_suspect.sql");
 const FAIL_JOB: &str = include_str!("../sql/cleaner/fail_job.sql");
@@ -47,7 +47,7 @@ fn reset_expired_leases(
     let from = take.from.unwrap_or(Timestamp::MIN).micros();
     let ahead = now.after(take.ahead_max).micros();
     let expired: Vec<ResetLease> = session
-        .statement(LIST_EXPIRED_LEASES)?
+        .statement(FETCH_EXPIRED_LEASES)?
         .query_map(params![now.micros(), take.jobs_max, from, ahead], |row| {
             Ok(ResetLease {
                 job_id: JobId::from_store(get(row, "id")?),

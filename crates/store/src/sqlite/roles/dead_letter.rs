@@ -17,7 +17,7 @@ use crate::sqlite::roles::lane_row;
 use crate::sqlite::roles::page;
 
 const FIND_REQUEUED: &str = include_str!("../sql/dead_letter/find_requeued.sql");
-const REQUEUE_DEAD_LETTER: &str = include_str!("../sql/dead_letter/requeue_dead_letter.sql");
+const REQUEUE_DEAD_LETTERS: &str = include_str!("../sql/dead_letter/requeue_dead_letters.sql");
 const FIND_DEAD_LETTERS: &str = include_str!("../sql/dead_letter/find_dead_letters.sql");
 const FIND_DEAD_LETTERS_OF_SUBSCRIPTION: &str =
     include_str!("../sql/dead_letter/find_dead_letters_of_subscription.sql");
@@ -83,7 +83,7 @@ fn requeue(session: &Session<'_>, id: DeadLetterId, now: Timestamp) -> Answer<Re
         Some((Some(saga_id), _)) => Ok(Requeue::AlreadyRequeued(saga_id)),
         Some((None, true)) => Ok(Requeue::SubscriptionDeleted),
         Some((None, false)) => {
-            session.run(REQUEUE_DEAD_LETTER, params![id.get(), now.micros()])?;
+            session.run(REQUEUE_DEAD_LETTERS, params![id.get(), now.micros()])?;
             match find_requeued(session, id)? {
                 Some((Some(saga_id), _)) => Ok(Requeue::Created(saga_id)),
                 Some((None, _)) | None => Err(Fault::Unreadable(format!("dead letter {id} made no saga"))),

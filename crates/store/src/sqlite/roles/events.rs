@@ -15,7 +15,7 @@ use crate::sqlite::roles::reader::{list, one, with_payloads, within};
 const EVENT: &str = include_str!("../sql/reader/event.sql");
 const EVENT_TIME: &str = include_str!("../sql/reader/event_time.sql");
 
-const EVENT_PAYLOAD: &str = include_str!("../sql/reader/event_payload.sql");
+const EVENT_PAYLOADS: &str = include_str!("../sql/reader/event_payloads.sql");
 const EVENT_HEADS: &str = include_str!("../sql/reader/event_heads.sql");
 const EVENT_HEADS_OF_TIME: &str = include_str!("../sql/reader/event_heads_of_time.sql");
 const EVENT_HEADS_OF_TYPE: &str = include_str!("../sql/reader/event_heads_of_type.sql");
@@ -31,7 +31,7 @@ pub(crate) fn list_events(
     page: PageRequest,
 ) -> Answer<Page<StoredEvent>> {
     let heads = heads(session, filter, page)?;
-    with_payloads(session, EVENT_PAYLOAD, heads, |head| head.id.get(), EventHead::with_payload)
+    with_payloads(session, EVENT_PAYLOADS, heads, |head| head.id.get(), EventHead::with_payload)
 }
 
 pub(crate) fn heads(

@@ -17,7 +17,7 @@ const INSERT_EVENT: &str = include_str!("../sql/ingest/insert_event.sql");
 const INSERT_8_EVENTS: &str = include_str!("../sql/ingest/insert_8_events.sql");
 const INSERT_32_EVENTS: &str = include_str!("../sql/ingest/insert_32_events.sql");
 const INSERT_128_EVENTS: &str = include_str!("../sql/ingest/insert_128_events.sql");
-const COMPARE_EVENT: &str = include_str!("../sql/ingest/compare_event.sql");
+const COMPARE_EVENTS: &str = include_str!("../sql/ingest/compare_events.sql");
 const FIND_EVENT: &str = include_str!("../sql/ingest/find_event.sql");
 
 /// Statements by the number of events that each inserts. Measured in batches of 500, in microseconds of
@@ -154,7 +154,7 @@ fn find_event(session: &Session<'_>, external_id: &str) -> Answer<i64> {
 fn is_same_content(session: &Session<'_>, event: &NewEvent) -> Answer<bool> {
     let external_id = event.external_event_id.as_ref().map(|id| id.as_str());
     let values = params![external_id, event.event_type.as_str(), event.payload.as_str()];
-    match session.run(COMPARE_EVENT, values) {
+    match session.run(COMPARE_EVENTS, values) {
         Ok(_) => Ok(true),
         Err(fault) if fault.is_constraint() => Ok(false),
         Err(fault) => Err(fault),

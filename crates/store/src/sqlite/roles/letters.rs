@@ -17,7 +17,7 @@ use crate::sqlite::roles::page;
 use crate::sqlite::roles::reader::{list, one, with_payloads};
 
 const DEAD_LETTER: &str = include_str!("../sql/reader/dead_letter.sql");
-const DEAD_LETTER_PAYLOAD: &str = include_str!("../sql/reader/dead_letter_payload.sql");
+const DEAD_LETTER_PAYLOADS: &str = include_str!("../sql/reader/dead_letter_payloads.sql");
 const DEAD_LETTER_HEADS: &str = include_str!("../sql/reader/dead_letter_heads.sql");
 const DEAD_LETTER_HEADS_OF_SUBSCRIPTION: &str =
     include_str!("../sql/reader/dead_letter_heads_of_subscription.sql");
@@ -35,7 +35,7 @@ pub(crate) fn list_letters(
 ) -> Answer<Page<DeadLetter>> {
     let heads = heads(session, filter, page)?;
     let join = |head, payload_snapshot| DeadLetter { head, payload_snapshot };
-    with_payloads(session, DEAD_LETTER_PAYLOAD, heads, |head| head.id.get(), join)
+    with_payloads(session, DEAD_LETTER_PAYLOADS, heads, |head| head.id.get(), join)
 }
 
 pub(crate) fn heads(

@@ -25,13 +25,13 @@ use crate::sqlite::conn::value::{self, get};
 const FIND_DUE_SUBSCRIPTIONS: &str = include_str!("../sql/orchestrator/find_due_subscriptions.sql");
 const FIND_RECENTLY_DUE: &str = include_str!("../sql/orchestrator/find_recently_due.sql");
 const LIST_WAITING_SAGAS: &str = include_str!("../sql/orchestrator/list_waiting_sagas.sql");
-const RESTART_WAIT: &str = include_str!("../sql/orchestrator/restart_wait.sql");
+const RESTART_WAITS: &str = include_str!("../sql/orchestrator/restart_waits.sql");
 const FIND_SUBSCRIPTION: &str = include_str!("../sql/orchestrator/find_subscription.sql");
-const LIST_DUE_SAGAS: &str = include_str!("../sql/orchestrator/list_due_sagas.sql");
+const FETCH_DUE_SAGAS: &str = include_str!("../sql/orchestrator/fetch_due_sagas.sql");
 const INSERT_JOBS: &str = include_str!("../sql/orchestrator/insert_jobs.sql");
 const START_ATTEMPTS: &str = include_str!("../sql/orchestrator/start_attempts.sql");
-const GIVE_UP_SAGAS: &str = include_str!("../sql/orchestrator/give_up_sagas.sql");
-const LIST_FINISHED_JOBS: &str = include_str!("../sql/orchestrator/list_finished_jobs.sql");
+const DEAD_LETTER_DUE_SAGAS: &str = include_str!("../sql/orchestrator/dead_letter_due_sagas.sql");
+const FETCH_JOB_RESULTS: &str = include_str!("../sql/orchestrator/fetch_job_results.sql");
 const COMPLETE_SAGAS: &str = include_str!("../sql/orchestrator/complete_sagas.sql");
 const RETRY_SAGAS: &str = include_str!("../sql/orchestrator/retry_sagas.sql");
 const DEAD_LETTER_SAGAS: &str = include_str!("../sql/orchestrator/dead_letter_sagas.sql");
@@ -185,7 +185,7 @@ fn restart_waits(
     let mut restarted = 0;
     for (id, wait) in &waiting {
         if let Some(until) = policy.restarted_wait(*wait, now) {
-            restarted += session.run(RESTART_WAIT, params![id, until.micros(), now.micros()])?;
+            restarted += session.run(RESTART_WAITS, params![id, until.micros(), now.micros()])?;
         }
     }
     let last = waiting.last().map(|(_, wait)| wait.until);
@@ -213,12 +213,16 @@ fn admit_due_sagas(
     let quotas = admission::distinct(quotas);
     let mut due = Vec::new();
     for quota in &quotas {
-        list_due_sagas(session, *quota, now, &mut due)?;
+        fetch_due_sagas(session, *quota, now, &mut due)?;
     }
     let admission = admission::decide(&quotas, due, policy, now);
     if !admission.dead_lettered.is_empty() {
         let ending = value::array(admission.dead_lettered.iter().map(|saga| saga.saga_id.get()));
-        session.change_all(GIVE_UP_SAGAS, admission.dead_lettered.len(), params![ending, now.micros()])?;
+        session.change_all(
+            DEAD_LETTER_DUE_SAGAS,
+            admission.dead_lettered.len(),
+            params![ending, now.micros()],
+        )?;
     }
     let created = start_attempts(session, &admission.starts, now)?;
     Ok(admission.carried_out(created))
@@ -250,10 +254,15 @@ fn find_limit(session: &Session<'_>, id: SubscriptionId) -> Answer<Option<Option
 }
 
 /// Adds the oldest sagas of a subscription that may be sent to: up to the quota in each waiting state.
-fn list_due_sagas(session: &Session<'_>, quota: Quota, now: Timestamp, due: &mut Vec<DueSaga>) -> Answer<()> {
+fn fetch_due_sagas(
+    session: &Session<'_>,
+    quota: Quota,
+    now: Timestamp,
+    due: &mut Vec<DueSaga>,
+) -> Answer<()> {
     let subscription_id = quota.subscription_id;
     let Some(max_retry_limit) = find_limit(session, subscription_id)? else { return Ok(()) };
-    let mut list = session.statement(LIST_DUE_SAGAS)?;
+    let mut list = session.statement(FETCH_DUE_SAGAS)?;
     let from = quota.from.unwrap_or(Timestamp::MIN).micros();
     let mut found = list.query(params![subscription_id.get(), now.micros(), quota.jobs_max, from])?;
     while let Some(row) = found.next()? {
@@ -288,7 +297,7 @@ fn apply_job_results(
     let (mut lowest, mut highest) = (None, 0_i64);
     let mut finished = Vec::new();
     {
-        let mut list = session.statement(LIST_FINISHED_JOBS)?;
+        let mut list = session.statement(FETCH_JOB_RESULTS)?;
         let mut found = list.query(params![take.from.map_or(0, JobId::get), take.results_max])?;
         while let Some(row) = found.next()? {
             highest = get(row, "job_id")?;

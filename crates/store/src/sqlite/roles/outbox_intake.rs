@@ -16,7 +16,7 @@ use crate::sqlite::roles::order_row::read_order;
 
 const INSERT_ORDER: &str = include_str!("../sql/outbox_intake/insert_order.sql");
 const INSERT_LEDGER: &str = include_str!("../sql/outbox_intake/insert_ledger.sql");
-const FIND_ORDER: &str = include_str!("../sql/outbox_intake/find_order.sql");
+const FIND_ORDERS: &str = include_str!("../sql/outbox_intake/find_orders.sql");
 
 /// The port of role outbox_writer.
 #[derive(Debug, Clone)]
@@ -55,7 +55,7 @@ fn submit(session: &Session<'_>, order: &Order, expires_at: Timestamp, now: Time
 }
 
 fn find(session: &Session<'_>, key: &IdempotencyKey) -> Answer<OrderRecord> {
-    let mut find = session.statement(FIND_ORDER)?;
+    let mut find = session.statement(FIND_ORDERS)?;
     let mut rows = find.query([key.as_str()])?;
     match rows.next()? {
         Some(row) => read_order(row),

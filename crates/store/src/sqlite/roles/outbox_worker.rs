@@ -22,11 +22,11 @@ use crate::sqlite::conn::value::{self, get};
 use crate::sqlite::roles::lane_row::{count_sending, load_lane, save_lane};
 use crate::sqlite::roles::order_row::{read_claim, read_order};
 
-const LIST_DUE_ORDERS: &str = include_str!("../sql/outbox_worker/list_due_orders.sql");
-const LIST_WAITING_ORDERS: &str = include_str!("../sql/outbox_worker/list_waiting_orders.sql");
-const LIST_STUCK_ORDERS: &str = include_str!("../sql/outbox_worker/list_stuck_orders.sql");
+const FETCH_DUE_ORDERS: &str = include_str!("../sql/outbox_worker/fetch_due_orders.sql");
+const FETCH_WAITING_ORDERS: &str = include_str!("../sql/outbox_worker/fetch_waiting_orders.sql");
+const FETCH_STUCK_ORDERS: &str = include_str!("../sql/outbox_worker/fetch_stuck_orders.sql");
 const LIST_QUEUED_ORDERS: &str = include_str!("../sql/outbox_worker/list_queued_orders.sql");
-const CLAIM_ORDER: &str = include_str!("../sql/outbox_worker/claim_order.sql");
+const CLAIM_ORDERS: &str = include_str!("../sql/outbox_worker/claim_orders.sql");
 const FIND_ORDER: &str = include_str!("../sql/outbox_worker/find_order.sql");
 const REQUEUE_ORDER: &str = include_str!("../sql/outbox_worker/requeue_order.sql");
 const SETTLE_ORDER: &str = include_str!("../sql/outbox_worker/settle_order.sql");
@@ -50,7 +50,7 @@ impl OutboxWorkerStore for SqliteOutboxWorker {
     ) -> StoreResult<Vec<OrderRecord>> {
         self.0
             .write(ROLE, "requeueing orders", move |session| {
-                let due = list_claims(session, LIST_DUE_ORDERS, params![now.micros(), orders_max])?;
+                let due = list_claims(session, FETCH_DUE_ORDERS, params![now.micros(), orders_max])?;
                 let changes = batch::changes(due, |_| OrderSignal::Due, policy, now);
                 write(session, REQUEUE_ORDER, &changes, now)
             })
@@ -66,7 +66,7 @@ impl OutboxWorkerStore for SqliteOutboxWorker {
         self.0
             .write(ROLE, "restarting waits of orders", move |session| {
                 let limits = params![page.from.micros(), page.rows_max];
-                let waiting = list_claims(session, LIST_WAITING_ORDERS, limits)?;
+                let waiting = list_claims(session, FETCH_WAITING_ORDERS, limits)?;
                 let (count, last) = (waiting.len(), waiting.last().map(|order| order.next_attempt_at));
                 let signal = |order: &OrderRecord| OrderSignal::ClockStep { since: order.updated_at };
                 let changes = batch::changes(waiting, signal, policy, now);
@@ -119,7 +119,7 @@ impl OutboxWorkerStore for SqliteOutboxWorker {
             .write(ROLE, "rewinding orders", move |session| {
                 let (before, after) = (now.before(stuck_threshold), now.after(stuck_threshold));
                 let limits = params![before.micros(), orders_max, after.micros()];
-                let stuck = list_claims(session, LIST_STUCK_ORDERS, limits)?;
+                let stuck = list_claims(session, FETCH_STUCK_ORDERS, limits)?;
                 let changes = batch::changes(stuck, |_| OrderSignal::Stuck, policy, now);
                 write(session, REWIND_ORDER, &changes, now)
             })
@@ -154,7 +154,7 @@ fn claim_orders(session: &Session<'_>, claim: &OutboxClaim, now: Timestamp) -> A
     let (mut orders, mut unreadable) = (Vec::new(), Vec::new());
     for (id, order) in list_queued(session, orders_max, now)? {
         let values = params![id.get(), value::token(claim.token), claim.worker_id.as_str(), now.micros()];
-        session.run(CLAIM_ORDER, values)?;
+        session.run(CLAIM_ORDERS, values)?;
         match order {
             Some(order) => orders.push(order),
             None => unreadable.push(id),

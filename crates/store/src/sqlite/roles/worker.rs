@@ -18,17 +18,17 @@ use crate::sqlite::conn::value::{self, get};
 use crate::sqlite::roles::events::stored_event;
 use crate::sqlite::roles::subscriptions::read_secrets;
 
-const LIST_DUE_JOBS: &str = include_str!("../sql/worker/list_due_jobs.sql");
+const FETCH_DUE_JOBS: &str = include_str!("../sql/worker/fetch_due_jobs.sql");
 const FIND_SUSPECT_JOB: &str = include_str!("../sql/worker/find_suspect_job.sql");
 const LEASE_JOBS: &str = include_str!("../sql/worker/lease_jobs.sql");
-const LOAD_EVENT: &str = include_str!("../sql/worker/load_event.sql");
-const LOAD_TARGET: &str = include_str!("../sql/worker/load_target.sql");
+const LOAD_EVENTS: &str = include_str!("../sql/worker/load_events.sql");
+const LOAD_TARGETS: &str = include_str!("../sql/worker/load_targets.sql");
 const COMPLETE_32_JOBS: &str = include_str!("../sql/worker/complete_32_jobs.sql");
 const COMPLETE_JOB: &str = include_str!("../sql/worker/complete_job.sql");
 const FAIL_JOB: &str = include_str!("../sql/worker/fail_job.sql");
 const INSERT_FINISHED: &str = include_str!("../sql/worker/insert_finished.sql");
-const WAS_REPORTED: &str = include_str!("../sql/worker/was_reported.sql");
-const RELEASE_JOB: &str = include_str!("../sql/worker/release_job.sql");
+const FIND_REPORTED_JOBS: &str = include_str!("../sql/worker/find_reported_jobs.sql");
+const RELEASE_JOBS: &str = include_str!("../sql/worker/release_jobs.sql");
 
 const ROLE: Role = Role::JobWorker;
 
@@ -61,7 +61,7 @@ impl WorkerStore for SqliteWorker {
         ids.dedup();
         self.0
             .read(ROLE, "loading events", move |session| {
-                let mut load = session.statement(LOAD_EVENT)?;
+                let mut load = session.statement(LOAD_EVENTS)?;
                 let mut load_one = |id: EventId| load.query_row([id.get()], stored_event).optional();
                 Ok(ids.into_iter().filter_map(|id| load_one(id).transpose()).collect::<Result<_, _>>()?)
             })
@@ -73,7 +73,7 @@ impl WorkerStore for SqliteWorker {
         ids.dedup();
         self.0
             .read(ROLE, "loading targets", move |session| {
-                let mut load = session.statement(LOAD_TARGET)?;
+                let mut load = session.statement(LOAD_TARGETS)?;
                 let mut load_one = |id: SubscriptionId| load.query_row([id.get()], target).optional();
                 Ok(ids.into_iter().filter_map(|id| load_one(id).transpose()).collect::<Result<_, _>>()?)
             })
@@ -87,7 +87,7 @@ impl WorkerStore for SqliteWorker {
     async fn release_jobs(&self, jobs: Vec<JobId>, token: LeaseToken, now: Timestamp) -> StoreResult<u32> {
         self.0
             .write(ROLE, "releasing jobs", move |session| {
-                let mut release = session.statement(RELEASE_JOB)?;
+                let mut release = session.statement(RELEASE_JOBS)?;
                 let mut released = 0_u32;
                 for job in jobs {
                     if release.execute(params![job.get(), value::token(token), now.micros()])? > 0 {
@@ -104,7 +104,7 @@ fn claim_due_jobs(session: &Session<'_>, claim: &Claim, now: Timestamp) -> Answe
     let lease_until = now.after(claim.lease);
     let from = claim.from.unwrap_or(Timestamp::MIN);
     let claimed: Vec<ClaimedJob> = session
-        .statement(LIST_DUE_JOBS)?
+        .statement(FETCH_DUE_JOBS)?
         .query_map(params![from.micros(), claim.jobs_max], |row| claimed_job(row, lease_until))?
         .collect::<Result<_, _>>()?;
     if !claimed.is_empty() {
@@ -172,7 +172,7 @@ fn report_jobs(session: &Session<'_>, reports: &[JobReport]) -> Answer<Vec<Repor
         let answer = if changed > 0 {
             finished.push(id);
             Report::Accepted
-        } else if session.statement(WAS_REPORTED)?.exists(params![id, token])? {
+        } else if session.statement(FIND_REPORTED_JOBS)?.exists(params![id, token])? {
             Report::Accepted
         } else {
             Report::LeaseLost

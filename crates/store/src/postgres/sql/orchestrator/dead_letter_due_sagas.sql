@@ -1,5 +1,5 @@
 -- role: saga_orchestrator
--- Ends sagas that came due over a limit that had been lowered; a trigger writes their dead letters. take_due_sagas.sql
+-- Ends sagas that came due over a limit that had been lowered; a trigger writes their dead letters. fetch_due_sagas.sql
 -- locked them.
 -- index: webhook_delivery_sagas_pkey.
 UPDATE posthaste.webhook_delivery_sagas g

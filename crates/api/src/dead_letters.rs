@@ -197,7 +197,7 @@ pub(crate) async fn requeue<S: Stores>(
     let requeued = api.dead_letters.requeue_dead_letters(vec![id], by, api.clock.now()).await?;
     match requeued.first() {
         Some(Requeue::Created(saga)) => {
-            api.wakes.wake(Stage::Admission);
+            api.wake_ups.wake(Stage::Admission);
             Ok((StatusCode::CREATED, *saga))
         }
         Some(Requeue::AlreadyRequeued(saga)) => Ok((StatusCode::OK, *saga)),
@@ -272,7 +272,7 @@ pub(crate) async fn requeue_found<S: Stores>(
             let (ids, now) = (found.items.clone(), api.clock.now());
             let outcomes = api.dead_letters.requeue_dead_letters(ids, by.clone(), now).await?;
             answer.count(&found.items, &outcomes);
-            api.wakes.wake(Stage::Admission);
+            api.wake_ups.wake(Stage::Admission);
         }
         after = found.next;
         if after.is_none() {

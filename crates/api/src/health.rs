@@ -11,7 +11,7 @@ use posthaste_core::lane::{Lane, LaneMode};
 use posthaste_core::ports::StoreResult;
 use posthaste_services::metrics::Metrics;
 use posthaste_services::outbox::LaneState;
-use posthaste_services::runner::Pulse;
+use posthaste_services::runner::Heartbeat;
 use serde::Serialize;
 use std::fmt;
 use std::pin::Pin;
@@ -26,35 +26,35 @@ const STORE_ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 type Probe = dyn Fn() -> Pin<Box<dyn Future<Output = StoreResult<()>> + Send>> + Send + Sync;
 
 /// What tells whether this process works.
-pub struct Health {
+pub struct Readiness {
     answers: Box<Probe>,
     pub(crate) metrics: Metrics,
-    pulses: Vec<Arc<Pulse>>,
+    heartbeats: Vec<Arc<Heartbeat>>,
     late_after: Duration,
     lane: Option<LaneState>,
 }
 
-impl Health {
+impl Readiness {
     /// `answers` asks the store for something small. The services are those whose steps prove that this
     /// process works; one is late after `late_after`. The lane is what this process knows of it, if
     /// anything.
     pub fn new<F>(
         answers: impl Fn() -> F + Send + Sync + 'static,
         metrics: Metrics,
-        pulses: Vec<Arc<Pulse>>,
+        heartbeats: Vec<Arc<Heartbeat>>,
         late_after: Duration,
         lane: Option<LaneState>,
     ) -> Self
     where
         F: Future<Output = StoreResult<()>> + Send + 'static,
     {
-        Self { answers: Box::new(move || Box::pin(answers())), metrics, pulses, late_after, lane }
+        Self { answers: Box::new(move || Box::pin(answers())), metrics, heartbeats, late_after, lane }
     }
 }
 
-impl fmt::Debug for Health {
+impl fmt::Debug for Readiness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Health").field("pulses", &self.pulses).finish_non_exhaustive()
+        f.debug_struct("Health").field("pulses", &self.heartbeats).finish_non_exhaustive()
     }
 }
 
@@ -127,7 +127,7 @@ pub(crate) async fn healthz() -> Result<Response, Problem> {
         ),
     ),
 )]
-pub(crate) async fn readyz(State(health): State<Arc<Health>>) -> Result<Response, Problem> {
+pub(crate) async fn readyz(State(health): State<Arc<Readiness>>) -> Result<Response, Problem> {
     let away = |cause: Option<String>| Problem {
         cause,
         ..Problem::try_again("Not ready", "the store does not answer: see the log, and check the database")
@@ -138,25 +138,25 @@ pub(crate) async fn readyz(State(health): State<Arc<Health>>) -> Result<Response
         Err(_) => return Err(away(None)),
     }
     let late: Vec<String> = health
-        .pulses
+        .heartbeats
         .iter()
-        .filter(|pulse| pulse.age().is_none_or(|age| age > health.late_after))
-        .map(|pulse| match pulse.age() {
-            None => format!("{} (has not stepped yet)", pulse.name),
-            Some(age) => format!("{} (last step {} s ago)", pulse.name, age.as_secs()),
+        .filter(|heartbeat| heartbeat.age().is_none_or(|age| age > health.late_after))
+        .map(|heartbeat| match heartbeat.age() {
+            None => format!("{} (has not stepped yet)", heartbeat.name),
+            Some(age) => format!("{} (last step {} s ago)", heartbeat.name, age.as_secs()),
         })
         .collect();
     if !late.is_empty() {
         let detail = format!("these services are late, see the log: {}", late.join(", "));
         return Err(Problem::try_again("Not ready", detail));
     }
-    let stepped = |pulse: &Arc<Pulse>| Stepped {
-        name: pulse.name,
-        age_ms: pulse.age().map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
-        failing: pulse.is_failing(),
+    let stepped = |heartbeat: &Arc<Heartbeat>| Stepped {
+        name: heartbeat.name,
+        age_ms: heartbeat.age().map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+        failing: heartbeat.is_failing(),
     };
     let outbox = health.lane.as_ref().and_then(LaneState::seen).map(LaneSeen::from);
-    ok(&Ready { ready: true, services: health.pulses.iter().map(stepped).collect(), outbox })
+    ok(&Ready { ready: true, services: health.heartbeats.iter().map(stepped).collect(), outbox })
 }
 
 #[utoipa::path(
@@ -176,7 +176,7 @@ pub(crate) async fn readyz(State(health): State<Arc<Health>>) -> Result<Response
     ),
 )]
 pub(crate) async fn metrics(
-    State(health): State<Arc<Health>>,
+    State(health): State<Arc<Readiness>>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let mut text = String::new();

@@ -35,7 +35,7 @@ mod time;
 mod values;
 
 pub use auth::key_hash;
-pub use health::Health;
+pub use health::Readiness;
 pub use openapi::document;
 pub use peer::{PeerAddress, TrustedProxies};
 pub use router::{health_router, router};

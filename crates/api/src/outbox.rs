@@ -92,6 +92,6 @@ pub(crate) async fn resume<S: Stores>(State(api): Api<S>, Extension(by): Extensi
 /// Opens the lane, and says how it stands then.
 pub(crate) async fn go_on<S: Stores>(api: &ApiState<S>, by: Actor) -> Result<LaneView, Problem> {
     let lane = api.dead_letters.resume_lane(by, api.clock.now()).await?;
-    api.wakes.wake(Stage::Outbox);
+    api.wake_ups.wake(Stage::Outbox);
     Ok(LaneView::of(LaneStanding { lane, sending: api.reader.lane().await?.sending }))
 }

@@ -2,7 +2,7 @@
 //! body is read.
 
 use crate::frame::RequestIds;
-use crate::health::Health;
+use crate::health::Readiness;
 use crate::state::ApiState;
 use crate::{
     audit, auth, dashboard, dead_letters, deliveries, docs, doctor, events, explain, frame, health, keys,
@@ -72,7 +72,7 @@ pub fn router<S: Stores>(state: ApiState<S>) -> Router {
 }
 
 /// What needs no key and no store of the API's roles, for a process that answers nothing else.
-pub fn health_router(health: Arc<Health>, random: fn(&mut [u8])) -> Router {
+pub fn health_router(health: Arc<Readiness>, random: fn(&mut [u8])) -> Router {
     let (metrics, ids) = (health.metrics.clone(), Arc::new(RequestIds::new(random)));
     health_calls(health).fallback(|| async { StatusCode::NOT_FOUND }).layer(from_fn(
         move |request: Request, next: Next| frame::frame(Arc::clone(&ids), metrics.clone(), request, next),
@@ -84,7 +84,7 @@ fn liveness() -> Router {
     Router::new().route("/healthz", get(health::healthz))
 }
 
-fn health_calls(health: Arc<Health>) -> Router {
+fn health_calls(health: Arc<Readiness>) -> Router {
     let of_this_process = Router::new()
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(health::metrics))

@@ -3,7 +3,7 @@
 
 use crate::attempts::Attempts;
 use crate::auth::{KeyCache, UNKNOWN_KEYS_BURST, UNKNOWN_KEYS_REFILL, UnknownKeys};
-use crate::health::Health;
+use crate::health::Readiness;
 use crate::problem::Problem;
 use crate::responses::ResponseBudget;
 use axum::extract::State;
@@ -16,11 +16,11 @@ use posthaste_services::clock::Clock;
 use posthaste_services::failed_sign_ins::FailedSignInCounter;
 use posthaste_services::metrics::Metrics;
 use posthaste_services::outbox::LaneState;
-use posthaste_services::runner::Pulse;
+use posthaste_services::runner::Heartbeat;
 use posthaste_services::seal::SecretSealer;
 use posthaste_services::sender::Sender;
 use posthaste_services::survey::{LastSurvey, SurveyOptions};
-use posthaste_services::wake::Wakes;
+use posthaste_services::wake::WakeUps;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,7 +98,7 @@ pub struct ApiState<S: Stores> {
     pub(crate) orders: Option<Batcher<Order, Submission>>,
     pub(crate) clock: Clock,
     pub(crate) metrics: Metrics,
-    pub(crate) wakes: Wakes,
+    pub(crate) wake_ups: WakeUps,
     pub(crate) outgoing: Outgoing,
     pub(crate) outgoing_slots: Semaphore,
     pub(crate) examinations: Semaphore,
@@ -110,7 +110,7 @@ pub struct ApiState<S: Stores> {
     pub(crate) unknown_keys: UnknownKeys,
     pub(crate) unknown_attempts: Attempts,
     pub(crate) session_attempts: Attempts,
-    pub(crate) health: Arc<Health>,
+    pub(crate) health: Arc<Readiness>,
     /// `/metrics` and `/readyz` are served at another address only.
     pub(crate) metrics_elsewhere: bool,
     pub(crate) operations: Operations,
@@ -132,7 +132,7 @@ impl<S: Stores> ApiState<S> {
         ingest: Batcher<IngestRequest, RequestOutcome>,
         clock: Clock,
         metrics: Metrics,
-        wakes: Wakes,
+        wake_ups: WakeUps,
         outgoing: Outgoing,
         limits: Limits,
         operations: Operations,
@@ -150,7 +150,7 @@ impl<S: Stores> ApiState<S> {
             orders: None,
             clock,
             metrics,
-            wakes,
+            wake_ups,
             outgoing,
             outgoing_slots: Semaphore::new(OUTGOING_MAX),
             examinations: Semaphore::new(EXAMINATIONS_MAX),
@@ -194,9 +194,14 @@ impl<S: Stores> ApiState<S> {
     /// The services whose steps prove that this process works; one is late after `late_after`. What this
     /// process knows of the lane to the broker is for readiness to tell.
     #[must_use]
-    pub fn with_pulses(mut self, pulses: Vec<Arc<Pulse>>, late_after: Duration, lane: LaneState) -> Self {
+    pub fn with_pulses(
+        mut self,
+        heartbeats: Vec<Arc<Heartbeat>>,
+        late_after: Duration,
+        lane: LaneState,
+    ) -> Self {
         let (reader, metrics) = (self.reader.clone(), self.metrics.clone());
-        self.health = Arc::new(health_of::<S>(reader, metrics, pulses, late_after, Some(lane)));
+        self.health = Arc::new(health_of::<S>(reader, metrics, heartbeats, late_after, Some(lane)));
         self
     }
 
@@ -218,13 +223,13 @@ impl<S: Stores> ApiState<S> {
 fn health_of<S: Stores>(
     reader: S::Reader,
     metrics: Metrics,
-    pulses: Vec<Arc<Pulse>>,
+    heartbeats: Vec<Arc<Heartbeat>>,
     late_after: Duration,
     lane: Option<LaneState>,
-) -> Health {
+) -> Readiness {
     let answers = move || {
         let reader = reader.clone();
         async move { reader.event(EventId::from_store(1)).await.map(drop) }
     };
-    Health::new(answers, metrics, pulses, late_after, lane)
+    Readiness::new(answers, metrics, heartbeats, late_after, lane)
 }

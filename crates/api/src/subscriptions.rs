@@ -264,7 +264,7 @@ pub(crate) async fn change<S: Stores>(
     }
     let changed = api.subscriptions.update_subscription(id, patch, by, api.clock.now()).await?;
     // What was held may go on.
-    api.wakes.wake(Stage::Admission);
+    api.wake_ups.wake(Stage::Admission);
     Ok(SubscriptionView::of(changed.ok_or_else(not_found)?))
 }
 

@@ -29,13 +29,13 @@ pub(crate) struct System {
     /// By the clock that decides.
     pub(crate) server_time: Utc,
     pub(crate) schema_version: u32,
-    pub(crate) engine: Engine,
+    pub(crate) engine: EngineView,
     /// Every role of every process that was seen within the last hour.
     pub(crate) processes: Vec<ProcessView>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Engine {
+pub(crate) struct EngineView {
     /// sqlite or postgresql.
     pub(crate) name: &'static str,
     pub(crate) version: String,
@@ -87,7 +87,7 @@ pub(crate) async fn read<S: Stores>(api: &ApiState<S>) -> Result<System, Problem
         version: api.operations.version,
         server_time: Utc(now),
         schema_version: engine.schema_version,
-        engine: Engine { name: engine.name, version: engine.version, bytes: engine.bytes },
+        engine: EngineView { name: engine.name, version: engine.version, bytes: engine.bytes },
         processes: processes.into_iter().map(view).collect(),
     })
 }

@@ -12,7 +12,7 @@ use posthaste_core::Timestamp;
 use posthaste_core::ports::{RouteTake, RouterStore as _, Stores};
 use posthaste_core::signature::SigningSecret;
 use posthaste_services::egress::{Destination, EgressPolicy};
-use posthaste_services::sender::{DEADLINE, KeepAlive, Post, Sender, Trust, Wanted, signed_headers};
+use posthaste_services::sender::{DEADLINE, KeepAlive, Post, ReadUpTo, Sender, Trust, signed_headers};
 use posthaste_store::postgres::{PostgresOptions, PostgresStore, vacuum_database};
 use posthaste_store::sqlite::{SqliteOptions, SqliteStore};
 use std::net::{IpAddr, Ipv4Addr};
@@ -67,7 +67,7 @@ async fn post_all(
         }
         let body = Bytes::from(message::payload(number));
         let headers = signed_headers("msg_bench", &[&secret], &body, now);
-        let post = Post { headers, body, answer: Wanted::Status, deadline: DEADLINE };
+        let post = Post { headers, body, answer: ReadUpTo::Status, deadline: DEADLINE };
         let outcome = sender.send(&to, post, now).await.outcome;
         anyhow::ensure!(outcome.code().is_none(), "a straight post failed: {outcome:?}");
     }

@@ -78,14 +78,14 @@ impl Tally {
     pub async fn wait_for(&self, count: u64, stalled: Duration) -> anyhow::Result<()> {
         self.expected.store(count, Ordering::Release);
         loop {
-            let rung = self.all.notified();
-            tokio::pin!(rung);
-            rung.as_mut().enable();
+            let is_notified = self.all.notified();
+            tokio::pin!(is_notified);
+            is_notified.as_mut().enable();
             let before = self.count();
             if before >= count {
                 return Ok(());
             }
-            let late = tokio::time::timeout(stalled, rung).await.is_err();
+            let late = tokio::time::timeout(stalled, is_notified).await.is_err();
             if late && self.count() == before {
                 let s = stalled.as_secs();
                 anyhow::bail!("{before} of {count} deliveries arrived, and none in the last {s} s");

@@ -2,9 +2,9 @@
 //! sagas, carry out the [`Admission`] and return it with the ids of the jobs that they created.
 
 use crate::ids::{EventId, JobId, SagaId, SubscriptionId};
-use crate::ports::{Admitted, AdmittedJob, DueSince, GivenUp, Quota};
+use crate::ports::{Admitted, AdmittedJob, DeadLetteredSaga, DueSince, Quota};
 use crate::retry::RetryPolicy;
-use crate::saga::{self, Decision, SagaState, Signal};
+use crate::saga::{self, Decision, SagaSignal, SagaState};
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub struct Start {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Admission {
     pub starts: Vec<Start>,
-    pub dead_lettered: Vec<GivenUp>,
+    pub dead_lettered: Vec<DeadLetteredSaga>,
     /// The smallest `next_attempt_at` of each subscription.
     pub fetched: Vec<DueSince>,
 }
@@ -73,12 +73,12 @@ pub fn decide(quotas: &[Quota], mut due: Vec<DueSaga>, policy: RetryPolicy, now:
     let mut admission = Admission::default();
     for DueSaga { saga_id, event_id, subscription_id, state, max_retry_limit } in due {
         let Some(left) = left.get_mut(&subscription_id).filter(|left| **left > 0) else { continue };
-        match saga::step(&state, &Signal::Look, &policy.with_limit(max_retry_limit), now) {
+        match saga::step(&state, &SagaSignal::Due, &policy.with_limit(max_retry_limit), now) {
             Decision::StartAttempt { attempt_at, suspect } => {
                 admission.starts.push(Start { saga_id, event_id, subscription_id, attempt_at, suspect });
             }
             Decision::DeadLetter { .. } => {
-                admission.dead_lettered.push(GivenUp { saga_id, event_id, subscription_id });
+                admission.dead_lettered.push(DeadLetteredSaga { saga_id, event_id, subscription_id });
             }
             Decision::Complete { .. } | Decision::Retry { .. } | Decision::Ignore(_) => continue,
         }

@@ -5,7 +5,7 @@ use crate::ids::{EventId, SagaId, SubscriptionId};
 use crate::job::{JobOutcome, JobResult};
 use crate::ports::AppliedResult;
 use crate::retry::RetryPolicy;
-use crate::saga::{self, SagaState, Signal};
+use crate::saga::{self, SagaSignal, SagaState};
 use crate::time::Timestamp;
 
 /// A finished job with its saga and the limit of attempts of its subscription.
@@ -29,7 +29,7 @@ pub fn decide(
 ) -> Vec<(AppliedResult, SagaState)> {
     let decide_one = |job: FinishedJob| {
         let policy = policy.with_limit(job.max_retry_limit);
-        let decision = saga::step(&job.state, &Signal::JobFinished(&job.result), &policy, now);
+        let decision = saga::step(&job.state, &SagaSignal::JobFinished(&job.result), &policy, now);
         let state = job.state.after(&decision, job.result.job_id);
         let result = AppliedResult {
             job_id: job.result.job_id,

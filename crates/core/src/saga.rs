@@ -88,9 +88,9 @@ pub struct Saga {
 
 /// What can happen to a saga.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Signal<'a> {
+pub enum SagaSignal<'a> {
     /// The orchestrator looked whether an attempt is due.
-    Look,
+    Due,
     /// A job reached its end.
     JobFinished(&'a JobResult),
 }
@@ -133,17 +133,17 @@ pub enum Ignored {
 }
 
 /// Decides what a signal does to a saga. The policy is the one of the saga's subscription.
-pub fn step(saga: &SagaState, signal: &Signal<'_>, policy: &RetryPolicy, now: Timestamp) -> Decision {
+pub fn step(saga: &SagaState, signal: &SagaSignal<'_>, policy: &RetryPolicy, now: Timestamp) -> Decision {
     match (saga.status, signal) {
-        (SagaStatus::Completed | SagaStatus::DeadLettered, Signal::Look | Signal::JobFinished(_)) => {
+        (SagaStatus::Completed | SagaStatus::DeadLettered, SagaSignal::Due | SagaSignal::JobFinished(_)) => {
             Decision::Ignore(Ignored::Terminal)
         }
-        (SagaStatus::Pending | SagaStatus::PendingRetry, Signal::JobFinished(_)) => {
+        (SagaStatus::Pending | SagaStatus::PendingRetry, SagaSignal::JobFinished(_)) => {
             Decision::Ignore(Ignored::NotItsJob)
         }
-        (SagaStatus::InProgress, Signal::Look) => Decision::Ignore(Ignored::JobActive),
-        (SagaStatus::Pending | SagaStatus::PendingRetry, Signal::Look) => look(saga, policy, now),
-        (SagaStatus::InProgress, Signal::JobFinished(result)) => finish(saga, result, policy, now),
+        (SagaStatus::InProgress, SagaSignal::Due) => Decision::Ignore(Ignored::JobActive),
+        (SagaStatus::Pending | SagaStatus::PendingRetry, SagaSignal::Due) => look(saga, policy, now),
+        (SagaStatus::InProgress, SagaSignal::JobFinished(result)) => finish(saga, result, policy, now),
     }
 }
 

@@ -22,7 +22,7 @@ mod table;
 mod tls;
 
 pub(crate) use call::Call;
-pub(crate) use exchange::Server;
+pub(crate) use exchange::ApiClient;
 pub(crate) use failure::Failure;
 
 use crate::progress::Progress;
@@ -40,28 +40,28 @@ const PAGES_MAX: usize = 100_000;
 pub(crate) enum Resource {
     /// Send events, and look at them
     #[command(subcommand)]
-    Event(event::Verb),
+    Event(event::EventCommand),
     /// Say which URL gets which events
     #[command(subcommand)]
-    Subscription(subscription::Verb),
+    Subscription(subscription::SubscriptionCommand),
     /// See what became of events
     #[command(subcommand)]
-    Delivery(delivery::Verb),
+    Delivery(delivery::DeliveryCommand),
     /// Look at deliveries that were given up, and make fresh ones from them
     #[command(subcommand)]
-    DeadLetter(dead_letter::Verb),
+    DeadLetter(dead_letter::DeadLetterCommand),
     /// Send orders to the broker, and see what became of them
     #[command(subcommand)]
-    Order(order::Verb),
+    Order(order::OrderCommand),
     /// Look at the lane to the broker, and let it go on
     #[command(subcommand)]
-    Outbox(outbox::Verb),
+    Outbox(outbox::OutboxCommand),
     /// Make and revoke API keys
     #[command(subcommand)]
-    Key(key::Verb),
+    Key(key::KeyCommand),
     /// See what people changed, when, with which key and from where
     #[command(subcommand)]
-    Audit(audit::Verb),
+    Audit(audit::AuditCommand),
     /// Tell where an event went: what matched, what did not and why, and what became of each delivery
     Explain(explain::Explain),
     /// Show what was done in the last hour or day, and how much waits
@@ -118,11 +118,11 @@ impl Resource {
 }
 
 impl Reach {
-    fn server(&self) -> Result<Server, Failure> {
+    fn server(&self) -> Result<ApiClient, Failure> {
         let filled = |text: &String| !text.is_empty();
         let root_key = || std::env::var("POSTHASTE_ROOT_KEY").ok();
         let key = self.key.clone().filter(filled).or_else(root_key).filter(filled);
-        Server::new(&self.url, key.as_deref())
+        ApiClient::new(&self.url, key.as_deref())
     }
 }
 
@@ -154,7 +154,7 @@ async fn perform(mut call: Call, reach: &Reach) -> Result<ExitCode, Failure> {
 
 async fn summed_up(
     mut call: Call,
-    server: &Server,
+    server: &ApiClient,
     sum: fn(&Value, &Value) -> Value,
 ) -> Result<ExitCode, Failure> {
     let progress = Progress::new();

@@ -4,10 +4,10 @@
 mod demo;
 mod keep;
 
-use crate::client::Server;
+use crate::client::ApiClient;
 use crate::database::DatabaseUrl;
 use crate::listen::{self, Behaviour, Receiver};
-use crate::settings::{self, DatabaseSettings, Role, Secret, Settings};
+use crate::settings::{self, DatabaseSettings, ProcessRole, Secret, Settings};
 use crate::{logs, serve, stdout};
 use anyhow::Context as _;
 use posthaste_store::sqlite;
@@ -53,7 +53,7 @@ fn migrate() -> anyhow::Result<()> {
 fn for_one_machine(mut settings: Settings) -> anyhow::Result<(Settings, Secret)> {
     let url = DatabaseUrl::Sqlite(DATABASE.into());
     settings.database = DatabaseSettings { url, direct: None, logins: Vec::new() };
-    settings.roles = Role::ALL.into_iter().collect();
+    settings.roles = ProcessRole::ALL.into_iter().collect();
     keep::create_folder(Path::new(FOLDER))?;
     let key = settings.root_key.take().map_or_else(|| keep::root_key(Path::new(FOLDER)), Ok)?;
     settings.root_key = Some(key.clone());
@@ -69,7 +69,7 @@ async fn all(settings: &Settings, key: &Secret) -> anyhow::Result<ExitCode> {
         // Nobody tells when the process ends before the API listens; then there is nothing to say.
         let Ok(address) = told.await else { return Ok(()) };
         let url = format!("http://{}", reachable(address));
-        let server = Server::new(&url, Some(key.expose()))?;
+        let server = ApiClient::new(&url, Some(key.expose()))?;
         demo::subscribe(&server, &receiver, &receiver_url, Path::new(FOLDER)).await?;
         guide(&url, key, &receiver_url)
     };

@@ -117,11 +117,11 @@ fn tell(line: &str) {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Receiver(Arc<Desk>);
+pub(crate) struct Receiver(Arc<Shared>);
 
 /// What all connections share.
 #[derive(Debug)]
-struct Desk {
+struct Shared {
     behaviour: Behaviour,
     secrets: RwLock<Vec<SigningSecret>>,
     /// Requests that were no challenges.
@@ -133,7 +133,7 @@ impl Receiver {
     pub(crate) fn new(behaviour: Behaviour) -> Self {
         let (secrets, taken) = (RwLock::default(), AtomicU64::new(0));
         let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        Self(Arc::new(Desk { behaviour, secrets, taken, connections }))
+        Self(Arc::new(Shared { behaviour, secrets, taken, connections }))
     }
 
     /// Messages are verified with these from now on; with none, they are not.

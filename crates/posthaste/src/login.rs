@@ -2,9 +2,9 @@
 //! of each.
 
 use crate::database::{DatabaseUrl, ServerUrl};
-use crate::settings::{Role, Settings};
+use crate::settings::{ProcessRole, Settings};
 use posthaste_core::ports::{StoreError, StoreResult};
-use posthaste_store::grants::Role as DatabaseRole;
+use posthaste_store::grants::DbRole;
 use posthaste_store::postgres::PostgresOptions;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) fn postgres_options(settings: &Settings) -> Option<PostgresOptions> {
     };
     let roles = database_roles(settings);
     let own_logins = database.logins.iter().filter(|(role, _)| roles.contains(role));
-    let mut role_urls: Vec<(DatabaseRole, String)> =
+    let mut role_urls: Vec<(DbRole, String)> =
         own_logins.map(|(role, url)| (*role, url.expose().to_owned())).collect();
     role_urls.sort_by_key(|(role, _)| roles.iter().position(|known| known == role));
     Some(PostgresOptions { url, role_urls, roles, ..PostgresOptions::default() })
@@ -66,25 +66,25 @@ pub(crate) fn shown(settings: &Settings) -> String {
 }
 
 /// Each of them once; the first is whom the process asks the time as.
-fn database_roles(settings: &Settings) -> Vec<DatabaseRole> {
-    let of = |role: &Role| -> &'static [DatabaseRole] {
+fn database_roles(settings: &Settings) -> Vec<DbRole> {
+    let of = |role: &ProcessRole| -> &'static [DbRole] {
         match role {
-            Role::Api => &[
-                DatabaseRole::Viewer,
-                DatabaseRole::EventIngestWriter,
-                DatabaseRole::SubscriptionAdmin,
-                DatabaseRole::DeadLetterOperator,
-                DatabaseRole::OutboxWriter,
-                DatabaseRole::KeyKeeper,
+            ProcessRole::Api => &[
+                DbRole::Viewer,
+                DbRole::EventIngestWriter,
+                DbRole::SubscriptionAdmin,
+                DbRole::DeadLetterOperator,
+                DbRole::OutboxWriter,
+                DbRole::KeyKeeper,
             ],
-            Role::Router => &[DatabaseRole::RouterWorker],
-            Role::Orchestrator => &[DatabaseRole::SagaOrchestrator],
-            Role::Worker => &[DatabaseRole::JobWorker],
-            Role::Cleaner => &[DatabaseRole::LeaseCleaner],
-            Role::Outbox => &[DatabaseRole::OutboxWorker],
+            ProcessRole::Router => &[DbRole::RouterWorker],
+            ProcessRole::Orchestrator => &[DbRole::SagaOrchestrator],
+            ProcessRole::Worker => &[DbRole::JobWorker],
+            ProcessRole::Cleaner => &[DbRole::LeaseCleaner],
+            ProcessRole::Outbox => &[DbRole::OutboxWorker],
         }
     };
-    let mut roles: Vec<DatabaseRole> = Vec::new();
+    let mut roles: Vec<DbRole> = Vec::new();
     for role in settings.roles.iter().flat_map(of) {
         if !roles.contains(role) {
             roles.push(*role);
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use crate::settings::{Flags, load};
 
-    fn roles_of(roles: &str) -> Vec<DatabaseRole> {
+    fn roles_of(roles: &str) -> Vec<DbRole> {
         let variables = [("POSTHASTE_ROLES", roles), ("POSTHASTE_DATABASE_URL", "postgres://u@h/d")]
             .map(|(name, value)| (name.into(), value.into()));
         let (settings, _) = load(&Flags::default(), variables).unwrap();
@@ -107,14 +107,14 @@ mod tests {
 
     #[test]
     fn the_api_has_no_login_that_can_change_orders() {
-        assert!(!roles_of("api").contains(&DatabaseRole::OutboxWorker));
-        assert!(roles_of("api").contains(&DatabaseRole::DeadLetterOperator));
-        assert!(roles_of("outbox").contains(&DatabaseRole::OutboxWorker));
+        assert!(!roles_of("api").contains(&DbRole::OutboxWorker));
+        assert!(roles_of("api").contains(&DbRole::DeadLetterOperator));
+        assert!(roles_of("outbox").contains(&DbRole::OutboxWorker));
     }
 
     #[test]
     fn the_cleaner_has_a_login_that_reads_no_payload_and_no_secret() {
-        assert_eq!(roles_of("cleaner"), [DatabaseRole::LeaseCleaner]);
-        assert_eq!(roles_of("worker"), [DatabaseRole::JobWorker]);
+        assert_eq!(roles_of("cleaner"), [DbRole::LeaseCleaner]);
+        assert_eq!(roles_of("worker"), [DbRole::JobWorker]);
     }
 }

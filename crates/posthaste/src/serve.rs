@@ -5,26 +5,26 @@ mod api;
 mod roles;
 
 use crate::database::DatabaseUrl;
-use crate::settings::{Role, Settings};
+use crate::settings::{ProcessRole, Settings};
 use crate::signals::Signals;
 use crate::{login, network, random};
 use anyhow::Context as _;
 use posthaste_api::server::{Server, ServerOptions};
-use posthaste_api::{Health, TrustedProxies, health_router};
+use posthaste_api::{Readiness, TrustedProxies, health_router};
 use posthaste_core::order::Order;
 use posthaste_core::ports::{IngestRequest, RequestOutcome, Stage, Stores, Submission};
 use posthaste_core::{Timestamp, WorkerId};
-use posthaste_services::batcher::{Batcher, Work, batcher};
+use posthaste_services::batcher::{BatchHandler, Batcher, batcher};
 use posthaste_services::clock::{Clock, ClockSetter};
 use posthaste_services::failed_sign_ins::FailedSignInCounter;
 use posthaste_services::metrics::Metrics;
 use posthaste_services::outbox::LaneState;
-use posthaste_services::runner::{Phase, Pulse, Runner, Service};
+use posthaste_services::runner::{DrainPhase, Heartbeat, Runner, Service};
 use posthaste_services::sender::Sender;
 use posthaste_services::step::Step;
 use posthaste_services::survey::LastSurvey;
 use posthaste_services::telemetry::{self, Identity, Telemetry};
-use posthaste_services::wake::{Announcer, Bell, Listener, Wakes};
+use posthaste_services::wake::{Announcer, Listener, WakeUp, WakeUps};
 use posthaste_store::postgres::{PostgresListener, PostgresOptions, PostgresStore};
 use posthaste_store::sqlite::{SqliteOptions, SqliteStore};
 use posthaste_store::{LogObserver, Observer};
@@ -67,7 +67,7 @@ pub(crate) async fn serve(
             let log_observer = log_observer(&metrics);
             let options = SqliteOptions { observer, log_observer, ..SqliteOptions::new(path) };
             let store = SqliteStore::open(&options)?;
-            let process = Process::new(settings, store, Wakes::alone(), metrics).await?;
+            let process = Process::new(settings, store, WakeUps::alone(), metrics).await?;
             process.run(&mut signals, listening).await
         }
         (None, DatabaseUrl::Postgres(_)) => anyhow::bail!("no login to the database"),
@@ -78,14 +78,14 @@ pub(crate) async fn serve(
             };
             let store = store?;
             let listener = PostgresListener::new(login::listen_url(settings, &options).unwrap_or_default())?;
-            let wakes = Wakes::among_others(stages(settings));
-            let announcer = Announcer::new(store.announcer(), wakes.clone());
-            let mut process = Process::new(settings, store, wakes.clone(), metrics).await?;
-            let bell = announcer.bell();
-            let announcer = Service::new("announcer", announcer, bell, BATCHER_POLL);
-            process.runner.start(Service { pace: ANNOUNCE_PACE, phase: Phase::Flushes, ..announcer });
-            let listener = Listener::new(listener, wakes);
-            process.runner.start(Service::new("listener", listener, Bell::default(), settings.poll));
+            let wake_ups = WakeUps::among_others(stages(settings));
+            let announcer = Announcer::new(store.announcer(), wake_ups.clone());
+            let mut process = Process::new(settings, store, wake_ups.clone(), metrics).await?;
+            let wake_up = announcer.wake_up();
+            let announcer = Service::new("announcer", announcer, wake_up, BATCHER_POLL);
+            process.runner.start(Service { pace: ANNOUNCE_PACE, phase: DrainPhase::Results, ..announcer });
+            let listener = Listener::new(listener, wake_ups);
+            process.runner.start(Service::new("listener", listener, WakeUp::default(), settings.poll));
             process.run(&mut signals, listening).await
         }
     }
@@ -111,12 +111,12 @@ fn machine_now() -> Timestamp {
 
 /// The stages that the roles of this process see to.
 fn stages(settings: &Settings) -> Vec<Stage> {
-    let of = |role: &Role| match role {
-        Role::Router => vec![Stage::Routing],
-        Role::Orchestrator => vec![Stage::Admission, Stage::Results],
-        Role::Worker => vec![Stage::Delivery],
-        Role::Outbox => vec![Stage::Outbox],
-        Role::Api | Role::Cleaner => vec![],
+    let of = |role: &ProcessRole| match role {
+        ProcessRole::Router => vec![Stage::Routing],
+        ProcessRole::Orchestrator => vec![Stage::Admission, Stage::Results],
+        ProcessRole::Worker => vec![Stage::Delivery],
+        ProcessRole::Outbox => vec![Stage::Outbox],
+        ProcessRole::Api | ProcessRole::Cleaner => vec![],
     };
     settings.roles.iter().flat_map(of).collect()
 }
@@ -125,7 +125,7 @@ fn stages(settings: &Settings) -> Vec<Stage> {
 struct Process<'a, S> {
     settings: &'a Settings,
     store: S,
-    wakes: Wakes,
+    wake_ups: WakeUps,
     clock: Clock,
     metrics: Metrics,
     worker_id: WorkerId,
@@ -147,15 +147,22 @@ struct Process<'a, S> {
 }
 
 impl<'a, S: Stores> Process<'a, S> {
-    async fn new(settings: &'a Settings, store: S, wakes: Wakes, metrics: Metrics) -> anyhow::Result<Self> {
+    async fn new(
+        settings: &'a Settings,
+        store: S,
+        wake_ups: WakeUps,
+        metrics: Metrics,
+    ) -> anyhow::Result<Self> {
         let clock = Clock::sampled(&store.sample_clock().await?);
         let runner = Runner::new(clock.clone(), metrics.clone());
         let worker_id = WorkerId::parse(random::process_name()?)?;
-        let sends = [Role::Worker, Role::Api, Role::Outbox].iter().any(|role| settings.roles.contains(role));
+        let sends = [ProcessRole::Worker, ProcessRole::Api, ProcessRole::Outbox]
+            .iter()
+            .any(|role| settings.roles.contains(role));
         metrics.outbox.lag_sla.set(settings.outbox.lag_sla.as_secs_f64());
         let sender = sends.then(|| network::sender(settings)).transpose()?;
         // Before any service takes work on: an address that is taken stops the start.
-        let listener = match settings.roles.contains(&Role::Api) {
+        let listener = match settings.roles.contains(&ProcessRole::Api) {
             true => Some(network::listen(settings)?),
             false => None,
         };
@@ -163,7 +170,7 @@ impl<'a, S: Stores> Process<'a, S> {
         let mut process = Self {
             settings,
             store,
-            wakes,
+            wake_ups,
             clock,
             lane: LaneState::new(metrics.clone()),
             metrics,
@@ -186,12 +193,12 @@ impl<'a, S: Stores> Process<'a, S> {
         self.start_polling("clock", clock, CLOCK_POLL);
         for role in &self.settings.roles {
             match role {
-                Role::Router => self.start_router(),
-                Role::Orchestrator => self.start_orchestrator(),
-                Role::Worker => self.start_worker()?,
-                Role::Cleaner => self.start_cleaner(),
-                Role::Api => self.start_api_role(),
-                Role::Outbox => self.start_outbox()?,
+                ProcessRole::Router => self.start_router(),
+                ProcessRole::Orchestrator => self.start_orchestrator(),
+                ProcessRole::Worker => self.start_worker()?,
+                ProcessRole::Cleaner => self.start_cleaner(),
+                ProcessRole::Api => self.start_api_role(),
+                ProcessRole::Outbox => self.start_outbox()?,
             }
         }
         self.start_telemetry();
@@ -200,11 +207,11 @@ impl<'a, S: Stores> Process<'a, S> {
 
     /// Starts a step that is never woken up.
     fn start_polling<T: Step + 'static>(&mut self, name: &'static str, step: T, every: Duration) {
-        self.runner.start(Service::new(name, step, Bell::default(), every));
+        self.runner.start(Service::new(name, step, WakeUp::default(), every));
     }
 
     /// Starts a batcher, and returns where calls go in.
-    fn start_batcher<W: Work + 'static>(
+    fn start_batcher<W: BatchHandler + 'static>(
         &mut self,
         name: &'static str,
         work: W,
@@ -212,16 +219,16 @@ impl<'a, S: Stores> Process<'a, S> {
         batch_max: usize,
     ) -> Batcher<W::Input, W::Output> {
         let (calls, batches) = batcher(work, waiting_max, batch_max);
-        let bell = batches.bell();
-        let service = Service::new(name, batches, bell, BATCHER_POLL);
-        self.runner.start(Service { phase: Phase::Flushes, ..service });
+        let wake_up = batches.wake_up();
+        let service = Service::new(name, batches, wake_up, BATCHER_POLL);
+        self.runner.start(Service { phase: DrainPhase::Results, ..service });
         calls
     }
 
     /// Its roles, but for those that have nothing to do: without a broker nobody sends orders.
-    fn roles_run(&self) -> impl Iterator<Item = Role> {
+    fn roles_run(&self) -> impl Iterator<Item = ProcessRole> {
         let has_broker = self.settings.broker.url.is_some();
-        self.settings.roles.iter().copied().filter(move |role| has_broker || *role != Role::Outbox)
+        self.settings.roles.iter().copied().filter(move |role| has_broker || *role != ProcessRole::Outbox)
     }
 
     fn start_telemetry(&mut self) {
@@ -229,16 +236,21 @@ impl<'a, S: Stores> Process<'a, S> {
             process_id: self.worker_id.clone(),
             version: env!("CARGO_PKG_VERSION"),
             started_at: self.clock.now(),
-            roles: self.roles_run().map(Role::as_str).collect(),
+            roles: self.roles_run().map(ProcessRole::as_str).collect(),
         };
         let telemetry = Telemetry::new(self.store.presence(), identity, self.metrics.clone());
-        let service = Service::new("presence", telemetry, Bell::default(), telemetry::EVERY);
-        self.runner.start(Service { phase: Phase::Tells, ..service });
+        let service = Service::new("presence", telemetry, WakeUp::default(), telemetry::EVERY);
+        self.runner.start(Service { phase: DrainPhase::Telemetry, ..service });
     }
 
     /// What readiness looks at.
-    fn pulses(&self) -> Vec<Arc<Pulse>> {
-        self.runner.pulses().iter().filter(|pulse| !NOT_NEEDED.contains(&pulse.name)).cloned().collect()
+    fn heartbeats(&self) -> Vec<Arc<Heartbeat>> {
+        self.runner
+            .heartbeats()
+            .iter()
+            .filter(|heartbeat| !NOT_NEEDED.contains(&heartbeat.name))
+            .cloned()
+            .collect()
     }
 
     fn late_after(&self) -> Duration {
@@ -257,8 +269,8 @@ impl<'a, S: Stores> Process<'a, S> {
             let store = store.clone();
             async move { store.now().await.map(drop) }
         };
-        let (pulses, lane) = (self.pulses(), Some(self.lane.clone()));
-        let health = Health::new(answers, self.metrics.clone(), pulses, self.late_after(), lane);
+        let (heartbeats, lane) = (self.heartbeats(), Some(self.lane.clone()));
+        let health = Readiness::new(answers, self.metrics.clone(), heartbeats, self.late_after(), lane);
         let address = listener.local_addr().context("asking for the address")?;
         tracing::info!(url = format!("http://{address}/metrics"), "answers probes and scrapers");
         let router = health_router(Arc::new(health), random::fill);
@@ -278,7 +290,7 @@ impl<'a, S: Stores> Process<'a, S> {
         signals: &mut Signals,
         listening: oneshot::Sender<SocketAddr>,
     ) -> anyhow::Result<ExitCode> {
-        let roles: Vec<&str> = self.settings.roles.iter().copied().map(Role::as_str).collect();
+        let roles: Vec<&str> = self.settings.roles.iter().copied().map(ProcessRole::as_str).collect();
         let api = self.start_api(listening)?;
         let probes = self.start_metrics()?;
         let (roles, worker_id) = (roles.join(","), self.worker_id.as_str());

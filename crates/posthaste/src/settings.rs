@@ -23,7 +23,7 @@ pub(crate) use secret::Secret;
 pub(crate) use source::Values;
 pub(crate) use types::{
     BrokerSettings, DatabaseSettings, EgressSettings, LeaseSettings, LimitSettings, LogFormat, LogSettings,
-    OutboxSettings, Role, Settings, WorkerSettings,
+    OutboxSettings, ProcessRole, Settings, WorkerSettings,
 };
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(settings.retry, RetryPolicy::WEBHOOK);
         assert_eq!(settings.outbox.retry, OrderRetryPolicy::ORDER);
         assert_eq!(settings.egress.policy, EgressPolicy::default());
-        assert_eq!(settings.roles.len(), Role::ALL.len());
+        assert_eq!(settings.roles.len(), ProcessRole::ALL.len());
         assert_eq!(settings.warnings().len(), 1);
     }
 

@@ -4,7 +4,7 @@
 
 use crate::clock::Clock;
 use crate::step::{Progress, Step};
-use crate::wake::Bell;
+use crate::wake::WakeUp;
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{StoreError, StoreResult};
 use std::sync::Arc;
@@ -26,12 +26,12 @@ pub enum BatchError {
 }
 
 /// What is done with a batch.
-pub trait Work: Send {
+pub trait BatchHandler: Send {
     type Input: Send;
     type Output: Send;
 
     /// Answers every call in order, or fails.
-    fn work(
+    fn handle(
         &mut self,
         inputs: Vec<Self::Input>,
         now: Timestamp,
@@ -67,36 +67,36 @@ type Caller<Out> = oneshot::Sender<Result<Out, Arc<StoreError>>>;
 #[derive(Debug)]
 pub struct Batcher<In, Out> {
     queue: mpsc::Sender<(In, Caller<Out>)>,
-    bell: Bell,
+    wake_up: WakeUp,
 }
 
 impl<In, Out> Clone for Batcher<In, Out> {
     fn clone(&self) -> Self {
-        Self { queue: self.queue.clone(), bell: self.bell.clone() }
+        Self { queue: self.queue.clone(), wake_up: self.wake_up.clone() }
     }
 }
 
 /// Where batches come out: a step that works on one of them.
 #[derive(Debug)]
-pub struct Batches<W: Work> {
+pub struct Batches<W: BatchHandler> {
     queue: mpsc::Receiver<(W::Input, Caller<W::Output>)>,
     work: W,
     batch_max: usize,
     /// A batch that failed and is tried again.
     held: (Vec<W::Input>, Vec<Caller<W::Output>>),
-    bell: Bell,
+    wake_up: WakeUp,
 }
 
 /// A queue of at most `waiting_max` calls, worked on at most `batch_max` at a time.
-pub fn batcher<W: Work>(
+pub fn batcher<W: BatchHandler>(
     work: W,
     waiting_max: usize,
     batch_max: usize,
 ) -> (Batcher<W::Input, W::Output>, Batches<W>) {
     let (sender, queue) = mpsc::channel(waiting_max.max(1));
-    let (bell, held) = (Bell::default(), (Vec::new(), Vec::new()));
-    let batches = Batches { queue, work, batch_max: batch_max.max(1), held, bell: bell.clone() };
-    (Batcher { queue: sender, bell }, batches)
+    let (wake_up, held) = (WakeUp::default(), (Vec::new(), Vec::new()));
+    let batches = Batches { queue, work, batch_max: batch_max.max(1), held, wake_up: wake_up.clone() };
+    (Batcher { queue: sender, wake_up }, batches)
 }
 
 impl<In, Out> Batcher<In, Out> {
@@ -107,7 +107,7 @@ impl<In, Out> Batcher<In, Out> {
             mpsc::error::TrySendError::Full(_) => BatchError::Full,
             mpsc::error::TrySendError::Closed(_) => BatchError::Gone,
         })?;
-        self.bell.ring();
+        self.wake_up.notify();
         match answered.await {
             Ok(Ok(output)) => Ok(output),
             Ok(Err(error)) => Err(BatchError::Failed(error)),
@@ -116,10 +116,10 @@ impl<In, Out> Batcher<In, Out> {
     }
 }
 
-impl<W: Work> Batches<W> {
+impl<W: BatchHandler> Batches<W> {
     /// What rings when there is a call.
-    pub fn bell(&self) -> Bell {
-        self.bell.clone()
+    pub fn wake_up(&self) -> WakeUp {
+        self.wake_up.clone()
     }
 
     fn take_batch(&mut self) -> (Vec<W::Input>, Vec<Caller<W::Output>>) {
@@ -134,13 +134,13 @@ impl<W: Work> Batches<W> {
     }
 }
 
-impl<W: Work> Step for Batches<W> {
+impl<W: BatchHandler> Step for Batches<W> {
     async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
         let (inputs, callers) = self.take_batch();
         if inputs.is_empty() {
             return Ok(Progress::Unasked);
         }
-        match self.work.work(inputs, now).await {
+        match self.work.handle(inputs, now).await {
             // A caller that gave up does not stop the others' answers.
             Ok(outputs) => callers.into_iter().zip(outputs).for_each(|(caller, output)| {
                 let _ = caller.send(Ok(output));
@@ -150,7 +150,7 @@ impl<W: Work> Step for Batches<W> {
                 return Err(error);
             }
             Err(Failed { error, again: None }) => {
-                let told = Arc::new(error.retold());
+                let told = Arc::new(error.flattened());
                 for caller in callers {
                     let _ = caller.send(Err(Arc::clone(&told)));
                 }
@@ -195,11 +195,11 @@ mod tests {
         failed: bool,
     }
 
-    impl Work for Doubling {
+    impl BatchHandler for Doubling {
         type Input = u32;
         type Output = u32;
 
-        async fn work(&mut self, inputs: Vec<u32>, _now: Timestamp) -> Result<Vec<u32>, Failed<u32>> {
+        async fn handle(&mut self, inputs: Vec<u32>, _now: Timestamp) -> Result<Vec<u32>, Failed<u32>> {
             self.sizes.lock().expect("the list").push(inputs.len());
             let away = || StoreError::Unavailable { doing: "doubling", source: "no".into() };
             if inputs.contains(&0) {
@@ -289,7 +289,7 @@ mod tests {
     async fn draining_ends_what_waits_and_takes_no_more() {
         let (calls, mut batches) = batcher(Doubling::default(), 10, 1);
         let mut waiting = [calling(&calls, 100), calling(&calls, 2)];
-        batches.drain(&Clock::standing(NOW), Duration::from_secs(5)).await;
+        batches.drain(&Clock::fixed(NOW), Duration::from_secs(5)).await;
         for (call, expected) in waiting.iter_mut().zip([200, 4]) {
             assert_eq!(answer(call).expect("an answer"), expected);
         }

@@ -1,13 +1,13 @@
 //! Gives back jobs whose worker died or hangs (leased by the worker), so that another takes them.
 //! Never touches a saga.
 
-use crate::clock::{CLOCKS_DIFFER_MAX, Clock};
+use crate::clock::{CLOCK_SKEW_MAX, Clock};
 use crate::grace::{self, Grace};
 use crate::low_water_mark::LowWaterMark;
 use crate::metrics::Metrics;
 use crate::scan_schedule::ScanSchedule;
 use crate::step::{Progress, Step};
-use crate::wake::Wakes;
+use crate::wake::WakeUps;
 use posthaste_core::Timestamp;
 use posthaste_core::job::ExpiredLease;
 use posthaste_core::ports::{CleanerStore, LeaseTake, ResetLease, Stage, StoreResult};
@@ -26,7 +26,7 @@ pub struct Cleaner<S> {
     lease: Duration,
     clock: Clock,
     steps_back: u64,
-    wakes: Wakes,
+    wake_ups: WakeUps,
     metrics: Metrics,
     grace: Grace,
     /// Leases that ran out before this were handled. One whose report was being written was left out, and is found by
@@ -41,7 +41,7 @@ impl<S: CleanerStore> Cleaner<S> {
         lease: Duration,
         resets_max: u32,
         clock: Clock,
-        wakes: Wakes,
+        wake_ups: WakeUps,
         metrics: Metrics,
     ) -> Self {
         let (mark, full_scans) = (LowWaterMark::new(), ScanSchedule::new(clock.clone()));
@@ -52,7 +52,7 @@ impl<S: CleanerStore> Cleaner<S> {
             clock,
             steps_back,
             resets_max,
-            wakes,
+            wake_ups,
             metrics,
             grace: Grace::None,
             mark,
@@ -81,7 +81,7 @@ impl<S: CleanerStore> Cleaner<S> {
         let correlation_id = reset.correlation_id.as_deref();
         match reset.outcome {
             ExpiredLease::GiveBack { lease_resets, suspect } => {
-                self.wakes.wake(Stage::Delivery);
+                self.wake_ups.wake(Stage::Delivery);
                 tracing::warn!(
                     correlation_id, %saga_id, %job_id, %event_id, worker_id, %lease_expiration, lease_resets,
                     suspect, status = "Pending",
@@ -89,7 +89,7 @@ impl<S: CleanerStore> Cleaner<S> {
                 );
             }
             ExpiredLease::Fail { lease_resets } => {
-                self.wakes.wake_results([job_id]);
+                self.wake_ups.wake_results([job_id]);
                 tracing::error!(
                     correlation_id, %saga_id, %job_id, %event_id, worker_id, %lease_expiration, lease_resets,
                     status = "Failed", error_code = "LEASE_EXPIRED", "lease ran out too often: the attempt counts as failed"
@@ -125,7 +125,7 @@ impl<S: CleanerStore> Step for Cleaner<S> {
         if may_be_more {
             return Ok(Progress::More);
         }
-        self.mark.record(now.before(CLOCKS_DIFFER_MAX), now);
+        self.mark.record(now.before(CLOCK_SKEW_MAX), now);
         Ok(Progress::Idle)
     }
 }
@@ -165,13 +165,13 @@ mod tests {
 
     fn cleaner(store: &Scripted, clock: &Clock) -> Cleaner<Scripted> {
         let lease = Duration::from_secs(60);
-        Cleaner::new(store.clone(), lease, 3, clock.clone(), Wakes::alone(), Metrics::new())
+        Cleaner::new(store.clone(), lease, 3, clock.clone(), WakeUps::alone(), Metrics::new())
     }
 
     #[tokio::test]
     async fn leases_are_left_alone_for_a_while_after_an_outage() {
         let store = Scripted { away: Arc::new(Mutex::new([true, true].into())), ..Scripted::default() };
-        let mut cleaner = cleaner(&store, &Clock::standing(second(0)));
+        let mut cleaner = cleaner(&store, &Clock::fixed(second(0)));
         assert!(cleaner.step(second(0)).await.is_err());
         assert!(cleaner.step(second(1)).await.is_err());
         let wait = Progress::IdleUntil(second(7));
@@ -185,7 +185,7 @@ mod tests {
 
     #[tokio::test]
     async fn leases_are_left_alone_until_every_process_has_noticed_a_step_back() {
-        let (store, clock) = (Scripted::default(), Clock::standing(second(3_600)));
+        let (store, clock) = (Scripted::default(), Clock::fixed(second(3_600)));
         let mut cleaner = cleaner(&store, &clock);
         cleaner.step(second(3_600)).await.expect("a step");
         clock.set(second(100));
@@ -200,7 +200,7 @@ mod tests {
     #[tokio::test]
     async fn reads_from_the_mark_and_from_the_beginning_every_second() {
         let store = Scripted::default();
-        let clock = Clock::standing(second(0));
+        let clock = Clock::fixed(second(0));
         let mut cleaner = cleaner(&store, &clock);
         let at = |ms| second(0).after(Duration::from_millis(ms));
         for ms in [5_000, 5_300, 5_600, 6_000, 6_300, 5_500] {

@@ -17,7 +17,7 @@ const DRIFT_PPM: u32 = 500;
 /// How far the clocks of two processes may be apart. What another process has just written may lie so far in
 /// the future here, where a step that was woken for it does not see it yet: then one more look is taken. And
 /// what it wrote a little later than we did may lie so far in the past.
-pub(crate) const CLOCKS_DIFFER_MAX: Duration = Duration::from_millis(100);
+pub(crate) const CLOCK_SKEW_MAX: Duration = Duration::from_millis(100);
 
 /// A clock that is set by more than this was stepped: NTP corrects smaller offsets without a step, and samples are more
 /// exact than this. Times that were stored before a step may be off by its size.
@@ -29,7 +29,7 @@ pub struct Clock(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    hands: Hands,
+    source: TimeSource,
     steps_back: AtomicU64,
     last_step: Mutex<Option<ClockStep>>,
 }
@@ -68,15 +68,15 @@ impl ClockStep {
 }
 
 #[derive(Debug)]
-enum Hands {
+enum TimeSource {
     Running { origin: Instant, at_origin_us: AtomicI64 },
-    Standing(AtomicI64),
+    Fixed(AtomicI64),
 }
 
 impl Clock {
     /// Starts at `now` and runs by itself.
     pub fn running(now: Timestamp) -> Self {
-        Self::with(Hands::Running { origin: Instant::now(), at_origin_us: AtomicI64::new(now.micros()) })
+        Self::with(TimeSource::Running { origin: Instant::now(), at_origin_us: AtomicI64::new(now.micros()) })
     }
 
     /// Starts at the middle of a sample's bounds and runs by itself.
@@ -86,31 +86,31 @@ impl Clock {
     }
 
     /// Moves only when it is set.
-    pub fn standing(at: Timestamp) -> Self {
-        Self::with(Hands::Standing(AtomicI64::new(at.micros())))
+    pub fn fixed(at: Timestamp) -> Self {
+        Self::with(TimeSource::Fixed(AtomicI64::new(at.micros())))
     }
 
-    fn with(hands: Hands) -> Self {
-        Self(Arc::new(Shared { hands, steps_back: AtomicU64::new(0), last_step: Mutex::new(None) }))
+    fn with(source: TimeSource) -> Self {
+        Self(Arc::new(Shared { source, steps_back: AtomicU64::new(0), last_step: Mutex::new(None) }))
     }
 
     pub fn now(&self) -> Timestamp {
-        match &self.0.hands {
-            Hands::Running { origin, at_origin_us } => {
+        match &self.0.source {
+            TimeSource::Running { origin, at_origin_us } => {
                 Timestamp::from_micros(at_origin_us.load(Ordering::Relaxed)).after(origin.elapsed())
             }
-            Hands::Standing(at) => Timestamp::from_micros(at.load(Ordering::Relaxed)),
+            TimeSource::Fixed(at) => Timestamp::from_micros(at.load(Ordering::Relaxed)),
         }
     }
 
     /// Sets the clock. Returns the step, if that is one.
     pub fn set(&self, now: Timestamp) -> Option<ClockStep> {
         let before = self.now();
-        match &self.0.hands {
-            Hands::Running { origin, at_origin_us } => {
+        match &self.0.source {
+            TimeSource::Running { origin, at_origin_us } => {
                 at_origin_us.store(now.before(origin.elapsed()).micros(), Ordering::Relaxed);
             }
-            Hands::Standing(at) => at.store(now.micros(), Ordering::Relaxed),
+            TimeSource::Fixed(at) => at.store(now.micros(), Ordering::Relaxed),
         }
         let step = ClockStep::between(before, now)?;
         *self.0.last_step.lock().unwrap_or_else(PoisonError::into_inner) = Some(step);
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn a_clock_set_back_by_more_than_a_second_counts_a_step_in_every_clone() {
         let at_ms = |ms: i64| Timestamp::from_micros(ms * 1_000);
-        let clock = Clock::standing(at_ms(10_000));
+        let clock = Clock::fixed(at_ms(10_000));
         let clone = clock.clone();
         let rows = [
             (12_000, 0, Some((StepDirection::Forward, 2_000))),
@@ -278,7 +278,7 @@ mod tests {
     fn an_inexact_sample_does_not_move_an_exact_clock() {
         let (start, at_ms) = (Instant::now(), |ms: i64| Timestamp::from_micros(ms * 1_000));
         let ms = Duration::from_millis;
-        let clock = Clock::standing(at_ms(0));
+        let clock = Clock::fixed(at_ms(0));
         let mut discipline = Discipline { clock: clock.clone(), metrics: Metrics::new(), held: None };
         // When it was asked, the store's time, the round trip, and where the clock is afterwards. The store's clock
         // stands, as the clock does; it is at 1,000 ms, then at 1,010 ms, and then stepped back by an hour.
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_standing_clock_moves_only_when_it_is_set() {
-        let clock = Clock::standing(Timestamp::from_micros(7));
+        let clock = Clock::fixed(Timestamp::from_micros(7));
         assert_eq!(clock.now().micros(), 7);
         clock.clone().set(Timestamp::from_micros(3));
         assert_eq!(clock.now().micros(), 3);

@@ -1,9 +1,9 @@
 //! Takes events from callers (the API) in batches and tells each what became of his; wakes the router.
 //! Nobody is told that an event was accepted before it is durable.
 
-use crate::batcher::{Failed, Work};
+use crate::batcher::{BatchHandler, Failed};
 use crate::metrics::Metrics;
-use crate::wake::Wakes;
+use crate::wake::WakeUps;
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{IngestRequest, IngestStore, Ingested, RequestOutcome, Stage};
 
@@ -16,13 +16,13 @@ pub const WAITING_MAX: usize = 10_000;
 #[derive(Debug)]
 pub struct Ingest<S> {
     store: S,
-    wakes: Wakes,
+    wake_ups: WakeUps,
     metrics: Metrics,
 }
 
 impl<S: IngestStore> Ingest<S> {
-    pub const fn new(store: S, wakes: Wakes, metrics: Metrics) -> Self {
-        Self { store, wakes, metrics }
+    pub const fn new(store: S, wake_ups: WakeUps, metrics: Metrics) -> Self {
+        Self { store, wake_ups, metrics }
     }
 
     fn count(&self, outcomes: &[RequestOutcome]) {
@@ -40,17 +40,17 @@ impl<S: IngestStore> Ingest<S> {
         self.metrics.events_accepted.inc_by(accepted as u64);
         self.metrics.events_duplicate.inc_by(duplicate as u64);
         if accepted > 0 {
-            self.wakes.wake(Stage::Routing);
+            self.wake_ups.wake(Stage::Routing);
         }
     }
 }
 
-impl<S: IngestStore> Work for Ingest<S> {
+impl<S: IngestStore> BatchHandler for Ingest<S> {
     type Input = IngestRequest;
     type Output = RequestOutcome;
 
     /// A batch that failed is told to its callers: they know best whether to come again.
-    async fn work(
+    async fn handle(
         &mut self,
         requests: Vec<IngestRequest>,
         now: Timestamp,

@@ -60,7 +60,7 @@ mod tests {
         mut fetch_ms: impl FnMut(u64, bool) -> u64,
         are_keys_passed: bool,
     ) -> u64 {
-        let clock = Clock::standing(at(0));
+        let clock = Clock::fixed(at(0));
         let mut position = ReadPosition::new(clock.clone());
         let mut ends: BTreeMap<u32, u64> = (0..2_048).map(|key| (key, finishes_after_ms(key))).collect();
         let (mut now, mut next, mut longest) = (0, 2_048, 0);

@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::read_position::ReadPosition;
 use crate::step::{Progress, Step};
-use crate::wake::Wakes;
+use crate::wake::WakeUps;
 use posthaste_core::ports::{DueSince, RouteTake, RouterStore, StoreResult};
 use posthaste_core::route::events_to_take;
 use posthaste_core::{EventId, Timestamp};
@@ -20,7 +20,7 @@ const SAGAS_TARGET: u32 = 2_000;
 #[derive(Debug)]
 pub struct Router<S> {
     store: S,
-    wakes: Wakes,
+    wake_ups: WakeUps,
     metrics: Metrics,
     events_max: u32,
     /// Ids commit out of order: one that was committed late is found by a full scan.
@@ -28,9 +28,9 @@ pub struct Router<S> {
 }
 
 impl<S: RouterStore> Router<S> {
-    pub const fn new(store: S, clock: Clock, wakes: Wakes, metrics: Metrics) -> Self {
+    pub const fn new(store: S, clock: Clock, wake_ups: WakeUps, metrics: Metrics) -> Self {
         let position = ReadPosition::new(clock);
-        Self { store, wakes, metrics, events_max: EVENTS_MAX, position }
+        Self { store, wake_ups, metrics, events_max: EVENTS_MAX, position }
     }
 }
 
@@ -50,7 +50,7 @@ impl<S: RouterStore> Step for Router<S> {
         }
         if routed.pairs > 0 {
             let due = |subscription_id| DueSince { subscription_id, since: now };
-            self.wakes.wake_admission(routed.subscriptions.into_iter().map(due));
+            self.wake_ups.wake_admission(routed.subscriptions.into_iter().map(due));
         }
         self.events_max = events_to_take(routed.events, routed.pairs, SAGAS_TARGET, EVENTS_MAX);
         Ok(if may_be_more { Progress::More } else { Progress::Idle })
@@ -84,14 +84,14 @@ mod tests {
     }
 
     fn router(store: &Scripted, clock: &Clock) -> Router<Scripted> {
-        Router::new(store.clone(), clock.clone(), Wakes::alone(), Metrics::new())
+        Router::new(store.clone(), clock.clone(), WakeUps::alone(), Metrics::new())
     }
 
     #[tokio::test]
     async fn reads_from_the_mark_and_from_the_beginning_every_second() {
         let store = Scripted { fan_out: 1, lowest: 7, ..Scripted::default() };
         let start = Timestamp::from_micros(0);
-        let clock = Clock::standing(start);
+        let clock = Clock::fixed(start);
         let mut router = router(&store, &clock);
         for ms in [0, 300, 999, 1_000, 1_300] {
             clock.set(start.after(Duration::from_millis(ms)));
@@ -105,18 +105,18 @@ mod tests {
     #[tokio::test]
     async fn admission_is_told_which_subscriptions_have_new_sagas() {
         let store = Scripted { fan_out: 1, lowest: 1, ..Scripted::default() };
-        let wakes = Wakes::alone();
-        let (clock, now) = (Clock::standing(Timestamp::MIN), Timestamp::from_micros(5));
-        let mut router = Router::new(store, clock, wakes.clone(), Metrics::new());
+        let wake_ups = WakeUps::alone();
+        let (clock, now) = (Clock::fixed(Timestamp::MIN), Timestamp::from_micros(5));
+        let mut router = Router::new(store, clock, wake_ups.clone(), Metrics::new());
         router.step(now).await.expect("a step");
         let subscription_id = SubscriptionId::from_store(1);
-        assert_eq!(wakes.take_due(), [DueSince { subscription_id, since: now }]);
+        assert_eq!(wake_ups.take_due(), [DueSince { subscription_id, since: now }]);
     }
 
     #[tokio::test]
     async fn a_fan_out_of_a_thousand_makes_the_next_take_small() {
         let store = Scripted { fan_out: 1_000, lowest: 1, ..Scripted::default() };
-        let mut router = router(&store, &Clock::standing(Timestamp::MIN));
+        let mut router = router(&store, &Clock::fixed(Timestamp::MIN));
         for _ in 0..3 {
             assert_eq!(router.step(Timestamp::MIN).await.expect("a step"), Progress::More);
         }

@@ -2,14 +2,14 @@
 //! store is away, catches its panics, meters it, and drains it at the end. What a step does is the
 //! step's own business.
 
-mod health;
+mod backoff;
 
-use crate::clock::{CLOCKS_DIFFER_MAX, Clock};
+use crate::clock::{CLOCK_SKEW_MAX, Clock};
 use crate::metrics::{self, Metrics};
 use crate::step::{Progress, Step};
-use crate::wake::Bell;
+use crate::wake::WakeUp;
+use backoff::{Backoff, StepOutcome};
 use futures_util::FutureExt as _;
-use health::{Health, Turn};
 use posthaste_core::Timestamp;
 use posthaste_core::ports::StoreResult;
 use std::panic::AssertUnwindSafe;
@@ -25,52 +25,52 @@ use tokio::time::Instant;
 pub struct Service<S> {
     pub name: &'static str,
     pub step: S,
-    pub bell: Bell,
+    pub wake_up: WakeUp,
     /// The longest idle time: bounds what nobody announced.
     pub poll: Duration,
     /// The shortest time from one step to the next; zero for no bound.
     pub pace: Duration,
     /// The longest pause while the store is away.
     pub pause_max: Duration,
-    pub phase: Phase,
+    pub phase: DrainPhase,
 }
 
 impl<S> Service<S> {
-    pub fn new(name: &'static str, step: S, bell: Bell, poll: Duration) -> Self {
-        let (pace, pause_max, phase) = (Duration::ZERO, health::PAUSE_MAX, Phase::Takes);
-        Self { name, step, bell, poll, pace, pause_max, phase }
+    pub fn new(name: &'static str, step: S, wake_up: WakeUp, poll: Duration) -> Self {
+        let (pace, pause_max, phase) = (Duration::ZERO, backoff::PAUSE_MAX, DrainPhase::Intake);
+        Self { name, step, wake_up, poll, pace, pause_max, phase }
     }
 }
 
 /// When a service ends: first those that take work on, then those that carry away what came of it, and
 /// at last those that tell of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
-    Takes,
-    Flushes,
+pub enum DrainPhase {
+    Intake,
+    Results,
     /// What tells of all the others comes last.
-    Tells,
+    Telemetry,
 }
 
 /// How far the shutdown has come, for every service to see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Signal {
-    Run,
-    Stop { last: Phase, patience: Duration },
+enum RunState {
+    Running,
+    Draining { last: DrainPhase, timeout: Duration },
 }
 
-impl Signal {
-    fn stops(self, phase: Phase) -> Option<Duration> {
+impl RunState {
+    fn stops(self, phase: DrainPhase) -> Option<Duration> {
         match self {
-            Self::Stop { last, patience } if phase <= last => Some(patience),
-            Self::Stop { .. } | Self::Run => None,
+            Self::Draining { last, timeout } if phase <= last => Some(timeout),
+            Self::Draining { .. } | Self::Running => None,
         }
     }
 }
 
 /// What is known of one service from outside.
 #[derive(Debug)]
-pub struct Pulse {
+pub struct Heartbeat {
     pub name: &'static str,
     started: Instant,
     /// Milliseconds from the start to the last step that went well, plus one; zero before the first.
@@ -78,7 +78,7 @@ pub struct Pulse {
     failing: AtomicBool,
 }
 
-impl Pulse {
+impl Heartbeat {
     /// How long ago a step went well; nothing if none ever did.
     pub fn age(&self) -> Option<Duration> {
         let stepped_ms = self.stepped_ms.load(Ordering::Relaxed).checked_sub(1)?;
@@ -106,46 +106,49 @@ pub struct Runner {
     started: Instant,
     clock: Clock,
     metrics: Metrics,
-    signal: watch::Sender<Signal>,
-    takers: JoinSet<()>,
-    flushers: JoinSet<()>,
-    tellers: JoinSet<()>,
-    pulses: Vec<Arc<Pulse>>,
+    run_state: watch::Sender<RunState>,
+    intake: JoinSet<()>,
+    results: JoinSet<()>,
+    telemetry: JoinSet<()>,
+    heartbeats: Vec<Arc<Heartbeat>>,
 }
 
 impl Runner {
     pub fn new(clock: Clock, metrics: Metrics) -> Self {
-        let signal = watch::Sender::new(Signal::Run);
-        let (takers, flushers, tellers) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
+        let run_state = watch::Sender::new(RunState::Running);
+        let (intake, results, telemetry) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
         let started = Instant::now();
-        Self { started, clock, metrics, signal, takers, flushers, tellers, pulses: Vec::new() }
+        Self { started, clock, metrics, run_state, intake, results, telemetry, heartbeats: Vec::new() }
     }
 
     /// The services that were started.
-    pub fn pulses(&self) -> &[Arc<Pulse>] {
-        &self.pulses
+    pub fn heartbeats(&self) -> &[Arc<Heartbeat>] {
+        &self.heartbeats
     }
 
     pub fn start<S: Step + 'static>(&mut self, service: Service<S>) {
-        let pulse = Arc::new(Pulse {
+        let heartbeat = Arc::new(Heartbeat {
             name: service.name,
             started: Instant::now(),
             stepped_ms: AtomicU64::new(0),
             failing: AtomicBool::new(false),
         });
-        self.pulses.push(Arc::clone(&pulse));
+        self.heartbeats.push(Arc::clone(&heartbeat));
         // From zero, so that the first one is seen as a rise.
         let label = metrics::Service { service: service.name };
         self.metrics.step_failures.get_or_create(&label).inc_by(0);
         self.metrics.step_panics.get_or_create(&label).inc_by(0);
         let tasks = match service.phase {
-            Phase::Takes => &mut self.takers,
-            Phase::Flushes => &mut self.flushers,
-            Phase::Tells => &mut self.tellers,
+            DrainPhase::Intake => &mut self.intake,
+            DrainPhase::Results => &mut self.results,
+            DrainPhase::Telemetry => &mut self.telemetry,
         };
-        let (clock, metrics, signal) = (self.clock.clone(), self.metrics.clone(), self.signal.subscribe());
+        let (clock, metrics, run_state) =
+            (self.clock.clone(), self.metrics.clone(), self.run_state.subscribe());
         let runner_started = self.started;
-        tasks.spawn(Loop { service, runner_started, clock, metrics, signal, pulse, was_rung: false }.run());
+        tasks.spawn(
+            Loop { service, runner_started, clock, metrics, run_state, heartbeat, was_rung: false }.run(),
+        );
     }
 
     /// Ends every service: those that take first, then those that flush, then those that tell, all within `grace`. Answers
@@ -156,13 +159,13 @@ impl Runner {
         let reserve = grace / 5;
         let mut all = true;
         for (phase, tasks, kept) in [
-            (Phase::Takes, &mut self.takers, reserve),
-            (Phase::Flushes, &mut self.flushers, reserve / 4),
-            (Phase::Tells, &mut self.tellers, Duration::ZERO),
+            (DrainPhase::Intake, &mut self.intake, reserve),
+            (DrainPhase::Results, &mut self.results, reserve / 4),
+            (DrainPhase::Telemetry, &mut self.telemetry, Duration::ZERO),
         ] {
             let left = until.saturating_duration_since(Instant::now());
-            let patience = left.saturating_sub(kept);
-            self.signal.send_replace(Signal::Stop { last: phase, patience });
+            let timeout = left.saturating_sub(kept);
+            self.run_state.send_replace(RunState::Draining { last: phase, timeout });
             let ended = async { while tasks.join_next().await.is_some() {} };
             // One that hangs must not eat up the time of those behind it.
             all &= tokio::time::timeout(left.saturating_sub(kept / 2), ended).await.is_ok();
@@ -176,57 +179,57 @@ struct Loop<S> {
     runner_started: Instant,
     clock: Clock,
     metrics: Metrics,
-    signal: watch::Receiver<Signal>,
-    pulse: Arc<Pulse>,
+    run_state: watch::Receiver<RunState>,
+    heartbeat: Arc<Heartbeat>,
     /// The last wait ended with the bell.
     was_rung: bool,
 }
 
 impl<S: Step> Loop<S> {
     async fn run(mut self) {
-        let mut health = Health::new(self.service.pause_max);
-        let patience = loop {
-            if let Some(patience) = self.stops() {
-                break patience;
+        let mut backoff = Backoff::new(self.service.pause_max);
+        let timeout = loop {
+            if let Some(timeout) = self.stops() {
+                break timeout;
             }
             let began = Instant::now();
             let now = self.clock.now();
-            let turn = self.turn(now).await;
+            let outcome = self.outcome(now).await;
             let label = metrics::Service { service: self.service.name };
             self.metrics.step_seconds.get_or_create(&label).observe(began.elapsed().as_secs_f64());
-            match health.after(self.service.name, turn) {
+            match backoff.after(self.service.name, outcome) {
                 Ok(progress) => {
-                    self.pulse.beat(progress);
+                    self.heartbeat.beat(progress);
                     self.idle(progress, now, began).await;
                 }
                 Err(pause) => {
-                    self.pulse.failing.store(true, Ordering::Relaxed);
+                    self.heartbeat.failing.store(true, Ordering::Relaxed);
                     self.wait(pause, false).await;
                 }
             }
         };
-        self.service.step.drain(&self.clock, patience).await;
+        self.service.step.drain(&self.clock, timeout).await;
     }
 
-    async fn turn(&mut self, now: Timestamp) -> Turn {
+    async fn outcome(&mut self, now: Timestamp) -> StepOutcome {
         let label = metrics::Service { service: self.service.name };
         let caught: Result<StoreResult<Progress>, _> =
             AssertUnwindSafe(self.service.step.step(now)).catch_unwind().await;
         match caught {
-            Ok(Ok(progress)) => Turn::Went(progress),
+            Ok(Ok(progress)) => StepOutcome::Done(progress),
             Ok(Err(error)) => {
                 self.metrics.step_failures.get_or_create(&label).inc();
-                Turn::Failed(error)
+                StepOutcome::Failed(error)
             }
             Err(panic) => {
                 self.metrics.step_panics.get_or_create(&label).inc();
-                Turn::Panicked(health::panic_text(&*panic))
+                StepOutcome::Panicked(backoff::panic_text(&*panic))
             }
         }
     }
 
     fn stops(&self) -> Option<Duration> {
-        self.signal.borrow().stops(self.service.phase)
+        self.run_state.borrow().stops(self.service.phase)
     }
 
     async fn idle(&mut self, progress: Progress, now: Timestamp, began: Instant) {
@@ -250,7 +253,7 @@ impl<S: Step> Loop<S> {
         let poll = self.service.poll;
         if self.was_rung {
             // What it was rung for may be due only then.
-            return poll.min(CLOCKS_DIFFER_MAX);
+            return poll.min(CLOCK_SKEW_MAX);
         }
         let since_last = self.runner_started.elapsed().as_nanos().checked_rem(poll.as_nanos()).unwrap_or(0);
         poll.saturating_sub(Duration::from_nanos(u64::try_from(since_last).unwrap_or(0)))
@@ -259,13 +262,13 @@ impl<S: Step> Loop<S> {
     /// Waits until the time is over, the bell rings if it is listened to, or the service must end.
     async fn wait(&mut self, span: Duration, listens: bool) {
         let phase = self.service.phase;
-        let bell = &self.service.bell;
+        let wake_up = &self.service.wake_up;
         self.was_rung = false;
         tokio::select! {
             () = tokio::time::sleep(span) => {}
-            () = bell.rung(), if listens => self.was_rung = true,
+            () = wake_up.notified(), if listens => self.was_rung = true,
             // The sender lives as long as the runner; if it is gone, there is nothing to run for.
-            _ = self.signal.wait_for(|signal| signal.stops(phase).is_some()) => {}
+            _ = self.run_state.wait_for(|run_state| run_state.stops(phase).is_some()) => {}
         }
     }
 }

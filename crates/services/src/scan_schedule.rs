@@ -113,7 +113,7 @@ mod tests {
 
     /// Scans in turn, each as soon as it is due, and returns the pause after each in seconds.
     fn pauses(scans: &[(u64, bool)]) -> Vec<u64> {
-        let clock = Clock::standing(at(0));
+        let clock = Clock::fixed(at(0));
         let mut schedule = ScanSchedule::new(clock.clone());
         let mut pauses = Vec::new();
         for (took_ms, found) in scans {
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_scan_that_takes_as_long_as_other_fetches_is_not_slow() {
-        let clock = Clock::standing(at(0));
+        let clock = Clock::fixed(at(0));
         let mut schedule = ScanSchedule::new(clock.clone());
         for _ in 0..6 {
             let began = clock.now();
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_scan_can_be_requested_and_a_clock_set_back_delays_none() {
-        let clock = Clock::standing(at(10_000));
+        let clock = Clock::fixed(at(10_000));
         let mut schedule = ScanSchedule::new(clock.clone());
         schedule.record_page(at(10_000), false, true);
         assert!(!schedule.is_due(at(10_500)) && schedule.is_due(at(11_000)));

@@ -1,7 +1,7 @@
 //! The sends of a worker, the same for webhooks and for orders: [`Slots`] limit how many run at once and wake the worker
 //! up when one ends, [`SendTasks`] run them.
 
-use crate::wake::Bell;
+use crate::wake::WakeUp;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -22,7 +22,7 @@ struct Freed {
     count: AtomicU32,
     /// The worker is woken up after each `wake_every` slots, so that its claims stay large.
     wake_every: u32,
-    bell: Bell,
+    wake_up: WakeUp,
 }
 
 /// One of the slots. It is free again when this is dropped, also by a panic.
@@ -33,9 +33,9 @@ pub(crate) struct Slot {
 }
 
 impl Slots {
-    pub(crate) fn new(slots_max: u32, wake_every: u32, bell: Bell) -> Self {
+    pub(crate) fn new(slots_max: u32, wake_every: u32, wake_up: WakeUp) -> Self {
         let (is_awaited, count) = (AtomicBool::new(false), AtomicU32::new(0));
-        let freed = Freed { is_awaited, count, wake_every: wake_every.max(1), bell };
+        let freed = Freed { is_awaited, count, wake_every: wake_every.max(1), wake_up };
         Self { permits: Arc::new(Semaphore::new(slots_max as usize)), freed: Arc::new(freed) }
     }
 
@@ -68,7 +68,7 @@ impl Drop for Slot {
     fn drop(&mut self) {
         self.permit.take();
         if self.freed.record() {
-            self.freed.bell.ring();
+            self.freed.wake_up.notify();
         }
     }
 }
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_worker_is_woken_up_after_each_quarter_of_its_slots_while_it_waits() {
-        let slots = Slots::new(12, 3, Bell::default());
+        let slots = Slots::new(12, 3, WakeUp::default());
         let wakes_up = |count: u32| (0..count).map(|_| slots.freed.record()).collect::<Vec<_>>();
         assert!(wakes_up(5).iter().all(|wakes_up| !wakes_up), "it does not wait");
         slots.set_awaited(true);

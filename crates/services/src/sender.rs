@@ -7,8 +7,8 @@ mod connect;
 mod connection;
 mod conversation;
 mod exchange;
-mod habit;
 mod headers;
+mod idle_limit;
 mod pool;
 mod resolve;
 mod status_line;
@@ -28,8 +28,8 @@ use tokio_rustls::TlsConnector;
 
 use crate::egress::{Destination, EgressPolicy};
 use connect::Connector;
-use conversation::{Conversation, Progress, Setback, request};
-use pool::{Pool, Taken};
+use conversation::{ExchangeAttempt, ExchangeError, Progress, request};
+use pool::{Pool, Reused};
 
 pub use exchange::Exchange;
 pub use headers::{AGENT, Delivery, delivery_headers, signed_headers};
@@ -49,7 +49,7 @@ pub struct Post {
     /// Those of the message. The host, the framing and the connection are the sender's to write.
     pub headers: HeaderMap,
     pub body: Bytes,
-    pub answer: Wanted,
+    pub answer: ReadUpTo,
     /// Over everything from here on: look-up, connection, TLS, request, answer.
     pub deadline: Duration,
 }
@@ -64,7 +64,7 @@ impl fmt::Debug for Post {
 
 /// How much of an answer matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum ReadUpTo {
     /// The status line decides; [`Exchange::body`] stays empty.
     Status,
     /// The body too, up to so many bytes; the rest is not read.
@@ -153,21 +153,21 @@ impl Sender {
     ) -> Result<(), Failure> {
         let (origin, wanted) = (to.origin.as_str(), post.answer);
         let request = request(to, post.headers, post.body);
-        if let Some(Taken { connection, idle }) = self.pool.take(origin, Instant::now()) {
-            let conversation = Conversation { pool: &self.pool, origin, wanted, was_idle: Some(idle) };
+        if let Some(Reused { connection, idle }) = self.pool.take(origin, Instant::now()) {
+            let conversation = ExchangeAttempt { pool: &self.pool, origin, wanted, was_idle: Some(idle) };
             match conversation.hold(connection, request.clone(), progress).await {
                 Ok(()) => return Ok(()),
-                Err(Setback::Failed(failure)) => return Err(failure),
-                Err(Setback::Unsent) => {}
+                Err(ExchangeError::Failed(failure)) => return Err(failure),
+                Err(ExchangeError::Unsent) => {}
             }
         }
         // On the heap: most exchanges need none, and every one would carry the room for it.
         let connection = Box::pin(self.connector.connect(to, until)).await?;
-        let conversation = Conversation { pool: &self.pool, origin, wanted, was_idle: None };
+        let conversation = ExchangeAttempt { pool: &self.pool, origin, wanted, was_idle: None };
         match conversation.hold(connection, request, progress).await {
             Ok(()) => Ok(()),
-            Err(Setback::Failed(failure)) => Err(failure),
-            Err(Setback::Unsent) => Err(Failure::ConnectFailed),
+            Err(ExchangeError::Failed(failure)) => Err(failure),
+            Err(ExchangeError::Unsent) => Err(Failure::ConnectFailed),
         }
     }
 }

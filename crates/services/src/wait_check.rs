@@ -114,7 +114,7 @@ mod tests {
 
     #[tokio::test]
     async fn waits_are_checked_at_the_start_and_after_a_step_back_and_once_more() {
-        let clock = Clock::standing(at_ms(0));
+        let clock = Clock::fixed(at_ms(0));
         let mut check = WaitCheck::new(TwoPages::default(), clock.clone());
         let rows = [
             (10_000, More),
@@ -139,7 +139,7 @@ mod tests {
 
     #[tokio::test]
     async fn waits_are_checked_by_the_time_after_the_step_back() {
-        let clock = Clock::standing(at_ms(3_600_000));
+        let clock = Clock::fixed(at_ms(3_600_000));
         let mut check = WaitCheck::new(TwoPages::default(), clock.clone());
         for _ in 0..2 {
             check.step(clock.now()).await.expect("a step");

@@ -12,30 +12,30 @@ use tokio::sync::Notify;
 
 /// What a service waits on between two steps. A ring while it works is kept for afterwards.
 #[derive(Debug, Clone, Default)]
-pub struct Bell(Arc<Notify>);
+pub struct WakeUp(Arc<Notify>);
 
-impl Bell {
-    pub fn ring(&self) {
+impl WakeUp {
+    pub fn notify(&self) {
         self.0.notify_one();
     }
 
-    pub(crate) async fn rung(&self) {
+    pub(crate) async fn notified(&self) {
         self.0.notified().await;
     }
 }
 
 /// The bells of all stages. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Wakes(Arc<Inner>);
+pub struct WakeUps(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    bells: [Bell; Stage::ALL.len()],
+    wake_ups: [WakeUp; Stage::ALL.len()],
     /// The stages that this process runs. It sees to those by itself, so nobody else is told.
-    here: Vec<Stage>,
+    local_stages: Vec<Stage>,
     /// What other processes have to be notified of; `None` where there are no others.
-    unsaid: Option<Mutex<Announcement>>,
-    announcer: Bell,
+    pending: Option<Mutex<Announcement>>,
+    announcer: WakeUp,
     /// The smallest job that finished since the results stage last read; [`NO_JOB`] for none.
     lowest_finished: AtomicI64,
     /// Since when subscriptions have due sagas, as the router reported since admission last asked.
@@ -46,26 +46,26 @@ const NO_JOB: i64 = i64::MAX;
 /// Beyond this many, due subscriptions are left for admission to find in the store.
 const DUE_MAX: usize = 10_000;
 
-impl Wakes {
+impl WakeUps {
     /// For the only process on a store.
     pub fn alone() -> Self {
         Self::new(Stage::ALL.to_vec(), None)
     }
 
-    /// For one process of several, which runs the stages `here`.
-    pub fn among_others(here: Vec<Stage>) -> Self {
-        Self::new(here, Some(Mutex::default()))
+    /// For one process of several, which runs the stages `local_stages`.
+    pub fn among_others(local_stages: Vec<Stage>) -> Self {
+        Self::new(local_stages, Some(Mutex::default()))
     }
 
-    fn new(here: Vec<Stage>, unsaid: Option<Mutex<Announcement>>) -> Self {
-        let bells = std::array::from_fn(|_| Bell::default());
+    fn new(local_stages: Vec<Stage>, pending: Option<Mutex<Announcement>>) -> Self {
+        let wake_ups = std::array::from_fn(|_| WakeUp::default());
         let lowest_finished = AtomicI64::new(NO_JOB);
-        let (announcer, due) = (Bell::default(), Mutex::default());
-        Self(Arc::new(Inner { bells, here, unsaid, announcer, lowest_finished, due }))
+        let (announcer, due) = (WakeUp::default(), Mutex::default());
+        Self(Arc::new(Inner { wake_ups, local_stages, pending, announcer, lowest_finished, due }))
     }
 
-    pub fn bell(&self, stage: Stage) -> Bell {
-        self.bell_ref(stage).clone()
+    pub fn wake_up(&self, stage: Stage) -> WakeUp {
+        self.wake_up_ref(stage).clone()
     }
 
     /// There is something to do for a stage, wherever it runs.
@@ -81,7 +81,7 @@ impl Wakes {
 
     /// Wakes admission, which then need not look for these subscriptions if it runs here.
     pub fn wake_admission(&self, due: impl IntoIterator<Item = DueSince>) {
-        if self.0.here.contains(&Stage::Admission) {
+        if self.0.local_stages.contains(&Stage::Admission) {
             let mut known = self.0.due.lock().unwrap_or_else(PoisonError::into_inner);
             for DueSince { subscription_id, since } in due.into_iter().take(DUE_MAX) {
                 if known.len() < DUE_MAX {
@@ -100,21 +100,21 @@ impl Wakes {
 
     /// Wakes the stages that run here, and leaves the others for the announcer.
     fn deliver(&self, announcement: Announcement) {
-        let is_here = announcement.stages.iter().all(|stage| self.0.here.contains(stage));
+        let is_here = announcement.stages.iter().all(|stage| self.0.local_stages.contains(stage));
         if is_here {
-            self.ring(&announcement);
-        } else if let Some(unsaid) = &self.0.unsaid {
-            let mut unsaid = unsaid.lock().unwrap_or_else(PoisonError::into_inner);
-            unsaid.merge(announcement);
-            self.0.announcer.ring();
+            self.notify_local(&announcement);
+        } else if let Some(pending) = &self.0.pending {
+            let mut pending = pending.lock().unwrap_or_else(PoisonError::into_inner);
+            pending.merge(announcement);
+            self.0.announcer.notify();
         }
     }
 
-    fn ring(&self, announcement: &Announcement) {
+    fn notify_local(&self, announcement: &Announcement) {
         if let Some(job) = announcement.lowest_finished {
             self.0.lowest_finished.fetch_min(job.get(), Ordering::Relaxed);
         }
-        announcement.stages.iter().for_each(|stage| self.bell_ref(*stage).ring());
+        announcement.stages.iter().for_each(|stage| self.wake_up_ref(*stage).notify());
     }
 
     /// Returns the smallest job that finished since the last call, as far as this process was notified.
@@ -123,8 +123,8 @@ impl Wakes {
         (job != NO_JOB).then(|| JobId::from_store(job))
     }
 
-    fn bell_ref(&self, stage: Stage) -> &Bell {
-        let [routing, admission, delivery, results, outbox] = &self.0.bells;
+    fn wake_up_ref(&self, stage: Stage) -> &WakeUp {
+        let [routing, admission, delivery, results, outbox] = &self.0.wake_ups;
         match stage {
             Stage::Routing => routing,
             Stage::Admission => admission,
@@ -134,10 +134,10 @@ impl Wakes {
         }
     }
 
-    fn take_unsaid(&self) -> Announcement {
+    fn take_pending(&self) -> Announcement {
         let take =
-            |unsaid: &Mutex<_>| std::mem::take(&mut *unsaid.lock().unwrap_or_else(PoisonError::into_inner));
-        self.0.unsaid.as_ref().map(take).unwrap_or_default()
+            |pending: &Mutex<_>| std::mem::take(&mut *pending.lock().unwrap_or_else(PoisonError::into_inner));
+        self.0.pending.as_ref().map(take).unwrap_or_default()
     }
 }
 
@@ -146,28 +146,28 @@ impl Wakes {
 #[derive(Debug)]
 pub struct Announcer<S> {
     store: S,
-    wakes: Wakes,
+    wake_ups: WakeUps,
 }
 
 impl<S: AnnounceStore> Announcer<S> {
-    pub const fn new(store: S, wakes: Wakes) -> Self {
-        Self { store, wakes }
+    pub const fn new(store: S, wake_ups: WakeUps) -> Self {
+        Self { store, wake_ups }
     }
 
     /// What rings when there is something to say.
-    pub fn bell(&self) -> Bell {
-        self.wakes.0.announcer.clone()
+    pub fn wake_up(&self) -> WakeUp {
+        self.wake_ups.0.announcer.clone()
     }
 }
 
 impl<S: AnnounceStore> Step for Announcer<S> {
     async fn step(&mut self, _now: Timestamp) -> StoreResult<Progress> {
-        let announcement = self.wakes.take_unsaid();
+        let announcement = self.wake_ups.take_pending();
         if announcement.is_empty() {
             return Ok(Progress::Unasked);
         }
         if let Err(error) = self.store.announce(announcement.clone()).await {
-            self.wakes.deliver(announcement);
+            self.wake_ups.deliver(announcement);
             return Err(error);
         }
         Ok(Progress::Idle)
@@ -178,22 +178,22 @@ impl<S: AnnounceStore> Step for Announcer<S> {
 #[derive(Debug)]
 pub struct Listener<S> {
     store: S,
-    wakes: Wakes,
+    wake_ups: WakeUps,
 }
 
 /// How long one step listens, so that the runner has a word in between.
 const LISTEN_MAX: Duration = Duration::from_millis(500);
 
 impl<S: ListenStore> Listener<S> {
-    pub const fn new(store: S, wakes: Wakes) -> Self {
-        Self { store, wakes }
+    pub const fn new(store: S, wake_ups: WakeUps) -> Self {
+        Self { store, wake_ups }
     }
 }
 
 impl<S: ListenStore> Step for Listener<S> {
     async fn step(&mut self, _now: Timestamp) -> StoreResult<Progress> {
         if let Ok(heard) = tokio::time::timeout(LISTEN_MAX, self.store.next_announcements()).await {
-            self.wakes.ring(&heard?);
+            self.wake_ups.notify_local(&heard?);
         }
         Ok(Progress::More)
     }
@@ -205,9 +205,9 @@ mod tests {
     use posthaste_core::ports::StoreError;
     use std::task::Poll;
 
-    fn rung(wakes: &Wakes, stage: Stage) -> bool {
-        let bell = wakes.bell(stage);
-        let wait = std::pin::pin!(bell.rung());
+    fn is_notified(wake_ups: &WakeUps, stage: Stage) -> bool {
+        let wake_up = wake_ups.wake_up(stage);
+        let wait = std::pin::pin!(wake_up.notified());
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         wait.poll(&mut context) == Poll::Ready(())
     }
@@ -220,11 +220,11 @@ mod tests {
                 Err(StoreError::Unavailable { doing: "announcing", source: "no".into() })
             }
         }
-        let wakes = Wakes::among_others(Vec::new());
-        wakes.wake(Stage::Delivery);
-        let mut announcer = Announcer::new(Away, wakes.clone());
+        let wake_ups = WakeUps::among_others(Vec::new());
+        wake_ups.wake(Stage::Delivery);
+        let mut announcer = Announcer::new(Away, wake_ups.clone());
         assert!(announcer.step(Timestamp::from_micros(0)).await.is_err());
-        assert_eq!(wakes.take_unsaid().stages, [Stage::Delivery].into());
+        assert_eq!(wake_ups.take_pending().stages, [Stage::Delivery].into());
         assert_eq!(
             announcer.step(Timestamp::from_micros(0)).await.expect("nothing to say"),
             Progress::Unasked
@@ -233,28 +233,30 @@ mod tests {
 
     #[test]
     fn a_stage_that_runs_here_is_rung_and_nobody_else_is_told() {
-        let wakes = Wakes::among_others(vec![Stage::Routing]);
-        wakes.wake(Stage::Routing);
-        assert!(rung(&wakes, Stage::Routing) && !rung(&wakes, Stage::Routing), "once");
-        assert!(wakes.take_unsaid().is_empty());
+        let wake_ups = WakeUps::among_others(vec![Stage::Routing]);
+        wake_ups.wake(Stage::Routing);
+        assert!(is_notified(&wake_ups, Stage::Routing) && !is_notified(&wake_ups, Stage::Routing), "once");
+        assert!(wake_ups.take_pending().is_empty());
     }
 
     #[test]
     fn a_stage_that_runs_elsewhere_is_named_once() {
-        let wakes = Wakes::among_others(vec![Stage::Routing]);
+        let wake_ups = WakeUps::among_others(vec![Stage::Routing]);
         for stage in [Stage::Results, Stage::Delivery, Stage::Results] {
-            wakes.wake(stage);
+            wake_ups.wake(stage);
         }
-        assert_eq!(wakes.take_unsaid().stages, [Stage::Results, Stage::Delivery].into());
-        assert!(!rung(&wakes, Stage::Results) && wakes.take_unsaid().is_empty());
-        wakes.wake_results([7, 3, 9].map(JobId::from_store));
-        wakes.wake_results([5].map(JobId::from_store));
-        assert_eq!(wakes.take_unsaid().lowest_finished, Some(JobId::from_store(3)));
-        let alone = Wakes::alone();
+        assert_eq!(wake_ups.take_pending().stages, [Stage::Results, Stage::Delivery].into());
+        assert!(!is_notified(&wake_ups, Stage::Results) && wake_ups.take_pending().is_empty());
+        wake_ups.wake_results([7, 3, 9].map(JobId::from_store));
+        wake_ups.wake_results([5].map(JobId::from_store));
+        assert_eq!(wake_ups.take_pending().lowest_finished, Some(JobId::from_store(3)));
+        let alone = WakeUps::alone();
         alone.wake_results([7, 3].map(JobId::from_store));
         assert_eq!(alone.take_lowest_finished(), Some(JobId::from_store(3)));
         assert_eq!(alone.take_lowest_finished(), None);
         Stage::ALL.into_iter().for_each(|stage| alone.wake(stage));
-        assert!(Stage::ALL.into_iter().all(|stage| rung(&alone, stage)) && alone.take_unsaid().is_empty());
+        assert!(
+            Stage::ALL.into_iter().all(|stage| is_notified(&alone, stage)) && alone.take_pending().is_empty()
+        );
     }
 }

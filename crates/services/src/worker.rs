@@ -17,8 +17,8 @@ use crate::seal::SecretSealer;
 use crate::send_tasks::{SendTasks, Slots};
 use crate::sender::Sender;
 use crate::step::{Progress, Step};
-use crate::wake::Bell;
-use deliver::{Courier, Letter};
+use crate::wake::WakeUp;
+use deliver::{Deliverer, LoadedJob};
 use posthaste_core::ports::{Claim, ClaimedJob, JobReport, Report, StoreError, StoreResult, WorkerStore};
 use posthaste_core::{LeaseToken, Timestamp, WorkerId};
 use std::collections::HashMap;
@@ -53,7 +53,7 @@ pub struct WorkerKit {
     pub clock: Clock,
     pub metrics: Metrics,
     /// Rings when slots came free that may be wanted.
-    pub bell: Bell,
+    pub wake_up: WakeUp,
 }
 
 /// Draws a fresh token: 128 random bits.
@@ -63,7 +63,7 @@ pub struct Worker<S> {
     store: S,
     options: WorkerOptions,
     draw_token: DrawToken,
-    courier: Arc<Courier<S>>,
+    deliverer: Arc<Deliverer<S>>,
     slots: Slots,
     attempts: SendTasks<(ClaimedJob, LeaseToken)>,
     /// Jobs that were claimed and could not be read yet.
@@ -83,15 +83,15 @@ impl<S: WorkerStore + Clone> Worker<S> {
     pub fn new(store: S, options: WorkerOptions, kit: WorkerKit, draw_token: DrawToken) -> Self {
         // When all slots are taken and more jobs wait, it claims again once a quarter is free, so that claims stay large.
         // Slow receivers may keep more than that; then `REFILL_WAIT` limits how long the free ones stay empty.
-        let slots = Slots::new(options.slots, options.slots / 4, kit.bell.clone());
-        let suspects = Suspects::new(kit.bell.clone());
+        let slots = Slots::new(options.slots, options.slots / 4, kit.wake_up.clone());
+        let suspects = Suspects::new(kit.wake_up.clone());
         let position = ReadPosition::new(kit.clock.clone());
-        let courier = Arc::new(Courier::new(store.clone(), kit, &options));
+        let deliverer = Arc::new(Deliverer::new(store.clone(), kit, &options));
         Self {
             store,
             options,
             draw_token,
-            courier,
+            deliverer,
             slots,
             attempts: SendTasks::new(|(job, _)| {
                 let (saga_id, job_id) = (job.saga_id, job.job_id);
@@ -141,13 +141,13 @@ impl<S: WorkerStore + Clone> Worker<S> {
     }
 
     /// Starts an attempt for every job that was claimed and read.
-    fn start(&mut self, letters: Vec<Letter>) {
-        for letter in letters {
+    fn start(&mut self, loaded: Vec<LoadedJob>) {
+        for loaded in loaded {
             let Some(slot) = self.slots.acquire() else { return };
-            let (job, token, courier) = (letter.job, self.unread_token, Arc::clone(&self.courier));
+            let (job, token, deliverer) = (loaded.job, self.unread_token, Arc::clone(&self.deliverer));
             let suspect = if job.suspect { self.suspects.occupy() } else { None };
             self.attempts.spawn((job, token), async move {
-                courier.carry(letter, token).await;
+                deliverer.carry(loaded, token).await;
                 // Before the slot of a suspect, which wakes the worker up.
                 drop(slot);
                 drop(suspect);
@@ -190,13 +190,13 @@ impl<S: WorkerStore + Clone> Step for Worker<S> {
             return Ok(Progress::Idle);
         }
         // If reading fails, the jobs stay claimed and the next step reads them.
-        let letters = self.courier.read(&self.unread, now).await?;
+        let loaded = self.deliverer.read(&self.unread, now).await?;
         self.unread.clear();
         let is_last = claimed < asked;
-        if !is_last && self.slots.free() as usize <= letters.len() {
+        if !is_last && self.slots.free() as usize <= loaded.len() {
             self.slots.set_awaited(true);
         }
-        self.start(letters);
+        self.start(loaded);
         Ok(match (is_last, self.slots.free()) {
             (true, _) => Progress::Idle,
             (false, 0) => Progress::IdleUntil(now.after(REFILL_WAIT)),

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 /// One role of the database; a component works as exactly one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum DbRole {
     EventIngestWriter,
     SubscriptionAdmin,
     RouterWorker,
@@ -22,7 +22,7 @@ pub enum Role {
     EventPublisher,
 }
 
-impl Role {
+impl DbRole {
     pub const ALL: [Self; 12] = [
         Self::EventIngestWriter,
         Self::SubscriptionAdmin,
@@ -90,7 +90,7 @@ impl Role {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Verb {
+pub enum Privilege {
     Select,
     Insert,
     Update,
@@ -99,7 +99,7 @@ pub enum Verb {
     Execute,
 }
 
-impl Verb {
+impl Privilege {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Select => "SELECT",
@@ -114,14 +114,19 @@ impl Verb {
 /// One right. No columns means every column, or that the object is a function.
 #[derive(Debug, Clone, Copy)]
 pub struct Grant {
-    pub role: Role,
-    pub verb: Verb,
+    pub role: DbRole,
+    pub privilege: Privilege,
     pub object: &'static str,
     pub columns: &'static [&'static str],
 }
 
-const fn grant(role: Role, verb: Verb, object: &'static str, columns: &'static [&'static str]) -> Grant {
-    Grant { role, verb, object, columns }
+const fn grant(
+    role: DbRole,
+    privilege: Privilege,
+    object: &'static str,
+    columns: &'static [&'static str],
+) -> Grant {
+    Grant { role, privilege, object, columns }
 }
 
 const EVENTS: &str = "events";
@@ -278,82 +283,82 @@ const NO_HASH: &[&str] = &["id", "name", "role", "created_at", "last_used_at", "
 
 /// The table. UPDATE on a queue is what SKIP LOCKED asks for; nobody changes a row of one.
 pub const GRANTS: &[Grant] = &[
-    grant(Role::EventIngestWriter, Verb::Insert, EVENTS, EVENT_NEW),
-    grant(Role::EventIngestWriter, Verb::Select, EVENTS, &["id", "external_event_id"]),
-    grant(Role::EventIngestWriter, Verb::Execute, PUBLISH, ALL),
-    grant(Role::EventIngestWriter, Verb::Execute, COMPARE_EVENTS, ALL),
-    grant(Role::SubscriptionAdmin, Verb::Select, SUBSCRIPTIONS, ALL),
-    grant(Role::SubscriptionAdmin, Verb::Insert, SUBSCRIPTIONS, SUBSCRIPTION_NEW),
-    grant(Role::SubscriptionAdmin, Verb::Update, SUBSCRIPTIONS, ALL),
-    grant(Role::SubscriptionAdmin, Verb::Insert, OPERATOR_AUDIT, AUDITED),
-    grant(Role::RouterWorker, Verb::Select, EVENTS, EVENT_ROUTE),
-    grant(Role::RouterWorker, Verb::Select, SUBSCRIPTIONS, NO_SECRETS),
-    grant(Role::RouterWorker, Verb::Select, ROUTING_QUEUE, ALL),
-    grant(Role::RouterWorker, Verb::Update, ROUTING_QUEUE, ALL),
-    grant(Role::RouterWorker, Verb::Delete, ROUTING_QUEUE, ALL),
-    grant(Role::RouterWorker, Verb::Insert, SAGAS, SAGA_FRESH),
-    grant(Role::SagaOrchestrator, Verb::Select, EVENTS, EVENT_ROUTE),
-    grant(Role::SagaOrchestrator, Verb::Select, SUBSCRIPTIONS, NO_SECRETS),
-    grant(Role::SagaOrchestrator, Verb::Select, SAGAS, ALL),
-    grant(Role::SagaOrchestrator, Verb::Update, SAGAS, SAGA_MOVES),
-    grant(Role::SagaOrchestrator, Verb::Select, JOBS, ALL),
-    grant(Role::SagaOrchestrator, Verb::Insert, JOBS, JOB_NEW),
-    grant(Role::SagaOrchestrator, Verb::Select, FINISHED, ALL),
-    grant(Role::SagaOrchestrator, Verb::Update, FINISHED, ALL),
-    grant(Role::SagaOrchestrator, Verb::Delete, FINISHED, ALL),
-    grant(Role::JobWorker, Verb::Select, EVENTS, ALL),
-    grant(Role::JobWorker, Verb::Select, SUBSCRIPTIONS, ALL),
-    grant(Role::JobWorker, Verb::Select, SAGAS, ALL),
-    grant(Role::JobWorker, Verb::Select, JOBS, ALL),
-    grant(Role::JobWorker, Verb::Update, JOBS, JOB_WORK),
-    grant(Role::JobWorker, Verb::Insert, FINISHED, ALL),
-    grant(Role::LeaseCleaner, Verb::Select, JOBS, LEASE_READ),
-    grant(Role::LeaseCleaner, Verb::Update, JOBS, LEASE_RESET),
-    grant(Role::LeaseCleaner, Verb::Select, SAGAS, &["id", "event_id"]),
-    grant(Role::LeaseCleaner, Verb::Select, EVENTS, &["id", "correlation_id"]),
-    grant(Role::LeaseCleaner, Verb::Insert, FINISHED, ALL),
-    grant(Role::DeadLetterOperator, Verb::Select, DEAD_LETTERS, ALL),
-    grant(Role::DeadLetterOperator, Verb::Select, EVENTS, EVENT_ROUTE),
-    grant(Role::DeadLetterOperator, Verb::Execute, REQUEUE, ALL),
-    grant(Role::DeadLetterOperator, Verb::Execute, RESUME_LANE, ALL),
-    grant(Role::DeadLetterOperator, Verb::Select, LANE, ALL),
-    grant(Role::DeadLetterOperator, Verb::Insert, OPERATOR_AUDIT, AUDITED),
-    grant(Role::OutboxWriter, Verb::Select, ORDERS, ALL),
-    grant(Role::OutboxWriter, Verb::Insert, ORDERS, ORDER_NEW),
-    grant(Role::OutboxWriter, Verb::Select, LEDGER, ALL),
-    grant(Role::OutboxWriter, Verb::Insert, LEDGER, ALL),
-    grant(Role::OutboxWorker, Verb::Select, ORDERS, ALL),
-    grant(Role::OutboxWorker, Verb::Update, ORDERS, ALL),
-    grant(Role::OutboxWorker, Verb::Select, LEDGER, ALL),
-    grant(Role::OutboxWorker, Verb::Update, LEDGER, ALL),
-    grant(Role::OutboxWorker, Verb::Delete, LEDGER, ALL),
-    grant(Role::OutboxWorker, Verb::Select, LANE, ALL),
-    grant(Role::OutboxWorker, Verb::Update, LANE, ALL),
-    grant(Role::KeyKeeper, Verb::Select, KEYS, ALL),
-    grant(Role::KeyKeeper, Verb::Insert, KEYS, KEY_NEW),
-    grant(Role::KeyKeeper, Verb::Update, KEYS, KEY_MOVES),
-    grant(Role::KeyKeeper, Verb::Select, SESSIONS, ALL),
-    grant(Role::KeyKeeper, Verb::Insert, SESSIONS, ALL),
-    grant(Role::KeyKeeper, Verb::Delete, SESSIONS, ALL),
-    grant(Role::KeyKeeper, Verb::Insert, OPERATOR_AUDIT, AUDITED),
-    grant(Role::Viewer, Verb::Select, EVENTS, ALL),
-    grant(Role::Viewer, Verb::Select, SUBSCRIPTIONS, NO_SECRETS),
-    grant(Role::Viewer, Verb::Select, CHANGES, ALL),
-    grant(Role::Viewer, Verb::Select, ROUTING_QUEUE, ALL),
-    grant(Role::Viewer, Verb::Select, SAGAS, ALL),
-    grant(Role::Viewer, Verb::Select, JOBS, ALL),
-    grant(Role::Viewer, Verb::Select, FINISHED, ALL),
-    grant(Role::Viewer, Verb::Select, DEAD_LETTERS, ALL),
-    grant(Role::Viewer, Verb::Select, ORDERS, ALL),
-    grant(Role::Viewer, Verb::Select, LEDGER, ALL),
-    grant(Role::Viewer, Verb::Select, AUDIT, ALL),
-    grant(Role::Viewer, Verb::Select, LANE, ALL),
-    grant(Role::Viewer, Verb::Select, KEYS, NO_HASH),
-    grant(Role::Viewer, Verb::Select, PROCESSES, ALL),
-    grant(Role::Viewer, Verb::Select, ROLLUPS, ALL),
-    grant(Role::Viewer, Verb::Select, HEALTH, ALL),
-    grant(Role::Viewer, Verb::Select, OPERATOR_AUDIT, ALL),
-    grant(Role::EventPublisher, Verb::Execute, PUBLISH, ALL),
+    grant(DbRole::EventIngestWriter, Privilege::Insert, EVENTS, EVENT_NEW),
+    grant(DbRole::EventIngestWriter, Privilege::Select, EVENTS, &["id", "external_event_id"]),
+    grant(DbRole::EventIngestWriter, Privilege::Execute, PUBLISH, ALL),
+    grant(DbRole::EventIngestWriter, Privilege::Execute, COMPARE_EVENTS, ALL),
+    grant(DbRole::SubscriptionAdmin, Privilege::Select, SUBSCRIPTIONS, ALL),
+    grant(DbRole::SubscriptionAdmin, Privilege::Insert, SUBSCRIPTIONS, SUBSCRIPTION_NEW),
+    grant(DbRole::SubscriptionAdmin, Privilege::Update, SUBSCRIPTIONS, ALL),
+    grant(DbRole::SubscriptionAdmin, Privilege::Insert, OPERATOR_AUDIT, AUDITED),
+    grant(DbRole::RouterWorker, Privilege::Select, EVENTS, EVENT_ROUTE),
+    grant(DbRole::RouterWorker, Privilege::Select, SUBSCRIPTIONS, NO_SECRETS),
+    grant(DbRole::RouterWorker, Privilege::Select, ROUTING_QUEUE, ALL),
+    grant(DbRole::RouterWorker, Privilege::Update, ROUTING_QUEUE, ALL),
+    grant(DbRole::RouterWorker, Privilege::Delete, ROUTING_QUEUE, ALL),
+    grant(DbRole::RouterWorker, Privilege::Insert, SAGAS, SAGA_FRESH),
+    grant(DbRole::SagaOrchestrator, Privilege::Select, EVENTS, EVENT_ROUTE),
+    grant(DbRole::SagaOrchestrator, Privilege::Select, SUBSCRIPTIONS, NO_SECRETS),
+    grant(DbRole::SagaOrchestrator, Privilege::Select, SAGAS, ALL),
+    grant(DbRole::SagaOrchestrator, Privilege::Update, SAGAS, SAGA_MOVES),
+    grant(DbRole::SagaOrchestrator, Privilege::Select, JOBS, ALL),
+    grant(DbRole::SagaOrchestrator, Privilege::Insert, JOBS, JOB_NEW),
+    grant(DbRole::SagaOrchestrator, Privilege::Select, FINISHED, ALL),
+    grant(DbRole::SagaOrchestrator, Privilege::Update, FINISHED, ALL),
+    grant(DbRole::SagaOrchestrator, Privilege::Delete, FINISHED, ALL),
+    grant(DbRole::JobWorker, Privilege::Select, EVENTS, ALL),
+    grant(DbRole::JobWorker, Privilege::Select, SUBSCRIPTIONS, ALL),
+    grant(DbRole::JobWorker, Privilege::Select, SAGAS, ALL),
+    grant(DbRole::JobWorker, Privilege::Select, JOBS, ALL),
+    grant(DbRole::JobWorker, Privilege::Update, JOBS, JOB_WORK),
+    grant(DbRole::JobWorker, Privilege::Insert, FINISHED, ALL),
+    grant(DbRole::LeaseCleaner, Privilege::Select, JOBS, LEASE_READ),
+    grant(DbRole::LeaseCleaner, Privilege::Update, JOBS, LEASE_RESET),
+    grant(DbRole::LeaseCleaner, Privilege::Select, SAGAS, &["id", "event_id"]),
+    grant(DbRole::LeaseCleaner, Privilege::Select, EVENTS, &["id", "correlation_id"]),
+    grant(DbRole::LeaseCleaner, Privilege::Insert, FINISHED, ALL),
+    grant(DbRole::DeadLetterOperator, Privilege::Select, DEAD_LETTERS, ALL),
+    grant(DbRole::DeadLetterOperator, Privilege::Select, EVENTS, EVENT_ROUTE),
+    grant(DbRole::DeadLetterOperator, Privilege::Execute, REQUEUE, ALL),
+    grant(DbRole::DeadLetterOperator, Privilege::Execute, RESUME_LANE, ALL),
+    grant(DbRole::DeadLetterOperator, Privilege::Select, LANE, ALL),
+    grant(DbRole::DeadLetterOperator, Privilege::Insert, OPERATOR_AUDIT, AUDITED),
+    grant(DbRole::OutboxWriter, Privilege::Select, ORDERS, ALL),
+    grant(DbRole::OutboxWriter, Privilege::Insert, ORDERS, ORDER_NEW),
+    grant(DbRole::OutboxWriter, Privilege::Select, LEDGER, ALL),
+    grant(DbRole::OutboxWriter, Privilege::Insert, LEDGER, ALL),
+    grant(DbRole::OutboxWorker, Privilege::Select, ORDERS, ALL),
+    grant(DbRole::OutboxWorker, Privilege::Update, ORDERS, ALL),
+    grant(DbRole::OutboxWorker, Privilege::Select, LEDGER, ALL),
+    grant(DbRole::OutboxWorker, Privilege::Update, LEDGER, ALL),
+    grant(DbRole::OutboxWorker, Privilege::Delete, LEDGER, ALL),
+    grant(DbRole::OutboxWorker, Privilege::Select, LANE, ALL),
+    grant(DbRole::OutboxWorker, Privilege::Update, LANE, ALL),
+    grant(DbRole::KeyKeeper, Privilege::Select, KEYS, ALL),
+    grant(DbRole::KeyKeeper, Privilege::Insert, KEYS, KEY_NEW),
+    grant(DbRole::KeyKeeper, Privilege::Update, KEYS, KEY_MOVES),
+    grant(DbRole::KeyKeeper, Privilege::Select, SESSIONS, ALL),
+    grant(DbRole::KeyKeeper, Privilege::Insert, SESSIONS, ALL),
+    grant(DbRole::KeyKeeper, Privilege::Delete, SESSIONS, ALL),
+    grant(DbRole::KeyKeeper, Privilege::Insert, OPERATOR_AUDIT, AUDITED),
+    grant(DbRole::Viewer, Privilege::Select, EVENTS, ALL),
+    grant(DbRole::Viewer, Privilege::Select, SUBSCRIPTIONS, NO_SECRETS),
+    grant(DbRole::Viewer, Privilege::Select, CHANGES, ALL),
+    grant(DbRole::Viewer, Privilege::Select, ROUTING_QUEUE, ALL),
+    grant(DbRole::Viewer, Privilege::Select, SAGAS, ALL),
+    grant(DbRole::Viewer, Privilege::Select, JOBS, ALL),
+    grant(DbRole::Viewer, Privilege::Select, FINISHED, ALL),
+    grant(DbRole::Viewer, Privilege::Select, DEAD_LETTERS, ALL),
+    grant(DbRole::Viewer, Privilege::Select, ORDERS, ALL),
+    grant(DbRole::Viewer, Privilege::Select, LEDGER, ALL),
+    grant(DbRole::Viewer, Privilege::Select, AUDIT, ALL),
+    grant(DbRole::Viewer, Privilege::Select, LANE, ALL),
+    grant(DbRole::Viewer, Privilege::Select, KEYS, NO_HASH),
+    grant(DbRole::Viewer, Privilege::Select, PROCESSES, ALL),
+    grant(DbRole::Viewer, Privilege::Select, ROLLUPS, ALL),
+    grant(DbRole::Viewer, Privilege::Select, HEALTH, ALL),
+    grant(DbRole::Viewer, Privilege::Select, OPERATOR_AUDIT, ALL),
+    grant(DbRole::EventPublisher, Privilege::Execute, PUBLISH, ALL),
 ];
 
 /// Every role of a component may also call these: every process tells what it counted.
@@ -362,18 +367,18 @@ pub const EVERY_ROLE_EXECUTES: [&str; 2] = [REPORT_PRESENCE, REPORT_HEALTH];
 pub const EVERY_ROLE_READS: &str = MIGRATIONS;
 
 /// Whether a role may do this to a column; no column asks for any column at all.
-pub fn allows(role: Role, verb: Verb, object: &str, column: Option<&str>) -> bool {
-    let is_everybodys = match verb {
-        Verb::Execute => EVERY_ROLE_EXECUTES.contains(&object),
-        Verb::Select => object == EVERY_ROLE_READS,
-        Verb::Insert | Verb::Update | Verb::Delete => false,
+pub fn allows(role: DbRole, privilege: Privilege, object: &str, column: Option<&str>) -> bool {
+    let is_everybodys = match privilege {
+        Privilege::Execute => EVERY_ROLE_EXECUTES.contains(&object),
+        Privilege::Select => object == EVERY_ROLE_READS,
+        Privilege::Insert | Privilege::Update | Privilege::Delete => false,
     };
-    if is_everybodys && Role::COMPONENTS.contains(&role) {
+    if is_everybodys && DbRole::COMPONENTS.contains(&role) {
         return true;
     }
     GRANTS.iter().any(|grant| {
         grant.role == role
-            && grant.verb == verb
+            && grant.privilege == privilege
             && grant.object == object
             && column.is_none_or(|column| grant.columns.is_empty() || grant.columns.contains(&column))
     })
@@ -381,15 +386,17 @@ pub fn allows(role: Role, verb: Verb, object: &str, column: Option<&str>) -> boo
 
 /// Whether a role may call the function of the owner that this view stands for on SQLite, by an INSERT into the view or
 /// a SELECT from it.
-pub fn may_call_view(role: Role, view: &str) -> bool {
-    SQLITE_VIEWS.iter().any(|(name, function)| *name == view && allows(role, Verb::Execute, function, None))
+pub fn may_call_view(role: DbRole, view: &str) -> bool {
+    SQLITE_VIEWS
+        .iter()
+        .any(|(name, function)| *name == view && allows(role, Privilege::Execute, function, None))
 }
 
 /// What brings the rights of a PostgreSQL database to what the table says. The roles must exist.
 pub fn postgres_grants() -> String {
     let mut sql = String::new();
-    let roles = Role::ALL.map(Role::name).join(", ");
-    let components = Role::COMPONENTS.map(Role::name).join(", ");
+    let roles = DbRole::ALL.map(DbRole::name).join(", ");
+    let components = DbRole::COMPONENTS.map(DbRole::name).join(", ");
     let _ = writeln!(sql, "REVOKE ALL ON SCHEMA posthaste FROM PUBLIC;");
     let _ = writeln!(sql, "REVOKE ALL ON ALL FUNCTIONS IN SCHEMA posthaste FROM PUBLIC, {roles};");
     let _ = writeln!(sql, "REVOKE ALL ON ALL TABLES IN SCHEMA posthaste FROM PUBLIC, {roles};");
@@ -399,10 +406,10 @@ pub fn postgres_grants() -> String {
         let _ = writeln!(sql, "GRANT EXECUTE ON FUNCTION posthaste.{function} TO {components};");
     }
     let _ = writeln!(sql, "GRANT SELECT ON TABLE posthaste.{EVERY_ROLE_READS} TO {components};");
-    for Grant { role, verb, object, columns } in GRANTS {
-        let (role, verb_name) = (role.name(), verb.name());
+    for Grant { role, privilege, object, columns } in GRANTS {
+        let (role, verb_name) = (role.name(), privilege.name());
         let columns = if columns.is_empty() { String::new() } else { format!(" ({})", columns.join(", ")) };
-        let kind = if *verb == Verb::Execute { "FUNCTION" } else { "TABLE" };
+        let kind = if *privilege == Privilege::Execute { "FUNCTION" } else { "TABLE" };
         let _ = writeln!(sql, "GRANT {verb_name}{columns} ON {kind} posthaste.{object} TO {role};");
     }
     sql
@@ -418,15 +425,19 @@ pub fn roles_markdown() -> String {
          adds to the counters of the charts, and `report_health`, which adds up how attempts for each subscription\n\
          went, and read `schema_migrations`, which tells whether the database fits the program.\n",
     );
-    for role in Role::ALL {
+    for role in DbRole::ALL {
         let _ = write!(text, "\n## `{}`\n\n| may | on | columns |\n| --- | --- | --- |\n", role.name());
         for grant in GRANTS.iter().filter(|grant| grant.role == role) {
-            let columns = match (grant.verb, grant.columns) {
-                (Verb::Execute, _) => String::new(),
-                (Verb::Select | Verb::Insert | Verb::Update | Verb::Delete, []) => "all".to_owned(),
-                (Verb::Select | Verb::Insert | Verb::Update | Verb::Delete, some) => some.join(", "),
+            let columns = match (grant.privilege, grant.columns) {
+                (Privilege::Execute, _) => String::new(),
+                (Privilege::Select | Privilege::Insert | Privilege::Update | Privilege::Delete, []) => {
+                    "all".to_owned()
+                }
+                (Privilege::Select | Privilege::Insert | Privilege::Update | Privilege::Delete, some) => {
+                    some.join(", ")
+                }
             };
-            let _ = writeln!(text, "| {} | `{}` | {columns} |", grant.verb.name(), grant.object);
+            let _ = writeln!(text, "| {} | `{}` | {columns} |", grant.privilege.name(), grant.object);
         }
     }
     text
@@ -438,24 +449,24 @@ mod tests {
 
     #[test]
     fn what_is_not_listed_is_refused() {
-        let router = Role::RouterWorker;
-        assert!(allows(router, Verb::Select, EVENTS, Some("id")));
-        assert!(!allows(router, Verb::Select, EVENTS, Some("payload")));
-        assert!(allows(router, Verb::Select, EVENTS, None));
-        assert!(!allows(router, Verb::Update, SAGAS, None));
-        assert!(allows(router, Verb::Execute, REPORT_PRESENCE, None));
-        assert!(!allows(router, Verb::Execute, REQUEUE, None));
-        assert!(allows(router, Verb::Select, MIGRATIONS, Some("version")));
-        assert!(!allows(router, Verb::Update, MIGRATIONS, None));
-        let publisher = Role::EventPublisher;
-        assert!(allows(publisher, Verb::Execute, PUBLISH, None));
-        assert!(!allows(publisher, Verb::Execute, REPORT_PRESENCE, None));
-        assert!(!allows(publisher, Verb::Select, MIGRATIONS, None));
+        let router = DbRole::RouterWorker;
+        assert!(allows(router, Privilege::Select, EVENTS, Some("id")));
+        assert!(!allows(router, Privilege::Select, EVENTS, Some("payload")));
+        assert!(allows(router, Privilege::Select, EVENTS, None));
+        assert!(!allows(router, Privilege::Update, SAGAS, None));
+        assert!(allows(router, Privilege::Execute, REPORT_PRESENCE, None));
+        assert!(!allows(router, Privilege::Execute, REQUEUE, None));
+        assert!(allows(router, Privilege::Select, MIGRATIONS, Some("version")));
+        assert!(!allows(router, Privilege::Update, MIGRATIONS, None));
+        let publisher = DbRole::EventPublisher;
+        assert!(allows(publisher, Privilege::Execute, PUBLISH, None));
+        assert!(!allows(publisher, Privilege::Execute, REPORT_PRESENCE, None));
+        assert!(!allows(publisher, Privilege::Select, MIGRATIONS, None));
     }
 
     #[test]
     fn nobody_inserts_an_id() {
-        for grant in GRANTS.iter().filter(|grant| grant.verb == Verb::Insert) {
+        for grant in GRANTS.iter().filter(|grant| grant.privilege == Privilege::Insert) {
             // Tables without an id of their own.
             let is_bare = [FINISHED, LEDGER, SESSIONS].contains(&grant.object);
             let has_id = grant.columns.is_empty() || grant.columns.contains(&"id");
@@ -467,7 +478,7 @@ mod tests {
     fn every_grant_is_on_something_that_exists() {
         for grant in GRANTS {
             let functions = [PUBLISH, COMPARE_EVENTS, REQUEUE, RESUME_LANE, REPORT_PRESENCE, REPORT_HEALTH];
-            let known = if grant.verb == Verb::Execute { &functions[..] } else { &TABLES[..] };
+            let known = if grant.privilege == Privilege::Execute { &functions[..] } else { &TABLES[..] };
             assert!(known.contains(&grant.object), "{grant:?}");
         }
     }

@@ -1,27 +1,27 @@
 //! Who is told how long each call of a role took. The store knows nothing of meters.
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Is told the role of a call and how long it took, whatever came of it. Clones tell the same one.
 #[derive(Clone, Default)]
-pub struct Observer(Option<Arc<Told>>);
+pub struct Observer(Option<Arc<Callback>>);
 
-type Told = dyn Fn(Role, Duration) + Send + Sync;
+type Callback = dyn Fn(DbRole, Duration) + Send + Sync;
 
 impl Observer {
-    pub fn new(told: impl Fn(Role, Duration) + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(told)))
+    pub fn new(callback: impl Fn(DbRole, Duration) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(callback)))
     }
 
     /// Waits for a call, and tells how long it took. A call that was given up is not told.
-    pub(crate) async fn time<T>(&self, role: Role, call: impl Future<Output = T>) -> T {
-        let Some(told) = &self.0 else { return call.await };
+    pub(crate) async fn time<T>(&self, role: DbRole, call: impl Future<Output = T>) -> T {
+        let Some(callback) = &self.0 else { return call.await };
         let began = Instant::now();
         let answer = call.await;
-        told(role, began.elapsed());
+        callback(role, began.elapsed());
         answer
     }
 }

@@ -7,7 +7,7 @@ pub mod behaviour;
 
 use crate::receiver::{Answer, Received, Receiver};
 use accounts::{Accounts, Books, Reply, Request};
-use behaviour::{Behaviour, Turn};
+use behaviour::{Behaviour, Misbehaviour};
 use posthaste_core::order::IdempotencyKey;
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Listens until it is dropped.
 pub struct TestBroker {
     address: SocketAddr,
-    desk: Arc<Desk>,
+    shared: Arc<Shared>,
     /// Nothing while it is away.
     receiver: Mutex<Option<Receiver>>,
 }
@@ -29,17 +29,17 @@ impl fmt::Debug for TestBroker {
 }
 
 /// What outlives a crash.
-struct Desk {
+struct Shared {
     behaviour: Behaviour,
     accounts: Mutex<Accounts>,
 }
 
 impl TestBroker {
     pub async fn start(behaviour: Behaviour) -> Self {
-        let desk = Arc::new(Desk { behaviour, accounts: Mutex::default() });
-        let attending = Arc::clone(&desk);
+        let shared = Arc::new(Shared { behaviour, accounts: Mutex::default() });
+        let attending = Arc::clone(&shared);
         let receiver = Receiver::start_unlogged(move |received| attending.attend(received)).await;
-        Self { address: receiver.address(), desk, receiver: Mutex::new(Some(receiver)) }
+        Self { address: receiver.address(), shared, receiver: Mutex::new(Some(receiver)) }
     }
 
     /// Where orders are sent.
@@ -53,32 +53,32 @@ impl TestBroker {
     }
 
     pub async fn come_back(&self) {
-        let desk = Arc::clone(&self.desk);
-        let receiver = Receiver::start_at(self.address, move |received| desk.attend(received)).await;
+        let shared = Arc::clone(&self.shared);
+        let receiver = Receiver::start_at(self.address, move |received| shared.attend(received)).await;
         *self.receiver.lock().unwrap_or_else(PoisonError::into_inner) = Some(receiver);
     }
 
     /// Whether it takes our credentials from now on.
     pub fn set_trusting(&self, trusting: bool) {
-        self.desk.accounts().set_trusting(trusting);
+        self.shared.accounts().set_trusting(trusting);
     }
 
     /// It stops to take our credentials once it has executed so many orders, in the midst of things.
     pub fn revoke_after(&self, executions: usize) {
-        self.desk.accounts().revoke_after(executions);
+        self.shared.accounts().revoke_after(executions);
     }
 
     /// Everything that it was sent and did.
     pub fn books(&self) -> Books {
-        self.desk.accounts().books()
+        self.shared.accounts().books()
     }
 
     pub fn executions(&self) -> usize {
-        self.desk.accounts().executions()
+        self.shared.accounts().executions()
     }
 }
 
-impl Desk {
+impl Shared {
     fn accounts(&self) -> std::sync::MutexGuard<'_, Accounts> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -94,9 +94,9 @@ impl Desk {
         let reply = accounts.attend(Request { key, body: &received.body, at_us }, turn);
         drop(accounts);
         match (reply, turn) {
-            (Reply::Silence, Turn::Stall { .. }) => Answer::Hang,
+            (Reply::Silence, Misbehaviour::Stall { .. }) => Answer::Hang,
             (Reply::Silence, _) => Answer::Reset,
-            (Reply::Answer { status, headers, body }, Turn::Late(delay)) => {
+            (Reply::Answer { status, headers, body }, Misbehaviour::Late(delay)) => {
                 Answer::With { status, headers, body }.after(delay)
             }
             (Reply::Answer { status, headers, body }, _) => Answer::With { status, headers, body },
@@ -112,14 +112,14 @@ mod tests {
     use http::{HeaderMap, HeaderValue};
     use posthaste_core::Timestamp;
     use posthaste_services::egress::EgressPolicy;
-    use posthaste_services::sender::{Exchange, KeepAlive, Post, Sender, Trust, Wanted};
+    use posthaste_services::sender::{Exchange, KeepAlive, Post, ReadUpTo, Sender, Trust};
     use std::time::Duration;
 
     async fn send(sender: &Sender, url: &str, key: &str) -> Exchange {
         let mut headers = HeaderMap::new();
         headers.insert("idempotency-key", HeaderValue::from_str(&format!("\"{key}\"")).expect("a header"));
         let body = Bytes::from(order(key, 1).canonical);
-        let (answer, deadline) = (Wanted::Body { bytes_max: 10_000 }, Duration::from_secs(30));
+        let (answer, deadline) = (ReadUpTo::Body { bytes_max: 10_000 }, Duration::from_secs(30));
         sender.send_to_url(url, Post { headers, body, answer, deadline }, Timestamp::from_micros(0)).await
     }
 

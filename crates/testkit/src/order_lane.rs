@@ -24,7 +24,7 @@ use posthaste_services::runner::{Runner, Service};
 use posthaste_services::sender::{KeepAlive, Sender, Trust};
 use posthaste_services::step::{Progress, Step};
 use posthaste_services::wait_check::WaitCheck;
-use posthaste_services::wake::Bell;
+use posthaste_services::wake::WakeUp;
 use std::fmt;
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ pub struct OrderRig<S: Stores> {
 pub struct Desk<W, B> {
     pub worker: OutboxSteps<W, B>,
     /// Rings when the worker wants to be stepped.
-    pub bell: Bell,
+    pub wake_up: WakeUp,
     _settling: Runner,
 }
 
@@ -153,7 +153,7 @@ impl<S: Stores> OrderRig<S> {
         let metrics = Metrics::new();
         let lane = LaneState::new(metrics.clone());
         let watch = LaneWatch::new(h.store.reader(), lane.clone());
-        Self { h, clock: Clock::standing(T0), metrics, lane, desks: Vec::new(), setup, watch, hired: 0 }
+        Self { h, clock: Clock::fixed(T0), metrics, lane, desks: Vec::new(), setup, watch, hired: 0 }
     }
 
     /// One more worker, which sends to this address.
@@ -177,8 +177,8 @@ impl<S: Stores> OrderRig<S> {
         let slots = self.setup.parallelism as usize;
         let (settlements, batches) = batcher(work, slots, slots);
         let mut settling = Runner::new(self.clock.clone(), metrics.clone());
-        let bell = batches.bell();
-        settling.start(Service::new(SETTLEMENTS, batches, bell, POLL));
+        let wake_up = batches.wake_up();
+        settling.start(Service::new(SETTLEMENTS, batches, wake_up, POLL));
         let options = OutboxOptions {
             worker_id: worker_id(self.hired),
             batch_size: self.setup.batch_size,
@@ -186,10 +186,14 @@ impl<S: Stores> OrderRig<S> {
             policy: POLICY,
             stuck_threshold: STUCK_THRESHOLD,
         };
-        let bell = Bell::default();
+        let wake_up = WakeUp::default();
         let (clock, policy) = (self.clock.clone(), POLICY);
-        let kit =
-            OutboxKit { settlements, clock: clock.clone(), metrics: metrics.clone(), bell: bell.clone() };
+        let kit = OutboxKit {
+            settlements,
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+            wake_up: wake_up.clone(),
+        };
         let worker = OutboxSteps {
             sender: OrderSender::new(store.clone(), broker, options, kit, Box::new(token)),
             waits: WaitCheck::new((store.clone(), policy), clock),
@@ -197,13 +201,13 @@ impl<S: Stores> OrderRig<S> {
                 store: store.clone(),
                 policy,
                 metrics: metrics.clone(),
-                sender: bell.clone(),
+                sender: wake_up.clone(),
             },
-            janitor: OrderJanitor::new(store.clone(), STUCK_THRESHOLD, policy, metrics, bell.clone()),
+            janitor: OrderJanitor::new(store.clone(), STUCK_THRESHOLD, policy, metrics, wake_up.clone()),
             purge: LedgerPurge(store.clone()),
             observer: LaneObserver::new(store, self.lane.clone()),
         };
-        Desk { worker, bell, _settling: settling }
+        Desk { worker, wake_up, _settling: settling }
     }
 
     pub fn now(&self) -> Timestamp {

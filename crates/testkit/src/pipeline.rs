@@ -23,7 +23,7 @@ use posthaste_services::seal::{SealingKey, SecretSealer};
 use posthaste_services::sender::{KeepAlive, Sender, Trust};
 use posthaste_services::step::{Progress, Step};
 use posthaste_services::wait_check::WaitCheck;
-use posthaste_services::wake::Wakes;
+use posthaste_services::wake::WakeUps;
 use posthaste_services::worker::{REPORTS, Reports, Worker, WorkerKit, WorkerOptions};
 use std::fmt;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ pub struct Rig<S: Stores> {
     pub sealer: Arc<SecretSealer>,
     pub crews: Vec<Crew<S>>,
     setup: Setup,
-    wakes: Wakes,
+    wake_ups: WakeUps,
     random: Random,
     hired: u64,
     ingest: Ingest<S::Ingest>,
@@ -96,7 +96,7 @@ impl<S: Stores> Rig<S> {
     }
 
     pub fn with(h: Harness<S>, setup: Setup) -> Self {
-        let (clock, wakes, metrics) = (Clock::standing(T0), Wakes::alone(), Metrics::new());
+        let (clock, wake_ups, metrics) = (Clock::fixed(T0), WakeUps::alone(), Metrics::new());
         let key = SealingKey::parse(&"07".repeat(32)).expect("a key");
         let mut rig = Self {
             clock: clock.clone(),
@@ -104,15 +104,15 @@ impl<S: Stores> Rig<S> {
             crews: Vec::new(),
             random: Random::new(7),
             hired: 0,
-            ingest: Ingest::new(h.store.ingest(), wakes.clone(), metrics.clone()),
-            router: Router::new(h.store.router(), clock.clone(), wakes.clone(), metrics.clone()),
+            ingest: Ingest::new(h.store.ingest(), wake_ups.clone(), metrics.clone()),
+            router: Router::new(h.store.router(), clock.clone(), wake_ups.clone(), metrics.clone()),
             waits: WaitCheck::new((h.store.orchestrator(), POLICY), clock.clone()),
             cleaner: Cleaner::new(
                 h.store.cleaner(),
                 LEASE,
                 LEASE_RESETS_MAX,
                 clock,
-                wakes.clone(),
+                wake_ups.clone(),
                 metrics.clone(),
             ),
             admissions: Vec::new(),
@@ -120,7 +120,7 @@ impl<S: Stores> Rig<S> {
             h,
             metrics,
             setup,
-            wakes,
+            wake_ups,
         };
         rig.add_orchestrator();
         rig.hire();
@@ -130,22 +130,22 @@ impl<S: Stores> Rig<S> {
     pub fn add_orchestrator(&mut self) {
         let in_flight = InFlight::new(IN_FLIGHT_MAX);
         let store = || self.h.store.orchestrator();
-        let (clock, wakes, metrics) = (self.clock.clone(), self.wakes.clone(), self.metrics.clone());
+        let (clock, wake_ups, metrics) = (self.clock.clone(), self.wake_ups.clone(), self.metrics.clone());
         let shared = in_flight.clone();
-        let results = Results::new(store(), POLICY, shared, clock.clone(), wakes.clone(), metrics.clone());
+        let results = Results::new(store(), POLICY, shared, clock.clone(), wake_ups.clone(), metrics.clone());
         self.results.push(results);
-        self.admissions.push(Admission::new(store(), POLICY, in_flight, clock, wakes, metrics));
+        self.admissions.push(Admission::new(store(), POLICY, in_flight, clock, wake_ups, metrics));
     }
 
     /// One more worker.
     pub fn hire(&mut self) {
         self.hired += 1;
         let (store, metrics) = (self.h.store.worker(), self.metrics.clone());
-        let work = Reports::new(store.clone(), self.wakes.clone(), metrics.clone());
+        let work = Reports::new(store.clone(), self.wake_ups.clone(), metrics.clone());
         let (reports, batches) = batcher(work, self.setup.slots as usize, 500);
         let mut reporting = Runner::new(self.clock.clone(), metrics.clone());
-        let bell = batches.bell();
-        reporting.start(Service::new(REPORTS, batches, bell, POLL));
+        let wake_up = batches.wake_up();
+        reporting.start(Service::new(REPORTS, batches, wake_up, POLL));
         let policy = self.setup.policy.clone();
         let kit = WorkerKit {
             sender: Sender::new(policy, Trust::nobody(), KeepAlive::default()).expect("a sender"),
@@ -153,7 +153,7 @@ impl<S: Stores> Rig<S> {
             reports,
             clock: self.clock.clone(),
             metrics,
-            bell: self.wakes.bell(Stage::Delivery),
+            wake_up: self.wake_ups.wake_up(Stage::Delivery),
         };
         let options = WorkerOptions {
             worker_id: worker_id(self.hired),

@@ -2,7 +2,7 @@
 
 use super::filter::Filter;
 use super::look::{self, ListPage};
-use super::page::{Around, Shown, show_as};
+use super::page::{Layout, Shown, show_as};
 use super::visitor::Visitor;
 use crate::audit::{self, AuditView};
 use crate::state::Api;
@@ -22,7 +22,7 @@ const VALUE_CHARS_MAX: usize = 200;
 #[derive(Debug, Template)]
 #[template(path = "audit.html")]
 struct AuditPage {
-    around: Around,
+    around: Layout,
     page: ListPage<AuditView>,
     actions: [&'static str; AuditAction::ALL.len()],
 }
@@ -35,7 +35,7 @@ pub(crate) async fn list<S: Stores>(
     let filter = Filter::of(&look::AUDIT, &uri)?;
     let found = audit::find(&api, &filter.uri, look::LOOKED_AT_MAX).await;
     let page = ListPage::of(&api, filter, found).await?;
-    let (around, actions) = (Around::of(visitor, HERE), AuditAction::ALL.map(AuditAction::as_str));
+    let (around, actions) = (Layout::of(visitor, HERE), AuditAction::ALL.map(AuditAction::as_str));
     show_as(page.filter.status(), &AuditPage { around, page, actions })
 }
 

@@ -111,14 +111,14 @@ async fn of_letters<S: Stores>(api: &ApiState<S>, stats: &Stats) -> Result<Vec<C
 
 /// What was given up for one subscription.
 #[derive(Debug, PartialEq, Eq)]
-struct GivenUp {
+struct DeadLetterSummary {
     id: SubscriptionId,
     count: usize,
     since: Timestamp,
     code: String,
 }
 
-impl GivenUp {
+impl DeadLetterSummary {
     fn told(&self, url: &str, is_cut: bool) -> String {
         let (more, earlier) = if is_cut { (" or more", " or earlier") } else { ("", "") };
         let since = format!("{} UTC{earlier}", Utc(self.since).short());
@@ -130,8 +130,8 @@ impl GivenUp {
 }
 
 /// Those with most letters first; the letters come newest first.
-fn by_subscription(letters: &[DeadLetterHead]) -> Vec<GivenUp> {
-    let mut found: Vec<GivenUp> = Vec::new();
+fn by_subscription(letters: &[DeadLetterHead]) -> Vec<DeadLetterSummary> {
+    let mut found: Vec<DeadLetterSummary> = Vec::new();
     for letter in letters {
         match found.iter_mut().find(|one| one.id == letter.subscription_id) {
             Some(one) => {
@@ -140,7 +140,7 @@ fn by_subscription(letters: &[DeadLetterHead]) -> Vec<GivenUp> {
             }
             None => {
                 let code = letter.final_error_code.as_ref();
-                found.push(GivenUp {
+                found.push(DeadLetterSummary {
                     id: letter.subscription_id,
                     count: 1,
                     since: letter.failed_at,

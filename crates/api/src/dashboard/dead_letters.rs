@@ -5,7 +5,7 @@ use super::filter::Filter;
 use super::form::Form;
 use super::layout_json::laid_out;
 use super::look::{self, ListPage};
-use super::page::{Around, Shown, show as write, show_as};
+use super::page::{Layout, Shown, show as write, show_as};
 use super::visitor::Visitor;
 use crate::dead_letters::{self, DeadLetterView};
 use crate::state::Api;
@@ -25,7 +25,7 @@ pub(super) const HERE: &str = "/dead-letters";
 #[derive(Debug, Template)]
 #[template(path = "dead_letters.html")]
 struct DeadLettersPage {
-    around: Around,
+    around: Layout,
     page: ListPage<Line>,
 }
 
@@ -45,13 +45,13 @@ pub(crate) async fn list<S: Stores>(
     let filter = Filter::of(&look::DEAD_LETTERS, &uri)?;
     let found = dead_letters::find_heads(&api, &filter.uri, look::LOOKED_AT_MAX, line).await;
     let page = ListPage::of(&api, filter, found).await?;
-    show_as(page.filter.status(), &DeadLettersPage { around: Around::of(visitor, HERE), page })
+    show_as(page.filter.status(), &DeadLettersPage { around: Layout::of(visitor, HERE), page })
 }
 
 #[derive(Debug, Template)]
 #[template(path = "dead_letter.html")]
 struct DeadLetterPage {
-    around: Around,
+    around: Layout,
     letter: DeadLetterView,
     payload: String,
     callback_url: Option<String>,
@@ -69,7 +69,7 @@ pub(crate) async fn show<S: Stores>(
     let payload = laid_out(text, LAID_OUT_BYTES_MAX).unwrap_or_else(|| text.to_owned());
     let subscription = api.reader.subscription(SubscriptionId::from_store(letter.subscription_id)).await?;
     write(&DeadLetterPage {
-        around: Around::of(visitor, HERE),
+        around: Layout::of(visitor, HERE),
         letter,
         payload,
         is_deleted: subscription.as_ref().is_some_and(|one| one.deleted_at.is_some()),

@@ -3,7 +3,7 @@
 
 use super::filter::Filter;
 use super::look::{self, ListPage};
-use super::page::{Around, Shown, show as write, show_as};
+use super::page::{Layout, Shown, show as write, show_as};
 use super::visitor::Visitor;
 use crate::deliveries::{self, AttemptView, DeliveryView};
 use crate::state::Api;
@@ -22,7 +22,7 @@ const HERE: &str = "/deliveries";
 #[derive(Debug, Template)]
 #[template(path = "deliveries.html")]
 struct DeliveriesPage {
-    around: Around,
+    around: Layout,
     page: ListPage<DeliveryView>,
     statuses: [&'static str; 5],
 }
@@ -35,14 +35,14 @@ pub(crate) async fn list<S: Stores>(
     let filter = Filter::of(&look::DELIVERIES, &uri)?;
     let found = deliveries::find(&api, &filter.uri, look::LOOKED_AT_MAX).await;
     let page = ListPage::of(&api, filter, found).await?;
-    let (around, statuses) = (Around::of(visitor, HERE), SagaStatus::ALL.map(SagaStatus::as_str));
+    let (around, statuses) = (Layout::of(visitor, HERE), SagaStatus::ALL.map(SagaStatus::as_str));
     show_as(page.filter.status(), &DeliveriesPage { around, page, statuses })
 }
 
 #[derive(Debug, Template)]
 #[template(path = "delivery.html")]
 struct DeliveryPage {
-    around: Around,
+    around: Layout,
     delivery: DeliveryView,
     attempts: Vec<Tried>,
     lineage: Lineage,
@@ -75,7 +75,7 @@ pub(crate) async fn show<S: Stores>(
     let waits = [SagaStatus::Pending, SagaStatus::PendingRetry].map(SagaStatus::as_str);
     let waits = waits.contains(&delivery.status);
     write(&DeliveryPage {
-        around: Around::of(visitor, HERE),
+        around: Layout::of(visitor, HERE),
         attempts,
         lineage,
         waits,

@@ -4,7 +4,7 @@
 use super::filter::Filter;
 use super::layout_json::laid_out;
 use super::look::{self, ListPage};
-use super::page::{Around, Shown, show as write, show_as};
+use super::page::{Layout, Shown, show as write, show_as};
 use super::visitor::Visitor;
 use crate::events::{self, EventView};
 use crate::explain::{self, Explanation};
@@ -28,7 +28,7 @@ pub(super) const LAID_OUT_BYTES_MAX: usize = 1024 * 1024;
 #[derive(Debug, Template)]
 #[template(path = "events.html")]
 struct EventsPage {
-    around: Around,
+    around: Layout,
     page: ListPage<Line>,
 }
 
@@ -55,13 +55,13 @@ pub(crate) async fn list<S: Stores>(
         Err(problem) => Err(problem),
     };
     let page = ListPage::of(&api, filter, found).await?;
-    show_as(page.filter.status(), &EventsPage { around: Around::of(visitor, HERE), page })
+    show_as(page.filter.status(), &EventsPage { around: Layout::of(visitor, HERE), page })
 }
 
 #[derive(Debug, Template)]
 #[template(path = "event.html")]
 struct EventPage {
-    around: Around,
+    around: Layout,
     event: EventView,
     payload: String,
     explanation: Explanation,
@@ -88,7 +88,7 @@ pub(crate) async fn show<S: Stores>(
     let ends = [SagaStatus::Completed, SagaStatus::DeadLettered].map(SagaStatus::as_str);
     let has_ended = explanation.deliveries.iter().all(|one| ends.contains(&one.delivery.status));
     write(&EventPage {
-        around: Around::of(visitor, HERE),
+        around: Layout::of(visitor, HERE),
         payload,
         is_live: !explanation.routed || !has_ended,
         event,

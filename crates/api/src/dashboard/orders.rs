@@ -4,7 +4,7 @@
 use super::filter::Filter;
 use super::form::Form;
 use super::look::{self, ListPage};
-use super::page::{Around, Shown, show as write, show_as};
+use super::page::{Layout, Shown, show as write, show_as};
 use super::visitor::Visitor;
 use crate::orders::{self, OrderView, TransitionView};
 use crate::outbox::{self, LaneView};
@@ -26,7 +26,7 @@ const TRANSITIONS_MAX: u32 = 100;
 #[derive(Debug, Template)]
 #[template(path = "orders.html")]
 struct OrdersPage {
-    around: Around,
+    around: Layout,
     page: ListPage<OrderView>,
     lane: LaneView,
     statuses: [&'static str; 5],
@@ -50,7 +50,7 @@ pub(crate) async fn list<S: Stores>(
     };
     let page = ListPage::of(&api, filter, found).await?;
     let lane = outbox::read(&api).await?;
-    let (around, statuses) = (Around::of(visitor, HERE), OrderStatus::ALL.map(OrderStatus::as_str));
+    let (around, statuses) = (Layout::of(visitor, HERE), OrderStatus::ALL.map(OrderStatus::as_str));
     show_as(page.filter.status(), &OrdersPage { around, page, lane, statuses })
 }
 
@@ -65,7 +65,7 @@ fn without_key(uri: &Uri) -> Uri {
 #[derive(Debug, Template)]
 #[template(path = "order.html")]
 struct OrderPage {
-    around: Around,
+    around: Layout,
     order: OrderView,
     result: Option<String>,
     audit: Vec<TransitionView>,
@@ -92,7 +92,7 @@ async fn one<S: Stores>(api: &ApiState<S>, visitor: Visitor, order: OrderView) -
     let is = |status: OrderStatus| order.status == status.as_str();
     let waits = is(OrderStatus::Queued) || is(OrderStatus::Failed);
     let has_ended = is(OrderStatus::Sent) || is(OrderStatus::Dead);
-    write(&OrderPage { around: Around::of(visitor, HERE), order, result, audit, more, waits, has_ended })
+    write(&OrderPage { around: Layout::of(visitor, HERE), order, result, audit, more, waits, has_ended })
 }
 
 /// Opens the lane; pressed twice, it is open all the same.

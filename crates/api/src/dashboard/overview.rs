@@ -4,7 +4,7 @@
 use super::chart::Chart;
 use super::concerns::{self, Concern};
 use super::orders::lane_badge;
-use super::page::{Around, Shown, show as write};
+use super::page::{Layout, Shown, show as write};
 use super::visitor::Visitor;
 use crate::query::Query;
 use crate::state::Api;
@@ -18,7 +18,7 @@ use posthaste_core::ports::Stores;
 #[derive(Debug, Template)]
 #[template(path = "overview.html")]
 struct OverviewPage {
-    around: Around,
+    around: Layout,
     stats: Stats,
     concerns: Vec<Concern>,
     charts: Vec<Chart>,
@@ -35,7 +35,7 @@ pub(crate) async fn show<S: Stores>(
     let stats = stats::read(&api, window.as_deref().unwrap_or("1h")).await?;
     let concerns = concerns::find(&api, &stats).await?;
     let charts = charts(&stats);
-    write(&OverviewPage { around: Around::of(visitor, "/"), stats, concerns, charts })
+    write(&OverviewPage { around: Layout::of(visitor, "/"), stats, concerns, charts })
 }
 
 /// A length of time, to two or three figures.

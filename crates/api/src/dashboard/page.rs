@@ -29,13 +29,13 @@ pub(crate) const PARTS: &[(&str, &str, KeyRole)] = &[
 
 /// What the layout shows around a page.
 #[derive(Debug)]
-pub(crate) struct Around {
+pub(crate) struct Layout {
     pub(crate) visitor: Option<Visitor>,
     /// The address of the part that the page belongs to.
     pub(crate) here: &'static str,
 }
 
-impl Around {
+impl Layout {
     pub(crate) const fn of(visitor: Visitor, here: &'static str) -> Self {
         Self { visitor: Some(visitor), here }
     }
@@ -95,7 +95,7 @@ pub(crate) fn written(status: StatusCode, page: &impl Template) -> Result<Respon
 #[derive(Debug, Template)]
 #[template(path = "refused.html")]
 struct RefusedPage {
-    around: Around,
+    around: Layout,
     status: u16,
     title: &'static str,
     detail: String,
@@ -107,26 +107,26 @@ struct RefusedPage {
 /// What was asked for: a page that is asked for again does no harm, something that was pressed is not pressed
 /// again by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
-    Look,
-    Act,
+pub(crate) enum RequestKind {
+    Read,
+    Change,
 }
 
 /// A problem as a page.
 pub(crate) fn refused(
     visitor: Option<Visitor>,
     here: &'static str,
-    asked: Asked,
+    asked: RequestKind,
     problem: Problem,
 ) -> Response {
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let page = RefusedPage {
-        around: Around { visitor, here },
+        around: Layout { visitor, here },
         status: problem.status,
         title: problem.title,
         detail: problem.detail,
         comes_back: problem.retry_after_s.is_some(),
-        was_pressed: asked == Asked::Act,
+        was_pressed: asked == RequestKind::Change,
     };
     let mut response = written(status, &page).unwrap_or_else(IntoResponse::into_response);
     if let Some(seconds) = problem.retry_after_s {
@@ -148,13 +148,13 @@ pub(crate) fn unexplained(status: StatusCode) -> Response {
         StatusCode::BAD_REQUEST => "this address cannot be read: check how it is spelled",
         _ => "the request cannot be answered as it is",
     };
-    refused(None, "", Asked::Look, Problem { detail: detail.to_owned(), ..problem })
+    refused(None, "", RequestKind::Read, Problem { detail: detail.to_owned(), ..problem })
 }
 
 pub(crate) fn nothing_here() -> Response {
     let detail = "there is no page at this address";
     let page = RefusedPage {
-        around: Around::nobody(),
+        around: Layout::nobody(),
         status: 404,
         title: "Nothing here",
         detail: detail.to_owned(),

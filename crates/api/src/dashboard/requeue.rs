@@ -5,7 +5,7 @@ use super::dead_letters::HERE;
 use super::filter::Filter;
 use super::form::Form;
 use super::look::{DEAD_LETTERS, LOOKED_AT_MAX};
-use super::page::{Around, Shown, show as write};
+use super::page::{Layout, Shown, show as write};
 use super::visitor::Visitor;
 use crate::dead_letters::{self, REQUEUE_PAGES_NAMED, RequeuedMany};
 use crate::fields::Fields;
@@ -30,7 +30,7 @@ const NUMBERS: [&str; 1] = ["subscription_id"];
 #[derive(Debug, Template)]
 #[template(path = "requeue.html")]
 struct RequeuePage {
-    around: Around,
+    around: Layout,
     filter: Filter,
     found: RequeuedMany,
     done: Done,
@@ -117,7 +117,7 @@ pub(crate) async fn preview<S: Stores>(
     let goes_on = found.next_cursor.is_some() && looked_at < EXAMINED_MAX.into();
     let of = found.next_cursor.is_none().then_some(matched);
     write(&RequeuePage {
-        around: Around::of(visitor, HERE),
+        around: Layout::of(visitor, HERE),
         filter: Filter::filled(&DEAD_LETTERS, form, uri),
         found,
         done: Done { of, ..Done::default() },
@@ -142,7 +142,7 @@ pub(crate) async fn requeue<S: Stores>(
         return Ok(Redirect::to(&done.address(&form)).into_response());
     }
     let filter = Filter::filled(&DEAD_LETTERS, form, Uri::default());
-    let (around, counted) = (Around::of(visitor, HERE), Counted::default());
+    let (around, counted) = (Layout::of(visitor, HERE), Counted::default());
     write(&RequeuePage { around, filter, found, done, counted })
 }
 
@@ -163,7 +163,7 @@ async fn part<S: Stores>(
 #[derive(Debug, Template)]
 #[template(path = "requeued.html")]
 struct RequeuedPage {
-    around: Around,
+    around: Layout,
     /// Of all letters that were looked at so far.
     delivered: u64,
     waiting: u64,
@@ -204,7 +204,7 @@ pub(crate) async fn fates<S: Stores>(
         (_, _, _) => RequeuedFates::default(),
     };
     let mut page = RequeuedPage {
-        around: Around::of(visitor, HERE),
+        around: Layout::of(visitor, HERE),
         delivered: delivered.saturating_add(fates.delivered.into()),
         waiting: waiting.saturating_add(fates.waiting.into()),
         given_up: given_up.saturating_add(fates.given_up.into()),

@@ -1,7 +1,7 @@
 //! The way in with an API key, and out.
 
 use super::form::Form;
-use super::page::{self, Around, Asked, Refusal};
+use super::page::{self, Layout, Refusal, RequestKind};
 use super::session::{self, SessionToken};
 use super::visitor::from_our_pages;
 use crate::audit;
@@ -22,15 +22,16 @@ use std::sync::Arc;
 #[derive(Debug, Template)]
 #[template(path = "sign_in.html")]
 struct SignInPage {
-    around: Around,
+    around: Layout,
     next: String,
     wrong: Option<String>,
 }
 
 impl SignInPage {
     fn answer(status: StatusCode, next: String, wrong: Option<String>) -> Response {
-        let page = Self { around: Around { visitor: None, here: "" }, next, wrong };
-        page::written(status, &page).unwrap_or_else(|problem| page::refused(None, "", Asked::Look, problem))
+        let page = Self { around: Layout { visitor: None, here: "" }, next, wrong };
+        page::written(status, &page)
+            .unwrap_or_else(|problem| page::refused(None, "", RequestKind::Read, problem))
     }
 }
 
@@ -62,7 +63,7 @@ pub(crate) async fn enter<S: Stores>(State(api): Api<S>, request: Request) -> Re
             audit::sign_in_failed(&api, address).await;
             SignInPage::answer(status, next, Some(wrong))
         }
-        Err(problem) => page::refused(None, "", Asked::Act, problem),
+        Err(problem) => page::refused(None, "", RequestKind::Change, problem),
     }
 }
 

@@ -2,9 +2,9 @@
 //! by the functions of the API. A secret stands on the page that answers its making, and on no other.
 
 use super::form::Form;
-use super::page::{Around, Refusal, Shown, written};
+use super::page::{Layout, Refusal, Shown, written};
 use super::subscription_edit::{Filled, body_of};
-use super::subscriptions::{HERE, Told, answer};
+use super::subscriptions::{ActionResult, HERE, answer};
 use super::visitor::Visitor;
 use crate::fields::Fields;
 use crate::problem::Problem;
@@ -22,12 +22,12 @@ use serde_json::Value;
 #[derive(Debug, Template)]
 #[template(path = "new_subscription.html")]
 struct NewPage {
-    around: Around,
+    around: Layout,
     filled: Filled,
 }
 
 pub(crate) async fn fill_in<S: Stores>(State(_api): Api<S>, Extension(visitor): Extension<Visitor>) -> Shown {
-    super::page::show(&NewPage { around: Around::of(visitor, HERE), filled: Filled::default() })
+    super::page::show(&NewPage { around: Layout::of(visitor, HERE), filled: Filled::default() })
 }
 
 pub(crate) async fn create<S: Stores>(
@@ -40,11 +40,11 @@ pub(crate) async fn create<S: Stores>(
     match subscriptions::make(&api, by, Fields::parse(&body)?).await {
         Ok(made) => {
             let text = "Made. Copy the secret, then verify the URL: nothing is sent before.";
-            answer(&api, visitor, made, Told::good(text)).await
+            answer(&api, visitor, made, ActionResult::good(text)).await
         }
         Err(Problem { field: Some(field), detail, .. }) => {
             let filled = Filled::of(&form).wrong(field, detail);
-            let page = NewPage { around: Around::of(visitor, HERE), filled };
+            let page = NewPage { around: Layout::of(visitor, HERE), filled };
             written(StatusCode::UNPROCESSABLE_ENTITY, &page).map_err(Refusal)
         }
         Err(problem) => Err(problem.into()),
@@ -65,7 +65,8 @@ pub(crate) async fn verify<S: Stores>(
         Some(reason) => format!("Not verified: {reason} ({answered})"),
     };
     let subscription = subscriptions::find_one(&api, &text).await?;
-    answer(&api, visitor, subscription, Told { text: told, is_good: outcome.verified, body: None }).await
+    answer(&api, visitor, subscription, ActionResult { text: told, is_good: outcome.verified, body: None })
+        .await
 }
 
 pub(crate) async fn test<S: Stores>(
@@ -82,7 +83,7 @@ pub(crate) async fn test<S: Stores>(
     };
     let subscription = subscriptions::find_one(&api, &text).await?;
     let body = outcome.response_body;
-    answer(&api, visitor, subscription, Told { text: told, is_good: outcome.delivered, body }).await
+    answer(&api, visitor, subscription, ActionResult { text: told, is_good: outcome.delivered, body }).await
 }
 
 fn answered(status: Option<u16>, code: Option<&str>, duration_ms: u64) -> String {
@@ -125,7 +126,7 @@ pub(crate) async fn rotate_secret<S: Stores>(
     let body = Value::Object(form.as_body(&[], &["overlap_s"])).to_string();
     let rotated = subscriptions::rotate(&api, by, subscription_id(&text)?, Fields::parse(&body)?).await?;
     let text = "The secret was changed. Copy the new one and give it to the receiver.";
-    answer(&api, visitor, rotated, Told::good(text)).await
+    answer(&api, visitor, rotated, ActionResult::good(text)).await
 }
 
 /// Who asks for the address of a form's answer again is led to the subscription.

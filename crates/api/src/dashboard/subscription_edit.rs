@@ -2,8 +2,8 @@
 //! was made before somebody else's change is not taken: it would undo that.
 
 use super::form::Form;
-use super::page::{Around, Refusal, Shown, show as write, written};
-use super::subscriptions::{HERE, Told, answer};
+use super::page::{Layout, Refusal, Shown, show as write, written};
+use super::subscriptions::{ActionResult, HERE, answer};
 use super::visitor::Visitor;
 use crate::fields::Fields;
 use crate::problem::Problem;
@@ -96,7 +96,7 @@ pub(super) fn body_of(form: &Form, is_new: bool) -> String {
 #[derive(Debug, Template)]
 #[template(path = "edit_subscription.html")]
 struct EditPage {
-    around: Around,
+    around: Layout,
     id: i64,
     /// When the subscription was last changed, as the form knows it.
     seen: String,
@@ -110,7 +110,7 @@ pub(crate) async fn fill_in<S: Stores>(
 ) -> Shown {
     let present = subscriptions::find_one(&api, &text).await?;
     write(&EditPage {
-        around: Around::of(visitor, HERE),
+        around: Layout::of(visitor, HERE),
         id: present.id,
         seen: present.updated_at.iso(),
         filled: Filled::present(&present),
@@ -141,11 +141,11 @@ pub(crate) async fn change<S: Stores>(
             } else {
                 "Changed."
             };
-            answer(&api, visitor, changed, Told::good(text)).await
+            answer(&api, visitor, changed, ActionResult::good(text)).await
         }
         Err(Problem { field: Some(field), detail, .. }) => {
             let filled = Filled::of(&form).wrong(field, detail);
-            let page = EditPage { around: Around::of(visitor, HERE), id: id.get(), seen, filled };
+            let page = EditPage { around: Layout::of(visitor, HERE), id: id.get(), seen, filled };
             written(StatusCode::UNPROCESSABLE_ENTITY, &page).map_err(Refusal)
         }
         Err(problem) => Err(problem.into()),

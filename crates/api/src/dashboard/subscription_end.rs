@@ -2,8 +2,8 @@
 //! its deliveries still lead.
 
 use super::form::Form;
-use super::page::{Around, Refusal, Shown, show as write, written};
-use super::subscriptions::{HERE, Looked, look_at_one};
+use super::page::{Layout, Refusal, Shown, show as write, written};
+use super::subscriptions::{HERE, SubscriptionRow, look_at_one};
 use super::visitor::Visitor;
 use crate::problem::Problem;
 use crate::state::{Api, ApiState};
@@ -21,8 +21,8 @@ use posthaste_core::subscription::Subscription;
 #[derive(Debug, Template)]
 #[template(path = "delete_subscription.html")]
 struct ConfirmPage {
-    around: Around,
-    one: Looked,
+    around: Layout,
+    one: SubscriptionRow,
 }
 
 pub(crate) async fn confirm<S: Stores>(
@@ -31,7 +31,7 @@ pub(crate) async fn confirm<S: Stores>(
     Path(text): Path<String>,
 ) -> Shown {
     let one = look_at_one(&api, subscriptions::find_one(&api, &text).await?).await?;
-    write(&ConfirmPage { around: Around::of(visitor, HERE), one })
+    write(&ConfirmPage { around: Layout::of(visitor, HERE), one })
 }
 
 /// Pressed twice, it is deleted all the same.
@@ -51,7 +51,7 @@ pub(crate) async fn end<S: Stores>(
 #[derive(Debug, Template)]
 #[template(path = "deleted_subscription.html")]
 struct DeletedPage {
-    around: Around,
+    around: Layout,
     subscription: Subscription,
     at: Utc,
 }
@@ -67,6 +67,6 @@ pub(crate) async fn tell<S: Stores>(
     let Some((at, subscription)) = found.and_then(|found| Some((found.deleted_at?, found))) else {
         return Err(problem.into());
     };
-    let page = DeletedPage { around: Around::of(visitor, HERE), subscription, at: Utc(at) };
+    let page = DeletedPage { around: Layout::of(visitor, HERE), subscription, at: Utc(at) };
     written(StatusCode::NOT_FOUND, &page).map_err(Refusal)
 }

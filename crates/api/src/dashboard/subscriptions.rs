@@ -4,7 +4,7 @@
 use super::filter::Filter;
 use super::look::{self, ListPage};
 use super::overview::lasted;
-use super::page::{Around, Shown, show as write, show_as};
+use super::page::{Layout, Shown, show as write, show_as};
 use super::subscription_end;
 use super::visitor::Visitor;
 use crate::problem::Problem;
@@ -33,8 +33,8 @@ const DAY: Duration = Duration::from_secs(86_400);
 #[derive(Debug, Template)]
 #[template(path = "subscriptions.html")]
 struct SubscriptionsPage {
-    around: Around,
-    page: ListPage<Looked>,
+    around: Layout,
+    page: ListPage<SubscriptionRow>,
     states: [&'static str; 3],
     /// Since when attempts are counted.
     since: Utc,
@@ -42,14 +42,14 @@ struct SubscriptionsPage {
 
 /// A subscription, and how its deliveries go.
 #[derive(Debug)]
-pub(crate) struct Looked {
+pub(crate) struct SubscriptionRow {
     pub(crate) subscription: SubscriptionView,
-    pub(crate) health: Health,
+    pub(crate) health: HealthText,
 }
 
 /// The health of a subscription, in words.
 #[derive(Debug)]
-pub(crate) struct Health {
+pub(crate) struct HealthText {
     pub(crate) state: &'static str,
     pub(crate) is_held: bool,
     pub(crate) succeeded: String,
@@ -62,7 +62,7 @@ pub(crate) struct Health {
     pub(crate) last_error: Option<(String, Utc)>,
 }
 
-impl Health {
+impl HealthText {
     fn of(subscription: &SubscriptionView, health: SubscriptionHealth, counted_max: u32) -> Self {
         let standing = Standing::of(subscription.active, subscription.verified);
         let SubscriptionHealth { attempts, .. } = health;
@@ -112,7 +112,7 @@ pub(crate) async fn list<S: Stores>(
     let Listed { items, next_cursor } = found;
     let items = look_at(&api, items, COUNTED_IN_LIST_MAX, since).await?;
     let page = ListPage { filter, found: Listed { items, next_cursor }, reach };
-    let (around, states) = (Around::of(visitor, HERE), Standing::ALL.map(Standing::as_str));
+    let (around, states) = (Layout::of(visitor, HERE), Standing::ALL.map(Standing::as_str));
     show_as(page.filter.status(), &SubscriptionsPage { around, page, since: Utc(since), states })
 }
 
@@ -126,13 +126,13 @@ async fn look_at<S: Stores>(
     found: Vec<SubscriptionView>,
     counted_max: u32,
     since: Timestamp,
-) -> Result<Vec<Looked>, Problem> {
+) -> Result<Vec<SubscriptionRow>, Problem> {
     let ids = found.iter().map(|one| SubscriptionId::from_store(one.id)).collect();
     let health = api.insight.subscription_health(ids, counted_max, since).await?;
     let pairs = found.into_iter().zip(health);
     Ok(pairs
-        .map(|(subscription, health)| Looked {
-            health: Health::of(&subscription, health, counted_max),
+        .map(|(subscription, health)| SubscriptionRow {
+            health: HealthText::of(&subscription, health, counted_max),
             subscription,
         })
         .collect())
@@ -141,21 +141,21 @@ async fn look_at<S: Stores>(
 #[derive(Debug, Template)]
 #[template(path = "subscription.html")]
 struct SubscriptionPage {
-    around: Around,
-    one: Looked,
-    told: Option<Told>,
+    around: Layout,
+    one: SubscriptionRow,
+    told: Option<ActionResult>,
 }
 
 /// What came of a press.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct ActionResult {
     pub(crate) text: String,
     pub(crate) is_good: bool,
     /// What the receiver wrote.
     pub(crate) body: Option<String>,
 }
 
-impl Told {
+impl ActionResult {
     pub(crate) fn good(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_good: true, body: None }
     }
@@ -173,7 +173,7 @@ pub(crate) async fn show<S: Stores>(
         found => found?,
     };
     let one = look_at_one(&api, subscription).await?;
-    write(&SubscriptionPage { around: Around::of(visitor, HERE), one, told: None })
+    write(&SubscriptionPage { around: Layout::of(visitor, HERE), one, told: None })
 }
 
 /// The page of a subscription after something was pressed.
@@ -181,16 +181,16 @@ pub(crate) async fn answer<S: Stores>(
     api: &ApiState<S>,
     visitor: Visitor,
     subscription: SubscriptionView,
-    told: Told,
+    told: ActionResult,
 ) -> Shown {
     let one = look_at_one(api, subscription).await?;
-    write(&SubscriptionPage { around: Around::of(visitor, HERE), one, told: Some(told) })
+    write(&SubscriptionPage { around: Layout::of(visitor, HERE), one, told: Some(told) })
 }
 
 pub(super) async fn look_at_one<S: Stores>(
     api: &ApiState<S>,
     subscription: SubscriptionView,
-) -> Result<Looked, Problem> {
+) -> Result<SubscriptionRow, Problem> {
     let since = counted_since(api, DAY);
     let mut looked = look_at(api, vec![subscription], COUNTED_MAX, since).await?;
     looked.pop().ok_or_else(|| Problem::not_found("subscription"))

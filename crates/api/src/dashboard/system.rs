@@ -3,7 +3,7 @@
 //! when somebody asks.
 
 use super::form::Form;
-use super::page::{Around, Shown, show as write};
+use super::page::{Layout, Shown, show as write};
 use super::visitor::Visitor;
 use crate::doctor::{self, CheckView, Diagnosis};
 use crate::state::Api;
@@ -19,7 +19,7 @@ const HERE: &str = "/system";
 #[derive(Debug, Template)]
 #[template(path = "system.html")]
 struct SystemPage {
-    around: Around,
+    around: Layout,
     system: System,
     schema_needed: u32,
     processes: Vec<Running>,
@@ -41,7 +41,7 @@ pub(crate) async fn show<S: Stores>(State(api): Api<S>, Extension(visitor): Exte
     checks.retain(|check| check.name != "settings");
     checks.sort_by_key(|check| std::cmp::Reverse(rank(check.status)));
     write(&SystemPage {
-        around: Around::of(visitor, HERE),
+        around: Layout::of(visitor, HERE),
         processes: by_process(std::mem::take(&mut system.processes)),
         system,
         schema_needed: api.operations.schema_needed,
@@ -82,7 +82,7 @@ fn rank(status: &str) -> u8 {
 #[derive(Debug, Template)]
 #[template(path = "history.html")]
 struct HistoryPage {
-    around: Around,
+    around: Layout,
     diagnosis: Diagnosis,
     /// Over all pages so far.
     sums: Sums,
@@ -114,7 +114,7 @@ pub(crate) async fn walk<S: Stores>(
         undecidable: before("undecidable").saturating_add(page.undecidable),
         faults: before("faults").saturating_add(page.faults),
     };
-    write(&HistoryPage { around: Around::of(visitor, HERE), diagnosis, sums })
+    write(&HistoryPage { around: Layout::of(visitor, HERE), diagnosis, sums })
 }
 
 /// A walk is begun by its button only: whoever opens its address begins at the button.

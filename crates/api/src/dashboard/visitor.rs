@@ -2,7 +2,7 @@
 //! own pages did not make. What a page refuses is written out here, in the frame of whoever asked.
 
 use super::form::Form;
-use super::page::{self, Asked};
+use super::page::{self, RequestKind};
 use super::session::SessionToken;
 use crate::auth::{self, Caller, Holder, Presented, peer};
 use crate::peer::PeerAddress;
@@ -63,7 +63,7 @@ pub(crate) async fn admit<S: Stores>(
     next: Next,
 ) -> Response {
     let is_look = matches!(*request.method(), Method::GET | Method::HEAD);
-    let asked = if is_look { Asked::Look } else { Asked::Act };
+    let asked = if is_look { RequestKind::Read } else { RequestKind::Change };
     let visitor = match recognize(&api, auth::client(&request), request.headers()).await {
         Ok(Some(visitor)) => visitor,
         Ok(None) => return Redirect::to(&sign_in_for(request.method(), request.uri())).into_response(),

@@ -16,7 +16,7 @@ use posthaste_core::ports::{Stage, Stores, SubscriptionStore as _, Verification}
 use posthaste_core::signature::SigningSecret;
 use posthaste_core::subscription::{CallbackUrl, Secrets, Subscription};
 use posthaste_core::{SubscriptionId, Timestamp};
-use posthaste_services::sender::{Exchange, Post, Wanted, signed_headers};
+use posthaste_services::sender::{Exchange, Post, ReadUpTo, signed_headers};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 use subtle::ConstantTimeEq as _;
@@ -112,14 +112,14 @@ pub(crate) async fn challenge<S: Stores>(
     let (subscription, secrets) = api.subscriptions.load_subscription(id).await?.ok_or_else(not_found)?;
     let challenge = format!("{:032x}", u128::from_be_bytes(api.draw()));
     let body = written(&Challenge { kind: VERIFICATION, challenge: &challenge })?;
-    let message = Message { kind: VERIFICATION, body, answer: Wanted::Body { bytes_max: ECHO_BYTES_MAX } };
+    let message = Message { kind: VERIFICATION, body, answer: ReadUpTo::Body { bytes_max: ECHO_BYTES_MAX } };
     let exchange = send(api, &subscription, &secrets, message).await?;
     let mut reason = why_not(&exchange, &challenge);
     if reason.is_none() {
         let Subscription { callback_url, .. } = subscription;
         let challenged = Verification { callback_url, secret: secrets.current };
         if api.subscriptions.mark_verified(id, challenged, by, api.clock.now()).await? {
-            api.wakes.wake(Stage::Admission);
+            api.wake_ups.wake(Stage::Admission);
         } else {
             let changed =
                 "the URL or the secret was changed meanwhile, or the subscription deleted: verify it again";
@@ -165,7 +165,7 @@ pub(crate) async fn send_test<S: Stores>(api: &ApiState<S>, id: SubscriptionId) 
     }
     let now = api.clock.now();
     let body = written(&TestEvent { kind: TEST, subscription_id: id.get(), sent_at: Utc(now) })?;
-    let message = Message { kind: TEST, body, answer: Wanted::Body { bytes_max: SHOWN_BYTES_MAX } };
+    let message = Message { kind: TEST, body, answer: ReadUpTo::Body { bytes_max: SHOWN_BYTES_MAX } };
     let exchange = send(api, &subscription, &secrets, message).await?;
     Ok(Tested {
         response_body: shown(&exchange),
@@ -180,7 +180,7 @@ pub(crate) async fn send_test<S: Stores>(api: &ApiState<S>, id: SubscriptionId) 
 struct Message {
     kind: &'static str,
     body: Bytes,
-    answer: Wanted,
+    answer: ReadUpTo,
 }
 
 async fn send<S: Stores>(

@@ -105,7 +105,7 @@ pub struct EngineFacts {
 
 /// What could be seen, or why it could not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Look<T> {
+pub enum Observed<T> {
     Seen(T),
     /// The role's rights do not reach so far.
     Denied,
@@ -132,15 +132,15 @@ pub struct DeadTuples {
 /// What keeps the database from cleaning up after itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upkeep {
-    pub oldest_transaction: Look<Option<OldTransaction>>,
-    pub oldest_prepared: Look<Option<OldTransaction>>,
+    pub oldest_transaction: Observed<Option<OldTransaction>>,
+    pub oldest_prepared: Observed<Option<OldTransaction>>,
     /// Slots that hold old rows back, with the number of transactions since.
-    pub holding_slots: Look<Vec<(String, u64)>>,
+    pub holding_slots: Observed<Vec<(String, u64)>>,
     /// The tables with the most of them.
-    pub dead_tuples: Look<Vec<DeadTuples>>,
+    pub dead_tuples: Observed<Vec<DeadTuples>>,
     /// Files of the database that other users of this machine can open.
-    pub exposed_files: Look<Vec<String>>,
-    pub write_ahead_log: Look<WriteAheadLog>,
+    pub exposed_files: Observed<Vec<String>>,
+    pub write_ahead_log: Observed<WriteAheadLog>,
 }
 
 /// The write-ahead log of SQLite.

@@ -26,15 +26,15 @@ pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Requeue};
 pub use ingest::{Conflict, IngestRequest, IngestStore, Ingested, RequestOutcome, find_own_conflict};
 pub use insight::{
     CHANGES_MAX, COUNTED_MAX, DeadTuples, EXPLAINED_MAX, EngineFacts, Examine, Examined, ExplainedDelivery,
-    ExplainedEvent, InsightStore, Look, OldTransaction, RollupWidth, SAGAS_MAX, SubscriptionHealth, Survey,
-    SurveyRequest, Upkeep, Waiting, WriteAheadLog,
+    ExplainedEvent, InsightStore, Observed, OldTransaction, RollupWidth, SAGAS_MAX, SubscriptionHealth,
+    Survey, SurveyRequest, Upkeep, Waiting, WriteAheadLog,
 };
 pub use key::{
     ApiKey, FailedSignIns, KeyHash, KeyRole, KeyStore, SESSION_LENGTH, SESSIONS_PER_KEY_MAX, SessionHash,
 };
 pub use orchestrator::{
-    Admitted, AdmittedJob, AppliedResult, DueSince, DueSubscriptions, GivenUp, OrchestratorStore, Quota,
-    RecentlyDue, RestartedWaits, ResultTake, WaitPage,
+    Admitted, AdmittedJob, AppliedResult, DeadLetteredSaga, DueSince, DueSubscriptions, OrchestratorStore,
+    Quota, RecentlyDue, RestartedWaits, ResultTake, WaitPage,
 };
 pub use outbox::{
     ClaimedOrder, ClaimedOrders, LaneStanding, NextOrders, OrderRecord, OrderReport, OutboxClaim,
@@ -94,7 +94,7 @@ impl StoreError {
 
     /// The same error for a second hearer; of the causes only the text, of all of them.
     #[must_use]
-    pub fn retold(&self) -> Self {
+    pub fn flattened(&self) -> Self {
         let text = |source: &Cause| chain(&**source).into();
         match self {
             Self::Unavailable { doing, source } => Self::Unavailable { doing, source: text(source) },
@@ -122,18 +122,18 @@ mod tests {
 
     #[derive(Debug, thiserror::Error)]
     #[error("{text}")]
-    struct Told {
+    struct Layer {
         text: &'static str,
         source: Option<Box<Self>>,
     }
 
     #[test]
     fn whoever_hears_it_second_hears_all_causes() {
-        let cause = Told { text: "permission denied for table events", source: None };
-        let source = Told { text: "db error", source: Some(Box::new(cause)) };
+        let cause = Layer { text: "permission denied for table events", source: None };
+        let source = Layer { text: "db error", source: Some(Box::new(cause)) };
         let error = StoreError::Refused { doing: "storing events", source: Box::new(source) };
         let expected = "the database refused storing events: db error: permission denied for table events";
         assert_eq!(chain(&error), expected);
-        assert_eq!(chain(&error.retold()), expected);
+        assert_eq!(chain(&error.flattened()), expected);
     }
 }

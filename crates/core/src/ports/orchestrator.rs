@@ -52,14 +52,14 @@ pub struct AdmittedJob {
 pub struct Admitted {
     pub jobs: Vec<AdmittedJob>,
     /// Sagas over a limit that was lowered while they waited.
-    pub dead_lettered: Vec<GivenUp>,
+    pub dead_lettered: Vec<DeadLetteredSaga>,
     /// The smallest `next_attempt_at` that was fetched for each subscription.
     pub fetched: Vec<DueSince>,
 }
 
 /// A saga that gets no further attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GivenUp {
+pub struct DeadLetteredSaga {
     pub saga_id: SagaId,
     pub event_id: EventId,
     pub subscription_id: SubscriptionId,

@@ -45,12 +45,12 @@ fn legal_transitions() {
 fn the_attempt_after_an_expired_lease_starts_as_a_suspect() {
     for (code, suspect) in [("LEASE_EXPIRED", true), ("HTTP_500", false)] {
         let mut saga = SagaState::fresh(T0);
-        let decision = step(&saga, &Signal::Look, &RetryPolicy::WEBHOOK, T0);
+        let decision = step(&saga, &SagaSignal::Due, &RetryPolicy::WEBHOOK, T0);
         saga = saga.after(&decision, job(1));
-        let decision = step(&saga, &Signal::JobFinished(&failed(1, code)), &RetryPolicy::WEBHOOK, T0);
+        let decision = step(&saga, &SagaSignal::JobFinished(&failed(1, code)), &RetryPolicy::WEBHOOK, T0);
         saga = saga.after(&decision, job(1));
         let attempt_at = saga.next_attempt_at;
-        let decision = step(&saga, &Signal::Look, &RetryPolicy::WEBHOOK, attempt_at);
+        let decision = step(&saga, &SagaSignal::Due, &RetryPolicy::WEBHOOK, attempt_at);
         assert_eq!(decision, Decision::StartAttempt { attempt_at, suspect }, "{code}");
     }
 }
@@ -62,15 +62,15 @@ fn five_attempts_with_the_gaps_of_the_schedule_then_dead() {
     let mut now = T0;
     let mut gaps_s = Vec::new();
     for attempt in 1..=5_i64 {
-        let decision = step(&saga, &Signal::Look, &policy, now);
+        let decision = step(&saga, &SagaSignal::Due, &policy, now);
         assert_eq!(decision, Decision::StartAttempt { attempt_at: now, suspect: false });
         saga = saga.after(&decision, job(attempt));
-        let decision = step(&saga, &Signal::JobFinished(&failed(attempt, "HTTP_500")), &policy, now);
+        let decision = step(&saga, &SagaSignal::JobFinished(&failed(attempt, "HTTP_500")), &policy, now);
         saga = saga.after(&decision, job(attempt));
         if saga.status == SagaStatus::PendingRetry {
             gaps_s.push(saga.next_attempt_at.since(now).as_secs());
             let early = saga.next_attempt_at.before(Duration::from_micros(1));
-            assert_eq!(step(&saga, &Signal::Look, &policy, early), Decision::Ignore(Ignored::NotDue));
+            assert_eq!(step(&saga, &SagaSignal::Due, &policy, early), Decision::Ignore(Ignored::NotDue));
             now = saga.next_attempt_at;
         }
     }
@@ -90,22 +90,22 @@ fn a_lowered_limit_ends_a_waiting_saga_when_it_comes_due_and_counts_nothing() {
     };
     let lowered = RetryPolicy { attempts_max: 2, ..RetryPolicy::WEBHOOK };
     let early = T0.before(Duration::from_micros(1));
-    assert_eq!(step(&saga, &Signal::Look, &lowered, early), Decision::Ignore(Ignored::NotDue));
+    assert_eq!(step(&saga, &SagaSignal::Due, &lowered, early), Decision::Ignore(Ignored::NotDue));
     let expected = Decision::DeadLetter { attempt_count: 3, error_code: error };
-    assert_eq!(step(&saga, &Signal::Look, &lowered, T0), expected);
+    assert_eq!(step(&saga, &SagaSignal::Due, &lowered, T0), expected);
 }
 
 #[test]
 fn a_success_keeps_the_last_error() {
     let policy = RetryPolicy::WEBHOOK;
     let mut saga = SagaState::fresh(T0);
-    saga = saga.clone().after(&step(&saga, &Signal::Look, &policy, T0), job(1));
+    saga = saga.clone().after(&step(&saga, &SagaSignal::Due, &policy, T0), job(1));
     let finished = failed(1, "HTTP_503");
-    saga = saga.clone().after(&step(&saga, &Signal::JobFinished(&finished), &policy, T0), job(1));
+    saga = saga.clone().after(&step(&saga, &SagaSignal::JobFinished(&finished), &policy, T0), job(1));
     let due = saga.next_attempt_at;
-    saga = saga.clone().after(&step(&saga, &Signal::Look, &policy, due), job(2));
+    saga = saga.clone().after(&step(&saga, &SagaSignal::Due, &policy, due), job(2));
     let finished = completed(2);
-    saga = saga.clone().after(&step(&saga, &Signal::JobFinished(&finished), &policy, due), job(2));
+    saga = saga.clone().after(&step(&saga, &SagaSignal::JobFinished(&finished), &policy, due), job(2));
     assert_eq!((saga.status, saga.attempt_count), (SagaStatus::Completed, 2));
     assert_eq!(saga.final_error_code.as_ref().map(ErrorCode::as_str), Some("HTTP_503"));
 }
@@ -113,7 +113,7 @@ fn a_success_keeps_the_last_error() {
 /// One random thing that happens to a saga.
 #[derive(Debug, Clone)]
 enum Happening {
-    Look,
+    Due,
     /// A result of the job `back` jobs ago (0: the latest), perhaps told before.
     Result {
         back: i64,
@@ -130,7 +130,7 @@ enum Happening {
 
 fn happening() -> impl Strategy<Value = Happening> {
     prop_oneof![
-        3 => Just(Happening::Look),
+        3 => Just(Happening::Due),
         4 => (0..3_i64, any::<bool>(), proptest::option::of(0..10_000_u64)).prop_map(
             |(back, success, retry_after_s)| Happening::Result { back, success, retry_after_s }
         ),
@@ -159,7 +159,7 @@ proptest! {
                     policy = policy.with_limit(Some(attempts_max));
                     continue;
                 }
-                Happening::Look => Signal::Look,
+                Happening::Due => SagaSignal::Due,
                 Happening::Result { back, success, retry_after_s } => {
                     let retry_after = retry_after_s.map(Duration::from_secs);
                     let error_code = ErrorCode::parse("HTTP_500").expect("a code");
@@ -169,7 +169,7 @@ proptest! {
                         JobOutcome::Failed { error_code, retry_after }
                     };
                     result = JobResult { job_id: job(jobs_made - back), outcome };
-                    Signal::JobFinished(&result)
+                    SagaSignal::JobFinished(&result)
                 }
             };
             let decision = step(&saga, &signal, &policy, now);
@@ -181,7 +181,7 @@ proptest! {
             }
             saga = saga.after(&decision, job(jobs_made));
 
-            if let (Signal::JobFinished(result), false) = (&signal, matches!(decision, Decision::Ignore(_))) {
+            if let (SagaSignal::JobFinished(result), false) = (&signal, matches!(decision, Decision::Ignore(_))) {
                 prop_assert!(applied.insert(result.job_id), "a result counted twice");
             }
             if before == saga {

@@ -6,7 +6,7 @@ use super::{Call, Reach};
 use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Verb {
+pub(crate) enum AuditCommand {
     /// List changes, newest first
     List {
         /// Only this action, such as subscription_changed or sign_in_failed
@@ -32,7 +32,7 @@ const COLUMNS: [Column; 8] = [
     ("AFTER", "after"),
 ];
 
-impl Verb {
+impl AuditCommand {
     pub(super) fn call(&self) -> (Call, &Reach) {
         let Self::List { action, span, page, reach } = self;
         let call = Call::get("/v1/audit").query(&[("action", action.clone())]).span(span).page(page);

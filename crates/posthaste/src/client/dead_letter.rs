@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, value_parser};
 use serde_json::Value;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Verb {
+pub(crate) enum DeadLetterCommand {
     /// List dead letters, newest first
     List {
         #[command(flatten)]
@@ -89,7 +89,7 @@ const DEAD_LETTER: Record = Record {
     key: "ID",
 };
 
-impl Verb {
+impl DeadLetterCommand {
     pub(super) fn call(&self) -> (Call, &Reach) {
         match self {
             Self::List { filter, payload, page, reach } => {

@@ -7,7 +7,7 @@ use clap::{Subcommand, value_parser};
 use serde_json::Value;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Verb {
+pub(crate) enum DeliveryCommand {
     /// List deliveries, newest first
     List {
         /// Only those in this state, such as Completed or DeadLettered
@@ -79,7 +79,7 @@ const ATTEMPTS: [Column; 7] = [
     ("WORKER", "worker_id"),
 ];
 
-impl Verb {
+impl DeliveryCommand {
     pub(super) fn call(&self) -> (Call, &Reach) {
         match self {
             Self::List { status, subscription, event, event_type, error, span, page, reach } => {

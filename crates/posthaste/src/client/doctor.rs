@@ -1,6 +1,6 @@
 //! `posthaste doctor`: walks all of history page by page, and says what it found in one table.
 
-use super::{Call, Failure, Reach, Server, table};
+use super::{ApiClient, Call, Failure, Reach, table};
 use crate::progress::Progress;
 use clap::Args;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ impl Doctor {
         Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    async fn walk(&self, server: &Server) -> Result<Value, Failure> {
+    async fn walk(&self, server: &ApiClient) -> Result<Value, Failure> {
         let recent = self.recent.then(|| "true".to_owned());
         let mut call = Call::get("/v1/doctor").query(&[("recent", recent)]);
         let progress = Progress::new();

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Verb {
+pub(crate) enum EventCommand {
     /// Send an event; its payload is any JSON, and is delivered byte for byte
     Send {
         /// What subscriptions ask for, such as order.paid
@@ -69,7 +69,7 @@ const EVENT: Record = Record {
     key: "ID",
 };
 
-impl Verb {
+impl EventCommand {
     pub(super) fn call(&self) -> Result<(Call, &Reach), Failure> {
         Ok(match self {
             Self::Send { event_type, payload, file, external_id, reach } => {

@@ -22,7 +22,7 @@ const AGENT: &str = concat!("posthaste-cli/", env!("CARGO_PKG_VERSION"));
 
 /// A Posthaste that answers somewhere, and who we are to it.
 #[derive(Clone)]
-pub(crate) struct Server {
+pub(crate) struct ApiClient {
     /// As it was given, for messages.
     url: String,
     host: String,
@@ -33,7 +33,7 @@ pub(crate) struct Server {
     authorization: Option<HeaderValue>,
 }
 
-impl Server {
+impl ApiClient {
     pub(crate) fn new(url: &str, key: Option<&str>) -> Result<Self, Failure> {
         let wrong = |why: &str| Failure::Usage(format!("--url {url}: {why}"));
         let parsed: Uri = url.parse().map_err(|_| wrong("not a URL such as http://127.0.0.1:8080"))?;
@@ -168,12 +168,12 @@ mod tests {
             ("https://posthaste.example", "posthaste.example", 443, ""),
             ("http://[::1]:81/behind/", "[::1]", 81, "/behind"),
         ] {
-            let server = Server::new(url, None).expect(url);
+            let server = ApiClient::new(url, None).expect(url);
             assert_eq!((server.host.as_str(), server.port, server.prefix.as_str()), (host, port, prefix));
         }
         for url in ["", "127.0.0.1:8080", "ftp://h", "http://", "http://u:p@h", "http://h/?a"] {
-            assert!(matches!(Server::new(url, None), Err(Failure::Usage(_))), "{url}");
+            assert!(matches!(ApiClient::new(url, None), Err(Failure::Usage(_))), "{url}");
         }
-        assert!(Server::new("http://h", Some("a\nb")).is_err());
+        assert!(ApiClient::new("http://h", Some("a\nb")).is_err());
     }
 }

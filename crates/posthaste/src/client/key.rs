@@ -6,7 +6,7 @@ use clap::{Subcommand, value_parser};
 use serde_json::Value;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Verb {
+pub(crate) enum KeyCommand {
     /// Make a key; it is shown once
     Create {
         /// Whose key it is, for people
@@ -40,7 +40,7 @@ const COLUMNS: [Column; 6] = [
     ("REVOKED", "revoked_at"),
 ];
 
-impl Verb {
+impl KeyCommand {
     pub(super) fn call(&self) -> (Call, &Reach) {
         match self {
             Self::Create { name, role, reach } => {

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use url::form_urlencoded::byte_serialize;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Verb {
+pub(crate) enum OrderCommand {
     /// Send an order to the broker, from flags, a file or stdin; the same key again is the same order
     Send {
         #[command(flatten)]
@@ -133,7 +133,7 @@ const TRANSITIONS: [Column; 8] = [
     ("NOTE", "note"),
 ];
 
-impl Verb {
+impl OrderCommand {
     pub(super) fn call(&self) -> Result<(Call, &Reach), Failure> {
         Ok(match self {
             Self::Send { order, reach } => {

@@ -5,7 +5,7 @@ use super::{Call, Reach};
 use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Verb {
+pub(crate) enum OutboxCommand {
     /// Show how the lane to the broker stands
     Show {
         #[command(flatten)]
@@ -31,7 +31,7 @@ const FIELDS: [Column; 10] = [
     ("updated", "updated_at"),
 ];
 
-impl Verb {
+impl OutboxCommand {
     pub(super) fn call(&self) -> (Call, &Reach) {
         let (call, reach) = match self {
             Self::Show { reach } => (Call::get("/v1/outbox"), reach),

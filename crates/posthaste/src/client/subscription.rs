@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, value_parser};
 use serde_json::Value;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Verb {
+pub(crate) enum SubscriptionCommand {
     /// Subscribe a URL to a type of event; its secret is shown once
     Create {
         /// The type of event
@@ -117,7 +117,7 @@ const SUBSCRIPTION: Record = Record {
     key: "ID",
 };
 
-impl Verb {
+impl SubscriptionCommand {
     pub(super) fn call(&self) -> (Call, &Reach) {
         let path = |id: &i64| format!("/v1/subscriptions/{id}");
         let set_active =

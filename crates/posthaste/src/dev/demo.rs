@@ -2,7 +2,7 @@
 //! receiver's port of today at every start.
 
 use super::keep;
-use crate::client::{Call, Failure, Server};
+use crate::client::{ApiClient, Call, Failure};
 use crate::listen::Receiver;
 use anyhow::Context as _;
 use posthaste_core::signature::SigningSecret;
@@ -15,7 +15,7 @@ const DESCRIPTION: &str = "The receiver of posthaste dev";
 const FILE: &str = "demo-subscription";
 
 pub(super) async fn subscribe(
-    server: &Server,
+    server: &ApiClient,
     receiver: &Receiver,
     receiver_url: &str,
     folder: &Path,
@@ -50,7 +50,7 @@ fn known(folder: &Path) -> anyhow::Result<Option<Subscription>> {
 }
 
 /// Whether the subscription is still there. Then it leads to this URL.
-async fn lead(server: &Server, id: i64, url: &str) -> anyhow::Result<bool> {
+async fn lead(server: &ApiClient, id: i64, url: &str) -> anyhow::Result<bool> {
     let change = json!({ "callback_url": url }).to_string();
     match server.ask(&Call::patch(format!("/v1/subscriptions/{id}")).body(change)).await {
         Ok(_) => Ok(true),
@@ -59,7 +59,7 @@ async fn lead(server: &Server, id: i64, url: &str) -> anyhow::Result<bool> {
     }
 }
 
-async fn make(server: &Server, url: &str, folder: &Path) -> anyhow::Result<Subscription> {
+async fn make(server: &ApiClient, url: &str, folder: &Path) -> anyhow::Result<Subscription> {
     let call = Call::post("/v1/subscriptions").fields([
         ("event_type", EVENT_TYPE.into()),
         ("callback_url", url.into()),
@@ -70,7 +70,7 @@ async fn make(server: &Server, url: &str, folder: &Path) -> anyhow::Result<Subsc
     Subscription::of(&answer).context("the API made a subscription without a secret")
 }
 
-async fn ask(server: &Server, call: &Call) -> anyhow::Result<Value> {
+async fn ask(server: &ApiClient, call: &Call) -> anyhow::Result<Value> {
     let text = server.ask(call).await.context("preparing the demo subscription")?;
     serde_json::from_str(&text).context("reading an answer of the API")
 }

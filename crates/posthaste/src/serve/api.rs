@@ -10,23 +10,23 @@ use posthaste_services::failed_sign_ins::{self, FailedSignInWriter};
 use posthaste_services::ingest::{self, Ingest};
 use posthaste_services::outbox::intake::{self, Intake};
 use posthaste_services::outbox::{LANE_EVERY, LaneWatch};
-use posthaste_services::runner::{Phase, Service};
+use posthaste_services::runner::{DrainPhase, Service};
 use posthaste_services::seal::SecretSealer;
 use posthaste_services::survey::{self, SurveyOptions, Surveyor};
-use posthaste_services::wake::Bell;
+use posthaste_services::wake::WakeUp;
 use posthaste_store::sqlite::MIGRATIONS;
 use std::net::SocketAddr;
 use tokio::sync::oneshot;
 
 impl<S: Stores> Process<'_, S> {
     pub(super) fn start_api_role(&mut self) {
-        let (store, wakes, metrics) = (self.store.clone(), self.wakes.clone(), self.metrics.clone());
-        let ingest = Ingest::new(store.ingest(), wakes.clone(), metrics.clone());
+        let (store, wake_ups, metrics) = (self.store.clone(), self.wake_ups.clone(), self.metrics.clone());
+        let ingest = Ingest::new(store.ingest(), wake_ups.clone(), metrics.clone());
         self.ingest =
             Some(self.start_batcher(ingest::SERVICE, ingest, ingest::WAITING_MAX, ingest::BATCH_MAX));
         if self.settings.broker.url.is_some() {
             let ttl = self.settings.outbox.ledger_ttl;
-            let intake = Intake::new(store.outbox_intake(), ttl, wakes, metrics.clone());
+            let intake = Intake::new(store.outbox_intake(), ttl, wake_ups, metrics.clone());
             self.intake =
                 Some(self.start_batcher(intake::SERVICE, intake, intake::WAITING_MAX, intake::BATCH_MAX));
         }
@@ -35,8 +35,8 @@ impl<S: Stores> Process<'_, S> {
         self.start_polling("surveyor", surveyor, survey::EVERY);
         self.start_polling("lane", LaneWatch::new(store.reader(), self.lane.clone()), LANE_EVERY);
         let writer = FailedSignInWriter::new(store.keys(), self.failed_sign_ins.clone());
-        let service = Service::new("failed_sign_ins", writer, Bell::default(), failed_sign_ins::EVERY);
-        self.runner.start(Service { phase: Phase::Tells, ..service });
+        let service = Service::new("failed_sign_ins", writer, WakeUp::default(), failed_sign_ins::EVERY);
+        self.runner.start(Service { phase: DrainPhase::Telemetry, ..service });
     }
 
     fn survey_options(&self) -> SurveyOptions {
@@ -83,15 +83,24 @@ impl<S: Stores> Process<'_, S> {
             batch_events_max: settings.limits.batch_events_max as usize,
         };
         let (late_after, operations) = (self.late_after(), self.operations());
-        let (clock, metrics, wakes) = (self.clock.clone(), self.metrics.clone(), self.wakes.clone());
+        let (clock, metrics, wake_ups) = (self.clock.clone(), self.metrics.clone(), self.wake_ups.clone());
         let store = &self.store;
-        let state =
-            ApiState::new(store, ingest, clock, metrics, wakes, outgoing, limits, operations, random::fill)
-                .with_orders(self.intake.clone())
-                .with_failed_sign_ins(self.failed_sign_ins.clone())
-                .with_root_key(settings.root_key.as_ref().map(|key| key_hash(key.expose())))
-                .with_pulses(self.pulses(), late_after, self.lane.clone())
-                .with_metrics_elsewhere(settings.metrics_listen.is_some());
+        let state = ApiState::new(
+            store,
+            ingest,
+            clock,
+            metrics,
+            wake_ups,
+            outgoing,
+            limits,
+            operations,
+            random::fill,
+        )
+        .with_orders(self.intake.clone())
+        .with_failed_sign_ins(self.failed_sign_ins.clone())
+        .with_root_key(settings.root_key.as_ref().map(|key| key_hash(key.expose())))
+        .with_pulses(self.heartbeats(), late_after, self.lane.clone())
+        .with_metrics_elsewhere(settings.metrics_listen.is_some());
         let address = listener.local_addr().context("asking for the address")?;
         tracing::info!(url = format!("http://{address}"), "the API listens");
         let server = Server::start_with(listener, router(state), self.server_options());

@@ -24,28 +24,29 @@ const REPORTS_MAX: usize = 500;
 impl<S: Stores> Process<'_, S> {
     pub(super) fn start_router(&mut self) {
         let router =
-            Router::new(self.store.router(), self.clock.clone(), self.wakes.clone(), self.metrics.clone());
-        let bell = self.wakes.bell(Stage::Routing);
-        self.runner.start(Service::new("router", router, bell, self.settings.poll));
+            Router::new(self.store.router(), self.clock.clone(), self.wake_ups.clone(), self.metrics.clone());
+        let wake_up = self.wake_ups.wake_up(Stage::Routing);
+        self.runner.start(Service::new("router", router, wake_up, self.settings.poll));
     }
 
     pub(super) fn start_orchestrator(&mut self) {
         let (store, policy, poll) = (self.store.orchestrator(), self.settings.retry, self.settings.poll);
         let in_flight = InFlight::new(self.settings.worker.subscription_in_flight);
-        let (clock, wakes, metrics) = (self.clock.clone(), self.wakes.clone(), self.metrics.clone());
+        let (clock, wake_ups, metrics) = (self.clock.clone(), self.wake_ups.clone(), self.metrics.clone());
         let (again, shared) = (store.clone(), in_flight.clone());
-        let admission = Admission::new(again, policy, shared, clock.clone(), wakes.clone(), metrics.clone());
+        let admission =
+            Admission::new(again, policy, shared, clock.clone(), wake_ups.clone(), metrics.clone());
         let waits = WaitCheck::new((store.clone(), policy), clock.clone());
-        let results = Results::new(store, policy, in_flight, clock, wakes.clone(), metrics);
-        self.runner.start(Service::new("admission", admission, wakes.bell(Stage::Admission), poll));
-        self.runner.start(Service::new("results", results, wakes.bell(Stage::Results), poll));
+        let results = Results::new(store, policy, in_flight, clock, wake_ups.clone(), metrics);
+        self.runner.start(Service::new("admission", admission, wake_ups.wake_up(Stage::Admission), poll));
+        self.runner.start(Service::new("results", results, wake_ups.wake_up(Stage::Results), poll));
         self.start_polling("delivery_waits", waits, wait_check::EVERY);
     }
 
     pub(super) fn start_worker(&mut self) -> anyhow::Result<()> {
         let slots = self.settings.worker.concurrency;
         let (store, poll) = (self.store.worker(), self.settings.poll);
-        let reports = Reports::new(store.clone(), self.wakes.clone(), self.metrics.clone());
+        let reports = Reports::new(store.clone(), self.wake_ups.clone(), self.metrics.clone());
         let reports = self.start_batcher(REPORTS, reports, slots as usize, REPORTS_MAX);
         let options = WorkerOptions {
             worker_id: self.worker_id.clone(),
@@ -53,25 +54,26 @@ impl<S: Stores> Process<'_, S> {
             deadline: self.settings.request_timeout,
             slots,
         };
-        let bell = self.wakes.bell(Stage::Delivery);
+        let wake_up = self.wake_ups.wake_up(Stage::Delivery);
         let kit = WorkerKit {
             sender: self.sender.clone().context("a sender")?,
             sealer: Arc::new(SecretSealer::new(self.settings.secret_key.clone())),
             reports,
             clock: self.clock.clone(),
             metrics: self.metrics.clone(),
-            bell: bell.clone(),
+            wake_up: wake_up.clone(),
         };
         let worker = Worker::new(store, options, kit, Box::new(random::lease_token));
-        self.runner.start(Service::new("worker", worker, bell, poll));
+        self.runner.start(Service::new("worker", worker, wake_up, poll));
         Ok(())
     }
 
     pub(super) fn start_cleaner(&mut self) {
         let lease = self.settings.lease;
-        let (store, wakes) = (self.store.cleaner(), self.wakes.clone());
+        let (store, wake_ups) = (self.store.cleaner(), self.wake_ups.clone());
         let clock = self.clock.clone();
-        let cleaner = Cleaner::new(store, lease.length, lease.resets_max, clock, wakes, self.metrics.clone());
+        let cleaner =
+            Cleaner::new(store, lease.length, lease.resets_max, clock, wake_ups, self.metrics.clone());
         self.start_polling("cleaner", cleaner, lease.cleaner_interval);
     }
 
@@ -99,17 +101,21 @@ impl<S: Stores> Process<'_, S> {
             policy: outbox.retry,
             stuck_threshold: outbox.stuck_threshold,
         };
-        let (bell, clock, metrics) =
-            (self.wakes.bell(Stage::Outbox), self.clock.clone(), self.metrics.clone());
-        let kit =
-            OutboxKit { settlements, clock: clock.clone(), metrics: metrics.clone(), bell: bell.clone() };
+        let (wake_up, clock, metrics) =
+            (self.wake_ups.wake_up(Stage::Outbox), self.clock.clone(), self.metrics.clone());
+        let kit = OutboxKit {
+            settlements,
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+            wake_up: wake_up.clone(),
+        };
         let sender = OrderSender::new(store.clone(), broker, options, kit, Box::new(random::lease_token));
-        self.runner.start(Service::new("outbox", sender, bell.clone(), poll));
+        self.runner.start(Service::new("outbox", sender, wake_up.clone(), poll));
         let (policy, threshold) = (outbox.retry, outbox.stuck_threshold);
         let requeue =
-            OrderRequeue { store: store.clone(), policy, metrics: metrics.clone(), sender: bell.clone() };
+            OrderRequeue { store: store.clone(), policy, metrics: metrics.clone(), sender: wake_up.clone() };
         self.start_polling("order_requeue", requeue, REQUEUE_EVERY);
-        let janitor = OrderJanitor::new(store.clone(), threshold, policy, metrics, bell);
+        let janitor = OrderJanitor::new(store.clone(), threshold, policy, metrics, wake_up);
         self.start_polling("order_janitor", janitor, REWIND_EVERY);
         let waits = WaitCheck::new((store.clone(), policy), clock);
         self.start_polling("order_waits", waits, wait_check::EVERY);

@@ -11,7 +11,7 @@ use super::setting::Shown::{Nothing, PlainUrl, WithoutPassword};
 use super::setting::{Group, Row, Setting};
 use crate::database::DEFAULT_URL;
 use posthaste_core::retry::ATTEMPTS_LIMIT_MAX;
-use posthaste_store::grants::Role;
+use posthaste_store::grants::DbRole;
 use std::time::Duration;
 
 /// The CHECK of the table `events`: no larger payload could be stored.
@@ -151,18 +151,18 @@ table! {
 }
 
 /// The logins that one part of the program has for itself, by role of the database.
-pub(super) static LOGINS: [(Role, &Setting<ServerAt>); 11] = [
-    (Role::EventIngestWriter, &DATABASE_URL_INGEST),
-    (Role::SubscriptionAdmin, &DATABASE_URL_SUBSCRIPTIONS),
-    (Role::RouterWorker, &DATABASE_URL_ROUTER),
-    (Role::SagaOrchestrator, &DATABASE_URL_ORCHESTRATOR),
-    (Role::JobWorker, &DATABASE_URL_WORKER),
-    (Role::LeaseCleaner, &DATABASE_URL_CLEANER),
-    (Role::DeadLetterOperator, &DATABASE_URL_DEAD_LETTERS),
-    (Role::OutboxWriter, &DATABASE_URL_ORDERS),
-    (Role::OutboxWorker, &DATABASE_URL_OUTBOX),
-    (Role::KeyKeeper, &DATABASE_URL_KEYS),
-    (Role::Viewer, &DATABASE_URL_VIEWER),
+pub(super) static LOGINS: [(DbRole, &Setting<ServerAt>); 11] = [
+    (DbRole::EventIngestWriter, &DATABASE_URL_INGEST),
+    (DbRole::SubscriptionAdmin, &DATABASE_URL_SUBSCRIPTIONS),
+    (DbRole::RouterWorker, &DATABASE_URL_ROUTER),
+    (DbRole::SagaOrchestrator, &DATABASE_URL_ORCHESTRATOR),
+    (DbRole::JobWorker, &DATABASE_URL_WORKER),
+    (DbRole::LeaseCleaner, &DATABASE_URL_CLEANER),
+    (DbRole::DeadLetterOperator, &DATABASE_URL_DEAD_LETTERS),
+    (DbRole::OutboxWriter, &DATABASE_URL_ORDERS),
+    (DbRole::OutboxWorker, &DATABASE_URL_OUTBOX),
+    (DbRole::KeyKeeper, &DATABASE_URL_KEYS),
+    (DbRole::Viewer, &DATABASE_URL_VIEWER),
 ];
 
 pub(super) const GROUPS: [Group; 6] = [Server, Database, Deliveries, Egress, Orders, Logs];

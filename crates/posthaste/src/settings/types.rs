@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use posthaste_core::retry::{OrderRetryPolicy, RetryPolicy};
 use posthaste_services::egress::EgressPolicy;
 use posthaste_services::seal::SealingKey;
-use posthaste_store::grants::Role as DatabaseRole;
+use posthaste_store::grants::DbRole;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub(crate) struct Settings {
     pub(crate) metrics_listen: Option<SocketAddr>,
     pub(crate) trusted_proxies: Vec<IpNet>,
     /// Never empty.
-    pub(crate) roles: BTreeSet<Role>,
+    pub(crate) roles: BTreeSet<ProcessRole>,
     pub(crate) root_key: Option<Secret>,
     pub(crate) secret_key: Option<SealingKey>,
     pub(crate) retry: RetryPolicy,
@@ -40,7 +40,7 @@ pub(crate) struct Settings {
 
 /// A part of Posthaste that a process may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Role {
+pub(crate) enum ProcessRole {
     Api,
     Router,
     Orchestrator,
@@ -49,7 +49,7 @@ pub(crate) enum Role {
     Outbox,
 }
 
-impl Role {
+impl ProcessRole {
     pub(crate) const ALL: [Self; 6] =
         [Self::Api, Self::Router, Self::Orchestrator, Self::Worker, Self::Cleaner, Self::Outbox];
 
@@ -75,7 +75,7 @@ pub(crate) struct DatabaseSettings {
     /// Past a pooler: for LISTEN and for migrations.
     pub(crate) direct: Option<ServerUrl>,
     /// The roles of the database with a login of their own, which only PostgreSQL knows.
-    pub(crate) logins: Vec<(DatabaseRole, ServerUrl)>,
+    pub(crate) logins: Vec<(DbRole, ServerUrl)>,
 }
 
 impl DatabaseSettings {

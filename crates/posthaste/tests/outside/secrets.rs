@@ -28,9 +28,9 @@ const PLANTED: &str = "MARKER-";
 
 /// All that was told, and what it was told by.
 #[derive(Default)]
-struct Told(Vec<(String, String)>);
+struct Disclosed(Vec<(String, String)>);
 
-impl Told {
+impl Disclosed {
     fn add(&mut self, by: &str, text: impl Into<String>) {
         self.0.push((by.to_owned(), text.into()));
     }
@@ -116,7 +116,7 @@ fn broker(received: &receiver::Received) -> receiver::Answer {
 
 struct World<'a> {
     served: &'a Served,
-    told: Told,
+    told: Disclosed,
 }
 
 impl World<'_> {
@@ -253,7 +253,7 @@ async fn check(engine: Engine, format: &str) {
     let migrated = run(&["migrate"], &settings, "").expect(0);
     let mut served = Served::over(folder, &database, &settings).await;
     let receiver = Receiver::start(parrot).await;
-    let mut world = World { served: &served, told: Told::default() };
+    let mut world = World { served: &served, told: Disclosed::default() };
     world.told.add("migrate", migrated.stdout + &migrated.stderr);
 
     let key = world.made("/v1/keys", &json!({"name": "marked", "role": "ingest"}))["key"].clone();
@@ -336,7 +336,7 @@ async fn nothing_is_told_on_postgres_in_json() {
 fn nothing_is_told_about_settings() {
     let database = format!("postgres://user:{PASSWORD}@127.0.0.1:1/db");
     let good = settings(&database, BROKER_URL);
-    let mut told = Told::default();
+    let mut told = Disclosed::default();
     for arguments in [&["config"][..], &["config", "--json"], &["migrate"], &["event", "list"]] {
         let ran = run(arguments, &good, "");
         assert!(ran.stdout.len() + ran.stderr.len() > 20, "{arguments:?}");

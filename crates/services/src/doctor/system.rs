@@ -6,7 +6,7 @@ use crate::telemetry;
 use posthaste_core::Timestamp;
 use posthaste_core::lane::{Lane, LaneMode};
 use posthaste_core::ports::{
-    DeadTuples, EngineFacts, Look, OldTransaction, ProcessSeen, Survey, Upkeep, Waiting, WriteAheadLog,
+    DeadTuples, EngineFacts, Observed, OldTransaction, ProcessSeen, Survey, Upkeep, Waiting, WriteAheadLog,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -236,28 +236,28 @@ fn upkeep(upkeep: &Upkeep) -> Vec<Check> {
     let mut checks = Vec::new();
     let to_do = "end what holds it open: the database cannot clear away rows that it may still see";
     match &upkeep.oldest_transaction {
-        Look::Without => {}
-        Look::Denied => checks.push(Check::warning(
+        Observed::Without => {}
+        Observed::Denied => checks.push(Check::warning(
             "transactions",
             "could not look: the role viewer sees its own transactions only",
             "GRANT pg_read_all_stats TO viewer",
         )),
-        Look::Seen(oldest) => checks.push(transaction("transactions", oldest.as_ref(), to_do)),
+        Observed::Seen(oldest) => checks.push(transaction("transactions", oldest.as_ref(), to_do)),
     }
-    if let Look::Seen(oldest) = &upkeep.oldest_prepared {
+    if let Observed::Seen(oldest) = &upkeep.oldest_prepared {
         let to_do = "end it with COMMIT PREPARED or ROLLBACK PREPARED: it holds old rows for ever";
         checks.push(transaction("prepared", oldest.as_ref(), to_do));
     }
-    if let Look::Seen(slots) = &upkeep.holding_slots {
+    if let Observed::Seen(slots) = &upkeep.holding_slots {
         checks.push(slots_check(slots));
     }
-    if let Look::Seen(tables) = &upkeep.dead_tuples {
+    if let Observed::Seen(tables) = &upkeep.dead_tuples {
         checks.push(vacuum(tables));
     }
-    if let Look::Seen(log) = &upkeep.write_ahead_log {
+    if let Observed::Seen(log) = &upkeep.write_ahead_log {
         checks.push(write_ahead_log(*log));
     }
-    if let Look::Seen(files) = &upkeep.exposed_files {
+    if let Observed::Seen(files) = &upkeep.exposed_files {
         checks.push(files_check(files));
     }
     checks

@@ -4,12 +4,12 @@
 
 use super::InFlight;
 use super::due::DueQueue;
-use crate::clock::{CLOCKS_DIFFER_MAX, Clock, is_due};
+use crate::clock::{CLOCK_SKEW_MAX, Clock, is_due};
 use crate::metrics::Metrics;
 use crate::scan_schedule::ScanSchedule;
 use crate::step::{Progress, Step};
-use crate::wake::Wakes;
-use posthaste_core::ports::{Admitted, GivenUp, OrchestratorStore, Stage, StoreResult};
+use crate::wake::WakeUps;
+use posthaste_core::ports::{Admitted, DeadLetteredSaga, OrchestratorStore, Stage, StoreResult};
 use posthaste_core::retry::RetryPolicy;
 use posthaste_core::{SubscriptionId, Timestamp};
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub struct Admission<S> {
     policy: RetryPolicy,
     in_flight: InFlight,
     clock: Clock,
-    wakes: Wakes,
+    wake_ups: WakeUps,
     metrics: Metrics,
     due: DueQueue,
     recent: RecentReads,
@@ -76,7 +76,7 @@ impl RecentReads {
 
 /// Sagas of a process whose clock is behind, or that committed them slowly, come due before others that were read.
 fn recent(now: Timestamp) -> Timestamp {
-    now.before(CLOCKS_DIFFER_MAX)
+    now.before(CLOCK_SKEW_MAX)
 }
 
 impl<S: OrchestratorStore> Admission<S> {
@@ -85,12 +85,12 @@ impl<S: OrchestratorStore> Admission<S> {
         policy: RetryPolicy,
         in_flight: InFlight,
         clock: Clock,
-        wakes: Wakes,
+        wake_ups: WakeUps,
         metrics: Metrics,
     ) -> Self {
         let (due, scan) = (DueQueue::default(), ScanSchedule::new(clock.clone()));
         let recent = RecentReads { from: Timestamp::MAX, last: Timestamp::MIN, has_more: false };
-        Self { store, policy, in_flight, clock, wakes, metrics, due, recent, scan, scanned: None }
+        Self { store, policy, in_flight, clock, wake_ups, metrics, due, recent, scan, scanned: None }
     }
 
     async fn read_recent(&mut self, now: Timestamp) -> StoreResult<()> {
@@ -143,7 +143,7 @@ impl<S: OrchestratorStore> Admission<S> {
         if !admitted.jobs.is_empty() {
             self.metrics.jobs_admitted.inc_by(admitted.jobs.len() as u64);
             self.metrics.batch(SERVICE, admitted.jobs.len());
-            self.wakes.wake(Stage::Delivery);
+            self.wake_ups.wake(Stage::Delivery);
         }
         for job in &admitted.jobs {
             let (saga_id, job_id, event_id) = (job.saga_id, job.job_id, job.event_id);
@@ -152,7 +152,7 @@ impl<S: OrchestratorStore> Admission<S> {
                 %saga_id, %job_id, %event_id, %subscription_id, status = "InProgress", "attempt admitted"
             );
         }
-        for GivenUp { saga_id, event_id, subscription_id } in &admitted.dead_lettered {
+        for DeadLetteredSaga { saga_id, event_id, subscription_id } in &admitted.dead_lettered {
             self.metrics.dead_letters.inc();
             tracing::warn!(
                 %saga_id, %event_id, %subscription_id, status = "DeadLettered",
@@ -167,7 +167,7 @@ impl<S: OrchestratorStore> Step for Admission<S> {
         if self.scan.is_due(now) {
             self.scan_page(now).await?;
         }
-        self.wakes.take_due().into_iter().for_each(|due| self.due.add(due));
+        self.wake_ups.take_due().into_iter().for_each(|due| self.due.add(due));
         // A saga of a router in this process is admitted before the read: this is worth 5 % of SQLite's throughput.
         let had_work = self.has_work();
         if !had_work {

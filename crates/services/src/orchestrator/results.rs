@@ -6,7 +6,7 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::read_position::ReadPosition;
 use crate::step::{Progress, Step};
-use crate::wake::Wakes;
+use crate::wake::WakeUps;
 use posthaste_core::outcome::Failure;
 use posthaste_core::ports::{AppliedResult, OrchestratorStore, ResultTake, Stage, StoreResult};
 use posthaste_core::retry::RetryPolicy;
@@ -23,7 +23,7 @@ pub struct Results<S> {
     store: S,
     policy: RetryPolicy,
     in_flight: InFlight,
-    wakes: Wakes,
+    wake_ups: WakeUps,
     metrics: Metrics,
     /// Jobs of slow receivers finish after younger ones: reports pass their ids along with the wake-up.
     position: ReadPosition<JobId>,
@@ -35,11 +35,11 @@ impl<S: OrchestratorStore> Results<S> {
         policy: RetryPolicy,
         in_flight: InFlight,
         clock: Clock,
-        wakes: Wakes,
+        wake_ups: WakeUps,
         metrics: Metrics,
     ) -> Self {
         let position = ReadPosition::new(clock);
-        Self { store, policy, in_flight, wakes, metrics, position }
+        Self { store, policy, in_flight, wake_ups, metrics, position }
     }
 
     fn tell(&self, result: &AppliedResult, now: Timestamp) {
@@ -82,7 +82,7 @@ impl<S: OrchestratorStore> Results<S> {
 
 impl<S: OrchestratorStore> Step for Results<S> {
     async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
-        if let Some(job) = self.wakes.take_lowest_finished() {
+        if let Some(job) = self.wake_ups.take_lowest_finished() {
             self.position.lower_to(job);
         }
         let from = self.position.from(now);
@@ -94,7 +94,7 @@ impl<S: OrchestratorStore> Step for Results<S> {
             self.metrics.batch(SERVICE, results.len());
             results.iter().for_each(|result| self.tell(result, now));
             if self.in_flight.applied(&results, now) {
-                self.wakes.wake(Stage::Admission);
+                self.wake_ups.wake(Stage::Admission);
             }
         }
         Ok(if may_be_more { Progress::More } else { Progress::Idle })

@@ -2,7 +2,7 @@
 //! its address policy. What the answer means is for [`classify_answer`] to say.
 
 use super::broker::Broker;
-use crate::sender::{AGENT, Post, Sender, Wanted};
+use crate::sender::{AGENT, Post, ReadUpTo, Sender};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -79,7 +79,7 @@ impl Broker for HttpBroker {
         let post = Post {
             headers,
             body: Bytes::copy_from_slice(order.canonical.as_bytes()),
-            answer: Wanted::Body { bytes_max: ANSWER_BYTES_MAX },
+            answer: ReadUpTo::Body { bytes_max: ANSWER_BYTES_MAX },
             deadline: self.options.deadline,
         };
         let exchange = self.sender.send_to_url(&self.options.url, post, now).await;

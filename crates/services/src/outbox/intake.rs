@@ -1,9 +1,9 @@
 //! Takes orders from callers (the API) in batches and tells each what became of his; wakes the outbox
 //! worker. Nobody is told that an order was accepted before it and its ledger entry are durable.
 
-use crate::batcher::{Failed, Work};
+use crate::batcher::{BatchHandler, Failed};
 use crate::metrics::Metrics;
-use crate::wake::Wakes;
+use crate::wake::WakeUps;
 use posthaste_core::Timestamp;
 use posthaste_core::order::Order;
 use posthaste_core::ports::{OutboxIntakeStore, Stage, Submission};
@@ -19,28 +19,28 @@ pub const WAITING_MAX: usize = 2_000;
 pub struct Intake<S> {
     store: S,
     ledger_ttl: Duration,
-    wakes: Wakes,
+    wake_ups: WakeUps,
     metrics: Metrics,
 }
 
 impl<S: OutboxIntakeStore> Intake<S> {
     /// A key is remembered for `ledger_ttl` at least.
-    pub const fn new(store: S, ledger_ttl: Duration, wakes: Wakes, metrics: Metrics) -> Self {
-        Self { store, ledger_ttl, wakes, metrics }
+    pub const fn new(store: S, ledger_ttl: Duration, wake_ups: WakeUps, metrics: Metrics) -> Self {
+        Self { store, ledger_ttl, wake_ups, metrics }
     }
 }
 
-impl<S: OutboxIntakeStore> Work for Intake<S> {
+impl<S: OutboxIntakeStore> BatchHandler for Intake<S> {
     type Input = Order;
     type Output = Submission;
 
     /// A batch that failed is told to its callers: their keys make it safe to come again.
-    async fn work(&mut self, orders: Vec<Order>, now: Timestamp) -> Result<Vec<Submission>, Failed<Order>> {
+    async fn handle(&mut self, orders: Vec<Order>, now: Timestamp) -> Result<Vec<Submission>, Failed<Order>> {
         self.metrics.batch(SERVICE, orders.len());
         match self.store.submit_orders(orders, self.ledger_ttl, now).await {
             Ok(submissions) => {
                 if submissions.iter().any(|one| matches!(one, Submission::New(_))) {
-                    self.wakes.wake(Stage::Outbox);
+                    self.wake_ups.wake(Stage::Outbox);
                 }
                 Ok(submissions)
             }

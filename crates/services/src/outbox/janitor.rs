@@ -5,7 +5,7 @@ use super::{MOVED_MAX, Sent};
 use crate::grace::{self, Grace};
 use crate::metrics::Metrics;
 use crate::step::{Progress, Step};
-use crate::wake::Bell;
+use crate::wake::WakeUp;
 use posthaste_core::Timestamp;
 use posthaste_core::order::OrderStatus;
 use posthaste_core::ports::{OrderRecord, OutboxWorkerStore, StoreResult};
@@ -24,7 +24,7 @@ pub struct OrderJanitor<S> {
     policy: OrderRetryPolicy,
     metrics: Metrics,
     /// Wakes the sender up.
-    sender: Bell,
+    sender: WakeUp,
     grace: Grace,
 }
 
@@ -34,7 +34,7 @@ impl<S: OutboxWorkerStore> OrderJanitor<S> {
         stuck_threshold: Duration,
         policy: OrderRetryPolicy,
         metrics: Metrics,
-        sender: Bell,
+        sender: WakeUp,
     ) -> Self {
         Self { store, stuck_threshold, policy, metrics, sender, grace: Grace::None }
     }
@@ -73,7 +73,7 @@ impl<S: OutboxWorkerStore> Step for OrderJanitor<S> {
         if rewound.is_empty() {
             return Ok(Progress::Idle);
         }
-        self.sender.ring();
+        self.sender.notify();
         Ok(Progress::More)
     }
 }

@@ -3,7 +3,7 @@
 use super::{MOVED_MAX, Sent};
 use crate::metrics::Metrics;
 use crate::step::{Progress, Step};
-use crate::wake::Bell;
+use crate::wake::WakeUp;
 use posthaste_core::Timestamp;
 use posthaste_core::order::OrderStatus;
 use posthaste_core::ports::{OutboxWorkerStore, StoreResult};
@@ -21,7 +21,7 @@ pub struct OrderRequeue<S> {
     pub policy: OrderRetryPolicy,
     pub metrics: Metrics,
     /// Wakes the sender up.
-    pub sender: Bell,
+    pub sender: WakeUp,
 }
 
 impl<S: OutboxWorkerStore> Step for OrderRequeue<S> {
@@ -38,7 +38,7 @@ impl<S: OutboxWorkerStore> Step for OrderRequeue<S> {
         }
         let dead = moved.iter().filter(|order| order.status == OrderStatus::Dead);
         dead.for_each(|order| self.metrics.outbox.ended(Sent::DEAD, order));
-        self.sender.ring();
+        self.sender.notify();
         Ok(Progress::More)
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct Claimed {
 
 /// Sends and settles.
 #[derive(Debug)]
-pub(super) struct Courier<S, B> {
+pub(super) struct OrderTransport<S, B> {
     store: S,
     broker: B,
     kit: OutboxKit,
@@ -28,7 +28,7 @@ pub(super) struct Courier<S, B> {
     worker_id: String,
 }
 
-impl<S: OutboxWorkerStore, B: Broker> Courier<S, B> {
+impl<S: OutboxWorkerStore, B: Broker> OrderTransport<S, B> {
     pub(super) fn new(store: S, broker: B, kit: OutboxKit, options: &OutboxOptions) -> Self {
         let worker_id = options.worker_id.as_str().to_owned();
         let (policy, stuck_threshold) = (options.policy, options.stuck_threshold);

@@ -5,14 +5,14 @@
 //! [`Settlements`](super::Settlements) batcher, and frees its slot when that has been answered.
 
 use super::broker::Broker;
-use super::send::{Claimed, Courier};
+use super::send::{Claimed, OrderTransport};
 use super::{Dequeue, Sent};
 use crate::batcher::Batcher;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::send_tasks::{SendTasks, Slots};
 use crate::step::{Progress, Step};
-use crate::wake::Bell;
+use crate::wake::WakeUp;
 use crate::worker::DrawToken;
 use posthaste_core::ports::{
     ClaimedOrders, OrderReport, OutboxClaim, OutboxWorkerStore, Settled, StoreResult,
@@ -45,14 +45,14 @@ pub struct OutboxKit {
     pub clock: Clock,
     pub metrics: Metrics,
     /// Wakes the sender up when a slot is free that may be needed.
-    pub bell: Bell,
+    pub wake_up: WakeUp,
 }
 
 pub struct OrderSender<S, B> {
     store: S,
     options: OutboxOptions,
     draw_token: DrawToken,
-    courier: Arc<Courier<S, B>>,
+    transport: Arc<OrderTransport<S, B>>,
     metrics: Metrics,
     slots: Slots,
     sends: SendTasks<OrderId>,
@@ -71,14 +71,14 @@ impl<S, B> fmt::Debug for OrderSender<S, B> {
 
 impl<S: OutboxWorkerStore + Clone, B: Broker> OrderSender<S, B> {
     pub fn new(store: S, broker: B, options: OutboxOptions, kit: OutboxKit, draw_token: DrawToken) -> Self {
-        let slots = Slots::new(options.parallelism, 1, kit.bell.clone());
+        let slots = Slots::new(options.parallelism, 1, kit.wake_up.clone());
         let metrics = kit.metrics.clone();
-        let courier = Arc::new(Courier::new(store.clone(), broker, kit, &options));
+        let transport = Arc::new(OrderTransport::new(store.clone(), broker, kit, &options));
         Self {
             store,
             options,
             draw_token,
-            courier,
+            transport,
             metrics,
             slots,
             sends: SendTasks::new(|order_id| {
@@ -142,17 +142,17 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OrderSender<S, B> {
             worker_id: self.options.worker_id.clone(),
             token: (self.draw_token)(),
             orders_max,
-            probe_for: self.courier.deadline().saturating_add(PROBE_MARGIN),
+            probe_for: self.transport.deadline().saturating_add(PROBE_MARGIN),
             again: false,
         }
     }
 
     fn start(&mut self, claimed: Claimed) {
         let Some(slot) = self.slots.acquire() else { return };
-        let courier = Arc::clone(&self.courier);
+        let transport = Arc::clone(&self.transport);
         self.sends.spawn(claimed.order.id, async move {
             let _slot = slot;
-            courier.carry(claimed).await;
+            transport.carry(claimed).await;
         });
     }
 

@@ -1,7 +1,7 @@
 //! Carries what the broker said to the store, in batches. A settlement is repeated until the store has
 //! answered it: only then is the send over.
 
-use crate::batcher::{Failed, Work};
+use crate::batcher::{BatchHandler, Failed};
 use crate::metrics::Metrics;
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{OrderReport, OutboxWorkerStore, Settled};
@@ -22,11 +22,11 @@ impl<S: OutboxWorkerStore> Settlements<S> {
     }
 }
 
-impl<S: OutboxWorkerStore> Work for Settlements<S> {
+impl<S: OutboxWorkerStore> BatchHandler for Settlements<S> {
     type Input = OrderReport;
     type Output = Settled;
 
-    async fn work(
+    async fn handle(
         &mut self,
         reports: Vec<OrderReport>,
         now: Timestamp,

@@ -21,14 +21,14 @@ impl Step for Scripted {
         (self.script)(self.calls)
     }
 
-    async fn drain(&mut self, _clock: &Clock, patience: Duration) {
-        *self.drained.lock().expect("the lock") = Some(patience);
+    async fn drain(&mut self, _clock: &Clock, timeout: Duration) {
+        *self.drained.lock().expect("the lock") = Some(timeout);
     }
 }
 
 struct Rig {
     runner: Runner,
-    bell: Bell,
+    wake_up: WakeUp,
     seen: mpsc::UnboundedReceiver<usize>,
     drained: Arc<Mutex<Option<Duration>>>,
     metrics: Metrics,
@@ -38,12 +38,12 @@ const LONG: Duration = Duration::from_secs(3600);
 
 fn rig(poll: Duration, script: impl FnMut(usize) -> StoreResult<Progress> + Send + 'static) -> Rig {
     let metrics = Metrics::new();
-    let mut runner = Runner::new(Clock::standing(Timestamp::from_micros(0)), metrics.clone());
+    let mut runner = Runner::new(Clock::fixed(Timestamp::from_micros(0)), metrics.clone());
     let (seen, calls) = mpsc::unbounded_channel();
-    let (bell, drained) = (Bell::default(), Arc::default());
+    let (wake_up, drained) = (WakeUp::default(), Arc::default());
     let step = Scripted { script: Box::new(script), calls: 0, seen, drained: Arc::clone(&drained) };
-    runner.start(Service::new("scripted", step, bell.clone(), poll));
-    Rig { runner, bell, seen: calls, drained, metrics }
+    runner.start(Service::new("scripted", step, wake_up.clone(), poll));
+    Rig { runner, wake_up, seen: calls, drained, metrics }
 }
 
 impl Rig {
@@ -60,11 +60,11 @@ fn away() -> StoreError {
 async fn an_idle_step_waits_for_its_bell_or_its_poll() {
     let mut rig = rig(LONG, |_| Ok(Progress::Idle));
     rig.until(1).await;
-    rig.bell.ring();
+    rig.wake_up.notify();
     rig.until(2).await;
     let before = tokio::time::Instant::now();
     rig.until(3).await;
-    assert_eq!(before.elapsed(), CLOCKS_DIFFER_MAX, "what it was woken for may be seen only now");
+    assert_eq!(before.elapsed(), CLOCK_SKEW_MAX, "what it was woken for may be seen only now");
     rig.until(4).await;
     assert_eq!(before.elapsed(), LONG, "nobody rang, so it looked by itself");
 }
@@ -76,7 +76,7 @@ async fn idle_services_look_at_the_same_moments() {
     tokio::time::sleep(Duration::from_millis(130)).await;
     let (seen, mut late) = mpsc::unbounded_channel();
     let step = Scripted { script: Box::new(|_| Ok(Progress::Idle)), calls: 0, seen, drained: Arc::default() };
-    rig.runner.start(Service::new("late", step, Bell::default(), POLL));
+    rig.runner.start(Service::new("late", step, WakeUp::default(), POLL));
     while late.recv().await.expect("a call") < 2 {}
     let second = tokio::time::Instant::now();
     rig.until(3).await;
@@ -87,20 +87,20 @@ async fn idle_services_look_at_the_same_moments() {
 
 #[tokio::test(start_paused = true)]
 async fn a_ring_during_a_step_is_not_lost() {
-    let bell = Bell::default();
-    let inner = bell.clone();
+    let wake_up = WakeUp::default();
+    let inner = wake_up.clone();
     let metrics = Metrics::new();
-    let mut runner = Runner::new(Clock::standing(Timestamp::from_micros(0)), metrics);
+    let mut runner = Runner::new(Clock::fixed(Timestamp::from_micros(0)), metrics);
     let (seen, mut calls) = mpsc::unbounded_channel();
     let script: Script = Box::new(move |call| {
         if call == 1 {
-            inner.ring();
+            inner.notify();
         }
         Ok(Progress::Idle)
     });
     let step = Scripted { script, calls: 0, seen, drained: Arc::default() };
     let before = tokio::time::Instant::now();
-    runner.start(Service::new("scripted", step, bell, LONG));
+    runner.start(Service::new("scripted", step, wake_up, LONG));
     while calls.recv().await.expect("a call") < 2 {}
     assert_eq!(before.elapsed(), Duration::ZERO);
 }
@@ -120,7 +120,7 @@ async fn an_absent_store_is_tried_again_with_growing_pauses_whoever_rings() {
     let mut rig = rig(LONG, |call| if call <= 8 { Err(away()) } else { Ok(Progress::Idle) });
     let before = tokio::time::Instant::now();
     for call in 1..=9 {
-        rig.bell.ring();
+        rig.wake_up.notify();
         rig.until(call).await;
     }
     // 50 + 100 + 200 + 400 + 800 + 1600 + 2000 + 2000 ms
@@ -129,7 +129,7 @@ async fn an_absent_store_is_tried_again_with_growing_pauses_whoever_rings() {
     assert_eq!(rig.metrics.step_failures.get_or_create(&label).get(), 8);
     // The ring that came meanwhile counts for the next look.
     rig.until(10).await;
-    assert!(!rig.runner.pulses()[0].is_failing());
+    assert!(!rig.runner.heartbeats()[0].is_failing());
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,39 +144,39 @@ async fn a_panic_is_caught_and_counted_and_the_step_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn stopping_ends_takers_before_flushers_and_drains_each() {
     let metrics = Metrics::new();
-    let mut runner = Runner::new(Clock::standing(Timestamp::from_micros(0)), metrics);
+    let mut runner = Runner::new(Clock::fixed(Timestamp::from_micros(0)), metrics);
     let order = Arc::new(Mutex::new(Vec::new()));
     struct Noting(&'static str, Arc<Mutex<Vec<&'static str>>>);
     impl Step for Noting {
         async fn step(&mut self, _now: Timestamp) -> StoreResult<Progress> {
             Ok(Progress::Idle)
         }
-        async fn drain(&mut self, _clock: &Clock, patience: Duration) {
-            assert!(!patience.is_zero());
+        async fn drain(&mut self, _clock: &Clock, timeout: Duration) {
+            assert!(!timeout.is_zero());
             self.1.lock().expect("the list").push(self.0);
         }
     }
-    let flusher = Service::new("flusher", Noting("flusher", Arc::clone(&order)), Bell::default(), LONG);
-    runner.start(Service { phase: Phase::Flushes, ..flusher });
-    runner.start(Service::new("taker", Noting("taker", Arc::clone(&order)), Bell::default(), LONG));
+    let flusher = Service::new("flusher", Noting("flusher", Arc::clone(&order)), WakeUp::default(), LONG);
+    runner.start(Service { phase: DrainPhase::Results, ..flusher });
+    runner.start(Service::new("taker", Noting("taker", Arc::clone(&order)), WakeUp::default(), LONG));
     assert!(runner.stop(Duration::from_secs(20)).await);
     assert_eq!(*order.lock().expect("the list"), ["taker", "flusher"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_waits_for_the_step_that_runs_but_not_for_ever() {
-    struct Hangs(Bell);
+    struct Hangs(WakeUp);
     impl Step for Hangs {
         async fn step(&mut self, _now: Timestamp) -> StoreResult<Progress> {
-            self.0.ring();
+            self.0.notify();
             std::future::pending().await
         }
     }
-    let mut runner = Runner::new(Clock::standing(Timestamp::from_micros(0)), Metrics::new());
-    let begun = Bell::default();
-    runner.start(Service::new("hangs", Hangs(begun.clone()), Bell::default(), LONG));
-    begun.rung().await;
-    assert!(runner.pulses()[0].age().is_none());
+    let mut runner = Runner::new(Clock::fixed(Timestamp::from_micros(0)), Metrics::new());
+    let begun = WakeUp::default();
+    runner.start(Service::new("hangs", Hangs(begun.clone()), WakeUp::default(), LONG));
+    begun.notified().await;
+    assert!(runner.heartbeats()[0].age().is_none());
     let before = tokio::time::Instant::now();
     assert!(!runner.stop(Duration::from_secs(20)).await);
     assert_eq!(before.elapsed().as_secs(), 18, "and leaves the flushing its time");
@@ -185,11 +185,11 @@ async fn a_stop_waits_for_the_step_that_runs_but_not_for_ever() {
 #[tokio::test(start_paused = true)]
 async fn a_pace_keeps_steps_apart() {
     let metrics = Metrics::new();
-    let mut runner = Runner::new(Clock::standing(Timestamp::from_micros(0)), metrics);
+    let mut runner = Runner::new(Clock::fixed(Timestamp::from_micros(0)), metrics);
     let (seen, mut calls) = mpsc::unbounded_channel();
     let script: Script = Box::new(|_| Ok(Progress::More));
     let step = Scripted { script, calls: 0, seen, drained: Arc::default() };
-    let service = Service::new("scripted", step, Bell::default(), LONG);
+    let service = Service::new("scripted", step, WakeUp::default(), LONG);
     let before = tokio::time::Instant::now();
     runner.start(Service { pace: Duration::from_millis(5), ..service });
     while calls.recv().await.expect("a call") < 11 {}

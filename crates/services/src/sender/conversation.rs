@@ -16,7 +16,7 @@ use hyper::body::Incoming;
 use posthaste_core::outcome::Failure;
 use tokio::time::timeout;
 
-use super::Wanted;
+use super::ReadUpTo;
 use super::connection::{BodyEnd, Connection, NoAnswer};
 use super::pool::Pool;
 use super::wire::Track;
@@ -52,17 +52,17 @@ impl Progress {
 
 /// Why a connection gave no answer.
 #[derive(Debug)]
-pub(super) enum Setback {
+pub(super) enum ExchangeError {
     /// It had been closed while it was idle, and no byte left: the request may go out on another.
     Unsent,
     Failed(Failure),
 }
 
 #[derive(Debug)]
-pub(super) struct Conversation<'a> {
+pub(super) struct ExchangeAttempt<'a> {
     pub(super) pool: &'a Arc<Pool>,
     pub(super) origin: &'a str,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: ReadUpTo,
     /// How long the connection had been idle, if it was a kept one.
     pub(super) was_idle: Option<Duration>,
 }
@@ -80,13 +80,13 @@ pub(super) fn request(to: &Destination, mut headers: HeaderMap, body: Bytes) -> 
     request
 }
 
-impl Conversation<'_> {
+impl ExchangeAttempt<'_> {
     pub(super) async fn hold(
         &self,
         mut connection: Connection,
         request: Request<Full<Bytes>>,
         progress: &mut Progress,
-    ) -> Result<(), Setback> {
+    ) -> Result<(), ExchangeError> {
         connection.track().begin(self.was_idle.is_some());
         progress.track = Some(connection.track().clone());
         match connection.request(request).await {
@@ -107,10 +107,10 @@ impl Conversation<'_> {
         progress.status = Some(head.status.as_u16());
         progress.retry_after = head.headers.get(RETRY_AFTER).cloned();
         let end = match self.wanted {
-            Wanted::Body { bytes_max } => {
+            ReadUpTo::Body { bytes_max } => {
                 connection.read_body(body, bytes_max, Some(&mut progress.body)).await
             }
-            Wanted::Status => {
+            ReadUpTo::Status => {
                 let ignored = connection.read_body(body, IGNORED_BODY_BYTES_MAX, None);
                 timeout(IGNORED_BODY_WAIT, ignored).await.unwrap_or(BodyEnd::BrokenOff)
             }
@@ -129,7 +129,7 @@ impl Conversation<'_> {
         connection: &Connection,
         no_answer: &NoAnswer,
         progress: &mut Progress,
-    ) -> Result<(), Setback> {
+    ) -> Result<(), ExchangeError> {
         let (unsolicited, flooded, status) = {
             let seen = connection.track().lock();
             (seen.unsolicited, seen.flooded, seen.status_line.status())
@@ -142,18 +142,18 @@ impl Conversation<'_> {
             if no_answer.unsent {
                 // What a dying TLS session may have written was no part of the request.
                 progress.track = None;
-                return Err(Setback::Unsent);
+                return Err(ExchangeError::Unsent);
             }
         }
         if flooded || unsolicited || !broke_off {
-            return Err(Setback::Failed(Failure::ResponseInvalid));
+            return Err(ExchangeError::Failed(Failure::ResponseInvalid));
         }
         if status.is_some() {
             progress.status = status;
             return Ok(());
         }
         let by_tls = io_error(&no_answer.error).is_some_and(is_tls_error);
-        Err(Setback::Failed(if by_tls { Failure::TlsFailed } else { Failure::ConnectFailed }))
+        Err(ExchangeError::Failed(if by_tls { Failure::TlsFailed } else { Failure::ConnectFailed }))
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::connection::Connection;
-use super::habit::Habit;
+use super::idle_limit::IdleLimit;
 
 /// How often the sweeper looks. It closes what would grow too old before it looks again.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
@@ -51,11 +51,11 @@ struct Idle {
 struct Host {
     /// The oldest first.
     idle: VecDeque<Idle>,
-    habit: Habit,
+    idle_limit: IdleLimit,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct IdleConnections {
     hosts: HashMap<String, Host>,
     idle_total: usize,
     sweeping: bool,
@@ -64,12 +64,12 @@ struct Kept {
 #[derive(Debug)]
 pub(super) struct Pool {
     keep_alive: KeepAlive,
-    kept: Mutex<Kept>,
+    kept: Mutex<IdleConnections>,
 }
 
 /// A connection out of the pool, and how long it had been idle.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct Reused {
     pub(super) connection: Connection,
     pub(super) idle: Duration,
 }
@@ -79,17 +79,18 @@ impl Pool {
         Self { keep_alive, kept: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, IdleConnections> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The connection that was used last, so that those beyond the need grow old and go. At a new host
     /// the one that has rested longest.
-    pub(super) fn take(&self, origin: &str, now: Instant) -> Option<Taken> {
+    pub(super) fn take(&self, origin: &str, now: Instant) -> Option<Reused> {
         let mut kept = self.lock();
         let host = kept.hosts.get_mut(origin)?;
-        host.habit.used(now);
-        let rest = if self.keep_alive.rest_at_new_hosts { host.habit.rest() } else { Duration::ZERO };
+        host.idle_limit.used(now);
+        let rest =
+            if self.keep_alive.rest_at_new_hosts { host.idle_limit.min_idle() } else { Duration::ZERO };
         let taken = if rest.is_zero() {
             host.idle.pop_back()?
         } else if host.idle.front().is_some_and(|oldest| now.duration_since(oldest.since) >= rest) {
@@ -100,7 +101,7 @@ impl Pool {
         kept.idle_total -= 1;
         drop(kept);
         let idle = now.duration_since(taken.since);
-        (now < taken.until).then_some(Taken { connection: taken.connection, idle })
+        (now < taken.until).then_some(Reused { connection: taken.connection, idle })
     }
 
     /// Keeps a connection for the next request. `offered` is how long the receiver says it keeps it.
@@ -114,11 +115,13 @@ impl Pool {
         let surplus =
             if kept.idle_total < self.keep_alive.idle_total_max { None } else { kept.take_oldest() };
         if !known {
-            kept.hosts.insert(origin.to_owned(), Host { idle: VecDeque::new(), habit: Habit::new(now) });
+            kept.hosts
+                .insert(origin.to_owned(), Host { idle: VecDeque::new(), idle_limit: IdleLimit::new(now) });
         }
         let Some(host) = kept.hosts.get_mut(origin) else { return };
-        host.habit.used(now);
-        let keep = self.keep_alive.idle_max.min(host.habit.keep_max()).min(offered.unwrap_or(Duration::MAX));
+        host.idle_limit.used(now);
+        let keep =
+            self.keep_alive.idle_max.min(host.idle_limit.keep_max()).min(offered.unwrap_or(Duration::MAX));
         if keep.is_zero() || host.idle.len() >= self.keep_alive.idle_per_host_max {
             return;
         }
@@ -134,13 +137,13 @@ impl Pool {
 
     pub(super) fn answered(&self, origin: &str, idle: Duration) {
         if let Some(host) = self.lock().hosts.get_mut(origin) {
-            host.habit.answered_after(idle);
+            host.idle_limit.answered_after(idle);
         }
     }
 
     pub(super) fn found_closed(&self, origin: &str, idle: Duration) {
         if let Some(host) = self.lock().hosts.get_mut(origin) {
-            host.habit.closed_after(idle, Instant::now());
+            host.idle_limit.closed_after(idle, Instant::now());
         }
     }
 
@@ -153,7 +156,7 @@ impl Pool {
                 std::mem::take(&mut host.idle).into_iter().partition(|idle| idle.until > until);
             host.idle = stay;
             old.extend(go);
-            !host.idle.is_empty() || !host.habit.is_forgotten(now)
+            !host.idle.is_empty() || !host.idle_limit.is_forgotten(now)
         });
         kept.idle_total -= old.len();
         kept.sweeping = !kept.hosts.is_empty();
@@ -161,7 +164,7 @@ impl Pool {
     }
 }
 
-impl Kept {
+impl IdleConnections {
     /// Looks at every host, which is worth it: a full pool is rare, and a busy host that found no place
     /// would connect anew for every request.
     fn take_oldest(&mut self) -> Option<Idle> {
@@ -251,7 +254,7 @@ mod tests {
         assert_eq!(pool.lock().idle_total, 2);
         assert!(pool.close_old(now, now + Duration::from_secs(4)), "the host is still known");
         assert_eq!(pool.lock().idle_total, 0);
-        let later = Instant::now() + crate::sender::habit::REMEMBERED;
+        let later = Instant::now() + crate::sender::idle_limit::REMEMBERED;
         assert!(!pool.close_old(later, later));
         assert!(pool.lock().hosts.is_empty() && !pool.lock().sweeping);
     }

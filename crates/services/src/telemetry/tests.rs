@@ -117,7 +117,7 @@ async fn the_end_tells_what_is_left_and_every_role_is_seen() {
     let mut telemetry = telemetry(&store, &metrics);
     metrics.lease_resets.inc();
     metrics.delivered(Duration::from_millis(3));
-    telemetry.drain(&Clock::standing(Timestamp::from_micros(0)), EVERY).await;
+    telemetry.drain(&Clock::fixed(Timestamp::from_micros(0)), EVERY).await;
     let taken = store.taken.lock().expect("the list").clone();
     assert_eq!(taken, [("latency_03".to_owned(), 1), ("lease_resets".to_owned(), 1)]);
     assert_eq!(*store.roles.lock().expect("the list"), ["api", "router"]);

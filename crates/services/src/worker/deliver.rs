@@ -3,7 +3,7 @@
 use super::{WorkerKit, WorkerOptions};
 use crate::batcher::BatchError;
 use crate::egress::Destination;
-use crate::sender::{Delivery, Post, Wanted, delivery_headers};
+use crate::sender::{Delivery, Post, ReadUpTo, delivery_headers};
 use bytes::Bytes;
 use posthaste_core::event::{CorrelationId, EventType, TraceParent};
 use posthaste_core::outcome::{AttemptOutcome, Failure};
@@ -22,12 +22,12 @@ const LEASE_MARGIN: Duration = Duration::from_secs(1);
 
 /// One claimed job with all that its attempt needs, or why it cannot be made.
 #[derive(Debug)]
-pub(super) struct Letter {
+pub(super) struct LoadedJob {
     pub(super) job: ClaimedJob,
     content: Result<(Arc<Content>, Arc<Address>), Failure>,
 }
 
-impl Letter {
+impl LoadedJob {
     fn correlation_id(&self) -> Option<&CorrelationId> {
         self.content.as_ref().ok()?.0.correlation_id.as_ref()
     }
@@ -53,21 +53,21 @@ struct Address {
 
 /// Reads, sends and reports.
 #[derive(Debug)]
-pub(super) struct Courier<S> {
+pub(super) struct Deliverer<S> {
     store: S,
     kit: WorkerKit,
     deadline: Duration,
     worker_id: String,
 }
 
-impl<S: WorkerStore> Courier<S> {
+impl<S: WorkerStore> Deliverer<S> {
     pub(super) fn new(store: S, kit: WorkerKit, options: &WorkerOptions) -> Self {
         let worker_id = options.worker_id.as_str().to_owned();
         Self { store, kit, deadline: options.deadline, worker_id }
     }
 
     /// Reads what the jobs of one claim need, each event and subscription once.
-    pub(super) async fn read(&self, jobs: &[ClaimedJob], now: Timestamp) -> StoreResult<Vec<Letter>> {
+    pub(super) async fn read(&self, jobs: &[ClaimedJob], now: Timestamp) -> StoreResult<Vec<LoadedJob>> {
         let events = distinct(jobs.iter().map(|job| job.event_id));
         let targets = distinct(jobs.iter().map(|job| job.subscription_id));
         let (events, targets) = tokio::join!(self.read_events(events), self.read_targets(targets));
@@ -77,13 +77,13 @@ impl<S: WorkerStore> Courier<S> {
             .into_iter()
             .map(|target| (target.subscription_id, self.address(&target, now).map(Arc::new)))
             .collect();
-        let letter = |job: &ClaimedJob| {
+        let loaded = |job: &ClaimedJob| {
             let content = contents.get(&job.event_id).cloned().ok_or(Failure::EventGone);
             let address = addresses.get(&job.subscription_id).cloned();
             let address = address.unwrap_or(Err(Failure::SubscriptionGone));
-            Letter { job: *job, content: content.and_then(|content| Ok((content, address?))) }
+            LoadedJob { job: *job, content: content.and_then(|content| Ok((content, address?))) }
         };
-        Ok(jobs.iter().map(letter).collect())
+        Ok(jobs.iter().map(loaded).collect())
     }
 
     async fn read_events(&self, ids: Vec<EventId>) -> StoreResult<Vec<StoredEvent>> {
@@ -122,14 +122,14 @@ impl<S: WorkerStore> Courier<S> {
     }
 
     /// Makes the attempt and reports it. A lease that has not time enough left is given back unused.
-    pub(super) async fn carry(&self, letter: Letter, token: LeaseToken) {
-        let (job, began) = (letter.job, Instant::now());
+    pub(super) async fn carry(&self, loaded: LoadedJob, token: LeaseToken) {
+        let (job, began) = (loaded.job, Instant::now());
         let now = self.kit.clock.now();
         if now.after(self.deadline + LEASE_MARGIN) > job.lease_until {
-            self.give_back(&letter, token, now).await;
+            self.give_back(&loaded, token, now).await;
             return;
         }
-        let outcome = match &letter.content {
+        let outcome = match &loaded.content {
             Ok((content, address)) => self.send(&job, content, address, now).await,
             Err(failure) => AttemptOutcome::failed(*failure),
         };
@@ -146,10 +146,10 @@ impl<S: WorkerStore> Courier<S> {
         }
         // Nobody but the worker may read when the event was accepted, so it is measured here and not where the
         // delivery ends.
-        if let (Ok(Report::Accepted), None, Ok((content, _))) = (&reported, outcome.code(), &letter.content) {
+        if let (Ok(Report::Accepted), None, Ok((content, _))) = (&reported, outcome.code(), &loaded.content) {
             self.kit.metrics.delivered(ended_at.since(content.created_at));
         }
-        self.tell(&job, &outcome, letter.correlation_id(), reported);
+        self.tell(&job, &outcome, loaded.correlation_id(), reported);
     }
 
     async fn send(
@@ -170,17 +170,17 @@ impl<S: WorkerStore> Courier<S> {
         let post = Post {
             headers: delivery_headers(&delivery, &secrets, &content.body, now),
             body: content.body.clone(),
-            answer: Wanted::Status,
+            answer: ReadUpTo::Status,
             deadline: self.deadline,
         };
         self.kit.sender.send(&address.to, post, now).await.outcome
     }
 
-    async fn give_back(&self, letter: &Letter, token: LeaseToken, now: Timestamp) {
-        let job = &letter.job;
+    async fn give_back(&self, loaded: &LoadedJob, token: LeaseToken, now: Timestamp) {
+        let job = &loaded.job;
         let (saga_id, job_id, worker_id) = (job.saga_id, job.job_id, self.worker_id.as_str());
         let (event_id, subscription_id) = (job.event_id, job.subscription_id);
-        let correlation_id = letter.correlation_id().map(CorrelationId::as_str);
+        let correlation_id = loaded.correlation_id().map(CorrelationId::as_str);
         let lease_expiration = job.lease_until;
         tracing::warn!(
             correlation_id, %saga_id, %job_id, %event_id, %subscription_id, worker_id, %lease_expiration,

@@ -1,9 +1,9 @@
 //! Carries what came of attempts to the store, in batches. A report is repeated until the store has
 //! answered it: only then is the attempt over.
 
-use crate::batcher::{Failed, Work};
+use crate::batcher::{BatchHandler, Failed};
 use crate::metrics::Metrics;
-use crate::wake::Wakes;
+use crate::wake::WakeUps;
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{JobReport, Report, WorkerStore};
 
@@ -12,21 +12,21 @@ pub const SERVICE: &str = "reports";
 #[derive(Debug)]
 pub struct Reports<S> {
     store: S,
-    wakes: Wakes,
+    wake_ups: WakeUps,
     metrics: Metrics,
 }
 
 impl<S: WorkerStore> Reports<S> {
-    pub const fn new(store: S, wakes: Wakes, metrics: Metrics) -> Self {
-        Self { store, wakes, metrics }
+    pub const fn new(store: S, wake_ups: WakeUps, metrics: Metrics) -> Self {
+        Self { store, wake_ups, metrics }
     }
 }
 
-impl<S: WorkerStore> Work for Reports<S> {
+impl<S: WorkerStore> BatchHandler for Reports<S> {
     type Input = JobReport;
     type Output = Report;
 
-    async fn work(
+    async fn handle(
         &mut self,
         reports: Vec<JobReport>,
         now: Timestamp,
@@ -34,7 +34,7 @@ impl<S: WorkerStore> Work for Reports<S> {
         self.metrics.batch(SERVICE, reports.len());
         let answers = self.store.report_jobs(reports.clone(), now).await;
         if answers.is_ok() {
-            self.wakes.wake_results(reports.iter().map(|report| report.job_id));
+            self.wake_ups.wake_results(reports.iter().map(|report| report.job_id));
         }
         // Of reports that are not repeated the leases run out, and the jobs are done again.
         answers.map_err(|error| Failed::repeated(error, reports))

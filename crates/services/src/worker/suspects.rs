@@ -4,7 +4,7 @@
 
 use crate::clock::is_due;
 use crate::send_tasks::{Slot, Slots};
-use crate::wake::Bell;
+use crate::wake::WakeUp;
 use posthaste_core::Timestamp;
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ pub(super) struct Suspects {
 }
 
 impl Suspects {
-    pub(super) fn new(bell: Bell) -> Self {
-        let slots = Slots::new(1, 1, bell);
+    pub(super) fn new(wake_up: WakeUp) -> Self {
+        let slots = Slots::new(1, 1, wake_up);
         slots.set_awaited(true);
         Self { slots, next_poll_at: Timestamp::MIN, is_normal_next: false }
     }
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn one_suspect_is_in_flight_and_normal_jobs_take_turns_with_it() {
         let second = |s| Timestamp::from_micros(0).after(Duration::from_secs(s));
-        let mut suspects = Suspects::new(Bell::default());
+        let mut suspects = Suspects::new(WakeUp::default());
         assert!(suspects.may_claim(second(5)));
         suspects.polled(true, second(5));
         let in_flight = suspects.occupy();

@@ -2,7 +2,7 @@
 //! processes may do it at once, and so may many databases of one cluster: a lock lets one after the
 //! other into a database, and what they share, the roles, is made so that a second maker does no harm.
 
-use crate::grants::{self, Role};
+use crate::grants::{self, DbRole};
 use crate::migration::{self, Applied, Migration, MigrationError};
 use crate::postgres::conn::error::{Phase, classify, connecting};
 use crate::postgres::conn::pool::{connector, parse_url};
@@ -190,7 +190,7 @@ fn is_passing(error: &Error) -> bool {
 
 /// Roles belong to the whole cluster, so they may be there, or appear at this very moment.
 async fn make_roles(client: &Client) -> StoreResult<()> {
-    for role in Role::ALL {
+    for role in DbRole::ALL {
         let name = role.name();
         let there = client.query("SELECT FROM pg_catalog.pg_roles WHERE rolname = $1", &[&name]).await;
         if there.map_err(told)?.is_empty() {

@@ -24,9 +24,9 @@ pub use roles::router::PostgresRouter;
 pub use roles::subscriptions::PostgresSubscriptions;
 pub use roles::worker::PostgresWorker;
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use conn::error::Fault;
-use conn::pool::{RolePool, Verb};
+use conn::pool::{Call, RolePool};
 use conn::session::Session;
 use conn::value::instant;
 use posthaste_core::Timestamp;
@@ -44,7 +44,7 @@ pub struct PostgresStore {
 #[derive(Debug)]
 struct Pools {
     /// Whose connections do what every process does.
-    home: Role,
+    home: DbRole,
     event_ingest_writer: RolePool,
     subscription_admin: RolePool,
     router_worker: RolePool,
@@ -74,39 +74,39 @@ impl PostgresStore {
         let pool = |role| RolePool::new(role, options);
         let pools = Pools {
             home,
-            event_ingest_writer: pool(Role::EventIngestWriter)?,
-            subscription_admin: pool(Role::SubscriptionAdmin)?,
-            router_worker: pool(Role::RouterWorker)?,
-            saga_orchestrator: pool(Role::SagaOrchestrator)?,
-            job_worker: pool(Role::JobWorker)?,
-            lease_cleaner: pool(Role::LeaseCleaner)?,
-            dead_letter_operator: pool(Role::DeadLetterOperator)?,
-            outbox_writer: pool(Role::OutboxWriter)?,
-            outbox_worker: pool(Role::OutboxWorker)?,
-            key_keeper: pool(Role::KeyKeeper)?,
-            viewer: pool(Role::Viewer)?,
-            event_publisher: pool(Role::EventPublisher)?,
+            event_ingest_writer: pool(DbRole::EventIngestWriter)?,
+            subscription_admin: pool(DbRole::SubscriptionAdmin)?,
+            router_worker: pool(DbRole::RouterWorker)?,
+            saga_orchestrator: pool(DbRole::SagaOrchestrator)?,
+            job_worker: pool(DbRole::JobWorker)?,
+            lease_cleaner: pool(DbRole::LeaseCleaner)?,
+            dead_letter_operator: pool(DbRole::DeadLetterOperator)?,
+            outbox_writer: pool(DbRole::OutboxWriter)?,
+            outbox_worker: pool(DbRole::OutboxWorker)?,
+            key_keeper: pool(DbRole::KeyKeeper)?,
+            viewer: pool(DbRole::Viewer)?,
+            event_publisher: pool(DbRole::EventPublisher)?,
         };
         let store = Self { pools: Arc::new(pools) };
         store.check_schema().await?;
         Ok(store)
     }
 
-    fn pool(&self, role: Role) -> RolePool {
+    fn pool(&self, role: DbRole) -> RolePool {
         let pools = &self.pools;
         match role {
-            Role::EventIngestWriter => &pools.event_ingest_writer,
-            Role::SubscriptionAdmin => &pools.subscription_admin,
-            Role::RouterWorker => &pools.router_worker,
-            Role::SagaOrchestrator => &pools.saga_orchestrator,
-            Role::JobWorker => &pools.job_worker,
-            Role::LeaseCleaner => &pools.lease_cleaner,
-            Role::DeadLetterOperator => &pools.dead_letter_operator,
-            Role::OutboxWriter => &pools.outbox_writer,
-            Role::OutboxWorker => &pools.outbox_worker,
-            Role::KeyKeeper => &pools.key_keeper,
-            Role::Viewer => &pools.viewer,
-            Role::EventPublisher => &pools.event_publisher,
+            DbRole::EventIngestWriter => &pools.event_ingest_writer,
+            DbRole::SubscriptionAdmin => &pools.subscription_admin,
+            DbRole::RouterWorker => &pools.router_worker,
+            DbRole::SagaOrchestrator => &pools.saga_orchestrator,
+            DbRole::JobWorker => &pools.job_worker,
+            DbRole::LeaseCleaner => &pools.lease_cleaner,
+            DbRole::DeadLetterOperator => &pools.dead_letter_operator,
+            DbRole::OutboxWriter => &pools.outbox_writer,
+            DbRole::OutboxWorker => &pools.outbox_worker,
+            DbRole::KeyKeeper => &pools.key_keeper,
+            DbRole::Viewer => &pools.viewer,
+            DbRole::EventPublisher => &pools.event_publisher,
         }
         .clone()
     }
@@ -121,9 +121,9 @@ impl PostgresStore {
     }
 
     async fn check_schema(&self) -> StoreResult<()> {
-        let verb = Verb::repeatable("looking at the schema");
+        let call = Call::repeatable("looking at the schema");
         let read = |mut session: Session| async move { session.read(migrate::APPLIED, &[]).await };
-        match self.home_pool().call(verb, read).await {
+        match self.home_pool().call(call, read).await {
             Ok(rows) => migrate::check(&rows),
             Err(StoreError::Refused { doing, source }) => match code_of(&source) {
                 // No such table, or no such schema.
@@ -143,7 +143,7 @@ fn code_of(cause: &Cause) -> Option<&SqlState> {
 }
 
 /// Either the rights were never given out, or the login does not have its role's.
-fn may_not_look(role: Role) -> StoreError {
+fn may_not_look(role: DbRole) -> StoreError {
     let name = role.name();
     StoreError::Unusable {
         what: format!(
@@ -222,11 +222,11 @@ impl Stores for PostgresStore {
 
     async fn now(&self) -> StoreResult<Timestamp> {
         let now = |mut session: Session| async move { read_time(&mut session).await };
-        self.home_pool().call(Verb::repeatable("asking for the time"), now).await
+        self.home_pool().call(Call::repeatable("asking for the time"), now).await
     }
 
     async fn sample_clock(&self) -> StoreResult<ClockSample> {
-        self.home_pool().call(Verb::repeatable("sampling the clock"), sample_clock).await
+        self.home_pool().call(Call::repeatable("sampling the clock"), sample_clock).await
     }
 }
 

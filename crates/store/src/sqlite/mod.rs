@@ -33,10 +33,10 @@ pub use roles::router::SqliteRouter;
 pub use roles::subscriptions::SqliteSubscriptions;
 pub use roles::worker::SqliteWorker;
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::{LogObserver, Observer};
 use commit::log::{Log, LogState};
-use commit::work::{Durability, Queue};
+use commit::task::{Durability, Queue};
 use conn::error::Answer;
 use conn::lock::FileLock;
 use conn::session::{Guarded, Session};
@@ -137,7 +137,7 @@ impl SqliteStore {
     }
 
     /// Does work in a write transaction that it may share with the work of others.
-    async fn write<T, F>(&self, role: Role, doing: &'static str, work: F) -> StoreResult<T>
+    async fn write<T, F>(&self, role: DbRole, doing: &'static str, work: F) -> StoreResult<T>
     where
         T: Send + 'static,
         F: FnOnce(&Session<'_>) -> Answer<T> + Send + 'static,
@@ -149,7 +149,7 @@ impl SqliteStore {
     async fn write_as<T, F>(
         &self,
         durability: Durability,
-        role: Role,
+        role: DbRole,
         doing: &'static str,
         work: F,
     ) -> StoreResult<T>
@@ -162,7 +162,7 @@ impl SqliteStore {
     }
 
     /// Does work that changes nothing, in a transaction of its own.
-    async fn read<T, F>(&self, role: Role, doing: &'static str, work: F) -> StoreResult<T>
+    async fn read<T, F>(&self, role: DbRole, doing: &'static str, work: F) -> StoreResult<T>
     where
         T: Send + 'static,
         F: FnOnce(&Session<'_>) -> Answer<T> + Send + 'static,
@@ -172,7 +172,7 @@ impl SqliteStore {
     }
 
     /// Does work about API keys that changes nothing, in a transaction of its own.
-    async fn read_keys<T, F>(&self, role: Role, doing: &'static str, work: F) -> StoreResult<T>
+    async fn read_keys<T, F>(&self, role: DbRole, doing: &'static str, work: F) -> StoreResult<T>
     where
         T: Send + 'static,
         F: FnOnce(&Session<'_>) -> Answer<T> + Send + 'static,
@@ -181,7 +181,7 @@ impl SqliteStore {
         self.threads.observer.time(role, asked).await.map_err(|fault| fault.during(doing))
     }
 
-    async fn ask<T, F>(&self, queue: fn(&Queues) -> &Queue, role: Option<Role>, work: F) -> Answer<T>
+    async fn ask<T, F>(&self, queue: fn(&Queues) -> &Queue, role: Option<DbRole>, work: F) -> Answer<T>
     where
         T: Send + 'static,
         F: FnOnce(&Session<'_>) -> Answer<T> + Send + 'static,
@@ -193,7 +193,7 @@ impl SqliteStore {
         &self,
         durability: Durability,
         queue: fn(&Queues) -> &Queue,
-        role: Option<Role>,
+        role: Option<DbRole>,
         work: F,
     ) -> Answer<T>
     where
@@ -201,7 +201,7 @@ impl SqliteStore {
         F: FnOnce(&Session<'_>) -> Answer<T> + Send + 'static,
     {
         match &self.threads.queues {
-            Some(queues) => commit::work::ask(queue(queues), role, durability, work).await,
+            Some(queues) => commit::task::ask(queue(queues), role, durability, work).await,
             None => Err(conn::error::Fault::Closed),
         }
     }

@@ -1,7 +1,7 @@
 //! What a broker knows: every request that came, and every order that it executed. Pure, so that the
 //! broker itself can be tested without a socket.
 
-use super::behaviour::Turn;
+use super::behaviour::Misbehaviour;
 use posthaste_core::digest::digest_of;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -92,7 +92,7 @@ impl Accounts {
     }
 
     /// Takes a request, and says what is answered. What is executed is executed here.
-    pub fn attend(&mut self, request: Request<'_>, turn: Turn) -> Reply {
+    pub fn attend(&mut self, request: Request<'_>, turn: Misbehaviour) -> Reply {
         let order: Value = serde_json::from_slice(request.body).unwrap_or(Value::Null);
         self.books.sent.push(Sent {
             key: request.key.clone(),
@@ -109,34 +109,37 @@ impl Accounts {
             return answer(401, "who are you?");
         }
         match turn {
-            Turn::Stall { executes } | Turn::Reset { executes } => {
+            Misbehaviour::Stall { executes } | Misbehaviour::Reset { executes } => {
                 self.execute_if(executes, &key, &order);
                 Reply::Silence
             }
-            Turn::Fail { status, executes } => {
+            Misbehaviour::Fail { status, executes } => {
                 self.execute_if(executes, &key, &order);
                 answer(status, "out of order")
             }
-            Turn::Limit { retry_after_s } => limited(retry_after_s),
-            Turn::Honest | Turn::Late(_) | Turn::Vague | Turn::Wordy | Turn::Plain | Turn::Refuse => {
-                self.answer_in_truth(&key, &order, turn)
-            }
+            Misbehaviour::Limit { retry_after_s } => limited(retry_after_s),
+            Misbehaviour::Honest
+            | Misbehaviour::Late(_)
+            | Misbehaviour::Vague
+            | Misbehaviour::Wordy
+            | Misbehaviour::Plain
+            | Misbehaviour::Refuse => self.answer_in_truth(&key, &order, turn),
         }
     }
 
-    fn answer_in_truth(&mut self, key: &str, order: &Value, turn: Turn) -> Reply {
+    fn answer_in_truth(&mut self, key: &str, order: &Value, turn: Misbehaviour) -> Reply {
         if let Some(id) = self.ids.get(key) {
             match turn {
-                Turn::Vague => return answer(409, "an order of this key is under way"),
-                Turn::Wordy => return conflict(key, None),
-                Turn::Plain => return conflict(key, Some(id)),
-                Turn::Refuse => return answer(422, "a duplicate"),
-                Turn::Honest
-                | Turn::Late(_)
-                | Turn::Stall { .. }
-                | Turn::Reset { .. }
-                | Turn::Fail { .. }
-                | Turn::Limit { .. } => {}
+                Misbehaviour::Vague => return answer(409, "an order of this key is under way"),
+                Misbehaviour::Wordy => return conflict(key, None),
+                Misbehaviour::Plain => return conflict(key, Some(id)),
+                Misbehaviour::Refuse => return answer(422, "a duplicate"),
+                Misbehaviour::Honest
+                | Misbehaviour::Late(_)
+                | Misbehaviour::Stall { .. }
+                | Misbehaviour::Reset { .. }
+                | Misbehaviour::Fail { .. }
+                | Misbehaviour::Limit { .. } => {}
             }
         }
         if is_unfit(order) {
@@ -193,7 +196,7 @@ mod tests {
 
     const ORDER: &str = r#"{"idempotency_key":"k","meta":{"order":7}}"#;
 
-    fn attend(accounts: &mut Accounts, body: &str, turn: Turn) -> (Option<u16>, usize) {
+    fn attend(accounts: &mut Accounts, body: &str, turn: Misbehaviour) -> (Option<u16>, usize) {
         let request = Request { key: Some("k".to_owned()), body: body.as_bytes(), at_us: 1 };
         let status = match accounts.attend(request, turn) {
             Reply::Answer { status, .. } => Some(status),
@@ -205,19 +208,19 @@ mod tests {
     #[test]
     fn a_key_is_executed_once_whatever_is_answered() {
         let rows = [
-            (Turn::Stall { executes: false }, None, 0),
-            (Turn::Reset { executes: false }, None, 0),
-            (Turn::Fail { status: 500, executes: false }, Some(500), 0),
-            (Turn::Limit { retry_after_s: None }, Some(429), 0),
-            (Turn::Fail { status: 503, executes: true }, Some(503), 1),
-            (Turn::Reset { executes: true }, None, 1),
-            (Turn::Stall { executes: true }, None, 1),
-            (Turn::Vague, Some(409), 1),
-            (Turn::Wordy, Some(409), 1),
-            (Turn::Plain, Some(409), 1),
-            (Turn::Refuse, Some(422), 1),
-            (Turn::Honest, Some(200), 1),
-            (Turn::Late(std::time::Duration::ZERO), Some(200), 1),
+            (Misbehaviour::Stall { executes: false }, None, 0),
+            (Misbehaviour::Reset { executes: false }, None, 0),
+            (Misbehaviour::Fail { status: 500, executes: false }, Some(500), 0),
+            (Misbehaviour::Limit { retry_after_s: None }, Some(429), 0),
+            (Misbehaviour::Fail { status: 503, executes: true }, Some(503), 1),
+            (Misbehaviour::Reset { executes: true }, None, 1),
+            (Misbehaviour::Stall { executes: true }, None, 1),
+            (Misbehaviour::Vague, Some(409), 1),
+            (Misbehaviour::Wordy, Some(409), 1),
+            (Misbehaviour::Plain, Some(409), 1),
+            (Misbehaviour::Refuse, Some(422), 1),
+            (Misbehaviour::Honest, Some(200), 1),
+            (Misbehaviour::Late(std::time::Duration::ZERO), Some(200), 1),
         ];
         let mut accounts = Accounts::default();
         for (turn, status, executions) in rows {
@@ -232,14 +235,16 @@ mod tests {
     fn what_is_refused_is_never_executed() {
         let mut accounts = Accounts::default();
         let unfit = r#"{"meta":{"unfit":true}}"#;
-        for turn in [Turn::Honest, Turn::Plain, Turn::Fail { status: 500, executes: true }] {
+        for turn in
+            [Misbehaviour::Honest, Misbehaviour::Plain, Misbehaviour::Fail { status: 500, executes: true }]
+        {
             assert_eq!(attend(&mut accounts, unfit, turn).1, 0, "{turn:?}");
         }
         accounts.set_trusting(false);
-        assert_eq!(attend(&mut accounts, ORDER, Turn::Honest), (Some(401), 0));
+        assert_eq!(attend(&mut accounts, ORDER, Misbehaviour::Honest), (Some(401), 0));
         accounts.set_trusting(true);
-        assert_eq!(attend(&mut accounts, ORDER, Turn::Honest), (Some(200), 1));
+        assert_eq!(attend(&mut accounts, ORDER, Misbehaviour::Honest), (Some(200), 1));
         let without = Request { key: None, body: ORDER.as_bytes(), at_us: 1 };
-        assert!(matches!(accounts.attend(without, Turn::Honest), Reply::Answer { status: 400, .. }));
+        assert!(matches!(accounts.attend(without, Misbehaviour::Honest), Reply::Answer { status: 400, .. }));
     }
 }

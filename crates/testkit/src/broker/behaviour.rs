@@ -14,7 +14,7 @@ pub enum Behaviour {
 
 /// How one request goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum Misbehaviour {
     Honest,
     /// In truth, but after a while.
     Late(Duration),
@@ -47,27 +47,27 @@ pub enum Turn {
 }
 
 impl Behaviour {
-    pub fn turn(self, key: &str, number: usize) -> Turn {
-        let Self::Rough { seed } = self else { return Turn::Honest };
+    pub fn turn(self, key: &str, number: usize) -> Misbehaviour {
+        let Self::Rough { seed } = self else { return Misbehaviour::Honest };
         let seed = key.bytes().fold(seed, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
         let mut random = Random::new(seed.wrapping_add((number as u64).wrapping_mul(0x9e37_79b9)));
         if number > 0 && random.below(4) == 0 {
-            return Turn::Refuse;
+            return Misbehaviour::Refuse;
         }
         match random.below(100) {
-            0..3 => Turn::Stall { executes: true },
-            3..5 => Turn::Stall { executes: false },
-            5..8 => Turn::Reset { executes: false },
-            8..12 => Turn::Reset { executes: true },
-            12..14 => Turn::Fail { status: 500, executes: false },
-            14..17 => Turn::Fail { status: 503, executes: true },
-            17 => Turn::Limit { retry_after_s: (random.below(2) == 0).then_some(1) },
+            0..3 => Misbehaviour::Stall { executes: true },
+            3..5 => Misbehaviour::Stall { executes: false },
+            5..8 => Misbehaviour::Reset { executes: false },
+            8..12 => Misbehaviour::Reset { executes: true },
+            12..14 => Misbehaviour::Fail { status: 500, executes: false },
+            14..17 => Misbehaviour::Fail { status: 503, executes: true },
+            17 => Misbehaviour::Limit { retry_after_s: (random.below(2) == 0).then_some(1) },
             // Under way for long enough to be caught by what befalls its sender.
-            18..50 => Turn::Late(Duration::from_millis(20 + random.below(800))),
-            50..56 => Turn::Vague,
-            56..66 => Turn::Wordy,
-            66..85 => Turn::Plain,
-            _ => Turn::Honest,
+            18..50 => Misbehaviour::Late(Duration::from_millis(20 + random.below(800))),
+            50..56 => Misbehaviour::Vague,
+            56..66 => Misbehaviour::Wordy,
+            66..85 => Misbehaviour::Plain,
+            _ => Misbehaviour::Honest,
         }
     }
 }
@@ -78,25 +78,31 @@ mod tests {
 
     #[test]
     fn a_seed_plays_again_and_has_every_turn() {
-        let play = |seed: u64| -> Vec<Turn> {
+        let play = |seed: u64| -> Vec<Misbehaviour> {
             let behaviour = Behaviour::Rough { seed };
             (0..2_000).map(|number| behaviour.turn(&format!("key-{}", number % 500), number / 500)).collect()
         };
         let turns = play(7);
         assert_eq!(turns, play(7));
         assert_ne!(turns, play(8));
-        let has = |is: fn(&Turn) -> bool| turns.iter().any(is);
-        assert!(has(|turn| matches!(turn, Turn::Stall { executes: true })));
-        assert!(has(|turn| matches!(turn, Turn::Stall { executes: false })));
-        assert!(has(|turn| matches!(turn, Turn::Reset { executes: true })));
-        assert!(has(|turn| matches!(turn, Turn::Reset { executes: false })));
-        assert!(has(|turn| matches!(turn, Turn::Fail { executes: true, .. })));
-        assert!(has(|turn| matches!(turn, Turn::Fail { executes: false, .. })));
-        assert!(has(|turn| matches!(turn, Turn::Limit { retry_after_s: Some(_) })));
-        assert!(has(|turn| matches!(turn, Turn::Limit { retry_after_s: None })));
-        for turn in [Turn::Vague, Turn::Wordy, Turn::Plain, Turn::Refuse, Turn::Honest] {
+        let has = |is: fn(&Misbehaviour) -> bool| turns.iter().any(is);
+        assert!(has(|turn| matches!(turn, Misbehaviour::Stall { executes: true })));
+        assert!(has(|turn| matches!(turn, Misbehaviour::Stall { executes: false })));
+        assert!(has(|turn| matches!(turn, Misbehaviour::Reset { executes: true })));
+        assert!(has(|turn| matches!(turn, Misbehaviour::Reset { executes: false })));
+        assert!(has(|turn| matches!(turn, Misbehaviour::Fail { executes: true, .. })));
+        assert!(has(|turn| matches!(turn, Misbehaviour::Fail { executes: false, .. })));
+        assert!(has(|turn| matches!(turn, Misbehaviour::Limit { retry_after_s: Some(_) })));
+        assert!(has(|turn| matches!(turn, Misbehaviour::Limit { retry_after_s: None })));
+        for turn in [
+            Misbehaviour::Vague,
+            Misbehaviour::Wordy,
+            Misbehaviour::Plain,
+            Misbehaviour::Refuse,
+            Misbehaviour::Honest,
+        ] {
             assert!(turns.contains(&turn), "{turn:?}");
         }
-        assert!((0..100).all(|number| Behaviour::Well.turn("k", number) == Turn::Honest));
+        assert!((0..100).all(|number| Behaviour::Well.turn("k", number) == Misbehaviour::Honest));
     }
 }

@@ -13,7 +13,7 @@ use posthaste_core::saga::{Saga, SagaStatus};
 use posthaste_core::signature::SigningSecret;
 use posthaste_core::subscription::{CallbackUrl, NewSubscription, SubscriptionPatch};
 use posthaste_core::{DeadLetterId, EventId, SagaId, SubscriptionId};
-use posthaste_services::batcher::Work as _;
+use posthaste_services::batcher::BatchHandler as _;
 
 impl<S: Stores> Rig<S> {
     pub fn draw_secret(&mut self) -> SigningSecret {
@@ -82,7 +82,7 @@ impl<S: Stores> Rig<S> {
     }
 
     pub async fn submit(&mut self, event: NewEvent) -> Ingested {
-        let outcomes = self.ingest.work(vec![vec![event]], self.clock.now()).await;
+        let outcomes = self.ingest.handle(vec![vec![event]], self.clock.now()).await;
         stored(&outcomes.expect("an answer")[0])[0]
     }
 
@@ -91,7 +91,7 @@ impl<S: Stores> Rig<S> {
     }
 
     pub async fn publish_many(&mut self, kind: &str, count: usize) -> Vec<EventId> {
-        let outcomes = self.ingest.work(vec![vec![event(kind); count]], self.clock.now()).await;
+        let outcomes = self.ingest.handle(vec![vec![event(kind); count]], self.clock.now()).await;
         stored(&outcomes.expect("an answer")[0]).iter().copied().map(id_of).collect()
     }
 

@@ -2,7 +2,7 @@
 
 use crate::server::{Options, TestApi};
 use posthaste_core::ports::Stores;
-use posthaste_store::grants::Role;
+use posthaste_store::grants::DbRole;
 use posthaste_store::postgres::{PostgresOptions, PostgresStore};
 use posthaste_testkit::client::Answer;
 use posthaste_testkit::harness::Harness;
@@ -132,7 +132,7 @@ async fn a_refused_login_of_the_database_is_not_shown() {
     let mut h = Harness::postgres("refused_login").await;
     let login = h.url().rsplit('/').next().expect("a database").to_owned() + "_keys";
     let mut options = PostgresOptions::new(h.url());
-    options.role_urls.push((Role::KeyKeeper, url_with(h.url(), Some(&login), None)));
+    options.role_urls.push((DbRole::KeyKeeper, url_with(h.url(), Some(&login), None)));
     h.direct.run(&format!("CREATE ROLE {login} LOGIN IN ROLE key_keeper")).await;
     h.store = PostgresStore::connect(&options).await.expect("the store");
     h.direct.run(&format!("ALTER ROLE {login} NOLOGIN")).await;

@@ -12,12 +12,12 @@ use posthaste_services::ingest::Ingest;
 use posthaste_services::metrics::Metrics;
 use posthaste_services::outbox::LaneState;
 use posthaste_services::outbox::intake::Intake;
-use posthaste_services::runner::{Phase, Runner, Service};
+use posthaste_services::runner::{DrainPhase, Runner, Service};
 use posthaste_services::seal::SecretSealer;
 use posthaste_services::sender::{KeepAlive, Sender, Trust};
 use posthaste_services::step::{Progress, Step};
 use posthaste_services::survey::{LastSurvey, SurveyOptions};
-use posthaste_services::wake::{Bell, Wakes};
+use posthaste_services::wake::{WakeUp, WakeUps};
 use posthaste_store::sqlite::MIGRATIONS;
 use posthaste_testkit::client::Call;
 use posthaste_testkit::fixtures::{T0, actor};
@@ -159,25 +159,25 @@ pub(crate) struct Served {
 }
 
 async fn serve<S: Stores>(h: &Harness<S>, options: Options) -> Served {
-    let (clock, metrics, wakes) = (Clock::standing(T0), Metrics::new(), Wakes::alone());
+    let (clock, metrics, wake_ups) = (Clock::fixed(T0), Metrics::new(), WakeUps::alone());
     let mut runner = Runner::new(clock.clone(), metrics.clone());
     let poll = Duration::from_millis(50);
-    let ingest = Ingest::new(h.store.ingest(), wakes.clone(), metrics.clone());
+    let ingest = Ingest::new(h.store.ingest(), wake_ups.clone(), metrics.clone());
     let (events, batches) = batcher(ingest, options.waiting_max, 100);
-    let intake = Intake::new(h.store.outbox_intake(), LEDGER_TTL, wakes.clone(), metrics.clone());
+    let intake = Intake::new(h.store.outbox_intake(), LEDGER_TTL, wake_ups.clone(), metrics.clone());
     let (orders, order_batches) = batcher(intake, options.waiting_max, 100);
-    let (bell, order_bell) = (batches.bell(), order_batches.bell());
+    let (wake_up, order_bell) = (batches.wake_up(), order_batches.wake_up());
     if options.runs_ingest {
-        let ingest = Service::new("ingest", batches, bell, poll);
-        runner.start(Service { phase: Phase::Flushes, ..ingest });
+        let ingest = Service::new("ingest", batches, wake_up, poll);
+        runner.start(Service { phase: DrainPhase::Results, ..ingest });
         let intake = Service::new("intake", order_batches, order_bell, poll);
-        runner.start(Service { phase: Phase::Flushes, ..intake });
+        runner.start(Service { phase: DrainPhase::Results, ..intake });
     } else {
         // Kept, so that calls wait for ever.
         std::mem::forget((batches, order_batches));
     }
     if options.has_a_late_service {
-        runner.start(Service::new("stuck", Stuck, Bell::default(), poll));
+        runner.start(Service::new("stuck", Stuck, WakeUp::default(), poll));
     }
     let outgoing = Outgoing {
         sender: Sender::new(options.policy, Trust::system(), KeepAlive::default()).expect("a sender"),
@@ -200,7 +200,7 @@ async fn serve<S: Stores>(h: &Harness<S>, options: Options) -> Served {
         events,
         clock.clone(),
         metrics.clone(),
-        wakes,
+        wake_ups,
         outgoing,
         limits,
         operations,
@@ -209,7 +209,7 @@ async fn serve<S: Stores>(h: &Harness<S>, options: Options) -> Served {
     .with_orders(options.has_broker.then_some(orders))
     .with_root_key(Some(key_hash(ROOT_KEY)))
     .with_failed_sign_ins(failed_sign_ins.clone())
-    .with_pulses(runner.pulses().to_vec(), Duration::from_secs(60), lane.clone());
+    .with_pulses(runner.heartbeats().to_vec(), Duration::from_secs(60), lane.clone());
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let server = Server::start(listener, router(state));

@@ -6,7 +6,7 @@ use posthaste_core::ports::{
     CleanerStore as _, IngestStore as _, OrchestratorStore as _, ReaderStore as _, Report, ResultTake,
     RouteTake, RouterStore as _, Stores as _, WorkerStore as _,
 };
-use posthaste_store::grants::Role;
+use posthaste_store::grants::DbRole;
 use posthaste_store::postgres::{PostgresOptions, PostgresStore, migrate};
 use posthaste_testkit::fixtures::{
     POLICY, T0, at, claim, delivered, event, leases, quota, subscribe_verified, subscription,
@@ -35,7 +35,7 @@ async fn eight_databases_make_the_roles_of_a_new_cluster_at_once() {
     while let Some(done) = tasks.join_next().await {
         done.unwrap();
     }
-    let names = Role::ALL.map(Role::name).to_vec();
+    let names = DbRole::ALL.map(DbRole::name).to_vec();
     let made = admin.query("SELECT FROM pg_roles WHERE rolname = ANY ($1)", &[&names]).await.unwrap();
     assert_eq!(made.len(), names.len());
 }
@@ -131,7 +131,7 @@ async fn a_clock_sample_begins_when_the_connection_is_in_hand() {
     let server = PrivateServer::start("clock");
     migrate(&server.url("postgres")).await.expect("the migration");
     let options = PostgresOptions {
-        roles: vec![Role::Viewer],
+        roles: vec![DbRole::Viewer],
         connections_max: 1,
         ..PostgresOptions::new(server.url("postgres"))
     };

@@ -61,8 +61,8 @@ pub(crate) async fn a_freed_sender_takes_the_next_order_without_a_poll<S: Stores
     rig.submit("order", 50).await;
     let desk = rig.desks.remove(0);
     let mut runner = Runner::new(rig.clock.clone(), rig.metrics.clone());
-    let (bell, never) = (desk.bell.clone(), Duration::from_secs(3600));
-    runner.start(Service::new("outbox", desk.worker, bell, never));
+    let (wake_up, never) = (desk.wake_up.clone(), Duration::from_secs(3600));
+    runner.start(Service::new("outbox", desk.worker, wake_up, never));
     assert_eq!(broker.wait_for(50).await.len(), 50);
     assert!(runner.stop(Duration::from_secs(30)).await, "what was sent is settled at the end");
     assert_eq!(rig.count(OrderStatus::Sent).await, 50);
@@ -166,7 +166,7 @@ pub(crate) async fn what_is_under_way_ends_before_the_worker_does<S: Stores>(h: 
     rig.desks[0].worker.step(now).await.expect("a step");
     broker.wait_for(4).await;
     gate.add_permits(2);
-    let clock = Clock::standing(now);
+    let clock = Clock::fixed(now);
     // Two answer, two do not: patience ends, and what may have been executed is not given back.
     while rig.count(OrderStatus::Sent).await < 2 {
         tokio::task::yield_now().await;

@@ -4,7 +4,7 @@ use std::io;
 use std::net::Ipv4Addr;
 
 use posthaste_services::egress::EgressPolicy;
-use posthaste_services::sender::{KeepAlive, Resolve, Resolving, Sender, SystemResolver, Trust, Wanted};
+use posthaste_services::sender::{KeepAlive, ReadUpTo, Resolve, Resolving, Sender, SystemResolver, Trust};
 use posthaste_testkit::receiver::{Receiver, closed_port, read_request};
 use tokio::io::AsyncWriteExt as _;
 
@@ -97,7 +97,7 @@ impl Resolve for Silent {
 #[tokio::test]
 async fn a_look_up_without_an_answer_ends_at_the_deadline() {
     let sender = sender_with(Silent, Trust::nobody());
-    let exchange = send(&sender, "http://receiver.example/", Wanted::Status, SHORT).await;
+    let exchange = send(&sender, "http://receiver.example/", ReadUpTo::Status, SHORT).await;
     assert_eq!((code(&exchange).as_str(), exchange.bytes_written), ("TIMEOUT", false));
 }
 

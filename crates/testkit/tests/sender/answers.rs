@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use posthaste_services::sender::{Post, Wanted};
+use posthaste_services::sender::{Post, ReadUpTo};
 use posthaste_testkit::receiver::{Act, Receiver, perform, read_request};
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
 
 use crate::senders::{OK, PATIENT, SHORT, answering, code, send, send_body, sender};
 
-const BODY: Wanted = Wanted::Body { bytes_max: 16 * 1024 };
+const BODY: ReadUpTo = ReadUpTo::Body { bytes_max: 16 * 1024 };
 
 /// One receiver, one request. Whatever is to time out has a short deadline, the rest a long one.
-async fn check(what: &str, acts: &[Act], wanted: Wanted, expected: &str) {
+async fn check(what: &str, acts: &[Act], wanted: ReadUpTo, expected: &str) {
     let receiver = Receiver::scripted(acts.to_vec()).await;
     let deadline =
         if expected.contains("TIMEOUT") || what.contains("until the deadline") { SHORT } else { PATIENT };
@@ -30,14 +30,19 @@ async fn slow_receivers() {
     let long = Say(b"HTTP/1.1 200 OK\r\ncontent-length: 5000000\r\n\r\n");
     let chunked = Say(b"HTTP/1.1 500 No\r\ntransfer-encoding: chunked\r\n\r\n");
     let a_while = Trickle(b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
-    let rows: &[(&str, &[Act], Wanted, &str)] = &[
-        ("no answer", &[Hold], Wanted::Status, "TIMEOUT"),
-        ("an answer at a trickle", &[Trickle(OK)], Wanted::Status, "TIMEOUT"),
-        ("headers at a trickle", &[Say(b"HTTP/1.1 200 OK\r\n"), a_while.clone()], Wanted::Status, "TIMEOUT"),
-        ("interim answers, then none", &[Say(b"HTTP/1.1 100 C\r\n\r\n"), Hold], Wanted::Status, "TIMEOUT"),
+    let rows: &[(&str, &[Act], ReadUpTo, &str)] = &[
+        ("no answer", &[Hold], ReadUpTo::Status, "TIMEOUT"),
+        ("an answer at a trickle", &[Trickle(OK)], ReadUpTo::Status, "TIMEOUT"),
+        (
+            "headers at a trickle",
+            &[Say(b"HTTP/1.1 200 OK\r\n"), a_while.clone()],
+            ReadUpTo::Status,
+            "TIMEOUT",
+        ),
+        ("interim answers, then none", &[Say(b"HTTP/1.1 100 C\r\n\r\n"), Hold], ReadUpTo::Status, "TIMEOUT"),
         ("a body at a trickle until the deadline", &[long.clone(), a_while], BODY, "200"),
         ("a body that does not come until the deadline", &[chunked, Hold], BODY, "HTTP_500"),
-        ("a body that nobody wants", &[long, Hold], Wanted::Status, "200"),
+        ("a body that nobody wants", &[long, Hold], ReadUpTo::Status, "200"),
     ];
     // At once, because each of them takes its time.
     let mut checks = tokio::task::JoinSet::new();
@@ -141,7 +146,8 @@ async fn endless_bodies_are_cut() {
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nfffffff\r\n",
     ];
     for head in heads {
-        for (wanted, kept) in [(Wanted::Status, 0), (BODY, 16 * 1024), (Wanted::Body { bytes_max: 5 }, 5)] {
+        for (wanted, kept) in [(ReadUpTo::Status, 0), (BODY, 16 * 1024), (ReadUpTo::Body { bytes_max: 5 }, 5)]
+        {
             let acts = vec![Act::Say(head), Act::Endlessly(&[b'x'; 65_536])];
             let (ended, mut has_ended) = mpsc::unbounded_channel();
             let receiver = Receiver::raw(move |mut stream| {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use posthaste_services::sender::{KeepAlive, Sender, SystemResolver, Trust, Wanted};
+use posthaste_services::sender::{KeepAlive, ReadUpTo, Sender, SystemResolver, Trust};
 use posthaste_testkit::receiver::{Receiver, read_request, reset_at_end};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -40,7 +40,7 @@ async fn connections_are_used_again() {
         let receiver = answering(answer).await;
         let sender = sender();
         for turn in 0..100 {
-            let wanted = if turn % 2 == 0 { Wanted::Status } else { Wanted::Body { bytes_max: 100 } };
+            let wanted = if turn % 2 == 0 { ReadUpTo::Status } else { ReadUpTo::Body { bytes_max: 100 } };
             let exchange = send(&sender, &receiver.url("/hook"), wanted, PATIENT).await;
             assert!(exchange.body_complete && exchange.status().is_some());
         }

@@ -10,7 +10,7 @@ use http::HeaderMap;
 use posthaste_core::Timestamp;
 use posthaste_core::outcome::Failure;
 use posthaste_services::egress::{AddressRule, Blocked, EgressPolicy};
-use posthaste_services::sender::{KeepAlive, Post, Resolve, Resolving, Sender, Trust, Wanted};
+use posthaste_services::sender::{KeepAlive, Post, ReadUpTo, Resolve, Resolving, Sender, Trust};
 
 use AddressRule as Rule;
 
@@ -115,7 +115,7 @@ async fn send(url: &str, resolved: Vec<IpAddr>) -> Failure {
     let post = Post {
         headers: HeaderMap::new(),
         body: Bytes::new(),
-        answer: Wanted::Status,
+        answer: ReadUpTo::Status,
         deadline: Duration::from_secs(5),
     };
     let exchange = sender.expect("a sender").send_to_url(url, post, Timestamp::from_micros(0)).await;

@@ -10,7 +10,7 @@ use http::HeaderMap;
 use posthaste_core::Timestamp;
 use posthaste_services::egress::EgressPolicy;
 use posthaste_services::sender::{
-    Exchange, KeepAlive, Post, Resolve, Resolving, Sender, SystemResolver, Trust, Wanted,
+    Exchange, KeepAlive, Post, ReadUpTo, Resolve, Resolving, Sender, SystemResolver, Trust,
 };
 use posthaste_testkit::receiver::{Receiver, read_request};
 use tokio::io::AsyncWriteExt as _;
@@ -48,7 +48,7 @@ pub(crate) fn sender_with(resolver: impl Resolve, trust: Trust) -> Sender {
     Sender::with_resolver(policy(), trust, keep_alive, resolver).expect("a sender")
 }
 
-pub(crate) async fn send(sender: &Sender, url: &str, answer: Wanted, deadline: Duration) -> Exchange {
+pub(crate) async fn send(sender: &Sender, url: &str, answer: ReadUpTo, deadline: Duration) -> Exchange {
     send_body(sender, url, Bytes::from_static(b"{}"), answer, deadline).await
 }
 
@@ -56,7 +56,7 @@ pub(crate) async fn send_body(
     sender: &Sender,
     url: &str,
     body: Bytes,
-    answer: Wanted,
+    answer: ReadUpTo,
     deadline: Duration,
 ) -> Exchange {
     let post = Post { headers: HeaderMap::new(), body, answer, deadline };
@@ -65,7 +65,7 @@ pub(crate) async fn send_body(
 
 /// A delivery as the worker makes it: only the status counts.
 pub(crate) async fn deliver(sender: &Sender, url: &str) -> Exchange {
-    send(sender, url, Wanted::Status, PATIENT).await
+    send(sender, url, ReadUpTo::Status, PATIENT).await
 }
 
 /// The status of a delivery, or the code of a failure.

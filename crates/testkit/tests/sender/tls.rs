@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use posthaste_services::sender::{Sender, Trust, Wanted};
+use posthaste_services::sender::{ReadUpTo, Sender, Trust};
 use posthaste_testkit::receiver::{Receiver, read_request};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use rustls::ServerConfig;
@@ -118,7 +118,7 @@ async fn no_session() {
     for (what, receiver, expected) in rows {
         let url = format!("https://receiver.example:{}/", receiver.address().port());
         let deadline = if expected == "TIMEOUT" { SHORT } else { PATIENT };
-        let exchange = send(&believing(None), &url, Wanted::Status, deadline).await;
+        let exchange = send(&believing(None), &url, ReadUpTo::Status, deadline).await;
         assert_eq!((code(&exchange).as_str(), exchange.bytes_written), (expected, false), "{what}");
     }
 }

@@ -1,7 +1,7 @@
 //! Kinds about the process itself: what it runs, what it logs, which files it reads.
 
 use super::Kind;
-use crate::settings::{LogFormat, Role};
+use crate::settings::{LogFormat, ProcessRole};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -10,17 +10,21 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 pub(in crate::settings) struct Roles;
 
 impl Kind for Roles {
-    type Value = BTreeSet<Role>;
+    type Value = BTreeSet<ProcessRole>;
     const METAVAR: &'static str = "ROLES";
     const JOINT: Option<&'static str> = Some(",");
 
-    fn read(&self, text: &str) -> Result<BTreeSet<Role>, String> {
+    fn read(&self, text: &str) -> Result<BTreeSet<ProcessRole>, String> {
         if text == "all" {
-            return Ok(BTreeSet::from(Role::ALL));
+            return Ok(BTreeSet::from(ProcessRole::ALL));
         }
-        let roles: Option<BTreeSet<Role>> = text.split(',').map(|name| Role::parse(name.trim())).collect();
+        let roles: Option<BTreeSet<ProcessRole>> =
+            text.split(',').map(|name| ProcessRole::parse(name.trim())).collect();
         roles.ok_or_else(|| {
-            format!("all, or any of {} with commas between them", Role::ALL.map(Role::as_str).join(", "))
+            format!(
+                "all, or any of {} with commas between them",
+                ProcessRole::ALL.map(ProcessRole::as_str).join(", ")
+            )
         })
     }
 }
@@ -130,7 +134,7 @@ mod tests {
     #[test]
     fn roles() {
         let check = |text: &str| {
-            Roles.read(text).map(|roles| roles.into_iter().map(Role::as_str).collect::<Vec<_>>())
+            Roles.read(text).map(|roles| roles.into_iter().map(ProcessRole::as_str).collect::<Vec<_>>())
         };
         assert_eq!(check("all").map(|roles| roles.len()), Ok(6));
         assert_eq!(check("worker, router,worker"), Ok(vec!["router", "worker"]));

@@ -40,12 +40,12 @@ fn healthy() -> World {
         lane: Lane::open(NOW),
         processes: ROLES.map(seen).to_vec(),
         upkeep: Upkeep {
-            oldest_transaction: Look::Seen(None),
-            oldest_prepared: Look::Seen(None),
-            holding_slots: Look::Seen(vec![]),
-            dead_tuples: Look::Seen(vec![]),
-            write_ahead_log: Look::Without,
-            exposed_files: Look::Seen(vec![]),
+            oldest_transaction: Observed::Seen(None),
+            oldest_prepared: Observed::Seen(None),
+            holding_slots: Observed::Seen(vec![]),
+            dead_tuples: Observed::Seen(vec![]),
+            write_ahead_log: Observed::Without,
+            exposed_files: Observed::Seen(vec![]),
         },
         warnings: vec![],
     }
@@ -78,7 +78,8 @@ fn check(name: &str, expected: Status, change: impl FnOnce(&mut World)) {
 #[test]
 fn each_fault_is_told_by_its_own_check() {
     let waiting = |seconds| Waiting { depth: 1, oldest: Some(NOW.before(SECOND * seconds)) };
-    let old = |seconds| Look::Seen(Some(OldTransaction { who: "psql".to_owned(), age: SECOND * seconds }));
+    let old =
+        |seconds| Observed::Seen(Some(OldTransaction { who: "psql".to_owned(), age: SECOND * seconds }));
     check("", Ok, |_| {});
     check("leases", Problem, |world| world.survey.stuck_jobs = 1);
     check("sending", Problem, |world| world.survey.stuck_orders = 1);
@@ -116,17 +117,17 @@ fn each_fault_is_told_by_its_own_check() {
     check("settings", Warning, |world| world.warnings.push("no key".to_owned()));
     check("transactions", Warning, |world| world.upkeep.oldest_transaction = old(301));
     check("transactions", Problem, |world| world.upkeep.oldest_transaction = old(3_601));
-    check("transactions", Warning, |world| world.upkeep.oldest_transaction = Look::Denied);
+    check("transactions", Warning, |world| world.upkeep.oldest_transaction = Observed::Denied);
     check("prepared", Problem, |world| world.upkeep.oldest_prepared = old(3_601));
     check("slots", Warning, |world| {
-        world.upkeep.holding_slots = Look::Seen(vec![("replica".to_owned(), SLOT_AGE_MAX + 1)]);
+        world.upkeep.holding_slots = Observed::Seen(vec![("replica".to_owned(), SLOT_AGE_MAX + 1)]);
     });
-    let log = |blocked_for| Look::Seen(WriteAheadLog { bytes: 9 << 20, blocked_for });
+    let log = |blocked_for| Observed::Seen(WriteAheadLog { bytes: 9 << 20, blocked_for });
     check("write_ahead_log", Ok, |world| world.upkeep.write_ahead_log = log(None));
     check("write_ahead_log", Warning, |world| world.upkeep.write_ahead_log = log(Some(SECOND)));
     check("write_ahead_log", Problem, |world| world.upkeep.write_ahead_log = log(Some(SECOND * 3_601)));
     let tuples = |live, dead| DeadTuples { table: "finished_jobs".to_owned(), live, dead };
-    check("vacuum", Warning, |world| world.upkeep.dead_tuples = Look::Seen(vec![tuples(100, 200_001)]));
-    check("files", Warning, |world| world.upkeep.exposed_files = Look::Seen(vec!["a.db".to_owned()]));
-    check("vacuum", Ok, |world| world.upkeep.dead_tuples = Look::Seen(vec![tuples(9_000_000, 200_001)]));
+    check("vacuum", Warning, |world| world.upkeep.dead_tuples = Observed::Seen(vec![tuples(100, 200_001)]));
+    check("files", Warning, |world| world.upkeep.exposed_files = Observed::Seen(vec!["a.db".to_owned()]));
+    check("vacuum", Ok, |world| world.upkeep.dead_tuples = Observed::Seen(vec![tuples(9_000_000, 200_001)]));
 }

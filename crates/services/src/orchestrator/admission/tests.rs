@@ -122,7 +122,7 @@ struct Rig {
 
 impl Rig {
     fn new(due: Vec<u32>) -> Self {
-        let (given, clock) = (vec![0; due.len()], Clock::standing(NOW));
+        let (given, clock) = (vec![0; due.len()], Clock::fixed(NOW));
         let world = World {
             due,
             probes: Vec::new(),
@@ -133,9 +133,9 @@ impl Rig {
             takes: Vec::new(),
         };
         let store = Scripted(Arc::new(Mutex::new(world)));
-        let (in_flight, wakes, metrics) = (InFlight::new(2048), Wakes::alone(), Metrics::new());
+        let (in_flight, wake_ups, metrics) = (InFlight::new(2048), WakeUps::alone(), Metrics::new());
         let admission =
-            Admission::new(store.clone(), RetryPolicy::WEBHOOK, in_flight, clock.clone(), wakes, metrics);
+            Admission::new(store.clone(), RetryPolicy::WEBHOOK, in_flight, clock.clone(), wake_ups, metrics);
         Self { store, clock, admission }
     }
 
@@ -209,7 +209,7 @@ async fn reads_of_recently_due_sagas_continue_where_the_last_one_ended() {
     ];
     let world = rig.world();
     // At first everything since the start, less the tolerance for clock skew.
-    assert_eq!(world.reads[0].0, NOW.before(CLOCKS_DIFFER_MAX));
+    assert_eq!(world.reads[0].0, NOW.before(CLOCK_SKEW_MAX));
     assert_eq!(
         world.reads[1..],
         reads[1..].iter().map(|(since, now)| (at_ms(*since), at_ms(*now))).collect::<Vec<_>>()
@@ -226,7 +226,7 @@ async fn what_the_router_reported_is_admitted_before_a_read() {
     rig.world().reads.clear();
     rig.store.one_is_due(at_ms(10));
     rig.admission
-        .wakes
+        .wake_ups
         .wake_admission([DueSince { subscription_id: SubscriptionId::from_store(1), since: at_ms(10) }]);
     rig.step(10).await;
     let world = rig.world();

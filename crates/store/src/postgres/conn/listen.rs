@@ -28,29 +28,29 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// any login: listening asks for no right.
 pub struct PostgresListener {
     config: Config,
-    ear: Option<Ear>,
+    task: Option<ListenTask>,
 }
 
 /// URLs carry passwords.
 impl std::fmt::Debug for PostgresListener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PostgresListener").field("ear", &self.ear).finish_non_exhaustive()
+        f.debug_struct("PostgresListener").field("ear", &self.task).finish_non_exhaustive()
     }
 }
 
 impl PostgresListener {
     /// Reads the URL; the first wait connects.
     pub fn new(url: &str) -> StoreResult<Self> {
-        Ok(Self { config: parse_url(url, PROGRAM, ANSWER_TIMEOUT)?, ear: None })
+        Ok(Self { config: parse_url(url, PROGRAM, ANSWER_TIMEOUT)?, task: None })
     }
 }
 
 impl ListenStore for PostgresListener {
     async fn next_announcements(&mut self) -> StoreResult<Announcement> {
-        let heard = self.ear.get_or_insert_with(|| Ear::open(self.config.clone())).hear().await;
+        let heard = self.task.get_or_insert_with(|| ListenTask::open(self.config.clone())).hear().await;
         heard.map_err(|fault| {
             // The next wait opens a new one.
-            self.ear = None;
+            self.task = None;
             fault.into_error(DOING, true)
         })
     }
@@ -58,38 +58,38 @@ impl ListenStore for PostgresListener {
 
 /// A task with a connection, and what it has heard.
 #[derive(Debug)]
-struct Ear {
-    board: Arc<Board>,
+struct ListenTask {
+    mailbox: Arc<Mailbox>,
     task: JoinHandle<()>,
 }
 
-impl Ear {
+impl ListenTask {
     fn open(config: Config) -> Self {
-        let board = Arc::new(Board::default());
-        let shared = Arc::clone(&board);
+        let mailbox = Arc::new(Mailbox::default());
+        let shared = Arc::clone(&mailbox);
         let task = tokio::spawn(async move {
             let fault = listen(&config, &shared).await;
             shared.write(|heard| heard.fault = Some(fault));
         });
-        Self { board, task }
+        Self { mailbox, task }
     }
 
     /// Waits until there is something on the board, and takes it off. Nothing is taken by a wait that is
     /// given up, because what was taken is answered without waiting again.
     async fn hear(&self) -> Result<Announcement, Fault> {
         loop {
-            let Heard { announcement, fault } = self.board.take();
+            let Received { announcement, fault } = self.mailbox.take();
             match fault {
                 // What was heard before the break is answered by the first answer after it.
                 Some(fault) => return Err(fault),
                 None if !announcement.is_empty() => return Ok(announcement),
-                None => self.board.written.notified().await,
+                None => self.mailbox.written.notified().await,
             }
         }
     }
 }
 
-impl Drop for Ear {
+impl Drop for ListenTask {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -97,50 +97,50 @@ impl Drop for Ear {
 
 /// Where the task writes and the waiting one reads. It holds each stage once, however often it was called.
 #[derive(Debug, Default)]
-struct Board {
-    heard: Mutex<Heard>,
+struct Mailbox {
+    heard: Mutex<Received>,
     /// Keeps one wake-up for a reader that comes later.
     written: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Heard {
+struct Received {
     announcement: Announcement,
     /// Why nothing more will come.
     fault: Option<Fault>,
 }
 
-impl Board {
-    fn write(&self, note: impl FnOnce(&mut Heard)) {
+impl Mailbox {
+    fn write(&self, note: impl FnOnce(&mut Received)) {
         note(&mut self.heard.lock().unwrap_or_else(PoisonError::into_inner));
         self.written.notify_one();
     }
 
-    fn take(&self) -> Heard {
+    fn take(&self) -> Received {
         std::mem::take(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// Connects, and writes down what it hears until the connection breaks; answers why it broke.
-async fn listen(config: &Config, board: &Board) -> Fault {
+async fn listen(config: &Config, mailbox: &Mailbox) -> Fault {
     match timeout(ANSWER_TIMEOUT, config.connect(connector())).await {
         Err(_) => no_answer(),
         Ok(Err(error)) => connecting(error),
         Ok(Ok((client, connection))) => tokio::select! {
-            fault = begin(&client, board) => fault,
-            fault = gather(connection, board) => fault,
+            fault = begin(&client, mailbox) => fault,
+            fault = gather(connection, mailbox) => fault,
         },
     }
 }
 
 /// Asks for the words. From then on none is missed, and what was said before is made good by calling every
 /// stage once. Holds the client, without which the connection would end.
-async fn begin(client: &Client, board: &Board) -> Fault {
+async fn begin(client: &Client, mailbox: &Mailbox) -> Fault {
     match timeout(ANSWER_TIMEOUT, client.batch_execute(LISTEN)).await {
         Err(_) => no_answer(),
         Ok(Err(error)) => classify(error, Phase::BeforeCommit),
         Ok(Ok(())) => {
-            board.write(|heard| heard.announcement.merge(Announcement::all()));
+            mailbox.write(|heard| heard.announcement.merge(Announcement::all()));
             pending().await
         }
     }
@@ -150,7 +150,7 @@ fn no_answer() -> Fault {
     Fault::TimedOut("the server did not answer in time".into())
 }
 
-async fn gather<S, T>(mut connection: Connection<S, T>, board: &Board) -> Fault
+async fn gather<S, T>(mut connection: Connection<S, T>, mailbox: &Mailbox) -> Fault
 where
     S: AsyncRead + AsyncWrite + Unpin,
     T: AsyncRead + AsyncWrite + Unpin,
@@ -158,7 +158,7 @@ where
     loop {
         match poll_fn(|context| connection.poll_message(context)).await {
             Some(Ok(AsyncMessage::Notification(word))) => {
-                board.write(|heard| heard.announcement.add_message(word.payload()));
+                mailbox.write(|heard| heard.announcement.add_message(word.payload()));
             }
             // Notices say nothing that concerns us.
             Some(Ok(_)) => {}

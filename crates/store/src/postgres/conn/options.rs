@@ -1,7 +1,7 @@
 //! Where the database is, which roles this process works as, and how much of the server it takes.
 
 use crate::Observer;
-use crate::grants::Role;
+use crate::grants::DbRole;
 use posthaste_core::ports::StoreError;
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ pub struct PostgresOptions {
     /// has a login of its own.
     pub url: Option<String>,
     /// Logins of their own for single roles.
-    pub role_urls: Vec<(Role, String)>,
+    pub role_urls: Vec<(DbRole, String)>,
     /// The roles that this process works as. The first is at home here: as it the process looks at the
     /// schema, asks for the time, says that it lives and wakes the others.
-    pub roles: Vec<Role>,
+    pub roles: Vec<DbRole>,
     /// Connections of each role at most.
     pub connections_max: usize,
     /// How long one connection may take to come to be.
@@ -42,7 +42,7 @@ impl std::fmt::Debug for PostgresOptions {
 /// No URL yet, and every role. The viewer comes first: its connections are the least busy.
 impl Default for PostgresOptions {
     fn default() -> Self {
-        let mut roles = Role::COMPONENTS.to_vec();
+        let mut roles = DbRole::COMPONENTS.to_vec();
         roles.rotate_right(1);
         Self {
             url: None,
@@ -62,7 +62,7 @@ impl PostgresOptions {
     }
 
     /// How a role logs in; nothing if no setting says so.
-    pub(crate) fn login(&self, role: Role) -> Option<Login<'_>> {
+    pub(crate) fn login(&self, role: DbRole) -> Option<Login<'_>> {
         match self.role_urls.iter().find(|(owner, _)| *owner == role) {
             Some((_, url)) => Some(Login { url, takes_role: None }),
             None => self.url.as_deref().map(|url| Login { url, takes_role: Some(role) }),
@@ -75,15 +75,15 @@ impl PostgresOptions {
 #[derive(Clone, Copy)]
 pub(crate) struct Login<'a> {
     pub(crate) url: &'a str,
-    pub(crate) takes_role: Option<Role>,
+    pub(crate) takes_role: Option<DbRole>,
 }
 
 /// What whoever needs a role is told that no setting has a URL for.
-pub(crate) fn no_login(role: Role) -> StoreError {
+pub(crate) fn no_login(role: DbRole) -> StoreError {
     StoreError::Unusable { what: no_login_text(role) }
 }
 
-pub(crate) fn no_login_text(role: Role) -> String {
+pub(crate) fn no_login_text(role: DbRole) -> String {
     let own = role.url_setting().map(|setting| format!(", or {setting} for this one"));
     format!(
         "there is no URL for the role {}: set POSTHASTE_DATABASE_URL for all roles{}",
@@ -99,26 +99,26 @@ mod tests {
     #[test]
     fn options_do_not_print_passwords() {
         let mut options = PostgresOptions::new("postgres://a:hunter2@b/c");
-        options.role_urls.push((Role::Viewer, "postgres://v:hunter3@b/c".to_owned()));
+        options.role_urls.push((DbRole::Viewer, "postgres://v:hunter3@b/c".to_owned()));
         assert!(!format!("{options:?}").contains("hunter"));
     }
 
     #[test]
     fn an_own_login_comes_before_the_common_one_and_takes_no_role() {
         let mut options = PostgresOptions { url: None, ..PostgresOptions::default() };
-        assert!(options.login(Role::Viewer).is_none());
+        assert!(options.login(DbRole::Viewer).is_none());
         options.url = Some("common".to_owned());
-        options.role_urls.push((Role::Viewer, "own".to_owned()));
+        options.role_urls.push((DbRole::Viewer, "own".to_owned()));
         let told = |role| options.login(role).map(|login| (login.url, login.takes_role));
-        assert_eq!(told(Role::Viewer), Some(("own", None)));
-        assert_eq!(told(Role::KeyKeeper), Some(("common", Some(Role::KeyKeeper))));
+        assert_eq!(told(DbRole::Viewer), Some(("own", None)));
+        assert_eq!(told(DbRole::KeyKeeper), Some(("common", Some(DbRole::KeyKeeper))));
     }
 
     #[test]
     fn every_role_is_used_unless_told_otherwise() {
         let roles = PostgresOptions::default().roles;
-        assert_eq!(roles.first(), Some(&Role::Viewer));
-        assert_eq!(roles.len(), Role::COMPONENTS.len());
-        assert!(Role::COMPONENTS.iter().all(|role| roles.contains(role)));
+        assert_eq!(roles.first(), Some(&DbRole::Viewer));
+        assert_eq!(roles.len(), DbRole::COMPONENTS.len());
+        assert!(DbRole::COMPONENTS.iter().all(|role| roles.contains(role)));
     }
 }

@@ -3,7 +3,7 @@
 //! they are needed, and a broken one is replaced, so a pool outlives any restart of the server.
 
 use crate::Observer;
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::postgres::conn::error::{Fault, classify_pool};
 use crate::postgres::conn::options::{Login, PostgresOptions, no_login_text};
 use crate::postgres::conn::session::Session;
@@ -54,7 +54,7 @@ pub(crate) const fn connector() -> NoTls {
 /// not work as costs nothing, and needs no URL.
 #[derive(Clone)]
 pub(crate) struct RolePool {
-    role: Role,
+    role: DbRole,
     pool: Option<Pool>,
     observer: Observer,
 }
@@ -66,7 +66,7 @@ impl std::fmt::Debug for RolePool {
 }
 
 impl RolePool {
-    pub(crate) fn new(role: Role, options: &PostgresOptions) -> StoreResult<Self> {
+    pub(crate) fn new(role: DbRole, options: &PostgresOptions) -> StoreResult<Self> {
         let program = format!("posthaste {}", role.name());
         let pool = options.login(role).map(|login| build(login, &program, options)).transpose()?;
         Ok(Self { role, pool, observer: options.observer.clone() })
@@ -81,24 +81,24 @@ impl RolePool {
 
     /// Makes a call, and makes it again on a fresh connection when it failed with nothing done. Only a
     /// verb that may be repeated is also made again when nobody knows whether it was done.
-    pub(crate) async fn call<T, F, Run>(&self, verb: Verb, run: Run) -> StoreResult<T>
+    pub(crate) async fn call<T, F, Run>(&self, call: Call, run: Run) -> StoreResult<T>
     where
         Run: Fn(Session) -> F,
         F: Future<Output = Result<T, Fault>>,
     {
-        self.attempts(verb, run).await.map_err(|fault| fault.into_error(verb.doing, verb.idempotent))
+        self.attempts(call, run).await.map_err(|fault| fault.into_error(call.doing, call.idempotent))
     }
 
     /// Like [`Self::call`], for a caller that has an answer of its own to some faults.
-    pub(crate) async fn attempts<T, F, Run>(&self, verb: Verb, run: Run) -> Result<T, Fault>
+    pub(crate) async fn attempts<T, F, Run>(&self, call: Call, run: Run) -> Result<T, Fault>
     where
         Run: Fn(Session) -> F,
         F: Future<Output = Result<T, Fault>>,
     {
-        self.observer.time(self.role, self.tries(verb, run)).await
+        self.observer.time(self.role, self.tries(call, run)).await
     }
 
-    async fn tries<T, F, Run>(&self, verb: Verb, run: Run) -> Result<T, Fault>
+    async fn tries<T, F, Run>(&self, call: Call, run: Run) -> Result<T, Fault>
     where
         Run: Fn(Session) -> F,
         F: Future<Output = Result<T, Fault>>,
@@ -106,7 +106,7 @@ impl RolePool {
         let mut pause = RETRY_PAUSE;
         for _ in 1..TRIES_MAX {
             match self.attempt(&run).await {
-                Err(fault) if fault.may_repeat(verb.idempotent) => tokio::time::sleep(pause).await,
+                Err(fault) if fault.may_repeat(call.idempotent) => tokio::time::sleep(pause).await,
                 answer => return answer,
             }
             pause *= 4;
@@ -144,12 +144,12 @@ fn build(login: Login<'_>, program: &str, options: &PostgresOptions) -> StoreRes
 
 /// What a call is, for its messages and for its repetition.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Verb {
+pub(crate) struct Call {
     doing: &'static str,
     idempotent: bool,
 }
 
-impl Verb {
+impl Call {
     /// Doing it twice is as good as once.
     pub(crate) const fn repeatable(doing: &'static str) -> Self {
         Self { doing, idempotent: true }
@@ -161,7 +161,7 @@ impl Verb {
     }
 }
 
-fn take_role(role: Role) -> Hook {
+fn take_role(role: DbRole) -> Hook {
     Hook::async_fn(move |client, _| {
         Box::pin(async move {
             let statement = format!("SET ROLE {}", role.name());

@@ -12,7 +12,7 @@ pub(crate) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// How a transaction begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Durability {
+pub(crate) enum TransactionMode {
     /// The commit is on disk before anybody is told.
     Flushed,
     /// For work that a crash can only repeat: the log keeps its order, and is flushed a moment later.
@@ -21,7 +21,7 @@ pub(crate) enum Durability {
     Snapshot,
 }
 
-impl Durability {
+impl TransactionMode {
     const fn begin(self) -> &'static str {
         match self {
             Self::Flushed => "BEGIN",
@@ -78,7 +78,7 @@ impl Session {
         self.awaiting = true;
         let connection = self.connection()?;
         let (begun, answer, committed) = join3(
-            connection.batch_execute(Durability::Relaxed.begin()),
+            connection.batch_execute(TransactionMode::Relaxed.begin()),
             connection.query(&statement, params),
             connection.batch_execute("COMMIT"),
         )
@@ -104,7 +104,7 @@ impl Session {
     /// Opens a transaction with its first statement, in one trip.
     pub(crate) async fn begin(
         &mut self,
-        durability: Durability,
+        mode: TransactionMode,
         sql: &str,
         params: Params<'_>,
     ) -> Result<Vec<Row>, Fault> {
@@ -115,7 +115,7 @@ impl Session {
         self.in_transaction = true;
         let connection = self.connection()?;
         let (begun, answer) =
-            join(connection.batch_execute(durability.begin()), connection.query(&statement, params)).await;
+            join(connection.batch_execute(mode.begin()), connection.query(&statement, params)).await;
         let answer = begun.and(answer).map_err(|error| classify(error, Phase::BeforeCommit));
         let answer = self.heard(answer);
         self.undo_if_failed(answer).await

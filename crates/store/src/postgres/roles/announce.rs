@@ -3,7 +3,7 @@
 
 use crate::postgres::PostgresStore;
 use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{RolePool, Verb};
+use crate::postgres::conn::pool::{Call, RolePool};
 use crate::postgres::conn::session::Session;
 use posthaste_core::ports::{AnnounceStore, Announcement, StoreResult};
 
@@ -25,7 +25,7 @@ impl AnnounceStore for PostgresAnnouncer {
         if messages.is_empty() {
             return Ok(());
         }
-        self.pool.call(Verb::repeatable("announcing work"), |session| announce(session, &messages)).await
+        self.pool.call(Call::repeatable("announcing work"), |session| announce(session, &messages)).await
     }
 }
 

@@ -1,11 +1,11 @@
 //! Handles leases that ran out (taken by workers that then died or hung): gives their jobs back, or
 //! fails those that came back too often, for the orchestrator's inbox. [`job::expire`] decides.
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
 use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{RolePool, Verb};
-use crate::postgres::conn::session::{Durability, Session};
+use crate::postgres::conn::pool::{Call, RolePool};
+use crate::postgres::conn::session::{Session, TransactionMode};
 use crate::postgres::conn::value::{Instant, TAKE_MAX, count, get, instant, int};
 use posthaste_core::job::{self, ExpiredLease};
 use posthaste_core::outcome::Failure;
@@ -23,7 +23,7 @@ pub struct PostgresCleaner {
 
 impl PostgresCleaner {
     pub(crate) fn new(store: &PostgresStore) -> Self {
-        Self { pool: store.pool(Role::LeaseCleaner) }
+        Self { pool: store.pool(DbRole::LeaseCleaner) }
     }
 }
 
@@ -34,13 +34,13 @@ impl CleanerStore for PostgresCleaner {
         resets_max: u32,
         now: Timestamp,
     ) -> StoreResult<Vec<ResetLease>> {
-        let verb = Verb::repeatable("resetting expired leases");
+        let call = Call::repeatable("resetting expired leases");
         let mut leases = Vec::new();
         let mut wanted = take.jobs_max;
         // At least once: who asks for none wants to know whether the server answers.
         loop {
             let few = LeaseTake { jobs_max: wanted.min(TAKE_MAX), ..take };
-            let (taken, part) = self.pool.call(verb, |session| reset(session, few, resets_max, now)).await?;
+            let (taken, part) = self.pool.call(call, |session| reset(session, few, resets_max, now)).await?;
             wanted = if taken < few.jobs_max { 0 } else { wanted - taken };
             leases.extend(part);
             if wanted == 0 {
@@ -61,7 +61,7 @@ async fn reset(
     let from = Instant(take.from.unwrap_or(Timestamp::MIN));
     let ahead = Instant(now.after(take.ahead_max));
     let params: [&(dyn ToSql + Sync); 4] = [&Instant(now), &int(take.jobs_max), &from, &ahead];
-    let rows = session.begin(Durability::Flushed, sql, &params).await?;
+    let rows = session.begin(TransactionMode::Flushed, sql, &params).await?;
     if rows.is_empty() {
         session.roll_back().await?;
         return Ok((0, Vec::new()));

@@ -1,11 +1,11 @@
 //! Looks at dead letters (written by a trigger when a saga ends), makes fresh sagas from them and resumes the
 //! lane, each through a function of the owner: nothing but that.
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
 use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{RolePool, Verb};
-use crate::postgres::conn::session::{Durability, Session};
+use crate::postgres::conn::pool::{Call, RolePool};
+use crate::postgres::conn::session::{Session, TransactionMode};
 use crate::postgres::conn::value::{Instant, get};
 use crate::postgres::roles::audit::{self, Writer};
 use crate::postgres::roles::lane_row;
@@ -26,7 +26,7 @@ pub struct PostgresDeadLetters {
 
 impl PostgresDeadLetters {
     pub(crate) fn new(store: &PostgresStore) -> Self {
-        Self { pool: store.pool(Role::DeadLetterOperator) }
+        Self { pool: store.pool(DbRole::DeadLetterOperator) }
     }
 }
 
@@ -37,8 +37,8 @@ impl DeadLetterStore for PostgresDeadLetters {
         by: Actor,
         now: Timestamp,
     ) -> StoreResult<Vec<Requeue>> {
-        let verb = Verb::repeatable("requeueing dead letters");
-        self.pool.call(verb, |session| requeue(session, &ids, &by, now)).await
+        let call = Call::repeatable("requeueing dead letters");
+        self.pool.call(call, |session| requeue(session, &ids, &by, now)).await
     }
 
     async fn find_dead_letters(
@@ -46,13 +46,13 @@ impl DeadLetterStore for PostgresDeadLetters {
         filter: DeadLetterFilter,
         page: PageRequest,
     ) -> StoreResult<Page<DeadLetterId>> {
-        let verb = Verb::repeatable("looking for dead letters");
-        self.pool.call(verb, |session| find(session, &filter, page)).await
+        let call = Call::repeatable("looking for dead letters");
+        self.pool.call(call, |session| find(session, &filter, page)).await
     }
 
     async fn resume_lane(&self, by: Actor, now: Timestamp) -> StoreResult<Lane> {
-        let verb = Verb::repeatable("resuming the lane");
-        self.pool.call(verb, |session| lane_row::resume(session, &by, now)).await
+        let call = Call::repeatable("resuming the lane");
+        self.pool.call(call, |session| lane_row::resume(session, &by, now)).await
     }
 }
 
@@ -66,7 +66,7 @@ async fn requeue(
     letters.sort_unstable();
     letters.dedup();
     let sql = include_str!("../sql/dead_letter/requeue_dead_letters.sql");
-    let rows = session.begin(Durability::Flushed, sql, &[&letters, &Instant(now)]).await?;
+    let rows = session.begin(TransactionMode::Flushed, sql, &[&letters, &Instant(now)]).await?;
     let outcomes: Vec<(i64, Requeue)> = rows.iter().map(requeued).collect::<Result<_, Fault>>()?;
     match Change::dead_letters_requeued(&created(&outcomes)) {
         Some(change) => audit::commit(&mut session, Writer::DeadLetterOperator, by, &change).await?,

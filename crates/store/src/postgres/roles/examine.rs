@@ -2,7 +2,7 @@
 //! people, and for `doctor`, which judges them.
 
 use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::session::{Durability, Session};
+use crate::postgres::conn::session::{Session, TransactionMode};
 use crate::postgres::conn::value::{count, get, id_or_none, instant, word};
 use crate::postgres::roles::events::stored_event;
 use crate::postgres::roles::order_row::order_status;
@@ -22,7 +22,7 @@ use tokio_postgres::Row;
 
 pub(crate) async fn explain(mut session: Session, id: EventId) -> Result<Option<ExplainedEvent>, Fault> {
     let sql = include_str!("../sql/reader/event.sql");
-    let found = session.begin(Durability::Snapshot, sql, &[&id.get()]).await?;
+    let found = session.begin(TransactionMode::Snapshot, sql, &[&id.get()]).await?;
     let event = found.first().map(stored_event).transpose()?;
     let told = match event {
         None => None,
@@ -87,7 +87,7 @@ async fn changes(
 
 pub(crate) async fn examine(mut session: Session, page: Examine) -> Result<Examined, Fault> {
     let last =
-        session.begin(Durability::Snapshot, include_str!("../sql/insight/last_event.sql"), &[]).await?;
+        session.begin(TransactionMode::Snapshot, include_str!("../sql/insight/last_event.sql"), &[]).await?;
     let last_event = last.first().map(|row| get(row, 0)).transpose()?.map(EventId::from_store);
     let mut events = events(&mut session, page).await?;
     let next_event = page.next(events.len(), events.last().map(|event| event.id.get()));

@@ -5,10 +5,10 @@
 mod rows;
 mod statements;
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
 use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{RolePool, Verb};
+use crate::postgres::conn::pool::{Call, RolePool};
 use posthaste_core::Timestamp;
 use posthaste_core::event::{ExternalEventId, NewEvent};
 use posthaste_core::ports::{
@@ -43,7 +43,7 @@ pub struct PostgresIngest {
 
 impl PostgresIngest {
     pub(crate) fn new(store: &PostgresStore) -> Self {
-        Self { pool: store.pool(Role::EventIngestWriter) }
+        Self { pool: store.pool(DbRole::EventIngestWriter) }
     }
 }
 
@@ -157,7 +157,7 @@ impl<'a> Batch<'a> {
             let requests = self.requests;
             let events: Vec<&NewEvent> = group.iter().flat_map(|&index| &requests[index]).collect();
             let look = |session| compare(session, &events);
-            let known = self.pool.attempts(Verb::repeatable(DOING), look).await;
+            let known = self.pool.attempts(Call::repeatable(DOING), look).await;
             let mut known = known.map_err(|fault| self.give_up(fault, &group))?.into_iter();
             for index in group {
                 let own = known.by_ref().take(requests[index].len());
@@ -264,17 +264,17 @@ impl<'a> Batch<'a> {
         let events: Vec<&NewEvent> = group.iter().flat_map(|&index| &self.requests[index]).collect();
         let rows = Rows::arrange(&events);
         let idempotent = !events.iter().any(|event| is_unnamed(event));
-        let verb = if idempotent { Verb::repeatable(DOING) } else { Verb::once(DOING) };
+        let call = if idempotent { Call::repeatable(DOING) } else { Call::once(DOING) };
         let is_named_array = |request: &IngestRequest| request.len() > 1 && !request.iter().all(is_unnamed);
         let all_or_nothing = group.iter().any(|&index| is_named_array(&self.requests[index]));
         let storing = Storing { now: self.now, patience, all_or_nothing };
         let (mut ids, is_stored) =
-            self.pool.attempts(verb, |session| insert(session, &events, &rows, storing)).await?;
+            self.pool.attempts(call, |session| insert(session, &events, &rows, storing)).await?;
         if !all_or_nothing {
             let known = rows.missing(&events, &ids);
             if !known.is_empty() {
                 let look = |session| compare(session, &known);
-                let found = self.pool.attempts(Verb::repeatable(DOING), look).await.map_err(after_insert)?;
+                let found = self.pool.attempts(Call::repeatable(DOING), look).await.map_err(after_insert)?;
                 ids.extend(&known, found);
             }
         }

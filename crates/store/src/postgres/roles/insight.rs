@@ -1,16 +1,16 @@
 //! What operators look at beside single rows: how much waits, what was counted, who runs, and how the
 //! server keeps up. [`examine`] has what is judged row by row.
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
 use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{RolePool, Verb};
-use crate::postgres::conn::session::{Durability, Session};
+use crate::postgres::conn::pool::{Call, RolePool};
+use crate::postgres::conn::session::{Session, TransactionMode};
 use crate::postgres::conn::value::{Instant, get, instant, instant_or_none};
 use crate::postgres::roles::examine;
 use crate::postgres::roles::health;
 use posthaste_core::ports::{
-    COUNTED_MAX, DeadTuples, EngineFacts, Examine, Examined, ExplainedEvent, InsightStore, Look,
+    COUNTED_MAX, DeadTuples, EngineFacts, Examine, Examined, ExplainedEvent, InsightStore, Observed,
     OldTransaction, ProcessSeen, Rollup, RollupWidth, StoreResult, SubscriptionHealth, Survey, SurveyRequest,
     Upkeep, Waiting,
 };
@@ -26,14 +26,14 @@ pub struct PostgresInsight {
 
 impl PostgresInsight {
     pub(crate) fn new(store: &PostgresStore) -> Self {
-        Self { pool: store.pool(Role::Viewer) }
+        Self { pool: store.pool(DbRole::Viewer) }
     }
 }
 
 impl InsightStore for PostgresInsight {
     async fn survey(&self, request: SurveyRequest) -> StoreResult<Survey> {
-        let verb = Verb::repeatable("counting what waits");
-        self.pool.call(verb, |session| survey(session, request)).await
+        let call = Call::repeatable("counting what waits");
+        self.pool.call(call, |session| survey(session, request)).await
     }
 
     async fn rollups(
@@ -42,20 +42,20 @@ impl InsightStore for PostgresInsight {
         since: Timestamp,
         counters: Vec<String>,
     ) -> StoreResult<Vec<Rollup>> {
-        let verb = Verb::repeatable("reading counters");
-        self.pool.call(verb, |session| rollups(session, width, since, &counters)).await
+        let call = Call::repeatable("reading counters");
+        self.pool.call(call, |session| rollups(session, width, since, &counters)).await
     }
 
     async fn processes(&self, since: Timestamp) -> StoreResult<Vec<ProcessSeen>> {
-        self.pool.call(Verb::repeatable("listing processes"), |session| processes(session, since)).await
+        self.pool.call(Call::repeatable("listing processes"), |session| processes(session, since)).await
     }
 
     async fn engine(&self) -> StoreResult<EngineFacts> {
-        self.pool.call(Verb::repeatable("asking about the server"), engine).await
+        self.pool.call(Call::repeatable("asking about the server"), engine).await
     }
 
     async fn upkeep(&self) -> StoreResult<Upkeep> {
-        self.pool.call(Verb::repeatable("asking about the server's upkeep"), upkeep).await
+        self.pool.call(Call::repeatable("asking about the server's upkeep"), upkeep).await
     }
 
     async fn subscription_health(
@@ -64,17 +64,17 @@ impl InsightStore for PostgresInsight {
         counted_max: u32,
         since: Timestamp,
     ) -> StoreResult<Vec<SubscriptionHealth>> {
-        let verb = Verb::repeatable("looking at subscriptions");
-        self.pool.call(verb, |session| health::of(session, &ids, counted_max, since)).await
+        let call = Call::repeatable("looking at subscriptions");
+        self.pool.call(call, |session| health::of(session, &ids, counted_max, since)).await
     }
 
     async fn explain(&self, id: EventId) -> StoreResult<Option<ExplainedEvent>> {
-        let verb = Verb::repeatable("explaining an event");
-        self.pool.call(verb, |session| examine::explain(session, id)).await
+        let call = Call::repeatable("explaining an event");
+        self.pool.call(call, |session| examine::explain(session, id)).await
     }
 
     async fn examine(&self, page: Examine) -> StoreResult<Examined> {
-        self.pool.call(Verb::repeatable("examining history"), |session| examine::examine(session, page)).await
+        self.pool.call(Call::repeatable("examining history"), |session| examine::examine(session, page)).await
     }
 }
 
@@ -86,7 +86,7 @@ async fn survey(mut session: Session, request: SurveyRequest) -> Result<Survey, 
     let sql = include_str!("../sql/insight/survey_queues.sql");
     let params: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
         [&Instant(now), &lease_ms, &jobs_before, &orders_before];
-    let queues = session.begin(Durability::Snapshot, sql, &params).await?;
+    let queues = session.begin(TransactionMode::Snapshot, sql, &params).await?;
     let sagas = session.go_on(include_str!("../sql/insight/survey_sagas.sql"), &[&Instant(now)]).await?;
     session.roll_back().await?;
     let (queues, sagas) = (only(&queues)?, only(&sagas)?);
@@ -166,7 +166,8 @@ async fn engine(mut session: Session) -> Result<EngineFacts, Fault> {
 async fn upkeep(mut session: Session) -> Result<Upkeep, Fault> {
     let rows = session.read(include_str!("../sql/insight/oldest_transaction.sql"), &[]).await?;
     let row = only(&rows)?;
-    let oldest_transaction = if get(row, 0)? { Look::Seen(old_transaction(row, 1)?) } else { Look::Denied };
+    let oldest_transaction =
+        if get(row, 0)? { Observed::Seen(old_transaction(row, 1)?) } else { Observed::Denied };
     let rows = session.read(include_str!("../sql/insight/oldest_prepared.sql"), &[]).await?;
     let prepared = rows.first().map(|row| old_transaction(row, 0)).transpose()?;
     let rows = session.read(include_str!("../sql/insight/holding_slots.sql"), &[]).await?;
@@ -179,11 +180,11 @@ async fn upkeep(mut session: Session) -> Result<Upkeep, Fault> {
     };
     Ok(Upkeep {
         oldest_transaction,
-        oldest_prepared: Look::Seen(prepared.flatten()),
-        holding_slots: Look::Seen(slots),
-        dead_tuples: Look::Seen(rows.iter().map(tuples).collect::<Result<_, Fault>>()?),
-        write_ahead_log: Look::Without,
-        exposed_files: Look::Without,
+        oldest_prepared: Observed::Seen(prepared.flatten()),
+        holding_slots: Observed::Seen(slots),
+        dead_tuples: Observed::Seen(rows.iter().map(tuples).collect::<Result<_, Fault>>()?),
+        write_ahead_log: Observed::Without,
+        exposed_files: Observed::Without,
     })
 }
 

@@ -1,10 +1,10 @@
 //! Keeps API keys and sessions, as hashes, for the API's door.
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
 use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{RolePool, Verb};
-use crate::postgres::conn::session::{Durability, Params, Session};
+use crate::postgres::conn::pool::{Call, RolePool};
+use crate::postgres::conn::session::{Params, Session, TransactionMode};
 use crate::postgres::conn::value::{Instant, get, instant, instant_or_none, word};
 use crate::postgres::roles::audit::{self, Writer};
 use posthaste_core::audit::{Actor, Change};
@@ -26,7 +26,7 @@ pub struct PostgresKeys {
 
 impl PostgresKeys {
     pub(crate) fn new(store: &PostgresStore) -> Self {
-        Self { pool: store.pool(Role::KeyKeeper) }
+        Self { pool: store.pool(DbRole::KeyKeeper) }
     }
 }
 
@@ -40,47 +40,47 @@ impl KeyStore for PostgresKeys {
         now: Timestamp,
     ) -> StoreResult<ApiKey> {
         let create = |session| create(session, (&name, role, hash), &by, now);
-        self.pool.call(Verb::once("creating a key"), create).await
+        self.pool.call(Call::once("creating a key"), create).await
     }
 
     async fn find_key(&self, hash: KeyHash) -> StoreResult<Option<ApiKey>> {
-        self.pool.call(Verb::repeatable("looking for a key"), |session| find(session, hash)).await
+        self.pool.call(Call::repeatable("looking for a key"), |session| find(session, hash)).await
     }
 
     async fn list_keys(&self) -> StoreResult<Vec<ApiKey>> {
-        self.pool.call(Verb::repeatable("listing keys"), list).await
+        self.pool.call(Call::repeatable("listing keys"), list).await
     }
 
     async fn revoke_key(&self, id: KeyId, by: Actor, now: Timestamp) -> StoreResult<bool> {
-        self.pool.call(Verb::once("revoking a key"), |session| revoke(session, id, &by, now)).await
+        self.pool.call(Call::once("revoking a key"), |session| revoke(session, id, &by, now)).await
     }
 
     async fn record_sign_in(&self, by: Actor, _now: Timestamp) -> StoreResult<()> {
-        let verb = Verb::once("recording a sign-in");
-        self.pool.call(verb, |session| record(session, &by, Change::signed_in())).await
+        let call = Call::once("recording a sign-in");
+        self.pool.call(call, |session| record(session, &by, Change::signed_in())).await
     }
 
     async fn record_failed_sign_ins(&self, failed: FailedSignIns, _now: Timestamp) -> StoreResult<()> {
-        let (verb, by) = (Verb::once("recording failed sign-ins"), Actor::unknown(failed.address));
-        self.pool.call(verb, |session| record(session, &by, Change::sign_in_failed(failed.count))).await
+        let (call, by) = (Call::once("recording failed sign-ins"), Actor::unknown(failed.address));
+        self.pool.call(call, |session| record(session, &by, Change::sign_in_failed(failed.count))).await
     }
 
     async fn touch_key(&self, id: KeyId, now: Timestamp) -> StoreResult<()> {
-        self.pool.call(Verb::repeatable("noting the use of a key"), |session| touch(session, id, now)).await
+        self.pool.call(Call::repeatable("noting the use of a key"), |session| touch(session, id, now)).await
     }
 
     async fn create_session(&self, token: SessionHash, key: KeyHash, now: Timestamp) -> StoreResult<()> {
-        let verb = Verb::repeatable("beginning a session");
-        self.pool.call(verb, |session| create_session(session, token, key, now)).await
+        let call = Call::repeatable("beginning a session");
+        self.pool.call(call, |session| create_session(session, token, key, now)).await
     }
 
     async fn find_session(&self, token: SessionHash, now: Timestamp) -> StoreResult<Option<KeyHash>> {
-        let verb = Verb::repeatable("looking for a session");
-        self.pool.call(verb, |session| find_session(session, token, now)).await
+        let call = Call::repeatable("looking for a session");
+        self.pool.call(call, |session| find_session(session, token, now)).await
     }
 
     async fn end_session(&self, token: SessionHash) -> StoreResult<()> {
-        self.pool.call(Verb::repeatable("ending a session"), |session| end_session(session, token)).await
+        self.pool.call(Call::repeatable("ending a session"), |session| end_session(session, token)).await
     }
 }
 
@@ -103,7 +103,7 @@ async fn create(
 ) -> Result<ApiKey, Fault> {
     let sql = include_str!("../sql/key/create_key.sql");
     let values: Params<'_> = &[&name, &role.as_str(), &&hash.0[..], &Instant(now)];
-    let rows = session.begin(Durability::Flushed, sql, values).await?;
+    let rows = session.begin(TransactionMode::Flushed, sql, values).await?;
     let row = rows.first().ok_or_else(|| Fault::Unreadable("nothing came back".to_owned()))?;
     let created = key(row)?;
     audit::commit(&mut session, WRITER, by, &Change::key_created(&created)).await?;
@@ -126,7 +126,7 @@ async fn list(mut session: Session) -> Result<Vec<ApiKey>, Fault> {
 
 async fn revoke(mut session: Session, id: KeyId, by: &Actor, now: Timestamp) -> Result<bool, Fault> {
     let sql = include_str!("../sql/key/revoke_key.sql");
-    let rows = session.begin(Durability::Flushed, sql, &[&id.get(), &Instant(now)]).await?;
+    let rows = session.begin(TransactionMode::Flushed, sql, &[&id.get(), &Instant(now)]).await?;
     let Some(revoked) = rows.first().map(key).transpose()? else {
         session.roll_back().await?;
         return Ok(false);

@@ -1,7 +1,7 @@
 //! The one row of the lane, between the table and [`Lane`].
 
 use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::session::{Durability, Session};
+use crate::postgres::conn::session::{Session, TransactionMode};
 use crate::postgres::conn::value::{Instant, count, get, instant, instant_or_none, int};
 use crate::postgres::roles::audit::{self, Writer};
 use posthaste_core::Timestamp;
@@ -39,7 +39,7 @@ fn counted(rows: &[Row]) -> Result<u32, Fault> {
 /// Opens a transaction that may change the lane.
 pub(crate) async fn lock(session: &mut Session) -> Result<Lane, Fault> {
     let sql = include_str!("../sql/outbox_worker/lock_lane.sql");
-    let rows = session.begin(Durability::Flushed, sql, &[]).await?;
+    let rows = session.begin(TransactionMode::Flushed, sql, &[]).await?;
     lane(&rows)
 }
 
@@ -70,7 +70,7 @@ pub(crate) async fn commit(session: &mut Session, lane: &Lane) -> Result<(), Fau
 /// For the operator, through the owner's function.
 pub(crate) async fn resume(mut session: Session, by: &Actor, now: Timestamp) -> Result<Lane, Fault> {
     let sql = include_str!("../sql/dead_letter/load_resumed_lane.sql");
-    let before = lane(&session.begin(Durability::Flushed, sql, &[]).await?)?;
+    let before = lane(&session.begin(TransactionMode::Flushed, sql, &[]).await?)?;
     let sql = include_str!("../sql/dead_letter/resume_lane.sql");
     let after = lane(&session.go_on(sql, &[&Instant(now)]).await?)?;
     let change = Change::lane_resumed(&before, &after);

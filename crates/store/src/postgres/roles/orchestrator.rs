@@ -1,11 +1,11 @@
 //! Starts attempts of the sagas that the router made and that have come due, and applies what the
 //! workers reported. [`admission::decide`] and [`results::decide`] decide: here rows are read, and decisions written.
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
 use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{RolePool, Verb};
-use crate::postgres::conn::session::{Durability, Session};
+use crate::postgres::conn::pool::{Call, RolePool};
+use crate::postgres::conn::session::{Session, TransactionMode};
 use crate::postgres::conn::value::{
     Instant, TAKE_MAX, count, count_or_none, error_code, get, id_or_none, instant, int, word,
 };
@@ -32,7 +32,7 @@ pub struct PostgresOrchestrator {
 
 impl PostgresOrchestrator {
     pub(crate) fn new(store: &PostgresStore) -> Self {
-        Self { pool: store.pool(Role::SagaOrchestrator) }
+        Self { pool: store.pool(DbRole::SagaOrchestrator) }
     }
 }
 
@@ -43,8 +43,8 @@ impl OrchestratorStore for PostgresOrchestrator {
         probes_max: u32,
         now: Timestamp,
     ) -> StoreResult<DueSubscriptions> {
-        let verb = Verb::repeatable("looking for due subscriptions");
-        self.pool.call(verb, |session| find_due(session, after, probes_max.max(1), now)).await
+        let call = Call::repeatable("looking for due subscriptions");
+        self.pool.call(call, |session| find_due(session, after, probes_max.max(1), now)).await
     }
 
     async fn find_recently_due(
@@ -53,9 +53,9 @@ impl OrchestratorStore for PostgresOrchestrator {
         sagas_max: u32,
         now: Timestamp,
     ) -> StoreResult<RecentlyDue> {
-        let verb = Verb::repeatable("finding recently due deliveries");
+        let call = Call::repeatable("finding recently due deliveries");
         let sagas_max = sagas_max.clamp(1, TAKE_MAX);
-        self.pool.call(verb, |session| find_recently_due(session, since, sagas_max, now)).await
+        self.pool.call(call, |session| find_recently_due(session, since, sagas_max, now)).await
     }
 
     async fn admit_due_sagas(
@@ -68,8 +68,8 @@ impl OrchestratorStore for PostgresOrchestrator {
         if quotas.is_empty() {
             return Ok(Admitted::default());
         }
-        let verb = Verb::repeatable("admitting due deliveries");
-        self.pool.call(verb, |session| admit(session, &quotas, policy, now)).await
+        let call = Call::repeatable("admitting due deliveries");
+        self.pool.call(call, |session| admit(session, &quotas, policy, now)).await
     }
 
     async fn restart_waits(
@@ -78,9 +78,9 @@ impl OrchestratorStore for PostgresOrchestrator {
         policy: RetryPolicy,
         now: Timestamp,
     ) -> StoreResult<RestartedWaits> {
-        let verb = Verb::repeatable("restarting waits");
+        let call = Call::repeatable("restarting waits");
         let page = WaitPage { rows_max: page.rows_max.clamp(1, TAKE_MAX), ..page };
-        self.pool.call(verb, |session| restart_waits(session, page, policy, now)).await
+        self.pool.call(call, |session| restart_waits(session, page, policy, now)).await
     }
 
     async fn apply_job_results(
@@ -89,12 +89,12 @@ impl OrchestratorStore for PostgresOrchestrator {
         policy: RetryPolicy,
         now: Timestamp,
     ) -> StoreResult<Vec<AppliedResult>> {
-        let verb = Verb::repeatable("applying results of attempts");
+        let call = Call::repeatable("applying results of attempts");
         let mut applied = Vec::new();
         let mut wanted = take.results_max;
         while wanted > 0 {
             let part = ResultTake { results_max: wanted.min(TAKE_MAX), ..take };
-            let (taken, results) = self.pool.call(verb, |session| apply(session, part, policy, now)).await?;
+            let (taken, results) = self.pool.call(call, |session| apply(session, part, policy, now)).await?;
             wanted = if taken < part.results_max { 0 } else { wanted - taken };
             applied.extend(results);
         }
@@ -109,8 +109,8 @@ impl OrchestratorStore for PostgresOrchestrator {
         if subscriptions.is_empty() {
             return Ok(Vec::new());
         }
-        let verb = Verb::repeatable("counting deliveries in flight");
-        self.pool.call(verb, |session| count_in_flight(session, &subscriptions, count_max)).await
+        let call = Call::repeatable("counting deliveries in flight");
+        self.pool.call(call, |session| count_in_flight(session, &subscriptions, count_max)).await
     }
 }
 
@@ -211,7 +211,7 @@ async fn admit(
     let from: Vec<Instant> =
         quotas.iter().map(|quota| Instant(quota.from.unwrap_or(Timestamp::MIN))).collect();
     let sql = include_str!("../sql/orchestrator/fetch_due_sagas.sql");
-    let rows = session.begin(Durability::Relaxed, sql, &[&ids, &maxima, &from, &Instant(now)]).await?;
+    let rows = session.begin(TransactionMode::Relaxed, sql, &[&ids, &maxima, &from, &Instant(now)]).await?;
     let due = match rows.iter().map(due_saga).collect() {
         Ok(due) => due,
         Err(fault) => return Err(undone(session, fault).await),
@@ -286,7 +286,7 @@ async fn apply(
 ) -> Result<(u32, Vec<AppliedResult>), Fault> {
     let from = take.from.map_or(i64::MIN, JobId::get);
     let sql = include_str!("../sql/orchestrator/fetch_job_results.sql");
-    let rows = session.begin(Durability::Flushed, sql, &[&from, &int(take.results_max)]).await?;
+    let rows = session.begin(TransactionMode::Flushed, sql, &[&from, &int(take.results_max)]).await?;
     if rows.is_empty() {
         session.roll_back().await?;
         return Ok((0, Vec::new()));

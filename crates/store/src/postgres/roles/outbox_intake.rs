@@ -1,10 +1,10 @@
 //! Takes orders in (from the API), each idempotency key once, with its entry in the ledger; the outbox
 //! worker sends them.
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
 use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{RolePool, Verb};
+use crate::postgres::conn::pool::{Call, RolePool};
 use crate::postgres::conn::session::Session;
 use crate::postgres::conn::value::Instant;
 use crate::postgres::roles::order_row::order_record;
@@ -23,7 +23,7 @@ pub struct PostgresOutboxIntake {
 
 impl PostgresOutboxIntake {
     pub(crate) fn new(store: &PostgresStore) -> Self {
-        Self { pool: store.pool(Role::OutboxWriter) }
+        Self { pool: store.pool(DbRole::OutboxWriter) }
     }
 }
 
@@ -35,8 +35,8 @@ impl OutboxIntakeStore for PostgresOutboxIntake {
         now: Timestamp,
     ) -> StoreResult<Vec<Submission>> {
         let expires_at = now.after(ledger_ttl);
-        let verb = Verb::repeatable("storing orders");
-        self.pool.call(verb, |session| submit(session, &orders, expires_at, now)).await
+        let call = Call::repeatable("storing orders");
+        self.pool.call(call, |session| submit(session, &orders, expires_at, now)).await
     }
 }
 

@@ -2,11 +2,11 @@
 //! takes back what a sender never reported. [`batch`] decides over orders, [`Lane`] over how much
 //! may be sent. Whoever changes both locks the lane first, then the orders.
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
 use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{RolePool, Verb};
-use crate::postgres::conn::session::{Durability, Session};
+use crate::postgres::conn::pool::{Call, RolePool};
+use crate::postgres::conn::session::{Session, TransactionMode};
 use crate::postgres::conn::value::{Instant, TAKE_MAX, count, get, instant, instant_or_none, int, token};
 use crate::postgres::roles::lane_row;
 use crate::postgres::roles::order_row::{held_orders, records, write};
@@ -33,7 +33,7 @@ pub struct PostgresOutboxWorker {
 
 impl PostgresOutboxWorker {
     pub(crate) fn new(store: &PostgresStore) -> Self {
-        Self { pool: store.pool(Role::OutboxWorker) }
+        Self { pool: store.pool(DbRole::OutboxWorker) }
     }
 }
 
@@ -44,8 +44,8 @@ impl OutboxWorkerStore for PostgresOutboxWorker {
         policy: OrderRetryPolicy,
         now: Timestamp,
     ) -> StoreResult<Vec<OrderRecord>> {
-        let verb = Verb::repeatable("requeueing due orders");
-        self.pool.call(verb, |session| requeue(session, orders_max, policy, now)).await
+        let call = Call::repeatable("requeueing due orders");
+        self.pool.call(call, |session| requeue(session, orders_max, policy, now)).await
     }
 
     async fn restart_waits(
@@ -54,20 +54,20 @@ impl OutboxWorkerStore for PostgresOutboxWorker {
         policy: OrderRetryPolicy,
         now: Timestamp,
     ) -> StoreResult<RestartedWaits> {
-        let verb = Verb::repeatable("restarting waits of orders");
+        let call = Call::repeatable("restarting waits of orders");
         let page = WaitPage { rows_max: page.rows_max.clamp(1, TAKE_MAX), ..page };
-        self.pool.call(verb, |session| restart_waits(session, page, policy, now)).await
+        self.pool.call(call, |session| restart_waits(session, page, policy, now)).await
     }
 
     async fn next_orders_at(&self) -> StoreResult<NextOrders> {
-        self.pool.call(Verb::repeatable("looking for the next orders"), next_orders_at).await
+        self.pool.call(Call::repeatable("looking for the next orders"), next_orders_at).await
     }
 
     async fn claim_orders(&self, claim: OutboxClaim, now: Timestamp) -> StoreResult<ClaimedOrders> {
         // The second try looks first for what the first one may have claimed.
         let again = AtomicBool::new(claim.again);
-        let verb = Verb::repeatable("claiming orders");
-        self.pool.call(verb, |session| claim_orders(session, &claim, now, &again)).await
+        let call = Call::repeatable("claiming orders");
+        self.pool.call(call, |session| claim_orders(session, &claim, now, &again)).await
     }
 
     async fn settle_orders(
@@ -76,8 +76,8 @@ impl OutboxWorkerStore for PostgresOutboxWorker {
         policy: OrderRetryPolicy,
         now: Timestamp,
     ) -> StoreResult<Vec<Settled>> {
-        let verb = Verb::repeatable("settling orders");
-        self.pool.call(verb, |session| settle(session, &reports, policy, now)).await
+        let call = Call::repeatable("settling orders");
+        self.pool.call(call, |session| settle(session, &reports, policy, now)).await
     }
 
     async fn release_orders(
@@ -87,12 +87,12 @@ impl OutboxWorkerStore for PostgresOutboxWorker {
         policy: OrderRetryPolicy,
         now: Timestamp,
     ) -> StoreResult<u32> {
-        let verb = Verb::repeatable("giving orders back");
+        let call = Call::repeatable("giving orders back");
         let orders = &orders;
         let released = |mut session| async move {
             end_claim(&mut session, orders, token, &OrderSignal::Unsent, policy, now).await
         };
-        let released = self.pool.call(verb, released).await?;
+        let released = self.pool.call(call, released).await?;
         Ok(u32::try_from(released.len()).unwrap_or(u32::MAX))
     }
 
@@ -103,16 +103,16 @@ impl OutboxWorkerStore for PostgresOutboxWorker {
         policy: OrderRetryPolicy,
         now: Timestamp,
     ) -> StoreResult<Vec<OrderRecord>> {
-        let verb = Verb::repeatable("rewinding stuck orders");
-        self.pool.call(verb, |session| rewind(session, stuck_threshold, orders_max, policy, now)).await
+        let call = Call::repeatable("rewinding stuck orders");
+        self.pool.call(call, |session| rewind(session, stuck_threshold, orders_max, policy, now)).await
     }
 
     async fn purge_ledger(&self, rows_max: u32, now: Timestamp) -> StoreResult<u32> {
-        self.pool.call(Verb::repeatable("purging the ledger"), |session| purge(session, rows_max, now)).await
+        self.pool.call(Call::repeatable("purging the ledger"), |session| purge(session, rows_max, now)).await
     }
 
     async fn load_lane(&self) -> StoreResult<Lane> {
-        self.pool.call(Verb::repeatable("reading the lane"), lane_row::load).await
+        self.pool.call(Call::repeatable("reading the lane"), lane_row::load).await
     }
 }
 
@@ -137,7 +137,7 @@ async fn requeue(
     now: Timestamp,
 ) -> Result<Vec<OrderRecord>, Fault> {
     let sql = include_str!("../sql/outbox_worker/fetch_due_orders.sql");
-    let rows = session.begin(Durability::Flushed, sql, &[&Instant(now), &int(orders_max)]).await?;
+    let rows = session.begin(TransactionMode::Flushed, sql, &[&Instant(now), &int(orders_max)]).await?;
     let changes = batch::changes(records(&rows)?, |_| OrderSignal::Due, policy, now);
     commit(&mut session, &changes, false, now).await
 }
@@ -149,7 +149,8 @@ async fn restart_waits(
     now: Timestamp,
 ) -> Result<RestartedWaits, Fault> {
     let sql = include_str!("../sql/outbox_worker/fetch_waiting_orders.sql");
-    let rows = session.begin(Durability::Flushed, sql, &[&Instant(page.from), &int(page.rows_max)]).await?;
+    let rows =
+        session.begin(TransactionMode::Flushed, sql, &[&Instant(page.from), &int(page.rows_max)]).await?;
     let waiting = records(&rows)?;
     let last = waiting.last().map(|record| record.next_attempt_at);
     let signal = |record: &OrderRecord| OrderSignal::ClockStep { since: record.updated_at };
@@ -176,7 +177,7 @@ async fn end_claim(
     let mut ids: Vec<i64> = orders.iter().map(|id| id.get()).collect();
     ids.sort_unstable();
     let sql = include_str!("../sql/outbox_worker/lock_orders.sql");
-    let rows = session.begin(Durability::Flushed, sql, &[&ids]).await?;
+    let rows = session.begin(TransactionMode::Flushed, sql, &[&ids]).await?;
     let held = held_orders(&rows)?.into_values().filter(|(_, holder)| *holder == Some(claim));
     let changes = batch::changes(held.map(|(record, _)| record), |_| signal.clone(), policy, now);
     commit(session, &changes, true, now).await
@@ -191,7 +192,7 @@ async fn rewind(
 ) -> Result<Vec<OrderRecord>, Fault> {
     let sql = include_str!("../sql/outbox_worker/fetch_stuck_orders.sql");
     let (before, after) = (Instant(now.before(stuck_threshold)), Instant(now.after(stuck_threshold)));
-    let rows = session.begin(Durability::Flushed, sql, &[&before, &int(orders_max), &after]).await?;
+    let rows = session.begin(TransactionMode::Flushed, sql, &[&before, &int(orders_max), &after]).await?;
     let changes = batch::changes(records(&rows)?, |_| OrderSignal::Stuck, policy, now);
     commit(&mut session, &changes, true, now).await
 }

@@ -2,7 +2,7 @@
 
 use crate::postgres::PostgresStore;
 use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{RolePool, Verb};
+use crate::postgres::conn::pool::{Call, RolePool};
 use crate::postgres::conn::session::Session;
 use crate::postgres::conn::value::Instant;
 use posthaste_core::Timestamp;
@@ -24,13 +24,13 @@ impl PresenceStore for PostgresPresence {
     async fn report_presence(&self, seen: ProcessSeen, rollups: Vec<Rollup>) -> StoreResult<()> {
         // Counters are added to: only a report without any may be made twice.
         let doing = "reporting presence";
-        let verb = if rollups.is_empty() { Verb::repeatable(doing) } else { Verb::once(doing) };
-        self.pool.call(verb, |session| report(session, &seen, &rollups)).await
+        let call = if rollups.is_empty() { Call::repeatable(doing) } else { Call::once(doing) };
+        self.pool.call(call, |session| report(session, &seen, &rollups)).await
     }
 
     async fn report_health(&self, sums: Vec<HealthSum>, now: Timestamp) -> StoreResult<()> {
-        let verb = Verb::once("reporting how subscriptions go");
-        self.pool.call(verb, |session| report_health(session, &sums, now)).await
+        let call = Call::once("reporting how subscriptions go");
+        self.pool.call(call, |session| report_health(session, &sums, now)).await
     }
 }
 

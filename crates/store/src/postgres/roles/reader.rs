@@ -1,9 +1,9 @@
 //! Looks at everything but secrets and key hashes, for the API and the dashboard; changes nothing.
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
 use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{RolePool, Verb};
+use crate::postgres::conn::pool::{Call, RolePool};
 use crate::postgres::conn::session::Session;
 use crate::postgres::conn::value::{
     Instant, count, count_or_none, error_code, get, id_or_none, instant, word,
@@ -39,28 +39,28 @@ pub struct PostgresReader {
 
 impl PostgresReader {
     pub(crate) fn new(store: &PostgresStore) -> Self {
-        Self { pool: store.pool(Role::Viewer) }
+        Self { pool: store.pool(DbRole::Viewer) }
     }
 }
 
 impl ReaderStore for PostgresReader {
     async fn event(&self, id: EventId) -> StoreResult<Option<StoredEvent>> {
-        self.pool.call(Verb::repeatable("reading an event"), |session| events::one(session, id)).await
+        self.pool.call(Call::repeatable("reading an event"), |session| events::one(session, id)).await
     }
 
     async fn events(&self, filter: EventFilter, page: PageRequest) -> StoreResult<Page<StoredEvent>> {
-        let verb = Verb::repeatable("listing events");
-        self.pool.call(verb, |session| events::list(session, &filter, page)).await
+        let call = Call::repeatable("listing events");
+        self.pool.call(call, |session| events::list(session, &filter, page)).await
     }
 
     async fn event_heads(&self, filter: EventFilter, page: PageRequest) -> StoreResult<Page<EventHead>> {
-        let verb = Verb::repeatable("listing events");
-        self.pool.call(verb, |session| events::heads(session, &filter, page)).await
+        let call = Call::repeatable("listing events");
+        self.pool.call(call, |session| events::heads(session, &filter, page)).await
     }
 
     async fn subscription(&self, id: SubscriptionId) -> StoreResult<Option<Subscription>> {
-        let verb = Verb::repeatable("reading a subscription");
-        self.pool.call(verb, |session| one_subscription(session, id)).await
+        let call = Call::repeatable("reading a subscription");
+        self.pool.call(call, |session| one_subscription(session, id)).await
     }
 
     async fn subscriptions(
@@ -68,22 +68,22 @@ impl ReaderStore for PostgresReader {
         filter: SubscriptionFilter,
         page: PageRequest,
     ) -> StoreResult<Page<Subscription>> {
-        let verb = Verb::repeatable("listing subscriptions");
-        self.pool.call(verb, |session| subscriptions(session, &filter, page)).await
+        let call = Call::repeatable("listing subscriptions");
+        self.pool.call(call, |session| subscriptions(session, &filter, page)).await
     }
 
     async fn delivery(&self, id: SagaId) -> StoreResult<Option<(Delivery, Vec<Attempt>)>> {
-        self.pool.call(Verb::repeatable("reading a delivery"), |session| one_delivery(session, id)).await
+        self.pool.call(Call::repeatable("reading a delivery"), |session| one_delivery(session, id)).await
     }
 
     async fn deliveries(&self, filter: DeliveryFilter, page: PageRequest) -> StoreResult<Page<Delivery>> {
-        let verb = Verb::repeatable("listing deliveries");
-        self.pool.call(verb, |session| deliveries(session, &filter, page)).await
+        let call = Call::repeatable("listing deliveries");
+        self.pool.call(call, |session| deliveries(session, &filter, page)).await
     }
 
     async fn dead_letter(&self, id: DeadLetterId) -> StoreResult<Option<DeadLetter>> {
-        let verb = Verb::repeatable("reading a dead letter");
-        self.pool.call(verb, |session| letters::one(session, id)).await
+        let call = Call::repeatable("reading a dead letter");
+        self.pool.call(call, |session| letters::one(session, id)).await
     }
 
     async fn dead_letters(
@@ -91,8 +91,8 @@ impl ReaderStore for PostgresReader {
         filter: DeadLetterFilter,
         page: PageRequest,
     ) -> StoreResult<Page<DeadLetter>> {
-        let verb = Verb::repeatable("listing dead letters");
-        self.pool.call(verb, |session| letters::list(session, &filter, page)).await
+        let call = Call::repeatable("listing dead letters");
+        self.pool.call(call, |session| letters::list(session, &filter, page)).await
     }
 
     async fn dead_letter_heads(
@@ -100,29 +100,29 @@ impl ReaderStore for PostgresReader {
         filter: DeadLetterFilter,
         page: PageRequest,
     ) -> StoreResult<Page<DeadLetterHead>> {
-        let verb = Verb::repeatable("listing dead letters");
-        self.pool.call(verb, |session| letters::heads(session, &filter, page)).await
+        let call = Call::repeatable("listing dead letters");
+        self.pool.call(call, |session| letters::heads(session, &filter, page)).await
     }
 
     async fn lineage(&self, id: SagaId) -> StoreResult<Lineage> {
-        self.pool.call(Verb::repeatable("reading a lineage"), |session| letters::lineage(session, id)).await
+        self.pool.call(Call::repeatable("reading a lineage"), |session| letters::lineage(session, id)).await
     }
 
     async fn count_requeued(&self, range: RequeuedRange) -> StoreResult<RequeuedFates> {
-        let verb = Verb::repeatable("counting requeued deliveries");
-        self.pool.call(verb, |session| letters::count_requeued(session, &range)).await
+        let call = Call::repeatable("counting requeued deliveries");
+        self.pool.call(call, |session| letters::count_requeued(session, &range)).await
     }
 
     async fn order(&self, key: IdempotencyKey) -> StoreResult<Option<OrderRecord>> {
-        self.pool.call(Verb::repeatable("reading an order"), |session| order(session, &key)).await
+        self.pool.call(Call::repeatable("reading an order"), |session| order(session, &key)).await
     }
 
     async fn orders(&self, status: Option<OrderStatus>, page: PageRequest) -> StoreResult<Page<OrderRecord>> {
-        self.pool.call(Verb::repeatable("listing orders"), |session| orders(session, status, page)).await
+        self.pool.call(Call::repeatable("listing orders"), |session| orders(session, status, page)).await
     }
 
     async fn order_audit(&self, key: IdempotencyKey, page: PageRequest) -> StoreResult<Page<AuditEntry>> {
-        self.pool.call(Verb::repeatable("reading an audit"), |session| order_audit(session, &key, page)).await
+        self.pool.call(Call::repeatable("reading an audit"), |session| order_audit(session, &key, page)).await
     }
 
     async fn newest_order_audit(
@@ -130,8 +130,8 @@ impl ReaderStore for PostgresReader {
         key: IdempotencyKey,
         entries_max: u32,
     ) -> StoreResult<Vec<AuditEntry>> {
-        let verb = Verb::repeatable("reading an audit");
-        self.pool.call(verb, |session| newest_audit(session, &key, entries_max)).await
+        let call = Call::repeatable("reading an audit");
+        self.pool.call(call, |session| newest_audit(session, &key, entries_max)).await
     }
 
     async fn operator_audit(
@@ -139,12 +139,12 @@ impl ReaderStore for PostgresReader {
         filter: OperatorAuditFilter,
         page: PageRequest,
     ) -> StoreResult<Page<OperatorAuditEntry>> {
-        let verb = Verb::repeatable("reading the operator audit");
-        self.pool.call(verb, |session| audit::list(session, &filter, page)).await
+        let call = Call::repeatable("reading the operator audit");
+        self.pool.call(call, |session| audit::list(session, &filter, page)).await
     }
 
     async fn lane(&self) -> StoreResult<LaneStanding> {
-        self.pool.call(Verb::repeatable("reading the lane"), lane_row::view).await
+        self.pool.call(Call::repeatable("reading the lane"), lane_row::view).await
     }
 }
 

@@ -1,10 +1,10 @@
 //! Turns queued events (put there by a trigger when they were stored) into sagas, for the
 //! orchestrator. Never looks at a saga, a payload or a secret.
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
 use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{RolePool, Verb};
+use crate::postgres::conn::pool::{Call, RolePool};
 use crate::postgres::conn::session::Session;
 use crate::postgres::conn::value::{Instant, TAKE_MAX, get, id_or_none, int};
 use posthaste_core::ports::{RouteTake, Routed, RouterStore, StoreResult};
@@ -18,18 +18,18 @@ pub struct PostgresRouter {
 
 impl PostgresRouter {
     pub(crate) fn new(store: &PostgresStore) -> Self {
-        Self { pool: store.pool(Role::RouterWorker) }
+        Self { pool: store.pool(DbRole::RouterWorker) }
     }
 }
 
 impl RouterStore for PostgresRouter {
     async fn route_events(&self, take: RouteTake, now: Timestamp) -> StoreResult<Routed> {
-        let verb = Verb::repeatable("routing events");
+        let call = Call::repeatable("routing events");
         let mut whole = Routed::default();
         let mut wanted = take.events_max;
         while wanted > 0 {
             let part = RouteTake { events_max: wanted.min(TAKE_MAX), ..take };
-            let routed = self.pool.call(verb, |session| route(session, part, now)).await?;
+            let routed = self.pool.call(call, |session| route(session, part, now)).await?;
             wanted = if routed.events < part.events_max { 0 } else { wanted - routed.events };
             add(&mut whole, routed);
         }

@@ -1,11 +1,11 @@
 //! Keeps the configuration of subscriptions, for the API. What changes here is read by the router and
 //! by the worker with their next statement; nothing is cached.
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
 use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{RolePool, Verb};
-use crate::postgres::conn::session::{Durability, Session};
+use crate::postgres::conn::pool::{Call, RolePool};
+use crate::postgres::conn::session::{Session, TransactionMode};
 use crate::postgres::conn::value::{Instant, count_or_none, get, instant, instant_or_none, int};
 use crate::postgres::roles::audit::{self, Writer};
 use crate::postgres::roles::worker::secrets;
@@ -28,7 +28,7 @@ pub struct PostgresSubscriptions {
 
 impl PostgresSubscriptions {
     pub(crate) fn new(store: &PostgresStore) -> Self {
-        Self { pool: store.pool(Role::SubscriptionAdmin) }
+        Self { pool: store.pool(DbRole::SubscriptionAdmin) }
     }
 }
 
@@ -39,12 +39,12 @@ impl SubscriptionStore for PostgresSubscriptions {
         by: Actor,
         now: Timestamp,
     ) -> StoreResult<Subscription> {
-        let verb = Verb::once("creating a subscription");
-        self.pool.call(verb, |session| create(session, &subscription, &by, now)).await
+        let call = Call::once("creating a subscription");
+        self.pool.call(call, |session| create(session, &subscription, &by, now)).await
     }
 
     async fn load_subscription(&self, id: SubscriptionId) -> StoreResult<Option<(Subscription, Secrets)>> {
-        self.pool.call(Verb::repeatable("loading a subscription"), |session| load(session, id)).await
+        self.pool.call(Call::repeatable("loading a subscription"), |session| load(session, id)).await
     }
 
     async fn update_subscription(
@@ -54,13 +54,13 @@ impl SubscriptionStore for PostgresSubscriptions {
         by: Actor,
         now: Timestamp,
     ) -> StoreResult<Option<Subscription>> {
-        let verb = Verb::once("changing a subscription");
-        self.pool.call(verb, |session| update(session, id, &patch, &by, now)).await
+        let call = Call::once("changing a subscription");
+        self.pool.call(call, |session| update(session, id, &patch, &by, now)).await
     }
 
     async fn delete_subscription(&self, id: SubscriptionId, by: Actor, now: Timestamp) -> StoreResult<bool> {
-        let verb = Verb::once("deleting a subscription");
-        self.pool.call(verb, |session| delete(session, id, &by, now)).await
+        let call = Call::once("deleting a subscription");
+        self.pool.call(call, |session| delete(session, id, &by, now)).await
     }
 
     async fn mark_verified(
@@ -70,8 +70,8 @@ impl SubscriptionStore for PostgresSubscriptions {
         by: Actor,
         now: Timestamp,
     ) -> StoreResult<bool> {
-        let verb = Verb::repeatable("marking a subscription verified");
-        self.pool.call(verb, |session| mark_verified(session, id, &challenged, &by, now)).await
+        let call = Call::repeatable("marking a subscription verified");
+        self.pool.call(call, |session| mark_verified(session, id, &challenged, &by, now)).await
     }
 
     async fn rotate_secret(
@@ -82,8 +82,8 @@ impl SubscriptionStore for PostgresSubscriptions {
         by: Actor,
         now: Timestamp,
     ) -> StoreResult<Option<Subscription>> {
-        let verb = Verb::once("rotating a secret");
-        self.pool.call(verb, |session| rotate(session, id, &secret, previous_until, &by, now)).await
+        let call = Call::once("rotating a secret");
+        self.pool.call(call, |session| rotate(session, id, &secret, previous_until, &by, now)).await
     }
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn subscription(row: &Row) -> Result<Subscription, Fault> {
 /// Begins a transaction with the subscription as it is, locked. Without one there is no transaction either.
 async fn lock(session: &mut Session, id: SubscriptionId) -> Result<Option<Subscription>, Fault> {
     let sql = include_str!("../sql/subscriptions/lock_subscription.sql");
-    let rows = session.begin(Durability::Flushed, sql, &[&id.get()]).await?;
+    let rows = session.begin(TransactionMode::Flushed, sql, &[&id.get()]).await?;
     if rows.is_empty() {
         session.roll_back().await?;
     }
@@ -122,7 +122,7 @@ async fn create(
     let sql = include_str!("../sql/subscriptions/create_subscription.sql");
     let rows = session
         .begin(
-            Durability::Flushed,
+            TransactionMode::Flushed,
             sql,
             &[
                 &new.event_type.as_str(),

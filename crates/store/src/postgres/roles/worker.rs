@@ -1,10 +1,10 @@
 //! Leases jobs (made by the orchestrator), reads what to send, and writes down what came of it, for
 //! the orchestrator's inbox. Never changes a saga.
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
 use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{RolePool, Verb};
+use crate::postgres::conn::pool::{Call, RolePool};
 use crate::postgres::conn::session::Session;
 use crate::postgres::conn::value::{
     Instant, TAKE_MAX, count, get, instant, instant_or_none, int, take, token,
@@ -30,13 +30,13 @@ pub struct PostgresWorker {
 
 impl PostgresWorker {
     pub(crate) fn new(store: &PostgresStore) -> Self {
-        Self { pool: store.pool(Role::JobWorker) }
+        Self { pool: store.pool(DbRole::JobWorker) }
     }
 }
 
 impl WorkerStore for PostgresWorker {
     async fn claim_due_jobs(&self, claim: Claim, now: Timestamp) -> StoreResult<Vec<ClaimedJob>> {
-        let verb = Verb::repeatable("claiming jobs");
+        let call = Call::repeatable("claiming jobs");
         let mut jobs = Vec::new();
         let mut wanted = claim.jobs_max;
         while wanted > 0 {
@@ -44,7 +44,7 @@ impl WorkerStore for PostgresWorker {
             // The second try looks first for what the first one may have leased.
             let again = AtomicBool::new(false);
             let part =
-                self.pool.call(verb, |session| claim_jobs(session, &claim, most, &jobs, now, &again)).await?;
+                self.pool.call(call, |session| claim_jobs(session, &claim, most, &jobs, now, &again)).await?;
             let got = u32::try_from(part.len()).unwrap_or(u32::MAX);
             wanted = if got < most { 0 } else { wanted - most };
             jobs.extend(part);
@@ -54,29 +54,29 @@ impl WorkerStore for PostgresWorker {
 
     async fn claim_suspect_job(&self, claim: Claim, now: Timestamp) -> StoreResult<Option<ClaimedJob>> {
         let again = AtomicBool::new(false);
-        let verb = Verb::repeatable("claiming a suspect job");
-        self.pool.call(verb, |session| claim_suspect(session, &claim, now, &again)).await
+        let call = Call::repeatable("claiming a suspect job");
+        self.pool.call(call, |session| claim_suspect(session, &claim, now, &again)).await
     }
 
     async fn load_events(&self, ids: Vec<EventId>) -> StoreResult<Vec<StoredEvent>> {
         let ids: Vec<i64> = ids.into_iter().map(EventId::get).collect();
-        self.pool.call(Verb::repeatable("loading events"), |session| load_events(session, &ids)).await
+        self.pool.call(Call::repeatable("loading events"), |session| load_events(session, &ids)).await
     }
 
     async fn load_targets(&self, ids: Vec<SubscriptionId>) -> StoreResult<Vec<Target>> {
         let ids: Vec<i64> = ids.into_iter().map(SubscriptionId::get).collect();
-        self.pool.call(Verb::repeatable("loading targets"), |session| load_targets(session, &ids)).await
+        self.pool.call(Call::repeatable("loading targets"), |session| load_targets(session, &ids)).await
     }
 
     async fn report_jobs(&self, reports: Vec<JobReport>, _now: Timestamp) -> StoreResult<Vec<Report>> {
-        self.pool.call(Verb::repeatable("reporting attempts"), |session| report(session, &reports)).await
+        self.pool.call(Call::repeatable("reporting attempts"), |session| report(session, &reports)).await
     }
 
     async fn release_jobs(&self, jobs: Vec<JobId>, token: LeaseToken, now: Timestamp) -> StoreResult<u32> {
         let mut ids: Vec<i64> = jobs.into_iter().map(JobId::get).collect();
         ids.sort_unstable();
-        let verb = Verb::repeatable("releasing jobs");
-        self.pool.call(verb, |session| release(session, &ids, token, now)).await
+        let call = Call::repeatable("releasing jobs");
+        self.pool.call(call, |session| release(session, &ids, token, now)).await
     }
 }
 

@@ -10,12 +10,12 @@ use std::thread::JoinHandle;
 
 use posthaste_core::ports::{StoreError, StoreResult};
 
-use crate::sqlite::commit::work::{Durability, Piece};
+use crate::sqlite::commit::task::{Durability, Task};
 use crate::sqlite::conn::error::GroupLoss;
 
 /// Pieces that were committed together, and whether that must come to the disk.
 struct Group {
-    pieces: Vec<Box<dyn Piece>>,
+    tasks: Vec<Box<dyn Task>>,
     must_flush: bool,
 }
 
@@ -45,15 +45,15 @@ impl Flusher {
 
     /// Tells the pieces of a group that was committed: those that need not wait at once. One that changed no row needs no
     /// flush of its own, but may have seen what one before it did.
-    pub(crate) fn tell(&self, group: Vec<Box<dyn Piece>>, changed: bool) {
+    pub(crate) fn acknowledge(&self, group: Vec<Box<dyn Task>>, changed: bool) {
         let (at_once, later): (Vec<_>, Vec<_>) =
-            group.into_iter().partition(|piece| piece.durability() == Durability::Repeatable);
-        at_once.into_iter().for_each(|piece| piece.tell(None));
+            group.into_iter().partition(|task| task.durability() == Durability::Relaxed);
+        at_once.into_iter().for_each(|task| task.acknowledge(None));
         let Some(queue) = self.queue.as_ref().filter(|_| !later.is_empty()) else { return };
-        let must_flush = changed && later.iter().any(|piece| piece.durability() == Durability::Flushed);
-        if let Err(mpsc::SendError(group)) = queue.send(Group { pieces: later, must_flush }) {
+        let must_flush = changed && later.iter().any(|task| task.durability() == Durability::Flushed);
+        if let Err(mpsc::SendError(group)) = queue.send(Group { tasks: later, must_flush }) {
             let loss = GroupLoss::during_flush(&io::Error::other("the thread that flushes has ended"));
-            group.pieces.into_iter().for_each(|piece| piece.tell(Some(&loss)));
+            group.tasks.into_iter().for_each(|task| task.acknowledge(Some(&loss)));
         }
     }
 
@@ -79,9 +79,9 @@ impl Drop for Flusher {
 }
 
 fn work_off(groups: &mpsc::Receiver<Group>, mut flush: impl FnMut() -> io::Result<()>, broken: &AtomicBool) {
-    while let Ok(Group { mut pieces, mut must_flush }) = groups.recv() {
+    while let Ok(Group { mut tasks, mut must_flush }) = groups.recv() {
         for group in groups.try_iter() {
-            pieces.extend(group.pieces);
+            tasks.extend(group.tasks);
             must_flush |= group.must_flush;
         }
         let loss = if broken.load(Ordering::Acquire) {
@@ -96,30 +96,30 @@ fn work_off(groups: &mpsc::Receiver<Group>, mut flush: impl FnMut() -> io::Resul
             // Whatever was committed before it has been flushed: groups come in their order.
             None
         };
-        pieces.into_iter().for_each(|piece| piece.tell(loss.as_ref()));
+        tasks.into_iter().for_each(|task| task.acknowledge(loss.as_ref()));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::commit::work::Ran;
+    use crate::sqlite::commit::task::TaskResult;
     use crate::sqlite::conn::session::Guarded;
 
-    type Told = mpsc::Sender<(&'static str, bool)>;
+    type Acknowledged = mpsc::Sender<(&'static str, bool)>;
 
-    struct Named(Durability, &'static str, Told);
+    struct Named(Durability, &'static str, Acknowledged);
 
-    impl Piece for Named {
+    impl Task for Named {
         fn durability(&self) -> Durability {
             self.0
         }
 
-        fn run(&mut self, _: &Guarded) -> Ran {
-            Ran::Done
+        fn run(&mut self, _: &Guarded) -> TaskResult {
+            TaskResult::Done
         }
 
-        fn tell(self: Box<Self>, loss: Option<&Arc<GroupLoss>>) {
+        fn acknowledge(self: Box<Self>, loss: Option<&Arc<GroupLoss>>) {
             self.2.send((self.1, loss.is_none())).expect("somebody who listens");
         }
     }
@@ -129,7 +129,7 @@ mod tests {
         flusher: Flusher,
         begun: mpsc::Receiver<()>,
         end: mpsc::Sender<io::Result<()>>,
-        told: Told,
+        told: Acknowledged,
         heard: mpsc::Receiver<(&'static str, bool)>,
     }
 
@@ -145,15 +145,15 @@ mod tests {
     }
 
     impl Rig {
-        fn hand(&self, pieces: &[(Durability, &'static str)]) {
-            let piece = |(kind, name): (Durability, &'static str)| {
-                Box::new(Named(kind, name, self.told.clone())) as Box<dyn Piece>
+        fn hand(&self, tasks: &[(Durability, &'static str)]) {
+            let task = |(kind, name): (Durability, &'static str)| {
+                Box::new(Named(kind, name, self.told.clone())) as Box<dyn Task>
             };
-            self.flusher.tell(pieces.iter().copied().map(piece).collect(), true);
+            self.flusher.acknowledge(tasks.iter().copied().map(task).collect(), true);
         }
 
         fn hand_unchanged(&self, name: &'static str) {
-            self.flusher.tell(vec![Box::new(Named(Flushed, name, self.told.clone()))], false);
+            self.flusher.acknowledge(vec![Box::new(Named(Flushed, name, self.told.clone()))], false);
         }
 
         fn hear(&self, count: usize) -> Vec<(&'static str, bool)> {
@@ -165,12 +165,12 @@ mod tests {
         }
     }
 
-    use Durability::{AfterFlushes, Flushed, Repeatable};
+    use Durability::{AfterFlushes, Flushed, Relaxed};
 
     #[test]
     fn nobody_who_needs_the_disk_is_told_before_it_has_everything() {
         let rig = rig();
-        rig.hand(&[(Flushed, "event"), (Repeatable, "route"), (AfterFlushes, "claim")]);
+        rig.hand(&[(Flushed, "event"), (Relaxed, "route"), (AfterFlushes, "claim")]);
         rig.begun.recv().expect("a flush");
         assert_eq!(rig.hear(1), [("route", true)], "what a crash can only repeat waits for nobody");
         // Committed while the first flush was under way: one more flush serves both.

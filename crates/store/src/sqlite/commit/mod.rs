@@ -17,5 +17,5 @@
 
 pub(crate) mod flusher;
 pub(crate) mod log;
-pub(crate) mod work;
+pub(crate) mod task;
 pub(crate) mod writer;

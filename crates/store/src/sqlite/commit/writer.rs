@@ -1,7 +1,7 @@
 //! The one thread that writes. It takes the pieces of work of all roles from one queue and commits
 //! them in groups: a group is what waited while the last one was committed. Nobody is told before the
 //! commit is on the disk (see [`Flusher`]), but for work that a crash can only repeat (see
-//! [`crate::sqlite::commit::work::Durability`]).
+//! [`crate::sqlite::commit::task::Durability`]).
 
 use std::collections::VecDeque;
 use std::fs::OpenOptions;
@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use crate::sqlite::commit::flusher::Flusher;
 use crate::sqlite::commit::log::{Log, checkpoint};
-use crate::sqlite::commit::work::{Durability, Piece, Queue, Ran};
+use crate::sqlite::commit::task::{Durability, Queue, Task, TaskResult};
 use crate::sqlite::conn::error::{Fault, GroupLoss};
 use crate::sqlite::conn::session::Guarded;
 
@@ -42,35 +42,35 @@ pub(crate) fn start(guarded: Guarded, log: Log) -> StoreResult<(Queue, JoinHandl
         return Err(StoreError::Unavailable { doing: "flushing the log", source: error.into() });
     }
     let flusher = Flusher::start(flush)?;
-    let (queue, pieces) = mpsc::channel(QUEUE_MAX);
+    let (queue, tasks) = mpsc::channel(QUEUE_MAX);
     let thread = std::thread::Builder::new()
         .name("sqlite-writer".to_owned())
-        .spawn(move || work_off(&guarded, flusher, pieces, log))
+        .spawn(move || work_off(&guarded, flusher, tasks, log))
         .map_err(|error| StoreError::Unavailable { doing: "starting the writer", source: error.into() })?;
     Ok((queue, thread))
 }
 
-fn work_off(guarded: &Guarded, flusher: Flusher, mut pieces: mpsc::Receiver<Box<dyn Piece>>, mut log: Log) {
-    let mut waiting: VecDeque<Box<dyn Piece>> = VecDeque::with_capacity(GROUP_MAX);
-    let mut turn = Turn::Flushed;
+fn work_off(guarded: &Guarded, flusher: Flusher, mut tasks: mpsc::Receiver<Box<dyn Task>>, mut log: Log) {
+    let mut waiting: VecDeque<Box<dyn Task>> = VecDeque::with_capacity(GROUP_MAX);
+    let mut turn = GroupKind::Flushed;
     loop {
         if waiting.is_empty() {
-            match pieces.blocking_recv() {
-                Some(piece) => waiting.push_back(piece),
+            match tasks.blocking_recv() {
+                Some(task) => waiting.push_back(task),
                 None => break,
             }
         }
         while waiting.len() < GROUP_MAX
-            && let Ok(piece) = pieces.try_recv()
+            && let Ok(task) = tasks.try_recv()
         {
-            waiting.push_back(piece);
+            waiting.push_back(task);
         }
         turn = turn.next(&waiting);
         let mut group = turn.take(&mut waiting);
         commit_group(guarded, &flusher, &mut group);
         // What did not fit comes first, in its order.
-        while let Some(piece) = group.pop_back() {
-            waiting.push_front(piece);
+        while let Some(task) = group.pop_back() {
+            waiting.push_front(task);
         }
         log.keep_short(guarded);
     }
@@ -82,29 +82,29 @@ fn work_off(guarded: &Guarded, flusher: Flusher, mut pieces: mpsc::Receiver<Box<
 
 /// Those who wait for the disk and those who do not take turns: while the one kind is flushed, the other is committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
+enum GroupKind {
     Flushed,
     Unflushed,
 }
 
-impl Turn {
-    fn of(piece: &dyn Piece) -> Self {
-        match piece.durability() {
+impl GroupKind {
+    fn of(task: &dyn Task) -> Self {
+        match task.durability() {
             Durability::Flushed => Self::Flushed,
-            Durability::Repeatable | Durability::AfterFlushes => Self::Unflushed,
+            Durability::Relaxed | Durability::AfterFlushes => Self::Unflushed,
         }
     }
 
-    fn next(self, waiting: &VecDeque<Box<dyn Piece>>) -> Self {
+    fn next(self, waiting: &VecDeque<Box<dyn Task>>) -> Self {
         let other = match self {
             Self::Flushed => Self::Unflushed,
             Self::Unflushed => Self::Flushed,
         };
-        if waiting.iter().any(|piece| Self::of(&**piece) == other) { other } else { self }
+        if waiting.iter().any(|task| Self::of(&**task) == other) { other } else { self }
     }
 
-    fn take(self, waiting: &mut VecDeque<Box<dyn Piece>>) -> VecDeque<Box<dyn Piece>> {
-        let (group, rest) = std::mem::take(waiting).into_iter().partition(|piece| Self::of(&**piece) == self);
+    fn take(self, waiting: &mut VecDeque<Box<dyn Task>>) -> VecDeque<Box<dyn Task>> {
+        let (group, rest) = std::mem::take(waiting).into_iter().partition(|task| Self::of(&**task) == self);
         *waiting = rest;
         group
     }
@@ -112,15 +112,15 @@ impl Turn {
 
 /// Runs pieces from the front of the queue in one transaction. Their callers are told when it is committed and, where
 /// they need it, on the disk.
-fn commit_group(guarded: &Guarded, flusher: &Flusher, waiting: &mut VecDeque<Box<dyn Piece>>) {
+fn commit_group(guarded: &Guarded, flusher: &Flusher, waiting: &mut VecDeque<Box<dyn Task>>) {
     let mut group = Vec::with_capacity(waiting.len());
     let rows_before = guarded.connection().total_changes();
     let ran = mend(guarded, flusher).and_then(|()| run_group(guarded, waiting, &mut group));
     let Err(loss) = ran else {
         let changed = guarded.connection().total_changes() != rows_before;
-        return flusher.tell(group, changed);
+        return flusher.acknowledge(group, changed);
     };
-    tracing::warn!(pieces = group.len() + waiting.len(), error = %loss, "a group was rolled back");
+    tracing::warn!(tasks = group.len() + waiting.len(), error = %loss, "a group was rolled back");
     if guarded.in_transaction()
         && let Err(error) = guarded.owner("ROLLBACK")
     {
@@ -128,8 +128,8 @@ fn commit_group(guarded: &Guarded, flusher: &Flusher, waiting: &mut VecDeque<Box
     }
     // The rest of the group has not run, and is told the same: it may try again.
     group.extend(waiting.drain(..));
-    for piece in group {
-        piece.tell(Some(&loss));
+    for task in group {
+        task.acknowledge(Some(&loss));
     }
 }
 
@@ -151,15 +151,15 @@ fn mend(guarded: &Guarded, flusher: &Flusher) -> Result<(), Arc<GroupLoss>> {
 
 fn run_group(
     guarded: &Guarded,
-    waiting: &mut VecDeque<Box<dyn Piece>>,
-    group: &mut Vec<Box<dyn Piece>>,
+    waiting: &mut VecDeque<Box<dyn Task>>,
+    group: &mut Vec<Box<dyn Task>>,
 ) -> Result<(), Arc<GroupLoss>> {
     let lost = |error: rusqlite::Error| GroupLoss::during_work(&Fault::Sqlite(error));
     guarded.owner("BEGIN IMMEDIATE").map_err(lost)?;
     if waiting.len() == 1 {
-        if let Some(mut piece) = waiting.pop_front() {
-            let ran = piece.run(guarded);
-            group.push(piece);
+        if let Some(mut task) = waiting.pop_front() {
+            let ran = task.run(guarded);
+            group.push(task);
             match still_open(guarded, ran)? {
                 true => {}
                 false => return guarded.owner("ROLLBACK").map_err(lost),
@@ -168,11 +168,11 @@ fn run_group(
     } else {
         let begun = Instant::now();
         while begun.elapsed() < GROUP_TIME_MAX
-            && let Some(mut piece) = waiting.pop_front()
+            && let Some(mut task) = waiting.pop_front()
         {
             guarded.owner("SAVEPOINT piece").map_err(lost)?;
-            let ran = piece.run(guarded);
-            group.push(piece);
+            let ran = task.run(guarded);
+            group.push(task);
             if !still_open(guarded, ran)? {
                 guarded.owner("ROLLBACK TO piece").map_err(lost)?;
             }
@@ -184,12 +184,12 @@ fn run_group(
 
 /// Whether the piece did its work. SQLite answers a full disk, an I/O error and a lack of memory by
 /// rolling back all of the transaction; what then looks like success is gone.
-fn still_open(guarded: &Guarded, ran: Ran) -> Result<bool, Arc<GroupLoss>> {
+fn still_open(guarded: &Guarded, ran: TaskResult) -> Result<bool, Arc<GroupLoss>> {
     match ran {
-        Ran::Lost(loss) => Err(loss),
-        Ran::Done | Ran::Failed if !guarded.in_transaction() => Err(GroupLoss::vanished()),
-        Ran::Done => Ok(true),
-        Ran::Failed => Ok(false),
+        TaskResult::Lost(loss) => Err(loss),
+        TaskResult::Done | TaskResult::Failed if !guarded.in_transaction() => Err(GroupLoss::vanished()),
+        TaskResult::Done => Ok(true),
+        TaskResult::Failed => Ok(false),
     }
 }
 
@@ -202,53 +202,54 @@ mod tests {
     /// Writes one row.
     struct Row(Sender<bool>);
 
-    impl Piece for Row {
+    impl Task for Row {
         fn durability(&self) -> Durability {
             Durability::Flushed
         }
 
-        fn run(&mut self, guarded: &Guarded) -> Ran {
+        fn run(&mut self, guarded: &Guarded) -> TaskResult {
             guarded.owner("INSERT INTO rows DEFAULT VALUES").expect("a row");
-            Ran::Done
+            TaskResult::Done
         }
 
-        fn tell(self: Box<Self>, loss: Option<&Arc<GroupLoss>>) {
+        fn acknowledge(self: Box<Self>, loss: Option<&Arc<GroupLoss>>) {
             self.0.send(loss.is_none()).expect("somebody who listens");
         }
     }
 
     struct Named(Durability, &'static str, Sender<&'static str>);
 
-    impl Piece for Named {
+    impl Task for Named {
         fn durability(&self) -> Durability {
             self.0
         }
 
-        fn run(&mut self, _: &Guarded) -> Ran {
-            Ran::Done
+        fn run(&mut self, _: &Guarded) -> TaskResult {
+            TaskResult::Done
         }
 
-        fn tell(self: Box<Self>, _: Option<&Arc<GroupLoss>>) {
+        fn acknowledge(self: Box<Self>, _: Option<&Arc<GroupLoss>>) {
             self.2.send(self.1).expect("somebody who listens");
         }
     }
 
     #[test]
     fn those_who_need_the_disk_and_those_who_do_not_take_turns() {
-        use Durability::{AfterFlushes, Flushed, Repeatable};
+        use Durability::{AfterFlushes, Flushed, Relaxed};
         let (told, names) = channel();
-        let rows = [(Flushed, "a"), (Repeatable, "b"), (Flushed, "c"), (AfterFlushes, "d")];
-        for (before, first, second) in [(Turn::Unflushed, "ac", "bd"), (Turn::Flushed, "bd", "ac")] {
-            let piece = |(kind, name)| Box::new(Named(kind, name, told.clone())) as Box<dyn Piece>;
-            let mut waiting: VecDeque<Box<dyn Piece>> = rows.into_iter().map(piece).collect();
+        let rows = [(Flushed, "a"), (Relaxed, "b"), (Flushed, "c"), (AfterFlushes, "d")];
+        for (before, first, second) in [(GroupKind::Unflushed, "ac", "bd"), (GroupKind::Flushed, "bd", "ac")]
+        {
+            let task = |(kind, name)| Box::new(Named(kind, name, told.clone())) as Box<dyn Task>;
+            let mut waiting: VecDeque<Box<dyn Task>> = rows.into_iter().map(task).collect();
             let mut turn = before;
             // The other kind is gone by the third time: whoever comes has the turn.
             for expected in [first, second, "e"] {
                 if waiting.is_empty() {
-                    waiting.push_back(piece((Flushed, "e")));
+                    waiting.push_back(task((Flushed, "e")));
                 }
                 turn = turn.next(&waiting);
-                turn.take(&mut waiting).into_iter().for_each(|piece| piece.tell(None));
+                turn.take(&mut waiting).into_iter().for_each(|task| task.acknowledge(None));
                 assert_eq!(names.try_iter().collect::<String>(), expected, "after {before:?}");
             }
         }
@@ -276,12 +277,12 @@ mod tests {
             commit_group(
                 &guarded,
                 &flusher,
-                &mut VecDeque::from([Box::new(Row(tell.clone())) as Box<dyn Piece>]),
+                &mut VecDeque::from([Box::new(Row(tell.clone())) as Box<dyn Task>]),
             );
             told.recv().expect("an answer")
         };
         let (names, named) = channel();
-        let nothing = Box::new(Named(Durability::Flushed, "nothing", names)) as Box<dyn Piece>;
+        let nothing = Box::new(Named(Durability::Flushed, "nothing", names)) as Box<dyn Task>;
         commit_group(&guarded, &flusher, &mut VecDeque::from([nothing]));
         assert_eq!(named.recv().expect("an answer"), "nothing");
         assert!(!flusher.is_broken(), "what changed nothing needs no disk");

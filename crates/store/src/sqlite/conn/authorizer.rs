@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rusqlite::Connection;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
-use crate::grants::{self, Role, Verb};
+use crate::grants::{self, DbRole, Privilege};
 
 /// Table-valued functions that hold nothing but what the statement itself brings.
 const TABLE_FUNCTIONS: [&str; 2] = ["rarray", "json_each"];
@@ -22,7 +22,7 @@ const TABLE_FUNCTIONS: [&str; 2] = ["rarray", "json_each"];
 /// authorizer of the connection reads it.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    /// Index in [`Role::ALL`]. Any other number is the owner, who may do everything.
+    /// Index in [`DbRole::ALL`]. Any other number is the owner, who may do everything.
     current: AtomicUsize,
     /// Names of all triggers and views.
     owner_code: HashSet<String>,
@@ -40,13 +40,13 @@ impl Gate {
     }
 
     /// Gives the connection to a role, or to the owner.
-    pub(crate) fn admit(&self, role: Option<Role>) {
-        let index = role.and_then(|role| Role::ALL.iter().position(|one| *one == role));
+    pub(crate) fn admit(&self, role: Option<DbRole>) {
+        let index = role.and_then(|role| DbRole::ALL.iter().position(|one| *one == role));
         self.current.store(index.unwrap_or(usize::MAX), Ordering::Relaxed);
     }
 
     fn judge(&self, context: &AuthContext<'_>) -> Authorization {
-        let Some(role) = Role::ALL.get(self.current.load(Ordering::Relaxed)) else {
+        let Some(role) = DbRole::ALL.get(self.current.load(Ordering::Relaxed)) else {
             return Authorization::Allow;
         };
         let is_owner_code = context.accessor.is_some_and(|name| self.owner_code.contains(name));
@@ -55,22 +55,22 @@ impl Gate {
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "what is not named here is refused, new actions too")]
-fn may(role: Role, action: AuthAction<'_>, is_owner_code: bool) -> bool {
-    let (verb, table, column) = match action {
+fn may(role: DbRole, action: AuthAction<'_>, is_owner_code: bool) -> bool {
+    let (privilege, table, column) = match action {
         AuthAction::Select | AuthAction::Recursive | AuthAction::Function { .. } => return true,
         // An empty column stands for the rows alone, as in count(*).
-        AuthAction::Read { table_name, column_name: "" } => (Verb::Select, table_name, None),
-        AuthAction::Read { table_name, column_name } => (Verb::Select, table_name, Some(column_name)),
-        AuthAction::Insert { table_name } => (Verb::Insert, table_name, None),
-        AuthAction::Update { table_name, column_name } => (Verb::Update, table_name, Some(column_name)),
-        AuthAction::Delete { table_name } => (Verb::Delete, table_name, None),
+        AuthAction::Read { table_name, column_name: "" } => (Privilege::Select, table_name, None),
+        AuthAction::Read { table_name, column_name } => (Privilege::Select, table_name, Some(column_name)),
+        AuthAction::Insert { table_name } => (Privilege::Insert, table_name, None),
+        AuthAction::Update { table_name, column_name } => (Privilege::Update, table_name, Some(column_name)),
+        AuthAction::Delete { table_name } => (Privilege::Delete, table_name, None),
         _ => return false,
     };
     is_owner_code
-        || grants::allows(role, verb, table, column)
-        || match verb {
-            Verb::Select => TABLE_FUNCTIONS.contains(&table) || grants::may_call_view(role, table),
-            Verb::Insert => grants::may_call_view(role, table),
-            Verb::Update | Verb::Delete | Verb::Execute => false,
+        || grants::allows(role, privilege, table, column)
+        || match privilege {
+            Privilege::Select => TABLE_FUNCTIONS.contains(&table) || grants::may_call_view(role, table),
+            Privilege::Insert => grants::may_call_view(role, table),
+            Privilege::Update | Privilege::Delete | Privilege::Execute => false,
         }
 }

@@ -3,7 +3,7 @@
 
 use posthaste_core::ports::StoreResult;
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::conn::error::{Answer, Fault};
 use crate::sqlite::conn::session::Session;
@@ -11,7 +11,7 @@ use crate::sqlite::conn::session::Session;
 impl SqliteStore {
     /// Runs one SQL text as a role and undoes it; answers how many rows came or were changed.
     #[doc(hidden)]
-    pub async fn probe(&self, role: Role, sql: &str) -> StoreResult<usize> {
+    pub async fn probe(&self, role: DbRole, sql: &str) -> StoreResult<usize> {
         let text = with_head(role, sql);
         let tried = self.ask(|queues| &queues.writer, Some(role), move |session| probe(session, &text)).await;
         undone(tried).map_err(|fault| fault.during("probing a statement"))
@@ -19,7 +19,7 @@ impl SqliteStore {
 
     /// How SQLite would run one SQL text of a role: the lines of EXPLAIN QUERY PLAN. The authorizer judges the text.
     #[doc(hidden)]
-    pub async fn probe_plan(&self, role: Role, sql: &str) -> StoreResult<Vec<String>> {
+    pub async fn probe_plan(&self, role: DbRole, sql: &str) -> StoreResult<Vec<String>> {
         let text = with_head(role, &format!("EXPLAIN QUERY PLAN {sql}"));
         let plan = self.ask(
             |queues| &queues.writer,
@@ -50,7 +50,7 @@ impl SqliteStore {
     }
 }
 
-fn with_head(role: Role, sql: &str) -> String {
+fn with_head(role: DbRole, sql: &str) -> String {
     format!("-- role: {}\n{sql}", role.name())
 }
 

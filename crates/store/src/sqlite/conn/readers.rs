@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use posthaste_core::ports::{StoreError, StoreResult};
 use tokio::sync::mpsc;
 
-use crate::sqlite::commit::work::{Piece, Queue};
+use crate::sqlite::commit::task::{Queue, Task};
 use crate::sqlite::conn::error::{Fault, GroupLoss};
 use crate::sqlite::conn::session::Guarded;
 
@@ -16,38 +16,38 @@ const QUEUE_MAX: usize = 256;
 
 /// Starts a thread of this name for each connection. They end when every sender of the queue is gone.
 pub(crate) fn start(name: &str, connections: Vec<Guarded>) -> StoreResult<(Queue, Vec<JoinHandle<()>>)> {
-    let (queue, pieces) = mpsc::channel(QUEUE_MAX);
-    let pieces = Arc::new(Mutex::new(pieces));
+    let (queue, tasks) = mpsc::channel(QUEUE_MAX);
+    let tasks = Arc::new(Mutex::new(tasks));
     let mut threads = Vec::with_capacity(connections.len());
     for (number, guarded) in connections.into_iter().enumerate() {
-        let pieces = Arc::clone(&pieces);
+        let tasks = Arc::clone(&tasks);
         let thread = std::thread::Builder::new()
             .name(format!("{name}-{number}"))
-            .spawn(move || work_off(&guarded, &pieces))
+            .spawn(move || work_off(&guarded, &tasks))
             .map_err(|error| StoreError::Unavailable { doing: "starting a reader", source: error.into() })?;
         threads.push(thread);
     }
     Ok((queue, threads))
 }
 
-fn work_off(guarded: &Guarded, pieces: &Mutex<mpsc::Receiver<Box<dyn Piece>>>) {
+fn work_off(guarded: &Guarded, tasks: &Mutex<mpsc::Receiver<Box<dyn Task>>>) {
     loop {
         // Whoever holds the lock waits for the next piece; the others wait for the lock.
-        let next = pieces.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
-        let Some(mut piece) = next else { break };
+        let next = tasks.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
+        let Some(mut task) = next else { break };
         let loss =
-            read(guarded, piece.as_mut()).map_err(|error| GroupLoss::during_work(&Fault::Sqlite(error)));
+            read(guarded, task.as_mut()).map_err(|error| GroupLoss::during_work(&Fault::Sqlite(error)));
         if guarded.in_transaction()
             && let Err(error) = guarded.owner("ROLLBACK")
         {
             tracing::error!(%error, "a read transaction could not be ended");
         }
-        piece.tell(loss.err().as_ref());
+        task.acknowledge(loss.err().as_ref());
     }
 }
 
-fn read(guarded: &Guarded, piece: &mut dyn Piece) -> rusqlite::Result<()> {
+fn read(guarded: &Guarded, task: &mut dyn Task) -> rusqlite::Result<()> {
     guarded.owner("BEGIN")?;
-    piece.run(guarded);
+    task.run(guarded);
     if guarded.in_transaction() { guarded.owner("COMMIT") } else { Ok(()) }
 }

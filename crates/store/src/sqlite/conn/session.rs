@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rusqlite::{CachedStatement, Connection};
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::sqlite::conn::authorizer::Gate;
 use crate::sqlite::conn::error::{Answer, Fault};
 
@@ -40,7 +40,7 @@ impl Guarded {
     }
 
     /// Lets a role in, or with nothing the owner.
-    pub(crate) fn session(&self, role: Option<Role>) -> Session<'_> {
+    pub(crate) fn session(&self, role: Option<DbRole>) -> Session<'_> {
         self.gate.admit(role);
         Session { guarded: self, role }
     }
@@ -55,7 +55,7 @@ impl Guarded {
 #[derive(Debug)]
 pub(crate) struct Session<'c> {
     guarded: &'c Guarded,
-    role: Option<Role>,
+    role: Option<DbRole>,
 }
 
 impl Drop for Session<'_> {

@@ -8,7 +8,7 @@ use posthaste_core::{KeyId, OperatorAuditId, Timestamp};
 use rusqlite::{Row, params};
 
 use crate::audit::log;
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::conn::error::Answer;
 use crate::sqlite::conn::session::Session;
@@ -28,11 +28,11 @@ pub(crate) enum Writer {
 }
 
 impl Writer {
-    const fn role(self) -> Role {
+    const fn role(self) -> DbRole {
         match self {
-            Self::KeyKeeper => Role::KeyKeeper,
-            Self::SubscriptionAdmin => Role::SubscriptionAdmin,
-            Self::DeadLetterOperator => Role::DeadLetterOperator,
+            Self::KeyKeeper => DbRole::KeyKeeper,
+            Self::SubscriptionAdmin => DbRole::SubscriptionAdmin,
+            Self::DeadLetterOperator => DbRole::DeadLetterOperator,
         }
     }
 

@@ -7,7 +7,7 @@ use posthaste_core::ports::{CleanerStore, LeaseTake, ResetLease, StoreResult};
 use posthaste_core::{EventId, JobId, SagaId, Timestamp};
 use rusqlite::params;
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::conn::error::Answer;
 use crate::sqlite::conn::session::Session;
@@ -31,7 +31,7 @@ impl CleanerStore for SqliteCleaner {
         now: Timestamp,
     ) -> StoreResult<Vec<ResetLease>> {
         self.0
-            .write(Role::LeaseCleaner, "resetting leases", move |session| {
+            .write(DbRole::LeaseCleaner, "resetting leases", move |session| {
                 reset_expired_leases(session, take, resets_max, now)
             })
             .await

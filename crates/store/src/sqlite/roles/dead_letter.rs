@@ -7,7 +7,7 @@ use posthaste_core::ports::{DeadLetterFilter, DeadLetterStore, Page, PageRequest
 use posthaste_core::{DeadLetterId, SagaId, Timestamp};
 use rusqlite::{OptionalExtension as _, Row, params};
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::conn::error::{Answer, Fault};
 use crate::sqlite::conn::session::Session;
@@ -22,7 +22,7 @@ const FIND_DEAD_LETTERS: &str = include_str!("../sql/dead_letter/find_dead_lette
 const FIND_DEAD_LETTERS_OF_SUBSCRIPTION: &str =
     include_str!("../sql/dead_letter/find_dead_letters_of_subscription.sql");
 
-const ROLE: Role = Role::DeadLetterOperator;
+const ROLE: DbRole = DbRole::DeadLetterOperator;
 
 /// The port of role dead_letter_operator.
 #[derive(Debug, Clone)]

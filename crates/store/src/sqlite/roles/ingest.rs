@@ -8,7 +8,7 @@ use posthaste_core::ports::{
 use posthaste_core::{EventId, Timestamp};
 use rusqlite::{Statement, params};
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::conn::error::{Answer, Fault};
 use crate::sqlite::conn::session::Session;
@@ -36,7 +36,7 @@ impl IngestStore for SqliteIngest {
         requests: Vec<IngestRequest>,
         now: Timestamp,
     ) -> StoreResult<Vec<RequestOutcome>> {
-        let role = Role::EventIngestWriter;
+        let role = DbRole::EventIngestWriter;
         self.0.write(role, "inserting events", move |session| insert_requests(session, &requests, now)).await
     }
 }

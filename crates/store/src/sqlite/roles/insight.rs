@@ -2,7 +2,7 @@
 //! [`examine`] has what is judged row by row.
 
 use posthaste_core::ports::{
-    COUNTED_MAX, EngineFacts, Examine, Examined, ExplainedEvent, InsightStore, Look, ProcessSeen, Rollup,
+    COUNTED_MAX, EngineFacts, Examine, Examined, ExplainedEvent, InsightStore, Observed, ProcessSeen, Rollup,
     RollupWidth, StoreResult, SubscriptionHealth, Survey, SurveyRequest, Upkeep, Waiting,
 };
 use posthaste_core::{EventId, SubscriptionId, Timestamp, WorkerId};
@@ -11,7 +11,7 @@ use rusqlite::vtab::array::Array;
 use rusqlite::{Row, params};
 use std::rc::Rc;
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::conn::error::{Answer, Fault};
 use crate::sqlite::conn::permissions;
@@ -29,7 +29,7 @@ const ROLLUPS: &str = include_str!("../sql/insight/rollups.sql");
 const PROCESSES: &str = include_str!("../sql/insight/processes.sql");
 const ENGINE: &str = include_str!("../sql/insight/engine.sql");
 
-const ROLE: Role = Role::Viewer;
+const ROLE: DbRole = DbRole::Viewer;
 
 /// The port of role viewer, for operators.
 #[derive(Debug, Clone)]
@@ -69,12 +69,12 @@ impl InsightStore for SqliteInsight {
     async fn upkeep(&self) -> StoreResult<Upkeep> {
         // One process, one writer, no vacuum that could fall behind.
         Ok(Upkeep {
-            oldest_transaction: Look::Without,
-            oldest_prepared: Look::Without,
-            holding_slots: Look::Without,
-            dead_tuples: Look::Without,
-            write_ahead_log: Look::Seen(self.0.threads.log.seen()),
-            exposed_files: Look::Seen(permissions::exposed_files(&self.0.threads.path)),
+            oldest_transaction: Observed::Without,
+            oldest_prepared: Observed::Without,
+            holding_slots: Observed::Without,
+            dead_tuples: Observed::Without,
+            write_ahead_log: Observed::Seen(self.0.threads.log.seen()),
+            exposed_files: Observed::Seen(permissions::exposed_files(&self.0.threads.path)),
         })
     }
 

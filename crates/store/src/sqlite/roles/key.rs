@@ -10,7 +10,7 @@ use posthaste_core::ports::{
 use posthaste_core::{KeyId, Timestamp};
 use rusqlite::{Params, Row, params};
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::conn::error::{Answer, Fault};
 use crate::sqlite::conn::session::Session;
@@ -28,7 +28,7 @@ const DELETE_SURPLUS_SESSIONS: &str = include_str!("../sql/key/delete_surplus_se
 const FIND_SESSION: &str = include_str!("../sql/key/find_session.sql");
 const END_SESSION: &str = include_str!("../sql/key/end_session.sql");
 
-const ROLE: Role = Role::KeyKeeper;
+const ROLE: DbRole = DbRole::KeyKeeper;
 const WRITER: Writer = Writer::KeyKeeper;
 
 /// How old the note of a key's last use must be before it is written again.

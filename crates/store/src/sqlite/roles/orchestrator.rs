@@ -15,9 +15,9 @@ use posthaste_core::saga::{Decision, SagaState, SagaStatus};
 use posthaste_core::{EventId, JobId, SagaId, SubscriptionId, Timestamp};
 use rusqlite::{OptionalExtension as _, Row, params};
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
-use crate::sqlite::commit::work::Durability;
+use crate::sqlite::commit::task::Durability;
 use crate::sqlite::conn::error::Answer;
 use crate::sqlite::conn::session::Session;
 use crate::sqlite::conn::value::{self, get};
@@ -38,7 +38,7 @@ const DEAD_LETTER_SAGAS: &str = include_str!("../sql/orchestrator/dead_letter_sa
 const DELETE_APPLIED: &str = include_str!("../sql/orchestrator/delete_applied.sql");
 const COUNT_IN_FLIGHT: &str = include_str!("../sql/orchestrator/count_in_flight.sql");
 
-const ROLE: Role = Role::SagaOrchestrator;
+const ROLE: DbRole = DbRole::SagaOrchestrator;
 
 /// The port of role saga_orchestrator.
 #[derive(Debug, Clone)]
@@ -87,7 +87,7 @@ impl OrchestratorStore for SqliteOrchestrator {
         now: Timestamp,
     ) -> StoreResult<Admitted> {
         self.0
-            .write_as(Durability::Repeatable, ROLE, "admitting sagas", move |session| {
+            .write_as(Durability::Relaxed, ROLE, "admitting sagas", move |session| {
                 admit_due_sagas(session, quotas, policy, now)
             })
             .await

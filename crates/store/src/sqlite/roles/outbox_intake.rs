@@ -8,7 +8,7 @@ use posthaste_core::order::{IdempotencyKey, Order};
 use posthaste_core::ports::{OrderRecord, OutboxIntakeStore, StoreResult, Submission};
 use rusqlite::params;
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::conn::error::{Answer, Fault};
 use crate::sqlite::conn::session::Session;
@@ -31,7 +31,7 @@ impl OutboxIntakeStore for SqliteOutboxIntake {
     ) -> StoreResult<Vec<Submission>> {
         let expires_at = now.after(ledger_ttl);
         self.0
-            .write(Role::OutboxWriter, "submitting orders", move |session| {
+            .write(DbRole::OutboxWriter, "submitting orders", move |session| {
                 orders.iter().map(|order| submit(session, order, expires_at, now)).collect()
             })
             .await

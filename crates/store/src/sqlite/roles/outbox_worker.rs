@@ -14,7 +14,7 @@ use posthaste_core::{LeaseToken, OrderId, Timestamp};
 use rusqlite::{Params, Row, params};
 use std::time::Duration;
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::conn::error::Answer;
 use crate::sqlite::conn::session::Session;
@@ -35,7 +35,7 @@ const SETTLE_LEDGER: &str = include_str!("../sql/outbox_worker/settle_ledger.sql
 const PURGE_LEDGER: &str = include_str!("../sql/outbox_worker/purge_ledger.sql");
 const NEXT_ORDERS_AT: &str = include_str!("../sql/outbox_worker/next_orders_at.sql");
 
-const ROLE: Role = Role::OutboxWorker;
+const ROLE: DbRole = DbRole::OutboxWorker;
 
 /// The port of role outbox_worker.
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@ use posthaste_core::ports::{HealthSum, PresenceStore, ProcessSeen, Rollup, Store
 use rusqlite::types::Value;
 use rusqlite::{params, params_from_iter};
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
 
 const REPORT_PRESENCE: &str = include_str!("../sql/presence/report_presence.sql");
@@ -20,7 +20,7 @@ pub struct SqlitePresence(pub(crate) SqliteStore);
 impl PresenceStore for SqlitePresence {
     async fn report_presence(&self, seen: ProcessSeen, rollups: Vec<Rollup>) -> StoreResult<()> {
         self.0
-            .write(Role::Viewer, "reporting presence", move |session| {
+            .write(DbRole::Viewer, "reporting presence", move |session| {
                 let process = params![
                     seen.process_id.as_str(),
                     seen.role,
@@ -40,7 +40,7 @@ impl PresenceStore for SqlitePresence {
 
     async fn report_health(&self, sums: Vec<HealthSum>, now: Timestamp) -> StoreResult<()> {
         self.0
-            .write(Role::Viewer, "reporting how subscriptions go", move |session| {
+            .write(DbRole::Viewer, "reporting how subscriptions go", move |session| {
                 for sum in &sums {
                     session.run(REPORT_HEALTH, params_from_iter(values(sum, now)))?;
                 }

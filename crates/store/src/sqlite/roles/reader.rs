@@ -16,7 +16,7 @@ use posthaste_core::subscription::{Standing, Subscription};
 use posthaste_core::{AuditId, DeadLetterId, EventId, JobId, SagaId, SubscriptionId, Timestamp};
 use rusqlite::{Params, Row, params};
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::conn::error::Answer;
 use crate::sqlite::conn::session::Session;
@@ -43,7 +43,7 @@ const ORDERS: &str = include_str!("../sql/reader/orders.sql");
 const ORDER_AUDIT: &str = include_str!("../sql/reader/order_audit.sql");
 const NEWEST_ORDER_AUDIT: &str = include_str!("../sql/reader/newest_order_audit.sql");
 
-const ROLE: Role = Role::Viewer;
+const ROLE: DbRole = DbRole::Viewer;
 
 /// The port of role viewer.
 #[derive(Debug, Clone)]

@@ -6,9 +6,9 @@ use posthaste_core::{EventId, SubscriptionId, Timestamp};
 use rusqlite::params;
 use std::collections::BTreeSet;
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
-use crate::sqlite::commit::work::Durability;
+use crate::sqlite::commit::task::Durability;
 use crate::sqlite::conn::error::Answer;
 use crate::sqlite::conn::session::Session;
 
@@ -22,9 +22,9 @@ pub struct SqliteRouter(pub(crate) SqliteStore);
 
 impl RouterStore for SqliteRouter {
     async fn route_events(&self, take: RouteTake, now: Timestamp) -> StoreResult<Routed> {
-        let role = Role::RouterWorker;
+        let role = DbRole::RouterWorker;
         self.0
-            .write_as(Durability::Repeatable, role, "routing events", move |session| {
+            .write_as(Durability::Relaxed, role, "routing events", move |session| {
                 route_events(session, take, now)
             })
             .await

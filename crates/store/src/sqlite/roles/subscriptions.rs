@@ -10,7 +10,7 @@ use posthaste_core::subscription::{
 use posthaste_core::{SubscriptionId, Timestamp};
 use rusqlite::{OptionalExtension as _, Row, params};
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::conn::error::Answer;
 use crate::sqlite::conn::session::Session;
@@ -24,7 +24,7 @@ const DELETE_SUBSCRIPTION: &str = include_str!("../sql/subscriptions/delete_subs
 const MARK_VERIFIED: &str = include_str!("../sql/subscriptions/mark_verified.sql");
 const ROTATE_SECRET: &str = include_str!("../sql/subscriptions/rotate_secret.sql");
 
-const ROLE: Role = Role::SubscriptionAdmin;
+const ROLE: DbRole = DbRole::SubscriptionAdmin;
 const WRITER: Writer = Writer::SubscriptionAdmin;
 
 /// The port of role subscription_admin.

@@ -9,9 +9,9 @@ use posthaste_core::subscription::CallbackUrl;
 use posthaste_core::{EventId, JobId, LeaseToken, SagaId, SubscriptionId, Timestamp};
 use rusqlite::{OptionalExtension as _, Row, params};
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
-use crate::sqlite::commit::work::Durability;
+use crate::sqlite::commit::task::Durability;
 use crate::sqlite::conn::error::{Answer, Fault};
 use crate::sqlite::conn::session::{Session, must_change};
 use crate::sqlite::conn::value::{self, get};
@@ -30,7 +30,7 @@ const INSERT_FINISHED: &str = include_str!("../sql/worker/insert_finished.sql");
 const FIND_REPORTED_JOBS: &str = include_str!("../sql/worker/find_reported_jobs.sql");
 const RELEASE_JOBS: &str = include_str!("../sql/worker/release_jobs.sql");
 
-const ROLE: Role = Role::JobWorker;
+const ROLE: DbRole = DbRole::JobWorker;
 
 /// The jobs of one [`COMPLETE_32_JOBS`].
 const STRIDE: usize = 32;

@@ -6,7 +6,7 @@ use posthaste_core::event::{EventType, NewEvent};
 use posthaste_core::ports::{IngestStore, Ingested, RequestOutcome, StoreError, Stores as _};
 
 use super::{Fixture, NOW, event};
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::conn::error::Fault;
 
@@ -38,9 +38,9 @@ impl Held {
         Self { store: store.clone(), go, holder }
     }
 
-    async fn release_when_queued(self, pieces: usize) {
+    async fn release_when_queued(self, tasks: usize) {
         let writer = &self.store.threads.queues.as_ref().unwrap().writer;
-        while writer.max_capacity() - writer.capacity() < pieces {
+        while writer.max_capacity() - writer.capacity() < tasks {
             tokio::task::yield_now().await;
         }
         self.go.send(()).unwrap();
@@ -72,10 +72,10 @@ async fn a_full_disk_in_the_middle_of_a_group_fails_all_ten() {
     // Room for four of ten.
     limit_to_present_size(&fixture, 110).await;
     let held = Held::new(&fixture.store).await;
-    let pieces: Vec<_> = (0..10).map(|_| insert(&fixture.store, event(None, 100_000))).collect();
+    let tasks: Vec<_> = (0..10).map(|_| insert(&fixture.store, event(None, 100_000))).collect();
     held.release_when_queued(10).await;
-    for piece in pieces {
-        let told = piece.await.unwrap();
+    for task in tasks {
+        let told = task.await.unwrap();
         assert!(matches!(told, Err(StoreError::Full { .. })), "{told:?}");
     }
     assert_eq!((fixture.count("events").await, fixture.count("routing_queue").await), (0, 0));
@@ -84,10 +84,10 @@ async fn a_full_disk_in_the_middle_of_a_group_fails_all_ten() {
     insert(&fixture.store, event(None, 100)).await.unwrap().unwrap();
     fixture.store.limit_pages(1_000_000).await.unwrap();
     let held = Held::new(&fixture.store).await;
-    let pieces: Vec<_> = (0..10).map(|_| insert(&fixture.store, event(None, 100_000))).collect();
+    let tasks: Vec<_> = (0..10).map(|_| insert(&fixture.store, event(None, 100_000))).collect();
     held.release_when_queued(10).await;
-    for piece in pieces {
-        piece.await.unwrap().unwrap();
+    for task in tasks {
+        task.await.unwrap().unwrap();
     }
     assert_eq!((fixture.count("events").await, fixture.count("routing_queue").await), (11, 11));
 }
@@ -100,7 +100,7 @@ async fn a_piece_that_fails_or_panics_takes_no_other_with_it() {
     let store = fixture.store.clone();
     let failing = tokio::spawn(async move {
         store
-            .write(Role::EventIngestWriter, "failing", |session| {
+            .write(DbRole::EventIngestWriter, "failing", |session| {
                 let sql = "-- role: event_ingest_writer\nINSERT INTO events (event_type, payload, created_at) VALUES ('a', '1', 0)";
                 session.run(sql, [])?;
                 Err::<(), _>(Fault::Unreadable("on purpose".to_owned()))
@@ -110,7 +110,7 @@ async fn a_piece_that_fails_or_panics_takes_no_other_with_it() {
     let store = fixture.store.clone();
     let panicking = tokio::spawn(async move {
         store
-            .write(Role::EventIngestWriter, "panicking", |session| {
+            .write(DbRole::EventIngestWriter, "panicking", |session| {
                 let sql = "-- role: event_ingest_writer\nINSERT INTO events (event_type, payload, created_at) VALUES ('b', '1', 0)";
                 session.run(sql, [])?;
                 if session.last_id() > 0 {
@@ -129,7 +129,7 @@ async fn a_piece_that_fails_or_panics_takes_no_other_with_it() {
     assert_eq!(fixture.count("events").await, 2);
 
     // Alone in its group, it has no savepoint and is undone all the same.
-    let alone = fixture.store.write(Role::EventIngestWriter, "panicking", |session| {
+    let alone = fixture.store.write(DbRole::EventIngestWriter, "panicking", |session| {
         let sql = "-- role: event_ingest_writer\nINSERT INTO events (event_type, payload, created_at) VALUES ('c', '1', 0)";
         session.run(sql, [])?;
         if session.last_id() > 0 {
@@ -210,10 +210,10 @@ async fn ids_find_back_to_their_events_whatever_the_batch() {
 async fn queued_work_is_done_before_the_store_is_gone() {
     let fixture = Fixture::new();
     let held = Held::new(&fixture.store).await;
-    let pieces: Vec<_> = (0..10).map(|_| insert(&fixture.store, event(None, 10))).collect();
+    let tasks: Vec<_> = (0..10).map(|_| insert(&fixture.store, event(None, 10))).collect();
     held.release_when_queued(10).await;
-    for piece in pieces {
-        piece.await.unwrap().unwrap();
+    for task in tasks {
+        task.await.unwrap().unwrap();
     }
     let Fixture { store, folder } = fixture;
     drop(store);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Fixture;
-use crate::grants::Role;
+use crate::grants::DbRole;
 
 /// Files whose statements may read everything or sort, and why.
 const EXCEPTIONS: [(&str, &str); 7] = [
@@ -29,7 +29,7 @@ const SCANNED: [&str; 9] = [
     "-ROW VALUES CLAUSE",
 ];
 
-pub(super) fn statements() -> Vec<(String, Role, String)> {
+pub(super) fn statements() -> Vec<(String, DbRole, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite/sql");
     let mut found = Vec::new();
     for folder in std::fs::read_dir(root).unwrap() {
@@ -38,7 +38,7 @@ pub(super) fn statements() -> Vec<(String, Role, String)> {
             let file = file.unwrap().path();
             let sql = std::fs::read_to_string(&file).unwrap();
             let role =
-                Role::ALL.into_iter().find(|role| sql.starts_with(&format!("-- role: {}\n", role.name())));
+                DbRole::ALL.into_iter().find(|role| sql.starts_with(&format!("-- role: {}\n", role.name())));
             let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
             let label = format!("{}/{}", name(&folder), name(&file));
             assert!(sql.contains("\n-- index: "), "{label} says which index it uses");

@@ -4,14 +4,14 @@
 
 use super::Fixture;
 use super::plans::statements;
-use crate::grants::{Role, SQLITE_VIEWS};
+use crate::grants::{DbRole, SQLITE_VIEWS};
 use crate::sqlite::conn::error::Fault;
 
 #[tokio::test]
 async fn a_role_runs_only_statements_that_name_it() {
     let fixture = Fixture::new();
     const OF_THE_WORKER: &str = "-- role: job_worker\nSELECT id FROM events";
-    for (role, own) in [(Role::JobWorker, true), (Role::Viewer, false), (Role::JobWorker, true)] {
+    for (role, own) in [(DbRole::JobWorker, true), (DbRole::Viewer, false), (DbRole::JobWorker, true)] {
         let ran = fixture.store.ask(
             |queues| &queues.writer,
             Some(role),
@@ -29,7 +29,7 @@ async fn rights_are_asked_again_when_the_schema_changes_below_a_statement() {
     let fixture = Fixture::new();
     const COUNT: &str = "-- role: viewer\nSELECT count(*) FROM events";
     let count = || {
-        let counted = fixture.store.read(Role::Viewer, "counting", |session| {
+        let counted = fixture.store.read(DbRole::Viewer, "counting", |session| {
             Ok(session.statement(COUNT)?.query_row([], |row| row.get::<_, i64>(0))?)
         });
         async { counted.await.unwrap() }

@@ -10,7 +10,7 @@ use futures_util::stream::{self, StreamExt as _};
 use posthaste_bench::{argument, median_rate};
 use posthaste_core::ports::Stores;
 use posthaste_services::runner::{Runner, Service};
-use posthaste_services::sender::{Post, Sender, Wanted};
+use posthaste_services::sender::{Post, ReadUpTo, Sender};
 use posthaste_testkit::fixtures::{T0, order};
 use posthaste_testkit::harness::Harness;
 use posthaste_testkit::order_lane::{OrderRig, OrderSetup, loopback_sender};
@@ -78,7 +78,7 @@ async fn post_all(orders: usize, at_once: u32) -> Duration {
 }
 
 async fn post(sender: &Sender, url: &str, body: String) {
-    let answer = Wanted::Body { bytes_max: 65_536 };
+    let answer = ReadUpTo::Body { bytes_max: 65_536 };
     let (headers, body) = (http::HeaderMap::new(), Bytes::from(body));
     let exchange = sender.send_to_url(url, Post { headers, body, answer, deadline: DEADLINE }, T0).await;
     assert_eq!(exchange.status(), Some(200));
@@ -95,10 +95,10 @@ async fn drain<S: Stores>(h: Harness<S>, orders: usize, senders: u32) -> Duratio
         rig.submit(&format!("part-{part}"), SUBMIT).await;
     }
     let desk = rig.desks.remove(0);
-    let (bell, poll) = (desk.bell.clone(), Duration::from_millis(200));
+    let (wake_up, poll) = (desk.wake_up.clone(), Duration::from_millis(200));
     let mut runner = Runner::new(rig.clock.clone(), rig.metrics.clone());
     let began = Instant::now();
-    runner.start(Service::new("outbox", desk.worker.sender, bell, poll));
+    runner.start(Service::new("outbox", desk.worker.sender, wake_up, poll));
     broker.wait_for(orders).await;
     assert!(runner.stop(DEADLINE).await, "every order is settled");
     let taken = began.elapsed();

@@ -10,42 +10,42 @@ use posthaste_core::ports::{
     StoreResult, Stores as _, SubscriptionStore as _, WorkerStore as _,
 };
 use posthaste_core::retry::OrderRetryPolicy;
-use posthaste_store::grants::Role;
+use posthaste_store::grants::DbRole;
 use posthaste_store::postgres::{PostgresOptions, PostgresStore};
 use posthaste_testkit::fixtures::{T0, at, claim, event, leases, order, worker_id};
 use posthaste_testkit::harness::Harness;
 use std::time::Duration;
 
 /// One verb of a role.
-async fn work(store: &PostgresStore, role: Role) -> StoreResult<()> {
+async fn work(store: &PostgresStore, role: DbRole) -> StoreResult<()> {
     let page = PageRequest::first(10);
     match role {
-        Role::EventIngestWriter => store.ingest().insert_events(vec![vec![event("a")]], T0).await.map(drop),
-        Role::SubscriptionAdmin => {
+        DbRole::EventIngestWriter => store.ingest().insert_events(vec![vec![event("a")]], T0).await.map(drop),
+        DbRole::SubscriptionAdmin => {
             store.subscriptions().load_subscription(SubscriptionId::from_store(1)).await.map(drop)
         }
-        Role::RouterWorker => {
+        DbRole::RouterWorker => {
             store.router().route_events(RouteTake { from: None, events_max: 10 }, T0).await.map(drop)
         }
-        Role::SagaOrchestrator => {
+        DbRole::SagaOrchestrator => {
             let ids = vec![SubscriptionId::from_store(1)];
             store.orchestrator().count_in_flight(ids, 10).await.map(drop)
         }
-        Role::JobWorker => store.worker().claim_due_jobs(claim(10), T0).await.map(drop),
-        Role::LeaseCleaner => store.cleaner().reset_expired_leases(leases(10), 3, T0).await.map(drop),
-        Role::DeadLetterOperator => {
+        DbRole::JobWorker => store.worker().claim_due_jobs(claim(10), T0).await.map(drop),
+        DbRole::LeaseCleaner => store.cleaner().reset_expired_leases(leases(10), 3, T0).await.map(drop),
+        DbRole::DeadLetterOperator => {
             store.dead_letters().find_dead_letters(DeadLetterFilter::default(), page).await.map(drop)
         }
-        Role::OutboxWriter => {
+        DbRole::OutboxWriter => {
             let orders = vec![order("key-1", 1)];
             store.outbox_intake().submit_orders(orders, Duration::from_secs(60), T0).await.map(drop)
         }
-        Role::OutboxWorker => {
+        DbRole::OutboxWorker => {
             store.outbox_worker().requeue_due_orders(10, OrderRetryPolicy::ORDER, T0).await.map(drop)
         }
-        Role::KeyKeeper => store.keys().list_keys().await.map(drop),
-        Role::Viewer => store.reader().events(EventFilter::default(), page).await.map(drop),
-        Role::EventPublisher => panic!("no component works as it"),
+        DbRole::KeyKeeper => store.keys().list_keys().await.map(drop),
+        DbRole::Viewer => store.reader().events(EventFilter::default(), page).await.map(drop),
+        DbRole::EventPublisher => panic!("no component works as it"),
     }
 }
 
@@ -71,22 +71,22 @@ fn refusal<T: std::fmt::Debug>(answer: StoreResult<T>) -> String {
     }
 }
 
-fn check_names_settings(told: &str, role: Role) {
+fn check_names_settings(told: &str, role: DbRole) {
     let setting = role.url_setting().expect("a role of a component");
     for part in [role.name(), "POSTHASTE_DATABASE_URL ", setting] {
         assert!(told.contains(part), "{told:?} does not name {part:?}");
     }
 }
 
-fn only(role: Role) -> PostgresOptions {
+fn only(role: DbRole) -> PostgresOptions {
     PostgresOptions { roles: vec![role], ..PostgresOptions::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_role_works_with_its_own_login_alone() {
     let h = Harness::postgres("own").await;
-    for (place, role) in Role::COMPONENTS.into_iter().enumerate() {
-        let other = Role::COMPONENTS[(place + 1) % Role::COMPONENTS.len()];
+    for (place, role) in DbRole::COMPONENTS.into_iter().enumerate() {
+        let other = DbRole::COMPONENTS[(place + 1) % DbRole::COMPONENTS.len()];
         let url = login_url(&h, role.name(), "own").await;
         let options = PostgresOptions { role_urls: vec![(role, url.clone())], ..only(role) };
         let store =
@@ -108,7 +108,7 @@ async fn a_login_without_its_role_is_told_which() {
     let h = Harness::postgres("own").await;
     let url = login_url(&h, "key_keeper", "stranger").await;
     h.direct.run(&format!("REVOKE key_keeper FROM {}", login_of(&url))).await;
-    let options = PostgresOptions { role_urls: vec![(Role::KeyKeeper, url)], ..only(Role::KeyKeeper) };
+    let options = PostgresOptions { role_urls: vec![(DbRole::KeyKeeper, url)], ..only(DbRole::KeyKeeper) };
     let told = refusal(PostgresStore::connect(&options).await);
     assert!(told.contains("grant key_keeper to the login") && told.contains("posthaste migrate"), "{told}");
 }
@@ -120,7 +120,7 @@ fn login_of(url: &str) -> &str {
 #[tokio::test]
 async fn only_the_roles_of_a_process_need_a_login() {
     let h = Harness::postgres("own").await;
-    for role in Role::COMPONENTS {
+    for role in DbRole::COMPONENTS {
         check_names_settings(&refusal(PostgresStore::connect(&only(role)).await), role);
     }
     let nobody = PostgresOptions { roles: Vec::new(), ..PostgresOptions::new(h.url()) };
@@ -136,7 +136,8 @@ async fn the_cleaner_needs_no_payload_and_no_secret() {
     h.route_all(T0).await;
     h.start_attempts(subscription, T0).await;
     let url = login_url(&h, "lease_cleaner", "cleaner").await;
-    let options = PostgresOptions { role_urls: vec![(Role::LeaseCleaner, url)], ..only(Role::LeaseCleaner) };
+    let options =
+        PostgresOptions { role_urls: vec![(DbRole::LeaseCleaner, url)], ..only(DbRole::LeaseCleaner) };
     let store = PostgresStore::connect(&options).await.expect("the store");
     for (resets_max, second, status) in [(3, 3_600, "Pending"), (0, 7_200, "Failed")] {
         h.direct.run("UPDATE webhook_delivery_jobs SET status = 'Leased' WHERE status = 'Pending'").await;

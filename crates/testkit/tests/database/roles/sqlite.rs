@@ -3,16 +3,16 @@
 
 use super::matrix::{POSTGRES_ONLY, ROLES, expected};
 use posthaste_core::ports::StoreError;
-use posthaste_store::grants::Role;
+use posthaste_store::grants::DbRole;
 use posthaste_store::sqlite::SqliteStore;
 use posthaste_testkit::harness::Harness;
 
-fn role_named(name: &str) -> Role {
-    Role::ALL.into_iter().find(|role| role.name() == name).unwrap_or_else(|| panic!("{name} is no role"))
+fn role_named(name: &str) -> DbRole {
+    DbRole::ALL.into_iter().find(|role| role.name() == name).unwrap_or_else(|| panic!("{name} is no role"))
 }
 
 /// Whether the authorizer let a statement pass. What a constraint refuses had the right.
-async fn has_right(store: &SqliteStore, role: Role, sql: &str) -> bool {
+async fn has_right(store: &SqliteStore, role: DbRole, sql: &str) -> bool {
     match store.probe(role, sql).await {
         Ok(_) => true,
         Err(StoreError::Refused { source, .. }) => {

@@ -2,7 +2,7 @@
 
 use super::rows::{Ids, Known, Rows};
 use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::session::{Durability, Params, Session};
+use crate::postgres::conn::session::{Params, Session, TransactionMode};
 use crate::postgres::conn::value::{Instant, Json, get};
 use posthaste_core::Timestamp;
 use posthaste_core::event::NewEvent;
@@ -45,7 +45,7 @@ pub(super) async fn insert(
     if !storing.all_or_nothing {
         return Ok((new_ids(&session.run(INSERT_EVENTS, params).await?)?, true));
     }
-    let mut ids = new_ids(&session.begin(Durability::Flushed, INSERT_EVENTS, params).await?)?;
+    let mut ids = new_ids(&session.begin(TransactionMode::Flushed, INSERT_EVENTS, params).await?)?;
     let known = rows.missing(events, &ids);
     if !known.is_empty() {
         let answer = session.go_on(COMPARE_EVENTS, &comparison(&known).params()).await?;

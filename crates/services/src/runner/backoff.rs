@@ -12,44 +12,48 @@ const PAUSE_FIRST: Duration = Duration::from_millis(50);
 
 /// What one call of a step came to.
 #[derive(Debug)]
-pub(super) enum Turn {
-    Went(Progress),
+pub(super) enum StepOutcome {
+    Done(Progress),
     Failed(StoreError),
     Panicked(String),
 }
 
 #[derive(Debug)]
-pub(super) struct Health {
+pub(super) struct Backoff {
     pause_max: Duration,
-    ailing: Option<Ailing>,
+    failing: Option<Failing>,
 }
 
 #[derive(Debug)]
-struct Ailing {
+struct Failing {
     kind: &'static str,
     since: Instant,
     failures: u32,
     pause: Duration,
 }
 
-impl Health {
+impl Backoff {
     pub(super) const fn new(pause_max: Duration) -> Self {
-        Self { pause_max, ailing: None }
+        Self { pause_max, failing: None }
     }
 
     /// Takes a turn's end into account; answers how to go on, or how long to pause.
-    pub(super) fn after(&mut self, service: &'static str, turn: Turn) -> Result<Progress, Duration> {
-        match turn {
+    pub(super) fn after(
+        &mut self,
+        service: &'static str,
+        outcome: StepOutcome,
+    ) -> Result<Progress, Duration> {
+        match outcome {
             // The store may be as far away as before: the ailment and its pauses stay.
-            Turn::Went(Progress::Unasked) => Ok(Progress::Unasked),
-            Turn::Went(progress) => {
-                if let Some(ailing) = self.ailing.take() {
-                    let (failures, away_s) = (ailing.failures, seconds(ailing.since.elapsed()));
+            StepOutcome::Done(Progress::Unasked) => Ok(Progress::Unasked),
+            StepOutcome::Done(progress) => {
+                if let Some(failing) = self.failing.take() {
+                    let (failures, away_s) = (failing.failures, seconds(failing.since.elapsed()));
                     tracing::info!(service, failures, away_s, "works again");
                 }
                 Ok(progress)
             }
-            Turn::Failed(error) => {
+            StepOutcome::Failed(error) => {
                 let kind = kind(&error);
                 if self.is_news(kind) {
                     let (passing, cause) = (error.is_passing(), chain(&error));
@@ -61,7 +65,7 @@ impl Health {
                 }
                 Err(self.pause(kind))
             }
-            Turn::Panicked(text) => {
+            StepOutcome::Panicked(text) => {
                 // Each one is told: it is a fault of ours, and the pause bounds how many there are.
                 tracing::error!(service, panic = text, "a step panicked; it is tried again after a pause");
                 Err(self.pause("panic"))
@@ -70,21 +74,21 @@ impl Health {
     }
 
     fn is_news(&self, kind: &'static str) -> bool {
-        self.ailing.as_ref().is_none_or(|ailing| ailing.kind != kind)
+        self.failing.as_ref().is_none_or(|failing| failing.kind != kind)
     }
 
     fn pause(&mut self, kind: &'static str) -> Duration {
         let first = PAUSE_FIRST.min(self.pause_max);
-        let ailing = self.ailing.get_or_insert_with(|| Ailing {
+        let failing = self.failing.get_or_insert_with(|| Failing {
             kind,
             since: Instant::now(),
             failures: 0,
             pause: first,
         });
-        ailing.kind = kind;
-        ailing.failures += 1;
-        let pause = ailing.pause;
-        ailing.pause = (pause * 2).min(self.pause_max);
+        failing.kind = kind;
+        failing.failures += 1;
+        let pause = failing.pause;
+        failing.pause = (pause * 2).min(self.pause_max);
         pause
     }
 }
@@ -127,43 +131,43 @@ pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
 mod tests {
     use super::*;
 
-    fn away() -> Turn {
-        Turn::Failed(StoreError::Unavailable { doing: "testing", source: "no route".into() })
+    fn away() -> StepOutcome {
+        StepOutcome::Failed(StoreError::Unavailable { doing: "testing", source: "no route".into() })
     }
 
     #[test]
     fn pauses_grow_to_their_bound_and_start_anew_after_a_success() {
-        let mut health = Health::new(Duration::from_millis(300));
+        let mut backoff = Backoff::new(Duration::from_millis(300));
         let mut pauses = Vec::new();
         for _ in 0..5 {
-            pauses.push(health.after("test", away()).expect_err("a pause").as_millis());
+            pauses.push(backoff.after("test", away()).expect_err("a pause").as_millis());
         }
         assert_eq!(pauses, [50, 100, 200, 300, 300]);
-        assert_eq!(health.after("test", Turn::Went(Progress::Idle)), Ok(Progress::Idle));
-        assert_eq!(health.after("test", away()), Err(Duration::from_millis(50)));
-        let panicked = Turn::Panicked("ouch".to_owned());
-        assert_eq!(health.after("test", panicked), Err(Duration::from_millis(100)));
+        assert_eq!(backoff.after("test", StepOutcome::Done(Progress::Idle)), Ok(Progress::Idle));
+        assert_eq!(backoff.after("test", away()), Err(Duration::from_millis(50)));
+        let panicked = StepOutcome::Panicked("ouch".to_owned());
+        assert_eq!(backoff.after("test", panicked), Err(Duration::from_millis(100)));
     }
 
     #[test]
     fn a_state_is_news_once() {
-        let mut health = Health::new(PAUSE_MAX);
-        assert!(health.is_news("away"));
-        let _ = health.after("test", away());
-        assert!(!health.is_news("away") && health.is_news("full"));
-        let _ = health.after("test", Turn::Went(Progress::More));
-        assert!(health.is_news("away"));
+        let mut backoff = Backoff::new(PAUSE_MAX);
+        assert!(backoff.is_news("away"));
+        let _ = backoff.after("test", away());
+        assert!(!backoff.is_news("away") && backoff.is_news("full"));
+        let _ = backoff.after("test", StepOutcome::Done(Progress::More));
+        assert!(backoff.is_news("away"));
     }
 
     #[test]
     fn a_step_that_did_not_ask_the_store_ends_no_ailment() {
-        let mut health = Health::new(Duration::from_millis(300));
-        let _ = health.after("test", away());
-        assert_eq!(health.after("test", Turn::Went(Progress::Unasked)), Ok(Progress::Unasked));
-        assert!(!health.is_news("away"), "nobody said that it works again");
-        assert_eq!(health.after("test", away()), Err(PAUSE_FIRST * 2));
-        let _ = health.after("test", Turn::Went(Progress::Idle));
-        assert!(health.is_news("away"));
+        let mut backoff = Backoff::new(Duration::from_millis(300));
+        let _ = backoff.after("test", away());
+        assert_eq!(backoff.after("test", StepOutcome::Done(Progress::Unasked)), Ok(Progress::Unasked));
+        assert!(!backoff.is_news("away"), "nobody said that it works again");
+        assert_eq!(backoff.after("test", away()), Err(PAUSE_FIRST * 2));
+        let _ = backoff.after("test", StepOutcome::Done(Progress::Idle));
+        assert!(backoff.is_news("away"));
     }
 
     #[test]

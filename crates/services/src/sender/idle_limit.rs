@@ -8,35 +8,35 @@ use tokio::time::Instant;
 
 /// How long a connection rests before its first reuse at a host that has never answered on one: those
 /// that hang up after every answer have done so by then.
-const REST: Duration = Duration::from_millis(20);
+const MIN_IDLE: Duration = Duration::from_millis(20);
 /// How long a lesson is remembered, and a host that nobody writes to.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Habit {
+pub(super) struct IdleLimit {
     /// The longest idleness after which a connection still answered.
     survived: Option<Duration>,
     /// The longest idleness we let a connection have, since when.
-    lesson: Option<(Duration, Instant)>,
+    limit: Option<(Duration, Instant)>,
     used_at: Instant,
 }
 
-impl Habit {
+impl IdleLimit {
     pub(super) const fn new(now: Instant) -> Self {
-        Self { survived: None, lesson: None, used_at: now }
+        Self { survived: None, limit: None, used_at: now }
     }
 
     /// How old an idle connection must be to be used.
-    pub(super) const fn rest(&self) -> Duration {
+    pub(super) const fn min_idle(&self) -> Duration {
         match self.survived {
             Some(_) => Duration::ZERO,
-            None => REST,
+            None => MIN_IDLE,
         }
     }
 
     /// How old an idle connection may get.
     pub(super) fn keep_max(&self) -> Duration {
-        self.lesson.map_or(Duration::MAX, |(keep, _)| keep)
+        self.limit.map_or(Duration::MAX, |(keep, _)| keep)
     }
 
     /// A connection that had been idle this long gave an answer.
@@ -51,15 +51,15 @@ impl Habit {
             Some(survived) if idle <= survived => self.survived = Some(idle / 2),
             Some(_) | None => {
                 let keep = (idle / 2).max(self.survived.unwrap_or_default());
-                self.lesson = Some((keep.min(self.keep_max()), now));
+                self.limit = Some((keep.min(self.keep_max()), now));
             }
         }
     }
 
     pub(super) fn used(&mut self, now: Instant) {
         self.used_at = now;
-        if self.lesson.is_some_and(|(_, since)| now.duration_since(since) >= REMEMBERED) {
-            (self.survived, self.lesson) = (None, None);
+        if self.limit.is_some_and(|(_, since)| now.duration_since(since) >= REMEMBERED) {
+            (self.survived, self.limit) = (None, None);
         }
     }
 
@@ -78,10 +78,10 @@ mod tests {
 
     #[test]
     fn a_new_host_rests_until_it_has_answered_once() {
-        let mut habit = Habit::new(Instant::now());
-        assert_eq!((habit.rest(), habit.keep_max()), (REST, Duration::MAX));
-        habit.answered_after(ms(25));
-        assert_eq!((habit.rest(), habit.keep_max()), (Duration::ZERO, Duration::MAX));
+        let mut idle_limit = IdleLimit::new(Instant::now());
+        assert_eq!((idle_limit.min_idle(), idle_limit.keep_max()), (MIN_IDLE, Duration::MAX));
+        idle_limit.answered_after(ms(25));
+        assert_eq!((idle_limit.min_idle(), idle_limit.keep_max()), (Duration::ZERO, Duration::MAX));
     }
 
     #[test]
@@ -100,24 +100,24 @@ mod tests {
             (&[], &[0], Duration::ZERO),
         ];
         for (survived, closed, keep) in rows {
-            let mut habit = Habit::new(now);
-            survived.iter().for_each(|idle| habit.answered_after(ms(*idle)));
-            closed.iter().for_each(|idle| habit.closed_after(ms(*idle), now));
-            assert_eq!(habit.keep_max(), *keep, "{survived:?} {closed:?}");
+            let mut idle_limit = IdleLimit::new(now);
+            survived.iter().for_each(|idle| idle_limit.answered_after(ms(*idle)));
+            closed.iter().for_each(|idle| idle_limit.closed_after(ms(*idle), now));
+            assert_eq!(idle_limit.keep_max(), *keep, "{survived:?} {closed:?}");
         }
     }
 
     #[test]
     fn lessons_and_hosts_are_forgotten() {
         let now = Instant::now();
-        let mut habit = Habit::new(now);
-        habit.answered_after(ms(1));
-        habit.closed_after(ms(10), now);
-        habit.used(now + REMEMBERED - ms(1));
-        assert_eq!((habit.rest(), habit.keep_max()), (Duration::ZERO, ms(5)));
-        assert!(!habit.is_forgotten(now + REMEMBERED));
-        habit.used(now + REMEMBERED);
-        assert_eq!((habit.rest(), habit.keep_max()), (REST, Duration::MAX));
-        assert!(habit.is_forgotten(now + REMEMBERED + REMEMBERED));
+        let mut idle_limit = IdleLimit::new(now);
+        idle_limit.answered_after(ms(1));
+        idle_limit.closed_after(ms(10), now);
+        idle_limit.used(now + REMEMBERED - ms(1));
+        assert_eq!((idle_limit.min_idle(), idle_limit.keep_max()), (Duration::ZERO, ms(5)));
+        assert!(!idle_limit.is_forgotten(now + REMEMBERED));
+        idle_limit.used(now + REMEMBERED);
+        assert_eq!((idle_limit.min_idle(), idle_limit.keep_max()), (MIN_IDLE, Duration::MAX));
+        assert!(idle_limit.is_forgotten(now + REMEMBERED + REMEMBERED));
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::grants::Role;
+use crate::grants::DbRole;
 use crate::sqlite::conn::error::{Answer, Fault, GroupLoss};
 use crate::sqlite::conn::session::{Guarded, Session};
 
 /// What came of running a piece. Nobody is told before its transaction has been committed.
 #[derive(Debug, Clone)]
-pub(crate) enum Ran {
+pub(crate) enum TaskResult {
     Done,
     /// Its own changes are to be undone; the others of the group go on.
     Failed,
@@ -27,34 +27,34 @@ pub(crate) enum Durability {
     /// It is written, and goes to the disk with the next commit that is flushed. The log keeps its
     /// order, so a machine that loses power comes back to an earlier state in which the same work is
     /// still to be done. A process that is killed loses nothing.
-    Repeatable,
+    Relaxed,
     /// The same, and everything that was committed before it is on the disk: what is claimed is sent, and nothing
     /// may be sent of which a machine that loses power knows nothing afterwards.
     AfterFlushes,
 }
 
 /// Work of any kind in one queue.
-pub(crate) trait Piece: Send {
+pub(crate) trait Task: Send {
     /// Whether its commit must be on the disk before anybody is told.
     fn durability(&self) -> Durability;
 
-    fn run(&mut self, guarded: &Guarded) -> Ran;
+    fn run(&mut self, guarded: &Guarded) -> TaskResult;
 
     /// Tells the caller how it went; with a loss, that it was undone.
-    fn tell(self: Box<Self>, loss: Option<&Arc<GroupLoss>>);
+    fn acknowledge(self: Box<Self>, loss: Option<&Arc<GroupLoss>>);
 }
 
-pub(crate) type Queue = mpsc::Sender<Box<dyn Piece>>;
+pub(crate) type Queue = mpsc::Sender<Box<dyn Task>>;
 
-struct Work<T, F> {
-    role: Option<Role>,
+struct RoleTask<T, F> {
+    role: Option<DbRole>,
     durability: Durability,
     work: Option<F>,
     answer: Option<Answer<T>>,
     caller: oneshot::Sender<Answer<T>>,
 }
 
-impl<T, F> Piece for Work<T, F>
+impl<T, F> Task for RoleTask<T, F>
 where
     T: Send,
     F: FnOnce(&Session<'_>) -> Answer<T> + Send,
@@ -63,20 +63,20 @@ where
         self.durability
     }
 
-    fn run(&mut self, guarded: &Guarded) -> Ran {
-        let Some(work) = self.work.take() else { return Ran::Failed };
+    fn run(&mut self, guarded: &Guarded) -> TaskResult {
+        let Some(work) = self.work.take() else { return TaskResult::Failed };
         let answer = catch_unwind(AssertUnwindSafe(|| work(&guarded.session(self.role))))
             .unwrap_or_else(|panic| Err(Fault::Panicked(words_of(panic.as_ref()))));
         let ran = match &answer {
-            Ok(_) => Ran::Done,
-            Err(fault) if fault.is_fatal_for_group() => Ran::Lost(GroupLoss::during_work(fault)),
-            Err(_) => Ran::Failed,
+            Ok(_) => TaskResult::Done,
+            Err(fault) if fault.is_fatal_for_group() => TaskResult::Lost(GroupLoss::during_work(fault)),
+            Err(_) => TaskResult::Failed,
         };
         self.answer = Some(answer);
         ran
     }
 
-    fn tell(self: Box<Self>, loss: Option<&Arc<GroupLoss>>) {
+    fn acknowledge(self: Box<Self>, loss: Option<&Arc<GroupLoss>>) {
         let answer = match (self.answer, loss) {
             (Some(Err(fault)), _) => Err(fault),
             (_, Some(loss)) => Err(Fault::GroupLost(Arc::clone(loss))),
@@ -94,13 +94,18 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// Queues work for a role (or for the owner), waiting while the queue is full, and waits for its answer.
-pub(crate) async fn ask<T, F>(queue: &Queue, role: Option<Role>, durability: Durability, work: F) -> Answer<T>
+pub(crate) async fn ask<T, F>(
+    queue: &Queue,
+    role: Option<DbRole>,
+    durability: Durability,
+    work: F,
+) -> Answer<T>
 where
     T: Send + 'static,
     F: FnOnce(&Session<'_>) -> Answer<T> + Send + 'static,
 {
     let (caller, answer) = oneshot::channel();
-    let piece = Work { role, durability, work: Some(work), answer: None, caller };
-    queue.send(Box::new(piece)).await.map_err(|_| Fault::Closed)?;
+    let task = RoleTask { role, durability, work: Some(work), answer: None, caller };
+    queue.send(Box::new(task)).await.map_err(|_| Fault::Closed)?;
     answer.await.map_err(|_| Fault::Closed)?
 }

@@ -1,8 +1,8 @@
 -- role: lease_cleaner
--- Leases that ran out from $3 on, oldest first, then those that end later than $4: the clock was set back since they were
--- granted. A job whose report is being written is left out: the report wins. The event of each is for the log.
--- index: idx_job_status_lease; webhook_delivery_sagas_pkey, events_pkey. The pair and the literal LIMIT: see
--- claim_due_jobs.sql.
+-- Returns and locks leases that have expired since $3, oldest first, then those that end later than $4: the clock was set
+-- back since they were granted. A job whose report is being written is skipped: the report wins. The event is for the log.
+-- index: idx_job_status_lease, webhook_delivery_sagas_pkey, events_pkey.
+-- planner: row comparison, literal LIMIT.
 SELECT few.id, few.saga_id, few.worker_id, few.lease_until, few.lease_resets, told.event_id, told.correlation_id
 FROM (VALUES ('Leased'::posthaste.job_status, $3::timestamptz, $1::timestamptz), ('Leased', $4::timestamptz, 'infinity'))
     AS expired (status, low, high)

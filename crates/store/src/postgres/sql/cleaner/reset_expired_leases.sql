@@ -1,9 +1,8 @@
 -- role: lease_cleaner
--- Gives jobs back, or fails those that were given back too often and hands them to the orchestrator's inbox. The
--- token goes either way, so that whoever held the lease is told that it is lost.
+-- Resets jobs to Pending, or fails those that were reset too often and inserts them into the orchestrator's inbox. The
+-- token is removed either way, so that a late report of the old holder is refused.
 -- index: webhook_delivery_jobs_pkey.
--- Two updates of different rows: a job that becomes suspect is marked, and the mark of the others stays as it is. The
--- cleaner may not read it.
+-- Two updates of different rows: only jobs that become suspect get the mark, since the cleaner may not read it.
 WITH decided AS MATERIALIZED (
     SELECT * FROM unnest((SELECT $1::bigint[]), (SELECT $2::integer[]), (SELECT $3::boolean[]), (SELECT $6::boolean[]))
         AS decided (job_id, lease_resets, fails, suspect)

@@ -1,7 +1,7 @@
 -- role: dead_letter_operator
 -- Ids of letters behind $1, oldest first, of at most $7 that are looked at.
 -- index: dead_letters_pkey, events_pkey for the type.
--- The look keeps the order it was read in; see reader/deliveries.sql for how it is bounded.
+-- planner: two limits. Rows keep the order of the scan; nothing outside sorts.
 SELECT few.id
 FROM (
     SELECT d.* FROM (

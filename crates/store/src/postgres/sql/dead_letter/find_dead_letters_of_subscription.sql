@@ -1,8 +1,7 @@
 -- role: dead_letter_operator
 -- The same for one subscription: only its letters are looked at.
 -- index: idx_dead_subscription, events_pkey for the type.
--- Compared as rows: only this index serves that, however many letters the planner expects.
--- The look keeps the order it was read in; see reader/deliveries.sql for how it is bounded.
+-- planner: row comparison, two limits. Rows keep the order of the scan; nothing outside sorts.
 SELECT few.id
 FROM (
     SELECT d.* FROM (

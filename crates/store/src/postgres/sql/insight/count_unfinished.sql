@@ -1,7 +1,7 @@
 -- role: viewer
--- How many sagas each subscription in $1 has in every state that is not an end, no number above $2.
--- index: idx_saga_subscription_due (its predicate stands here literally). See count_in_flight.sql, where the same look
--- is made for one state, for why it is written so.
+-- Counts the sagas of each subscription in $1 in every unfinished state, up to $2.
+-- index: idx_saga_subscription_due.
+-- planner: as count_in_flight.sql.
 SELECT asked.subscription_id, unfinished.status = 'InProgress', (
     SELECT count(*)
     FROM (

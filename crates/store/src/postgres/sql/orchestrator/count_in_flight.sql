@@ -1,12 +1,9 @@
 -- role: saga_orchestrator
--- How many sagas of each subscription in $1 are in progress, whoever started them: one row for each, in the order
--- asked, and no number above $2.
--- index: idx_saga_subscription_due (its predicate stands here literally).
--- Each look walks the index within one subscription and stops at $2, so neither history nor what waits is read. The
--- state comes out of a subselect that OFFSET keeps apart (VALUES of a single row would become a constant), the look is a
--- scalar subselect, and the subscription an array of one: see find_due_subscriptions.sql. The order matters to nobody, and
--- the limit stands in a subselect so that it is not known when planning: else the planner, with statistics that know of
--- few in progress, takes a bitmap, which gathers all that a subscription has before it stops at $2.
+-- Counts the sagas in progress of each subscription in $1, up to $2: one row for each, in the order of $1.
+-- index: idx_saga_subscription_due.
+-- planner: literal predicate, state from VALUES (a subselect with OFFSET 0: VALUES of one row would become a constant),
+-- scalar lookup, array of one, unknown LIMIT.
+-- Each lookup reads the index within one subscription and stops at $2, so neither history nor the backlog is read.
 SELECT (
     SELECT count(*)
     FROM (

@@ -1,7 +1,8 @@
 -- role: saga_orchestrator
--- The retries that wait until $1 or longer, in the order of their times, $2 at most.
--- index: idx_saga_status_retry. The state out of a subselect that OFFSET keeps apart: see count_in_flight.sql; the literal
--- LIMIT: see claim_due_jobs.sql. Nothing is locked: hardly any of them is changed, and the change is conditional.
+-- Returns the retries that wait until $1 or longer, in the order of their times, at most $2.
+-- index: idx_saga_status_retry.
+-- planner: state from VALUES (a subselect with OFFSET 0), literal LIMIT.
+-- Nothing is locked: few of them are changed, and the change is conditional.
 SELECT few.id, few.updated_at, few.next_attempt_at
 FROM (SELECT 'PendingRetry'::posthaste.saga_status AS status OFFSET 0) waiting
 CROSS JOIN LATERAL (

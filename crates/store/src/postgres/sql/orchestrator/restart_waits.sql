@@ -1,6 +1,7 @@
 -- role: saga_orchestrator
--- Moves retries from the time $2 to the time $3, unless they have moved on since they were read.
--- index: webhook_delivery_sagas_pkey. Status inside a CASE, arrays out of subselects: see start_attempts.sql.
+-- Moves retries from the time $2 to the time $3, unless they have changed since they were read.
+-- index: webhook_delivery_sagas_pkey.
+-- planner: status in a CASE, array from a subselect.
 UPDATE posthaste.webhook_delivery_sagas g
 SET next_attempt_at = moved.until, updated_at = $4::timestamptz
 FROM unnest((SELECT $1::bigint[]), (SELECT $2::timestamptz[]), (SELECT $3::timestamptz[])) AS moved (saga_id, was, until)

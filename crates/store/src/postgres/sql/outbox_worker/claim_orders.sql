@@ -1,8 +1,9 @@
 -- role: outbox_worker
--- Takes queued orders, oldest first, for one sender. They are due whatever their time: one in the future was stored by a
+-- Claims queued orders for one sender, oldest first. They are due whatever their time: one in the future was stored by a
 -- clock that was set back since.
--- index: idx_order_status_next for the pick, the place of the rows for the update.
--- The pair and the literal LIMIT: see claim_due_jobs.sql. Unlike a webhook's claim this one is flushed: an order that went out must never look as if it had not.
+-- index: idx_order_status_next.
+-- planner: materialized claim, row comparison, literal LIMIT, update by ctid.
+-- Unlike the claim of a job this one is flushed: after a crash, an order that was sent must not look unsent.
 WITH picked AS MATERIALIZED (
     SELECT few.place
     FROM (

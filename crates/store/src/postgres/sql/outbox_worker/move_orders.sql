@@ -1,9 +1,9 @@
 -- role: outbox_worker
--- Writes what was decided over orders, each conditional on the state it was decided in, and a receipt to the
--- ledger too. A trigger writes the audit.
+-- Writes the new states of orders, each conditional on the state that it was decided in, and receipts to the ledger. A
+-- trigger writes the audit.
 -- index: outbox_orders_pkey, idempo_ledger_pkey.
--- A NULL in last_error or in a receipt leaves the column as it is. The status is compared through an expression
--- that no index serves, so that the planner joins by the primary key whatever its statistics say.
+-- planner: status in a CASE (here `status || ''`, which no index serves either), array from a subselect.
+-- A NULL in last_error or in a receipt leaves the column unchanged.
 WITH decided AS MATERIALIZED (
     SELECT * FROM unnest((SELECT $1::bigint[]), (SELECT $2::text[]), (SELECT $3::text[]), (SELECT $4::integer[]),
             (SELECT $5::timestamptz[]), (SELECT $6::text[]), (SELECT $7::boolean[]), (SELECT $8::text[]),

@@ -1,7 +1,7 @@
 -- role: viewer
 -- Dead letters below $1, newest first, of at most $7 that are looked at, without their payloads, which may be long.
 -- index: dead_letters_pkey, events_pkey for the type, uniq_saga_requeued_from.
--- The look keeps the order it was read in; see deliveries.sql for how it is bounded.
+-- planner: two limits. Rows keep the order of the scan; nothing outside sorts.
 SELECT d.id, d.saga_id, d.event_id, d.subscription_id, d.final_error_code, d.failed_at,
     (SELECT g.id FROM posthaste.webhook_delivery_sagas g WHERE g.requeued_from = d.id) AS requeued_as
 FROM (

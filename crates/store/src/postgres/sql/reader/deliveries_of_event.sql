@@ -1,7 +1,7 @@
 -- role: viewer
 -- The same for the sagas of one event: only those are looked at.
 -- index: idx_saga_event; an event has as many sagas as subscriptions, which are sorted by id.
--- The look keeps the order it was read in; see deliveries.sql for how it is bounded.
+-- planner: two limits. Rows keep the order of the scan; nothing outside sorts.
 SELECT g.id, g.event_id, g.subscription_id, g.status::text, g.attempt_count, g.next_attempt_at, g.final_error_code,
     g.current_job_id, g.requeued_from, g.created_at, g.updated_at,
     coalesce((SELECT e.event_type FROM posthaste.events e WHERE e.id = g.event_id), '') AS event_type

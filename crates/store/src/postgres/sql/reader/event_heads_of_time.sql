@@ -2,8 +2,8 @@
 -- Events from the instant $3 back to $2, the latest first, of at most $6 that are looked at and those of the same
 -- instant as the last of them; of $3 itself only what is below $1, where the page before ended. Without their payloads.
 -- index: idx_event_created_at, backwards. It knows no order of ids within an instant: ties are read whole and sorted
--- here. As many events share one as were stored by one statement or transaction. The look has one bound alone: with two
--- and no statistics the planner expects few rows, gathers all that lie between and sorts them.
+-- here. As many events share one as were stored by one statement or transaction.
+-- planner: single bound.
 SELECT e.id, e.external_event_id, e.event_type, e.correlation_id, e.traceparent, e.created_at
 FROM (
     SELECT e.* FROM posthaste.events e

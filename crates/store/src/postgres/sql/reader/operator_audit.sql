@@ -1,6 +1,7 @@
 -- role: viewer
 -- Rows below $1, newest first, of at most $6 that are examined.
--- index: operator_audit_pkey. See deliveries.sql for how the number of examined rows is bounded.
+-- index: operator_audit_pkey.
+-- planner: two limits.
 SELECT a.id, a.created_at, a.key_id, a.key_name, a.client_address, a.action, a.object, a.before, a.after
 FROM (
     SELECT a.* FROM (SELECT a.* FROM posthaste.operator_audit a WHERE a.id < $1::bigint ORDER BY a.id DESC LIMIT 10000) a

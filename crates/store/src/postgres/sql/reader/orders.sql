@@ -1,7 +1,7 @@
 -- role: viewer
 -- Orders below $1, newest first, of at most $4 that are looked at, without the broker's answers, which may be long.
 -- index: outbox_orders_pkey. The index over the status knows no order by id.
--- The look keeps the order it was read in; see deliveries.sql for how it is bounded.
+-- planner: two limits. Rows keep the order of the scan; nothing outside sorts.
 SELECT o.id, o.idempotency_key, o.status, o.retry_count, o.next_attempt_at, o.last_error, o.trace_id, o.broker_order_id,
     o.request_digest, o.result_digest, NULL::json AS result_json, o.maybe_executed, o.created_at, o.updated_at
 FROM (

@@ -1,7 +1,7 @@
 -- role: viewer
 -- Subscriptions below $1, newest first, of at most $6 that are looked at; deleted ones are not listed.
 -- index: subscriptions_pkey. The index over event_type knows no order by id.
--- The look keeps the order it was read in; see deliveries.sql for how it is bounded.
+-- planner: two limits. Rows keep the order of the scan; nothing outside sorts.
 SELECT s.id, s.event_type, s.callback_url, s.active, s.verified, s.max_retry_limit, s.description, s.created_at, s.updated_at,
     s.deleted_at
 FROM (

@@ -1,14 +1,10 @@
 -- role: router_worker
--- Takes events off the queue, makes a saga for every subscription that matches, and removes them from the
--- queue: one statement, so no event is half routed. Returns the number of events, the number of pairs of event and
--- subscription, the lowest id, and the subscriptions.
--- index: routing_queue_pkey for the take, events_pkey, idx_subscription_event_type.
--- The literal LIMIT (the caller asks for no more) tells the planner that the take is small whatever $2 is, so it
--- never sorts the queue; the rows are deleted by their place, which no second look into the index has to find.
--- Events are read by a LATERAL that cannot be flattened, so no estimate of the queue ever turns it into a scan of
--- all events; subscriptions are looked up once for each distinct type. The router may not read sagas: no RETURNING
--- and no conflict target.
--- Measured beside 300,000 sagas, batches of 500: 28 buffers and 16 µs a row, 23 of them for the saga and its indexes.
+-- Dequeues events and inserts a saga for every subscription that matches: one statement, so no event is half routed.
+-- Returns the number of events, the number of pairs of event and subscription, the lowest id, and the subscriptions.
+-- index: routing_queue_pkey, events_pkey, idx_subscription_event_type.
+-- planner: materialized claim, literal LIMIT, update by ctid, fenced lookup (events, and subscriptions once for each type).
+-- The router may not read sagas: no RETURNING and no conflict target.
+-- Measured next to 300,000 sagas, batches of 500: 28 buffers and 16 µs a row, 23 of them for the saga and its indexes.
 WITH taken AS MATERIALIZED (
     SELECT few.place, few.event_id
     FROM (

@@ -1,7 +1,8 @@
 -- role: job_worker
--- The jobs that a claim leased whose answer was lost: same token, and exactly the end that it would have set.
--- index: idx_job_status_lease, webhook_delivery_sagas_pkey. The pairs: see claim_due_jobs.sql.
--- Since when they could be claimed is overwritten by then; when they were made is the safe answer.
+-- Returns the jobs of a claim whose response was lost: the same token, and exactly the end of the lease that it would
+-- have set. Since when they could be claimed is overwritten by then; their creation is a safe substitute.
+-- index: idx_job_status_lease, webhook_delivery_sagas_pkey.
+-- planner: row comparison.
 SELECT j.id, j.saga_id, g.event_id, g.subscription_id, g.attempt_count, j.created_at AS claimable_since
 FROM posthaste.webhook_delivery_jobs j
 CROSS JOIN LATERAL (

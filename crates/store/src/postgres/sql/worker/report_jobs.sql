@@ -1,8 +1,9 @@
 -- role: job_worker
--- Ends jobs and hands them to the orchestrator's inbox in the same moment; answers which ones.
+-- Finishes jobs and inserts them into the orchestrator's inbox in one statement; returns which ones.
 -- index: webhook_delivery_jobs_pkey.
--- Only the holder of the lease changes anything. Status inside a CASE, arrays out of subselects: see start_attempts.sql.
--- Measured beside 300,000 jobs, batches of 500: 25 buffers and 14 µs a job, 3 of them for the inbox.
+-- planner: status in a CASE, array from a subselect.
+-- Only the holder of the lease changes anything.
+-- Measured next to 300,000 jobs, batches of 500: 25 buffers and 14 µs a job, 3 of them for the inbox.
 WITH done AS (
     UPDATE posthaste.webhook_delivery_jobs j
     SET status = told.status::posthaste.job_status, response_status = told.response_status,

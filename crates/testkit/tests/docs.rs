@@ -96,3 +96,31 @@ fn every_error_code_is_documented() {
         assert!(page.contains(&format!("| `{code}` |")), "docs/error-codes.md has no row for {code}");
     }
 }
+
+/// The head of a SQL file cites planner techniques by their names in the table of `README.md`.
+#[test]
+fn planner_techniques_are_explained() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/src/postgres/sql");
+    let readme = std::fs::read_to_string(folder.join("README.md")).expect("the techniques");
+    let names: Vec<&str> =
+        readme.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next()).collect();
+    let mut cited = 0;
+    for role in std::fs::read_dir(&folder).expect("the folders").map(|entry| entry.expect("a folder").path())
+    {
+        for file in role.read_dir().into_iter().flatten().map(|entry| entry.expect("a file").path()) {
+            let text = std::fs::read_to_string(&file).expect("a statement");
+            for name in text.lines().filter_map(|line| line.strip_prefix("-- planner: ")).flat_map(techniques)
+            {
+                assert!(names.contains(&name), "{}: {name:?} is not in README.md", file.display());
+                cited += 1;
+            }
+        }
+    }
+    assert!(cited > 20, "{cited}");
+}
+
+/// The names in the first sentence of a line.
+fn techniques(line: &str) -> Vec<&str> {
+    let sentence = line.split(". ").next().unwrap_or(line).trim_end_matches('.');
+    sentence.split(", ").filter(|name| !name.starts_with("as ")).collect()
+}

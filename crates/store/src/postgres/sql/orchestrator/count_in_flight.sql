@@ -1,8 +1,8 @@
 -- role: saga_orchestrator
 -- Counts the sagas in progress of each subscription in $1, up to $2: one row for each, in the order of $1.
 -- index: idx_saga_subscription_due.
--- planner: literal predicate, state from VALUES (a subselect with OFFSET 0: VALUES of one row would become a constant),
--- scalar lookup, array of one, unknown LIMIT.
+-- planner: literal predicate, state from VALUES, scalar lookup, array of one, unknown LIMIT. The state comes from a
+-- subselect with OFFSET 0, since VALUES of one row would become a constant.
 -- Each lookup reads the index within one subscription and stops at $2, so neither history nor the backlog is read.
 SELECT (
     SELECT count(*)

@@ -1,7 +1,7 @@
 -- role: saga_orchestrator
 -- Returns the retries that wait until $1 or longer, in the order of their times, at most $2.
 -- index: idx_saga_status_retry.
--- planner: state from VALUES (a subselect with OFFSET 0), literal LIMIT.
+-- planner: state from VALUES, literal LIMIT.
 -- Nothing is locked: few of them are changed, and the change is conditional.
 SELECT few.id, few.updated_at, few.next_attempt_at
 FROM (SELECT 'PendingRetry'::posthaste.saga_status AS status OFFSET 0) waiting

@@ -2,7 +2,7 @@
 -- Writes the new states of orders, each conditional on the state that it was decided in, and receipts to the ledger. A
 -- trigger writes the audit.
 -- index: outbox_orders_pkey, idempo_ledger_pkey.
--- planner: status in a CASE (here `status || ''`, which no index serves either), array from a subselect.
+-- planner: status in a CASE, array from a subselect. Here the status is `status || ''`, which no index serves either.
 -- A NULL in last_error or in a receipt leaves the column unchanged.
 WITH decided AS MATERIALIZED (
     SELECT * FROM unnest((SELECT $1::bigint[]), (SELECT $2::text[]), (SELECT $3::text[]), (SELECT $4::integer[]),

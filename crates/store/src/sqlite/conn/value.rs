@@ -1,7 +1,6 @@
 //! How columns become the words of the core, and back. What no row can hold is an
 //! [`Unreadable`](crate::sqlite::conn::error::Fault::Unreadable).
 
-use std::cell::Cell;
 use std::rc::Rc;
 
 use posthaste_core::outcome::ErrorCode;
@@ -12,14 +11,24 @@ use rusqlite::{Row, Statement};
 
 use crate::sqlite::conn::error::{Answer, Fault};
 
-thread_local! {
-    /// The place after the column that was found last. Rows are read in the order of their columns, so the next one is
-    /// there, and a lookup compares one name instead of half of them.
-    static NEXT_COLUMN: Cell<usize> = const { Cell::new(0) };
-}
+/// The places of the columns of one record, found by their names. A lookup costs about 50 ns, so a statement that returns
+/// many rows does it once for all of them: with a lookup for each value SQLite made 9 % fewer deliveries.
+macro_rules! columns {
+    ($name:ident { $($column:ident),+ $(,)? }) => {
+        #[derive(Debug, Clone, Copy)]
+        pub(crate) struct $name { $($column: usize),+ }
 
-/// A column of a statement: by its name, or by its place in rows of counts.
-pub(crate) trait Column {
+        impl $name {
+            pub(crate) fn of(statement: &rusqlite::Statement<'_>) -> rusqlite::Result<Self> {
+                Ok(Self { $($column: statement.column_index(stringify!($column))?),+ })
+            }
+        }
+    };
+}
+pub(crate) use columns;
+
+/// A column of a statement: by its name, or by a place that was found before.
+pub(crate) trait Column: Copy {
     fn place(self, row: &Row<'_>) -> rusqlite::Result<usize>;
 }
 
@@ -32,13 +41,7 @@ impl Column for usize {
 impl Column for &str {
     fn place(self, row: &Row<'_>) -> rusqlite::Result<usize> {
         let statement: &Statement<'_> = row.as_ref();
-        let count = statement.column_count();
-        let next = NEXT_COLUMN.get().min(count);
-        let is_it = |place: &usize| statement.column_name(*place).is_ok_and(|name| name == self);
-        let place = (next..count).chain(0..next).find(is_it);
-        let place = place.ok_or_else(|| rusqlite::Error::InvalidColumnName(self.to_owned()))?;
-        NEXT_COLUMN.set(place + 1);
-        Ok(place)
+        statement.column_index(self)
     }
 }
 
@@ -57,7 +60,7 @@ pub(crate) fn maybe_time(row: &Row<'_>, column: impl Column) -> rusqlite::Result
 /// An id, or `None`.
 pub(crate) fn maybe_id<T>(
     row: &Row<'_>,
-    column: &str,
+    column: impl Column,
     from_store: fn(i64) -> T,
 ) -> rusqlite::Result<Option<T>> {
     Ok(get::<Option<i64>>(row, column)?.map(from_store))
@@ -68,18 +71,26 @@ pub(crate) fn error_code(row: &Row<'_>, column: impl Column) -> rusqlite::Result
 }
 
 /// A text, without a copy.
-pub(crate) fn text<'r>(row: &'r Row<'_>, column: &str) -> rusqlite::Result<&'r str> {
+pub(crate) fn text<'r>(row: &'r Row<'_>, column: impl Column) -> rusqlite::Result<&'r str> {
     Ok(row.get_ref(column.place(row)?)?.as_str()?)
 }
 
 /// A word of one of the core's enums.
-pub(crate) fn word<T>(row: &Row<'_>, column: &str, parse: impl FnOnce(&str) -> Option<T>) -> Answer<T> {
+pub(crate) fn word<T>(
+    row: &Row<'_>,
+    column: impl Column,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Answer<T> {
     let text = text(row, column)?;
     parse(text).ok_or_else(|| Fault::Unreadable(format!("{text:?} is not a state")))
 }
 
 /// The same, or `None`.
-pub(crate) fn maybe_word<T>(row: &Row<'_>, column: &str, parse: fn(&str) -> Option<T>) -> Answer<Option<T>> {
+pub(crate) fn maybe_word<T>(
+    row: &Row<'_>,
+    column: impl Column,
+    parse: fn(&str) -> Option<T>,
+) -> Answer<Option<T>> {
     let is_null = get::<Option<String>>(row, column)?.is_none();
     if is_null { Ok(None) } else { word(row, column, parse).map(Some) }
 }

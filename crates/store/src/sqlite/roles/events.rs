@@ -4,11 +4,11 @@ use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, TracePare
 use posthaste_core::json::JsonText;
 use posthaste_core::ports::{EventFilter, EventHead, Page, PageRequest, StoredEvent};
 use posthaste_core::{EventId, Timestamp};
-use rusqlite::{Row, params};
+use rusqlite::{Row, Statement, params};
 
 use crate::sqlite::conn::error::Answer;
 use crate::sqlite::conn::session::Session;
-use crate::sqlite::conn::value::{self, get};
+use crate::sqlite::conn::value::{self, columns, get};
 use crate::sqlite::roles::page;
 use crate::sqlite::roles::reader::{list, one, with_payloads, within};
 
@@ -46,7 +46,7 @@ pub(crate) fn heads(
         if event_type.is_some_and(|wanted| wanted != kind) {
             return Ok(None);
         }
-        Ok(Some(read_head(row)?))
+        Ok(Some(HeadColumns::of(row.as_ref())?.read(row)?))
     };
     let has_time = filter.since.is_some() || filter.until.is_some();
     match (&filter.external_event_id, event_type) {
@@ -80,18 +80,38 @@ fn time_bounds(
     Ok(filter.time_bounds(reached))
 }
 
-pub(crate) fn stored_event(row: &Row<'_>) -> rusqlite::Result<StoredEvent> {
-    let payload = JsonText::from_store(get(row, "payload")?);
-    Ok(read_head(row)?.with_payload(payload))
+columns!(HeadColumns { id, external_event_id, event_type, correlation_id, traceparent, created_at });
+columns!(PayloadColumn { payload });
+
+impl HeadColumns {
+    fn read(self, row: &Row<'_>) -> rusqlite::Result<EventHead> {
+        Ok(EventHead {
+            id: EventId::from_store(get(row, self.id)?),
+            external_event_id: get::<Option<_>>(row, self.external_event_id)?
+                .map(ExternalEventId::from_store),
+            event_type: EventType::from_store(get(row, self.event_type)?),
+            correlation_id: get::<Option<_>>(row, self.correlation_id)?.map(CorrelationId::from_store),
+            traceparent: get::<Option<_>>(row, self.traceparent)?.map(TraceParent::from_store),
+            created_at: value::time(row, self.created_at)?,
+        })
+    }
 }
 
-fn read_head(row: &Row<'_>) -> rusqlite::Result<EventHead> {
-    Ok(EventHead {
-        id: EventId::from_store(get(row, "id")?),
-        external_event_id: get::<Option<_>>(row, "external_event_id")?.map(ExternalEventId::from_store),
-        event_type: EventType::from_store(get(row, "event_type")?),
-        correlation_id: get::<Option<_>>(row, "correlation_id")?.map(CorrelationId::from_store),
-        traceparent: get::<Option<_>>(row, "traceparent")?.map(TraceParent::from_store),
-        created_at: value::time(row, "created_at")?,
-    })
+/// The columns of a whole event.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EventColumns(HeadColumns, PayloadColumn);
+
+impl EventColumns {
+    pub(crate) fn of(statement: &Statement<'_>) -> rusqlite::Result<Self> {
+        Ok(Self(HeadColumns::of(statement)?, PayloadColumn::of(statement)?))
+    }
+
+    pub(crate) fn read(self, row: &Row<'_>) -> rusqlite::Result<StoredEvent> {
+        let payload = JsonText::from_store(get(row, self.1.payload)?);
+        Ok(self.0.read(row)?.with_payload(payload))
+    }
+}
+
+pub(crate) fn stored_event(row: &Row<'_>) -> rusqlite::Result<StoredEvent> {
+    EventColumns::of(row.as_ref())?.read(row)
 }

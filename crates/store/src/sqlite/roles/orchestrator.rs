@@ -20,7 +20,7 @@ use crate::sqlite::SqliteStore;
 use crate::sqlite::commit::task::Durability;
 use crate::sqlite::conn::error::Answer;
 use crate::sqlite::conn::session::Session;
-use crate::sqlite::conn::value::{self, get};
+use crate::sqlite::conn::value::{self, columns, get};
 
 const FIND_DUE_SUBSCRIPTIONS: &str = include_str!("../sql/orchestrator/find_due_subscriptions.sql");
 const FIND_RECENTLY_DUE: &str = include_str!("../sql/orchestrator/find_recently_due.sql");
@@ -237,8 +237,9 @@ fn start_attempts(session: &Session<'_>, starts: &[Start], now: Timestamp) -> An
     let suspects = value::array(starts.iter().filter(|start| start.suspect).map(|start| start.saga_id.get()));
     let created: Vec<(JobId, SagaId)> = {
         let mut insert = session.statement(INSERT_JOBS)?;
+        let columns = CreatedColumns::of(&insert)?;
         let created = insert.query_map(params![sagas, now.micros(), suspects], |row| {
-            Ok((JobId::from_store(get(row, "id")?), SagaId::from_store(get(row, "saga_id")?)))
+            Ok((JobId::from_store(get(row, columns.id)?), SagaId::from_store(get(row, columns.saga_id)?)))
         })?;
         created.collect::<Result<_, _>>()?
     };
@@ -263,29 +264,36 @@ fn fetch_due_sagas(
     let subscription_id = quota.subscription_id;
     let Some(max_retry_limit) = find_limit(session, subscription_id)? else { return Ok(()) };
     let mut list = session.statement(FETCH_DUE_SAGAS)?;
+    let (columns, state) = (DueColumns::of(&list)?, StateColumns::of(&list)?);
     let from = quota.from.unwrap_or(Timestamp::MIN).micros();
     let mut found = list.query(params![subscription_id.get(), now.micros(), quota.jobs_max, from])?;
     while let Some(row) = found.next()? {
         due.push(DueSaga {
-            saga_id: SagaId::from_store(get(row, "id")?),
-            event_id: EventId::from_store(get(row, "event_id")?),
+            saga_id: SagaId::from_store(get(row, columns.id)?),
+            event_id: EventId::from_store(get(row, columns.event_id)?),
             subscription_id,
-            state: saga_state(row)?,
+            state: state.read(row)?,
             max_retry_limit,
         });
     }
     Ok(())
 }
 
-/// The columns of a saga that decide.
-pub(crate) fn saga_state(row: &Row<'_>) -> Answer<SagaState> {
-    Ok(SagaState {
-        status: value::word(row, "status", SagaStatus::parse)?,
-        attempt_count: get(row, "attempt_count")?,
-        next_attempt_at: value::time(row, "next_attempt_at")?,
-        final_error_code: value::error_code(row, "final_error_code")?,
-        current_job_id: value::maybe_id(row, "current_job_id", JobId::from_store)?,
-    })
+columns!(CreatedColumns { id, saga_id });
+columns!(DueColumns { id, event_id });
+columns!(StateColumns { status, attempt_count, next_attempt_at, final_error_code, current_job_id });
+
+impl StateColumns {
+    /// The columns of a saga that decide.
+    pub(crate) fn read(self, row: &Row<'_>) -> Answer<SagaState> {
+        Ok(SagaState {
+            status: value::word(row, self.status, SagaStatus::parse)?,
+            attempt_count: get(row, self.attempt_count)?,
+            next_attempt_at: value::time(row, self.next_attempt_at)?,
+            final_error_code: value::error_code(row, self.final_error_code)?,
+            current_job_id: value::maybe_id(row, self.current_job_id, JobId::from_store)?,
+        })
+    }
 }
 
 fn apply_job_results(
@@ -298,11 +306,12 @@ fn apply_job_results(
     let mut finished = Vec::new();
     {
         let mut list = session.statement(FETCH_JOB_RESULTS)?;
+        let (columns, state) = (ResultColumns::of(&list)?, StateColumns::of(&list)?);
         let mut found = list.query(params![take.from.map_or(0, JobId::get), take.results_max])?;
         while let Some(row) = found.next()? {
-            highest = get(row, "job_id")?;
+            highest = get(row, columns.job_id)?;
             lowest = lowest.or(Some(highest));
-            finished.extend(finished_job(row)?);
+            finished.extend(finished_job(row, columns, state)?);
         }
     }
     let decided = results::decide(finished, policy, now);
@@ -344,22 +353,34 @@ fn write_results(session: &Session<'_>, results: &[AppliedResult], now: Timestam
     Ok(())
 }
 
+columns!(ResultColumns {
+    job_id,
+    job_status,
+    error_code,
+    retry_after_s,
+    saga_id,
+    event_id,
+    subscription_id,
+    saga_created_at,
+    max_retry_limit,
+});
+
 /// `None` if the saga is gone or the job has not ended, which only hands other than ours can bring about.
-fn finished_job(row: &Row<'_>) -> Answer<Option<FinishedJob>> {
-    let Some(saga_id) = value::maybe_id(row, "saga_id", SagaId::from_store)? else { return Ok(None) };
-    let status = value::word(row, "job_status", JobStatus::parse)?;
+fn finished_job(row: &Row<'_>, at: ResultColumns, state: StateColumns) -> Answer<Option<FinishedJob>> {
+    let Some(saga_id) = value::maybe_id(row, at.saga_id, SagaId::from_store)? else { return Ok(None) };
+    let status = value::word(row, at.job_status, JobStatus::parse)?;
     let Some(outcome) =
-        JobOutcome::of_row(status, value::error_code(row, "error_code")?, get(row, "retry_after_s")?)
+        JobOutcome::of_row(status, value::error_code(row, at.error_code)?, get(row, at.retry_after_s)?)
     else {
         return Ok(None);
     };
     Ok(Some(FinishedJob {
-        result: JobResult { job_id: JobId::from_store(get(row, "job_id")?), outcome },
+        result: JobResult { job_id: JobId::from_store(get(row, at.job_id)?), outcome },
         saga_id,
-        event_id: EventId::from_store(get(row, "event_id")?),
-        subscription_id: SubscriptionId::from_store(get(row, "subscription_id")?),
-        state: saga_state(row)?,
-        saga_created_at: value::time(row, "saga_created_at")?,
-        max_retry_limit: get(row, "max_retry_limit")?,
+        event_id: EventId::from_store(get(row, at.event_id)?),
+        subscription_id: SubscriptionId::from_store(get(row, at.subscription_id)?),
+        state: state.read(row)?,
+        saga_created_at: value::time(row, at.saga_created_at)?,
+        max_retry_limit: get(row, at.max_retry_limit)?,
     }))
 }

@@ -25,7 +25,7 @@ use crate::sqlite::roles::audit;
 use crate::sqlite::roles::events;
 use crate::sqlite::roles::lane_row;
 use crate::sqlite::roles::letters;
-use crate::sqlite::roles::orchestrator::saga_state;
+use crate::sqlite::roles::orchestrator::StateColumns;
 use crate::sqlite::roles::order_row::read_order;
 use crate::sqlite::roles::page;
 use crate::sqlite::roles::subscriptions::read_subscription;
@@ -298,7 +298,7 @@ pub(crate) fn read_delivery(row: &Row<'_>) -> Answer<Delivery> {
         id: SagaId::from_store(get(row, "id")?),
         event_id: EventId::from_store(get(row, "event_id")?),
         subscription_id: SubscriptionId::from_store(get(row, "subscription_id")?),
-        state: saga_state(row)?,
+        state: StateColumns::of(row.as_ref())?.read(row)?,
         requeued_from: value::maybe_id(row, "requeued_from", DeadLetterId::from_store)?,
         created_at: value::time(row, "created_at")?,
         updated_at: value::time(row, "updated_at")?,

@@ -14,8 +14,8 @@ use crate::sqlite::SqliteStore;
 use crate::sqlite::commit::task::Durability;
 use crate::sqlite::conn::error::{Answer, Fault};
 use crate::sqlite::conn::session::{Session, must_change};
-use crate::sqlite::conn::value::{self, get};
-use crate::sqlite::roles::events::stored_event;
+use crate::sqlite::conn::value::{self, columns, get};
+use crate::sqlite::roles::events::EventColumns;
 use crate::sqlite::roles::subscriptions::read_secrets;
 
 const FETCH_DUE_JOBS: &str = include_str!("../sql/worker/fetch_due_jobs.sql");
@@ -62,7 +62,9 @@ impl WorkerStore for SqliteWorker {
         self.0
             .read(ROLE, "loading events", move |session| {
                 let mut load = session.statement(LOAD_EVENTS)?;
-                let mut load_one = |id: EventId| load.query_row([id.get()], stored_event).optional();
+                let columns = EventColumns::of(&load)?;
+                let mut load_one =
+                    |id: EventId| load.query_row([id.get()], |row| columns.read(row)).optional();
                 Ok(ids.into_iter().filter_map(|id| load_one(id).transpose()).collect::<Result<_, _>>()?)
             })
             .await
@@ -103,9 +105,10 @@ impl WorkerStore for SqliteWorker {
 fn claim_due_jobs(session: &Session<'_>, claim: &Claim, now: Timestamp) -> Answer<Vec<ClaimedJob>> {
     let lease_until = now.after(claim.lease);
     let from = claim.from.unwrap_or(Timestamp::MIN);
-    let claimed: Vec<ClaimedJob> = session
-        .statement(FETCH_DUE_JOBS)?
-        .query_map(params![from.micros(), claim.jobs_max], |row| claimed_job(row, lease_until))?
+    let mut fetch = session.statement(FETCH_DUE_JOBS)?;
+    let columns = JobColumns::of(&fetch)?;
+    let claimed: Vec<ClaimedJob> = fetch
+        .query_map(params![from.micros(), claim.jobs_max], |row| columns.read(row, lease_until))?
         .collect::<Result<_, _>>()?;
     if !claimed.is_empty() {
         lease_jobs(session, claim, &claimed, lease_until)?;
@@ -117,7 +120,9 @@ fn claim_suspect_job(session: &Session<'_>, claim: &Claim, now: Timestamp) -> An
     let lease_until = now.after(claim.lease);
     let found = session
         .statement(FIND_SUSPECT_JOB)?
-        .query_row([claim.from.unwrap_or(Timestamp::MIN).micros()], |row| claimed_job(row, lease_until))
+        .query_row([claim.from.unwrap_or(Timestamp::MIN).micros()], |row| {
+            JobColumns::of(row.as_ref())?.read(row, lease_until)
+        })
         .optional()?
         .map(|job| ClaimedJob { suspect: true, ..job });
     if let Some(job) = &found {
@@ -137,17 +142,21 @@ fn lease_jobs(
     session.change_all(LEASE_JOBS, jobs.len(), params![ids, lease_until.micros(), token, worker])
 }
 
-fn claimed_job(row: &Row<'_>, lease_until: Timestamp) -> rusqlite::Result<ClaimedJob> {
-    Ok(ClaimedJob {
-        job_id: JobId::from_store(get(row, "id")?),
-        saga_id: SagaId::from_store(get(row, "saga_id")?),
-        event_id: EventId::from_store(get(row, "event_id")?),
-        subscription_id: SubscriptionId::from_store(get(row, "subscription_id")?),
-        attempt: get::<u32>(row, "attempt_count")?.saturating_add(1),
-        claimable_since: value::time(row, "claimable_since")?,
-        lease_until,
-        suspect: false,
-    })
+columns!(JobColumns { id, saga_id, event_id, subscription_id, attempt_count, claimable_since });
+
+impl JobColumns {
+    fn read(self, row: &Row<'_>, lease_until: Timestamp) -> rusqlite::Result<ClaimedJob> {
+        Ok(ClaimedJob {
+            job_id: JobId::from_store(get(row, self.id)?),
+            saga_id: SagaId::from_store(get(row, self.saga_id)?),
+            event_id: EventId::from_store(get(row, self.event_id)?),
+            subscription_id: SubscriptionId::from_store(get(row, self.subscription_id)?),
+            attempt: get::<u32>(row, self.attempt_count)?.saturating_add(1),
+            claimable_since: value::time(row, self.claimable_since)?,
+            lease_until,
+            suspect: false,
+        })
+    }
 }
 
 fn report_jobs(session: &Session<'_>, reports: &[JobReport]) -> Answer<Vec<Report>> {

@@ -214,7 +214,7 @@ impl Examine {
 }
 
 /// One page of facts, all of one moment. At most [`super::EXAMINED_MAX`] events and as many orders.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Examined {
     pub events: Vec<EventFacts>,
     pub sagas: Vec<SagaFacts>,

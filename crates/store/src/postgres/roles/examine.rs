@@ -101,16 +101,8 @@ pub(crate) async fn examine(mut session: Session, page: Examine) -> Result<Exami
     };
     let orders = orders(&mut session, page).await?;
     let next_order = page.next(orders.len(), orders.last().map(|order| order.id.get()));
-    let mut examined = Examined {
-        events,
-        sagas,
-        changes: Vec::new(),
-        more_changes: false,
-        orders,
-        next_event,
-        next_order,
-        last_event,
-    };
+    let mut examined =
+        Examined { events, sagas, orders, next_event, next_order, last_event, ..Examined::default() };
     examined.keep_whole_events();
     let types: BTreeSet<&str> = examined.events.iter().map(|event| event.event_type.as_str()).collect();
     let types: Vec<String> = types.into_iter().map(str::to_owned).collect();

@@ -88,16 +88,8 @@ pub(crate) fn examine(session: &Session<'_>, page: Examine) -> Answer<Examined> 
     };
     let orders = orders(session, page)?;
     let next_order = page.next(orders.len(), orders.last().map(|order| order.id.get()));
-    let mut examined = Examined {
-        events,
-        sagas,
-        changes: Vec::new(),
-        more_changes: false,
-        orders,
-        next_event,
-        next_order,
-        last_event,
-    };
+    let mut examined =
+        Examined { events, sagas, orders, next_event, next_order, last_event, ..Examined::default() };
     examined.keep_whole_events();
     let types: BTreeSet<&str> = examined.events.iter().map(|event| event.event_type.as_str()).collect();
     let (changes, more) = changes(session, types)?;

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// No delivery for so long, and the run is given up.
+/// The run is aborted after this long without a delivery.
 const STALLED: Duration = Duration::from_secs(60);
 /// Events that go before, so that connections, pools and plans are there.
 const WARM_UP: u32 = 1_000;

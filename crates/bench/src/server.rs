@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The key of every server under test.
 pub const KEY: &str = "a-key-of-a-benchmark-on-this-machine";
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_EVERY: Duration = Duration::from_millis(20);
 /// Clock ticks of `/proc` in a second, on every Linux that Posthaste runs on.
 const TICKS_PER_SECOND: f64 = 100.0;
 
@@ -66,7 +66,7 @@ impl Server {
                 if call(self.address, "GET", "/readyz", KEY, "").await.is_ok() {
                     return Ok(());
                 }
-                tokio::time::sleep(LOOK_EVERY).await;
+                tokio::time::sleep(POLL_EVERY).await;
             }
         };
         tokio::time::timeout(STARTS_WITHIN, ready).await.context("the server does not become ready")?
@@ -122,7 +122,7 @@ pub fn peak_memory_mib(process: u32) -> Option<f64> {
     Some(kib / 1_024.0)
 }
 
-/// Settings of whoever runs the benchmark do not count in it.
+/// Whether a variable of the environment is a setting: the caller's settings do not apply to the benchmark.
 fn is_setting(name: &std::ffi::OsStr) -> bool {
     let name = name.to_string_lossy();
     name.starts_with("POSTHASTE_") || name.starts_with("OUTBOX_")

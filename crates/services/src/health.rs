@@ -1,4 +1,4 @@
-//! What every attempt told about its subscription, summed up in memory until [`telemetry`](crate::telemetry) takes it to
+//! The outcomes of attempts for each subscription, summed up in memory until [`telemetry`](crate::telemetry) takes it to
 //! the store. Counting never waits for the store, and never fills the memory.
 
 use posthaste_core::health::Attempts;

@@ -108,7 +108,7 @@ impl Filter {
         self.wrong.as_ref().is_some_and(|wrong| wrong.field == field)
     }
 
-    /// What is wrong with a parameter that no field of the form has, and can be mended in the address only.
+    /// The error of a parameter that the form has no field for: it can be fixed in the address only.
     pub(crate) fn wrong_elsewhere(&self) -> Option<&Wrong> {
         let List { parameters, direct, .. } = self.list;
         self.wrong.as_ref().filter(|wrong| {

@@ -1,5 +1,5 @@
 //! Measures what receivers that never answer cost the others: the real binary drains a backlog to 80
-//! healthy subscriptions, first alone, then beside one black hole, then beside twenty, which have as
+//! healthy subscriptions, first alone, then next to one black hole, then next to twenty, which have as
 //! many events again and 100,000 waiting deliveries besides. All three in one run, each engine; what
 //! counts is the ratio of the healthy deliveries' throughput to that of the first.
 //!
@@ -21,7 +21,7 @@ const HEALTHY: u32 = 80;
 const BACKLOG: u32 = 100_000;
 const BLACK_HOLES: [u32; 3] = [0, 1, 20];
 const SERVER_VARIABLE: &str = "POSTHASTE_TEST_POSTGRES_URL";
-/// No delivery for so long, and the run is given up.
+/// The run is aborted after this long without a delivery.
 const STALLED: Duration = Duration::from_secs(60);
 
 #[tokio::main]

@@ -8,6 +8,7 @@ pub mod audit;
 pub mod broker;
 pub mod conservation;
 pub mod digest;
+pub mod duration;
 pub mod event;
 pub mod health;
 pub mod history;

@@ -15,6 +15,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use posthaste_core::Timestamp;
+use posthaste_core::duration;
 use posthaste_core::signature::SigningSecret;
 use request::{Received, event_type};
 use std::convert::Infallible;
@@ -79,13 +80,7 @@ impl Behaviour {
 
 fn read_delay(text: &str) -> Result<Duration, String> {
     let expected = || "expected a time up to an hour, such as 2s or 500ms".to_owned();
-    let (number, unit_ms) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
-        (Some(number), _) => (number, 1),
-        (None, Some(number)) => (number, 1_000),
-        (None, None) => return Err(expected()),
-    };
-    let delay = number.parse::<u32>().ok().map(|number| Duration::from_millis(u64::from(number) * unit_ms));
-    delay.filter(|delay| *delay <= DELAY_MAX).ok_or_else(expected)
+    duration::parse(text).filter(|delay| *delay <= DELAY_MAX).ok_or_else(expected)
 }
 
 pub(crate) fn run(flags: ListenFlags) -> anyhow::Result<ExitCode> {

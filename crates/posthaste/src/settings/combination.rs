@@ -1,16 +1,16 @@
 //! Settings that are right each for itself and cannot be right together. Each rule names both.
 
-use super::kinds::show_time;
 use super::problem::Problem;
 use super::setting::Setting;
 use super::source::{Source, Values};
 use super::table as t;
 use crate::database::DatabaseUrl;
 use ipnet::IpNet;
+use posthaste_core::duration;
 use posthaste_core::retry::{ORDER_BACKOFF_MAX, OrderRetryPolicy, RETRY_AFTER_MAX};
 use std::time::Duration;
 
-/// What a worker needs after the last byte to write down what came of it.
+/// The time that a worker needs after the request to report its outcome.
 const REPORT_TIME: Duration = Duration::from_secs(5);
 
 /// Adds what does not fit. A rule that lacks a value, because it could not be read, says nothing.
@@ -70,8 +70,10 @@ fn ledger_and_retries(values: &Values) -> Option<Problem> {
         OrderRetryPolicy { retries_max: values.get(&t::OUTBOX_RETRY_MAX)?, ..OrderRetryPolicy::ORDER };
     let chain = longest_chain(policy, stuck_threshold(values)?);
     let fits = values.get(&t::OUTBOX_LEDGER_TTL)? >= chain;
-    let why =
-        format!("an order can be under way for {}, and its key must be remembered as long", show_time(chain));
+    let why = format!(
+        "an order can be under way for {}, and its key must be remembered as long",
+        duration::format(chain)
+    );
     (!fits).then(|| contradiction(values, &t::OUTBOX_LEDGER_TTL, &t::OUTBOX_RETRY_MAX, why))
 }
 

@@ -257,11 +257,6 @@ pub(crate) async fn change<S: Stores>(
         max_retry_limit: body.max_retry_limit.map(|limit| limit.map(|limit| limit.0)),
         description: body.description.map(|text| text.map(|text| text.0)),
     };
-    // A change that changes nothing leaves no trace: neither a new time nor a row of history.
-    let (present, _) = api.subscriptions.load_subscription(id).await?.ok_or_else(not_found)?;
-    if patch.is_in_force(&present) {
-        return Ok(SubscriptionView::of(present));
-    }
     let changed = api.subscriptions.update_subscription(id, patch, by, api.clock.now()).await?;
     // What was held may go on.
     api.wake_ups.wake(Stage::Admission);

@@ -37,13 +37,8 @@ impl<S: Stores> Calls<S> {
     pub async fn new(store: S, batch: u32) -> anyhow::Result<Self> {
         let (secret, now) = (SealedSecret::new("whsec_bench"), store.now().await?);
         let callback_url = CallbackUrl::parse("https://receiver.example/", false)?;
-        let subscription = NewSubscription {
-            event_type: EventType::parse(EVENT_TYPE)?,
-            callback_url: callback_url.clone(),
-            max_retry_limit: None,
-            description: None,
-            secret: secret.clone(),
-        };
+        let subscription =
+            NewSubscription::new(EventType::parse(EVENT_TYPE)?, callback_url.clone(), secret.clone());
         let admin = store.subscriptions();
         let id = admin.create_subscription(subscription, Actor::root(None), now).await?.id;
         let challenged = Verification { callback_url, secret };

@@ -237,28 +237,10 @@ impl OperatorAuditFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::EventType;
-    use crate::subscription::CallbackUrl;
-
-    fn subscribed() -> Subscription {
-        let at = Timestamp::from_micros(0);
-        Subscription {
-            id: SubscriptionId::from_store(3),
-            event_type: EventType::parse("order.paid").unwrap(),
-            callback_url: CallbackUrl::parse("https://example.com/hook", false).unwrap(),
-            active: true,
-            verified: true,
-            max_retry_limit: None,
-            description: None,
-            created_at: at,
-            updated_at: at,
-            deleted_at: None,
-        }
-    }
 
     #[test]
     fn a_change_names_only_what_differs() {
-        let before = subscribed();
+        let before = Subscription::example();
         let after = Subscription { active: false, max_retry_limit: Some(7), ..before.clone() };
         let change = Change::subscription_changed(&before, &after);
         assert_eq!(change.object, "subscriptions/3");

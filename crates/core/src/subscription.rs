@@ -117,6 +117,13 @@ pub struct NewSubscription {
     pub secret: SealedSecret,
 }
 
+impl NewSubscription {
+    /// Returns a subscription with the server's defaults for everything that is optional.
+    pub fn new(event_type: EventType, callback_url: CallbackUrl, secret: SealedSecret) -> Self {
+        Self { event_type, callback_url, max_retry_limit: None, description: None, secret }
+    }
+}
+
 /// A subscription as everybody may see it: without its secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscription {
@@ -165,7 +172,7 @@ impl Standing {
     }
 }
 
-/// What to change; `None` leaves a field as it is. A changed URL unverifies.
+/// A change of a subscription. `None` leaves a field unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SubscriptionPatch {
     pub event_type: Option<EventType>,
@@ -176,17 +183,38 @@ pub struct SubscriptionPatch {
 }
 
 impl SubscriptionPatch {
-    /// Whether it would leave the subscription as it is.
-    pub fn is_in_force(&self, subscription: &Subscription) -> bool {
-        fn same<T: PartialEq>(wanted: Option<&T>, is: &T) -> bool {
-            wanted.is_none_or(|wanted| wanted == is)
-        }
+    /// Returns the subscription after the change, or `None` if nothing would change. A new URL has to be verified again.
+    pub fn apply(self, before: &Subscription, now: Timestamp) -> Option<Subscription> {
         let Self { event_type, callback_url, active, max_retry_limit, description } = self;
-        same(event_type.as_ref(), &subscription.event_type)
-            && same(callback_url.as_ref(), &subscription.callback_url)
-            && same(active.as_ref(), &subscription.active)
-            && same(max_retry_limit.as_ref(), &subscription.max_retry_limit)
-            && same(description.as_ref(), &subscription.description)
+        let mut after = Subscription {
+            event_type: event_type.unwrap_or_else(|| before.event_type.clone()),
+            callback_url: callback_url.unwrap_or_else(|| before.callback_url.clone()),
+            active: active.unwrap_or(before.active),
+            max_retry_limit: max_retry_limit.unwrap_or(before.max_retry_limit),
+            description: description.unwrap_or_else(|| before.description.clone()),
+            ..before.clone()
+        };
+        after.verified &= after.callback_url == before.callback_url;
+        (after != *before).then(|| Subscription { updated_at: now, ..after })
+    }
+}
+
+#[cfg(test)]
+impl Subscription {
+    pub(crate) fn example() -> Self {
+        let at = Timestamp::from_micros(0);
+        Self {
+            id: SubscriptionId::from_store(3),
+            event_type: EventType::from_store("order.paid".to_owned()),
+            callback_url: CallbackUrl::from_store("https://example.com/hook".to_owned()),
+            active: true,
+            verified: true,
+            max_retry_limit: None,
+            description: None,
+            created_at: at,
+            updated_at: at,
+            deleted_at: None,
+        }
     }
 }
 
@@ -211,6 +239,33 @@ mod tests {
         for bad in ["", "example.com", "https://", "https:///", "/hook"] {
             assert!(matches!(check(bad, false), Err(SubscriptionError::NotAUrl(_))), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_patch_is_applied() {
+        let now = Timestamp::from_micros(7);
+        let before = Subscription { max_retry_limit: Some(3), ..Subscription::example() };
+        let same_url = SubscriptionPatch {
+            callback_url: Some(before.callback_url.clone()),
+            active: Some(true),
+            max_retry_limit: Some(Some(3)),
+            ..SubscriptionPatch::default()
+        };
+        assert_eq!(same_url.apply(&before, now), None);
+        let other_url = CallbackUrl::from_store("https://two.example/".to_owned());
+        let patch = SubscriptionPatch {
+            callback_url: Some(other_url.clone()),
+            max_retry_limit: Some(None),
+            ..SubscriptionPatch::default()
+        };
+        let after = Subscription {
+            callback_url: other_url,
+            verified: false,
+            max_retry_limit: None,
+            updated_at: now,
+            ..before.clone()
+        };
+        assert_eq!(patch.apply(&before, now), Some(after));
     }
 
     #[test]

@@ -4,10 +4,12 @@
 //! role may do on both; [`migration`] decides what a database still needs.
 
 mod audit;
+pub mod columns;
 pub mod grants;
 pub mod migration;
 mod observer;
 pub mod postgres;
+mod remote;
 pub mod sqlite;
 
 pub use observer::{LogObserver, Observer};

@@ -55,13 +55,7 @@ pub fn event(kind: &str) -> NewEvent {
 
 /// A subscription with defaults for all that a test does not care about.
 pub fn subscription(kind: &str) -> NewSubscription {
-    NewSubscription {
-        event_type: event_type(kind),
-        callback_url: callback(URL),
-        max_retry_limit: None,
-        description: None,
-        secret: SealedSecret::new("secret-1"),
-    }
+    NewSubscription::new(event_type(kind), callback(URL), SealedSecret::new("secret-1"))
 }
 
 /// Creates a subscription and verifies it, as if its receiver had answered the challenge.

@@ -30,7 +30,8 @@ pub trait SubscriptionStore: Send + Sync + 'static {
         id: SubscriptionId,
     ) -> impl Future<Output = StoreResult<Option<(Subscription, Secrets)>>> + Send;
 
-    /// Nothing if it is not there or was deleted.
+    /// Applies a change. A patch that changes nothing leaves no trace in the history. Returns `None` if there is no
+    /// such subscription or it was deleted.
     fn update_subscription(
         &self,
         id: SubscriptionId,

@@ -4,8 +4,9 @@
 
 use crate::grants::{self, DbRole};
 use crate::migration::{self, Applied, Migration, MigrationError};
-use crate::postgres::conn::error::{Phase, classify, connecting};
+use crate::postgres::conn::error::{classify, connecting};
 use crate::postgres::conn::pool::{connector, parse_url};
+use crate::remote::Phase;
 use posthaste_core::ports::{StoreError, StoreResult};
 use std::time::Duration;
 use tokio_postgres::error::SqlState;

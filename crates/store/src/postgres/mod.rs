@@ -25,8 +25,8 @@ pub use roles::subscriptions::PostgresSubscriptions;
 pub use roles::worker::PostgresWorker;
 
 use crate::grants::DbRole;
-use conn::error::Fault;
-use conn::pool::{Call, RolePool};
+use crate::remote::{Call, Fault};
+use conn::pool::RolePool;
 use conn::session::Session;
 use conn::value::instant;
 use posthaste_core::Timestamp;

@@ -33,7 +33,8 @@ pub(crate) fn folder(engine: &str) -> PathBuf {
 /// One statement, by `<role>/<verb>`.
 pub(crate) fn load(engine: &str, name: &str) -> String {
     let file = folder(engine).join(name).with_extension("sql");
-    fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+    let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    posthaste_store::columns::expand(&text)
 }
 
 /// Every statement of an engine, in the order of names.

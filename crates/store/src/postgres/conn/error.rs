@@ -1,82 +1,10 @@
-//! What can go wrong between us and the server, and what a caller may do about it: the one place that
-//! turns errors of the driver and of the pool into [`StoreError`].
-//!
-//! A fault is judged by two things: what the server or the driver said, and how far the call had come.
-//! A connection that breaks before a commit was asked for leaves nothing behind; one that breaks after
-//! it leaves a question, which only a verb that may be repeated can answer by itself.
+//! Classifies the errors of the driver and of the pool as a [`Fault`].
 
+use crate::remote::{Fault, Phase};
 use deadpool_postgres::{HookError, PoolError, TimeoutType};
-use posthaste_core::ports::{Cause, StoreError};
+use posthaste_core::ports::Cause;
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, Severity, SqlState};
-
-/// How far a call had come when it failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// Nothing that could last had been asked for.
-    BeforeCommit,
-    /// The server may have made it durable.
-    MayBeDone,
-}
-
-/// Why a call failed.
-#[derive(Debug)]
-pub(crate) enum Fault {
-    /// No connection, or one that broke before anything could last: nothing was done.
-    Away(Cause),
-    /// No connection within the time that was given. Asking again at once would only wait again.
-    TimedOut(Cause),
-    /// The connection broke after the request had gone out.
-    Lost(Cause),
-    /// The server gave up one of two transactions that clashed: nothing was done.
-    Clash(Cause),
-    /// Somebody holds a lock for longer than we wait: nothing was done.
-    Locked(Cause),
-    Full(Cause),
-    Refused(Cause),
-    /// A row holds what we never wrote.
-    Unreadable(String),
-    /// Somebody has to change something first.
-    Unusable(String),
-}
-
-impl Fault {
-    /// Whether the call may be made again by the store itself.
-    pub(crate) const fn may_repeat(&self, idempotent: bool) -> bool {
-        match self {
-            Self::Away(_) | Self::Clash(_) => true,
-            Self::Lost(_) => idempotent,
-            Self::TimedOut(_)
-            | Self::Locked(_)
-            | Self::Full(_)
-            | Self::Refused(_)
-            | Self::Unreadable(_)
-            | Self::Unusable(_) => false,
-        }
-    }
-
-    /// What the caller is told. A lost call that may be repeated counts as not done.
-    pub(crate) fn into_error(self, doing: &'static str, idempotent: bool) -> StoreError {
-        match self {
-            Self::Away(source) | Self::TimedOut(source) => StoreError::Unavailable { doing, source },
-            Self::Lost(source) if idempotent => StoreError::Unavailable { doing, source },
-            Self::Lost(source) => StoreError::OutcomeUnknown { doing, source },
-            Self::Clash(source) | Self::Locked(source) => StoreError::Busy { doing, source },
-            Self::Full(source) => StoreError::Full { doing, source },
-            Self::Refused(source) => StoreError::Refused { doing, source },
-            Self::Unreadable(reason) => StoreError::Unreadable { doing, reason },
-            Self::Unusable(what) => StoreError::Unusable { what },
-        }
-    }
-
-    /// Whether the connection it happened on is still good.
-    pub(crate) const fn spares_connection(&self) -> bool {
-        match self {
-            Self::Clash(_) | Self::Locked(_) | Self::Full(_) | Self::Refused(_) | Self::Unreadable(_) => true,
-            Self::Away(_) | Self::TimedOut(_) | Self::Lost(_) | Self::Unusable(_) => false,
-        }
-    }
-}
 
 /// Judges what came back from a statement.
 pub(crate) fn classify(error: Error, phase: Phase) -> Fault {
@@ -182,31 +110,4 @@ pub(crate) fn connecting(error: Error) -> Fault {
         ));
     }
     if code == "53300" { Fault::TimedOut(error.into()) } else { Fault::Away(error.into()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn cause() -> Cause {
-        "it broke".into()
-    }
-
-    #[test]
-    fn a_lost_call_is_unknown_unless_it_may_be_repeated() {
-        let doing = "testing";
-        assert!(Fault::Lost(cause()).may_repeat(true));
-        assert!(!Fault::Lost(cause()).may_repeat(false));
-        assert!(matches!(Fault::Lost(cause()).into_error(doing, false), StoreError::OutcomeUnknown { .. }));
-        assert!(matches!(Fault::Lost(cause()).into_error(doing, true), StoreError::Unavailable { .. }));
-    }
-
-    #[test]
-    fn only_what_left_nothing_behind_is_repeated_for_every_verb() {
-        assert!(Fault::Away(cause()).may_repeat(false));
-        assert!(Fault::Clash(cause()).may_repeat(false));
-        for fault in [Fault::Locked(cause()), Fault::Refused(cause()), Fault::TimedOut(cause())] {
-            assert!(!fault.may_repeat(true), "{fault:?}");
-        }
-    }
 }

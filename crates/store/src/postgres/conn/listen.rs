@@ -5,8 +5,9 @@
 //! breaks nothing off, not even the connecting, and the server never has to keep words for a listener
 //! that is busy.
 
-use crate::postgres::conn::error::{Fault, Phase, classify, connecting};
+use crate::postgres::conn::error::{classify, connecting};
 use crate::postgres::conn::pool::{connector, parse_url};
+use crate::remote::{Fault, Phase};
 use posthaste_core::ports::{Announcement, ListenStore, StoreResult};
 use std::future::{pending, poll_fn};
 use std::sync::{Arc, Mutex, PoisonError};

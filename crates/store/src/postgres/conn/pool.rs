@@ -4,9 +4,10 @@
 
 use crate::Observer;
 use crate::grants::DbRole;
-use crate::postgres::conn::error::{Fault, classify_pool};
+use crate::postgres::conn::error::classify_pool;
 use crate::postgres::conn::options::{Login, PostgresOptions, no_login_text};
 use crate::postgres::conn::session::Session;
+use crate::remote::{Call, Fault};
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
 use posthaste_core::ports::{StoreError, StoreResult};
 use std::future::Future;
@@ -14,10 +15,6 @@ use std::time::Duration;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Config, NoTls};
 
-/// How often the store itself makes a call that failed with nothing done, or that may be repeated.
-const TRIES_MAX: u32 = 3;
-/// The first pause between two tries; it grows fourfold.
-const RETRY_PAUSE: Duration = Duration::from_millis(2);
 /// How long a peer that vanished may keep a connection looking alive.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
@@ -79,47 +76,24 @@ impl RolePool {
         pool.get().await.map(Session::new).map_err(classify_pool)
     }
 
-    /// Makes a call, and makes it again on a fresh connection when it failed with nothing done. Only a
-    /// verb that may be repeated is also made again when nobody knows whether it was done.
+    /// Runs a call on a connection of the pool, and repeats it on another where its fault allows that.
     pub(crate) async fn call<T, F, Run>(&self, call: Call, run: Run) -> StoreResult<T>
     where
         Run: Fn(Session) -> F,
         F: Future<Output = Result<T, Fault>>,
     {
-        self.attempts(call, run).await.map_err(|fault| fault.into_error(call.doing, call.idempotent))
+        call.conclude(self.attempts(call, run).await)
     }
 
-    /// Like [`Self::call`], for a caller that has an answer of its own to some faults.
+    /// Like [`Self::call`], for a caller that handles some faults itself.
     pub(crate) async fn attempts<T, F, Run>(&self, call: Call, run: Run) -> Result<T, Fault>
     where
         Run: Fn(Session) -> F,
         F: Future<Output = Result<T, Fault>>,
     {
-        self.observer.time(self.role, self.tries(call, run)).await
-    }
-
-    async fn tries<T, F, Run>(&self, call: Call, run: Run) -> Result<T, Fault>
-    where
-        Run: Fn(Session) -> F,
-        F: Future<Output = Result<T, Fault>>,
-    {
-        let mut pause = RETRY_PAUSE;
-        for _ in 1..TRIES_MAX {
-            match self.attempt(&run).await {
-                Err(fault) if fault.may_repeat(call.idempotent) => tokio::time::sleep(pause).await,
-                answer => return answer,
-            }
-            pause *= 4;
-        }
-        self.attempt(&run).await
-    }
-
-    async fn attempt<T, F, Run>(&self, run: &Run) -> Result<T, Fault>
-    where
-        Run: Fn(Session) -> F,
-        F: Future<Output = Result<T, Fault>>,
-    {
-        run(self.session().await?).await
+        let run = &run;
+        let attempt = || async move { run(self.session().await?).await };
+        self.observer.time(self.role, call.run(attempt)).await
     }
 }
 
@@ -140,25 +114,6 @@ fn build(login: Login<'_>, program: &str, options: &PostgresOptions) -> StoreRes
     builder.build().map_err(|error| StoreError::Unusable {
         what: format!("the connection pool cannot be made: {error}"),
     })
-}
-
-/// What a call is, for its messages and for its repetition.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Call {
-    doing: &'static str,
-    idempotent: bool,
-}
-
-impl Call {
-    /// Doing it twice is as good as once.
-    pub(crate) const fn repeatable(doing: &'static str) -> Self {
-        Self { doing, idempotent: true }
-    }
-
-    /// A second time would do it a second time.
-    pub(crate) const fn once(doing: &'static str) -> Self {
-        Self { doing, idempotent: false }
-    }
 }
 
 fn take_role(role: DbRole) -> Hook {

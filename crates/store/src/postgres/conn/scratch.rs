@@ -1,7 +1,8 @@
 //! Databases for a while: a benchmark makes one for itself on a server, and drops it.
 
-use crate::postgres::conn::error::{Phase, classify, connecting};
+use crate::postgres::conn::error::{classify, connecting};
 use crate::postgres::conn::pool::{connector, parse_url};
+use crate::remote::Phase;
 use posthaste_core::ports::{StoreError, StoreResult};
 use std::time::Duration;
 

@@ -2,7 +2,8 @@
 //! it. Whatever ends a call in between, an error or a caller that lost interest, drops the connection
 //! instead, and the server undoes what was not committed.
 
-use crate::postgres::conn::error::{Fault, Phase, classify};
+use crate::postgres::conn::error::classify;
+use crate::remote::{Fault, Phase};
 use deadpool_postgres::Object;
 use futures_util::future::{join, join3};
 use tokio_postgres::types::ToSql;

@@ -1,7 +1,7 @@
 //! How our values travel: instants as `timestamptz`, payloads as `json`, tokens as `uuid`; and how
 //! columns become our types again.
 
-use crate::postgres::conn::error::Fault;
+use crate::remote::Fault;
 use posthaste_core::outcome::ErrorCode;
 use posthaste_core::{LeaseToken, Timestamp};
 use std::error::Error;

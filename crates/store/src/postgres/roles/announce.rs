@@ -2,9 +2,9 @@
 //! [`PostgresListener`](crate::postgres::PostgresListener).
 
 use crate::postgres::PostgresStore;
-use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{Call, RolePool};
+use crate::postgres::conn::pool::RolePool;
 use crate::postgres::conn::session::Session;
+use crate::remote::{Call, Fault};
 use posthaste_core::ports::{AnnounceStore, Announcement, StoreResult};
 
 /// Port of every role.

@@ -2,10 +2,10 @@
 //! something for a person, and reads the rows for the role viewer.
 
 use crate::audit::log;
-use crate::postgres::conn::error::Fault;
 use crate::postgres::conn::session::Session;
 use crate::postgres::conn::value::{Instant, Json, get, id_or_none, instant};
 use crate::postgres::roles::page;
+use crate::remote::Fault;
 use posthaste_core::audit::{Actor, AuditAction, Change, OperatorAuditEntry, OperatorAuditFilter};
 use posthaste_core::json::JsonText;
 use posthaste_core::ports::{Page, PageRequest};

@@ -3,10 +3,10 @@
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
-use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{Call, RolePool};
+use crate::postgres::conn::pool::RolePool;
 use crate::postgres::conn::session::{Session, TransactionMode};
 use crate::postgres::conn::value::{Instant, TAKE_MAX, count, get, instant, int};
+use crate::remote::{Call, Fault};
 use posthaste_core::job::{self, ExpiredLease};
 use posthaste_core::outcome::Failure;
 use posthaste_core::ports::{CleanerStore, LeaseTake, ResetLease, StoreResult};

@@ -3,13 +3,13 @@
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
-use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{Call, RolePool};
+use crate::postgres::conn::pool::RolePool;
 use crate::postgres::conn::session::{Session, TransactionMode};
 use crate::postgres::conn::value::{Instant, get};
 use crate::postgres::roles::audit::{self, Writer};
 use crate::postgres::roles::lane_row;
 use crate::postgres::roles::page;
+use crate::remote::{Call, Fault};
 use posthaste_core::audit::{Actor, Change};
 use posthaste_core::event::EventType;
 use posthaste_core::lane::Lane;

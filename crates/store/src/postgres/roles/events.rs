@@ -1,14 +1,19 @@
 //! Events as the role viewer sees them: whole, and without their payloads.
 
-use crate::postgres::conn::error::Fault;
+use crate::columns::{SqlText, sql};
 use crate::postgres::conn::session::Session;
 use crate::postgres::conn::value::{Instant, Json, get, instant};
 use crate::postgres::roles::page;
+use crate::remote::Fault;
 use posthaste_core::EventId;
 use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, TraceParent};
 use posthaste_core::json::JsonText;
 use posthaste_core::ports::{EventFilter, EventHead, Page, PageRequest, StoredEvent};
 use tokio_postgres::Row;
+
+static EVENT_HEADS_OF_EXTERNAL_ID: SqlText = sql!("../sql/reader/event_heads_of_external_id.sql");
+static EVENT_HEADS: SqlText = sql!("../sql/reader/event_heads.sql");
+static EVENT_HEADS_OF_TIME: SqlText = sql!("../sql/reader/event_heads_of_time.sql");
 
 pub(crate) async fn one(mut session: Session, id: EventId) -> Result<Option<StoredEvent>, Fault> {
     let rows = session.read(include_str!("../sql/reader/event.sql"), &[&id.get()]).await?;
@@ -42,8 +47,8 @@ async fn found(
     let event_type = filter.event_type.as_ref().map(EventType::as_str);
     if let Some(name) = filter.external_event_id.as_ref().map(ExternalEventId::as_str) {
         let (since, until) = (filter.since.map(Instant), filter.until.map(Instant));
-        let sql = include_str!("../sql/reader/event_heads_of_external_id.sql");
-        let rows = session.read(sql, &[&below, &name, &event_type, &since, &until]).await?;
+        let rows =
+            session.read(&EVENT_HEADS_OF_EXTERNAL_ID, &[&below, &name, &event_type, &since, &until]).await?;
         let items = rows.iter().map(head).collect::<Result<_, Fault>>()?;
         return Ok(Page { items, next: None });
     }
@@ -51,8 +56,7 @@ async fn found(
         return found_by_time(session, filter, request).await;
     }
     let (rows_max, examined_max) = (page::rows_max(request), page::examined_max(request));
-    let sql = include_str!("../sql/reader/event_heads.sql");
-    let rows = session.read(sql, &[&below, &event_type, &rows_max, &examined_max]).await?;
+    let rows = session.read(&EVENT_HEADS, &[&below, &event_type, &rows_max, &examined_max]).await?;
     let last = include_str!("../sql/reader/last_event_examined.sql");
     page::fill(session, request, &rows, head, (last, &[&below, &examined_max])).await
 }
@@ -73,8 +77,9 @@ async fn found_by_time(
     let (from, to) = (Instant(from), Instant(to));
     let event_type = filter.event_type.as_ref().map(EventType::as_str);
     let (rows_max, examined_max) = (page::rows_max(request), page::examined_max(request));
-    let sql = include_str!("../sql/reader/event_heads_of_time.sql");
-    let rows = session.read(sql, &[&below, &from, &to, &event_type, &rows_max, &examined_max]).await?;
+    let rows = session
+        .read(&EVENT_HEADS_OF_TIME, &[&below, &from, &to, &event_type, &rows_max, &examined_max])
+        .await?;
     let last = include_str!("../sql/reader/last_event_of_time_examined.sql");
     page::fill(session, request, &rows, head, (last, &[&from, &to, &examined_max])).await
 }

@@ -1,12 +1,12 @@
 //! Rows with what there is beside them, each page of one moment: for `explain`, which tells them to
 //! people, and for `doctor`, which judges them.
 
-use crate::postgres::conn::error::Fault;
 use crate::postgres::conn::session::{Session, TransactionMode};
 use crate::postgres::conn::value::{count, get, id_or_none, instant, word};
 use crate::postgres::roles::events::stored_event;
 use crate::postgres::roles::order_row::order_status;
 use crate::postgres::roles::reader::{attempt, delivery};
+use crate::remote::Fault;
 use posthaste_core::conservation::{EventFacts, OrderFacts, Receipt, SagaFacts};
 use posthaste_core::event::EventType;
 use posthaste_core::history::SubscriptionChange;

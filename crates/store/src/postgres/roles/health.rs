@@ -1,8 +1,8 @@
 //! How the deliveries of subscriptions go: what is unfinished along its index, attempts as every process summed them up.
 
-use crate::postgres::conn::error::Fault;
 use crate::postgres::conn::session::Session;
 use crate::postgres::conn::value::{Instant, error_code, get, instant, int};
+use crate::remote::Fault;
 use posthaste_core::health::{Attempts, BUCKETS, INTERVALS_MAX};
 use posthaste_core::ports::SubscriptionHealth;
 use posthaste_core::{SubscriptionId, Timestamp};

@@ -7,8 +7,8 @@ mod statements;
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
-use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{Call, RolePool};
+use crate::postgres::conn::pool::RolePool;
+use crate::remote::{Call, Fault};
 use posthaste_core::Timestamp;
 use posthaste_core::event::{ExternalEventId, NewEvent};
 use posthaste_core::ports::{

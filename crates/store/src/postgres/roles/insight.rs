@@ -3,12 +3,12 @@
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
-use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{Call, RolePool};
+use crate::postgres::conn::pool::RolePool;
 use crate::postgres::conn::session::{Session, TransactionMode};
 use crate::postgres::conn::value::{Instant, get, instant, instant_or_none};
 use crate::postgres::roles::examine;
 use crate::postgres::roles::health;
+use crate::remote::{Call, Fault};
 use posthaste_core::ports::{
     COUNTED_MAX, DeadTuples, EngineFacts, Examine, Examined, ExplainedEvent, InsightStore, Observed,
     OldTransaction, ProcessSeen, Rollup, RollupWidth, StoreResult, SubscriptionHealth, Survey, SurveyRequest,

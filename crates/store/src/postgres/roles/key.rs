@@ -2,11 +2,11 @@
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
-use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{Call, RolePool};
+use crate::postgres::conn::pool::RolePool;
 use crate::postgres::conn::session::{Params, Session, TransactionMode};
 use crate::postgres::conn::value::{Instant, get, instant, instant_or_none, word};
 use crate::postgres::roles::audit::{self, Writer};
+use crate::remote::{Call, Fault};
 use posthaste_core::audit::{Actor, Change};
 use posthaste_core::ports::{
     ApiKey, FailedSignIns, KeyHash, KeyRole, KeyStore, SESSION_LENGTH, SESSIONS_PER_KEY_MAX, SessionHash,

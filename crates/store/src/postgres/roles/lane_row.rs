@@ -1,9 +1,9 @@
 //! The one row of the lane, between the table and [`Lane`].
 
-use crate::postgres::conn::error::Fault;
 use crate::postgres::conn::session::{Session, TransactionMode};
 use crate::postgres::conn::value::{Instant, count, get, instant, instant_or_none, int};
 use crate::postgres::roles::audit::{self, Writer};
+use crate::remote::Fault;
 use posthaste_core::Timestamp;
 use posthaste_core::audit::{Actor, Change};
 use posthaste_core::lane::Lane;

@@ -1,9 +1,9 @@
 //! Dead letters as the role viewer sees them: whole, in brief, and what came of those that were requeued.
 
-use crate::postgres::conn::error::Fault;
 use crate::postgres::conn::session::Session;
 use crate::postgres::conn::value::{Instant, Json, error_code, get, instant};
 use crate::postgres::roles::page;
+use crate::remote::Fault;
 use posthaste_core::event::EventType;
 use posthaste_core::json::JsonText;
 use posthaste_core::ports::{

@@ -3,12 +3,12 @@
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
-use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{Call, RolePool};
+use crate::postgres::conn::pool::RolePool;
 use crate::postgres::conn::session::{Session, TransactionMode};
 use crate::postgres::conn::value::{
     Instant, TAKE_MAX, count, count_or_none, error_code, get, id_or_none, instant, int, word,
 };
+use crate::remote::{Call, Fault};
 use posthaste_core::admission::{self, Admission, DueSaga};
 use posthaste_core::job::{JobOutcome, JobResult, JobStatus};
 use posthaste_core::outcome::ErrorCode;

@@ -1,9 +1,9 @@
 //! An order as a row, read alike by the intake, the outbox worker and the viewer; and changes of orders, as the outbox
 //! worker writes them.
 
-use crate::postgres::conn::error::Fault;
 use crate::postgres::conn::session::Session;
 use crate::postgres::conn::value::{Instant, Json, count, get, instant, int};
+use crate::remote::Fault;
 use posthaste_core::digest::Digest;
 use posthaste_core::order::batch::{HeldOrders, OrderChange};
 use posthaste_core::order::{IdempotencyKey, OrderStatus};

@@ -3,11 +3,11 @@
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
-use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{Call, RolePool};
+use crate::postgres::conn::pool::RolePool;
 use crate::postgres::conn::session::Session;
 use crate::postgres::conn::value::Instant;
 use crate::postgres::roles::order_row::order_record;
+use crate::remote::{Call, Fault};
 use posthaste_core::Timestamp;
 use posthaste_core::order::{IdempotencyKey, Order};
 use posthaste_core::ports::{OrderRecord, OutboxIntakeStore, StoreResult, Submission};

@@ -4,12 +4,12 @@
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
-use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{Call, RolePool};
+use crate::postgres::conn::pool::RolePool;
 use crate::postgres::conn::session::{Session, TransactionMode};
 use crate::postgres::conn::value::{Instant, TAKE_MAX, count, get, instant, instant_or_none, int, token};
 use crate::postgres::roles::lane_row;
 use crate::postgres::roles::order_row::{held_orders, records, write};
+use crate::remote::{Call, Fault};
 use posthaste_core::digest::{Digest, canonical_of};
 use posthaste_core::lane::{ClaimMode, Lane};
 use posthaste_core::order::batch::{self, OrderChange};

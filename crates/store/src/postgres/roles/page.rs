@@ -1,9 +1,9 @@
 //! Pages of lists. A statement looks at so many rows in id order and answers what matched among them,
 //! one more than the page takes; a second one, where that was not enough, tells where the look ended.
 
-use crate::postgres::conn::error::Fault;
 use crate::postgres::conn::session::{Params, Session};
 use crate::postgres::conn::value::{Json, get};
+use crate::remote::Fault;
 use posthaste_core::json::JsonText;
 use posthaste_core::ports::{EXAMINED_MAX, PAGE_BYTES_MAX, Page, PageRequest};
 use tokio_postgres::Row;

@@ -1,10 +1,10 @@
 //! Says that a process lives, and adds what it counted, through functions of the owner.
 
 use crate::postgres::PostgresStore;
-use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{Call, RolePool};
+use crate::postgres::conn::pool::RolePool;
 use crate::postgres::conn::session::Session;
 use crate::postgres::conn::value::Instant;
+use crate::remote::{Call, Fault};
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{HealthSum, PresenceStore, ProcessSeen, Rollup, StoreResult};
 

@@ -1,9 +1,9 @@
 //! Looks at everything but secrets and key hashes, for the API and the dashboard; changes nothing.
 
+use crate::columns::{SqlText, sql};
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
-use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{Call, RolePool};
+use crate::postgres::conn::pool::RolePool;
 use crate::postgres::conn::session::Session;
 use crate::postgres::conn::value::{
     Instant, count, count_or_none, error_code, get, id_or_none, instant, word,
@@ -16,6 +16,7 @@ use crate::postgres::roles::orchestrator::saga_state;
 use crate::postgres::roles::order_row::{order_record, order_status};
 use crate::postgres::roles::page;
 use crate::postgres::roles::subscriptions::subscription;
+use crate::remote::{Call, Fault};
 use posthaste_core::audit::{OperatorAuditEntry, OperatorAuditFilter};
 use posthaste_core::event::EventType;
 use posthaste_core::job::JobStatus;
@@ -30,6 +31,9 @@ use posthaste_core::saga::{Saga, SagaStatus};
 use posthaste_core::subscription::{Standing, Subscription};
 use posthaste_core::{AuditId, DeadLetterId, EventId, JobId, SagaId, SubscriptionId};
 use tokio_postgres::Row;
+
+static SUBSCRIPTIONS: SqlText = sql!("../sql/reader/subscriptions.sql");
+static SUBSCRIPTION: SqlText = sql!("../sql/reader/subscription.sql");
 
 /// Port of the role viewer.
 #[derive(Debug, Clone)]
@@ -149,7 +153,7 @@ impl ReaderStore for PostgresReader {
 }
 
 async fn one_subscription(mut session: Session, id: SubscriptionId) -> Result<Option<Subscription>, Fault> {
-    let rows = session.read(include_str!("../sql/reader/subscription.sql"), &[&id.get()]).await?;
+    let rows = session.read(&SUBSCRIPTION, &[&id.get()]).await?;
     rows.first().map(subscription).transpose()
 }
 
@@ -166,10 +170,10 @@ async fn subscriptions(
         Some(Standing::Paused) => (Some(true), Some(false)),
         Some(Standing::Unverified) => (Some(false), None),
     };
-    let sql = include_str!("../sql/reader/subscriptions.sql");
     let (rows_max, examined_max) = (page::rows_max(request), page::examined_max(request));
-    let found =
-        session.read(sql, &[&below, &event_type, &verified, &active, &rows_max, &examined_max]).await?;
+    let found = session
+        .read(&SUBSCRIPTIONS, &[&below, &event_type, &verified, &active, &rows_max, &examined_max])
+        .await?;
     let last = include_str!("../sql/reader/last_subscription_examined.sql");
     page::fill(&mut session, request, &found, subscription, (last, &[&below, &examined_max])).await
 }

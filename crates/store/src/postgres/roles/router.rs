@@ -3,10 +3,10 @@
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
-use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{Call, RolePool};
+use crate::postgres::conn::pool::RolePool;
 use crate::postgres::conn::session::Session;
 use crate::postgres::conn::value::{Instant, TAKE_MAX, get, id_or_none, int};
+use crate::remote::{Call, Fault};
 use posthaste_core::ports::{RouteTake, Routed, RouterStore, StoreResult};
 use posthaste_core::{EventId, SubscriptionId, Timestamp};
 

@@ -1,14 +1,15 @@
 //! Keeps the configuration of subscriptions, for the API. What changes here is read by the router and
 //! by the worker with their next statement; nothing is cached.
 
+use crate::columns::{SqlText, sql};
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
-use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{Call, RolePool};
+use crate::postgres::conn::pool::RolePool;
 use crate::postgres::conn::session::{Session, TransactionMode};
 use crate::postgres::conn::value::{Instant, count_or_none, get, instant, instant_or_none, int};
 use crate::postgres::roles::audit::{self, Writer};
 use crate::postgres::roles::worker::secrets;
+use crate::remote::{Call, Fault};
 use posthaste_core::audit::{Actor, Change};
 use posthaste_core::event::EventType;
 use posthaste_core::ports::{StoreResult, SubscriptionStore, Verification};
@@ -17,6 +18,11 @@ use posthaste_core::subscription::{
 };
 use posthaste_core::{SubscriptionId, Timestamp};
 use tokio_postgres::Row;
+
+static LOCK_SUBSCRIPTION: SqlText = sql!("../sql/subscriptions/lock_subscription.sql");
+static CREATE_SUBSCRIPTION: SqlText = sql!("../sql/subscriptions/create_subscription.sql");
+static LOAD_SUBSCRIPTION: SqlText = sql!("../sql/subscriptions/load_subscription.sql");
+static ROTATE_SECRET: SqlText = sql!("../sql/subscriptions/rotate_secret.sql");
 
 const WRITER: Writer = Writer::SubscriptionAdmin;
 
@@ -104,8 +110,7 @@ pub(crate) fn subscription(row: &Row) -> Result<Subscription, Fault> {
 
 /// Begins a transaction with the subscription as it is, locked. Without one there is no transaction either.
 async fn lock(session: &mut Session, id: SubscriptionId) -> Result<Option<Subscription>, Fault> {
-    let sql = include_str!("../sql/subscriptions/lock_subscription.sql");
-    let rows = session.begin(TransactionMode::Flushed, sql, &[&id.get()]).await?;
+    let rows = session.begin(TransactionMode::Flushed, &LOCK_SUBSCRIPTION, &[&id.get()]).await?;
     if rows.is_empty() {
         session.roll_back().await?;
     }
@@ -119,11 +124,10 @@ async fn create(
     now: Timestamp,
 ) -> Result<Subscription, Fault> {
     let limit = new.max_retry_limit.map(int);
-    let sql = include_str!("../sql/subscriptions/create_subscription.sql");
     let rows = session
         .begin(
             TransactionMode::Flushed,
-            sql,
+            &CREATE_SUBSCRIPTION,
             &[
                 &new.event_type.as_str(),
                 &new.callback_url.as_str(),
@@ -141,8 +145,7 @@ async fn create(
 }
 
 async fn load(mut session: Session, id: SubscriptionId) -> Result<Option<(Subscription, Secrets)>, Fault> {
-    let sql = include_str!("../sql/subscriptions/load_subscription.sql");
-    let rows = session.read(sql, &[&id.get()]).await?;
+    let rows = session.read(&LOAD_SUBSCRIPTION, &[&id.get()]).await?;
     rows.first().map(|row| Ok((subscription(row)?, secrets(row)?))).transpose()
 }
 
@@ -154,28 +157,27 @@ async fn update(
     now: Timestamp,
 ) -> Result<Option<Subscription>, Fault> {
     let Some(before) = lock(&mut session, id).await? else { return Ok(None) };
-    let event_type = patch.event_type.as_ref().map(EventType::as_str);
-    let url = patch.callback_url.as_ref().map(CallbackUrl::as_str);
-    let limit = patch.max_retry_limit.flatten().map(int);
-    let description = patch.description.as_ref().and_then(Option::as_deref);
+    let Some(after) = patch.clone().apply(&before, now) else {
+        session.roll_back().await?;
+        return Ok(Some(before));
+    };
     let sql = include_str!("../sql/subscriptions/update_subscription.sql");
-    let rows = session
+    let limit = after.max_retry_limit.map(int);
+    session
         .go_on(
             sql,
             &[
                 &id.get(),
-                &event_type,
-                &url,
-                &patch.active,
-                &patch.max_retry_limit.is_some(),
+                &after.event_type.as_str(),
+                &after.callback_url.as_str(),
+                &after.active,
+                &after.verified,
                 &limit,
-                &patch.description.is_some(),
-                &description,
+                &after.description,
                 &Instant(now),
             ],
         )
         .await?;
-    let after = changed(&rows)?;
     audit::commit(&mut session, WRITER, by, &Change::subscription_changed(&before, &after)).await?;
     Ok(Some(after))
 }
@@ -220,9 +222,9 @@ async fn rotate(
     now: Timestamp,
 ) -> Result<Option<Subscription>, Fault> {
     let Some(_) = lock(&mut session, id).await? else { return Ok(None) };
-    let sql = include_str!("../sql/subscriptions/rotate_secret.sql");
-    let rows =
-        session.go_on(sql, &[&id.get(), &secret.expose(), &Instant(previous_until), &Instant(now)]).await?;
+    let rows = session
+        .go_on(&ROTATE_SECRET, &[&id.get(), &secret.expose(), &Instant(previous_until), &Instant(now)])
+        .await?;
     let after = changed(&rows)?;
     audit::commit(&mut session, WRITER, by, &Change::secret_rotated(id, previous_until)).await?;
     Ok(Some(after))

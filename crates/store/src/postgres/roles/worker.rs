@@ -1,15 +1,16 @@
 //! Leases jobs (made by the orchestrator), reads what to send, and writes down what came of it, for
 //! the orchestrator's inbox. Never changes a saga.
 
+use crate::columns::{SqlText, sql};
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
-use crate::postgres::conn::error::Fault;
-use crate::postgres::conn::pool::{Call, RolePool};
+use crate::postgres::conn::pool::RolePool;
 use crate::postgres::conn::session::Session;
 use crate::postgres::conn::value::{
     Instant, TAKE_MAX, count, get, instant, instant_or_none, int, take, token,
 };
 use crate::postgres::roles::events::stored_event;
+use crate::remote::{Call, Fault};
 use posthaste_core::job::JobStatus;
 use posthaste_core::outcome::{AttemptOutcome, ErrorCode};
 use posthaste_core::ports::{
@@ -21,6 +22,8 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_postgres::Row;
 use uuid::Uuid;
+
+static LOAD_TARGETS: SqlText = sql!("../sql/worker/load_targets.sql");
 
 /// Port of the role job_worker.
 #[derive(Debug, Clone)]
@@ -165,7 +168,7 @@ async fn load_events(mut session: Session, ids: &[i64]) -> Result<Vec<StoredEven
 }
 
 async fn load_targets(mut session: Session, ids: &[i64]) -> Result<Vec<Target>, Fault> {
-    let rows = session.read(include_str!("../sql/worker/load_targets.sql"), &[&ids]).await?;
+    let rows = session.read(&LOAD_TARGETS, &[&ids]).await?;
     rows.iter().map(target).collect()
 }
 

@@ -6,6 +6,7 @@ use posthaste_core::ports::{EventFilter, EventHead, Page, PageRequest, StoredEve
 use posthaste_core::{EventId, Timestamp};
 use rusqlite::{Row, Statement, params};
 
+use crate::columns::{SqlText, sql};
 use crate::sqlite::conn::error::Answer;
 use crate::sqlite::conn::session::Session;
 use crate::sqlite::conn::value::{self, columns, get};
@@ -16,10 +17,10 @@ const EVENT: &str = include_str!("../sql/reader/event.sql");
 const EVENT_TIME: &str = include_str!("../sql/reader/event_time.sql");
 
 const EVENT_PAYLOADS: &str = include_str!("../sql/reader/event_payloads.sql");
-const EVENT_HEADS: &str = include_str!("../sql/reader/event_heads.sql");
-const EVENT_HEADS_OF_TIME: &str = include_str!("../sql/reader/event_heads_of_time.sql");
-const EVENT_HEADS_OF_TYPE: &str = include_str!("../sql/reader/event_heads_of_type.sql");
-const EVENT_HEADS_OF_EXTERNAL_ID: &str = include_str!("../sql/reader/event_heads_of_external_id.sql");
+static EVENT_HEADS: SqlText = sql!("../sql/reader/event_heads.sql");
+static EVENT_HEADS_OF_TIME: SqlText = sql!("../sql/reader/event_heads_of_time.sql");
+static EVENT_HEADS_OF_TYPE: SqlText = sql!("../sql/reader/event_heads_of_type.sql");
+static EVENT_HEADS_OF_EXTERNAL_ID: SqlText = sql!("../sql/reader/event_heads_of_external_id.sql");
 
 pub(crate) fn one_event(session: &Session<'_>, id: EventId) -> Answer<Option<StoredEvent>> {
     one(session, EVENT, [id.get()], |row| Ok(stored_event(row)?))
@@ -55,15 +56,15 @@ pub(crate) fn heads(
                 let found = value::time(row, "created_at")?;
                 if within(found, filter.since, filter.until) { read(row) } else { Ok(None) }
             };
-            list(session, EVENT_HEADS_OF_EXTERNAL_ID, params![below, rows_max, id.as_str()], page, read)
+            list(session, &EVENT_HEADS_OF_EXTERNAL_ID, params![below, rows_max, id.as_str()], page, read)
         }
         (None, _) if has_time => {
             let (below, from, to) = time_bounds(session, filter, page)?;
             let values = params![below, rows_max, from.micros(), to.micros()];
-            list(session, EVENT_HEADS_OF_TIME, values, page, read)
+            list(session, &EVENT_HEADS_OF_TIME, values, page, read)
         }
-        (None, Some(kind)) => list(session, EVENT_HEADS_OF_TYPE, params![below, rows_max, kind], page, read),
-        (None, None) => list(session, EVENT_HEADS, params![below, rows_max], page, read),
+        (None, Some(kind)) => list(session, &EVENT_HEADS_OF_TYPE, params![below, rows_max, kind], page, read),
+        (None, None) => list(session, &EVENT_HEADS, params![below, rows_max], page, read),
     }
 }
 

@@ -16,6 +16,7 @@ use posthaste_core::subscription::{Standing, Subscription};
 use posthaste_core::{AuditId, DeadLetterId, EventId, JobId, SagaId, SubscriptionId, Timestamp};
 use rusqlite::{Params, Row, params};
 
+use crate::columns::{SqlText, sql};
 use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::conn::error::Answer;
@@ -30,9 +31,9 @@ use crate::sqlite::roles::order_row::read_order;
 use crate::sqlite::roles::page;
 use crate::sqlite::roles::subscriptions::read_subscription;
 
-const SUBSCRIPTION: &str = include_str!("../sql/reader/subscription.sql");
-const SUBSCRIPTIONS_OF_TYPE: &str = include_str!("../sql/reader/subscriptions_of_type.sql");
-const SUBSCRIPTIONS: &str = include_str!("../sql/reader/subscriptions.sql");
+static SUBSCRIPTION: SqlText = sql!("../sql/reader/subscription.sql");
+static SUBSCRIPTIONS_OF_TYPE: SqlText = sql!("../sql/reader/subscriptions_of_type.sql");
+static SUBSCRIPTIONS: SqlText = sql!("../sql/reader/subscriptions.sql");
 const DELIVERY: &str = include_str!("../sql/reader/delivery.sql");
 const ATTEMPTS: &str = include_str!("../sql/reader/attempts.sql");
 const DELIVERIES: &str = include_str!("../sql/reader/deliveries.sql");
@@ -65,7 +66,7 @@ impl ReaderStore for SqliteReader {
     async fn subscription(&self, id: SubscriptionId) -> StoreResult<Option<Subscription>> {
         self.0
             .read(ROLE, "reading a subscription", move |session| {
-                one(session, SUBSCRIPTION, [id.get()], |row| Ok(read_subscription(row)?))
+                one(session, &SUBSCRIPTION, [id.get()], |row| Ok(read_subscription(row)?))
             })
             .await
     }
@@ -205,9 +206,9 @@ fn subscriptions(
     };
     match &filter.event_type {
         Some(kind) => {
-            list(session, SUBSCRIPTIONS_OF_TYPE, params![below, rows_max, kind.as_str()], page, read)
+            list(session, &SUBSCRIPTIONS_OF_TYPE, params![below, rows_max, kind.as_str()], page, read)
         }
-        None => list(session, SUBSCRIPTIONS, params![below, rows_max], page, read),
+        None => list(session, &SUBSCRIPTIONS, params![below, rows_max], page, read),
     }
 }
 

@@ -10,6 +10,7 @@ use posthaste_core::subscription::{
 use posthaste_core::{SubscriptionId, Timestamp};
 use rusqlite::{OptionalExtension as _, Row, params};
 
+use crate::columns::{SqlText, sql};
 use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::conn::error::Answer;
@@ -17,12 +18,12 @@ use crate::sqlite::conn::session::Session;
 use crate::sqlite::conn::value::{self, get};
 use crate::sqlite::roles::audit::Writer;
 
-const CREATE_SUBSCRIPTION: &str = include_str!("../sql/subscriptions/create_subscription.sql");
-const LOAD_SUBSCRIPTION: &str = include_str!("../sql/subscriptions/load_subscription.sql");
+static CREATE_SUBSCRIPTION: SqlText = sql!("../sql/subscriptions/create_subscription.sql");
+static LOAD_SUBSCRIPTION: SqlText = sql!("../sql/subscriptions/load_subscription.sql");
 const UPDATE_SUBSCRIPTION: &str = include_str!("../sql/subscriptions/update_subscription.sql");
 const DELETE_SUBSCRIPTION: &str = include_str!("../sql/subscriptions/delete_subscription.sql");
 const MARK_VERIFIED: &str = include_str!("../sql/subscriptions/mark_verified.sql");
-const ROTATE_SECRET: &str = include_str!("../sql/subscriptions/rotate_secret.sql");
+static ROTATE_SECRET: SqlText = sql!("../sql/subscriptions/rotate_secret.sql");
 
 const ROLE: DbRole = DbRole::SubscriptionAdmin;
 const WRITER: Writer = Writer::SubscriptionAdmin;
@@ -48,7 +49,8 @@ impl SubscriptionStore for SqliteSubscriptions {
                     subscription.secret.expose(),
                     now.micros(),
                 ];
-                let created = session.statement(CREATE_SUBSCRIPTION)?.query_row(values, read_subscription)?;
+                let created =
+                    session.statement(&CREATE_SUBSCRIPTION)?.query_row(values, read_subscription)?;
                 let change = Change::subscription_created(&created);
                 Ok((created, Some(change)))
             })
@@ -69,18 +71,18 @@ impl SubscriptionStore for SqliteSubscriptions {
         self.0
             .write_audited(WRITER, "updating a subscription", (by, now), move |session| {
                 let Some((before, _)) = load(session, id)? else { return Ok((None, None)) };
+                let Some(after) = patch.apply(&before, now) else { return Ok((Some(before), None)) };
                 let values = params![
                     id.get(),
-                    patch.event_type.as_ref().map(|kind| kind.as_str()),
-                    patch.callback_url.as_ref().map(|url| url.as_str()),
-                    patch.active,
-                    patch.max_retry_limit.is_some(),
-                    patch.max_retry_limit.flatten(),
-                    patch.description.is_some(),
-                    patch.description.as_ref().and_then(|text| text.as_deref()),
+                    after.event_type.as_str(),
+                    after.callback_url.as_str(),
+                    after.active,
+                    after.verified,
+                    after.max_retry_limit,
+                    after.description,
                     now.micros(),
                 ];
-                let after = session.statement(UPDATE_SUBSCRIPTION)?.query_row(values, read_subscription)?;
+                session.change_all(UPDATE_SUBSCRIPTION, 1, values)?;
                 let change = Change::subscription_changed(&before, &after);
                 Ok((Some(after), Some(change)))
             })
@@ -125,7 +127,7 @@ impl SubscriptionStore for SqliteSubscriptions {
         self.0
             .write_audited(WRITER, "rotating a secret", (by, now), move |session| {
                 let values = params![id.get(), secret.expose(), previous_until.micros(), now.micros()];
-                let rotated = session.statement(ROTATE_SECRET)?.query_row(values, read_subscription);
+                let rotated = session.statement(&ROTATE_SECRET)?.query_row(values, read_subscription);
                 let rotated = rotated.optional()?;
                 let change = rotated.is_some().then(|| Change::secret_rotated(id, previous_until));
                 Ok((rotated, change))
@@ -136,7 +138,7 @@ impl SubscriptionStore for SqliteSubscriptions {
 
 /// The subscription with its secrets, unless it was deleted.
 fn load(session: &Session<'_>, id: SubscriptionId) -> Answer<Option<(Subscription, Secrets)>> {
-    let mut load = session.statement(LOAD_SUBSCRIPTION)?;
+    let mut load = session.statement(&LOAD_SUBSCRIPTION)?;
     let found = load.query_row([id.get()], |row| Ok((read_subscription(row)?, read_secrets(row)?)));
     Ok(found.optional()?)
 }

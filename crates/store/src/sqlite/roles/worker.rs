@@ -9,6 +9,7 @@ use posthaste_core::subscription::CallbackUrl;
 use posthaste_core::{EventId, JobId, LeaseToken, SagaId, SubscriptionId, Timestamp};
 use rusqlite::{OptionalExtension as _, Row, params};
 
+use crate::columns::{SqlText, sql};
 use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::commit::task::Durability;
@@ -22,7 +23,7 @@ const FETCH_DUE_JOBS: &str = include_str!("../sql/worker/fetch_due_jobs.sql");
 const FIND_SUSPECT_JOB: &str = include_str!("../sql/worker/find_suspect_job.sql");
 const LEASE_JOBS: &str = include_str!("../sql/worker/lease_jobs.sql");
 const LOAD_EVENTS: &str = include_str!("../sql/worker/load_events.sql");
-const LOAD_TARGETS: &str = include_str!("../sql/worker/load_targets.sql");
+static LOAD_TARGETS: SqlText = sql!("../sql/worker/load_targets.sql");
 const COMPLETE_32_JOBS: &str = include_str!("../sql/worker/complete_32_jobs.sql");
 const COMPLETE_JOB: &str = include_str!("../sql/worker/complete_job.sql");
 const FAIL_JOB: &str = include_str!("../sql/worker/fail_job.sql");
@@ -75,7 +76,7 @@ impl WorkerStore for SqliteWorker {
         ids.dedup();
         self.0
             .read(ROLE, "loading targets", move |session| {
-                let mut load = session.statement(LOAD_TARGETS)?;
+                let mut load = session.statement(&LOAD_TARGETS)?;
                 let mut load_one = |id: SubscriptionId| load.query_row([id.get()], target).optional();
                 Ok(ids.into_iter().filter_map(|id| load_one(id).transpose()).collect::<Result<_, _>>()?)
             })

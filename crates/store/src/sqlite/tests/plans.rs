@@ -36,7 +36,7 @@ pub(super) fn statements() -> Vec<(String, DbRole, String)> {
         let folder = folder.unwrap().path();
         for file in std::fs::read_dir(&folder).unwrap() {
             let file = file.unwrap().path();
-            let sql = std::fs::read_to_string(&file).unwrap();
+            let sql = crate::columns::expand(&std::fs::read_to_string(&file).unwrap());
             let role =
                 DbRole::ALL.into_iter().find(|role| sql.starts_with(&format!("-- role: {}\n", role.name())));
             let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();

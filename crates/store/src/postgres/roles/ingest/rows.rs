@@ -1,6 +1,6 @@
 //! The events of one group in the order in which they are inserted, and the way back from rows to events.
 
-use crate::postgres::conn::error::Fault;
+use crate::remote::Fault;
 use posthaste_core::EventId;
 use posthaste_core::event::NewEvent;
 use posthaste_core::ports::{Conflict, Ingested};

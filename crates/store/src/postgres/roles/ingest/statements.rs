@@ -1,9 +1,9 @@
 //! The statements behind a group: storing its events, and comparing those that were there before.
 
 use super::rows::{Ids, Known, Rows};
-use crate::postgres::conn::error::Fault;
 use crate::postgres::conn::session::{Params, Session, TransactionMode};
 use crate::postgres::conn::value::{Instant, Json, get};
+use crate::remote::Fault;
 use posthaste_core::Timestamp;
 use posthaste_core::event::NewEvent;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 -- role: viewer
 -- The one event of an external id, if it is on this page, without its payload.
 -- index: uniq_event_external_id.
-SELECT e.id, e.external_event_id, e.event_type, e.correlation_id, e.traceparent, e.created_at
+SELECT {event_head}
 FROM posthaste.events e
 WHERE e.external_event_id = $2::text AND e.id < $1::bigint AND ($3::text IS NULL OR e.event_type = $3::text)
     AND ($4::timestamptz IS NULL OR e.created_at >= $4::timestamptz)

@@ -4,7 +4,7 @@
 -- index: idx_event_created_at, backwards. It knows no order of ids within an instant: ties are read whole and sorted
 -- here. As many events share one as were stored by one statement or transaction.
 -- planner: single bound.
-SELECT e.id, e.external_event_id, e.event_type, e.correlation_id, e.traceparent, e.created_at
+SELECT {event_head}
 FROM (
     SELECT e.* FROM posthaste.events e
     WHERE e.created_at <= $3::timestamptz

@@ -1,5 +1,4 @@
 -- role: viewer
 -- index: subscriptions_pkey.
-SELECT s.id, s.event_type, s.callback_url, s.active, s.verified, s.max_retry_limit, s.description, s.created_at, s.updated_at,
-    s.deleted_at
+SELECT {subscription}
 FROM posthaste.subscriptions s WHERE s.id = $1::bigint

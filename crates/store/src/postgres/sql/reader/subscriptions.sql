@@ -2,12 +2,10 @@
 -- Subscriptions below $1, newest first, of at most $6 that are looked at; deleted ones are not listed.
 -- index: subscriptions_pkey. The index over event_type knows no order by id.
 -- planner: two limits. Rows keep the order of the scan; nothing outside sorts.
-SELECT s.id, s.event_type, s.callback_url, s.active, s.verified, s.max_retry_limit, s.description, s.created_at, s.updated_at,
-    s.deleted_at
+SELECT {subscription}
 FROM (
     SELECT s.* FROM (
-        SELECT s.id, s.event_type, s.callback_url, s.active, s.verified, s.max_retry_limit, s.description, s.created_at,
-            s.updated_at, s.deleted_at
+        SELECT {subscription}
         FROM posthaste.subscriptions s WHERE s.id < $1::bigint ORDER BY s.id DESC LIMIT 10000
     ) s
     LIMIT (SELECT $6::bigint)

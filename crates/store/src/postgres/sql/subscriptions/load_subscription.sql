@@ -1,6 +1,5 @@
 -- role: subscription_admin
 -- index: subscriptions_pkey.
-SELECT s.id, s.event_type, s.callback_url, s.active, s.verified, s.max_retry_limit, s.description, s.created_at, s.updated_at,
-    s.deleted_at, s.secret, s.previous_secret, s.previous_secret_expires_at
+SELECT {subscription}, {secrets}
 FROM posthaste.subscriptions s
 WHERE s.id = $1::bigint AND s.deleted_at IS NULL

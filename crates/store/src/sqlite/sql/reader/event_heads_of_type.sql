@@ -1,5 +1,5 @@
 -- role: viewer
 -- index: idx_event_type, backwards: an index ends with the id, so no sort
-SELECT id, external_event_id, event_type, correlation_id, traceparent, created_at
+SELECT {event_head}
 FROM events INDEXED BY idx_event_type
 WHERE event_type = ?3 AND id < ?1 ORDER BY id DESC LIMIT ?2

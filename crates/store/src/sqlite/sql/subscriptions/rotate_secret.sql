@@ -3,4 +3,4 @@
 UPDATE subscriptions
 SET previous_secret = secret, previous_secret_expires_at = ?3, secret = ?2, updated_at = ?4
 WHERE id = ?1 AND deleted_at IS NULL
-RETURNING id, event_type, callback_url, active, verified, max_retry_limit, description, created_at, updated_at, deleted_at
+RETURNING {subscription}

@@ -1,0 +1,101 @@
+//! Why a call over a connection failed, and what the caller may do: the one place that turns faults into [`StoreError`]s.
+//!
+//! A fault depends on what the server or the driver reported and on how far the call had got. A connection that breaks
+//! before the commit was requested leaves nothing behind. One that breaks after it leaves the outcome unknown, and only an
+//! idempotent call may be repeated.
+
+use posthaste_core::ports::{Cause, StoreError};
+
+/// How far a call had got when it failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nothing durable had been requested.
+    BeforeCommit,
+    /// The server may have committed.
+    MayBeDone,
+}
+
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// No connection, or one that broke before the commit: nothing was done.
+    Away(Cause),
+    /// No connection within the timeout: nothing was done, and a repetition would only wait again.
+    TimedOut(Cause),
+    /// The connection broke after the commit was requested.
+    Lost(Cause),
+    /// A deadlock or a serialization failure: nothing was done.
+    Clash(Cause),
+    /// The lock timeout has passed: nothing was done.
+    Locked(Cause),
+    Full(Cause),
+    Refused(Cause),
+    /// A row holds a value that Posthaste never writes.
+    Unreadable(String),
+    /// The operator has to change something first.
+    Unusable(String),
+}
+
+impl Fault {
+    /// Returns whether the store may repeat the call.
+    pub(crate) const fn may_repeat(&self, idempotent: bool) -> bool {
+        match self {
+            Self::Away(_) | Self::Clash(_) => true,
+            Self::Lost(_) => idempotent,
+            Self::TimedOut(_)
+            | Self::Locked(_)
+            | Self::Full(_)
+            | Self::Refused(_)
+            | Self::Unreadable(_)
+            | Self::Unusable(_) => false,
+        }
+    }
+
+    /// Returns the error for the caller. A lost call that is idempotent counts as not done.
+    pub(crate) fn into_error(self, doing: &'static str, idempotent: bool) -> StoreError {
+        match self {
+            Self::Away(source) | Self::TimedOut(source) => StoreError::Unavailable { doing, source },
+            Self::Lost(source) if idempotent => StoreError::Unavailable { doing, source },
+            Self::Lost(source) => StoreError::OutcomeUnknown { doing, source },
+            Self::Clash(source) | Self::Locked(source) => StoreError::Busy { doing, source },
+            Self::Full(source) => StoreError::Full { doing, source },
+            Self::Refused(source) => StoreError::Refused { doing, source },
+            Self::Unreadable(reason) => StoreError::Unreadable { doing, reason },
+            Self::Unusable(what) => StoreError::Unusable { what },
+        }
+    }
+
+    /// Returns whether the connection can still be used.
+    pub(crate) const fn spares_connection(&self) -> bool {
+        match self {
+            Self::Clash(_) | Self::Locked(_) | Self::Full(_) | Self::Refused(_) | Self::Unreadable(_) => true,
+            Self::Away(_) | Self::TimedOut(_) | Self::Lost(_) | Self::Unusable(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cause() -> Cause {
+        "it broke".into()
+    }
+
+    #[test]
+    fn a_lost_call_is_unknown_unless_it_may_be_repeated() {
+        let doing = "testing";
+        assert!(Fault::Lost(cause()).may_repeat(true));
+        assert!(!Fault::Lost(cause()).may_repeat(false));
+        assert!(matches!(Fault::Lost(cause()).into_error(doing, false), StoreError::OutcomeUnknown { .. }));
+        assert!(matches!(Fault::Lost(cause()).into_error(doing, true), StoreError::Unavailable { .. }));
+    }
+
+    #[test]
+    fn only_what_left_nothing_behind_is_repeated_for_every_verb() {
+        assert!(Fault::Away(cause()).may_repeat(false));
+        assert!(Fault::Clash(cause()).may_repeat(false));
+        for fault in [Fault::Locked(cause()), Fault::Refused(cause()), Fault::TimedOut(cause())] {
+            assert!(!fault.may_repeat(true), "{fault:?}");
+        }
+    }
+}

@@ -1,5 +1,5 @@
-//! Gives back jobs whose worker died or hangs (leased by the worker), so that another takes them.
-//! Never touches a saga.
+//! Resets jobs whose lease has expired because their worker died or hangs, so that another worker can claim
+//! them. Never changes a saga.
 
 use crate::clock::{CLOCK_SKEW_MAX, Clock};
 use crate::grace::{self, Grace};
@@ -13,10 +13,10 @@ use posthaste_core::job::ExpiredLease;
 use posthaste_core::ports::{CleanerStore, LeaseTake, ResetLease, Stage, StoreResult};
 use std::time::Duration;
 
-/// The most leases of one step.
+/// The maximum number of leases in one step.
 const JOBS_MAX: u32 = 500;
-/// The grace period after the clock was set back: until every process has sampled it, live workers grant leases that seem
-/// to end too far ahead. Twice the interval of the samples.
+/// The grace period after a clock step back: twice the interval of the clock samples. Until every process has
+/// sampled the new time, live workers grant leases that seem to end too far ahead.
 const GRACE_AFTER_STEP: Duration = grace::GRACE_MAX;
 
 #[derive(Debug)]
@@ -29,8 +29,8 @@ pub struct Cleaner<S> {
     wake_ups: WakeUps,
     metrics: Metrics,
     grace: Grace,
-    /// Leases that ran out before this were handled. One whose report was being written was left out, and is found by
-    /// a full scan if the report failed.
+    /// Leases that expired before this mark were handled. A lease that was locked by a report is skipped, and
+    /// found by a full scan if that report failed.
     mark: LowWaterMark<Timestamp>,
     full_scans: ScanSchedule,
 }
@@ -60,20 +60,21 @@ impl<S: CleanerStore> Cleaner<S> {
         }
     }
 
-    /// Twice the lease, because processes may be configured with different ones while the setting is being changed.
+    /// Builds a request for expired leases. The maximum lease ahead is twice the configured one, because
+    /// processes may run with different settings while it is being changed.
     fn take(&self, from: Option<Timestamp>, jobs_max: u32) -> LeaseTake {
         LeaseTake { from, jobs_max, ahead_max: self.lease.saturating_mul(2) }
     }
 
     async fn reset(&mut self, take: LeaseTake, now: Timestamp) -> StoreResult<Vec<ResetLease>> {
-        let answer = self.store.reset_expired_leases(take, self.resets_max, now).await;
-        if answer.is_err() {
+        let result = self.store.reset_expired_leases(take, self.resets_max, now).await;
+        if result.is_err() {
             self.grace.record_outage();
         }
-        answer
+        result
     }
 
-    fn tell(&self, reset: &ResetLease) {
+    fn record_reset(&self, reset: &ResetLease) {
         self.metrics.lease_resets.inc();
         let (saga_id, job_id) = (reset.saga_id, reset.job_id);
         let worker_id = reset.worker_id.as_deref();
@@ -85,14 +86,14 @@ impl<S: CleanerStore> Cleaner<S> {
                 tracing::warn!(
                     correlation_id, %saga_id, %job_id, %event_id, worker_id, %lease_expiration, lease_resets,
                     suspect, status = "Pending",
-                    "lease ran out: the job is given to another worker"
+                    "lease expired, job can be claimed again"
                 );
             }
             ExpiredLease::Fail { lease_resets } => {
                 self.wake_ups.wake_results([job_id]);
                 tracing::error!(
                     correlation_id, %saga_id, %job_id, %event_id, worker_id, %lease_expiration, lease_resets,
-                    status = "Failed", error_code = "LEASE_EXPIRED", "lease ran out too often: the attempt counts as failed"
+                    status = "Failed", error_code = "LEASE_EXPIRED", "lease expired too often, attempt counts as failed"
                 );
             }
         }
@@ -116,7 +117,7 @@ impl<S: CleanerStore> Step for Cleaner<S> {
         let is_full_scan = self.full_scans.is_due(now);
         let from = if is_full_scan { None } else { self.mark.get().filter(|from| *from < now) };
         let reset = self.reset(self.take(from, JOBS_MAX), now).await?;
-        reset.iter().for_each(|lease| self.tell(lease));
+        reset.iter().for_each(|lease| self.record_reset(lease));
         let may_be_more = reset.len() == JOBS_MAX as usize;
         if is_full_scan {
             let has_found = reset.iter().any(|lease| self.mark.is_above(lease.lease_until));
@@ -137,10 +138,10 @@ mod tests {
     use std::collections::VecDeque;
     use std::sync::{Arc, Mutex};
 
-    /// Fails while the script says so, and keeps how much it was asked for.
+    /// Fails as scripted and records the calls.
     #[derive(Debug, Default, Clone)]
     struct Scripted {
-        away: Arc<Mutex<VecDeque<bool>>>,
+        unavailable: Arc<Mutex<VecDeque<bool>>>,
         asked: Arc<Mutex<Vec<LeaseTake>>>,
     }
 
@@ -152,7 +153,7 @@ mod tests {
             _now: Timestamp,
         ) -> StoreResult<Vec<ResetLease>> {
             self.asked.lock().expect("the list").push(take);
-            if self.away.lock().expect("the script").pop_front().unwrap_or(false) {
+            if self.unavailable.lock().expect("the script").pop_front().unwrap_or(false) {
                 return Err(StoreError::Unavailable { doing: "testing", source: "no".into() });
             }
             Ok(Vec::new())
@@ -169,8 +170,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn leases_are_left_alone_for_a_while_after_an_outage() {
-        let store = Scripted { away: Arc::new(Mutex::new([true, true].into())), ..Scripted::default() };
+    async fn no_lease_is_reset_in_the_grace_period_after_an_outage() {
+        let store =
+            Scripted { unavailable: Arc::new(Mutex::new([true, true].into())), ..Scripted::default() };
         let mut cleaner = cleaner(&store, &Clock::fixed(second(0)));
         assert!(cleaner.step(second(0)).await.is_err());
         assert!(cleaner.step(second(1)).await.is_err());
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn leases_are_left_alone_until_every_process_has_noticed_a_step_back() {
+    async fn no_lease_is_reset_until_every_process_has_sampled_a_clock_step_back() {
         let (store, clock) = (Scripted::default(), Clock::fixed(second(3_600)));
         let mut cleaner = cleaner(&store, &clock);
         cleaner.step(second(3_600)).await.expect("a step");
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn reads_from_the_mark_and_from_the_beginning_every_second() {
+    async fn reads_start_at_the_mark_and_a_full_scan_runs_every_second() {
         let store = Scripted::default();
         let clock = Clock::fixed(second(0));
         let mut cleaner = cleaner(&store, &clock);
@@ -208,7 +210,7 @@ mod tests {
             cleaner.step(clock.now()).await.expect("a step");
         }
         let from: Vec<_> = store.asked.lock().expect("the list").iter().map(|take| take.from).collect();
-        // The mark covers one window back. At last the clock was set back a little.
+        // The mark lags by one window. The last step is after a small clock step back.
         assert_eq!(from, [None, Some(at(4_900)), Some(at(4_900)), None, Some(at(5_500)), None]);
     }
 }

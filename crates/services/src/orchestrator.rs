@@ -1,6 +1,6 @@
-//! Moves deliveries on: [`Admission`] starts the attempts that are due (of sagas that the router and
-//! requeues made), [`Results`] applies what workers reported. What becomes of a saga is decided in
-//! `core::saga` and nowhere else; here it is decided whose turn it is.
+//! Moves sagas: [`Admission`] creates the jobs of due sagas (created by the router and by requeues),
+//! [`Results`] applies what workers reported. The transitions are decided in `core::saga`; this module only
+//! chooses which subscription is served next.
 
 mod admission;
 mod due;

@@ -1,5 +1,5 @@
-//! Takes accepted events off the queue (put there by ingest) and makes the sagas that the orchestrator
-//! works on. Never looks at a saga, a job or a payload.
+//! Dequeues accepted events (queued when ingest inserts them) and creates the sagas that the orchestrator
+//! admits. Never reads sagas, jobs or payloads.
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -12,9 +12,10 @@ use posthaste_core::{EventId, Timestamp};
 
 const SERVICE: &str = "router";
 
-/// The most events of one step.
+/// The maximum number of events in one step.
 const EVENTS_MAX: u32 = 500;
-/// About how many sagas one step makes, whatever the fan-out.
+/// The approximate number of sagas that one step creates. It limits the events of a step when the fan-out is
+/// high.
 const SAGAS_TARGET: u32 = 2_000;
 
 #[derive(Debug)]
@@ -23,7 +24,7 @@ pub struct Router<S> {
     wake_ups: WakeUps,
     metrics: Metrics,
     events_max: u32,
-    /// Ids commit out of order: one that was committed late is found by a full scan.
+    /// Ids commit out of order. An event that was committed late is found by a full scan.
     position: ReadPosition<EventId>,
 }
 
@@ -65,7 +66,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    /// Answers from a script and keeps what it was asked.
+    /// Returns scripted results and records the calls.
     #[derive(Debug, Default, Clone)]
     struct Scripted {
         asked: Arc<Mutex<Vec<RouteTake>>>,
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn reads_from_the_mark_and_from_the_beginning_every_second() {
+    async fn reads_start_at_the_mark_and_a_full_scan_runs_every_second() {
         let store = Scripted { fan_out: 1, lowest: 7, ..Scripted::default() };
         let start = Timestamp::from_micros(0);
         let clock = Clock::fixed(start);
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn admission_is_told_which_subscriptions_have_new_sagas() {
+    async fn subscriptions_of_new_sagas_are_passed_to_admission() {
         let store = Scripted { fan_out: 1, lowest: 1, ..Scripted::default() };
         let wake_ups = WakeUps::alone();
         let (clock, now) = (Clock::fixed(Timestamp::MIN), Timestamp::from_micros(5));
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_fan_out_of_a_thousand_makes_the_next_take_small() {
+    async fn high_fan_out_reduces_the_next_batch() {
         let store = Scripted { fan_out: 1_000, lowest: 1, ..Scripted::default() };
         let mut router = router(&store, &Clock::fixed(Timestamp::MIN));
         for _ in 0..3 {

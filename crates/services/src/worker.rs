@@ -1,9 +1,9 @@
-//! Claims jobs (made by the orchestrator), sends them, and reports what came of them. Claims only what
-//! it can send at once; never touches a saga.
+//! Claims the jobs that the orchestrator created, sends them and reports their outcomes. Never changes a
+//! saga.
 //!
-//! A step claims, reads each distinct event and subscription once, and starts the sending; it does not
-//! wait for receivers. Each attempt ends with a report through the [`Reports`] batcher, and frees its
-//! slot when the report has been answered.
+//! A step claims at most as many jobs as there are free slots, reads each distinct event and subscription
+//! once, and spawns the attempts; it does not wait for receivers. Each attempt reports through the
+//! [`Reports`] batcher and frees its slot when the report was accepted or refused.
 
 mod deliver;
 mod reports;
@@ -29,22 +29,22 @@ use suspects::Suspects;
 
 pub use reports::{Reports, SERVICE as REPORTS};
 
-/// The most jobs of one claim.
+/// The maximum number of jobs in one claim.
 const JOBS_MAX: u32 = 500;
-/// How long free slots stand empty at most while jobs may wait for them.
+/// The longest time that freed slots stay empty while more jobs may be waiting.
 const REFILL_WAIT: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone)]
 pub struct WorkerOptions {
     pub worker_id: WorkerId,
     pub lease: Duration,
-    /// Over one whole exchange; well under the lease.
+    /// Covers one whole exchange. Must be well below the lease.
     pub deadline: Duration,
-    /// How many exchanges may be under way.
+    /// The maximum number of concurrent exchanges.
     pub slots: u32,
 }
 
-/// What a worker is made of, beside its store.
+/// The parts of a worker other than its store.
 #[derive(Debug, Clone)]
 pub struct WorkerKit {
     pub sender: Sender,
@@ -52,11 +52,11 @@ pub struct WorkerKit {
     pub reports: Batcher<JobReport, Report>,
     pub clock: Clock,
     pub metrics: Metrics,
-    /// Rings when slots came free that may be wanted.
+    /// Notified when slots are freed that the worker waits for.
     pub wake_up: WakeUp,
 }
 
-/// Draws a fresh token: 128 random bits.
+/// Generates a new token of 128 random bits.
 pub type DrawToken = Box<dyn Fn() -> LeaseToken + Send + Sync>;
 
 pub struct Worker<S> {
@@ -66,7 +66,7 @@ pub struct Worker<S> {
     deliverer: Arc<Deliverer<S>>,
     slots: Slots,
     attempts: SendTasks<(ClaimedJob, LeaseToken)>,
-    /// Jobs that were claimed and could not be read yet.
+    /// Jobs that were claimed but whose events and subscriptions are not read yet.
     unread: Vec<ClaimedJob>,
     unread_token: LeaseToken,
     position: ReadPosition<Timestamp>,
@@ -81,8 +81,9 @@ impl<S: fmt::Debug> fmt::Debug for Worker<S> {
 
 impl<S: WorkerStore + Clone> Worker<S> {
     pub fn new(store: S, options: WorkerOptions, kit: WorkerKit, draw_token: DrawToken) -> Self {
-        // When all slots are taken and more jobs wait, it claims again once a quarter is free, so that claims stay large.
-        // Slow receivers may keep more than that; then `REFILL_WAIT` limits how long the free ones stay empty.
+        // While all slots are occupied and more jobs wait, the worker claims again once a quarter is free, so
+        // that claims stay large. Slow receivers may occupy more than three quarters; then `REFILL_WAIT`
+        // limits how long the freed slots stay empty.
         let slots = Slots::new(options.slots, options.slots / 4, kit.wake_up.clone());
         let suspects = Suspects::new(kit.wake_up.clone());
         let position = ReadPosition::new(kit.clock.clone());
@@ -95,7 +96,7 @@ impl<S: WorkerStore + Clone> Worker<S> {
             slots,
             attempts: SendTasks::new(|(job, _)| {
                 let (saga_id, job_id) = (job.saga_id, job.job_id);
-                tracing::error!(%saga_id, %job_id, "an attempt panicked; its lease will run out");
+                tracing::error!(%saga_id, %job_id, "attempt panicked, waiting for its lease to expire");
             }),
             unread: Vec::new(),
             unread_token: LeaseToken::from_random(0),
@@ -104,7 +105,7 @@ impl<S: WorkerStore + Clone> Worker<S> {
         }
     }
 
-    /// Waits until every attempt under way has ended and was reported.
+    /// Waits until every attempt in flight has finished and was reported.
     pub async fn settle(&mut self) {
         self.attempts.settle().await;
     }
@@ -120,7 +121,7 @@ impl<S: WorkerStore + Clone> Worker<S> {
         }
     }
 
-    /// Claims a suspect if one waits. Returns whether it did.
+    /// Claims a suspect, if there is one. Returns whether it did.
     async fn claim_suspect(&mut self, now: Timestamp) -> StoreResult<bool> {
         let claim = self.new_claim(None, 1);
         self.unread_token = claim.token;
@@ -130,7 +131,7 @@ impl<S: WorkerStore + Clone> Worker<S> {
         Ok(found)
     }
 
-    /// Claims as many jobs as there are free slots.
+    /// Claims up to `jobs_max` jobs.
     async fn claim(&mut self, jobs_max: u32, now: Timestamp) -> StoreResult<()> {
         let claim = self.new_claim(self.position.from(now), jobs_max);
         self.unread_token = claim.token;
@@ -140,22 +141,22 @@ impl<S: WorkerStore + Clone> Worker<S> {
         Ok(())
     }
 
-    /// Starts an attempt for every job that was claimed and read.
+    /// Spawns an attempt for each loaded job.
     fn start(&mut self, loaded: Vec<LoadedJob>) {
         for loaded in loaded {
             let Some(slot) = self.slots.acquire() else { return };
             let (job, token, deliverer) = (loaded.job, self.unread_token, Arc::clone(&self.deliverer));
             let suspect = if job.suspect { self.suspects.occupy() } else { None };
             self.attempts.spawn((job, token), async move {
-                deliverer.carry(loaded, token).await;
-                // Before the slot of a suspect, which wakes the worker up.
+                deliverer.deliver(loaded, token).await;
+                // The slot is freed first, because freeing the suspect's slot wakes up the worker.
                 drop(slot);
                 drop(suspect);
             });
         }
     }
 
-    /// Gives back what has not been sent, so that nobody waits for the lease to run out.
+    /// Releases jobs that were not sent, so that they can be claimed before their leases expire.
     async fn release(&self, jobs: &[(ClaimedJob, LeaseToken)], now: Timestamp) -> StoreResult<u32> {
         let mut by_token: HashMap<LeaseToken, Vec<_>> = HashMap::new();
         for (job, token) in jobs {
@@ -189,7 +190,7 @@ impl<S: WorkerStore + Clone> Step for Worker<S> {
         if claimed == 0 {
             return Ok(Progress::Idle);
         }
-        // If reading fails, the jobs stay claimed and the next step reads them.
+        // If the read fails, the jobs stay claimed and the next step reads them again.
         let loaded = self.deliverer.read(&self.unread, now).await?;
         self.unread.clear();
         let is_last = claimed < asked;
@@ -204,7 +205,8 @@ impl<S: WorkerStore + Clone> Step for Worker<S> {
         })
     }
 
-    /// Lets the attempts under way end; what does not in time is given back, and may be sent twice.
+    /// Waits for the attempts in flight. Those that do not finish in time are released, and may be sent
+    /// twice.
     async fn drain(&mut self, clock: &Clock, patience: Duration) {
         let mut left = self.attempts.drain(patience).await;
         left.extend(self.unread.drain(..).map(|job| (job, self.unread_token)));
@@ -213,10 +215,12 @@ impl<S: WorkerStore + Clone> Step for Worker<S> {
         }
         let (jobs, worker_id) = (left.len(), self.options.worker_id.as_str());
         match self.release(&left, clock.now()).await {
-            Ok(released) => tracing::warn!(jobs, released, worker_id, "unfinished jobs were given back"),
+            Ok(released) => {
+                tracing::warn!(jobs, released, worker_id, "shutting down, unfinished jobs released")
+            }
             Err(error) => {
                 let error: &StoreError = &error;
-                tracing::error!(jobs, worker_id, %error, "unfinished jobs wait for their leases to run out");
+                tracing::error!(jobs, worker_id, %error, "unfinished jobs not released, waiting for their leases to expire");
             }
         }
     }

@@ -32,7 +32,7 @@ async fn check(engine: Engine) {
         assert_eq!(attempts, ["1", "2"]);
         let made = |attempt: usize| {
             move |line: &LogLine| {
-                line.message == "attempt made"
+                line.message == "attempt finished"
                     && line.text.contains(&format!("\"correlated-{number}\""))
                     && line.text.contains(&format!("\"attempt\":{attempt}"))
             }

@@ -1,6 +1,6 @@
-//! Starts the attempts that are due, round-robin over subscriptions and bounded for each: creates the jobs that workers
-//! claim. Which subscriptions have due sagas is reported by a router in the same process and read from the sagas that came
-//! due recently; a scan over all subscriptions with unfinished sagas finds the rest.
+//! Creates the jobs of due sagas, round-robin over subscriptions and within a limit for each; workers claim
+//! them. Subscriptions with due sagas come from a router in the same process, from reads of the sagas that
+//! came due recently, and from a scan over all subscriptions with unfinished sagas.
 
 use super::InFlight;
 use super::due::DueQueue;
@@ -16,13 +16,14 @@ use std::time::Duration;
 
 pub(super) const SERVICE: &str = "admission";
 
-/// The most jobs of one step.
+/// The maximum number of jobs that one step creates.
 const JOBS_MAX: u32 = 1_000;
-/// The most recently due sagas that one step reads in each waiting state.
+/// The maximum number of recently due sagas that one step reads in each waiting state.
 const SAGAS_MAX: u32 = 1_000;
-/// How often recently due sagas are read while there is known work.
+/// The time between reads of recently due sagas while other work is known.
 const READ_EVERY: Duration = Duration::from_millis(20);
-/// The most subscriptions that one page of a scan probes; a probe costs about 17 µs on PostgreSQL.
+/// The maximum number of subscriptions that one page of a scan probes. A probe costs about 17 µs on
+/// PostgreSQL.
 const PROBES_MAX: u32 = 256;
 
 #[derive(Debug)]
@@ -35,20 +36,20 @@ pub struct Admission<S> {
     metrics: Metrics,
     due: DueQueue,
     recent: RecentReads,
-    /// The scan over all subscriptions with unfinished sagas: for those that were resumed, and for sagas that were
-    /// committed too late for the reads of recently due ones.
+    /// The scan over all subscriptions with unfinished sagas. It finds those that were resumed, and sagas
+    /// that were committed too late for the reads of recently due ones.
     scan: ScanSchedule,
-    /// The last subscription of the page before, while a scan is running.
+    /// The last subscription of the previous page, while a scan is running.
     scanned: Option<SubscriptionId>,
 }
 
 /// The position of the reads of recently due sagas.
 #[derive(Debug)]
 struct RecentReads {
-    /// What came due before was read.
+    /// Sagas that came due before this were read.
     from: Timestamp,
     last: Timestamp,
-    /// The last read ended before it had read everything.
+    /// Whether the last read returned a full page.
     has_more: bool,
 }
 
@@ -57,13 +58,14 @@ impl RecentReads {
         self.has_more || is_due(self.last.after(READ_EVERY), READ_EVERY, now)
     }
 
-    /// Returns where a read at `now` starts. The position of a clock that was set back since says nothing.
+    /// Returns where a read at `now` starts. A position in the future, from before a clock step back, is
+    /// ignored.
     fn from(&self, now: Timestamp) -> Timestamp {
         if self.from <= now { self.from } else { recent(now) }
     }
 
-    /// Records a read at `now` that read everything before `until`, or everything there is. Returns false if it made
-    /// no progress: more sagas came due at one instant than one read returns.
+    /// Records a read at `now` that read everything before `until`, or everything if `None`. Returns false if
+    /// it made no progress: more sagas came due at one instant than one read returns.
     fn record(&mut self, until: Option<Timestamp>, now: Timestamp) -> bool {
         let from = self.from(now);
         let until = until.filter(|until| *until < now);
@@ -74,7 +76,8 @@ impl RecentReads {
     }
 }
 
-/// Sagas of a process whose clock is behind, or that committed them slowly, come due before others that were read.
+/// Returns the time after which sagas may still be committed: those of a process whose clock is behind, or
+/// whose commit was slow, are older than sagas that were already read.
 fn recent(now: Timestamp) -> Timestamp {
     now.before(CLOCK_SKEW_MAX)
 }
@@ -130,16 +133,16 @@ impl<S: OrchestratorStore> Admission<S> {
         let admitted = self.store.admit_due_sagas(quotas.clone(), self.policy, now).await?;
         self.in_flight.admitted(&admitted.jobs);
         self.due.served(&quotas, &admitted, now);
-        self.tell(&admitted);
+        self.record_admitted(&admitted);
         Ok(())
     }
 
-    /// Whether a subscription that is known to have due sagas has room for them.
+    /// Returns whether a subscription with known due sagas is below its in-flight limit.
     fn has_work(&self) -> bool {
         self.in_flight.free(self.due.subscriptions()).iter().any(|free| *free > 0)
     }
 
-    fn tell(&self, admitted: &Admitted) {
+    fn record_admitted(&self, admitted: &Admitted) {
         if !admitted.jobs.is_empty() {
             self.metrics.jobs_admitted.inc_by(admitted.jobs.len() as u64);
             self.metrics.batch(SERVICE, admitted.jobs.len());
@@ -156,7 +159,7 @@ impl<S: OrchestratorStore> Admission<S> {
             self.metrics.dead_letters.inc();
             tracing::warn!(
                 %saga_id, %event_id, %subscription_id, status = "DeadLettered",
-                "given up: its limit of attempts was lowered while it waited"
+                "dead-lettered, its attempt limit was lowered below its attempt count"
             );
         }
     }
@@ -168,7 +171,8 @@ impl<S: OrchestratorStore> Step for Admission<S> {
             self.scan_page(now).await?;
         }
         self.wake_ups.take_due().into_iter().for_each(|due| self.due.add(due));
-        // A saga of a router in this process is admitted before the read: this is worth 5 % of SQLite's throughput.
+        // Sagas from a router in this process are admitted before the read. This gains 5 % throughput on
+        // SQLite.
         let had_work = self.has_work();
         if !had_work {
             self.read_recent(now).await?;

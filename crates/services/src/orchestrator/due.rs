@@ -1,5 +1,6 @@
-//! The subscriptions that are known to have due sagas, in the order of their turns, and for each the position from which
-//! its sagas are read. Owned by [`Admission`](super::Admission); lost with the process and learned again by a scan.
+//! The queue of subscriptions that are known to have due sagas, each with the position from which its sagas
+//! are read. Owned by [`Admission`](super::Admission); kept in memory only, and rebuilt by a scan after a
+//! restart.
 
 use super::InFlight;
 use crate::low_water_mark::LowWaterMark;
@@ -7,12 +8,13 @@ use posthaste_core::ports::{Admitted, DueSince, Quota};
 use posthaste_core::{SubscriptionId, Timestamp};
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// Beyond this many, the positions of subscriptions that have nothing due are forgotten.
+/// Above this number of known subscriptions, the positions of those without due sagas are dropped, to bound
+/// memory.
 const KNOWN_MAX: usize = 100_000;
 
 #[derive(Debug, Default)]
 pub(super) struct DueQueue {
-    /// Each subscription at most once.
+    /// Contains each subscription at most once.
     turns: VecDeque<SubscriptionId>,
     known: HashMap<SubscriptionId, Known>,
 }
@@ -35,8 +37,8 @@ impl DueQueue {
         }
     }
 
-    /// Whether this saga would have been missed without a scan: it lies behind the position of its subscription, or,
-    /// while that one is not queued, before `recent`, from which recently due sagas are read.
+    /// Returns whether only a scan finds this saga: it is behind the position of its subscription or, while
+    /// that subscription is not queued, before `recent`, where the reads of recently due sagas start.
     pub(super) fn would_miss(&self, due: DueSince, recent: Timestamp) -> bool {
         match self.known.get(&due.subscription_id) {
             Some(known) if known.is_queued => known.mark.is_above(due.since),
@@ -48,13 +50,14 @@ impl DueQueue {
         self.turns.iter().copied()
     }
 
-    /// Returns how many jobs each subscription may get now, `jobs_max` in total: a share that one cannot use goes to the
-    /// others, and where there are more subscriptions than jobs, they take turns.
+    /// Returns how many jobs each subscription may get now, at most `jobs_max` in total. A share that one
+    /// subscription cannot use goes to the others. If there are more subscriptions than jobs, the queue
+    /// rotates.
     pub(super) fn quotas(&self, in_flight: &InFlight, jobs_max: u32) -> Vec<Quota> {
         let free = in_flight.free(self.subscriptions());
         let open = self.turns.iter().zip(free).filter(|(_, free)| *free > 0).take(jobs_max as usize);
         let mut open: Vec<(u32, SubscriptionId)> = open.map(|(id, free)| (free, *id)).collect();
-        // The one that can take least comes first, so that the rest of its share is there for the others.
+        // Sorted by free capacity, so that the unused part of a small share goes to the following ones.
         open.sort_unstable();
         let mut left = jobs_max;
         let mut sharers = u32::try_from(open.len()).unwrap_or(u32::MAX);
@@ -68,8 +71,8 @@ impl DueQueue {
         open.into_iter().map(share).filter(|quota| quota.jobs_max > 0).collect()
     }
 
-    /// Records what became of the quotas. A subscription that did not use all of its quota has nothing more that is
-    /// due; the others go to the end of the queue.
+    /// Updates the queue after an admission. A subscription that did not use its whole quota has no more due
+    /// sagas and leaves the queue; the others move to the end.
     pub(super) fn served(&mut self, quotas: &[Quota], admitted: &Admitted, now: Timestamp) {
         let mut used: HashMap<SubscriptionId, u32> = HashMap::new();
         let started = admitted.jobs.iter().map(|job| job.subscription_id);

@@ -1,9 +1,9 @@
-//! How many deliveries of each subscription are in flight, and how many may be. [`Admission`](super::Admission) asks for
-//! the free places, [`Results`](super::Results) records what came back. Only memory: lost with the process and counted
-//! again.
+//! The number of jobs in flight for each subscription, and its limit. [`Admission`](super::Admission) reads
+//! the free capacity, [`Results`](super::Results) records finished jobs. Kept in memory only, and counted
+//! again after a restart.
 //!
-//! With several orchestrators on one database, the results of what one admitted may be applied by another. So a count is
-//! corrected from the database: when a subscription is first seen, and while it is full.
+//! With several orchestrators on one database, one may apply the results of jobs that another admitted. So a
+//! count is corrected from the database when a subscription is first seen and while it is full.
 
 use crate::clock::is_due;
 use posthaste_core::in_flight::InFlightBound;
@@ -13,20 +13,21 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often a full subscription is counted again while no other orchestrator seems to be active.
+/// The time between recounts of a full subscription while no other orchestrator seems to be active.
 const RECOUNT_ALONE: Duration = Duration::from_secs(1);
-/// How often while another one is, unless counting is slow.
+/// The same while another orchestrator is active and counting is not slow.
 const RECOUNT_SHARED: Duration = Duration::from_millis(20);
-/// Next to a long-running transaction a count steps over everything that was in flight since it began.
+/// The duration above which a count is slow. Next to a long-running transaction, a count steps over the dead
+/// entries of everything that was in flight since that transaction began.
 const SLOW_COUNT: Duration = Duration::from_millis(5);
-/// For how long after its last sign another orchestrator counts as active.
+/// How long another orchestrator counts as active after its last sign.
 const SHARED_FOR: Duration = Duration::from_secs(10);
-/// The most subscriptions counted at once.
+/// The maximum number of subscriptions in one count.
 const RECOUNT_MAX: usize = 256;
-/// Beyond this many, subscriptions with nothing in flight are forgotten.
+/// Above this number of known subscriptions, those without jobs in flight are dropped, to bound memory.
 const KNOWN_MAX: usize = 100_000;
 
-/// Cheap to clone; clones share their memory.
+/// Cheap to clone; clones share their state.
 #[derive(Debug, Clone)]
 pub struct InFlight(Arc<Mutex<Memory>>);
 
@@ -46,7 +47,7 @@ struct Count {
 }
 
 impl InFlight {
-    /// No subscription gets more than `in_flight_max` jobs at once.
+    /// Creates an empty set of counts. `in_flight_max` is the upper bound of every subscription's limit.
     pub fn new(in_flight_max: u32) -> Self {
         let (known, shared_until) = (HashMap::new(), Timestamp::MIN);
         Self(Arc::new(Mutex::new(Memory { in_flight_max, known, shared_until, was_last_count_slow: false })))
@@ -60,13 +61,13 @@ impl InFlight {
         self.memory().in_flight_max
     }
 
-    /// Returns how many more jobs each of these may get, in order.
+    /// Returns how many more jobs each of these subscriptions may get, in order.
     pub(super) fn free(&self, ids: impl Iterator<Item = SubscriptionId>) -> Vec<u32> {
         let memory = &mut *self.memory();
         ids.map(|id| memory.count(id).free()).collect()
     }
 
-    /// Returns which of these must be counted in the database before anything is admitted.
+    /// Returns the subscriptions that must be counted in the database before jobs are admitted.
     pub(super) fn to_count(
         &self,
         ids: impl Iterator<Item = SubscriptionId>,
@@ -108,7 +109,7 @@ impl InFlight {
         memory.forget_idle();
     }
 
-    /// Records what came back. Returns whether a subscription that was full has room now.
+    /// Records applied results. Returns whether a subscription that was full has free capacity now.
     pub(super) fn applied(&self, results: &[AppliedResult], now: Timestamp) -> bool {
         let mut seen: HashMap<SubscriptionId, Seen> = HashMap::new();
         for result in results.iter().filter(|result| !result.is_ignored()) {
@@ -125,7 +126,7 @@ impl InFlight {
         for (id, seen) in seen {
             let count = memory.count(id);
             let was_full = count.free() == 0;
-            // More than were admitted here: another orchestrator admits too.
+            // More than were admitted here: another orchestrator admits jobs too.
             let is_shared = count.counted_at.is_some() && seen.finished > count.in_flight;
             count.in_flight = count.in_flight.saturating_sub(seen.finished);
             count.bound = count.bound.after(seen.answered, seen.unanswered);

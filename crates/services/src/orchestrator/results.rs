@@ -1,5 +1,5 @@
-//! Applies what workers and the cleaner reported, each result once: the saga completes, waits for its
-//! next attempt, or is given up.
+//! Applies the results of jobs that workers reported or the cleaner failed, each once: the saga completes,
+//! waits for its next attempt, or is dead-lettered.
 
 use super::InFlight;
 use crate::clock::Clock;
@@ -15,7 +15,7 @@ use posthaste_core::{JobId, Timestamp};
 
 pub(super) const SERVICE: &str = "results";
 
-/// The most results of one step.
+/// The maximum number of results in one step.
 const RESULTS_MAX: u32 = 1_000;
 
 #[derive(Debug)]
@@ -25,7 +25,8 @@ pub struct Results<S> {
     in_flight: InFlight,
     wake_ups: WakeUps,
     metrics: Metrics,
-    /// Jobs of slow receivers finish after younger ones: reports pass their ids along with the wake-up.
+    /// Jobs of slow receivers finish after jobs with larger ids, so reports pass the ids along with the
+    /// wake-up.
     position: ReadPosition<JobId>,
 }
 
@@ -42,9 +43,9 @@ impl<S: OrchestratorStore> Results<S> {
         Self { store, policy, in_flight, wake_ups, metrics, position }
     }
 
-    fn tell(&self, result: &AppliedResult, now: Timestamp) {
+    fn record_result(&self, result: &AppliedResult, now: Timestamp) {
         self.metrics.decided(&result.decision);
-        // No worker told of this one: it was lost with its worker.
+        // No worker reported this attempt: its lease expired too often.
         if let Some(code) = result.error_code.as_ref().filter(|code| **code == Failure::LeaseExpired.code())
             && !result.is_ignored()
         {
@@ -52,7 +53,7 @@ impl<S: OrchestratorStore> Results<S> {
         }
         let (saga_id, job_id, event_id) = (result.saga_id, result.job_id, result.event_id);
         let subscription_id = result.subscription_id;
-        // Since routing: when the event was accepted, this role may not read.
+        // The age since routing. This role may not read when the event was accepted.
         let age_s = now.since(result.saga_created_at).as_secs();
         match &result.decision {
             Decision::Complete { attempt_count } => {
@@ -63,17 +64,17 @@ impl<S: OrchestratorStore> Results<S> {
             }
             Decision::Retry { attempt_count, next_attempt_at, error_code } => tracing::info!(
                 %saga_id, %job_id, %event_id, %subscription_id, attempt_count, status = "PendingRetry",
-                %error_code, again_in_s = next_attempt_at.since(now).as_secs(), "attempt failed"
+                %error_code, again_in_s = next_attempt_at.since(now).as_secs(), "attempt failed, retry scheduled"
             ),
             Decision::DeadLetter { attempt_count, error_code } => {
                 let error_code = error_code.as_ref().map(tracing::field::display);
                 tracing::warn!(
                     %saga_id, %job_id, %event_id, %subscription_id, attempt_count, age_s,
-                    status = "DeadLettered", error_code, "given up: requeue the dead letter once its cause is mended"
+                    status = "DeadLettered", error_code, "dead-lettered, requeue it when the cause is fixed"
                 );
             }
             Decision::Ignore(why) => {
-                tracing::debug!(%saga_id, %job_id, %event_id, %subscription_id, ?why, "result changes nothing");
+                tracing::debug!(%saga_id, %job_id, %event_id, %subscription_id, ?why, "result ignored");
             }
             Decision::StartAttempt { .. } => {}
         }
@@ -92,7 +93,7 @@ impl<S: OrchestratorStore> Step for Results<S> {
         self.position.record(results.iter().map(|result| result.job_id).min(), now);
         if !results.is_empty() {
             self.metrics.batch(SERVICE, results.len());
-            results.iter().for_each(|result| self.tell(result, now));
+            results.iter().for_each(|result| self.record_result(result, now));
             if self.in_flight.applied(&results, now) {
                 self.wake_ups.wake(Stage::Admission);
             }

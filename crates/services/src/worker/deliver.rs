@@ -1,4 +1,5 @@
-//! One attempt of one delivery, from the claimed job to the answered report.
+//! One attempt of one delivery, from the claimed job to the accepted report. Called by the
+//! [`Worker`](super::Worker) for each job of a claim.
 
 use super::{WorkerKit, WorkerOptions};
 use crate::batcher::BatchError;
@@ -17,10 +18,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What must be left of a lease beside the exchange itself: the report must land before it runs out.
+/// The part of a lease that must remain after the exchange, so that the report is written before the lease
+/// expires.
 const LEASE_MARGIN: Duration = Duration::from_secs(1);
 
-/// One claimed job with all that its attempt needs, or why it cannot be made.
+/// A claimed job with everything that its attempt needs, or the reason why it cannot be sent.
 #[derive(Debug)]
 pub(super) struct LoadedJob {
     pub(super) job: ClaimedJob,
@@ -33,25 +35,25 @@ impl LoadedJob {
     }
 }
 
-/// An event, read once for all jobs of a claim that carry it.
+/// An event, read once for all jobs of a claim that send it.
 #[derive(Debug)]
 struct Content {
     event_type: EventType,
     body: Bytes,
     correlation_id: Option<CorrelationId>,
     traceparent: Option<TraceParent>,
-    /// When it was accepted.
+    /// When the event was accepted.
     created_at: Timestamp,
 }
 
-/// A subscription, read once for all jobs of a claim that go there.
+/// A subscription, read once for all jobs of a claim that are sent to it.
 #[derive(Debug)]
 struct Address {
     to: Destination,
     secrets: Vec<SigningSecret>,
 }
 
-/// Reads, sends and reports.
+/// Reads events and subscriptions, sends attempts and reports them.
 #[derive(Debug)]
 pub(super) struct Deliverer<S> {
     store: S,
@@ -66,7 +68,7 @@ impl<S: WorkerStore> Deliverer<S> {
         Self { store, kit, deadline: options.deadline, worker_id }
     }
 
-    /// Reads what the jobs of one claim need, each event and subscription once.
+    /// Reads what the jobs of a claim need, each event and subscription once.
     pub(super) async fn read(&self, jobs: &[ClaimedJob], now: Timestamp) -> StoreResult<Vec<LoadedJob>> {
         let events = distinct(jobs.iter().map(|job| job.event_id));
         let targets = distinct(jobs.iter().map(|job| job.subscription_id));
@@ -91,7 +93,7 @@ impl<S: WorkerStore> Deliverer<S> {
             Err(StoreError::Unreadable { .. }) => {
                 one_by_one(ids, |id| self.store.load_events(vec![id])).await
             }
-            answer => answer,
+            result => result,
         }
     }
 
@@ -100,11 +102,16 @@ impl<S: WorkerStore> Deliverer<S> {
             Err(StoreError::Unreadable { .. }) => {
                 one_by_one(ids, |id| self.store.load_targets(vec![id])).await
             }
-            answer => answer,
+            result => result,
         }
     }
 
-    /// Where a delivery goes, unless nothing may go there.
+    /// Returns the destination of a delivery and the secrets that sign it.
+    ///
+    /// # Errors
+    ///
+    /// The failure that the attempt is reported with, if the subscription is not verified, a secret cannot be
+    /// decrypted or the URL is refused.
     fn address(&self, target: &Target, now: Timestamp) -> Result<Address, Failure> {
         if !target.verified {
             return Err(Failure::NotVerified);
@@ -114,19 +121,19 @@ impl<S: WorkerStore> Deliverer<S> {
         for sealed in std::iter::once(&target.secrets.current).chain(live) {
             secrets.push(self.kit.sealer.open(sealed).map_err(|error| {
                 let subscription_id = target.subscription_id;
-                tracing::error!(%subscription_id, %error, "the signing secret cannot be opened");
+                tracing::error!(%subscription_id, %error, "signing secret cannot be decrypted, attempt fails");
                 Failure::SecretUnreadable
             })?);
         }
         Ok(Address { to: self.kit.sender.aim(target.callback_url.as_str())?, secrets })
     }
 
-    /// Makes the attempt and reports it. A lease that has not time enough left is given back unused.
-    pub(super) async fn carry(&self, loaded: LoadedJob, token: LeaseToken) {
+    /// Sends the attempt and reports it. If the rest of the lease is too short, the job is released instead.
+    pub(super) async fn deliver(&self, loaded: LoadedJob, token: LeaseToken) {
         let (job, began) = (loaded.job, Instant::now());
         let now = self.kit.clock.now();
         if now.after(self.deadline + LEASE_MARGIN) > job.lease_until {
-            self.give_back(&loaded, token, now).await;
+            self.release(&loaded, token, now).await;
             return;
         }
         let outcome = match &loaded.content {
@@ -144,12 +151,12 @@ impl<S: WorkerStore> Deliverer<S> {
                 Some(code) => self.kit.metrics.health.failed(job.subscription_id, code, ended_at),
             }
         }
-        // Nobody but the worker may read when the event was accepted, so it is measured here and not where the
-        // delivery ends.
+        // Only the worker may read when the event was accepted, so the latency is measured here and not where
+        // the delivery completes.
         if let (Ok(Report::Accepted), None, Ok((content, _))) = (&reported, outcome.code(), &loaded.content) {
             self.kit.metrics.delivered(ended_at.since(content.created_at));
         }
-        self.tell(&job, &outcome, loaded.correlation_id(), reported);
+        self.log_outcome(&job, &outcome, loaded.correlation_id(), reported);
     }
 
     async fn send(
@@ -176,7 +183,7 @@ impl<S: WorkerStore> Deliverer<S> {
         self.kit.sender.send(&address.to, post, now).await.outcome
     }
 
-    async fn give_back(&self, loaded: &LoadedJob, token: LeaseToken, now: Timestamp) {
+    async fn release(&self, loaded: &LoadedJob, token: LeaseToken, now: Timestamp) {
         let job = &loaded.job;
         let (saga_id, job_id, worker_id) = (job.saga_id, job.job_id, self.worker_id.as_str());
         let (event_id, subscription_id) = (job.event_id, job.subscription_id);
@@ -184,14 +191,14 @@ impl<S: WorkerStore> Deliverer<S> {
         let lease_expiration = job.lease_until;
         tracing::warn!(
             correlation_id, %saga_id, %job_id, %event_id, %subscription_id, worker_id, %lease_expiration,
-            "too little of the lease is left to send: the job is given back"
+            "rest of the lease too short for a send, releasing the job"
         );
         if let Err(error) = self.store.release_jobs(vec![job.job_id], token, now).await {
-            tracing::warn!(correlation_id, %saga_id, %job_id, %event_id, worker_id, %error, "the lease must run out by itself");
+            tracing::warn!(correlation_id, %saga_id, %job_id, %event_id, worker_id, %error, "release failed, waiting for the lease to expire");
         }
     }
 
-    fn tell(
+    fn log_outcome(
         &self,
         job: &ClaimedJob,
         outcome: &AttemptOutcome,
@@ -209,19 +216,19 @@ impl<S: WorkerStore> Deliverer<S> {
                 let error_code = outcome.code().map(tracing::field::display);
                 tracing::debug!(
                     correlation_id, %saga_id, %job_id, %event_id, %subscription_id, worker_id, attempt,
-                    status, response_status, error_code, %lease_expiration, "attempt made"
+                    status, response_status, error_code, %lease_expiration, "attempt finished"
                 );
             }
             Ok(Report::LeaseLost) => {
                 self.kit.metrics.leases_lost.inc();
                 tracing::warn!(
                     correlation_id, %saga_id, %job_id, %event_id, %subscription_id, worker_id,
-                    %lease_expiration, "came back after its lease was given away: the result does not count"
+                    %lease_expiration, "lease lost before the report, result ignored"
                 );
             }
             Err(error) => tracing::error!(
                 correlation_id, %saga_id, %job_id, %event_id, %subscription_id, worker_id, %error,
-                %lease_expiration, "the result could not be reported: the lease runs out, and the job is done again"
+                %lease_expiration, "report failed, the job is sent again after its lease expires"
             ),
         }
     }
@@ -246,7 +253,8 @@ fn distinct<T: Copy + Ord>(ids: impl Iterator<Item = T>) -> Vec<T> {
     ids
 }
 
-/// A row that cannot be read must not stop those beside it: it is left out, as if it were gone.
+/// Loads rows one at a time. A row that cannot be read is left out, as if it did not exist, so that it does
+/// not fail the others.
 async fn one_by_one<Id, T, F>(ids: Vec<Id>, load: impl Fn(Id) -> F) -> StoreResult<Vec<T>>
 where
     F: Future<Output = StoreResult<Vec<T>>>,
@@ -256,7 +264,7 @@ where
         match load(id).await {
             Ok(rows) => found.extend(rows),
             Err(error @ StoreError::Unreadable { .. }) => {
-                tracing::error!(%error, "a row is left out; its attempts fail");
+                tracing::error!(%error, "row unreadable, its attempts fail");
             }
             Err(error) => return Err(error),
         }

@@ -1,5 +1,5 @@
-//! Carries what came of attempts to the store, in batches. A report is repeated until the store has
-//! answered it: only then is the attempt over.
+//! Writes the outcomes of attempts to the store, in batches. A report is retried while the store is
+//! unavailable, and its attempt keeps its slot until then.
 
 use crate::batcher::{BatchHandler, Failed};
 use crate::metrics::Metrics;
@@ -36,7 +36,7 @@ impl<S: WorkerStore> BatchHandler for Reports<S> {
         if answers.is_ok() {
             self.wake_ups.wake_results(reports.iter().map(|report| report.job_id));
         }
-        // Of reports that are not repeated the leases run out, and the jobs are done again.
+        // Reports that are not retried: their leases expire, and the jobs are sent again.
         answers.map_err(|error| Failed::repeated(error, reports))
     }
 }

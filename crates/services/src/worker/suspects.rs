@@ -1,6 +1,6 @@
-//! When the worker may claim a suspect: a job that was in flight when its workers died (see
-//! [`posthaste_core::job::ExpiredLease`]). A process has at most one in flight, so a job that kills its worker takes no
-//! other suspect with it.
+//! Decides when the worker may claim a suspect: a job that was in flight when its workers died (see
+//! [`posthaste_core::job::ExpiredLease`]). A process has at most one suspect in flight, so a job that kills
+//! its worker does not fail other suspects.
 
 use crate::clock::is_due;
 use crate::send_tasks::{Slot, Slots};
@@ -8,16 +8,17 @@ use crate::wake::WakeUp;
 use posthaste_core::Timestamp;
 use std::time::Duration;
 
-/// Time to the next poll after one that found no suspect. Suspects are rare and have lost several leases already, so a
-/// second does not matter to them; an idle process makes one more statement in that time.
+/// The time between polls that find no suspect. Suspects are rare and have lost several leases already, so a
+/// delay of a second does not matter to them, and an idle process runs only one more statement a second.
 const POLL_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Suspects {
-    /// One, held by the attempt of the suspect in flight. The next one may be claimed as soon as it is free.
+    /// A single slot, held by the suspect in flight.
     slots: Slots,
     next_poll_at: Timestamp,
-    /// Set after a suspect was claimed, until normal jobs were claimed: with a single slot the two take turns.
+    /// Set when a suspect was claimed, cleared when normal jobs were: with a single slot in the worker, the
+    /// two alternate.
     is_normal_next: bool,
 }
 
@@ -42,7 +43,7 @@ impl Suspects {
         self.is_normal_next = false;
     }
 
-    /// Returns the slot that the attempt of a suspect holds until it ends.
+    /// Returns the slot that the attempt of a suspect holds until it finishes, or `None` if it is occupied.
     pub(super) fn occupy(&self) -> Option<Slot> {
         self.slots.acquire()
     }
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_suspect_is_in_flight_and_normal_jobs_take_turns_with_it() {
+    fn one_suspect_is_in_flight_and_claims_alternate_with_normal_jobs() {
         let second = |s| Timestamp::from_micros(0).after(Duration::from_secs(s));
         let mut suspects = Suspects::new(WakeUp::default());
         assert!(suspects.may_claim(second(5)));
@@ -64,10 +65,10 @@ mod tests {
         drop(in_flight);
         assert!(!suspects.may_claim(second(9)), "normal jobs come first");
         suspects.normal_claimed();
-        assert!(suspects.may_claim(second(5)), "the next one follows at once");
+        assert!(suspects.may_claim(second(5)), "the next one is claimed at once");
         suspects.polled(false, second(9));
         for (now, expected) in [(9, false), (10, true), (3, true)] {
-            assert_eq!(suspects.may_claim(second(now)), expected, "at {now}, where 3 is a clock set back");
+            assert_eq!(suspects.may_claim(second(now)), expected, "at {now}, 3 is after a clock step back");
         }
     }
 }

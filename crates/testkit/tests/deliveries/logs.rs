@@ -21,19 +21,19 @@ const ROWS: &[(&str, &[&str])] = &[
     ("events routed", &["first_event_id", "events", "pairs"]),
     ("attempt admitted", &["event_id", "saga_id", "job_id", "subscription_id", "status"]),
     (
-        "attempt made",
+        "attempt finished",
         &["correlation_id", "event_id", "saga_id", "job_id", "worker_id", "status", "lease_expiration"],
     ),
     ("delivered", &["event_id", "saga_id", "job_id", "subscription_id", "status"]),
     ("attempt failed", &["event_id", "saga_id", "job_id", "subscription_id", "status", "error_code"]),
-    ("given up: requeue", &["event_id", "saga_id", "job_id", "subscription_id", "status", "error_code"]),
-    ("given up: its limit", &["event_id", "saga_id", "subscription_id", "status"]),
+    ("dead-lettered, requeue", &["event_id", "saga_id", "job_id", "subscription_id", "status", "error_code"]),
+    ("dead-lettered, its attempt limit", &["event_id", "saga_id", "subscription_id", "status"]),
     (
-        "lease ran out:",
+        "lease expired,",
         &["correlation_id", "event_id", "saga_id", "job_id", "worker_id", "status", "lease_expiration"],
     ),
     (
-        "lease ran out too often",
+        "lease expired too often",
         &["correlation_id", "event_id", "saga_id", "job_id", "status", "error_code", "lease_expiration"],
     ),
 ];

@@ -1,4 +1,4 @@
-//! Admission over a scripted store.
+//! Tests of admission with a scripted store.
 
 use super::*;
 use posthaste_core::ports::{
@@ -9,7 +9,7 @@ use posthaste_core::{EventId, JobId, SagaId};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-/// Subscriptions 1 to `subscriptions`, each with as many due sagas as `due` says.
+/// Subscription `i + 1` has `due[i]` due sagas.
 #[derive(Debug, Clone)]
 struct Scripted(Arc<Mutex<World>>);
 
@@ -18,10 +18,10 @@ struct World {
     due: Vec<u32>,
     probes: Vec<Option<i64>>,
     given: Vec<u32>,
-    /// From where recently due sagas were read, and when; how far the next reads come.
+    /// The start and the time of each read of recently due sagas, and how far the next reads get.
     reads: Vec<(Timestamp, Timestamp)>,
     reach: VecDeque<Option<Timestamp>>,
-    /// Since when scans find them due, and from where they were taken.
+    /// The time from which scans report them due, and the positions from which they were fetched.
     due_since: Timestamp,
     takes: Vec<Option<Timestamp>>,
 }
@@ -157,7 +157,7 @@ fn at_ms(ms: u64) -> Timestamp {
 
 use Progress::{Idle, More};
 
-/// After the scan at the start.
+/// Returns a rig after its first scan.
 async fn started(due: Vec<u32>) -> Rig {
     let mut rig = Rig::new(due);
     rig.step(0).await;
@@ -165,7 +165,7 @@ async fn started(due: Vec<u32>) -> Rig {
 }
 
 #[tokio::test]
-async fn a_backlog_of_one_delays_no_other() {
+async fn backlog_of_one_subscription_does_not_delay_others() {
     let mut rig = started(vec![1_000_000, 1, 1]).await;
     assert_eq!(rig.world().given, [16, 1, 1]);
     for _ in 0..3 {
@@ -175,7 +175,7 @@ async fn a_backlog_of_one_delays_no_other() {
 }
 
 #[tokio::test]
-async fn a_long_scan_goes_page_by_page_and_pauses_after_the_last() {
+async fn long_scan_runs_page_by_page_and_repeats_every_second() {
     let mut rig = Rig::new(vec![0; 600]);
     let mut progress = Vec::new();
     for ms in [0, 0, 0, 0, 999, 1_000] {
@@ -186,11 +186,11 @@ async fn a_long_scan_goes_page_by_page_and_pauses_after_the_last() {
 }
 
 #[tokio::test]
-async fn reads_of_recently_due_sagas_continue_where_the_last_one_ended() {
+async fn reads_of_recently_due_sagas_continue_at_the_last_position() {
     let mut rig = started(vec![0]).await;
     rig.step(0).await;
     rig.world().reads.clear();
-    // The third read cannot read everything, and the sixth does not get past one instant.
+    // The third read does not reach the end, and the sixth does not get past one instant.
     let reach = [None, None, Some(2_500), None, None, Some(3_900)].map(|ms: Option<u64>| ms.map(at_ms));
     rig.world().reach = reach.into();
     let mut progress = Vec::new();
@@ -208,20 +208,20 @@ async fn reads_of_recently_due_sagas_continue_where_the_last_one_ended() {
         (3_400, 3_500),
     ];
     let world = rig.world();
-    // At first everything since the start, less the tolerance for clock skew.
+    // The first read starts at the start of the process, minus the tolerance for clock skew.
     assert_eq!(world.reads[0].0, NOW.before(CLOCK_SKEW_MAX));
     assert_eq!(
         world.reads[1..],
         reads[1..].iter().map(|(since, now)| (at_ms(*since), at_ms(*now))).collect::<Vec<_>>()
     );
     assert_eq!(progress, [Idle, Idle, More, Idle, Idle, Idle, Idle, Idle]);
-    // One at the start, one for each second, one at 4.05 s (only a scan finds all that came due at one instant), and one
-    // after the clock was set back.
+    // One at the start, one each second, one at 4.05 s (only a scan finds all sagas that came due at one
+    // instant), and one after the clock step back.
     assert_eq!(world.probes.len(), 7);
 }
 
 #[tokio::test]
-async fn what_the_router_reported_is_admitted_before_a_read() {
+async fn sagas_reported_by_the_router_are_admitted_before_a_read() {
     let mut rig = started(vec![0]).await;
     rig.world().reads.clear();
     rig.store.one_is_due(at_ms(10));
@@ -235,25 +235,25 @@ async fn what_the_router_reported_is_admitted_before_a_read() {
 
 #[tokio::test]
 async fn recently_due_sagas_are_read_every_20_ms_while_there_is_known_work() {
-    // Each step admits 16 of one and marks nothing as finished; the others keep it busy.
+    // Each step scans a page of 256 subscriptions and admits their sagas, so there is always known work.
     let mut rig = started(vec![1; 3_000]).await;
     rig.world().reads.clear();
     for ms in [1, 5, 19, 20, 30] {
         rig.step(ms).await;
     }
     let read_at: Vec<_> = rig.world().reads.iter().map(|(_, now)| *now).collect();
-    assert_eq!(read_at, [at_ms(20)], "the first was at 0 ms");
+    assert_eq!(read_at, [at_ms(20)], "the first read was at 0 ms");
 }
 
 #[tokio::test]
-async fn what_a_scan_finds_behind_the_position_is_read_from_there() {
+async fn position_moves_back_to_what_a_scan_found() {
     let mut rig = started(vec![0]).await;
-    // Sagas come due as they are created, except for one: its subscription was resumed.
+    // Sagas come due when they are created, except for one whose subscription was resumed.
     for (ms, due_since) in [(1_000, 990), (2_000, 1_990), (3_000, 300), (4_000, 3_990)] {
         rig.store.one_is_due(at_ms(due_since));
         rig.step(ms).await;
     }
     let from = |ms: u64| Some(at_ms(ms));
-    // Fetches are recorded with the time of the step.
+    // The scripted store reports fetches with the time of the step.
     assert_eq!(rig.world().takes, [from(990), from(990), from(300), from(300)]);
 }

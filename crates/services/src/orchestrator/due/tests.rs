@@ -1,4 +1,4 @@
-//! Whose turn it is, how many each may have, and from where its sagas are read.
+//! Tests of the order of turns, the quotas, and the positions from which sagas are read.
 
 use super::*;
 use posthaste_core::ports::AdmittedJob;
@@ -47,7 +47,7 @@ fn quotas(queue: &DueQueue, in_flight: &InFlight, jobs_max: u32) -> Vec<(i64, u3
 }
 
 #[test]
-fn shares_are_equal_and_what_one_cannot_use_goes_to_the_others() {
+fn shares_are_equal_and_unused_shares_go_to_the_others() {
     let (queue, in_flight) = queue(&[1, 2, 3]);
     assert_eq!(quotas(&queue, &in_flight, 1_000), [(1, 16), (2, 16), (3, 16)], "none above its limit");
     assert_eq!(quotas(&queue, &in_flight, 9), [(1, 3), (2, 3), (3, 3)]);
@@ -57,7 +57,7 @@ fn shares_are_equal_and_what_one_cannot_use_goes_to_the_others() {
 }
 
 #[test]
-fn where_there_are_more_subscriptions_than_jobs_they_take_turns() {
+fn subscriptions_take_turns_when_there_are_more_of_them_than_jobs() {
     let (mut queue, in_flight) = queue(&[1, 2, 3, 4, 5]);
     let mut turns = Vec::new();
     for _ in 0..5 {
@@ -72,7 +72,7 @@ fn where_there_are_more_subscriptions_than_jobs_they_take_turns() {
 }
 
 #[test]
-fn one_that_did_not_use_its_quota_leaves_the_queue() {
+fn subscription_that_does_not_use_its_quota_leaves_the_queue() {
     let (mut queue, in_flight) = queue(&[1, 2]);
     let given = queue.quotas(&in_flight, 100);
     let admitted = admitted(&[(1, 16), (2, 3)]);
@@ -85,7 +85,7 @@ fn one_that_did_not_use_its_quota_leaves_the_queue() {
 }
 
 #[test]
-fn sagas_are_read_from_the_smallest_time_of_the_last_fetches() {
+fn sagas_are_read_from_the_smallest_time_fetched_recently() {
     let (mut queue, in_flight) = queue(&[]);
     let from = |queue: &DueQueue| queue.quotas(&in_flight, 100).first().expect("a quota").from;
     let fetched = |queue: &mut DueQueue, ms: u64, now: u64| {
@@ -105,11 +105,11 @@ fn sagas_are_read_from_the_smallest_time_of_the_last_fetches() {
 }
 
 #[test]
-fn a_saga_would_be_missed_behind_the_position_that_is_read() {
+fn saga_behind_the_read_position_would_be_missed() {
     let (mut queue, in_flight) = queue(&[]);
     queue.add(due(1, 500));
     let recent = at_ms(900);
-    // subscription, since, whether only a scan finds it
+    // subscription, due since, whether only a scan finds it
     for (id, since_ms, expected) in [(1, 499, true), (1, 500, false), (2, 899, true), (2, 900, false)] {
         assert_eq!(queue.would_miss(due(id, since_ms), recent), expected, "{id} since {since_ms}");
     }

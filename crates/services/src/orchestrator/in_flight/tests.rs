@@ -1,4 +1,4 @@
-//! How many may be in flight, and when they are counted again.
+//! Tests of the limits and of the times at which jobs in flight are counted.
 
 use super::*;
 use posthaste_core::outcome::Failure;
@@ -46,7 +46,7 @@ fn to_count(in_flight: &InFlight, id: i64, ms: u64) -> bool {
     !in_flight.to_count([sub(id)].into_iter(), at_ms(ms)).is_empty()
 }
 
-/// Subscriptions of which nothing was in flight at the start.
+/// Returns counts for subscriptions that had no jobs in flight at the start.
 fn counted(ids: &[i64]) -> InFlight {
     let in_flight = InFlight::new(MAX);
     let ids: Vec<_> = ids.iter().map(|id| sub(*id)).collect();
@@ -55,7 +55,7 @@ fn counted(ids: &[i64]) -> InFlight {
 }
 
 #[test]
-fn a_full_subscription_has_room_when_results_come_back() {
+fn results_free_capacity_of_a_full_subscription() {
     let in_flight = counted(&[1, 2]);
     admit(&in_flight, 1, 16);
     admit(&in_flight, 2, 3);
@@ -66,8 +66,8 @@ fn a_full_subscription_has_room_when_results_come_back() {
 }
 
 #[test]
-fn limits_follow_the_responses() {
-    // A refusal is a response; a name that cannot be resolved says nothing.
+fn limit_grows_with_responses_and_shrinks_with_timeouts() {
+    // An HTTP error is a response; a DNS failure says nothing about the receiver.
     let rows = [
         (None, 32),
         (Some(Failure::Http(500)), 32),
@@ -83,7 +83,7 @@ fn limits_follow_the_responses() {
 }
 
 #[test]
-fn a_result_that_changed_nothing_frees_nothing() {
+fn ignored_result_frees_no_capacity() {
     let in_flight = counted(&[1]);
     admit(&in_flight, 1, 16);
     let mut stale = results(1, 5, None);
@@ -95,9 +95,9 @@ fn a_result_that_changed_nothing_frees_nothing() {
 }
 
 #[test]
-fn new_ones_are_counted_first_and_full_ones_every_second() {
+fn new_subscriptions_are_counted_at_once_and_full_ones_every_second() {
     let in_flight = InFlight::new(MAX);
-    assert!(to_count(&in_flight, 1, 0), "a process that died may have left some in flight");
+    assert!(to_count(&in_flight, 1, 0), "a process that died may have left jobs in flight");
     in_flight.counted(&[sub(1)], &[10], Duration::ZERO, at_ms(0));
     assert!(!to_count(&in_flight, 1, 5_000), "it has room");
     admit(&in_flight, 1, 6);
@@ -105,14 +105,14 @@ fn new_ones_are_counted_first_and_full_ones_every_second() {
     // As many as expected: no other orchestrator is active.
     in_flight.counted(&[sub(1)], &[16], Duration::ZERO, at_ms(1_000));
     assert!(!to_count(&in_flight, 1, 1_500));
-    // Fewer: one is.
+    // Fewer than expected: another orchestrator is active.
     in_flight.counted(&[sub(1)], &[12], Duration::ZERO, at_ms(2_000));
     admit(&in_flight, 1, 4);
     assert!(!to_count(&in_flight, 1, 2_019) && to_count(&in_flight, 1, 2_020));
 }
 
 #[test]
-fn results_of_jobs_that_were_not_admitted_here_show_another_orchestrator() {
+fn results_of_jobs_admitted_elsewhere_reveal_another_orchestrator() {
     let in_flight = counted(&[1]);
     in_flight.applied(&results(1, 1, None), at_ms(10));
     admit(&in_flight, 1, 16);
@@ -120,11 +120,11 @@ fn results_of_jobs_that_were_not_admitted_here_show_another_orchestrator() {
 }
 
 #[test]
-fn a_slow_count_is_repeated_every_second_and_no_later() {
+fn slow_count_is_repeated_every_second() {
     let in_flight = counted(&[1]);
     in_flight.applied(&results(1, 1, None), at_ms(10));
     admit(&in_flight, 1, 16);
     in_flight.counted(&[sub(1)], &[16], Duration::from_secs(30), at_ms(1_000));
     assert!(!to_count(&in_flight, 1, 1_999) && to_count(&in_flight, 1, 2_000));
-    assert!(to_count(&in_flight, 2, 1_000), "one that is new is counted at once");
+    assert!(to_count(&in_flight, 2, 1_000), "a new subscription is counted at once");
 }

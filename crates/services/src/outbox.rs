@@ -1,7 +1,7 @@
-//! The order lane, one step for each job: [`OrderSender`] claims orders (stored by the [`intake`]) and sends them,
-//! [`Settlements`] write what the broker said, [`OrderRequeue`] brings failed orders back, [`OrderJanitor`] takes back
-//! orders that were never reported on, [`LedgerPurge`] deletes old keys, [`LaneObserver`] reports changes of the lane.
-//! What becomes of an order, and of the lane, is decided in the core.
+//! The order lane, one step per task: [`OrderSender`] claims orders (stored by the [`intake`]) and sends
+//! them, [`Settlements`] record the broker's responses, [`OrderRequeue`] queues failed orders again when they
+//! are due, [`OrderJanitor`] takes back orders whose sender never reported, [`LedgerPurge`] deletes expired
+//! keys, [`LaneObserver`] logs changes of the lane. `core` decides the transitions of orders and of the lane.
 
 mod broker;
 mod http;
@@ -25,5 +25,5 @@ pub use requeue::{OrderRequeue, REQUEUE_EVERY};
 pub use sender::{OrderSender, OutboxKit, OutboxOptions};
 pub use settlements::{SERVICE as SETTLEMENTS, Settlements};
 
-/// The most orders that one step brings back or takes back.
+/// The maximum number of orders that one step requeues or takes back.
 const MOVED_MAX: u32 = 500;

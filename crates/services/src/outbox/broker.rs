@@ -1,5 +1,5 @@
-//! The port to a broker. Behind it stands whatever executes orders; the HTTP adapter is the one that is
-//! shipped.
+//! The port to the broker that executes orders. [`HttpBroker`](super::HttpBroker) is the only implementation
+//! that is shipped.
 
 use posthaste_core::Timestamp;
 use posthaste_core::broker::BrokerOutcome;
@@ -7,9 +7,9 @@ use posthaste_core::ports::ClaimedOrder;
 use std::time::Duration;
 
 pub trait Broker: Send + Sync + 'static {
-    /// Sends an order once, always under its own key, and answers what came of it.
+    /// Sends an order once, under its idempotency key, and returns the outcome.
     fn send_order(&self, order: &ClaimedOrder, now: Timestamp) -> impl Future<Output = BrokerOutcome> + Send;
 
-    /// The longest that a send takes.
+    /// Returns the longest time that a send can take.
     fn deadline(&self) -> Duration;
 }

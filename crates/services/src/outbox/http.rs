@@ -1,5 +1,5 @@
-//! A broker that is spoken to over HTTP: one POST of the canonical bytes, through the one [`Sender`] and
-//! its address policy. What the answer means is for [`classify_answer`] to say.
+//! The broker adapter for HTTP: one POST of the canonical bytes through the shared [`Sender`] and its address
+//! policy. [`classify_answer`] interprets the response.
 
 use super::broker::Broker;
 use crate::sender::{AGENT, Post, ReadUpTo, Sender};
@@ -19,17 +19,17 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 #[derive(Clone)]
 pub struct HttpBrokerOptions {
-    /// Where orders are posted to.
+    /// The URL that orders are posted to.
     pub url: String,
-    /// Sent with every order; they may hold credentials.
+    /// Sent with every order. They may contain credentials.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// The broker's words for an order that it has executed before.
+    /// The text by which the broker says that it executed an order before.
     pub processed_marker: String,
-    /// Over one whole exchange.
+    /// Covers one whole exchange.
     pub deadline: Duration,
 }
 
-/// Neither the address, which may carry a token, nor the headers are for a log.
+/// Omits the URL, which may contain a token, and the headers, which may contain credentials.
 impl fmt::Debug for HttpBrokerOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpBrokerOptions").field("deadline", &self.deadline).finish_non_exhaustive()
@@ -47,8 +47,8 @@ impl HttpBroker {
         Self { sender, options }
     }
 
-    /// The configured headers, and over them those that no setting may change. Nothing if the key is none
-    /// that a header can hold: without it the order must not go out.
+    /// Returns the configured headers, overridden by those that no setting may change. Returns `None` if the
+    /// key is not a valid header value: without it the order must not be sent.
     fn headers(&self, order: &ClaimedOrder) -> Option<HeaderMap> {
         let key = HeaderValue::from_str(order.idempotency_key.as_str()).ok()?;
         let mut headers = HeaderMap::with_capacity(self.options.headers.len() + 5);
@@ -59,7 +59,7 @@ impl HttpBroker {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(IDEMPOTENCY_KEY, key);
         if let Some(trace_id) = &order.trace_id {
-            // The body carries it too, also where a header cannot.
+            // The body carries the trace id too, so it may be left out here.
             if let Ok(value) = HeaderValue::from_str(trace_id) {
                 headers.insert(TRACE_ID, value.clone());
                 if TraceParent::parse(trace_id.as_str()).is_ok() {

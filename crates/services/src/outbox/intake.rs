@@ -1,5 +1,5 @@
-//! Takes orders from callers (the API) in batches and tells each what became of his; wakes the outbox
-//! worker. Nobody is told that an order was accepted before it and its ledger entry are durable.
+//! Stores the orders of callers (the API) in batches, returns each caller its result, and wakes the outbox
+//! worker. An order is acknowledged only after it and its ledger entry are durable.
 
 use crate::batcher::{BatchHandler, Failed};
 use crate::metrics::Metrics;
@@ -11,8 +11,9 @@ use std::time::Duration;
 
 pub const SERVICE: &str = "intake";
 
-/// The most orders of one batch, and the most that wait.
+/// The maximum number of orders in one batch.
 pub const BATCH_MAX: usize = 200;
+/// The maximum number of orders that wait for a batch.
 pub const WAITING_MAX: usize = 2_000;
 
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub struct Intake<S> {
 }
 
 impl<S: OutboxIntakeStore> Intake<S> {
-    /// A key is remembered for `ledger_ttl` at least.
+    /// Creates the handler. A key stays in the ledger for at least `ledger_ttl`.
     pub const fn new(store: S, ledger_ttl: Duration, wake_ups: WakeUps, metrics: Metrics) -> Self {
         Self { store, ledger_ttl, wake_ups, metrics }
     }
@@ -34,7 +35,7 @@ impl<S: OutboxIntakeStore> BatchHandler for Intake<S> {
     type Input = Order;
     type Output = Submission;
 
-    /// A batch that failed is told to its callers: their keys make it safe to come again.
+    /// A failed batch is not retried here: its callers get the error, and their keys make a retry safe.
     async fn handle(&mut self, orders: Vec<Order>, now: Timestamp) -> Result<Vec<Submission>, Failed<Order>> {
         self.metrics.batch(SERVICE, orders.len());
         match self.store.submit_orders(orders, self.ledger_ttl, now).await {

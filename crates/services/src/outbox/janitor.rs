@@ -1,5 +1,6 @@
-//! Takes back orders whose sender never reported an outcome, and wakes the [`OrderSender`](super::OrderSender) up. The
-//! order lane's counterpart of the [`Cleaner`](crate::cleaner::Cleaner).
+//! Takes back orders whose sender never reported an outcome, and wakes the
+//! [`OrderSender`](super::OrderSender). The order lane's counterpart of the
+//! [`Cleaner`](crate::cleaner::Cleaner).
 
 use super::{MOVED_MAX, Sent};
 use crate::grace::{self, Grace};
@@ -12,18 +13,18 @@ use posthaste_core::ports::{OrderRecord, OutboxWorkerStore, StoreResult};
 use posthaste_core::retry::OrderRetryPolicy;
 use std::time::Duration;
 
-/// How often stuck orders are looked up. A request ends 5 s before its order counts as stuck, so an outage that delays a
-/// settlement for longer than that is noticed here and starts the grace period.
+/// The time between checks for stuck orders. A request ends 5 s before its order counts as stuck, so an
+/// outage that delays a settlement for longer than that is noticed here and starts the grace period.
 pub const REWIND_EVERY: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub struct OrderJanitor<S> {
     store: S,
-    /// The age of a claim from which on its sender counts as lost.
+    /// The age of a claim above which its sender counts as lost.
     stuck_threshold: Duration,
     policy: OrderRetryPolicy,
     metrics: Metrics,
-    /// Wakes the sender up.
+    /// Wakes the sender.
     sender: WakeUp,
     grace: Grace,
 }
@@ -40,11 +41,11 @@ impl<S: OutboxWorkerStore> OrderJanitor<S> {
     }
 
     async fn rewind(&mut self, orders_max: u32, now: Timestamp) -> StoreResult<Vec<OrderRecord>> {
-        let answer = self.store.rewind_stuck_orders(self.stuck_threshold, orders_max, self.policy, now).await;
-        if answer.is_err() {
+        let result = self.store.rewind_stuck_orders(self.stuck_threshold, orders_max, self.policy, now).await;
+        if result.is_err() {
             self.grace.record_outage();
         }
-        answer
+        result
     }
 }
 
@@ -67,7 +68,7 @@ impl<S: OutboxWorkerStore> Step for OrderJanitor<S> {
             let (status, retry_count) = (order.status.as_str(), order.retry_count);
             tracing::warn!(
                 %order_id, idempotency_key = key, trace_id = order.trace_id, status, retry_count,
-                "no outcome was reported within the threshold: the order is taken back, and may have been executed"
+                "no outcome reported within the threshold, order taken back; it may have been executed"
             );
         }
         if rewound.is_empty() {

@@ -1,5 +1,5 @@
-//! What a process knows of the lane: shown in its metrics and in its readiness, and told once in its log
-//! when it changes.
+//! The state of the lane as a process last read it, for its metrics and its readiness check. Each change is
+//! logged once.
 
 use crate::metrics::Metrics;
 use crate::step::{Progress, Step};
@@ -9,10 +9,10 @@ use posthaste_core::ports::{OutboxWorkerStore, ReaderStore, StoreResult};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How often a process reads the lane.
+/// The time between reads of the lane.
 pub const LANE_EVERY: Duration = Duration::from_secs(1);
 
-/// The lane as it was last seen. Cheap to clone; clones show the same.
+/// The lane as it was last read. Cheap to clone; clones share their state.
 #[derive(Debug, Clone)]
 pub struct LaneState {
     seen: Arc<Mutex<Option<Lane>>>,
@@ -24,7 +24,7 @@ impl LaneState {
         Self { seen: Arc::default(), metrics }
     }
 
-    /// Nothing before it was first seen.
+    /// Returns the lane as it was last read, or `None` before the first read.
     pub fn seen(&self) -> Option<Lane> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -36,7 +36,7 @@ impl LaneState {
     }
 }
 
-/// Looks at the lane with the eyes of the viewer, for a process that answers questions about it.
+/// Reads the lane with the rights of the viewer, for a process that serves the API.
 #[derive(Debug)]
 pub struct LaneWatch<S> {
     store: S,
@@ -58,7 +58,7 @@ impl<S: ReaderStore> Step for LaneWatch<S> {
     }
 }
 
-/// Reads the lane with the rights of the outbox worker, and logs each change once, with what to do about it.
+/// Reads the lane with the rights of the outbox worker and logs each change once, with advice.
 #[derive(Debug)]
 pub struct LaneObserver<S> {
     store: S,
@@ -82,21 +82,20 @@ impl<S: OutboxWorkerStore> LaneObserver<S> {
             LaneMode::Paused => tracing::error!(
                 from,
                 reason = lane.reason,
-                "the lane to the broker is paused, and orders wait: mend the credentials in POSTHASTE_BROKER_HEADERS. \
-                 A probe now and then finds out by itself; to go on at once, POST /v1/outbox/resume"
+                "broker lane paused, orders wait: fix the credentials in POSTHASTE_BROKER_HEADERS. Probes detect when the \
+                 broker accepts them again; to resume at once, POST /v1/outbox/resume"
             ),
             LaneMode::OneAtATime => tracing::warn!(
                 from,
                 faults_in_row = lane.faults_in_row,
-                "the broker does not answer: one order at a time goes out until it does; check the broker and \
-                 the way to it"
+                "broker does not respond, sending one order at a time until it does: check the broker and the network"
             ),
             LaneMode::Throttled => tracing::warn!(
                 from,
                 rate,
-                "the broker asks for fewer orders a second: the lane slows down, and goes faster with each success"
+                "broker returned 429, throttling the lane; the rate rises again with each success"
             ),
-            LaneMode::Open => tracing::info!(from, "the lane to the broker is open again"),
+            LaneMode::Open => tracing::info!(from, "broker lane open again"),
         }
     }
 }

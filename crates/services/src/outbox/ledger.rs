@@ -1,13 +1,14 @@
-//! Deletes keys from the ledger whose time is over, so that they may be used again.
+//! Deletes expired keys from the ledger, so that they may be used again.
 
 use crate::step::{Progress, Step};
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{OutboxWorkerStore, StoreResult};
 use std::time::Duration;
 
-/// How often. Well within the ten minutes after which a service without a step raises an alert.
+/// The time between purges. It is well below the ten minutes after which a service without a step raises an
+/// alert.
 pub const PURGE_EVERY: Duration = Duration::from_secs(60);
-/// The most keys that one step deletes.
+/// The maximum number of keys that one step deletes.
 const PURGED_MAX: u32 = 1_000;
 
 #[derive(Debug)]
@@ -17,7 +18,7 @@ impl<S: OutboxWorkerStore> Step for LedgerPurge<S> {
     async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
         let keys = self.0.purge_ledger(PURGED_MAX, now).await?;
         if keys > 0 {
-            tracing::debug!(keys, "forgot keys whose time was over");
+            tracing::debug!(keys, "expired keys deleted");
         }
         Ok(if keys == PURGED_MAX { Progress::More } else { Progress::Idle })
     }

@@ -1,4 +1,4 @@
-//! What the order lane counts, under the names of its specification.
+//! The metrics of the order lane. Their names come from its specification.
 
 use posthaste_core::ports::OrderRecord;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -9,7 +9,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use std::sync::atomic::AtomicU64;
 
-/// What a look into the queue came to.
+/// The result of polling the queue of orders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Dequeue {
     result: &'static str,
@@ -18,11 +18,11 @@ pub struct Dequeue {
 impl Dequeue {
     pub const CLAIMED: Self = Self { result: "claimed" };
     pub const EMPTY: Self = Self { result: "empty" };
-    /// The lane let nothing through.
+    /// The lane allowed no claim.
     pub const HELD: Self = Self { result: "held" };
 }
 
-/// What a send, or the order with it, came to.
+/// The outcome of a send, or of an order that ended without one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Sent {
     outcome: &'static str,
@@ -53,7 +53,7 @@ impl Default for OutboxMeters {
     fn default() -> Self {
         let send = Family::<Sent, Counter>::default();
         for sent in Sent::ALL {
-            // At zero from the start, so that an increase of the first one is seen.
+            // Initialized to zero, so that the first increment is visible as an increase.
             drop(send.get_or_create(&sent));
         }
         Self {
@@ -76,7 +76,7 @@ impl OutboxMeters {
         self.send.get_or_create(&sent).inc();
     }
 
-    /// Counts an order that came to its end.
+    /// Counts an order that reached a final state.
     pub fn ended(&self, sent: Sent, order: &OrderRecord) {
         self.sent(sent);
         self.retry_count.observe(f64::from(order.retry_count));
@@ -84,18 +84,18 @@ impl OutboxMeters {
 
     pub(crate) fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("outbox");
-        registry.register("dequeue", "Looks into the queue of orders by what they got", self.dequeue.clone());
-        registry.register("send", "Settled sends by what they did to the order", self.send.clone());
-        let rewound = "Orders taken back because nobody reported their outcome";
+        registry.register("dequeue", "Polls of the order queue by result", self.dequeue.clone());
+        registry.register("send", "Settled sends by outcome", self.send.clone());
+        let rewound = "Orders taken back because their sender never reported an outcome";
         registry.register("rewound", rewound, self.rewound.clone());
-        registry.register("inflight", "Orders being sent, over all processes", self.inflight.clone());
-        registry.register("paused", "1 while the lane to the broker is paused", self.paused.clone());
-        registry.register("rate", "Orders a second that the lane lets through", self.rate.clone());
-        let retries = "Retries of an order when it came to its end";
+        registry.register("inflight", "Orders in flight in all processes", self.inflight.clone());
+        registry.register("paused", "1 while the broker lane is paused, otherwise 0", self.paused.clone());
+        registry.register("rate", "Orders per second that the lane allows", self.rate.clone());
+        let retries = "Retries of an order when it reached a final state";
         registry.register("retry_count", retries, self.retry_count.clone());
-        let lag = "From acceptance of an order to its settlement as sent";
+        let lag = "Time from acceptance of an order to its settlement as sent";
         registry.register_with_unit("lag", lag, Unit::Seconds, self.lag.clone());
-        let sla = "The lag that is worth an alert, as set";
+        let sla = "The configured lag above which an alert is raised";
         registry.register_with_unit("lag_sla", sla, Unit::Seconds, self.lag_sla.clone());
     }
 }

@@ -1,4 +1,4 @@
-//! Brings failed orders whose time has come back to the queue, and wakes the [`OrderSender`](super::OrderSender) up.
+//! Queues failed orders again when they are due, and wakes the [`OrderSender`](super::OrderSender).
 
 use super::{MOVED_MAX, Sent};
 use crate::metrics::Metrics;
@@ -10,9 +10,10 @@ use posthaste_core::ports::{OutboxWorkerStore, StoreResult};
 use posthaste_core::retry::OrderRetryPolicy;
 use std::time::Duration;
 
-/// How often the next failed order is looked up. The shortest backoff is longer, so every order is known before it is due.
+/// The time between lookups of the next failed order. The shortest backoff is longer, so every order is known
+/// before it is due.
 pub const REQUEUE_EVERY: Duration = Duration::from_secs(1);
-/// The wait for orders that are due and that another process is bringing back.
+/// The delay before the next step when due orders are locked by another process that is requeueing them.
 const SHORTLY: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
@@ -20,13 +21,13 @@ pub struct OrderRequeue<S> {
     pub store: S,
     pub policy: OrderRetryPolicy,
     pub metrics: Metrics,
-    /// Wakes the sender up.
+    /// Wakes the sender.
     pub sender: WakeUp,
 }
 
 impl<S: OutboxWorkerStore> Step for OrderRequeue<S> {
     async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
-        // It reads first: an idle lane costs no write.
+        // Reads first, so that an idle lane causes no writes.
         match self.store.next_orders_at().await?.failed_at {
             None => return Ok(Progress::Idle),
             Some(at) if at > now => return Ok(Progress::IdleUntil(at)),

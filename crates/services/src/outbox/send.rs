@@ -1,4 +1,5 @@
-//! One send of one order, from the claim to the answered settlement.
+//! One send of one order, from the claim to the accepted settlement. Called by the
+//! [`OrderSender`](super::OrderSender) for each order of a claim.
 
 use super::broker::Broker;
 use super::{OutboxKit, OutboxOptions, Sent};
@@ -17,7 +18,7 @@ pub(super) struct Claimed {
     pub(super) probe: bool,
 }
 
-/// Sends and settles.
+/// Sends orders and settles them.
 #[derive(Debug)]
 pub(super) struct OrderTransport<S, B> {
     store: S,
@@ -39,13 +40,14 @@ impl<S: OutboxWorkerStore, B: Broker> OrderTransport<S, B> {
         self.broker.deadline()
     }
 
-    /// Sends the order and settles it. A claim that might be taken back meanwhile is given back unused.
-    pub(super) async fn carry(&self, claimed: Claimed) {
+    /// Sends the order and settles it. A claim that would get stuck before the deadline of the send is
+    /// released instead.
+    pub(super) async fn send(&self, claimed: Claimed) {
         let Claimed { order, token, probe } = claimed;
         let now = self.kit.clock.now();
         let ends_by = now.since(order.claimed_at).saturating_add(self.broker.deadline());
         if ends_by > self.stuck_threshold {
-            self.give_back(&order, token, now).await;
+            self.release(&order, token, now).await;
             return;
         }
         let outcome = self.broker.send_order(&order, now).await;
@@ -57,17 +59,17 @@ impl<S: OutboxWorkerStore, B: Broker> OrderTransport<S, B> {
         }
     }
 
-    async fn give_back(&self, order: &ClaimedOrder, token: LeaseToken, now: Timestamp) {
+    async fn release(&self, order: &ClaimedOrder, token: LeaseToken, now: Timestamp) {
         let (order_id, key, worker_id) = (order.id, order.idempotency_key.as_str(), self.worker_id.as_str());
         let trace_id = order.trace_id.as_deref();
         tracing::warn!(
             %order_id, idempotency_key = key, trace_id, worker_id,
-            "the claim is too old to send under it: the order is given back"
+            "rest of the claim too short for a send, releasing the order"
         );
         if let Err(error) = self.store.release_orders(vec![order.id], token, self.policy, now).await {
             tracing::warn!(
                 %order_id, idempotency_key = key, trace_id, worker_id, %error,
-                "the order is taken back after the threshold instead"
+                "release failed, order is taken back after the stuck threshold"
             );
         }
     }
@@ -82,7 +84,7 @@ impl<S: OutboxWorkerStore, B: Broker> OrderTransport<S, B> {
             }
             OrderStatus::Dead => meters.ended(Sent::DEAD, record),
             OrderStatus::Failed => meters.sent(Sent::RETRY),
-            // Nothing settles an order as these.
+            // No settlement results in these states.
             OrderStatus::Queued | OrderStatus::Sending => {}
         }
         let (order_id, key, worker_id) =
@@ -93,12 +95,12 @@ impl<S: OutboxWorkerStore, B: Broker> OrderTransport<S, B> {
             let (maybe_executed, note) = (record.maybe_executed, outcome.note());
             tracing::warn!(
                 %order_id, idempotency_key = key, trace_id, worker_id, status, retry_count, error_code, note,
-                maybe_executed, "order given up; if it may have been executed, ask the broker before a new one"
+                maybe_executed, "order dead, not retried; if maybe_executed is set, check with the broker before submitting a new one"
             );
         } else {
             tracing::debug!(
                 %order_id, idempotency_key = key, trace_id, worker_id, status, retry_count, error_code, probe,
-                broker_order_id = record.broker_order_id, "order sent"
+                broker_order_id = record.broker_order_id, "order settled"
             );
         }
     }
@@ -108,7 +110,7 @@ impl<S: OutboxWorkerStore, B: Broker> OrderTransport<S, B> {
         let (trace_id, error_code) = (order.trace_id.as_deref(), outcome.code().map(tracing::field::display));
         tracing::warn!(
             %order_id, idempotency_key = key, trace_id, worker_id, error_code,
-            "came back after its claim was taken away: the outcome does not count"
+            "claim lost before the settlement, outcome ignored"
         );
     }
 
@@ -117,7 +119,7 @@ impl<S: OutboxWorkerStore, B: Broker> OrderTransport<S, B> {
         let (trace_id, error_code) = (order.trace_id.as_deref(), outcome.code().map(tracing::field::display));
         tracing::error!(
             %order_id, idempotency_key = key, trace_id, worker_id, error_code, %error,
-            "the outcome could not be written down: the order is taken back after the threshold"
+            "settlement failed, order is taken back after the stuck threshold"
         );
     }
 }

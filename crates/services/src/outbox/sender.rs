@@ -1,8 +1,8 @@
-//! Claims orders, sends them to the broker and reports what came of it. Claims only what it can send at once and what the
-//! lane allows.
+//! Claims orders, sends them to the broker and reports the outcomes. Claims at most as many orders as there
+//! are free slots and as the lane allows.
 //!
-//! A step claims and starts the sends; it does not wait for the broker. Each send ends with a report through the
-//! [`Settlements`](super::Settlements) batcher, and frees its slot when that has been answered.
+//! A step claims orders and spawns the sends; it does not wait for the broker. Each send reports through the
+//! [`Settlements`](super::Settlements) batcher and frees its slot when the report was accepted or refused.
 
 use super::broker::Broker;
 use super::send::{Claimed, OrderTransport};
@@ -23,28 +23,29 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time that a probe has in addition to the exchange to be settled, before another may be sent.
+/// The time in addition to the deadline of a send within which a probe must be settled. After it, another
+/// probe may be sent.
 const PROBE_MARGIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone)]
 pub struct OutboxOptions {
     pub worker_id: WorkerId,
-    /// The most orders of one claim.
+    /// The maximum number of orders in one claim.
     pub batch_size: u32,
-    /// How many sends may be under way.
+    /// The maximum number of concurrent sends.
     pub parallelism: u32,
     pub policy: OrderRetryPolicy,
-    /// The age of a claim from which on nobody waits for its sender any more.
+    /// The age of a claim above which its sender counts as lost.
     pub stuck_threshold: Duration,
 }
 
-/// The parts of a sender in addition to its store and its broker.
+/// The parts of a sender other than its store and its broker.
 #[derive(Debug, Clone)]
 pub struct OutboxKit {
     pub settlements: Batcher<OrderReport, Settled>,
     pub clock: Clock,
     pub metrics: Metrics,
-    /// Wakes the sender up when a slot is free that may be needed.
+    /// Wakes the sender when a slot is freed that it waits for.
     pub wake_up: WakeUp,
 }
 
@@ -56,10 +57,10 @@ pub struct OrderSender<S, B> {
     metrics: Metrics,
     slots: Slots,
     sends: SendTasks<OrderId>,
-    /// A claim that got no answer, and when it was made. It may have taken orders: they are looked for before
-    /// any other claim, so that they are sent, or given back, and need not be taken back as stuck.
+    /// A claim whose outcome is unknown, and its time. It may have claimed orders, so it is repeated under
+    /// the same token before any other claim; otherwise they would be taken back as stuck.
     unanswered: Option<(OutboxClaim, Timestamp)>,
-    /// The last claim got all there was.
+    /// Whether the last claim emptied the queue.
     queue_was_empty: bool,
 }
 
@@ -82,20 +83,20 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OrderSender<S, B> {
             metrics,
             slots,
             sends: SendTasks::new(|order_id| {
-                tracing::error!(%order_id, "a send panicked; the order is taken back after the threshold");
+                tracing::error!(%order_id, "send panicked, order is taken back after the stuck threshold");
             }),
             unanswered: None,
             queue_was_empty: false,
         }
     }
 
-    /// Waits until every send under way has ended and was settled.
+    /// Waits until every send in flight has finished and was settled.
     pub async fn settle(&mut self) {
         self.sends.settle().await;
     }
 
-    /// Whether the queue was empty and still is. It reads before it claims: a claim locks the lane, and on an idle
-    /// system every one would be in vain.
+    /// Returns whether the queue was empty and still is. This read comes before the claim, because a claim
+    /// locks the lane, and on an idle system that lock would be taken for nothing.
     async fn is_idle(&self) -> StoreResult<bool> {
         let is_known = self.queue_was_empty && self.unanswered.is_none();
         Ok(is_known && !self.store.next_orders_at().await?.has_queued)
@@ -116,12 +117,12 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OrderSender<S, B> {
                 return Err(error);
             }
         };
-        self.tell(&claimed);
+        self.record_claim(&claimed);
         let taken = u32::try_from(claimed.orders.len() + claimed.set_aside.len()).unwrap_or(u32::MAX);
         let next_at = claimed.lane.next_claim_at(now);
         let may_be_more = again || taken == asked;
         self.queue_was_empty = !may_be_more && !claimed.held && next_at.is_none();
-        // A broker that answers again frees a slot, too.
+        // A freed slot also means that the broker has responded, so the lane may allow more.
         self.slots.set_awaited(may_be_more || claimed.lane.is_holding());
         let was_set_aside = !claimed.set_aside.is_empty();
         for order in claimed.orders {
@@ -152,11 +153,11 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OrderSender<S, B> {
         let transport = Arc::clone(&self.transport);
         self.sends.spawn(claimed.order.id, async move {
             let _slot = slot;
-            transport.carry(claimed).await;
+            transport.send(claimed).await;
         });
     }
 
-    fn tell(&self, claimed: &ClaimedOrders) {
+    fn record_claim(&self, claimed: &ClaimedOrders) {
         self.count(match (claimed.held, claimed.orders.is_empty() && claimed.set_aside.is_empty()) {
             (true, _) => Dequeue::HELD,
             (false, true) => Dequeue::EMPTY,
@@ -167,8 +168,9 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OrderSender<S, B> {
             let (order_id, key) = (order.id, order.idempotency_key.as_str());
             tracing::error!(
                 %order_id, idempotency_key = key,
-                "a stored order does not match its digest or is nested too deep: somebody changed it past Posthaste. \
-                 It is dead and was not sent; look at its audit, and who may write to the database"
+
+                "stored order does not match its digest or is nested too deep, order dead and not sent: it was changed outside \
+                 Posthaste. Check its audit and who may write to the database"
             );
         }
     }
@@ -188,14 +190,14 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> Step for OrderSender<S, B> {
         self.claim(now).await
     }
 
-    /// Lets the sends under way end. One that does not in time may have been executed: it stays claimed,
-    /// and is taken back after the threshold.
+    /// Waits for the sends in flight. One that does not finish in time may have been executed, so it stays
+    /// claimed and is taken back after the stuck threshold.
     async fn drain(&mut self, _clock: &Clock, patience: Duration) {
         let worker_id = self.options.worker_id.as_str();
         for order_id in self.sends.drain(patience).await {
             tracing::warn!(
                 %order_id, worker_id,
-                "the broker has not answered yet: the order is taken back after the threshold"
+                "shutting down before the broker responded, order is taken back after the stuck threshold"
             );
         }
     }

@@ -26,11 +26,11 @@ async fn each_change_of_the_lane_is_told_once() {
     .await;
     rig.hire(&broker.url("/orders?token=hush"));
     let rows = [
-        (401, "the lane to the broker is paused"),
-        (200, "the lane to the broker is open again"),
-        (500, "one order at a time goes out until it does"),
-        (200, "the lane to the broker is open again"),
-        (429, "the lane slows down"),
+        (401, "broker lane paused"),
+        (200, "broker lane open again"),
+        (500, "sending one order at a time"),
+        (200, "broker lane open again"),
+        (429, "throttling the lane"),
     ];
     for (number, (answer, words)) in rows.into_iter().enumerate() {
         status.store(answer, Ordering::SeqCst);
@@ -49,7 +49,7 @@ async fn each_change_of_the_lane_is_told_once() {
             && log.text().matches("/v1/outbox/resume").count() == 1
     );
     assert_eq!(
-        log.text().matches("order given up").count(),
+        log.text().matches("order dead").count(),
         rig.count(OrderStatus::Dead).await,
         "each death is told"
     );

@@ -1,6 +1,6 @@
-//! Turns many single calls into few large ones, for ingest, job reports and orders alike. A batch is
-//! what waited while the batch before was worked on: no timer, so one call alone goes at once, and the
-//! more come the larger the batches are. The queue is bounded; a caller who finds it full is told so.
+//! Combines single calls into batches, for ingest, job reports and orders. A batch is what arrived while the
+//! previous one was processed. There is no timer, so a single call is executed at once, and batches grow with
+//! the load. The queue is bounded; a call that finds it full fails.
 
 use crate::clock::Clock;
 use crate::step::{Progress, Step};
@@ -11,26 +11,26 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// Why a call was not answered by the work itself.
+/// Why a call got no result from its handler.
 #[derive(Debug, thiserror::Error)]
 pub enum BatchError {
-    /// Too much waits already. Nothing was done; come back.
-    #[error("too much waits already: try again in a moment")]
+    /// The queue is full. The call was not executed and may be repeated.
+    #[error("queue full, try again in a moment")]
     Full,
-    /// The batcher was shut down, or the work broke off. Whether it was done is not known.
-    #[error("the work broke off")]
+    /// The batcher was shut down, or the handler panicked. Whether the call was executed is unknown.
+    #[error("the call was aborted, whether it was executed is unknown")]
     Gone,
-    /// The batch failed, and every call in it with it.
+    /// The batch failed, and with it every call in it.
     #[error(transparent)]
     Failed(Arc<StoreError>),
 }
 
-/// What is done with a batch.
+/// Processes the batches of a batcher.
 pub trait BatchHandler: Send {
     type Input: Send;
     type Output: Send;
 
-    /// Answers every call in order, or fails.
+    /// Returns one output for each input, in the same order.
     fn handle(
         &mut self,
         inputs: Vec<Self::Input>,
@@ -38,8 +38,8 @@ pub trait BatchHandler: Send {
     ) -> impl Future<Output = Result<Vec<Self::Output>, Failed<Self::Input>>> + Send;
 }
 
-/// A batch that failed. What comes back in `again` is tried again, and its callers go on waiting;
-/// otherwise they are told.
+/// A failed batch. The inputs in `again` are retried while their callers keep waiting; with `None` the
+/// callers get the error.
 #[derive(Debug)]
 pub struct Failed<In> {
     pub error: StoreError,
@@ -47,8 +47,8 @@ pub struct Failed<In> {
 }
 
 impl<In> Failed<In> {
-    /// A batch of reports, each under the token of its claim: a repetition is harmless, also if the first was carried
-    /// out. It is tried again, unless waiting does not help.
+    /// Creates the failure of a batch of reports. Each report carries the token of its claim, so a repetition
+    /// is harmless even if the first one was executed. The batch is retried if the error may be transient.
     pub(crate) fn repeated(error: StoreError, reports: Vec<In>) -> Self {
         let is_retryable = match error {
             StoreError::Unavailable { .. }
@@ -63,7 +63,7 @@ impl<In> Failed<In> {
 
 type Caller<Out> = oneshot::Sender<Result<Out, Arc<StoreError>>>;
 
-/// Where calls go in. Cheap to clone.
+/// The sending side: accepts calls. Cheap to clone.
 #[derive(Debug)]
 pub struct Batcher<In, Out> {
     queue: mpsc::Sender<(In, Caller<Out>)>,
@@ -76,18 +76,18 @@ impl<In, Out> Clone for Batcher<In, Out> {
     }
 }
 
-/// Where batches come out: a step that works on one of them.
+/// The receiving side: a step that processes one batch.
 #[derive(Debug)]
 pub struct Batches<W: BatchHandler> {
     queue: mpsc::Receiver<(W::Input, Caller<W::Output>)>,
     work: W,
     batch_max: usize,
-    /// A batch that failed and is tried again.
+    /// A failed batch that is retried.
     held: (Vec<W::Input>, Vec<Caller<W::Output>>),
     wake_up: WakeUp,
 }
 
-/// A queue of at most `waiting_max` calls, worked on at most `batch_max` at a time.
+/// Creates a batcher with a queue of at most `waiting_max` calls and batches of at most `batch_max`.
 pub fn batcher<W: BatchHandler>(
     work: W,
     waiting_max: usize,
@@ -100,7 +100,11 @@ pub fn batcher<W: BatchHandler>(
 }
 
 impl<In, Out> Batcher<In, Out> {
-    /// Waits for the answer of the batch that takes this call along.
+    /// Queues a call and waits for the result of its batch.
+    ///
+    /// # Errors
+    ///
+    /// [`BatchError::Full`] if the queue is full, [`BatchError::Failed`] if the batch failed.
     pub async fn call(&self, input: In) -> Result<Out, BatchError> {
         let (answer, answered) = oneshot::channel();
         self.queue.try_send((input, answer)).map_err(|error| match error {
@@ -117,7 +121,7 @@ impl<In, Out> Batcher<In, Out> {
 }
 
 impl<W: BatchHandler> Batches<W> {
-    /// What rings when there is a call.
+    /// Returns the wake-up that is notified for each call.
     pub fn wake_up(&self) -> WakeUp {
         self.wake_up.clone()
     }
@@ -141,7 +145,7 @@ impl<W: BatchHandler> Step for Batches<W> {
             return Ok(Progress::Unasked);
         }
         match self.work.handle(inputs, now).await {
-            // A caller that gave up does not stop the others' answers.
+            // A caller that stopped waiting is ignored.
             Ok(outputs) => callers.into_iter().zip(outputs).for_each(|(caller, output)| {
                 let _ = caller.send(Ok(output));
             }),
@@ -150,9 +154,9 @@ impl<W: BatchHandler> Step for Batches<W> {
                 return Err(error);
             }
             Err(Failed { error, again: None }) => {
-                let told = Arc::new(error.flattened());
+                let shared = Arc::new(error.flattened());
                 for caller in callers {
-                    let _ = caller.send(Err(Arc::clone(&told)));
+                    let _ = caller.send(Err(Arc::clone(&shared)));
                 }
                 return Err(error);
             }
@@ -160,7 +164,7 @@ impl<W: BatchHandler> Step for Batches<W> {
         Ok(if self.queue.is_empty() { Progress::Idle } else { Progress::More })
     }
 
-    /// Takes no more calls, and works on what waits until it is done or patience ends.
+    /// Closes the queue and processes the calls in it, for at most `patience`.
     async fn drain(&mut self, clock: &Clock, patience: Duration) {
         self.queue.close();
         let all = async {
@@ -172,12 +176,15 @@ impl<W: BatchHandler> Step for Batches<W> {
         };
         if tokio::time::timeout(patience, all).await.is_err() {
             let calls = self.queue.len() + self.held.0.len();
-            tracing::error!(calls, "the store stayed away to the end; what waited was given up");
+            tracing::error!(
+                calls,
+                "store still unavailable at the end of the drain, pending calls discarded"
+            );
         }
     }
 }
 
-/// Between two tries at the end.
+/// The pause after a failed step while draining.
 const DRAIN_PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -188,7 +195,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_micros(0);
 
-    /// Doubles numbers; a zero fails its batch, and a hundred makes it fail once and be tried again.
+    /// Doubles numbers. A batch with 0 fails; a batch with 100 fails once and is retried.
     #[derive(Default)]
     struct Doubling {
         sizes: Arc<Mutex<Vec<usize>>>,
@@ -201,13 +208,13 @@ mod tests {
 
         async fn handle(&mut self, inputs: Vec<u32>, _now: Timestamp) -> Result<Vec<u32>, Failed<u32>> {
             self.sizes.lock().expect("the list").push(inputs.len());
-            let away = || StoreError::Unavailable { doing: "doubling", source: "no".into() };
+            let unavailable = || StoreError::Unavailable { doing: "doubling", source: "no".into() };
             if inputs.contains(&0) {
-                return Err(Failed { error: away(), again: None });
+                return Err(Failed { error: unavailable(), again: None });
             }
             if inputs.contains(&100) && !self.failed {
                 self.failed = true;
-                return Err(Failed { error: away(), again: Some(inputs) });
+                return Err(Failed { error: unavailable(), again: Some(inputs) });
             }
             Ok(inputs.into_iter().map(|input| input * 2).collect())
         }
@@ -215,7 +222,7 @@ mod tests {
 
     type Calling = std::pin::Pin<Box<dyn Future<Output = Result<u32, BatchError>>>>;
 
-    /// A call that has been put into the queue.
+    /// Returns a call that is in the queue.
     fn calling(calls: &Batcher<u32, u32>, input: u32) -> Calling {
         let calls = calls.clone();
         let mut call: Calling = Box::pin(async move { calls.call(input).await });
@@ -230,12 +237,12 @@ mod tests {
     fn answer(call: &mut Calling) -> Result<u32, BatchError> {
         match poll(call) {
             Poll::Ready(answer) => answer,
-            Poll::Pending => panic!("not answered"),
+            Poll::Pending => panic!("the call is pending"),
         }
     }
 
     #[tokio::test]
-    async fn a_batch_is_what_waited_up_to_its_bound() {
+    async fn batch_contains_all_waiting_calls_up_to_its_maximum() {
         let work = Doubling::default();
         let sizes = Arc::clone(&work.sizes);
         let (calls, mut batches) = batcher(work, 100, 10);
@@ -244,13 +251,13 @@ mod tests {
         assert_eq!(batches.step(NOW).await.expect("a step"), Progress::More);
         assert_eq!(batches.step(NOW).await.expect("a step"), Progress::Idle);
         for (input, call) in &mut waiting {
-            assert_eq!(answer(call).expect("an answer"), *input * 2, "everybody gets his own answer");
+            assert_eq!(answer(call).expect("a result"), *input * 2, "each caller gets its own result");
         }
         assert_eq!(*sizes.lock().expect("the list"), [10, 5]);
     }
 
     #[tokio::test]
-    async fn a_full_queue_is_said_at_once() {
+    async fn call_fails_at_once_if_the_queue_is_full() {
         let (calls, batches) = batcher(Doubling::default(), 1, 1);
         let mut waiting = calling(&calls, 1);
         assert!(matches!(calls.call(2).await, Err(BatchError::Full)));
@@ -260,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failed_batch_tells_its_callers_and_the_next_one_goes_on() {
+    async fn failed_batch_fails_its_calls_and_no_later_ones() {
         let (calls, mut batches) = batcher(Doubling::default(), 10, 10);
         let (mut bad, mut beside) = (calling(&calls, 0), calling(&calls, 5));
         assert!(batches.step(NOW).await.is_err());
@@ -268,17 +275,17 @@ mod tests {
         assert!(matches!(answer(&mut beside), Err(BatchError::Failed(_))));
         let mut next = calling(&calls, 5);
         batches.step(NOW).await.expect("a step");
-        assert_eq!(answer(&mut next).expect("an answer"), 10);
+        assert_eq!(answer(&mut next).expect("a result"), 10);
     }
 
     #[tokio::test]
-    async fn a_batch_that_comes_back_is_tried_again_with_what_came_since() {
+    async fn failed_batch_is_retried_together_with_new_calls() {
         let work = Doubling::default();
         let sizes = Arc::clone(&work.sizes);
         let (calls, mut batches) = batcher(work, 10, 10);
         let mut first = calling(&calls, 100);
         assert!(batches.step(NOW).await.is_err());
-        assert!(poll(&mut first).is_pending(), "its caller goes on waiting");
+        assert!(poll(&mut first).is_pending(), "its caller keeps waiting");
         let mut second = calling(&calls, 1);
         assert_eq!(batches.step(NOW).await.expect("a step"), Progress::Idle);
         assert_eq!((answer(&mut first).expect("200"), answer(&mut second).expect("2")), (200, 2));
@@ -286,12 +293,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn draining_ends_what_waits_and_takes_no_more() {
+    async fn drain_processes_waiting_calls_and_refuses_new_ones() {
         let (calls, mut batches) = batcher(Doubling::default(), 10, 1);
         let mut waiting = [calling(&calls, 100), calling(&calls, 2)];
         batches.drain(&Clock::fixed(NOW), Duration::from_secs(5)).await;
         for (call, expected) in waiting.iter_mut().zip([200, 4]) {
-            assert_eq!(answer(call).expect("an answer"), expected);
+            assert_eq!(answer(call).expect("a result"), expected);
         }
         assert!(matches!(calls.call(3).await, Err(BatchError::Gone)));
     }

@@ -1,5 +1,5 @@
-//! Takes events from callers (the API) in batches and tells each what became of his; wakes the router.
-//! Nobody is told that an event was accepted before it is durable.
+//! Stores the events of callers (the API) in batches, returns each caller its result, and wakes the router.
+//! An event is acknowledged only after it is durable.
 
 use crate::batcher::{BatchHandler, Failed};
 use crate::metrics::Metrics;
@@ -9,8 +9,9 @@ use posthaste_core::ports::{IngestRequest, IngestStore, Ingested, RequestOutcome
 
 pub const SERVICE: &str = "ingest";
 
-/// The most requests of one batch, and the most that wait.
+/// The maximum number of requests in one batch.
 pub const BATCH_MAX: usize = 500;
+/// The maximum number of requests that wait for a batch.
 pub const WAITING_MAX: usize = 10_000;
 
 #[derive(Debug)]
@@ -49,7 +50,7 @@ impl<S: IngestStore> BatchHandler for Ingest<S> {
     type Input = IngestRequest;
     type Output = RequestOutcome;
 
-    /// A batch that failed is told to its callers: they know best whether to come again.
+    /// A failed batch is not retried here: its callers get the error and decide whether to retry.
     async fn handle(
         &mut self,
         requests: Vec<IngestRequest>,

@@ -1,6 +1,5 @@
-//! The one loop. It turns any [`Step`] into a service: wakes it, lets it idle, backs off while the
-//! store is away, catches its panics, meters it, and drains it at the end. What a step does is the
-//! step's own business.
+//! The loop that runs every [`Step`] as a service: it polls the step or waits for a wake-up, backs off while
+//! the store is unavailable, catches panics, measures, and drains at shutdown.
 
 mod backoff;
 
@@ -20,17 +19,17 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// How a step is driven.
+/// A step, with the settings of its loop.
 #[derive(Debug)]
 pub struct Service<S> {
     pub name: &'static str,
     pub step: S,
     pub wake_up: WakeUp,
-    /// The longest idle time: bounds what nobody announced.
+    /// The longest idle time, after which the step runs without a wake-up.
     pub poll: Duration,
-    /// The shortest time from one step to the next; zero for no bound.
+    /// The minimum time between the starts of two steps. Zero means no limit.
     pub pace: Duration,
-    /// The longest pause while the store is away.
+    /// The longest backoff while the store is unavailable.
     pub pause_max: Duration,
     pub phase: DrainPhase,
 }
@@ -42,17 +41,16 @@ impl<S> Service<S> {
     }
 }
 
-/// When a service ends: first those that take work on, then those that carry away what came of it, and
-/// at last those that tell of it.
+/// When a service drains: first those that take on work, then those that report results, and last telemetry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DrainPhase {
     Intake,
     Results,
-    /// What tells of all the others comes last.
+    /// Last, so that it also covers the drain of the others.
     Telemetry,
 }
 
-/// How far the shutdown has come, for every service to see.
+/// The state of the shutdown, shared with every service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RunState {
     Running,
@@ -68,29 +66,29 @@ impl RunState {
     }
 }
 
-/// What is known of one service from outside.
+/// The health of one service, for `/readyz` and metrics.
 #[derive(Debug)]
 pub struct Heartbeat {
     pub name: &'static str,
     started: Instant,
-    /// Milliseconds from the start to the last step that went well, plus one; zero before the first.
+    /// Milliseconds from the start to the last successful step, plus one. Zero before the first.
     stepped_ms: AtomicU64,
     failing: AtomicBool,
 }
 
 impl Heartbeat {
-    /// How long ago a step went well; nothing if none ever did.
+    /// Returns the time since the last successful step, or `None` if there was none.
     pub fn age(&self) -> Option<Duration> {
         let stepped_ms = self.stepped_ms.load(Ordering::Relaxed).checked_sub(1)?;
         Some(self.started.elapsed().saturating_sub(Duration::from_millis(stepped_ms)))
     }
 
-    /// Whether the last step that asked the store failed.
+    /// Returns whether the last step that used the store failed.
     pub fn is_failing(&self) -> bool {
         self.failing.load(Ordering::Relaxed)
     }
 
-    /// Notes a step that went well. One that asked for nothing is alive, and as well or ill as before.
+    /// Records a successful step. One that did not use the store leaves the failure flag unchanged.
     fn beat(&self, progress: Progress) {
         let ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
         self.stepped_ms.store(ms + 1, Ordering::Relaxed);
@@ -100,7 +98,7 @@ impl Heartbeat {
     }
 }
 
-/// Drives every service of a process.
+/// Runs all services of a process.
 #[derive(Debug)]
 pub struct Runner {
     started: Instant,
@@ -121,7 +119,7 @@ impl Runner {
         Self { started, clock, metrics, run_state, intake, results, telemetry, heartbeats: Vec::new() }
     }
 
-    /// The services that were started.
+    /// Returns the heartbeats of all services that were started.
     pub fn heartbeats(&self) -> &[Arc<Heartbeat>] {
         &self.heartbeats
     }
@@ -134,7 +132,7 @@ impl Runner {
             failing: AtomicBool::new(false),
         });
         self.heartbeats.push(Arc::clone(&heartbeat));
-        // From zero, so that the first one is seen as a rise.
+        // Initialized to zero, so that the first increment is visible as an increase.
         let label = metrics::Service { service: service.name };
         self.metrics.step_failures.get_or_create(&label).inc_by(0);
         self.metrics.step_panics.get_or_create(&label).inc_by(0);
@@ -147,15 +145,15 @@ impl Runner {
             (self.clock.clone(), self.metrics.clone(), self.run_state.subscribe());
         let runner_started = self.started;
         tasks.spawn(
-            Loop { service, runner_started, clock, metrics, run_state, heartbeat, was_rung: false }.run(),
+            Loop { service, runner_started, clock, metrics, run_state, heartbeat, was_notified: false }.run(),
         );
     }
 
-    /// Ends every service: those that take first, then those that flush, then those that tell, all within `grace`. Answers
-    /// whether everything came to its end.
+    /// Drains all services in the order of their phases, within `grace`. Returns whether all of them ended in
+    /// time.
     pub async fn stop(mut self, grace: Duration) -> bool {
         let until = Instant::now() + grace;
-        // What is left for the flushing, and for the release of what could not be finished.
+        // The time kept for reporting results and for releasing unfinished work.
         let reserve = grace / 5;
         let mut all = true;
         for (phase, tasks, kept) in [
@@ -167,7 +165,7 @@ impl Runner {
             let timeout = left.saturating_sub(kept);
             self.run_state.send_replace(RunState::Draining { last: phase, timeout });
             let ended = async { while tasks.join_next().await.is_some() {} };
-            // One that hangs must not eat up the time of those behind it.
+            // A service that hangs must not use up the time of the following phases.
             all &= tokio::time::timeout(left.saturating_sub(kept / 2), ended).await.is_ok();
         }
         all
@@ -181,8 +179,8 @@ struct Loop<S> {
     metrics: Metrics,
     run_state: watch::Receiver<RunState>,
     heartbeat: Arc<Heartbeat>,
-    /// The last wait ended with the bell.
-    was_rung: bool,
+    /// Whether the last wait ended with a wake-up.
+    was_notified: bool,
 }
 
 impl<S: Step> Loop<S> {
@@ -235,7 +233,7 @@ impl<S: Step> Loop<S> {
     async fn idle(&mut self, progress: Progress, now: Timestamp, began: Instant) {
         match progress {
             Progress::More => {
-                // Steps that always have more must leave room for the others.
+                // Lets other tasks run between steps that always have more to do.
                 tokio::task::yield_now().await;
             }
             Progress::Idle | Progress::Unasked => self.wait(self.longest_idle(), true).await,
@@ -247,27 +245,27 @@ impl<S: Step> Loop<S> {
         }
     }
 
-    /// Until the next look, if nobody rings. Those of all services with the same poll fall together: an idle process
-    /// wakes up once for them, and a store that works in groups does too.
+    /// Returns the time to the next poll. Polls of all services with the same interval coincide, so an idle
+    /// process wakes up once for all of them, and their statements share one group commit.
     fn longest_idle(&self) -> Duration {
         let poll = self.service.poll;
-        if self.was_rung {
-            // What it was rung for may be due only then.
+        if self.was_notified {
+            // With clock skew, the rows that it was woken for may only be due then.
             return poll.min(CLOCK_SKEW_MAX);
         }
         let since_last = self.runner_started.elapsed().as_nanos().checked_rem(poll.as_nanos()).unwrap_or(0);
         poll.saturating_sub(Duration::from_nanos(u64::try_from(since_last).unwrap_or(0)))
     }
 
-    /// Waits until the time is over, the bell rings if it is listened to, or the service must end.
+    /// Waits for `span`, for a wake-up if `listens`, or for the shutdown.
     async fn wait(&mut self, span: Duration, listens: bool) {
         let phase = self.service.phase;
         let wake_up = &self.service.wake_up;
-        self.was_rung = false;
+        self.was_notified = false;
         tokio::select! {
             () = tokio::time::sleep(span) => {}
-            () = wake_up.notified(), if listens => self.was_rung = true,
-            // The sender lives as long as the runner; if it is gone, there is nothing to run for.
+            () = wake_up.notified(), if listens => self.was_notified = true,
+            // The sender is dropped with the runner; then the service ends, too.
             _ = self.run_state.wait_for(|run_state| run_state.stops(phase).is_some()) => {}
         }
     }

@@ -1,29 +1,31 @@
-//! What a component is: one bounded unit of work that says whether there may be more.
+//! The trait of a component: one bounded unit of work that returns whether there may be more. Implemented by
+//! all components and called by the [runner](crate::runner).
 
 use crate::clock::Clock;
 use posthaste_core::Timestamp;
 use posthaste_core::ports::StoreResult;
 use std::time::Duration;
 
-/// What a step leaves behind.
+/// The result of a step: when to call it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// It did as much as one step may: there may be more at once.
+    /// The step reached its batch limit; there may be more work now.
     More,
-    /// Nothing is left that it knows of.
+    /// There is no more known work.
     Idle,
-    /// There was nothing to do, and so the store was not asked: this says nothing about whether it is there.
+    /// There was no work, so the store was not used. This says nothing about whether the store is available.
     Unasked,
-    /// Nothing is left now; there will be at this time, if nobody rings before.
+    /// There is no work before this time unless a wake-up arrives.
     IdleUntil(Timestamp),
 }
 
-/// A component. Calling it once too often is harmless, and so is calling two of the same kind at once.
+/// A component. Extra calls are harmless, and so are concurrent steps of the same component in several
+/// processes.
 pub trait Step: Send {
     fn step(&mut self, now: Timestamp) -> impl Future<Output = StoreResult<Progress>> + Send;
 
-    /// Ends what its steps began and did not wait for, within `patience`. Called once, after the last
-    /// step.
+    /// Finishes, within `patience`, the work that steps started without waiting for it. Called once, after
+    /// the last step.
     fn drain(&mut self, clock: &Clock, patience: Duration) -> impl Future<Output = ()> + Send {
         let _ = (clock, patience);
         std::future::ready(())

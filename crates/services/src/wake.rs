@@ -1,5 +1,5 @@
-//! How stages wake each other: in process directly, in other processes by a word through the database.
-//! A bell that rings for nothing, or does not ring, costs time and nothing else.
+//! Wake-ups between stages: directly within a process, through the database to other processes. A spurious or
+//! missing wake-up affects latency only.
 
 use crate::step::{Progress, Step};
 use posthaste_core::ports::{AnnounceStore, Announcement, DueSince, ListenStore, Stage, StoreResult};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// What a service waits on between two steps. A ring while it works is kept for afterwards.
+/// The notification that a service waits for between steps. One that arrives during a step is kept.
 #[derive(Debug, Clone, Default)]
 pub struct WakeUp(Arc<Notify>);
 
@@ -24,35 +24,36 @@ impl WakeUp {
     }
 }
 
-/// The bells of all stages. Cheap to clone.
+/// The wake-ups of all stages. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct WakeUps(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     wake_ups: [WakeUp; Stage::ALL.len()],
-    /// The stages that this process runs. It sees to those by itself, so nobody else is told.
+    /// The stages that this process runs. They are notified directly and not announced to other processes.
     local_stages: Vec<Stage>,
-    /// What other processes have to be notified of; `None` where there are no others.
+    /// The pending announcement to other processes; `None` if there are none.
     pending: Option<Mutex<Announcement>>,
     announcer: WakeUp,
-    /// The smallest job that finished since the results stage last read; [`NO_JOB`] for none.
+    /// The smallest job id that finished since the last read of the results stage, or [`NO_JOB`].
     lowest_finished: AtomicI64,
-    /// Since when subscriptions have due sagas, as the router reported since admission last asked.
+    /// The subscriptions that the router reported since admission last took them, and since when they have
+    /// due sagas.
     due: Mutex<HashMap<SubscriptionId, Timestamp>>,
 }
 
 const NO_JOB: i64 = i64::MAX;
-/// Beyond this many, due subscriptions are left for admission to find in the store.
+/// The maximum number of reported due subscriptions. Admission finds further ones in the store.
 const DUE_MAX: usize = 10_000;
 
 impl WakeUps {
-    /// For the only process on a store.
+    /// Creates the wake-ups for the only process on a store.
     pub fn alone() -> Self {
         Self::new(Stage::ALL.to_vec(), None)
     }
 
-    /// For one process of several, which runs the stages `local_stages`.
+    /// Creates the wake-ups for one of several processes; it runs the stages `local_stages`.
     pub fn among_others(local_stages: Vec<Stage>) -> Self {
         Self::new(local_stages, Some(Mutex::default()))
     }
@@ -68,18 +69,18 @@ impl WakeUps {
         self.wake_up_ref(stage).clone()
     }
 
-    /// There is something to do for a stage, wherever it runs.
+    /// Notifies a stage that there is work, in whichever process it runs.
     pub fn wake(&self, stage: Stage) {
         self.deliver(Announcement { stages: [stage].into(), lowest_finished: None });
     }
 
-    /// Wakes the results stage, which then reads from the smallest of the jobs that finished.
+    /// Wakes the results stage, which then reads from the smallest of these job ids.
     pub fn wake_results(&self, finished: impl IntoIterator<Item = JobId>) {
         let lowest_finished = finished.into_iter().min();
         self.deliver(Announcement { stages: [Stage::Results].into(), lowest_finished });
     }
 
-    /// Wakes admission, which then need not look for these subscriptions if it runs here.
+    /// Wakes admission and, if it runs in this process, passes it these subscriptions.
     pub fn wake_admission(&self, due: impl IntoIterator<Item = DueSince>) {
         if self.0.local_stages.contains(&Stage::Admission) {
             let mut known = self.0.due.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,7 +99,7 @@ impl WakeUps {
         due.into_iter().map(|(subscription_id, since)| DueSince { subscription_id, since }).collect()
     }
 
-    /// Wakes the stages that run here, and leaves the others for the announcer.
+    /// Notifies local stages directly, and leaves the others to the announcer.
     fn deliver(&self, announcement: Announcement) {
         let is_here = announcement.stages.iter().all(|stage| self.0.local_stages.contains(stage));
         if is_here {
@@ -117,7 +118,7 @@ impl WakeUps {
         announcement.stages.iter().for_each(|stage| self.wake_up_ref(*stage).notify());
     }
 
-    /// Returns the smallest job that finished since the last call, as far as this process was notified.
+    /// Returns the smallest job id of the wake-ups since the last call, or `None`.
     pub(crate) fn take_lowest_finished(&self) -> Option<JobId> {
         let job = self.0.lowest_finished.swap(NO_JOB, Ordering::Relaxed);
         (job != NO_JOB).then(|| JobId::from_store(job))
@@ -141,8 +142,8 @@ impl WakeUps {
     }
 }
 
-/// Says to other processes what waits to be said. Run at a pace: saying it takes a lock on the whole
-/// database for a moment.
+/// Announces pending wake-ups to other processes. It runs with a pace, because an announcement briefly takes
+/// a lock on the whole database.
 #[derive(Debug)]
 pub struct Announcer<S> {
     store: S,
@@ -154,7 +155,7 @@ impl<S: AnnounceStore> Announcer<S> {
         Self { store, wake_ups }
     }
 
-    /// What rings when there is something to say.
+    /// Returns the wake-up that is notified when an announcement is pending.
     pub fn wake_up(&self) -> WakeUp {
         self.wake_ups.0.announcer.clone()
     }
@@ -174,14 +175,14 @@ impl<S: AnnounceStore> Step for Announcer<S> {
     }
 }
 
-/// Rings the bells that other processes ask for.
+/// Notifies local stages of the wake-ups that other processes announce.
 #[derive(Debug)]
 pub struct Listener<S> {
     store: S,
     wake_ups: WakeUps,
 }
 
-/// How long one step listens, so that the runner has a word in between.
+/// The longest time that one step listens, so that the runner can check for a shutdown.
 const LISTEN_MAX: Duration = Duration::from_millis(500);
 
 impl<S: ListenStore> Listener<S> {
@@ -213,26 +214,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_could_not_be_said_is_said_later() {
-        struct Away;
-        impl AnnounceStore for Away {
+    async fn failed_announcement_stays_pending() {
+        struct Unavailable;
+        impl AnnounceStore for Unavailable {
             async fn announce(&self, _announcement: Announcement) -> StoreResult<()> {
                 Err(StoreError::Unavailable { doing: "announcing", source: "no".into() })
             }
         }
         let wake_ups = WakeUps::among_others(Vec::new());
         wake_ups.wake(Stage::Delivery);
-        let mut announcer = Announcer::new(Away, wake_ups.clone());
+        let mut announcer = Announcer::new(Unavailable, wake_ups.clone());
         assert!(announcer.step(Timestamp::from_micros(0)).await.is_err());
         assert_eq!(wake_ups.take_pending().stages, [Stage::Delivery].into());
-        assert_eq!(
-            announcer.step(Timestamp::from_micros(0)).await.expect("nothing to say"),
-            Progress::Unasked
-        );
+        assert_eq!(announcer.step(Timestamp::from_micros(0)).await.expect("a step"), Progress::Unasked);
     }
 
     #[test]
-    fn a_stage_that_runs_here_is_rung_and_nobody_else_is_told() {
+    fn local_stage_is_notified_and_not_announced() {
         let wake_ups = WakeUps::among_others(vec![Stage::Routing]);
         wake_ups.wake(Stage::Routing);
         assert!(is_notified(&wake_ups, Stage::Routing) && !is_notified(&wake_ups, Stage::Routing), "once");
@@ -240,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_that_runs_elsewhere_is_named_once() {
+    fn remote_stage_is_announced_once() {
         let wake_ups = WakeUps::among_others(vec![Stage::Routing]);
         for stage in [Stage::Results, Stage::Delivery, Stage::Results] {
             wake_ups.wake(stage);

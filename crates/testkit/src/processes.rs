@@ -192,11 +192,12 @@ mod tests {
 
     #[test]
     fn lines_are_read_flat_and_nested_and_when_they_are_none() {
-        let flat = r#"{"level":"INFO","message":"works again","service":"router"}"#;
-        let nested = r#"{"level":"WARN","fields":{"message":"pauses","service":"router"}}"#;
+        let flat = r#"{"level":"INFO","message":"recovered, resuming","service":"router"}"#;
+        let nested =
+            r#"{"level":"WARN","fields":{"message":"store unavailable, backing off","service":"router"}}"#;
         for (text, level, message, service, complains) in [
-            (flat, "INFO", "works again", Some("router"), false),
-            (nested, "WARN", "pauses", Some("router"), true),
+            (flat, "INFO", "recovered, resuming", Some("router"), false),
+            (nested, "WARN", "store unavailable, backing off", Some("router"), true),
             ("thread panicked", "ERROR", "thread panicked", None, true),
         ] {
             let line = LogLine::parse(text);

@@ -1,4 +1,4 @@
-//! How a service fares: how long to pause after a failure, and the one log line for each change.
+//! Computes the pause after a failed step, and logs each change between working and failing once.
 
 use crate::step::Progress;
 use posthaste_core::ports::StoreError;
@@ -6,11 +6,11 @@ use std::any::Any;
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-/// The longest pause while the store is away: so long it may go unnoticed that it is back.
+/// The longest pause while the store is unavailable. A recovery is noticed at most this much later.
 pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(2);
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 
-/// What one call of a step came to.
+/// The outcome of one call of a step.
 #[derive(Debug)]
 pub(super) enum StepOutcome {
     Done(Progress),
@@ -37,19 +37,19 @@ impl Backoff {
         Self { pause_max, failing: None }
     }
 
-    /// Takes a turn's end into account; answers how to go on, or how long to pause.
+    /// Records the outcome of a step. Returns its progress, or the time to pause as `Err`.
     pub(super) fn after(
         &mut self,
         service: &'static str,
         outcome: StepOutcome,
     ) -> Result<Progress, Duration> {
         match outcome {
-            // The store may be as far away as before: the ailment and its pauses stay.
+            // The store was not used and may still be unavailable, so the failure and its pauses remain.
             StepOutcome::Done(Progress::Unasked) => Ok(Progress::Unasked),
             StepOutcome::Done(progress) => {
                 if let Some(failing) = self.failing.take() {
                     let (failures, away_s) = (failing.failures, seconds(failing.since.elapsed()));
-                    tracing::info!(service, failures, away_s, "works again");
+                    tracing::info!(service, failures, away_s, "recovered, resuming");
                 }
                 Ok(progress)
             }
@@ -58,16 +58,16 @@ impl Backoff {
                 if self.is_news(kind) {
                     let (passing, cause) = (error.is_passing(), chain(&error));
                     if passing || matches!(error, StoreError::OutcomeUnknown { .. }) {
-                        tracing::warn!(service, cause, "pauses, and tries again until it works");
+                        tracing::warn!(service, cause, "store unavailable, backing off");
                     } else {
-                        tracing::error!(service, cause, "cannot go on until somebody mends this");
+                        tracing::error!(service, cause, "store error needs an operator, backing off");
                     }
                 }
                 Err(self.pause(kind))
             }
             StepOutcome::Panicked(text) => {
-                // Each one is told: it is a fault of ours, and the pause bounds how many there are.
-                tracing::error!(service, panic = text, "a step panicked; it is tried again after a pause");
+                // Every panic is logged: it is a bug, and the pause limits the rate of these lines.
+                tracing::error!(service, panic = text, "step panicked, backing off");
                 Err(self.pause("panic"))
             }
         }
@@ -93,15 +93,15 @@ impl Backoff {
     }
 }
 
-/// Seconds to the millisecond, for people.
+/// Returns seconds, truncated to milliseconds for readability.
 fn seconds(span: Duration) -> f64 {
     Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)).as_secs_f64()
 }
 
 const fn kind(error: &StoreError) -> &'static str {
     match error {
-        // The same outage shows as either, depending on the moment it struck.
-        StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. } => "away",
+        // The same outage causes either error, depending on when the connection broke.
+        StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. } => "unavailable",
         StoreError::Busy { .. } => "busy",
         StoreError::Full { .. } => "full",
         StoreError::Refused { .. } => "refused",
@@ -110,7 +110,7 @@ const fn kind(error: &StoreError) -> &'static str {
     }
 }
 
-/// An error with its causes, on one line.
+/// Returns an error and its sources on one line.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -131,54 +131,54 @@ pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
 mod tests {
     use super::*;
 
-    fn away() -> StepOutcome {
+    fn unavailable() -> StepOutcome {
         StepOutcome::Failed(StoreError::Unavailable { doing: "testing", source: "no route".into() })
     }
 
     #[test]
-    fn pauses_grow_to_their_bound_and_start_anew_after_a_success() {
+    fn pauses_grow_to_their_maximum_and_reset_after_a_success() {
         let mut backoff = Backoff::new(Duration::from_millis(300));
         let mut pauses = Vec::new();
         for _ in 0..5 {
-            pauses.push(backoff.after("test", away()).expect_err("a pause").as_millis());
+            pauses.push(backoff.after("test", unavailable()).expect_err("a pause").as_millis());
         }
         assert_eq!(pauses, [50, 100, 200, 300, 300]);
         assert_eq!(backoff.after("test", StepOutcome::Done(Progress::Idle)), Ok(Progress::Idle));
-        assert_eq!(backoff.after("test", away()), Err(Duration::from_millis(50)));
+        assert_eq!(backoff.after("test", unavailable()), Err(Duration::from_millis(50)));
         let panicked = StepOutcome::Panicked("ouch".to_owned());
         assert_eq!(backoff.after("test", panicked), Err(Duration::from_millis(100)));
     }
 
     #[test]
-    fn a_state_is_news_once() {
+    fn each_kind_of_failure_is_logged_once() {
         let mut backoff = Backoff::new(PAUSE_MAX);
-        assert!(backoff.is_news("away"));
-        let _ = backoff.after("test", away());
-        assert!(!backoff.is_news("away") && backoff.is_news("full"));
+        assert!(backoff.is_news("unavailable"));
+        let _ = backoff.after("test", unavailable());
+        assert!(!backoff.is_news("unavailable") && backoff.is_news("full"));
         let _ = backoff.after("test", StepOutcome::Done(Progress::More));
-        assert!(backoff.is_news("away"));
+        assert!(backoff.is_news("unavailable"));
     }
 
     #[test]
-    fn a_step_that_did_not_ask_the_store_ends_no_ailment() {
+    fn step_that_did_not_use_the_store_does_not_reset_the_backoff() {
         let mut backoff = Backoff::new(Duration::from_millis(300));
-        let _ = backoff.after("test", away());
+        let _ = backoff.after("test", unavailable());
         assert_eq!(backoff.after("test", StepOutcome::Done(Progress::Unasked)), Ok(Progress::Unasked));
-        assert!(!backoff.is_news("away"), "nobody said that it works again");
-        assert_eq!(backoff.after("test", away()), Err(PAUSE_FIRST * 2));
+        assert!(!backoff.is_news("unavailable"), "the recovery was not logged");
+        assert_eq!(backoff.after("test", unavailable()), Err(PAUSE_FIRST * 2));
         let _ = backoff.after("test", StepOutcome::Done(Progress::Idle));
-        assert!(backoff.is_news("away"));
+        assert!(backoff.is_news("unavailable"));
     }
 
     #[test]
-    fn times_are_told_to_the_millisecond() {
+    fn durations_are_truncated_to_milliseconds() {
         for (micros, expected) in [(50_600, "0.05"), (12_345_678, "12.345"), (3_000_000, "3")] {
             assert_eq!(seconds(Duration::from_micros(micros)).to_string(), expected);
         }
     }
 
     #[test]
-    fn the_causes_stand_on_one_line() {
+    fn error_and_its_sources_are_written_on_one_line() {
         let error = StoreError::Unavailable { doing: "testing", source: "no route".into() };
         assert_eq!(chain(&error), "the store could not be reached while testing; nothing was done: no route");
     }

@@ -1,4 +1,4 @@
-//! The loop around a scripted step.
+//! Tests of the loop with a scripted step.
 
 use super::*;
 use posthaste_core::ports::StoreError;
@@ -52,25 +52,25 @@ impl Rig {
     }
 }
 
-fn away() -> StoreError {
+fn unavailable() -> StoreError {
     StoreError::Unavailable { doing: "testing", source: "no route".into() }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_step_waits_for_its_bell_or_its_poll() {
+async fn idle_step_waits_for_a_wake_up_or_the_next_poll() {
     let mut rig = rig(LONG, |_| Ok(Progress::Idle));
     rig.until(1).await;
     rig.wake_up.notify();
     rig.until(2).await;
     let before = tokio::time::Instant::now();
     rig.until(3).await;
-    assert_eq!(before.elapsed(), CLOCK_SKEW_MAX, "what it was woken for may be seen only now");
+    assert_eq!(before.elapsed(), CLOCK_SKEW_MAX, "polled again after the maximum clock skew");
     rig.until(4).await;
-    assert_eq!(before.elapsed(), LONG, "nobody rang, so it looked by itself");
+    assert_eq!(before.elapsed(), LONG, "polled without a wake-up");
 }
 
 #[tokio::test(start_paused = true)]
-async fn idle_services_look_at_the_same_moments() {
+async fn polls_of_idle_services_coincide() {
     const POLL: Duration = Duration::from_millis(100);
     let mut rig = rig(POLL, |_| Ok(Progress::Idle));
     tokio::time::sleep(Duration::from_millis(130)).await;
@@ -86,7 +86,7 @@ async fn idle_services_look_at_the_same_moments() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ring_during_a_step_is_not_lost() {
+async fn wake_up_during_a_step_is_not_lost() {
     let wake_up = WakeUp::default();
     let inner = wake_up.clone();
     let metrics = Metrics::new();
@@ -106,7 +106,7 @@ async fn a_ring_during_a_step_is_not_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_time_to_come_is_kept() {
+async fn idle_step_runs_at_the_time_it_returned() {
     let due = Timestamp::from_micros(250_000);
     let mut rig = rig(LONG, move |_| Ok(Progress::IdleUntil(due)));
     rig.until(1).await;
@@ -116,8 +116,8 @@ async fn a_time_to_come_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_absent_store_is_tried_again_with_growing_pauses_whoever_rings() {
-    let mut rig = rig(LONG, |call| if call <= 8 { Err(away()) } else { Ok(Progress::Idle) });
+async fn backoff_is_not_shortened_by_wake_ups() {
+    let mut rig = rig(LONG, |call| if call <= 8 { Err(unavailable()) } else { Ok(Progress::Idle) });
     let before = tokio::time::Instant::now();
     for call in 1..=9 {
         rig.wake_up.notify();
@@ -127,13 +127,13 @@ async fn an_absent_store_is_tried_again_with_growing_pauses_whoever_rings() {
     assert_eq!(before.elapsed().as_millis(), 7_150);
     let label = metrics::Service { service: "scripted" };
     assert_eq!(rig.metrics.step_failures.get_or_create(&label).get(), 8);
-    // The ring that came meanwhile counts for the next look.
+    // The wake-up that arrived during the backoff triggers one more step.
     rig.until(10).await;
     assert!(!rig.runner.heartbeats()[0].is_failing());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_is_caught_and_counted_and_the_step_goes_on() {
+async fn panic_is_caught_and_counted_and_the_service_continues() {
     let mut rig = rig(LONG, |call| if call == 1 { panic!("on purpose") } else { Ok(Progress::Idle) });
     rig.until(2).await;
     let label = metrics::Service { service: "scripted" };
@@ -142,7 +142,7 @@ async fn a_panic_is_caught_and_counted_and_the_step_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stopping_ends_takers_before_flushers_and_drains_each() {
+async fn intake_services_are_drained_before_results_services() {
     let metrics = Metrics::new();
     let mut runner = Runner::new(Clock::fixed(Timestamp::from_micros(0)), metrics);
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -164,7 +164,7 @@ async fn stopping_ends_takers_before_flushers_and_drains_each() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_waits_for_the_step_that_runs_but_not_for_ever() {
+async fn stop_waits_for_a_hanging_step_only_until_its_timeout() {
     struct Hangs(WakeUp);
     impl Step for Hangs {
         async fn step(&mut self, _now: Timestamp) -> StoreResult<Progress> {
@@ -179,11 +179,11 @@ async fn a_stop_waits_for_the_step_that_runs_but_not_for_ever() {
     assert!(runner.heartbeats()[0].age().is_none());
     let before = tokio::time::Instant::now();
     assert!(!runner.stop(Duration::from_secs(20)).await);
-    assert_eq!(before.elapsed().as_secs(), 18, "and leaves the flushing its time");
+    assert_eq!(before.elapsed().as_secs(), 18, "the rest is kept for the later phases");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pace_keeps_steps_apart() {
+async fn pace_is_the_minimum_time_between_steps() {
     let metrics = Metrics::new();
     let mut runner = Runner::new(Clock::fixed(Timestamp::from_micros(0)), metrics);
     let (seen, mut calls) = mpsc::unbounded_channel();
@@ -197,7 +197,7 @@ async fn a_pace_keeps_steps_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_begun_is_drained_with_the_patience_left() {
+async fn drain_gets_the_remaining_time() {
     let mut rig = rig(LONG, |_| Ok(Progress::Idle));
     rig.until(1).await;
     assert!(rig.runner.stop(Duration::from_secs(20)).await);

@@ -1,6 +1,6 @@
-//! The one clock. Every time that decides something comes from here: the database's time on
-//! PostgreSQL, sampled now and then as an offset to this machine's monotonic clock; the system's on
-//! SQLite, sampled alike; a test's own in a test. Either may be stepped, see [`Clock::steps_back`].
+//! The clock that supplies every time that affects a decision: the database's time on PostgreSQL, the
+//! system's time on SQLite. It is sampled regularly as an offset to this machine's monotonic clock. Tests set
+//! the time themselves. Both sources may be stepped, see [`Clock::steps_back`].
 
 use crate::metrics::{Direction, Metrics};
 use crate::step::{Progress, Step};
@@ -10,20 +10,20 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How much the store's clock and the monotonic clock may drift apart, in parts per million. NTP slews a clock by at
-/// most this much.
+/// The maximum drift between the store's clock and the monotonic clock, in parts per million. NTP slews a
+/// clock by at most this much.
 const DRIFT_PPM: u32 = 500;
 
-/// How far the clocks of two processes may be apart. What another process has just written may lie so far in
-/// the future here, where a step that was woken for it does not see it yet: then one more look is taken. And
-/// what it wrote a little later than we did may lie so far in the past.
+/// The maximum clock skew between two processes. A row that another process has just written may be this far
+/// in the future here and is not yet due for the step that was woken for it, so that step runs once more
+/// after this time. A row written slightly later than one of ours may be this far in the past.
 pub(crate) const CLOCK_SKEW_MAX: Duration = Duration::from_millis(100);
 
-/// A clock that is set by more than this was stepped: NTP corrects smaller offsets without a step, and samples are more
-/// exact than this. Times that were stored before a step may be off by its size.
+/// The smallest change of the clock that counts as a clock step. NTP corrects smaller offsets by slewing, and
+/// samples are more exact than this. Times that were stored before a step may be off by its size.
 pub const STEP_MIN: Duration = posthaste_core::retry::CLOCK_STEP_MIN;
 
-/// Cheap to clone; clones tell the same time.
+/// Cheap to clone; clones share their time.
 #[derive(Debug, Clone)]
 pub struct Clock(Arc<Shared>);
 
@@ -34,7 +34,7 @@ struct Shared {
     last_step: Mutex<Option<ClockStep>>,
 }
 
-/// A step of the clock by more than [`STEP_MIN`].
+/// A change of the clock by more than [`STEP_MIN`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockStep {
     pub direction: StepDirection,
@@ -74,18 +74,18 @@ enum TimeSource {
 }
 
 impl Clock {
-    /// Starts at `now` and runs by itself.
+    /// Creates a clock that starts at `now` and advances.
     pub fn running(now: Timestamp) -> Self {
         Self::with(TimeSource::Running { origin: Instant::now(), at_origin_us: AtomicI64::new(now.micros()) })
     }
 
-    /// Starts at the middle of a sample's bounds and runs by itself.
+    /// Creates a clock that starts at the middle of a sample's bounds and advances.
     pub fn sampled(sample: &ClockSample) -> Self {
         let bounds = Bounds::of(sample, Instant::now());
         Self::running(bounds.middle())
     }
 
-    /// Moves only when it is set.
+    /// Creates a clock that changes only when it is set.
     pub fn fixed(at: Timestamp) -> Self {
         Self::with(TimeSource::Fixed(AtomicI64::new(at.micros())))
     }
@@ -103,7 +103,7 @@ impl Clock {
         }
     }
 
-    /// Sets the clock. Returns the step, if that is one.
+    /// Sets the clock. Returns the clock step, if the change is large enough to be one.
     pub fn set(&self, now: Timestamp) -> Option<ClockStep> {
         let before = self.now();
         match &self.0.source {
@@ -116,7 +116,7 @@ impl Clock {
         *self.0.last_step.lock().unwrap_or_else(PoisonError::into_inner) = Some(step);
         match step.direction {
             StepDirection::Forward => {}
-            // After the new time is in force: whoever sees the count also sees the time.
+            // Incremented after the new time is stored, so that a reader of the count also sees the new time.
             StepDirection::Back => {
                 self.0.steps_back.fetch_add(1, Ordering::Release);
             }
@@ -124,25 +124,25 @@ impl Clock {
         Some(step)
     }
 
-    /// Returns how often the clock was set back by more than [`STEP_MIN`]. A step that compares it with the value of its
-    /// last run learns that times it stored may lie further ahead than they should.
+    /// Returns how often the clock was set back by more than [`STEP_MIN`]. A component that finds a larger
+    /// count than before knows that times it stored may be too far ahead.
     pub fn steps_back(&self) -> u64 {
         self.0.steps_back.load(Ordering::Acquire)
     }
 
-    /// Returns the last step, in either direction.
+    /// Returns the last clock step, in either direction.
     pub fn last_step(&self) -> Option<ClockStep> {
         *self.0.last_step.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether something is due that was put off by `span` until `at`. A clock that was set back meanwhile (the
-/// database failed over to a machine that is behind, say) must not put it off for longer.
+/// Returns whether something is due that was delayed by `span` until `at`. A clock step back (a failover of
+/// the database to a machine whose clock is behind, for example) does not extend the delay.
 pub(crate) fn is_due(at: Timestamp, span: Duration, now: Timestamp) -> bool {
     now >= at || now.after(span) < at
 }
 
-/// Sets the clock by the store's, again and again: neither runs exactly as the other does.
+/// Follows the store's clock by sampling it regularly, because it drifts against the monotonic clock.
 #[derive(Debug)]
 pub struct ClockSetter<S> {
     store: S,
@@ -163,7 +163,7 @@ impl<S: Stores> Step for ClockSetter<S> {
     }
 }
 
-/// The range in which the store's time lies at one moment.
+/// The range that contains the store's time at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Bounds {
     low: Timestamp,
@@ -171,7 +171,8 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// The bounds that a sample gives for the moment `at`, which is not before the sample's end.
+    /// Returns the bounds that a sample implies for the moment `at`, which is not before the end of the
+    /// sample.
     fn of(sample: &ClockSample, at: Instant) -> Self {
         let elapsed = at.saturating_duration_since(sample.asked_at);
         let low = sample.time.after(elapsed.saturating_sub(sample.round_trip));
@@ -182,8 +183,8 @@ impl Bounds {
         Self { low: time.before(error), high: time.after(error) }
     }
 
-    /// Both bounds hold, so the time lies in their intersection: an inexact sample does not move an exact clock. If
-    /// there is none, the store's clock was stepped, and only the sample holds.
+    /// Returns the intersection of both bounds, so that an inexact sample does not move an exact clock. If it
+    /// is empty, the store's clock was stepped, and only the sample's bounds are valid.
     fn narrowed_by(self, sample: Self) -> Self {
         let both = Self { low: self.low.max(sample.low), high: self.high.min(sample.high) };
         if both.low <= both.high { both } else { sample }
@@ -198,8 +199,8 @@ impl Bounds {
     }
 }
 
-/// Keeps a clock within the bounds that samples give. How far the clock may be off grows by the drift from one sample
-/// to the next.
+/// Keeps a clock within the bounds that samples imply. The possible error of the clock grows by the drift
+/// between samples.
 #[derive(Debug)]
 struct Discipline {
     clock: Clock,
@@ -207,7 +208,7 @@ struct Discipline {
     held: Option<Held>,
 }
 
-/// How far the clock may have been off at some moment.
+/// The maximum error of the clock at some moment.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     error: Duration,
@@ -243,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_running_clock_goes_on_from_where_it_was_set() {
+    fn running_clock_advances_from_the_time_it_was_set_to() {
         let clock = Clock::running(Timestamp::from_micros(0));
         assert!(clock.now().micros() >= 0);
         clock.set(Timestamp::from_micros(5_000_000_000));
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_set_back_by_more_than_a_second_counts_a_step_in_every_clone() {
+    fn step_back_by_more_than_a_second_is_counted_in_every_clone() {
         let at_ms = |ms: i64| Timestamp::from_micros(ms * 1_000);
         let clock = Clock::fixed(at_ms(10_000));
         let clone = clock.clone();
@@ -275,20 +276,22 @@ mod tests {
     }
 
     #[test]
-    fn an_inexact_sample_does_not_move_an_exact_clock() {
+    fn inexact_sample_does_not_move_an_exact_clock() {
         let (start, at_ms) = (Instant::now(), |ms: i64| Timestamp::from_micros(ms * 1_000));
         let ms = Duration::from_millis;
         let clock = Clock::fixed(at_ms(0));
         let mut discipline = Discipline { clock: clock.clone(), metrics: Metrics::new(), held: None };
-        // When it was asked, the store's time, the round trip, and where the clock is afterwards. The store's clock
-        // stands, as the clock does; it is at 1,000 ms, then at 1,010 ms, and then stepped back by an hour.
+        // The second of the sample, the store's time, the round trip, and the expected clock. Both clocks
+        // stand still between samples; the store's is at 1,000 ms, then at 1,010 ms, then stepped back by an
+        // hour.
         let rows = [
             (0, 1_000, 4, 1_002),
-            // Waited for the connection: its middle would be 1,095.
+            // Delayed by the connection: the middle of its bounds is 1,095.
             (0, 1_000, 190, 1_002),
             (0, 1_001, 2, 1_002),
             (0, 1_010, 2, 1_011),
-            // A hundred seconds later the clock may be off by 50 ms more, so a less exact sample narrows again.
+            // A hundred seconds later the clock may be off by 50 ms more, so a less exact sample narrows the
+            // bounds.
             (100, 1_000, 20, 1_010),
             (100, 1_010 - 3_600_000, 2, 1_011 - 3_600_000),
         ];
@@ -304,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_put_off_for_longer_by_a_clock_that_was_set_back() {
+    fn clock_step_back_does_not_extend_a_delay() {
         let second = |s| Timestamp::from_micros(0).after(Duration::from_secs(s));
         for (now, expected) in [(10, true), (9, false), (7, false), (6, true), (0, true)] {
             assert_eq!(is_due(second(10), Duration::from_secs(3), second(now)), expected, "at {now}");
@@ -313,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standing_clock_moves_only_when_it_is_set() {
+    fn fixed_clock_changes_only_when_it_is_set() {
         let clock = Clock::fixed(Timestamp::from_micros(7));
         assert_eq!(clock.now().micros(), 7);
         clock.clone().set(Timestamp::from_micros(3));

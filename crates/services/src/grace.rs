@@ -1,11 +1,12 @@
-//! The grace period before claims of other processes are taken back: after an outage of the store, reports that waited
-//! for it are written first.
+//! The grace period in which no claims of other processes are taken back. After an outage of the store, it
+//! gives delayed reports time to be written first.
 
 use crate::clock::is_due;
 use posthaste_core::Timestamp;
 use std::time::Duration;
 
-/// The length of the grace period after an outage. Reports are repeated every 2 s while the store is unavailable.
+/// The length of the grace period after an outage. It is longer than the 2 s between retries of a report
+/// while the store is unavailable.
 pub(crate) const AFTER_OUTAGE: Duration = Duration::from_secs(5);
 /// The longest grace period that a caller may start.
 pub(crate) const GRACE_MAX: Duration = Duration::from_secs(10);
@@ -14,7 +15,7 @@ pub(crate) const GRACE_MAX: Duration = Duration::from_secs(10);
 pub(crate) enum Grace {
     #[default]
     None,
-    /// The store failed and has not answered since.
+    /// The store failed and has not been available since.
     Outage,
     Until(Timestamp),
 }
@@ -25,7 +26,8 @@ impl Grace {
         *self = Self::Outage;
     }
 
-    /// Whether the store must be asked for nothing first, to learn whether it answers again.
+    /// Returns whether the store was unavailable. The caller must then check with an empty request whether it
+    /// is available again.
     pub(crate) fn is_outage(&self) -> bool {
         *self == Self::Outage
     }

@@ -1,34 +1,34 @@
-//! The position from which a queue is read.
+//! The position from which a queue is read: the smallest key fetched recently.
 //!
-//! While another session keeps a transaction open, PostgreSQL cannot remove the rows that were already taken from a
-//! queue, and a read from the beginning of the index steps over all of them. So most reads start at the smallest key
-//! that was fetched recently. Keys do not arrive in order (jobs finish as their receivers respond, ids are drawn before
-//! they are committed), so the mark covers a window of time and not the last fetch alone. Rows that appear further behind
-//! are found by a full scan, see [`ScanSchedule`](crate::scan_schedule::ScanSchedule).
+//! While another session keeps a transaction open, PostgreSQL cannot remove dequeued rows, and a read from
+//! the beginning of the index steps over all of them. So most reads start at the mark. Keys do not arrive in
+//! order (jobs finish when their receivers respond, ids are assigned before they are committed), so the mark
+//! covers a window of time and not only the last fetch. Rows further behind are found by a full scan, see
+//! [`ScanSchedule`](crate::scan_schedule::ScanSchedule).
 
 use crate::clock::is_due;
 use posthaste_core::Timestamp;
 use std::time::Duration;
 
-/// The mark covers the fetches of the last one to two windows.
+/// The length of a window. The mark covers the fetches of the current and the previous one.
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// The smallest key fetched in the last window.
+/// The smallest key fetched in the last one to two windows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LowWaterMark<K> {
-    /// The smallest key of the current window, and of the window before it.
+    /// The smallest keys of the current and of the previous window.
     current: Option<K>,
     previous: Option<K>,
     window_began: Timestamp,
 }
 
 impl<K: Ord + Copy> LowWaterMark<K> {
-    /// A mark that has seen nothing: the first read starts at the beginning.
+    /// Creates an empty mark: the first read starts at the beginning.
     pub(crate) const fn new() -> Self {
         Self { current: None, previous: None, window_began: Timestamp::MIN }
     }
 
-    /// A mark at a key that is known to exist.
+    /// Creates a mark at a key that is known to exist.
     pub(crate) const fn at(key: K) -> Self {
         Self { current: Some(key), previous: None, window_began: Timestamp::MIN }
     }
@@ -41,7 +41,7 @@ impl<K: Ord + Copy> LowWaterMark<K> {
         }
     }
 
-    /// Whether a read from the mark would have missed this key.
+    /// Returns whether a read from the mark misses this key.
     pub(crate) fn is_above(&self, key: K) -> bool {
         self.get().is_some_and(|mark| key < mark)
     }
@@ -56,7 +56,7 @@ impl<K: Ord + Copy> LowWaterMark<K> {
         }
     }
 
-    /// Moves the mark back to a key that is known to exist. A mark that has seen nothing covers it already.
+    /// Lowers the mark to a key that is known to exist. An empty mark already covers it.
     pub(crate) fn lower_to(&mut self, key: K) {
         if self.is_above(key) {
             self.current = Some(key);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn covers_the_last_one_to_two_windows() {
+    fn mark_covers_the_last_one_to_two_windows() {
         let mut mark = LowWaterMark::new();
         assert_eq!(mark.get(), None);
         // time of the fetch, its smallest key, the mark afterwards
@@ -85,11 +85,11 @@ mod tests {
         mark.record(91, at(5_100));
         assert_eq!(mark.get(), Some(90));
         mark.record(5, at(0));
-        assert_eq!(mark.get(), Some(5), "a clock that was set back does not stop the windows");
+        assert_eq!(mark.get(), Some(5), "a clock step back starts a new window");
     }
 
     #[test]
-    fn a_known_key_lowers_it_until_the_window_has_passed() {
+    fn known_key_lowers_the_mark_until_the_window_has_passed() {
         let mut mark = LowWaterMark::new();
         mark.lower_to(3);
         assert_eq!(mark.get(), None, "the beginning covers every key");

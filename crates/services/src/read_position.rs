@@ -1,4 +1,5 @@
-//! Where the next fetch from a queue starts: at the low-water mark, or at the beginning when a full scan is due.
+//! The start of the next fetch from a queue: the low-water mark, or the beginning when a full scan is due.
+//! Used by the components that read queues.
 
 use crate::clock::Clock;
 use crate::low_water_mark::LowWaterMark;
@@ -21,7 +22,7 @@ impl<K: Ord + Copy> ReadPosition<K> {
         if self.full_scans.is_due(now) { None } else { self.mark.get() }
     }
 
-    /// Records the smallest key of the fetch that started at `now`, if it fetched any.
+    /// Records the smallest key of the fetch that started at `now`, or `None` if it was empty.
     pub(crate) fn record(&mut self, lowest: Option<K>, now: Timestamp) {
         if self.full_scans.is_due(now) {
             let has_found = lowest.is_some_and(|lowest| self.mark.is_above(lowest));
@@ -34,7 +35,7 @@ impl<K: Ord + Copy> ReadPosition<K> {
         }
     }
 
-    /// Moves the mark back to a key that is known to exist.
+    /// Lowers the mark to a key that is known to exist.
     pub(crate) fn lower_to(&mut self, key: K) {
         self.mark.lower_to(key);
     }
@@ -52,9 +53,9 @@ mod tests {
         Timestamp::from_micros(0).after(Duration::from_millis(ms))
     }
 
-    /// 2,048 jobs are in flight; each finishes when `finishes_after_ms` says, whatever its key. A fetch takes as long as
-    /// `fetch_ms` says, by its time and whether it is a full scan. Returns the longest time from the end of a job to the
-    /// start of its fetch.
+    /// Simulates 2,048 jobs in flight. Each finishes after `finishes_after_ms` of its key; a fetch takes
+    /// `fetch_ms` of its start time and of whether it is a full scan. Returns the longest time from the end
+    /// of a job to the start of its fetch.
     fn longest_wait_ms(
         mut finishes_after_ms: impl FnMut(u32) -> u64,
         mut fetch_ms: impl FnMut(u64, bool) -> u64,
@@ -85,7 +86,7 @@ mod tests {
         longest
     }
 
-    /// A fixed scatter: younger keys often finish first.
+    /// A fixed pseudorandom time: larger keys often finish first.
     fn scattered(key: u32) -> u64 {
         20 + u64::from(key.wrapping_mul(2_654_435_761) >> 8) % 200
     }
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_found_soon_in_whatever_order_they_come() {
+    fn rows_are_found_quickly_in_any_order() {
         for finishes_after_ms in [scattered, one_in_100_is_slow] {
             assert!(longest_wait_ms(finishes_after_ms, |_, _| 30, true) <= 100);
             assert!(longest_wait_ms(finishes_after_ms, |_, _| 30, false) <= 2_000);
@@ -104,7 +105,7 @@ mod tests {
 
     #[test]
     fn rows_behind_the_mark_are_found_within_two_seconds_of_a_stall() {
-        // Ten stalls of 1.5 s; what ended during one counts from then, so the stall itself is part of the wait.
+        // Ten stalls of 1.5 s. The wait of a job that ended during a stall includes the stall.
         let stalls = |now: u64, _| if now < 40_000 && now % 4_000 < 30 { 1_500 } else { 30 };
         let wait = longest_wait_ms(one_in_100_is_slow, stalls, false);
         assert!(wait <= 1_500 + 2_000, "{wait} ms");

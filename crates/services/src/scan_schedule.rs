@@ -1,9 +1,10 @@
-//! When a queue is read from its beginning, or all subscriptions are probed: for rows that lie behind the
-//! [`LowWaterMark`](crate::low_water_mark::LowWaterMark), such as those of a transaction that committed late.
+//! Schedules full scans: reads of a queue from its beginning, or probes of all subscriptions. They find rows
+//! behind the [`LowWaterMark`](crate::low_water_mark::LowWaterMark), such as those of a transaction that
+//! committed late.
 //!
-//! Next to a transaction that stays open for long such a scan is slow, because it steps over everything that was taken
-//! since. The interval then grows, to a bound that keeps every row within [`INTERVAL_MAX`] of being found. A single slow
-//! scan says nothing: it may have waited for a connection, a lock or a stalled disk.
+//! Next to a long-running transaction a full scan is slow, because it steps over everything that was dequeued
+//! since. The interval then grows up to [`INTERVAL_MAX`], which bounds how late a row is found. A single slow
+//! scan does not count: it may have waited for a connection, a lock or a stalled disk.
 
 use crate::clock::{Clock, is_due};
 use posthaste_core::Timestamp;
@@ -11,9 +12,9 @@ use std::time::Duration;
 
 const INTERVAL_BASE: Duration = Duration::from_secs(1);
 const INTERVAL_MAX: Duration = Duration::from_secs(5);
-/// A scan is slow when at the base interval it would take more than this part of the time: 2 %.
+/// A scan is slow if at the base interval it would take more than 1/`SLOW_SHARE` of the time: 2 %.
 const SLOW_SHARE: u32 = 50;
-/// Scans are slow when the fastest of this many is.
+/// Scans count as slow if the fastest of this many is slow.
 const SCANS_JUDGED: usize = 3;
 
 #[derive(Debug)]
@@ -23,20 +24,21 @@ pub(crate) struct ScanSchedule {
     interval_max: Duration,
     interval: Duration,
     next_at: Timestamp,
-    /// How long the last scans took beyond an ordinary fetch, the latest one first.
+    /// The durations of the last scans minus that of an ordinary fetch, latest first.
     durations: [Duration; SCANS_JUDGED],
-    /// How long the last ordinary fetch took: under load a scan does the same useful work.
+    /// The duration of the last ordinary fetch. It is subtracted because under load a scan does the same
+    /// useful work.
     fetch: Duration,
-    /// How long the pages of the running scan have taken so far, and whether they found something.
+    /// The total duration of the pages of the running scan, and whether they found rows.
     running: Duration,
     has_found: bool,
     is_running: bool,
-    /// Another scan was requested since the last one began.
+    /// Whether another scan was requested since the last one began.
     is_requested: bool,
 }
 
 impl ScanSchedule {
-    /// The first scan is due at once.
+    /// Creates a schedule. The first scan is due at once.
     pub(crate) const fn new(clock: Clock) -> Self {
         Self::with_intervals(clock, INTERVAL_BASE, INTERVAL_MAX)
     }
@@ -62,7 +64,7 @@ impl ScanSchedule {
         }
     }
 
-    /// Whether a scan is running or the next one is due.
+    /// Returns whether a scan is running or the next one is due.
     pub(crate) fn is_due(&self, now: Timestamp) -> bool {
         self.is_running || self.is_requested || is_due(self.next_at, self.interval, now)
     }
@@ -71,18 +73,18 @@ impl ScanSchedule {
         self.is_running
     }
 
-    /// Makes the next scan due at once: something was seen that only a scan can find completely.
+    /// Makes the next scan due at once, for rows that only a scan can find.
     pub(crate) const fn request(&mut self) {
         self.is_requested = true;
     }
 
-    /// Records a fetch that was no scan; it was started at `began`.
+    /// Records a fetch that was not a scan and started at `began`.
     pub(crate) fn record_fetch(&mut self, began: Timestamp) {
         self.fetch = self.clock.now().since(began);
     }
 
-    /// Records a page of a scan; it was started at `began`. `has_found` is whether it found rows that nothing else would
-    /// have found.
+    /// Records a page of a scan that started at `began`. `has_found` is whether it found rows that only a
+    /// scan finds.
     pub(crate) fn record_page(&mut self, began: Timestamp, has_found: bool, is_last: bool) {
         self.is_requested &= self.is_running;
         self.is_running = !is_last;
@@ -111,7 +113,7 @@ mod tests {
         Timestamp::from_micros(0).after(Duration::from_millis(ms))
     }
 
-    /// Scans in turn, each as soon as it is due, and returns the pause after each in seconds.
+    /// Runs each scan as soon as it is due. Returns the pauses after them, in seconds.
     fn pauses(scans: &[(u64, bool)]) -> Vec<u64> {
         let clock = Clock::fixed(at(0));
         let mut schedule = ScanSchedule::new(clock.clone());
@@ -132,20 +134,20 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_grows_only_while_scans_are_slow_and_empty() {
+    fn interval_grows_only_while_scans_are_slow_and_empty() {
         let (slow, fast) = ((150, false), (1, false));
         assert_eq!(pauses(&[fast, fast]), [1, 1]);
         assert_eq!(pauses(&[slow, slow, slow, slow, slow, slow]), [1, 1, 2, 4, 5, 5]);
         assert_eq!(
             pauses(&[slow, slow, slow, slow, (150, true), slow]),
             [1, 1, 2, 4, 1, 2],
-            "found something"
+            "a scan found rows"
         );
-        assert_eq!(pauses(&[slow, slow, slow, slow, fast, slow]), [1, 1, 2, 4, 1, 1], "became fast again");
+        assert_eq!(pauses(&[slow, slow, slow, slow, fast, slow]), [1, 1, 2, 4, 1, 1], "a scan was fast");
     }
 
     #[test]
-    fn a_scan_that_takes_as_long_as_other_fetches_is_not_slow() {
+    fn scan_as_long_as_an_ordinary_fetch_is_not_slow() {
         let clock = Clock::fixed(at(0));
         let mut schedule = ScanSchedule::new(clock.clone());
         for _ in 0..6 {
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn stalls_change_nothing() {
+    fn stalls_do_not_change_the_interval() {
         let (stall, fast) = ((1_500, false), (1, false));
         assert_eq!(pauses(&[(60_000, false), fast]), [1, 1], "connecting at the start");
         let stalls = [stall, stall, fast].repeat(10);
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_can_be_requested_and_a_clock_set_back_delays_none() {
+    fn scan_can_be_requested_and_is_not_delayed_by_a_clock_step_back() {
         let clock = Clock::fixed(at(10_000));
         let mut schedule = ScanSchedule::new(clock.clone());
         schedule.record_page(at(10_000), false, true);

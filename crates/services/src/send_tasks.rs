@@ -1,5 +1,5 @@
-//! The sends of a worker, the same for webhooks and for orders: [`Slots`] limit how many run at once and wake the worker
-//! up when one ends, [`SendTasks`] run them.
+//! The concurrent sends of a worker, for webhooks and for orders: [`Slots`] limit how many run and wake the
+//! worker when they are freed, [`SendTasks`] run them.
 
 use crate::wake::WakeUp;
 use std::collections::HashMap;
@@ -20,12 +20,12 @@ pub(crate) struct Slots {
 struct Freed {
     is_awaited: AtomicBool,
     count: AtomicU32,
-    /// The worker is woken up after each `wake_every` slots, so that its claims stay large.
+    /// The worker is woken after every `wake_every` freed slots, so that its claims stay large.
     wake_every: u32,
     wake_up: WakeUp,
 }
 
-/// One of the slots. It is free again when this is dropped, also by a panic.
+/// One slot. It is freed on drop, also when the send panics.
 #[derive(Debug)]
 pub(crate) struct Slot {
     permit: Option<OwnedSemaphorePermit>,
@@ -49,7 +49,7 @@ impl Slots {
         Some(Slot { permit: Some(permit), freed: Arc::clone(&self.freed) })
     }
 
-    /// Sets whether slots that are freed from now on wake the worker up.
+    /// Sets whether slots that are freed from now on wake the worker.
     pub(crate) fn set_awaited(&self, is_awaited: bool) {
         self.freed.count.store(0, Ordering::SeqCst);
         self.freed.is_awaited.store(is_awaited, Ordering::SeqCst);
@@ -57,7 +57,7 @@ impl Slots {
 }
 
 impl Freed {
-    /// Counts one more. Returns whether the worker is to be woken up.
+    /// Counts one freed slot. Returns whether the worker must be woken.
     fn record(&self) -> bool {
         self.is_awaited.load(Ordering::SeqCst)
             && (self.count.fetch_add(1, Ordering::SeqCst) + 1).is_multiple_of(self.wake_every)
@@ -73,7 +73,7 @@ impl Drop for Slot {
     }
 }
 
-/// The sends that are running, and for each what it sends.
+/// The sends in flight, each with the item that it sends.
 #[derive(Debug)]
 pub(crate) struct SendTasks<T> {
     tasks: JoinSet<()>,
@@ -87,26 +87,27 @@ impl<T> SendTasks<T> {
     }
 
     pub(crate) fn spawn(&mut self, item: T, send: impl Future<Output = ()> + Send + 'static) {
-        // On the heap: tokio moves a future several times, and this one has a few thousand bytes.
+        // On the heap: tokio moves a future several times, and this one is a few thousand bytes large.
         let task = self.tasks.spawn(Box::pin(send));
         self.items.insert(task.id(), item);
     }
 
-    /// Removes the sends that have ended.
+    /// Removes the sends that have finished.
     pub(crate) fn reap(&mut self) {
         while let Some(ended) = self.tasks.try_join_next_with_id() {
             self.remove(ended);
         }
     }
 
-    /// Waits until every send has ended.
+    /// Waits until every send has finished.
     pub(crate) async fn settle(&mut self) {
         while let Some(ended) = self.tasks.join_next_with_id().await {
             self.remove(ended);
         }
     }
 
-    /// Waits until every send has ended, for `patience` at most. Aborts the others and returns what they sent.
+    /// Waits until every send has finished, for at most `patience`. Aborts the others and returns their
+    /// items.
     pub(crate) async fn drain(&mut self, patience: Duration) -> Vec<T> {
         if tokio::time::timeout(patience, self.settle()).await.is_err() {
             self.reap();
@@ -131,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worker_is_woken_up_after_each_quarter_of_its_slots_while_it_waits() {
+    fn waiting_worker_is_woken_after_each_quarter_of_its_slots() {
         let slots = Slots::new(12, 3, WakeUp::default());
         let wakes_up = |count: u32| (0..count).map(|_| slots.freed.record()).collect::<Vec<_>>();
         assert!(wakes_up(5).iter().all(|wakes_up| !wakes_up), "it does not wait");

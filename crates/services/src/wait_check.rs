@@ -1,6 +1,6 @@
-//! When stored waits are checked: a clock that was set back leaves rows that wait for a time which lies an hour ahead by
-//! the clock that is right. They are read page by page at the start and after each step back, and once more a minute
-//! later.
+//! Restarts stored waits after a clock step back. Such a step leaves rows whose next attempt is, by the
+//! corrected clock, up to an hour ahead. They are read page by page at the start, after each step back, and
+//! once more a minute later.
 
 use crate::clock::Clock;
 use crate::step::{Progress, Step};
@@ -9,16 +9,17 @@ use posthaste_core::ports::{OrchestratorStore, OutboxWorkerStore, RestartedWaits
 use posthaste_core::retry::{OrderRetryPolicy, RetryPolicy};
 use std::time::Duration;
 
-/// How often the clock is asked whether it was set back; this needs no statement.
+/// The interval at which the clock is checked for a step back. This needs no statement.
 pub const EVERY: Duration = Duration::from_secs(1);
-/// The most rows of one page.
+/// The maximum number of rows in one page.
 const ROWS_MAX: u32 = 1_000;
-/// The time to the second check: a transaction that began before the step may commit its times after the first.
+/// The time to the second check. A transaction that began before the step may commit its times after the
+/// first.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
 
-/// Rows that wait for their next attempt: a store with its policy.
+/// A source of rows that wait for their next attempt: a store with its retry policy.
 pub trait Waits: Send {
-    /// Their name in the log.
+    /// The name of the rows in the log.
     const WHAT: &str;
 
     fn restart(
@@ -48,7 +49,7 @@ impl<S: OutboxWorkerStore> Waits for (S, OrderRetryPolicy) {
 pub struct WaitCheck<W> {
     waits: W,
     clock: Clock,
-    /// The steps back that the clock had counted when the last check began; `None` before the first.
+    /// The number of steps back when the last check began; `None` before the first.
     steps_back: Option<u64>,
     from: Option<Timestamp>,
     again_at: Option<Timestamp>,
@@ -59,8 +60,8 @@ impl<W: Waits> WaitCheck<W> {
         Self { waits, clock, steps_back: None, from: None, again_at: None }
     }
 
-    /// Returns the next page to check and the time to check it by, or `None` if every wait was checked. The time is read
-    /// after the count of steps: that of the caller's step may be from before the clock was set back.
+    /// Returns the next page to check and the current time, or `None` if every wait was checked. The time is
+    /// read after the count of steps, because the time of the caller's step may be from before the step back.
     fn page(&mut self) -> Option<(WaitPage, Timestamp)> {
         let steps_back = Some(self.clock.steps_back());
         let now = self.clock.now();
@@ -81,7 +82,7 @@ impl<W: Waits> Step for WaitCheck<W> {
         self.from = next;
         if restarted > 0 {
             let what = W::WHAT;
-            tracing::warn!(restarted, what, "waits restarted: they were stored by a clock that was ahead");
+            tracing::warn!(restarted, what, "clock was ahead when these waits were stored, waits restarted");
         }
         Ok(if next.is_some() { Progress::More } else { Progress::Idle })
     }
@@ -93,7 +94,7 @@ mod tests {
     use Progress::{Idle, More, Unasked};
     use std::sync::Mutex;
 
-    /// Waits of two pages at each check; keeps where the pages began.
+    /// Has two pages at each check and records where the pages began.
     #[derive(Debug, Default)]
     struct TwoPages(Mutex<Vec<Timestamp>>);
 
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn waits_are_checked_at_the_start_and_after_a_step_back_and_once_more() {
+    async fn waits_are_checked_at_the_start_and_twice_after_a_step_back() {
         let clock = Clock::fixed(at_ms(0));
         let mut check = WaitCheck::new(TwoPages::default(), clock.clone());
         let rows = [
@@ -123,7 +124,7 @@ mod tests {
             (9_900, Unasked),
             (5_000, More),
             (5_000, Idle),
-            // And once more, for transactions that began before the step.
+            // The second check, for transactions that began before the step.
             (64_999, Unasked),
             (65_000, More),
             (65_000, Idle),
@@ -138,13 +139,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn waits_are_checked_by_the_time_after_the_step_back() {
+    async fn waits_are_checked_with_the_time_after_the_step_back() {
         let clock = Clock::fixed(at_ms(3_600_000));
         let mut check = WaitCheck::new(TwoPages::default(), clock.clone());
         for _ in 0..2 {
             check.step(clock.now()).await.expect("a step");
         }
-        // The clock is set back while the step, which took its time before, waits for the store.
+        // The clock is set back after the time of the step was read.
         let before = clock.now();
         clock.set(at_ms(10_000));
         check.step(before).await.expect("a step");

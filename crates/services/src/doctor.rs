@@ -1,5 +1,5 @@
-//! Judges what the store tells about itself: whether every event has what it must have, and whether what
-//! runs, runs well. Each check says what was found and what to do. It changes nothing.
+//! Checks the facts that the store returns: whether every event has its deliveries, and whether the system
+//! runs well. Each check says what was found and what to do. Read-only.
 
 mod history;
 mod system;
@@ -7,11 +7,11 @@ mod system;
 pub use history::{PageFindings, examine_page};
 pub use system::{ROLES, SystemFacts, examine_system};
 
-/// How a check came out.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
     Ok,
-    /// Nothing is lost; somebody should look.
+    /// No data is lost, but an operator should investigate.
     Warning,
     Problem,
 }
@@ -26,17 +26,17 @@ impl Status {
     }
 }
 
-/// One thing that was looked at.
+/// One check with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     pub name: &'static str,
     pub status: Status,
     pub found: String,
-    /// What to do about it; empty if nothing is to be done.
+    /// What the operator should do; empty if no action is needed.
     pub to_do: &'static str,
 }
 
-/// So many of something, in words that fit one as well as many.
+/// Formats a count with the singular or plural noun.
 fn counted(count: u64, one: &str, many: &str) -> String {
     let what = if count == 1 { one } else { many };
     format!("{count} {what}")

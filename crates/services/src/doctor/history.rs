@@ -1,4 +1,4 @@
-//! One page of history: conservation of events, and rows that have what their state says.
+//! Checks one page of history: conservation of events, and whether rows are consistent with their state.
 
 use super::{Check, Status, counted};
 use posthaste_core::Timestamp;
@@ -8,22 +8,22 @@ use posthaste_core::ids::SubscriptionId;
 use posthaste_core::ports::Examined;
 use std::collections::BTreeMap;
 
-/// So many of what is wrong are named; the rest is counted.
+/// The maximum number of faults that are listed; the rest is only counted.
 const NAMED_MAX: usize = 10;
 
-const REPAIR: &str = "stop what writes to the database by hand, keep a backup, and report it with these ids: \
-                      the program never makes such rows";
+const REPAIR: &str = "stop manual writes to the database, keep a backup, and report it with these ids: \
+                      the program never creates such rows";
 
-/// What a page of history came to.
+/// The findings of one page of history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageFindings {
     pub checks: Vec<Check>,
     pub events: u64,
     pub deliveries: u64,
     pub orders: u64,
-    /// Pairs of event and subscription that nobody can decide any more.
+    /// Pairs of event and subscription for which the recorded changes do not decide whether they matched.
     pub undecidable: u64,
-    /// How much is wrong.
+    /// The number of faults.
     pub faults: u64,
 }
 
@@ -59,11 +59,10 @@ fn conservation(page: &Examined, now: Timestamp) -> (Check, u64, u64) {
     let routed = page.events.len() - queued;
     if page.more_changes {
         let found = format!(
-            "{} routed; too many changes of subscriptions to decide over them",
+            "{} routed; too many changes of subscriptions to check them",
             counted(count(routed), "event", "events")
         );
-        let to_do =
-            "nothing is known to be wrong: subscriptions of these types changed too often to prove it";
+        let to_do = "no fault is known: subscriptions of these types changed too often for a proof";
         return (Check::warning(NAME, found, to_do), count(routed), 0);
     }
     let mut changes: BTreeMap<SubscriptionId, Vec<SubscriptionChange>> = BTreeMap::new();
@@ -72,7 +71,7 @@ fn conservation(page: &Examined, now: Timestamp) -> (Check, u64, u64) {
     }
     let found = conserve(&page.events, &page.sagas, &changes, now);
     let mut text = format!(
-        "nothing is missing: {} routed, {} made",
+        "no delivery is missing: {} routed, {} created",
         counted(count(routed), "event", "events"),
         counted(found.kept, "delivery", "deliveries")
     );
@@ -80,8 +79,8 @@ fn conservation(page: &Examined, now: Timestamp) -> (Check, u64, u64) {
         text.push_str(&format!("; waiting for the router: {queued}"));
     }
     if found.undecidable > 0 {
-        let why = "the subscription changed at about the time of routing";
-        text.push_str(&format!("; not to be decided, because {why}: {}", found.undecidable));
+        let why = "the subscription changed around the time of routing";
+        text.push_str(&format!("; undecidable because {why}: {}", found.undecidable));
     }
     if found.lost.is_empty() {
         return (Check::ok(NAME, text), found.undecidable, 0);
@@ -107,9 +106,9 @@ fn rows(
     sane: &str,
     rows: impl Iterator<Item = (String, Option<&'static str>)>,
 ) -> (Check, u64) {
-    let (mut looked_at, mut faults, mut named) = (0_u64, 0_u64, Vec::new());
+    let (mut checked, mut faults, mut named) = (0_u64, 0_u64, Vec::new());
     for (which, fault) in rows {
-        looked_at += 1;
+        checked += 1;
         let Some(fault) = fault else { continue };
         faults += 1;
         if named.len() < NAMED_MAX {
@@ -117,7 +116,7 @@ fn rows(
         }
     }
     if faults == 0 {
-        return (Check::ok(name, format!("{sane} ({looked_at} looked at)")), 0);
+        return (Check::ok(name, format!("{sane} ({checked} checked)")), 0);
     }
-    (Check::problem(name, format!("wrong are {faults} of {looked_at}: {}", named.join("; ")), REPAIR), faults)
+    (Check::problem(name, format!("{faults} of {checked} wrong: {}", named.join("; ")), REPAIR), faults)
 }

@@ -1,4 +1,5 @@
-//! What runs: queues, leases, the lane, processes, clocks, settings, and how the database keeps up.
+//! Checks the running system: queues, leases, the lane, processes, clocks, settings, and the maintenance of
+//! the database.
 
 use super::{Check, counted};
 use crate::clock::ClockStep;
@@ -11,39 +12,41 @@ use posthaste_core::ports::{
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Every role that somebody must run.
+/// Every role that at least one process must run.
 pub const ROLES: [&str; 6] = ["api", "router", "orchestrator", "worker", "cleaner", "outbox"];
 
-/// What waits longer than the first is worth a look, longer than the second is stuck.
+/// The age of the oldest item in a queue: above the first it is a warning, above the second a problem.
 const ROUTING_AGE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(600));
 const READY_AGE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(600));
 const DUE_AGE: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(3_600));
 const TRANSACTION_AGE: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(3_600));
-/// Times come from the database; a clock that is off confuses people and their logs.
+/// The maximum offset between this machine and the database. Deliveries use the database's time, so a larger
+/// offset only makes logs hard to compare.
 const CLOCK_OFFSET_MAX: Duration = Duration::from_secs(2);
-/// How long a step of the clock is worth a warning: retries that wait for the time before it are over by then.
+/// How long a clock step is reported as a warning. Retries that were scheduled before it have run by then.
 const CLOCK_STEP_AGE: Duration = Duration::from_secs(3_600);
-/// Transactions that a slot may hold old rows back for.
+/// The maximum age of a replication slot's xmin, in transactions. An older one keeps too many dead rows.
 const SLOT_AGE_MAX: u64 = 1_000_000;
-/// Dead rows that no vacuum of ours leaves lying, and their share of the table.
+/// The number of dead rows in a table above which vacuum may be falling behind. They must also exceed a fifth
+/// of the live rows.
 const DEAD_ROWS_MAX: u64 = 200_000;
 
-/// What is known about the system at one time.
+/// The state of the system at one time.
 #[derive(Debug)]
 pub struct SystemFacts<'a> {
     pub now: Timestamp,
     pub survey: &'a Survey,
     pub engine: &'a EngineFacts,
-    /// The schema that this program was made for.
+    /// The schema version that this program needs.
     pub schema_needed: u32,
-    /// What this machine's own clock says at the time of the engine's answer.
+    /// The time of this machine's clock when the engine returned its own.
     pub machine_now: Timestamp,
-    /// The last step of the clock that deliveries go by, since this process started.
+    /// The last clock step since this process started.
     pub clock_step: Option<ClockStep>,
     pub lane: &'a Lane,
     pub processes: &'a [ProcessSeen],
     pub upkeep: &'a Upkeep,
-    /// What the settings of this process leave open, for people.
+    /// Warnings about the settings of this process.
     pub warnings: &'a [String],
 }
 
@@ -69,9 +72,9 @@ pub fn examine_system(facts: &SystemFacts<'_>) -> Vec<Check> {
 
 fn leases(survey: &Survey) -> Check {
     match survey.stuck_jobs {
-        0 => Check::ok("leases", "no lease is older than it can be"),
+        0 => Check::ok("leases", "no expired leases"),
         count => {
-            let found = format!("{} ran out and not given back", counted(count.into(), "lease", "leases"));
+            let found = format!("{} expired and not reset", counted(count.into(), "lease", "leases"));
             Check::problem("leases", found, "run a process with the role cleaner, and read its log")
         }
     }
@@ -96,7 +99,7 @@ fn aged(
 ) -> Check {
     let age = waiting.oldest.map_or(Duration::ZERO, |oldest| now.since(oldest));
     let found = match waiting.depth {
-        0 => "nothing waits".to_owned(),
+        0 => "queue empty".to_owned(),
         depth => format!("{depth} waiting, the oldest for {} s", age.as_secs()),
     };
     if age > bounds.1 {
@@ -109,40 +112,40 @@ fn aged(
 }
 
 fn routing(facts: &SystemFacts<'_>) -> Check {
-    let to_do = "see that a process runs the role router and that its log shows no failing steps";
+    let to_do = "check that a process runs the role router and that its log shows no failing steps";
     aged("routing", facts.survey.routing, facts.now, ROUTING_AGE, to_do)
 }
 
 fn due(facts: &SystemFacts<'_>) -> Check {
     let to_do =
-        "see that orchestrators and workers run and keep up: add workers, or look for receivers that hang";
+        "check that orchestrators and workers run and keep up: add workers, or find receivers that hang";
     aged("due", facts.survey.admission, facts.now, DUE_AGE, to_do)
 }
 
 fn delivery(facts: &SystemFacts<'_>) -> Check {
-    let to_do = "see that workers run and have room: add workers, or look for receivers that hang";
+    let to_do = "check that workers run and have free slots: add workers, or find receivers that hang";
     aged("delivery", facts.survey.delivery, facts.now, READY_AGE, to_do)
 }
 
 fn results(facts: &SystemFacts<'_>) -> Check {
-    let to_do = "see that a process runs the role orchestrator and that its log shows no failing steps";
+    let to_do = "check that a process runs the role orchestrator and that its log shows no failing steps";
     aged("results", facts.survey.results, facts.now, READY_AGE, to_do)
 }
 
-/// Orders that could be sent. What holds them back may be the lane, which is told of by itself.
+/// Orders that could be sent. If the lane holds them, the check `lane` reports that separately.
 fn outbox(facts: &SystemFacts<'_>) -> Check {
-    let to_do = "see that a process runs the role outbox with a broker, that the lane is open, and that the broker answers";
+    let to_do = "check that a process runs the role outbox with a broker, that the lane is open, and that the broker responds";
     aged("outbox", facts.survey.outbox, facts.now, READY_AGE, to_do)
 }
 
 fn lane(lane: &Lane) -> Check {
     let rate = lane.rate_in_force();
     match lane.mode() {
-        LaneMode::Open => Check::ok("lane", format!("open, {rate} sends a second at most")),
+        LaneMode::Open => Check::ok("lane", format!("open, at most {rate} sends per second")),
         LaneMode::Throttled => {
             let found =
-                format!("throttled: {rate:.1} sends a second at most, because the broker answered 429");
-            Check::warning("lane", found, "nothing, if orders keep up: each success lets more through")
+                format!("throttled: at most {rate:.1} sends per second, because the broker returned 429");
+            Check::warning("lane", found, "no action if orders keep up: the rate rises with each success")
         }
         LaneMode::OneAtATime => {
             let found =
@@ -150,12 +153,12 @@ fn lane(lane: &Lane) -> Check {
             Check::warning(
                 "lane",
                 found,
-                "see whether the broker is up and reachable: the lane opens by itself",
+                "check that the broker is up and reachable: the lane then opens by itself",
             )
         }
         LaneMode::Paused => {
-            let found = format!("paused: {}", lane.reason.as_deref().unwrap_or("no reason was kept"));
-            let to_do = "mend the broker's credentials, then resume the lane: posthaste outbox resume, \
+            let found = format!("paused: {}", lane.reason.as_deref().unwrap_or("no reason recorded"));
+            let to_do = "fix the broker's credentials, then resume the lane: posthaste outbox resume, \
                          or POST /v1/outbox/resume";
             Check::problem("lane", found, to_do)
         }
@@ -168,12 +171,12 @@ fn roles(facts: &SystemFacts<'_>) -> Check {
         facts.processes.iter().filter(|seen| seen.seen_at >= since).map(|seen| seen.role.as_str()).collect();
     let missing: Vec<&str> = ROLES.into_iter().filter(|role| !running.contains(role)).collect();
     let to_do = "start a process with these roles: posthaste serve --roles …";
-    let found = format!("nobody runs {}", missing.join(", "));
+    let found = format!("no process runs {}", missing.join(", "));
     match missing[..] {
-        [] => Check::ok("roles", "every role is run by somebody"),
-        // Whoever sends no orders needs no outbox, and without a broker nobody runs it.
+        [] => Check::ok("roles", "every role is running"),
+        // The role outbox is optional: it needs a broker and is not needed while no order waits.
         ["outbox"] if facts.survey.outbox.depth == 0 => {
-            Check::ok("roles", "every role is run by somebody, but outbox, for which no order waits")
+            Check::ok("roles", "every role is running except outbox, for which no order waits")
         }
         [..] => Check::problem("roles", found, to_do),
     }
@@ -183,69 +186,73 @@ fn migrations(facts: &SystemFacts<'_>) -> Check {
     let EngineFacts { schema_version, unfinished_migrations, .. } = *facts.engine;
     if unfinished_migrations > 0 {
         let found = format!(
-            "{} begun and not ended",
+            "{} started and not finished",
             counted(unfinished_migrations.into(), "migration", "migrations")
         );
         return Check::problem(
             "migrations",
             found,
-            "run posthaste migrate: it goes on where it was broken off",
+            "run posthaste migrate: it continues where it was interrupted",
         );
     }
-    let found =
-        format!("the schema is at {schema_version}, this program was made for {}", facts.schema_needed);
+    let found = format!("the schema version is {schema_version}, this program needs {}", facts.schema_needed);
     if schema_version == facts.schema_needed {
         Check::ok("migrations", found)
     } else {
-        Check::warning("migrations", found, "bring every process to the newest version")
+        Check::warning("migrations", found, "upgrade every process to the newest version")
     }
 }
 
 fn clock(facts: &SystemFacts<'_>) -> Check {
     let (ours, theirs) = (facts.machine_now, facts.engine.now);
     let offset = ours.since(theirs).max(theirs.since(ours));
-    let found = format!("this machine and the database are {} ms apart", offset.as_millis());
+    let found = format!("the clocks of this machine and the database differ by {} ms", offset.as_millis());
     if offset <= CLOCK_OFFSET_MAX {
         return Check::ok("clock", found);
     }
-    Check::warning("clock", found, "set both by NTP: deliveries go by the database's, logs by the machine's")
+    Check::warning(
+        "clock",
+        found,
+        "synchronize both with NTP: deliveries use the database's clock, logs the machine's",
+    )
 }
 
 fn clock_steps(facts: &SystemFacts<'_>) -> Check {
     let Some(step) = facts.clock_step else {
-        return Check::ok("clock_steps", "no step since this process started");
+        return Check::ok("clock_steps", "no clock step since this process started");
     };
     let (direction, size, at) = (step.direction.as_str(), step.size.as_secs_f64(), step.at);
     let found = format!("the clock was set {direction} by {size:.3} s at {at}");
     if facts.now.since(step.at) > CLOCK_STEP_AGE {
         return Check::ok("clock_steps", found);
     }
-    let to_do = "set the machine of the database (with SQLite, this one) by NTP: times stored before may be off by that much";
+    let to_do = "synchronize the database server (with SQLite, this machine) with NTP: times stored before may be off by that much";
     Check::warning("clock_steps", found, to_do)
 }
 
 fn settings(warnings: &[String]) -> Check {
     if warnings.is_empty() {
-        return Check::ok("settings", "nothing is left open");
+        return Check::ok("settings", "no warnings");
     }
-    let to_do = "change these settings before real data goes through, or know why not";
+    let to_do = "change these settings before production use, unless they are intended";
     Check::warning("settings", warnings.join("\n"), to_do)
 }
 
 fn upkeep(upkeep: &Upkeep) -> Vec<Check> {
     let mut checks = Vec::new();
-    let to_do = "end what holds it open: the database cannot clear away rows that it may still see";
+    let to_do = "end the session that holds it open: vacuum cannot remove rows that it may still see";
     match &upkeep.oldest_transaction {
         Observed::Without => {}
         Observed::Denied => checks.push(Check::warning(
             "transactions",
-            "could not look: the role viewer sees its own transactions only",
+            "not checked: the role viewer sees only its own transactions",
             "GRANT pg_read_all_stats TO viewer",
         )),
         Observed::Seen(oldest) => checks.push(transaction("transactions", oldest.as_ref(), to_do)),
     }
     if let Observed::Seen(oldest) = &upkeep.oldest_prepared {
-        let to_do = "end it with COMMIT PREPARED or ROLLBACK PREPARED: it holds old rows for ever";
+        let to_do =
+            "end it with COMMIT PREPARED or ROLLBACK PREPARED: vacuum cannot remove old rows until then";
         checks.push(transaction("prepared", oldest.as_ref(), to_do));
     }
     if let Observed::Seen(slots) = &upkeep.holding_slots {
@@ -266,13 +273,10 @@ fn upkeep(upkeep: &Upkeep) -> Vec<Check> {
 fn write_ahead_log(log: WriteAheadLog) -> Check {
     let mebibytes = log.bytes >> 20;
     let Some(blocked_for) = log.blocked_for else {
-        return Check::ok(
-            "write_ahead_log",
-            format!("{mebibytes} MiB, and no reader keeps it from being emptied"),
-        );
+        return Check::ok("write_ahead_log", format!("{mebibytes} MiB, checkpoints are not blocked"));
     };
     let seconds = blocked_for.as_secs();
-    let found = format!("{mebibytes} MiB: an open reader has kept it from being emptied for {seconds} s");
+    let found = format!("{mebibytes} MiB: an open reader has blocked checkpoints for {seconds} s");
     let to_do =
         "end the program that keeps a read transaction open on the database file: the log grows until then";
     if blocked_for > TRANSACTION_AGE.1 {
@@ -283,19 +287,19 @@ fn write_ahead_log(log: WriteAheadLog) -> Check {
 
 fn files_check(exposed: &[String]) -> Check {
     if exposed.is_empty() {
-        return Check::ok("files", "only their owner can open the files of the database");
+        return Check::ok("files", "the database files are readable by their owner only");
     }
-    let found = format!("other users of this machine can open {}", exposed.join(", "));
+    let found = format!("other users of this machine can read {}", exposed.join(", "));
     Check::warning(
         "files",
         found,
-        "chmod 600 these files, or chmod 700 their folder: they hold signing secrets",
+        "chmod 600 these files, or chmod 700 their folder: they contain signing secrets",
     )
 }
 
 fn transaction(name: &'static str, oldest: Option<&OldTransaction>, to_do: &'static str) -> Check {
-    let Some(oldest) = oldest else { return Check::ok(name, "none is open") };
-    let found = format!("the oldest is {} s old, of {:?}", oldest.age.as_secs(), oldest.who);
+    let Some(oldest) = oldest else { return Check::ok(name, "no open transaction") };
+    let found = format!("the oldest is {} s old, from {:?}", oldest.age.as_secs(), oldest.who);
     if oldest.age > TRANSACTION_AGE.1 {
         Check::problem(name, found, to_do)
     } else if oldest.age > TRANSACTION_AGE.0 {
@@ -312,22 +316,22 @@ fn slots_check(slots: &[(String, u64)]) -> Check {
         .map(|(name, age)| format!("{name} for {age} transactions"))
         .collect();
     if old.is_empty() {
-        return Check::ok("slots", "no replication slot holds old rows back");
+        return Check::ok("slots", "no replication slot keeps old rows");
     }
     let to_do = "let its replica catch up, or drop the slot with pg_drop_replication_slot";
-    Check::warning("slots", format!("these hold old rows back: {}", old.join(", ")), to_do)
+    Check::warning("slots", format!("these slots keep old rows: {}", old.join(", ")), to_do)
 }
 
 fn vacuum(tables: &[DeadTuples]) -> Check {
     let behind: Vec<String> = tables
         .iter()
         .filter(|table| table.dead > DEAD_ROWS_MAX && table.dead > table.live / 5)
-        .map(|table| format!("{} has {} dead rows beside {} live ones", table.table, table.dead, table.live))
+        .map(|table| format!("{} has {} dead and {} live rows", table.table, table.dead, table.live))
         .collect();
     if behind.is_empty() {
         return Check::ok("vacuum", "autovacuum keeps up");
     }
-    let to_do = "look for old transactions, slots and a disabled autovacuum, then VACUUM these tables";
+    let to_do = "check for old transactions, old slots and a disabled autovacuum, then VACUUM these tables";
     Check::warning("vacuum", behind.join("; "), to_do)
 }
 

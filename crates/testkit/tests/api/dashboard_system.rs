@@ -19,7 +19,7 @@ pub(crate) async fn the_system_is_told_to_whoever_may_look<S: Stores>(api: &Test
     api.clock.set(at(NOW_S + 1));
     let visitor = Visitor::sign_in(api, &api.key(KeyRole::Viewer).await).await;
     let nobody = visitor.page("/system", 200).await;
-    has(&nobody, &["None has reported yet", ">problem</span> <b>roles</b>", "nobody runs api, router"]);
+    has(&nobody, &["None has reported yet", ">problem</span> <b>roles</b>", "no process runs api, router"]);
     run_all_roles(&api.h).await;
     let gone = ProcessSeen {
         process_id: worker_id(2),
@@ -33,7 +33,7 @@ pub(crate) async fn the_system_is_told_to_whoever_may_look<S: Stores>(api: &Test
     let schema = format!("id=\"schema\">{SCHEMA_VERSION}<");
     has(&html, &[&schema, "api, cleaner, orchestrator, outbox, router, worker", ">running<", ">gone<"]);
     has(&html, &["&#60;b&#62;9&#60;/b&#62;", "<b>leases</b>", "<b>lane</b>", "Examine all of history"]);
-    assert!(!html.contains("nobody runs"), "{html}");
+    assert!(!html.contains("no process runs"), "{html}");
     assert!(!html.contains("<b>conservation</b>"), "history is examined when asked only: {html}");
     let engine = api.get("/v1/system").expect(200).await["engine"]["name"].clone();
     has(&html, &[engine.as_str().unwrap_or("a name")]);

@@ -144,7 +144,7 @@ const DAMAGES: &[(&str, &str, &str)] = &[
         "the last row of its audit says something else",
     ),
     ("UPDATE outbox_lane SET paused_at = updated_at, reason = 'the key expired'", "lane", "the key expired"),
-    ("UPDATE schema_migrations SET finished_at = NULL WHERE version = 2", "migrations", "begun and not ended"),
+    ("UPDATE schema_migrations SET finished_at = NULL WHERE version = 2", "migrations", "started and not finished"),
 ];
 
 /// What nobody takes up: a job that no worker claims, and a result that nobody applies.
@@ -156,7 +156,7 @@ const UNDONE: &[&str] = &[
 
 /// States of the lane that are no problem and not right either, and words that must be said of them.
 const SLOW_LANES: &[(&str, &str)] = &[
-    ("UPDATE outbox_lane SET rate = 12.5", "throttled: 12.5 sends a second"),
+    ("UPDATE outbox_lane SET rate = 12.5", "throttled: at most 12.5 sends per second"),
     ("UPDATE outbox_lane SET faults_in_row = 7", "the broker failed 7 times in a row"),
 ];
 
@@ -210,13 +210,13 @@ pub(crate) async fn every_damage_is_found<S: Stores>(api: &TestApi<S>) {
     publish(&api.h, "a", 1).await;
     let diagnosis = api.get("/v1/doctor").expect(200).await;
     for (name, words) in [
-        ("leases", "ran out and not given back"),
+        ("leases", "expired and not reset"),
         ("sending", "1 order sending for too long"),
         ("delivery", "waiting, the oldest for"),
         ("results", "waiting, the oldest for"),
         ("outbox", "waiting, the oldest for 3600 s"),
         ("routing", "the oldest for 3600 s"),
-        ("roles", "nobody runs api, router, orchestrator, worker, cleaner, outbox"),
+        ("roles", "no process runs api, router, orchestrator, worker, cleaner, outbox"),
     ] {
         assert!(found(&diagnosis, name, words), "{name}: {diagnosis:#}");
     }

@@ -1,4 +1,4 @@
-//! What doctor says of each state that a system may be in.
+//! Tests of the check that reports each fault of a system.
 
 use super::*;
 use crate::clock::StepDirection;
@@ -51,7 +51,7 @@ fn healthy() -> World {
     }
 }
 
-/// The check that is not ok after a change to a healthy world.
+/// Asserts that exactly this check reports a fault after a change to a healthy system.
 fn check(name: &str, expected: Status, change: impl FnOnce(&mut World)) {
     let mut world = healthy();
     change(&mut world);
@@ -68,15 +68,15 @@ fn check(name: &str, expected: Status, change: impl FnOnce(&mut World)) {
         warnings: &world.warnings,
     };
     let checks = examine_system(&facts);
-    let unwell: Vec<_> = checks.iter().filter(|check| check.status != Ok).collect();
-    assert!(unwell.iter().all(|check| !check.to_do.is_empty()), "{unwell:?}");
-    let told: Vec<_> = unwell.iter().map(|check| (check.name, check.status)).collect();
+    let failing: Vec<_> = checks.iter().filter(|check| check.status != Ok).collect();
+    assert!(failing.iter().all(|check| !check.to_do.is_empty()), "{failing:?}");
+    let reported: Vec<_> = failing.iter().map(|check| (check.name, check.status)).collect();
     let expected: Vec<_> = if expected == Ok { vec![] } else { vec![(name, expected)] };
-    assert_eq!(told, expected, "{unwell:?}");
+    assert_eq!(reported, expected, "{failing:?}");
 }
 
 #[test]
-fn each_fault_is_told_by_its_own_check() {
+fn each_fault_is_reported_by_its_own_check() {
     let waiting = |seconds| Waiting { depth: 1, oldest: Some(NOW.before(SECOND * seconds)) };
     let old =
         |seconds| Observed::Seen(Some(OldTransaction { who: "psql".to_owned(), age: SECOND * seconds }));

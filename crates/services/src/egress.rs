@@ -1,6 +1,6 @@
-//! Where requests may go: the one policy before everything that leaves. The API asks it when a URL is
-//! given, the [`crate::sender`] asks it before every request, with the addresses that the name has then.
-//! Pure: it resolves nothing and connects to nothing.
+//! The egress policy: which URLs and addresses requests may go to. The API checks URLs when they are set; the
+//! [`crate::sender`] checks the resolved addresses before every request. Pure: no DNS lookups, no
+//! connections.
 
 mod address;
 
@@ -14,39 +14,42 @@ use url::{Host, Position, Url};
 
 pub use address::AddressRule;
 
-/// What an operator lets through beyond public addresses over https. The default lets nothing through.
+/// What the operator allows beyond public addresses over https. The default allows nothing else.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EgressPolicy {
     pub allow_http: bool,
-    /// Addresses in these networks may be reached whatever rule refuses them.
+    /// Addresses in these networks are always allowed.
     pub allow_cidrs: Vec<IpNet>,
 }
 
-/// Why a URL, or what its name resolves to, is out of bounds.
+/// Why a URL, or an address that its name resolves to, is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Blocked {
-    #[error("the URL cannot be read: {0}")]
+    #[error("the URL is invalid: {0}")]
     NotAUrl(String),
     #[error("the URL must use https (http needs POSTHASTE_ALLOW_HTTP=true), not {0}")]
     Scheme(String),
-    #[error("the URL must not carry a user name or a password")]
+    #[error("the URL must not contain a user name or a password")]
     UserInfo,
     #[error("the URL must not have a fragment (the part after #)")]
     Fragment,
-    #[error("the host name breaks the rules of DNS: 1 to 63 characters in each label, 253 in all")]
+    #[error("the host name is invalid: labels must have 1 to 63 characters, the name at most 253")]
     Name,
-    #[error("port 0 cannot be connected to")]
+    #[error("the port must be between 1 and 65535, not port 0")]
     Port,
-    #[error("{name} is this machine, unless POSTHASTE_ALLOW_CIDRS holds its loopback address")]
+    #[error(
+        "{name} is this machine and is refused unless POSTHASTE_ALLOW_CIDRS contains its loopback address"
+    )]
     LocalName { name: String },
-    #[error("{address} is {rule}, unless POSTHASTE_ALLOW_CIDRS holds it")]
+    #[error("{address} is {rule} and is refused unless POSTHASTE_ALLOW_CIDRS contains it")]
     Address { address: IpAddr, rule: AddressRule },
-    #[error("the name has no address")]
+    #[error("the host name has no address")]
     NoAddress,
 }
 
 impl Blocked {
-    /// The code of an attempt that ends here: what may not be reached differs from what is no URL.
+    /// Returns the error code of an attempt that is refused. An address that is not allowed has another code
+    /// than an invalid URL.
     pub const fn failure(&self) -> Failure {
         match self {
             Self::LocalName { .. } | Self::Address { .. } => Failure::BlockedAddress,
@@ -61,15 +64,15 @@ impl Blocked {
     }
 }
 
-/// A URL that passed, in the parts that a connection and a request need.
+/// A URL that was accepted, split into the parts that a connection and a request need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
     pub(crate) tls: bool,
     pub(crate) host: DestinationHost,
     pub(crate) port: u16,
-    /// For the `host` header: the port only where it is not the scheme's own.
+    /// The value of the `host` header. It contains the port only if it is not the default of the scheme.
     pub(crate) authority: HeaderValue,
-    /// What connections are kept under: scheme, host and port.
+    /// The key of pooled connections: scheme, host and port.
     pub(crate) origin: String,
     pub(crate) path: PathAndQuery,
 }
@@ -81,9 +84,9 @@ pub(crate) enum DestinationHost {
 }
 
 impl EgressPolicy {
-    /// Judges a URL without looking its name up. The parser has read every spelling of an address
-    /// (decimal, octal, hexadecimal, short, full-width, percent-encoded) into the address itself by the
-    /// time the rules see it, and it is the parsed host that is connected to: nothing reads it twice.
+    /// Checks a URL without resolving its name. The URL parser normalizes every notation of an address
+    /// (decimal, octal, hexadecimal, short, full-width, percent-encoded) before the rules are applied. The
+    /// connection uses the parsed host, so no second parser can interpret it differently.
     pub fn check_url(&self, text: &str) -> Result<Destination, Blocked> {
         let url = Url::parse(text).map_err(|error| Blocked::NotAUrl(error.to_string()))?;
         let (tls, default_port) = match url.scheme() {
@@ -101,7 +104,7 @@ impl EgressPolicy {
             Some(Host::Domain(name)) => self.check_name(name)?,
             Some(Host::Ipv4(address)) => self.check_literal(IpAddr::V4(address))?,
             Some(Host::Ipv6(address)) => self.check_literal(IpAddr::V6(address))?,
-            None => return Err(Blocked::NotAUrl("it names no host".to_owned())),
+            None => return Err(Blocked::NotAUrl("it has no host".to_owned())),
         };
         let port = url.port().unwrap_or(default_port);
         if port == 0 {
@@ -121,8 +124,8 @@ impl EgressPolicy {
         Ok(Destination { tls, host, port, authority, origin, path })
     }
 
-    /// Judges what a name resolved to. One bad answer spoils all: whoever mixes public and private
-    /// answers waits for us to pick the private one.
+    /// Checks the addresses that a name resolved to. A single refused address refuses all of them: a name
+    /// that mixes public and private addresses may be an attempt to reach the private one.
     pub fn check_addresses(&self, addresses: &[IpAddr]) -> Result<(), Blocked> {
         if addresses.is_empty() {
             return Err(Blocked::NoAddress);
@@ -141,14 +144,15 @@ impl EgressPolicy {
         self.check_address(address).map(|()| DestinationHost::Address(address))
     }
 
-    /// The final dot of an absolute name says nothing to a receiver, and no certificate has it.
+    /// Removes the final dot of an absolute name: receivers do not need it, and certificates never contain
+    /// it.
     fn check_name(&self, name: &str) -> Result<DestinationHost, Blocked> {
         let name = name.strip_suffix('.').unwrap_or(name);
         let label_fits = |label: &str| (1..=63).contains(&label.len());
         if name.len() > 253 || !name.split('.').all(label_fits) {
             return Err(Blocked::Name);
         }
-        // Known before any look-up, so it can be said when the URL is given (RFC 6761, 6.3).
+        // Known without a lookup, so the API can refuse the URL when it is set (RFC 6761, 6.3).
         let is_local = name == "localhost" || name.ends_with(".localhost");
         let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
         if is_local && !loopback.into_iter().any(|address| self.is_allowed(address)) {
@@ -157,7 +161,8 @@ impl EgressPolicy {
         Ok(DestinationHost::Name(name.to_owned()))
     }
 
-    /// An IPv4 address in IPv6 clothes is reached over IPv4, so a network of IPv4 allows it too.
+    /// Returns whether a network in the settings contains the address. An IPv4-mapped address is reached over
+    /// IPv4, so an IPv4 network allows it, too.
     fn is_allowed(&self, address: IpAddr) -> bool {
         let inner = address::wrapped_ipv4(address).map(IpAddr::V4);
         let holds = |net: &IpNet| net.contains(&address) || inner.is_some_and(|inner| net.contains(&inner));

@@ -1,9 +1,9 @@
-//! Signing secrets at rest. Whoever creates or rotates a secret seals it before the store gets it;
-//! whoever signs opens it. The key is `POSTHASTE_SECRET_KEY`; the nonce comes in as an argument.
+//! Encryption of signing secrets at rest. The API encrypts a secret when it is created or rotated; the worker
+//! decrypts it to sign. The key is `POSTHASTE_SECRET_KEY`; the nonce is an argument.
 //!
-//! Without a key a secret is stored as it is, `whsec_…`. With one it is
-//! `v1:<key id>:<base64 of nonce, ciphertext and tag>`, AES-256-GCM. The key id tells a wrong key from
-//! damage, and says which key is missing without saying what it is.
+//! Without a key a secret is stored in plain text, `whsec_…`. With a key it is stored as `v1:<key id>:<base64
+//! of nonce, ciphertext and tag>`, encrypted with AES-256-GCM. The key id distinguishes a wrong key from
+//! damaged data, and names the missing key without revealing it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ const KEY_BYTES: usize = 32;
 const KEY_HEX_CHARS: usize = KEY_BYTES * 2;
 const VERSION_PREFIX: &str = "v1:";
 
-/// Why text is no sealing key. It never repeats the text.
+/// Text that is not a valid sealing key. The error does not contain the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a sealing key is 64 hexadecimal characters or the base64 of 32 bytes; make one with: openssl rand -hex 32"
+    "a sealing key must be 64 hexadecimal characters or the base64 of 32 bytes; generate one with: openssl rand -hex 32"
 )]
 pub struct BadSealingKey;
 
-/// The key that seals signing secrets: ready to use, and no longer readable.
+/// The key that encrypts signing secrets. Its bytes cannot be read back.
 #[derive(Clone)]
 pub struct SealingKey {
     cipher: Arc<LessSafeKey>,
@@ -43,7 +43,7 @@ impl SealingKey {
         Ok(Self { cipher: Arc::new(LessSafeKey::new(cipher)), id })
     }
 
-    /// What sealed secrets name the key by. It is no secret.
+    /// Returns the id of the key, which encrypted secrets contain. It is not secret.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -55,20 +55,20 @@ impl fmt::Debug for SealingKey {
     }
 }
 
-/// Why a stored secret cannot be used. It never repeats the secret.
+/// Why a stored secret cannot be decrypted. The error does not contain the secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnsealError {
-    #[error("the secret was sealed with key {sealed_with}, and POSTHASTE_SECRET_KEY is not set")]
+    #[error("the secret is encrypted with key {sealed_with}, but POSTHASTE_SECRET_KEY is not set")]
     NoKey { sealed_with: String },
-    #[error("the secret was sealed with key {sealed_with}, and POSTHASTE_SECRET_KEY is key {ours}")]
+    #[error("the secret is encrypted with key {sealed_with}, but POSTHASTE_SECRET_KEY is key {ours}")]
     OtherKey { sealed_with: String, ours: String },
-    #[error("the sealed secret is damaged, or was changed by somebody without the key")]
+    #[error("the encrypted secret is damaged or was tampered with")]
     Damaged,
-    #[error("what is stored is no signing secret")]
+    #[error("the stored value is not a signing secret")]
     NotASecret(#[source] BadSecret),
 }
 
-/// Seals and opens signing secrets.
+/// Encrypts and decrypts signing secrets.
 #[derive(Debug, Clone)]
 pub struct SecretSealer {
     key: Option<SealingKey>,
@@ -79,8 +79,8 @@ impl SecretSealer {
         Self { key }
     }
 
-    /// The form that a store may hold. The nonce must be random: one that comes twice under one key
-    /// gives both secrets away.
+    /// Returns the form in which a secret is stored. The nonce must be random: a nonce that is used twice
+    /// with one key reveals both secrets.
     pub fn seal(&self, secret: &SigningSecret, nonce: [u8; NONCE_LEN]) -> SealedSecret {
         match &self.key {
             None => SealedSecret::new(secret.reveal()),
@@ -88,13 +88,13 @@ impl SecretSealer {
         }
     }
 
-    /// Also opens what was stored plain, before there was a key.
+    /// Decrypts a stored secret. Also accepts one that was stored in plain text before there was a key.
     pub fn open(&self, sealed: &SealedSecret) -> Result<SigningSecret, UnsealError> {
         let Some(rest) = sealed.expose().strip_prefix(VERSION_PREFIX) else {
             return SigningSecret::parse(sealed.expose()).map_err(UnsealError::NotASecret);
         };
         let (sealed_with, encoded) = rest.split_once(':').ok_or(UnsealError::Damaged)?;
-        // The id is quoted in errors: only what can be one may be.
+        // Errors contain the id, so it must have the form of one.
         if decode_hex(sealed_with).is_none_or(|id| id.len() != 4) {
             return Err(UnsealError::Damaged);
         }
@@ -109,14 +109,14 @@ impl SecretSealer {
 }
 
 impl SealingKey {
-    /// The prefix is authenticated too, so that no part of what is stored can be exchanged.
+    /// Returns the prefix of the stored form. It is authenticated as well, so that it cannot be exchanged.
     fn prefix(&self) -> String {
         format!("{VERSION_PREFIX}{}:", self.id)
     }
 
     #[expect(
         clippy::expect_used,
-        reason = "the cipher refuses only messages of 64 GiB; a secret has 94 bytes at most"
+        reason = "the cipher fails only for messages of 64 GiB; a secret has at most 94 bytes"
     )]
     fn seal(&self, mut text: Vec<u8>, nonce: [u8; NONCE_LEN]) -> String {
         let prefix = self.prefix();
@@ -126,7 +126,7 @@ impl SealingKey {
                 Aad::from(prefix.as_bytes()),
                 &mut text,
             )
-            .expect("a short message can be sealed");
+            .expect("a short message can be encrypted");
         let mut whole = nonce.to_vec();
         whole.append(&mut text);
         prefix + &STANDARD.encode(whole)
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sealed_can_be_opened() {
+    fn sealed_secret_can_be_opened() {
         for bytes in [24, 32, 64] {
             let text = format!("whsec_{}", STANDARD.encode(vec![9_u8; bytes]));
             let secret = SigningSecret::parse(&text).unwrap();
@@ -193,28 +193,28 @@ mod tests {
     }
 
     #[test]
-    fn the_stored_form() {
+    fn stored_form_is_stable() {
         let plain = SecretSealer::new(None).seal(&secret(), NONCE);
         assert_eq!(plain.expose(), secret().reveal());
-        // The id is what `sha256sum` says, the rest what another implementation of AES-GCM made.
+        // The id is from `sha256sum`, the ciphertext from another implementation of AES-GCM.
         let sealed = sealer(1).seal(&secret(), NONCE);
         let expected = concat!(
             "v1:72cd6e84:BwcHBwcHBwcHBwcH+puZwWzx/MdSyz1Cnocsk9bb1a4OPl8d",
             "M2t/7bxdPZ8ASI7jkqrk5VO8rW/VILAQgx772hJ9"
         );
         assert_eq!(sealed.expose(), expected);
-        // Another nonce, another text.
+        // Another nonce gives another ciphertext.
         assert_ne!(sealed, sealer(1).seal(&secret(), [8; NONCE_LEN]));
     }
 
     #[test]
-    fn plain_secrets_open_with_a_key_too() {
+    fn plain_secrets_open_with_a_key() {
         let plain = SecretSealer::new(None).seal(&secret(), NONCE);
         assert_eq!(sealer(1).open(&plain), Ok(secret()));
     }
 
     #[test]
-    fn a_missing_or_another_key_is_named() {
+    fn error_names_the_missing_or_wrong_key() {
         let sealed = sealer(1).seal(&secret(), NONCE);
         let sealed_with = key(1).id().to_owned();
         assert_eq!(
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn no_changed_character_passes() {
+    fn every_changed_character_is_detected() {
         let sealed = sealer(1).seal(&secret(), NONCE);
         let text = sealed.expose();
         for at in 0..text.len() {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sealed_secret_is_damage_or_no_secret() {
+    fn malformed_secret_is_refused() {
         for text in ["v1:", "v1::", "v1:72cd6e84:", "v1:72cd6e84:AAAA", "v1:whsec_AAAA:AAAA", "v1:é:A"] {
             assert_eq!(sealer(1).open(&SealedSecret::new(text)), Err(UnsealError::Damaged), "{text}");
         }
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_prints_a_key_or_a_secret() {
+    fn debug_output_contains_no_key_or_secret() {
         let sealed = sealer(1).seal(&secret(), NONCE);
         let opened = SecretSealer::new(None).open(&sealed);
         let shown = format!("{:?} {:?} {:?} {opened:?}", key(1), sealer(1), sealed);

@@ -1,7 +1,7 @@
-//! Sends one request and says what came of it: deliveries, verification challenges, test sends and
-//! orders all leave through here, under one [`EgressPolicy`]. One deadline over all of it, a bound on
-//! everything that comes back, no redirects, no proxy, no decompression. It never repeats a request of
-//! which a byte has left, and decides nothing about retries.
+//! Sends one request and returns its outcome. Deliveries, verification challenges, test sends and orders all
+//! use it, under one [`EgressPolicy`]. One deadline covers the whole exchange, the response is bounded, and
+//! there are no redirects, proxies or decompression. A request is never repeated after a byte of it was sent;
+//! retries are decided elsewhere.
 
 mod connect;
 mod connection;
@@ -37,24 +37,24 @@ pub use pool::KeepAlive;
 pub use resolve::{Resolve, Resolving, SystemResolver};
 pub use trust::{Trust, TrustError};
 
-/// How long a whole exchange may take, unless the settings say otherwise.
+/// The default limit for a whole exchange.
 pub const DEADLINE: Duration = Duration::from_secs(15);
 
-/// The longest deadline that is kept: settings have a word in it, but not the last.
+/// The upper bound of the deadline, regardless of settings.
 const DEADLINE_MAX: Duration = Duration::from_secs(3600);
 
-/// One request: always a POST.
+/// One POST request.
 #[derive(Clone)]
 pub struct Post {
-    /// Those of the message. The host, the framing and the connection are the sender's to write.
+    /// The headers of the message. Host, framing and connection headers are set by the sender.
     pub headers: HeaderMap,
     pub body: Bytes,
     pub answer: ReadUpTo,
-    /// Over everything from here on: look-up, connection, TLS, request, answer.
+    /// Covers everything: DNS lookup, connection, TLS, request and response.
     pub deadline: Duration,
 }
 
-/// Headers may hold credentials, and the body is somebody's business.
+/// Omits the headers, which may contain credentials, and the body.
 impl fmt::Debug for Post {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (answer, deadline) = (&self.answer, &self.deadline);
@@ -62,12 +62,12 @@ impl fmt::Debug for Post {
     }
 }
 
-/// How much of an answer matters.
+/// How much of a response is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadUpTo {
-    /// The status line decides; [`Exchange::body`] stays empty.
+    /// Only the status line; [`Exchange::body`] stays empty.
     Status,
-    /// The body too, up to so many bytes; the rest is not read.
+    /// The body as well, up to `bytes_max` bytes. The rest is not read.
     Body { bytes_max: usize },
 }
 
@@ -104,12 +104,12 @@ impl Sender {
         &self.connector.policy
     }
 
-    /// Judges a URL, as far as that is possible before its name is looked up. Worth keeping for several requests.
+    /// Checks a URL as far as possible without a DNS lookup. The result can be reused for several requests.
     pub fn aim(&self, url: &str) -> Result<Destination, Failure> {
         self.connector.policy.check_url(url).map_err(|blocked| blocked.failure())
     }
 
-    /// Sends a request once to a URL that nobody has judged yet.
+    /// Checks a URL and sends a request to it once.
     pub async fn send_to_url(&self, url: &str, post: Post, now: Timestamp) -> Exchange {
         match self.aim(url) {
             Ok(to) => self.send(&to, post, now).await,
@@ -117,7 +117,8 @@ impl Sender {
         }
     }
 
-    /// Sends a request once. `now` is for answers that name a date; the deadline runs by itself.
+    /// Sends a request once. `now` is used to interpret a date in `Retry-After`; the deadline uses the
+    /// monotonic clock.
     pub async fn send(&self, to: &Destination, post: Post, now: Timestamp) -> Exchange {
         let started = Instant::now();
         let until = started + post.deadline.min(DEADLINE_MAX);
@@ -127,7 +128,7 @@ impl Sender {
         let duration = started.elapsed();
         let header = progress.retry_after.as_ref().map(HeaderValue::as_bytes);
         let outcome = match (progress.status, result) {
-            // Once it is known it decides, whatever became of the rest.
+            // A known status decides, even if the rest of the exchange failed.
             (Some(status), Ok(()) | Err(_)) => classify(status, header, now.after(duration)),
             (None, Err(failure)) => AttemptOutcome::failed(failure),
             (None, Ok(())) => AttemptOutcome::failed(Failure::ResponseInvalid),
@@ -142,8 +143,8 @@ impl Sender {
         }
     }
 
-    /// On a kept connection if there is one. If the peer turns out to have closed it before the first
-    /// byte left, once more on a fresh one.
+    /// Uses a pooled connection if there is one. If the peer closed it before the first byte was sent, the
+    /// request is sent once more on a new connection.
     async fn exchange(
         &self,
         to: &Destination,
@@ -155,16 +156,16 @@ impl Sender {
         let request = request(to, post.headers, post.body);
         if let Some(Reused { connection, idle }) = self.pool.take(origin, Instant::now()) {
             let conversation = ExchangeAttempt { pool: &self.pool, origin, wanted, was_idle: Some(idle) };
-            match conversation.hold(connection, request.clone(), progress).await {
+            match conversation.run(connection, request.clone(), progress).await {
                 Ok(()) => return Ok(()),
                 Err(ExchangeError::Failed(failure)) => return Err(failure),
                 Err(ExchangeError::Unsent) => {}
             }
         }
-        // On the heap: most exchanges need none, and every one would carry the room for it.
+        // On the heap: most exchanges reuse a connection, and every future would have to reserve the space.
         let connection = Box::pin(self.connector.connect(to, until)).await?;
         let conversation = ExchangeAttempt { pool: &self.pool, origin, wanted, was_idle: None };
-        match conversation.hold(connection, request, progress).await {
+        match conversation.run(connection, request, progress).await {
             Ok(()) => Ok(()),
             Err(ExchangeError::Failed(failure)) => Err(failure),
             Err(ExchangeError::Unsent) => Err(Failure::ConnectFailed),

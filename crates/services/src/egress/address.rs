@@ -1,6 +1,5 @@
-//! Which addresses are not the public Internet, after the IANA registries of special-purpose addresses
-//! (IPv4, IPv6) as of 2026. For IPv6 the rule is turned round: outside the one block from which public
-//! addresses are given out, nothing is public.
+//! Addresses that are not public, from the IANA special-purpose address registries (IPv4, IPv6) as of 2026.
+//! For IPv6 the rule is inverted: everything outside the block of global unicast addresses is refused.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -37,15 +36,15 @@ impl fmt::Display for AddressRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unspecified => "the unspecified address",
-            Self::ThisNetwork => "in 0.0.0.0/8, this network",
+            Self::ThisNetwork => "in 0.0.0.0/8 (this network)",
             Self::Private => "in a private network (RFC 1918)",
-            Self::CarrierNat => "behind a carrier's NAT (100.64.0.0/10)",
+            Self::CarrierNat => "in the carrier-grade NAT range (100.64.0.0/10)",
             Self::Loopback => "a loopback address",
             Self::LinkLocal => "a link-local address",
-            Self::Metadata => "a cloud's metadata service",
-            Self::ProtocolAssignments => "in a block for protocols, not for hosts",
+            Self::Metadata => "a cloud metadata service",
+            Self::ProtocolAssignments => "in a block for protocol assignments",
             Self::Documentation => "in a block for documentation",
-            Self::Benchmarking => "in a block for benchmarks",
+            Self::Benchmarking => "in a block for benchmarking",
             Self::Multicast => "a multicast address",
             Self::Broadcast => "the broadcast address",
             Self::Reserved => "in a reserved block",
@@ -57,7 +56,7 @@ impl fmt::Display for AddressRule {
             Self::Nat64 => "a NAT64 address",
             Self::SixToFour => "a 6to4 address",
             Self::Teredo => "a Teredo address",
-            Self::Discard => "in a block whose packets are discarded",
+            Self::Discard => "in the discard-only block",
             Self::SegmentRouting => "a segment routing address",
         })
     }
@@ -69,7 +68,7 @@ const fn v4(a: u8, b: u8, c: u8, d: u8, prefix: u32, rule: Rule) -> (u32, u32, R
     (Ipv4Addr::new(a, b, c, d).to_bits(), prefix, rule)
 }
 
-/// The first row that fits names the rule, so single addresses stand before the block around them.
+/// The first matching row names the rule, so single addresses come before the blocks that contain them.
 const IPV4: &[(u32, u32, Rule)] = &[
     v4(0, 0, 0, 0, 32, Rule::Unspecified),
     v4(0, 0, 0, 0, 8, Rule::ThisNetwork),
@@ -81,13 +80,13 @@ const IPV4: &[(u32, u32, Rule)] = &[
     v4(172, 16, 0, 0, 12, Rule::Private),
     v4(192, 0, 0, 0, 24, Rule::ProtocolAssignments),
     v4(192, 0, 2, 0, 24, Rule::Documentation),
-    // The relays of 6to4, withdrawn in 2015 (RFC 7526).
+    // The 6to4 relay anycast prefix, deprecated in 2015 (RFC 7526).
     v4(192, 88, 99, 0, 24, Rule::SixToFour),
     v4(192, 168, 0, 0, 16, Rule::Private),
     v4(198, 18, 0, 0, 15, Rule::Benchmarking),
     v4(198, 51, 100, 0, 24, Rule::Documentation),
     v4(203, 0, 113, 0, 24, Rule::Documentation),
-    // A public address by number, but inside Azure it is the host's own service.
+    // A public address by number, but inside Azure it is a service of the host.
     v4(168, 63, 129, 16, 32, Rule::Metadata),
     v4(224, 0, 0, 0, 4, Rule::Multicast),
     v4(255, 255, 255, 255, 32, Rule::Broadcast),
@@ -123,15 +122,15 @@ const IPV6: &[(u128, u32, Rule)] = &[
     v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, Rule::Multicast),
 ];
 
-/// Where all public unicast addresses of IPv6 lie: 2000::/3.
+/// The block that contains all global unicast IPv6 addresses: 2000::/3.
 const IPV6_PUBLIC: (u128, u32) = (0x2000_u128 << 112, 3);
 
-/// The rule that keeps us from an address, if there is one.
+/// Returns the rule that refuses an address, or `None` if it is public.
 pub(super) fn refused_by(address: IpAddr) -> Option<AddressRule> {
     match address {
         IpAddr::V4(address) => {
             let bits = address.to_bits();
-            // No row has the prefix 0, for which this would shift too far.
+            // No row has the prefix 0, which would overflow this shift.
             let row = IPV4.iter().find(|(net, prefix, _)| (bits ^ net) >> (32 - prefix) == 0);
             row.map(|(_, _, rule)| *rule)
         }
@@ -145,7 +144,7 @@ pub(super) fn refused_by(address: IpAddr) -> Option<AddressRule> {
     }
 }
 
-/// The IPv4 address inside an IPv4-mapped or IPv4-compatible one.
+/// Returns the IPv4 address inside an IPv4-mapped or IPv4-compatible address.
 pub(super) fn wrapped_ipv4(address: IpAddr) -> Option<Ipv4Addr> {
     let IpAddr::V6(wrapping) = address else { return None };
     let [.., a, b, c, d] = wrapping.octets();

@@ -1,5 +1,6 @@
-//! Makes a connection: resolves, has every address judged by [`crate::egress`], connects to the very
-//! one that was judged, and shakes hands. Called by the [`crate::sender`] when no kept connection fits.
+//! Opens a connection: resolves the name, checks every address with [`crate::egress`], connects to one of the
+//! checked addresses and performs the TLS handshake. Called by the [`crate::sender`] when no pooled
+//! connection is available.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -15,9 +16,9 @@ use super::resolve::Resolve;
 use super::wire::{Channel, Socket, Stream, Track};
 use crate::egress::{Destination, DestinationHost, EgressPolicy};
 
-/// The most addresses of one name that are tried. All of them are judged.
+/// The maximum number of addresses of one name that are tried. All of them are checked.
 const ADDRESSES_TRIED_MAX: usize = 4;
-/// How long one address is waited for while there is another.
+/// The maximum time for connecting to one address while there are others to try.
 const ONE_ADDRESS_MAX: Duration = Duration::from_secs(3);
 
 pub(super) struct Connector {
@@ -38,12 +39,12 @@ impl Connector {
         let tcp = connect_to_one(&addresses, to.port, until).await.ok_or(Failure::ConnectFailed)?;
         let track = Track::new();
         let socket = Socket::new(tcp, track.clone());
-        let channel = if to.tls { self.shake_hands(to, socket).await? } else { Channel::Plain(socket) };
+        let channel = if to.tls { self.handshake(to, socket).await? } else { Channel::Plain(socket) };
         let stream = Stream::new(channel, track.clone());
         Connection::open(stream, track).await.map_err(|_| Failure::ConnectFailed)
     }
 
-    async fn shake_hands(&self, to: &Destination, socket: Socket) -> Result<Channel, Failure> {
+    async fn handshake(&self, to: &Destination, socket: Socket) -> Result<Channel, Failure> {
         let name = match &to.host {
             DestinationHost::Name(name) => {
                 ServerName::try_from(name.clone()).map_err(|_| Failure::UrlInvalid)?
@@ -55,14 +56,14 @@ impl Connector {
     }
 }
 
-/// Tries one address after the other. None may use up the time of those behind it.
+/// Tries the addresses in order. Each gets only its share of the remaining time.
 async fn connect_to_one(addresses: &[IpAddr], port: u16, until: Instant) -> Option<TcpStream> {
     let tried = addresses.len().min(ADDRESSES_TRIED_MAX);
     for (address, left) in addresses.iter().zip((1..=tried as u32).rev()) {
         let share = until.saturating_duration_since(Instant::now()) / left;
         let wait = if left > 1 { share.min(ONE_ADDRESS_MAX) } else { share };
         if let Ok(Ok(tcp)) = timeout(wait, TcpStream::connect(SocketAddr::new(*address, port))).await {
-            // A request is written whole: nothing is gained by waiting for more of it.
+            // A request is written at once, so Nagle's algorithm would only delay it.
             let _ = tcp.set_nodelay(true);
             return Some(tcp);
         }

@@ -1,5 +1,5 @@
-//! One HTTP/1.1 connection. It is driven by whoever uses it and by nobody while it is idle: no task of
-//! its own, so an exchange costs no hop between threads.
+//! One HTTP/1.1 connection. It is polled by the task that uses it and by none while it is idle. Without a
+//! task of its own, an exchange needs no switch between threads.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 
 use super::wire::{Stream, Track};
 
-/// The longest head of an answer; the parser also stops at 100 headers. Bodies pass through the same
+/// The maximum size of a response head, in bytes; the parser also stops at 100 headers. Bodies use the same
 /// buffer.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
@@ -23,24 +23,24 @@ type Driver = Pin<Box<http1::Connection<TokioIo<Stream>, Full<Bytes>>>>;
 #[derive(Debug)]
 pub(super) struct Connection {
     requests: http1::SendRequest<Full<Bytes>>,
-    /// Gone once the connection has ended: what still waits in it is then told so.
+    /// `None` once the connection has ended; pending requests then fail.
     driver: Option<Driver>,
     track: Track,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug)]
 pub(super) struct NoAnswer {
     pub(super) error: hyper::Error,
-    /// The request came back from the parser unread, or no byte of it left.
+    /// Whether hyper returned the request unsent, or no byte of it was written.
     pub(super) unsent: bool,
 }
 
-/// What came of reading a body.
+/// How the reading of a body ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BodyEnd {
     Complete,
-    /// There is more of it than was wanted.
+    /// The body is longer than requested.
     Cut,
     BrokenOff,
 }
@@ -58,7 +58,7 @@ impl Connection {
         &self.track
     }
 
-    /// Sends a request and waits for the head of its answer.
+    /// Sends a request and waits for the head of the response.
     pub(super) async fn request(
         &mut self,
         request: Request<Full<Bytes>>,
@@ -77,7 +77,7 @@ impl Connection {
         }
     }
 
-    /// Reads a body up to `bytes_max`, and into `kept` if somebody wants it.
+    /// Reads a body of up to `bytes_max` bytes, and stores it in `kept` if that is given.
     pub(super) async fn read_body(
         &mut self,
         mut body: Incoming,
@@ -89,7 +89,7 @@ impl Connection {
             let data = match drive(&mut self.driver, body.frame()).await {
                 None => return BodyEnd::Complete,
                 Some(Err(_)) => return BodyEnd::BrokenOff,
-                // Trailers say nothing that we ask for.
+                // Trailers are ignored.
                 Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
             };
             if let Some(kept) = &mut kept {
@@ -100,14 +100,14 @@ impl Connection {
         }
     }
 
-    /// Whether the connection can take another request, to the best of its knowledge. It lets go of the
-    /// task that used it: from here on nobody is woken for it.
+    /// Returns whether the connection can accept another request, as far as is known. It also replaces the
+    /// waker of the task that used the connection, so that no task is woken while it is idle.
     pub(super) async fn is_reusable(&mut self) -> bool {
         let driver = &mut self.driver;
-        // Outside the task's budget: an answer of "ask again later" would look like a healthy peer.
+        // Not limited by the task's cooperative budget: a forced `Pending` would look like a healthy peer.
         tokio::task::coop::unconstrained(poll_fn(|_| {
-            let mut nobody = Context::from_waker(Waker::noop());
-            if driver.as_mut().is_some_and(|driver| driver.as_mut().poll(&mut nobody).is_ready()) {
+            let mut noop = Context::from_waker(Waker::noop());
+            if driver.as_mut().is_some_and(|driver| driver.as_mut().poll(&mut noop).is_ready()) {
                 *driver = None;
             }
             Poll::Ready(())
@@ -117,7 +117,7 @@ impl Connection {
     }
 }
 
-/// Runs the connection until `work`, which waits for something from it, is done.
+/// Polls the connection until `work`, which depends on it, is ready.
 async fn drive<F: Future>(driver: &mut Option<Driver>, work: F) -> F::Output {
     let mut work = pin!(work);
     poll_fn(|cx| {

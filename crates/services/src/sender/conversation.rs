@@ -1,5 +1,6 @@
-//! One request and its answer on one connection: what is read, what it means, and whether the
-//! connection is kept. Called by the [`crate::sender`] with a kept connection or a fresh one.
+//! One request and its response on one connection: reads the response, classifies failures, and returns the
+//! connection to the pool if it can be reused. Called by the [`crate::sender`] with a pooled or a new
+//! connection.
 
 use std::error::Error as _;
 use std::io;
@@ -22,19 +23,19 @@ use super::pool::Pool;
 use super::wire::Track;
 use crate::egress::Destination;
 
-/// The most that is read of a body that nobody asked for, so that its connection can be used again.
+/// The maximum size of an unneeded body that is read so that its connection can be reused.
 const IGNORED_BODY_BYTES_MAX: usize = 16 * 1024;
-/// How long such a body is waited for. The status has decided: a receiver that dawdles over the rest
-/// must not sit on a worker's slot until the deadline.
+/// The maximum time for reading such a body. The status has already decided, so a slow body must not occupy a
+/// worker's slot until the deadline.
 const IGNORED_BODY_WAIT: Duration = Duration::from_millis(500);
 
-/// What belongs to the connection and the framing, and so to the sender.
+/// Headers of the connection and the framing, which only the sender sets.
 const NOT_THE_CALLERS: [HeaderName; 7] =
     [CONNECTION, CONTENT_LENGTH, EXPECT, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
-/// What is known of an exchange while it goes on. It outlives the exchange when the deadline ends it.
+/// The state of an exchange in progress. It remains available when the deadline cancels the exchange.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     track: Option<Track>,
@@ -50,10 +51,11 @@ impl Progress {
     }
 }
 
-/// Why a connection gave no answer.
+/// Why a connection returned no response.
 #[derive(Debug)]
 pub(super) enum ExchangeError {
-    /// It had been closed while it was idle, and no byte left: the request may go out on another.
+    /// It was closed while it was idle and no byte was sent, so the request may be sent on another
+    /// connection.
     Unsent,
     Failed(Failure),
 }
@@ -63,11 +65,11 @@ pub(super) struct ExchangeAttempt<'a> {
     pub(super) pool: &'a Arc<Pool>,
     pub(super) origin: &'a str,
     pub(super) wanted: ReadUpTo,
-    /// How long the connection had been idle, if it was a kept one.
+    /// How long the connection was idle, or `None` if it is new.
     pub(super) was_idle: Option<Duration>,
 }
 
-/// The request in the form that goes to an origin: the path alone, and the host as a header.
+/// Builds the request in origin form: the path as the target, and the host as a header.
 pub(super) fn request(to: &Destination, mut headers: HeaderMap, body: Bytes) -> Request<Full<Bytes>> {
     for name in NOT_THE_CALLERS {
         headers.remove(name);
@@ -81,7 +83,7 @@ pub(super) fn request(to: &Destination, mut headers: HeaderMap, body: Bytes) -> 
 }
 
 impl ExchangeAttempt<'_> {
-    pub(super) async fn hold(
+    pub(super) async fn run(
         &self,
         mut connection: Connection,
         request: Request<Full<Bytes>>,
@@ -91,15 +93,20 @@ impl ExchangeAttempt<'_> {
         progress.track = Some(connection.track().clone());
         match connection.request(request).await {
             Ok(response) => {
-                self.hear(connection, response, progress).await;
+                self.read_response(connection, response, progress).await;
                 Ok(())
             }
-            Err(no_answer) => self.judge(&connection, &no_answer, progress),
+            Err(no_answer) => self.classify(&connection, &no_answer, progress),
         }
     }
 
-    /// Reads what is wanted of the body, and keeps the connection if all of it came.
-    async fn hear(&self, mut connection: Connection, response: Response<Incoming>, progress: &mut Progress) {
+    /// Reads the needed part of the body, and returns the connection to the pool if the body was complete.
+    async fn read_response(
+        &self,
+        mut connection: Connection,
+        response: Response<Incoming>,
+        progress: &mut Progress,
+    ) {
         if let Some(idle) = self.was_idle {
             self.pool.answered(self.origin, idle);
         }
@@ -122,9 +129,9 @@ impl ExchangeAttempt<'_> {
         }
     }
 
-    /// What a missing answer means. A status line that came before the connection broke still counts;
-    /// an answer that is not HTTP, or has no end, does not, whatever its first line says.
-    fn judge(
+    /// Classifies a missing response. A status line that arrived before the connection broke still counts. A
+    /// response that is not HTTP, or whose head is too long, is invalid regardless of its status line.
+    fn classify(
         &self,
         connection: &Connection,
         no_answer: &NoAnswer,
@@ -140,7 +147,7 @@ impl ExchangeAttempt<'_> {
         {
             self.pool.found_closed(self.origin, idle);
             if no_answer.unsent {
-                // What a dying TLS session may have written was no part of the request.
+                // Bytes written by a failing TLS session were not part of the request.
                 progress.track = None;
                 return Err(ExchangeError::Unsent);
             }
@@ -157,7 +164,7 @@ impl ExchangeAttempt<'_> {
     }
 }
 
-/// Whether the connection ended, rather than said something that is no answer.
+/// Returns whether the connection ended, as opposed to an invalid response.
 fn is_break(error: &hyper::Error) -> bool {
     error.is_incomplete_message() || error.is_canceled() || error.is_closed() || io_error(error).is_some()
 }
@@ -170,8 +177,8 @@ fn is_tls_error(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
 }
 
-/// How long a receiver says that it keeps an idle connection (`Keep-Alive: timeout=5`), less a fifth of
-/// it for the way.
+/// Returns how long a receiver keeps an idle connection (`Keep-Alive: timeout=5`), minus a fifth for the
+/// network.
 fn offered_idle(header: &HeaderValue) -> Option<Duration> {
     let text = header.to_str().ok()?;
     let timeout = text.split(',').find_map(|part| part.trim().strip_prefix("timeout="))?;
@@ -184,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_receivers_say_about_keeping_connections() {
+    fn keep_alive_timeout_is_parsed() {
         let rows: &[(&'static str, Option<u64>)] = &[
             ("timeout=5", Some(4000)),
             ("timeout=5, max=100", Some(4000)),

@@ -1,4 +1,4 @@
-//! What came of one request, for webhooks and for the broker's adapter alike.
+//! The outcome of one request, for webhooks and for the broker adapter.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use posthaste_core::outcome::{AttemptOutcome, Failure};
 #[derive(Debug, Clone)]
 pub struct Exchange {
     pub outcome: AttemptOutcome,
-    /// Whether any byte of the request left this machine.
+    /// Whether any byte of the request was sent.
     pub bytes_written: bool,
-    /// The answer's `Retry-After`, as it came.
+    /// The unparsed `Retry-After` header of the response.
     pub retry_after: Option<HeaderValue>,
-    /// As much of the body as was wanted and came.
+    /// The part of the body that was requested and received.
     pub body: Bytes,
     pub body_complete: bool,
     pub duration: Duration,
 }
 
 impl Exchange {
-    /// One that was never begun.
+    /// Creates the outcome of a request that was never started.
     pub const fn refused(failure: Failure) -> Self {
         Self {
             outcome: AttemptOutcome::failed(failure),
@@ -33,18 +33,18 @@ impl Exchange {
         }
     }
 
-    /// The answer's status, if there was an answer.
+    /// Returns the status of the response, or `None` if there was none.
     pub const fn status(&self) -> Option<u16> {
         self.outcome.status()
     }
 
-    /// Why there was no answer, in the broker's terms; nothing if there was one.
+    /// Returns why there was no response, as a broker fault, or `None` if there was one.
     pub const fn broker_fault(&self) -> Option<BrokerFault> {
         let AttemptOutcome::Failed { failure, status: None, .. } = self.outcome else { return None };
         let bytes_written = self.bytes_written;
         Some(match failure {
             Failure::Timeout => BrokerFault::TimedOut { bytes_written },
-            // A session that breaks after the order has left is no failed handshake.
+            // A session that fails after the order was sent is not a failed handshake.
             Failure::ConnectFailed | Failure::TlsFailed if bytes_written => {
                 BrokerFault::Reset { bytes_written }
             }
@@ -52,7 +52,7 @@ impl Exchange {
             Failure::TlsFailed => BrokerFault::TlsFailed,
             Failure::DnsFailed => BrokerFault::DnsFailed,
             Failure::Http(_) | Failure::ResponseInvalid => BrokerFault::Unreadable,
-            // The sender reports of these only what the policy refused; nothing left.
+            // Of these, the sender reports only those that the policy refused before anything was sent.
             Failure::BlockedAddress
             | Failure::UrlInvalid
             | Failure::NotVerified
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_broker_learns_whether_the_order_may_have_arrived() {
+    fn broker_fault_shows_whether_the_order_may_have_arrived() {
         let exchange = |outcome, bytes_written| Exchange {
             outcome,
             bytes_written,

@@ -1,5 +1,4 @@
-//! The headers that go with what Posthaste says: those of Standard Webhooks, and a few that tell what
-//! is being delivered.
+//! The headers of outgoing messages: those of Standard Webhooks, and some that describe the delivery.
 
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -7,7 +6,7 @@ use posthaste_core::event::{EventType, TraceParent};
 use posthaste_core::signature::{SigningSecret, sign, webhook_id};
 use posthaste_core::{EventId, SubscriptionId, Timestamp};
 
-/// How Posthaste introduces itself.
+/// The value of the `User-Agent` header.
 pub const AGENT: &str = concat!("posthaste/", env!("CARGO_PKG_VERSION"));
 
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
@@ -17,18 +16,18 @@ const EVENT_TYPE: HeaderName = HeaderName::from_static("posthaste-event-type");
 const ATTEMPT: HeaderName = HeaderName::from_static("posthaste-attempt");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// What one attempt of a delivery says about itself.
+/// The attempt that the headers describe.
 #[derive(Debug, Clone, Copy)]
 pub struct Delivery<'a> {
     pub event_id: EventId,
     pub subscription_id: SubscriptionId,
     pub event_type: &'a EventType,
-    /// Counted from one.
+    /// Starts at one.
     pub attempt: u32,
     pub traceparent: Option<&'a TraceParent>,
 }
 
-/// The headers of a delivery. Every live secret signs.
+/// Returns the headers of a delivery, with a signature for every valid secret.
 pub fn delivery_headers(
     delivery: &Delivery<'_>,
     secrets: &[&SigningSecret],
@@ -45,7 +44,7 @@ pub fn delivery_headers(
     headers
 }
 
-/// The headers of any signed message: a verification, a test, the core of a delivery.
+/// Returns the headers that every signed message has: verifications, tests and deliveries.
 pub fn signed_headers(
     webhook_id: &str,
     secrets: &[&SigningSecret],
@@ -62,8 +61,8 @@ pub fn signed_headers(
     headers
 }
 
-/// All these values are made of characters that a header may hold. If a row was written by other hands
-/// and holds more, its header is left out rather than the delivery.
+/// Inserts a header. The values contain only characters that are valid in headers, unless a row was written
+/// outside Posthaste; then the header is omitted and the delivery still sent.
 fn put(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
@@ -77,7 +76,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_delivery_names_itself_and_either_secret_verifies_it() {
+    fn delivery_has_its_headers_and_either_secret_verifies_it() {
         let (new, old) = (SigningSecret::from_random([1; 32]), SigningSecret::from_random([2; 32]));
         let event_type = EventType::parse("order.paid").expect("a type");
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_header_can_hold_is_left_out() {
+    fn value_that_is_invalid_in_a_header_is_left_out() {
         let event_type = EventType::from_store("zwei\nZeilen".to_owned());
         let delivery = Delivery {
             event_id: EventId::from_store(1),

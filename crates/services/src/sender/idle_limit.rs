@@ -1,22 +1,22 @@
-//! What we know of how long a host keeps an idle connection open. A receiver that hangs up just as a
-//! request is written costs an attempt that nothing can repair, so what was once seen is not tried
-//! again. Pure: times come in as arguments.
+//! Learns how long a host keeps idle connections open. If a receiver closes a connection just as a request is
+//! written, the attempt is lost, so an idle time that failed once is not used again. Pure: times are
+//! arguments.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a connection rests before its first reuse at a host that has never answered on one: those
-/// that hang up after every answer have done so by then.
+/// The minimum idle time before the first reuse of a connection to a host that has never answered on a reused
+/// one. Hosts that close after every response have done so by then.
 const MIN_IDLE: Duration = Duration::from_millis(20);
-/// How long a lesson is remembered, and a host that nobody writes to.
+/// How long a limit is remembered, and how long a host without requests.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IdleLimit {
-    /// The longest idleness after which a connection still answered.
+    /// The longest idle time after which a connection still got a response.
     survived: Option<Duration>,
-    /// The longest idleness we let a connection have, since when.
+    /// The longest idle time that is allowed, and when it was set.
     limit: Option<(Duration, Instant)>,
     used_at: Instant,
 }
@@ -26,7 +26,7 @@ impl IdleLimit {
         Self { survived: None, limit: None, used_at: now }
     }
 
-    /// How old an idle connection must be to be used.
+    /// Returns the minimum idle time of a connection that is reused.
     pub(super) const fn min_idle(&self) -> Duration {
         match self.survived {
             Some(_) => Duration::ZERO,
@@ -34,18 +34,19 @@ impl IdleLimit {
         }
     }
 
-    /// How old an idle connection may get.
+    /// Returns the maximum idle time of a connection that is reused.
     pub(super) fn keep_max(&self) -> Duration {
         self.limit.map_or(Duration::MAX, |(keep, _)| keep)
     }
 
-    /// A connection that had been idle this long gave an answer.
+    /// Records a response on a connection that was idle for this long.
     pub(super) fn answered_after(&mut self, idle: Duration) {
         self.survived = self.survived.max(Some(idle));
     }
 
-    /// A connection that had been idle this long turned out to be closed. Where longer idleness has
-    /// been survived, once is no habit (the receiver was restarted, say), but what we knew counts less.
+    /// Records that a connection was found closed after this idle time. If longer idle times have worked, a
+    /// single failure sets no limit (the receiver may have been restarted), but halves the time that counts
+    /// as working.
     pub(super) fn closed_after(&mut self, idle: Duration, now: Instant) {
         match self.survived {
             Some(survived) if idle <= survived => self.survived = Some(idle / 2),
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_host_rests_until_it_has_answered_once() {
+    fn connections_to_a_new_host_wait_until_one_was_reused() {
         let mut idle_limit = IdleLimit::new(Instant::now());
         assert_eq!((idle_limit.min_idle(), idle_limit.keep_max()), (MIN_IDLE, Duration::MAX));
         idle_limit.answered_after(ms(25));
@@ -85,9 +86,9 @@ mod tests {
     }
 
     #[test]
-    fn closings_teach_and_a_single_restart_does_not() {
+    fn closed_connections_set_a_limit_and_a_single_restart_does_not() {
         let now = Instant::now();
-        // (idle times survived, idle times found closed) → how long connections are then kept
+        // (idle times that worked, idle times found closed) → how long connections are then kept
         let rows: &[(&[u64], &[u64], Duration)] = &[
             (&[], &[1000], ms(500)),
             (&[], &[1000, 600], ms(300)),
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn lessons_and_hosts_are_forgotten() {
+    fn limits_and_hosts_are_forgotten() {
         let now = Instant::now();
         let mut idle_limit = IdleLimit::new(now);
         idle_limit.answered_after(ms(1));

@@ -1,5 +1,5 @@
-//! Idle connections, kept for a few seconds for the next request to the same origin. Bounded for each
-//! host and in total. A sweeper runs while anything is kept, and closes what nobody came for.
+//! The pool of idle connections. They are kept for a few seconds for the next request to the same origin,
+//! bounded per host and in total. A background task closes expired ones while the pool is not empty.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -10,26 +10,26 @@ use tokio::time::{Instant, sleep};
 use super::connection::Connection;
 use super::idle_limit::IdleLimit;
 
-/// How often the sweeper looks. It closes what would grow too old before it looks again.
+/// The interval of the background task. It closes connections that would expire before its next run.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
-/// The most hosts that anything is known of.
+/// The maximum number of hosts in the pool.
 const HOSTS_MAX: usize = 10_000;
 
-/// How many connections may idle, and how long.
+/// The limits of idle connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeepAlive {
     pub idle_max: Duration,
     pub idle_per_host_max: usize,
     pub idle_total_max: usize,
-    /// Whether a host must first show that it keeps connections open. Only tests that count connections
-    /// have a reason to say no.
+    /// Whether the first connection to a host must be idle for a minimum time before it is reused. Only tests
+    /// that count connections turn this off.
     pub rest_at_new_hosts: bool,
 }
 
 impl Default for KeepAlive {
-    /// Four seconds, because common servers hang up after five. As many for one host as for all: those that
-    /// come back were in use together a moment ago, and will be again. With 128 of them, draining a backlog to
-    /// one host connected anew for 44 deliveries of 100.
+    /// Four seconds, because common servers close idle connections after five. The limit per host equals the
+    /// total, because connections that are returned were in use at the same time and will be again. With a
+    /// limit of 128, draining a backlog to one host opened a new connection for 44 of 100 deliveries.
     fn default() -> Self {
         Self {
             idle_max: Duration::from_secs(4),
@@ -49,7 +49,7 @@ struct Idle {
 
 #[derive(Debug)]
 struct Host {
-    /// The oldest first.
+    /// Ordered from oldest to newest.
     idle: VecDeque<Idle>,
     idle_limit: IdleLimit,
 }
@@ -67,7 +67,7 @@ pub(super) struct Pool {
     kept: Mutex<IdleConnections>,
 }
 
-/// A connection out of the pool, and how long it had been idle.
+/// A pooled connection, and how long it was idle.
 #[derive(Debug)]
 pub(super) struct Reused {
     pub(super) connection: Connection,
@@ -83,8 +83,8 @@ impl Pool {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection that was used last, so that those beyond the need grow old and go. At a new host
-    /// the one that has rested longest.
+    /// Returns the most recently used connection, so that surplus ones expire. For a new host, returns the
+    /// one that was idle longest. Returns `None` if none can be reused yet.
     pub(super) fn take(&self, origin: &str, now: Instant) -> Option<Reused> {
         let mut kept = self.lock();
         let host = kept.hosts.get_mut(origin)?;
@@ -104,7 +104,7 @@ impl Pool {
         (now < taken.until).then_some(Reused { connection: taken.connection, idle })
     }
 
-    /// Keeps a connection for the next request. `offered` is how long the receiver says it keeps it.
+    /// Returns a connection to the pool. `offered` is how long the receiver says that it keeps it.
     pub(super) fn put(self: &Arc<Self>, origin: &str, connection: Connection, offered: Option<Duration>) {
         let now = Instant::now();
         let mut kept = self.lock();
@@ -131,7 +131,7 @@ impl Pool {
             tokio::spawn(sweep(Arc::downgrade(self)));
         }
         drop(kept);
-        // Closed only now: no system call while others wait for the lock.
+        // Closed after the lock was released, so that no system call delays other tasks.
         drop(surplus);
     }
 
@@ -147,7 +147,7 @@ impl Pool {
         }
     }
 
-    /// Closes what is too old by `until`. Answers whether there is anything left to look after.
+    /// Closes connections that expire by `until`. Returns whether the pool still has hosts.
     fn close_old(&self, now: Instant, until: Instant) -> bool {
         let mut old = Vec::new();
         let mut kept = self.lock();
@@ -165,8 +165,8 @@ impl Pool {
 }
 
 impl IdleConnections {
-    /// Looks at every host, which is worth it: a full pool is rare, and a busy host that found no place
-    /// would connect anew for every request.
+    /// Removes the oldest connection of all hosts. The linear search is acceptable: a full pool is rare, and
+    /// otherwise a busy host without a place would open a new connection for every request.
     fn take_oldest(&mut self) -> Option<Idle> {
         let since = |host: &Host| host.idle.front().map(|idle| idle.since);
         let hosts = self.hosts.values_mut().filter(|host| !host.idle.is_empty());
@@ -212,29 +212,29 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn at_a_new_host_a_connection_rests_first() {
+    async fn connection_to_a_new_host_is_idle_for_a_minimum_time() {
         let (pool, _listener) = pool_of_two(KeepAlive::default()).await;
         let put_at = Instant::now();
-        assert!(pool.take(ORIGIN, put_at - Duration::from_secs(1)).is_none(), "not yet");
+        assert!(pool.take(ORIGIN, put_at - Duration::from_secs(1)).is_none(), "not idle long enough");
         assert!(pool.take("http://other.example:80", put_at).is_none());
-        let rested = pool.take(ORIGIN, put_at + Duration::from_secs(1)).expect("a connection");
-        pool.answered(ORIGIN, rested.idle);
-        assert!(pool.take(ORIGIN, Instant::now()).is_some(), "once one has answered, at once");
+        let reused = pool.take(ORIGIN, put_at + Duration::from_secs(1)).expect("a connection");
+        pool.answered(ORIGIN, reused.idle);
+        assert!(pool.take(ORIGIN, Instant::now()).is_some(), "reused at once after a response");
         assert!(pool.take(ORIGIN, Instant::now()).is_none(), "there were two");
     }
 
     #[tokio::test]
-    async fn none_is_used_beyond_its_time() {
+    async fn expired_connection_is_not_reused() {
         let (pool, listener) = pool_of_two(KeepAlive::default()).await;
         assert!(pool.take(ORIGIN, Instant::now() + Duration::from_secs(4)).is_none());
         pool.put(ORIGIN, connection(&listener).await, Some(Duration::from_secs(2)));
         pool.answered(ORIGIN, Duration::ZERO);
-        assert!(pool.take(ORIGIN, Instant::now() + Duration::from_secs(2)).is_none(), "as was offered");
+        assert!(pool.take(ORIGIN, Instant::now() + Duration::from_secs(2)).is_none(), "the receiver's limit");
         assert!(pool.take(ORIGIN, Instant::now() + Duration::from_secs(1)).is_some(), "the other one");
     }
 
     #[tokio::test]
-    async fn a_host_that_hung_up_is_believed_for_a_while() {
+    async fn limit_of_a_host_applies_to_new_idle_connections() {
         let (pool, listener) = pool_of_two(KeepAlive::default()).await;
         pool.found_closed(ORIGIN, Duration::from_secs(2));
         pool.put(ORIGIN, connection(&listener).await, None);
@@ -243,11 +243,11 @@ mod tests {
         assert_eq!(untils, [4, 4, 1].map(Duration::from_secs));
         pool.found_closed(ORIGIN, Duration::ZERO);
         pool.put(ORIGIN, connection(&listener).await, None);
-        assert_eq!(pool.lock().idle_total, 3, "and is not kept at all if it hangs up at once");
+        assert_eq!(pool.lock().idle_total, 3, "not kept if the host closes at once");
     }
 
     #[tokio::test]
-    async fn the_sweep_ends_when_nothing_is_left() {
+    async fn background_task_ends_when_the_pool_is_empty() {
         let (pool, _listener) = pool_of_two(KeepAlive::default()).await;
         let now = Instant::now();
         assert!(pool.close_old(now, now));

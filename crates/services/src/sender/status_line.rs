@@ -1,19 +1,19 @@
-//! Reads along with the HTTP parser for one fact that it keeps to itself until the whole head is there:
-//! the status line of the final answer. It decides over a delivery even if the connection breaks a byte
-//! later. Pure: bytes in, a status out.
+//! Reads the status line of the final response alongside the HTTP parser, which reports it only with the
+//! complete head. The status decides the outcome even if the connection breaks one byte later. Pure: bytes
+//! in, status out.
 
-/// `HTTP/1.x NNN` and what ends the number: all of a status line that matters.
+/// The length of `HTTP/1.x NNN` and the character after it, which is all of the status line that is needed.
 const START_LEN: usize = 13;
 
-/// Follows one answer from its first byte.
+/// The parser state of one response.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum StatusLine {
-    /// Inside a status line, of which this much has come.
+    /// Inside a status line, of which `len` bytes were received.
     Reading {
         start: [u8; START_LEN],
         len: usize,
     },
-    /// Inside the head of an interim answer (1xx), whose end is an empty line.
+    /// Inside the head of an interim response (1xx), which ends with an empty line.
     Interim {
         line_is_empty: bool,
     },
@@ -24,7 +24,7 @@ pub(super) enum StatusLine {
 impl StatusLine {
     pub(super) const START: Self = Self::Reading { start: [0; START_LEN], len: 0 };
 
-    /// The status, once the line that names it has come to its end.
+    /// Returns the status once its line is complete.
     pub(super) const fn status(&self) -> Option<u16> {
         match self {
             Self::Final(status) => Some(*status),
@@ -49,7 +49,7 @@ impl StatusLine {
 
     fn read_line(mut start: [u8; START_LEN], len: usize, byte: u8) -> Self {
         match byte {
-            // Parsers skip empty lines before an answer, so this one does.
+            // Empty lines before a response are skipped, as HTTP parsers do.
             b'\r' | b'\n' if len == 0 => Self::START,
             b'\n' => match parse(&start) {
                 Some(status) if is_interim(status) => Self::Interim { line_is_empty: true },
@@ -66,7 +66,7 @@ impl StatusLine {
     }
 }
 
-/// 101 is the last answer of a connection that speaks HTTP.
+/// 101 is final, because the connection no longer uses HTTP after it.
 const fn is_interim(status: u16) -> bool {
     matches!(status, 100 | 102..=199)
 }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_status_is_known_from_the_end_of_its_line_on() {
+    fn status_is_known_at_the_end_of_its_line() {
         let rows: &[(&[u8], Option<u16>)] = &[
             (b"", None),
             (b"HTTP/1.1 200 OK", None),

@@ -1,4 +1,4 @@
-//! Whom TLS believes: the system's certificate authorities, and those of one extra file
+//! The certificate authorities that TLS trusts: the system's and those of one extra file
 //! (`POSTHASTE_CA_FILE`). Read once at the start.
 
 use std::path::{Path, PathBuf};
@@ -9,40 +9,44 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 
-/// Why the extra file is of no use. The start stops with it.
+/// Why the extra file cannot be used. The process then does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    #[error("{path} cannot be read as PEM certificates")]
+    #[error("{path} does not contain valid PEM certificates")]
     File { path: PathBuf, source: rustls::pki_types::pem::Error },
-    #[error("{path} holds no certificate")]
+    #[error("{path} contains no certificate")]
     Empty { path: PathBuf },
-    #[error("{path} holds a certificate that is no authority's")]
+    #[error("{path} contains a certificate that is not a valid certificate authority")]
     Certificate { path: PathBuf, source: rustls::Error },
     #[error("TLS cannot be set up")]
     Setup(#[from] rustls::Error),
 }
 
-/// The certificate authorities that are believed.
+/// The trusted certificate authorities.
 #[derive(Debug, Clone)]
 pub struct Trust {
     roots: RootCertStore,
 }
 
 impl Trust {
-    /// Believes nobody: every TLS handshake fails.
+    /// Trusts no authority: every TLS handshake fails.
     pub fn nobody() -> Self {
         Self { roots: RootCertStore::empty() }
     }
 
-    /// The system's authorities. What cannot be read is left out, so ask [`Trust::authorities`]: with
-    /// none at all (a bare container) nothing can be delivered over https.
+    /// Trusts the system's authorities. Unreadable ones are left out, so check [`Trust::authorities`]: with
+    /// none at all (as in a minimal container) no delivery over https can succeed.
     pub fn system() -> Self {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         Self { roots }
     }
 
-    /// Believes the authorities of a PEM file too. A file that was named is a file that must be right.
+    /// Trusts the authorities of a PEM file in addition.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read, contains no certificate or an invalid one.
     pub fn with_ca_file(mut self, path: &Path) -> Result<Self, TrustError> {
         let unreadable = |source| TrustError::File { path: path.to_owned(), source };
         let before = self.authorities();
@@ -56,12 +60,12 @@ impl Trust {
         Ok(self)
     }
 
-    /// How many are believed.
+    /// Returns the number of trusted authorities.
     pub fn authorities(&self) -> usize {
         self.roots.len()
     }
 
-    /// How a client shakes hands: HTTP/1.1 only.
+    /// Returns the TLS configuration of the client. It offers HTTP/1.1 only.
     pub fn client_config(self) -> Result<Arc<ClientConfig>, TrustError> {
         let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()?
@@ -77,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_was_named_must_be_right() {
+    fn ca_file_must_be_valid() {
         let folder = tempfile::tempdir().expect("a folder");
         let check = |content: Option<&str>| {
             let path = folder.path().join("ca.pem");

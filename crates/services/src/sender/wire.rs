@@ -1,6 +1,6 @@
-//! The stream under an HTTP connection, and what it saw: how many bytes left, whether the peer had
-//! already closed before the first of them, how much came back and the status line in it. [`Socket`]
-//! counts below TLS, where bytes really leave; [`Stream`] reads above it, where bytes mean something.
+//! The stream under an HTTP connection, and what it observed: the number of bytes sent, whether the peer had
+//! closed before the first of them, and the status line received. [`Socket`] counts below TLS, where bytes
+//! are sent; [`Stream`] reads above it, where they are decrypted.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -15,26 +15,26 @@ use tokio_rustls::client::TlsStream;
 
 use super::status_line::StatusLine;
 
-/// The most that is read of an answer until its head is complete: one head as long as the parser takes,
-/// and room for interim answers before it.
+/// The maximum number of bytes that are read before the head of a response is complete: one head of the
+/// parser's maximum length, and interim responses before it.
 const UNTIL_HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// What happened on a connection since the exchange in hand began.
+/// What was observed on a connection since the current exchange began.
 #[derive(Debug)]
 pub(super) struct Seen {
-    /// Bytes that the kernel took.
+    /// Bytes accepted by the kernel.
     pub(super) bytes_written: u64,
-    /// Something came although nothing was asked.
+    /// Whether data was received before anything was sent.
     pub(super) unsolicited: bool,
-    /// More than a head came, and still no final head.
+    /// Whether the limit was reached without a complete final head.
     pub(super) flooded: bool,
     pub(super) status_line: StatusLine,
     until_head_left: usize,
-    /// The connection was idle: look whether the peer is still there before the first byte.
+    /// Whether the connection was idle. Then the peer is checked before the first byte is sent.
     was_idle: bool,
 }
 
-/// Shared by a stream, which is buried under the HTTP connection, and the exchange on it.
+/// Shared by the stream, which the HTTP connection owns, and the exchange on it.
 #[derive(Debug, Clone)]
 pub(super) struct Track(Arc<Mutex<Seen>>);
 
@@ -47,7 +47,7 @@ impl Track {
         *self.lock() = Seen::at_start(was_idle);
     }
 
-    /// The head is there: what follows is bounded by whoever reads the body.
+    /// Records that the head is complete. From here on the reader of the body limits its size.
     pub(super) fn head_is_complete(&self) {
         let mut seen = self.lock();
         (seen.until_head_left, seen.flooded) = (usize::MAX, false);
@@ -83,7 +83,7 @@ impl Seen {
     }
 }
 
-/// A TCP connection that counts what leaves.
+/// A TCP connection that counts the bytes sent.
 #[derive(Debug)]
 pub(super) struct Socket {
     tcp: TcpStream,
@@ -95,8 +95,8 @@ impl Socket {
         Self { tcp, track }
     }
 
-    /// Asks the kernel itself: the runtime may not have been told yet that the peer hung up. An idle
-    /// connection on which there is anything to read, were it data, is none that a request goes to.
+    /// Fails if the peer has closed an idle connection or sent data on it. Asks the kernel directly, because
+    /// the runtime may not know yet.
     fn check_peer(&self) -> io::Result<()> {
         let seen = self.track.lock();
         if !seen.was_idle || seen.bytes_written > 0 {
@@ -156,14 +156,14 @@ impl AsyncWrite for Socket {
     }
 }
 
-/// What HTTP is spoken over.
+/// The transport of an HTTP connection.
 #[derive(Debug)]
 pub(super) enum Channel {
     Plain(Socket),
     Tls(Box<TlsStream<Socket>>),
 }
 
-/// A channel that reads along.
+/// A channel that observes the data read from it.
 #[derive(Debug)]
 pub(super) struct Stream {
     channel: Channel,
@@ -176,7 +176,7 @@ impl Stream {
     }
 }
 
-/// One call for either kind of channel.
+/// Calls a method on either kind of channel.
 macro_rules! on_channel {
     ($stream:expr, $method:ident $(, $argument:expr)*) => {
         match &mut $stream.get_mut().channel {
@@ -193,7 +193,7 @@ impl AsyncRead for Stream {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.track.lock().flooded {
-            return Poll::Ready(Err(io::Error::other("no end of the head")));
+            return Poll::Ready(Err(io::Error::other("the response head is too long")));
         }
         let before = buf.filled().len();
         ready!(on_channel!(self.as_mut(), poll_read, cx, buf))?;

@@ -1,6 +1,6 @@
-//! Sign-ins to the dashboard that failed, counted by client address: the audit gets at most one row per minute and
-//! address, with a count. The first failure of an address is written at once by the API, which asks [`FailedSignInCounter`];
-//! the step [`FailedSignInWriter`] writes the count of those that followed when their minute has passed.
+//! Failed sign-ins to the dashboard, counted by client address. The audit gets at most one row per minute and
+//! address, with a count. The API writes the first failure of an address at once, as [`FailedSignInCounter`]
+//! returns it; the step [`FailedSignInWriter`] writes the count of the following ones after the minute.
 
 use crate::clock::Clock;
 use crate::step::{Progress, Step};
@@ -11,24 +11,25 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The shortest time between two rows of one address.
+/// The minimum time between two rows of one address.
 pub const WINDOW: Duration = Duration::from_secs(60);
-/// How often the writer checks for windows that have passed.
+/// The time between checks for windows that have passed.
 pub const EVERY: Duration = Duration::from_secs(5);
-/// Addresses that are counted separately, about 100 bytes each. Those beyond it share one row without an address.
+/// The maximum number of addresses that are counted separately, at about 100 bytes each. Further ones share
+/// one row without an address.
 const ADDRESSES_MAX: usize = 1_000;
-/// Rows that one step writes.
+/// The maximum number of rows that one step writes.
 const ROWS_MAX: usize = 100;
 
 #[derive(Debug, Clone, Copy)]
 struct Window {
     written_at: Timestamp,
-    /// Failures since then.
+    /// Failures since `written_at`.
     count: u32,
 }
 
 impl Window {
-    /// A time in the future means that the clock was set back.
+    /// A time in the future means that the clock was set back; the window then counts as passed.
     fn has_passed(&self, now: Timestamp) -> bool {
         now < self.written_at || now.since(self.written_at) >= WINDOW
     }
@@ -43,7 +44,7 @@ impl FailedSignInCounter {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts one failure. Returns what is to be written now; None while the minute of the last row lasts.
+    /// Counts one failure. Returns the row to write now, or `None` within a minute of the last row.
     pub fn add(&self, address: Option<IpAddr>, now: Timestamp) -> Option<FailedSignIns> {
         let mut windows = self.windows();
         let is_full = windows.len() >= ADDRESSES_MAX;
@@ -61,14 +62,15 @@ impl FailedSignInCounter {
         Some(FailedSignIns { address, count })
     }
 
-    /// Counts again what could not be written.
+    /// Adds back a count that could not be written.
     pub fn put_back(&self, failed: FailedSignIns, now: Timestamp) {
         let mut windows = self.windows();
         let window = windows.entry(failed.address).or_insert(Window { written_at: now, count: 0 });
         window.count = window.count.saturating_add(failed.count);
     }
 
-    /// Takes the counts whose minute has passed, at most `rows_max`, and forgets the addresses without any.
+    /// Returns and resets the counts whose minute has passed, at most `rows_max`. Removes addresses without
+    /// failures.
     fn take_due(&self, now: Timestamp, rows_max: usize) -> Vec<FailedSignIns> {
         self.take(now, rows_max, |window| window.has_passed(now))
     }
@@ -85,7 +87,7 @@ impl FailedSignInCounter {
     }
 }
 
-/// Writes counts to the audit when their minute has passed.
+/// Writes counts to the audit after their minute has passed.
 #[derive(Debug)]
 pub struct FailedSignInWriter<S> {
     store: S,
@@ -121,14 +123,18 @@ impl<S: KeyStore> Step for FailedSignInWriter<S> {
         Ok(progress)
     }
 
-    /// Writes what is counted so far, also where the minute has not passed.
+    /// Writes all counts, including those whose minute has not passed.
     async fn drain(&mut self, clock: &Clock, patience: Duration) {
         let now = clock.now();
         let due = self.counter.take(now, ADDRESSES_MAX + 1, |_| true);
         match tokio::time::timeout(patience, self.write(due, now)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "failed sign-ins could not be written to the audit"),
-            Err(_) => tracing::warn!("failed sign-ins could not be written to the audit in time"),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "failed sign-ins not written to the audit, their counts are lost")
+            }
+            Err(_) => {
+                tracing::warn!("failed sign-ins not written to the audit in time, their counts are lost")
+            }
         }
     }
 }
@@ -148,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn one_row_per_minute_and_address_counts_all() {
+    fn each_address_gets_one_row_per_minute_with_all_failures() {
         let counter = FailedSignInCounter::default();
         let at = |seconds| T0.after(Duration::from_secs(seconds));
         assert_eq!(counter.add(address(1), at(0)), Some(failed(address(1), 1)));
@@ -161,18 +167,18 @@ mod tests {
         assert_eq!(counter.add(address(1), at(61)), None);
         assert_eq!(counter.add(address(1), at(120)), Some(failed(address(1), 2)));
         assert_eq!(counter.take_due(at(180), 10), []);
-        assert!(counter.windows().is_empty(), "quiet addresses are forgotten");
+        assert!(counter.windows().is_empty(), "addresses without failures are removed");
     }
 
     #[test]
-    fn a_clock_that_is_set_back_hides_no_failure() {
+    fn clock_step_back_hides_no_failure() {
         let counter = FailedSignInCounter::default();
         counter.add(address(1), T0.after(Duration::from_secs(3_600)));
         assert_eq!(counter.add(address(1), T0), Some(failed(address(1), 1)));
     }
 
     #[test]
-    fn what_could_not_be_written_is_counted_again() {
+    fn counts_that_could_not_be_written_are_kept() {
         let counter = FailedSignInCounter::default();
         let first = counter.add(address(1), T0).expect("a row");
         counter.put_back(first, T0);
@@ -181,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_of_addresses_fills_the_memory() {
+    fn number_of_counted_addresses_is_bounded() {
         let counter = FailedSignInCounter::default();
         let rows = (0..5_000).filter_map(|last| counter.add(address(last), T0)).count();
         assert_eq!(rows, ADDRESSES_MAX + 1);

@@ -1,5 +1,5 @@
-//! The outcomes of attempts for each subscription, summed up in memory until [`telemetry`](crate::telemetry) takes it to
-//! the store. Counting never waits for the store, and never fills the memory.
+//! The outcomes of attempts by subscription, summed in memory until [`telemetry`](crate::telemetry) writes
+//! them to the store. Counting never waits for the store, and its memory is bounded.
 
 use posthaste_core::health::Attempts;
 use posthaste_core::outcome::ErrorCode;
@@ -9,7 +9,8 @@ use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Subscriptions that are counted between two reports. Attempts for others are not told of.
+/// The maximum number of subscriptions that are counted between two reports. Attempts of further ones are not
+/// counted.
 const SUBSCRIPTIONS_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
@@ -24,7 +25,7 @@ impl HealthTally {
         self.count(id, |attempts| attempts.fail(code, at));
     }
 
-    /// Takes over what was counted since the last time.
+    /// Returns and resets the sums.
     pub fn take(&self) -> HashMap<SubscriptionId, Attempts> {
         mem::take(&mut *self.sums())
     }
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_subscriptions_fill_no_memory() {
+    fn number_of_counted_subscriptions_is_bounded() {
         let tally = HealthTally::default();
         for _ in 0..2 {
             for id in 1..=20_000 {
@@ -57,8 +58,8 @@ mod tests {
         assert_eq!(taken.len(), SUBSCRIPTIONS_MAX);
         assert!(
             taken.values().all(|attempts| attempts.made() == 2),
-            "those that are counted are counted whole"
+            "counted subscriptions are counted completely"
         );
-        assert!(tally.take().is_empty(), "each is told once");
+        assert!(tally.take().is_empty(), "each sum is returned once");
     }
 }

@@ -1,5 +1,5 @@
-//! What Posthaste counts, under the names that Prometheus sees. Every label has a small, fixed set of
-//! values, whatever receivers and callers send.
+//! The metrics of Posthaste and their names in Prometheus. Every label has a small, fixed set of values that
+//! receivers and callers cannot extend.
 
 use crate::health::HealthTally;
 use crate::outbox::{OutboxMeters, Sent};
@@ -42,7 +42,7 @@ pub struct Kind {
     pub kind: &'static str,
 }
 
-/// One call of the API: its pattern, such as `POST /v1/events`.
+/// The `call` label: the pattern of an API call, such as `POST /v1/events`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct HttpCall {
     pub call: String,
@@ -54,7 +54,8 @@ pub struct HttpAnswer {
     pub status: u16,
 }
 
-/// A key that was not accepted. The kind is `api_key`, `sign_in` or `session`; the reason `unknown` or `rate_limited`.
+/// The labels of a refused key. The kind is `api_key`, `sign_in` or `session`; the reason `unknown` or
+/// `rate_limited`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct AuthFailure {
     pub kind: &'static str,
@@ -71,7 +72,7 @@ pub struct Direction {
     pub direction: &'static str,
 }
 
-/// For a gauge that is not shown before it is known.
+/// The empty label set, for a gauge that is exported only once its value is known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Unlabelled {}
 
@@ -88,7 +89,8 @@ impl MetricConstructor<Histogram> for Buckets {
 
 type ByService<M, C = fn() -> M> = Family<Service, M, C>;
 
-/// The counters of the charts, by their names in the table of rollups; the latencies come beside them.
+/// The counters of the charts, by their names in the table `rollups`. The latency buckets are stored in
+/// addition.
 pub const CHARTED: [&str; 12] = [
     "events_accepted",
     "events_duplicate",
@@ -104,7 +106,7 @@ pub const CHARTED: [&str; 12] = [
     "orders_dead",
 ];
 
-/// Cheap to clone; clones count together.
+/// Cheap to clone; clones share their counters.
 #[derive(Debug, Clone)]
 pub struct Metrics(Arc<Meters>);
 
@@ -135,7 +137,7 @@ pub struct Meters {
     pub step_seconds: ByService<Histogram, Buckets>,
     pub step_failures: ByService<Counter>,
     pub step_panics: ByService<Counter>,
-    /// Under names of their own, without the prefix of the others.
+    /// Exported under `outbox_`, without the prefix of the others.
     pub outbox: OutboxMeters,
     pub queue_depth: Family<StageLabel, Gauge>,
     pub queue_oldest_age: Family<StageLabel, Seconds>,
@@ -150,20 +152,20 @@ pub struct Meters {
     pub clock_steps: Family<Direction, Counter>,
     pub wal_bytes: Family<Unlabelled, Gauge>,
     pub wal_blocked: Family<Unlabelled, Gauge>,
-    /// For charts, which know two kinds of attempts and latencies in finer steps.
+    /// For charts, which distinguish only successful and failed attempts and use finer latency buckets.
     attempts_ok: Counter,
     attempts_failed: Counter,
     latencies: [AtomicU64; latency::BUCKETS],
-    /// For the pages of subscriptions; no metric, since there may be any number of them.
+    /// For the pages of subscriptions. Not exported, because the number of subscriptions is unbounded.
     pub health: HealthTally,
 }
 
-/// 0.5 ms to about half an hour.
+/// Buckets from 0.5 ms to about 40 minutes.
 fn long_times() -> Histogram {
     Histogram::new(exponential_buckets(0.000_5, 3.0, 15))
 }
 
-/// 0.1 ms to about half a minute.
+/// Buckets from 0.1 ms to about 18 s.
 fn short_times() -> Histogram {
     Histogram::new(exponential_buckets(0.000_1, 3.0, 12))
 }
@@ -222,7 +224,7 @@ impl Metrics {
         Self(Arc::new(meters))
     }
 
-    /// Counts one attempt. Of the codes that receivers choose, those that HTTP knows are kept apart.
+    /// Counts one attempt. HTTP status codes outside 100 to 599 share one label.
     pub fn attempt(&self, outcome: &AttemptOutcome) {
         let charted = if outcome.code().is_none() { &self.attempts_ok } else { &self.attempts_failed };
         charted.inc();
@@ -234,7 +236,7 @@ impl Metrics {
         self.attempts.get_or_create(&Code { code }).inc();
     }
 
-    /// Counts what a result did to its delivery.
+    /// Counts the effect of a result on its delivery.
     pub fn decided(&self, decision: &Decision) {
         let outcome = match decision {
             Decision::Complete { .. } => "completed",
@@ -248,7 +250,7 @@ impl Metrics {
         self.deliveries.get_or_create(&Outcome { outcome }).inc();
     }
 
-    /// Notes how long it took from the acceptance of an event to its delivery.
+    /// Records the time from the acceptance of an event to its delivery.
     pub fn delivered(&self, took: Duration) {
         self.delivery_seconds.observe(took.as_secs_f64());
         if let Some(bucket) = self.latencies.get(latency::bucket(took)) {
@@ -256,7 +258,8 @@ impl Metrics {
         }
     }
 
-    /// What the charts are made of, each by its name in [`CHARTED`], as counted so far.
+    /// Returns the current values of the chart counters, each by its name in [`CHARTED`], and of the latency
+    /// buckets.
     pub fn charted(&self) -> Vec<(String, u64)> {
         let ended = |outcome| self.deliveries.get_or_create(&Outcome { outcome }).get();
         let ordered = |sent| self.outbox.send.get_or_create(&sent).get();
@@ -280,8 +283,8 @@ impl Metrics {
         counters.into_iter().map(|(name, count)| (name.to_owned(), count)).chain(latencies).collect()
     }
 
-    /// Shows what a survey found. A survey that the store refused changes nothing: the time of the last
-    /// one tells how old the figures are.
+    /// Sets the gauges from a survey. After a failed survey they keep their values, and the time of the last
+    /// sample shows how old they are.
     pub fn surveyed(&self, survey: &Survey, now: posthaste_core::Timestamp) {
         for stage in Stage::ALL {
             let Waiting { depth, oldest } = survey.of(stage);
@@ -298,19 +301,19 @@ impl Metrics {
         self.queue_sampled_at.get_or_create(&Unlabelled {}).set(since_epoch.as_secs_f64());
     }
 
-    /// Counts one answered request. The call is a pattern of the router, never what a caller wrote.
+    /// Counts one response. `call` is a pattern of the router, never the caller's input.
     pub fn answered(&self, call: String, status: u16, took: Duration) {
         let call = HttpCall { call };
         self.http_request_seconds.get_or_create(&call).observe(took.as_secs_f64());
         self.http_requests.get_or_create(&HttpAnswer { call: call.call, status }).inc();
     }
 
-    /// Notes how long one call of a role's port took.
+    /// Records the duration of one call of a role's port.
     pub fn store_called(&self, role: &'static str, took: Duration) {
         self.store_seconds.get_or_create(&StoreRole { role }).observe(took.as_secs_f64());
     }
 
-    /// Shows the size of SQLite's write-ahead log and whether an open reader keeps it from being emptied.
+    /// Sets the size of SQLite's write-ahead log, and whether an open reader blocks its checkpoints.
     pub fn wal_seen(&self, bytes: u64, is_blocked: bool) {
         self.wal_bytes.get_or_create(&Unlabelled {}).set(i64::try_from(bytes).unwrap_or(i64::MAX));
         self.wal_blocked.get_or_create(&Unlabelled {}).set(is_blocked.into());
@@ -328,28 +331,32 @@ impl Meters {
         let registry = self.registry.sub_registry_with_prefix("posthaste");
         let mut counter = |name, help, metric: &Counter| registry.register(name, help, metric.clone());
         counter("events_accepted", "Events stored durably and acknowledged", &self.events_accepted);
-        counter("events_duplicate", "Events whose external id was known", &self.events_duplicate);
-        counter("events_routed", "Events taken off the routing queue", &self.events_routed);
+        counter("events_duplicate", "Events whose external id was already stored", &self.events_duplicate);
+        counter("events_routed", "Events removed from the routing queue", &self.events_routed);
         counter("pairs_routed", "Pairs of event and subscription that matched", &self.pairs_routed);
-        counter("jobs_admitted", "Attempts that were started", &self.jobs_admitted);
-        counter("leases_lost", "Results that came after their lease was given away", &self.leases_lost);
-        counter("lease_resets", "Leases that ran out and were given back", &self.lease_resets);
-        counter("dead_letters", "Deliveries that were given up", &self.dead_letters);
-        registry.register("deliveries", "Applied results by what they did", self.deliveries.clone());
-        registry.register("attempts", "Attempts by the code they ended with", self.attempts.clone());
+        counter("jobs_admitted", "Attempts created for due deliveries", &self.jobs_admitted);
+        counter("leases_lost", "Results reported after their lease was lost", &self.leases_lost);
+        counter("lease_resets", "Expired leases that were reset", &self.lease_resets);
+        counter("dead_letters", "Deliveries that were dead-lettered", &self.dead_letters);
+        registry.register("deliveries", "Applied results by outcome", self.deliveries.clone());
+        registry.register("attempts", "Attempts by result code", self.attempts.clone());
         let mut seconds = |name, help, metric: &Histogram| {
             registry.register_with_unit(name, help, Unit::Seconds, metric.clone());
         };
         seconds(
             "delivery",
-            "From the acceptance of an event to its delivery, for those that succeeded",
+            "Time from the acceptance of an event to its successful delivery",
             &self.delivery_seconds,
         );
-        seconds("attempt", "One exchange with a receiver", &self.attempt_seconds);
-        registry.register("batch_size", "How much one step or batch moved", self.batch_size.clone());
+        seconds("attempt", "Duration of one exchange with a receiver", &self.attempt_seconds);
+        registry.register("batch_size", "Number of items in one step or batch", self.batch_size.clone());
         let steps = self.step_seconds.clone();
-        registry.register_with_unit("step", "One step of a service", Unit::Seconds, steps);
-        registry.register("step_failures", "Steps that the store refused", self.step_failures.clone());
+        registry.register_with_unit("step", "Duration of one step of a service", Unit::Seconds, steps);
+        registry.register(
+            "step_failures",
+            "Steps that failed with a store error",
+            self.step_failures.clone(),
+        );
         registry.register("step_panics", "Steps that panicked", self.step_panics.clone());
         self.register_insight();
     }
@@ -359,32 +366,42 @@ impl Meters {
     fn register_insight(&mut self) {
         let registry = self.registry.sub_registry_with_prefix("posthaste");
         let depth = self.queue_depth.clone();
-        registry.register("queue_depth", "What waits before each stage, counted to 100000", depth);
+        registry.register(
+            "queue_depth",
+            "Number of items waiting for each stage, counted up to 100000",
+            depth,
+        );
         let age = self.queue_oldest_age.clone();
-        registry.register_with_unit("queue_oldest_age", "How long the oldest waits", Unit::Seconds, age);
+        registry.register_with_unit("queue_oldest_age", "Age of the oldest waiting item", Unit::Seconds, age);
         let sampled = self.queue_sampled_at.clone();
-        let help = "When what waits was last counted, in Unix time";
+        let help = "Unix time of the last queue sample";
         registry.register_with_unit("queue_sampled_timestamp", help, Unit::Seconds, sampled);
         let held = self.held_deliveries.clone();
-        let help = "Unfinished deliveries of paused, unverified or deleted subscriptions, counted to 100000";
+        let help =
+            "Unfinished deliveries of paused, unverified or deleted subscriptions, counted up to 100000";
         registry.register("held_deliveries", help, held);
-        let help = "Leased jobs and sending orders that are older than they can be";
+        let help = "Leased jobs and sending orders past their time limit";
         registry.register("stuck_rows", help, self.stuck_rows.clone());
         registry.register("http_requests", "Requests by call and status", self.http_requests.clone());
         let seconds = self.http_request_seconds.clone();
-        registry.register_with_unit("http_request", "From head to answer", Unit::Seconds, seconds);
+        registry.register_with_unit(
+            "http_request",
+            "Time from the request head to the response",
+            Unit::Seconds,
+            seconds,
+        );
         let seconds = self.store_seconds.clone();
-        registry.register_with_unit("store", "One call of the store by a role", Unit::Seconds, seconds);
+        registry.register_with_unit("store", "Duration of one store call by role", Unit::Seconds, seconds);
         let failures = self.auth_failures.clone();
-        registry.register("auth_failures", "Keys and sessions that were not accepted", failures);
+        registry.register("auth_failures", "Refused keys and sessions", failures);
         let refused = self.connections_refused.clone();
-        let help = "Connections closed because their peer had too many";
+        let help = "Connections closed because their client had too many";
         registry.register("connections_refused", help, refused);
         let help = "Samples of the store's clock that differed from the running clock by more than 1 s";
         registry.register("clock_steps", help, self.clock_steps.clone());
         let bytes = self.wal_bytes.clone();
-        registry.register_with_unit("sqlite_wal", "Size of the write-ahead log", Unit::Bytes, bytes);
-        let help = "1 while an open reader keeps the write-ahead log from being emptied";
+        registry.register_with_unit("sqlite_wal", "Size of the SQLite write-ahead log", Unit::Bytes, bytes);
+        let help = "1 while an open reader blocks checkpoints of the write-ahead log, otherwise 0";
         registry.register("sqlite_wal_blocked", help, self.wal_blocked.clone());
     }
 }
@@ -396,7 +413,7 @@ mod tests {
     use posthaste_core::time::Timestamp;
 
     #[test]
-    fn codes_that_no_standard_knows_share_a_label() {
+    fn nonstandard_status_codes_share_a_label() {
         let metrics = Metrics::new();
         for status in [200, 299, 404, 600, 999] {
             metrics.attempt(&classify(status, None, Timestamp::from_micros(0)));
@@ -415,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn the_write_ahead_log_is_shown_once_it_is_seen() {
+    fn wal_gauges_are_exported_once_they_are_set() {
         let metrics = Metrics::new();
         let shown = || {
             let mut text = String::new();

@@ -1,5 +1,5 @@
-//! Counts every few seconds what waits before each stage, for the metrics and the statistics. The last
-//! count is kept for whoever asks, with its time: a store that is away makes it old, not zero.
+//! Counts the backlog before each stage every few seconds, for metrics and statistics. The last result is
+//! kept with its time, so that during an outage of the store it becomes old rather than zero.
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -10,22 +10,22 @@ use posthaste_core::ports::{InsightStore, StoreResult, Survey, SurveyRequest};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-/// How often it is counted.
+/// The interval of surveys.
 pub const EVERY: Duration = Duration::from_secs(5);
-/// How seldom where counting is slow: a queue is long, or rows that were taken from it could not be cleared away.
+/// The maximum interval while counting is slow: a queue is long, or its dequeued rows cannot be vacuumed.
 const EVERY_SLOW: Duration = Duration::from_secs(60);
-/// The cleaner gives leases back within this time after they ran out, also after an outage.
+/// The time after expiry within which the cleaner resets a lease, including the grace period after an outage.
 const LEASE_SLACK: Duration = Duration::from_secs(30);
-/// The same for orders and the worker that rewinds them.
+/// The same for orders and the step that takes them back.
 const ORDER_SLACK: Duration = Duration::from_secs(60);
 
-/// By which times something hangs.
+/// The times after which rows count as stuck.
 #[derive(Debug, Clone, Copy)]
 pub struct SurveyOptions {
     pub lease: Duration,
-    /// How often the cleaner looks.
+    /// The polling interval of the cleaner.
     pub cleaner_interval: Duration,
-    /// How long an order may be `sending`.
+    /// The maximum time for which an order may be `sending`.
     pub order_stuck_after: Duration,
 }
 
@@ -40,7 +40,7 @@ impl SurveyOptions {
     }
 }
 
-/// The last survey and its time; nothing before the first. Clones share it.
+/// The last survey and its time, or `None` before the first. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct LastSurvey(Arc<RwLock<Option<(Survey, Timestamp)>>>);
 
@@ -65,12 +65,13 @@ pub struct Surveyor<S> {
 
 impl<S: InsightStore> Surveyor<S> {
     pub fn new(store: S, options: SurveyOptions, clock: Clock, metrics: Metrics) -> Self {
-        // The service steps every `EVERY`; the schedule must not miss a step by the time that counting takes.
+        // The service runs every `EVERY`. The shorter interval prevents that the duration of a count skips a
+        // step.
         let counts = ScanSchedule::with_intervals(clock, EVERY / 2, EVERY_SLOW);
         Self { store, options, metrics, last: LastSurvey::default(), counts }
     }
 
-    /// Where the last survey can be read.
+    /// Returns a handle to the last survey.
     pub fn last(&self) -> LastSurvey {
         self.last.clone()
     }

@@ -1,6 +1,7 @@
-//! Reports every few seconds what this process runs and what its [`metrics`](crate::metrics) counted, for the dashboard
-//! and for `doctor`. One file for each of the three reports: the [`presence`] of the process, the [`chart_counts`] of all
-//! deliveries, the [`attempt_sums`] of each subscription. Changes nothing that is delivered.
+//! Writes to the store every few seconds which roles this process runs and what its
+//! [`metrics`](crate::metrics) counted, for the dashboard and for `doctor`. There are three reports: the
+//! [`presence`] of the process, the [`chart_counts`] of all deliveries and the [`attempt_sums`] of each
+//! subscription.
 
 mod attempt_sums;
 mod chart_counts;
@@ -18,13 +19,13 @@ use std::time::Duration;
 
 pub use presence::{GONE_AFTER, Identity};
 
-/// How often a process reports.
+/// The interval of reports.
 pub const EVERY: Duration = Duration::from_secs(5);
-/// The most sums of one report.
+/// The maximum number of sums in one report.
 const REPORT_MAX: usize = 500;
 
-/// Removes the first sums, which were reported, unless the store did not receive them. A report that it may have received is
-/// not repeated: a chart that lacks a few seconds is better than one that shows what never happened.
+/// Removes the first `reported` sums if the store received them or may have. A report whose outcome is
+/// unknown is not repeated: a chart that lacks a few seconds is better than one that counts them twice.
 fn settle<K: Ord, V>(sums: &mut BTreeMap<K, V>, reported: usize, answer: StoreResult<()>) -> StoreResult<()> {
     if matches!(answer, Ok(()) | Err(StoreError::OutcomeUnknown { .. })) {
         (0..reported).for_each(|_| drop(sums.pop_first()));
@@ -47,7 +48,7 @@ impl<S: PresenceStore> Telemetry<S> {
         Self { store, identity, metrics, chart_counts, attempt_sums }
     }
 
-    /// Adds what was counted since the last call.
+    /// Adds the counts since the last call.
     fn collect(&mut self, now: Timestamp) {
         self.chart_counts.collect(&self.metrics, now);
         self.attempt_sums.collect(&self.metrics, now);
@@ -68,14 +69,14 @@ impl<S: PresenceStore> Step for Telemetry<S> {
         Ok(Progress::Idle)
     }
 
-    /// Reports what was counted since the last step.
+    /// Reports the counts since the last step.
     async fn drain(&mut self, clock: &Clock, patience: Duration) {
         let now = clock.now();
         self.collect(now);
         match tokio::time::timeout(patience, self.report(now)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "the last counts for the charts are lost"),
-            Err(_) => tracing::warn!("the last counts for the charts are lost: the store takes too long"),
+            Ok(Err(error)) => tracing::warn!(%error, "final report failed, the last chart counts are lost"),
+            Err(_) => tracing::warn!("final report timed out, the last chart counts are lost"),
         }
     }
 }

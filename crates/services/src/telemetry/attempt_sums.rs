@@ -1,4 +1,4 @@
-//! How the attempts for each subscription went, in the intervals of [`posthaste_core::health`].
+//! Sums of the attempts of each subscription, by interval of [`posthaste_core::health`].
 
 use super::{REPORT_MAX, settle};
 use crate::metrics::Metrics;
@@ -7,12 +7,13 @@ use posthaste_core::ports::{HealthSum, PresenceStore, StoreResult};
 use posthaste_core::{SubscriptionId, Timestamp};
 use std::collections::BTreeMap;
 
-/// The most sums that wait while the store is unavailable. Those beyond are dropped, the last intervals first.
+/// The maximum number of sums that are kept while the store is unavailable. Further ones are dropped, so the
+/// latest intervals are lost.
 pub(super) const WAITING_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub(super) struct AttemptSums {
-    /// What the store has not received yet, by interval.
+    /// Sums that the store has not received yet.
     pub(super) unreported: BTreeMap<(Timestamp, SubscriptionId), Attempts>,
 }
 

@@ -1,4 +1,4 @@
-//! What the process counted, in intervals of ten seconds, for the charts.
+//! The counters of the process for the charts, in intervals of ten seconds.
 
 use super::{REPORT_MAX, settle};
 use crate::metrics::Metrics;
@@ -6,14 +6,15 @@ use posthaste_core::Timestamp;
 use posthaste_core::ports::{PresenceStore, ProcessSeen, Rollup, RollupWidth, StoreResult};
 use std::collections::{BTreeMap, HashMap};
 
-/// The most sums that wait while the store is unavailable. Beyond that, counts are added to the last interval.
+/// The maximum number of sums that are kept while the store is unavailable. Further counts are added to the
+/// last interval.
 pub(super) const WAITING_MAX: usize = 5_000;
 
 #[derive(Debug, Default)]
 pub(super) struct ChartCounts {
-    /// What had been counted at the last collection.
+    /// The counter values at the last collection.
     known: HashMap<String, u64>,
-    /// What the store has not received yet, by interval.
+    /// Sums that the store has not received yet.
     pub(super) unreported: BTreeMap<(Timestamp, String), i64>,
 }
 
@@ -32,7 +33,7 @@ impl ChartCounts {
         }
     }
 
-    /// Reports along with the presence of a role, in one statement.
+    /// Reports the sums together with the presence of a role, in one statement.
     pub(super) async fn report<S: PresenceStore>(&mut self, store: &S, seen: ProcessSeen) -> StoreResult<()> {
         let rollup = |((interval_start, counter), amount): (&(Timestamp, String), &i64)| Rollup {
             interval_start: *interval_start,

@@ -1,10 +1,10 @@
-//! Which process runs which roles.
+//! The identity of a process and the roles that it runs.
 
 use posthaste_core::ports::ProcessSeen;
 use posthaste_core::{Timestamp, WorkerId};
 use std::time::Duration;
 
-/// A process that has not reported for this long does not count as running.
+/// The time without a report after which a process no longer counts as running.
 pub const GONE_AFTER: Duration = Duration::from_secs(30);
 
 /// The process that reports.

@@ -1,4 +1,4 @@
-//! Telemetry over a scripted store.
+//! Tests of telemetry with a scripted store.
 
 use super::*;
 use posthaste_core::ports::{HealthSum, ProcessSeen, Rollup, StoreError};
@@ -6,35 +6,35 @@ use posthaste_core::{SubscriptionId, WorkerId};
 use std::sync::{Arc, Mutex};
 
 #[derive(Debug, Clone, Copy)]
-enum Answer {
-    Taken,
-    Away,
+enum Reply {
+    Accepted,
+    Unavailable,
     Unknown,
 }
 
-/// Answers as the script says, and keeps what it took.
+/// Returns scripted results and records what it received.
 #[derive(Debug, Clone, Default)]
 struct Scripted {
-    script: Arc<Mutex<Vec<Answer>>>,
+    script: Arc<Mutex<Vec<Reply>>>,
     taken: Arc<Mutex<Vec<(String, i64)>>>,
     roles: Arc<Mutex<Vec<String>>>,
     health: Arc<Mutex<Vec<HealthSum>>>,
 }
 
 impl Scripted {
-    fn answer(&self) -> StoreResult<()> {
+    fn reply(&self) -> StoreResult<()> {
         let (doing, source) = ("testing", "no".into());
-        match self.script.lock().expect("the script").pop().unwrap_or(Answer::Taken) {
-            Answer::Away => Err(StoreError::Unavailable { doing, source }),
-            Answer::Unknown => Err(StoreError::OutcomeUnknown { doing, source }),
-            Answer::Taken => Ok(()),
+        match self.script.lock().expect("the script").pop().unwrap_or(Reply::Accepted) {
+            Reply::Unavailable => Err(StoreError::Unavailable { doing, source }),
+            Reply::Unknown => Err(StoreError::OutcomeUnknown { doing, source }),
+            Reply::Accepted => Ok(()),
         }
     }
 }
 
 impl PresenceStore for Scripted {
     async fn report_presence(&self, seen: ProcessSeen, rollups: Vec<Rollup>) -> StoreResult<()> {
-        self.answer()?;
+        self.reply()?;
         let taken = rollups.into_iter().map(|rollup| (rollup.counter, rollup.amount));
         self.taken.lock().expect("the list").extend(taken);
         self.roles.lock().expect("the list").push(seen.role);
@@ -42,7 +42,7 @@ impl PresenceStore for Scripted {
     }
 
     async fn report_health(&self, sums: Vec<HealthSum>, _now: Timestamp) -> StoreResult<()> {
-        self.answer()?;
+        self.reply()?;
         self.health.lock().expect("the list").extend(sums);
         Ok(())
     }
@@ -59,20 +59,20 @@ fn telemetry(store: &Scripted, metrics: &Metrics) -> Telemetry<Scripted> {
 }
 
 #[tokio::test]
-async fn every_count_is_told_once_whatever_the_store_answers() {
+async fn every_count_is_reported_at_most_once() {
     for (script, expected) in [
         (vec![], 3),
-        // The last of the list comes first.
-        (vec![Answer::Away, Answer::Away], 3),
-        // What may have been taken is not told again.
-        (vec![Answer::Unknown], 1),
+        // The last entry is used first.
+        (vec![Reply::Unavailable, Reply::Unavailable], 3),
+        // Counts that may have been received are not reported again.
+        (vec![Reply::Unknown], 1),
     ] {
         let (metrics, store) = (Metrics::new(), Scripted::default());
         store.script.lock().expect("the script").extend(script.clone());
         let mut telemetry = telemetry(&store, &metrics);
         metrics.events_accepted.inc_by(2);
         let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
-        // The outcome of each step is the script's.
+        // The outcome of each step is scripted.
         let _ = telemetry.step(at(0)).await;
         metrics.events_accepted.inc();
         let _ = telemetry.step(at(10)).await;
@@ -84,13 +84,13 @@ async fn every_count_is_told_once_whatever_the_store_answers() {
 }
 
 #[tokio::test]
-async fn attempts_are_told_once_for_each_subscription() {
-    let taken = Answer::Taken;
+async fn attempts_are_reported_once_for_each_subscription() {
+    let taken = Reply::Accepted;
     for (script, expected) in [
         (vec![], 3),
-        // The last of the list comes first: two roles report, and then the attempts are told.
-        (vec![Answer::Away, taken, taken], 3),
-        (vec![Answer::Unknown, taken, taken], 1),
+        // The last entry is used first: two roles report, then the attempts are reported.
+        (vec![Reply::Unavailable, taken, taken], 3),
+        (vec![Reply::Unknown, taken, taken], 1),
     ] {
         let (metrics, store) = (Metrics::new(), Scripted::default());
         store.script.lock().expect("the script").extend(script.clone());
@@ -99,20 +99,20 @@ async fn attempts_are_told_once_for_each_subscription() {
         let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
         metrics.health.succeeded(one, Duration::from_millis(7));
         metrics.health.succeeded(other, Duration::from_millis(7));
-        // The outcome is the script's.
+        // The outcome is scripted.
         let _ = telemetry.step(at(601)).await;
         metrics.health.failed(one, posthaste_core::outcome::Failure::Timeout.code(), at(602));
         telemetry.step(at(606)).await.expect("the script has ended");
         telemetry.step(at(611)).await.expect("the script has ended");
-        let told = store.health.lock().expect("the list").clone();
-        assert_eq!(told.iter().map(|sum| sum.attempts.made()).sum::<u64>(), expected, "{script:?}");
-        assert!(told.iter().all(|sum| sum.interval_start == at(600)), "{told:?}");
+        let reported = store.health.lock().expect("the list").clone();
+        assert_eq!(reported.iter().map(|sum| sum.attempts.made()).sum::<u64>(), expected, "{script:?}");
+        assert!(reported.iter().all(|sum| sum.interval_start == at(600)), "{reported:?}");
         assert!(telemetry.attempt_sums.unreported.is_empty());
     }
 }
 
 #[tokio::test]
-async fn the_end_tells_what_is_left_and_every_role_is_seen() {
+async fn drain_reports_the_rest_and_every_role() {
     let (metrics, store) = (Metrics::new(), Scripted::default());
     let mut telemetry = telemetry(&store, &metrics);
     metrics.lease_resets.inc();
@@ -124,7 +124,7 @@ async fn the_end_tells_what_is_left_and_every_role_is_seen() {
 }
 
 #[test]
-fn a_long_outage_fills_no_memory() {
+fn memory_is_bounded_during_a_long_outage() {
     let (metrics, store) = (Metrics::new(), Scripted::default());
     let mut telemetry = telemetry(&store, &metrics);
     for interval in 0..20_000 {

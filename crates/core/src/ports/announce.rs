@@ -1,20 +1,20 @@
-//! Every role: wakes stages in other processes. A lost announcement only adds latency, because every stage also
-//! polls.
+//! Port of every role: wakes stages in other processes. A lost announcement only adds latency, because every
+//! stage also polls.
 
 use super::StoreResult;
 use crate::ids::JobId;
 use std::collections::BTreeSet;
 
-/// What can be woken. Each is one service of the pipeline.
+/// A stage that can be woken. Each is one service of the pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
     /// Events wait for the router.
     Routing,
-    /// Sagas may have come due, or a subscription may take more.
+    /// Sagas may have come due, or a subscription may have free capacity.
     Admission,
     /// Jobs wait for a worker.
     Delivery,
-    /// Finished jobs wait to be applied.
+    /// Results of finished jobs wait to be applied.
     Results,
     /// Orders wait to be sent.
     Outbox,
@@ -42,15 +42,15 @@ impl Stage {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Announcement {
     pub stages: BTreeSet<Stage>,
-    /// The smallest job that finished, for the results stage: it reads from there.
+    /// The smallest job id that finished. The results stage reads from there.
     pub lowest_finished: Option<JobId>,
 }
 
-/// Separates the stage and the job in a message.
+/// Separates the stage and the job id in a message.
 const SEPARATOR: char = ' ';
 
 impl Announcement {
-    /// Names every stage: what was announced before is unknown.
+    /// Returns an announcement of every stage, for use when announcements may have been lost.
     pub fn all() -> Self {
         Self { stages: Stage::ALL.into(), lowest_finished: None }
     }
@@ -63,7 +63,7 @@ impl Announcement {
         self.stages.insert(stage);
     }
 
-    /// Adds the results stage with a finished job.
+    /// Adds the results stage and a finished job.
     pub fn add_finished(&mut self, lowest: Option<JobId>) {
         self.stages.insert(Stage::Results);
         self.lowest_finished = [self.lowest_finished, lowest].into_iter().flatten().min();
@@ -74,7 +74,7 @@ impl Announcement {
         self.lowest_finished = [self.lowest_finished, other.lowest_finished].into_iter().flatten().min();
     }
 
-    /// Returns one message for each stage, as [`add_message`](Self::add_message) reads them.
+    /// Returns one message for each stage, in the format of [`add_message`](Self::add_message).
     pub fn messages(&self) -> Vec<String> {
         let message = |stage: &Stage| match (stage, self.lowest_finished) {
             (Stage::Results, Some(job)) => format!("{}{SEPARATOR}{job}", stage.as_str()),
@@ -86,7 +86,7 @@ impl Announcement {
         self.stages.iter().map(message).collect()
     }
 
-    /// Adds what a message says. A stage of a later version is ignored.
+    /// Adds the content of a message. A stage of a later version is ignored.
     pub fn add_message(&mut self, message: &str) {
         let (stage, job) = match message.split_once(SEPARATOR) {
             Some((stage, job)) => (stage, job.parse().ok().map(JobId::from_store)),
@@ -103,14 +103,14 @@ impl Announcement {
 }
 
 pub trait AnnounceStore: Send + Sync + 'static {
-    /// Notifies every process that listens. A transaction of its own, after the work was committed.
+    /// Notifies every listening process, in its own transaction after the work was committed.
     fn announce(&self, announcement: Announcement) -> impl Future<Output = StoreResult<()>> + Send;
 }
 
 pub trait ListenStore: Send + 'static {
-    /// Waits for the next announcements of other processes, without a limit; cancelling the wait loses none of
-    /// them. Connects when it has no connection. Announcements made while there was none are lost, so the first
-    /// return after connecting names every stage.
+    /// Waits for the next announcements of other processes, without a timeout; it is cancel safe. Connects if
+    /// there is no connection. Announcements made without a connection are lost, so the first result after
+    /// connecting names every stage.
     fn next_announcements(&mut self) -> impl Future<Output = StoreResult<Announcement>> + Send;
 }
 
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_read_as_they_are_written() {
+    fn messages_round_trip() {
         let mut sent = Announcement::default();
         sent.add(Stage::Routing);
         for (lowest, expected) in [(None, None), (Some(40), Some(40)), (Some(7), Some(7)), (Some(9), Some(7))]

@@ -1,4 +1,4 @@
-//! Role job_worker, as the cleaner: gives back jobs whose lease ran out.
+//! Port of the role job_worker, as the cleaner: resets jobs whose lease has expired.
 
 use super::StoreResult;
 use crate::ids::{EventId, JobId, SagaId};
@@ -11,25 +11,26 @@ pub struct ResetLease {
     pub job_id: JobId,
     pub saga_id: SagaId,
     pub event_id: EventId,
-    /// The event's, for the log.
+    /// The correlation id of the event, for the log.
     pub correlation_id: Option<String>,
-    /// Who held the lease.
+    /// The worker that held the lease.
     pub worker_id: Option<String>,
     pub lease_until: Timestamp,
     pub outcome: ExpiredLease,
 }
 
-/// How many leases to read, and the `lease_until` from which to read; `None` reads from the beginning.
+/// How many leases to read, and the `lease_until` from which to read; `None` means from the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseTake {
     pub from: Option<Timestamp>,
     pub jobs_max: u32,
-    /// A lease that ends further ahead of now counts as expired: the clock was set back since it was granted.
+    /// A lease that ends further ahead than this counts as expired: the clock was set back since it was
+    /// granted.
     pub ahead_max: Duration,
 }
 
 pub trait CleanerStore: Send + Sync + 'static {
-    /// Handles leases that ran out before `now`, oldest first: [`crate::job::expire`] decides.
+    /// Handles leases that expired before `now`, oldest first, as [`crate::job::expire`] decides.
     fn reset_expired_leases(
         &self,
         take: LeaseTake,

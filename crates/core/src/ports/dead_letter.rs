@@ -1,4 +1,5 @@
-//! Role dead_letter_operator: reads dead letters, creates new sagas from them, and resumes the lane to the broker.
+//! Port of the role dead_letter_operator: reads dead letters, creates new sagas from them, and resumes the
+//! lane to the broker.
 
 use super::{Page, PageRequest, StoreResult};
 use crate::audit::Actor;
@@ -7,29 +8,30 @@ use crate::ids::{DeadLetterId, SagaId, SubscriptionId};
 use crate::lane::Lane;
 use crate::time::Timestamp;
 
-/// Which dead letters; every field narrows.
+/// A filter for dead letters. All given conditions must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeadLetterFilter {
     pub subscription_id: Option<SubscriptionId>,
     pub event_type: Option<EventType>,
-    /// Failed at or after.
+    /// Failed at this time or later.
     pub since: Option<Timestamp>,
-    /// Failed before.
+    /// Failed before this time.
     pub until: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requeue {
     Created(SagaId),
-    /// It was requeued before; this is the saga of that time.
+    /// It was requeued before, as this saga.
     AlreadyRequeued(SagaId),
-    /// Its subscription was deleted, so nothing could ever be sent.
+    /// Its subscription was deleted, so it could never be sent.
     SubscriptionDeleted,
     NotFound,
 }
 
 pub trait DeadLetterStore: Send + Sync + 'static {
-    /// Makes a brand-new saga from each dead letter, at most one for each ever; answers in order.
+    /// Creates a new saga from each dead letter, at most once for each. Returns the results in the same
+    /// order.
     fn requeue_dead_letters(
         &self,
         ids: Vec<DeadLetterId>,
@@ -37,13 +39,14 @@ pub trait DeadLetterStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Vec<Requeue>>> + Send;
 
-    /// The ids that a filter finds, oldest first.
+    /// Returns the ids that match a filter, oldest first.
     fn find_dead_letters(
         &self,
         filter: DeadLetterFilter,
         page: PageRequest,
     ) -> impl Future<Output = StoreResult<Page<DeadLetterId>>> + Send;
 
-    /// Applies [`Lane::resumed`] to the lane's row, and returns the lane. The role can change nothing else of it.
+    /// Applies [`Lane::resumed`] to the lane's row and returns the lane. The role cannot change the lane in
+    /// any other way.
     fn resume_lane(&self, by: Actor, now: Timestamp) -> impl Future<Output = StoreResult<Lane>> + Send;
 }

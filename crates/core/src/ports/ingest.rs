@@ -1,4 +1,4 @@
-//! Role event_ingest_writer: takes events in, each external id once.
+//! Port of the role event_ingest_writer: stores events, each external id once.
 
 use super::StoreResult;
 use crate::event::{ExternalEventId, NewEvent};
@@ -6,27 +6,27 @@ use crate::ids::EventId;
 use crate::time::Timestamp;
 use std::collections::HashMap;
 
-/// The events of one caller's request: all of them are stored, or none.
+/// The events of one request: all of them are stored, or none.
 pub type IngestRequest = Vec<NewEvent>;
 
-/// What became of one event.
+/// The result of storing one event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ingested {
     New(EventId),
-    /// An event of that external id was there; this is its id.
+    /// An event with that external id was already stored, with this id.
     Duplicate(EventId),
 }
 
-/// An external id that stands for two contents.
+/// An external id that was used for two different contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Conflict {
-    /// The place in the request of the event that was refused.
+    /// The index in the request of the event that was refused.
     pub place: usize,
     /// The event that has the external id. `None` if it is an earlier event of the same request.
     pub first: Option<EventId>,
 }
 
-/// Returns the place of the first event that has the external id of an earlier one, and another content.
+/// Returns the index of the first event that has the external id of an earlier one but other content.
 pub fn find_own_conflict(request: &[NewEvent]) -> Option<usize> {
     if request.len() < 2 {
         return None;
@@ -38,21 +38,22 @@ pub fn find_own_conflict(request: &[NewEvent]) -> Option<usize> {
     })
 }
 
-/// What became of one request.
+/// The result of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestOutcome {
-    /// Stored durably; one entry for each event, in order.
+    /// Stored durably; one entry per event, in order.
     Stored(Vec<Ingested>),
-    /// Somebody's open transaction holds one of its external ids: nothing was stored.
+    /// An open transaction of another session holds one of its external ids: nothing was stored.
     Blocked,
-    /// The database refuses this request alone, whatever else was in the batch.
+    /// The database refused this request; other requests of the batch are not affected.
     Refused(String),
-    /// An external id identifies one content, and one of the request belongs to another: nothing was stored.
+    /// An external id of the request already identifies other content: nothing was stored.
     Conflict(Conflict),
 }
 
 pub trait IngestStore: Send + Sync + 'static {
-    /// Stores the requests of many callers at once; one that is blocked, refused or in conflict stops no other.
+    /// Stores the requests of many callers in one batch. A request that is blocked, refused or in conflict
+    /// does not affect the others.
     fn insert_events(
         &self,
         requests: Vec<IngestRequest>,

@@ -1,5 +1,5 @@
-//! Role viewer, for operators: how much waits and since when, what was counted, who runs, what became of
-//! one event, and the facts that `doctor` judges. Nothing here is proportional to history.
+//! Port of the role viewer, for operators: backlog, counters, processes, the explanation of one event, and
+//! the facts that `doctor` checks. No call has a cost proportional to the history.
 
 use super::{Attempt, Delivery, ProcessSeen, Rollup, Stage, StoreResult, StoredEvent};
 use crate::conservation::{EventFacts, OrderFacts, SagaFacts};
@@ -9,42 +9,42 @@ use crate::ids::{DeadLetterId, EventId, SagaId, SubscriptionId};
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// What waits is counted so far and no further.
+/// The maximum count of waiting rows; counting stops there.
 pub const COUNTED_MAX: u32 = 100_000;
 
-/// The most deliveries that an explanation tells of.
+/// The maximum number of deliveries in an explanation.
 pub const EXPLAINED_MAX: u32 = 200;
-/// The most changes of subscriptions that are read for one explanation or page.
+/// The maximum number of subscription changes that are read for one explanation or page.
 pub const CHANGES_MAX: u32 = 50_000;
-/// The most sagas of one page; its events are as many as have theirs among them.
+/// The maximum number of sagas in one page. The page contains only events whose sagas are all among them.
 pub const SAGAS_MAX: u32 = 200_000;
 
-/// What is to be counted, and by which bounds.
+/// The parameters of a survey.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SurveyRequest {
     pub now: Timestamp,
-    /// How long leases are given for: it tells when a finished job ended.
+    /// The length of leases, from which the end of a finished job is derived.
     pub lease: Duration,
-    /// A lease that ran out before this should have been given back.
+    /// A lease that expired before this should have been reset.
     pub jobs_stuck_before: Timestamp,
-    /// An order that is being sent since before this should have gone back to the queue.
+    /// An order that has been `sending` since before this should have been taken back.
     pub orders_stuck_before: Timestamp,
 }
 
-/// What waits before one stage.
+/// The backlog before one stage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Waiting {
-    /// Up to [`COUNTED_MAX`].
+    /// Counted up to [`COUNTED_MAX`].
     pub depth: u32,
-    /// Since when the oldest waits.
+    /// Since when the oldest row has been waiting.
     pub oldest: Option<Timestamp>,
 }
 
-/// How much waits, each up to [`COUNTED_MAX`].
+/// The backlog before every stage, each counted up to [`COUNTED_MAX`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Survey {
     pub routing: Waiting,
-    /// Sagas that are due and may go: of active, verified subscriptions.
+    /// Due sagas of active, verified subscriptions.
     pub admission: Waiting,
     pub delivery: Waiting,
     pub results: Waiting,
@@ -67,7 +67,7 @@ impl Survey {
     }
 }
 
-/// How long the intervals of counters are.
+/// The length of the intervals of counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RollupWidth {
     TenSeconds,
@@ -82,7 +82,7 @@ impl RollupWidth {
         }
     }
 
-    /// The interval that an instant belongs to.
+    /// Returns the start of the interval that contains `at`.
     pub fn start_of(self, at: Timestamp) -> Timestamp {
         let width_us = i64::from(self.seconds()) * 1_000_000;
         Timestamp::from_micros(at.micros().div_euclid(width_us) * width_us)
@@ -94,34 +94,34 @@ impl RollupWidth {
 pub struct EngineFacts {
     pub name: &'static str,
     pub version: String,
-    /// The last migration that was applied to its end.
+    /// The last migration that was completed.
     pub schema_version: u32,
-    /// Migrations that were begun and not ended.
+    /// Migrations that were started and not finished.
     pub unfinished_migrations: u32,
     pub bytes: Option<u64>,
-    /// What its clock says.
+    /// The time of its clock.
     pub now: Timestamp,
 }
 
-/// What could be seen, or why it could not.
+/// An observation, or why it could not be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Observed<T> {
     Seen(T),
-    /// The role's rights do not reach so far.
+    /// The role lacks the right to see it.
     Denied,
-    /// This engine has no such thing.
+    /// This engine does not have it.
     Without,
 }
 
-/// A transaction that has been open for a while.
+/// A transaction that has been open for a long time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OldTransaction {
-    /// What its program calls itself, or the name of a prepared transaction or of a replication slot.
+    /// The application name of the session, or the name of a prepared transaction or a replication slot.
     pub who: String,
     pub age: Duration,
 }
 
-/// Rows that a vacuum has not cleared away yet.
+/// The number of live and dead rows in a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadTuples {
     pub table: String,
@@ -129,16 +129,16 @@ pub struct DeadTuples {
     pub dead: u64,
 }
 
-/// What keeps the database from cleaning up after itself.
+/// What prevents the database from removing old data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upkeep {
     pub oldest_transaction: Observed<Option<OldTransaction>>,
     pub oldest_prepared: Observed<Option<OldTransaction>>,
-    /// Slots that hold old rows back, with the number of transactions since.
+    /// Replication slots that keep old rows, each with the age of its xmin in transactions.
     pub holding_slots: Observed<Vec<(String, u64)>>,
-    /// The tables with the most of them.
+    /// The tables with the most dead rows.
     pub dead_tuples: Observed<Vec<DeadTuples>>,
-    /// Files of the database that other users of this machine can open.
+    /// Database files that other users of this machine can read.
     pub exposed_files: Observed<Vec<String>>,
     pub write_ahead_log: Observed<WriteAheadLog>,
 }
@@ -147,7 +147,7 @@ pub struct Upkeep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteAheadLog {
     pub bytes: u64,
-    /// For how long an open reader has kept the log from being emptied; `None` if it does not.
+    /// How long an open reader has blocked checkpoints; `None` if it does not.
     pub blocked_for: Option<Duration>,
 }
 
@@ -157,35 +157,35 @@ pub struct ExplainedDelivery {
     pub delivery: Delivery,
     /// In order.
     pub attempts: Vec<Attempt>,
-    /// Its dead letter, and the delivery that was made from it.
+    /// Its dead letter, and the delivery that was requeued from it.
     pub dead_letter: Option<(DeadLetterId, Option<SagaId>)>,
 }
 
-/// An event and all that tells where it went.
+/// An event and everything that explains where it was delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExplainedEvent {
     pub event: StoredEvent,
-    /// It waits for the router.
+    /// Whether it waits for the router.
     pub is_queued: bool,
     /// Oldest first.
     pub deliveries: Vec<ExplainedDelivery>,
-    /// There are more deliveries than are told.
+    /// Whether there are more deliveries than listed.
     pub more_deliveries: bool,
-    /// Of every subscription that ever asked for this type; each one's oldest first.
+    /// The changes of every subscription that ever had this event type, for each from oldest to newest.
     pub changes: Vec<SubscriptionChange>,
-    /// There are more changes than were read.
+    /// Whether there are more changes than were read.
     pub more_changes: bool,
 }
 
-/// How the deliveries of one subscription go.
+/// The state of the deliveries of one subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscriptionHealth {
     pub subscription_id: SubscriptionId,
-    /// Unfinished deliveries without an attempt under way, up to the bound that was asked for.
+    /// Unfinished deliveries without an attempt in flight, counted up to the requested maximum.
     pub waiting: u32,
-    /// Up to the same bound.
+    /// Counted up to the same maximum.
     pub in_flight: u32,
-    /// Since the time that was asked for; the last error may be that of an older dead letter.
+    /// The attempts since the requested time. The last error may be that of an older dead letter.
     pub attempts: Attempts,
 }
 
@@ -195,50 +195,50 @@ impl SubscriptionHealth {
     }
 }
 
-/// A part of history to look at, in the order of ids.
+/// The part of the history to examine, in the order of ids.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Examine {
-    /// Events behind this id; nothing if they were all looked at.
+    /// Examine events after this id; `None` if all were examined.
     pub events_after: Option<i64>,
-    /// Orders behind this id; nothing if they were all looked at.
+    /// Examine orders after this id; `None` if all were examined.
     pub orders_after: Option<i64>,
-    /// The newest ones instead.
+    /// Examine the newest rows instead.
     pub newest: bool,
 }
 
 impl Examine {
-    /// Where the next page of `rows` rows begins, if this one was full; `last` is its last id.
+    /// Returns the start of the next page if this page of `rows` rows was full; `last` is its last id.
     pub fn next(self, rows: usize, last: Option<i64>) -> Option<i64> {
         last.filter(|_| !self.newest && rows >= super::EXAMINED_MAX as usize)
     }
 }
 
-/// One page of facts, all of one moment. At most [`super::EXAMINED_MAX`] events and as many orders.
+/// One page of facts from one snapshot: at most [`super::EXAMINED_MAX`] events and as many orders.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Examined {
     pub events: Vec<EventFacts>,
     pub sagas: Vec<SagaFacts>,
-    /// Of every subscription that ever asked for one of the types; each one's oldest first.
+    /// The changes of every subscription that ever had one of the types, for each from oldest to newest.
     pub changes: Vec<SubscriptionChange>,
-    /// There are more changes than were read.
+    /// Whether there are more changes than were read.
     pub more_changes: bool,
     pub orders: Vec<OrderFacts>,
-    /// Where the next page goes on; nothing where there is no more.
+    /// The start of the next page, or `None` if there is none.
     pub next_event: Option<i64>,
     pub next_order: Option<i64>,
-    /// The newest event there is.
+    /// The newest event.
     pub last_event: Option<EventId>,
 }
 
 impl Examined {
-    /// Leaves out the events whose sagas were not all read, and lets the next page begin with them.
+    /// Removes the events whose sagas were not all read; the next page begins with them.
     pub fn keep_whole_events(&mut self) {
         if self.sagas.len() <= SAGAS_MAX as usize {
             return;
         }
         let Some(cut) = self.sagas.last().map(|saga| saga.event_id) else { return };
         if self.events.first().is_some_and(|event| event.id == cut) {
-            // One event fills the page: what is not read of it cannot be judged.
+            // One event fills the page. Its unread sagas cannot be checked.
             self.events.truncate(1);
             self.more_changes = true;
         } else {
@@ -252,9 +252,9 @@ impl Examined {
 pub trait InsightStore: Send + Sync + 'static {
     fn survey(&self, request: SurveyRequest) -> impl Future<Output = StoreResult<Survey>> + Send;
 
-    /// What these counters counted in the intervals that begin at `since` or later, oldest first. The counters of
-    /// latencies are summed up over all of them and stand at `since`. Any login may add a counter, so that the caller
-    /// names those that it knows.
+    /// Returns the values of these counters in the intervals that begin at `since` or later, oldest first.
+    /// Latency counters are summed over all intervals and returned at `since`. Any login may add a counter,
+    /// so the caller names those that it knows.
     fn rollups(
         &self,
         width: RollupWidth,
@@ -262,15 +262,15 @@ pub trait InsightStore: Send + Sync + 'static {
         counters: Vec<String>,
     ) -> impl Future<Output = StoreResult<Vec<Rollup>>> + Send;
 
-    /// The processes that reported at `since` or later, the last ones first, a thousand at most.
+    /// Returns the processes that reported at `since` or later, the most recent first, at most a thousand.
     fn processes(&self, since: Timestamp) -> impl Future<Output = StoreResult<Vec<ProcessSeen>>> + Send;
 
     fn engine(&self) -> impl Future<Output = StoreResult<EngineFacts>> + Send;
 
     fn upkeep(&self) -> impl Future<Output = StoreResult<Upkeep>> + Send;
 
-    /// How the deliveries of these subscriptions go, in the order asked: what waits, counted to `counted_max`, and the
-    /// attempts of the intervals that begin at `since` or later.
+    /// Returns the state of the deliveries of these subscriptions, in the same order: the backlog, counted up
+    /// to `counted_max`, and the attempts of the intervals that begin at `since` or later.
     fn subscription_health(
         &self,
         ids: Vec<SubscriptionId>,

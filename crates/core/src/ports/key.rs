@@ -1,4 +1,5 @@
-//! Role key_keeper: API keys, stored as hashes, and the sessions of people who signed in with one.
+//! Port of the role key_keeper: API keys, stored as hashes, and the dashboard sessions that were started with
+//! them.
 
 use super::StoreResult;
 use crate::audit::Actor;
@@ -7,7 +8,7 @@ use crate::time::Timestamp;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// What the bearer of a key may do.
+/// What the holder of a key may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KeyRole {
     Root,
@@ -38,7 +39,7 @@ impl KeyRole {
     }
 }
 
-/// SHA-256 of a key of 256 random bits. The key itself is never stored.
+/// The SHA-256 of a key of 256 random bits. The key itself is never stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyHash(pub [u8; 32]);
 
@@ -52,18 +53,18 @@ pub struct ApiKey {
     pub revoked_at: Option<Timestamp>,
 }
 
-/// How long a session lasts. One that ends later than this from now is not valid either: no process created it.
+/// The lifetime of a session. A session that ends later than this from now is invalid: no process created it.
 pub const SESSION_LENGTH: Duration = Duration::from_secs(12 * 3_600);
-/// Sessions of one key at once; the oldest end when there are more.
+/// The maximum number of sessions of one key. Beyond it, the oldest are ended.
 pub const SESSIONS_PER_KEY_MAX: u32 = 100;
 
-/// SHA-256 of a session's random token. The token itself is never stored.
+/// The SHA-256 of a session's random token. The token itself is never stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionHash(pub [u8; 32]);
-/// Sign-ins to the dashboard that failed.
+/// A number of failed sign-ins to the dashboard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailedSignIns {
-    /// None where the address is unknown, or stands for several.
+    /// `None` if the address is unknown, or for the sum of several addresses.
     pub address: Option<IpAddr>,
     pub count: u32,
 }
@@ -78,12 +79,12 @@ pub trait KeyStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<ApiKey>> + Send;
 
-    /// The key of that hash, unless it was revoked.
+    /// Returns the key with that hash, unless it was revoked.
     fn find_key(&self, hash: KeyHash) -> impl Future<Output = StoreResult<Option<ApiKey>>> + Send;
 
     fn list_keys(&self) -> impl Future<Output = StoreResult<Vec<ApiKey>>> + Send;
 
-    /// Answers whether there was one to revoke.
+    /// Revokes a key. Returns whether there was one to revoke.
     fn revoke_key(
         &self,
         id: KeyId,
@@ -94,18 +95,18 @@ pub trait KeyStore: Send + Sync + 'static {
     /// Records a sign-in to the dashboard in the audit.
     fn record_sign_in(&self, by: Actor, now: Timestamp) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// Writes to the audit how many sign-ins from one address failed since it was last written.
+    /// Writes the number of failed sign-ins from one address since the last row to the audit.
     fn record_failed_sign_ins(
         &self,
         failed: FailedSignIns,
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// Notes that a key was used; writes at most once a minute for each key.
+    /// Records that a key was used. Writes at most once a minute for each key.
     fn touch_key(&self, id: KeyId, now: Timestamp) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// Begins a session of [`SESSION_LENGTH`] for the holder of a key. Removes sessions that are over, and the oldest
-    /// of the key beyond [`SESSIONS_PER_KEY_MAX`].
+    /// Starts a session of [`SESSION_LENGTH`] for the holder of a key. Removes expired sessions, and the
+    /// oldest ones of the key beyond [`SESSIONS_PER_KEY_MAX`].
     fn create_session(
         &self,
         session: SessionHash,
@@ -113,13 +114,14 @@ pub trait KeyStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// Returns the key that a session was begun with. `None` if there is no such session, or if it is over.
+    /// Returns the key that a session was started with, or `None` if the session does not exist or has
+    /// expired.
     fn find_session(
         &self,
         session: SessionHash,
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Option<KeyHash>>> + Send;
 
-    /// Ends a session for all processes. One that is over already is no error.
+    /// Ends a session for all processes. Ending one that does not exist is not an error.
     fn end_session(&self, session: SessionHash) -> impl Future<Output = StoreResult<()>> + Send;
 }

@@ -1,9 +1,9 @@
-//! What each role may ask of a store: one trait a role, with that role's verbs and no others. The
-//! stores implement them, the services are handed exactly one.
+//! The ports: one trait per role, with exactly the operations that the role may request from a store. The
+//! stores implement them; each service gets exactly one.
 //!
-//! Rules that hold for every verb: it is one transaction, it moves sets, it is bounded by its
-//! arguments, and the time it goes by is an argument. Work that nobody may do yet, or that somebody
-//! else is doing, is left out of the answer and is no error.
+//! Rules for every operation: it is one transaction, it works on sets of rows, its arguments bound it, and
+//! the time is an argument. Rows that are not ready, or that another process has locked, are left out of the
+//! result and are not an error.
 
 mod announce;
 mod cleaner;
@@ -51,37 +51,40 @@ pub use stores::{ClockSample, Stores};
 pub use subscriptions::{SubscriptionStore, Verification};
 pub use worker::{Claim, ClaimedJob, JobReport, Report, Target, WorkerStore};
 
-/// The cause below a store's error, kept for whoever reads the log.
+/// The cause of a store's error, for the log.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a store did not do what it was asked. The variant says what the caller may do about it.
+/// Why a store call failed. The variant determines what the caller may do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Nothing was done. The same call may be made again, later.
-    #[error("the store could not be reached while {doing}; nothing was done")]
+    /// No change was made. The call may be repeated later.
+    #[error("store unavailable while {doing}, no change was made")]
     Unavailable { doing: &'static str, source: Cause },
-    /// The connection broke after the commit was asked for: it may have been done, or not.
-    #[error("the connection broke while {doing}: it may have been done or not, look before repeating it")]
+    /// The connection broke after the commit was requested, so it may or may not have been executed.
+    #[error("connection lost while {doing}, the outcome is unknown: check before repeating it")]
     OutcomeUnknown { doing: &'static str, source: Cause },
-    /// Somebody else's open transaction holds what this needs. Nothing was done.
-    #[error("another transaction holds what {doing} needs: try again in a moment")]
+    /// An open transaction of another session holds a lock that is needed. No change was made.
+    #[error("another transaction holds a lock needed for {doing}, no change was made: try again in a moment")]
     Busy { doing: &'static str, source: Cause },
-    /// There is no room left. Nothing was done.
-    #[error("the store has no room left while {doing}: free some space, the work goes on by itself")]
+    /// There is no space left. No change was made.
+    #[error(
+        "no space left in the store while {doing}, no change was made: free some space, and work resumes"
+    )]
     Full { doing: &'static str, source: Cause },
-    /// A rule or a right of the database forbids it. Nothing was done; Posthaste never asks for it.
+    /// A constraint or a missing right of the database forbids it. No change was made. Posthaste never
+    /// requests such a change.
     #[error("the database refused {doing}")]
     Refused { doing: &'static str, source: Cause },
-    /// A row holds what Posthaste never wrote.
-    #[error("a stored row cannot be read while {doing}: {reason}")]
+    /// A row contains a value that Posthaste never writes.
+    #[error("invalid row in the store while {doing}: {reason}")]
     Unreadable { doing: &'static str, reason: String },
-    /// The store cannot be used as it is; somebody must change something.
+    /// The store cannot be used until an operator changes something.
     #[error("{what}")]
     Unusable { what: String },
 }
 
 impl StoreError {
-    /// Whether nothing was done and the same call may be made again.
+    /// Returns whether no change was made and the same call may be repeated.
     pub const fn is_passing(&self) -> bool {
         match self {
             Self::Unavailable { .. } | Self::Busy { .. } | Self::Full { .. } => true,
@@ -92,7 +95,7 @@ impl StoreError {
         }
     }
 
-    /// The same error for a second hearer; of the causes only the text, of all of them.
+    /// Returns a copy of the error whose sources are flattened to one text.
     #[must_use]
     pub fn flattened(&self) -> Self {
         let text = |source: &Cause| chain(&**source).into();
@@ -108,7 +111,7 @@ impl StoreError {
     }
 }
 
-/// An error with its causes, on one line.
+/// Returns an error and its sources on one line.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
@@ -128,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_hears_it_second_hears_all_causes() {
+    fn flattened_error_keeps_the_text_of_all_sources() {
         let cause = Layer { text: "permission denied for table events", source: None };
         let source = Layer { text: "db error", source: Some(Box::new(cause)) };
         let error = StoreError::Refused { doing: "storing events", source: Box::new(source) };

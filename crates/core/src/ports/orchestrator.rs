@@ -1,4 +1,4 @@
-//! Role saga_orchestrator: moves sagas, makes jobs. What it decides comes from [`crate::saga::step`].
+//! Port of the role saga_orchestrator: moves sagas and creates jobs, as [`crate::saga::step`] decides.
 
 use super::StoreResult;
 use crate::ids::{EventId, JobId, SagaId, SubscriptionId};
@@ -8,22 +8,22 @@ use crate::saga::Decision;
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// A subscription with due sagas, and the smallest `next_attempt_at` among those that were read.
+/// A subscription with due sagas, and the smallest `next_attempt_at` of those that were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DueSince {
     pub subscription_id: SubscriptionId,
     pub since: Timestamp,
 }
 
-/// Subscriptions that may be sent to and have a due saga.
+/// Subscriptions that are active, verified and have a due saga.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DueSubscriptions {
     pub due: Vec<DueSince>,
-    /// Where the next page starts; `None` after the last one.
+    /// The start of the next page; `None` after the last one.
     pub next: Option<SubscriptionId>,
 }
 
-/// Subscriptions that had a saga come due recently, whether they may be sent to or not.
+/// Subscriptions whose sagas came due recently, including paused and unverified ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecentlyDue {
     pub due: Vec<DueSince>,
@@ -31,8 +31,8 @@ pub struct RecentlyDue {
     pub until: Option<Timestamp>,
 }
 
-/// How many more jobs a subscription may get now, and the `next_attempt_at` from which its due sagas are read; `None`
-/// reads from the beginning.
+/// How many more jobs a subscription may get now, and the `next_attempt_at` from which its due sagas are
+/// read; `None` means from the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
     pub subscription_id: SubscriptionId,
@@ -51,7 +51,7 @@ pub struct AdmittedJob {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Admitted {
     pub jobs: Vec<AdmittedJob>,
-    /// Sagas over a limit that was lowered while they waited.
+    /// Sagas whose attempt limit was lowered while they waited.
     pub dead_lettered: Vec<DeadLetteredSaga>,
     /// The smallest `next_attempt_at` that was fetched for each subscription.
     pub fetched: Vec<DueSince>,
@@ -65,14 +65,14 @@ pub struct DeadLetteredSaga {
     pub subscription_id: SubscriptionId,
 }
 
-/// How many finished jobs to fetch, and the id from which to read; `None` reads from the beginning.
+/// How many finished jobs to fetch, and the id from which to read; `None` means from the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResultTake {
     pub from: Option<JobId>,
     pub results_max: u32,
 }
 
-/// A page of waiting rows in the order of their times.
+/// A page of waiting rows, ordered by time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WaitPage {
     pub from: Timestamp,
@@ -82,13 +82,14 @@ pub struct WaitPage {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RestartedWaits {
     pub restarted: u32,
-    /// Where the next page starts; `None` after the last one.
+    /// The start of the next page; `None` after the last one.
     pub next: Option<Timestamp>,
 }
 
 impl RestartedWaits {
-    /// The result of a page of `rows` rows, whose last wait ends at `last`. Rows with equal times may lie on both sides
-    /// of a page's end: the next page starts at that time, unless this one began there and moved none of its rows.
+    /// Returns the result of a page of `rows` rows whose last wait ends at `last`. Rows with equal times may
+    /// be on both sides of a page boundary, so the next page starts at that time, unless this page began
+    /// there and restarted none of its rows.
     pub fn of_page(page: WaitPage, rows: usize, restarted: usize, last: Option<Timestamp>) -> Self {
         let is_full = rows >= page.rows_max as usize;
         let next = last.filter(|last| is_full && *last < Timestamp::MAX).map(|last| {
@@ -99,30 +100,30 @@ impl RestartedWaits {
     }
 }
 
-/// One finished job and what it did to its saga, which is nothing if the decision is [`Decision::Ignore`].
+/// One finished job and its effect on the saga. There is none if the decision is [`Decision::Ignore`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AppliedResult {
     pub job_id: JobId,
     pub saga_id: SagaId,
     pub event_id: EventId,
     pub subscription_id: SubscriptionId,
-    /// Why the attempt failed; nothing when it succeeded.
+    /// Why the attempt failed; `None` if it succeeded.
     pub error_code: Option<ErrorCode>,
     pub decision: Decision,
-    /// When the saga was made: how long the delivery took in all.
+    /// When the saga was created, to compute the total duration of the delivery.
     pub saga_created_at: Timestamp,
 }
 
 impl AppliedResult {
-    /// Whether the saga did not wait for this job, so that nothing changed.
+    /// Returns whether the saga was unchanged because this was not its current job.
     pub const fn is_ignored(&self) -> bool {
         matches!(self.decision, Decision::Ignore(_))
     }
 }
 
 pub trait OrchestratorStore: Send + Sync + 'static {
-    /// Walks the subscriptions that have unfinished sagas, one probe each, and returns those that are active, verified
-    /// and due. Probes at most `probes_max` of them, those after `after`. A Pending saga is due whatever its time.
+    /// Probes the subscriptions that have unfinished sagas, and returns those that are active, verified and
+    /// due. Probes at most `probes_max`, those after `after`. A Pending saga is always due.
     fn find_due_subscriptions(
         &self,
         after: Option<SubscriptionId>,
@@ -130,8 +131,9 @@ pub trait OrchestratorStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<DueSubscriptions>> + Send;
 
-    /// Returns the subscriptions whose sagas have come due since `since`, oldest first. Reads at most `sagas_max` that
-    /// wait for their first attempt (which are due whatever their time) and as many that wait for another.
+    /// Returns the subscriptions whose sagas have come due since `since`, oldest first. Reads at most
+    /// `sagas_max` sagas that wait for their first attempt (which are always due) and as many that wait for a
+    /// retry.
     fn find_recently_due(
         &self,
         since: Timestamp,
@@ -139,7 +141,7 @@ pub trait OrchestratorStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<RecentlyDue>> + Send;
 
-    /// Starts the attempts that are due: [`crate::admission::decide`] decides.
+    /// Creates the jobs of due sagas, as [`crate::admission::decide`] decides.
     fn admit_due_sagas(
         &self,
         quotas: Vec<Quota>,
@@ -147,8 +149,8 @@ pub trait OrchestratorStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Admitted>> + Send;
 
-    /// Reads the waiting retries whose `next_attempt_at` is `page.from` or later, and restarts the waits that were
-    /// stored by a clock which was set back since: [`RetryPolicy::restarted_wait`] decides.
+    /// Reads the waiting retries whose `next_attempt_at` is `page.from` or later, and restarts the waits that
+    /// were stored before a clock step back, as [`RetryPolicy::restarted_wait`] decides.
     fn restart_waits(
         &self,
         page: WaitPage,
@@ -156,8 +158,9 @@ pub trait OrchestratorStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<RestartedWaits>> + Send;
 
-    /// Applies results of finished jobs to their sagas, each once, and returns all of them, also those that
-    /// [`crate::results::decide`] ignores. A job that has not ended or has no saga is only removed from the inbox.
+    /// Applies the results of finished jobs to their sagas, each once. Returns all of them, including those
+    /// that [`crate::results::decide`] ignores. A job that is not finished or has no saga is only removed
+    /// from the inbox.
     fn apply_job_results(
         &self,
         take: ResultTake,
@@ -165,8 +168,8 @@ pub trait OrchestratorStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Vec<AppliedResult>>> + Send;
 
-    /// How many deliveries of each subscription are under way, whoever admitted them: one number for
-    /// each, in order, and none above `count_max`.
+    /// Returns how many deliveries of each subscription are in flight, from all orchestrators: one number for
+    /// each, in order, at most `count_max`.
     fn count_in_flight(
         &self,
         subscriptions: Vec<SubscriptionId>,

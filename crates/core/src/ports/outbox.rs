@@ -1,5 +1,5 @@
-//! Roles outbox_writer and outbox_worker: orders come in once, and go out until they end. What
-//! becomes of an order is decided by [`crate::order::step`], of the lane by [`crate::lane`].
+//! Ports of the roles outbox_writer and outbox_worker: orders are accepted once and sent until they end.
+//! [`crate::order::step`] decides on orders, [`crate::lane`] on the lane.
 
 use super::{RestartedWaits, StoreResult, WaitPage};
 use crate::broker::BrokerOutcome;
@@ -11,7 +11,7 @@ use crate::retry::OrderRetryPolicy;
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// An order as it stands.
+/// The current state of an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderRecord {
     pub id: OrderId,
@@ -24,7 +24,7 @@ pub struct OrderRecord {
     pub broker_order_id: Option<String>,
     pub request_digest: Digest,
     pub result_digest: Option<Digest>,
-    /// The broker's answer, as far as it could be read as JSON.
+    /// The broker's response, if it is valid JSON.
     pub result_json: Option<String>,
     pub maybe_executed: bool,
     pub created_at: Timestamp,
@@ -34,15 +34,15 @@ pub struct OrderRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Submission {
     New(OrderRecord),
-    /// The same order was there; this is how it stands.
+    /// The same order was already stored; this is its current state.
     Same(OrderRecord),
-    /// Another order was there under the same key. Nothing was changed.
+    /// Another order was stored under the same key. No change was made.
     Different,
 }
 
 pub trait OutboxIntakeStore: Send + Sync + 'static {
-    /// Stores orders with their ledger entries; answers in order. Two of one key in one call count
-    /// like two calls.
+    /// Stores orders with their ledger entries. Returns the results in order. Two orders with the same key in
+    /// one call have the same effect as two calls.
     fn submit_orders(
         &self,
         orders: Vec<Order>,
@@ -51,28 +51,29 @@ pub trait OutboxIntakeStore: Send + Sync + 'static {
     ) -> impl Future<Output = StoreResult<Vec<Submission>>> + Send;
 }
 
-/// One claim: who, how many at most, and how long a probe may be out if the lane allows only that.
+/// One claim: the worker, the maximum number of orders, and how long a probe may be in flight if the lane
+/// allows only that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxClaim {
     pub worker_id: WorkerId,
     pub token: LeaseToken,
     pub orders_max: u32,
     pub probe_for: Duration,
-    /// The same claim, token and time, was made before and got no answer: it takes nothing, and answers
-    /// what it took then.
+    /// Whether the same claim, with this token and time, was sent before and its outcome is unknown. Then it
+    /// claims nothing new and returns what it claimed before.
     pub again: bool,
 }
 
-/// What a claim got. A probe is at most one order.
+/// The result of a claim. A probe has at most one order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClaimedOrders {
     pub probe: bool,
-    /// The lane let nothing through, whatever waits.
+    /// Whether the lane allowed no claim.
     pub held: bool,
     pub orders: Vec<ClaimedOrder>,
-    /// Orders that were taken and ended, because they are no longer what was accepted.
+    /// Orders that were claimed and ended, because they no longer match what was accepted.
     pub set_aside: Vec<OrderRecord>,
-    /// As the claim left it.
+    /// The lane after the claim.
     pub lane: Lane,
 }
 
@@ -86,7 +87,7 @@ impl ClaimedOrders {
 pub struct ClaimedOrder {
     pub id: OrderId,
     pub idempotency_key: IdempotencyKey,
-    /// The canonical bytes that the digest covers and the broker gets.
+    /// The canonical text, which the digest covers and the broker gets.
     pub canonical: String,
     pub request_digest: Digest,
     pub trace_id: Option<String>,
@@ -99,7 +100,7 @@ pub struct ClaimedOrder {
 pub struct OrderReport {
     pub id: OrderId,
     pub token: LeaseToken,
-    /// Whether this send was a probe of a paused lane.
+    /// Whether this send was a probe.
     pub probe: bool,
     pub outcome: BrokerOutcome,
 }
@@ -107,18 +108,18 @@ pub struct OrderReport {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settled {
     Accepted(Box<OrderRecord>),
-    /// The claim had been rewound: nothing was changed.
+    /// The claim was taken back; no change was made.
     ClaimLost,
 }
 
-/// Whether orders are queued, and when the next failed one is due; `None` if none waits.
+/// Whether orders are queued, and when the next failed one is due; `None` if there is none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NextOrders {
     pub has_queued: bool,
     pub failed_at: Option<Timestamp>,
 }
 
-/// The lane, and how many orders are `sending`, over all processes.
+/// The lane, and the number of `sending` orders in all processes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LaneStanding {
     pub lane: Lane,
@@ -126,7 +127,7 @@ pub struct LaneStanding {
 }
 
 pub trait OutboxWorkerStore: Send + Sync + 'static {
-    /// Failed orders whose time has come go back to the queue (or end, over a lowered limit).
+    /// Queues failed orders that are due again, or ends them if they exceed a lowered limit.
     fn requeue_due_orders(
         &self,
         orders_max: u32,
@@ -134,8 +135,8 @@ pub trait OutboxWorkerStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Vec<OrderRecord>>> + Send;
 
-    /// Reads the failed orders whose `next_attempt_at` is `page.from` or later, and restarts the waits that were stored
-    /// by a clock which was set back since: [`OrderRetryPolicy::restarted_wait`] decides.
+    /// Reads the failed orders whose `next_attempt_at` is `page.from` or later, and restarts the waits that
+    /// were stored before a clock step back, as [`OrderRetryPolicy::restarted_wait`] decides.
     fn restart_waits(
         &self,
         page: WaitPage,
@@ -143,21 +144,21 @@ pub trait OutboxWorkerStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<RestartedWaits>> + Send;
 
-    /// When the next orders are due. It only looks: an empty queue costs no write.
+    /// Returns when the next orders are due. Read-only, so an empty queue causes no write.
     fn next_orders_at(&self) -> impl Future<Output = StoreResult<NextOrders>> + Send;
 
-    /// Claims queued orders, oldest first, as many as the lane allows now. One
-    /// transaction locks the lane's row, counts what is being sent, asks [`Lane::may_claim`], and
-    /// writes [`Lane::claimed`] or [`Lane::probing`] with the claim. An order that does not match its
-    /// digest is set aside and stops no other.
+    /// Claims queued orders, oldest first, as many as the lane allows now. One transaction locks the lane's
+    /// row, counts the orders in flight, calls [`Lane::may_claim`] and writes [`Lane::claimed`] or
+    /// [`Lane::probing`] together with the claim. An order that does not match its digest is set aside and
+    /// does not affect the others.
     fn claim_orders(
         &self,
         claim: OutboxClaim,
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<ClaimedOrders>> + Send;
 
-    /// Writes down what the broker said, with the ledger and the lane, in one transaction; answers in
-    /// order. Only the holder of the claim changes anything.
+    /// Records the broker's responses in the orders, the ledger and the lane, in one transaction. Returns the
+    /// results in order. A report without the current token of the claim changes nothing.
     fn settle_orders(
         &self,
         reports: Vec<OrderReport>,
@@ -165,8 +166,8 @@ pub trait OutboxWorkerStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Vec<Settled>>> + Send;
 
-    /// Gives claimed orders back of which nothing was sent; answers how many. Only those that the token
-    /// still holds.
+    /// Releases claimed orders that were not sent, if the token still holds them. Returns how many were
+    /// released.
     fn release_orders(
         &self,
         orders: Vec<OrderId>,
@@ -175,8 +176,8 @@ pub trait OutboxWorkerStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<u32>> + Send;
 
-    /// Orders that have been `sending` for longer than `stuck_threshold` go back to the queue (or end). So do those
-    /// claimed further than that in the future: the clock was set back since.
+    /// Queues orders that have been `sending` for longer than `stuck_threshold`, or ends them. The same
+    /// applies to orders claimed further than that in the future: the clock was set back since.
     fn rewind_stuck_orders(
         &self,
         stuck_threshold: Duration,

@@ -1,5 +1,5 @@
-//! Every role: says that it lives, and adds what it counted, in all and for single subscriptions. It goes through
-//! functions of the owner, so that no role holds a right on the tables behind them.
+//! Port of every role: reports that the process is alive and adds its counters, in total and by subscription.
+//! It uses functions of the owner, so that no role needs rights on the tables behind them.
 
 use super::StoreResult;
 use crate::health::Attempts;
@@ -16,7 +16,7 @@ pub struct ProcessSeen {
     pub seen_at: Timestamp,
 }
 
-/// What one counter grew by within one interval.
+/// The increase of one counter within one interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rollup {
     pub interval_start: Timestamp,
@@ -24,7 +24,7 @@ pub struct Rollup {
     pub amount: i64,
 }
 
-/// How the attempts for one subscription went within one interval of [`crate::health`].
+/// The attempts of one subscription within one interval of [`crate::health`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthSum {
     pub subscription_id: SubscriptionId,
@@ -39,7 +39,8 @@ pub trait PresenceStore: Send + Sync + 'static {
         rollups: Vec<Rollup>,
     ) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// Adds sums, of which no two are for the same subscription and interval, and takes away what is too old at `now`.
+    /// Adds sums, at most one for each subscription and interval, and deletes those that are too old at
+    /// `now`.
     fn report_health(
         &self,
         sums: Vec<HealthSum>,

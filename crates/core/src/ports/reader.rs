@@ -1,4 +1,4 @@
-//! Role viewer: looks at everything but secrets and key hashes, and changes nothing.
+//! Port of the role viewer: reads everything except secrets and key hashes, and changes nothing.
 
 use super::{DeadLetterFilter, LaneStanding, OrderRecord, StoreResult};
 use crate::audit::{OperatorAuditEntry, OperatorAuditFilter};
@@ -13,39 +13,39 @@ use crate::subscription::{Standing, Subscription};
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// How many rows one page looks at, at most, whatever its filter finds among them.
+/// The maximum number of rows that one page reads, regardless of how many match its filter.
 pub const EXAMINED_MAX: u32 = 10_000;
 
-/// The payloads of one page of a list, in bytes: a page ends before the item that would exceed it, and has at least
-/// one. 16 payloads at the default limit of 256 KiB fit.
+/// The maximum total size of the payloads in one page, in bytes. A page ends before the item that would
+/// exceed it, but has at least one. 16 payloads at the default limit of 256 KiB fit.
 pub const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// How many requeued deliveries are followed up at once.
+/// The maximum number of requeued deliveries whose state is counted in one call.
 pub const FATES_MAX: u32 = 500;
 
-/// A part of a list: rows behind `after` in id order, newest first unless said otherwise.
+/// A page of a list: rows after the cursor `after` in id order, newest first unless documented otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageRequest {
-    /// The cursor of the page before.
+    /// The cursor of the previous page.
     pub after: Option<i64>,
     pub items_max: u32,
-    /// How many rows are looked at for them; never more than [`EXAMINED_MAX`].
+    /// How many rows are read to find them; at most [`EXAMINED_MAX`].
     pub examined_max: u32,
 }
 
 impl PageRequest {
-    /// The beginning of a list.
+    /// Returns the request for the first page of a list.
     pub const fn first(items_max: u32) -> Self {
         Self { after: None, items_max, examined_max: EXAMINED_MAX }
     }
 
-    /// The same from a cursor on.
+    /// Returns the same request, starting after a cursor.
     #[must_use]
     pub const fn behind(self, after: Option<i64>) -> Self {
         Self { after, ..self }
     }
 
-    /// The same with a shorter look.
+    /// Returns the same request, reading fewer rows.
     #[must_use]
     pub const fn looking_at(self, examined_max: u32) -> Self {
         Self { examined_max, ..self }
@@ -55,12 +55,12 @@ impl PageRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
     pub items: Vec<T>,
-    /// Where the next page begins; nothing after the last one.
+    /// The cursor of the next page; `None` after the last one.
     pub next: Option<i64>,
 }
 
 impl<T> Page<T> {
-    /// Of rows that were asked for with one more than the page has room for.
+    /// Creates a page from rows that were read with a limit of `items_max + 1`.
     pub fn of_one_more(mut rows: Vec<T>, items_max: u32, id: fn(&T) -> i64) -> Self {
         let more = rows.len() > items_max as usize;
         rows.truncate(items_max as usize);
@@ -80,7 +80,7 @@ pub struct StoredEvent {
     pub created_at: Timestamp,
 }
 
-/// An event without its payload, which may be long.
+/// An event without its payload, which may be large.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventHead {
     pub id: EventId,
@@ -103,15 +103,15 @@ impl EventHead {
 pub struct EventFilter {
     pub event_type: Option<EventType>,
     pub external_event_id: Option<ExternalEventId>,
-    /// Accepted at this time or later. With a time, the latest come first, not the newest ids.
+    /// Accepted at this time or later. With a time, the list is ordered by time and not by id.
     pub since: Option<Timestamp>,
     /// Accepted before this time.
     pub until: Option<Timestamp>,
 }
 
 impl EventFilter {
-    /// For a page in the order of time: of the last instant, the id to stay below; the first instant; the last one.
-    /// `reached` is the event that the page before ended with.
+    /// Returns the bounds of a page in time order: the exclusive upper id within the last instant, the first
+    /// instant and the last one. `reached` is the last event of the previous page.
     pub fn time_bounds(&self, reached: Option<(i64, Timestamp)>) -> (i64, Timestamp, Timestamp) {
         let from = self.since.unwrap_or(Timestamp::MIN);
         let to = self.until.map_or(Timestamp::MAX, |until| until.before(Duration::from_micros(1)));
@@ -128,7 +128,7 @@ pub struct SubscriptionFilter {
     pub standing: Option<Standing>,
 }
 
-/// A saga, and the type of its event.
+/// A saga with the type of its event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     pub saga: Saga,
@@ -142,9 +142,9 @@ pub struct DeliveryFilter {
     pub event_id: Option<EventId>,
     pub event_type: Option<EventType>,
     pub error_code: Option<ErrorCode>,
-    /// Made at this time or later.
+    /// Created at this time or later.
     pub since: Option<Timestamp>,
-    /// Made before this time.
+    /// Created before this time.
     pub until: Option<Timestamp>,
 }
 
@@ -161,7 +161,7 @@ pub struct Attempt {
     pub lease_resets: u32,
 }
 
-/// A dead letter without what it was to deliver.
+/// A dead letter without its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetterHead {
     pub id: DeadLetterId,
@@ -179,18 +179,18 @@ pub struct DeadLetter {
     pub payload_snapshot: JsonText,
 }
 
-/// Where a delivery comes from and what came of it.
+/// The origin of a delivery and its successor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lineage {
-    /// The dead letter that it was made from, and the delivery of that letter.
+    /// The dead letter that it was requeued from, and the delivery of that letter.
     pub made_from: Option<(DeadLetterId, SagaId)>,
-    /// Its own dead letter, if it was given up.
+    /// Its own dead letter, if it was dead-lettered.
     pub dead_letter_id: Option<DeadLetterId>,
-    /// The delivery that was made from that letter.
+    /// The delivery that was requeued from that letter.
     pub requeued_as: Option<SagaId>,
 }
 
-/// Deliveries that were made from dead letters: of these letters, since then, and as the filter has it.
+/// A range of dead letters whose requeued deliveries are counted, with a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequeuedRange {
     pub first: DeadLetterId,
@@ -200,14 +200,14 @@ pub struct RequeuedRange {
     pub event_type: Option<EventType>,
 }
 
-/// What came of them, up to [`FATES_MAX`].
+/// The number of requeued deliveries by state, up to [`FATES_MAX`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequeuedFates {
     pub delivered: u32,
-    /// Not ended yet.
+    /// Not finished yet.
     pub waiting: u32,
     pub given_up: u32,
-    /// The last letter that was looked at, if there may be more behind it.
+    /// The last letter that was read, if there may be more after it.
     pub reached: Option<DeadLetterId>,
 }
 
@@ -230,14 +230,14 @@ pub struct AuditEntry {
 pub trait ReaderStore: Send + Sync + 'static {
     fn event(&self, id: EventId) -> impl Future<Output = StoreResult<Option<StoredEvent>>> + Send;
 
-    /// With their payloads: a page ends at [`PAGE_BYTES_MAX`] of them.
+    /// Returns events with their payloads. A page ends at [`PAGE_BYTES_MAX`] of them.
     fn events(
         &self,
         filter: EventFilter,
         page: PageRequest,
     ) -> impl Future<Output = StoreResult<Page<StoredEvent>>> + Send;
 
-    /// The same list without the payloads, which are not read at all.
+    /// Returns the same list without the payloads, which are not read.
     fn event_heads(
         &self,
         filter: EventFilter,
@@ -249,7 +249,7 @@ pub trait ReaderStore: Send + Sync + 'static {
         id: SubscriptionId,
     ) -> impl Future<Output = StoreResult<Option<Subscription>>> + Send;
 
-    /// Without those that were deleted.
+    /// Returns subscriptions, except deleted ones.
     fn subscriptions(
         &self,
         filter: SubscriptionFilter,
@@ -269,21 +269,21 @@ pub trait ReaderStore: Send + Sync + 'static {
 
     fn dead_letter(&self, id: DeadLetterId) -> impl Future<Output = StoreResult<Option<DeadLetter>>> + Send;
 
-    /// With their payloads: a page ends at [`PAGE_BYTES_MAX`] of them.
+    /// Returns dead letters with their payloads. A page ends at [`PAGE_BYTES_MAX`] of them.
     fn dead_letters(
         &self,
         filter: DeadLetterFilter,
         page: PageRequest,
     ) -> impl Future<Output = StoreResult<Page<DeadLetter>>> + Send;
 
-    /// The same list without the payloads, which are not read at all.
+    /// Returns the same list without the payloads, which are not read.
     fn dead_letter_heads(
         &self,
         filter: DeadLetterFilter,
         page: PageRequest,
     ) -> impl Future<Output = StoreResult<Page<DeadLetterHead>>> + Send;
 
-    /// Nothing is known of a delivery that is not there.
+    /// Returns the lineage of a delivery. It is empty if the delivery does not exist.
     fn lineage(&self, id: SagaId) -> impl Future<Output = StoreResult<Lineage>> + Send;
 
     fn count_requeued(&self, range: RequeuedRange)
@@ -291,35 +291,35 @@ pub trait ReaderStore: Send + Sync + 'static {
 
     fn order(&self, key: IdempotencyKey) -> impl Future<Output = StoreResult<Option<OrderRecord>>> + Send;
 
-    /// Without the answers of the broker.
+    /// Returns orders without the broker's responses.
     fn orders(
         &self,
         status: Option<OrderStatus>,
         page: PageRequest,
     ) -> impl Future<Output = StoreResult<Page<OrderRecord>>> + Send;
 
-    /// What happened to an order, oldest first.
+    /// Returns the transitions of an order, oldest first.
     fn order_audit(
         &self,
         key: IdempotencyKey,
         page: PageRequest,
     ) -> impl Future<Output = StoreResult<Page<AuditEntry>>> + Send;
 
-    /// The last transitions of an order, the newest first: one that is a probe for as long as a lane is paused
-    /// has many.
+    /// Returns the last transitions of an order, newest first. An order that was a probe of a paused lane for
+    /// a long time has many.
     fn newest_order_audit(
         &self,
         key: IdempotencyKey,
         entries_max: u32,
     ) -> impl Future<Output = StoreResult<Vec<AuditEntry>>> + Send;
 
-    /// What people changed, newest first.
+    /// Returns changes made by people, newest first.
     fn operator_audit(
         &self,
         filter: OperatorAuditFilter,
         page: PageRequest,
     ) -> impl Future<Output = StoreResult<Page<OperatorAuditEntry>>> + Send;
 
-    /// The lane to the broker, and how many orders are out on it.
+    /// Returns the lane to the broker and the number of orders in flight.
     fn lane(&self) -> impl Future<Output = StoreResult<LaneStanding>> + Send;
 }

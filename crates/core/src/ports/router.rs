@@ -1,11 +1,11 @@
-//! Role router_worker: turns queued events into sagas.
+//! Port of the role router_worker: creates sagas from queued events.
 
 use super::StoreResult;
 use crate::ids::{EventId, SubscriptionId};
 use crate::time::Timestamp;
 
-/// How many events to fetch, and the id from which to read; `None` reads from the beginning, which also finds ids
-/// that were committed late.
+/// How many events to fetch, and the id from which to read; `None` means from the beginning, which also finds
+/// ids that were committed late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RouteTake {
     pub from: Option<EventId>,
@@ -15,8 +15,8 @@ pub struct RouteTake {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Routed {
     pub events: u32,
-    /// How many pairs of event and subscription matched; a pair that had its saga counts too, because
-    /// the router may not look at sagas.
+    /// The number of matching pairs of event and subscription. A pair that already had a saga is counted as
+    /// well, because the router may not read sagas.
     pub pairs: u32,
     pub lowest: Option<EventId>,
     /// The subscriptions of the pairs, each once.
@@ -24,7 +24,7 @@ pub struct Routed {
 }
 
 pub trait RouterStore: Send + Sync + 'static {
-    /// Takes events off the queue and makes one Pending saga for each subscription that matches now.
+    /// Dequeues events and creates one Pending saga for each subscription that matches now.
     fn route_events(
         &self,
         take: RouteTake,

@@ -1,5 +1,5 @@
-//! Both engines as one shape: every role's port from one store. Only the wiring and the tests see all
-//! of it; a component is handed one port.
+//! The common interface of both engines: the ports of all roles from one store. Only the wiring and the tests
+//! use it; a component gets a single port.
 
 use super::{
     CleanerStore, DeadLetterStore, IngestStore, InsightStore, KeyStore, OrchestratorStore, OutboxIntakeStore,
@@ -38,15 +38,15 @@ pub trait Stores: Clone + Send + Sync + 'static {
     /// Reports with the rights of the viewer, the role that every process has.
     fn presence(&self) -> Self::Presence;
 
-    /// The clock that decides: the database's where several processes share one, else the machine's.
+    /// Returns the time that decides: the database's if several processes share it, otherwise the machine's.
     fn now(&self) -> impl Future<Output = StoreResult<Timestamp>> + Send;
 
-    /// Reads the same clock against the monotonic clock of this machine. The round trip is that of the query alone,
-    /// without waiting for a connection, and the smallest of several.
+    /// Samples the same clock against the monotonic clock of this machine. The round trip covers only the
+    /// query, not the wait for a connection, and is the smallest of several.
     fn sample_clock(&self) -> impl Future<Output = StoreResult<ClockSample>> + Send;
 }
 
-/// One reading of the store's clock: it was `time` at some moment within `round_trip` after `asked_at`.
+/// One sample of the store's clock: it showed `time` at some moment within `round_trip` after `asked_at`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockSample {
     pub time: Timestamp,

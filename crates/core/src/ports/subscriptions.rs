@@ -1,4 +1,4 @@
-//! Role subscription_admin: keeps the configuration of subscriptions.
+//! Port of the role subscription_admin: manages subscriptions.
 
 use super::StoreResult;
 use crate::audit::Actor;
@@ -8,7 +8,7 @@ use crate::subscription::{
 };
 use crate::time::Timestamp;
 
-/// What a challenge was sent to and signed with.
+/// The URL that a challenge was sent to, and the secret that signed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verification {
     pub callback_url: CallbackUrl,
@@ -23,8 +23,8 @@ pub trait SubscriptionStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Subscription>> + Send;
 
-    /// The subscription with the secrets that sign a challenge or a test; nothing if it is not there
-    /// or was deleted.
+    /// Returns the subscription with the secrets that sign a challenge or a test, or `None` if it does not
+    /// exist or was deleted.
     fn load_subscription(
         &self,
         id: SubscriptionId,
@@ -40,7 +40,7 @@ pub trait SubscriptionStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Option<Subscription>>> + Send;
 
-    /// Deactivates it for good. Answers whether there was one to delete.
+    /// Deletes a subscription permanently. Returns whether there was one to delete.
     fn delete_subscription(
         &self,
         id: SubscriptionId,
@@ -48,7 +48,8 @@ pub trait SubscriptionStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<bool>> + Send;
 
-    /// Marks it verified if URL and secret are still the ones that were challenged. Answers whether.
+    /// Marks a subscription as verified if its URL and secret are still those of the challenge. Returns
+    /// whether it did.
     fn mark_verified(
         &self,
         id: SubscriptionId,
@@ -57,7 +58,7 @@ pub trait SubscriptionStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<bool>> + Send;
 
-    /// The current secret becomes the previous one until `previous_until`.
+    /// Replaces the secret. The old one stays valid until `previous_until`.
     fn rotate_secret(
         &self,
         id: SubscriptionId,

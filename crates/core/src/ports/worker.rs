@@ -1,4 +1,4 @@
-//! Role job_worker: claims jobs, reads what to send, reports what came of it. Never touches a saga.
+//! Port of the role job_worker: claims jobs, reads what to send and reports outcomes. Never changes a saga.
 
 use super::{StoreResult, StoredEvent};
 use crate::ids::{EventId, JobId, LeaseToken, SagaId, SubscriptionId, WorkerId};
@@ -7,8 +7,8 @@ use crate::subscription::{CallbackUrl, Secrets};
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// One claim: who, how many, and for how long. `from` is the lowest `lease_until` of the last claim,
-/// or nothing for a full pass.
+/// One claim: the worker, the maximum number of jobs, and the length of the lease. `from` is the
+/// `lease_until` from which to read; `None` means from the beginning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     pub worker_id: WorkerId,
@@ -24,7 +24,7 @@ pub struct ClaimedJob {
     pub saga_id: SagaId,
     pub event_id: EventId,
     pub subscription_id: SubscriptionId,
-    /// Which attempt of the delivery this is, counted from one.
+    /// The number of this attempt of the delivery, starting at one.
     pub attempt: u32,
     /// Since when the job could be claimed.
     pub claimable_since: Timestamp,
@@ -33,7 +33,7 @@ pub struct ClaimedJob {
     pub suspect: bool,
 }
 
-/// Where a delivery goes, and what signs it.
+/// The destination of a delivery, and the secrets that sign it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     pub subscription_id: SubscriptionId,
@@ -52,14 +52,14 @@ pub struct JobReport {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Report {
-    /// The result stands. Reporting it again answers the same and changes nothing.
+    /// The result was recorded. Reporting it again returns the same and has no effect.
     Accepted,
-    /// The lease had been given to somebody else, or the job had ended: nothing was changed.
+    /// The lease was lost to another worker, or the job has ended; no change was made.
     LeaseLost,
 }
 
 pub trait WorkerStore: Send + Sync + 'static {
-    /// Leases the jobs that have waited longest, suspects excluded.
+    /// Leases the jobs that have waited longest, except suspects.
     fn claim_due_jobs(
         &self,
         claim: Claim,
@@ -67,28 +67,30 @@ pub trait WorkerStore: Send + Sync + 'static {
     ) -> impl Future<Output = StoreResult<Vec<ClaimedJob>>> + Send;
 
     /// Leases the suspect (see [`crate::job::ExpiredLease`]) that has waited longest, if there is one.
-    /// `jobs_max` of the claim has no effect.
+    /// `jobs_max` of the claim is ignored.
     fn claim_suspect_job(
         &self,
         claim: Claim,
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Option<ClaimedJob>>> + Send;
 
-    /// Each distinct event once, in any order; what is not there is left out.
+    /// Returns each distinct event once, in any order. Missing ones are left out.
     fn load_events(&self, ids: Vec<EventId>) -> impl Future<Output = StoreResult<Vec<StoredEvent>>> + Send;
 
-    /// Each distinct subscription once, in any order; what is not there is left out.
+    /// Returns each distinct subscription once, in any order. Missing ones are left out.
     fn load_targets(&self, ids: Vec<SubscriptionId>)
     -> impl Future<Output = StoreResult<Vec<Target>>> + Send;
 
-    /// Reports results, one answer for each in order. Only the holder of the lease changes anything.
+    /// Records results and returns one report for each, in order. A result without the current token of the
+    /// lease changes nothing.
     fn report_jobs(
         &self,
         reports: Vec<JobReport>,
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Vec<Report>>> + Send;
 
-    /// Gives back jobs that were claimed and not begun; counts no reset. Answers how many it gave back.
+    /// Releases jobs that were claimed and not sent, without counting a reset. Returns how many were
+    /// released.
     fn release_jobs(
         &self,
         jobs: Vec<JobId>,

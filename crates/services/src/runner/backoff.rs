@@ -180,6 +180,6 @@ mod tests {
     #[test]
     fn error_and_its_sources_are_written_on_one_line() {
         let error = StoreError::Unavailable { doing: "testing", source: "no route".into() };
-        assert_eq!(chain(&error), "the store could not be reached while testing; nothing was done: no route");
+        assert_eq!(chain(&error), "store unavailable while testing, no change was made: no route");
     }
 }

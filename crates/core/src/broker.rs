@@ -1,5 +1,5 @@
-//! What a broker's answer, or its silence, means for an order. [`classify_answer`] is the one table of
-//! outcomes: the adapter feeds it, [`crate::order::step`] and [`crate::lane::Lane::after`] act on it.
+//! The meaning of a broker's response, or of its absence, for an order. [`classify_answer`] is called by the
+//! broker adapter; [`crate::order::step`] and [`crate::lane::Lane::after`] act on its result.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::outcome::ErrorCode;
 use crate::retry::parse_retry_after;
 use crate::time::Timestamp;
 
-/// The most of a broker's answer that is read.
+/// The maximum size of a broker's response that is read, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 65_536;
 
-/// The longest order id of a broker that is kept, in characters.
+/// The maximum length of a broker's order id that is stored, in characters.
 pub const BROKER_ORDER_ID_CHARS_MAX: usize = 200;
 
-/// The words by which a broker says that it has executed this very order before.
+/// The default text by which a broker says that it executed this order before.
 pub const PROCESSED_MARKER: &str = "already processed";
 
 pub const NETWORK_TIMEOUT: ErrorCode = ErrorCode::known("NETWORK_TIMEOUT");
@@ -29,64 +29,65 @@ pub const UNAUTHORIZED: ErrorCode = ErrorCode::known("UNAUTHORIZED");
 pub const CONFLICT_PROCESSED: ErrorCode = ErrorCode::known("CONFLICT_PROCESSED");
 pub const UNKNOWN: ErrorCode = ErrorCode::known("UNKNOWN");
 
-/// What came of sending one order once.
+/// The outcome of one send of an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BrokerOutcome {
-    /// 2xx: the broker has it.
+    /// 2xx: the broker accepted the order.
     Accepted(Receipt),
     /// 409 with evidence that an earlier send of this order was executed.
     AlreadyProcessed(Receipt),
-    /// 429: not executed, and we are to slow down.
+    /// 429: not executed; the lane must slow down.
     RateLimited { retry_after: Option<Duration> },
     /// 5xx: perhaps executed.
     ServerError { status: u16, retry_after: Option<Duration> },
-    /// 408: the broker waited for us, or for something behind it; perhaps executed.
+    /// 408: the broker, or a server behind it, timed out; perhaps executed.
     AnsweredTimeout,
-    /// A status that says neither yes nor no, such as 3xx, or 409 without evidence: perhaps executed.
+    /// A status without a clear meaning, such as 3xx, or 409 without evidence: perhaps executed.
     Unclear { status: u16 },
-    /// 401 or 403: our credentials were refused, and the order not looked at.
+    /// 401 or 403: the credentials were refused and the order was not executed.
     Unauthorized { status: u16 },
-    /// Any other 4xx: the order was refused for what it is.
+    /// Any other 4xx: the order itself was refused.
     BadRequest { status: u16 },
-    /// No answer that could be read.
+    /// No readable response.
     NoAnswer(BrokerFault),
 }
 
-/// What is kept of an answer that settles an order.
+/// The parts of a response that are stored with a settled order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
     pub broker_order_id: Option<String>,
-    /// Over the bytes as they came.
+    /// The digest of the response's bytes.
     pub result_digest: Digest,
-    /// The answer, if it is JSON that both engines can keep.
+    /// The response, if it is JSON that both engines can store.
     pub result_json: Option<JsonText>,
-    /// What is odd about the answer, for the audit.
+    /// A remark about an unexpected response, for the audit.
     pub note: Option<&'static str>,
 }
 
-/// Why there was no answer.
+/// Why there was no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BrokerFault {
-    /// Refused or unreachable: nothing was sent.
+    /// The connection was refused or the host unreachable: nothing was sent.
     ConnectFailed,
     DnsFailed,
     TlsFailed,
-    /// The address policy does not let us connect there.
+    /// The address policy refused the address.
     BlockedAddress,
-    /// The deadline passed; `bytes_written` tells whether any of the request had gone out.
+    /// The deadline passed. `bytes_written` is whether any part of the request was sent.
     TimedOut {
         bytes_written: bool,
     },
-    /// The connection broke off.
+    /// The connection was closed.
     Reset {
         bytes_written: bool,
     },
-    /// What came back is not HTTP, or more of it than we read.
+    /// The response is not HTTP, or too long.
     Unreadable,
 }
 
 impl BrokerFault {
-    /// Whether the broker may have had the whole order. It cannot have executed what never left.
+    /// Returns whether the broker may have received the whole order. An order that was not sent cannot have
+    /// been executed.
     pub const fn may_have_executed(self) -> bool {
         match self {
             Self::ConnectFailed | Self::DnsFailed | Self::TlsFailed | Self::BlockedAddress => false,
@@ -107,24 +108,24 @@ impl BrokerFault {
         }
     }
 
-    /// The code covers many causes; the audit names the one.
+    /// Returns the exact cause for the audit, since the code covers several.
     pub const fn note(self) -> &'static str {
         match self {
             Self::ConnectFailed => "no connection to the broker",
-            Self::DnsFailed => "the broker's name did not resolve",
-            Self::TlsFailed => "no TLS session with the broker",
+            Self::DnsFailed => "the broker's host name did not resolve",
+            Self::TlsFailed => "the TLS handshake with the broker failed",
             Self::BlockedAddress => "the address policy refuses the broker's address",
             Self::TimedOut { bytes_written: false } => "the deadline passed before anything was sent",
             Self::TimedOut { bytes_written: true } => "the deadline passed after the order was sent",
             Self::Reset { bytes_written: false } => "the connection broke before anything was sent",
             Self::Reset { bytes_written: true } => "the connection broke after the order was sent",
-            Self::Unreadable => "the broker's answer is not HTTP that we read",
+            Self::Unreadable => "the broker's response is not valid HTTP or too long",
         }
     }
 }
 
 impl BrokerOutcome {
-    /// The code for `last_error`; a plain acceptance has none.
+    /// Returns the code for `last_error`, or `None` for an acceptance.
     pub const fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Accepted(_) => None,
@@ -139,7 +140,7 @@ impl BrokerOutcome {
         }
     }
 
-    /// Whether this send, of which no acceptance is known, may nevertheless have been executed.
+    /// Returns whether a send that was not accepted may have been executed anyway.
     pub const fn may_have_executed(&self) -> bool {
         match self {
             Self::ServerError { .. } | Self::AnsweredTimeout | Self::Unclear { .. } => true,
@@ -152,7 +153,7 @@ impl BrokerOutcome {
         }
     }
 
-    /// How long the broker asks us to wait.
+    /// Returns how long the broker asks to wait.
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::RateLimited { retry_after } | Self::ServerError { retry_after, .. } => *retry_after,
@@ -166,25 +167,26 @@ impl BrokerOutcome {
         }
     }
 
-    /// What the audit should say beside the code.
+    /// Returns the note for the audit in addition to the code.
     pub fn note(&self) -> Option<String> {
         match self {
             Self::Accepted(receipt) | Self::AlreadyProcessed(receipt) => receipt.note.map(str::to_owned),
             Self::ServerError { status, .. }
             | Self::Unauthorized { status }
-            | Self::BadRequest { status } => Some(format!("the broker answered {status}")),
+            | Self::BadRequest { status } => Some(format!("the broker returned {status}")),
             Self::Unclear { status: 409 } => {
-                Some("the broker answered 409 without evidence that it has this order".to_owned())
+                Some("the broker returned 409 without evidence that it has this order".to_owned())
             }
-            Self::Unclear { status } => Some(format!("the broker answered {status}")),
-            Self::AnsweredTimeout => Some("the broker answered 408".to_owned()),
+            Self::Unclear { status } => Some(format!("the broker returned {status}")),
+            Self::AnsweredTimeout => Some("the broker returned 408".to_owned()),
             Self::RateLimited { .. } => None,
             Self::NoAnswer(fault) => Some(fault.note().to_owned()),
         }
     }
 }
 
-/// Judges an answer. `body` is what was read of it, `marker` the broker's words for "done before".
+/// Classifies a response. `body` is the part of it that was read, `marker` the broker's text for "already
+/// processed".
 pub fn classify_answer(
     status: u16,
     body: &[u8],
@@ -208,12 +210,12 @@ pub fn classify_answer(
     }
 }
 
-/// Whether a 409 shows that this very order was executed, rather than that it is under way or that
-/// something else is wrong. To believe it wrongly loses an order, to doubt it wrongly costs a retry: so
-/// we doubt, and the key counts only as a field of its own, where it cannot be a part of other text.
+/// Returns whether a 409 proves that this order was executed, as opposed to being in progress or refused for
+/// another reason. A false positive loses an order and a false negative costs one retry, so the rule is
+/// strict: the key counts only as a field of its own, where it cannot be part of other text.
 fn is_evidence(body: &[u8], key: &IdempotencyKey, marker: &str) -> bool {
     let Some(mut answer) = read_object(body) else { return false };
-    // Taken out, so that a key that contains the marker does not speak for the broker.
+    // Removed before the search, so that a key that contains the marker is not evidence.
     let named = answer.remove("idempotency_key");
     if named.as_ref().and_then(Value::as_str) != Some(key.as_str()) {
         return false;
@@ -226,16 +228,16 @@ fn is_evidence(body: &[u8], key: &IdempotencyKey, marker: &str) -> bool {
 fn receipt(body: &[u8], key: &IdempotencyKey) -> Receipt {
     let result_digest = digest_of(body);
     let Some(answer) = read_object(body) else {
-        let note = Some("the broker's answer is not a JSON object");
+        let note = Some("the broker's response is not a JSON object");
         return Receipt { broker_order_id: None, result_digest, result_json: None, note };
     };
     let note = match answer.get("idempotency_key") {
         Some(Value::String(named)) if named == key.as_str() => None,
-        Some(_) => Some("the broker's answer names another idempotency_key"),
-        None => Some("the broker's answer names no idempotency_key"),
+        Some(_) => Some("the broker's response has another idempotency_key"),
+        None => Some("the broker's response has no idempotency_key"),
     };
     let broker_order_id = order_id(&answer);
-    // Valid in an answer, but not in a JSONB column.
+    // U+0000 is valid in a response but not in a JSONB column.
     let has_nul = any_text(&Value::Object(answer), &|text| text.contains('\0'));
     let result_json = if has_nul { None } else { JsonText::parse(body, ANSWER_BYTES_MAX).ok() };
     Receipt { broker_order_id, result_digest, result_json, note }
@@ -252,7 +254,7 @@ fn read_object(body: &[u8]) -> Option<Object> {
     }
 }
 
-/// The broker's id of the order, if it is one that a column can hold. Some brokers number theirs.
+/// Returns the broker's id of the order if it fits into the column. Some brokers use numbers.
 fn order_id(answer: &Object) -> Option<String> {
     let id = match answer.get("broker_order_id")? {
         Value::String(id) => id.clone(),
@@ -263,7 +265,8 @@ fn order_id(answer: &Object) -> Option<String> {
     (fits && !id.chars().any(char::is_control)).then_some(id)
 }
 
-/// Whether any text in the value, keys too, passes the test. As deep as the parser let it be.
+/// Returns whether any string in the value, including keys, passes the test. The parser limits the depth of
+/// the recursion.
 fn any_text(value: &Value, test: &dyn Fn(&str) -> bool) -> bool {
     match value {
         Value::String(text) => test(text),

@@ -1,5 +1,5 @@
-//! Fingerprints of orders and of brokers' answers. An order's is taken over its RFC 8785 form, so
-//! that two spellings of one order have one digest; an answer's over the bytes as they came.
+//! Digests of orders and of brokers' responses. The digest of an order covers its canonical form (RFC 8785),
+//! so that two spellings of one order have the same digest; that of a response covers its bytes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,18 +11,18 @@ use sha2::{Digest as _, Sha256};
 const PREFIX: &str = "sha256:";
 const HEX_CHARS: usize = 64;
 
-/// A SHA-256 as it is stored and shown: `sha256:` and 64 hexadecimal digits in lower case.
+/// A SHA-256 digest in its stored form: `sha256:` and 64 lower-case hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Digest(Cow<'static, str>);
 
 /// Text that is not a digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a digest is \"{PREFIX}\" followed by {HEX_CHARS} hexadecimal digits in lower case")]
+#[error("a digest must be \"{PREFIX}\" followed by {HEX_CHARS} lower-case hexadecimal digits")]
 pub struct BadDigest;
 
 impl Digest {
-    /// Stands where a result's digest would, when a broker said "already processed" with an answer
-    /// that has no body: no hash has this form, so it is never mistaken for one.
+    /// The result digest when a broker returned "already processed" without a body. It is not a valid hash,
+    /// so it cannot be mistaken for one.
     pub const FROM_CONFLICT: Self = Self(Cow::Borrowed("sha256:from-conflict"));
 
     pub fn parse(text: &str) -> Result<Self, BadDigest> {
@@ -34,7 +34,7 @@ impl Digest {
         if is_hex { Ok(Self(Cow::Owned(text.to_owned()))) } else { Err(BadDigest) }
     }
 
-    /// Takes a digest that a store kept.
+    /// Creates a digest from stored text without checking it.
     pub const fn from_store(text: String) -> Self {
         Self(Cow::Owned(text))
     }
@@ -50,17 +50,18 @@ impl fmt::Display for Digest {
     }
 }
 
-/// A value that has no canonical form.
+/// A value without a canonical form.
 #[derive(Debug, thiserror::Error)]
 #[error("the value has no canonical JSON form")]
 pub struct NotCanonical(#[from] serde_json::Error);
 
-/// The value as RFC 8785 writes it: keys sorted by UTF-16 units, numbers as ECMAScript prints doubles.
+/// Returns the canonical form of RFC 8785: keys sorted by UTF-16 code units, numbers as ECMAScript prints
+/// doubles.
 pub fn canonical(value: &Value) -> Result<String, NotCanonical> {
     Ok(serde_json_canonicalizer::to_string(value)?)
 }
 
-/// The digest of these very bytes.
+/// Returns the digest of these bytes.
 pub fn digest_of(bytes: &[u8]) -> Digest {
     let hash = Sha256::digest(bytes);
     let mut text = String::with_capacity(PREFIX.len() + HEX_CHARS);
@@ -73,8 +74,9 @@ pub fn digest_of(bytes: &[u8]) -> Digest {
     Digest(Cow::Owned(text))
 }
 
-/// Returns the canonical text that a digest was taken over, from text that a store kept, which may have another form. `None`
-/// for any other text, and for text that is nested deeper than what is accepted, which would overflow the stack here.
+/// Returns the canonical text that `expected` is the digest of. The stored text may have another form of the
+/// same value. Returns `None` if the digests differ, or if the text is nested deeper than accepted orders
+/// are, which could overflow the stack.
 pub fn canonical_of(stored: &str, expected: &Digest) -> Option<String> {
     if is_too_deep(stored) {
         return None;
@@ -98,7 +100,7 @@ mod tests {
 
     /// RFC 8785, appendix B: the bits of a double and how it is written.
     #[test]
-    fn numbers_are_written_as_appendix_b_has_them() {
+    fn numbers_match_appendix_b_of_the_rfc() {
         let rows: &[(u64, &str)] = &[
             (0x0000_0000_0000_0000, "0"),
             (0x8000_0000_0000_0000, "0"),
@@ -134,7 +136,7 @@ mod tests {
 
     /// The examples of RFC 8785 (3.2.2 and 3.2.3) and the samples published with its reference code.
     #[test]
-    fn samples_are_written_as_published() {
+    fn published_samples_match() {
         let rows: &[(&str, &str)] = &[
             (
                 // 3.2.2, also published as "values"
@@ -174,7 +176,7 @@ mod tests {
                 }"#,
                 r#"{"":"empty","1":{"\n":56,"f":{"F":5,"f":"hi"}},"10":{},"111":[{"E":"no","e":"yes"}],"A":{},"a":{}}"#,
             ),
-            // unicode: nothing is normalised
+            // unicode: no normalization
             (r#"{ "Unnormalized Unicode":"A\u030a" }"#, "{\"Unnormalized Unicode\":\"A\u{30a}\"}"),
             (
                 // weird
@@ -192,7 +194,7 @@ mod tests {
         ];
         for (text, expected) in rows {
             assert_eq!(canonical_of(text), *expected);
-            assert_eq!(canonical_of(expected), *expected, "the canonical form is its own");
+            assert_eq!(canonical_of(expected), *expected, "canonicalization is idempotent");
         }
     }
 
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_digest_is_refused() {
+    fn invalid_digest_is_refused() {
         let hex = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         let rows = [
             String::new(),

@@ -1,33 +1,33 @@
-//! JSON text that is kept as it came: the payload of an event, from ingest through both stores to
-//! the receiver. The text is proven to be RFC 8259 at the wall and never rewritten afterwards, since
-//! the signature covers the bytes that are sent.
+//! JSON text that is stored unchanged: the payload of an event, from ingest through both stores to the
+//! receiver. It is validated as RFC 8259 when it is accepted and never rewritten, since the signature covers
+//! the bytes that are sent.
 
 use std::fmt;
 
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-/// Arrays and objects within each other that are accepted. Readers behind us recurse; many stop here.
+/// The maximum nesting depth of arrays and objects. Parsers of receivers recurse, and many have this limit.
 pub const NESTING_MAX: usize = 128;
 
-/// The largest payload that a table accepts. Settings may ask for less, not for more.
+/// The maximum size of a payload in the database, in bytes. Settings may lower it.
 pub const PAYLOAD_BYTES_MAX: usize = 1_048_576;
 
-/// Valid JSON, byte for byte as submitted: white space, spelling of numbers, escapes and repeated
-/// keys included.
+/// Valid JSON, byte for byte as submitted, including white space, notation of numbers, escapes and repeated
+/// keys.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct JsonText(String);
 
-/// Why bytes are not JSON that we take.
+/// Why bytes are refused as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
-    #[error("the text is not UTF-8: the byte at offset {at} does not belong there")]
+    #[error("the text is not valid UTF-8: invalid byte at offset {at}")]
     NotUtf8 { at: usize },
-    #[error("the text is not JSON: {reason} at line {line}, column {column}")]
+    #[error("the text is not valid JSON: {reason} at line {line}, column {column}")]
     Invalid { line: usize, column: usize, reason: String },
-    #[error("the JSON is nested deeper than {max} levels")]
+    #[error("the JSON must not be nested deeper than {max} levels")]
     TooDeep { max: usize },
-    #[error("the JSON has {bytes} bytes; at most {max} are accepted")]
+    #[error("the JSON must have at most {max} bytes, got {bytes}")]
     TooLong { bytes: usize, max: usize },
 }
 
@@ -44,7 +44,7 @@ impl JsonText {
         Ok(Self(text))
     }
 
-    /// Accepts a part of a larger text that was read as one value, and is therefore JSON: within the same bounds.
+    /// Accepts a value that was parsed as part of a larger text, within the same limits.
     pub fn of_value(value: &RawValue, bytes_max: usize) -> Result<Self, JsonError> {
         let text = value.get();
         if text.len() > bytes_max {
@@ -56,7 +56,7 @@ impl JsonText {
         Ok(Self(text.to_owned()))
     }
 
-    /// Takes text that a store kept, and that was therefore checked when it came in.
+    /// Creates the value from stored text, which was validated when it was accepted.
     pub const fn from_store(text: String) -> Self {
         Self(text)
     }
@@ -70,16 +70,15 @@ impl JsonText {
     }
 }
 
-/// Payloads are other people's data and do not belong into logs.
+/// Omits the text: payloads must not be logged.
 impl fmt::Debug for JsonText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "JsonText({} bytes)", self.0.len())
     }
 }
 
-/// Checks grammar and depth without building anything. The parser is asked to ignore what it reads:
-/// so it neither evaluates numbers (1e99999 is JSON, though no double) nor decodes escapes (a lone
-/// surrogate is JSON, though no text).
+/// Checks syntax and depth without building a value. `IgnoredAny` neither evaluates numbers (1e99999 is valid
+/// JSON but not a double) nor decodes escapes (a lone surrogate is valid JSON but not valid text).
 fn check(text: &str) -> Result<(), JsonError> {
     if is_too_deep(text) {
         return Err(JsonError::TooDeep { max: NESTING_MAX });
@@ -88,26 +87,26 @@ fn check(text: &str) -> Result<(), JsonError> {
         Ok(IgnoredAny) => Ok(()),
         Err(error) => {
             let (line, column) = (error.line(), error.column());
-            let told = error.to_string();
+            let message = error.to_string();
             let place = format!(" at line {line} column {column}");
-            let reason = told.strip_suffix(&place).unwrap_or(&told).to_owned();
+            let reason = message.strip_suffix(&place).unwrap_or(&message).to_owned();
             Err(JsonError::Invalid { line, column, reason })
         }
     }
 }
 
-/// Returns whether a text is nested deeper than an accepted one may be; also for text that a store kept and that others
-/// may have written.
+/// Returns whether a text is nested deeper than accepted text may be. Also used for stored text, which may
+/// have been written outside Posthaste.
 pub fn is_too_deep(text: &str) -> bool {
     is_nested_deeper(text, NESTING_MAX)
 }
 
-/// Returns whether a text has more than `levels_max` arrays and objects within each other.
+/// Returns whether a text has more than `levels_max` nested arrays and objects.
 ///
-/// Counts open brackets outside strings. Runs before the parser, so that no amount of them reaches
-/// anything that recurses; text that is not JSON gets some count, and is refused afterwards.
+/// Counts open brackets outside strings. It runs before the parser, so that deep nesting never reaches a
+/// recursive function. The count of invalid JSON is arbitrary; the parser refuses it afterwards.
 pub fn is_nested_deeper(text: &str, levels_max: usize) -> bool {
-    // Nearly all texts have too few brackets for it, and counting them is quick.
+    // Nearly all texts have fewer brackets than the limit, and counting them is fast.
     if text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count() <= levels_max {
         return false;
     }
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_is_refused() {
+    fn invalid_json_is_refused() {
         let rows: &[&str] = &[
             "",
             "  ",
@@ -222,11 +221,11 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_where_and_why_once() {
+    fn error_contains_position_and_reason_once() {
         let refused = JsonText::parse("{\n  \"a\": tru }", 100);
         let expected = JsonError::Invalid { line: 2, column: 11, reason: "expected ident".into() };
         assert_eq!(refused, Err(expected.clone()));
-        assert_eq!(expected.to_string(), "the text is not JSON: expected ident at line 2, column 11");
+        assert_eq!(expected.to_string(), "the text is not valid JSON: expected ident at line 2, column 11");
     }
 
     #[test]
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_refused_with_their_place() {
+    fn invalid_utf8_is_refused_with_its_offset() {
         let rows: &[(&[u8], usize)] = &[
             (b"\"\xff\"", 1),
             (b"\"ab\xc3\"", 3),
@@ -267,13 +266,13 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_does_not_print_itself() {
+    fn debug_output_does_not_contain_the_payload() {
         assert_eq!(format!("{:?}", JsonText::from_store("\"card\"".into())), "JsonText(6 bytes)");
     }
 
     proptest! {
         #[test]
-        fn no_bytes_panic_and_accepted_ones_stay(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn no_bytes_panic_and_accepted_ones_are_unchanged(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             if let Ok(text) = JsonText::parse(bytes.clone(), 1000) {
                 prop_assert_eq!(text.as_str().as_bytes(), &bytes[..]);
             }

@@ -1,14 +1,14 @@
-//! The lane to the broker: one row, shared by all processes, that decides how much may be sent. Read
-//! and changed by the outbox worker's store in the transactions that claim and settle orders.
+//! The lane to the broker: one row, shared by all processes, that limits how much is sent. The outbox
+//! worker's store reads and changes it in the transactions that claim and settle orders.
 //!
-//! Three things hold orders back, each to save them from a fate they did not earn:
+//! The lane holds orders back in three cases:
 //!
-//! - Refused credentials would kill every order in turn. After a few in a row the lane pauses, and a
-//!   single probe now and then finds out when it is mended.
-//! - An outage would use up every order's retries. After a few faults in a row one order at a time
-//!   goes out, further and further apart, until the broker answers one.
-//! - A rate limit that is run into costs retries too. Each 429 halves the rate of sends, each success
-//!   adds a little, so that the rate hovers around what the broker takes.
+//! - Refused credentials would end one order after the other. After several refusals in a row the lane
+//!   pauses, and occasional probes find out when the credentials are accepted again.
+//! - An outage would use up the retries of every order. After several faults in a row one order at a time is
+//!   sent, with growing pauses, until the broker responds.
+//! - Rate limits cost retries, too. Each 429 halves the rate of sends and each success raises it a little, so
+//!   that the rate stays close to what the broker accepts.
 
 use std::time::Duration;
 
@@ -16,79 +16,82 @@ use crate::broker::BrokerOutcome;
 use crate::retry::{CLOCK_STEP_MIN, doubled};
 use crate::time::Timestamp;
 
-/// Refusals of our credentials, one after the other, that pause the lane.
+/// The number of consecutive 401 or 403 responses that pause the lane.
 pub const UNAUTHORIZED_MAX: u32 = 5;
 
-/// Faults, one after the other, after which one order at a time is sent.
+/// The number of consecutive faults after which one order at a time is sent.
 pub const FAULTS_MAX: u32 = 5;
 
-/// Sends per second from which on there is no throttle: the lane starts here and pays nothing for it.
+/// The maximum rate, in sends per second. At this rate, where the lane starts, there is no throttle and no
+/// write for it.
 pub const RATE_MAX: f64 = 1000.0;
 
-/// Sends per second that are left however often the broker says 429.
+/// The minimum rate, in sends per second, after any number of 429s.
 pub const RATE_MIN: f64 = 0.1;
 
-/// What a second of successes adds to the rate, in sends per second.
+/// The increase of the rate after one second of successes, in sends per second.
 pub const RATE_STEP: f64 = 1.0;
 
-/// How long a paused lane waits from one probe that did not get through to the next.
+/// The time between probes of a paused lane.
 pub const PROBE_WAIT: Duration = Duration::from_secs(30);
 
-/// The wait between the single sends of an outage: it doubles with each fault, always at half of the
-/// nominal backoff of an order with as many retries, so that a lane with one order never waits longer
-/// than that order does by itself; and a mended broker is noticed within a minute.
+/// The pause between single sends during an outage doubles with each fault. It is always half of the nominal
+/// backoff of an order with as many retries, so that a lane with one order never waits longer than that
+/// order's own backoff. Its maximum bounds how late a recovery is noticed.
 const FAULT_WAIT_BASE: Duration = Duration::from_secs(1);
 const FAULT_WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// What a throttled lane may save up while it is idle.
+/// The time for which an idle throttled lane accumulates unused sends.
 const BURST: Duration = Duration::from_secs(1);
 
 /// The longest wait for the next send: one send at [`RATE_MIN`].
 const SEND_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// The longest wait for a probe: the longest request timeout that the settings accept, and a margin. One that is further
-/// ahead was stored by a clock that was set back since.
+/// The longest wait for a probe: the maximum request timeout in the settings plus a margin. A later time was
+/// stored before a clock step back.
 const PROBE_UNTIL_MAX: Duration = Duration::from_secs(3_600 + 60);
 
-/// The 429s of one burst are one message: within this time they halve the rate once.
+/// All 429s within this time count as one burst and halve the rate once.
 const SLOWDOWN_PAUSE: Duration = Duration::from_secs(1);
 
-/// The state of the lane, as its row holds it.
+/// The state of the lane, as stored in its row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lane {
     pub paused_at: Option<Timestamp>,
-    /// Why it is paused, for people.
+    /// Why it is paused, as text for the operator.
     pub reason: Option<String>,
-    /// Sends per second; [`RATE_MAX`] stands for no throttle.
+    /// Sends per second; [`RATE_MAX`] means no throttle.
     pub rate: f64,
     pub unauthorized_in_row: u32,
     pub faults_in_row: u32,
-    /// No probe before this instant: one is out until then, or the last one's wait is not over.
+    /// No probe is sent before this time: one is in flight until then, or the pause after the last one has
+    /// not passed.
     pub probe_until: Option<Timestamp>,
-    /// When a throttled lane may send next; what lies back is saved up, to a bound.
+    /// When a throttled lane may send next. A time in the past means that sends were accumulated, up to a
+    /// limit.
     pub next_send_at: Option<Timestamp>,
     /// When the rate was last halved.
     pub slowed_at: Option<Timestamp>,
     pub updated_at: Timestamp,
 }
 
-/// What a worker may claim now.
+/// How much a worker may claim now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaimMode {
-    /// At most so many orders.
+    /// At most this many orders.
     Normal(u32),
     /// One order, as a probe.
     Probe,
     Nothing,
 }
 
-/// The state of the lane. If several hold, the worst: a paused lane may be throttled as well.
+/// The state of the lane. If several apply, the most severe: a paused lane may be throttled as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaneMode {
     Open,
-    /// At a rate below the highest.
+    /// The rate is below its maximum.
     Throttled,
-    /// The broker is away: one order at a time goes out.
+    /// The broker does not respond: one order at a time is sent.
     OneAtATime,
     Paused,
 }
@@ -103,7 +106,7 @@ impl LaneMode {
         }
     }
 
-    /// Whether only probes go out.
+    /// Returns whether only probes are sent.
     pub const fn is_holding(self) -> bool {
         match self {
             Self::Open | Self::Throttled => false,
@@ -113,7 +116,7 @@ impl LaneMode {
 }
 
 impl Lane {
-    /// A lane that nothing is known about.
+    /// Creates the initial state of a lane.
     pub const fn open(now: Timestamp) -> Self {
         Self {
             paused_at: None,
@@ -128,7 +131,7 @@ impl Lane {
         }
     }
 
-    /// Derives the state from the row. Nothing else does.
+    /// Returns the state that follows from the row. This is the only place that derives it.
     pub fn mode(&self) -> LaneMode {
         if self.paused_at.is_some() {
             LaneMode::Paused
@@ -141,17 +144,17 @@ impl Lane {
         }
     }
 
-    /// Whether only probes go out: the lane is paused, or the broker is away.
+    /// Returns whether only probes are sent: the lane is paused, or the broker does not respond.
     pub fn is_holding(&self) -> bool {
         self.mode().is_holding()
     }
 
-    /// Whether the rate is below the highest, in whatever state the lane is.
+    /// Returns whether the rate is below its maximum, regardless of the mode.
     pub fn is_throttled(&self) -> bool {
         self.rate_in_force() < RATE_MAX
     }
 
-    /// When more may be claimed, if that is later than now and known.
+    /// Returns when more may be claimed, or `None` if that is now or not known.
     pub fn next_claim_at(&self, now: Timestamp) -> Option<Timestamp> {
         let at = if self.is_holding() {
             self.probes_from(now)
@@ -163,7 +166,7 @@ impl Lane {
         at.filter(|at| *at > now)
     }
 
-    /// How much may be claimed, with `in_flight` orders being sent over all processes.
+    /// Returns how much may be claimed while `in_flight` orders are being sent in all processes.
     pub fn may_claim(&self, in_flight: u32, wanted: u32, now: Timestamp) -> ClaimMode {
         if wanted == 0 {
             return ClaimMode::Nothing;
@@ -171,9 +174,10 @@ impl Lane {
         if self.is_holding() {
             return match self.probes_from(now) {
                 Some(until) if until > now => ClaimMode::Nothing,
-                // The wait is over. What is still out has had its time; it may be a dead sender's.
+                // The wait is over. A send that is still in flight has used up its time; its sender may have
+                // died.
                 Some(_) => ClaimMode::Probe,
-                // Nobody set a wait: what is out may yet answer the question.
+                // No wait was set, so the sends in flight may still show whether the broker works.
                 None if in_flight > 0 => ClaimMode::Nothing,
                 None => ClaimMode::Probe,
             };
@@ -184,21 +188,21 @@ impl Lane {
         }
     }
 
-    /// The lane after a claim, to be written with it. Without a throttle there is nothing to write.
+    /// Returns the lane after a claim, to be written in its transaction. Without a throttle it is unchanged.
     #[must_use]
     pub fn claimed(self, sends: u32, now: Timestamp) -> Self {
         let rate = self.rate_in_force();
         if sends == 0 || rate >= RATE_MAX {
             return self;
         }
-        // At most 2^32 sends at a tenth per second: some 43 billion seconds, within a Duration.
+        // At most 2^32 sends at 0.1 per second: about 43 billion seconds, which fits into a Duration.
         let taken = Duration::from_secs_f64(f64::from(sends) / rate);
         let next_send_at = Some(self.sends_from(now).after(taken));
         Self { next_send_at, updated_at: now, ..self }
     }
 
-    /// The lane after a claim of `sends` orders, to be written with it; `probe_until` is the end of a probe. A claim that got
-    /// nothing to send changes nothing.
+    /// Returns the lane after a claim of `sends` orders, to be written in its transaction. `probe_until` is
+    /// the end of a probe. An empty claim leaves the lane unchanged.
     #[must_use]
     pub fn after_claim(self, sends: u32, probe_until: Option<Timestamp>, now: Timestamp) -> Self {
         let claimed = self.claimed(sends, now);
@@ -208,15 +212,15 @@ impl Lane {
         }
     }
 
-    /// The lane after a probe was claimed that answers, or is given up, by `until`.
+    /// Returns the lane after the claim of a probe that must be settled by `until`.
     #[must_use]
     pub fn probing(self, until: Timestamp, now: Timestamp) -> Self {
         Self { probe_until: Some(until), updated_at: now, ..self }
     }
 
-    /// The lane after the outcome of a send. A success ends a pause only if it was the pause's own probe: one
-    /// that was on its way before says nothing about credentials that were refused since. A lane that stays
-    /// as it is keeps its `updated_at`.
+    /// Returns the lane after the outcome of a send. A success ends a pause only if it was a probe: an order
+    /// that was sent before says nothing about credentials that were refused since. An unchanged lane keeps
+    /// its `updated_at`.
     #[must_use]
     pub fn after(self, outcome: &BrokerOutcome, probe: bool, now: Timestamp) -> Self {
         let before = self.clone();
@@ -238,7 +242,8 @@ impl Lane {
         if after == before { after } else { Self { updated_at: now, ..after } }
     }
 
-    /// An operator says that the lane may go on. The rate is the broker's business, and stays.
+    /// Returns the lane after an operator resumed it. The rate is unchanged, because it depends on the
+    /// broker.
     #[must_use]
     pub fn resumed(self, now: Timestamp) -> Self {
         Self { updated_at: now, ..self.freed() }
@@ -255,8 +260,8 @@ impl Lane {
         }
     }
 
-    /// The broker is there. While paused that is not enough: another probe follows, after a wait, for
-    /// whatever refuses probes might refuse or kill every order it is given.
+    /// The broker responds. While paused that is not enough, and another probe follows after a pause: a
+    /// broker that refuses probes might end every order that it gets.
     fn answered(self, now: Timestamp) -> Self {
         let probe_until = self.paused_at.map(|_| now.after(PROBE_WAIT));
         Self { faults_in_row: 0, probe_until, ..self }
@@ -295,14 +300,15 @@ impl Lane {
         Self { rate, slowed_at: Some(now), ..self }
     }
 
-    /// At a rate of r there are r successes a second, each adding an r-th of the step; below one send a
-    /// second, each adds the step.
+    /// At a rate of r there are r successes per second, and each adds 1/r of the step. Below one send per
+    /// second, each adds the whole step.
     fn faster(self) -> Self {
         let rate = self.rate_in_force();
         Self { rate: (rate + RATE_STEP / rate.max(1.0)).min(RATE_MAX), ..self }
     }
 
-    /// Sends per second. A row might hold anything that is a double.
+    /// Returns the rate in sends per second, limited to the valid range, because the row may contain any
+    /// double.
     pub fn rate_in_force(&self) -> f64 {
         if self.rate.is_nan() { RATE_MAX } else { self.rate.clamp(RATE_MIN, RATE_MAX) }
     }
@@ -315,8 +321,8 @@ impl Lane {
         })
     }
 
-    /// From when on sends are counted against the rate. An instant further ahead than one send at the
-    /// lowest rate is no plan of ours but a clock that was set back, and must not stop the lane.
+    /// Returns the time from which sends are counted against the rate. A time further ahead than one send at
+    /// the minimum rate is the result of a clock step back and is ignored.
     fn sends_from(&self, now: Timestamp) -> Timestamp {
         let planned = self.next_send_at.filter(|at| at.since(now) <= SEND_WAIT_MAX);
         planned.unwrap_or(now).max(now.before(BURST))
@@ -331,7 +337,7 @@ impl Lane {
         if from > now {
             return 0;
         }
-        // At most a second at less than a thousand: the conversion only drops the fraction.
+        // At most one second at less than 1,000 per second: the conversion only drops the fraction.
         let saved = now.since(from).as_secs_f64() * rate;
         saved as u32 + 1
     }

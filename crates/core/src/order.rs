@@ -1,6 +1,6 @@
-//! Orders to a broker: what a valid one is (at the wall), and THE state machine of one (for the outbox
-//! worker and the stores). [`step`] is the only place that decides what becomes of an order; a store
-//! writes down what it says and refuses whatever [`OrderStatus::may_become`] refuses.
+//! Orders to a broker: validation of submitted orders, and the state machine for the outbox worker and the
+//! stores. Only [`step`] decides on the transition of an order; a store writes its decision and refuses every
+//! transition that [`OrderStatus::may_become`] does not allow.
 //!
 //! ```text
 //! queued ──▶ sending ──▶ sent
@@ -28,13 +28,13 @@ pub use body::{
 pub enum OrderStatus {
     /// Waits for a sender.
     Queued,
-    /// A sender has it; the request may be on its way.
+    /// Claimed by a sender; the request may have been sent.
     Sending,
-    /// The broker has it.
+    /// Accepted by the broker.
     Sent,
-    /// The last send failed; waits for its time to be queued again.
+    /// The last send failed; waits until it is due to be queued again.
     Failed,
-    /// Given up; never sent again.
+    /// Ended without success; never sent again.
     Dead,
 }
 
@@ -55,7 +55,7 @@ impl OrderStatus {
         Self::ALL.into_iter().find(|status| status.as_str() == text)
     }
 
-    /// Nothing ever changes again.
+    /// Returns whether this state is final.
     pub const fn is_terminal(self) -> bool {
         match self {
             Self::Sent | Self::Dead => true,
@@ -63,7 +63,8 @@ impl OrderStatus {
         }
     }
 
-    /// Whether an update may take an order from here to there; staying is a change of other columns.
+    /// Returns whether an update from this status to `to` is legal. The same status means that only other
+    /// columns change.
     pub const fn may_become(self, to: Self) -> bool {
         match self {
             Self::Queued => matches!(to, Self::Queued | Self::Sending),
@@ -74,70 +75,72 @@ impl OrderStatus {
     }
 }
 
-/// What [`step`] looks at: the part of an order that decides.
+/// The part of an order that [`step`] decides on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderState {
     pub status: OrderStatus,
-    /// Sends that failed and were counted.
+    /// The number of failed sends that count as retries.
     pub retry_count: u32,
     pub next_attempt_at: Timestamp,
-    /// Some send ended in a way that does not rule out that the broker executed it. Never set on a `sent` order,
-    /// which the broker has executed.
+    /// Whether a send ended in a way that does not exclude that the broker executed it. Never set on a `sent`
+    /// order, whose execution is certain.
     pub maybe_executed: bool,
     pub idempotency_key: IdempotencyKey,
 }
 
-/// What can happen to an order. Claiming is no signal: it is the store's own step from the queue.
+/// What can happen to an order. Claiming is not a signal: the store does it on its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OrderSignal<'a> {
-    /// The worker looked whether a failed order's time has come.
+    /// The worker checked whether a failed order is due.
     Due,
     /// The clock may have been set back since a failed order was stored at `since`.
     ClockStep { since: Timestamp },
-    /// A send came to its end. `probe`: it was the one send of a lane that holds the others back.
+    /// A send has finished. `probe` is whether it was a probe of a lane that holds other orders back.
     Settled { outcome: &'a BrokerOutcome, probe: bool },
-    /// A `sending` order's claim is older than the threshold: its sender is gone, its request perhaps not.
+    /// The claim of a `sending` order is older than the threshold: its sender is lost, but its request may
+    /// have been sent.
     Stuck,
-    /// Its sender gives the claim back, and knows that nothing of the order has left.
+    /// The sender releases the claim, and knows that no part of the order was sent.
     Unsent,
-    /// What was stored cannot be the order that was accepted: its digest or its depth says so.
+    /// The stored order is not the one that was accepted: its digest does not match, or it is nested too
+    /// deep.
     Unreadable,
 }
 
-/// What becomes of it.
+/// The decision on a signal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OrderDecision {
     Update(OrderUpdate),
     Ignore(OrderIgnored),
 }
 
-/// Everything that a store writes for a transition, to the order, the ledger and the audit.
+/// Everything that a store writes for a transition: to the order, the ledger and the audit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderUpdate {
     pub status: OrderStatus,
     pub retry_count: u32,
     pub next_attempt_at: Timestamp,
-    /// `None` leaves the column as it is: a success tells what went wrong on the way.
+    /// `None` leaves the column unchanged, so that after a success it still shows the last failure.
     pub last_error: Option<ErrorCode>,
     pub maybe_executed: bool,
-    /// For the audit: what the code does not say.
+    /// Details for the audit that the code does not contain.
     pub note: Option<String>,
-    /// What the broker gave; there exactly when the order becomes `sent`.
+    /// What the broker returned. Set if and only if the order becomes `sent`.
     pub receipt: Option<Receipt>,
 }
 
-/// Why a signal changes nothing.
+/// Why a signal is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrderIgnored {
-    /// The order has ended.
+    /// The order is in a final state.
     Terminal,
-    /// Its time has not come.
+    /// The order is not due yet.
     NotDue,
-    /// The signal is for a state that the order has left, or never was in.
+    /// The signal does not apply to the current state.
     WrongState,
 }
 
-/// Decides what a signal does to an order.
+/// Decides on the effect of a signal on an order.
 pub fn step(
     state: &OrderState,
     signal: &OrderSignal<'_>,
@@ -176,7 +179,7 @@ pub fn step(
             OrderDecision::Update(settle(state, outcome, *probe, policy, now))
         }
         (OrderStatus::Sending, OrderSignal::Stuck) => OrderDecision::Update(rewind(state, policy, now)),
-        (OrderStatus::Sending, OrderSignal::Unsent) => OrderDecision::Update(give_back(state)),
+        (OrderStatus::Sending, OrderSignal::Unsent) => OrderDecision::Update(release(state)),
         (OrderStatus::Sending, OrderSignal::Unreadable) => OrderDecision::Update(set_aside(state)),
     }
 }
@@ -186,7 +189,7 @@ fn due(state: &OrderState, policy: &OrderRetryPolicy, now: Timestamp) -> OrderDe
         return OrderDecision::Ignore(OrderIgnored::NotDue);
     }
     let update = if state.retry_count > policy.retries_max {
-        let note = Some("over the limit of retries, which was lowered".to_owned());
+        let note = Some("the retry limit was lowered below its retry count".to_owned());
         OrderUpdate { note, ..unchanged(state, OrderStatus::Dead) }
     } else {
         unchanged(state, OrderStatus::Queued)
@@ -215,7 +218,7 @@ fn settle(
         BrokerOutcome::Accepted(receipt) | BrokerOutcome::AlreadyProcessed(receipt) => OrderUpdate {
             last_error,
             note,
-            // The broker has it: an earlier send without an answer leaves no doubt any more.
+            // The broker has the order, so an earlier send without a response no longer matters.
             maybe_executed: false,
             receipt: Some(receipt.clone()),
             ..unchanged(state, OrderStatus::Sent)
@@ -238,9 +241,9 @@ fn settle(
     }
 }
 
-/// A probe is sent for the lane's sake. The order pays for it only if the broker may have had it:
-/// credentials that were refused, or a connection that never was, say nothing about the order, and an
-/// outage of hours must not use its retries up.
+/// Returns whether a failed send counts as a retry. A probe is sent to test the lane, so it counts only if
+/// the broker may have received the order: refused credentials and failed connections say nothing about the
+/// order, and an outage of hours must not use up its retries.
 fn is_counted(outcome: &BrokerOutcome, probe: bool) -> bool {
     match outcome {
         BrokerOutcome::Unauthorized { .. } => !probe,
@@ -273,8 +276,8 @@ fn fail(
     OrderUpdate { retry_count, maybe_executed, next_attempt_at, ..unchanged(state, OrderStatus::Failed) }
 }
 
-/// Whoever sent it cannot be asked any more. The wait of the threshold lies behind, so the order goes
-/// straight back to the queue; that it may have been executed stays with it.
+/// The outcome of the send is unknown and stays recorded as `maybe_executed`. The order has already waited
+/// for the threshold, so it is queued at once.
 fn rewind(state: &OrderState, policy: &OrderRetryPolicy, now: Timestamp) -> OrderUpdate {
     let retry_count = state.retry_count.saturating_add(1);
     let is_over = retry_count > policy.retries_max;
@@ -290,15 +293,15 @@ fn rewind(state: &OrderState, policy: &OrderRetryPolicy, now: Timestamp) -> Orde
     }
 }
 
-/// It keeps its place in the queue, and pays nothing.
-fn give_back(state: &OrderState) -> OrderUpdate {
+/// The order keeps its position in the queue, and no retry is counted.
+fn release(state: &OrderState) -> OrderUpdate {
     let note = Some("was claimed and not sent".to_owned());
     let next_attempt_at = state.next_attempt_at.after(Duration::from_micros(1));
     OrderUpdate { note, next_attempt_at, ..unchanged(state, OrderStatus::Queued) }
 }
 
-/// Nobody knows any more what was ordered, so nothing may be sent, now or later. Whether an earlier send
-/// was executed stays with it.
+/// The original order is unknown, so it must never be sent. Whether an earlier send may have been executed is
+/// kept.
 fn set_aside(state: &OrderState) -> OrderUpdate {
     OrderUpdate {
         last_error: Some(UNKNOWN),
@@ -322,7 +325,7 @@ fn unchanged(state: &OrderState, status: OrderStatus) -> OrderUpdate {
 }
 
 impl OrderState {
-    /// As the intake makes it.
+    /// Returns the state of a new order.
     pub const fn fresh(idempotency_key: IdempotencyKey, now: Timestamp) -> Self {
         Self {
             status: OrderStatus::Queued,
@@ -333,7 +336,7 @@ impl OrderState {
         }
     }
 
-    /// The state after a decision.
+    /// Returns the state after a decision.
     pub fn after(self, decision: &OrderDecision) -> Self {
         match decision {
             OrderDecision::Update(update) => Self {

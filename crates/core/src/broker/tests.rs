@@ -1,4 +1,4 @@
-//! The table of outcomes: each status and each fault as a row.
+//! Tests of the outcome of each status and each fault.
 
 use super::*;
 
@@ -13,8 +13,8 @@ fn classify(status: u16, body: &str, retry_after: Option<&[u8]>) -> BrokerOutcom
 }
 
 #[test]
-fn each_status_has_its_code_and_says_whether_the_order_may_have_been_executed() {
-    // status, code, may have executed, heeds Retry-After
+fn each_status_has_a_code_and_shows_whether_the_order_may_have_been_executed() {
+    // status, code, may have executed, uses Retry-After
     let rows = [
         (200, None, false, false),
         (202, None, false, false),
@@ -39,11 +39,11 @@ fn each_status_has_its_code_and_says_whether_the_order_may_have_been_executed() 
         (0, Some("UNKNOWN"), true, false),
         (u16::MAX, Some("UNKNOWN"), true, false),
     ];
-    for (status, code, may_have_executed, heeds) in rows {
+    for (status, code, may_have_executed, uses_header) in rows {
         let outcome = classify(status, "{}", Some(b"60"));
         assert_eq!(outcome.code().as_ref().map(ErrorCode::as_str), code, "{status}");
         assert_eq!(outcome.may_have_executed(), may_have_executed, "{status}");
-        assert_eq!(outcome.retry_after(), heeds.then_some(Duration::from_secs(60)), "{status}");
+        assert_eq!(outcome.retry_after(), uses_header.then_some(Duration::from_secs(60)), "{status}");
         if let Some(code) = outcome.code() {
             assert_eq!(ErrorCode::parse(code.as_str()), Ok(code));
         }
@@ -51,7 +51,7 @@ fn each_status_has_its_code_and_says_whether_the_order_may_have_been_executed() 
 }
 
 #[test]
-fn each_fault_has_its_code_and_says_whether_the_order_may_have_been_executed() {
+fn each_fault_has_a_code_and_shows_whether_the_order_may_have_been_executed() {
     let rows = [
         (BrokerFault::ConnectFailed, "NETWORK_TIMEOUT", false),
         (BrokerFault::DnsFailed, "NETWORK_TIMEOUT", false),
@@ -73,11 +73,11 @@ fn each_fault_has_its_code_and_says_whether_the_order_may_have_been_executed() {
     }
     notes.sort_unstable();
     notes.dedup();
-    assert_eq!(notes.len(), rows.len(), "each cause can be told from the others");
+    assert_eq!(notes.len(), rows.len(), "each cause has its own note");
 }
 
 #[test]
-fn a_409_is_taken_as_processed_only_on_evidence() {
+fn conflict_counts_as_processed_only_with_evidence() {
     let rows = [
         // our key, and an id or the marker
         (r#"{"idempotency_key":"k-1","broker_order_id":"b-1"}"#, true),
@@ -105,8 +105,8 @@ fn a_409_is_taken_as_processed_only_on_evidence() {
     ];
     for (body, is_processed) in rows {
         let outcome = classify(409, body, None);
-        let took = matches!(outcome, BrokerOutcome::AlreadyProcessed(_));
-        assert_eq!(took, is_processed, "{body}");
+        let found = matches!(outcome, BrokerOutcome::AlreadyProcessed(_));
+        assert_eq!(found, is_processed, "{body}");
         if let BrokerOutcome::AlreadyProcessed(receipt) = outcome {
             assert_eq!(receipt.result_digest, digest_of(body.as_bytes()));
             assert_eq!(receipt.note, None);
@@ -115,23 +115,23 @@ fn a_409_is_taken_as_processed_only_on_evidence() {
 }
 
 #[test]
-fn a_key_that_contains_the_marker_is_no_evidence() {
+fn key_that_contains_the_marker_is_no_evidence() {
     let key = IdempotencyKey::parse("processed-1").unwrap();
-    let judge = |body: &str, marker: &str| {
+    let is_processed = |body: &str, marker: &str| {
         let outcome = classify_answer(409, body.as_bytes(), &key, marker, None, NOW);
         matches!(outcome, BrokerOutcome::AlreadyProcessed(_))
     };
-    assert!(!judge(r#"{"idempotency_key":"processed-1","error":"in progress"}"#, "processed"));
-    assert!(judge(r#"{"idempotency_key":"processed-1","error":"Processed"}"#, "processed"));
-    assert!(!judge(r#"{"idempotency_key":"processed-1","error":"x"}"#, " "));
-    assert!(!judge(r#"{"idempotency_key":"processed-1","error":"x"}"#, ""));
+    assert!(!is_processed(r#"{"idempotency_key":"processed-1","error":"in progress"}"#, "processed"));
+    assert!(is_processed(r#"{"idempotency_key":"processed-1","error":"Processed"}"#, "processed"));
+    assert!(!is_processed(r#"{"idempotency_key":"processed-1","error":"x"}"#, " "));
+    assert!(!is_processed(r#"{"idempotency_key":"processed-1","error":"x"}"#, ""));
 }
 
 #[test]
-fn a_2xx_is_sent_whatever_the_body_and_what_is_odd_is_noted() {
-    let odd = Some("the broker's answer is not a JSON object");
-    let other = Some("the broker's answer names another idempotency_key");
-    let silent = Some("the broker's answer names no idempotency_key");
+fn every_2xx_is_accepted_and_unexpected_bodies_are_noted() {
+    let odd = Some("the broker's response is not a JSON object");
+    let other = Some("the broker's response has another idempotency_key");
+    let silent = Some("the broker's response has no idempotency_key");
     let long = format!(r#"{{"idempotency_key":"k-1","broker_order_id":"{}"}}"#, "b".repeat(201));
     let rows = [
         (r#"{"idempotency_key":"k-1","broker_order_id":"b-1"}"#, Some("b-1"), true, None),
@@ -162,7 +162,7 @@ fn a_2xx_is_sent_whatever_the_body_and_what_is_odd_is_noted() {
 }
 
 #[test]
-fn an_answer_of_brackets_is_no_danger() {
+fn deeply_nested_response_does_not_overflow_the_stack() {
     let body = "[".repeat(1_000_000);
     assert!(matches!(classify(200, &body, None), BrokerOutcome::Accepted(_)));
     assert_eq!(classify(409, &body, None), BrokerOutcome::Unclear { status: 409 });
@@ -170,7 +170,7 @@ fn an_answer_of_brackets_is_no_danger() {
 
 proptest::proptest! {
     #[test]
-    fn no_answer_panics(
+    fn no_response_panics(
         status in proptest::prelude::any::<u16>(),
         body in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..100),
         header in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..30),

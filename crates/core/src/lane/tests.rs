@@ -1,4 +1,4 @@
-//! The lane under refusals, outages and rate limits.
+//! Tests of the lane under refusals, outages and rate limits.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::broker::{BrokerFault, PROCESSED_MARKER, classify_answer};
 use crate::order::IdempotencyKey;
 
-const AWAY: BrokerOutcome = BrokerOutcome::NoAnswer(BrokerFault::ConnectFailed);
+const UNREACHABLE: BrokerOutcome = BrokerOutcome::NoAnswer(BrokerFault::ConnectFailed);
 
 fn at(millis: i64) -> Timestamp {
     Timestamp::from_micros(millis * 1000)
@@ -17,13 +17,13 @@ fn answer(status: u16) -> BrokerOutcome {
     classify_answer(status, b"{}", &key, PROCESSED_MARKER, None, at(0))
 }
 
-/// The lane after these answers, all at once.
+/// Returns the lane after these responses, all at the same time.
 fn after(lane: Lane, statuses: &[u16], now: Timestamp) -> Lane {
     statuses.iter().fold(lane, |lane, status| lane.after(&answer(*status), true, now))
 }
 
 #[test]
-fn an_open_lane_lets_everything_through_and_costs_no_write() {
+fn open_lane_allows_every_claim_and_needs_no_write() {
     let lane = Lane::open(at(0));
     assert_eq!(lane.may_claim(0, 32, at(0)), ClaimMode::Normal(32));
     assert_eq!(lane.may_claim(10_000, u32::MAX, at(0)), ClaimMode::Normal(u32::MAX));
@@ -33,13 +33,13 @@ fn an_open_lane_lets_everything_through_and_costs_no_write() {
 }
 
 #[test]
-fn refusals_in_a_row_pause() {
+fn consecutive_refusals_pause_the_lane() {
     let rows: &[(&[u16], bool)] = &[
         (&[401, 401, 401, 401], false),
         (&[401, 403, 401, 403, 401], true),
         (&[401, 401, 401, 401, 200, 401], false),
         (&[401, 401, 401, 401, 422, 401], false),
-        // What says nothing about credentials does not break the row.
+        // Responses that say nothing about credentials do not interrupt the sequence.
         (&[401, 401, 500, 401, 429, 401, 500, 401], true),
     ];
     for (statuses, paused) in rows {
@@ -50,12 +50,12 @@ fn refusals_in_a_row_pause() {
 }
 
 #[test]
-fn a_paused_lane_probes_now_and_then_until_one_gets_through() {
+fn paused_lane_sends_probes_until_one_succeeds() {
     let paused = after(Lane::open(at(0)), &[401; 5], at(0));
     let wait = 30_000;
     assert_eq!(paused.may_claim(0, 32, at(wait - 1)), ClaimMode::Nothing);
     assert_eq!(paused.may_claim(0, 32, at(wait)), ClaimMode::Probe);
-    // One probe at a time, over all processes; one that is lost is given up when its time is over.
+    // One probe at a time in all processes; one that is lost counts as ended when its time has passed.
     let probing = paused.clone().probing(at(wait + 10_000), at(wait));
     assert_eq!(probing.may_claim(1, 32, at(wait + 9_999)), ClaimMode::Nothing);
     assert_eq!(probing.may_claim(1, 32, at(wait + 10_000)), ClaimMode::Probe);
@@ -71,27 +71,27 @@ fn a_paused_lane_probes_now_and_then_until_one_gets_through() {
 }
 
 #[test]
-fn an_operator_resumes() {
+fn operator_resumes_the_lane() {
     let lane = after(Lane::open(at(0)), &[401; 7], at(0)).resumed(at(9));
     assert_eq!(lane, Lane::open(at(9)));
     let throttled = after(Lane::open(at(0)), &[429], at(0)).resumed(at(9));
-    assert!(throttled.rate < RATE_MAX, "the rate is not the operator's to lift");
-    // Four refusals after that are a row of four.
+    assert!(throttled.rate < RATE_MAX, "resuming does not change the rate");
+    // Four refusals after that are fewer than the limit.
     assert_eq!(after(lane, &[401; 4], at(10)).paused_at, None);
 }
 
 #[test]
-fn faults_in_a_row_leave_one_order_at_a_time_further_and_further_apart() {
+fn consecutive_faults_allow_one_order_at_a_time_with_growing_pauses() {
     let mut lane = after(Lane::open(at(0)), &[500, 503, 408, 500], at(0));
     assert_eq!(lane.may_claim(0, 32, at(0)), ClaimMode::Normal(32));
     let mut now = 0;
     for wait in [16_000, 32_000, 60_000, 60_000] {
-        lane = lane.after(&AWAY, true, at(now));
+        lane = lane.after(&UNREACHABLE, true, at(now));
         assert_eq!(lane.may_claim(0, 32, at(now + wait - 1)), ClaimMode::Nothing, "{wait}");
         assert_eq!(lane.may_claim(0, 32, at(now + wait)), ClaimMode::Probe, "{wait}");
         now += wait;
     }
-    assert_eq!(lane.paused_at, None, "an outage is no pause");
+    assert_eq!(lane.paused_at, None, "an outage does not pause the lane");
     for status in [200, 400, 401, 409, 429, 302] {
         let answered = after(lane.clone(), &[status], at(now));
         assert!(!answered.is_holding(), "{status}");
@@ -102,13 +102,13 @@ fn faults_in_a_row_leave_one_order_at_a_time_further_and_further_apart() {
 }
 
 #[test]
-fn an_outage_of_an_hour_is_some_seventy_sends() {
+fn outage_of_an_hour_costs_about_seventy_sends() {
     let mut lane = Lane::open(at(0));
     let mut sends = 0;
     for second in 0..3600 {
         let now = at(second * 1000);
         if lane.may_claim(0, 1, now) != ClaimMode::Nothing {
-            lane = lane.after(&AWAY, true, now);
+            lane = lane.after(&UNREACHABLE, true, now);
             sends += 1;
         }
     }
@@ -116,7 +116,7 @@ fn an_outage_of_an_hour_is_some_seventy_sends() {
 }
 
 #[test]
-fn a_burst_of_429_halves_once_and_the_next_again() {
+fn each_burst_of_429_halves_the_rate_once() {
     let rows: &[(&[(u16, i64)], f64)] = &[
         (&[(429, 0)], 500.0),
         (&[(429, 0), (429, 10), (429, 999)], 500.0),
@@ -134,7 +134,7 @@ fn a_burst_of_429_halves_once_and_the_next_again() {
 }
 
 #[test]
-fn a_second_of_successes_adds_the_step() {
+fn one_second_of_successes_adds_the_step() {
     for rate in [1.0, 10.0, 200.0] {
         let lane = Lane { rate, ..Lane::open(at(0)) };
         let after = (0..rate as u32).fold(lane, |lane, _| after(lane, &[200], at(0)));
@@ -145,18 +145,18 @@ fn a_second_of_successes_adds_the_step() {
 }
 
 #[test]
-fn a_throttled_lane_sends_at_its_rate() {
+fn throttled_lane_sends_at_its_rate() {
     let mut lane = Lane { rate: 10.0, ..Lane::open(at(0)) };
     // millisecond, wanted, allowed
     let rows = [
-        (0, 32, ClaimMode::Normal(1)), // nothing saved up yet
+        (0, 32, ClaimMode::Normal(1)), // no sends accumulated yet
         (99, 32, ClaimMode::Nothing),
         (100, 32, ClaimMode::Normal(1)),
         (450, 32, ClaimMode::Normal(3)),
         (499, 1, ClaimMode::Nothing),
         (700, 1, ClaimMode::Normal(1)),
         (700, 32, ClaimMode::Normal(2)),
-        (9_000, 32, ClaimMode::Normal(11)), // a second's worth at most, and the one that is due
+        (9_000, 32, ClaimMode::Normal(11)), // at most one second's worth, and the one that is due
         (9_050, 32, ClaimMode::Nothing),
     ];
     for (millis, wanted, expected) in rows {
@@ -169,14 +169,14 @@ fn a_throttled_lane_sends_at_its_rate() {
 }
 
 #[test]
-fn a_clock_set_back_does_not_stop_the_lane() {
+fn clock_step_back_does_not_stop_the_lane() {
     let lane = Lane { rate: 10.0, next_send_at: Some(at(3_600_000)), ..Lane::open(at(0)) };
     assert_eq!(lane.may_claim(0, 5, at(0)), ClaimMode::Normal(1));
 }
 
 proptest! {
     #[test]
-    fn no_history_breaks_the_lane(
+    fn invariants_hold_after_any_history(
         rate in any::<f64>(),
         history in prop::collection::vec((0_u16..700, any::<i64>(), any::<u32>(), any::<u32>()), 0..50),
     ) {
@@ -203,7 +203,7 @@ proptest! {
     }
 
     #[test]
-    fn over_any_span_no_more_goes_out_than_the_rate_allows(
+    fn rate_is_never_exceeded_over_any_span(
         rate in 0.2_f64..500.0,
         gaps in prop::collection::vec(0_i64..700, 1..100),
     ) {
@@ -223,11 +223,11 @@ proptest! {
 }
 
 #[test]
-fn the_lane_says_what_it_does_and_when_it_goes_on() {
+fn mode_and_next_claim_are_derived_from_the_row() {
     let open = Lane::open(at(0));
     let throttled = Lane { rate: 4.0, ..open.clone() };
-    let away = Lane { faults_in_row: FAULTS_MAX, ..open.clone() };
-    let paused = Lane { paused_at: Some(at(0)), ..away.clone() };
+    let unreachable = Lane { faults_in_row: FAULTS_MAX, ..open.clone() };
+    let paused = Lane { paused_at: Some(at(0)), ..unreachable.clone() };
     let next = |lane: &Lane, until| Lane { probe_until: Some(at(until)), ..lane.clone() };
     let rows = [
         (open.clone(), LaneMode::Open, None),
@@ -236,12 +236,12 @@ fn the_lane_says_what_it_does_and_when_it_goes_on() {
         (Lane { next_send_at: Some(at(15)), ..throttled.clone() }, LaneMode::Throttled, Some(at(15))),
         (Lane { next_send_at: Some(at(10)), ..throttled.clone() }, LaneMode::Throttled, None),
         (Lane { next_send_at: Some(at(50_000)), ..throttled }, LaneMode::Throttled, None),
-        (away.clone(), LaneMode::OneAtATime, None),
-        (next(&away, 12), LaneMode::OneAtATime, Some(at(12))),
-        (next(&away, 10), LaneMode::OneAtATime, None),
+        (unreachable.clone(), LaneMode::OneAtATime, None),
+        (next(&unreachable, 12), LaneMode::OneAtATime, Some(at(12))),
+        (next(&unreachable, 10), LaneMode::OneAtATime, None),
         (paused.clone(), LaneMode::Paused, None),
         (next(&paused, 40), LaneMode::Paused, Some(at(40))),
-        (Lane { rate: 4.0, ..away.clone() }, LaneMode::OneAtATime, None),
+        (Lane { rate: 4.0, ..unreachable.clone() }, LaneMode::OneAtATime, None),
         (Lane { rate: 4.0, ..paused.clone() }, LaneMode::Paused, None),
     ];
     for (lane, mode, next_claim_at) in rows {
@@ -261,8 +261,8 @@ fn only_a_probe_ends_a_pause() {
     assert!(paused.paused_at.is_some());
     let late = paused.clone().after(&answer(200), false, at(2));
     assert_eq!((late.paused_at, late.reason.as_deref()), (paused.paused_at, paused.reason.as_deref()));
-    assert_eq!(late.unauthorized_in_row, 5, "and it excuses nothing");
+    assert_eq!(late.unauthorized_in_row, 5, "the refusals still count");
     assert_eq!(paused.after(&answer(200), true, at(2)).paused_at, None);
-    let faulty = (0..FAULTS_MAX).fold(Lane::open(at(0)), |lane, _| lane.after(&AWAY, false, at(1)));
-    assert_eq!(faulty.after(&answer(200), false, at(2)).mode(), LaneMode::Open, "who answers is there");
+    let faulty = (0..FAULTS_MAX).fold(Lane::open(at(0)), |lane, _| lane.after(&UNREACHABLE, false, at(1)));
+    assert_eq!(faulty.after(&answer(200), false, at(2)).mode(), LaneMode::Open, "a response ends the outage");
 }

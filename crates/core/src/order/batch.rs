@@ -1,5 +1,5 @@
-//! Decides over sets of orders: which of them change, and what the reports of senders do to orders and to the lane. The
-//! stores read the orders and write the changes.
+//! Decides on sets of orders: which of them a signal changes, and what reports do to orders and to the lane.
+//! The stores read the orders and write the changes.
 
 use super::{OrderDecision, OrderSignal, OrderState, OrderUpdate, step};
 use crate::ids::{LeaseToken, OrderId};
@@ -9,10 +9,10 @@ use crate::retry::OrderRetryPolicy;
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 
-/// An order that changes, as it was read, and the change.
+/// An order as it was read, and its change.
 pub type OrderChange = (OrderRecord, OrderUpdate);
 
-/// Orders with the token of the last claim of each.
+/// Orders, each with the token of its last claim.
 pub type HeldOrders = BTreeMap<OrderId, (OrderRecord, Option<LeaseToken>)>;
 
 impl OrderRecord {
@@ -41,8 +41,8 @@ pub fn changes<'s>(
     orders.into_iter().filter_map(change).collect()
 }
 
-/// Returns the orders that reports change, and the lane afterwards. A report counts if its token is the one of the
-/// order's last claim; a second report on one order finds it settled by the first.
+/// Returns the orders that reports change, and the lane afterwards. A report counts if its token is that of
+/// the order's last claim. A second report on the same order has no effect.
 pub fn settle(
     reports: &[OrderReport],
     held: &HeldOrders,
@@ -64,8 +64,8 @@ pub fn settle(
     (settled.into_values().collect(), lane)
 }
 
-/// Returns the answer to each report: the order as it stands, for the sender that holds the claim or held it when the
-/// order was settled.
+/// Returns the result of each report: the current order, for the sender that holds the claim or held it when
+/// the order was settled.
 pub fn answers(
     reports: &[OrderReport],
     held: &HeldOrders,
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_counts_once_and_only_under_the_last_claim() {
+    fn report_counts_once_and_only_with_the_token_of_the_last_claim() {
         let now = Timestamp::from_micros(2_000_000);
         let orders = [
             (order(1, OrderStatus::Sending), Some(token(7))),

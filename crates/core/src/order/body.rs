@@ -1,5 +1,5 @@
-//! The order as a caller submits it, checked at the wall: inside, an [`Order`] is always valid. Made
-//! by the intake, stored by the outbox writer; the broker gets its canonical text.
+//! Validates the order that a caller submits: an [`Order`] is always valid. Created by the intake and stored
+//! by the outbox writer; the broker gets its canonical text.
 
 use std::fmt;
 
@@ -9,28 +9,28 @@ use super::strict_json::{self, Flaw};
 use crate::digest::{Digest, canonical, digest_of};
 use crate::json::{JsonError, JsonText};
 
-/// The largest order, in bytes as submitted.
+/// The maximum size of a submitted order, in bytes.
 pub const ORDER_BYTES_MAX: usize = 256 * 1024;
 
-/// The longest idempotency key, in characters.
+/// The maximum length of an idempotency key, in characters.
 pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 200;
 
-/// The largest quantity: up to here a double tells all whole numbers apart.
+/// The maximum quantity: 2^53, up to which a double represents every integer exactly.
 pub const QTY_MAX: f64 = 9_007_199_254_740_992.0;
 
 const SYMBOL_CHARS_MAX: usize = 64;
 const INTENT_CHARS_MAX: usize = 32;
 const TRACE_ID_CHARS_MAX: usize = 200;
 
-/// The caller's name for an order, under which it is executed once. It travels as a header, bare or
-/// quoted, so it holds nothing that would need escaping there.
+/// The caller's key of an order, under which it is executed once. It is sent as a header, bare or quoted, so
+/// it contains no character that would need escaping there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IdempotencyKey(String);
 
-/// Text that is not an idempotency key.
+/// Text that is not a valid idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "an idempotency key is 1 to {IDEMPOTENCY_KEY_CHARS_MAX} visible ASCII characters other than \" and \\"
+    "an idempotency key must be 1 to {IDEMPOTENCY_KEY_CHARS_MAX} visible ASCII characters other than \" and \\"
 )]
 pub struct BadIdempotencyKey;
 
@@ -42,7 +42,7 @@ impl IdempotencyKey {
         if fits && plain { Ok(Self(text)) } else { Err(BadIdempotencyKey) }
     }
 
-    /// Reads an `Idempotency-Key` header, which people send both as a quoted string and bare.
+    /// Parses an `Idempotency-Key` header, either a quoted string or bare.
     pub fn from_header(header: &[u8]) -> Result<Self, BadIdempotencyKey> {
         let text = std::str::from_utf8(header).map_err(|_| BadIdempotencyKey)?;
         let text = text.trim_matches([' ', '\t']);
@@ -50,7 +50,7 @@ impl IdempotencyKey {
         Self::parse(quoted.unwrap_or(text))
     }
 
-    /// Takes a key that a store kept.
+    /// Creates a key from stored text.
     pub const fn from_store(text: String) -> Self {
         Self(text)
     }
@@ -66,20 +66,20 @@ impl fmt::Display for IdempotencyKey {
     }
 }
 
-/// Which rule an order breaks.
+/// The rule that an order violates.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OrderError {
     #[error(transparent)]
     Json(#[from] JsonError),
-    #[error("an order is a JSON object")]
+    #[error("an order must be a JSON object")]
     NotAnObject,
-    #[error("the key {key:?} occurs twice in one object")]
+    #[error("keys must be unique within an object, got {key:?} twice")]
     DuplicateKey { key: String },
-    #[error("a text contains U+0000, which the store cannot keep")]
+    #[error("strings must not contain U+0000")]
     Nul,
-    #[error("a text contains half of a surrogate pair, which is no character")]
+    #[error("strings must not contain a lone surrogate")]
     LoneSurrogate,
-    #[error("the number {number} would not keep its value as a double; send it as text or rounded")]
+    #[error("numbers must be exact as a double, got {number}; send it as a string or rounded")]
     InexactNumber { number: String },
     #[error("{field} is missing")]
     Missing { field: &'static str },
@@ -88,7 +88,7 @@ pub enum OrderError {
 }
 
 impl OrderError {
-    /// Whether the body could not be read at all, as opposed to being read and wrong.
+    /// Returns whether the body could not be parsed, as opposed to being valid JSON with invalid content.
     pub const fn is_syntax(&self) -> bool {
         match self {
             Self::Json(JsonError::NotUtf8 { .. } | JsonError::Invalid { .. }) => true,
@@ -112,19 +112,19 @@ impl From<Flaw> for OrderError {
             Flaw::LoneSurrogate => Self::LoneSurrogate,
             Flaw::InexactNumber(number) => Self::InexactNumber { number },
             Flaw::Malformed => {
-                let reason = "the text cannot be read".to_owned();
+                let reason = "malformed text".to_owned();
                 Self::Json(JsonError::Invalid { line: 1, column: 1, reason })
             }
         }
     }
 }
 
-/// An order that keeps every rule.
+/// A valid order.
 #[derive(Clone, PartialEq)]
 pub struct Order {
     pub key: IdempotencyKey,
-    /// The whole order, fields we do not know included, in the one form that the digest covers, the
-    /// store keeps and the broker gets.
+    /// The whole order, including unknown fields, in canonical form. The digest covers this form, the store
+    /// keeps it and the broker gets it.
     pub canonical: String,
     pub digest: Digest,
     pub trace_id: Option<String>,
@@ -134,7 +134,7 @@ pub struct Order {
     pub limit_price: Option<f64>,
 }
 
-/// What somebody trades is not for the logs.
+/// Omits the content of the order, which must not be logged.
 impl fmt::Debug for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Order").field("key", &self.key).field("digest", &self.digest).finish_non_exhaustive()
@@ -142,7 +142,7 @@ impl fmt::Debug for Order {
 }
 
 impl Order {
-    /// Reads an order from a request's body.
+    /// Parses an order from the body of a request.
     pub fn parse(bytes: &[u8]) -> Result<Self, OrderError> {
         let text = JsonText::parse(bytes, ORDER_BYTES_MAX)?;
         let value = strict_json::read(&text)?;
@@ -154,7 +154,7 @@ impl Order {
         let limit_price = limit_price(fields)?;
         let trace_id = trace_id(fields)?;
         check_meta(fields)?;
-        // Every number is a finite double and every key is unique: nothing is left to fail on.
+        // Every number is a finite double and every key is unique, so this cannot fail.
         let canonical = canonical(&value).map_err(|_| Flaw::Malformed)?;
         let digest = digest_of(canonical.as_bytes());
         Ok(Self { key, canonical, digest, trace_id, symbol, intent, qty, limit_price })
@@ -169,7 +169,7 @@ fn required<'a>(fields: &'a Fields, field: &'static str) -> Result<&'a Value, Or
 
 fn key(fields: &Fields) -> Result<IdempotencyKey, OrderError> {
     let field = "idempotency_key";
-    let expected = "a text of 1 to 200 visible ASCII characters other than \" and \\";
+    let expected = "a string of 1 to 200 visible ASCII characters other than \" and \\";
     let text = required(fields, field)?.as_str();
     text.and_then(|text| IdempotencyKey::parse(text).ok()).ok_or(OrderError::Wrong { field, expected })
 }
@@ -180,7 +180,7 @@ fn symbol(fields: &Fields) -> Result<String, OrderError> {
         matches!(text.len(), 1..=SYMBOL_CHARS_MAX) && text.bytes().all(|b| b.is_ascii_graphic())
     };
     let text = required(fields, field)?.as_str().filter(is_fit);
-    let expected = "a text of 1 to 64 visible ASCII characters";
+    let expected = "a string of 1 to 64 visible ASCII characters";
     text.map(str::to_owned).ok_or(OrderError::Wrong { field, expected })
 }
 
@@ -192,7 +192,7 @@ fn intent(fields: &Fields) -> Result<String, OrderError> {
             && text.bytes().all(|b| b.is_ascii_uppercase() || b == b'_')
     };
     let text = required(fields, field)?.as_str().filter(is_fit);
-    let expected = "a word of at most 32 capital letters and _, such as BUY";
+    let expected = "a string of at most 32 upper-case letters and _, such as BUY";
     text.map(str::to_owned).ok_or(OrderError::Wrong { field, expected })
 }
 
@@ -219,7 +219,7 @@ fn trace_id(fields: &Fields) -> Result<Option<String>, OrderError> {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) if text.chars().count() <= TRACE_ID_CHARS_MAX => Ok(Some(text.clone())),
         Some(_) => {
-            Err(OrderError::Wrong { field, expected: "a text of at most 200 characters, null or absent" })
+            Err(OrderError::Wrong { field, expected: "a string of at most 200 characters, null or absent" })
         }
     }
 }

@@ -1,26 +1,26 @@
-//! Reads the JSON of an order into a value, and refuses what would not survive: in JSONB, in a double,
-//! or in the eyes of two readers. Takes text whose grammar was proven by [`JsonText`]; it is not a
-//! second judge of grammar. (The parser of `serde_json` stops one level short of our depth, takes the
-//! last of two equal keys, and rounds numbers without a word.)
+//! Parses the JSON of an order into a value, and refuses content that would change in JSONB or in a double,
+//! or that two parsers may read differently. The input is text that [`JsonText`] validated; syntax is not
+//! checked again. The parser of `serde_json` cannot be used: it stops one level below the accepted depth,
+//! keeps the last of two equal keys, and rounds numbers silently.
 
 use serde_json::{Map, Number, Value};
 
 use crate::digest::canonical;
 use crate::json::JsonText;
 
-/// What makes a JSON text unfit for an order.
+/// Why a JSON text cannot be used as an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Flaw {
     DuplicateKey(String),
     Nul,
     LoneSurrogate,
-    /// The number as it is written, shortened.
+    /// The number as it is written, truncated.
     InexactNumber(String),
-    /// Not JSON after all. Proven text never gets here.
+    /// The text is not valid JSON. Cannot occur for validated text.
     Malformed,
 }
 
-/// How much of someone's text an error repeats, in characters.
+/// The maximum length of the caller's text that an error contains, in characters.
 const QUOTED_CHARS_MAX: usize = 40;
 
 pub(super) fn read(json: &JsonText) -> Result<Value, Flaw> {
@@ -32,7 +32,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Recurses as deep as the text is nested, which [`JsonText`] has bounded.
+    /// Recurses as deep as the text is nested, which [`JsonText`] limits.
     fn value(&mut self) -> Result<Value, Flaw> {
         match self.peek()? {
             b'{' => self.object(),
@@ -135,8 +135,8 @@ impl<'a> Reader<'a> {
         let double: f64 = token.parse().map_err(|_| Flaw::Malformed)?;
         let inexact = || Flaw::InexactNumber(shortened(token));
         let value = Value::Number(Number::from_f64(double).ok_or_else(inexact)?);
-        // Compared with the form that goes out. (The standard library's shortest form is another one for
-        // doubles that lie halfway between two decimals: 1424953923781206.25 ends in .3 there, in .2 here.)
+        // Compared with the form that is sent. The shortest form of the standard library differs for doubles
+        // that are halfway between two decimals: 1424953923781206.25 ends in .3 there, in .2 here.
         let shortest = canonical(&value).map_err(|_| Flaw::Malformed)?;
         if Decimal::of(token) == Decimal::of(&shortest) { Ok(value) } else { Err(inexact()) }
     }
@@ -146,7 +146,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// The next byte that is not white space; an end where there should be none is a flaw.
+    /// Returns the next byte that is not white space.
     fn peek(&mut self) -> Result<u8, Flaw> {
         self.rest = self.rest.trim_start_matches([' ', '\t', '\n', '\r']);
         self.rest.bytes().next().ok_or(Flaw::Malformed)
@@ -172,8 +172,8 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// The value of a decimal numeral in one form: the digits without zeros at either end, and the power
-/// of ten of the last one. Zero has no digits, no sign and no power.
+/// The value of a decimal number in a normalized form: its digits without leading or trailing zeros, and the
+/// power of ten of the last digit. Zero has no digits, no sign and power 0.
 #[derive(Debug, PartialEq, Eq)]
 struct Decimal {
     negative: bool,
@@ -205,7 +205,7 @@ fn signed(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }
 
-/// An exponent that does not fit is further out than any mantissa of a bounded text can make up for.
+/// An exponent that does not fit is out of range for any mantissa in a text of limited length.
 fn exponent_of(text: &str) -> i64 {
     text.parse().unwrap_or(if text.starts_with('-') { i64::MIN } else { i64::MAX })
 }

@@ -1,4 +1,4 @@
-//! The order's state machine: every pair of state and signal, and random walks.
+//! Tests of the order's state machine: every pair of state and signal, and random walks.
 
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ fn state(status: OrderStatus, retry_count: u32, maybe_executed: bool) -> OrderSt
 
 fn answer(status: u16) -> BrokerOutcome {
     let body: &[u8] = br#"{"idempotency_key":"k-1","broker_order_id":"b-1"}"#;
-    // A conflict that is to be evidence is asked for as 1409.
+    // 1409 stands for a conflict with evidence.
     let (status, body) = match status {
         1409 => (409, body),
         409 => (409, &b"{}"[..]),
@@ -63,7 +63,7 @@ fn exactly_the_specified_transitions_are_legal() {
 }
 
 #[test]
-fn signals_for_another_state_change_nothing() {
+fn signals_for_another_state_are_ignored() {
     let outcome = answer(200);
     let signals = [
         OrderSignal::Due,
@@ -99,7 +99,7 @@ fn signals_for_another_state_change_nothing() {
 }
 
 #[test]
-fn each_outcome_leads_where_the_table_says() {
+fn each_outcome_leads_to_its_state() {
     use OrderStatus::{Dead, Failed, Sent};
     // status, becomes, counted, last_error, maybe executed afterwards
     let rows = [
@@ -125,7 +125,7 @@ fn each_outcome_leads_where_the_table_says() {
             assert_eq!(update.status, becomes, "{status}");
             assert_eq!(update.retry_count, 2 + counted, "{status}");
             assert_eq!(update.last_error.as_ref().map(ErrorCode::as_str), last_error, "{status}");
-            // What the broker has taken is executed, whatever became of earlier sends.
+            // An order that the broker accepted is executed, regardless of earlier sends.
             let in_doubt = becomes != Sent && (maybe_executed || earlier);
             assert_eq!(update.maybe_executed, in_doubt, "{status}");
             assert_eq!(update.receipt.is_some(), becomes == Sent, "{status}");
@@ -140,7 +140,7 @@ fn each_outcome_leads_where_the_table_says() {
 }
 
 #[test]
-fn each_fault_is_retried_and_says_what_may_have_happened() {
+fn each_fault_is_retried_and_records_whether_it_may_have_executed() {
     let rows = [
         (BrokerFault::ConnectFailed, false),
         (BrokerFault::DnsFailed, false),
@@ -160,7 +160,7 @@ fn each_fault_is_retried_and_says_what_may_have_happened() {
 }
 
 #[test]
-fn a_probe_costs_the_order_nothing_that_the_order_did_not_cause() {
+fn probe_counts_as_a_retry_only_if_the_broker_may_have_received_it() {
     let refused = answer(401);
     let unreachable = BrokerOutcome::NoAnswer(BrokerFault::ConnectFailed);
     let silent = BrokerOutcome::NoAnswer(BrokerFault::TimedOut { bytes_written: true });
@@ -186,7 +186,7 @@ fn a_probe_costs_the_order_nothing_that_the_order_did_not_cause() {
 }
 
 #[test]
-fn nine_sends_and_no_more() {
+fn order_is_sent_at_most_nine_times() {
     let silent = BrokerOutcome::NoAnswer(BrokerFault::TimedOut { bytes_written: true });
     let mut now = at(100);
     let mut order = OrderState::fresh(key(), now);
@@ -208,12 +208,12 @@ fn nine_sends_and_no_more() {
         now = order.next_attempt_at;
         order = order.clone().after(&step(&order, &OrderSignal::Due, &POLICY, now));
         assert_eq!((order.status, order.retry_count), (OrderStatus::Queued, send));
-        assert_eq!(order.next_attempt_at, now, "the queue stays in the order of its times");
+        assert_eq!(order.next_attempt_at, now, "the queue stays ordered by time");
     }
 }
 
 #[test]
-fn a_lowered_limit_ends_a_waiting_order() {
+fn lowered_limit_ends_a_waiting_order() {
     let lowered = OrderRetryPolicy { retries_max: 3, ..POLICY };
     for (retry_count, becomes) in [(3, OrderStatus::Queued), (4, OrderStatus::Dead)] {
         let decision =
@@ -225,7 +225,7 @@ fn a_lowered_limit_ends_a_waiting_order() {
 }
 
 #[test]
-fn a_stuck_order_goes_back_or_ends_and_may_have_been_executed() {
+fn stuck_order_is_requeued_or_ends_and_may_have_been_executed() {
     for (before, becomes, next) in [(0, OrderStatus::Queued, 100), (8, OrderStatus::Dead, 50)] {
         let decision =
             step(&state(OrderStatus::Sending, before, false), &OrderSignal::Stuck, &POLICY, at(100));
@@ -237,7 +237,7 @@ fn a_stuck_order_goes_back_or_ends_and_may_have_been_executed() {
 }
 
 #[test]
-fn a_claim_given_back_costs_nothing_and_a_changed_order_is_never_sent() {
+fn released_order_counts_no_retry_and_changed_order_is_never_sent() {
     for maybe_executed in [false, true] {
         let rows = [
             (OrderSignal::Unsent, OrderStatus::Queued, None, 1),
@@ -257,7 +257,7 @@ fn a_claim_given_back_costs_nothing_and_a_changed_order_is_never_sent() {
 }
 
 #[test]
-fn a_conflict_that_proves_execution_carries_its_receipt() {
+fn conflict_with_evidence_has_a_receipt() {
     let update = settle(&state(OrderStatus::Sending, 1, true), &answer(1409), false);
     assert_eq!(update.last_error, Some(CONFLICT_PROCESSED));
     let id = update.receipt.and_then(|receipt| receipt.broker_order_id);
@@ -275,7 +275,7 @@ fn outcome() -> impl Strategy<Value = BrokerOutcome> {
 
 proptest! {
     #[test]
-    fn no_walk_leaves_the_machine(
+    fn invariants_hold_on_random_walks(
         walk in prop::collection::vec((0_u8..6, outcome(), any::<bool>(), 0_i64..400), 0..60),
         retries_max in 0_u32..12,
     ) {

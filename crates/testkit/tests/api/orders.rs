@@ -362,7 +362,7 @@ pub(crate) async fn every_transition_is_told<S: Stores>(api: &TestApi<S>) {
     assert!(items.iter().all(|one| one["trace_id"] == "desk-7"), "{audit}");
     let last = items.last().expect("a transition");
     assert_eq!((&last["broker_order_id"], &last["worker_id"]), (&json!("7"), &json!("worker-1")), "{last}");
-    assert_eq!(items[2]["note"], "the broker answered 503");
+    assert_eq!(items[2]["note"], "the broker returned 503");
     assert_eq!(audit["next_cursor"], Value::Null);
 
     let (mut walked, mut path) = (Vec::new(), "/v1/orders/k/audit?limit=4".to_owned());

@@ -99,7 +99,7 @@ pub(crate) async fn a_stuck_order_is_taken_back_and_its_late_sender_changes_noth
     late.worker.settle().await;
     assert_eq!(rig.order(&key).await, before, "the late sender changes nothing");
     let note = rig.audit(&key).await.into_iter().filter_map(|entry| entry.note).collect::<Vec<_>>();
-    assert_eq!(note, ["no outcome was reported within the threshold", "the broker answered 500"]);
+    assert_eq!(note, ["no outcome was reported within the threshold", "the broker returned 500"]);
     rig.check_audit().await;
 }
 

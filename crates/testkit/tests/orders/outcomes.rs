@@ -108,12 +108,12 @@ fn successes() -> Vec<Row> {
         (
             "202 with a number for an id",
             answered(202, "", r#"{"broker_order_id":17}"#),
-            sent("names no", Some("17")),
+            sent("has no", Some("17")),
         ),
         (
             "200 with another key",
             answered(200, "", r#"{"idempotency_key":"else"}"#),
-            sent("names another", None),
+            sent("has another", None),
         ),
         ("200 that is no JSON", answered(200, "", "<ok/>"), sent(NO_OBJECT, None)),
         ("204", wrote("HTTP/1.1 204 No Content\r\n\r\n"), sent(NO_OBJECT, None)),
@@ -142,10 +142,10 @@ fn successes() -> Vec<Row> {
 
 fn refusals() -> Vec<Row> {
     let mut rows: Vec<_> = [400, 404, 405, 410, 415, 418, 422, 451]
-        .map(|status| ("a 4xx", answered(status, "", "{}"), dead("BAD_REQUEST", "the broker answered 4")))
+        .map(|status| ("a 4xx", answered(status, "", "{}"), dead("BAD_REQUEST", "the broker returned 4")))
         .into();
     rows.extend([401, 403].map(|status| {
-        ("credentials", answered(status, "", "{}"), dead("UNAUTHORIZED", "the broker answered 40"))
+        ("credentials", answered(status, "", "{}"), dead("UNAUTHORIZED", "the broker returned 40"))
     }));
     rows
 }
@@ -154,7 +154,7 @@ fn unclear() -> Vec<Row> {
     let mut rows: Vec<_> = [300, 301, 302, 304, 307, 308]
         .map(|status| {
             let place = answered(status, "location: http://127.0.0.1:1/\r\n", "");
-            ("a redirect", place, retried("UNKNOWN", "the broker answered 3"))
+            ("a redirect", place, retried("UNKNOWN", "the broker returned 3"))
         })
         .into();
     rows.push(("409 with the words alone", answered(409, "", r#"{"error":"already processed"}"#), doubted()));
@@ -164,11 +164,11 @@ fn unclear() -> Vec<Row> {
         doubted(),
     ));
     rows.push(("409 and nothing", answered(409, "", ""), doubted()));
-    rows.push(("408", answered(408, "", "{}"), retried("NETWORK_TIMEOUT", "answered 408")));
+    rows.push(("408", answered(408, "", "{}"), retried("NETWORK_TIMEOUT", "returned 408")));
     rows.push((
         "a status that no standard knows",
         answered(999, "", "{}"),
-        retried("UNKNOWN", "answered 999"),
+        retried("UNKNOWN", "returned 999"),
     ));
     rows
 }
@@ -184,7 +184,7 @@ fn slowed() -> Vec<Row> {
         code: "BROKER_5XX",
         seconds,
         maybe_executed: true,
-        note: "the broker answered 5",
+        note: "the broker returned 5",
     };
     vec![
         ("429 until a date", answered(429, date, "{}"), limited(Some((100, 120)))),
@@ -210,10 +210,10 @@ fn faults() -> Vec<Row> {
         ("an orderly end without an answer", wrote(""), retried(TIMEOUT, "broke after")),
         ("a closed port", Place::ClosedPort, unsent(TIMEOUT, "no connection")),
         ("a name that does not resolve", Place::NoName, unsent(TIMEOUT, "did not resolve")),
-        ("no TLS", Place::NoTls, unsent(TIMEOUT, "no TLS session")),
+        ("no TLS", Place::NoTls, unsent(TIMEOUT, "TLS handshake")),
         ("a blocked address", Place::Blocked, unsent(TIMEOUT, "address policy")),
-        ("not HTTP", wrote("220 mail.example ESMTP\r\n"), retried("UNKNOWN", "not HTTP")),
-        ("a head without an end", endless("HTTP/1.1 200 OK\r\nx: "), retried("UNKNOWN", "not HTTP")),
+        ("not HTTP", wrote("220 mail.example ESMTP\r\n"), retried("UNKNOWN", "not valid HTTP")),
+        ("a head without an end", endless("HTTP/1.1 200 OK\r\nx: "), retried("UNKNOWN", "not valid HTTP")),
     ]
 }
 

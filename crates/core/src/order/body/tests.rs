@@ -1,4 +1,4 @@
-//! The rules of an order's body, each as a row.
+//! Tests of the rules for an order's body.
 
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ const SEED: &str = r#"{
   "meta": {"source":"DoLayer"}
 }"#;
 
-/// A valid order in which some members are replaced, added or (with an empty text) left out.
+/// Returns a valid order with some members replaced, added, or (with an empty text) removed.
 fn order_with(changes: &[(&str, &str)]) -> String {
     let mut members =
         vec![("idempotency_key", r#""k""#), ("symbol", r#""S""#), ("intent", r#""BUY""#), ("qty", "1")];
@@ -36,7 +36,7 @@ fn text(length: usize) -> String {
 }
 
 #[test]
-fn the_example_of_the_specification_is_an_order() {
+fn example_of_the_specification_is_accepted() {
     let order = Order::parse(SEED.as_bytes()).unwrap();
     let canonical = concat!(
         r#"{"idempotency_key":"01JABCXYZ-ULID-5678","intent":"BUY","limit_price":145.001,"#,
@@ -53,13 +53,13 @@ fn the_example_of_the_specification_is_an_order() {
 }
 
 #[test]
-fn bounds_are_kept_to_the_last_character() {
-    let key_bad = "a text of 1 to 200 visible ASCII characters other than \" and \\";
-    let symbol_bad = "a text of 1 to 64 visible ASCII characters";
-    let intent_bad = "a word of at most 32 capital letters and _, such as BUY";
+fn limits_are_exact() {
+    let key_bad = "a string of 1 to 200 visible ASCII characters other than \" and \\";
+    let symbol_bad = "a string of 1 to 64 visible ASCII characters";
+    let intent_bad = "a string of at most 32 upper-case letters and _, such as BUY";
     let qty_bad = "a number above 0 and at most 9007199254740992";
     let price_bad = "a number above 0, null or absent";
-    let trace_bad = "a text of at most 200 characters, null or absent";
+    let trace_bad = "a string of at most 200 characters, null or absent";
     let meta_bad = "an object, null or absent";
     let long_trace = format!("\"{}\"", "ä".repeat(200));
     let rows: &[(&'static str, &str, Option<&'static str>)] = &[
@@ -118,7 +118,7 @@ fn bounds_are_kept_to_the_last_character() {
 }
 
 #[test]
-fn required_fields_are_named_when_missing() {
+fn error_names_the_missing_field() {
     for field in ["idempotency_key", "symbol", "intent", "qty"] {
         let error = Order::parse(order_with(&[(field, "")]).as_bytes()).err();
         assert_eq!(error, Some(OrderError::Missing { field }));
@@ -126,10 +126,10 @@ fn required_fields_are_named_when_missing() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_from_what_is_wrong() {
+fn syntax_errors_are_distinguished_from_invalid_content() {
     let deep = |levels: usize| order_with(&[("x", &("[".repeat(levels) + &"]".repeat(levels)))]);
     let big = |bytes: usize| order_with(&[("x", &text(bytes - order_with(&[("x", r#""""#)]).len()))]);
-    // body, None when fine, else whether it is a matter of syntax
+    // body, then None if it is valid, else whether the error is one of syntax
     let rows: Vec<(Vec<u8>, Option<bool>)> = vec![
         (deep(NESTING_MAX - 1).into_bytes(), None),
         (deep(NESTING_MAX).into_bytes(), Some(false)),
@@ -158,7 +158,7 @@ fn what_cannot_be_read_is_told_from_what_is_wrong() {
 }
 
 #[test]
-fn spelling_does_not_change_the_digest_and_content_does() {
+fn digest_depends_on_content_and_not_on_notation() {
     let digest = |changes: &[(&str, &str)]| Order::parse(order_with(changes).as_bytes()).unwrap().digest;
     let plain = digest(&[]);
     for same in ["1.0", "1.00", "1e0", "10e-1", "0.1E+1"] {
@@ -180,7 +180,7 @@ fn unknown_fields_are_kept() {
 }
 
 #[test]
-fn the_header_is_quoted_or_bare() {
+fn header_may_be_quoted_or_bare() {
     let long = "x".repeat(200);
     let longer = "x".repeat(201);
     let rows: &[(&str, Option<&str>)] = &[
@@ -210,7 +210,7 @@ fn the_header_is_quoted_or_bare() {
 
 proptest! {
     #[test]
-    fn an_order_is_its_own_canonical_form(qty in 1_u64..=9_007_199_254_740_992, price in prop::num::f64::POSITIVE, extra in "[^\u{0}]{0,20}") {
+    fn canonical_form_is_parsed_to_the_same_order(qty in 1_u64..=9_007_199_254_740_992, price in prop::num::f64::POSITIVE, extra in "[^\u{0}]{0,20}") {
         prop_assume!(price > 0.0 && price.is_finite());
         let extra = Value::from(extra).to_string();
         let price = canonical(&Value::from(price)).unwrap();

@@ -1,4 +1,4 @@
-//! What survives is read as `serde_json` reads it; what would not is refused.
+//! Tests that exact content is parsed as `serde_json` does, and that other content is refused.
 
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ fn inexact(number: &str) -> Result<Value, Flaw> {
 }
 
 #[test]
-fn numbers_that_a_double_keeps_are_read() {
+fn numbers_that_are_exact_as_a_double_are_accepted() {
     let rows = [
         ("0", 0.0),
         ("-0", 0.0),
@@ -47,7 +47,7 @@ fn numbers_that_a_double_keeps_are_read() {
 }
 
 #[test]
-fn numbers_that_a_double_changes_are_refused() {
+fn numbers_that_a_double_would_change_are_refused() {
     let rows = [
         "9007199254740993",
         "-9007199254740993",
@@ -75,7 +75,7 @@ fn numbers_that_a_double_changes_are_refused() {
 }
 
 #[test]
-fn texts_that_the_store_would_not_keep_are_refused() {
+fn strings_and_keys_that_the_store_would_change_are_refused() {
     let rows = [
         (r#""\u0000""#, Flaw::Nul),
         (r#"["a\u0000b"]"#, Flaw::Nul),
@@ -98,7 +98,7 @@ fn texts_that_the_store_would_not_keep_are_refused() {
 }
 
 #[test]
-fn texts_that_look_alike_are_kept() {
+fn similar_but_valid_strings_are_accepted() {
     let rows = [
         (r#""\\u0000""#, "\\u0000"),
         (r#""\\\u0041""#, "\\A"),
@@ -115,7 +115,7 @@ fn texts_that_look_alike_are_kept() {
 }
 
 #[test]
-fn the_deepest_text_is_read() {
+fn deepest_accepted_text_is_parsed() {
     let text = "[".repeat(NESTING_MAX) + &"]".repeat(NESTING_MAX);
     let mut levels = 0;
     let mut value = read_text(&text).unwrap();
@@ -126,7 +126,7 @@ fn the_deepest_text_is_read() {
     assert_eq!(levels, NESTING_MAX);
 }
 
-/// Values whose numbers are exact, so that both readers must agree.
+/// Values whose numbers are exact, so that both parsers must agree.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -146,7 +146,7 @@ fn value() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn a_printed_value_is_read_back(value in value()) {
+    fn printed_value_round_trips(value in value()) {
         prop_assert_eq!(read_text(&value.to_string()), Ok(value.clone()));
         let pretty = serde_json::to_string_pretty(&value).unwrap();
         prop_assert_eq!(read_text(&pretty), Ok(value));
@@ -169,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn text_that_was_never_proven_does_not_panic_either(text in ".{0,60}") {
+    fn text_that_was_not_validated_does_not_panic(text in ".{0,60}") {
         let _ = read(&JsonText::from_store(text));
     }
 }

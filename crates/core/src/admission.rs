@@ -1,5 +1,5 @@
-//! Decides which due sagas start an attempt: of each subscription the oldest, up to its quota. The stores read the due
-//! sagas, carry out the [`Admission`] and return it with the ids of the jobs that they created.
+//! Decides which due sagas start an attempt: the oldest of each subscription, up to its quota. The stores
+//! read the due sagas, apply the [`Admission`] and return it with the ids of the jobs that they created.
 
 use crate::ids::{EventId, JobId, SagaId, SubscriptionId};
 use crate::ports::{Admitted, AdmittedJob, DeadLetteredSaga, DueSince, Quota};
@@ -8,7 +8,7 @@ use crate::saga::{self, Decision, SagaSignal, SagaState};
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 
-/// A saga that waits for an attempt, with the limit of attempts of its subscription.
+/// A saga that waits for an attempt, with the attempt limit of its subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueSaga {
     pub saga_id: SagaId,
@@ -28,7 +28,7 @@ pub struct Start {
     pub suspect: bool,
 }
 
-/// What is to be done with due sagas. Both lists are in the order of the ids, in which sagas are locked everywhere.
+/// The decision on due sagas. Both lists are sorted by id, the order in which sagas are locked everywhere.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Admission {
     pub starts: Vec<Start>,
@@ -42,7 +42,8 @@ impl Admission {
         self.starts.is_empty() && self.dead_lettered.is_empty()
     }
 
-    /// Returns what was admitted, given the jobs that were created. A saga whose attempt already has a job gets none.
+    /// Returns what was admitted, given the jobs that were created. A saga whose attempt already has a job
+    /// gets no second one.
     pub fn carried_out(self, created: impl IntoIterator<Item = (JobId, SagaId)>) -> Admitted {
         let job = |(job_id, saga_id)| {
             let place = self.starts.binary_search_by_key(&saga_id, |start| start.saga_id).ok()?;
@@ -54,8 +55,8 @@ impl Admission {
     }
 }
 
-/// Returns the quotas in the order of the subscriptions, each subscription once, without empty ones: two orchestrators
-/// that ask for the same subscriptions lock them in the same order.
+/// Returns the non-empty quotas sorted by subscription, each subscription once, so that two orchestrators
+/// lock the same subscriptions in the same order.
 pub fn distinct(mut quotas: Vec<Quota>) -> Vec<Quota> {
     quotas.retain(|quota| quota.jobs_max > 0);
     quotas.sort_unstable_by_key(|quota| quota.subscription_id);
@@ -63,8 +64,8 @@ pub fn distinct(mut quotas: Vec<Quota>) -> Vec<Quota> {
     quotas
 }
 
-/// Decides over due sagas. For each subscription `due` holds at least the `jobs_max` oldest of both waiting states, or
-/// all that there are.
+/// Decides on due sagas. For each subscription `due` contains at least the `jobs_max` oldest sagas of both
+/// waiting states, or all of them.
 pub fn decide(quotas: &[Quota], mut due: Vec<DueSaga>, policy: RetryPolicy, now: Timestamp) -> Admission {
     due.sort_by_key(|saga| saga.state.next_attempt_at);
     let mut left: BTreeMap<SubscriptionId, u32> =
@@ -133,28 +134,30 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_both_waiting_states_up_to_the_quota() {
+    fn oldest_of_both_waiting_states_are_admitted_up_to_the_quota() {
         let (new, again) = (Pending, PendingRetry);
         check(&[(1, 5)], &[], &[], &[], &[]);
-        // Whatever the order in which they were read, and listed by id.
+        // The order in which they were read does not matter; the result is sorted by id.
         let mixed = [(4, 1, new, 0, 40), (3, 1, new, 0, 10), (2, 1, again, 1, 30), (1, 1, again, 1, 20)];
         check(&[(1, 1)], &mixed, &[3], &[], &[(1, 10)]);
         check(&[(1, 2)], &mixed, &[1, 3], &[], &[(1, 10)]);
         check(&[(1, 3)], &mixed, &[1, 2, 3], &[], &[(1, 10)]);
         check(&[(1, 9)], &mixed, &[1, 2, 3, 4], &[], &[(1, 10)]);
-        // Each subscription has a quota of its own; without one it gets nothing.
+        // Each subscription has its own quota; one without a quota gets no jobs.
         let two = [(1, 1, new, 0, 5), (2, 1, new, 0, 6), (3, 2, new, 0, 7), (4, 3, new, 0, 1)];
         check(&[(1, 1), (2, 8)], &two, &[1, 3], &[], &[(1, 5), (2, 7)]);
-        // A first attempt is due whatever its time; a retry that is not due and a saga with an active job use no quota.
+        // A first attempt is always due. A retry that is not due and a saga with an active job do not use the
+        // quota.
         let early = [(1, 1, InProgress, 0, 1), (2, 1, again, 1, 101), (3, 1, new, 0, 500)];
         check(&[(1, 1)], &early, &[3], &[], &[(1, 500)]);
-        // The limit of subscription 9 is 2 attempts. An end counts against the quota, as a start does.
+        // The limit of subscription 9 is 2 attempts. A dead-lettered saga uses the quota as an admitted one
+        // does.
         let limited = [(1, 9, again, 2, 1), (2, 9, again, 1, 2), (3, 9, again, 3, 3), (4, 9, new, 0, 4)];
         check(&[(9, 3)], &limited, &[2], &[1, 3], &[(9, 1)]);
     }
 
     #[test]
-    fn the_attempt_after_an_expired_lease_is_suspect() {
+    fn attempt_after_an_expired_lease_is_suspect() {
         let mut saga = due((1, 1, PendingRetry, 1, 7));
         saga.state.final_error_code = ErrorCode::parse("LEASE_EXPIRED").ok();
         let admission = decide(&[quota(1, 1)], vec![saga], RetryPolicy::WEBHOOK, at(100));

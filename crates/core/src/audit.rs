@@ -1,6 +1,6 @@
-//! Changes made by people. Every verb of a port that changes something for a person takes an [`Actor`]; the store
-//! writes one [`Change`] to `operator_audit` in the transaction of the change. No secret, key or hash is part of a
-//! [`Change`].
+//! The audit of changes made by people. Every method of a port that makes such a change takes an [`Actor`];
+//! the store writes one [`Change`] to `operator_audit` in the same transaction. A [`Change`] never contains
+//! secrets, keys or hashes.
 
 use crate::ids::{DeadLetterId, KeyId, OperatorAuditId, SagaId, SubscriptionId};
 use crate::json::JsonText;
@@ -11,22 +11,22 @@ use crate::time::Timestamp;
 use serde_json::{Map, Value, json};
 use std::net::IpAddr;
 
-/// The name of the root key of the settings, which has no row in `api_keys`.
+/// The name of the root key from the settings, which has no row in `api_keys`.
 pub const ROOT_NAME: &str = "root";
 
-/// Who makes a change.
+/// The person or program that makes a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Actor {
-    /// None for the root key of the settings, and for a caller without a valid key.
+    /// `None` for the root key from the settings, and for a caller without a valid key.
     pub key_id: Option<KeyId>,
-    /// None for a caller without a valid key.
+    /// `None` for a caller without a valid key.
     pub key_name: Option<String>,
-    /// The address that the request came from: the proxy's, where there is one.
+    /// The address of the client, or of the proxy if there is one.
     pub address: Option<IpAddr>,
 }
 
 impl Actor {
-    /// The root key of the settings.
+    /// Returns the actor of the root key from the settings.
     pub fn root(address: Option<IpAddr>) -> Self {
         Self { key_id: None, key_name: Some(ROOT_NAME.to_owned()), address }
     }
@@ -35,13 +35,13 @@ impl Actor {
         Self { key_id: Some(id), key_name: Some(name.into()), address }
     }
 
-    /// A caller without a valid key.
+    /// Returns the actor of a caller without a valid key.
     pub fn unknown(address: Option<IpAddr>) -> Self {
         Self { key_id: None, key_name: None, address }
     }
 }
 
-/// What was done.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AuditAction {
     KeyCreated,
@@ -97,7 +97,7 @@ impl AuditAction {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     pub action: AuditAction,
-    /// What was changed, as the API's path below `/v1` names it.
+    /// The changed object, as an API path below `/v1`.
     pub object: String,
     pub before: Option<JsonText>,
     pub after: Option<JsonText>,
@@ -127,7 +127,7 @@ impl Change {
         Self::new(AuditAction::SubscriptionCreated, subscription(created.id), None, Some(after))
     }
 
-    /// Only the fields that differ.
+    /// Contains only the fields that differ.
     pub fn subscription_changed(before: &Subscription, after: &Subscription) -> Self {
         let (mut was, mut is) = (subscription_fields(before), subscription_fields(after));
         is.retain(|field, value| was.get(field) != Some(value));
@@ -151,7 +151,7 @@ impl Change {
         Self::new(AuditAction::SecretRotated, subscription(id), None, Some(after))
     }
 
-    /// None if no dead letter got a new saga.
+    /// Returns `None` if no dead letter was requeued.
     pub fn dead_letters_requeued(created: &[(DeadLetterId, SagaId)]) -> Option<Self> {
         let (object, after) = match created {
             [] => return None,
@@ -173,7 +173,7 @@ impl Change {
         Self::new(AuditAction::SignedIn, DASHBOARD, None, None)
     }
 
-    /// So many from one address since the row before.
+    /// Creates a row for the failed sign-ins of one address since the previous row.
     pub fn sign_in_failed(count: u32) -> Self {
         Self::new(AuditAction::SignInFailed, DASHBOARD, None, Some(json!({ "count": count })))
     }
@@ -209,20 +209,20 @@ pub struct OperatorAuditEntry {
     pub key_id: Option<KeyId>,
     pub key_name: Option<String>,
     pub client_address: Option<String>,
-    /// An [`AuditAction`], or one that only a newer version knows.
+    /// An [`AuditAction`], or an action that only a newer version knows.
     pub action: String,
     pub object: String,
     pub before: Option<JsonText>,
     pub after: Option<JsonText>,
 }
 
-/// Which rows; every field narrows.
+/// A filter for rows of the audit. All given conditions must hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OperatorAuditFilter {
     pub action: Option<AuditAction>,
-    /// Written at this time or later.
+    /// Rows written at this time or later.
     pub since: Option<Timestamp>,
-    /// Written before this time.
+    /// Rows written before this time.
     pub until: Option<Timestamp>,
 }
 
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_names_only_what_differs() {
+    fn change_contains_only_fields_that_differ() {
         let before = Subscription::example();
         let after = Subscription { active: false, max_retry_limit: Some(7), ..before.clone() };
         let change = Change::subscription_changed(&before, &after);
@@ -250,23 +250,23 @@ mod tests {
     }
 
     #[test]
-    fn one_requeued_letter_is_named_and_many_are_listed() {
+    fn single_requeued_letter_is_the_object_and_several_are_listed() {
         let pair = |id| (DeadLetterId::from_store(id), SagaId::from_store(id + 100));
         let after = |created: &[_]| {
             Change::dead_letters_requeued(created)
                 .map(|change| (change.object, change.after.unwrap().as_str().to_owned()))
         };
-        let told = |object: &str, after: &str| Some((object.to_owned(), after.to_owned()));
+        let entry = |object: &str, after: &str| Some((object.to_owned(), after.to_owned()));
         assert_eq!(after(&[]), None);
-        assert_eq!(after(&[pair(4)]), told("dead-letters/4", r#"{"saga_id":104}"#));
+        assert_eq!(after(&[pair(4)]), entry("dead-letters/4", r#"{"saga_id":104}"#));
         assert_eq!(
             after(&[pair(4), pair(5)]),
-            told("dead-letters", r#"{"count":2,"dead_letter_ids":[4,5]}"#)
+            entry("dead-letters", r#"{"count":2,"dead_letter_ids":[4,5]}"#)
         );
     }
 
     #[test]
-    fn every_action_is_read_back() {
+    fn every_action_round_trips() {
         for action in AuditAction::ALL {
             assert_eq!(AuditAction::parse(action.as_str()), Some(action));
         }

@@ -1,5 +1,5 @@
-//! Whether rows are what they must be: the one place that says it, for `doctor`. It is told facts of one
-//! moment of the database and answers what is wrong with them.
+//! The consistency rules of stored rows, for `doctor`. The input is facts from one snapshot of the database,
+//! the output is what is wrong with them.
 
 use crate::event::EventType;
 use crate::history::{SubscriptionChange, Verdict, routed_between, verdict};
@@ -10,17 +10,17 @@ use crate::saga::SagaStatus;
 use crate::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An event, without its contents.
+/// An event without its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventFacts {
     pub id: EventId,
     pub event_type: EventType,
     pub created_at: Timestamp,
-    /// It waits for the router.
+    /// Whether it waits for the router.
     pub is_queued: bool,
 }
 
-/// A saga, and what there is beside it.
+/// A saga with the rows that belong to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SagaFacts {
     pub id: SagaId,
@@ -31,16 +31,16 @@ pub struct SagaFacts {
     pub requeued_from: Option<DeadLetterId>,
     pub created_at: Timestamp,
     pub current_job: Option<JobId>,
-    /// The state of the current job, if there is such a job and it is this saga's.
+    /// The state of the current job, if that job exists and belongs to this saga.
     pub current_job_status: Option<JobStatus>,
-    /// The current job waits to be applied.
+    /// Whether the result of the current job waits to be applied.
     pub is_in_inbox: bool,
-    /// The job of this saga that is Pending or Leased.
+    /// The Pending or Leased job of this saga.
     pub active_job: Option<JobId>,
     pub has_dead_letter: bool,
 }
 
-/// An order, and what there is beside it.
+/// An order with the rows that belong to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderFacts {
     pub id: OrderId,
@@ -50,28 +50,30 @@ pub struct OrderFacts {
     pub last_error: Option<String>,
     pub receipt: Receipt,
     pub request_digest: String,
-    /// The row of the ledger; it may be gone once the order has ended.
+    /// The row of the ledger. It may have been purged once the order has ended.
     pub ledger: Option<(String, Receipt)>,
-    /// The last row of the audit: status, count, error.
+    /// The last row of the audit: status, retry count, error.
     pub audit: Option<(OrderStatus, u32, Option<String>)>,
 }
 
-/// What the broker gave for an order.
+/// What the broker returned for an order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Receipt {
     pub result_digest: Option<String>,
     pub broker_order_id: Option<String>,
 }
 
-/// What is wrong with a saga; nothing if it has exactly what its state says.
+/// Returns what is wrong with a saga, or `None` if its rows are consistent with its state.
 pub fn saga_fault(saga: &SagaFacts) -> Option<&'static str> {
     match saga.status {
         SagaStatus::Pending | SagaStatus::PendingRetry if saga.active_job.is_some() => {
             Some("it waits for its next attempt and has an active job")
         }
-        SagaStatus::Pending if saga.attempt_count != 0 => Some("it is Pending and has counted attempts"),
+        SagaStatus::Pending if saga.attempt_count != 0 => {
+            Some("it is Pending and its attempt_count is not 0")
+        }
         SagaStatus::PendingRetry if saga.attempt_count == 0 => {
-            Some("it is PendingRetry and has counted no attempt")
+            Some("it is PendingRetry and its attempt_count is 0")
         }
         SagaStatus::Pending | SagaStatus::PendingRetry => unfinished_letter(saga),
         SagaStatus::InProgress => in_progress_fault(saga).or_else(|| unfinished_letter(saga)),
@@ -87,69 +89,69 @@ pub fn saga_fault(saga: &SagaFacts) -> Option<&'static str> {
 }
 
 const fn unfinished_letter(saga: &SagaFacts) -> Option<&'static str> {
-    if saga.has_dead_letter { Some("it was not given up and has a dead letter") } else { None }
+    if saga.has_dead_letter { Some("it is not DeadLettered and has a dead letter") } else { None }
 }
 
 fn in_progress_fault(saga: &SagaFacts) -> Option<&'static str> {
     if saga.active_job.is_some_and(|active| Some(active) != saga.current_job) {
-        return Some("its active job is not the one it waits for");
+        return Some("its active job is not its current job");
     }
     match saga.current_job_status {
         None => Some("it is InProgress and its job does not exist"),
         Some(JobStatus::Pending | JobStatus::Leased) => None,
         Some(JobStatus::Completed | JobStatus::Failed) if saga.is_in_inbox => None,
         Some(JobStatus::Completed | JobStatus::Failed) => {
-            Some("its job has ended and does not wait to be applied")
+            Some("its job has finished and its result is not queued")
         }
     }
 }
 
-/// What is wrong with an order; nothing if ledger and audit agree with it.
+/// Returns what is wrong with an order, or `None` if ledger and audit agree with it.
 pub fn order_fault(order: &OrderFacts) -> Option<&'static str> {
     match &order.audit {
         None => return Some("it has no audit"),
         Some((status, retry_count, last_error)) => {
             if *status != order.status || *retry_count != order.retry_count || *last_error != order.last_error
             {
-                return Some("the last row of its audit says something else than the order");
+                return Some("the last row of its audit differs from the order");
             }
         }
     }
     match &order.ledger {
         None if order.status.is_terminal() => None,
-        None => Some("it has not ended and its row of the ledger is gone"),
+        None => Some("it has not ended and has no row in the ledger"),
         Some((digest, _)) if *digest != order.request_digest => {
             Some("the ledger has the digest of another request")
         }
         Some((_, receipt)) if !receipt.agrees_with(&order.receipt) => {
-            Some("the ledger has another result than the order")
+            Some("the result in the ledger differs from the order's")
         }
         Some(_) => None,
     }
 }
 
 impl Receipt {
-    /// The ledger takes a receipt over when there is a result; what the broker called an order that came
-    /// to none stays with the order.
+    /// Returns whether the ledger's receipt agrees with the order's. The ledger stores a receipt only with a
+    /// result; the broker's id of an order without a result is stored in the order alone.
     fn agrees_with(&self, of_order: &Self) -> bool {
         self.result_digest == of_order.result_digest
             && (self.result_digest.is_none() || self.broker_order_id == of_order.broker_order_id)
     }
 }
 
-/// What the routed events of a page say about conservation.
+/// The result of the conservation check for the routed events of a page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Conservation {
-    /// Pairs of event and subscription that had to have a saga, and have it.
+    /// Pairs of event and subscription that must have a saga, and have one.
     pub kept: u64,
-    /// Pairs without a saga whose subscription changed at about the time of routing.
+    /// Pairs without a saga whose subscription changed around the time of routing.
     pub undecidable: u64,
-    /// Pairs that had to have a saga and have none.
+    /// Pairs that must have a saga, and have none.
     pub lost: Vec<(EventId, SubscriptionId)>,
 }
 
-/// Compares routed events with the sagas that they must have. The changes are of every subscription that
-/// ever had one of the types, each one's oldest first.
+/// Compares routed events with the sagas that they must have. `changes` contains every subscription that ever
+/// had one of the types, each with its changes from oldest to newest.
 pub fn conserve(
     events: &[EventFacts],
     sagas: &[SagaFacts],

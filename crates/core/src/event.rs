@@ -1,16 +1,16 @@
-//! What callers tell Posthaste: an event, checked at the wall and never changed afterwards.
+//! Events as callers submit them. They are validated here and never changed afterwards.
 
 use crate::json::JsonText;
 use std::fmt;
 
-/// The longest type of an event, in characters; each is one byte.
+/// The maximum length of an event type, in characters; each is one byte.
 pub const EVENT_TYPE_CHARS_MAX: usize = 200;
-/// The longest external id, in characters.
+/// The maximum length of an external id, in characters.
 pub const EXTERNAL_ID_CHARS_MAX: usize = 200;
-/// The longest correlation id, in characters.
+/// The maximum length of a correlation id, in characters.
 pub const CORRELATION_ID_CHARS_MAX: usize = 200;
 
-/// Which part of an event is wrong, and how.
+/// The field of an event that is invalid, and what is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EventError {
     #[error(
@@ -32,7 +32,7 @@ macro_rules! text {
         pub struct $name(String);
 
         impl $name {
-            /// Takes what a store holds, which was checked when it went in.
+            /// Creates the value from stored text, which was validated when it was inserted.
             pub fn from_store(text: String) -> Self {
                 Self(text)
             }
@@ -55,13 +55,13 @@ macro_rules! text {
 }
 
 text! {
-    /// What kind of event it is: what subscriptions ask for.
+    /// The type of an event, which subscriptions select by.
     EventType
-    /// The caller's own name for an event; a second event of that name is the same event.
+    /// The caller's id of an event. A second event with the same id is a duplicate.
     ExternalEventId
-    /// The caller's name for what the event belongs to; it goes through every log line.
+    /// The caller's id for the operation that an event belongs to. It is part of log lines.
     CorrelationId
-    /// W3C trace context, taken at ingest and sent on.
+    /// The W3C trace context, accepted at ingest and sent on to receivers.
     TraceParent
 }
 
@@ -126,7 +126,7 @@ impl TraceParent {
     }
 }
 
-/// An event that was checked and is ready to be stored.
+/// A valid event that is ready to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEvent {
     pub event_type: EventType,
@@ -137,7 +137,8 @@ pub struct NewEvent {
 }
 
 impl NewEvent {
-    /// Whether both have the same type and the same payload, byte for byte: what an external id identifies.
+    /// Returns whether both have the same type and the same payload, byte for byte. An external id identifies
+    /// this content.
     pub fn has_content_of(&self, other: &Self) -> bool {
         self.event_type == other.event_type && self.payload == other.payload
     }
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn event_types() {
+    fn event_type_is_validated() {
         let longest = "t".repeat(200);
         for good in ["order.paid", "a", "A1_b-c.d:e/f", "0", longest.as_str()] {
             assert!(EventType::parse(good).is_ok(), "{good}");
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn trace_parents() {
+    fn traceparent_is_validated() {
         let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         assert!(TraceParent::parse(good).is_ok());
         for bad in [

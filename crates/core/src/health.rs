@@ -1,36 +1,36 @@
-//! How the attempts for one subscription went, as sums that add up over processes and over time: how many failed, and
-//! how many succeeded within which time.
+//! Sums of the attempts of one subscription, which can be added over processes and time: the number of
+//! failures, and a histogram of the durations of successes.
 
 use crate::outcome::ErrorCode;
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// The times that attempts are counted by. What took longer than the last is counted beyond it.
+/// The upper bounds of the histogram, in milliseconds. Longer attempts are counted in one more bucket.
 pub const WITHIN_MS: [u64; 11] = [5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000];
 pub const BUCKETS: usize = WITHIN_MS.len() + 1;
 
-/// How long one interval of sums is.
+/// The length of one interval of sums, in microseconds: ten minutes.
 const INTERVAL_US: i64 = 600_000_000;
-/// The most intervals that are kept, and so the most that anybody reads.
+/// The maximum number of intervals that are kept, and so of those that are read.
 pub const INTERVALS_MAX: u32 = 300;
 
-/// The interval that an instant belongs to.
+/// Returns the start of the interval that contains `at`.
 pub fn interval_start(at: Timestamp) -> Timestamp {
     Timestamp::from_micros(at.micros().div_euclid(INTERVAL_US) * INTERVAL_US)
 }
 
-/// Where `share` of what succeeded stays within.
+/// A percentile of the durations of successful attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Within {
     AtMost(Duration),
-    /// Longer than the longest time that is told apart.
+    /// Longer than the largest bound of the histogram.
     Beyond(Duration),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attempts {
     pub failed: u64,
-    /// Those that succeeded, by how long they took; see [`WITHIN_MS`].
+    /// Successful attempts by duration; see [`WITHIN_MS`].
     pub took: [u64; BUCKETS],
     pub last_error: Option<(ErrorCode, Timestamp)>,
 }
@@ -48,7 +48,7 @@ impl Attempts {
         self.note_error(code, at);
     }
 
-    /// Takes an error, if it is later than the one that is known.
+    /// Records an error, unless a later one is known.
     pub fn note_error(&mut self, code: ErrorCode, at: Timestamp) {
         if self.last_error.as_ref().is_none_or(|(_, known)| *known < at) {
             self.last_error = Some((code, at));
@@ -71,7 +71,8 @@ impl Attempts {
         self.succeeded() + self.failed
     }
 
-    /// The time that so many of a hundred successes stay within, never told too short.
+    /// Returns the given percentile of the durations of successful attempts, rounded up to a bucket bound.
+    /// Returns `None` if there were none.
     pub fn within(&self, of_hundred: u64) -> Option<Within> {
         let rank = (self.succeeded() * of_hundred).div_ceil(100).max(1);
         let mut below = 0;
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_stays_within_a_time() {
+    fn percentile_is_rounded_up_to_a_bucket_bound() {
         let ms = |ms| Some(Within::AtMost(Duration::from_millis(ms)));
         for (all, of_hundred, expected) in [
             (vec![], 50, None),
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_is_ten_minutes() {
+    fn interval_is_ten_minutes() {
         let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
         for (seconds, expected) in [(0, 0), (599, 0), (600, 600), (-1, -600)] {
             assert_eq!(interval_start(at(seconds)), at(expected));

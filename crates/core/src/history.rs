@@ -1,18 +1,19 @@
-//! What a subscription was at a time that is past: told from its kept changes, for whoever asks why an
-//! event went to it or not. An event belongs to what is active and verified when it is routed.
+//! The past states of a subscription, derived from its recorded changes, to explain why an event matched it
+//! or not. An event matches the subscriptions that are active and verified when it is routed.
 
 use crate::event::EventType;
 use crate::ids::SubscriptionId;
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// How far the times of two processes, and of a transaction and its commit, may lie apart: what changed
-/// so close to the routing of an event may or may not have counted for it.
+/// The maximum difference between the times of two processes, and between a transaction's time and its
+/// commit. Whether a change this close to the routing of an event counted for it is unknown.
 pub const UNSURE_BEFORE: Duration = Duration::from_secs(30);
-/// A router that was stopped goes on with the time that it had: what it made looks older than it is.
+/// A router that was suspended continues with its old time, so the sagas that it creates seem this much older
+/// than they are.
 pub const UNSURE_AFTER: Duration = Duration::from_secs(900);
 
-/// One kept change: what the subscription was from then on.
+/// One recorded change: the state of the subscription from then on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscriptionChange {
     pub subscription_id: SubscriptionId,
@@ -23,7 +24,7 @@ pub struct SubscriptionChange {
     pub changed_at: Timestamp,
 }
 
-/// Why a subscription was not given an event.
+/// Why a subscription did not match an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unmatched {
     CreatedLater,
@@ -45,17 +46,17 @@ impl Unmatched {
     }
 }
 
-/// What the changes say about one event and one subscription.
+/// Whether a subscription matched an event, according to its changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Matched,
     Not(Unmatched),
-    /// It changed at about that time, from one to the other.
+    /// It changed around that time, between matching and not matching.
     Unsure,
 }
 
 impl SubscriptionChange {
-    fn stands(&self, event_type: &EventType) -> Verdict {
+    fn matches(&self, event_type: &EventType) -> Verdict {
         let reason = if self.is_deleted {
             Unmatched::Deleted
         } else if self.event_type != *event_type {
@@ -71,8 +72,8 @@ impl SubscriptionChange {
     }
 }
 
-/// Whether a subscription with these changes, oldest first, took events of this type all through the time
-/// from `from` to `to`, at no time in it, or only in a part of it. The reason is that of the end.
+/// Returns whether a subscription with these changes, oldest first, matched this event type during the whole
+/// time from `from` to `to`, at no time, or only during a part of it. The reason is that of the last state.
 pub fn verdict(
     changes: &[SubscriptionChange],
     event_type: &EventType,
@@ -80,9 +81,9 @@ pub fn verdict(
     to: Timestamp,
 ) -> Verdict {
     let before = changes.iter().rfind(|change| change.changed_at <= from);
-    let first = before.map_or(Verdict::Not(Unmatched::CreatedLater), |change| change.stands(event_type));
+    let first = before.map_or(Verdict::Not(Unmatched::CreatedLater), |change| change.matches(event_type));
     let within = changes.iter().filter(|change| change.changed_at > from && change.changed_at <= to);
-    within.map(|change| change.stands(event_type)).fold(first, |so_far, next| match (so_far, next) {
+    within.map(|change| change.matches(event_type)).fold(first, |so_far, next| match (so_far, next) {
         (Verdict::Matched, Verdict::Matched) => Verdict::Matched,
         (Verdict::Not(_), Verdict::Not(reason)) => Verdict::Not(reason),
         (Verdict::Unsure, _) | (_, Verdict::Unsure) => Verdict::Unsure,
@@ -90,19 +91,19 @@ pub fn verdict(
     })
 }
 
-/// The last change between the two times after which the subscription took events of this type, or took
-/// them no more, and why not.
+/// Returns the last change between the two times by which the subscription began or ceased to match this
+/// event type, and the reason if it ceased.
 pub fn turn<'a>(
     changes: &'a [SubscriptionChange],
     event_type: &EventType,
     from: Timestamp,
     to: Timestamp,
 ) -> Option<(&'a SubscriptionChange, Option<Unmatched>)> {
-    let reason = |change: &SubscriptionChange| match change.stands(event_type) {
+    let reason = |change: &SubscriptionChange| match change.matches(event_type) {
         Verdict::Not(reason) => Some(reason),
         Verdict::Matched | Verdict::Unsure => None,
     };
-    // Before its first change it was not there.
+    // Before its first change the subscription did not exist.
     let before = std::iter::once(Some(Unmatched::CreatedLater)).chain(changes.iter().map(reason));
     let turned = changes.iter().zip(before).filter(|(change, before)| {
         let is_within = change.changed_at > from && change.changed_at <= to;
@@ -111,8 +112,8 @@ pub fn turn<'a>(
     turned.last().map(|(change, _)| (change, reason(change)))
 }
 
-/// The time in which an event was routed: closely around the making of its first delivery if it has one,
-/// else some time between its arrival and now.
+/// Returns the interval in which an event was routed: around the creation of its first delivery if it has
+/// one, otherwise between its arrival and now.
 pub fn routed_between(
     arrived_at: Timestamp,
     first_delivery_at: Option<Timestamp>,
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_subscription_was_then() {
+    fn past_states_are_derived_from_changes() {
         let deleted = SubscriptionChange { is_deleted: true, ..change(600, "a", true, true) };
         let changes = [
             change(100, "a", true, false),
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_delivery_tells_when_an_event_was_routed() {
+    fn time_of_routing_is_derived_from_the_first_delivery() {
         assert_eq!(routed_between(at(100), Some(at(200)), at(900)), (at(170), at(1_100)));
         assert_eq!(routed_between(at(100), None, at(900)), (at(70), at(1_800)));
     }

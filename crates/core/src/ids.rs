@@ -1,10 +1,11 @@
-//! Names of things: row ids, lease tokens, worker names. Newtypes, so that no two are confused.
+//! Identifiers: row ids, lease tokens, worker names. Each has its own type, so that two kinds cannot be
+//! confused.
 
 use std::fmt;
 
 /// An id that is not a positive 64-bit integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{0} is not an id: ids are whole numbers from 1 to 9223372036854775807")]
+#[error("an id must be between 1 and 9223372036854775807, got {0}")]
 pub struct IdOutOfRange(pub i64);
 
 macro_rules! row_id {
@@ -14,12 +15,16 @@ macro_rules! row_id {
         pub struct $name(i64);
 
         impl $name {
-            /// Accepts what a table can hold as an id.
+            /// Creates an id from untrusted input.
+            ///
+            /// # Errors
+            ///
+            /// Fails if `raw` is not positive.
             pub fn new(raw: i64) -> Result<Self, IdOutOfRange> {
                 if raw > 0 { Ok(Self(raw)) } else { Err(IdOutOfRange(raw)) }
             }
 
-            /// Takes an id that a store handed out, and is therefore valid.
+            /// Creates an id from a stored value, which is known to be valid.
             pub const fn from_store(raw: i64) -> Self {
                 Self(raw)
             }
@@ -46,25 +51,25 @@ row_id! {
     SagaId
     /// One attempt of a delivery.
     JobId
-    /// One delivery that was given up.
+    /// One delivery that was dead-lettered.
     DeadLetterId
     /// One order to the broker.
     OrderId
     /// One row of an order's audit trail.
     AuditId
-    /// One row of the audit of what people change.
+    /// One row of the audit of changes made by people.
     OperatorAuditId
     /// One API key.
     KeyId
 }
 
-/// Proof of holding a lease: 128 random bits, fresh with every claim (never a counter, because ids
-/// can be issued again after a crash).
+/// The fencing token of a lease: 128 random bits, new for every claim. It is never a counter, because ids can
+/// be reissued after a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LeaseToken(u128);
 
 impl LeaseToken {
-    /// Makes a token of bits that the caller drew at random.
+    /// Creates a token from bits that the caller generated at random.
     pub const fn from_random(bits: u128) -> Self {
         Self(bits)
     }
@@ -74,23 +79,23 @@ impl LeaseToken {
     }
 }
 
-/// A token admits its bearer to report, so it does not belong into logs.
+/// Omits the bits: the holder of a token may report, so it must not be logged.
 impl fmt::Debug for LeaseToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("LeaseToken(…)")
     }
 }
 
-/// Who works: the name of one process, as it is written beside the rows it holds.
+/// The name of a process, stored in the rows that it claims.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WorkerId(String);
 
-/// The longest name a worker may have, in bytes.
+/// The maximum length of a worker's name, in bytes.
 pub const WORKER_ID_BYTES_MAX: usize = 100;
 
-/// A worker's name that no row could hold.
+/// A worker's name that does not fit into its column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a worker id is 1 to {WORKER_ID_BYTES_MAX} visible ASCII characters")]
+#[error("a worker id must be 1 to {WORKER_ID_BYTES_MAX} visible ASCII characters")]
 pub struct BadWorkerId;
 
 impl WorkerId {
@@ -110,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_positive_numbers_are_ids() {
+    fn ids_are_positive() {
         assert_eq!(EventId::new(1).map(EventId::get), Ok(1));
         assert_eq!(EventId::new(i64::MAX).map(EventId::get), Ok(i64::MAX));
         assert_eq!(EventId::new(0), Err(IdOutOfRange(0)));
@@ -118,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_does_not_print_itself() {
+    fn debug_output_does_not_contain_the_token() {
         assert_eq!(format!("{:?}", LeaseToken::from_random(0xfeed)), "LeaseToken(…)");
     }
 

@@ -1,43 +1,44 @@
-//! How many jobs of one subscription may be under way at once: asked by the orchestrator at
-//! admission, fed with the results that it applies.
+//! The in-flight limit of one subscription. The orchestrator reads it at admission and updates it with the
+//! results that it applies.
 //!
-//! A receiver that answers is given more, one that stops answering less; a refusal is an answer too.
-//! The unit of judgement is a window of as many results as the bound allows in flight, for the reason
-//! that TCP judges by round trips: what times out together was sent together, and tells of one
-//! overload, not of many.
+//! The limit grows while a receiver responds and shrinks while it does not; an HTTP error is a response, too.
+//! Results are judged in windows of as many as the limit allows in flight, as TCP judges by round trips:
+//! attempts that time out together were sent together and show one overload, not many.
 //!
-//! - As many answers as the bound, since it last changed, double it.
-//! - An unanswered attempt halves it, unless fewer results than the bound came since it last changed:
-//!   those were sent under another bound and say nothing about this one.
+//! - When as many responses as the limit have arrived since it last changed, it doubles.
+//! - An attempt without a response halves it, unless fewer results than the limit have arrived since it last
+//!   changed: those attempts were sent under another limit.
 //!
-//! Answers count through that pause. So of a receiver that loses a share p of the attempts, only a
-//! loss among the last p * bound results before the doubling costs it anything: one loss in a hundred
-//! leaves bounds of thousands alone, one in three holds it near the floor. A receiver that stops
-//! answering is at the floor after as many timeouts as it had in flight, twice that if it was still
-//! growing: one or two deadlines later.
+//! Responses are counted during that pause. So if a receiver loses a share p of the attempts, only a loss
+//! among the last p * limit results before the doubling has an effect: a loss of one in a hundred does not
+//! reduce limits of thousands, a loss of one in three keeps the limit near its minimum. A receiver that stops
+//! responding is at the minimum after as many timeouts as it had attempts in flight, or twice as many if the
+//! limit was still growing: one or two deadlines later.
 
-/// The bound of a subscription that nothing is known about.
+/// The initial limit of a subscription.
 pub const IN_FLIGHT_START: u32 = 16;
 
-/// Never fewer than this, so that a receiver that recovered is noticed, unless the setting says so.
+/// The minimum limit, so that a receiver that recovers is noticed. A lower maximum in the settings takes
+/// precedence.
 pub const IN_FLIGHT_FLOOR: u32 = 4;
 
-/// Results looked at in one call. Of more, a sample with the same share of answers is looked at.
+/// The maximum number of results processed in one call. From larger batches, a sample with the same share of
+/// responses is processed.
 const RESULTS_MAX: u32 = 16_384;
 
-/// The bound of one subscription, and what was seen since it last changed.
+/// The limit of one subscription, and the results since it last changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InFlightBound {
     bound: u32,
     max: u32,
-    /// Answers since the bound last changed.
+    /// Responses since the limit last changed.
     answered: u32,
-    /// Results that must pass before an unanswered attempt may halve the bound.
+    /// The number of results that must arrive before an attempt without a response may halve the limit again.
     pause: u32,
 }
 
 impl InFlightBound {
-    /// Starts without experience. A setting of 0 would stop the subscription for good: it counts as 1.
+    /// Creates the initial limit. A maximum of 0 would stop the subscription for ever, so it counts as 1.
     pub const fn new(max: u32) -> Self {
         let max = if max == 0 { 1 } else { max };
         let bound = if max < IN_FLIGHT_START { max } else { IN_FLIGHT_START };
@@ -48,13 +49,13 @@ impl InFlightBound {
         self.bound
     }
 
-    /// How many more jobs may be admitted beside those in flight.
+    /// Returns how many more jobs may be admitted.
     pub const fn free(&self, in_flight: u32) -> u32 {
         self.bound.saturating_sub(in_flight)
     }
 
-    /// The bound after a batch of results. A batch has lost the order they came in; they are taken as
-    /// evenly mixed, since either end of the batch would favour one kind.
+    /// Returns the limit after a batch of results. The order of the results is not known, so they are
+    /// processed as evenly mixed; any other order would favour one kind.
     #[must_use]
     pub fn after(self, answered: u32, unanswered: u32) -> Self {
         let (total, unanswered) = sample(answered, unanswered);
@@ -79,7 +80,7 @@ impl InFlightBound {
             return Self { answered, pause, ..self };
         }
         let bound = self.bound.saturating_mul(2).min(self.max);
-        // At the setting nothing changed, and there is no other bound to wait for.
+        // At the maximum the limit did not change, so there is no pause.
         let pause = if bound > self.bound { bound } else { 0 };
         Self { bound, answered: 0, pause, ..self }
     }
@@ -93,13 +94,13 @@ impl InFlightBound {
     }
 }
 
-/// How many results to look at, and how many of them were unanswered.
+/// Returns the number of results to process, and how many of them had no response.
 fn sample(answered: u32, unanswered: u32) -> (u32, u32) {
     let total = u64::from(answered) + u64::from(unanswered);
     match u32::try_from(total) {
         Ok(total @ 0..=RESULTS_MAX) => (total, unanswered),
         Ok(_) | Err(_) => {
-            // A share of at most one, so the product over the total is at most RESULTS_MAX.
+            // The share is at most one, so the quotient is at most RESULTS_MAX.
             let scaled = (u64::from(unanswered) * u64::from(RESULTS_MAX)).div_ceil(total);
             (RESULTS_MAX, u32::try_from(scaled).unwrap_or(RESULTS_MAX))
         }
@@ -112,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    /// Feeds batches of (answered, unanswered) and compares the bound after each.
+    /// Applies batches of (answered, unanswered) and compares the limit after each.
     fn check(max: u32, start: u32, rows: &[(u32, u32, u32)]) {
         let mut bound = InFlightBound::new(max);
         assert_eq!(bound.get(), start);
@@ -123,37 +124,37 @@ mod tests {
     }
 
     #[test]
-    fn a_full_window_of_answers_doubles() {
+    fn full_window_of_responses_doubles_the_limit() {
         check(2048, 16, &[(15, 0, 16), (1, 0, 32), (31, 0, 32), (1, 0, 64), (64 + 128, 0, 256)]);
     }
 
     #[test]
-    fn growth_ends_at_the_setting() {
+    fn growth_ends_at_the_maximum() {
         check(100, 16, &[(16 + 32 + 64, 0, 100), (10_000, 0, 100), (u32::MAX, 0, 100)]);
         check(10, 10, &[(100, 0, 10), (0, 1, 5), (5, 0, 10)]);
     }
 
     #[test]
-    fn unanswered_attempts_halve_once_a_window() {
+    fn attempts_without_response_halve_the_limit_once_per_window() {
         check(2048, 16, &[(0, 1, 8), (0, 8, 8), (0, 1, 4), (0, 1000, 4)]);
-        // A loss among the answers halves at once, and the answers behind it win the bound back.
+        // A loss among responses halves the limit at once, and the following responses restore it.
         check(2048, 16, &[(5, 1, 8), (7, 1, 8), (1, 0, 16)]);
     }
 
     #[test]
-    fn nothing_known_changes_nothing() {
+    fn empty_batch_changes_nothing() {
         check(2048, 16, &[(0, 0, 16), (0, 0, 16)]);
     }
 
     #[test]
-    fn small_settings_are_kept() {
+    fn small_maximum_is_respected() {
         check(3, 3, &[(0, 100, 3), (100, 0, 3)]);
         check(1, 1, &[(0, 1, 1), (1, 0, 1)]);
         check(0, 1, &[(0, 1, 1), (1, 0, 1)]);
     }
 
     #[test]
-    fn a_receiver_that_only_times_out_is_at_the_floor_after_one_flight() {
+    fn receiver_that_only_times_out_reaches_the_minimum_after_one_window() {
         let grown = InFlightBound::new(2048).after(10_000, 0);
         assert_eq!(grown.get(), 2048);
         assert_eq!(grown.after(0, 2049).get(), IN_FLIGHT_FLOOR);
@@ -167,8 +168,8 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_losses_decides_where_the_bound_settles() {
-        // one loss in so many results, then the lowest and highest bound seen once it has settled
+    fn share_of_losses_determines_the_stable_limit() {
+        // one loss in this many results, then the lowest and highest limit in the stable state
         let rows = [(100, 1024, 2048), (20, 128, 256), (4, 8, 16), (2, 4, 4), (1, 4, 4)];
         for (one_in, low, high) in rows {
             let mut bound = InFlightBound::new(2048);
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_is_never_negative() {
+    fn free_capacity_is_never_negative() {
         let bound = InFlightBound::new(2048);
         for (in_flight, free) in [(0, 16), (15, 1), (16, 0), (17, 0), (u32::MAX, 0)] {
             assert_eq!(bound.free(in_flight), free, "{in_flight} in flight");
@@ -195,7 +196,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_bound_stays_between_floor_and_setting(
+        fn limit_stays_between_minimum_and_maximum(
             max in any::<u32>(),
             batches in proptest::collection::vec((any::<u32>(), any::<u32>()), 0..8),
         ) {
@@ -208,7 +209,7 @@ mod tests {
         }
 
         #[test]
-        fn one_result_at_most_doubles_or_halves(max in 4_u32..5000, results in proptest::collection::vec(any::<bool>(), 0..300)) {
+        fn one_result_at_most_doubles_or_halves_the_limit(max in 4_u32..5000, results in proptest::collection::vec(any::<bool>(), 0..300)) {
             let mut bound = InFlightBound::new(max);
             for answered in results {
                 let next = bound.after(u32::from(answered), u32::from(!answered));

@@ -1,6 +1,6 @@
-//! One attempt of a delivery: its states, and what a worker may say of it. Jobs are made by the
-//! orchestrator, worked by workers, given back by the cleaner; what a result means for the delivery
-//! is decided in [`crate::saga`].
+//! One attempt of a delivery: its states, and what happens when its lease expires. Jobs are created by the
+//! orchestrator, executed by workers and reset by the cleaner; [`crate::saga`] decides what a result means
+//! for the delivery.
 
 use crate::broker::UNKNOWN;
 use crate::ids::JobId;
@@ -31,7 +31,7 @@ impl JobStatus {
         Self::ALL.into_iter().find(|status| status.as_str() == text)
     }
 
-    /// Nothing ever changes again.
+    /// Returns whether this state is final.
     pub const fn is_terminal(self) -> bool {
         match self {
             Self::Completed | Self::Failed => true,
@@ -39,7 +39,8 @@ impl JobStatus {
         }
     }
 
-    /// Whether an update may take a job from here to there; staying is a change of other columns.
+    /// Returns whether an update from this status to `to` is legal. The same status means that only other
+    /// columns change.
     pub const fn may_become(self, to: Self) -> bool {
         match self {
             Self::Pending => matches!(to, Self::Pending | Self::Leased),
@@ -49,7 +50,7 @@ impl JobStatus {
     }
 }
 
-/// How a finished job ended, as its row says.
+/// How a finished job ended, according to its row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobOutcome {
     Completed,
@@ -57,8 +58,8 @@ pub enum JobOutcome {
 }
 
 impl JobOutcome {
-    /// What a job's row says; nothing while the job has not ended. One that failed without a code, which
-    /// only hands other than ours can bring about, still counts.
+    /// Returns the outcome in a job's row, or `None` if the job is not finished. A failed job without an
+    /// error code, which only a write outside Posthaste can cause, still counts as failed.
     pub fn of_row(
         status: JobStatus,
         error_code: Option<ErrorCode>,
@@ -82,11 +83,11 @@ pub struct JobResult {
     pub outcome: JobOutcome,
 }
 
-/// What becomes of a job whose lease ran out: given back until it has killed too many workers.
+/// The decision on a job whose lease has expired: it is reset until the limit of resets is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExpiredLease {
-    /// A `suspect` may have killed its worker. From then on it runs without other suspects in its process, so a job
-    /// that does kill its worker uses up its own resets only.
+    /// A `suspect` may have killed its worker. From then on it runs without other suspects in its process, so
+    /// a job that does kill its worker uses up only its own resets.
     GiveBack {
         lease_resets: u32,
         suspect: bool,
@@ -96,11 +97,12 @@ pub enum ExpiredLease {
     },
 }
 
-/// Number of resets from which a job is suspect. One crash makes no job suspect, so after an ordinary restart all
-/// jobs run at full speed; lower limits of resets lower it, because the next reset would fail the job.
+/// The number of resets from which a job is suspect. A single crash makes no job suspect, so after an
+/// ordinary restart all jobs run at full speed. It is lower if the limit of resets is lower, because the next
+/// reset would fail the job.
 const SUSPECT_RESETS: u32 = 2;
 
-/// Decides over a job whose lease ran out `lease_resets` times before.
+/// Decides on a job whose lease expired `lease_resets` times before this one.
 pub const fn expire(lease_resets: u32, resets_max: u32) -> ExpiredLease {
     let lease_resets = lease_resets.saturating_add(1);
     if lease_resets > resets_max {
@@ -111,7 +113,8 @@ pub const fn expire(lease_resets: u32, resets_max: u32) -> ExpiredLease {
     }
 }
 
-/// Returns whether the first job after this error of its saga is suspect: the job before it lost too many workers.
+/// Returns whether the next job of a saga with this last error is suspect: the previous job lost too many
+/// workers.
 pub fn is_suspect_after(last_error: Option<&ErrorCode>) -> bool {
     last_error == Some(&Failure::LeaseExpired.code())
 }
@@ -121,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn legal_transitions() {
+    fn only_legal_transitions_are_allowed() {
         use JobStatus::{Completed, Failed, Leased, Pending};
         let legal = [
             (Pending, Pending),
@@ -139,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_given_back_until_the_limit() {
+    fn expired_lease_is_reset_until_the_limit() {
         let back = |lease_resets, suspect| ExpiredLease::GiveBack { lease_resets, suspect };
         assert_eq!(expire(0, 3), back(1, false));
         assert_eq!(expire(1, 3), back(2, true));
@@ -153,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_job_after_an_expired_lease_starts_as_a_suspect() {
+    fn only_the_job_after_an_expired_lease_starts_as_a_suspect() {
         assert!(!is_suspect_after(None));
         for failure in Failure::ALL {
             assert_eq!(is_suspect_after(Some(&failure.code())), failure == Failure::LeaseExpired);

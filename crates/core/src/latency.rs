@@ -1,40 +1,40 @@
-//! Latencies as counts in fixed buckets, each half as wide again as the one before: counts of many
-//! processes and of many intervals add up, and percentiles come out of the sum.
+//! Latencies as counts in fixed buckets, each 1.5 times as wide as the previous one. Counts of processes and
+//! intervals can be added, and percentiles are computed from the sum.
 
 use std::time::Duration;
 
-/// The upper end of the first bucket.
+/// The upper bound of the first bucket, in microseconds.
 const FIRST_US: f64 = 1_000.0;
 const GROWTH: f64 = 1.5;
-/// The last bucket takes all that is longer than the one before it, which ends at about an hour.
+/// The number of buckets. The last one counts everything above the previous one, which ends at about an hour.
 pub const BUCKETS: usize = 39;
 
-/// The upper end of a bucket; of the last one, its lower end.
+/// Returns the upper bound of a bucket, or the lower bound of the last one.
 pub fn upper_bound(bucket: usize) -> Duration {
     let exponent = u32::try_from(bucket.min(BUCKETS - 2)).unwrap_or(0);
     Duration::from_secs_f64(FIRST_US * GROWTH.powi(i32::try_from(exponent).unwrap_or(0)) / 1e6)
 }
 
-/// The bucket that a latency is counted in.
+/// Returns the bucket of a latency.
 pub fn bucket(took: Duration) -> usize {
     (0..BUCKETS - 1).find(|bucket| took <= upper_bound(*bucket)).unwrap_or(BUCKETS - 1)
 }
 
-/// The name of a bucket's counter.
+/// Returns the counter name of a bucket.
 pub fn counter(bucket: usize) -> String {
     format!("{COUNTER_PREFIX}{bucket:02}")
 }
 
-/// How every name of a bucket's counter begins, and no other counter's.
+/// The prefix of the counter names of buckets, which no other counter has.
 pub const COUNTER_PREFIX: &str = "latency_";
 
-/// The bucket behind the name of a counter.
+/// Returns the bucket of a counter name, or `None` if it is not one of a bucket.
 pub fn bucket_of(counter: &str) -> Option<usize> {
     counter.strip_prefix(COUNTER_PREFIX)?.parse().ok().filter(|bucket| *bucket < BUCKETS)
 }
 
-/// The latency that `share` of all stay within: the upper end of its bucket, so it is never told too
-/// short, and too long by half at most. Nothing when nothing was counted.
+/// Returns the percentile `share` as the upper bound of its bucket, so it is never too small and at most 50 %
+/// too large. Returns `None` if there are no counts.
 pub fn percentile(counts: &[u64; BUCKETS], share: f64) -> Option<Duration> {
     let all: u64 = counts.iter().sum();
     if all == 0 {
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_come_out_of_sums() {
+    fn percentiles_are_computed_from_counts() {
         let mut counts = [0; BUCKETS];
         assert_eq!(percentile(&counts, 0.5), None);
         counts[3] = 90;

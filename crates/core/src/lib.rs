@@ -1,7 +1,8 @@
-//! What Posthaste knows and decides, with no I/O, no clock and no randomness of its own.
+//! The types and decisions of Posthaste, without I/O, clocks or randomness.
 //!
-//! [`saga::step`] decides over a delivery, [`order::step`] over an order; nobody else does. [`admission`] and [`results`]
-//! call the former for sets of deliveries. The [`ports`] say what each role may ask of a store, and the stores implement them.
+//! Only [`saga::step`] decides on deliveries and only [`order::step`] on orders. [`admission`] and
+//! [`results`] apply the former to sets of deliveries. The [`ports`] define what each role may request from a
+//! store, and the stores implement them.
 
 pub mod admission;
 pub mod audit;

@@ -1,5 +1,5 @@
-//! What came of one attempt to deliver an event, and the codes under which it is kept. Made by the
-//! worker from what it saw on the wire, written to the job, read by the orchestrator.
+//! The outcome of one attempt to deliver an event, and its error codes. The worker creates it from the HTTP
+//! exchange and writes it to the job; the orchestrator reads it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,16 +8,16 @@ use std::time::Duration;
 use crate::retry::parse_retry_after;
 use crate::time::Timestamp;
 
-/// The longest code, in characters, that a column holds.
+/// The maximum length of an error code in the database, in characters.
 pub const ERROR_CODE_CHARS_MAX: usize = 100;
 
-/// Why an attempt failed, as it stands in a row: a stable word for machines, such as `HTTP_503`.
+/// Why an attempt failed, as stored in a row: a stable, machine-readable code such as `HTTP_503`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ErrorCode(Cow<'static, str>);
 
-/// Text that is not a code.
+/// Text that is not a valid error code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("an error code is 1 to {ERROR_CODE_CHARS_MAX} characters of A-Z, 0-9 and _")]
+#[error("an error code must be 1 to {ERROR_CODE_CHARS_MAX} characters of A-Z, 0-9 and _")]
 pub struct BadErrorCode;
 
 impl ErrorCode {
@@ -28,12 +28,12 @@ impl ErrorCode {
         if fits && plain { Ok(Self(Cow::Owned(code))) } else { Err(BadErrorCode) }
     }
 
-    /// Takes a code that a store kept, and that was therefore valid when it was written.
+    /// Creates a code from stored text, which was valid when it was written.
     pub const fn from_store(code: String) -> Self {
         Self(Cow::Owned(code))
     }
 
-    /// Takes one of the program's own words. Tests hold each of them against [`ErrorCode::parse`].
+    /// Creates one of the program's own codes. Tests check each of them with [`ErrorCode::parse`].
     pub(crate) const fn known(code: &'static str) -> Self {
         Self(Cow::Borrowed(code))
     }
@@ -42,7 +42,7 @@ impl ErrorCode {
         &self.0
     }
 
-    /// What [`Failure::answered`] said when this code was written.
+    /// Returns the value of [`Failure::answered`] for the failure with this code.
     pub fn answered(&self) -> Option<bool> {
         match self.as_str() {
             TIMEOUT | CONNECT_FAILED => Some(false),
@@ -64,37 +64,37 @@ const HTTP_PREFIX: &str = "HTTP_";
 const TIMEOUT: &str = "TIMEOUT";
 const CONNECT_FAILED: &str = "CONNECT_FAILED";
 
-/// Why an attempt failed, as the program knows it.
+/// Why an attempt failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// An HTTP answer with a status other than 2xx.
+    /// An HTTP response with a status other than 2xx.
     Http(u16),
-    /// The deadline over the whole exchange passed.
+    /// The deadline of the whole exchange passed.
     Timeout,
-    /// No connection, or one that broke off before the answer.
+    /// No connection, or one that broke before the response.
     ConnectFailed,
     DnsFailed,
     TlsFailed,
-    /// The address policy does not let us connect there.
+    /// The address policy refused the address.
     BlockedAddress,
-    /// What came back is not HTTP, or more of it than we read.
+    /// The response is not HTTP, or its head is too long.
     ResponseInvalid,
-    /// The callback URL is not verified (any more): nothing was sent.
+    /// The callback URL is not verified, or no longer: nothing was sent.
     NotVerified,
-    /// The worker lost the job so often that the cleaner gave the attempt up.
+    /// The lease of the job expired too often, and the cleaner failed the attempt.
     LeaseExpired,
-    /// The event of the job cannot be found.
+    /// The event of the job was not found.
     EventGone,
-    /// The subscription of the job was deleted or cannot be found.
+    /// The subscription of the job was deleted or not found.
     SubscriptionGone,
-    /// The signing secret cannot be decrypted with the key we have.
+    /// The signing secret cannot be decrypted with the configured key.
     SecretUnreadable,
-    /// The stored callback URL does not pass today's rules.
+    /// The stored callback URL is invalid under the current rules.
     UrlInvalid,
 }
 
 impl Failure {
-    /// Every failure once; `Http` stands for all statuses.
+    /// Every failure once; `Http` with one status as an example.
     pub const ALL: [Self; 13] = [
         Self::Http(503),
         Self::Timeout,
@@ -130,9 +130,9 @@ impl Failure {
         ErrorCode::known(word)
     }
 
-    /// What the attempt tells about how much the receiver can take: `true` when it gave an HTTP answer
-    /// (even a refusal is an answer, and came in time), `false` when it did not keep up, nothing when
-    /// the cause lies elsewhere.
+    /// Returns what the attempt shows about the capacity of the receiver: `Some(true)` if it sent an HTTP
+    /// response (an HTTP error is one, too), `Some(false)` if it did not respond in time, `None` if the cause
+    /// is unrelated to its load.
     pub const fn answered(self) -> Option<bool> {
         match self {
             Self::Http(_) => Some(true),
@@ -159,12 +159,12 @@ pub enum AttemptOutcome {
 }
 
 impl AttemptOutcome {
-    /// A failure without an answer that could carry a status or a wish.
+    /// Creates a failure without a response.
     pub const fn failed(failure: Failure) -> Self {
         Self::Failed { failure, status: None, retry_after: None }
     }
 
-    /// The status line's code, if there was one.
+    /// Returns the HTTP status, if there was a response.
     pub const fn status(&self) -> Option<u16> {
         match self {
             Self::Delivered { status } => Some(*status),
@@ -172,7 +172,7 @@ impl AttemptOutcome {
         }
     }
 
-    /// The code to keep; a delivery has none.
+    /// Returns the error code, or `None` for a successful delivery.
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Delivered { .. } => None,
@@ -180,7 +180,8 @@ impl AttemptOutcome {
         }
     }
 
-    /// The wait that the receiver asked for, in whole seconds, rounded up: never earlier than it asked.
+    /// Returns the delay that the receiver asked for, in seconds, rounded up so that the retry is never too
+    /// early.
     pub fn retry_after_s(&self) -> Option<u32> {
         match self {
             Self::Delivered { .. } | Self::Failed { retry_after: None, .. } => None,
@@ -191,7 +192,7 @@ impl AttemptOutcome {
         }
     }
 
-    /// Like [`Failure::answered`]; a delivery is an answer.
+    /// Like [`Failure::answered`]; a successful delivery is a response.
     pub const fn answered(&self) -> Option<bool> {
         match self {
             Self::Delivered { .. } => Some(true),
@@ -200,8 +201,8 @@ impl AttemptOutcome {
     }
 }
 
-/// Judges an answer by its status line. `Retry-After` is heard only where it means "come back later"
-/// (429 and 503): with a redirect, say, it means something else.
+/// Classifies a response by its status. `Retry-After` is used for 429 and 503 only; with a redirect, for
+/// example, it has another meaning.
 pub fn classify(status: u16, retry_after_header: Option<&[u8]>, now: Timestamp) -> AttemptOutcome {
     let retry_after = match status {
         200..=299 => return AttemptOutcome::Delivered { status },
@@ -216,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_failure_has_its_code_and_says_whether_the_receiver_answered() {
+    fn each_failure_has_a_code_and_shows_whether_the_receiver_responded() {
         let rows = [
             (Failure::Http(503), "HTTP_503", Some(true)),
             (Failure::Http(0), "HTTP_0", Some(true)),
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_short_words_in_capitals() {
+    fn error_code_is_validated() {
         for good in ["A", "HTTP_503", "_", "7", &"X".repeat(100)] {
             assert_eq!(ErrorCode::parse(good).map(|code| code.to_string()), Ok(good.to_owned()));
         }
@@ -255,14 +256,14 @@ mod tests {
     }
 
     #[test]
-    fn codes_that_only_look_like_a_status_say_nothing() {
+    fn malformed_http_codes_say_nothing_about_the_receiver() {
         for code in ["HTTP_", "HTTP_X", "HTTP_5_3", "HTTP", "TIMEOUTS", ""] {
             assert_eq!(ErrorCode::from_store(code.into()).answered(), None, "{code}");
         }
     }
 
     #[test]
-    fn the_status_line_decides() {
+    fn outcome_depends_on_the_status() {
         let failed = |status, retry_after: Option<u64>| AttemptOutcome::Failed {
             failure: Failure::Http(status),
             status: Some(status),

@@ -1,5 +1,5 @@
-//! Decides what finished jobs do to their sagas. The stores read the jobs with their sagas, write what changes a saga and
-//! return every result: one that changes nothing comes back with [`Decision::Ignore`].
+//! Decides on the effect of finished jobs on their sagas. The stores read the jobs with their sagas, write
+//! the changes and return every result; one without an effect has [`Decision::Ignore`].
 
 use crate::ids::{EventId, SagaId, SubscriptionId};
 use crate::job::{JobOutcome, JobResult};
@@ -8,7 +8,7 @@ use crate::retry::RetryPolicy;
 use crate::saga::{self, SagaSignal, SagaState};
 use crate::time::Timestamp;
 
-/// A finished job with its saga and the limit of attempts of its subscription.
+/// A finished job with its saga and the attempt limit of its subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FinishedJob {
     pub result: JobResult,
@@ -20,8 +20,8 @@ pub struct FinishedJob {
     pub max_retry_limit: Option<u32>,
 }
 
-/// Returns the result of each job and the state of its saga afterwards, in the same order. At most one job of a saga
-/// changes it: the one that the saga waits for.
+/// Returns the result of each job and the state of its saga afterwards, in the same order. Only the current
+/// job of a saga changes it.
 pub fn decide(
     finished: impl IntoIterator<Item = FinishedJob>,
     policy: RetryPolicy,
@@ -60,23 +60,23 @@ mod tests {
 
     const T0: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 
-    /// A saga with one attempt behind it that is in `status`, waiting for job 7 if it is InProgress.
+    /// Returns a saga in `status` after one attempt. If it is InProgress, its current job is 7.
     fn saga(status: SagaStatus) -> SagaState {
         let current_job_id = (status == SagaStatus::InProgress).then(|| JobId::from_store(7));
         SagaState { status, attempt_count: 1, current_job_id, ..SagaState::fresh(T0) }
     }
 
     #[test]
-    fn every_result_is_returned_and_only_the_expected_job_changes_its_saga() {
+    fn every_result_is_returned_and_only_the_current_job_changes_its_saga() {
         let code = ErrorCode::parse("HTTP_500").expect("a code");
         let failed = || JobOutcome::Failed { error_code: code.clone(), retry_after: None };
         let (attempt_count, next_attempt_at) = (2, T0.after(Duration::from_secs(60)));
         let retry = Retry { attempt_count, next_attempt_at, error_code: code.clone() };
-        let given_up = DeadLetter { attempt_count, error_code: Some(code.clone()) };
+        let dead_letter = DeadLetter { attempt_count, error_code: Some(code.clone()) };
         let rows: [(SagaStatus, i64, JobOutcome, Option<u32>, Decision); 8] = [
             (SagaStatus::InProgress, 7, JobOutcome::Completed, None, Complete { attempt_count }),
             (SagaStatus::InProgress, 7, failed(), None, retry),
-            (SagaStatus::InProgress, 7, failed(), Some(2), given_up),
+            (SagaStatus::InProgress, 7, failed(), Some(2), dead_letter),
             (SagaStatus::InProgress, 6, JobOutcome::Completed, None, Ignore(NotItsJob)),
             (SagaStatus::Pending, 7, JobOutcome::Completed, None, Ignore(NotItsJob)),
             (SagaStatus::PendingRetry, 7, failed(), None, Ignore(NotItsJob)),

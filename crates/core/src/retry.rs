@@ -1,5 +1,5 @@
-//! When to try again. Pure arithmetic for both lanes: the saga asks [`RetryPolicy`], the order's
-//! state machine asks [`OrderRetryPolicy`], and nobody else computes a delay.
+//! Retry policies for deliveries and orders. Pure arithmetic: the state machine of sagas uses
+//! [`RetryPolicy`], that of orders [`OrderRetryPolicy`], and no other code computes a delay.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,22 +7,22 @@ use sha2::{Digest as _, Sha256};
 
 use crate::time::Timestamp;
 
-/// The longest wait that a receiver can ask for. More would let it park deliveries with us for days.
+/// The maximum delay that a receiver can request. With more, it could defer deliveries for days.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
-/// The longest wait between two sends of an order, before jitter: a raised retry limit must not turn
-/// the doubling into weeks.
+/// The maximum backoff of an order, before jitter. Without it, a raised retry limit would lead to waits of
+/// weeks.
 pub const ORDER_BACKOFF_MAX: Duration = Duration::from_secs(3600);
 
-/// The most attempts that a subscription may ask for.
+/// The maximum attempt limit of a subscription.
 pub const ATTEMPTS_LIMIT_MAX: u32 = 100;
 
-/// How the attempts of one webhook delivery are spaced, and how many there are.
+/// The backoff and the attempt limit of a webhook delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
     pub base: Duration,
     pub cap: Duration,
-    /// Attempts in all, the first one included.
+    /// The total number of attempts, including the first one.
     pub attempts_max: u32,
 }
 
@@ -30,7 +30,7 @@ impl RetryPolicy {
     pub const WEBHOOK: Self =
         Self { base: Duration::from_secs(30), cap: Duration::from_secs(3600), attempts_max: 5 };
 
-    /// The policy of a subscription that may have a limit of its own.
+    /// Returns the policy with the limit of a subscription, if it has its own.
     pub const fn with_limit(self, limit: Option<u32>) -> Self {
         match limit {
             Some(attempts_max) => Self { attempts_max, ..self },
@@ -38,16 +38,17 @@ impl RetryPolicy {
         }
     }
 
-    /// The wait after the `attempt`th attempt failed. There is no attempt 0; it waits as the first.
+    /// Returns the backoff after the failed attempt number `attempt`, counted from one. 0 is treated as 1.
     pub fn backoff(&self, attempt: u32) -> Duration {
         doubled(self.base, attempt, self.cap)
     }
 
-    /// When the attempt after the `attempt`th is due. A receiver's wish only lengthens the wait.
+    /// Returns when the attempt after number `attempt` is due. A delay requested by the receiver can only
+    /// lengthen the backoff.
     ///
-    /// Never equal to `previous`, since that instant is the identity of an attempt. After a clock that was set back it may
-    /// be earlier: the wait is counted from `now`. Only at the end of time, [`Timestamp::MAX`], is there no other
-    /// instant.
+    /// The result is never equal to `previous`, since that time is the identity of an attempt. After a clock
+    /// step back it may be earlier than `previous`, because the backoff starts at `now`. The only exception
+    /// is [`Timestamp::MAX`], after which there is no other time.
     pub fn next_attempt_at(
         &self,
         attempt: u32,
@@ -58,13 +59,14 @@ impl RetryPolicy {
         due(self.backoff(attempt), retry_after, previous, now)
     }
 
-    /// The time of a waiting attempt whose wait no clock explains; see [`restarted`].
+    /// Returns the new time of a waiting attempt that was stored by a clock that was ahead; see
+    /// [`restarted`].
     pub fn restarted_wait(&self, wait: Wait, now: Timestamp) -> Option<Timestamp> {
         restarted(wait, self.cap.max(RETRY_AFTER_MAX), now)
     }
 }
 
-/// A stored wait: from when to when.
+/// A stored wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait {
     /// When it was stored.
@@ -72,11 +74,12 @@ pub struct Wait {
     pub until: Timestamp,
 }
 
-/// A clock that is behind by more than this was set back; by less, the clocks of two processes differ.
+/// The smallest difference that counts as a clock step; smaller ones are clock skew between processes.
 pub const CLOCK_STEP_MIN: Duration = Duration::from_secs(1);
 
-/// Returns the new end of a wait that began in the future or is longer than any schedule makes one: the clock was
-/// ahead when it was stored. The wait then takes its own length from `now` on. `None` for a wait that may stand.
+/// Returns the new end of a wait that began in the future, or that is longer than any schedule allows: the
+/// clock was ahead when it was stored. The wait then starts again at `now` with its own length. Returns
+/// `None` if the wait is plausible.
 fn restarted(wait: Wait, wait_max: Duration, now: Timestamp) -> Option<Timestamp> {
     let is_from_the_future = wait.since > now.after(CLOCK_STEP_MIN) && wait.until > now;
     let is_too_long = wait.until.since(now) > wait_max;
@@ -84,20 +87,20 @@ fn restarted(wait: Wait, wait_max: Duration, now: Timestamp) -> Option<Timestamp
     (is_from_the_future || is_too_long).then(|| now.after(length))
 }
 
-/// How the sends of one order are spaced, and how many follow the first.
+/// The backoff and the retry limit of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OrderRetryPolicy {
     pub base: Duration,
-    /// Sends after the first one.
+    /// The number of sends after the first one.
     pub retries_max: u32,
 }
 
 impl OrderRetryPolicy {
     pub const ORDER: Self = Self { base: Duration::from_secs(2), retries_max: 8 };
 
-    /// The wait before retry `retry_count` (from 1; 0 waits as 1), up to a tenth shorter or longer. The
-    /// deviation is a hash and no random number: it spreads the orders that failed in one outage, and
-    /// whoever recomputes it gets the same instant.
+    /// Returns the backoff before retry `retry_count` (from 1; 0 is treated as 1), with a jitter of ±10 %.
+    /// The jitter is a hash and not random: it spreads the orders that failed in one outage, and is
+    /// reproducible.
     pub fn backoff(&self, idempotency_key: &str, retry_count: u32) -> Duration {
         let nominal = doubled(self.base, retry_count, ORDER_BACKOFF_MAX);
         let hash = Sha256::new()
@@ -107,12 +110,12 @@ impl OrderRetryPolicy {
             .finalize();
         let draw = hash.iter().take(8).fold(0_u64, |sum, byte| (sum << 8) | u64::from(*byte));
         let millionths = 900_000 + draw % 200_001;
-        // At most 3600 s * 1.1 in nanoseconds: far within 128 bits, and within 64 after the division.
+        // At most 3600 s * 1.1 in nanoseconds: fits into 128 bits, and into 64 after the division.
         let nanos = nominal.as_nanos() * u128::from(millionths) / 1_000_000;
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// When retry `retry_count` is due; like [`RetryPolicy::next_attempt_at`].
+    /// Returns when retry `retry_count` is due; see [`RetryPolicy::next_attempt_at`].
     pub fn next_attempt_at(
         &self,
         idempotency_key: &str,
@@ -124,9 +127,9 @@ impl OrderRetryPolicy {
         due(self.backoff(idempotency_key, retry_count), retry_after, previous, now)
     }
 
-    /// Like [`RetryPolicy::restarted_wait`].
+    /// See [`RetryPolicy::restarted_wait`].
     pub fn restarted_wait(&self, wait: Wait, now: Timestamp) -> Option<Timestamp> {
-        // The deviation lengthens the longest wait by a tenth.
+        // Jitter lengthens the longest wait by 10 %.
         restarted(wait, RETRY_AFTER_MAX.max(ORDER_BACKOFF_MAX * 11 / 10), now)
     }
 }
@@ -137,26 +140,26 @@ fn due(backoff: Duration, retry_after: Option<Duration>, previous: Timestamp, no
     if at == previous { at.after(Duration::from_micros(1)) } else { at }
 }
 
-/// `min(base * 2^(n-1), cap)`. 2^63 of the smallest base is centuries: clamping the exponent there
-/// changes no result, and the product of 94 and 63 bits cannot leave 128 without being capped.
+/// Returns `min(base * 2^(n-1), cap)`. Limiting the exponent to 63 changes no result, since 2^63 nanoseconds
+/// are centuries. The product of 94 and 63 bits exceeds 128 bits only where it is capped anyway.
 pub(crate) fn doubled(base: Duration, n: u32, cap: Duration) -> Duration {
     let exponent = n.saturating_sub(1).min(63);
     let nanos = base.as_nanos().saturating_mul(1_u128 << exponent);
     if nanos >= cap.as_nanos() {
         return cap;
     }
-    // Less than `cap`, which is a Duration: the whole seconds fit.
+    // Less than `cap`, which is a `Duration`, so the seconds fit.
     let seconds = u64::try_from(nanos / 1_000_000_000).unwrap_or(u64::MAX);
     let rest = u32::try_from(nanos % 1_000_000_000).unwrap_or(0);
     Duration::new(seconds, rest)
 }
 
-/// A limit of attempts that nobody may set.
+/// An attempt limit outside the accepted range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{0} is not a limit of attempts: it is a whole number from 1 to {ATTEMPTS_LIMIT_MAX}")]
+#[error("the attempt limit must be between 1 and {ATTEMPTS_LIMIT_MAX}, got {0}")]
 pub struct AttemptsLimitOutOfRange(pub i64);
 
-/// Accepts a subscription's own limit of attempts.
+/// Validates the attempt limit of a subscription.
 pub fn attempts_limit(raw: i64) -> Result<u32, AttemptsLimitOutOfRange> {
     match u32::try_from(raw) {
         Ok(limit @ 1..=ATTEMPTS_LIMIT_MAX) => Ok(limit),
@@ -164,13 +167,13 @@ pub fn attempts_limit(raw: i64) -> Result<u32, AttemptsLimitOutOfRange> {
     }
 }
 
-/// Reads a `Retry-After` header: seconds or an HTTP date, never more than [`RETRY_AFTER_MAX`].
+/// Parses a `Retry-After` header: seconds or an HTTP date, limited to [`RETRY_AFTER_MAX`].
 ///
-/// A date that has passed asks for no wait, like `0`; anything that is neither form says nothing.
+/// A date in the past means no delay, like `0`. Returns `None` for anything else.
 pub fn parse_retry_after(header: &[u8], now: Timestamp) -> Option<Duration> {
     let text = std::str::from_utf8(header).ok()?.trim_matches([' ', '\t']);
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // Digits that do not fit are a very long time, not a mistake.
+        // A number that does not fit is a very long time, not an error.
         let seconds = text.parse().unwrap_or(u64::MAX);
         return Some(Duration::from_secs(seconds).min(RETRY_AFTER_MAX));
     }
@@ -195,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn webhooks_double_from_thirty_seconds_to_an_hour() {
+    fn webhook_backoff_doubles_from_thirty_seconds_to_an_hour() {
         let rows = [(0, 30), (1, 30), (2, 60), (3, 120), (4, 240), (7, 1920), (8, 3600), (u32::MAX, 3600)];
         for (attempt, expected) in rows {
             assert_eq!(RetryPolicy::WEBHOOK.backoff(attempt), secs(expected), "attempt {attempt}");
@@ -203,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_policies_stay_within_their_cap() {
+    fn extreme_policies_respect_their_cap() {
         let rows = [
             (Duration::ZERO, secs(10), 99, Duration::ZERO),
             (Duration::MAX, Duration::MAX, u32::MAX, Duration::MAX),
@@ -218,18 +221,18 @@ mod tests {
     }
 
     #[test]
-    fn the_next_attempt_waits_its_own_delay_and_gets_a_time_of_its_own() {
+    fn next_attempt_waits_for_its_backoff_and_has_a_distinct_time() {
         let rows = [
             // attempt, retry_after, previous, now, expected: plain backoff,
             (1, None, at(0), at(100), at(130)),
-            // a wish that lengthens, one that would shorten, one beyond the cap,
+            // a request that lengthens it, one that would shorten it, one beyond the maximum,
             (1, Some(secs(90)), at(0), at(100), at(190)),
             (4, Some(secs(1)), at(0), at(100), at(340)),
             (1, Some(Duration::MAX), at(0), at(100), at(3700)),
-            // a clock that was set back: the same instant again, and an attempt before that lies in the future,
+            // a clock step back: the same time again, and a previous attempt in the future,
             (1, None, at(130), at(100), Timestamp::from_micros(130_000_001)),
             (1, None, at(3_700), at(100), at(130)),
-            // and the end of time.
+            // and the maximum time.
             (1, None, at(0), Timestamp::MAX, Timestamp::MAX),
             (1, None, Timestamp::MAX, at(100), at(130)),
         ];
@@ -240,19 +243,19 @@ mod tests {
     }
 
     #[test]
-    fn waits_that_no_clock_explains_are_restarted() {
+    fn implausible_waits_are_restarted() {
         let now = at(100);
         let rows = [
-            // since, until, expected: waits as they are stored, also by a clock that is slightly ahead,
+            // since, until, expected: plausible waits, also from a clock that is slightly ahead,
             (90, 120, None),
             (101, 131, None),
             (90, 100 + 3_600, None),
-            // what is due, or was due before the clock was set back, needs nothing,
+            // waits that have ended,
             (3_700, 90, None),
-            // a clock that was an hour ahead: the wait has its own length,
+            // waits from a clock that was an hour ahead, which keep their length,
             (3_700, 3_730, Some(130)),
             (102, 132, Some(130)),
-            // and a wait that no schedule makes.
+            // and waits longer than any schedule allows.
             (90, 100 + 3_601, Some(3_700)),
             (90, 1_000_000_000, Some(3_700)),
             (1_000_000_000, 2_000_000_000, Some(3_700)),
@@ -276,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscription_may_have_its_own_limit() {
+    fn subscription_may_have_its_own_limit() {
         assert_eq!(RetryPolicy::WEBHOOK.with_limit(None), RetryPolicy::WEBHOOK);
         assert_eq!(RetryPolicy::WEBHOOK.with_limit(Some(9)).attempts_max, 9);
         let rows = [(1, Ok(1)), (100, Ok(100))];
@@ -326,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_double_from_two_seconds_and_stop_growing_at_an_hour() {
+    fn order_backoff_doubles_from_two_seconds_to_an_hour() {
         let policy = OrderRetryPolicy::ORDER;
         let rows =
             [(0, 2), (1, 2), (2, 4), (3, 8), (4, 16), (5, 32), (6, 64), (7, 128), (8, 256), (u32::MAX, 3600)];
@@ -342,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deviation_differs_between_orders_and_between_retries_and_never_changes() {
+    fn jitter_differs_between_orders_and_retries_and_is_reproducible() {
         let policy = OrderRetryPolicy::ORDER;
         let mut waits: Vec<Duration> = (0..1000).map(|n| policy.backoff(&format!("key-{n}"), 1)).collect();
         let mean = waits.iter().sum::<Duration>() / 1000;
@@ -351,19 +354,20 @@ mod tests {
         waits.dedup();
         assert!(waits.len() > 990, "{} different waits", waits.len());
         assert_ne!(policy.backoff("key", 1) * 2, policy.backoff("key", 2));
-        // Pinned with another SHA-256, over "key", a zero byte and 00000001: 1.054777 times two seconds.
+        // Computed with another SHA-256 implementation over "key", a zero byte and 00000001: 1.054777 times
+        // two seconds.
         assert_eq!(policy.backoff("key", 1), Duration::from_micros(2_109_554));
     }
 
     proptest! {
         #[test]
-        fn no_header_breaks_the_parser(header in proptest::collection::vec(any::<u8>(), 0..64), now in any::<i64>()) {
+        fn any_header_is_parsed_without_panic(header in proptest::collection::vec(any::<u8>(), 0..64), now in any::<i64>()) {
             let wait = parse_retry_after(&header, Timestamp::from_micros(now));
             prop_assert!(wait.is_none_or(|wait| wait <= RETRY_AFTER_MAX));
         }
 
         #[test]
-        fn no_date_breaks_the_parser(
+        fn any_date_is_parsed_without_panic(
             header in "(Sun|Mon|Thu|Sunday),? [0-9]{2}[ -](Jan|Feb|Nov)[ -][0-9]{2,4} [0-9]{2}:[0-9]{2}:[0-9]{2}( GMT)?",
             now in any::<i64>(),
         ) {
@@ -372,7 +376,7 @@ mod tests {
         }
 
         #[test]
-        fn the_next_attempt_has_another_time(
+        fn next_attempt_has_a_distinct_time(
             attempt in any::<u32>(),
             asked in proptest::option::of(any::<u64>()),
             previous in any::<i64>(),

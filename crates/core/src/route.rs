@@ -1,9 +1,9 @@
-//! Which subscriptions an event belongs to, and how many events the router takes at once. The stores
-//! ask the same question in SQL; `explain` and `doctor` ask it here.
+//! Which subscriptions match an event, and how many events the router fetches at once. The stores implement
+//! the same rule in SQL; `explain` and `doctor` use this one.
 
 use crate::event::EventType;
 
-/// The part of a subscription that routing looks at.
+/// The part of a subscription that routing depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Routable<'a> {
     pub event_type: &'a EventType,
@@ -12,7 +12,7 @@ pub struct Routable<'a> {
     pub deleted: bool,
 }
 
-/// An event belongs to the subscriptions that match at the moment it is routed.
+/// Returns whether a subscription matches an event that is routed now.
 pub fn matches(event_type: &EventType, subscription: Routable<'_>) -> bool {
     subscription.active
         && subscription.verified
@@ -20,8 +20,8 @@ pub fn matches(event_type: &EventType, subscription: Routable<'_>) -> bool {
         && subscription.event_type == event_type
 }
 
-/// How many events to take next, so that one step makes about `sagas_target` sagas whatever the
-/// fan-out: the fan-out of the last step is the best guess at the next one.
+/// Returns how many events to fetch next, so that one step creates about `sagas_target` sagas. The fan-out of
+/// the last step is the estimate for the next one.
 pub fn events_to_take(events: u32, sagas: u32, sagas_target: u32, events_max: u32) -> u32 {
     if events == 0 || sagas <= events {
         return events_max.max(1);
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn the_take_shrinks_with_the_fan_out() {
+    fn batch_shrinks_with_the_fan_out() {
         for (events, sagas, expected) in [
             (0, 0, 500),
             (500, 0, 500),
@@ -57,7 +57,11 @@ mod tests {
             (1, 1_000_000, 1),
             (1, u32::MAX, 1),
         ] {
-            assert_eq!(events_to_take(events, sagas, 2_000, 500), expected, "{events} made {sagas}");
+            assert_eq!(
+                events_to_take(events, sagas, 2_000, 500),
+                expected,
+                "{sagas} sagas from {events} events"
+            );
         }
     }
 }

@@ -1,6 +1,6 @@
-//! THE state machine of a delivery. [`step`] is the only place that decides what becomes of a saga:
-//! the orchestrator reads rows, asks here, and writes the answer down. The stores refuse whatever
-//! [`SagaStatus::may_become`] refuses, by triggers of their own.
+//! The state machine of a delivery. Only [`step`] decides on the transition of a saga: the orchestrator reads
+//! rows, calls it and writes the decision. Triggers of the stores refuse every transition that
+//! [`SagaStatus::may_become`] does not allow.
 //!
 //! ```text
 //! Pending ──▶ InProgress ──▶ Completed
@@ -42,7 +42,7 @@ impl SagaStatus {
         Self::ALL.into_iter().find(|status| status.as_str() == text)
     }
 
-    /// Nothing ever changes again.
+    /// Returns whether this state is final.
     pub const fn is_terminal(self) -> bool {
         match self {
             Self::Completed | Self::DeadLettered => true,
@@ -50,7 +50,8 @@ impl SagaStatus {
         }
     }
 
-    /// Whether an update may take a saga from here to there; staying is a change of other columns.
+    /// Returns whether an update from this status to `to` is legal. The same status means that only other
+    /// columns change.
     pub const fn may_become(self, to: Self) -> bool {
         match self {
             Self::Pending => matches!(to, Self::Pending | Self::InProgress),
@@ -63,7 +64,7 @@ impl SagaStatus {
     }
 }
 
-/// What [`step`] looks at: the part of a saga that decides.
+/// The part of a saga that [`step`] decides on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SagaState {
     pub status: SagaStatus,
@@ -73,14 +74,14 @@ pub struct SagaState {
     pub current_job_id: Option<JobId>,
 }
 
-/// One delivery of one event to one subscription, as it stands.
+/// The current state of one delivery of one event to one subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Saga {
     pub id: SagaId,
     pub event_id: EventId,
     pub subscription_id: SubscriptionId,
     pub state: SagaState,
-    /// The dead letter that this saga was made from; none when the router made it.
+    /// The dead letter that this saga was requeued from; `None` if the router created it.
     pub requeued_from: Option<DeadLetterId>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -89,16 +90,16 @@ pub struct Saga {
 /// What can happen to a saga.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SagaSignal<'a> {
-    /// The orchestrator looked whether an attempt is due.
+    /// The orchestrator checked whether an attempt is due.
     Due,
-    /// A job reached its end.
+    /// A job has finished.
     JobFinished(&'a JobResult),
 }
 
-/// What becomes of it.
+/// The decision on a signal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// Make the job of this attempt and be InProgress on it.
+    /// Create the job of this attempt and move the saga to InProgress.
     StartAttempt {
         attempt_at: Timestamp,
         /// See [`job::is_suspect_after`].
@@ -119,20 +120,20 @@ pub enum Decision {
     Ignore(Ignored),
 }
 
-/// Why a signal changes nothing.
+/// Why a signal is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ignored {
-    /// The saga has ended.
+    /// The saga is in a final state.
     Terminal,
-    /// Its time has not come.
+    /// The saga is not due yet.
     NotDue,
-    /// It is InProgress on a job that has not ended.
+    /// Its current job is not finished.
     JobActive,
-    /// The result is of a job that the saga does not wait for: applied before, or foreign.
+    /// The result belongs to a job that is not the current one: it was applied before, or is another saga's.
     NotItsJob,
 }
 
-/// Decides what a signal does to a saga. The policy is the one of the saga's subscription.
+/// Decides on the effect of a signal on a saga. `policy` is that of the saga's subscription.
 pub fn step(saga: &SagaState, signal: &SagaSignal<'_>, policy: &RetryPolicy, now: Timestamp) -> Decision {
     match (saga.status, signal) {
         (SagaStatus::Completed | SagaStatus::DeadLettered, SagaSignal::Due | SagaSignal::JobFinished(_)) => {
@@ -142,13 +143,13 @@ pub fn step(saga: &SagaState, signal: &SagaSignal<'_>, policy: &RetryPolicy, now
             Decision::Ignore(Ignored::NotItsJob)
         }
         (SagaStatus::InProgress, SagaSignal::Due) => Decision::Ignore(Ignored::JobActive),
-        (SagaStatus::Pending | SagaStatus::PendingRetry, SagaSignal::Due) => look(saga, policy, now),
+        (SagaStatus::Pending | SagaStatus::PendingRetry, SagaSignal::Due) => start_if_due(saga, policy, now),
         (SagaStatus::InProgress, SagaSignal::JobFinished(result)) => finish(saga, result, policy, now),
     }
 }
 
-fn look(saga: &SagaState, policy: &RetryPolicy, now: Timestamp) -> Decision {
-    // A Pending saga waits for nothing: a time in the future is that of a clock that was set back since.
+fn start_if_due(saga: &SagaState, policy: &RetryPolicy, now: Timestamp) -> Decision {
+    // A Pending saga is always due: a time in the future is the result of a clock step back.
     if saga.status == SagaStatus::PendingRetry && saga.next_attempt_at > now {
         Decision::Ignore(Ignored::NotDue)
     } else if saga.status == SagaStatus::PendingRetry && saga.attempt_count >= policy.attempts_max {
@@ -179,7 +180,7 @@ fn finish(saga: &SagaState, result: &JobResult, policy: &RetryPolicy, now: Times
 }
 
 impl SagaState {
-    /// As the router and a requeue make it.
+    /// Returns the state of a new saga.
     pub const fn fresh(now: Timestamp) -> Self {
         Self {
             status: SagaStatus::Pending,
@@ -190,7 +191,7 @@ impl SagaState {
         }
     }
 
-    /// The state after a decision; `job` is the one that a started attempt made.
+    /// Returns the state after a decision; `job` is the job that a started attempt created.
     pub fn after(self, decision: &Decision, job: JobId) -> Self {
         match decision {
             Decision::StartAttempt { .. } => {

@@ -1,5 +1,5 @@
-//! Signatures after Standard Webhooks 1.0: the worker signs every delivery, a receiver (`listen`, the
-//! tests) verifies. Pure: the secret's bytes, the time and the tolerance come in as arguments.
+//! Signatures of Standard Webhooks 1.0: the worker signs every delivery, a receiver (`listen`, the tests)
+//! verifies it. Pure: the secret, the time and the tolerance are arguments.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,35 +13,36 @@ use subtle::{Choice, ConstantTimeEq as _};
 use crate::ids::{EventId, SubscriptionId};
 use crate::time::Timestamp;
 
-/// The shortest and the longest secret, in bytes, that the standard names.
+/// The minimum length of a secret in the standard, in bytes.
 pub const SECRET_BYTES_MIN: usize = 24;
+/// The maximum length of a secret in the standard, in bytes.
 pub const SECRET_BYTES_MAX: usize = 64;
 
 const SECRET_PREFIX: &str = "whsec_";
 const VERSION: &str = "v1";
 
-/// The key that a receiver shares with us.
+/// The key that Posthaste and a receiver share.
 #[derive(Clone)]
 pub struct SigningSecret(Vec<u8>);
 
-/// Why text is no secret. It never repeats the text.
+/// Why text is not a valid secret. The error does not contain the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadSecret {
-    #[error("a signing secret starts with {SECRET_PREFIX}")]
+    #[error("a signing secret must start with {SECRET_PREFIX}")]
     NoPrefix,
-    #[error("a signing secret is padded base64 behind {SECRET_PREFIX}")]
+    #[error("a signing secret must be padded base64 after {SECRET_PREFIX}")]
     NotBase64,
-    #[error("a signing secret has {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} bytes")]
+    #[error("a signing secret must have {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} bytes")]
     Length,
 }
 
 impl SigningSecret {
-    /// Makes a secret of bytes that the caller drew at random.
+    /// Creates a secret from bytes that the caller generated at random.
     pub fn from_random(bytes: [u8; 32]) -> Self {
         Self(bytes.to_vec())
     }
 
-    /// Reads the form that [`SigningSecret::reveal`] writes.
+    /// Parses the format of [`SigningSecret::reveal`].
     pub fn parse(text: &str) -> Result<Self, BadSecret> {
         let encoded = text.strip_prefix(SECRET_PREFIX).ok_or(BadSecret::NoPrefix)?;
         let bytes = STANDARD.decode(encoded).map_err(|_| BadSecret::NotBase64)?;
@@ -52,13 +53,13 @@ impl SigningSecret {
         }
     }
 
-    /// The secret in plain text, `whsec_…`: for its owner once, and for the store.
+    /// Returns the secret in plain text, `whsec_…`. It is shown to its owner once, and stored.
     pub fn reveal(&self) -> String {
         format!("{SECRET_PREFIX}{}", STANDARD.encode(&self.0))
     }
 
-    /// A secret is never longer than SHA-256's block, where HMAC pads the key with zeros: doing that
-    /// here leaves no length to fail on.
+    /// A secret is never longer than the block of SHA-256, to which HMAC pads the key with zeros. Padding it
+    /// here avoids a fallible constructor.
     fn hmac(&self) -> Hmac<Sha256> {
         let mut block = [0; SECRET_BYTES_MAX];
         for (slot, byte) in block.iter_mut().zip(&self.0) {
@@ -82,14 +83,14 @@ impl PartialEq for SigningSecret {
 
 impl Eq for SigningSecret {}
 
-/// The `webhook-id` of a delivery: the same in every attempt and after a requeue, so that a receiver
-/// can tell a repetition from a second event.
+/// Returns the `webhook-id` of a delivery. It is the same in every attempt and after a requeue, so that a
+/// receiver can distinguish a repetition from a second event.
 pub fn webhook_id(event: EventId, subscription: SubscriptionId) -> String {
     format!("msg_{event}_{subscription}")
 }
 
-/// The `webhook-signature` header: one entry for each live secret, so that a receiver may hold either
-/// of two while they rotate.
+/// Returns the `webhook-signature` header: one entry for each valid secret, so that a receiver may use either
+/// one during a rotation.
 pub fn sign(secrets: &[&SigningSecret], webhook_id: &str, timestamp_s: i64, body: &[u8]) -> String {
     let entries: Vec<String> =
         secrets.iter().map(|secret| entry(secret, webhook_id, timestamp_s, body)).collect();
@@ -111,19 +112,23 @@ fn entry(secret: &SigningSecret, webhook_id: &str, timestamp_s: i64, body: &[u8]
     entry
 }
 
-/// Why a message is not taken as ours.
+/// Why a message is not authentic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotAuthentic {
-    #[error("the timestamp is older than the tolerance: perhaps a replay")]
+    #[error("the timestamp is older than the tolerance allows, perhaps a replay")]
     TooOld,
-    #[error("the timestamp is further in the future than the tolerance")]
+    #[error("the timestamp is further in the future than the tolerance allows")]
     TooNew,
-    #[error("no signature of the header fits the message and a secret")]
+    #[error("no signature in the header matches the message and a secret")]
     NoMatch,
 }
 
-/// What a receiver does with the three headers. Every entry is compared with every secret, each in
-/// constant time, so that the time taken tells nothing of how nearly one fitted.
+/// Verifies a message as a receiver does. Every entry is compared with every secret in constant time, so that
+/// the duration reveals nothing about a partial match.
+///
+/// # Errors
+///
+/// Fails if the timestamp is outside the tolerance, or if no signature matches.
 pub fn verify(
     secrets: &[&SigningSecret],
     webhook_id: &str,
@@ -170,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn published_vectors_agree() {
+    fn published_test_vectors_match() {
         let rows = [
             (
                 SECRET,
@@ -193,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn each_live_secret_signs_and_either_verifies() {
+    fn each_valid_secret_signs_and_either_verifies() {
         let (old, new, other) =
             (secret(SECRET), SigningSecret::from_random([7; 32]), SigningSecret::from_random([8; 32]));
         let header = sign(&[&new, &old], "msg_1_2", 1000, b"{}");
@@ -209,12 +214,12 @@ mod tests {
         assert_eq!(check(&[&old], ""), Err(NotAuthentic::NoMatch));
         assert_eq!(check(&[&old], "v1, v2,x"), Err(NotAuthentic::NoMatch));
         assert_eq!(sign(&[], "msg_1_2", 1000, b"{}"), "");
-        // Entries of versions we do not know stand beside ours.
+        // Entries of unknown versions are ignored.
         assert_eq!(check(&[&old], &format!("v1a,x {header} v2,y")), Ok(()));
     }
 
     #[test]
-    fn any_change_of_the_message_is_noticed() {
+    fn any_change_of_the_message_is_detected() {
         let key = secret(SECRET);
         let header = sign(&[&key], "msg_1_2", 1000, b"{\"a\":1}");
         let rows: &[(&str, i64, &[u8])] = &[
@@ -230,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tolerance_holds_both_ways() {
+    fn tolerance_applies_to_past_and_future() {
         let key = secret(SECRET);
         let rows = [
             (1000, 1300, Ok(())),
@@ -272,13 +277,13 @@ mod tests {
     }
 
     #[test]
-    fn the_id_is_made_of_event_and_subscription() {
+    fn webhook_id_contains_event_and_subscription() {
         assert_eq!(webhook_id(EventId::from_store(41), SubscriptionId::from_store(7)), "msg_41_7");
     }
 
     proptest! {
         #[test]
-        fn the_reference_crate_signs_alike_and_its_signature_is_accepted(
+        fn signature_equals_that_of_the_reference_crate_and_verifies(
             key in proptest::collection::vec(any::<u8>(), SECRET_BYTES_MIN..=SECRET_BYTES_MAX),
             id in "[ -~]{1,40}",
             timestamp_s in -62_000_000_000_i64..253_000_000_000,
@@ -294,7 +299,7 @@ mod tests {
         }
 
         #[test]
-        fn no_header_breaks_the_verifier(header in ".{0,100}", timestamp_s in any::<i64>(), body in proptest::collection::vec(any::<u8>(), 0..50)) {
+        fn any_header_is_verified_without_panic(header in ".{0,100}", timestamp_s in any::<i64>(), body in proptest::collection::vec(any::<u8>(), 0..50)) {
             let key = secret(SECRET);
             prop_assert!(verify(&[&key], "msg_1_2", timestamp_s, &body, &header, MINUTES_5, at(0)).is_err());
         }

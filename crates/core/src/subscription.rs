@@ -1,5 +1,5 @@
-//! Who wants to hear of what: a subscription, checked at the wall. Configuration only; it decides
-//! nothing and starts nothing.
+//! Subscriptions: which events are delivered to which URL. They are validated here; this is configuration
+//! only.
 
 use crate::event::EventType;
 use crate::ids::SubscriptionId;
@@ -7,12 +7,12 @@ use crate::time::Timestamp;
 use std::fmt;
 use url::Url;
 
-/// The longest callback URL, in bytes.
+/// The maximum length of a callback URL, in bytes.
 pub const CALLBACK_URL_BYTES_MAX: usize = 2_000;
-/// The longest description, in characters.
+/// The maximum length of a description, in characters.
 pub const DESCRIPTION_CHARS_MAX: usize = 1_000;
 
-/// Which rule a subscription breaks.
+/// The rule that a subscription violates.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SubscriptionError {
     #[error("callback_url must be an absolute URL with a host: {0}")]
@@ -21,15 +21,18 @@ pub enum SubscriptionError {
     UrlTooLong,
     #[error("callback_url must use https (http needs POSTHASTE_ALLOW_HTTP=true), not {0}")]
     Scheme(String),
-    #[error("callback_url must not carry a user name or a password: the signature authenticates Posthaste")]
+    #[error(
+        "callback_url must not contain a user name or a password: receivers authenticate Posthaste by its signature"
+    )]
     UserInfo,
-    #[error("callback_url must not have a fragment (the part after #): it would never be sent")]
+    #[error("callback_url must not have a fragment (the part after #), which is never sent")]
     Fragment,
     #[error("description must be at most {DESCRIPTION_CHARS_MAX} characters, none of them U+0000")]
     Description,
 }
 
-/// Where deliveries go. Its form is checked here; its address is checked before every request.
+/// The URL that deliveries are sent to. Its form is validated here; its address is checked before every
+/// request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CallbackUrl(String);
 
@@ -45,7 +48,7 @@ impl CallbackUrl {
             other => return Err(SubscriptionError::Scheme(other.to_owned())),
         }
         if !url.has_host() {
-            return Err(SubscriptionError::NotAUrl("it names no host".to_owned()));
+            return Err(SubscriptionError::NotAUrl("it has no host".to_owned()));
         }
         if !url.username().is_empty() || url.password().is_some() {
             return Err(SubscriptionError::UserInfo);
@@ -60,7 +63,7 @@ impl CallbackUrl {
         Ok(Self(normal))
     }
 
-    /// Takes what a store holds.
+    /// Creates the value from stored text.
     pub fn from_store(text: String) -> Self {
         Self(text)
     }
@@ -70,7 +73,7 @@ impl CallbackUrl {
     }
 }
 
-/// A signing secret as it lies in the store, perhaps encrypted. It never prints itself.
+/// A signing secret as it is stored, possibly encrypted. Its debug output omits it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SealedSecret(String);
 
@@ -79,7 +82,7 @@ impl SealedSecret {
         Self(text.into())
     }
 
-    /// For the store that writes it and the service that opens it.
+    /// Returns the stored text, for the store and for decryption.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -91,14 +94,14 @@ impl fmt::Debug for SealedSecret {
     }
 }
 
-/// The secrets that sign a delivery: the previous one too until it expires.
+/// The secrets that sign a delivery. The previous one signs, too, until it expires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Secrets {
     pub current: SealedSecret,
     pub previous: Option<(SealedSecret, Timestamp)>,
 }
 
-/// Text that people gave a subscription to know it by.
+/// Checks the description that an operator gives a subscription.
 pub fn check_description(text: &str) -> Result<(), SubscriptionError> {
     if text.contains('\0') || text.chars().take(DESCRIPTION_CHARS_MAX + 1).count() > DESCRIPTION_CHARS_MAX {
         Err(SubscriptionError::Description)
@@ -107,7 +110,7 @@ pub fn check_description(text: &str) -> Result<(), SubscriptionError> {
     }
 }
 
-/// A subscription that was checked and is ready to be stored: active, and not yet verified.
+/// A valid subscription that is ready to be stored: active, and not yet verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSubscription {
     pub event_type: EventType,
@@ -124,7 +127,7 @@ impl NewSubscription {
     }
 }
 
-/// A subscription as everybody may see it: without its secrets.
+/// A subscription without its secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscription {
     pub id: SubscriptionId,
@@ -144,7 +147,7 @@ pub struct Subscription {
 pub enum Standing {
     Active,
     Paused,
-    /// Its URL has to be verified first, whether it is paused or not.
+    /// Its URL must be verified first, whether it is paused or not.
     Unverified,
 }
 
@@ -223,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn callback_urls() {
+    fn callback_url_is_validated() {
         let check = |text: &str, allow_http: bool| CallbackUrl::parse(text, allow_http).map(|url| url.0);
         assert_eq!(check("https://example.com/hook", false).as_deref(), Ok("https://example.com/hook"));
         assert_eq!(check("HTTPS://EXAMPLE.com", false).as_deref(), Ok("https://example.com/"));
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_does_not_print_itself() {
+    fn secret_is_not_printed() {
         assert_eq!(format!("{:?}", SealedSecret::new("whsec_x")), "SealedSecret(…)");
     }
 }

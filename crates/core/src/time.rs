@@ -1,5 +1,5 @@
-//! Instants and spans as whole microseconds, the resolution of both stores. The core never asks for
-//! the time: it is handed in.
+//! Timestamps and durations in whole microseconds, the resolution of both stores. The core never reads a
+//! clock; the time is an argument.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use std::time::Duration;
 const SECOND_US: i64 = 1_000_000;
 const DAY_S: i64 = 86_400;
 
-/// An instant in UTC, as microseconds since 1970-01-01.
+/// A point in time in UTC, as microseconds since 1970-01-01.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// 0001-01-01, the earliest instant that both engines and RFC 3339 can write.
+    /// 0001-01-01, the earliest time that both engines and RFC 3339 can represent.
     pub const MIN: Self = Self(-62_135_596_800_000_000);
     /// The last microsecond of the year 9999.
     pub const MAX: Self = Self(253_402_300_799_999_999);
 
-    /// An instant outside the years 1 to 9999 becomes the nearest one inside.
+    /// Creates a timestamp. A value outside the years 1 to 9999 is clamped.
     pub const fn from_micros(micros: i64) -> Self {
         if micros < Self::MIN.0 {
             Self::MIN
@@ -32,25 +32,25 @@ impl Timestamp {
         self.0
     }
 
-    /// Later by `span`; never overflows.
+    /// Returns the time `span` later; saturates.
     pub fn after(self, span: Duration) -> Self {
         let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
         Self::from_micros(self.0.saturating_add(micros))
     }
 
-    /// Earlier by `span`; never overflows.
+    /// Returns the time `span` earlier; saturates.
     pub fn before(self, span: Duration) -> Self {
         let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
         Self::from_micros(self.0.saturating_sub(micros))
     }
 
-    /// How long ago `earlier` was; zero if it was not.
+    /// Returns the time elapsed since `earlier`, or zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 }
 
-/// As RFC 3339 writes it, in UTC, to the microsecond.
+/// Formats as RFC 3339 in UTC, with microseconds.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, micros) = (self.0.div_euclid(SECOND_US), self.0.rem_euclid(SECOND_US));
@@ -61,8 +61,8 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// The date of a day counted from 1970-01-01. Years are counted from March, so that the leap day is the last of its
-/// year.
+/// Returns year, month and day of a day number counted from 1970-01-01. Internally years begin in March, so
+/// that the leap day is the last day of a year.
 const fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_span_overflows() {
+    fn arithmetic_saturates() {
         assert_eq!(Timestamp::MAX.after(Duration::MAX), Timestamp::MAX);
         assert_eq!(Timestamp::MIN.before(Duration::MAX), Timestamp::MIN);
         let now = Timestamp::from_micros(5);

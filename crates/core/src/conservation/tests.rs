@@ -1,4 +1,4 @@
-//! What an event must have had, row by row, and what cannot be decided.
+//! Tests of the consistency rules, and of cases that cannot be decided.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn saga(status: SagaStatus) -> SagaFacts {
 }
 
 #[test]
-fn a_saga_has_exactly_what_its_state_says() {
+fn saga_is_consistent_with_its_state() {
     use JobStatus::{Completed as Done, Leased};
     use SagaStatus::{Completed, DeadLettered, InProgress, Pending, PendingRetry};
     let (seven, eight) = (Some(JobId::from_store(7)), Some(JobId::from_store(8)));
@@ -103,7 +103,7 @@ fn ledger_and_audit_agree_with_their_order() {
 }
 
 #[test]
-fn every_event_has_a_saga_for_what_matched() {
+fn every_event_has_a_saga_for_each_matching_subscription() {
     let kind = |text: &str| EventType::parse(text).expect("a type");
     let at = |hours: i64| Timestamp::from_micros(hours * HOUR_US);
     let change = |id, hours, active| SubscriptionChange {
@@ -114,7 +114,7 @@ fn every_event_has_a_saga_for_what_matched() {
         is_deleted: false,
         changed_at: at(hours),
     };
-    // One that always matched, one that was paused at five o'clock, one that was never active.
+    // One that always matched, one that was paused after five hours, one that was never active.
     let changes: BTreeMap<_, _> =
         [vec![change(1, 0, true)], vec![change(2, 0, true), change(2, 5, false)], vec![change(3, 0, false)]]
             .into_iter()
@@ -136,7 +136,8 @@ fn every_event_has_a_saga_for_what_matched() {
         [event(1, 1, false), event(2, 1, false), event(3, 1, false), event(4, 6, false), event(5, 1, true)];
     let sagas = [made(1, 1, 2), made(1, 2, 2), made(2, 1, 5), made(4, 1, 7)];
     let found = conserve(&events, &sagas, &changes, at(9));
-    // The third has no saga at all: when it was routed nobody knows, but the first matched all the time.
+    // The third event has no saga, so the time of its routing is unknown; but the first subscription always
+    // matched.
     let lost = vec![(EventId::from_store(3), SubscriptionId::from_store(1))];
     assert_eq!(found, Conservation { kept: 4, undecidable: 2, lost });
 }

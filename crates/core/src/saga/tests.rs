@@ -1,4 +1,4 @@
-//! Rows and random walks through the state machine of a delivery.
+//! Tests of the state machine of a delivery, with tables and random walks.
 
 use super::*;
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ fn completed(raw: i64) -> JobResult {
 }
 
 #[test]
-fn legal_transitions() {
+fn only_legal_transitions_are_allowed() {
     use SagaStatus::{Completed, DeadLettered, InProgress, Pending, PendingRetry};
     let legal = [
         (Pending, Pending),
@@ -42,7 +42,7 @@ fn legal_transitions() {
 }
 
 #[test]
-fn the_attempt_after_an_expired_lease_starts_as_a_suspect() {
+fn attempt_after_an_expired_lease_starts_as_a_suspect() {
     for (code, suspect) in [("LEASE_EXPIRED", true), ("HTTP_500", false)] {
         let mut saga = SagaState::fresh(T0);
         let decision = step(&saga, &SagaSignal::Due, &RetryPolicy::WEBHOOK, T0);
@@ -56,7 +56,7 @@ fn the_attempt_after_an_expired_lease_starts_as_a_suspect() {
 }
 
 #[test]
-fn five_attempts_with_the_gaps_of_the_schedule_then_dead() {
+fn saga_is_dead_lettered_after_five_attempts_with_backoff() {
     let policy = RetryPolicy::WEBHOOK;
     let mut saga = SagaState::fresh(T0);
     let mut now = T0;
@@ -79,7 +79,7 @@ fn five_attempts_with_the_gaps_of_the_schedule_then_dead() {
 }
 
 #[test]
-fn a_lowered_limit_ends_a_waiting_saga_when_it_comes_due_and_counts_nothing() {
+fn lowered_limit_dead_letters_a_waiting_saga_without_counting_an_attempt() {
     let error = ErrorCode::parse("TIMEOUT").ok();
     let saga = SagaState {
         status: SagaStatus::PendingRetry,
@@ -96,7 +96,7 @@ fn a_lowered_limit_ends_a_waiting_saga_when_it_comes_due_and_counts_nothing() {
 }
 
 #[test]
-fn a_success_keeps_the_last_error() {
+fn success_keeps_the_last_error() {
     let policy = RetryPolicy::WEBHOOK;
     let mut saga = SagaState::fresh(T0);
     saga = saga.clone().after(&step(&saga, &SagaSignal::Due, &policy, T0), job(1));
@@ -110,11 +110,11 @@ fn a_success_keeps_the_last_error() {
     assert_eq!(saga.final_error_code.as_ref().map(ErrorCode::as_str), Some("HTTP_503"));
 }
 
-/// One random thing that happens to a saga.
+/// One random step of a walk.
 #[derive(Debug, Clone)]
-enum Happening {
+enum WalkStep {
     Due,
-    /// A result of the job `back` jobs ago (0: the latest), perhaps told before.
+    /// A result of the job `back` jobs ago (0 is the latest), perhaps applied before.
     Result {
         back: i64,
         success: bool,
@@ -128,39 +128,39 @@ enum Happening {
     },
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+fn walk_step() -> impl Strategy<Value = WalkStep> {
     prop_oneof![
-        3 => Just(Happening::Due),
+        3 => Just(WalkStep::Due),
         4 => (0..3_i64, any::<bool>(), proptest::option::of(0..10_000_u64)).prop_map(
-            |(back, success, retry_after_s)| Happening::Result { back, success, retry_after_s }
+            |(back, success, retry_after_s)| WalkStep::Result { back, success, retry_after_s }
         ),
-        2 => (0..4000_u64).prop_map(|seconds| Happening::Wait { seconds }),
-        1 => (1..8_u32).prop_map(|attempts_max| Happening::Limit { attempts_max }),
+        2 => (0..4000_u64).prop_map(|seconds| WalkStep::Wait { seconds }),
+        1 => (1..8_u32).prop_map(|attempts_max| WalkStep::Limit { attempts_max }),
     ]
 }
 
 proptest! {
     #[test]
-    fn no_illegal_state_is_reachable(happenings in proptest::collection::vec(happening(), 1..80)) {
+    fn no_illegal_state_is_reachable(walk in proptest::collection::vec(walk_step(), 1..80)) {
         let mut policy = RetryPolicy::WEBHOOK;
         let mut saga = SagaState::fresh(T0);
         let mut now = T0;
-        let mut jobs_made = 0_i64;
+        let mut jobs_created = 0_i64;
         let mut applied: HashSet<JobId> = HashSet::new();
-        for happening in happenings {
+        for walk_step in walk {
             let before = saga.clone();
             let result;
-            let signal = match happening {
-                Happening::Wait { seconds } => {
+            let signal = match walk_step {
+                WalkStep::Wait { seconds } => {
                     now = now.after(Duration::from_secs(seconds));
                     continue;
                 }
-                Happening::Limit { attempts_max } => {
+                WalkStep::Limit { attempts_max } => {
                     policy = policy.with_limit(Some(attempts_max));
                     continue;
                 }
-                Happening::Due => SagaSignal::Due,
-                Happening::Result { back, success, retry_after_s } => {
+                WalkStep::Due => SagaSignal::Due,
+                WalkStep::Result { back, success, retry_after_s } => {
                     let retry_after = retry_after_s.map(Duration::from_secs);
                     let error_code = ErrorCode::parse("HTTP_500").expect("a code");
                     let outcome = if success {
@@ -168,18 +168,18 @@ proptest! {
                     } else {
                         JobOutcome::Failed { error_code, retry_after }
                     };
-                    result = JobResult { job_id: job(jobs_made - back), outcome };
+                    result = JobResult { job_id: job(jobs_created - back), outcome };
                     SagaSignal::JobFinished(&result)
                 }
             };
             let decision = step(&saga, &signal, &policy, now);
             if let Decision::StartAttempt { attempt_at, .. } = decision {
-                jobs_made += 1;
+                jobs_created += 1;
                 prop_assert_eq!(attempt_at, before.next_attempt_at);
                 prop_assert!(attempt_at <= now);
                 prop_assert!(before.attempt_count < policy.attempts_max || before.attempt_count == 0);
             }
-            saga = saga.after(&decision, job(jobs_made));
+            saga = saga.after(&decision, job(jobs_created));
 
             if let (SagaSignal::JobFinished(result), false) = (&signal, matches!(decision, Decision::Ignore(_))) {
                 prop_assert!(applied.insert(result.job_id), "a result counted twice");

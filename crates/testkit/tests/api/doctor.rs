@@ -100,7 +100,7 @@ const DAMAGES: &[(&str, &str, &str)] = &[
         "UPDATE webhook_delivery_sagas SET attempt_count = 0
             WHERE id = (SELECT min(id) FROM webhook_delivery_sagas WHERE status = 'PendingRetry')",
         "deliveries",
-        "it is PendingRetry and has counted no attempt",
+        "it is PendingRetry and its attempt_count is 0",
     ),
     (
         "DELETE FROM webhook_delivery_jobs
@@ -112,13 +112,13 @@ const DAMAGES: &[(&str, &str, &str)] = &[
         "UPDATE webhook_delivery_jobs SET status = 'Completed'
             WHERE id = (SELECT max(current_job_id) FROM webhook_delivery_sagas WHERE status = 'InProgress')",
         "deliveries",
-        "its job has ended and does not wait to be applied",
+        "its job has finished and its result is not queued",
     ),
     (
         "UPDATE webhook_delivery_sagas SET current_job_id = current_job_id + 1000000
             WHERE id = (SELECT min(saga_id) FROM webhook_delivery_jobs WHERE status = 'Leased')",
         "deliveries",
-        "its active job is not the one it waits for",
+        "its active job is not its current job",
     ),
     ("DELETE FROM dead_letters", "deliveries", "it is DeadLettered and has no dead letter"),
     (
@@ -127,7 +127,7 @@ const DAMAGES: &[(&str, &str, &str)] = &[
         "1 delivery is missing",
     ),
     ("DELETE FROM outbox_audit WHERE idempotency_key = 'key-1'", "orders", "it has no audit"),
-    ("DELETE FROM idempo_ledger WHERE idempotency_key = 'key-2'", "orders", "its row of the ledger is gone"),
+    ("DELETE FROM idempo_ledger WHERE idempotency_key = 'key-2'", "orders", "has no row in the ledger"),
     (
         "UPDATE idempo_ledger SET request_digest = 'sha256:0' WHERE idempotency_key = 'key-3'",
         "orders",
@@ -136,12 +136,12 @@ const DAMAGES: &[(&str, &str, &str)] = &[
     (
         "UPDATE idempo_ledger SET result_digest = 'sha256:0' WHERE idempotency_key = 'key-4'",
         "orders",
-        "another result than the order",
+        "differs from the order's",
     ),
     (
         "UPDATE outbox_orders SET status = 'sending' WHERE idempotency_key = 'key-5'",
         "orders",
-        "the last row of its audit says something else",
+        "the last row of its audit differs from the order",
     ),
     ("UPDATE outbox_lane SET paused_at = updated_at, reason = 'the key expired'", "lane", "the key expired"),
     ("UPDATE schema_migrations SET finished_at = NULL WHERE version = 2", "migrations", "started and not finished"),

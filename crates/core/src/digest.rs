@@ -145,7 +145,10 @@ mod tests {
                   "string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/",
                   "literals": [null, true, false]
                 }"#,
-                r#"{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}"#,
+                concat!(
+                    r#"{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],"#,
+                    r#""string":"€$\u000f\nA'B\"\\\\\"/"}"#
+                ),
             ),
             (
                 // 3.2.3
@@ -166,7 +169,10 @@ mod tests {
                   "peach": "This sorting order", "péché": "is wrong according to French",
                   "pêche": "but canonicalization MUST", "sin":   "ignore locale"
                 }"#,
-                r#"{"peach":"This sorting order","péché":"is wrong according to French","pêche":"but canonicalization MUST","sin":"ignore locale"}"#,
+                concat!(
+                    r#"{"peach":"This sorting order","péché":"is wrong according to French","#,
+                    r#""pêche":"but canonicalization MUST","sin":"ignore locale"}"#
+                ),
             ),
             (
                 // structures

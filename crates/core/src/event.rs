@@ -14,7 +14,8 @@ pub const CORRELATION_ID_CHARS_MAX: usize = 200;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EventError {
     #[error(
-        "event_type must be 1 to {EVENT_TYPE_CHARS_MAX} characters of A-Z a-z 0-9 _ . : / - and start with a letter or digit"
+        "event_type must be 1 to {EVENT_TYPE_CHARS_MAX} characters of A-Z a-z 0-9 _ . : / - \
+         and start with a letter or digit"
     )]
     EventType,
     #[error("external_event_id must be 1 to {EXTERNAL_ID_CHARS_MAX} characters, none of them U+0000")]

@@ -209,7 +209,10 @@ mod tests {
         }
 
         #[test]
-        fn one_result_at_most_doubles_or_halves_the_limit(max in 4_u32..5000, results in proptest::collection::vec(any::<bool>(), 0..300)) {
+        fn one_result_at_most_doubles_or_halves_the_limit(
+            max in 4_u32..5000,
+            results in proptest::collection::vec(any::<bool>(), 0..300),
+        ) {
             let mut bound = InFlightBound::new(max);
             for answered in results {
                 let next = bound.after(u32::from(answered), u32::from(!answered));

@@ -306,7 +306,7 @@ fn set_aside(state: &OrderState) -> OrderUpdate {
     OrderUpdate {
         last_error: Some(UNKNOWN),
         note: Some(format!(
-            "the stored order does not match its digest, or is nested deeper than {NESTING_MAX} levels, and was not sent"
+            "the stored order does not match its digest, or is nested deeper than {NESTING_MAX} levels; it was not sent"
         )),
         ..unchanged(state, OrderStatus::Dead)
     }

@@ -361,14 +361,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_header_is_parsed_without_panic(header in proptest::collection::vec(any::<u8>(), 0..64), now in any::<i64>()) {
+        fn any_header_is_parsed_without_panic(
+            header in proptest::collection::vec(any::<u8>(), 0..64),
+            now in any::<i64>(),
+        ) {
             let wait = parse_retry_after(&header, Timestamp::from_micros(now));
             prop_assert!(wait.is_none_or(|wait| wait <= RETRY_AFTER_MAX));
         }
 
         #[test]
         fn any_date_is_parsed_without_panic(
-            header in "(Sun|Mon|Thu|Sunday),? [0-9]{2}[ -](Jan|Feb|Nov)[ -][0-9]{2,4} [0-9]{2}:[0-9]{2}:[0-9]{2}( GMT)?",
+            header in "(Sun|Mon|Thu|Sunday),? [0-9]{2}[ -](Jan|Feb|Nov)[ -][0-9]{2,4} \
+                       [0-9]{2}:[0-9]{2}:[0-9]{2}( GMT)?",
             now in any::<i64>(),
         ) {
             let wait = parse_retry_after(header.as_bytes(), Timestamp::from_micros(now));

@@ -299,7 +299,11 @@ mod tests {
         }
 
         #[test]
-        fn any_header_is_verified_without_panic(header in ".{0,100}", timestamp_s in any::<i64>(), body in proptest::collection::vec(any::<u8>(), 0..50)) {
+        fn any_header_is_verified_without_panic(
+            header in ".{0,100}",
+            timestamp_s in any::<i64>(),
+            body in proptest::collection::vec(any::<u8>(), 0..50),
+        ) {
             let key = secret(SECRET);
             prop_assert!(verify(&[&key], "msg_1_2", timestamp_s, &body, &header, MINUTES_5, at(0)).is_err());
         }

@@ -220,7 +220,7 @@ impl<S: WorkerStore + Clone> Step for Worker<S> {
             }
             Err(error) => {
                 let error: &StoreError = &error;
-                tracing::error!(jobs, worker_id, %error, "unfinished jobs not released, waiting for their leases to expire");
+                tracing::error!(jobs, worker_id, %error, "release failed, jobs wait for their leases to expire");
             }
         }
     }

@@ -134,7 +134,8 @@ fn results(facts: &SystemFacts<'_>) -> Check {
 
 /// Orders that could be sent. If the lane holds them, the check `lane` reports that separately.
 fn outbox(facts: &SystemFacts<'_>) -> Check {
-    let to_do = "check that a process runs the role outbox with a broker, that the lane is open, and that the broker responds";
+    let to_do =
+        "check that a process runs the role outbox, that the lane is open, and that the broker responds";
     aged("outbox", facts.survey.outbox, facts.now, READY_AGE, to_do)
 }
 
@@ -226,7 +227,8 @@ fn clock_steps(facts: &SystemFacts<'_>) -> Check {
     if facts.now.since(step.at) > CLOCK_STEP_AGE {
         return Check::ok("clock_steps", found);
     }
-    let to_do = "synchronize the database server (with SQLite, this machine) with NTP: times stored before may be off by that much";
+    let to_do = "synchronize the database server (with SQLite, this machine) with NTP: \
+                 times stored before may be off by that much";
     Check::warning("clock_steps", found, to_do)
 }
 

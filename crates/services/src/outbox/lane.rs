@@ -82,8 +82,8 @@ impl<S: OutboxWorkerStore> LaneObserver<S> {
             LaneMode::Paused => tracing::error!(
                 from,
                 reason = lane.reason,
-                "broker lane paused, orders wait: fix the credentials in POSTHASTE_BROKER_HEADERS. Probes detect when the \
-                 broker accepts them again; to resume at once, POST /v1/outbox/resume"
+                "broker lane paused, orders wait: fix the credentials in POSTHASTE_BROKER_HEADERS. Probes detect \
+                 when the broker accepts them; to resume at once, POST /v1/outbox/resume"
             ),
             LaneMode::OneAtATime => tracing::warn!(
                 from,

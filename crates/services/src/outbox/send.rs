@@ -95,7 +95,8 @@ impl<S: OutboxWorkerStore, B: Broker> OrderTransport<S, B> {
             let (maybe_executed, note) = (record.maybe_executed, outcome.note());
             tracing::warn!(
                 %order_id, idempotency_key = key, trace_id, worker_id, status, retry_count, error_code, note,
-                maybe_executed, "order dead, not retried; if maybe_executed is set, check with the broker before submitting a new one"
+                maybe_executed,
+                "order dead, not retried; if maybe_executed is set, ask the broker before submitting it again"
             );
         } else {
             tracing::debug!(

@@ -169,8 +169,8 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OrderSender<S, B> {
             tracing::error!(
                 %order_id, idempotency_key = key,
 
-                "stored order does not match its digest or is nested too deep, order dead and not sent: it was changed outside \
-                 Posthaste. Check its audit and who may write to the database"
+                "stored order does not match its digest or is nested too deep, order dead and not sent: it was \
+                 changed outside Posthaste. Check its audit and who may write to the database"
             );
         }
     }

@@ -194,7 +194,10 @@ impl<S: WorkerStore> Deliverer<S> {
             "rest of the lease too short for a send, releasing the job"
         );
         if let Err(error) = self.store.release_jobs(vec![job.job_id], token, now).await {
-            tracing::warn!(correlation_id, %saga_id, %job_id, %event_id, worker_id, %error, "release failed, waiting for the lease to expire");
+            tracing::warn!(
+                correlation_id, %saga_id, %job_id, %event_id, worker_id, %error,
+                "release failed, waiting for the lease to expire"
+            );
         }
     }
 

@@ -210,7 +210,11 @@ fn header_may_be_quoted_or_bare() {
 
 proptest! {
     #[test]
-    fn canonical_form_is_parsed_to_the_same_order(qty in 1_u64..=9_007_199_254_740_992, price in prop::num::f64::POSITIVE, extra in "[^\u{0}]{0,20}") {
+    fn canonical_form_is_parsed_to_the_same_order(
+        qty in 1_u64..=9_007_199_254_740_992,
+        price in prop::num::f64::POSITIVE,
+        extra in "[^\u{0}]{0,20}",
+    ) {
         prop_assume!(price > 0.0 && price.is_finite());
         let extra = Value::from(extra).to_string();
         let price = canonical(&Value::from(price)).unwrap();

@@ -28,7 +28,8 @@ pub struct Start {
     pub suspect: bool,
 }
 
-/// The decision on due sagas. Both lists are sorted by id, the order in which sagas are locked everywhere.
+/// The sagas that start an attempt or are dead-lettered. Both lists are sorted by id, the order in which
+/// sagas are locked everywhere.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Admission {
     pub starts: Vec<Start>,
@@ -64,8 +65,8 @@ pub fn distinct(mut quotas: Vec<Quota>) -> Vec<Quota> {
     quotas
 }
 
-/// Decides on due sagas. For each subscription `due` contains at least the `jobs_max` oldest sagas of both
-/// waiting states, or all of them.
+/// Decides which due sagas start an attempt and which are dead-lettered. For each subscription `due` contains
+/// at least the `jobs_max` oldest sagas of both waiting states, or all of them.
 pub fn decide(quotas: &[Quota], mut due: Vec<DueSaga>, policy: RetryPolicy, now: Timestamp) -> Admission {
     due.sort_by_key(|saga| saga.state.next_attempt_at);
     let mut left: BTreeMap<SubscriptionId, u32> =

@@ -127,7 +127,7 @@ impl Change {
         Self::new(AuditAction::SubscriptionCreated, subscription(created.id), None, Some(after))
     }
 
-    /// Contains only the fields that differ.
+    /// Creates the row of a changed subscription, with only the fields that differ.
     pub fn subscription_changed(before: &Subscription, after: &Subscription) -> Self {
         let (mut was, mut is) = (subscription_fields(before), subscription_fields(after));
         is.retain(|field, value| was.get(field) != Some(value));
@@ -151,7 +151,7 @@ impl Change {
         Self::new(AuditAction::SecretRotated, subscription(id), None, Some(after))
     }
 
-    /// Returns `None` if no dead letter was requeued.
+    /// Creates the row of a requeue, or returns `None` if no dead letter was requeued.
     pub fn dead_letters_requeued(created: &[(DeadLetterId, SagaId)]) -> Option<Self> {
         let (object, after) = match created {
             [] => return None,

@@ -73,11 +73,11 @@ pub enum BrokerFault {
     TlsFailed,
     /// The address policy refused the address.
     BlockedAddress,
-    /// The deadline passed. `bytes_written` is whether any part of the request was sent.
+    /// The deadline passed. `bytes_written` indicates whether any part of the request was sent.
     TimedOut {
         bytes_written: bool,
     },
-    /// The connection was closed.
+    /// The connection broke.
     Reset {
         bytes_written: bool,
     },

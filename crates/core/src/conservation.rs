@@ -1,5 +1,5 @@
-//! The consistency rules of stored rows, for `doctor`. The input is facts from one snapshot of the database,
-//! the output is what is wrong with them.
+//! The consistency rules of stored rows, for `doctor`. The input is one snapshot of the database; the output
+//! is what is wrong with it.
 
 use crate::event::EventType;
 use crate::history::{SubscriptionChange, Verdict, routed_between, verdict};

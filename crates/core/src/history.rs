@@ -7,10 +7,9 @@ use crate::time::Timestamp;
 use std::time::Duration;
 
 /// The maximum difference between the times of two processes, and between a transaction's time and its
-/// commit. Whether a change this close to the routing of an event counted for it is unknown.
+/// commit. It is unknown whether a change this close to the routing of an event counted for it.
 pub const UNSURE_BEFORE: Duration = Duration::from_secs(30);
-/// A router that was suspended continues with its old time, so the sagas that it creates seem this much older
-/// than they are.
+/// How much older a saga may seem than it is: a router that was suspended continues with its old time.
 pub const UNSURE_AFTER: Duration = Duration::from_secs(900);
 
 /// One recorded change: the state of the subscription from then on.
@@ -51,7 +50,7 @@ impl Unmatched {
 pub enum Verdict {
     Matched,
     Not(Unmatched),
-    /// It changed around that time, between matching and not matching.
+    /// It changed around that time, so it may or may not have matched.
     Unsure,
 }
 

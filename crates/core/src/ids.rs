@@ -43,23 +43,23 @@ macro_rules! row_id {
 }
 
 row_id! {
-    /// One accepted event.
+    /// Identifies an accepted event.
     EventId
-    /// One subscription of a webhook to an event type.
+    /// Identifies a subscription of a webhook to an event type.
     SubscriptionId
-    /// One delivery of one event to one subscription.
+    /// Identifies one delivery of one event to one subscription.
     SagaId
-    /// One attempt of a delivery.
+    /// Identifies one attempt of a delivery.
     JobId
-    /// One delivery that was dead-lettered.
+    /// Identifies a dead letter.
     DeadLetterId
-    /// One order to the broker.
+    /// Identifies an order to the broker.
     OrderId
-    /// One row of an order's audit trail.
+    /// Identifies a row of an order's audit trail.
     AuditId
-    /// One row of the audit of changes made by people.
+    /// Identifies a row of the audit of changes made by people.
     OperatorAuditId
-    /// One API key.
+    /// Identifies an API key.
     KeyId
 }
 

@@ -1,9 +1,9 @@
 //! The in-flight limit of one subscription. The orchestrator reads it at admission and updates it with the
 //! results that it applies.
 //!
-//! The limit grows while a receiver responds and shrinks while it does not; an HTTP error is a response, too.
-//! Results are judged in windows of as many as the limit allows in flight, as TCP judges by round trips:
-//! attempts that time out together were sent together and show one overload, not many.
+//! The limit grows while a receiver responds and shrinks while it does not; an HTTP error also counts as a
+//! response. Results are judged in windows of as many as the limit allows in flight, as TCP judges by round
+//! trips: attempts that time out together were sent together and show one overload, not many.
 //!
 //! - When as many responses as the limit have arrived since it last changed, it doubles.
 //! - An attempt without a response halves it, unless fewer results than the limit have arrived since it last
@@ -38,7 +38,7 @@ pub struct InFlightBound {
 }
 
 impl InFlightBound {
-    /// Creates the initial limit. A maximum of 0 would stop the subscription for ever, so it counts as 1.
+    /// Creates the initial limit. A maximum of 0 would stop the subscription permanently, so it counts as 1.
     pub const fn new(max: u32) -> Self {
         let max = if max == 0 { 1 } else { max };
         let bound = if max < IN_FLIGHT_START { max } else { IN_FLIGHT_START };

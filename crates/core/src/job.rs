@@ -83,7 +83,7 @@ pub struct JobResult {
     pub outcome: JobOutcome,
 }
 
-/// The decision on a job whose lease has expired: it is reset until the limit of resets is reached.
+/// What happens to a job whose lease has expired: it is reset until the limit of resets is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExpiredLease {
     /// A `suspect` may have killed its worker. From then on it runs without other suspects in its process, so
@@ -102,7 +102,8 @@ pub enum ExpiredLease {
 /// reset would fail the job.
 const SUSPECT_RESETS: u32 = 2;
 
-/// Decides on a job whose lease expired `lease_resets` times before this one.
+/// Returns whether a job whose lease has expired is reset or failed. `lease_resets` is the number of earlier
+/// resets.
 pub const fn expire(lease_resets: u32, resets_max: u32) -> ExpiredLease {
     let lease_resets = lease_resets.saturating_add(1);
     if lease_resets > resets_max {

@@ -104,7 +104,7 @@ pub fn is_too_deep(text: &str) -> bool {
 /// Returns whether a text has more than `levels_max` nested arrays and objects.
 ///
 /// Counts open brackets outside strings. It runs before the parser, so that deep nesting never reaches a
-/// recursive function. The count of invalid JSON is arbitrary; the parser refuses it afterwards.
+/// recursive function. For invalid JSON the result is arbitrary; the parser refuses it afterwards.
 pub fn is_nested_deeper(text: &str, levels_max: usize) -> bool {
     // Nearly all texts have fewer brackets than the limit, and counting them is fast.
     if text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count() <= levels_max {

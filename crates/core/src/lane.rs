@@ -7,7 +7,7 @@
 //!   pauses, and occasional probes find out when the credentials are accepted again.
 //! - An outage would use up the retries of every order. After several faults in a row one order at a time is
 //!   sent, with growing pauses, until the broker responds.
-//! - Rate limits cost retries, too. Each 429 halves the rate of sends and each success raises it a little, so
+//! - Rate limits also cost retries. Each 429 halves the rate of sends and each success raises it a little, so
 //!   that the rate stays close to what the broker accepts.
 
 use std::time::Duration;
@@ -260,8 +260,8 @@ impl Lane {
         }
     }
 
-    /// The broker responds. While paused that is not enough, and another probe follows after a pause: a
-    /// broker that refuses probes might end every order that it gets.
+    /// Records a response of the broker. While the lane is paused that is not enough, and another probe
+    /// follows after a pause: a broker that refuses probes might end every order that it gets.
     fn answered(self, now: Timestamp) -> Self {
         let probe_until = self.paused_at.map(|_| now.after(PROBE_WAIT));
         Self { faults_in_row: 0, probe_until, ..self }
@@ -300,8 +300,8 @@ impl Lane {
         Self { rate, slowed_at: Some(now), ..self }
     }
 
-    /// At a rate of r there are r successes per second, and each adds 1/r of the step. Below one send per
-    /// second, each adds the whole step.
+    /// Raises the rate after a success. At a rate of r there are r successes per second, and each adds 1/r of
+    /// the step. Below one send per second, each adds the whole step.
     fn faster(self) -> Self {
         let rate = self.rate_in_force();
         Self { rate: (rate + RATE_STEP / rate.max(1.0)).min(RATE_MAX), ..self }

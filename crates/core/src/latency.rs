@@ -28,13 +28,13 @@ pub fn counter(bucket: usize) -> String {
 /// The prefix of the counter names of buckets, which no other counter has.
 pub const COUNTER_PREFIX: &str = "latency_";
 
-/// Returns the bucket of a counter name, or `None` if it is not one of a bucket.
+/// Returns the bucket of a counter name, or `None` for any other counter.
 pub fn bucket_of(counter: &str) -> Option<usize> {
     counter.strip_prefix(COUNTER_PREFIX)?.parse().ok().filter(|bucket| *bucket < BUCKETS)
 }
 
-/// Returns the percentile `share` as the upper bound of its bucket, so it is never too small and at most 50 %
-/// too large. Returns `None` if there are no counts.
+/// Returns the percentile `share` (0 to 1), rounded up to the bound of its bucket: never too small and at
+/// most 50 % too large. Returns `None` if there are no counts.
 pub fn percentile(counts: &[u64; BUCKETS], share: f64) -> Option<Duration> {
     let all: u64 = counts.iter().sum();
     if all == 0 {

@@ -1,8 +1,8 @@
 //! The types and decisions of Posthaste, without I/O, clocks or randomness.
 //!
-//! Only [`saga::step`] decides on deliveries and only [`order::step`] on orders. [`admission`] and
-//! [`results`] apply the former to sets of deliveries. The [`ports`] define what each role may request from a
-//! store, and the stores implement them.
+//! [`saga::step`] is the only place that decides the next state of a delivery, [`order::step`] that of an
+//! order. [`admission`] and [`results`] apply the former to sets of deliveries. The [`ports`] define what
+//! each role may request from a store, and the stores implement them.
 
 pub mod admission;
 pub mod audit;

@@ -1,6 +1,6 @@
 //! Orders to a broker: validation of submitted orders, and the state machine for the outbox worker and the
-//! stores. Only [`step`] decides on the transition of an order; a store writes its decision and refuses every
-//! transition that [`OrderStatus::may_become`] does not allow.
+//! stores. [`step`] is the only place that decides the next state of an order; a store writes its decision and
+//! refuses every transition that [`OrderStatus::may_become`] does not allow.
 //!
 //! ```text
 //! queued ──▶ sending ──▶ sent
@@ -75,27 +75,27 @@ impl OrderStatus {
     }
 }
 
-/// The part of an order that [`step`] decides on.
+/// The part of an order that [`step`] depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderState {
     pub status: OrderStatus,
     /// The number of failed sends that count as retries.
     pub retry_count: u32,
     pub next_attempt_at: Timestamp,
-    /// Whether a send ended in a way that does not exclude that the broker executed it. Never set on a `sent`
-    /// order, whose execution is certain.
+    /// Whether the broker may have executed a send whose outcome is unknown. Never set on a `sent` order,
+    /// whose execution is certain.
     pub maybe_executed: bool,
     pub idempotency_key: IdempotencyKey,
 }
 
-/// What can happen to an order. Claiming is not a signal: the store does it on its own.
+/// What can happen to an order. Claiming is not a signal: the store changes `queued` to `sending` itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OrderSignal<'a> {
     /// The worker checked whether a failed order is due.
     Due,
     /// The clock may have been set back since a failed order was stored at `since`.
     ClockStep { since: Timestamp },
-    /// A send has finished. `probe` is whether it was a probe of a lane that holds other orders back.
+    /// A send has finished. `probe` indicates whether it was a probe of a lane that holds other orders back.
     Settled { outcome: &'a BrokerOutcome, probe: bool },
     /// The claim of a `sending` order is older than the threshold: its sender is lost, but its request may
     /// have been sent.
@@ -107,7 +107,7 @@ pub enum OrderSignal<'a> {
     Unreadable,
 }
 
-/// The decision on a signal.
+/// The effect of a signal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OrderDecision {
     Update(OrderUpdate),
@@ -140,7 +140,7 @@ pub enum OrderIgnored {
     WrongState,
 }
 
-/// Decides on the effect of a signal on an order.
+/// Returns the effect of a signal on an order.
 pub fn step(
     state: &OrderState,
     signal: &OrderSignal<'_>,
@@ -276,8 +276,8 @@ fn fail(
     OrderUpdate { retry_count, maybe_executed, next_attempt_at, ..unchanged(state, OrderStatus::Failed) }
 }
 
-/// The outcome of the send is unknown and stays recorded as `maybe_executed`. The order has already waited
-/// for the threshold, so it is queued at once.
+/// Takes back a stuck order. The outcome of its send is unknown, so `maybe_executed` is set. It has already
+/// waited for the threshold, so it is queued at once.
 fn rewind(state: &OrderState, policy: &OrderRetryPolicy, now: Timestamp) -> OrderUpdate {
     let retry_count = state.retry_count.saturating_add(1);
     let is_over = retry_count > policy.retries_max;
@@ -293,15 +293,14 @@ fn rewind(state: &OrderState, policy: &OrderRetryPolicy, now: Timestamp) -> Orde
     }
 }
 
-/// The order keeps its position in the queue, and no retry is counted.
+/// Returns an unsent order to the queue. It keeps its position, and no retry is counted.
 fn release(state: &OrderState) -> OrderUpdate {
     let note = Some("was claimed and not sent".to_owned());
     let next_attempt_at = state.next_attempt_at.after(Duration::from_micros(1));
     OrderUpdate { note, next_attempt_at, ..unchanged(state, OrderStatus::Queued) }
 }
 
-/// The original order is unknown, so it must never be sent. Whether an earlier send may have been executed is
-/// kept.
+/// Ends an order whose stored content is not the original. It must never be sent; `maybe_executed` is kept.
 fn set_aside(state: &OrderState) -> OrderUpdate {
     OrderUpdate {
         last_error: Some(UNKNOWN),

@@ -131,7 +131,7 @@ impl Failure {
     }
 
     /// Returns what the attempt shows about the capacity of the receiver: `Some(true)` if it sent an HTTP
-    /// response (an HTTP error is one, too), `Some(false)` if it did not respond in time, `None` if the cause
+    /// response (including an HTTP error), `Some(false)` if it did not respond in time, `None` if the cause
     /// is unrelated to its load.
     pub const fn answered(self) -> Option<bool> {
         match self {

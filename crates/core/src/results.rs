@@ -1,5 +1,5 @@
-//! Decides on the effect of finished jobs on their sagas. The stores read the jobs with their sagas, write
-//! the changes and return every result; one without an effect has [`Decision::Ignore`].
+//! Computes the effect of finished jobs on their sagas. The stores read the jobs with their sagas, write the
+//! changes and return every result; one without an effect has [`Decision::Ignore`].
 
 use crate::ids::{EventId, SagaId, SubscriptionId};
 use crate::job::{JobOutcome, JobResult};

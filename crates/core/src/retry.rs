@@ -14,7 +14,7 @@ pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 /// weeks.
 pub const ORDER_BACKOFF_MAX: Duration = Duration::from_secs(3600);
 
-/// The maximum attempt limit of a subscription.
+/// The largest attempt limit that a subscription may have.
 pub const ATTEMPTS_LIMIT_MAX: u32 = 100;
 
 /// The backoff and the attempt limit of a webhook delivery.

@@ -1,6 +1,6 @@
-//! The state machine of a delivery. Only [`step`] decides on the transition of a saga: the orchestrator reads
-//! rows, calls it and writes the decision. Triggers of the stores refuse every transition that
-//! [`SagaStatus::may_become`] does not allow.
+//! The state machine of a delivery. [`step`] is the only place that decides the next state of a saga: the
+//! orchestrator reads rows, calls it and writes the decision. Triggers of the stores refuse every transition
+//! that [`SagaStatus::may_become`] does not allow.
 //!
 //! ```text
 //! Pending ──▶ InProgress ──▶ Completed
@@ -64,7 +64,7 @@ impl SagaStatus {
     }
 }
 
-/// The part of a saga that [`step`] decides on.
+/// The part of a saga that [`step`] depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SagaState {
     pub status: SagaStatus,
@@ -96,7 +96,7 @@ pub enum SagaSignal<'a> {
     JobFinished(&'a JobResult),
 }
 
-/// The decision on a signal.
+/// The effect of a signal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// Create the job of this attempt and move the saga to InProgress.
@@ -133,7 +133,7 @@ pub enum Ignored {
     NotItsJob,
 }
 
-/// Decides on the effect of a signal on a saga. `policy` is that of the saga's subscription.
+/// Returns the effect of a signal on a saga. `policy` is that of the saga's subscription.
 pub fn step(saga: &SagaState, signal: &SagaSignal<'_>, policy: &RetryPolicy, now: Timestamp) -> Decision {
     match (saga.status, signal) {
         (SagaStatus::Completed | SagaStatus::DeadLettered, SagaSignal::Due | SagaSignal::JobFinished(_)) => {

@@ -58,8 +58,8 @@ impl SigningSecret {
         format!("{SECRET_PREFIX}{}", STANDARD.encode(&self.0))
     }
 
-    /// A secret is never longer than the block of SHA-256, to which HMAC pads the key with zeros. Padding it
-    /// here avoids a fallible constructor.
+    /// Returns the MAC, keyed with the secret. A secret is never longer than the block of SHA-256, to which
+    /// HMAC pads the key with zeros. Padding it here avoids a fallible constructor.
     fn hmac(&self) -> Hmac<Sha256> {
         let mut block = [0; SECRET_BYTES_MAX];
         for (slot, byte) in block.iter_mut().zip(&self.0) {

@@ -94,7 +94,7 @@ impl fmt::Debug for SealedSecret {
     }
 }
 
-/// The secrets that sign a delivery. The previous one signs, too, until it expires.
+/// The secrets that sign a delivery. The previous secret also signs until it expires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Secrets {
     pub current: SealedSecret,

@@ -32,13 +32,13 @@ impl Timestamp {
         self.0
     }
 
-    /// Returns the time `span` later; saturates.
+    /// Returns the time `span` later, at most [`Timestamp::MAX`].
     pub fn after(self, span: Duration) -> Self {
         let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
         Self::from_micros(self.0.saturating_add(micros))
     }
 
-    /// Returns the time `span` earlier; saturates.
+    /// Returns the time `span` earlier, at least [`Timestamp::MIN`].
     pub fn before(self, span: Duration) -> Self {
         let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
         Self::from_micros(self.0.saturating_sub(micros))

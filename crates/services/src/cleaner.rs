@@ -60,7 +60,7 @@ impl<S: CleanerStore> Cleaner<S> {
         }
     }
 
-    /// Builds a request for expired leases. The maximum lease ahead is twice the configured one, because
+    /// Returns a request for expired leases. The maximum lease ahead is twice the configured one, because
     /// processes may run with different settings while it is being changed.
     fn take(&self, from: Option<Timestamp>, jobs_max: u32) -> LeaseTake {
         LeaseTake { from, jobs_max, ahead_max: self.lease.saturating_mul(2) }

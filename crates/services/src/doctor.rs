@@ -1,5 +1,5 @@
-//! Checks the facts that the store returns: whether every event has its deliveries, and whether the system
-//! runs well. Each check says what was found and what to do. Read-only.
+//! Checks the facts that the store returns: whether every event has its deliveries, and whether the system is
+//! healthy. Each check says what was found and what to do. Read-only.
 
 mod history;
 mod system;

@@ -48,8 +48,8 @@ pub enum Blocked {
 }
 
 impl Blocked {
-    /// Returns the error code of an attempt that is refused. An address that is not allowed has another code
-    /// than an invalid URL.
+    /// Returns the error code of an attempt that is refused. A refused address and an invalid URL have
+    /// different codes.
     pub const fn failure(&self) -> Failure {
         match self {
             Self::LocalName { .. } | Self::Address { .. } => Failure::BlockedAddress,
@@ -144,8 +144,8 @@ impl EgressPolicy {
         self.check_address(address).map(|()| DestinationHost::Address(address))
     }
 
-    /// Removes the final dot of an absolute name: receivers do not need it, and certificates never contain
-    /// it.
+    /// Validates a host name and removes its final dot, which receivers do not need and certificates never
+    /// contain.
     fn check_name(&self, name: &str) -> Result<DestinationHost, Blocked> {
         let name = name.strip_suffix('.').unwrap_or(name);
         let label_fits = |label: &str| (1..=63).contains(&label.len());
@@ -162,7 +162,7 @@ impl EgressPolicy {
     }
 
     /// Returns whether a network in the settings contains the address. An IPv4-mapped address is reached over
-    /// IPv4, so an IPv4 network allows it, too.
+    /// IPv4, so an IPv4 network also allows it.
     fn is_allowed(&self, address: IpAddr) -> bool {
         let inner = address::wrapped_ipv4(address).map(IpAddr::V4);
         let holds = |net: &IpNet| net.contains(&address) || inner.is_some_and(|inner| net.contains(&inner));

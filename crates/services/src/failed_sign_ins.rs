@@ -29,7 +29,8 @@ struct Window {
 }
 
 impl Window {
-    /// A time in the future means that the clock was set back; the window then counts as passed.
+    /// Returns whether the window has passed. A time in the future means that the clock was set back, and
+    /// counts as passed.
     fn has_passed(&self, now: Timestamp) -> bool {
         now < self.written_at || now.since(self.written_at) >= WINDOW
     }

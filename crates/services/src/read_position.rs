@@ -53,9 +53,9 @@ mod tests {
         Timestamp::from_micros(0).after(Duration::from_millis(ms))
     }
 
-    /// Simulates 2,048 jobs in flight. Each finishes after `finishes_after_ms` of its key; a fetch takes
-    /// `fetch_ms` of its start time and of whether it is a full scan. Returns the longest time from the end
-    /// of a job to the start of its fetch.
+    /// Simulates 2,048 jobs in flight. Each finishes after `finishes_after_ms(key)`; a fetch takes
+    /// `fetch_ms(start, is_full_scan)`. Returns the longest time from the end of a job to the start of its
+    /// fetch.
     fn longest_wait_ms(
         mut finishes_after_ms: impl FnMut(u32) -> u64,
         mut fetch_ms: impl FnMut(u64, bool) -> u64,

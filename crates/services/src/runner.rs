@@ -265,7 +265,7 @@ impl<S: Step> Loop<S> {
         tokio::select! {
             () = tokio::time::sleep(span) => {}
             () = wake_up.notified(), if listens => self.was_notified = true,
-            // The sender is dropped with the runner; then the service ends, too.
+            // The sender is dropped with the runner, which also ends the service.
             _ = self.run_state.wait_for(|run_state| run_state.stops(phase).is_some()) => {}
         }
     }

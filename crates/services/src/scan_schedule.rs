@@ -83,8 +83,8 @@ impl ScanSchedule {
         self.fetch = self.clock.now().since(began);
     }
 
-    /// Records a page of a scan that started at `began`. `has_found` is whether it found rows that only a
-    /// scan finds.
+    /// Records a page of a scan that started at `began`. `has_found` indicates whether it found rows that
+    /// only a scan finds.
     pub(crate) fn record_page(&mut self, began: Timestamp, has_found: bool, is_last: bool) {
         self.is_requested &= self.is_running;
         self.is_running = !is_last;

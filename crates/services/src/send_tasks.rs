@@ -87,7 +87,7 @@ impl<T> SendTasks<T> {
     }
 
     pub(crate) fn spawn(&mut self, item: T, send: impl Future<Output = ()> + Send + 'static) {
-        // On the heap: tokio moves a future several times, and this one is a few thousand bytes large.
+        // On the heap: tokio moves a future several times, and this one has a size of a few thousand bytes.
         let task = self.tasks.spawn(Box::pin(send));
         self.items.insert(task.id(), item);
     }

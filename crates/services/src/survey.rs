@@ -65,8 +65,8 @@ pub struct Surveyor<S> {
 
 impl<S: InsightStore> Surveyor<S> {
     pub fn new(store: S, options: SurveyOptions, clock: Clock, metrics: Metrics) -> Self {
-        // The service runs every `EVERY`. The shorter interval prevents that the duration of a count skips a
-        // step.
+        // The service runs every `EVERY`. The interval is shorter, so that the duration of a count does not
+        // skip a step.
         let counts = ScanSchedule::with_intervals(clock, EVERY / 2, EVERY_SLOW);
         Self { store, options, metrics, last: LastSurvey::default(), counts }
     }

@@ -38,7 +38,7 @@ struct Inner {
     announcer: WakeUp,
     /// The smallest job id that finished since the last read of the results stage, or [`NO_JOB`].
     lowest_finished: AtomicI64,
-    /// The subscriptions that the router reported since admission last took them, and since when they have
+    /// The subscriptions that the router reported since admission last read them, and since when they have
     /// due sagas.
     due: Mutex<HashMap<SubscriptionId, Timestamp>>,
 }
@@ -142,8 +142,8 @@ impl WakeUps {
     }
 }
 
-/// Announces pending wake-ups to other processes. It runs with a pace, because an announcement briefly takes
-/// a lock on the whole database.
+/// Announces pending wake-ups to other processes. Its service has a pace, because an announcement briefly
+/// takes a lock on the whole database.
 #[derive(Debug)]
 pub struct Announcer<S> {
     store: S,

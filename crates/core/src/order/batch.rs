@@ -1,5 +1,5 @@
-//! Decides on sets of orders: which of them a signal changes, and what reports do to orders and to the lane.
-//! The stores read the orders and write the changes.
+//! Computes the changes of sets of orders: which of them a signal changes, and what reports do to orders and
+//! to the lane. The stores read the orders and write the changes.
 
 use super::{OrderDecision, OrderSignal, OrderState, OrderUpdate, step};
 use crate::ids::{LeaseToken, OrderId};

@@ -32,7 +32,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Recurses as deep as the text is nested, which [`JsonText`] limits.
+    /// Parses a value. Recurses as deep as the text is nested, which [`JsonText`] limits.
     fn value(&mut self) -> Result<Value, Flaw> {
         match self.peek()? {
             b'{' => self.object(),
@@ -205,7 +205,7 @@ fn signed(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }
 
-/// An exponent that does not fit is out of range for any mantissa in a text of limited length.
+/// Parses an exponent. One that does not fit is out of range for any mantissa in a text of limited length.
 fn exponent_of(text: &str) -> i64 {
     text.parse().unwrap_or(if text.starts_with('-') { i64::MIN } else { i64::MAX })
 }

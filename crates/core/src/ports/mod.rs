@@ -1,9 +1,9 @@
 //! The ports: one trait per role, with exactly the operations that the role may request from a store. The
 //! stores implement them; each service gets exactly one.
 //!
-//! Rules for every operation: it is one transaction, it works on sets of rows, its arguments bound it, and
-//! the time is an argument. Rows that are not ready, or that another process has locked, are left out of the
-//! result and are not an error.
+//! Rules for every operation: it is one transaction, it works on sets of rows, it is bounded by its
+//! arguments, and the time is an argument. Rows that are not ready, or that another process has locked, are
+//! left out of the result and are not an error.
 
 mod announce;
 mod cleaner;

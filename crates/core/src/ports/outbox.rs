@@ -1,5 +1,5 @@
 //! Ports of the roles outbox_writer and outbox_worker: orders are accepted once and sent until they end.
-//! [`crate::order::step`] decides on orders, [`crate::lane`] on the lane.
+//! [`crate::order::step`] decides the state of orders, [`crate::lane`] that of the lane.
 
 use super::{RestartedWaits, StoreResult, WaitPage};
 use crate::broker::BrokerOutcome;

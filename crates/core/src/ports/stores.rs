@@ -38,7 +38,7 @@ pub trait Stores: Clone + Send + Sync + 'static {
     /// Reports with the rights of the viewer, the role that every process has.
     fn presence(&self) -> Self::Presence;
 
-    /// Returns the time that decides: the database's if several processes share it, otherwise the machine's.
+    /// Returns the authoritative time: the database's if several processes share it, otherwise the machine's.
     fn now(&self) -> impl Future<Output = StoreResult<Timestamp>> + Send;
 
     /// Samples the same clock against the monotonic clock of this machine. The round trip covers only the

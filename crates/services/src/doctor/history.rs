@@ -21,7 +21,7 @@ pub struct PageFindings {
     pub events: u64,
     pub deliveries: u64,
     pub orders: u64,
-    /// Pairs of event and subscription for which the recorded changes do not decide whether they matched.
+    /// Pairs of event and subscription for which the recorded changes do not show whether they matched.
     pub undecidable: u64,
     /// The number of faults.
     pub faults: u64,

@@ -132,7 +132,7 @@ fn results(facts: &SystemFacts<'_>) -> Check {
     aged("results", facts.survey.results, facts.now, READY_AGE, to_do)
 }
 
-/// Orders that could be sent. If the lane holds them, the check `lane` reports that separately.
+/// Checks the orders that could be sent. If the lane holds them, the check `lane` reports that separately.
 fn outbox(facts: &SystemFacts<'_>) -> Check {
     let to_do =
         "check that a process runs the role outbox, that the lane is open, and that the broker responds";

@@ -76,8 +76,8 @@ impl RecentReads {
     }
 }
 
-/// Returns the time after which sagas may still be committed: those of a process whose clock is behind, or
-/// whose commit was slow, are older than sagas that were already read.
+/// Returns the start of the period in which further sagas may still appear: those of a process whose clock is
+/// behind, or whose commit was slow, are older than sagas that were already read.
 fn recent(now: Timestamp) -> Timestamp {
     now.before(CLOCK_SKEW_MAX)
 }

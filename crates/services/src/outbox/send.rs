@@ -40,8 +40,8 @@ impl<S: OutboxWorkerStore, B: Broker> OrderTransport<S, B> {
         self.broker.deadline()
     }
 
-    /// Sends the order and settles it. A claim that would get stuck before the deadline of the send is
-    /// released instead.
+    /// Sends the order and settles it. If the claim would count as stuck before the deadline of the send, the
+    /// order is released instead.
     pub(super) async fn send(&self, claimed: Claimed) {
         let Claimed { order, token, probe } = claimed;
         let now = self.kit.clock.now();

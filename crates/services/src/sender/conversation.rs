@@ -30,7 +30,7 @@ const IGNORED_BODY_BYTES_MAX: usize = 16 * 1024;
 const IGNORED_BODY_WAIT: Duration = Duration::from_millis(500);
 
 /// Headers of the connection and the framing, which only the sender sets.
-const NOT_THE_CALLERS: [HeaderName; 7] =
+const RESERVED_HEADERS: [HeaderName; 7] =
     [CONNECTION, CONTENT_LENGTH, EXPECT, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
@@ -71,7 +71,7 @@ pub(super) struct ExchangeAttempt<'a> {
 
 /// Builds the request in origin form: the path as the target, and the host as a header.
 pub(super) fn request(to: &Destination, mut headers: HeaderMap, body: Bytes) -> Request<Full<Bytes>> {
-    for name in NOT_THE_CALLERS {
+    for name in RESERVED_HEADERS {
         headers.remove(name);
     }
     headers.insert(HOST, to.authority.clone());

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The minimum idle time before the first reuse of a connection to a host that has never answered on a reused
-/// one. Hosts that close after every response have done so by then.
+/// The minimum idle time before the first reuse of a connection to a host that has never responded on a
+/// reused one. Hosts that close after every response have done so by then.
 const MIN_IDLE: Duration = Duration::from_millis(20);
 /// How long a limit is remembered, and how long a host without requests.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(60);

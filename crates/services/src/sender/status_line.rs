@@ -66,7 +66,7 @@ impl StatusLine {
     }
 }
 
-/// 101 is final, because the connection no longer uses HTTP after it.
+/// Returns whether a status is interim. 101 is final, because the connection no longer uses HTTP after it.
 const fn is_interim(status: u16) -> bool {
     matches!(status, 100 | 102..=199)
 }

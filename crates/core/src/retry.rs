@@ -156,7 +156,7 @@ pub(crate) fn doubled(base: Duration, n: u32, cap: Duration) -> Duration {
 
 /// An attempt limit outside the accepted range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the attempt limit must be between 1 and {ATTEMPTS_LIMIT_MAX}, got {0}")]
+#[error("max_retry_limit must be between 1 and {ATTEMPTS_LIMIT_MAX}, got {0}")]
 pub struct AttemptsLimitOutOfRange(pub i64);
 
 /// Validates the attempt limit of a subscription.

@@ -269,10 +269,10 @@ mod tests {
     #[tokio::test]
     async fn failed_batch_fails_its_calls_and_no_later_ones() {
         let (calls, mut batches) = batcher(Doubling::default(), 10, 10);
-        let (mut bad, mut beside) = (calling(&calls, 0), calling(&calls, 5));
+        let (mut bad, mut other) = (calling(&calls, 0), calling(&calls, 5));
         assert!(batches.step(NOW).await.is_err());
         assert!(matches!(answer(&mut bad), Err(BatchError::Failed(_))));
-        assert!(matches!(answer(&mut beside), Err(BatchError::Failed(_))));
+        assert!(matches!(answer(&mut other), Err(BatchError::Failed(_))));
         let mut next = calling(&calls, 5);
         batches.step(NOW).await.expect("a step");
         assert_eq!(answer(&mut next).expect("a result"), 10);

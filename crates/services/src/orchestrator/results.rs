@@ -64,7 +64,7 @@ impl<S: OrchestratorStore> Results<S> {
             }
             Decision::Retry { attempt_count, next_attempt_at, error_code } => tracing::info!(
                 %saga_id, %job_id, %event_id, %subscription_id, attempt_count, status = "PendingRetry",
-                %error_code, again_in_s = next_attempt_at.since(now).as_secs(), "attempt failed, retry scheduled"
+                %error_code, retry_in_s = next_attempt_at.since(now).as_secs(), "attempt failed, retry scheduled"
             ),
             Decision::DeadLetter { attempt_count, error_code } => {
                 let error_code = error_code.as_ref().map(tracing::field::display);

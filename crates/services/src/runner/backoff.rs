@@ -48,8 +48,8 @@ impl Backoff {
             StepOutcome::Done(Progress::Unasked) => Ok(Progress::Unasked),
             StepOutcome::Done(progress) => {
                 if let Some(failing) = self.failing.take() {
-                    let (failures, away_s) = (failing.failures, seconds(failing.since.elapsed()));
-                    tracing::info!(service, failures, away_s, "recovered, resuming");
+                    let (failures, failing_s) = (failing.failures, seconds(failing.since.elapsed()));
+                    tracing::info!(service, failures, failing_s, "recovered, resuming");
                 }
                 Ok(progress)
             }

@@ -1,6 +1,6 @@
 -- role: any; NOTIFY needs no privilege.
--- Notifies every process that listens of the stages that have work, one message each.
--- A transaction of its own: a commit with a NOTIFY in it takes a lock on the whole database. A wake-up that a crash
--- loses is found by polling, so the commit is not flushed.
+-- Sends one notification per stage that has work to every listening process.
+-- Runs in its own transaction, because a commit with a NOTIFY takes a lock on the whole database. The commit is not
+-- flushed: work whose wake-up is lost in a crash is found by polling.
 SELECT pg_notify('posthaste', said.message)
 FROM unnest($1::text[]) AS said (message)

@@ -1,6 +1,7 @@
 -- role: lease_cleaner
--- Returns and locks leases that have expired since $3, oldest first, then those that end later than $4: the clock was set
--- back since they were granted. A job whose report is being written is skipped: the report wins. The event is for the log.
+-- Returns and locks the leases that expired between $3 and $1, oldest first, and those that end later than $4: the
+-- clock was set back since they were granted. A job that is locked by its report is skipped, so the report wins. The
+-- event columns are for the log.
 -- index: idx_job_status_lease, webhook_delivery_sagas_pkey, events_pkey.
 -- planner: row comparison, literal LIMIT.
 SELECT few.id, few.saga_id, few.worker_id, few.lease_until, few.lease_resets, told.event_id, told.correlation_id

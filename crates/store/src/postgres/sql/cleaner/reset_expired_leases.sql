@@ -1,8 +1,9 @@
 -- role: lease_cleaner
--- Resets jobs to Pending, or fails those that were reset too often and inserts them into the orchestrator's inbox. The
--- token is removed either way, so that a late report of the old holder is refused.
+-- Resets jobs to Pending, or fails those that were reset too often and inserts them into the orchestrator's inbox. Both
+-- remove the token, so that a late report of the previous holder is refused.
 -- index: webhook_delivery_jobs_pkey.
--- Two updates of different rows: only jobs that become suspect get the mark, since the cleaner may not read it.
+-- The two updates affect different rows: only jobs that become suspect have their flag set, since the cleaner may not
+-- read it.
 WITH decided AS MATERIALIZED (
     SELECT * FROM unnest((SELECT $1::bigint[]), (SELECT $2::integer[]), (SELECT $3::boolean[]), (SELECT $6::boolean[]))
         AS decided (job_id, lease_resets, fails, suspect)

@@ -1,7 +1,7 @@
 -- role: dead_letter_operator
--- Ids of letters behind $1, oldest first, of at most $7 that are looked at.
--- index: dead_letters_pkey, events_pkey for the type.
--- planner: two limits. Rows keep the order of the scan; nothing outside sorts.
+-- Returns the ids of the dead letters after $1 that match the filter, oldest first, examining at most $7.
+-- index: dead_letters_pkey; events_pkey for the type.
+-- planner: two limits. Rows keep the order of the scan; there is no outer sort.
 SELECT few.id
 FROM (
     SELECT d.* FROM (

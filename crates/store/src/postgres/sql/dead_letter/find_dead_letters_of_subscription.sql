@@ -1,7 +1,7 @@
 -- role: dead_letter_operator
--- The same for one subscription: only its letters are looked at.
--- index: idx_dead_subscription, events_pkey for the type.
--- planner: row comparison, two limits. Rows keep the order of the scan; nothing outside sorts.
+-- Like find_dead_letters.sql, for one subscription: examines only the dead letters of that subscription.
+-- index: idx_dead_subscription; events_pkey for the type.
+-- planner: row comparison, two limits. Rows keep the order of the scan; there is no outer sort.
 SELECT few.id
 FROM (
     SELECT d.* FROM (

@@ -1,6 +1,6 @@
 -- role: dead_letter_operator
--- Where a look at $3 letters behind $1 ends; nothing if there are fewer.
--- index: dead_letters_pkey, or idx_dead_subscription.
+-- Returns the id of the last of $3 dead letters after $1, of subscription $2 or of all; NULL if there are fewer.
+-- index: dead_letters_pkey or idx_dead_subscription.
 SELECT CASE WHEN $2::bigint IS NULL
     THEN (SELECT d.id
         FROM (SELECT d.id FROM posthaste.dead_letters d WHERE d.id > $1::bigint ORDER BY d.id LIMIT 10000) d

@@ -1,7 +1,7 @@
 -- role: event_ingest_writer
--- The events behind external ids that were there already, and whether they have the given content: the owner's function
--- reads the payloads, which this role may not. A statement of its own: the rows that an insert ran into are not in
--- that insert's snapshot.
+-- Returns the events that already have one of the external ids $1, and whether their content is equal to the given one.
+-- The owner's function reads the payloads, which this role may not.
+-- A separate statement, since the rows that an insert conflicts with are not visible in the snapshot of that insert.
 -- index: uniq_event_external_id.
 SELECT c.place, c.event_id, c.is_same
 FROM posthaste.compare_events((SELECT $1::text[]), (SELECT $2::text[]), (SELECT $3::json[])) c

@@ -1,5 +1,5 @@
 -- role: viewer
--- Every change of every subscription that ever asked for one of these types, at most $2 of them.
+-- Returns all changes of every subscription that has ever had one of the event types $1, at most $2 rows.
 -- index: idx_subscription_change_type, idx_subscription_change.
 SELECT c.subscription_id, c.event_type, c.active, c.verified, c.deleted_at IS NOT NULL AS is_deleted, c.changed_at
 FROM (

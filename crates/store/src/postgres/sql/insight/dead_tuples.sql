@@ -1,4 +1,4 @@
 -- role: viewer
--- The tables with the most rows that a vacuum has to clear away.
+-- Returns the five tables with the most dead rows, which VACUUM has yet to remove.
 SELECT t.relname::text, t.n_live_tup, t.n_dead_tup
 FROM pg_catalog.pg_stat_user_tables t WHERE t.schemaname = 'posthaste' ORDER BY t.n_dead_tup DESC LIMIT 5

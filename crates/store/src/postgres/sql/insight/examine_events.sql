@@ -1,7 +1,7 @@
 -- role: viewer
--- The next 10,000 events behind $1, without their payloads, and whether each still waits for the router.
+-- Returns the next 10,000 events after $1, without payloads, and whether each is still queued for routing.
 -- index: events_pkey, routing_queue_pkey.
--- A look for the first id from there on is a descent into the index, however short the statistics say the queue is.
+-- The queue is probed for the first id from e.id on: one index descent, however small the statistics say the queue is.
 SELECT e.id, e.event_type, e.created_at,
     coalesce((SELECT q.event_id FROM posthaste.routing_queue q WHERE q.event_id >= e.id ORDER BY q.event_id LIMIT 1) = e.id, false)
         AS is_queued

@@ -1,7 +1,7 @@
 -- role: viewer
--- The same for the newest 10,000 events, newest first.
+-- Like examine_events.sql, for the newest 10,000 events, newest first.
 -- index: events_pkey backwards, routing_queue_pkey.
--- A look for the first id from there on is a descent into the index, however short the statistics say the queue is.
+-- The queue is probed for the first id from e.id on: one index descent, however small the statistics say the queue is.
 SELECT e.id, e.event_type, e.created_at,
     coalesce((SELECT q.event_id FROM posthaste.routing_queue q WHERE q.event_id >= e.id ORDER BY q.event_id LIMIT 1) = e.id, false)
         AS is_queued

@@ -1,5 +1,5 @@
 -- role: viewer
--- The next 10,000 orders behind $1, with the row of the ledger and the last row of the audit of each.
+-- Returns the next 10,000 orders after $1, each with its ledger row and its latest audit row.
 -- index: outbox_orders_pkey, idempo_ledger_pkey, idx_audit_order.
 SELECT o.id, o.idempotency_key, o.status, o.retry_count, o.last_error, o.request_digest, o.result_digest, o.broker_order_id,
     l.request_digest AS ledger_request_digest, l.result_digest AS ledger_result_digest,

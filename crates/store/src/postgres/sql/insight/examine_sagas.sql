@@ -1,9 +1,10 @@
 -- role: viewer
--- The sagas of the events from $1 to $2, at most $3 of them, with what there is beside each: its current job, whether
--- that waits to be applied, its active job, its dead letter.
--- index: idx_saga_event; webhook_delivery_jobs_pkey, finished_jobs_pkey, idx_job_saga, idx_dead_saga for each. The looks
--- are scalar subselects, which cannot become a join; the states stand in a CASE, which no index serves; the look into the
--- inbox is for the first id from there on, a descent into the index however short the statistics say it is.
+-- Returns the sagas of the events from $1 to $2, at most $3, each with the status of its current job, whether that job
+-- is in the inbox, its active job, and whether it has a dead letter.
+-- index: idx_saga_event; per saga webhook_delivery_jobs_pkey, finished_jobs_pkey, idx_job_saga, idx_dead_saga.
+-- Lookups are scalar subselects, which cannot become a join. States are compared in a CASE, which no index serves. The
+-- inbox is probed for the first id from current_job_id on: one index descent, however small the statistics say the
+-- inbox is.
 SELECT g.id, g.event_id, g.subscription_id, g.status::text, g.attempt_count, g.requeued_from, g.created_at, g.current_job_id,
     (SELECT j.status::text FROM posthaste.webhook_delivery_jobs j WHERE j.id = g.current_job_id AND j.saga_id + 0 = g.id)
         AS current_job_status,

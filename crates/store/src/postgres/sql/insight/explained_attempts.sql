@@ -1,5 +1,5 @@
 -- role: viewer
--- The jobs of some sagas, each saga's in the order of its attempts. The last column is the saga.
+-- Returns the jobs of the sagas $1, in attempt order within each saga.
 -- index: uniq_job_saga_attempt.
 SELECT j.id, j.status::text, j.attempt_at, j.response_status, j.error_code, j.duration_ms, j.worker_id, j.lease_resets,
     asked.saga_id

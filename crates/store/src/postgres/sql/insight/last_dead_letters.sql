@@ -1,7 +1,7 @@
 -- role: viewer
--- The last dead letter of each subscription in $1 that has one.
--- index: idx_dead_subscription, its last entry for each subscription. Compared and sorted as rows, so that nobody walks
--- all letters by their key to find that a subscription has none.
+-- Returns the latest dead letter of each subscription in $1 that has one.
+-- index: idx_dead_subscription, its last entry per subscription. The row comparison and the ORDER BY of both columns
+-- prevent a scan of all dead letters by primary key for a subscription that has none.
 SELECT asked.subscription_id, letter.final_error_code, letter.failed_at
 FROM unnest((SELECT $1::bigint[])) AS asked (subscription_id)
 CROSS JOIN LATERAL (

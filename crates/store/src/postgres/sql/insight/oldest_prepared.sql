@@ -1,4 +1,4 @@
 -- role: viewer
--- The oldest prepared transaction of this database that nobody has ended.
+-- Returns the oldest prepared transaction of this database.
 SELECT p.gid, extract(epoch FROM clock_timestamp() - p.prepared)::double precision
 FROM pg_catalog.pg_prepared_xacts p WHERE p.database = current_database() ORDER BY p.prepared LIMIT 1

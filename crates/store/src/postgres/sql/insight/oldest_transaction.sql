@@ -1,6 +1,6 @@
 -- role: viewer
--- Whether this role sees the transactions of others, and the oldest open one of this database. The server's own
--- clock counts here: it is the one that wrote the times.
+-- Returns whether this role may see the transactions of other roles, and the oldest open transaction of this database.
+-- The age is computed with the server's clock, which also set xact_start.
 SELECT rights.sees_all, a.who, a.age_s
 FROM (SELECT pg_has_role('pg_read_all_stats', 'USAGE') AS sees_all) rights
 LEFT JOIN LATERAL (

@@ -1,9 +1,12 @@
 -- role: viewer
--- How much waits in each queue, counted to 100,000, and since when; what hangs. $1 now, $2 the lease in ms, $3 and $4
--- the times before which a lease or a sending order is stuck.
+-- Returns the depth of each queue, counted up to 100,000, and the time of its oldest entry; and the number of stuck
+-- jobs and orders. $1 is now, $2 the lease in ms; $3 and $4 are the times before which a lease or a sending order is
+-- stuck.
 -- index: routing_queue_pkey, events_pkey, idx_job_status_lease, finished_jobs_pkey, webhook_delivery_jobs_pkey,
--- idx_order_status_next. Ranges are compared as rows, and ordered by all of them: only these indexes serve that.
--- When a job ended is not kept: its lease began a lease before lease_until, and the attempt took duration_ms.
+-- idx_order_status_next. Ranges are row comparisons with an ORDER BY of all their columns, which only these indexes
+-- serve.
+-- The time when a job finished is not stored. It is computed: the lease began $2 before lease_until, and the attempt
+-- took duration_ms.
 SELECT
     (SELECT count(*) FROM (SELECT FROM posthaste.routing_queue LIMIT 100000) q),
     (SELECT e.created_at FROM posthaste.events e

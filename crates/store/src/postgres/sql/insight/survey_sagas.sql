@@ -1,8 +1,8 @@
 -- role: viewer
--- Sagas that are due at $1 and may go, since when the oldest of them is, and sagas that are held; each counted to
--- 100,000, of at most 10,000 subscriptions that have unfinished ones.
--- index: idx_saga_subscription_due, one descent for each subscription; subscriptions_pkey. See
--- find_due_subscriptions.sql for why the ranges are written so. A LIMIT keeps each look from becoming a join.
+-- Returns the number of sagas that are due at $1 and may be sent, the time since when the oldest of them is due, and
+-- the number of held sagas. Each is counted up to 100,000, over at most 10,000 subscriptions with unfinished sagas.
+-- index: idx_saga_subscription_due, one descent per subscription; subscriptions_pkey. find_due_subscriptions.sql
+-- explains the ranges. The LIMIT keeps each lookup from becoming a join.
 WITH RECURSIVE walk (subscription_id, step) AS (
     (
         SELECT g.subscription_id, 1 FROM posthaste.webhook_delivery_sagas g

@@ -1,3 +1,3 @@
 -- role: the migrating login, and any role
--- Which migrations the database has. A handful of rows.
+-- Returns the migrations that were applied to the database; a handful of rows.
 SELECT m.version, m.checksum, m.finished_at IS NOT NULL FROM posthaste.schema_migrations m ORDER BY m.version

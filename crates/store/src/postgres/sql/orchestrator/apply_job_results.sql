@@ -1,10 +1,11 @@
 -- role: saga_orchestrator
--- Writes the new states of sagas and removes all fetched jobs from the inbox. Returns the jobs whose result moved a saga.
+-- Writes the new states of sagas and removes all fetched jobs from the inbox. Returns the jobs whose result changed a
+-- saga.
 -- index: webhook_delivery_sagas_pkey, finished_jobs_pkey.
 -- planner: status in a CASE, array from a subselect.
--- Conditional on the current job, so that a result is applied once.
--- Measured next to 300,000 sagas, batches of 500: 16 µs a result; a single one takes 37 buffers with 100 hanging sagas and
--- 38 with 100,000.
+-- The update is conditional on current_job_id, so that a result is applied once.
+-- Measured next to 300,000 sagas, batches of 500: 16 µs per result; a single one takes 37 buffers with 100 sagas in
+-- progress and 38 with 100,000.
 WITH moved AS (
     UPDATE posthaste.webhook_delivery_sagas g
     SET status = decided.status::posthaste.saga_status, attempt_count = decided.attempt_count,

@@ -3,7 +3,7 @@
 -- index: idx_saga_subscription_due.
 -- planner: literal predicate, state from VALUES, scalar lookup, array of one, unknown LIMIT. The state comes from a
 -- subselect with OFFSET 0, since VALUES of one row would become a constant.
--- Each lookup reads the index within one subscription and stops at $2, so neither history nor the backlog is read.
+-- Each lookup reads the index within one subscription and stops at $2, so it reads neither history nor backlog.
 SELECT (
     SELECT count(*)
     FROM (

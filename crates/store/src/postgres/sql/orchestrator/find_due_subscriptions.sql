@@ -1,10 +1,11 @@
 -- role: saga_orchestrator
--- Walks the subscriptions with unfinished sagas, at most $2 of them after $1, and returns since when each has a saga that
--- is due at $3: NULL if none is due or if the subscription must not be sent to. A Pending saga is due whatever its time.
+-- Walks the subscriptions with unfinished sagas, at most $2 of them after $1, and returns for each the earliest time of
+-- a saga that is due at $3: NULL if none is due or if the subscription must not be sent to. A Pending saga is due
+-- regardless of its time.
 -- index: idx_saga_subscription_due, subscriptions_pkey.
 -- planner: literal predicate, state from VALUES, scalar lookup, array of one.
 -- Each step is one descent into the index, however many sagas a subscription has. A row comparison of the whole range
--- finds the index too, but PostgreSQL 15 ends such a scan by the first column alone: it read everything that the
+-- uses the index too, but PostgreSQL 15 ends such a scan by the first column alone: it reads everything that the
 -- subscription has in flight and waiting.
 -- Measured: 243 pages for 32 due subscriptions, whatever they have in flight (251 next to a backlog of 100,000).
 WITH RECURSIVE walk (subscription_id, step) AS (

@@ -1,11 +1,11 @@
 -- role: saga_orchestrator
--- Returns the subscriptions with sagas that came due since $1, among the $3 oldest in each waiting state: how many sagas
--- each has, and the first and the last of their times. A Pending saga is due whatever its time: one in the future was
--- stored by a clock that was set back since.
+-- Returns the subscriptions with sagas that came due since $1, among the $3 oldest in each waiting state: the number of
+-- sagas of each, and their first and last times. A Pending saga is due regardless of its time: one in the future was
+-- stored before the clock was set back.
 -- index: idx_saga_status_retry.
--- planner: state from VALUES, literal LIMIT. No row comparison: without statistics the planner then chooses the index on
--- the status alone, and sorts.
--- Nothing that came due before $1 is read, so dead rows there cost nothing.
+-- planner: state from VALUES, literal LIMIT. No row comparison: without statistics the planner then chooses the index
+-- on the status alone, and sorts.
+-- The scan starts at $1, so dead rows before it cost nothing.
 SELECT waiting.status::text, g.subscription_id, count(*) AS sagas, min(g.next_attempt_at) AS first_at,
     max(g.next_attempt_at) AS last_at
 FROM (VALUES ('Pending'::posthaste.saga_status, 'infinity'::timestamptz), ('PendingRetry', $2::timestamptz))

@@ -1,8 +1,8 @@
 -- role: saga_orchestrator
--- Returns the retries that wait until $1 or longer, in the order of their times, at most $2.
+-- Returns the retries that are scheduled at $1 or later, in the order of their times, at most $2.
 -- index: idx_saga_status_retry.
 -- planner: state from VALUES, literal LIMIT.
--- Nothing is locked: few of them are changed, and the change is conditional.
+-- No row is locked: few of them are changed, and the update is conditional.
 SELECT few.id, few.updated_at, few.next_attempt_at
 FROM (SELECT 'PendingRetry'::posthaste.saga_status AS status OFFSET 0) waiting
 CROSS JOIN LATERAL (

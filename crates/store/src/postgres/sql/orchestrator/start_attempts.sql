@@ -1,8 +1,8 @@
 -- role: saga_orchestrator
--- Inserts the jobs of the attempts to start, and moves exactly the sagas whose job is new.
--- index: uniq_job_saga_attempt and uniq_job_active decide what is new; webhook_delivery_sagas_pkey.
+-- Inserts the jobs of new attempts and moves exactly the sagas whose job was inserted to InProgress.
+-- index: uniq_job_saga_attempt and uniq_job_active detect duplicates; webhook_delivery_sagas_pkey.
 -- planner: status in a CASE, array from a subselect.
--- No conflict target: both keys count.
+-- ON CONFLICT has no target, so that both unique indexes apply.
 -- Measured next to 300,000 of each, batches of 500: 23 buffers for a job, 26 for its saga, 27 µs for both.
 WITH made AS (
     INSERT INTO posthaste.webhook_delivery_jobs (saga_id, attempt_at, suspect, lease_until, created_at)

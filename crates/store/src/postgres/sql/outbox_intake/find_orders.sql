@@ -1,5 +1,6 @@
 -- role: outbox_writer
--- Orders that were there. A statement of its own: what an insert ran into is not in that insert's snapshot.
+-- Returns orders that existed before. A separate statement, since the rows that an insert conflicts with are not
+-- visible in the snapshot of that insert.
 -- index: uniq_order_idempotency_key.
 SELECT o.id, o.idempotency_key, o.status, o.retry_count, o.next_attempt_at, o.last_error, o.trace_id, o.broker_order_id,
     o.request_digest, o.result_digest, o.result_json, o.maybe_executed, o.created_at, o.updated_at

@@ -1,8 +1,8 @@
 -- role: outbox_writer
--- Stores orders that are new, each with its ledger row; answers those.
--- index: uniq_order_idempotency_key decides what is new.
--- The caller sorts by key, so that two batches never wait for each other in a circle. Two submissions of one key
--- at once wait for each other's commit, which is a moment; lock_timeout bounds it.
+-- Inserts new orders, each with its ledger row, and returns them.
+-- index: uniq_order_idempotency_key detects duplicates.
+-- The caller sorts by key, so that two batches cannot deadlock. Of two concurrent submissions of one key, the second
+-- waits for the commit of the first, at most lock_timeout.
 WITH made AS (
     INSERT INTO posthaste.outbox_orders
         (idempotency_key, request_json, request_digest, trace_id, next_attempt_at, created_at, updated_at)

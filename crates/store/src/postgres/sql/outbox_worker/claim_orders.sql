@@ -1,9 +1,9 @@
 -- role: outbox_worker
--- Claims queued orders for one sender, oldest first. They are due whatever their time: one in the future was stored by a
--- clock that was set back since.
+-- Claims queued orders for one sender, oldest first. A queued order is due regardless of its time: one in the future
+-- was stored before the clock was set back.
 -- index: idx_order_status_next.
 -- planner: materialized claim, row comparison, literal LIMIT, update by ctid.
--- Unlike the claim of a job this one is flushed: after a crash, an order that was sent must not look unsent.
+-- Unlike the claim of a job, this one is flushed: after a crash, an order that was sent must not appear unsent.
 WITH picked AS MATERIALIZED (
     SELECT few.place
     FROM (

@@ -1,6 +1,7 @@
 -- role: outbox_worker
--- index: idx_order_status_next; as many entries as are being sent. The order and the bound leave the planner no reason
--- to read the table, whatever its statistics say.
+-- Counts the orders that are being sent.
+-- index: idx_order_status_next, one entry per order in flight. With the ORDER BY and the LIMIT the planner has no
+-- reason to read the table, whatever its statistics.
 SELECT count(*)
 FROM (
     SELECT FROM posthaste.outbox_orders o

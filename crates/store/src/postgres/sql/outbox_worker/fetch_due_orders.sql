@@ -1,5 +1,5 @@
 -- role: outbox_worker
--- Failed orders whose time has come.
+-- Returns and locks the failed orders that are due again at $1.
 -- index: idx_order_status_next.
 SELECT few.*
 FROM (

@@ -1,7 +1,7 @@
 -- role: outbox_worker
--- Orders that were claimed before $1, or after $3: the clock was set back since. One that is being settled at this moment
--- is left out.
--- index: idx_order_status_next; it looks at as many rows as are being sent.
+-- Returns and locks orders that were claimed before $1, or after $3: the clock was set back since. Skips an order that
+-- is being settled.
+-- index: idx_order_status_next; reads as many rows as orders are being sent.
 SELECT few.*
 FROM (
     SELECT o.id, o.idempotency_key, o.status, o.retry_count, o.next_attempt_at, o.last_error, o.trace_id, o.broker_order_id,

@@ -1,5 +1,5 @@
 -- role: outbox_worker
--- The failed orders that wait until $1 or longer, in the order of their times, $2 at most.
+-- Returns and locks the failed orders that are due at $1 or later, in the order of their times, at most $2.
 -- index: idx_order_status_next.
 SELECT few.*
 FROM (

@@ -1,6 +1,6 @@
 -- role: outbox_worker
--- The orders that a claim took whose answer was lost: same token, same moment.
--- index: idx_order_status_next; as many rows as are being sent.
+-- Returns the orders of a claim whose response was lost, by its token and the time of the claim.
+-- index: idx_order_status_next; reads as many rows as orders are being sent.
 SELECT o.id, o.idempotency_key, o.request_json::text AS request_json, o.request_digest, o.trace_id, o.retry_count,
     o.created_at, o.updated_at, o.next_attempt_at
 FROM posthaste.outbox_orders o

@@ -1,6 +1,6 @@
 -- role: outbox_worker
--- Writes the new states of orders, each conditional on the state that it was decided in, and receipts to the ledger. A
--- trigger writes the audit.
+-- Writes the new states of orders, each conditional on the state that the decision was based on, and receipts to the
+-- ledger. A trigger writes the audit.
 -- index: outbox_orders_pkey, idempo_ledger_pkey.
 -- planner: status in a CASE, array from a subselect. Here the status is `status || ''`, which no index serves either.
 -- A NULL in last_error or in a receipt leaves the column unchanged.

@@ -1,6 +1,7 @@
 -- role: outbox_worker
--- Whether orders wait for a sender, and when the next failed one is due.
--- index: idx_order_status_next; the first entry of each. No EXISTS: it drops the order, and with it the index.
+-- Returns whether orders are queued, and when the next failed one is due.
+-- index: idx_order_status_next, the first entry of each status. Not EXISTS, which ignores the ORDER BY and then does
+-- not use the index.
 SELECT
     (
         SELECT true FROM posthaste.outbox_orders o

@@ -1,7 +1,7 @@
 -- role: outbox_worker
--- Removes ledger rows that expired, if their order has ended or is not there.
+-- Deletes expired ledger rows whose order is finished or does not exist.
 -- index: idx_ledger_expires_at, uniq_order_idempotency_key, idempo_ledger_pkey.
--- The order is looked up by a scalar subselect, which cannot become a join over all orders.
+-- The order is looked up in a scalar subselect, which cannot become a join with all orders.
 DELETE FROM posthaste.idempo_ledger l
 WHERE l.idempotency_key = ANY (ARRAY(
     SELECT few.idempotency_key

@@ -1,7 +1,8 @@
 -- role: viewer
--- What came of the sagas that were made from the letters $1 to $2: those looked at, delivered, waiting, given up; and
--- the last letter that was looked at. 500 are: whoever wants more goes on behind it.
--- index: uniq_saga_requeued_from, events_pkey for the type.
+-- Counts the sagas that were requeued from the dead letters $1 to $2 by state: examined, delivered, waiting,
+-- dead-lettered; and returns the last dead letter examined. It examines 500 rows; the caller continues after the last
+-- one.
+-- index: uniq_saga_requeued_from; events_pkey for the type.
 -- planner: single bound, literal LIMIT. Rows after $2 are examined and left out.
 SELECT count(*) FILTER (WHERE made.is_meant) AS looked_at,
     count(*) FILTER (WHERE made.fits AND made.status = 'Completed') AS delivered,

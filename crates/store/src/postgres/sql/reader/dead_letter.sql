@@ -1,4 +1,5 @@
 -- role: viewer
+-- Returns one dead letter with its payload.
 -- index: dead_letters_pkey, uniq_saga_requeued_from.
 SELECT d.id, d.saga_id, d.event_id, d.subscription_id, d.final_error_code, d.failed_at,
     (SELECT g.id FROM posthaste.webhook_delivery_sagas g WHERE g.requeued_from = d.id) AS requeued_as,

@@ -1,7 +1,8 @@
 -- role: viewer
--- Dead letters below $1, newest first, of at most $7 that are looked at, without their payloads, which may be long.
--- index: dead_letters_pkey, events_pkey for the type, uniq_saga_requeued_from.
--- planner: two limits. Rows keep the order of the scan; nothing outside sorts.
+-- Returns the dead letters below $1 that match the filter, newest first, examining at most $7. Payloads are left out,
+-- since they may be large.
+-- index: dead_letters_pkey, uniq_saga_requeued_from; events_pkey for the type.
+-- planner: two limits. Rows keep the order of the scan; there is no outer sort.
 SELECT d.id, d.saga_id, d.event_id, d.subscription_id, d.final_error_code, d.failed_at,
     (SELECT g.id FROM posthaste.webhook_delivery_sagas g WHERE g.requeued_from = d.id) AS requeued_as
 FROM (

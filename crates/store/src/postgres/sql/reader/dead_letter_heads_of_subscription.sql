@@ -1,7 +1,7 @@
 -- role: viewer
--- The same for one subscription: only its letters are looked at, and their payloads stay where they are.
--- index: idx_dead_subscription, events_pkey for the type, uniq_saga_requeued_from.
--- planner: row comparison, two limits. Rows keep the order of the scan; nothing outside sorts.
+-- Like dead_letter_heads.sql, for one subscription: examines only the dead letters of that subscription.
+-- index: idx_dead_subscription, uniq_saga_requeued_from; events_pkey for the type.
+-- planner: row comparison, two limits. Rows keep the order of the scan; there is no outer sort.
 SELECT d.id, d.saga_id, d.event_id, d.subscription_id, d.final_error_code, d.failed_at,
     (SELECT g.id FROM posthaste.webhook_delivery_sagas g WHERE g.requeued_from = d.id) AS requeued_as
 FROM (

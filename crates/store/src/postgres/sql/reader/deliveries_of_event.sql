@@ -1,7 +1,7 @@
 -- role: viewer
--- The same for the sagas of one event: only those are looked at.
--- index: idx_saga_event; an event has as many sagas as subscriptions, which are sorted by id.
--- planner: two limits. Rows keep the order of the scan; nothing outside sorts.
+-- Like deliveries.sql, for one event: examines only the sagas of that event.
+-- index: idx_saga_event. An event has one saga per matching subscription; they are sorted by id.
+-- planner: two limits. Rows keep the order of the scan; there is no outer sort.
 SELECT g.id, g.event_id, g.subscription_id, g.status::text, g.attempt_count, g.next_attempt_at, g.final_error_code,
     g.current_job_id, g.requeued_from, g.created_at, g.updated_at,
     coalesce((SELECT e.event_type FROM posthaste.events e WHERE e.id = g.event_id), '') AS event_type

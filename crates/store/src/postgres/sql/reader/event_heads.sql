@@ -1,7 +1,8 @@
 -- role: viewer
--- Events below $1, newest first, of at most $4 that are looked at, without their payloads, which may be long.
--- index: events_pkey. The index over event_type knows no order by id: it would sort all of a type's history.
--- planner: two limits. Rows keep the order of the scan; nothing outside sorts.
+-- Returns the events below $1 that match the filter, newest first, examining at most $4. Payloads are left out, since
+-- they may be large.
+-- index: events_pkey. The index on event_type is not in id order: using it would sort all events of a type.
+-- planner: two limits. Rows keep the order of the scan; there is no outer sort.
 SELECT {event_head}
 FROM (
     SELECT e.* FROM (SELECT e.* FROM posthaste.events e WHERE e.id < $1::bigint ORDER BY e.id DESC LIMIT 10000) e

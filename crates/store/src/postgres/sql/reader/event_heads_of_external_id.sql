@@ -1,5 +1,5 @@
 -- role: viewer
--- The one event of an external id, if it is on this page, without its payload.
+-- Returns the event with the external id $2, without its payload, if it is below $1 and matches the filter.
 -- index: uniq_event_external_id.
 SELECT {event_head}
 FROM posthaste.events e

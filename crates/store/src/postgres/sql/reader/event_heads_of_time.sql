@@ -1,8 +1,9 @@
 -- role: viewer
--- Events from the instant $3 back to $2, the latest first, of at most $6 that are looked at and those of the same
--- instant as the last of them; of $3 itself only what is below $1, where the page before ended. Without their payloads.
--- index: idx_event_created_at, backwards. It knows no order of ids within an instant: ties are read whole and sorted
--- here. As many events share one as were stored by one statement or transaction.
+-- Returns events with times from $3 down to $2, latest first, without payloads. Examines at most $6, plus those that
+-- share the time of the last one. With the time $3 itself, only ids below $1 are returned, where the previous page
+-- ended.
+-- index: idx_event_created_at, backwards. It has no id order within one time: ties are read completely and sorted here.
+-- Events share a time if one statement or transaction stored them.
 -- planner: single bound.
 SELECT {event_head}
 FROM (

@@ -1,9 +1,9 @@
 -- role: viewer
--- The payloads of the events $1, in this order, as many as have $2 bytes together, and the first in any case. One that
--- is not there any more is NULL.
+-- Returns the payloads of the events $1, in this order: as many as fit into $2 bytes, and at least the first. The
+-- payload of a missing row is NULL.
 -- index: events_pkey.
--- The recursion adds up one size after the other and ends at the bound, so that of a page of large payloads the server
--- unpacks no more than it sends and one: a window function would unpack all of them.
+-- The recursion adds up the sizes and stops at the limit, so that the server decompresses at most one payload more than
+-- it returns. A window function would decompress all of them.
 WITH RECURSIVE size (place, bytes) AS (
     SELECT 1, (SELECT octet_length(e.payload::text)::bigint FROM posthaste.events e WHERE e.id = ($1::bigint[])[1])
     UNION ALL

@@ -1,6 +1,6 @@
 -- role: viewer
--- Where a look at $3 sagas below $1, of one event or of all, ends; nothing if there are fewer.
--- index: webhook_delivery_sagas_pkey, or idx_saga_event.
+-- Returns the id of the last of $3 sagas below $1, of event $2 or of all; NULL if there are fewer.
+-- index: webhook_delivery_sagas_pkey or idx_saga_event.
 SELECT CASE WHEN $2::bigint IS NULL
     THEN (SELECT g.id
         FROM (SELECT g.id FROM posthaste.webhook_delivery_sagas g WHERE g.id < $1::bigint ORDER BY g.id DESC LIMIT 10000) g

@@ -1,6 +1,6 @@
 -- role: viewer
--- Where a look at $3 events from the instant $2 back ends; nothing if there are fewer, or if it went past $1. All of
--- the last instant were looked at, so its lowest id is the end.
+-- Returns the id of the last of $3 examined events from the time $2 down; NULL if there are fewer, or if the scan went
+-- past $1. Events with the last time are all examined, so the lowest id among them is the last.
 -- index: idx_event_created_at, backwards; see event_heads_of_time.sql.
 WITH look AS MATERIALIZED (
     SELECT e.id, e.created_at FROM posthaste.events e

@@ -1,5 +1,5 @@
 -- role: viewer
--- The last of $2 examined rows below $1; no row if there are fewer.
+-- Returns the id of the last of $2 audit rows below $1; no row if there are fewer.
 -- index: operator_audit_pkey.
 SELECT a.id
 FROM (SELECT a.id FROM posthaste.operator_audit a WHERE a.id < $1::bigint ORDER BY a.id DESC LIMIT 10000) a

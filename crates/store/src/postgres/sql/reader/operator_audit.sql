@@ -1,5 +1,5 @@
 -- role: viewer
--- Rows below $1, newest first, of at most $6 that are examined.
+-- Returns the audit rows below $1 that match the filter, newest first, examining at most $6.
 -- index: operator_audit_pkey.
 -- planner: two limits.
 SELECT a.id, a.created_at, a.key_id, a.key_name, a.client_address, a.action, a.object, a.before, a.after

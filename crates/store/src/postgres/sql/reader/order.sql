@@ -1,4 +1,5 @@
 -- role: viewer
+-- Returns one order with the broker's response.
 -- index: uniq_order_idempotency_key.
 SELECT o.id, o.idempotency_key, o.status, o.retry_count, o.next_attempt_at, o.last_error, o.trace_id, o.broker_order_id,
     o.request_digest, o.result_digest, o.result_json, o.maybe_executed, o.created_at, o.updated_at

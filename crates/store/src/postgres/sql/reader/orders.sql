@@ -1,7 +1,8 @@
 -- role: viewer
--- Orders below $1, newest first, of at most $4 that are looked at, without the broker's answers, which may be long.
--- index: outbox_orders_pkey. The index over the status knows no order by id.
--- planner: two limits. Rows keep the order of the scan; nothing outside sorts.
+-- Returns the orders below $1 that match the filter, newest first, examining at most $4. The broker's responses are
+-- left out, since they may be large.
+-- index: outbox_orders_pkey. The index on the status is not in id order.
+-- planner: two limits. Rows keep the order of the scan; there is no outer sort.
 SELECT o.id, o.idempotency_key, o.status, o.retry_count, o.next_attempt_at, o.last_error, o.trace_id, o.broker_order_id,
     o.request_digest, o.result_digest, NULL::json AS result_json, o.maybe_executed, o.created_at, o.updated_at
 FROM (

@@ -1,7 +1,7 @@
 -- role: viewer
--- Subscriptions below $1, newest first, of at most $6 that are looked at; deleted ones are not listed.
--- index: subscriptions_pkey. The index over event_type knows no order by id.
--- planner: two limits. Rows keep the order of the scan; nothing outside sorts.
+-- Returns the subscriptions below $1 that match the filter and are not deleted, newest first, examining at most $6.
+-- index: subscriptions_pkey. The index on event_type is not in id order.
+-- planner: two limits. Rows keep the order of the scan; there is no outer sort.
 SELECT {subscription}
 FROM (
     SELECT s.* FROM (

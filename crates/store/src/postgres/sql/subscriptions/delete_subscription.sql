@@ -1,5 +1,5 @@
 -- role: subscription_admin
--- The row stays: history keeps its references.
+-- Marks a subscription as deleted. The row stays, because sagas refer to it.
 -- index: subscriptions_pkey.
 UPDATE posthaste.subscriptions s
 SET deleted_at = $2::timestamptz, active = false, updated_at = $2::timestamptz

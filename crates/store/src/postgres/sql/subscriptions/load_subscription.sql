@@ -1,4 +1,5 @@
 -- role: subscription_admin
+-- Returns a subscription with its secrets, unless it is deleted.
 -- index: subscriptions_pkey.
 SELECT {subscription}, {secrets}
 FROM posthaste.subscriptions s

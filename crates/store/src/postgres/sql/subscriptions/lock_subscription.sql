@@ -1,5 +1,5 @@
 -- role: subscription_admin
--- As it is before a change, for the audit. The lock keeps it so until the change commits.
+-- Returns a subscription before a change, for the audit, and locks it until the change commits.
 -- index: subscriptions_pkey.
 SELECT {subscription}
 FROM posthaste.subscriptions s

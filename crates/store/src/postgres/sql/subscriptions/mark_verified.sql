@@ -1,5 +1,5 @@
 -- role: subscription_admin
--- Only what was challenged is verified: URL and secret must still be the ones of the challenge.
+-- Marks a subscription as verified if its URL and secret are still those of the challenge.
 -- index: subscriptions_pkey.
 UPDATE posthaste.subscriptions s
 SET verified = true, updated_at = $4::timestamptz

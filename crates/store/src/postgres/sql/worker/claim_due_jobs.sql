@@ -1,14 +1,15 @@
 -- role: job_worker
--- Leases the jobs that have waited longest, with their sagas' columns. Each row has the number of leased jobs: it is
--- smaller than the number of rows only if a job was leased and released by another process during this statement.
+-- Leases the jobs that have waited longest, and returns them with columns of their sagas. Each row has the number of
+-- leased jobs, which is smaller than the number of rows only if another process leased and released a job during this
+-- statement.
 -- index: idx_job_status_lease, webhook_delivery_sagas_pkey.
 -- planner: materialized claim, row comparison, literal LIMIT, update by ctid, status in a CASE, fenced lookup.
--- The only upper bound is the status: a Pending job is due whatever its time, and one in the future was stored by a clock
--- that was set back since.
--- Suspects are filtered out of the rows that the scan reads anyway; claim_suspect_job.sql claims them. Only a scan from
--- the beginning reads past them: 2 ms with 10,000 waiting. A partial index without them would save that, and cost every
--- job about 1 µs.
--- Measured next to 300,000 jobs, batches of 500: 28 buffers and 15 µs a job, 22 of them for its indexes.
+-- The only upper bound is the status: a Pending job is due regardless of its time, and one in the future was stored
+-- before the clock was set back.
+-- Suspects are filtered out of the rows that are scanned anyway; claim_suspect_job.sql claims them. Only a full scan
+-- reads past them: 2 ms with 10,000 waiting. A partial index without them would avoid that, and cost about 1 µs per
+-- job.
+-- Measured next to 300,000 jobs, batches of 500: 28 buffers and 15 µs per job; 22 of the buffers are for its indexes.
 WITH picked AS MATERIALIZED (
     SELECT few.*
     FROM (

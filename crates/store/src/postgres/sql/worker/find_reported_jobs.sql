@@ -1,5 +1,5 @@
 -- role: job_worker
--- Which of these jobs had ended under these very tokens: reports that were made before.
+-- Returns the jobs that are finished under the given tokens, that is, those that were reported before.
 -- index: webhook_delivery_jobs_pkey.
 SELECT j.id, j.lease_token
 FROM unnest((SELECT $1::bigint[]), (SELECT $2::uuid[])) AS told (job_id, lease_token)

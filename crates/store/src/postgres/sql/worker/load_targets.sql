@@ -1,6 +1,7 @@
 -- role: job_worker
+-- Returns the URLs and secrets of the subscriptions $1. A deleted subscription is not returned, so nothing is sent to
+-- it, not even by a job that was created before the deletion.
 -- index: subscriptions_pkey.
--- A deleted subscription is not loaded, so nothing is sent to it, not even by a job created before the deletion.
 SELECT {target}, {secrets}
 FROM posthaste.subscriptions s
 WHERE s.id = ANY ((SELECT $1::bigint[])::bigint[]) AND s.deleted_at IS NULL

@@ -1,4 +1,4 @@
-//! Tells other processes that there is work for a stage. They hear it through
+//! Notifies other processes that a stage has work. They receive it through
 //! [`PostgresListener`](crate::postgres::PostgresListener).
 
 use crate::postgres::PostgresStore;

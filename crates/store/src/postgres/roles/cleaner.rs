@@ -1,5 +1,5 @@
-//! Handles leases that ran out (taken by workers that then died or hung): gives their jobs back, or
-//! fails those that came back too often, for the orchestrator's inbox. [`job::expire`] decides.
+//! Resets jobs whose lease has expired because their worker died or hung, or fails those that were reset too often
+//! and inserts them into the orchestrator's inbox. [`job::expire`] decides.
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
@@ -37,7 +37,7 @@ impl CleanerStore for PostgresCleaner {
         let call = Call::repeatable("resetting expired leases");
         let mut leases = Vec::new();
         let mut wanted = take.jobs_max;
-        // At least once: who asks for none wants to know whether the server answers.
+        // At least one call, even for zero jobs: the caller uses it to check that the server responds.
         loop {
             let few = LeaseTake { jobs_max: wanted.min(TAKE_MAX), ..take };
             let (taken, part) = self.pool.call(call, |session| reset(session, few, resets_max, now)).await?;
@@ -50,7 +50,7 @@ impl CleanerStore for PostgresCleaner {
     }
 }
 
-/// Answers how many leases were looked at, and what became of them.
+/// Returns the number of leases examined and the outcome of each.
 async fn reset(
     mut session: Session,
     take: LeaseTake,

@@ -1,5 +1,5 @@
-//! Looks at dead letters (written by a trigger when a saga ends), makes fresh sagas from them and resumes the
-//! lane, each through a function of the owner: nothing but that.
+//! Finds dead letters (written by a trigger when a saga ends), creates new sagas from them and resumes the lane. Both
+//! changes go through functions of the owner.
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
@@ -46,7 +46,7 @@ impl DeadLetterStore for PostgresDeadLetters {
         filter: DeadLetterFilter,
         page: PageRequest,
     ) -> StoreResult<Page<DeadLetterId>> {
-        let call = Call::repeatable("looking for dead letters");
+        let call = Call::repeatable("finding dead letters");
         self.pool.call(call, |session| find(session, &filter, page)).await
     }
 
@@ -75,15 +75,15 @@ async fn requeue(
     let made: HashMap<i64, Requeue> = outcomes.into_iter().collect();
     let mut created_told = std::collections::HashSet::new();
     let answer = |id: &DeadLetterId| match made.get(&id.get()) {
-        // Named twice in one call: the second time it had been requeued.
+        // An id that occurs twice in one call: the second occurrence was already requeued.
         Some(Requeue::Created(saga)) if !created_told.insert(*id) => Ok(Requeue::AlreadyRequeued(*saga)),
         Some(outcome) => Ok(*outcome),
-        None => Err(Fault::Unreadable(format!("no answer for the dead letter {id}"))),
+        None => Err(Fault::Unreadable(format!("no outcome for the dead letter {id}"))),
     };
     ids.iter().map(answer).collect()
 }
 
-/// The letters that got a new saga.
+/// Returns the dead letters for which a saga was created.
 fn created(outcomes: &[(i64, Requeue)]) -> Vec<(DeadLetterId, SagaId)> {
     let created = outcomes.iter().filter_map(|(letter, outcome)| match outcome {
         Requeue::Created(saga) => Some((DeadLetterId::from_store(*letter), *saga)),
@@ -100,7 +100,7 @@ fn requeued(row: &Row) -> Result<(i64, Requeue), Fault> {
         "already_requeued" => Requeue::AlreadyRequeued(saga()?),
         "subscription_deleted" => Requeue::SubscriptionDeleted,
         "not_found" => Requeue::NotFound,
-        other => return Err(Fault::Unreadable(format!("{other:?} is no outcome of a requeue"))),
+        other => return Err(Fault::Unreadable(format!("{other:?} is not an outcome of a requeue"))),
     };
     Ok((get(row, "id")?, outcome))
 }

@@ -1,4 +1,4 @@
-//! Events as the role viewer sees them: whole, and without their payloads.
+//! Reads events for the role viewer, with and without payloads.
 
 use crate::columns::{SqlText, sql};
 use crate::postgres::conn::session::Session;

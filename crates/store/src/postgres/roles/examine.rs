@@ -1,5 +1,5 @@
-//! Rows with what there is beside them, each page of one moment: for `explain`, which tells them to
-//! people, and for `doctor`, which judges them.
+//! Reads rows together with their related rows, each page from one snapshot: for `explain`, which shows them, and for
+//! `doctor`, which checks them.
 
 use crate::postgres::conn::session::{Session, TransactionMode};
 use crate::postgres::conn::value::{count, get, id_or_none, instant, word};
@@ -96,7 +96,7 @@ pub(crate) async fn examine(mut session: Session, page: Examine) -> Result<Exami
         if !page.newest || sagas.len() <= SAGAS_MAX as usize || events.len() < 2 {
             break sagas;
         }
-        // The newest ones are asked for: fewer of them, with all of their sagas.
+        // The newest events are requested: keep fewer of them, each with all its sagas.
         events.drain(..events.len() / 2);
     };
     let orders = orders(&mut session, page).await?;
@@ -113,7 +113,7 @@ pub(crate) async fn examine(mut session: Session, page: Examine) -> Result<Exami
     Ok(examined)
 }
 
-/// In the order of their ids.
+/// Returns events in id order.
 async fn events(session: &mut Session, page: Examine) -> Result<Vec<EventFacts>, Fault> {
     let mut rows = match (page.newest, page.events_after) {
         (true, _) => session.go_on(include_str!("../sql/insight/examine_newest_events.sql"), &[]).await?,

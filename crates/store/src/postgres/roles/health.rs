@@ -1,4 +1,5 @@
-//! How the deliveries of subscriptions go: what is unfinished along its index, attempts as every process summed them up.
+//! Reads the health of subscriptions: counts of unfinished sagas, read along their index, and attempt counts that
+//! every process has added up.
 
 use crate::postgres::conn::session::Session;
 use crate::postgres::conn::value::{Instant, error_code, get, instant, int};

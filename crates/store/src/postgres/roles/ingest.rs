@@ -1,6 +1,6 @@
-//! Takes events in (from the API, many callers at once), each external id once; a trigger queues them
-//! for the router. Never waits long for anybody's open transaction, and lets no bad request spoil the
-//! others.
+//! Stores events from the API, each external id once, for many callers in one batch; a trigger queues them for the
+//! router. A caller's open transaction delays the batch for a bounded time only, and an invalid request does not
+//! affect the others.
 
 mod rows;
 mod statements;
@@ -20,19 +20,19 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant as Clock};
 
 const DOING: &str = "storing events";
-/// How much one statement carries; more goes in several, a single request never.
+/// Limits of one statement, in bytes and events. A larger batch uses several statements; a request is never split.
 const GROUP_BYTES_MAX: usize = 16 << 20;
 const GROUP_EVENTS_MAX: usize = 5_000;
-/// What one request may carry: the protocol ends at a gigabyte, and the server holds it twice.
+/// Largest request, in bytes. The protocol is limited to 1 GiB, and the server holds a request twice.
 const REQUEST_BYTES_MAX: usize = 256 << 20;
-/// How long everybody together waits for somebody's open transaction.
+/// Lock timeout of a statement for several requests.
 const WAIT_TOGETHER: Duration = Duration::from_millis(100);
-/// How long one request does afterwards, and how long all of those do in one call: then only those wait
-/// on that turn out to be held.
+/// Lock timeout of a request that is retried alone, and the total time for all of those in one call. After that, the
+/// lock timeout is 1 ms.
 const WAIT_ALONE: Duration = Duration::from_millis(50);
 const WAIT_ALONE_IN_ALL: Duration = Duration::from_millis(1_000);
-/// How long requests that were held so far wait once more at the end, all of them together. Another
-/// batch with the same ids is done by then; a caller who does something else meanwhile is not.
+/// Total time for the last retry of all requests that were blocked so far. It is long enough for another batch with
+/// the same ids to commit, but not for a caller that keeps its transaction open.
 const WAIT_LAST_IN_ALL: Duration = Duration::from_millis(400);
 
 /// Port of the role event_ingest_writer.
@@ -59,26 +59,27 @@ impl IngestStore for PostgresIngest {
     }
 }
 
-/// One call: its requests, and what became of them so far.
+/// One call: its requests and their outcomes so far.
 struct Batch<'a> {
     pool: &'a RolePool,
     requests: &'a [IngestRequest],
     now: Timestamp,
     outcomes: Vec<Option<RequestOutcome>>,
-    /// Something that cannot be repeated was stored already, so a later failure is no plain "not done".
+    /// Whether events without an external id were stored. Repeating the call would store them again, so a later
+    /// failure must not be reported as "not done".
     stored_once: bool,
     waited_alone: Duration,
-    /// Requests that somebody's open transaction has held up so far.
+    /// Requests that were blocked by another open transaction so far.
     held: Vec<usize>,
 }
 
-/// Some requests, by their place in the batch, that go into one statement.
+/// Indexes of requests that are stored by one statement.
 type Group = Vec<usize>;
 
-/// What became of the events of a group.
+/// The result of storing a group.
 struct Stored {
     answers: Vec<Answer>,
-    /// Nothing is stored of a group whose transaction was undone because of a conflict.
+    /// `false` if the transaction was rolled back because of a conflict.
     is_stored: bool,
 }
 
@@ -96,8 +97,8 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Stores what fits together, then what has another content under an external id of those. One round is enough
-    /// unless callers use the same new id for two contents.
+    /// Stores requests that do not conflict with each other, then those that have another content for an external id
+    /// of the first. One round is enough unless callers use the same new id for two contents.
     async fn run_rounds(&mut self) -> StoreResult<()> {
         let mut waiting = self.answer_unfit();
         while !waiting.is_empty() {
@@ -109,7 +110,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Answers requests that are empty, too large or in conflict with themselves; returns the others.
+    /// Sets the outcome of requests that are empty, too large or conflict with themselves; returns the others.
     fn answer_unfit(&mut self) -> Group {
         let mut fit = Group::with_capacity(self.requests.len());
         for (index, request) in self.requests.iter().enumerate() {
@@ -117,7 +118,7 @@ impl<'a> Batch<'a> {
             if request.is_empty() {
                 self.note(index, RequestOutcome::Stored(Vec::new()));
             } else if size > REQUEST_BYTES_MAX {
-                let reason = format!("a request may carry {REQUEST_BYTES_MAX} bytes at most, not {size}");
+                let reason = format!("a request must be at most {REQUEST_BYTES_MAX} bytes, got {size}");
                 self.note(index, RequestOutcome::Refused(reason));
             } else if let Some(place) = find_own_conflict(request) {
                 self.note(index, RequestOutcome::Conflict(Conflict { place, first: None }));
@@ -128,7 +129,7 @@ impl<'a> Batch<'a> {
         fit
     }
 
-    /// Takes out the requests that have an external id of an earlier one with another content.
+    /// Splits off the requests that have another content for an external id of an earlier request.
     fn split_off_other_contents(&self, waiting: &mut Group) -> Group {
         let requests = self.requests;
         let mut first_of: HashMap<&ExternalEventId, &NewEvent> = HashMap::new();
@@ -149,8 +150,8 @@ impl<'a> Batch<'a> {
         later
     }
 
-    /// Refuses what is in conflict with events that are stored by now, in as few statements as the sizes allow; returns
-    /// the others.
+    /// Refuses requests that conflict with events that are stored by now, in as few statements as the sizes allow;
+    /// returns the others.
     async fn refuse_known_conflicts(&mut self, later: Group) -> StoreResult<Group> {
         let mut rest = Group::new();
         for group in self.first_groups(&later) {
@@ -163,7 +164,8 @@ impl<'a> Batch<'a> {
                 let own = known.by_ref().take(requests[index].len());
                 let conflicts =
                     own.enumerate().filter_map(|(place, known)| known.and_then(|k| k.conflict(place)));
-                // The first one; all of the request's own are read.
+                // The first conflict. `reduce` consumes the iterator, so that the next request starts at its own
+                // events.
                 match conflicts.reduce(|first, _| first) {
                     Some(conflict) => self.note(index, RequestOutcome::Conflict(conflict)),
                     None => rest.push(index),
@@ -174,7 +176,7 @@ impl<'a> Batch<'a> {
     }
 
     async fn run(&mut self, mut groups: Vec<Group>) -> StoreResult<()> {
-        // The last one is next, so parts of a group that was split keep their place in line.
+        // Groups are popped from the end, so that the parts of a split group keep their position.
         groups.reverse();
         while let Some(group) = groups.pop() {
             let alone = group.len() == 1;
@@ -199,13 +201,13 @@ impl<'a> Batch<'a> {
         self.try_held().await
     }
 
-    /// Once more, now that everybody else has been served.
+    /// Retries the blocked requests after all others were stored.
     async fn try_held(&mut self) -> StoreResult<()> {
         let began = Clock::now();
         for index in std::mem::take(&mut self.held) {
             let left = WAIT_LAST_IN_ALL.saturating_sub(began.elapsed());
             match self.store_group(&[index], left).await {
-                // A request alone is stored or refused: no rest is left.
+                // A single request is either stored or refused, so there is no rest.
                 Ok(stored) => drop(self.settle(&[index], stored)),
                 Err(Fault::Refused(cause)) => self.note(index, RequestOutcome::Refused(plain(&*cause))),
                 Err(Fault::Locked(_) | Fault::Clash(_)) => self.note(index, RequestOutcome::Blocked),
@@ -215,7 +217,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// As few statements as the sizes allow.
+    /// Splits requests into as few statements as the sizes allow.
     fn first_groups(&self, waiting: &[usize]) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         let (mut bytes, mut events) = (0, 0);
@@ -246,8 +248,8 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Behind a lock that somebody holds: requests without external ids cannot be waiting for it and go
-    /// together, the others each for itself. In reverse, see [`Self::run`].
+    /// Splits a group that ran into a lock: requests without external ids cannot be blocked and stay together, the
+    /// others are stored one by one. The order is reversed, see [`Self::run`].
     fn unblocked_first(&self, group: &[usize]) -> Vec<Group> {
         let (free, named): (Vec<usize>, Vec<usize>) =
             group.iter().copied().partition(|&index| self.requests[index].iter().all(is_unnamed));
@@ -258,8 +260,9 @@ impl<'a> Batch<'a> {
         groups
     }
 
-    /// An array with an external id goes into a transaction that can be undone: a conflict of one event refuses all of
-    /// them. A single event that is in conflict was not stored in the first place.
+    /// Stores a group. A request with several events, at least one of them with an external id, needs a transaction
+    /// that can be rolled back: a conflict of one event refuses all of them. A single event in conflict is not inserted
+    /// in the first place.
     async fn store_group(&self, group: &[usize], patience: Duration) -> Result<Stored, Fault> {
         let events: Vec<&NewEvent> = group.iter().flat_map(|&index| &self.requests[index]).collect();
         let rows = Rows::arrange(&events);
@@ -281,8 +284,8 @@ impl<'a> Batch<'a> {
         Ok(Stored { answers: rows.answers(&events, &ids)?, is_stored })
     }
 
-    /// Notes what became of the requests of a group; returns those that are neither stored nor in conflict, because the
-    /// transaction was undone for others.
+    /// Sets the outcomes of a group; returns the requests that are neither stored nor in conflict, because the
+    /// transaction was rolled back for another request.
     fn settle(&mut self, group: &[usize], stored: Stored) -> Group {
         let mut answers = stored.answers.into_iter();
         let mut rest = Group::new();
@@ -309,7 +312,8 @@ impl<'a> Batch<'a> {
         self.outcomes[index] = Some(outcome);
     }
 
-    /// "Nothing was done" would be a lie once a part of the batch is stored that cannot be repeated.
+    /// Converts a fault to an error. Once a part of the batch is stored that cannot be repeated, "not done" would be
+    /// wrong, so such an error becomes `OutcomeUnknown`.
     fn give_up(&self, fault: Fault, group: &[usize]) -> StoreError {
         let idempotent = group.iter().all(|&index| !self.requests[index].iter().any(is_unnamed));
         let error = fault.into_error(DOING, idempotent);
@@ -328,7 +332,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// About the bytes of a request in a statement.
+/// Returns the approximate size of a request in a statement, in bytes.
 fn size_of(request: &IngestRequest) -> usize {
     request.iter().map(|event| event.payload.as_str().len() + 500).sum()
 }
@@ -338,7 +342,7 @@ fn halves(mut group: Group) -> [Group; 2] {
     [second, group]
 }
 
-/// The insert is committed by now, whatever happens to the look behind it.
+/// Converts a fault of the comparison after an insert: the insert is committed, so "not done" becomes `Lost`.
 fn after_insert(fault: Fault) -> Fault {
     match fault {
         Fault::Away(cause) | Fault::TimedOut(cause) | Fault::Clash(cause) | Fault::Locked(cause) => {
@@ -350,7 +354,7 @@ fn after_insert(fault: Fault) -> Fault {
     }
 }
 
-/// What the server said, without the driver's words around it.
+/// Returns the server's message without the text that the driver adds.
 fn plain(cause: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
     let said = cause.downcast_ref::<tokio_postgres::Error>().and_then(tokio_postgres::Error::as_db_error);
     said.map_or_else(|| cause.to_string(), |db| db.message().to_owned())

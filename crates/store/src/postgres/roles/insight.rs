@@ -1,5 +1,5 @@
-//! What operators look at beside single rows: how much waits, what was counted, who runs, and how the
-//! server keeps up. [`examine`] has what is judged row by row.
+//! Reads operational data: backlogs, counters, running processes and the state of the server. [`examine`] reads
+//! single rows.
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
@@ -32,7 +32,7 @@ impl PostgresInsight {
 
 impl InsightStore for PostgresInsight {
     async fn survey(&self, request: SurveyRequest) -> StoreResult<Survey> {
-        let call = Call::repeatable("counting what waits");
+        let call = Call::repeatable("counting backlogs");
         self.pool.call(call, |session| survey(session, request)).await
     }
 
@@ -51,11 +51,11 @@ impl InsightStore for PostgresInsight {
     }
 
     async fn engine(&self) -> StoreResult<EngineFacts> {
-        self.pool.call(Call::repeatable("asking about the server"), engine).await
+        self.pool.call(Call::repeatable("reading server information"), engine).await
     }
 
     async fn upkeep(&self) -> StoreResult<Upkeep> {
-        self.pool.call(Call::repeatable("asking about the server's upkeep"), upkeep).await
+        self.pool.call(Call::repeatable("reading maintenance information"), upkeep).await
     }
 
     async fn subscription_health(
@@ -64,7 +64,7 @@ impl InsightStore for PostgresInsight {
         counted_max: u32,
         since: Timestamp,
     ) -> StoreResult<Vec<SubscriptionHealth>> {
-        let call = Call::repeatable("looking at subscriptions");
+        let call = Call::repeatable("reading subscription health");
         self.pool.call(call, |session| health::of(session, &ids, counted_max, since)).await
     }
 
@@ -78,7 +78,7 @@ impl InsightStore for PostgresInsight {
     }
 }
 
-/// Both halves see the same moment.
+/// Reads both parts in one snapshot.
 async fn survey(mut session: Session, request: SurveyRequest) -> Result<Survey, Fault> {
     let SurveyRequest { now, lease, jobs_stuck_before, orders_stuck_before } = request;
     let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
@@ -106,7 +106,7 @@ async fn survey(mut session: Session, request: SurveyRequest) -> Result<Survey, 
 }
 
 fn only(rows: &[Row]) -> Result<&Row, Fault> {
-    rows.first().ok_or_else(|| Fault::Unreadable("the server counted nothing".to_owned()))
+    rows.first().ok_or_else(|| Fault::Unreadable("the server returned no row".to_owned()))
 }
 
 fn counted(row: &Row, column: usize) -> Result<u32, Fault> {
@@ -138,7 +138,7 @@ async fn processes(mut session: Session, since: Timestamp) -> Result<Vec<Process
     let seen = |row: &Row| {
         let name: String = get(row, "process_id")?;
         let process_id =
-            WorkerId::parse(name).map_err(|_| Fault::Unreadable("a process has no name".to_owned()))?;
+            WorkerId::parse(name).map_err(|_| Fault::Unreadable("a process has an invalid id".to_owned()))?;
         Ok(ProcessSeen {
             process_id,
             role: get(row, "role")?,

@@ -1,4 +1,4 @@
-//! Keeps API keys and sessions, as hashes, for the API's door.
+//! Stores hashes of API keys and sessions, for authentication in the API.
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
@@ -44,7 +44,7 @@ impl KeyStore for PostgresKeys {
     }
 
     async fn find_key(&self, hash: KeyHash) -> StoreResult<Option<ApiKey>> {
-        self.pool.call(Call::repeatable("looking for a key"), |session| find(session, hash)).await
+        self.pool.call(Call::repeatable("looking up a key"), |session| find(session, hash)).await
     }
 
     async fn list_keys(&self) -> StoreResult<Vec<ApiKey>> {
@@ -66,16 +66,18 @@ impl KeyStore for PostgresKeys {
     }
 
     async fn touch_key(&self, id: KeyId, now: Timestamp) -> StoreResult<()> {
-        self.pool.call(Call::repeatable("noting the use of a key"), |session| touch(session, id, now)).await
+        self.pool
+            .call(Call::repeatable("recording the use of a key"), |session| touch(session, id, now))
+            .await
     }
 
     async fn create_session(&self, token: SessionHash, key: KeyHash, now: Timestamp) -> StoreResult<()> {
-        let call = Call::repeatable("beginning a session");
+        let call = Call::repeatable("creating a session");
         self.pool.call(call, |session| create_session(session, token, key, now)).await
     }
 
     async fn find_session(&self, token: SessionHash, now: Timestamp) -> StoreResult<Option<KeyHash>> {
-        let call = Call::repeatable("looking for a session");
+        let call = Call::repeatable("looking up a session");
         self.pool.call(call, |session| find_session(session, token, now)).await
     }
 
@@ -104,7 +106,7 @@ async fn create(
     let sql = include_str!("../sql/key/create_key.sql");
     let values: Params<'_> = &[&name, &role.as_str(), &&hash.0[..], &Instant(now)];
     let rows = session.begin(TransactionMode::Flushed, sql, values).await?;
-    let row = rows.first().ok_or_else(|| Fault::Unreadable("nothing came back".to_owned()))?;
+    let row = rows.first().ok_or_else(|| Fault::Unreadable("the insert returned no row".to_owned()))?;
     let created = key(row)?;
     audit::commit(&mut session, WRITER, by, &Change::key_created(&created)).await?;
     Ok(created)
@@ -166,7 +168,7 @@ async fn find_session(
     let Some(row) = rows.first() else { return Ok(None) };
     let hash: &[u8] = get(row, 0)?;
     let hash =
-        hash.try_into().map_err(|_| Fault::Unreadable("a key's hash has another length".to_owned()))?;
+        hash.try_into().map_err(|_| Fault::Unreadable("a key hash has the wrong length".to_owned()))?;
     Ok(Some(KeyHash(hash)))
 }
 

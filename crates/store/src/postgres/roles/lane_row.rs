@@ -1,4 +1,4 @@
-//! The one row of the lane, between the table and [`Lane`].
+//! Converts between the single row of `outbox_lane` and [`Lane`].
 
 use crate::postgres::conn::session::{Session, TransactionMode};
 use crate::postgres::conn::value::{Instant, count, get, instant, instant_or_none, int};
@@ -19,7 +19,7 @@ pub(crate) async fn read(session: &mut Session) -> Result<Lane, Fault> {
     lane(&rows)
 }
 
-/// For the viewer, who may only look.
+/// Reads the lane for the role viewer.
 pub(crate) async fn view(mut session: Session) -> Result<LaneStanding, Fault> {
     let rows = session.read(include_str!("../sql/reader/lane.sql"), &[]).await?;
     let lane = lane(&rows)?;
@@ -36,7 +36,7 @@ fn counted(rows: &[Row]) -> Result<u32, Fault> {
     Ok(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// Opens a transaction that may change the lane.
+/// Begins a transaction that may change the lane, and locks its row.
 pub(crate) async fn lock(session: &mut Session) -> Result<Lane, Fault> {
     let sql = include_str!("../sql/outbox_worker/lock_lane.sql");
     let rows = session.begin(TransactionMode::Flushed, sql, &[]).await?;
@@ -67,7 +67,7 @@ pub(crate) async fn commit(session: &mut Session, lane: &Lane) -> Result<(), Fau
     Ok(())
 }
 
-/// For the operator, through the owner's function.
+/// Resumes the lane for an operator, through the owner's function.
 pub(crate) async fn resume(mut session: Session, by: &Actor, now: Timestamp) -> Result<Lane, Fault> {
     let sql = include_str!("../sql/dead_letter/load_resumed_lane.sql");
     let before = lane(&session.begin(TransactionMode::Flushed, sql, &[]).await?)?;
@@ -79,7 +79,7 @@ pub(crate) async fn resume(mut session: Session, by: &Actor, now: Timestamp) -> 
 }
 
 fn lane(rows: &[Row]) -> Result<Lane, Fault> {
-    let row = rows.first().ok_or_else(|| Fault::Unreadable("the lane has lost its row".to_owned()))?;
+    let row = rows.first().ok_or_else(|| Fault::Unreadable("the row of the lane is missing".to_owned()))?;
     Ok(Lane {
         paused_at: instant_or_none(row, "paused_at")?,
         reason: get(row, "reason")?,

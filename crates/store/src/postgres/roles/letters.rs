@@ -1,4 +1,4 @@
-//! Dead letters as the role viewer sees them: whole, in brief, and what came of those that were requeued.
+//! Reads dead letters for the role viewer, with and without payloads, and counts the outcomes of requeued ones.
 
 use crate::postgres::conn::session::Session;
 use crate::postgres::conn::value::{Instant, Json, error_code, get, instant};
@@ -37,7 +37,7 @@ pub(crate) async fn heads(
     found(&mut session, filter, request).await
 }
 
-/// A page by the statement for all subscriptions or by that for one.
+/// Reads a page with the statement for all subscriptions or the one for a single subscription.
 async fn found(
     session: &mut Session,
     filter: &DeadLetterFilter,

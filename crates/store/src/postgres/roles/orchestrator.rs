@@ -1,5 +1,5 @@
-//! Starts attempts of the sagas that the router made and that have come due, and applies what the
-//! workers reported. [`admission::decide`] and [`results::decide`] decide: here rows are read, and decisions written.
+//! Starts attempts of due sagas (created by the router) and applies the results that workers report. This file reads
+//! rows and writes decisions; [`admission::decide`] and [`results::decide`] make them.
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
@@ -43,7 +43,7 @@ impl OrchestratorStore for PostgresOrchestrator {
         probes_max: u32,
         now: Timestamp,
     ) -> StoreResult<DueSubscriptions> {
-        let call = Call::repeatable("looking for due subscriptions");
+        let call = Call::repeatable("finding due subscriptions");
         self.pool.call(call, |session| find_due(session, after, probes_max.max(1), now)).await
     }
 
@@ -147,7 +147,7 @@ async fn find_recently_due(
     let sql = include_str!("../sql/orchestrator/find_recently_due.sql");
     let rows = session.read(sql, &[&Instant(since), &Instant(now), &int(sagas_max)]).await?;
     let mut found = RecentlyDue::default();
-    // How many were read in each state, and the time of the last one.
+    // For each state, the number of sagas read and the time of the last one.
     let mut read: HashMap<&str, (i64, Timestamp)> = HashMap::new();
     for row in &rows {
         let subscription_id = SubscriptionId::from_store(get(row, "subscription_id")?);
@@ -224,9 +224,9 @@ async fn admit(
     write_admission(session, admission, now).await
 }
 
-/// Lets go of what a transaction took, and hands on why.
+/// Rolls the transaction back and returns the fault.
 async fn undone(mut session: Session, fault: Fault) -> Fault {
-    // If this fails the connection is dropped, which undoes as well.
+    // If the rollback fails, the connection is dropped, and the server rolls back.
     let _ = session.roll_back().await;
     fault
 }
@@ -241,7 +241,7 @@ fn due_saga(row: &Row) -> Result<DueSaga, Fault> {
     })
 }
 
-/// The columns of a saga that decide.
+/// Reads the columns on which [`admission`] and [`results`] decide.
 pub(crate) fn saga_state(row: &Row) -> Result<SagaState, Fault> {
     Ok(SagaState {
         status: word(row, "status", SagaStatus::parse)?,
@@ -277,7 +277,7 @@ async fn write_admission(
     Ok(admission.carried_out(created))
 }
 
-/// Returns how many finished jobs were taken, and what the results did.
+/// Returns the number of finished jobs fetched, and their results.
 async fn apply(
     mut session: Session,
     take: ResultTake,
@@ -308,7 +308,8 @@ async fn apply(
     Ok((u32::try_from(taken.len()).unwrap_or(u32::MAX), results))
 }
 
-/// `None` if the saga is gone or the job has not ended, which only hands other than ours can bring about.
+/// Returns `None` if the saga does not exist or the job has not finished, which only a manual change of the database
+/// can cause.
 fn finished_job(row: &Row) -> Result<Option<FinishedJob>, Fault> {
     let Some(saga_id) = id_or_none(row, "saga_id", SagaId::from_store)? else {
         return Ok(None);
@@ -330,8 +331,8 @@ fn finished_job(row: &Row) -> Result<Option<FinishedJob>, Fault> {
     }))
 }
 
-/// Writes the new states of sagas, and removes the jobs that were taken from the inbox. Returns the jobs whose result
-/// changed a saga.
+/// Writes the new states of sagas and removes the fetched jobs from the inbox. Returns the jobs whose result changed
+/// a saga.
 async fn write_results(
     mut session: Session,
     taken: &[i64],

@@ -1,5 +1,4 @@
-//! An order as a row, read alike by the intake, the outbox worker and the viewer; and changes of orders, as the outbox
-//! worker writes them.
+//! Reads orders for the intake, the outbox worker and the viewer, and writes the changes of the outbox worker.
 
 use crate::postgres::conn::session::Session;
 use crate::postgres::conn::value::{Instant, Json, count, get, instant, int};
@@ -34,14 +33,14 @@ pub(crate) fn order_record(row: &Row) -> Result<OrderRecord, Fault> {
 }
 
 pub(crate) fn order_status(text: &str) -> Result<OrderStatus, Fault> {
-    OrderStatus::parse(text).ok_or_else(|| Fault::Unreadable(format!("{text:?} is no status of an order")))
+    OrderStatus::parse(text).ok_or_else(|| Fault::Unreadable(format!("{text:?} is not a status of an order")))
 }
 
 pub(crate) fn records(rows: &[Row]) -> Result<Vec<OrderRecord>, Fault> {
     rows.iter().map(order_record).collect()
 }
 
-/// Orders with the tokens of their claims.
+/// Returns orders with the tokens of their claims.
 pub(crate) fn held_orders(rows: &[Row]) -> Result<HeldOrders, Fault> {
     let held = |row: &Row| {
         let (record, holder) = (order_record(row)?, get::<Option<Uuid>>(row, "lease_token")?);
@@ -50,7 +49,7 @@ pub(crate) fn held_orders(rows: &[Row]) -> Result<HeldOrders, Fault> {
     rows.iter().map(held).collect()
 }
 
-/// Writes changes; the transaction ends with it, or goes on. `frees` takes the claim away.
+/// Writes changes. `commits` ends the transaction; `frees` removes the claims.
 pub(crate) async fn write(
     session: &mut Session,
     changes: &[OrderChange],

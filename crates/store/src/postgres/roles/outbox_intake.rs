@@ -1,5 +1,4 @@
-//! Takes orders in (from the API), each idempotency key once, with its entry in the ledger; the outbox
-//! worker sends them.
+//! Stores orders from the API, each idempotency key once, with its row in the ledger. The outbox worker sends them.
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
@@ -46,7 +45,7 @@ async fn submit(
     expires_at: Timestamp,
     now: Timestamp,
 ) -> Result<Vec<Submission>, Fault> {
-    // Sorted, and each key once: the first one of a key is stored, the others are compared with it.
+    // Sorted and distinct by key: the first order of a key is stored, the others are compared with it.
     let mut first: Vec<&Order> = orders.iter().collect();
     first.sort_by_key(|order| &order.key);
     first.dedup_by_key(|order| &order.key);
@@ -73,7 +72,8 @@ fn by_key(rows: &[Row]) -> Result<HashMap<IdempotencyKey, OrderRecord>, Fault> {
     records.map(|record| record.map(|record| (record.idempotency_key.clone(), record))).collect()
 }
 
-/// The first one of a key that was stored now is new; every other is compared with what is stored.
+/// Returns `New` for the first order of a key that was inserted by this call; compares every other order with the
+/// stored one.
 fn answer(
     order: &Order,
     stored: &HashMap<IdempotencyKey, OrderRecord>,

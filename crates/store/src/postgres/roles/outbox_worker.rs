@@ -1,6 +1,6 @@
-//! Claims orders (stored by the intake) for the sender, writes down what the broker said of them, and
-//! takes back what a sender never reported. [`batch`] decides over orders, [`Lane`] over how much
-//! may be sent. Whoever changes both locks the lane first, then the orders.
+//! Claims orders (stored by the intake) for the sender, records the broker's responses and takes back orders whose
+//! sender never reported. [`batch`] decides about orders, [`Lane`] about how many may be sent. Lock order is the
+//! lane, then orders.
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
@@ -60,11 +60,11 @@ impl OutboxWorkerStore for PostgresOutboxWorker {
     }
 
     async fn next_orders_at(&self) -> StoreResult<NextOrders> {
-        self.pool.call(Call::repeatable("looking for the next orders"), next_orders_at).await
+        self.pool.call(Call::repeatable("finding the next orders"), next_orders_at).await
     }
 
     async fn claim_orders(&self, claim: OutboxClaim, now: Timestamp) -> StoreResult<ClaimedOrders> {
-        // The second try looks first for what the first one may have claimed.
+        // A repetition first checks for orders that the previous try may have claimed.
         let again = AtomicBool::new(claim.again);
         let call = Call::repeatable("claiming orders");
         self.pool.call(call, |session| claim_orders(session, &claim, now, &again)).await
@@ -87,7 +87,7 @@ impl OutboxWorkerStore for PostgresOutboxWorker {
         policy: OrderRetryPolicy,
         now: Timestamp,
     ) -> StoreResult<u32> {
-        let call = Call::repeatable("giving orders back");
+        let call = Call::repeatable("releasing orders");
         let orders = &orders;
         let released = |mut session| async move {
             end_claim(&mut session, orders, token, &OrderSignal::Unsent, policy, now).await
@@ -116,7 +116,7 @@ impl OutboxWorkerStore for PostgresOutboxWorker {
     }
 }
 
-/// Writes changes and commits; without any, there is nothing to commit.
+/// Writes changes and commits; rolls back if there are none.
 async fn commit(
     session: &mut Session,
     changes: &[OrderChange],
@@ -165,7 +165,7 @@ async fn next_orders_at(mut session: Session) -> Result<NextOrders, Fault> {
     Ok(NextOrders { has_queued: get(row, "has_queued")?, failed_at: instant_or_none(row, "failed_at")? })
 }
 
-/// Ends a claim by its holder, without a word from the broker.
+/// Ends a claim for its holder without a response from the broker.
 async fn end_claim(
     session: &mut Session,
     orders: &[OrderId],
@@ -213,7 +213,7 @@ async fn claim_orders(
         return Ok(ClaimedOrders::nothing(false, lane));
     }
     let lane = lane_row::lock(&mut session).await?;
-    // Only a lane that holds orders back asks how many are out.
+    // The orders in flight are counted only if the lane is restricted.
     let in_flight = if lane.is_holding() { lane_row::count_sending(&mut session).await? } else { 0 };
     let (most, probe) = match lane.may_claim(in_flight, claim.orders_max, now) {
         ClaimMode::Nothing => {
@@ -229,7 +229,7 @@ async fn claim_orders(
     answer_claim(&mut session, claim, &rows, probe, lane, now).await
 }
 
-/// Takes at most `most` orders, and writes the lane as it is after so many sends.
+/// Claims at most `most` orders and writes the lane as it is after that many sends.
 async fn take(
     session: &mut Session,
     claim: &OutboxClaim,
@@ -241,7 +241,7 @@ async fn take(
     let sql = include_str!("../sql/outbox_worker/claim_orders.sql");
     let (moment, proof, worker) = (Instant(now), token(claim.token), claim.worker_id.as_str());
     let params: [&(dyn ToSql + Sync); 4] = [&moment, &int(most), &proof, &worker];
-    // A lane without a throttle stays as it is, however many go out: the claim is the last statement.
+    // A lane without a throttle does not change, however many orders are sent: the claim is the last statement.
     if after(1) == *before {
         return Ok((session.commit_with(sql, &params).await?, before.clone()));
     }
@@ -250,15 +250,15 @@ async fn take(
         session.roll_back().await?;
         return Ok((rows, before.clone()));
     }
-    // What cannot be sent takes nobody's turn.
+    // Orders that cannot be sent do not count.
     let sends = rows.iter().filter(|row| matches!(claimed(row), Ok(Some(_)))).count();
     let lane = after(u32::try_from(sends).unwrap_or(u32::MAX));
     lane_row::commit(session, &lane).await?;
     Ok((rows, lane))
 }
 
-/// What a claim got whose answer was lost. If the lane holds orders back by now it counts as a probe,
-/// which is the more careful of the two.
+/// Returns the orders of a claim whose response was lost. If the lane is restricted by now, the claim counts as a
+/// probe, which is the more cautious choice.
 async fn find_claimed(
     session: &mut Session,
     claim: &OutboxClaim,
@@ -273,8 +273,8 @@ async fn find_claimed(
     answer_claim(session, claim, &rows, lane.is_holding(), lane, now).await.map(Some)
 }
 
-/// The orders of a claim, after those that may not be sent have been set aside. If that fails, the second
-/// try finds them again, or the rewind does.
+/// Returns the orders of a claim after ending those that must not be sent. If that fails, a repetition or the rewind
+/// finds them again.
 async fn answer_claim(
     session: &mut Session,
     claim: &OutboxClaim,
@@ -290,7 +290,7 @@ async fn answer_claim(
             None => unreadable.push(OrderId::from_store(get(row, "id")?)),
         }
     }
-    // The statement takes the oldest, and answers them as they lie.
+    // The statement claims the oldest orders but returns them in no particular order.
     orders.sort_by_key(|(next_attempt_at, order)| (*next_attempt_at, order.id));
     let set_aside = if unreadable.is_empty() {
         Vec::new()
@@ -303,10 +303,10 @@ async fn answer_claim(
     Ok(ClaimedOrders { probe, held: false, orders, set_aside, lane })
 }
 
-/// An order to be sent. The broker must get exactly what the digest was taken over, or nothing.
+/// Returns an order to send, or `None` if its content does not match its digest.
 fn claimed(row: &Row) -> Result<Option<ClaimedOrder>, Fault> {
     let request_digest = Digest::from_store(get(row, "request_digest")?);
-    // The server prints a `jsonb` in a form of its own, with every digit of a number and with spaces.
+    // The server prints a `jsonb` in its own format, with every digit of a number and with spaces.
     let canonical = canonical_of(get(row, "request_json")?, &request_digest);
     let (Some(canonical), Ok(key)) =
         (canonical, IdempotencyKey::parse(get::<String>(row, "idempotency_key")?))

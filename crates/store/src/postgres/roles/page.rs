@@ -1,5 +1,5 @@
-//! Pages of lists. A statement looks at so many rows in id order and answers what matched among them,
-//! one more than the page takes; a second one, where that was not enough, tells where the look ended.
+//! Pages of lists. A statement examines a bounded number of rows in id order and returns those that match, up to one
+//! more than the page holds. If there are fewer, a second statement returns the last row examined.
 
 use crate::postgres::conn::session::{Params, Session};
 use crate::postgres::conn::value::{Json, get};
@@ -8,28 +8,28 @@ use posthaste_core::json::JsonText;
 use posthaste_core::ports::{EXAMINED_MAX, PAGE_BYTES_MAX, Page, PageRequest};
 use tokio_postgres::Row;
 
-/// One row more than the page takes shows whether there is another page.
+/// Returns the row limit: one more than the page holds, to detect whether there is another page.
 pub(crate) fn rows_max(page: PageRequest) -> i64 {
     i64::from(page.items_max.max(1)) + 1
 }
 
-/// How many rows are looked at.
+/// Returns how many rows to examine.
 pub(crate) fn examined_max(page: PageRequest) -> i64 {
     i64::from(page.examined_max.clamp(1, EXAMINED_MAX))
 }
 
-/// Where a list that goes down begins.
+/// Returns the exclusive upper bound of a descending list.
 pub(crate) fn below(page: PageRequest) -> i64 {
     page.after.unwrap_or(i64::MAX)
 }
 
-/// Where a list that goes up begins.
+/// Returns the exclusive lower bound of an ascending list.
 pub(crate) fn above(page: PageRequest) -> i64 {
     page.after.unwrap_or(i64::MIN)
 }
 
-/// Makes the page of what was found; every row has its `id`. `last_examined` is asked for the end
-/// of the look only when the page is not full.
+/// Creates a page of the rows that were found; every row has an `id`. Runs `last_examined` only if the page is not
+/// full.
 pub(crate) async fn fill<T>(
     session: &mut Session,
     page: PageRequest,
@@ -49,9 +49,9 @@ pub(crate) async fn fill<T>(
     Ok(Page { items, next })
 }
 
-/// Adds the payloads to a page: it ends before the one that exceeds [`PAGE_BYTES_MAX`], unless that is the first. The
-/// statement gets the ids and the bound, and returns the payloads in this order, as many as fit. An item whose row is
-/// gone is left out.
+/// Adds the payloads to a page. It ends before the payload that exceeds [`PAGE_BYTES_MAX`], unless that is the first.
+/// The statement gets the ids and the limit, and returns the payloads in this order, as many as fit. An item whose
+/// row was deleted is left out.
 pub(crate) async fn with_payloads<T, U>(
     session: &mut Session,
     sql: &str,

@@ -1,4 +1,4 @@
-//! Says that a process lives, and adds what it counted, through functions of the owner.
+//! Records that a process is running and adds its counters, through functions of the owner.
 
 use crate::postgres::PostgresStore;
 use crate::postgres::conn::pool::RolePool;
@@ -22,14 +22,14 @@ impl PostgresPresence {
 
 impl PresenceStore for PostgresPresence {
     async fn report_presence(&self, seen: ProcessSeen, rollups: Vec<Rollup>) -> StoreResult<()> {
-        // Counters are added to: only a report without any may be made twice.
+        // Counters are added, so only a report without counters may be repeated.
         let doing = "reporting presence";
         let call = if rollups.is_empty() { Call::repeatable(doing) } else { Call::once(doing) };
         self.pool.call(call, |session| report(session, &seen, &rollups)).await
     }
 
     async fn report_health(&self, sums: Vec<HealthSum>, now: Timestamp) -> StoreResult<()> {
-        let call = Call::once("reporting how subscriptions go");
+        let call = Call::once("reporting subscription health");
         self.pool.call(call, |session| report_health(session, &sums, now)).await
     }
 }

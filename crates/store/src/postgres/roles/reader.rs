@@ -1,4 +1,4 @@
-//! Looks at everything but secrets and key hashes, for the API and the dashboard; changes nothing.
+//! Reads everything except secrets and key hashes, for the API and the dashboard. Changes nothing.
 
 use crate::columns::{SqlText, sql};
 use crate::grants::DbRole;

@@ -1,5 +1,5 @@
-//! Turns queued events (put there by a trigger when they were stored) into sagas, for the
-//! orchestrator. Never looks at a saga, a payload or a secret.
+//! Creates sagas for queued events (queued by a trigger when they are stored). The orchestrator continues with them.
+//! Never reads sagas, payloads or secrets.
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;

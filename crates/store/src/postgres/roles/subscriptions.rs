@@ -1,5 +1,5 @@
-//! Keeps the configuration of subscriptions, for the API. What changes here is read by the router and
-//! by the worker with their next statement; nothing is cached.
+//! Stores the configuration of subscriptions, for the API. Nothing is cached: the router and the worker read a change
+//! with their next statement.
 
 use crate::columns::{SqlText, sql};
 use crate::grants::DbRole;
@@ -108,7 +108,7 @@ pub(crate) fn subscription(row: &Row) -> Result<Subscription, Fault> {
     })
 }
 
-/// Begins a transaction with the subscription as it is, locked. Without one there is no transaction either.
+/// Begins a transaction and locks the subscription. Returns `None`, with no transaction open, if it does not exist.
 async fn lock(session: &mut Session, id: SubscriptionId) -> Result<Option<Subscription>, Fault> {
     let rows = session.begin(TransactionMode::Flushed, &LOCK_SUBSCRIPTION, &[&id.get()]).await?;
     if rows.is_empty() {
@@ -138,7 +138,7 @@ async fn create(
             ],
         )
         .await?;
-    let row = rows.first().ok_or_else(|| Fault::Unreadable("nothing came back".to_owned()))?;
+    let row = rows.first().ok_or_else(|| Fault::Unreadable("the insert returned no row".to_owned()))?;
     let created = subscription(row)?;
     audit::commit(&mut session, WRITER, by, &Change::subscription_created(&created)).await?;
     Ok(created)
@@ -182,9 +182,9 @@ async fn update(
     Ok(Some(after))
 }
 
-/// The subscription that was locked before it was changed.
+/// Returns the subscription that was locked before the change.
 fn changed(rows: &[Row]) -> Result<Subscription, Fault> {
-    rows.first().map_or_else(|| Err(Fault::Unreadable("nothing came back".to_owned())), subscription)
+    rows.first().map_or_else(|| Err(Fault::Unreadable("the update returned no row".to_owned())), subscription)
 }
 
 async fn delete(mut session: Session, id: SubscriptionId, by: &Actor, now: Timestamp) -> Result<bool, Fault> {

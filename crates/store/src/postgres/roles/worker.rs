@@ -1,5 +1,5 @@
-//! Leases jobs (made by the orchestrator), reads what to send, and writes down what came of it, for
-//! the orchestrator's inbox. Never changes a saga.
+//! Leases jobs (created by the orchestrator), reads what to send, and writes outcomes to the orchestrator's inbox.
+//! Never changes a saga.
 
 use crate::columns::{SqlText, sql};
 use crate::grants::DbRole;
@@ -44,7 +44,7 @@ impl WorkerStore for PostgresWorker {
         let mut wanted = claim.jobs_max;
         while wanted > 0 {
             let most = wanted.min(TAKE_MAX);
-            // The second try looks first for what the first one may have leased.
+            // A repetition first checks for jobs that the previous try may have leased.
             let again = AtomicBool::new(false);
             let part =
                 self.pool.call(call, |session| claim_jobs(session, &claim, most, &jobs, now, &again)).await?;
@@ -104,7 +104,7 @@ async fn claim_jobs(
     let from = Instant(claim.from.unwrap_or(Timestamp::MIN));
     let sql = include_str!("../sql/worker/claim_due_jobs.sql");
     let worker = claim.worker_id.as_str();
-    // A crash that forgets a lease lets the job be sent twice at most, as any lost response does.
+    // If a crash loses the lease, the job is sent once more, as after any lost response.
     let rows = session.run_relaxed(sql, &[&from, &take(most), &end, &proof, &worker]).await?;
     let mut jobs =
         rows.iter().map(|row| claimed(row, lease_until)).collect::<Result<Vec<ClaimedJob>, Fault>>()?;
@@ -116,7 +116,7 @@ async fn claim_jobs(
     Ok(jobs)
 }
 
-/// Claims the oldest suspect. A second try returns the job that the first one leased, if it did.
+/// Claims the oldest suspect. A repetition returns the job that the previous try leased, if any.
 async fn claim_suspect(
     mut session: Session,
     claim: &Claim,
@@ -138,7 +138,7 @@ async fn claim_suspect(
     rows.first().map(|row| claimed(row, lease_until).map(suspect)).transpose()
 }
 
-/// What a claim leased, by its token and the end of its leases.
+/// Returns the jobs of a claim, by its token and the end of its leases.
 async fn find_claimed(
     session: &mut Session,
     lease_until: Timestamp,
@@ -181,7 +181,7 @@ fn target(row: &Row) -> Result<Target, Fault> {
     })
 }
 
-/// The current secret, the previous one and its end.
+/// Reads the current secret, and the previous one with its expiry.
 pub(crate) fn secrets(row: &Row) -> Result<Secrets, Fault> {
     let previous = get::<Option<String>>(row, "previous_secret")?.map(SealedSecret::new);
     Ok(Secrets {
@@ -191,7 +191,7 @@ pub(crate) fn secrets(row: &Row) -> Result<Secrets, Fault> {
 }
 
 async fn report(mut session: Session, reports: &[JobReport]) -> Result<Vec<Report>, Fault> {
-    // In the order of ids, so that no two calls wait for each other in a circle; of equal ones the first.
+    // Sorted by id, so that two calls cannot deadlock; of equal reports the first is kept.
     let mut told: Vec<&JobReport> = reports.iter().collect();
     told.sort_by_key(|report| (report.job_id, report.token.bits()));
     told.dedup_by_key(|report| (report.job_id, report.token));
@@ -219,7 +219,7 @@ async fn report(mut session: Session, reports: &[JobReport]) -> Result<Vec<Repor
     Ok(reports.iter().map(answer).collect())
 }
 
-/// The jobs that have ended under the token that was told, now or in a report before.
+/// Returns the jobs that are finished under the given tokens, by this report or an earlier one.
 async fn ended(
     session: &mut Session,
     jobs: &[i64],

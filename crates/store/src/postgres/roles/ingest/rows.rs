@@ -1,4 +1,4 @@
-//! The events of one group in the order in which they are inserted, and the way back from rows to events.
+//! The insertion order of the events of a group, and the mapping from rows back to events.
 
 use crate::remote::Fault;
 use posthaste_core::EventId;
@@ -10,32 +10,32 @@ pub(super) fn is_unnamed(event: &NewEvent) -> bool {
     event.external_event_id.is_none()
 }
 
-/// Ids of the rows that a statement stored or found.
+/// Ids of the rows that a statement inserted or found.
 #[derive(Default)]
 pub(super) struct Ids {
-    /// Of rows without an external id, rising: in the order in which they were inserted.
+    /// Ids of rows without an external id, ascending, which is insertion order.
     pub(super) unnamed: Vec<i64>,
     pub(super) new: HashMap<String, i64>,
     pub(super) known: HashMap<String, Known>,
 }
 
-/// An event that was there before.
+/// An event that was stored before.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
     pub(super) id: i64,
-    /// It has the type and the payload of the event that was given.
+    /// Whether it has the type and the payload of the given event.
     pub(super) is_same: bool,
 }
 
 impl Known {
-    /// The conflict of an event at this place of its request, if its content is another one.
+    /// Returns the conflict of the event at `place` of its request if the contents differ.
     pub(super) fn conflict(self, place: usize) -> Option<Conflict> {
         (!self.is_same).then(|| Conflict { place, first: Some(EventId::from_store(self.id)) })
     }
 }
 
 impl Ids {
-    /// Adds what was found about events that were there before.
+    /// Adds the results of a comparison with events that were stored before.
     pub(super) fn extend(&mut self, events: &[&NewEvent], found: Vec<Option<Known>>) {
         let names =
             events.iter().map(|event| event.external_event_id.as_ref().map(|name| name.as_str().to_owned()));
@@ -43,12 +43,11 @@ impl Ids {
     }
 }
 
-/// One event: stored or known, or the event that has its external id with another content.
+/// Result for one event: inserted or duplicate, or the event that has its external id with another content.
 pub(super) type Answer = Result<Ingested, EventId>;
 
-/// The events of a group in the order in which they are inserted: those without an external id as they
-/// came, then each external id once, sorted, so that two batches never wait for each other in a circle.
-/// Events of one external id within a group have the same content.
+/// Insertion order of a group: events without an external id in input order, then each external id once, sorted, so
+/// that two batches cannot deadlock. Events of one external id within a group have the same content.
 pub(super) struct Rows {
     pub(super) order: Vec<usize>,
 }
@@ -63,7 +62,7 @@ impl Rows {
         Self { order }
     }
 
-    /// Events with an external id that were not inserted: they were there before.
+    /// Returns events with an external id that were not inserted, because they were stored before.
     pub(super) fn missing<'e>(&self, events: &[&'e NewEvent], ids: &Ids) -> Vec<&'e NewEvent> {
         let is_missing = |event: &&NewEvent| match &event.external_event_id {
             Some(name) => !ids.new.contains_key(name.as_str()),
@@ -72,7 +71,7 @@ impl Rows {
         self.order.iter().map(|&i| events[i]).filter(is_missing).collect()
     }
 
-    /// One answer for each event, in the order of the input. Of equal external ids the first is new.
+    /// Returns one result per event, in input order. Of equal external ids the first is new.
     pub(super) fn answers(&self, events: &[&NewEvent], ids: &Ids) -> Result<Vec<Answer>, Fault> {
         let mut unnamed = ids.unnamed.iter();
         let mut first_of: HashMap<&str, usize> = HashMap::new();

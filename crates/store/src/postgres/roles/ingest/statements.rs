@@ -1,4 +1,4 @@
-//! The statements behind a group: storing its events, and comparing those that were there before.
+//! The statements that store a group and compare its events with those stored before.
 
 use super::rows::{Ids, Known, Rows};
 use crate::postgres::conn::session::{Params, Session, TransactionMode};
@@ -13,17 +13,17 @@ use tokio_postgres::types::ToSql;
 const INSERT_EVENTS: &str = include_str!("../../sql/ingest/insert_events.sql");
 const COMPARE_EVENTS: &str = include_str!("../../sql/ingest/compare_events.sql");
 
-/// How the events of a group are stored.
+/// Options for storing a group.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Storing {
     pub(super) now: Timestamp,
     pub(super) patience: Duration,
-    /// Nothing is stored if the external id of any event has another content.
+    /// Stores no event if the external id of any event has another content.
     pub(super) all_or_nothing: bool,
 }
 
-/// Stores events in one statement; with `all_or_nothing` in a transaction that also compares what was there before.
-/// Returns the ids and whether the new rows are stored.
+/// Stores events in one statement. With `all_or_nothing` the statement is part of a transaction that also compares
+/// the events that were stored before. Returns the ids and whether the new rows are stored.
 pub(super) async fn insert(
     mut session: Session,
     events: &[&NewEvent],
@@ -59,7 +59,7 @@ pub(super) async fn insert(
     Ok((ids, true))
 }
 
-/// For each event: what has its external id, and whether that has the same content. `None` where nothing has it.
+/// Returns for each event the stored event with the same external id, and whether its content is the same.
 pub(super) async fn compare(mut session: Session, events: &[&NewEvent]) -> Result<Vec<Option<Known>>, Fault> {
     let answer = session.read(COMPARE_EVENTS, &comparison(events).params()).await?;
     compared(events, &answer)
@@ -91,7 +91,7 @@ fn compared(events: &[&NewEvent], answer: &[Row]) -> Result<Vec<Option<Known>>, 
     Ok(found)
 }
 
-/// Arrays of the events that are compared; one without an external id is equal to none.
+/// Arrays of the events to compare. An event without an external id matches none.
 struct Comparison<'e> {
     names: Vec<Option<&'e str>>,
     types: Vec<&'e str>,

@@ -1,6 +1,7 @@
 -- role: lease_cleaner
--- index: webhook_delivery_jobs' key; the plus keeps the status out of the choice of an index
--- Without its token the one who held the lease cannot take this end for its own.
+-- Fails a job whose lease expired too often. The token is removed, so that a late report of the previous holder is
+-- refused.
+-- index: primary key; the unary + keeps the status from selecting an index
 UPDATE webhook_delivery_jobs
 SET status = 'Failed', error_code = ?2, lease_token = NULL, lease_resets = ?3
 WHERE id = ?1 AND +status = 'Leased'

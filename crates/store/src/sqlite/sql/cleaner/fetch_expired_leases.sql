@@ -1,6 +1,7 @@
 -- role: lease_cleaner
--- index: idx_job_status_lease, one range each for leases that ran out and for leases that end later than ?4 (the clock was
--- set back since they were granted); webhook_delivery_sagas' and events' keys
+-- Returns the leases that expired between ?3 and ?1 and those that end at ?4 or later (the clock was set back since
+-- they were granted), in the order of their ends. The event columns are for the log.
+-- index: idx_job_status_lease, one range for each of the two; primary keys of webhook_delivery_sagas and events
 SELECT taken.id, taken.saga_id, taken.worker_id, taken.lease_until, taken.lease_resets,
     (SELECT g.event_id FROM webhook_delivery_sagas g WHERE g.id = taken.saga_id) AS event_id,
     (SELECT e.correlation_id FROM webhook_delivery_sagas g JOIN events e ON e.id = g.event_id WHERE g.id = taken.saga_id)

@@ -1,4 +1,4 @@
 -- role: lease_cleaner
--- index: webhook_delivery_jobs' key
--- A mark that is set stays: the cleaner may not read it.
+-- Marks a job as suspect. Unconditional, because the cleaner may not read the flag.
+-- index: primary key of webhook_delivery_jobs
 UPDATE webhook_delivery_jobs SET suspect = 1 WHERE id = ?1

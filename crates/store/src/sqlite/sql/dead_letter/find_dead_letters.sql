@@ -1,6 +1,7 @@
 -- role: dead_letter_operator
--- index: dead_letters' key in its own order, events' key
--- What does not match is left out by whoever reads the rows, so that a page knows what it looked at.
+-- Returns the next ?2 dead letters after ?1, oldest first. The caller applies the filter, so that it knows the last row
+-- examined.
+-- index: primary keys of dead_letters (in order) and events
 SELECT d.id, d.subscription_id, e.event_type, d.failed_at
 FROM dead_letters d
 CROSS JOIN events e ON e.id = d.event_id

@@ -1,4 +1,5 @@
 -- role: dead_letter_operator
--- index: dead_letters' key, uniq_saga_requeued_from for the conflict
--- The view stands for a function of the owner: all that a row written here can do is make a fresh saga.
+-- Creates a saga from a dead letter. The view takes the place of a function of the owner: inserting into it can only
+-- create a new saga.
+-- index: primary key of dead_letters; uniq_saga_requeued_from for the conflict
 INSERT INTO requeue (dead_letter_id, requeued_at) VALUES (?1, ?2)

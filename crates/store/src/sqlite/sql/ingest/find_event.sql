@@ -1,4 +1,4 @@
 -- role: event_ingest_writer
+-- Returns the id of the event with an external id. Executed only after a conflict, since most events are new.
 -- index: uniq_event_external_id
--- Asked only after a conflict: most events are new.
 SELECT id FROM events WHERE external_event_id = ?1

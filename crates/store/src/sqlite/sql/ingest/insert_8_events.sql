@@ -1,8 +1,8 @@
 -- role: event_ingest_writer
--- index: uniq_event_external_id, for the conflict alone.
--- 8 rows at once: each statement that a trigger hangs on saves the pages that it changes, so that many rows
--- in one statement cost less than as many statements. Rows get ids in this order, one after the other,
--- because nobody else writes; that is how the ids find back to the events.
+-- Inserts 8 events. A statement that fires a trigger journals each page it changes, so many rows in one statement cost
+-- less than one statement per row. Ids are consecutive in row order, because there is no other writer; this maps ids to
+-- events.
+-- index: uniq_event_external_id, for the conflict only
 INSERT INTO events (external_event_id, event_type, payload, correlation_id, traceparent, created_at)
 VALUES
     (?2, ?3, ?4, ?5, ?6, ?1),

@@ -1,7 +1,7 @@
 -- role: event_ingest_writer
--- index: uniq_event_external_id, for the conflict alone.
--- One row: what is left over, and every row of a batch in which some row was refused. No RETURNING,
--- which costs a small table of its own for each row: the connection knows the id it has just given.
+-- Inserts one event: for the remainder of a batch, and for every row of a batch in which a row was refused. Without
+-- RETURNING, which needs an ephemeral table per row: the connection knows the last inserted id.
+-- index: uniq_event_external_id, for the conflict only
 INSERT INTO events (external_event_id, event_type, payload, correlation_id, traceparent, created_at)
 VALUES (?2, ?3, ?4, ?5, ?6, ?1)
 ON CONFLICT (external_event_id) DO NOTHING

@@ -1,6 +1,6 @@
 -- role: viewer
--- index: subscription_health's key; an interval of each subscription has one row
--- The sums of some subscriptions for the intervals that begin at ?2 or later.
+-- Returns the attempt counts of the subscriptions ?1, for the intervals that start at ?2 or later.
+-- index: primary key of subscription_health; one row per subscription and interval
 SELECT h.subscription_id, h.failed,
     h.within_5ms, h.within_10ms, h.within_20ms, h.within_50ms, h.within_100ms, h.within_200ms,
     h.within_500ms, h.within_1s, h.within_2s, h.within_5s, h.within_10s, h.beyond_10s,

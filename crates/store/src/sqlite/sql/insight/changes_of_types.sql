@@ -1,6 +1,6 @@
 -- role: viewer
+-- Returns all changes of every subscription that has ever had one of the event types ?1, at most ?2 rows.
 -- index: idx_subscription_change_type, idx_subscription_change
--- Every change of every subscription that ever asked for one of these types, at most ?2 of them.
 SELECT c.subscription_id, c.event_type, c.active, c.verified, c.deleted_at IS NOT NULL AS is_deleted, c.changed_at
 FROM (
     SELECT DISTINCT t.subscription_id

@@ -1,7 +1,7 @@
 -- role: viewer
--- index: idx_saga_subscription_due, three ranges for each subscription, each left after ?2 entries
--- What each subscription has in every state that is not an end. Every row names its subscription, because nothing
--- promises the order in which an array is read.
+-- Counts the sagas of each subscription in ?1 in every unfinished state, up to ?2. Each row has its subscription,
+-- because the order in which rarray returns values is not guaranteed.
+-- index: idx_saga_subscription_due, three ranges per subscription, each up to ?2 entries
 SELECT rarray.value,
     (SELECT count(*) FROM (SELECT 1 FROM webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due
         WHERE g.subscription_id = rarray.value AND g.status = 'Pending' LIMIT ?2)),

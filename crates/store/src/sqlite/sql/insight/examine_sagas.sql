@@ -1,6 +1,8 @@
 -- role: viewer
--- index: idx_saga_event; the keys of webhook_delivery_jobs and finished_jobs, idx_job_saga, idx_dead_saga for each
--- The sagas of the events from ?1 to ?2, at most ?3 of them, with what there is beside each.
+-- Returns the sagas of the events from ?1 to ?2, at most ?3, each with the status of its current job, whether that job
+-- is in the inbox, its active job, and whether it has a dead letter.
+-- index: idx_saga_event; per saga the primary keys of webhook_delivery_jobs and finished_jobs, idx_job_saga,
+-- idx_dead_saga
 SELECT g.id, g.event_id, g.subscription_id, g.status, g.attempt_count, g.requeued_from, g.created_at, g.current_job_id,
     (SELECT j.status FROM webhook_delivery_jobs j WHERE j.id = g.current_job_id AND +j.saga_id = g.id)
         AS current_job_status,

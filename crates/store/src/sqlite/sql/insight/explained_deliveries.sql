@@ -1,6 +1,7 @@
 -- role: viewer
--- index: idx_saga_event, events' key, idx_dead_saga, uniq_saga_requeued_from
--- The sagas of an event, oldest first, with the dead letter of each and the saga that was made from it.
+-- Returns the sagas of an event, oldest first, each with its dead letter and the saga that was created from that dead
+-- letter.
+-- index: idx_saga_event, primary key of events, idx_dead_saga, uniq_saga_requeued_from
 SELECT g.id, g.event_id, g.subscription_id, g.status, g.attempt_count, g.next_attempt_at, g.final_error_code,
     g.current_job_id, g.requeued_from, g.created_at, g.updated_at,
     coalesce((SELECT e.event_type FROM events e WHERE e.id = g.event_id), '') AS event_type,

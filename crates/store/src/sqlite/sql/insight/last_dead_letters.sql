@@ -1,5 +1,6 @@
 -- role: viewer
--- index: idx_dead_subscription, its last entry for each subscription
+-- Returns the latest dead letter of each subscription in ?1 that has one.
+-- index: idx_dead_subscription, its last entry per subscription
 SELECT d.subscription_id, d.final_error_code, d.failed_at
 FROM rarray(?1)
 CROSS JOIN dead_letters d ON d.id = (

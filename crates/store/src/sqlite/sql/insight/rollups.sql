@@ -1,6 +1,7 @@
 -- role: viewer
--- index: rollups' key; an interval has one row for each counter that moved in it
--- What the counters of ?3 counted; the buckets of latencies are summed up, and stand at ?2.
+-- Returns the counters ?3 per interval since ?2. Latency buckets are summed over the whole time and returned with
+-- interval_start = ?2.
+-- index: primary key of rollups; an interval has one row for each counter that changed in it
 SELECT r.interval_start, r.counter, r.amount FROM rollups r
 WHERE r.width_s = ?1 AND r.interval_start >= ?2 AND r.counter NOT GLOB 'latency_*'
     AND r.counter IN (SELECT asked.value FROM rarray(?3) asked)

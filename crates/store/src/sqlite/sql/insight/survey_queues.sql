@@ -1,7 +1,10 @@
 -- role: viewer
--- index: the keys of routing_queue, events, finished_jobs and webhook_delivery_jobs; idx_job_status_lease;
--- idx_order_status_next. Counts end at 100,000.
--- When a job ended is not kept: its lease began a lease (?2) before lease_until, and the attempt took duration_ms.
+-- Returns the depth of each queue, counted up to 100,000, and the time of its oldest entry; and the number of stuck
+-- jobs and orders.
+-- index: primary keys of routing_queue, events, finished_jobs and webhook_delivery_jobs; idx_job_status_lease;
+-- idx_order_status_next
+-- The time when a job finished is not stored. It is computed: the lease (?2) began that long before lease_until, and
+-- the attempt took duration_ms.
 SELECT
     (SELECT count(*) FROM (SELECT 1 FROM routing_queue LIMIT 100000)),
     (SELECT e.created_at FROM events e WHERE e.id = (SELECT min(q.event_id) FROM routing_queue q)),

@@ -1,6 +1,7 @@
 -- role: viewer
--- index: idx_saga_subscription_due, one probe for each subscription, 10,000 at most; subscriptions' key
--- Counts of what is due and may go, since when, and of what is held; see find_due_subscriptions.sql.
+-- Returns the number of sagas that are due at ?1 and may be sent, the time since when the oldest of them is due, and
+-- the number of held sagas; see find_due_subscriptions.sql.
+-- index: idx_saga_subscription_due, one probe per subscription, at most 10,000; primary key of subscriptions
 WITH RECURSIVE walk (subscription_id, probes) AS (
     SELECT (SELECT g.subscription_id
             FROM webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due

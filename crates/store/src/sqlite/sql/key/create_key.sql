@@ -1,4 +1,5 @@
 -- role: key_keeper
--- index: none, it adds a row
+-- Inserts an API key and returns it.
+-- index: none
 INSERT INTO api_keys (name, role, key_hash, created_at) VALUES (?1, ?2, ?3, ?4)
 RETURNING id, name, role, created_at, last_used_at, revoked_at

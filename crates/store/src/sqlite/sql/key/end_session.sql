@@ -1,3 +1,4 @@
 -- role: key_keeper
--- index: sessions' key
+-- Deletes one session.
+-- index: primary key of sessions
 DELETE FROM sessions WHERE token_hash = ?1

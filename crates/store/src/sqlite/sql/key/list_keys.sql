@@ -1,3 +1,4 @@
 -- role: key_keeper
--- index: api_keys' key, all of it: keys are few
+-- Returns all keys. They are few, because people create them.
+-- index: primary key of api_keys
 SELECT id, name, role, created_at, last_used_at, revoked_at FROM api_keys ORDER BY id

@@ -1,4 +1,5 @@
 -- role: key_keeper
--- index: api_keys' key
+-- Revokes a key and returns it; returns no row if there is no such key or it was revoked before.
+-- index: primary key of api_keys
 UPDATE api_keys SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL
 RETURNING id, name, role, created_at, last_used_at, revoked_at

@@ -1,7 +1,7 @@
 -- role: saga_orchestrator
--- index: idx_saga_subscription_due, one range for each subscription, left after ?2 entries
--- How many sagas of each subscription are in progress, whoever started them. Every row names its
--- subscription, because nothing promises the order in which an array is read.
+-- Counts the sagas in progress of each subscription in ?1, up to ?2. Each row has its subscription, because the order
+-- in which rarray returns values is not guaranteed.
+-- index: idx_saga_subscription_due, one range per subscription, up to ?2 entries
 SELECT rarray.value, (
     SELECT count(*)
     FROM (SELECT 1 FROM webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due

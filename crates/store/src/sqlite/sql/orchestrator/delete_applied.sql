@@ -1,4 +1,5 @@
 -- role: saga_orchestrator
--- index: finished_jobs' key
--- A take leaves nothing out between its first and its last id, so that one range is the whole take.
+-- Removes the fetched jobs from the inbox. A fetch returns every job between its first and its last id, so one range
+-- covers all of them.
+-- index: primary key of finished_jobs
 DELETE FROM finished_jobs WHERE job_id BETWEEN ?1 AND ?2

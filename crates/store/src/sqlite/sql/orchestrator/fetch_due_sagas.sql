@@ -1,7 +1,8 @@
 -- role: saga_orchestrator
+-- Returns up to ?3 sagas of a subscription that are due for their first attempt and up to ?3 that are due for a retry,
+-- oldest first (admission::decide chooses among both). A Pending saga is due regardless of its time: one in the future
+-- was stored before the clock was set back.
 -- index: idx_saga_subscription_due, one range for each of the two states
--- The ?3 oldest in each waiting state (admission::decide chooses among both). A Pending saga is due whatever its time: one
--- in the future was stored by a clock that was set back since.
 SELECT * FROM (
     SELECT id, event_id, status, attempt_count, next_attempt_at, final_error_code, current_job_id
     FROM webhook_delivery_sagas INDEXED BY idx_saga_subscription_due

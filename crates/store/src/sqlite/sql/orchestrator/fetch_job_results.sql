@@ -1,7 +1,8 @@
 -- role: saga_orchestrator
--- index: the keys of finished_jobs, webhook_delivery_jobs, webhook_delivery_sagas and subscriptions
--- CROSS JOIN keeps the inbox in front. The inbox holds what ended and was not applied, so nothing here
--- grows with the sagas in progress or with history.
+-- Returns finished jobs whose result has yet to be applied, each with its saga and the retry limit of its subscription.
+-- The inbox contains only unapplied results, so the cost does not depend on the sagas in progress or on history.
+-- index: primary keys of finished_jobs, webhook_delivery_jobs, webhook_delivery_sagas and subscriptions. The outer
+-- joins keep the inbox as the outermost loop.
 SELECT f.job_id, j.status AS job_status, j.error_code, j.retry_after_s,
     g.id AS saga_id, g.event_id, g.subscription_id, g.status, g.attempt_count, g.next_attempt_at, g.final_error_code,
     g.current_job_id, g.created_at AS saga_created_at, s.max_retry_limit

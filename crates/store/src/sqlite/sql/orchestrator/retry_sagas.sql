@@ -1,5 +1,6 @@
 -- role: saga_orchestrator
--- index: webhook_delivery_sagas' key; the plus keeps the status out of the choice of an index
+-- Schedules the next attempt of sagas whose attempt failed.
+-- index: primary key; the unary + keeps the status from selecting an index
 UPDATE webhook_delivery_sagas
 SET status = 'PendingRetry', attempt_count = ?2, next_attempt_at = ?4, final_error_code = ?5,
     current_job_id = NULL, updated_at = ?3

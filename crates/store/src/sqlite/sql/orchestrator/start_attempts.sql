@@ -1,6 +1,6 @@
 -- role: saga_orchestrator
--- index: webhook_delivery_sagas' key; uniq_job_active finds the one job that was just made
--- The plus keeps the status out of the choice of an index.
+-- Moves sagas to InProgress, each with the job that insert_jobs.sql has just inserted.
+-- index: primary key (the unary + keeps the status from selecting an index); uniq_job_active finds the job
 UPDATE webhook_delivery_sagas
 SET status = 'InProgress', updated_at = ?2, current_job_id = (
     SELECT j.id FROM webhook_delivery_jobs j INDEXED BY uniq_job_active

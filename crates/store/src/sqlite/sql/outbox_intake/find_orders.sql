@@ -1,4 +1,5 @@
 -- role: outbox_writer
+-- Returns the order with an idempotency key.
 -- index: uniq_order_idempotency_key
 SELECT id, idempotency_key, status, retry_count, next_attempt_at, last_error, trace_id, broker_order_id,
     request_digest, result_digest, result_json, maybe_executed, created_at, updated_at

@@ -1,6 +1,7 @@
 -- role: outbox_worker
--- index: outbox_orders' key; the plus keeps the status out of the choice of an index
--- The note belongs to the transition before, and would go into the audit once more.
+-- Claims a queued order for one sender. The note is cleared: it belongs to the previous transition, and the trigger
+-- would write it to the audit again.
+-- index: primary key; the unary + keeps the status from selecting an index
 UPDATE outbox_orders
 SET status = 'sending', lease_token = ?2, worker_id = ?3, note = NULL, updated_at = ?4
 WHERE id = ?1 AND +status = 'queued'

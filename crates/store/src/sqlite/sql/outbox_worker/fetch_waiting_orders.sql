@@ -1,5 +1,6 @@
 -- role: outbox_worker
--- index: idx_order_status_next, read in its own order from ?1 on
+-- Returns the failed orders that are due at ?1 or later, in the order of their times, at most ?2.
+-- index: idx_order_status_next, in order from ?1
 SELECT id, idempotency_key, status, retry_count, next_attempt_at, last_error, trace_id, broker_order_id,
     request_digest, result_digest, result_json, maybe_executed, created_at, updated_at,
     lease_token

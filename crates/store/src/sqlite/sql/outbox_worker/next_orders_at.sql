@@ -1,5 +1,6 @@
 -- role: outbox_worker
--- index: idx_order_status_next; the first entry of each
+-- Returns whether orders are queued, and when the next failed one is due.
+-- index: idx_order_status_next, the first entry of each status
 SELECT
     EXISTS (SELECT 1 FROM outbox_orders INDEXED BY idx_order_status_next
         WHERE status = 'queued') AS has_queued,

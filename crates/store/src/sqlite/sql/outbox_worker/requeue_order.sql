@@ -1,5 +1,6 @@
 -- role: outbox_worker
--- index: outbox_orders' key; the plus keeps the status out of the choice of an index
+-- Writes the new state of a failed order and returns it.
+-- index: primary key; the unary + keeps the status from selecting an index
 UPDATE outbox_orders
 SET status = ?2, retry_count = ?3, next_attempt_at = ?4, last_error = coalesce(?5, last_error),
     maybe_executed = ?6, note = ?7, updated_at = ?8

@@ -1,6 +1,7 @@
 -- role: outbox_worker
--- index: outbox_orders' key; the plus keeps the status out of the choice of an index
--- Without its token the sender that went missing can settle nothing any more.
+-- Writes the new state of an order whose claim ended without a response. The token is removed, so that the previous
+-- sender can no longer settle it.
+-- index: primary key; the unary + keeps the status from selecting an index
 UPDATE outbox_orders
 SET status = ?2, retry_count = ?3, next_attempt_at = ?4, last_error = coalesce(?5, last_error),
     maybe_executed = ?6, note = ?7, updated_at = ?8, lease_token = NULL

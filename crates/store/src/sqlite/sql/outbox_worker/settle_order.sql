@@ -1,6 +1,6 @@
 -- role: outbox_worker
--- index: outbox_orders' key; the pluses keep the rest out of the choice of an index
--- The token stays, so that the same report is known when it comes again.
+-- Writes the outcome of a sent order and returns it. The token stays, so that a repeated report is recognized.
+-- index: primary key; the unary + keeps the other columns from selecting an index
 UPDATE outbox_orders
 SET status = ?2, retry_count = ?3, next_attempt_at = ?4, last_error = coalesce(?5, last_error),
     maybe_executed = ?6, note = ?7, updated_at = ?8, broker_order_id = coalesce(?9, broker_order_id),

@@ -1,5 +1,6 @@
 -- role: viewer
--- index: subscription_health's key, through the view that stands for a function of the owner
+-- Adds attempt counts of a subscription. The view takes the place of a function of the owner.
+-- index: primary key of subscription_health, in the trigger of the view
 INSERT INTO health_reports (seen_at, subscription_id, interval_start, failed,
     within_5ms, within_10ms, within_20ms, within_50ms, within_100ms, within_200ms,
     within_500ms, within_1s, within_2s, within_5s, within_10s, beyond_10s, last_error_code, last_error_at)

@@ -1,3 +1,4 @@
 -- role: viewer
--- index: processes' key, through the view that stands for a function of the owner
+-- Records that a process is running. The view takes the place of a function of the owner.
+-- index: primary key of processes, in the trigger of the view
 INSERT INTO presence_reports (process_id, role, version, started_at, seen_at) VALUES (?1, ?2, ?3, ?4, ?5)

@@ -1,3 +1,4 @@
 -- role: viewer
--- index: rollups' key, through the view that stands for a function of the owner
+-- Adds to a counter of an interval. The view takes the place of a function of the owner.
+-- index: primary key of rollups, in the trigger of the view
 INSERT INTO rollup_reports (interval_start, counter, amount) VALUES (?1, ?2, ?3)

@@ -1,7 +1,8 @@
 -- role: viewer
--- index: uniq_saga_requeued_from, events' key for the type
--- What came of the sagas that were made from the letters ?1 to ?2: those looked at, delivered, waiting, given up; and
--- the last letter that was looked at. 500 are: whoever wants more goes on behind it.
+-- Counts the sagas that were requeued from the dead letters ?1 to ?2 by state: examined, delivered, waiting,
+-- dead-lettered; and returns the last dead letter examined. It examines 500 rows; the caller continues after the last
+-- one.
+-- index: uniq_saga_requeued_from; primary key of events for the type
 SELECT count(*) AS looked_at,
     count(*) FILTER (WHERE taken.fits AND taken.status = 'Completed') AS delivered,
     count(*) FILTER (WHERE taken.fits AND taken.status IN ('Pending', 'InProgress', 'PendingRetry')) AS waiting,

@@ -1,5 +1,6 @@
 -- role: viewer
--- index: the keys of dead_letters and events, uniq_saga_requeued_from
+-- Returns one dead letter with its payload.
+-- index: primary keys of dead_letters and events, uniq_saga_requeued_from
 SELECT d.id, d.saga_id, d.event_id, d.subscription_id, d.final_error_code, d.failed_at,
     (SELECT r.id FROM webhook_delivery_sagas r INDEXED BY uniq_saga_requeued_from WHERE r.requeued_from = d.id)
         AS requeued_as,

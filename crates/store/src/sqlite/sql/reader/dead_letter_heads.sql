@@ -1,6 +1,7 @@
 -- role: viewer
--- index: dead_letters' key, backwards; events' key, uniq_saga_requeued_from
--- Without the payloads, which may be long. What does not match is left out by whoever reads the rows, so that a page knows what it looked at.
+-- Returns the next ?2 dead letters below ?1, newest first, without payloads, which may be large. The caller applies the
+-- filter, so that it knows the last row examined.
+-- index: primary keys of dead_letters (backwards) and events, uniq_saga_requeued_from
 SELECT d.id, d.saga_id, d.event_id, d.subscription_id, d.final_error_code, d.failed_at,
     (SELECT r.id FROM webhook_delivery_sagas r INDEXED BY uniq_saga_requeued_from WHERE r.requeued_from = d.id)
         AS requeued_as,

@@ -1,3 +1,4 @@
 -- role: viewer
--- index: dead_letters' key
+-- Returns the payload of a dead letter.
+-- index: primary key of dead_letters
 SELECT payload_snapshot FROM dead_letters WHERE id = ?1

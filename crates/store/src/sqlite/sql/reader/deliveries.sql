@@ -1,6 +1,7 @@
 -- role: viewer
--- index: webhook_delivery_sagas' key, backwards; events' key
--- What does not match is left out by whoever reads the rows, so that a page knows what it looked at.
+-- Returns the next ?2 sagas below ?1, newest first. The caller applies the filter, so that it knows the last row
+-- examined.
+-- index: primary keys of webhook_delivery_sagas (backwards) and events
 SELECT g.id, g.event_id, g.subscription_id, g.status, g.attempt_count, g.next_attempt_at, g.final_error_code,
     g.current_job_id, g.requeued_from, g.created_at, g.updated_at, e.event_type
 FROM webhook_delivery_sagas g

@@ -1,5 +1,6 @@
 -- role: viewer
--- index: the keys of webhook_delivery_sagas and events
+-- Returns one saga with the type of its event.
+-- index: primary keys of webhook_delivery_sagas and events
 SELECT g.id, g.event_id, g.subscription_id, g.status, g.attempt_count, g.next_attempt_at, g.final_error_code,
     g.current_job_id, g.requeued_from, g.created_at, g.updated_at, e.event_type
 FROM webhook_delivery_sagas g

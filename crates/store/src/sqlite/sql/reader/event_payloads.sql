@@ -1,3 +1,4 @@
 -- role: viewer
--- index: events' key
+-- Returns the payload of an event.
+-- index: primary key of events
 SELECT payload FROM events WHERE id = ?1

@@ -1,6 +1,8 @@
 -- role: viewer
--- index: the keys of webhook_delivery_sagas and dead_letters, idx_dead_saga, uniq_saga_requeued_from; one row of each
--- Where one saga comes from, its own dead letter, and the saga that was made from that.
+-- Returns the dead letter that a saga was requeued from, with its saga; the saga's own dead letter; and the saga that
+-- was requeued from that one.
+-- index: primary keys of webhook_delivery_sagas and dead_letters, idx_dead_saga, uniq_saga_requeued_from; one row of
+-- each
 SELECT g.requeued_from, (SELECT d.saga_id FROM dead_letters d WHERE d.id = g.requeued_from) AS made_from_saga,
     (SELECT d.id FROM dead_letters d INDEXED BY idx_dead_saga WHERE d.saga_id = g.id LIMIT 1) AS letter_id,
     (SELECT again.id FROM dead_letters d INDEXED BY idx_dead_saga

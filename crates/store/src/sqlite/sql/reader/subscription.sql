@@ -1,5 +1,5 @@
 -- role: viewer
--- index: subscriptions' key
--- Deleted ones too: history refers to them.
+-- Returns one subscription, without its secrets, even if it is deleted: sagas refer to it.
+-- index: primary key of subscriptions
 SELECT {subscription}
 FROM subscriptions WHERE id = ?1

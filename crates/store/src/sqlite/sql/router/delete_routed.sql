@@ -1,4 +1,5 @@
 -- role: router_worker
--- index: routing_queue's key
--- A take leaves nothing out between its first and its last id, so that one range is the whole take.
+-- Dequeues the routed events. A batch contains every event between its first and its last id, so one range covers all
+-- of them.
+-- index: primary key of routing_queue
 DELETE FROM routing_queue WHERE event_id BETWEEN ?1 AND ?2

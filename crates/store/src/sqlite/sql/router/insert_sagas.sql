@@ -1,9 +1,10 @@
 -- role: router_worker
--- index: routing_queue's key, events' key, idx_subscription_event_type; uniq_saga_event_subscription for
--- the conflict alone
--- The same walk as in match_subscriptions.sql, in the same transaction. Walking twice costs less than
--- handing over the pairs: 3.6 µs for each saga in batches of 500, against 7.6 when each pair has a
--- statement of its own. The conflict has no target, because the router cannot look at sagas.
+-- Inserts a saga for every pair of match_subscriptions.sql, with the same joins in the same transaction. Joining twice
+-- costs less than passing the pairs as parameters: 3.6 µs per saga in batches of 500, compared with 7.6 for one
+-- statement per pair.
+-- index: primary keys of routing_queue and events, idx_subscription_event_type; uniq_saga_event_subscription for the
+-- conflict only
+-- The router may not read sagas, so there is no conflict target.
 INSERT INTO webhook_delivery_sagas (event_id, subscription_id, next_attempt_at, created_at, updated_at)
 SELECT taken.event_id, s.id, ?3, ?3, ?3
 FROM (SELECT event_id FROM routing_queue WHERE event_id >= ?1 ORDER BY event_id LIMIT ?2) AS taken

@@ -1,7 +1,8 @@
 -- role: router_worker
--- index: routing_queue's key, events' key, idx_subscription_event_type
--- What the take holds, oldest first; an event that nobody wants comes with no subscription. CROSS JOIN
--- keeps the order of the walk: the queue leads, whatever the statistics say.
+-- Returns the queued events from ?1, oldest first, each with its matching subscriptions; an event without one is
+-- returned with NULL.
+-- index: primary keys of routing_queue and events, idx_subscription_event_type. CROSS JOIN keeps the queue as the
+-- outermost loop, whatever the statistics.
 SELECT taken.event_id, s.id
 FROM (SELECT event_id FROM routing_queue WHERE event_id >= ?1 ORDER BY event_id LIMIT ?2) AS taken
 CROSS JOIN events e ON e.id = taken.event_id

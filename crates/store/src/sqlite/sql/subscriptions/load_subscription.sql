@@ -1,4 +1,5 @@
 -- role: subscription_admin
--- index: subscriptions' key
+-- Returns a subscription with its secrets, unless it is deleted.
+-- index: primary key of subscriptions
 SELECT {subscription}, {secrets}
 FROM subscriptions WHERE id = ?1 AND deleted_at IS NULL

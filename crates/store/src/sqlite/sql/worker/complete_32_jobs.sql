@@ -1,7 +1,7 @@
 -- role: job_worker
--- index: webhook_delivery_jobs' key; the pluses keep the rest out of the choice of an index
--- What complete_job.sql does, for 32 jobs at once: a statement that a guard hangs on saves each page that it
--- changes, so that reports cost a quarter less than one by one. A row of nulls is no job.
+-- Like complete_job.sql, for 32 jobs. A statement that fires a trigger journals each page it changes, so reports cost a
+-- quarter less than one by one. Rows of NULL match no job.
+-- index: primary key; the unary + keeps the other columns from selecting an index
 WITH delivered (job_id, token, response_status, duration_ms) AS (
     VALUES
         (?1, ?2, ?3, ?4),

@@ -1,6 +1,6 @@
 -- role: job_worker
--- index: idx_job_suspect, read in its own order; webhook_delivery_sagas' key
--- The suspect that has waited longest. There is no upper bound: a Pending job is due whatever the clock says.
+-- Returns the suspect that has waited longest. There is no upper bound: a Pending job is due regardless of its time.
+-- index: idx_job_suspect, in order; primary key of webhook_delivery_sagas
 SELECT j.id, j.saga_id, g.event_id, g.subscription_id, g.attempt_count, j.lease_until AS claimable_since
 FROM webhook_delivery_jobs j INDEXED BY idx_job_suspect
 CROSS JOIN webhook_delivery_sagas g ON g.id = j.saga_id

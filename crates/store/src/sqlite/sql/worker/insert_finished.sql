@@ -1,3 +1,4 @@
 -- role: job_worker
--- index: finished_jobs' key
+-- Inserts finished jobs into the orchestrator's inbox.
+-- index: primary key of finished_jobs
 INSERT INTO finished_jobs (job_id) SELECT value FROM rarray(?1)

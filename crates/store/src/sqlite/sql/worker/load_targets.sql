@@ -1,5 +1,5 @@
 -- role: job_worker
--- index: subscriptions' key
--- A deleted subscription is gone for the worker: nothing is sent to it any more.
+-- Returns the URL and the secrets of a subscription. A deleted subscription is not returned, so nothing is sent to it.
+-- index: primary key of subscriptions
 SELECT {target}, {secrets}
 FROM subscriptions WHERE id = ?1 AND deleted_at IS NULL

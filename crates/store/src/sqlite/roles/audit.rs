@@ -1,5 +1,5 @@
-//! The audit of what people change: writes one row in the transaction of the change, for every role that changes
-//! something for a person, and reads the rows for the role viewer.
+//! The operator audit: writes one row in the transaction of each change made by a person, for every role that makes
+//! such changes, and reads the rows for the role viewer.
 
 use posthaste_core::audit::{Actor, Change, OperatorAuditEntry, OperatorAuditFilter};
 use posthaste_core::json::JsonText;
@@ -46,8 +46,8 @@ impl Writer {
 }
 
 impl SqliteStore {
-    /// Does work that may change something for a person, together with its row of the audit. `work` returns its answer
-    /// and the change; None if nothing was changed.
+    /// Runs work that may make a change for a person, and writes its audit row in the same transaction. `work`
+    /// returns its result and the change, or `None` if nothing was changed.
     pub(crate) async fn write_audited<T, F>(
         &self,
         writer: Writer,

@@ -1,5 +1,5 @@
-//! Gives back jobs whose lease ran out, and fails those that lost too many workers; those go to the
-//! orchestrator's inbox. What is done with each is decided by [`job::expire`].
+//! Resets jobs whose lease has expired, or fails those that were reset too often and inserts them into the
+//! orchestrator's inbox. [`job::expire`] decides.
 
 use posthaste_core::job::{self, ExpiredLease};
 use posthaste_core::outcome::Failure;
@@ -19,7 +19,7 @@ const MARK_SUSPECT: &str = include_str!("../sql/cleaner/mark_suspect.sql");
 const FAIL_JOB: &str = include_str!("../sql/cleaner/fail_job.sql");
 const INSERT_FINISHED: &str = include_str!("../sql/cleaner/insert_finished.sql");
 
-/// The port of role lease_cleaner.
+/// Port of the role lease_cleaner.
 #[derive(Debug, Clone)]
 pub struct SqliteCleaner(pub(crate) SqliteStore);
 
@@ -31,7 +31,7 @@ impl CleanerStore for SqliteCleaner {
         now: Timestamp,
     ) -> StoreResult<Vec<ResetLease>> {
         self.0
-            .write(DbRole::LeaseCleaner, "resetting leases", move |session| {
+            .write(DbRole::LeaseCleaner, "resetting expired leases", move |session| {
                 reset_expired_leases(session, take, resets_max, now)
             })
             .await

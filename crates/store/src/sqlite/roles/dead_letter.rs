@@ -1,5 +1,5 @@
-//! Looks at dead letters, which a trigger writes when a saga ends, and makes fresh sagas from them for
-//! the orchestrator, through the one view that can.
+//! Finds dead letters (written by a trigger when a saga ends), creates new sagas from them and resumes the lane. Both
+//! changes go through views of the owner.
 
 use posthaste_core::audit::{Actor, Change};
 use posthaste_core::lane::Lane;
@@ -24,7 +24,7 @@ const FIND_DEAD_LETTERS_OF_SUBSCRIPTION: &str =
 
 const ROLE: DbRole = DbRole::DeadLetterOperator;
 
-/// The port of role dead_letter_operator.
+/// Port of the role dead_letter_operator.
 #[derive(Debug, Clone)]
 pub struct SqliteDeadLetters(pub(crate) SqliteStore);
 
@@ -68,7 +68,7 @@ impl DeadLetterStore for SqliteDeadLetters {
     }
 }
 
-/// The letters that got a new saga.
+/// Returns the dead letters for which a saga was created.
 fn created(ids: &[DeadLetterId], outcomes: &[Requeue]) -> Vec<(DeadLetterId, SagaId)> {
     let created = ids.iter().zip(outcomes).filter_map(|(id, outcome)| match outcome {
         Requeue::Created(saga) => Some((*id, *saga)),
@@ -86,13 +86,14 @@ fn requeue(session: &Session<'_>, id: DeadLetterId, now: Timestamp) -> Answer<Re
             session.run(REQUEUE_DEAD_LETTERS, params![id.get(), now.micros()])?;
             match find_requeued(session, id)? {
                 Some((Some(saga_id), _)) => Ok(Requeue::Created(saga_id)),
-                Some((None, _)) | None => Err(Fault::Unreadable(format!("dead letter {id} made no saga"))),
+                Some((None, _)) | None => Err(Fault::Unreadable(format!("dead letter {id} has no new saga"))),
             }
         }
     }
 }
 
-/// The saga that was made from a dead letter, if one was, and whether its subscription was deleted.
+/// Returns the saga that was created from a dead letter, if any, and whether its subscription was deleted. Returns
+/// `None` if there is no such dead letter.
 fn find_requeued(session: &Session<'_>, id: DeadLetterId) -> Answer<Option<(Option<SagaId>, bool)>> {
     let found = session
         .statement(FIND_REQUEUED)?
@@ -123,8 +124,8 @@ fn find_dead_letters(
     }
 }
 
-/// Whether a row passes the parts of a filter that no index answers; the columns hold the event's
-/// type and the time of the failure.
+/// Returns whether a row matches the parts of a filter that no index serves. Reads the columns `event_type` and
+/// `failed_at`.
 pub(crate) fn matches(filter: &DeadLetterFilter, row: &Row<'_>) -> Answer<bool> {
     let failed_at = value::time(row, "failed_at")?;
     let kind = value::text(row, "event_type")?;

@@ -1,4 +1,4 @@
-//! Events as the role viewer sees them: whole, and without their payloads.
+//! Reads events for the role viewer, with and without payloads.
 
 use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, TraceParent};
 use posthaste_core::json::JsonText;
@@ -68,7 +68,8 @@ pub(crate) fn heads(
     }
 }
 
-/// The first and the last instant of a page in the order of time and, of the last one, the id to stay below.
+/// Returns the bounds of a page in time order: the largest id (exclusive) at the latest time, the earliest time and
+/// the latest time.
 fn time_bounds(
     session: &Session<'_>,
     filter: &EventFilter,
@@ -98,7 +99,7 @@ impl HeadColumns {
     }
 }
 
-/// The columns of a whole event.
+/// Columns of an event with its payload.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EventColumns(HeadColumns, PayloadColumn);
 

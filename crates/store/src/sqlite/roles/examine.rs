@@ -1,5 +1,5 @@
-//! Rows with what there is beside them, each page of one moment: for `explain`, which tells them to
-//! people, and for `doctor`, which judges them.
+//! Reads rows together with their related rows, each page from one snapshot: for `explain`, which shows them, and for
+//! `doctor`, which checks them.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -83,7 +83,7 @@ pub(crate) fn examine(session: &Session<'_>, page: Examine) -> Answer<Examined> 
         if !page.newest || sagas.len() <= SAGAS_MAX as usize || events.len() < 2 {
             break sagas;
         }
-        // The newest ones are asked for: fewer of them, with all of their sagas.
+        // The newest events are requested: keep fewer of them, each with all its sagas.
         events.drain(..events.len() / 2);
     };
     let orders = orders(session, page)?;
@@ -98,7 +98,7 @@ pub(crate) fn examine(session: &Session<'_>, page: Examine) -> Answer<Examined> 
     Ok(examined)
 }
 
-/// In the order of their ids.
+/// Returns events in id order.
 fn events(session: &Session<'_>, page: Examine) -> Answer<Vec<EventFacts>> {
     let read = |row: &Row<'_>| {
         Ok(EventFacts {

@@ -1,4 +1,5 @@
-//! How the deliveries of subscriptions go: what is unfinished along its index, attempts as every process summed them up.
+//! Reads the health of subscriptions: counts of unfinished sagas, read along their index, and attempt counts that
+//! every process has added up.
 
 use posthaste_core::health::{Attempts, BUCKETS};
 use posthaste_core::ports::SubscriptionHealth;

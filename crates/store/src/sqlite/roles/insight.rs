@@ -1,5 +1,5 @@
-//! What operators look at beside single rows: how much waits, what was counted, and who runs.
-//! [`examine`] has what is judged row by row.
+//! Reads operational data: backlogs, counters, running processes and the state of the database. [`examine`] reads
+//! single rows.
 
 use posthaste_core::ports::{
     COUNTED_MAX, EngineFacts, Examine, Examined, ExplainedEvent, InsightStore, Observed, ProcessSeen, Rollup,
@@ -31,13 +31,13 @@ const ENGINE: &str = include_str!("../sql/insight/engine.sql");
 
 const ROLE: DbRole = DbRole::Viewer;
 
-/// The port of role viewer, for operators.
+/// Port of the role viewer, for operators.
 #[derive(Debug, Clone)]
 pub struct SqliteInsight(pub(crate) SqliteStore);
 
 impl InsightStore for SqliteInsight {
     async fn survey(&self, request: SurveyRequest) -> StoreResult<Survey> {
-        self.0.read(ROLE, "counting what waits", move |session| survey(session, request)).await
+        self.0.read(ROLE, "counting backlogs", move |session| survey(session, request)).await
     }
 
     async fn rollups(
@@ -63,11 +63,11 @@ impl InsightStore for SqliteInsight {
     }
 
     async fn engine(&self) -> StoreResult<EngineFacts> {
-        self.0.read(ROLE, "asking about the database", engine).await
+        self.0.read(ROLE, "reading database information", engine).await
     }
 
     async fn upkeep(&self) -> StoreResult<Upkeep> {
-        // One process, one writer, no vacuum that could fall behind.
+        // There is one process with one writer, and no VACUUM that could fall behind.
         Ok(Upkeep {
             oldest_transaction: Observed::Without,
             oldest_prepared: Observed::Without,
@@ -85,7 +85,7 @@ impl InsightStore for SqliteInsight {
         since: Timestamp,
     ) -> StoreResult<Vec<SubscriptionHealth>> {
         self.0
-            .read(ROLE, "looking at subscriptions", move |session| {
+            .read(ROLE, "reading subscription health", move |session| {
                 health::of(session, &ids, counted_max, since)
             })
             .await
@@ -124,7 +124,7 @@ fn survey(session: &Session<'_>, request: SurveyRequest) -> Answer<Survey> {
 }
 
 fn nothing() -> Fault {
-    Fault::Unreadable("the database counted nothing".to_owned())
+    Fault::Unreadable("the database returned no row".to_owned())
 }
 
 fn waiting(row: &Row<'_>, first: usize) -> Answer<Waiting> {
@@ -151,7 +151,7 @@ fn read_rollup(row: &Row<'_>) -> Answer<Rollup> {
 
 fn read_process(row: &Row<'_>) -> Answer<ProcessSeen> {
     let process_id = WorkerId::parse(get::<String>(row, "process_id")?)
-        .map_err(|_| Fault::Unreadable("a process has no name".to_owned()))?;
+        .map_err(|_| Fault::Unreadable("a process has an invalid id".to_owned()))?;
     Ok(ProcessSeen {
         process_id,
         role: get(row, "role")?,

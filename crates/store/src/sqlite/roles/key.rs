@@ -1,4 +1,4 @@
-//! Keeps API keys and sessions as hashes, for the API that checks them.
+//! Stores hashes of API keys and sessions, for authentication in the API.
 
 use std::time::Duration;
 
@@ -31,10 +31,10 @@ const END_SESSION: &str = include_str!("../sql/key/end_session.sql");
 const ROLE: DbRole = DbRole::KeyKeeper;
 const WRITER: Writer = Writer::KeyKeeper;
 
-/// How old the note of a key's last use must be before it is written again.
+/// Shortest time between two writes of a key's last use, so that a busy key does not cost a write per request.
 const TOUCH_PAUSE: Duration = Duration::from_secs(60);
 
-/// The port of role key_keeper.
+/// Port of the role key_keeper.
 #[derive(Debug, Clone)]
 pub struct SqliteKeys(pub(crate) SqliteStore);
 
@@ -51,7 +51,7 @@ impl KeyStore for SqliteKeys {
             .write_audited(WRITER, "creating a key", (by, now), move |session| {
                 let values = params![name, role.as_str(), hash.0, now.micros()];
                 let made = read_keys(session, CREATE_KEY, values)?.into_iter().next();
-                let made = made.ok_or_else(|| Fault::Unreadable("no key was made".to_owned()))?;
+                let made = made.ok_or_else(|| Fault::Unreadable("the insert returned no row".to_owned()))?;
                 let change = Change::key_created(&made);
                 Ok((made, Some(change)))
             })
@@ -60,7 +60,7 @@ impl KeyStore for SqliteKeys {
 
     async fn find_key(&self, hash: KeyHash) -> StoreResult<Option<ApiKey>> {
         self.0
-            .read_keys(ROLE, "finding a key", move |session| {
+            .read_keys(ROLE, "looking up a key", move |session| {
                 Ok(read_keys(session, FIND_KEY, params![hash.0])?.into_iter().next())
             })
             .await
@@ -95,7 +95,7 @@ impl KeyStore for SqliteKeys {
     async fn touch_key(&self, id: KeyId, now: Timestamp) -> StoreResult<()> {
         let noted_before = now.before(TOUCH_PAUSE);
         self.0
-            .write(ROLE, "noting the use of a key", move |session| {
+            .write(ROLE, "recording the use of a key", move |session| {
                 session.run(TOUCH_KEY, params![id.get(), now.micros(), noted_before.micros()]).map(drop)
             })
             .await
@@ -103,7 +103,7 @@ impl KeyStore for SqliteKeys {
 
     async fn create_session(&self, token: SessionHash, key: KeyHash, now: Timestamp) -> StoreResult<()> {
         self.0
-            .write(ROLE, "beginning a session", move |session| {
+            .write(ROLE, "creating a session", move |session| {
                 session.run(DELETE_ENDED_SESSIONS, params![now.micros()])?;
                 session.run(DELETE_SURPLUS_SESSIONS, params![key.0, SESSIONS_PER_KEY_MAX - 1])?;
                 let ends_at = now.after(SESSION_LENGTH);
@@ -115,7 +115,7 @@ impl KeyStore for SqliteKeys {
 
     async fn find_session(&self, token: SessionHash, now: Timestamp) -> StoreResult<Option<KeyHash>> {
         self.0
-            .read(ROLE, "looking for a session", move |session| {
+            .read(ROLE, "looking up a session", move |session| {
                 let latest = now.after(SESSION_LENGTH);
                 let mut statement = session.statement(FIND_SESSION)?;
                 let mut found = statement.query(params![token.0, now.micros(), latest.micros()])?;

@@ -1,5 +1,5 @@
-//! The one row of the lane, between the table and [`Lane`], and how many orders are out on it: for the
-//! outbox worker, and for the viewer who may only look.
+//! Converts between the single row of `outbox_lane` and [`Lane`], and counts the orders in flight: for the outbox
+//! worker, and read-only for the viewer.
 
 use posthaste_core::Timestamp;
 use posthaste_core::lane::Lane;
@@ -30,7 +30,8 @@ pub(crate) fn view(session: &Session<'_>) -> Answer<LaneStanding> {
     Ok(LaneStanding { lane: read(session, VIEW_LANE)?, sending: count(session, VIEW_COUNT_SENDING)? })
 }
 
-/// For the operator, through the view that stands for the owner's function. Returns the lane before and after.
+/// Resumes the lane for an operator, through the view that takes the place of an owner's function. Returns the lane
+/// before and after.
 pub(crate) fn resume(session: &Session<'_>, now: Timestamp) -> Answer<(Lane, Lane)> {
     let before = read(session, LOAD_RESUMED_LANE)?;
     session.run(RESUME_LANE, params![now.micros()])?;
@@ -44,7 +45,7 @@ fn count(session: &Session<'_>, sql: &'static str) -> Answer<u32> {
 fn read(session: &Session<'_>, sql: &'static str) -> Answer<Lane> {
     let mut load = session.statement(sql)?;
     let mut found = load.query([])?;
-    let row = found.next()?.ok_or_else(|| Fault::Unreadable("the lane has no row".to_owned()))?;
+    let row = found.next()?.ok_or_else(|| Fault::Unreadable("the row of the lane is missing".to_owned()))?;
     Ok(Lane {
         paused_at: value::maybe_time(row, "paused_at")?,
         reason: get(row, "reason")?,

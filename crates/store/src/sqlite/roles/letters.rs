@@ -1,4 +1,4 @@
-//! Dead letters as the role viewer sees them: whole, in brief, and what came of those that were requeued.
+//! Reads dead letters for the role viewer, with and without payloads, and counts the outcomes of requeued ones.
 
 use posthaste_core::event::EventType;
 use posthaste_core::json::JsonText;

@@ -1,4 +1,4 @@
-//! One file for each role of the database, and one for each record that several roles read.
+//! One module per database role, and one per record that several roles read.
 
 pub(crate) mod audit;
 pub(crate) mod cleaner;

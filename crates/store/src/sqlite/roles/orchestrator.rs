@@ -1,5 +1,5 @@
-//! Moves sagas that the router made: makes their jobs when they are due, and applies what came of the
-//! jobs. [`admission::decide`] and [`results::decide`] decide: here rows are read, and decisions written.
+//! Starts attempts of due sagas (created by the router) and applies the results that workers report. This file reads
+//! rows and writes decisions; [`admission::decide`] and [`results::decide`] make them.
 
 use std::collections::HashMap;
 
@@ -40,7 +40,7 @@ const COUNT_IN_FLIGHT: &str = include_str!("../sql/orchestrator/count_in_flight.
 
 const ROLE: DbRole = DbRole::SagaOrchestrator;
 
-/// The port of role saga_orchestrator.
+/// Port of the role saga_orchestrator.
 #[derive(Debug, Clone)]
 pub struct SqliteOrchestrator(pub(crate) SqliteStore);
 
@@ -147,7 +147,7 @@ fn find_recently_due(
     now: Timestamp,
 ) -> Answer<RecentlyDue> {
     let mut found = RecentlyDue::default();
-    // A Pending saga is due whatever its time.
+    // A Pending saga is due regardless of its time.
     for (status, until) in [(SagaStatus::Pending, Timestamp::MAX), (SagaStatus::PendingRetry, now)] {
         let mut find = session.statement(FIND_RECENTLY_DUE)?;
         let mut sagas = find.query(params![status.as_str(), since.micros(), until.micros(), sagas_max])?;
@@ -228,7 +228,7 @@ fn admit_due_sagas(
     Ok(admission.carried_out(created))
 }
 
-/// Creates the jobs, and moves the sagas whose job was created.
+/// Creates the jobs and moves the sagas whose job was created.
 fn start_attempts(session: &Session<'_>, starts: &[Start], now: Timestamp) -> Answer<Vec<(JobId, SagaId)>> {
     if starts.is_empty() {
         return Ok(Vec::new());
@@ -248,13 +248,14 @@ fn start_attempts(session: &Session<'_>, starts: &[Start], now: Timestamp) -> An
     Ok(created)
 }
 
-/// The limit of attempts of a subscription that may be sent to; nothing if it may not.
+/// Returns the retry limit of a subscription, or `None` if it must not be sent to.
 fn find_limit(session: &Session<'_>, id: SubscriptionId) -> Answer<Option<Option<u32>>> {
     let mut find = session.statement(FIND_SUBSCRIPTION)?;
     Ok(find.query_row([id.get()], |row| row.get(0)).optional()?)
 }
 
-/// Adds the oldest sagas of a subscription that may be sent to: up to the quota in each waiting state.
+/// Adds the oldest due sagas of a subscription, up to the quota in each waiting state, unless the subscription must
+/// not be sent to.
 fn fetch_due_sagas(
     session: &Session<'_>,
     quota: Quota,
@@ -284,7 +285,7 @@ columns!(DueColumns { id, event_id });
 columns!(StateColumns { status, attempt_count, next_attempt_at, final_error_code, current_job_id });
 
 impl StateColumns {
-    /// The columns of a saga that decide.
+    /// Reads the columns on which [`admission`] and [`results`] decide.
     pub(crate) fn read(self, row: &Row<'_>) -> Answer<SagaState> {
         Ok(SagaState {
             status: value::word(row, self.status, SagaStatus::parse)?,
@@ -323,7 +324,7 @@ fn apply_job_results(
     Ok(results)
 }
 
-/// Writes the sagas of equal decisions with one statement; a batch has few different ones.
+/// Writes the sagas of equal decisions in one statement; a batch has few different decisions.
 fn write_results(session: &Session<'_>, results: &[AppliedResult], now: Timestamp) -> Answer<()> {
     let mut groups: Vec<(&Decision, Vec<i64>)> = Vec::new();
     for result in results {
@@ -365,7 +366,8 @@ columns!(ResultColumns {
     max_retry_limit,
 });
 
-/// `None` if the saga is gone or the job has not ended, which only hands other than ours can bring about.
+/// Returns `None` if the saga does not exist or the job has not finished, which only a manual change of the database
+/// can cause.
 fn finished_job(row: &Row<'_>, at: ResultColumns, state: StateColumns) -> Answer<Option<FinishedJob>> {
     let Some(saga_id) = value::maybe_id(row, at.saga_id, SagaId::from_store)? else { return Ok(None) };
     let status = value::word(row, at.job_status, JobStatus::parse)?;

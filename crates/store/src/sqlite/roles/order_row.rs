@@ -1,4 +1,4 @@
-//! How a row of `outbox_orders` becomes an order of the core, for everybody who reads one.
+//! Reads rows of `outbox_orders` for the intake, the outbox worker and the viewer.
 
 use posthaste_core::digest::Digest;
 use posthaste_core::order::{IdempotencyKey, OrderStatus};
@@ -28,7 +28,7 @@ pub(crate) fn read_order(row: &Row<'_>) -> Answer<OrderRecord> {
     })
 }
 
-/// An order and the token of its last claim.
+/// Reads an order and the token of its last claim.
 pub(crate) fn read_claim(row: &Row<'_>) -> Answer<(OrderRecord, Option<LeaseToken>)> {
     let (order, token) = (read_order(row)?, get::<Option<[u8; 16]>>(row, "lease_token")?);
     Ok((order, token.map(|bytes| LeaseToken::from_random(u128::from_be_bytes(bytes)))))

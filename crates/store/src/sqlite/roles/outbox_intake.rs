@@ -1,5 +1,4 @@
-//! Takes orders in, each key once, with a ledger entry beside each. The outbox worker takes them from
-//! there.
+//! Stores orders from the API, each idempotency key once, with its row in the ledger. The outbox worker sends them.
 
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ const INSERT_ORDER: &str = include_str!("../sql/outbox_intake/insert_order.sql")
 const INSERT_LEDGER: &str = include_str!("../sql/outbox_intake/insert_ledger.sql");
 const FIND_ORDERS: &str = include_str!("../sql/outbox_intake/find_orders.sql");
 
-/// The port of role outbox_writer.
+/// Port of the role outbox_writer.
 #[derive(Debug, Clone)]
 pub struct SqliteOutboxIntake(pub(crate) SqliteStore);
 
@@ -59,6 +58,6 @@ fn find(session: &Session<'_>, key: &IdempotencyKey) -> Answer<OrderRecord> {
     let mut rows = find.query([key.as_str()])?;
     match rows.next()? {
         Some(row) => read_order(row),
-        None => Err(Fault::Unreadable("an order vanished within its transaction".to_owned())),
+        None => Err(Fault::Unreadable("an order was neither stored nor found".to_owned())),
     }
 }

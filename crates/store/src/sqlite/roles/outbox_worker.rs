@@ -1,5 +1,5 @@
-//! Sends what the intake stored: claims orders, writes down what the broker said, takes back what got
-//! stuck. What becomes of an order is decided by [`batch`], of the lane by [`Lane`].
+//! Claims orders (stored by the intake) for the sender, records the broker's responses and takes back orders whose
+//! sender never reported. [`batch`] decides about orders, [`Lane`] about how many may be sent.
 
 use posthaste_core::digest::{Digest, canonical_of};
 use posthaste_core::lane::{ClaimMode, Lane};
@@ -37,7 +37,7 @@ const NEXT_ORDERS_AT: &str = include_str!("../sql/outbox_worker/next_orders_at.s
 
 const ROLE: DbRole = DbRole::OutboxWorker;
 
-/// The port of role outbox_worker.
+/// Port of the role outbox_worker.
 #[derive(Debug, Clone)]
 pub struct SqliteOutboxWorker(pub(crate) SqliteStore);
 
@@ -77,7 +77,7 @@ impl OutboxWorkerStore for SqliteOutboxWorker {
     }
 
     async fn next_orders_at(&self) -> StoreResult<NextOrders> {
-        self.0.read(ROLE, "looking for the next orders", next_orders_at).await
+        self.0.read(ROLE, "finding the next orders", next_orders_at).await
     }
 
     async fn claim_orders(&self, claim: OutboxClaim, now: Timestamp) -> StoreResult<ClaimedOrders> {
@@ -101,7 +101,7 @@ impl OutboxWorkerStore for SqliteOutboxWorker {
         now: Timestamp,
     ) -> StoreResult<u32> {
         self.0
-            .write(ROLE, "giving orders back", move |session| {
+            .write(ROLE, "releasing orders", move |session| {
                 let released = end_claim(session, &orders, token, &OrderSignal::Unsent, policy, now)?;
                 Ok(u32::try_from(released.len()).unwrap_or(u32::MAX))
             })
@@ -143,7 +143,7 @@ impl OutboxWorkerStore for SqliteOutboxWorker {
 fn claim_orders(session: &Session<'_>, claim: &OutboxClaim, now: Timestamp) -> Answer<ClaimedOrders> {
     let lane = load_lane(session)?;
     if claim.again {
-        // A claim that failed took nothing: no wire lies between us and the file.
+        // A failed claim has claimed nothing: without a network, no response can be lost.
         return Ok(ClaimedOrders::nothing(false, lane));
     }
     let (orders_max, probe) = match lane.may_claim(count_sending(session)?, claim.orders_max, now) {
@@ -172,7 +172,7 @@ fn claim_orders(session: &Session<'_>, claim: &OutboxClaim, now: Timestamp) -> A
     Ok(ClaimedOrders { probe, held: false, orders, set_aside, lane: after })
 }
 
-/// The oldest orders of the queue; without its content each that may not be sent.
+/// Returns the oldest orders of the queue, without content (`None`) for each that must not be sent.
 fn list_queued(
     session: &Session<'_>,
     orders_max: u32,
@@ -187,7 +187,7 @@ fn list_queued(
     Ok(queued)
 }
 
-/// Ends a claim by its holder, without a word from the broker.
+/// Ends a claim for its holder without a response from the broker.
 fn end_claim(
     session: &Session<'_>,
     orders: &[OrderId],
@@ -212,7 +212,7 @@ fn next_orders_at(session: &Session<'_>) -> Answer<NextOrders> {
     Ok(NextOrders { has_queued: get(row, "has_queued")?, failed_at: value::maybe_time(row, "failed_at")? })
 }
 
-/// An order to be sent. The broker must get exactly what the digest was taken over, or nothing.
+/// Returns an order to send, or `None` if its content does not match its digest.
 fn read_claimed(row: &Row<'_>, now: Timestamp) -> Answer<Option<ClaimedOrder>> {
     let request_digest = Digest::from_store(get(row, "request_digest")?);
     let canonical = canonical_of(value::text(row, "request_json")?, &request_digest);
@@ -256,7 +256,7 @@ fn settle(
     Ok(batch::answers(reports, &held, settled))
 }
 
-/// Writes changes with a statement for one order.
+/// Writes each change with a statement for one order.
 fn write(
     session: &Session<'_>,
     sql: &'static str,
@@ -326,7 +326,7 @@ fn updated(session: &Session<'_>, sql: &'static str, values: impl Params) -> Ans
     let mut update = session.statement(sql)?;
     let mut rows = update.query(values)?;
     let order = rows.next()?.map(read_order).transpose()?;
-    // The row comes before the statement has ended: only running out of rows ends it.
+    // The first row is returned before the statement has finished; reading all rows finishes it.
     while rows.next()?.is_some() {}
     Ok(order)
 }

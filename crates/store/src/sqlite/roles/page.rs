@@ -1,33 +1,33 @@
-//! Pages of lists: rows come in the order of their ids, a bounded number is looked at, and what
-//! matches is kept, with the place where the next page goes on.
+//! Pages of lists: a bounded number of rows is examined in id order, and those that match are returned with the
+//! position where the next page continues.
 
 use posthaste_core::ports::{EXAMINED_MAX, Page, PageRequest};
 use rusqlite::{Row, Rows};
 
 use crate::sqlite::conn::error::Answer;
 
-/// How many rows a page looks at.
+/// Returns how many rows a page examines.
 fn examined_max(page: PageRequest) -> u32 {
     page.examined_max.clamp(1, EXAMINED_MAX)
 }
 
-/// The LIMIT of a list: one row more than a page looks at tells whether there is another page.
+/// Returns the LIMIT of a list: one more than a page examines, to detect whether there is another page.
 pub(crate) fn rows_max(page: PageRequest) -> u32 {
     examined_max(page) + 1
 }
 
-/// The bound of a list that begins with the newest row.
+/// Returns the exclusive upper bound of a descending list.
 pub(crate) fn below(page: PageRequest) -> i64 {
     page.after.unwrap_or(i64::MAX)
 }
 
-/// The bound of a list that begins with the oldest row.
+/// Returns the exclusive lower bound of an ascending list.
 pub(crate) fn above(page: PageRequest) -> i64 {
     page.after.unwrap_or(0)
 }
 
-/// Fills a page from rows whose first column is the id. `read` answers nothing for a row that does not
-/// match, before it reads what costs something.
+/// Fills a page from rows whose first column is the id. `read` returns `None` for a row that does not match, before
+/// it reads expensive columns.
 pub(crate) fn fill<T>(
     mut rows: Rows<'_>,
     page: PageRequest,

@@ -1,5 +1,4 @@
-//! Notes that a process lives and what it counted, for the reader's charts, through views that any role
-//! may write to.
+//! Records that the process is running and adds its counters, through views that any role may insert into.
 
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{HealthSum, PresenceStore, ProcessSeen, Rollup, StoreResult};
@@ -13,7 +12,7 @@ const REPORT_PRESENCE: &str = include_str!("../sql/presence/report_presence.sql"
 const REPORT_HEALTH: &str = include_str!("../sql/presence/report_health.sql");
 const REPORT_ROLLUP: &str = include_str!("../sql/presence/report_rollup.sql");
 
-/// The port that every process has, with the rights of role viewer.
+/// Port of every process, with the rights of the role viewer.
 #[derive(Debug, Clone)]
 pub struct SqlitePresence(pub(crate) SqliteStore);
 
@@ -40,7 +39,7 @@ impl PresenceStore for SqlitePresence {
 
     async fn report_health(&self, sums: Vec<HealthSum>, now: Timestamp) -> StoreResult<()> {
         self.0
-            .write(DbRole::Viewer, "reporting how subscriptions go", move |session| {
+            .write(DbRole::Viewer, "reporting subscription health", move |session| {
                 for sum in &sums {
                     session.run(REPORT_HEALTH, params_from_iter(values(sum, now)))?;
                 }

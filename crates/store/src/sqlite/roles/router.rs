@@ -1,5 +1,5 @@
-//! Takes events off the routing queue and makes a saga for each subscription that matches now. Hands
-//! them to the orchestrator by way of the table; never reads one.
+//! Dequeues events and creates a saga for each matching subscription. The orchestrator continues with them. Never
+//! reads sagas.
 
 use posthaste_core::ports::{RouteTake, Routed, RouterStore, StoreResult};
 use posthaste_core::{EventId, SubscriptionId, Timestamp};
@@ -16,7 +16,7 @@ const MATCH_SUBSCRIPTIONS: &str = include_str!("../sql/router/match_subscription
 const INSERT_SAGAS: &str = include_str!("../sql/router/insert_sagas.sql");
 const DELETE_ROUTED: &str = include_str!("../sql/router/delete_routed.sql");
 
-/// The port of role router_worker.
+/// Port of the role router_worker.
 #[derive(Debug, Clone)]
 pub struct SqliteRouter(pub(crate) SqliteStore);
 

@@ -1,5 +1,5 @@
-//! Keeps the configuration of subscriptions for the API. The router and the workers read what stands
-//! here; a trigger keeps every change.
+//! Stores the configuration of subscriptions, for the API. The router and the workers read it; a trigger records
+//! every change.
 
 use posthaste_core::audit::{Actor, Change};
 use posthaste_core::event::EventType;
@@ -28,7 +28,7 @@ static ROTATE_SECRET: SqlText = sql!("../sql/subscriptions/rotate_secret.sql");
 const ROLE: DbRole = DbRole::SubscriptionAdmin;
 const WRITER: Writer = Writer::SubscriptionAdmin;
 
-/// The port of role subscription_admin.
+/// Port of the role subscription_admin.
 #[derive(Debug, Clone)]
 pub struct SqliteSubscriptions(pub(crate) SqliteStore);
 
@@ -136,7 +136,7 @@ impl SubscriptionStore for SqliteSubscriptions {
     }
 }
 
-/// The subscription with its secrets, unless it was deleted.
+/// Returns the subscription with its secrets, unless it is deleted.
 fn load(session: &Session<'_>, id: SubscriptionId) -> Answer<Option<(Subscription, Secrets)>> {
     let mut load = session.statement(&LOAD_SUBSCRIPTION)?;
     let found = load.query_row([id.get()], |row| Ok((read_subscription(row)?, read_secrets(row)?)));
@@ -158,7 +158,7 @@ pub(crate) fn read_subscription(row: &Row<'_>) -> rusqlite::Result<Subscription>
     })
 }
 
-/// The current secret, the previous one and its end.
+/// Reads the current secret, and the previous one with its expiry.
 pub(crate) fn read_secrets(row: &Row<'_>) -> rusqlite::Result<Secrets> {
     let current = SealedSecret::new(get::<String>(row, "secret")?);
     let previous = get::<Option<String>>(row, "previous_secret")?.map(SealedSecret::new);

@@ -1,5 +1,5 @@
-//! Claims jobs that the orchestrator made, reads what to send, and reports what came of it, which the
-//! orchestrator finds in its inbox. Never touches a saga.
+//! Leases jobs (created by the orchestrator), reads what to send, and writes outcomes to the orchestrator's inbox.
+//! Never changes a saga.
 
 use posthaste_core::outcome::AttemptOutcome;
 use posthaste_core::ports::{
@@ -33,10 +33,10 @@ const RELEASE_JOBS: &str = include_str!("../sql/worker/release_jobs.sql");
 
 const ROLE: DbRole = DbRole::JobWorker;
 
-/// The jobs of one [`COMPLETE_32_JOBS`].
+/// Number of jobs that [`COMPLETE_32_JOBS`] completes.
 const STRIDE: usize = 32;
 
-/// The port of role job_worker.
+/// Port of the role job_worker.
 #[derive(Debug, Clone)]
 pub struct SqliteWorker(pub(crate) SqliteStore);
 
@@ -195,8 +195,8 @@ fn report_jobs(session: &Session<'_>, reports: &[JobReport]) -> Answer<Vec<Repor
     Ok(answers)
 }
 
-/// Ends the jobs of all deliveries that succeeded, many at a time. Answers whether it did: if a single one of them
-/// lost its lease or was reported before, none is changed, and each must be asked by itself.
+/// Completes the jobs of all successful deliveries, 32 per statement, and returns whether it did. If one of them lost
+/// its lease or was reported before, none is changed, and each must be written separately.
 fn complete_all(session: &Session<'_>, reports: &[JobReport]) -> Answer<bool> {
     let delivered = |report: &JobReport| match report.outcome {
         AttemptOutcome::Delivered { status } => {
@@ -224,7 +224,7 @@ fn complete_all(session: &Session<'_>, reports: &[JobReport]) -> Answer<bool> {
     });
     match completed {
         Ok(()) => Ok(true),
-        // Fewer changed than must.
+        // Fewer rows were changed than expected.
         Err(Fault::Unreadable(_)) => Ok(false),
         Err(fault) => Err(fault),
     }

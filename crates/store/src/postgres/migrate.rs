@@ -1,6 +1,6 @@
-//! Brings a database to the schema of this Posthaste: tables first, then roles and rights. Two
-//! processes may do it at once, and so may many databases of one cluster: a lock lets one after the
-//! other into a database, and what they share, the roles, is made so that a second maker does no harm.
+//! Migrates a database to the schema of this version: tables first, then roles and rights. Several processes may
+//! migrate one database, and several databases of one cluster, at the same time: an advisory lock serializes
+//! migrations of a database, and creating the roles, which a cluster shares, is idempotent.
 
 use crate::grants::{self, DbRole};
 use crate::migration::{self, Applied, Migration, MigrationError};
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, Row};
 
-/// Every migration of this engine, in order.
+/// All migrations of this engine, in order.
 pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "foundation", sql: include_str!("migrations/0001_foundation.sql") },
     Migration { version: 2, name: "insight", sql: include_str!("migrations/0002_insight.sql") },
@@ -28,34 +28,35 @@ pub const MIGRATIONS: &[Migration] = &[
 ];
 
 const DOING: &str = "migrating the database";
-/// Who holds this advisory lock of a database migrates it. ("posthast" in ASCII.)
+/// Advisory lock of a database that is being migrated ("posthast" in ASCII).
 const LOCK_KEY: i64 = 0x706f_7374_6861_7374;
-/// How long somebody else's migration is waited for, and how often it is looked at. Waiting inside the
-/// server would hold a snapshot, for which a CREATE INDEX CONCURRENTLY of the other would wait in turn.
+/// How long to wait for the migration of another process, and how often to check. Waiting inside the server would
+/// hold a snapshot, for which a CREATE INDEX CONCURRENTLY of the other process would wait in turn.
 const TURN_WAIT_MAX: Duration = Duration::from_secs(600);
 const TURN_PAUSE: Duration = Duration::from_millis(50);
-/// How long a migration waits for a table, with everybody behind it waiting too, and how often it tries.
+/// How long a migration waits for a table lock, while all later statements on that table queue behind it, and how
+/// often it tries.
 const LOCK_TIMEOUT: &str = "SET lock_timeout = '5s'";
 const TRIES_MAX: u32 = 10;
 const TRY_PAUSE: Duration = Duration::from_millis(100);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a migration did.
+/// The result of a migration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrateReport {
-    /// The versions that were applied now, in order.
+    /// The versions that were applied, in order.
     pub applied: Vec<u32>,
-    /// Where the database is.
+    /// The version of the database.
     pub version: u32,
 }
 
-/// Brings the database to the schema and the rights of this Posthaste. The URL is a direct one (no
-/// pooler), of a login that may create schemas and, unless they are there, roles.
+/// Migrates the database to the schema and the rights of this version. The URL must be a direct one (no pooler), of a
+/// login that may create schemas and, unless they exist, roles.
 pub async fn migrate(url: &str) -> StoreResult<MigrateReport> {
     migrate_with(url, MIGRATIONS).await
 }
 
-/// The same with another list of migrations.
+/// Like [`migrate`], with another list of migrations.
 pub async fn migrate_with(url: &str, migrations: &[Migration]) -> StoreResult<MigrateReport> {
     let config = parse_url(url, "posthaste migrate", CONNECT_TIMEOUT)?;
     let (client, connection) =
@@ -64,7 +65,7 @@ pub async fn migrate_with(url: &str, migrations: &[Migration]) -> StoreResult<Mi
     report
 }
 
-/// The client is dropped at the end, which ends the connection beside it, and with it the lock.
+/// Dropping the client at the end closes the connection and releases the lock.
 async fn run(client: Client, migrations: &[Migration]) -> StoreResult<MigrateReport> {
     take_turn(&client).await?;
     execute(&client, LOCK_TIMEOUT).await?;
@@ -103,7 +104,7 @@ async fn take_turn(client: &Client) -> StoreResult<()> {
     }
 }
 
-/// The list of what a database has; every role may read it too.
+/// Lists the applied migrations; every component role may read them.
 pub(super) const APPLIED: &str = include_str!("sql/migrate/applied.sql");
 
 async fn applied(client: &Client) -> Result<Vec<Applied>, Error> {
@@ -119,13 +120,13 @@ fn applied_row(row: &Row) -> Result<Applied, Error> {
     })
 }
 
-/// Whether a database with these rows may be served.
+/// Checks that a database with these rows can be used.
 pub(super) fn check(rows: &[Row]) -> StoreResult<()> {
     let applied: Result<Vec<Applied>, Error> = rows.iter().map(applied_row).collect();
     migration::check(MIGRATIONS, &applied.map_err(told)?).map_err(|error| refused(&error))
 }
 
-/// What a database that was never migrated is told.
+/// Returns the error for a database that was never migrated.
 pub(super) fn never_migrated() -> StoreError {
     let needed = MIGRATIONS.last().map_or(0, |migration| migration.version);
     refused(&MigrationError::Behind { at: 0, needed })
@@ -145,7 +146,8 @@ async fn apply(client: &Client, migration: &Migration) -> StoreResult<()> {
     })
 }
 
-/// Each step stands by itself and may be run again; the row says from the first on that it has begun.
+/// Each step is separate and may be repeated. The row is inserted before the first step, to record that the migration
+/// has started.
 async fn apply_steps(client: &Client, migration: &Migration) -> Result<(), Error> {
     patiently(client, &note(migration, "NULL")).await?;
     for step in migration.steps() {
@@ -154,7 +156,8 @@ async fn apply_steps(client: &Client, migration: &Migration) -> Result<(), Error
     patiently(client, &note(migration, "clock_timestamp()")).await
 }
 
-/// The statement that writes down how far a migration is. Name and checksum are our own and hold no quote.
+/// Returns the statement that records the progress of a migration. Name and checksum are constants and contain no
+/// quote.
 fn note(migration: &Migration, finished_at: &str) -> String {
     format!(
         "INSERT INTO posthaste.schema_migrations (version, name, checksum, started_at, finished_at) \
@@ -166,8 +169,8 @@ fn note(migration: &Migration, finished_at: &str) -> String {
     )
 }
 
-/// Runs what may have to wait for others: a table that is in use, or a shared row that a migration of
-/// another database is writing at this moment.
+/// Runs a statement, and repeats it after a lock timeout, a deadlock, or a concurrent update of a shared row by the
+/// migration of another database.
 async fn patiently(client: &Client, sql: &str) -> Result<(), Error> {
     for _ in 1..TRIES_MAX {
         match client.batch_execute(sql).await {
@@ -189,7 +192,7 @@ fn is_passing(error: &Error) -> bool {
         || (*db.code() == SqlState::INTERNAL_ERROR && db.message().contains("concurrently"))
 }
 
-/// Roles belong to the whole cluster, so they may be there, or appear at this very moment.
+/// Creates the roles. They belong to the cluster, so they may exist already or be created concurrently.
 async fn make_roles(client: &Client) -> StoreResult<()> {
     for role in DbRole::ALL {
         let name = role.name();
@@ -217,8 +220,8 @@ fn is_taken(error: &Error) -> bool {
     [Some(&SqlState::DUPLICATE_OBJECT), Some(&SqlState::UNIQUE_VIOLATION)].contains(&error.code())
 }
 
-/// A superuser may take every role anyway. Another login becomes a member, where it may make itself one;
-/// where it may not, every role needs a URL of its own.
+/// Makes the login a member of a role. A superuser needs no membership. If the login may not grant the role to
+/// itself, every role needs its own URL.
 async fn join_role(client: &Client, name: &str) -> StoreResult<()> {
     let sql = "SELECT rolsuper OR pg_has_role(current_user, $1::name, 'MEMBER') \
                FROM pg_catalog.pg_roles WHERE rolname = current_user";
@@ -231,7 +234,7 @@ async fn join_role(client: &Client, name: &str) -> StoreResult<()> {
         Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
             tracing::warn!(
                 role = name,
-                "the migrating login is no member of this role and cannot become one"
+                "the migrating login is not a member of this role and cannot grant it to itself"
             );
             Ok(())
         }
@@ -242,7 +245,7 @@ async fn join_role(client: &Client, name: &str) -> StoreResult<()> {
 async fn execute(client: &Client, sql: &str) -> StoreResult<()> {
     patiently(client, sql).await.map_err(|error| match error.code() {
         Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => StoreError::Unusable {
-            what: format!("this login may not make the schema posthaste: {}", said(&error)),
+            what: format!("this login may not create the schema posthaste: {}", said(&error)),
         },
         Some(_) | None => told(error),
     })
@@ -252,7 +255,7 @@ fn said(error: &Error) -> String {
     error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned())
 }
 
-/// Migrating again goes on where it stopped, so a lost answer is no riddle.
+/// Migrating is idempotent, so a lost response counts as not done.
 fn told(error: Error) -> StoreError {
     classify(error, Phase::BeforeCommit).into_error(DOING, true)
 }

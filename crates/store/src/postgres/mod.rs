@@ -1,5 +1,6 @@
-//! The store on PostgreSQL 15 and later, for many processes on many machines. [`roles`] has one file for each role, each
-//! over a pool with the rights of that role; [`conn`] has pools, sessions, faults and values; [`migrate`] creates the schema.
+//! The store on PostgreSQL 15 and later, for many processes on many machines. [`roles`] has one module per role, each
+//! with a pool that has the rights of that role; [`conn`] has pools, sessions, errors and values; [`migrate`] creates
+//! the schema.
 
 mod conn;
 mod migrate;
@@ -35,7 +36,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio_postgres::error::SqlState;
 
-/// Every role's pool. Only the wiring and the tests hold one; a component is handed one port.
+/// The pools of all roles. Only the wiring and the tests hold one; a component gets a single port.
 #[derive(Debug, Clone)]
 pub struct PostgresStore {
     pools: Arc<Pools>,
@@ -43,7 +44,7 @@ pub struct PostgresStore {
 
 #[derive(Debug)]
 struct Pools {
-    /// Whose connections do what every process does.
+    /// The role whose pool serves calls that every process makes.
     home: DbRole,
     event_ingest_writer: RolePool,
     subscription_admin: RolePool,
@@ -61,12 +62,12 @@ struct Pools {
 }
 
 impl PostgresStore {
-    /// Makes the pools, and sees that the database has exactly the schema of this Posthaste. Every role
-    /// that this process works as must have a login; a port of another role may be asked for, and says so
-    /// if it has none.
+    /// Creates the pools and checks that the database has exactly the schema of this version. Every role of this
+    /// process must have a login. The port of another role can be created, but its calls fail if that role has no
+    /// login.
     pub async fn connect(options: &PostgresOptions) -> StoreResult<Self> {
         let Some(home) = options.roles.first().copied() else {
-            return Err(StoreError::Unusable { what: "this process works as no role".to_owned() });
+            return Err(StoreError::Unusable { what: "this process has no role in the database".to_owned() });
         };
         if let Some(role) = options.roles.iter().copied().find(|role| options.login(*role).is_none()) {
             return Err(conn::options::no_login(role));
@@ -115,18 +116,18 @@ impl PostgresStore {
         self.pool(self.pools.home)
     }
 
-    /// Tells other processes that there is work, with the rights that every role has.
+    /// Returns the port that notifies other processes. It needs no rights beyond those of every role.
     pub fn announcer(&self) -> PostgresAnnouncer {
         PostgresAnnouncer::new(self)
     }
 
     async fn check_schema(&self) -> StoreResult<()> {
-        let call = Call::repeatable("looking at the schema");
+        let call = Call::repeatable("checking the schema");
         let read = |mut session: Session| async move { session.read(migrate::APPLIED, &[]).await };
         match self.home_pool().call(call, read).await {
             Ok(rows) => migrate::check(&rows),
             Err(StoreError::Refused { doing, source }) => match code_of(&source) {
-                // No such table, or no such schema.
+                // The table or the schema does not exist.
                 Some(code) if [SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME].contains(code) => {
                     Err(migrate::never_migrated())
                 }
@@ -142,12 +143,12 @@ fn code_of(cause: &Cause) -> Option<&SqlState> {
     cause.downcast_ref::<tokio_postgres::Error>().and_then(tokio_postgres::Error::code)
 }
 
-/// Either the rights were never given out, or the login does not have its role's.
+/// Returns the error for missing rights: they were never granted, or the login is not a member of its role.
 fn may_not_look(role: DbRole) -> StoreError {
     let name = role.name();
     StoreError::Unusable {
         what: format!(
-            "the login of the role {name} may not look at the schema: run `posthaste migrate` first, or \
+            "the login of the role {name} may not read the schema: run `posthaste migrate` first, or \
              grant {name} to the login"
         ),
     }
@@ -222,7 +223,7 @@ impl Stores for PostgresStore {
 
     async fn now(&self) -> StoreResult<Timestamp> {
         let now = |mut session: Session| async move { read_time(&mut session).await };
-        self.home_pool().call(Call::repeatable("asking for the time"), now).await
+        self.home_pool().call(Call::repeatable("reading the time"), now).await
     }
 
     async fn sample_clock(&self) -> StoreResult<ClockSample> {
@@ -230,11 +231,11 @@ impl Stores for PostgresStore {
     }
 }
 
-/// Queries of one sample of the clock; the one with the smallest round trip counts.
+/// Number of queries per clock sample; the one with the shortest round trip is used.
 const SAMPLE_QUERIES: u32 = 5;
 
-/// The connection is in hand, so only the query is timed. The first one also prepares the statement; a later one is
-/// faster and replaces it.
+/// Samples the clock. The connection is already acquired, so only the query is timed. The first query also prepares
+/// the statement; a later one is faster and replaces it.
 async fn sample_clock(mut session: Session) -> Result<ClockSample, Fault> {
     let mut best = timed_query(&mut session).await?;
     for _ in 1..SAMPLE_QUERIES {
@@ -254,6 +255,8 @@ async fn timed_query(session: &mut Session) -> Result<ClockSample, Fault> {
 
 async fn read_time(session: &mut Session) -> Result<Timestamp, Fault> {
     let rows = session.read("SELECT clock_timestamp()", &[]).await?;
-    rows.first()
-        .map_or_else(|| Err(Fault::Unreadable("the server told no time".to_owned())), |row| instant(row, 0))
+    rows.first().map_or_else(
+        || Err(Fault::Unreadable("the server returned no time".to_owned())),
+        |row| instant(row, 0),
+    )
 }

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_call_is_unknown_unless_it_may_be_repeated() {
+    fn lost_call_is_unknown_unless_idempotent() {
         let doing = "testing";
         assert!(Fault::Lost(cause()).may_repeat(true));
         assert!(!Fault::Lost(cause()).may_repeat(false));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_left_nothing_behind_is_repeated_for_every_verb() {
+    fn non_idempotent_calls_are_repeated_only_if_nothing_was_done() {
         assert!(Fault::Away(cause()).may_repeat(false));
         assert!(Fault::Clash(cause()).may_repeat(false));
         for fault in [Fault::Locked(cause()), Fault::Refused(cause()), Fault::TimedOut(cause())] {

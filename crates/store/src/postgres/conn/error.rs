@@ -6,11 +6,11 @@ use posthaste_core::ports::Cause;
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
-/// Judges what came back from a statement.
+/// Classifies the error of a statement.
 pub(crate) fn classify(error: Error, phase: Phase) -> Fault {
     let Some(db) = error.as_db_error() else {
-        // Not the server's word: either the connection broke, or a value could not be written into
-        // the message, which then never left.
+        // Not an error of the server: either the connection broke, or a parameter could not be serialized, so that
+        // the message was never sent.
         return if never_left(&error) { Fault::Refused(error.into()) } else { broken(error, phase) };
     };
     let ends_connection = match db.parsed_severity() {
@@ -29,7 +29,7 @@ pub(crate) fn classify(error: Error, phase: Phase) -> Fault {
         return broken(error, phase);
     }
     if is_stale_plan(db) {
-        // A migration changed a table under a prepared statement: a new connection prepares it anew.
+        // A migration changed a table under a prepared statement. A new connection prepares it again.
         return Fault::Away(error.into());
     }
     by_code(error)
@@ -42,8 +42,7 @@ fn broken(error: Error, phase: Phase) -> Fault {
     }
 }
 
-/// The driver keeps the kinds of its errors to itself; these two are those of a message that could not
-/// be written.
+/// Returns whether the message could not be serialized. The driver does not expose the kinds of its errors.
 fn never_left(error: &Error) -> bool {
     let told = error.to_string();
     told.starts_with("error serializing parameter") || told.starts_with("error encoding message")
@@ -59,29 +58,30 @@ fn is_stale_plan(db: &DbError) -> bool {
         || (*db.code() == SqlState::FEATURE_NOT_SUPPORTED && db.message().starts_with("cached plan"))
 }
 
-/// An error after which the connection goes on and the statement left nothing.
+/// Classifies an error after which the connection is usable and the statement has had no effect.
 fn by_code(error: Error) -> Fault {
     let code = error.code().map_or("", SqlState::code).to_owned();
     let cause: Cause = error.into();
     match code.as_str() {
         "40P01" | "40001" => Fault::Clash(cause),
         "55P03" => Fault::Locked(cause),
-        // A statement that was cancelled, and a server without memory, may do better later.
+        // A cancelled statement or a server without memory or connections may succeed later.
         "57014" | "53200" | "53300" => Fault::TimedOut(cause),
         "53100" => Fault::Full(cause),
-        // A rule (23xxx, PH001 of our own triggers), a right (42501), or a value that no column takes.
+        // A constraint (23xxx, or PH001 from our triggers), a missing right (42501) or a value that no column
+        // accepts.
         _ => Fault::Refused(cause),
     }
 }
 
-/// Judges why the pool had no connection to give. Nothing was asked of the server yet.
+/// Classifies the reason why the pool has no connection. Nothing has been sent yet.
 pub(crate) fn classify_pool(error: PoolError) -> Fault {
     match error {
         PoolError::Timeout(TimeoutType::Wait) => {
             Fault::TimedOut("every connection of this role is in use".into())
         }
         PoolError::Timeout(TimeoutType::Create | TimeoutType::Recycle) => {
-            Fault::TimedOut("the server did not answer in time".into())
+            Fault::TimedOut("the server did not respond in time".into())
         }
         PoolError::Backend(error) => connecting(error),
         PoolError::PostCreateHook(HookError::Backend(error)) => connecting(error),
@@ -90,22 +90,22 @@ pub(crate) fn classify_pool(error: PoolError) -> Fault {
     }
 }
 
-/// Judges why no connection came to be, or why it could not take its role.
+/// Classifies the reason why a connection could not be established or could not set its role.
 pub(crate) fn connecting(error: Error) -> Fault {
     let Some(db) = error.as_db_error() else {
         return Fault::Away(error.into());
     };
     let code = db.code().code();
     if code.starts_with("28") || code == "3D000" {
-        return Fault::Unusable(format!("PostgreSQL does not let us in: {}", db.message()));
+        return Fault::Unusable(format!("PostgreSQL refused the login: {}", db.message()));
     }
     if code == "22023" {
         let message = db.message();
-        return Fault::Unusable(format!("{message}: run `posthaste migrate` first, which makes it"));
+        return Fault::Unusable(format!("{message}: run `posthaste migrate` first, which creates it"));
     }
     if code == "42501" {
         return Fault::Unusable(format!(
-            "this login cannot take its role: {}; grant the role to the login",
+            "this login may not use its role: {}; grant the role to the login",
             db.message()
         ));
     }

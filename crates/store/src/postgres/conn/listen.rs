@@ -1,9 +1,8 @@
-//! Hears what other processes announce (through [`PostgresAnnouncer`](crate::postgres::PostgresAnnouncer)), on a
-//! connection of its own.
+//! Receives the notifications of other processes (sent by [`PostgresAnnouncer`](crate::postgres::PostgresAnnouncer))
+//! on a separate connection.
 //!
-//! A task connects, listens and gathers; whoever waits takes what was gathered. So a wait that is given up
-//! breaks nothing off, not even the connecting, and the server never has to keep words for a listener
-//! that is busy.
+//! A task connects, listens and collects notifications; the caller waits for the collected ones. So a cancelled wait
+//! interrupts nothing, not even connecting, and the server does not have to buffer notifications for a busy listener.
 
 use crate::postgres::conn::error::{classify, connecting};
 use crate::postgres::conn::pool::{connector, parse_url};
@@ -20,27 +19,27 @@ use tokio_postgres::{AsyncMessage, Client, Config, Connection};
 
 const PROGRAM: &str = "posthaste listener";
 const DOING: &str = "listening for announcements";
-/// The channel is that of `sql/announce/announce.sql`.
+/// The channel of `sql/announce/announce.sql`.
 const LISTEN: &str = "LISTEN posthaste";
-/// How long the server may take for each of the two things before there is something to hear.
+/// Timeout for connecting and for LISTEN, each.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Hears the words of every process on this database, its own too. The URL is a direct one (no pooler), of
-/// any login: listening asks for no right.
+/// Receives the notifications of all processes on this database, including its own. The URL must be a direct one (no
+/// pooler); any login will do, since LISTEN needs no privilege.
 pub struct PostgresListener {
     config: Config,
     task: Option<ListenTask>,
 }
 
-/// URLs carry passwords.
+/// URLs contain passwords.
 impl std::fmt::Debug for PostgresListener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PostgresListener").field("ear", &self.task).finish_non_exhaustive()
+        f.debug_struct("PostgresListener").field("task", &self.task).finish_non_exhaustive()
     }
 }
 
 impl PostgresListener {
-    /// Reads the URL; the first wait connects.
+    /// Parses the URL; the first wait connects.
     pub fn new(url: &str) -> StoreResult<Self> {
         Ok(Self { config: parse_url(url, PROGRAM, ANSWER_TIMEOUT)?, task: None })
     }
@@ -50,14 +49,14 @@ impl ListenStore for PostgresListener {
     async fn next_announcements(&mut self) -> StoreResult<Announcement> {
         let heard = self.task.get_or_insert_with(|| ListenTask::open(self.config.clone())).hear().await;
         heard.map_err(|fault| {
-            // The next wait opens a new one.
+            // The next wait starts a new task.
             self.task = None;
             fault.into_error(DOING, true)
         })
     }
 }
 
-/// A task with a connection, and what it has heard.
+/// A task with a connection, and the notifications it has received.
 #[derive(Debug)]
 struct ListenTask {
     mailbox: Arc<Mailbox>,
@@ -75,13 +74,14 @@ impl ListenTask {
         Self { mailbox, task }
     }
 
-    /// Waits until there is something on the board, and takes it off. Nothing is taken by a wait that is
-    /// given up, because what was taken is answered without waiting again.
+    /// Waits for notifications and removes them from the mailbox. Cancellation-safe: what was removed is returned
+    /// without waiting again.
     async fn hear(&self) -> Result<Announcement, Fault> {
         loop {
             let Received { announcement, fault } = self.mailbox.take();
             match fault {
-                // What was heard before the break is answered by the first answer after it.
+                // Notifications from before the failure are covered by the first result after it, which wakes every
+                // stage.
                 Some(fault) => return Err(fault),
                 None if !announcement.is_empty() => return Ok(announcement),
                 None => self.mailbox.written.notified().await,
@@ -96,18 +96,19 @@ impl Drop for ListenTask {
     }
 }
 
-/// Where the task writes and the waiting one reads. It holds each stage once, however often it was called.
+/// Shared by the task, which writes, and the waiting caller. It contains each stage once, however often it was
+/// notified.
 #[derive(Debug, Default)]
 struct Mailbox {
     heard: Mutex<Received>,
-    /// Keeps one wake-up for a reader that comes later.
+    /// Stores one wake-up for a reader that arrives later.
     written: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Received {
     announcement: Announcement,
-    /// Why nothing more will come.
+    /// Why the task ended.
     fault: Option<Fault>,
 }
 
@@ -122,7 +123,7 @@ impl Mailbox {
     }
 }
 
-/// Connects, and writes down what it hears until the connection breaks; answers why it broke.
+/// Connects and collects notifications until the connection breaks; returns the reason.
 async fn listen(config: &Config, mailbox: &Mailbox) -> Fault {
     match timeout(ANSWER_TIMEOUT, config.connect(connector())).await {
         Err(_) => no_answer(),
@@ -134,8 +135,8 @@ async fn listen(config: &Config, mailbox: &Mailbox) -> Fault {
     }
 }
 
-/// Asks for the words. From then on none is missed, and what was said before is made good by calling every
-/// stage once. Holds the client, without which the connection would end.
+/// Executes LISTEN. From then on no notification is missed; all stages are woken once for those sent before. Keeps
+/// the client alive, without which the connection would end.
 async fn begin(client: &Client, mailbox: &Mailbox) -> Fault {
     match timeout(ANSWER_TIMEOUT, client.batch_execute(LISTEN)).await {
         Err(_) => no_answer(),
@@ -148,7 +149,7 @@ async fn begin(client: &Client, mailbox: &Mailbox) -> Fault {
 }
 
 fn no_answer() -> Fault {
-    Fault::TimedOut("the server did not answer in time".into())
+    Fault::TimedOut("the server did not respond in time".into())
 }
 
 async fn gather<S, T>(mut connection: Connection<S, T>, mailbox: &Mailbox) -> Fault
@@ -161,7 +162,7 @@ where
             Some(Ok(AsyncMessage::Notification(word))) => {
                 mailbox.write(|heard| heard.announcement.add_message(word.payload()));
             }
-            // Notices say nothing that concerns us.
+            // Other messages, such as notices, are ignored.
             Some(Ok(_)) => {}
             Some(Err(error)) => return Fault::Away(error.into()),
             None => return Fault::Away("the connection was closed".into()),

@@ -1,4 +1,4 @@
-//! Connections: how they are made, pooled and kept clean, what a fault means, and how values travel.
+//! Connections: pools, sessions, the LISTEN connection, errors and the conversion of values.
 
 pub(crate) mod error;
 pub(crate) mod listen;

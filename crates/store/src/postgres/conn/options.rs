@@ -1,4 +1,4 @@
-//! Where the database is, which roles this process works as, and how much of the server it takes.
+//! Options of a PostgreSQL store: URLs, roles, pool size and timeouts.
 
 use crate::Observer;
 use crate::grants::DbRole;
@@ -7,25 +7,24 @@ use std::time::Duration;
 
 #[derive(Clone)]
 pub struct PostgresOptions {
-    /// A login that is a member of every role it is used for. Not needed when every role of this process
-    /// has a login of its own.
+    /// URL of a login that is a member of all its roles. Not needed if every role of this process has its own login.
     pub url: Option<String>,
-    /// Logins of their own for single roles.
+    /// Separate logins for single roles.
     pub role_urls: Vec<(DbRole, String)>,
-    /// The roles that this process works as. The first is at home here: as it the process looks at the
-    /// schema, asks for the time, says that it lives and wakes the others.
+    /// The roles of this process. The first is also used to check the schema, to read the time, to report presence
+    /// and to notify other processes.
     pub roles: Vec<DbRole>,
-    /// Connections of each role at most.
+    /// Maximum number of connections per role.
     pub connections_max: usize,
-    /// How long one connection may take to come to be.
+    /// Timeout for establishing a connection.
     pub connect_timeout: Duration,
-    /// How long a call waits for a connection when all are in use.
+    /// How long a call waits for a connection if all are in use.
     pub wait_timeout: Duration,
-    /// Is told how long each call took.
+    /// Receives the duration of each call.
     pub observer: Observer,
 }
 
-/// URLs carry passwords.
+/// URLs contain passwords.
 impl std::fmt::Debug for PostgresOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let own_logins: Vec<_> = self.role_urls.iter().map(|(role, _)| role).collect();
@@ -39,7 +38,7 @@ impl std::fmt::Debug for PostgresOptions {
     }
 }
 
-/// No URL yet, and every role. The viewer comes first: its connections are the least busy.
+/// No URL, and all roles. The viewer comes first, because its connections are the least busy.
 impl Default for PostgresOptions {
     fn default() -> Self {
         let mut roles = DbRole::COMPONENTS.to_vec();
@@ -61,7 +60,7 @@ impl PostgresOptions {
         Self { url: Some(url.into()), ..Self::default() }
     }
 
-    /// How a role logs in; nothing if no setting says so.
+    /// Returns the login of a role, or `None` if no URL is set for it.
     pub(crate) fn login(&self, role: DbRole) -> Option<Login<'_>> {
         match self.role_urls.iter().find(|(owner, _)| *owner == role) {
             Some((_, url)) => Some(Login { url, takes_role: None }),
@@ -70,15 +69,15 @@ impl PostgresOptions {
     }
 }
 
-/// A URL, and the role that a connection takes when it has come to be; nothing if the login has its
-/// role's rights by itself, which is what works behind a pooler.
+/// A URL, and the role that a new connection sets. `None` if the login has the rights of its role itself, which also
+/// works behind a pooler.
 #[derive(Clone, Copy)]
 pub(crate) struct Login<'a> {
     pub(crate) url: &'a str,
     pub(crate) takes_role: Option<DbRole>,
 }
 
-/// What whoever needs a role is told that no setting has a URL for.
+/// Returns the error for a role without a URL.
 pub(crate) fn no_login(role: DbRole) -> StoreError {
     StoreError::Unusable { what: no_login_text(role) }
 }
@@ -104,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn an_own_login_comes_before_the_common_one_and_takes_no_role() {
+    fn role_login_takes_precedence_and_does_not_set_role() {
         let mut options = PostgresOptions { url: None, ..PostgresOptions::default() };
         assert!(options.login(DbRole::Viewer).is_none());
         options.url = Some("common".to_owned());
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn every_role_is_used_unless_told_otherwise() {
+    fn all_roles_are_used_by_default() {
         let roles = PostgresOptions::default().roles;
         assert_eq!(roles.first(), Some(&DbRole::Viewer));
         assert_eq!(roles.len(), DbRole::COMPONENTS.len());

@@ -1,6 +1,6 @@
-//! One pool of connections for each role of the database. With a URL of its own a role logs in as
-//! itself; with the common URL every new connection takes the role first. Connections are made when
-//! they are needed, and a broken one is replaced, so a pool outlives any restart of the server.
+//! One connection pool per database role. A role with its own URL logs in as itself; with the common URL every new
+//! connection executes SET ROLE first. Connections are created on demand and broken ones are replaced, so a pool
+//! survives restarts of the server.
 
 use crate::Observer;
 use crate::grants::DbRole;
@@ -15,21 +15,21 @@ use std::time::Duration;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Config, NoTls};
 
-/// How long a peer that vanished may keep a connection looking alive.
+/// How long a connection to an unreachable peer may go undetected (TCP user timeout, keepalive).
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// Reads a URL, and refuses what we would have to ignore.
+/// Parses a URL, and refuses options that would be ignored.
 pub(crate) fn parse_url(url: &str, program: &str, timeout: Duration) -> StoreResult<Config> {
     let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
         let cause = error.into_source().map_or_else(String::new, |source| format!(": {source}"));
         StoreError::Unusable { what: format!("the URL of the PostgreSQL database cannot be read{cause}") }
     })?;
-    // Whatever is stricter than these two could not be kept.
+    // Stricter modes cannot be satisfied.
     if ![SslMode::Disable, SslMode::Prefer].contains(&config.get_ssl_mode()) {
         return Err(StoreError::Unusable {
-            what: "the URL of the PostgreSQL database asks for sslmode=require, but this Posthaste cannot \
-                   encrypt the connection yet: use sslmode=prefer or disable on a network you trust, or a \
-                   local tunnel"
+            what: "the URL of the PostgreSQL database has sslmode=require, but this version of Posthaste \
+                   does not support TLS to PostgreSQL: use sslmode=prefer or disable on a trusted \
+                   network, or a local tunnel"
                 .to_owned(),
         });
     }
@@ -42,13 +42,13 @@ pub(crate) fn parse_url(url: &str, program: &str, timeout: Duration) -> StoreRes
     Ok(config)
 }
 
-/// The one place that decides how bytes reach the server.
+/// Returns the TLS implementation of all connections to the server.
 pub(crate) const fn connector() -> NoTls {
     NoTls
 }
 
-/// The connections of one role. There are none before the first call, so a role that this process does
-/// not work as costs nothing, and needs no URL.
+/// The connections of one role. None is opened before the first call, so an unused role costs nothing and needs no
+/// URL.
 #[derive(Clone)]
 pub(crate) struct RolePool {
     role: DbRole,
@@ -112,7 +112,7 @@ fn build(login: Login<'_>, program: &str, options: &PostgresOptions) -> StoreRes
         builder = builder.post_create(take_role(role));
     }
     builder.build().map_err(|error| StoreError::Unusable {
-        what: format!("the connection pool cannot be made: {error}"),
+        what: format!("the connection pool cannot be created: {error}"),
     })
 }
 
@@ -125,13 +125,12 @@ fn take_role(role: DbRole) -> Hook {
     })
 }
 
-/// How long prepared statements are kept.
+/// How long prepared statements are kept, in a connection that is no longer new.
 const PLAN_AGE_MAX: Duration = Duration::from_secs(60);
 
-/// Forgets prepared statements now and then. The server keeps the plan of a prepared statement until it
-/// gathers statistics, and a plan made for a table of a hundred rows is ruinous for one of a million. So
-/// plans are made anew as a connection's uses double and redouble, which is when a new table grows
-/// fastest, and every minute after that.
+/// Clears the cache of prepared statements periodically. The server keeps the plan of a prepared statement until
+/// ANALYZE, and a plan for a table of a hundred rows is very slow with a million. So statements are planned again
+/// whenever the number of uses has quadrupled, while a new table grows fastest, and every minute.
 fn plan_anew() -> Hook {
     Hook::sync_fn(|client, metrics| {
         let uses = metrics.recycle_count;
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn encryption_that_was_asked_for_is_never_dropped_silently() {
+    fn required_encryption_is_never_dropped_silently() {
         assert_eq!(refusal("postgres://a@b/c"), "");
         assert_eq!(refusal("postgres://a@b/c?sslmode=disable"), "");
         assert!(refusal("postgres://a@b/c?sslmode=require").contains("sslmode=require"));

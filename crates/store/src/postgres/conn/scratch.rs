@@ -1,4 +1,4 @@
-//! Databases for a while: a benchmark makes one for itself on a server, and drops it.
+//! Temporary databases: a benchmark creates one on a server and drops it afterwards.
 
 use crate::postgres::conn::error::{classify, connecting};
 use crate::postgres::conn::pool::{connector, parse_url};
@@ -8,20 +8,20 @@ use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Makes an empty database. The name is a plain one: lower-case letters, digits and underscores.
+/// Creates an empty database. The name may contain lower-case letters, digits and underscores.
 pub async fn create_database(server_url: &str, name: &str) -> StoreResult<()> {
-    execute(server_url, name, "making a database", |name| format!("CREATE DATABASE {name}")).await
+    execute(server_url, name, "creating a database", |name| format!("CREATE DATABASE {name}")).await
 }
 
-/// Drops a database, whoever is still connected to it.
+/// Drops a database, even if there are connections to it.
 pub async fn drop_database(server_url: &str, name: &str) -> StoreResult<()> {
     let sql = |name: &str| format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
     execute(server_url, name, "dropping a database", sql).await
 }
 
-/// Clears away what was left behind in a database and counts what is there, as happens by itself after a while.
+/// Runs VACUUM and ANALYZE, as autovacuum does after a while.
 pub async fn vacuum_database(url: &str) -> StoreResult<()> {
-    run(url, "clearing a database up", "VACUUM (ANALYZE)".to_owned()).await
+    run(url, "vacuuming a database", "VACUUM (ANALYZE)".to_owned()).await
 }
 
 async fn execute(
@@ -32,7 +32,7 @@ async fn execute(
 ) -> StoreResult<()> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     if name.is_empty() || !name.bytes().all(plain) {
-        return Err(StoreError::Unusable { what: format!("{name:?} is no plain name for a database") });
+        return Err(StoreError::Unusable { what: format!("{name:?} is not a valid name for a database") });
     }
     run(server_url, doing, sql(name)).await
 }

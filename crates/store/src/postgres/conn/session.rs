@@ -1,6 +1,5 @@
-//! One borrowed connection, and the rule that it goes back to its pool only when nothing is open on
-//! it. Whatever ends a call in between, an error or a caller that lost interest, drops the connection
-//! instead, and the server undoes what was not committed.
+//! A borrowed connection, which returns to its pool only in a clean state. If a call ends early because of an error
+//! or cancellation, the connection is dropped instead, and the server rolls back.
 
 use crate::postgres::conn::error::classify;
 use crate::remote::{Fault, Phase};
@@ -11,14 +10,14 @@ use tokio_postgres::{Row, Statement};
 
 pub(crate) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// How a transaction begins.
+/// How a transaction is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TransactionMode {
-    /// The commit is on disk before anybody is told.
+    /// The commit is flushed before it is acknowledged.
     Flushed,
-    /// For work that a crash can only repeat: the log keeps its order, and is flushed a moment later.
+    /// For work that a crash can only repeat: the commit is not flushed, but the order of the log is kept.
     Relaxed,
-    /// Nothing is written, and every statement sees the same moment.
+    /// Read-only; all statements see the same snapshot.
     Snapshot,
 }
 
@@ -34,7 +33,7 @@ impl TransactionMode {
 
 pub(crate) struct Session {
     connection: Option<Object>,
-    /// An answer is still to come, or will never come.
+    /// A response is outstanding or will never arrive.
     awaiting: bool,
     /// A transaction is open.
     in_transaction: bool,
@@ -57,21 +56,21 @@ impl Session {
         prepared.map_err(|error| classify(error, Phase::BeforeCommit))
     }
 
-    /// Notes whether the connection has nothing left to say.
+    /// Records whether the connection has no response outstanding.
     fn heard<T>(&mut self, answer: Result<T, Fault>) -> Result<T, Fault> {
         self.awaiting = answer.as_ref().is_err_and(|fault| !fault.spares_connection());
         answer
     }
 
-    /// One statement that is its own transaction.
+    /// Runs one statement as its own transaction.
     pub(crate) async fn run(&mut self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Fault> {
         self.awaiting = true;
         let answer = self.ask(sql, params, Phase::MayBeDone).await;
         self.heard(answer)
     }
 
-    /// One statement in a transaction of its own whose commit is not flushed, in one trip: for work that a crash can
-    /// only repeat.
+    /// Runs one statement in its own transaction whose commit is not flushed, in one round trip: for work that a
+    /// crash can only repeat.
     pub(crate) async fn run_relaxed(&mut self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Fault> {
         self.awaiting = true;
         let prepared = self.prepare(sql).await;
@@ -84,12 +83,12 @@ impl Session {
             connection.batch_execute("COMMIT"),
         )
         .await;
-        // The first error names the cause; a COMMIT behind it is carried out as a ROLLBACK.
+        // The first error is the cause; a COMMIT after it acts as a ROLLBACK.
         let answer = begun.and(answer).and_then(|rows| committed.map(|()| rows));
         self.heard(answer.map_err(|error| classify(error, Phase::MayBeDone)))
     }
 
-    /// One statement that only reads.
+    /// Runs one statement that only reads.
     pub(crate) async fn read(&mut self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Fault> {
         self.awaiting = true;
         let answer = self.ask(sql, params, Phase::BeforeCommit).await;
@@ -102,7 +101,7 @@ impl Session {
         answer.map_err(|error| classify(error, phase))
     }
 
-    /// Opens a transaction with its first statement, in one trip.
+    /// Begins a transaction with its first statement, in one round trip.
     pub(crate) async fn begin(
         &mut self,
         mode: TransactionMode,
@@ -122,14 +121,14 @@ impl Session {
         self.undo_if_failed(answer).await
     }
 
-    /// A statement inside the transaction.
+    /// Runs a statement inside the transaction.
     pub(crate) async fn go_on(&mut self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Fault> {
         let answer = self.read(sql, params).await;
         self.undo_if_failed(answer).await
     }
 
-    /// The last statement and the commit, in one trip. Safe because a COMMIT behind a statement that
-    /// failed is carried out as a ROLLBACK.
+    /// Runs the last statement and commits, in one round trip. Safe because a COMMIT after a failed statement acts as
+    /// a ROLLBACK.
     pub(crate) async fn commit_with(&mut self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Fault> {
         self.awaiting = true;
         let prepared = self.prepare(sql).await;
@@ -143,7 +142,7 @@ impl Session {
             join(connection.query(&statement, params), connection.batch_execute("COMMIT")).await;
         let answer = match (answer, committed) {
             (Ok(rows), Ok(())) => Ok(rows),
-            // Whichever broke first names the cause; behind a statement that failed nothing was kept.
+            // The first error is the cause. After a failed statement nothing was committed.
             (Err(error), _) | (Ok(_), Err(error)) => Err(classify(error, Phase::MayBeDone)),
         };
         let answer = self.heard(answer);
@@ -151,7 +150,7 @@ impl Session {
         answer
     }
 
-    /// Commits a transaction whose last statement has been answered.
+    /// Commits a transaction whose last statement has returned.
     pub(crate) async fn commit(&mut self) -> Result<(), Fault> {
         self.awaiting = true;
         let done = self.connection()?.batch_execute("COMMIT").await;
@@ -160,7 +159,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a transaction that has nothing to keep.
+    /// Ends a transaction that has nothing to commit.
     pub(crate) async fn roll_back(&mut self) -> Result<(), Fault> {
         self.awaiting = true;
         let undone = self.connection()?.batch_execute("ROLLBACK").await;
@@ -171,7 +170,7 @@ impl Session {
 
     async fn undo_if_failed<T>(&mut self, answer: Result<T, Fault>) -> Result<T, Fault> {
         if answer.as_ref().is_err_and(Fault::spares_connection) {
-            // If this fails too, the connection is dropped, which undoes as well.
+            // If the rollback fails, the connection is dropped, and the server rolls back.
             let _ = self.roll_back().await;
         }
         answer

@@ -1,5 +1,5 @@
-//! How our values travel: instants as `timestamptz`, payloads as `json`, tokens as `uuid`; and how
-//! columns become our types again.
+//! Conversion between PostgreSQL columns and core types: times as `timestamptz`, payloads as `json`, tokens as
+//! `uuid`.
 
 use crate::remote::Fault;
 use posthaste_core::outcome::ErrorCode;
@@ -12,16 +12,16 @@ use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 use uuid::Uuid;
 
-/// From 1970-01-01, our zero, to 2000-01-01, the server's.
+/// Microseconds from 1970-01-01, the zero of [`Timestamp`], to 2000-01-01, the zero of `timestamptz`.
 const EPOCH_SHIFT_MICROS: i64 = 946_684_800_000_000;
 
-/// An instant on its way to or from a `timestamptz`.
+/// A time as a `timestamptz`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Instant(pub(crate) Timestamp);
 
 impl ToSql for Instant {
     fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
-        // Years 1 to 9999 fit with room to spare.
+        // The years 1 to 9999 cannot overflow.
         out.extend_from_slice(&(self.0.micros() - EPOCH_SHIFT_MICROS).to_be_bytes());
         Ok(IsNull::No)
     }
@@ -39,7 +39,7 @@ impl<'a> FromSql<'a> for Instant {
     accepts!(TIMESTAMPTZ);
 }
 
-/// JSON text on its way to or from a `json` column, byte for byte.
+/// JSON text as a `json` column, byte for byte.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Json<'a>(pub(crate) &'a str);
 
@@ -65,21 +65,21 @@ pub(crate) fn token(token: LeaseToken) -> Uuid {
     Uuid::from_u128(token.bits())
 }
 
-/// What one statement takes from a queue at most. The statements say it literally, so that the planner
-/// knows it too; a call that asks for more is made in several.
+/// Maximum number of rows that one statement fetches from a queue. The statements contain it as a literal, so that
+/// the planner knows it; a call for more rows runs several statements.
 pub(crate) const TAKE_MAX: u32 = 1_000;
 
-/// How much the next statement of a call takes that wants `wanted` more.
+/// Returns the LIMIT of the next statement of a call that wants `wanted` more rows.
 pub(crate) fn take(wanted: u32) -> i32 {
     int(wanted.min(TAKE_MAX))
 }
 
-/// Bounds and counts are `integer` there; what does not fit is as good as the largest.
+/// Converts a limit or count to `integer`; larger values become the maximum.
 pub(crate) fn int(count: u32) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// A column of a statement: by its name, or by its place where there is only one.
+/// A column of a statement: its name, or its index if there is only one.
 pub(crate) trait Column: RowIndex + Display {}
 
 impl<C: RowIndex + Display> Column for C {}
@@ -99,7 +99,7 @@ pub(crate) fn instant_or_none(row: &Row, column: impl Column) -> Result<Option<T
     Ok(get::<Option<Instant>>(row, column)?.map(|instant| instant.0))
 }
 
-/// An id, or `None`.
+/// Reads an id, or `None`.
 pub(crate) fn id_or_none<T>(
     row: &Row,
     column: impl Column,
@@ -108,15 +108,15 @@ pub(crate) fn id_or_none<T>(
     Ok(get::<Option<i64>>(row, column)?.map(from_store))
 }
 
-/// A count that a CHECK keeps from being negative.
+/// Reads a count, which a CHECK keeps non-negative.
 pub(crate) fn count(row: &Row, column: impl Column) -> Result<u32, Fault> {
     let raw: i32 = get(row, column)?;
-    u32::try_from(raw).map_err(|_| Fault::Unreadable(format!("{raw} is no count")))
+    u32::try_from(raw).map_err(|_| Fault::Unreadable(format!("{raw} is not a count")))
 }
 
 pub(crate) fn count_or_none(row: &Row, column: impl Column) -> Result<Option<u32>, Fault> {
     get::<Option<i32>>(row, column)?
-        .map(|raw| u32::try_from(raw).map_err(|_| Fault::Unreadable(format!("{raw} is no count"))))
+        .map(|raw| u32::try_from(raw).map_err(|_| Fault::Unreadable(format!("{raw} is not a count"))))
         .transpose()
 }
 
@@ -124,8 +124,8 @@ pub(crate) fn error_code(row: &Row, column: impl Column) -> Result<Option<ErrorC
     Ok(get::<Option<String>>(row, column)?.map(ErrorCode::from_store))
 }
 
-/// A text that the core parses, such as a status.
+/// Parses a text with a function of the core, such as a status.
 pub(crate) fn word<T>(row: &Row, column: impl Column, parse: fn(&str) -> Option<T>) -> Result<T, Fault> {
     let text: &str = get(row, column)?;
-    parse(text).ok_or_else(|| Fault::Unreadable(format!("{text:?} is not a known word")))
+    parse(text).ok_or_else(|| Fault::Unreadable(format!("{text:?} is not a known value")))
 }

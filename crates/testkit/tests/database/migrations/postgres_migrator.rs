@@ -56,7 +56,7 @@ async fn what_is_missing_changed_or_newer_is_refused_with_the_way_out() {
     let changed = migrate_with(&url, &with("CREATE TABLE posthaste.other (a int);")).await;
     assert!(refusal(changed).contains("was changed after it had been applied"));
     let missing = PostgresOptions::new(url_with(&url, Some("nobody_of_that_name"), None));
-    assert!(refusal(PostgresStore::connect(&missing).await).contains("does not let us in"));
+    assert!(refusal(PostgresStore::connect(&missing).await).contains("PostgreSQL refused the login"));
 }
 
 #[tokio::test]

@@ -99,7 +99,7 @@ async fn each_role_works_with_its_own_login_alone() {
         let store = PostgresStore::connect(&options).await.expect("the store");
         live(&store).await.expect("what every process does");
         work(&store, role).await.expect("its own work");
-        assert!(refusal(work(&store, other).await).contains("cannot take its role"));
+        assert!(refusal(work(&store, other).await).contains("may not use its role"));
     }
 }
 

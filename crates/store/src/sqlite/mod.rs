@@ -1,5 +1,5 @@
-//! The store on one SQLite file, for one process: [`commit`] writes and flushes in groups, [`conn`] opens connections and
-//! judges what each role may do, [`roles`] has one file for each role.
+//! The store on one SQLite file, for one process. [`commit`] commits and flushes in groups; [`conn`] opens
+//! connections and enforces the rights of each role; [`roles`] has one module per role.
 
 mod commit;
 mod conn;
@@ -41,18 +41,18 @@ use conn::error::Answer;
 use conn::lock::FileLock;
 use conn::session::{Guarded, Session};
 
-/// Where the database is, and how it is used.
+/// Options of a SQLite store.
 #[derive(Debug, Clone)]
 pub struct SqliteOptions {
     pub path: PathBuf,
-    /// How many threads read beside the one that writes.
+    /// Number of reader threads, in addition to the writer.
     pub readers: usize,
-    /// How long the write-ahead log may grow before the writer stops to empty it.
+    /// Limit of the write-ahead log, in bytes, at which the writer truncates it.
     pub log_bytes_max: u64,
-    /// Is told how long each call took, its wait for the writer included.
+    /// Receives the duration of each call, including its wait for the writer.
     pub observer: Observer,
     pub log_observer: LogObserver,
-    /// Counts the steps that the engine's machine makes, on every connection, for whoever measures what calls cost.
+    /// Counts the virtual machine steps of all connections, to measure the cost of calls.
     pub steps: Option<Arc<AtomicU64>>,
 }
 
@@ -64,8 +64,8 @@ impl SqliteOptions {
     }
 }
 
-/// A database file in use. Clones share it; with the last one the queued work is finished, the log
-/// is emptied and the file is free again.
+/// An open database file. Clones share it; dropping the last one finishes the queued work, truncates the log and
+/// releases the file.
 #[derive(Debug, Clone)]
 pub struct SqliteStore {
     threads: Arc<Threads>,
@@ -73,13 +73,13 @@ pub struct SqliteStore {
 
 #[derive(Debug)]
 struct Threads {
-    /// Empty only while the threads end.
+    /// `None` only during shutdown.
     queues: Option<Queues>,
     handles: Vec<JoinHandle<()>>,
     observer: Observer,
     log: Arc<LogState>,
     path: PathBuf,
-    /// Let go after the threads have ended.
+    /// Released after the threads have ended.
     _lock: FileLock,
 }
 
@@ -87,8 +87,8 @@ struct Threads {
 struct Queues {
     writer: Queue,
     readers: Queue,
-    /// Of a reader that looks up API keys and nothing else: every call waits for its key, and none may wait behind
-    /// the long lists of another.
+    /// The queue of a reader for API keys only: every call waits for its key, and must not wait behind the long lists
+    /// of other callers.
     keys: Queue,
 }
 
@@ -96,17 +96,17 @@ impl Drop for Threads {
     fn drop(&mut self) {
         self.queues = None;
         for handle in self.handles.drain(..) {
-            // The last handle may have been held by a piece of work, on one of these very threads.
+            // The last handle may have been dropped by a task on one of these threads.
             if handle.thread().id() != std::thread::current().id() && handle.join().is_err() {
-                tracing::error!("a thread of the database had panicked");
+                tracing::error!("a database thread panicked");
             }
         }
     }
 }
 
 impl SqliteStore {
-    /// Opens a migrated database. Refuses one that another process has open, and one whose schema is not
-    /// exactly the one of this program.
+    /// Opens a migrated database. Returns an error if another process has it open, or if its schema is not exactly
+    /// that of this version.
     pub fn open(options: &SqliteOptions) -> StoreResult<Self> {
         let path = options.path.as_path();
         conn::connection::must_exist(path)?;
@@ -136,7 +136,7 @@ impl SqliteStore {
         Ok(Self { threads: Arc::new(threads) })
     }
 
-    /// Does work in a write transaction that it may share with the work of others.
+    /// Runs work in a write transaction, which it may share with other work.
     async fn write<T, F>(&self, role: DbRole, doing: &'static str, work: F) -> StoreResult<T>
     where
         T: Send + 'static,
@@ -145,7 +145,7 @@ impl SqliteStore {
         self.write_as(Durability::Flushed, role, doing, work).await
     }
 
-    /// Like [`SqliteStore::write`], with an answer that need not wait for so much.
+    /// Like [`SqliteStore::write`], with another durability.
     async fn write_as<T, F>(
         &self,
         durability: Durability,
@@ -161,7 +161,7 @@ impl SqliteStore {
         self.threads.observer.time(role, asked).await.map_err(|fault| fault.during(doing))
     }
 
-    /// Does work that changes nothing, in a transaction of its own.
+    /// Runs read-only work in its own transaction.
     async fn read<T, F>(&self, role: DbRole, doing: &'static str, work: F) -> StoreResult<T>
     where
         T: Send + 'static,
@@ -171,7 +171,7 @@ impl SqliteStore {
         self.threads.observer.time(role, asked).await.map_err(|fault| fault.during(doing))
     }
 
-    /// Does work about API keys that changes nothing, in a transaction of its own.
+    /// Runs read-only work on API keys in its own transaction.
     async fn read_keys<T, F>(&self, role: DbRole, doing: &'static str, work: F) -> StoreResult<T>
     where
         T: Send + 'static,
@@ -207,7 +207,8 @@ impl SqliteStore {
     }
 }
 
-/// Files that an earlier version created, or that the operator opened on purpose, keep their mode.
+/// Logs files that other users can open. Files that an earlier version created, or that the operator opened on
+/// purpose, keep their mode.
 fn warn_of_exposed_files(path: &Path) {
     let files = conn::permissions::exposed_files(path);
     if !files.is_empty() {

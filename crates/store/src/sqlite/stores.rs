@@ -1,5 +1,4 @@
-//! Every port of the engine from one store; only the wiring and the tests see all of them. And two
-//! verbs for tests that try the walls between the roles.
+//! Creates the ports of the engine from one store; only the wiring and the tests use all of them.
 
 use std::time::Instant;
 

@@ -1,8 +1,8 @@
-//! Keeps the write-ahead log next to the database short. The writer calls it after every group.
+//! Bounds the size of the write-ahead log. The writer calls it after every group.
 //!
-//! A reader that keeps a snapshot open holds on to the log from its snapshot on: nothing behind it can be copied into
-//! the database, and the log grows until the reader ends. The writer waits for readers in one attempt only. After that it
-//! probes without waiting, and waits again, for a moment, when the reader that was in the way has ended.
+//! A reader with an open snapshot pins the log from that snapshot on: newer frames cannot be copied into the
+//! database, and the log grows until the reader ends. The writer waits for readers in one attempt only. After that it
+//! probes without waiting, and waits again, for a short time, when that reader has ended.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,37 +15,37 @@ use crate::LogObserver;
 use crate::sqlite::conn::connection::BUSY_TIMEOUT;
 use crate::sqlite::conn::session::Guarded;
 
-/// How long one try to empty the log waits for readers.
+/// How long one try to truncate the log waits for readers.
 const TRY_WAIT: Duration = Duration::from_millis(20);
-/// Tries of an attempt. Readers that overlap for moments are gone after the second; the rest is for a busy machine.
+/// Maximum number of tries of an attempt. Two suffice for short, overlapping readers; the rest is for a busy machine.
 const TRIES_MAX: u32 = 25;
-/// Tries of an attempt after one has failed and another reader is in the way now.
+/// Maximum number of tries after a failed attempt, when another reader blocks the checkpoint.
 const TRIES_AFTER_PROBE: u32 = 3;
-/// Time between two probes while a reader is in the way, unless the log grows by a quarter of its bound before.
+/// Interval of probes while a reader blocks the checkpoint, unless the log grows by a quarter of its limit before.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Log {
     path: PathBuf,
     bytes_max: u64,
-    /// The size from which on it is emptied; more than the bound after an attempt that a reader prevented.
+    /// The size at which the log is truncated; larger than the limit after an attempt that a reader blocked.
     empty_from: u64,
     blocked: Option<Blocked>,
-    /// Attempts that waited for readers.
+    /// Number of attempts that waited for readers.
     waits: u64,
     state: Arc<LogState>,
     observer: LogObserver,
 }
 
-/// After an attempt that a reader prevented.
+/// State after an attempt that a reader blocked.
 #[derive(Debug, Clone, Copy)]
 struct Blocked {
-    /// Frames of the log that could be copied. While this does not change, the same reader is in the way.
+    /// Number of frames that could be copied. While it does not change, the same reader blocks.
     frames_copied: i64,
     probed_at: Instant,
 }
 
-/// What the writer last saw, for operators.
+/// What the writer last observed, for operators.
 #[derive(Debug, Default)]
 pub(crate) struct LogState {
     bytes: AtomicU64,
@@ -86,8 +86,8 @@ impl Log {
         std::fs::metadata(&self.path).map_or(0, |file| file.len())
     }
 
-    /// Empties a log that has grown past its bound. The automatic checkpoint copies pages, but starts the log over only
-    /// in a moment without readers, which under constant reading never comes.
+    /// Truncates a log that exceeds its limit. The automatic checkpoint copies pages, but restarts the log only while
+    /// there is no reader, which never happens under constant reads.
     pub(crate) fn keep_short(&mut self, guarded: &Guarded) {
         let mut bytes = self.bytes();
         let probes = self.blocked.is_some_and(|blocked| blocked.probed_at.elapsed() >= PROBE_EVERY);
@@ -103,7 +103,7 @@ impl Log {
         match self.attempt(guarded) {
             Ok(None) => {
                 if self.blocked.take().is_some() {
-                    tracing::info!(bytes, "the reader has ended, write-ahead log emptied");
+                    tracing::info!(bytes, "reader finished, write-ahead log truncated");
                 }
                 self.empty_from = self.bytes_max;
             }
@@ -112,16 +112,16 @@ impl Log {
                 if self.blocked.replace(blocked).is_none() {
                     tracing::warn!(
                         bytes,
-                        "a reader keeps the write-ahead log from being emptied, it will grow"
+                        "an open reader blocks the checkpoint, the write-ahead log will grow"
                     );
                 }
                 self.empty_from = bytes.saturating_add(self.bytes_max / 4);
             }
-            Err(error) => tracing::warn!(%error, bytes, "the log could not be emptied"),
+            Err(error) => tracing::warn!(%error, bytes, "checkpoint of the write-ahead log failed"),
         }
     }
 
-    /// Returns `None` if the log was emptied, else the number of frames that could be copied.
+    /// Returns `None` if the log was truncated, otherwise the number of frames that could be copied.
     fn attempt(&mut self, guarded: &Guarded) -> rusqlite::Result<Option<i64>> {
         let tries = match self.blocked {
             None => TRIES_MAX,
@@ -138,14 +138,14 @@ impl Log {
     }
 }
 
-/// Copies all of the log into the database and cuts it off. Returns whether readers let it.
+/// Copies the whole log into the database and truncates it. Returns `false` if readers blocked it.
 pub(crate) fn checkpoint(guarded: &Guarded) -> rusqlite::Result<bool> {
     checkpoint_with(guarded, TRIES_MAX)
 }
 
-/// Waits in short tries. SQLite waits for the reader that it found in an old part of the log by waiting for that
-/// reader's lock, and does not notice when newer readers, which it need not wait for, take the lock over one from the
-/// other: with two that overlap for ever, one try of ten seconds was not enough, and the second of many short ones is.
+/// Waits in short tries. SQLite waits for the lock of the reader that it found in an old part of the log, and does
+/// not notice when newer readers, for which it need not wait, take over that lock from each other. With two readers
+/// that always overlap, one try of ten seconds failed, while the second of many short ones succeeds.
 fn checkpoint_with(guarded: &Guarded, tries: u32) -> rusqlite::Result<bool> {
     let connection = guarded.connection();
     connection.busy_timeout(TRY_WAIT)?;
@@ -174,7 +174,7 @@ mod tests {
     const BYTES_MAX: u64 = 64 << 10;
 
     #[test]
-    fn a_reader_that_keeps_a_snapshot_is_waited_for_once() {
+    fn open_snapshot_is_waited_for_once() {
         let folder = tempfile::TempDir::new().expect("a folder");
         let path = folder.path().join("test.db");
         let connection = rusqlite::Connection::open(&path).expect("a database");
@@ -194,7 +194,7 @@ mod tests {
         };
         reader.execute_batch("BEGIN").expect("a transaction");
         assert_eq!(count(&reader), 1);
-        // More than a hundred quarters of the bound, each of which was worth a wait once.
+        // More than a hundred quarters of the limit; each could cause another wait.
         for _ in 0..200 {
             write(&mut log);
         }
@@ -203,7 +203,7 @@ mod tests {
         let seen = state.seen();
         assert!(seen.bytes > 20 * BYTES_MAX && seen.blocked_for.is_some(), "{seen:?}");
         reader.execute_batch("COMMIT").expect("the end of the snapshot");
-        // At most a quarter of the bound until the next probe.
+        // At most a quarter of the limit until the next probe.
         for _ in 0..4 {
             write(&mut log);
         }

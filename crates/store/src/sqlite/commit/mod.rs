@@ -8,12 +8,12 @@
 //!                           └──▶ flusher: one fsync of the log for all groups that were committed before it
 //!                                   ├── Durability::Flushed       acknowledged after the fsync
 //!                                   └── Durability::AfterFlushes  acknowledged after the fsyncs of earlier commits,
-//!                                                                 without one of its own: what is claimed is sent,
-//!                                                                 and must be known after a power failure
+//!                                                                 without its own: a claimed job is sent, so what it
+//!                                                                 refers to must survive a power failure
 //! ```
 //!
-//! A task that fails rolls back to its savepoint; a full disk undoes the whole group, and every caller in it gets the
-//! error. After a failed fsync nothing is written until the whole log is in the database.
+//! A task that fails is rolled back to its savepoint; a full disk rolls back the whole group, and every caller in it
+//! gets the error. After a failed fsync nothing is written until the whole log is checkpointed.
 
 pub(crate) mod flusher;
 pub(crate) mod log;

@@ -1,4 +1,4 @@
-//! A piece of work: what a port asks of a thread that owns a connection, and the way back of its answer.
+//! A unit of work that a port sends to a thread with a connection, and the channel for its result.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,38 +9,38 @@ use crate::grants::DbRole;
 use crate::sqlite::conn::error::{Answer, Fault, GroupLoss};
 use crate::sqlite::conn::session::{Guarded, Session};
 
-/// What came of running a piece. Nobody is told before its transaction has been committed.
+/// The result of running a task. The caller is not notified before the transaction is committed.
 #[derive(Debug, Clone)]
 pub(crate) enum TaskResult {
     Done,
-    /// Its own changes are to be undone; the others of the group go on.
+    /// The task is rolled back; the rest of the group continues.
     Failed,
-    /// Everything of the group is lost.
+    /// The whole group is rolled back.
     Lost(Arc<GroupLoss>),
 }
 
-/// What must have happened to a commit before its caller is told.
+/// What must happen to a commit before its caller is notified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durability {
-    /// It is on the disk.
+    /// It is flushed.
     Flushed,
-    /// It is written, and goes to the disk with the next commit that is flushed. The log keeps its
-    /// order, so a machine that loses power comes back to an earlier state in which the same work is
-    /// still to be done. A process that is killed loses nothing.
+    /// It is written, and will be flushed with the next commit that requires it. The log keeps its order, so after a
+    /// power failure the database is in an earlier state in which the same work is still to be done. A killed process
+    /// loses nothing.
     Relaxed,
-    /// The same, and everything that was committed before it is on the disk: what is claimed is sent, and nothing
-    /// may be sent of which a machine that loses power knows nothing afterwards.
+    /// Like `Relaxed`, and all earlier commits are flushed. A claimed job is sent, and nothing may be sent that the
+    /// database does not contain after a power failure.
     AfterFlushes,
 }
 
-/// Work of any kind in one queue.
+/// A task of any type, for a common queue.
 pub(crate) trait Task: Send {
-    /// Whether its commit must be on the disk before anybody is told.
+    /// Returns what must happen to the commit before the caller is notified.
     fn durability(&self) -> Durability;
 
     fn run(&mut self, guarded: &Guarded) -> TaskResult;
 
-    /// Tells the caller how it went; with a loss, that it was undone.
+    /// Sends the result to the caller; with a loss, that it was rolled back.
     fn acknowledge(self: Box<Self>, loss: Option<&Arc<GroupLoss>>);
 }
 
@@ -83,7 +83,7 @@ where
             (Some(Ok(value)), None) => Ok(value),
             (None, None) => Err(Fault::Closed),
         };
-        // A caller that went away has nobody to tell; the work stands.
+        // The caller may have been cancelled; the work stays committed.
         let _ = self.caller.send(answer);
     }
 }
@@ -93,7 +93,7 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
     words.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()
 }
 
-/// Queues work for a role (or for the owner), waiting while the queue is full, and waits for its answer.
+/// Queues work for a role (`None`: the owner), waiting while the queue is full, and awaits its result.
 pub(crate) async fn ask<T, F>(
     queue: &Queue,
     role: Option<DbRole>,

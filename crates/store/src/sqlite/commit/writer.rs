@@ -1,7 +1,6 @@
-//! The one thread that writes. It takes the pieces of work of all roles from one queue and commits
-//! them in groups: a group is what waited while the last one was committed. Nobody is told before the
-//! commit is on the disk (see [`Flusher`]), but for work that a crash can only repeat (see
-//! [`crate::sqlite::commit::task::Durability`]).
+//! The writer thread. It executes the tasks of all roles from one queue and commits them in groups: a group is what
+//! was queued while the previous one was committed. Callers are notified after the flush (see [`Flusher`]), except
+//! for work that a crash can only repeat (see [`crate::sqlite::commit::task::Durability`]).
 
 use std::collections::VecDeque;
 use std::fs::OpenOptions;
@@ -19,23 +18,24 @@ use crate::sqlite::commit::task::{Durability, Queue, Task, TaskResult};
 use crate::sqlite::conn::error::{Fault, GroupLoss};
 use crate::sqlite::conn::session::Guarded;
 
-/// Pieces that may wait; whoever brings more waits before the queue.
+/// Maximum number of queued tasks; further callers wait.
 const QUEUE_MAX: usize = 1_024;
-/// Pieces in one group, at most.
+/// Maximum number of tasks in a group.
 const GROUP_MAX: usize = 256;
-/// A group is closed when its work has taken this long: large pieces do not add up to a long wait.
+/// A group is committed when its tasks have run for this long, so that large tasks do not add up to a long wait.
 const GROUP_TIME_MAX: Duration = Duration::from_millis(50);
-/// How long the write-ahead log may grow, unless somebody sets it otherwise.
+/// Default limit of the write-ahead log.
 pub(crate) const LOG_BYTES_MAX: u64 = 64 << 20;
 
-/// Starts the thread. It ends when every sender of the queue is gone and the queue is empty.
+/// Starts the thread. It ends when all senders of the queue are dropped and the queue is empty.
 pub(crate) fn start(guarded: Guarded, log: Log) -> StoreResult<(Queue, JoinHandle<()>)> {
-    // A commit is written and not flushed: that is the flusher's. Checkpoints flush as ever.
+    // A commit is written without fsync, which is left to the flusher. Checkpoints still use fsync.
     let unflushed = guarded.connection().pragma_update(None, "synchronous", "normal");
     unflushed.map_err(|error| Fault::Sqlite(error).during("preparing the writer"))?;
     let path = log.path().to_owned();
     let flush = move || OpenOptions::new().write(true).open(&path)?.sync_data();
-    // A process that was killed may have left commits that nobody was told of; from now on they count.
+    // A killed process may have left commits that were never acknowledged; from now on they are visible, so they must
+    // be flushed.
     if let Err(error) = flush()
         && error.kind() != io::ErrorKind::NotFound
     {
@@ -68,7 +68,7 @@ fn work_off(guarded: &Guarded, flusher: Flusher, mut tasks: mpsc::Receiver<Box<d
         turn = turn.next(&waiting);
         let mut group = turn.take(&mut waiting);
         commit_group(guarded, &flusher, &mut group);
-        // What did not fit comes first, in its order.
+        // Tasks that did not fit come first, in their order.
         while let Some(task) = group.pop_back() {
             waiting.push_front(task);
         }
@@ -76,11 +76,11 @@ fn work_off(guarded: &Guarded, flusher: Flusher, mut tasks: mpsc::Receiver<Box<d
     }
     drop(flusher);
     if let Err(error) = checkpoint(guarded) {
-        tracing::warn!(%error, "the log could not be emptied at the end; the next start reads it");
+        tracing::warn!(%error, "final checkpoint failed, the next start recovers the write-ahead log");
     }
 }
 
-/// Those who wait for the disk and those who do not take turns: while the one kind is flushed, the other is committed.
+/// Groups that need a flush and groups that do not alternate: while one kind is flushed, the other is committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GroupKind {
     Flushed,
@@ -110,8 +110,8 @@ impl GroupKind {
     }
 }
 
-/// Runs pieces from the front of the queue in one transaction. Their callers are told when it is committed and, where
-/// they need it, on the disk.
+/// Runs tasks from the front of the queue in one transaction. Their callers are notified when it is committed and,
+/// where required, flushed.
 fn commit_group(guarded: &Guarded, flusher: &Flusher, waiting: &mut VecDeque<Box<dyn Task>>) {
     let mut group = Vec::with_capacity(waiting.len());
     let rows_before = guarded.connection().total_changes();
@@ -120,20 +120,20 @@ fn commit_group(guarded: &Guarded, flusher: &Flusher, waiting: &mut VecDeque<Box
         let changed = guarded.connection().total_changes() != rows_before;
         return flusher.acknowledge(group, changed);
     };
-    tracing::warn!(tasks = group.len() + waiting.len(), error = %loss, "a group was rolled back");
+    tracing::warn!(tasks = group.len() + waiting.len(), error = %loss, "group commit failed and was rolled back");
     if guarded.in_transaction()
         && let Err(error) = guarded.owner("ROLLBACK")
     {
-        tracing::error!(%error, "a lost group could not be rolled back");
+        tracing::error!(%error, "rolling back a failed group failed");
     }
-    // The rest of the group has not run, and is told the same: it may try again.
+    // The rest of the group has not run and gets the same error; its callers may retry.
     group.extend(waiting.drain(..));
     for task in group {
         task.acknowledge(Some(&loss));
     }
 }
 
-/// After a flush that failed, brings all of the log into the database. Nothing is written before that has been done.
+/// After a failed flush, checkpoints the whole log. Nothing is written before that has succeeded.
 fn mend(guarded: &Guarded, flusher: &Flusher) -> Result<(), Arc<GroupLoss>> {
     if !flusher.is_broken() {
         return Ok(());
@@ -141,10 +141,12 @@ fn mend(guarded: &Guarded, flusher: &Flusher) -> Result<(), Arc<GroupLoss>> {
     match checkpoint(guarded) {
         Ok(true) => {
             flusher.mended();
-            tracing::info!("all of the log is in the database, and on the disk again");
+            tracing::info!("write-ahead log checkpointed after a failed flush, accepting writes again");
             Ok(())
         }
-        Ok(false) => Err(GroupLoss::during_flush(&io::Error::other("an earlier flush of the log failed"))),
+        Ok(false) => {
+            Err(GroupLoss::during_flush(&io::Error::other("an earlier flush of the write-ahead log failed")))
+        }
         Err(error) => Err(GroupLoss::during_work(&Fault::Sqlite(error))),
     }
 }
@@ -182,8 +184,8 @@ fn run_group(
     guarded.owner("COMMIT").map_err(GroupLoss::during_commit)
 }
 
-/// Whether the piece did its work. SQLite answers a full disk, an I/O error and a lack of memory by
-/// rolling back all of the transaction; what then looks like success is gone.
+/// Returns whether the task succeeded. On a full disk, an I/O error or out of memory, SQLite rolls back the whole
+/// transaction; a task that reports success afterwards is lost.
 fn still_open(guarded: &Guarded, ran: TaskResult) -> Result<bool, Arc<GroupLoss>> {
     match ran {
         TaskResult::Lost(loss) => Err(loss),
@@ -199,7 +201,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::{Sender, channel};
 
-    /// Writes one row.
+    /// Inserts one row.
     struct Row(Sender<bool>);
 
     impl Task for Row {
@@ -213,7 +215,7 @@ mod tests {
         }
 
         fn acknowledge(self: Box<Self>, loss: Option<&Arc<GroupLoss>>) {
-            self.0.send(loss.is_none()).expect("somebody who listens");
+            self.0.send(loss.is_none()).expect("the test receives it");
         }
     }
 
@@ -229,12 +231,12 @@ mod tests {
         }
 
         fn acknowledge(self: Box<Self>, _: Option<&Arc<GroupLoss>>) {
-            self.2.send(self.1).expect("somebody who listens");
+            self.2.send(self.1).expect("the test receives it");
         }
     }
 
     #[test]
-    fn those_who_need_the_disk_and_those_who_do_not_take_turns() {
+    fn flushed_and_unflushed_groups_alternate() {
         use Durability::{AfterFlushes, Flushed, Relaxed};
         let (told, names) = channel();
         let rows = [(Flushed, "a"), (Relaxed, "b"), (Flushed, "c"), (AfterFlushes, "d")];
@@ -243,7 +245,7 @@ mod tests {
             let task = |(kind, name)| Box::new(Named(kind, name, told.clone())) as Box<dyn Task>;
             let mut waiting: VecDeque<Box<dyn Task>> = rows.into_iter().map(task).collect();
             let mut turn = before;
-            // The other kind is gone by the third time: whoever comes has the turn.
+            // In the third round there is no other kind, so the new task is next.
             for expected in [first, second, "e"] {
                 if waiting.is_empty() {
                     waiting.push_back(task((Flushed, "e")));
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_failed_flush_the_log_goes_into_the_database_first() {
+    fn failed_flush_is_followed_by_a_checkpoint() {
         let folder = tempfile::TempDir::new().expect("a folder");
         let path = folder.path().join("test.db");
         let connection = rusqlite::Connection::open(&path).expect("a database");
@@ -268,7 +270,7 @@ mod tests {
         let fails = Arc::new(AtomicBool::new(true));
         let disk = Arc::clone(&fails);
         let flusher = Flusher::start(move || match disk.load(Ordering::Relaxed) {
-            true => Err(io::Error::other("the disk is gone")),
+            true => Err(io::Error::other("I/O error")),
             false => Ok(()),
         });
         let flusher = flusher.expect("a thread");
@@ -279,21 +281,18 @@ mod tests {
                 &flusher,
                 &mut VecDeque::from([Box::new(Row(tell.clone())) as Box<dyn Task>]),
             );
-            told.recv().expect("an answer")
+            told.recv().expect("an acknowledgement")
         };
         let (names, named) = channel();
         let nothing = Box::new(Named(Durability::Flushed, "nothing", names)) as Box<dyn Task>;
         commit_group(&guarded, &flusher, &mut VecDeque::from([nothing]));
-        assert_eq!(named.recv().expect("an answer"), "nothing");
-        assert!(!flusher.is_broken(), "what changed nothing needs no disk");
-        assert!(!write(), "it may be lost, and so nobody is told that it is there");
+        assert_eq!(named.recv().expect("an acknowledgement"), "nothing");
+        assert!(!flusher.is_broken(), "a group without changes needs no flush");
+        assert!(!write(), "an unflushed commit must not be acknowledged as done");
         let before = log_bytes();
         fails.store(false, Ordering::Relaxed);
         assert!(write());
-        assert!(
-            log_bytes() < before,
-            "the log was emptied into the database before anything else was written"
-        );
+        assert!(log_bytes() < before, "the log was checkpointed before anything else was written");
         assert!(!flusher.is_broken());
         let rows =
             guarded.connection().query_row("SELECT count(*) FROM rows", [], |row| row.get::<_, i64>(0));

@@ -1,10 +1,10 @@
-//! Rights of the roles within one process: when a statement is prepared, SQLite calls [`Gate::judge`] for every access,
-//! and the table in [`grants`] decides.
+//! Enforces the rights of the roles within one process: when a statement is prepared, SQLite calls [`Gate::judge`]
+//! for every access, and the table in [`grants`] decides.
 //!
-//! Triggers and views work with the rights of the owner, as triggers and functions do on PostgreSQL: SQLite names
-//! the trigger or view that an access comes from, and judges the write or the read that leads there by itself. A WITH
-//! clause of the same name would pass for the trigger or view. All statements are constants, so a test proves that none
-//! has such a clause, and that each stays within the rights of its role.
+//! Triggers and views run with the rights of the owner, as triggers and functions do on PostgreSQL: SQLite passes the
+//! name of the trigger or view that an access comes from, and authorizes the write or read that leads there
+//! separately. A common table expression of the same name would be mistaken for the trigger or view. All statements
+//! are constants, so a test proves that none has such a name, and that each stays within the rights of its role.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
 use crate::grants::{self, DbRole, Privilege};
 
-/// Table-valued functions that hold nothing but what the statement itself brings.
+/// Table-valued functions that return only the arguments of the statement.
 const TABLE_FUNCTIONS: [&str; 2] = ["rarray", "json_each"];
 
-/// The role that uses a connection. The thread that owns the connection sets it before every piece of work; the
-/// authorizer of the connection reads it.
+/// The role that uses a connection. The thread that owns the connection sets it before every task; the authorizer of
+/// the connection reads it.
 #[derive(Debug)]
 pub(crate) struct Gate {
     /// Index in [`DbRole::ALL`]. Any other number is the owner, who may do everything.
@@ -39,7 +39,7 @@ impl Gate {
         Ok(gate)
     }
 
-    /// Gives the connection to a role, or to the owner.
+    /// Sets the role of the connection; `None` is the owner.
     pub(crate) fn admit(&self, role: Option<DbRole>) {
         let index = role.and_then(|role| DbRole::ALL.iter().position(|one| *one == role));
         self.current.store(index.unwrap_or(usize::MAX), Ordering::Relaxed);
@@ -58,7 +58,7 @@ impl Gate {
 fn may(role: DbRole, action: AuthAction<'_>, is_owner_code: bool) -> bool {
     let (privilege, table, column) = match action {
         AuthAction::Select | AuthAction::Recursive | AuthAction::Function { .. } => return true,
-        // An empty column stands for the rows alone, as in count(*).
+        // SQLite passes an empty column name if no column is read, as in count(*).
         AuthAction::Read { table_name, column_name: "" } => (Privilege::Select, table_name, None),
         AuthAction::Read { table_name, column_name } => (Privilege::Select, table_name, Some(column_name)),
         AuthAction::Insert { table_name } => (Privilege::Insert, table_name, None),

@@ -1,5 +1,5 @@
-//! Opens connections to the file, the same way everywhere: the writer's, the readers' and the
-//! migrator's. Says clearly why a file cannot be used, and leaves a file alone that is not ours.
+//! Opens and configures connections to the file for the writer, the readers and migrations. Reports why a file cannot
+//! be used, and never changes a file of another program.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,36 +13,37 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use crate::sqlite::conn::lock::unusable;
 use crate::sqlite::conn::permissions;
 
-/// Marks the file as ours: the letters POST.
+/// The application id that identifies a Posthaste database: "POST" in ASCII.
 pub(crate) const APPLICATION_ID: i32 = 0x504f_5354;
 
-/// Nobody else writes; only a checkpoint can be in the way, and that for moments.
+/// There is no other writer; only a checkpoint can block, for a short time.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The writer checkpoints by itself after this many pages of log. A page that was changed in many
-/// commits is copied once: on the average over many batches of 500, checkpoints included, a delivery
-/// cost 35 µs of the writer with 1,000 pages, 31 µs with 4,000, and no less with 16,000.
+/// The writer checkpoints after this many pages of log. A page that was changed in many commits is copied once:
+/// averaged over many batches of 500, including checkpoints, a delivery took 35 µs of the writer with 1,000 pages, 31
+/// µs with 4,000, and no less with 16,000.
 const CHECKPOINT_PAGES: u32 = 4_000;
 
-/// What the log file may keep of the disk after a checkpoint.
+/// Maximum size of the log file after a checkpoint, in bytes.
 const LOG_BYTES_KEPT: u32 = 64 << 20;
 
-/// Whenever a tree was balanced, SQLite looks through all of this at the next commit: with 48 MiB that was 6 % of the
-/// writer. One subscription went 1.03 to 1.13 times as fast with 16 MiB, in turns of one run, and ten 1.02 to 1.08
-/// times; the process holds 80 to 110 MB instead of 130 to 140. 4 and 8 MiB brought no more.
+/// Page cache of the writer. After a B-tree was rebalanced, SQLite scans the whole cache at the next commit: with 48
+/// MiB that was 6 % of the writer's time. With 16 MiB, one subscription was 1.03 to 1.13 times as fast, and ten
+/// subscriptions 1.02 to 1.08 times, in alternating runs; the process uses 80 to 110 MB instead of 130 to 140. 4 and
+/// 8 MiB brought no further gain.
 const WRITER_CACHE_KIB: i32 = 16_384;
 const READER_CACHE_KIB: i32 = 16_384;
 
-/// What a file is, as far as Posthaste is concerned.
+/// What an existing file contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileState {
-    /// Nothing is in it.
+    /// No tables, and no application id.
     Empty,
     Ours,
 }
 
-/// Opens the file to migrate it, and makes it if it is not there. Not by SQLite, whose files have the mode that the
-/// umask leaves.
+/// Opens the file to migrate it, and creates it if it does not exist. The file is not created by SQLite, which would
+/// use the mode that the umask leaves.
 pub(crate) fn open_new(path: &Path, page_bytes: u32) -> StoreResult<Connection> {
     if !path.exists() {
         permissions::open_or_create(path)
@@ -52,16 +53,16 @@ pub(crate) fn open_new(path: &Path, page_bytes: u32) -> StoreResult<Connection> 
     Ok(connection)
 }
 
-/// Refuses a file that is not there: only a migration makes one.
+/// Returns an error if the file does not exist: only a migration creates it.
 pub(crate) fn must_exist(path: &Path) -> StoreResult<()> {
     match path.try_exists() {
         Ok(true) => Ok(()),
         Ok(false) => Err(unusable(path, "there is no database yet: run `posthaste migrate` first")),
-        Err(error) => Err(unusable(path, &format!("the file cannot be looked at: {error}"))),
+        Err(error) => Err(unusable(path, &format!("the file cannot be accessed: {error}"))),
     }
 }
 
-/// Opens the one connection that writes.
+/// Opens the only connection that writes.
 pub(crate) fn open_writer(path: &Path) -> StoreResult<(Connection, FileState)> {
     open(path, None)
 }
@@ -78,7 +79,7 @@ fn open(path: &Path, page_bytes: Option<u32>) -> StoreResult<(Connection, FileSt
     Ok((connection, state))
 }
 
-/// Opens a connection that cannot write.
+/// Opens a read-only connection.
 pub(crate) fn open_reader(path: &Path) -> StoreResult<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(|error| refused(path, &error))?;
@@ -86,7 +87,7 @@ pub(crate) fn open_reader(path: &Path) -> StoreResult<Connection> {
     Ok(connection)
 }
 
-/// Counts what the connection does, if anybody wants to know.
+/// Counts the virtual machine steps of the connection, if `steps` is set.
 pub(crate) fn count_steps(
     path: &Path,
     connection: &mut Connection,
@@ -100,19 +101,19 @@ pub(crate) fn count_steps(
     connection.progress_handler(1, Some(count)).map_err(|error| refused(path, &error))
 }
 
-/// Makes the folder of the file.
+/// Creates the folder of the file.
 pub(crate) fn make_folder(path: &Path) -> StoreResult<()> {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => {
             permissions::create_folder(folder).map_err(|error| {
-                unusable(path, &format!("its folder {} cannot be made: {error}", folder.display()))
+                unusable(path, &format!("its folder {} cannot be created: {error}", folder.display()))
             })
         }
         Some(_) | None => Ok(()),
     }
 }
 
-/// Looks whose file it is, before anything is changed in it.
+/// Determines whether the file belongs to Posthaste, before anything in it is changed.
 fn examine(path: &Path, connection: &Connection) -> StoreResult<FileState> {
     let read = || -> rusqlite::Result<(i32, i64)> {
         connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -123,16 +124,14 @@ fn examine(path: &Path, connection: &Connection) -> StoreResult<FileState> {
     match read().map_err(|error| refused(path, &error))? {
         (APPLICATION_ID, _) => Ok(FileState::Ours),
         (0, 0) => Ok(FileState::Empty),
-        (_, _) => {
-            Err(unusable(path, "this is a database of another program; name a file of Posthaste's own"))
-        }
+        (_, _) => Err(unusable(path, "this is a database of another program; choose another file")),
     }
 }
 
 fn set_up(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    // A plan depends on the text alone. Otherwise SQLite prepares a statement again whenever a bound
-    // value changes that might change the plan: 8 % of the writer's time in batches of 32.
+    // A plan depends on the text alone. Otherwise SQLite prepares a statement again whenever a bound value changes
+    // that might change the plan: 8 % of the writer's time in batches of 32.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.pragma_update(None, "recursive_triggers", true)?;
@@ -158,16 +157,16 @@ fn set_up_reader(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "query_only", true)
 }
 
-/// Why the file cannot be used, in words for whoever started the program.
+/// Returns the error for a file that cannot be used, for the operator.
 pub(crate) fn refused(path: &Path, error: &rusqlite::Error) -> StoreError {
     let reason = match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => "this file is not a database; name another one".to_owned(),
-        Some(ErrorCode::DatabaseCorrupt) => "the database is damaged; restore a backup".to_owned(),
+        Some(ErrorCode::NotADatabase) => "this file is not a database; choose another file".to_owned(),
+        Some(ErrorCode::DatabaseCorrupt) => "the database is corrupt; restore a backup".to_owned(),
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
             format!("the file or its folder is read-only, and Posthaste must write to it ({error})")
         }
         Some(ErrorCode::CannotOpen) => format!("the file cannot be opened ({error})"),
-        Some(ErrorCode::DiskFull) => "there is no room left on the disk".to_owned(),
+        Some(ErrorCode::DiskFull) => "there is no space left on the disk".to_owned(),
         _ => error.to_string(),
     };
     unusable(path, &reason)

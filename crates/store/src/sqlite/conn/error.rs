@@ -1,5 +1,5 @@
-//! What can go wrong below a port of SQLite, and what the port says of it. Pieces of work answer with
-//! a [`Fault`]; the one place that turns faults into [`StoreError`]s is here.
+//! Errors of SQLite calls. Tasks return a [`Fault`]; this is the only place that converts faults into
+//! [`StoreError`]s.
 
 use std::sync::Arc;
 
@@ -7,46 +7,46 @@ use posthaste_core::EventId;
 use posthaste_core::ports::{Cause, StoreError};
 use rusqlite::ErrorCode;
 
-/// What a piece of work answers.
+/// The result of a task.
 pub(crate) type Answer<T> = Result<T, Fault>;
 
-/// Why a piece of work was not done.
+/// Reason why a task failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
-    /// A row holds what Posthaste never wrote.
+    /// A row contains a value that Posthaste never writes.
     #[error("{0}")]
     Unreadable(String),
-    /// A statement of one role in the hands of another.
+    /// A statement of one role that was executed by another.
     #[error("this statement does not belong to the role {0}")]
     ForeignStatement(&'static str),
-    /// The work panicked; its changes were undone.
+    /// The work panicked; its changes were rolled back.
     #[error("the work panicked: {0}")]
     Panicked(String),
-    /// The whole group of pieces was rolled back, this one with it.
+    /// The whole group was rolled back, including this task.
     #[error(transparent)]
     GroupLost(#[from] Arc<GroupLoss>),
-    /// A test tried a statement, which worked and is undone; so many rows came of it.
-    #[error("a statement that was only tried gave {0} rows")]
+    /// A test executed a statement, which succeeded and was rolled back; the number of rows.
+    #[error("the probed statement succeeded with {0} rows")]
     Probed(usize),
-    /// The event at this place has the external id of another event, and another content.
+    /// The event at `place` has the external id of a stored event with another content.
     #[error("the external id belongs to event {first}, which has another content")]
     Conflict { place: usize, first: EventId },
-    /// The thread that does the work is gone.
-    #[error("the database of this process has been closed")]
+    /// The thread that runs the tasks has ended.
+    #[error("the database is closed")]
     Closed,
 }
 
-/// Why a whole group was rolled back, or cannot be relied upon.
+/// Reason why a whole group was rolled back or could not be flushed.
 #[derive(Debug, thiserror::Error)]
-#[error("the group of transactions {cause}")]
+#[error("the group commit {cause}")]
 pub(crate) struct GroupLoss {
     kind: Kind,
     cause: String,
 }
 
-/// What the caller may do about an error of SQLite.
+/// Classification of a fault by what the caller can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Full,
@@ -63,13 +63,13 @@ impl GroupLoss {
         Arc::new(Self { kind: kind_of(fault), cause: rolled_back(fault) })
     }
 
-    /// SQLite rolled back all of the transaction, and the piece that caused it did not say why.
+    /// SQLite rolled back the whole transaction, and the task that caused it did not report an error.
     pub(crate) fn vanished() -> Arc<Self> {
         Arc::new(Self { kind: Kind::Away, cause: rolled_back(&"the transaction had been closed") })
     }
 
-    /// A commit that failed while it was written may be found again by the recovery after a crash; one
-    /// that found no room is not.
+    /// A commit that failed during its write may be recovered after a crash, so its outcome is unknown; a commit that
+    /// failed for lack of space is not recovered.
     pub(crate) fn during_commit(error: rusqlite::Error) -> Arc<Self> {
         let fault = Fault::Sqlite(error);
         let kind = match kind_of(&fault) {
@@ -84,7 +84,7 @@ impl GroupLoss {
         Arc::new(Self { kind, cause: rolled_back(&fault) })
     }
 
-    /// It is committed, and may be lost if the machine loses power.
+    /// The group is committed, but may be lost in a power failure.
     pub(crate) fn during_flush(error: &std::io::Error) -> Arc<Self> {
         Arc::new(Self { kind: Kind::Unknown, cause: format!("could not be flushed: {error}") })
     }
@@ -95,8 +95,8 @@ fn rolled_back(why: &dyn std::fmt::Display) -> String {
 }
 
 impl Fault {
-    /// Whether SQLite may have rolled back more than the statement that failed. Then nothing of the
-    /// group can be trusted to be there, even if the transaction looks open.
+    /// Returns whether SQLite may have rolled back more than the failed statement. Then the whole group counts as
+    /// lost, even if the transaction is still open.
     pub(crate) fn is_fatal_for_group(&self) -> bool {
         match self {
             Self::Sqlite(error) => matches!(
@@ -119,7 +119,7 @@ impl Fault {
         }
     }
 
-    /// Whether a rule of the schema refused a row: a CHECK, a key, a guard.
+    /// Returns whether a constraint of the schema refused a row: a CHECK, a unique index or a trigger.
     pub(crate) fn is_constraint(&self) -> bool {
         match self {
             Self::Sqlite(error) => error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation),
@@ -133,7 +133,7 @@ impl Fault {
         }
     }
 
-    /// What a port says of it.
+    /// Converts to the error for the caller.
     pub(crate) fn during(self, doing: &'static str) -> StoreError {
         let kind = kind_of(&self);
         let source: Cause = match self {
@@ -154,7 +154,7 @@ impl Fault {
             Kind::Refused => StoreError::Refused { doing, source },
             Kind::Unreadable => StoreError::Unreadable { doing, reason: source.to_string() },
             Kind::Unusable => StoreError::Unusable {
-                what: format!("the database file cannot be used any more while {doing}: {source}"),
+                what: format!("the database file became unusable while {doing}: {source}"),
             },
         }
     }

@@ -1,5 +1,5 @@
-//! One process at a time: a lock file beside the database. The lock goes with the process that holds
-//! it, however it ends; the file stays, and says who held it last.
+//! Ensures that one process at a time uses a database: a lock file next to it. The lock ends with the process that
+//! holds it; the file remains and contains the process id of the last holder.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -10,7 +10,7 @@ use posthaste_core::ports::{StoreError, StoreResult};
 
 use crate::sqlite::conn::permissions;
 
-/// How often a waiting migration looks again.
+/// Interval at which a waiting migration tries again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// More than the digits of any process id.
 const PID_BYTES_MAX: u64 = 20;
@@ -21,8 +21,8 @@ pub(crate) struct FileLock {
     file: File,
 }
 
-/// Closing the file is not enough: a process that was forked meanwhile has it open, and the lock with it, until it
-/// executes another program.
+/// Closing the file is not enough: a process that was forked meanwhile has inherited it, and with it the lock, until
+/// it executes another program.
 impl Drop for FileLock {
     fn drop(&mut self) {
         let _ = self.file.unlock();
@@ -30,7 +30,7 @@ impl Drop for FileLock {
 }
 
 impl FileLock {
-    /// Takes the lock of a database, waiting for at most `patience` until its holder lets go.
+    /// Acquires the lock of a database, waiting at most `patience` for its holder.
     pub(crate) fn take(database: &Path, patience: Duration) -> StoreResult<Self> {
         let path = permissions::lock_path(database);
         let mut file = permissions::open_or_create(&path).map_err(|error| {
@@ -49,7 +49,7 @@ impl FileLock {
                 }
             }
         }
-        // The holder's id is for people who read the refusal; not being able to write it down harms nobody.
+        // The process id is only for the error message, so a failure to write it is ignored.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(Self { file })
     }
@@ -69,7 +69,7 @@ fn in_use(database: &Path, file: &mut File) -> StoreError {
     unusable(
         database,
         &format!(
-            "{holder} has this database open, and only one may; use the API of that process \
+            "{holder} has this database open, and only one process may; use the API of that process \
              (the posthaste commands do), or stop it first"
         ),
     )
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_of_the_file_does_not_keep_the_lock() {
+    fn duplicated_file_handle_does_not_keep_the_lock() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("posthaste.db");
         let lock = FileLock::take(&database, Duration::ZERO).unwrap();

@@ -1,4 +1,4 @@
-//! Connections: how the file is opened and locked, who may do what on it, and what a fault means.
+//! Connections: opening and locking the file, the rights of the roles, sessions, errors and the conversion of values.
 
 pub(crate) mod authorizer;
 pub(crate) mod connection;

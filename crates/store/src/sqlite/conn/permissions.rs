@@ -1,6 +1,7 @@
-//! Keeps the database's files private to the user that runs Posthaste: they hold payloads and signing secrets, and
-//! whoever can open the lock file can hold the lock. [`connection`](crate::sqlite::conn::connection) and [`lock`](crate::sqlite::conn::lock) create
-//! files through this module; doctor reports the files that [`exposed_files`] returns.
+//! Keeps the files of a database private to the user that runs Posthaste: they contain payloads and signing secrets,
+//! and any user who can open the lock file can hold the lock. [`connection`](crate::sqlite::conn::connection) and
+//! [`lock`](crate::sqlite::conn::lock) create files through this module; `doctor` reports what [`exposed_files`]
+//! returns.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
@@ -15,22 +16,22 @@ const FILE_MODE: u32 = 0o600;
 const OPEN_TO_OTHERS: u32 = 0o066;
 /// Entering a folder, for the group or for all users.
 const ENTERED_BY_OTHERS: u32 = 0o011;
-/// What follows the database's name in the names of its files.
+/// Suffixes of the file names of a database.
 const SUFFIXES: [&str; 4] = ["", "-wal", "-shm", LOCK_SUFFIX];
 const LOCK_SUFFIX: &str = ".lock";
 
-/// Creates the folder and its parents where they are missing.
+/// Creates the folder and its parents if they do not exist.
 pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)
 }
 
-/// Opens a file to read and write; creates it where it is missing.
+/// Opens a file for reading and writing; creates it if it does not exist.
 pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(FILE_MODE).open(path)
 }
 
-/// Takes the rights of other users from a file that an earlier version created. Only its owner can do that; for any
-/// other user the file stays as it is and [`exposed_files`] returns it.
+/// Removes the rights of other users from a file that an earlier version created. Only its owner can do that; for any
+/// other user the file stays unchanged and [`exposed_files`] returns it.
 pub(crate) fn make_private(file: &File) {
     let is_open = file.metadata().is_ok_and(|found| found.mode() & OPEN_TO_OTHERS != 0);
     if is_open {

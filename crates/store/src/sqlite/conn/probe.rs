@@ -1,5 +1,4 @@
-//! For tests: tries one statement as a role, as the owner, or asks how it would be run, and leaves
-//! nothing behind.
+//! For tests: executes or explains one statement as a role or as the owner, and rolls it back.
 
 use posthaste_core::ports::StoreResult;
 
@@ -9,7 +8,7 @@ use crate::sqlite::conn::error::{Answer, Fault};
 use crate::sqlite::conn::session::Session;
 
 impl SqliteStore {
-    /// Runs one SQL text as a role and undoes it; answers how many rows came or were changed.
+    /// Runs a statement as a role and rolls it back. Returns the number of rows that it returned or changed.
     #[doc(hidden)]
     pub async fn probe(&self, role: DbRole, sql: &str) -> StoreResult<usize> {
         let text = with_head(role, sql);
@@ -17,7 +16,7 @@ impl SqliteStore {
         undone(tried).map_err(|fault| fault.during("probing a statement"))
     }
 
-    /// How SQLite would run one SQL text of a role: the lines of EXPLAIN QUERY PLAN. The authorizer judges the text.
+    /// Returns the lines of EXPLAIN QUERY PLAN for a statement of a role. The authorizer checks the statement.
     #[doc(hidden)]
     pub async fn probe_plan(&self, role: DbRole, sql: &str) -> StoreResult<Vec<String>> {
         let text = with_head(role, &format!("EXPLAIN QUERY PLAN {sql}"));
@@ -33,7 +32,7 @@ impl SqliteStore {
         plan.await.map_err(|fault| fault.during("explaining a statement"))
     }
 
-    /// Bounds how large the file may grow, to see what happens when there is no room left.
+    /// Limits the size of the file, to test a full disk.
     #[doc(hidden)]
     pub async fn limit_pages(&self, pages_max: u32) -> StoreResult<()> {
         let limit = self.ask(
@@ -54,7 +53,7 @@ fn with_head(role: DbRole, sql: &str) -> String {
     format!("-- role: {}\n{sql}", role.name())
 }
 
-/// Fails even if the statement worked, so that the writer undoes what it did.
+/// Returns an error even if the statement succeeded, so that the writer rolls it back.
 fn probe(session: &Session<'_>, sql: &str) -> Answer<usize> {
     let mut statement = session.try_text(sql)?;
     let mut rows = statement.raw_query();

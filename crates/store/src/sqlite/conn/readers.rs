@@ -1,5 +1,5 @@
-//! Threads that read beside the writer, each with a connection of its own that cannot write. One queue
-//! feeds them all; each piece of work sees one moment of the database.
+//! Threads that read concurrently with the writer, each with its own read-only connection. They share one queue; each
+//! task reads from one snapshot.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -11,10 +11,10 @@ use crate::sqlite::commit::task::{Queue, Task};
 use crate::sqlite::conn::error::{Fault, GroupLoss};
 use crate::sqlite::conn::session::Guarded;
 
-/// Pieces that may wait; whoever brings more waits before the queue.
+/// Maximum number of queued tasks; further callers wait.
 const QUEUE_MAX: usize = 256;
 
-/// Starts a thread of this name for each connection. They end when every sender of the queue is gone.
+/// Starts a thread for each connection. They end when all senders of the queue are dropped.
 pub(crate) fn start(name: &str, connections: Vec<Guarded>) -> StoreResult<(Queue, Vec<JoinHandle<()>>)> {
     let (queue, tasks) = mpsc::channel(QUEUE_MAX);
     let tasks = Arc::new(Mutex::new(tasks));
@@ -32,7 +32,7 @@ pub(crate) fn start(name: &str, connections: Vec<Guarded>) -> StoreResult<(Queue
 
 fn work_off(guarded: &Guarded, tasks: &Mutex<mpsc::Receiver<Box<dyn Task>>>) {
     loop {
-        // Whoever holds the lock waits for the next piece; the others wait for the lock.
+        // The thread that holds the lock waits for the next task; the others wait for the lock.
         let next = tasks.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
         let Some(mut task) = next else { break };
         let loss =
@@ -40,7 +40,7 @@ fn work_off(guarded: &Guarded, tasks: &Mutex<mpsc::Receiver<Box<dyn Task>>>) {
         if guarded.in_transaction()
             && let Err(error) = guarded.owner("ROLLBACK")
         {
-            tracing::error!(%error, "a read transaction could not be ended");
+            tracing::error!(%error, "rolling back a read transaction failed");
         }
         task.acknowledge(loss.err().as_ref());
     }

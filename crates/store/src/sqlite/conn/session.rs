@@ -1,4 +1,4 @@
-//! A connection with its authorizer, and what a piece of work sees of it: statements of its own role.
+//! A connection with its authorizer, and the session through which a task executes statements of its role.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use crate::grants::DbRole;
 use crate::sqlite::conn::authorizer::Gate;
 use crate::sqlite::conn::error::{Answer, Fault};
 
-/// Enough for every statement of every role, so that none is ever prepared twice.
+/// Size of the statement cache: enough for all statements of all roles, so that none is prepared twice.
 const STATEMENTS_MAX: usize = 256;
 
-/// The first line of every SQL file begins with this and goes on with the name of its role.
+/// Start of the first line of every SQL file; the name of its role follows.
 const HEAD: &str = "-- role: ";
 
-/// A connection that asks the authorizer.
+/// A connection with an authorizer.
 #[derive(Debug)]
 pub(crate) struct Guarded {
     connection: Connection,
@@ -29,7 +29,7 @@ impl Guarded {
         Ok(Self { connection, gate })
     }
 
-    /// Runs a statement that only the thread itself may use: BEGIN, SAVEPOINT, COMMIT.
+    /// Runs a statement that is reserved for the thread: BEGIN, SAVEPOINT, COMMIT.
     pub(crate) fn owner(&self, sql: &str) -> rusqlite::Result<()> {
         let mut statement = self.connection.prepare_cached(sql)?;
         statement.raw_execute().map(drop)
@@ -39,19 +39,19 @@ impl Guarded {
         &self.connection
     }
 
-    /// Lets a role in, or with nothing the owner.
+    /// Starts a session of a role; `None` is the owner.
     pub(crate) fn session(&self, role: Option<DbRole>) -> Session<'_> {
         self.gate.admit(role);
         Session { guarded: self, role }
     }
 
-    /// Whether a transaction is open.
+    /// Returns whether a transaction is open.
     pub(crate) fn in_transaction(&self) -> bool {
         !self.connection.is_autocommit()
     }
 }
 
-/// What a piece of work works with. When it is gone, the owner has the connection again.
+/// A session of a role. Dropping it resets the connection to the owner.
 #[derive(Debug)]
 pub(crate) struct Session<'c> {
     guarded: &'c Guarded,
@@ -65,20 +65,20 @@ impl Drop for Session<'_> {
 }
 
 impl<'c> Session<'c> {
-    /// A statement of this role, from the cache. The cache is keyed by the text, and the text names its
-    /// role: so what one role prepared is never run by another.
+    /// Returns a statement of this role from the cache. The cache is keyed by the text, and the text contains the
+    /// role, so a statement that one role prepared is never run by another.
     pub(crate) fn statement(&self, sql: &'static str) -> Answer<CachedStatement<'c>> {
         self.check_head(sql)?;
         Ok(self.guarded.connection.prepare_cached(sql)?)
     }
 
-    /// A text that is no constant, for tests that try what a role may do. Not cached.
+    /// Prepares a text that is not a constant, without caching it: for tests of what a role may do.
     pub(crate) fn try_text(&self, sql: &str) -> Answer<rusqlite::Statement<'c>> {
         self.check_head(sql)?;
         Ok(self.guarded.connection.prepare(sql)?)
     }
 
-    /// Undoes what `work` did if it fails, and nothing else of the piece.
+    /// Runs `work`, and rolls back its changes, and only those, if it fails.
     pub(crate) fn all_or_nothing<T>(&self, work: impl FnOnce() -> Answer<T>) -> Answer<T> {
         self.as_owner("SAVEPOINT part")?;
         match work() {
@@ -109,7 +109,7 @@ impl<'c> Session<'c> {
         if named == Some(role.name()) { Ok(()) } else { Err(Fault::ForeignStatement(role.name())) }
     }
 
-    /// How large the database is, without its log.
+    /// Returns the size of the database in bytes, without its log.
     pub(crate) fn database_bytes(&self) -> Answer<u64> {
         self.guarded.gate.admit(None);
         let pragma =
@@ -119,13 +119,13 @@ impl<'c> Session<'c> {
         Ok(u64::try_from(bytes?).unwrap_or_default())
     }
 
-    /// How many rows the last statement changed.
+    /// Runs a statement and returns the number of changed rows.
     pub(crate) fn run(&self, sql: &'static str, params: impl rusqlite::Params) -> Answer<usize> {
         Ok(self.statement(sql)?.execute(params)?)
     }
 
-    /// Runs a statement that must change so many rows: all of them were read in this transaction, and
-    /// nobody writes beside it.
+    /// Runs a statement that must change exactly `rows` rows: all of them were read in this transaction, and there is
+    /// no other writer.
     pub(crate) fn change_all(
         &self,
         sql: &'static str,
@@ -135,21 +135,21 @@ impl<'c> Session<'c> {
         must_change(rows, self.run(sql, params)?)
     }
 
-    /// How many rows the last statement changed that changed any.
+    /// Returns the number of rows changed by the last INSERT, UPDATE or DELETE.
     pub(crate) fn changed(&self) -> usize {
         usize::try_from(self.guarded.connection.changes()).unwrap_or(usize::MAX)
     }
 
-    /// The id of the row that was inserted last.
+    /// Returns the id of the last inserted row.
     pub(crate) fn last_id(&self) -> i64 {
         self.guarded.connection.last_insert_rowid()
     }
 }
 
-/// Whether a statement changed as many rows as it must.
+/// Returns an error unless a statement changed the expected number of rows.
 pub(crate) fn must_change(rows: usize, changed: usize) -> Answer<()> {
     if changed == rows {
         return Ok(());
     }
-    Err(Fault::Unreadable(format!("{changed} rows were as they had been read, not {rows}")))
+    Err(Fault::Unreadable(format!("{changed} rows were changed, expected {rows}")))
 }

@@ -1,5 +1,4 @@
-//! How columns become the words of the core, and back. What no row can hold is an
-//! [`Unreadable`](crate::sqlite::conn::error::Fault::Unreadable).
+//! Conversion between SQLite columns and core types. A value that Posthaste never writes is a [`Fault::Unreadable`].
 
 use std::rc::Rc;
 
@@ -11,8 +10,8 @@ use rusqlite::{Row, Statement};
 
 use crate::sqlite::conn::error::{Answer, Fault};
 
-/// The places of the columns of one record, found by their names. A lookup compares the names of a statement one by one,
-/// so a statement that returns many rows does it once for all of them.
+/// Indexes of the columns of a record, looked up by name. A lookup compares the names of a statement one by one, so a
+/// statement that returns many rows does it once for all of them.
 macro_rules! columns {
     ($name:ident { $($column:ident),+ $(,)? }) => {
         #[derive(Debug, Clone, Copy)]
@@ -27,7 +26,7 @@ macro_rules! columns {
 }
 pub(crate) use columns;
 
-/// A column of a statement: by its name, or by a place that was found before.
+/// A column of a statement: its name, or its index.
 pub(crate) trait Column: Copy {
     fn place(self, row: &Row<'_>) -> rusqlite::Result<usize>;
 }
@@ -57,7 +56,7 @@ pub(crate) fn maybe_time(row: &Row<'_>, column: impl Column) -> rusqlite::Result
     Ok(get::<Option<i64>>(row, column)?.map(Timestamp::from_micros))
 }
 
-/// An id, or `None`.
+/// Reads an id, or `None`.
 pub(crate) fn maybe_id<T>(
     row: &Row<'_>,
     column: impl Column,
@@ -70,22 +69,22 @@ pub(crate) fn error_code(row: &Row<'_>, column: impl Column) -> rusqlite::Result
     Ok(get::<Option<String>>(row, column)?.map(ErrorCode::from_store))
 }
 
-/// A text, without a copy.
+/// Reads a text without copying it.
 pub(crate) fn text<'r>(row: &'r Row<'_>, column: impl Column) -> rusqlite::Result<&'r str> {
     Ok(row.get_ref(column.place(row)?)?.as_str()?)
 }
 
-/// A word of one of the core's enums.
+/// Parses a text with a function of the core, such as a status.
 pub(crate) fn word<T>(
     row: &Row<'_>,
     column: impl Column,
     parse: impl FnOnce(&str) -> Option<T>,
 ) -> Answer<T> {
     let text = text(row, column)?;
-    parse(text).ok_or_else(|| Fault::Unreadable(format!("{text:?} is not a state")))
+    parse(text).ok_or_else(|| Fault::Unreadable(format!("{text:?} is not a known value")))
 }
 
-/// The same, or `None`.
+/// Like [`word`], or `None` for NULL.
 pub(crate) fn maybe_word<T>(
     row: &Row<'_>,
     column: impl Column,
@@ -99,7 +98,7 @@ pub(crate) fn token(token: LeaseToken) -> [u8; 16] {
     token.bits().to_be_bytes()
 }
 
-/// Ids for the table-valued function rarray.
+/// Converts ids for the table-valued function rarray.
 pub(crate) fn array(ids: impl IntoIterator<Item = i64>) -> Array {
     Rc::new(ids.into_iter().map(Value::Integer).collect())
 }

@@ -1,4 +1,4 @@
-//! The file: one process at a time, clear words for a file that cannot be used, and no harm done to it.
+//! The database file: one process at a time, clear errors for a file that cannot be used, and no change to it.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 use std::os::unix::process::CommandExt as _;
@@ -17,13 +17,13 @@ use crate::sqlite::conn::permissions::exposed_files;
 use crate::sqlite::migrate;
 use crate::sqlite::migrate_with;
 
-/// Set for a second process: the database that it is to try.
+/// For a child process: the database to open.
 const CHILD: &str = "POSTHASTE_TEST_DATABASE";
-/// Set for a second process: the database that it is to create and keep open.
+/// For a child process: the database to create and keep open.
 const CREATOR: &str = "POSTHASTE_TEST_NEW_DATABASE";
-/// Set for a second process: the lock file that it is to lock.
+/// For a child process: the lock file to lock.
 const LOCKER: &str = "POSTHASTE_TEST_LOCK_FILE";
-/// Not root, for whom no file is read-only.
+/// A user other than root, for whom no file is read-only.
 const NOBODY: u32 = 65_534;
 
 fn words(error: StoreError) -> String {
@@ -35,7 +35,7 @@ fn refusal(path: &Path) -> String {
     words(SqliteStore::open(&SqliteOptions::new(path)).unwrap_err())
 }
 
-/// Not a test by itself: what a second process does.
+/// Not a test: run in a child process.
 #[test]
 fn child_tries_a_database() {
     if let Some(path) = std::env::var_os(CHILD) {
@@ -51,12 +51,12 @@ fn child_tries_a_database() {
     }
 }
 
-/// What a process of its own says about a database, as root or as nobody.
+/// Returns the output of a child process that opens a database, as root or as nobody.
 fn ask_child(path: &Path, folder: &Path, as_nobody: bool) -> String {
     run_child("child_tries_a_database", (CHILD, path), folder, as_nobody)
 }
 
-/// Returns what a test prints in a process of its own, which has no umask.
+/// Returns the output of a test that runs in a child process without a umask.
 fn run_child(test: &str, (name, value): (&str, &Path), folder: &Path, as_nobody: bool) -> String {
     let program = folder.join("child");
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
@@ -72,7 +72,7 @@ fn run_child(test: &str, (name, value): (&str, &Path), folder: &Path, as_nobody:
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Not a test by itself: creates a database and prints the modes of its files while it is open.
+/// Not a test: creates a database and prints the modes of its files while it is open.
 #[test]
 fn child_creates_a_database() {
     if let Some(path) = std::env::var_os(CREATOR) {
@@ -90,7 +90,7 @@ fn child_creates_a_database() {
     }
 }
 
-/// Not a test by itself: what another user can do with a lock file.
+/// Not a test: prints whether another user can lock a lock file.
 #[test]
 fn child_locks_a_file() {
     if let Some(path) = std::env::var_os(LOCKER) {
@@ -137,7 +137,7 @@ fn other_users_cannot_hold_the_lock_of_an_older_database() {
 }
 
 #[test]
-fn files_that_other_users_can_open_are_named() {
+fn files_open_to_other_users_are_reported() {
     let folder = TempDir::new().unwrap();
     let mode = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     let path = folder.path().join("posthaste.db");
@@ -153,7 +153,7 @@ fn files_that_other_users_can_open_are_named() {
 }
 
 #[test]
-fn a_second_open_is_refused_and_told_what_to_do() {
+fn second_process_is_refused_with_a_hint() {
     let fixture = Fixture::new();
     let told = refusal(&fixture.path());
     for part in [fixture.path().to_str().unwrap(), &std::process::id().to_string(), "API"] {
@@ -164,7 +164,7 @@ fn a_second_open_is_refused_and_told_what_to_do() {
     assert_eq!(told.matches("refused: ").count(), 2, "{told}");
     assert!(told.contains(&std::process::id().to_string()), "{told}");
 
-    // The lock goes with its holder, the file stays.
+    // The lock ends with its holder; the file remains.
     let path = fixture.path();
     let Fixture { store, folder } = fixture;
     drop(store);
@@ -175,7 +175,7 @@ fn a_second_open_is_refused_and_told_what_to_do() {
 }
 
 #[test]
-fn two_migrations_at_once_both_succeed() {
+fn concurrent_migrations_succeed() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("deep/er/posthaste.db");
     let threads: Vec<_> = (0..4)
@@ -191,11 +191,11 @@ fn two_migrations_at_once_both_succeed() {
 }
 
 #[test]
-fn a_schema_that_is_not_ours_is_refused() {
+fn unknown_schema_is_refused() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("posthaste.db");
     assert!(refusal(&path).contains("posthaste migrate"));
-    assert!(!path.exists(), "looking makes no file");
+    assert!(!path.exists(), "opening creates no file");
     migrate(&path).unwrap();
 
     let mut newer = MIGRATIONS.to_vec();
@@ -210,7 +210,7 @@ fn a_schema_that_is_not_ours_is_refused() {
 }
 
 #[test]
-fn a_migration_that_fails_leaves_nothing() {
+fn failed_migration_is_rolled_back() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("posthaste.db");
     let mut migrations = MIGRATIONS.to_vec();
@@ -223,7 +223,7 @@ fn a_migration_that_fails_leaves_nothing() {
 }
 
 #[test]
-fn files_of_others_are_left_alone() {
+fn foreign_files_are_refused_and_unchanged() {
     let folder = TempDir::new().unwrap();
     let text = folder.path().join("notes.txt");
     std::fs::write(&text, "these are notes, and more than a header is long: ".repeat(40)).unwrap();
@@ -243,7 +243,7 @@ fn files_of_others_are_left_alone() {
 }
 
 #[test]
-fn a_read_only_file_or_folder_is_named_and_not_harmed() {
+fn read_only_file_or_folder_is_reported_and_unchanged() {
     let folder = TempDir::new().unwrap();
     let mode = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     let data = folder.path().join("data");

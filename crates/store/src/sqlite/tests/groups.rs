@@ -1,4 +1,4 @@
-//! Groups: who is told what, and what is there, when some piece of a group goes wrong.
+//! Group commit: results and stored rows when a task of a group fails.
 
 use std::sync::mpsc;
 
@@ -10,7 +10,7 @@ use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::conn::error::Fault;
 
-/// Makes the writer wait, so that what is queued meanwhile becomes one group.
+/// Blocks the writer, so that the tasks queued meanwhile become one group.
 struct Held {
     store: SqliteStore,
     go: mpsc::Sender<()>,
@@ -67,9 +67,9 @@ async fn limit_to_present_size(fixture: &Fixture, more: u32) {
 }
 
 #[tokio::test]
-async fn a_full_disk_in_the_middle_of_a_group_fails_all_ten() {
+async fn full_disk_fails_the_whole_group() {
     let fixture = Fixture::new();
-    // Room for four of ten.
+    // Enough for four of ten events.
     limit_to_present_size(&fixture, 110).await;
     let held = Held::new(&fixture.store).await;
     let tasks: Vec<_> = (0..10).map(|_| insert(&fixture.store, event(None, 100_000))).collect();
@@ -80,7 +80,7 @@ async fn a_full_disk_in_the_middle_of_a_group_fails_all_ten() {
     }
     assert_eq!((fixture.count("events").await, fixture.count("routing_queue").await), (0, 0));
 
-    // A piece that needs less than what is left goes through, and with room again everything does.
+    // A smaller task succeeds, and with more space all do.
     insert(&fixture.store, event(None, 100)).await.unwrap().unwrap();
     fixture.store.limit_pages(1_000_000).await.unwrap();
     let held = Held::new(&fixture.store).await;
@@ -93,7 +93,7 @@ async fn a_full_disk_in_the_middle_of_a_group_fails_all_ten() {
 }
 
 #[tokio::test]
-async fn a_piece_that_fails_or_panics_takes_no_other_with_it() {
+async fn failing_or_panicking_task_does_not_affect_others() {
     let fixture = Fixture::new();
     let held = Held::new(&fixture.store).await;
     let before = insert(&fixture.store, event(None, 10));
@@ -101,7 +101,8 @@ async fn a_piece_that_fails_or_panics_takes_no_other_with_it() {
     let failing = tokio::spawn(async move {
         store
             .write(DbRole::EventIngestWriter, "failing", |session| {
-                let sql = "-- role: event_ingest_writer\nINSERT INTO events (event_type, payload, created_at) VALUES ('a', '1', 0)";
+                let sql = "-- role: event_ingest_writer\n\
+                    INSERT INTO events (event_type, payload, created_at) VALUES ('a', '1', 0)";
                 session.run(sql, [])?;
                 Err::<(), _>(Fault::Unreadable("on purpose".to_owned()))
             })
@@ -111,7 +112,8 @@ async fn a_piece_that_fails_or_panics_takes_no_other_with_it() {
     let panicking = tokio::spawn(async move {
         store
             .write(DbRole::EventIngestWriter, "panicking", |session| {
-                let sql = "-- role: event_ingest_writer\nINSERT INTO events (event_type, payload, created_at) VALUES ('b', '1', 0)";
+                let sql = "-- role: event_ingest_writer\n\
+                    INSERT INTO events (event_type, payload, created_at) VALUES ('b', '1', 0)";
                 session.run(sql, [])?;
                 if session.last_id() > 0 {
                     panic!("on purpose");
@@ -128,9 +130,10 @@ async fn a_piece_that_fails_or_panics_takes_no_other_with_it() {
     assert!(matches!(panicking.await.unwrap(), Err(StoreError::Refused { .. })));
     assert_eq!(fixture.count("events").await, 2);
 
-    // Alone in its group, it has no savepoint and is undone all the same.
+    // A single task in its group has no savepoint and is rolled back all the same.
     let alone = fixture.store.write(DbRole::EventIngestWriter, "panicking", |session| {
-        let sql = "-- role: event_ingest_writer\nINSERT INTO events (event_type, payload, created_at) VALUES ('c', '1', 0)";
+        let sql = "-- role: event_ingest_writer\n\
+            INSERT INTO events (event_type, payload, created_at) VALUES ('c', '1', 0)";
         session.run(sql, [])?;
         if session.last_id() > 0 {
             panic!("on purpose");
@@ -142,13 +145,13 @@ async fn a_piece_that_fails_or_panics_takes_no_other_with_it() {
     insert(&fixture.store, event(None, 10)).await.unwrap().unwrap();
 }
 
-/// Events that no type of the core would let through, to see what the schema says.
+/// An event that the core types would refuse, to test the schema.
 fn malformed() -> NewEvent {
     NewEvent { event_type: EventType::from_store("not a type".to_owned()), ..event(None, 10) }
 }
 
 #[tokio::test]
-async fn a_refused_request_stops_no_other_and_is_all_or_nothing() {
+async fn refused_request_is_atomic_and_does_not_affect_others() {
     let fixture = Fixture::new();
     let ingest = fixture.store.ingest();
     let mut requests = vec![vec![event(Some("a"), 10), event(None, 10)]; 1];
@@ -169,12 +172,12 @@ async fn a_refused_request_stops_no_other_and_is_all_or_nothing() {
 }
 
 #[tokio::test]
-async fn ids_find_back_to_their_events_whatever_the_batch() {
+async fn ids_match_their_events_for_every_batch_size() {
     let fixture = Fixture::new();
     let ingest = fixture.store.ingest();
     let mut known = std::collections::HashMap::new();
     for (round, size) in [1_usize, 7, 8, 9, 31, 32, 33, 40, 77, 500].into_iter().enumerate() {
-        // Some ids repeat within a batch, some were there before, some events have none.
+        // Some ids repeat within a batch, some were stored before, some events have none.
         let name = |at: usize| match at % 5 {
             0 | 3 => None,
             1 => Some(format!("{round}-{}", at / 10)),
@@ -207,7 +210,7 @@ async fn ids_find_back_to_their_events_whatever_the_batch() {
 }
 
 #[tokio::test]
-async fn queued_work_is_done_before_the_store_is_gone() {
+async fn queued_work_is_finished_before_shutdown() {
     let fixture = Fixture::new();
     let held = Held::new(&fixture.store).await;
     let tasks: Vec<_> = (0..10).map(|_| insert(&fixture.store, event(None, 10))).collect();
@@ -218,7 +221,7 @@ async fn queued_work_is_done_before_the_store_is_gone() {
     let Fixture { store, folder } = fixture;
     drop(store);
     let log = folder.path().join("posthaste.db-wal");
-    assert!(!log.exists(), "the log is emptied at the end");
+    assert!(!log.exists(), "the log is truncated at the end");
     let options = crate::sqlite::SqliteOptions::new(folder.path().join("posthaste.db"));
     let again = Fixture { store: SqliteStore::open(&options).unwrap(), folder };
     assert_eq!(again.count("events").await, 10);

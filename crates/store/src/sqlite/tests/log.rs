@@ -1,4 +1,4 @@
-//! The write-ahead log stays short under a load of writes with readers that never pause.
+//! The write-ahead log stays bounded under writes with readers that never pause.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use posthaste_core::ports::{IngestStore as _, Stores as _};
 use super::{Fixture, NOW, event};
 
 const LOG_BYTES_MAX: u64 = 4 << 20;
-/// The largest group of this test, with its indexes.
+/// The largest group of this test, including its indexes, in bytes.
 const GROUP_BYTES_MAX: u64 = 1 << 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_log_stays_short_under_writes_and_reads() {
+async fn log_stays_bounded_under_writes_and_reads() {
     let fixture =
         Fixture::with(|options| crate::sqlite::SqliteOptions { log_bytes_max: LOG_BYTES_MAX, ..options });
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    // Two readers, of which one is always within the database: the log is never free by itself.
+    // Two readers, of which one always has a snapshot: the log can never be restarted without waiting.
     let readers: Vec<_> = (0..2)
         .map(|_| {
             let (store, stop) = (fixture.store.clone(), stop.clone());

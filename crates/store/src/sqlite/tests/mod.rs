@@ -1,4 +1,4 @@
-//! Promises that only this engine makes: groups, walls between the roles, one process, a short log.
+//! Tests of this engine only: group commit, rights of the roles, one process per file, the size of the log.
 
 mod files;
 mod groups;
@@ -18,7 +18,7 @@ use super::{SqliteOptions, SqliteStore, migrate};
 
 const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 
-/// A migrated database in a folder of its own.
+/// A migrated database in its own folder.
 struct Fixture {
     store: SqliteStore,
     folder: TempDir,
@@ -40,7 +40,7 @@ impl Fixture {
         self.folder.path().join("posthaste.db")
     }
 
-    /// How many rows a table has, seen by a reader.
+    /// Returns the number of rows of a table, as seen by a reader.
     async fn count(&self, table: &'static str) -> i64 {
         let sql = format!("SELECT count(*) FROM {table}");
         let counted = self.store.ask(

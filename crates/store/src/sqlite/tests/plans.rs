@@ -1,22 +1,22 @@
-//! Every statement walks an index: nothing reads or sorts a whole table, with or without statistics.
+//! Every statement uses an index: none scans or sorts a whole table, with or without statistics.
 
 use std::path::Path;
 
 use super::Fixture;
 use crate::grants::DbRole;
 
-/// Files whose statements may read everything or sort, and why.
+/// Files whose statements may scan or sort a table, and why.
 const EXCEPTIONS: [(&str, &str); 7] = [
-    ("insight/changes_of_types.sql", "tells each subscription once"),
+    ("insight/changes_of_types.sql", "returns each subscription once"),
     ("insight/engine.sql", "migrations are few"),
     ("insight/explained_deliveries.sql", "sorts the sagas of one event"),
     ("insight/rollups.sql", "sums up counters by name"),
-    ("insight/survey_queues.sql", "counts queues, to a bound"),
+    ("insight/survey_queues.sql", "counts queues up to a limit"),
     ("key/list_keys.sql", "keys are few"),
     ("reader/deliveries_of_event.sql", "sorts the sagas of one event"),
 ];
 
-/// What may be scanned: rows that the statement itself brings, or a part that was already bounded.
+/// Scans that are allowed: of rows that the statement itself provides, or of a bounded subquery.
 const SCANNED: [&str; 9] = [
     "SCAN taken",
     "SCAN walk",
@@ -89,7 +89,7 @@ async fn no_statement_scans_or_sorts_a_table() {
     check_plans(&fixture, "analyzed").await;
 }
 
-/// A history in which everything has ended, as a queue looks to its statistics.
+/// A history in which everything is finished, which is how a queue appears in the statistics.
 const FILL: [&str; 8] = [
     "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
      INSERT INTO events (event_type, payload, created_at) SELECT 'type.' || (i % 10), '{}', i FROM n",

@@ -1,4 +1,4 @@
-//! Readers: who waits for whom.
+//! Readers: which calls wait for which.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use posthaste_core::ports::{KeyHash, KeyRole, KeyStore as _, Stores as _};
 
 use super::{Fixture, NOW};
 
-/// Far more than a lookup takes. Without a reader of its own it would wait until the others are released, which happens
-/// only afterwards.
+/// Far longer than a lookup takes. Without its own reader, the lookup would wait until the others are released, which
+/// happens only afterwards.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Every call of the API begins with its key: it must not wait behind the lists of other callers.
+/// Every API call begins with a key lookup, which must not wait behind the lists of other callers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_is_found_while_every_reader_is_busy() {
+async fn key_lookup_does_not_wait_for_busy_readers() {
     const READERS: usize = 2;
     let fixture = Fixture::with(|options| crate::sqlite::SqliteOptions { readers: READERS, ..options });
     let (keys, hash) = (fixture.store.keys(), KeyHash([7; 32]));

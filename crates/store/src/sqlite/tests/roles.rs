@@ -1,6 +1,6 @@
-//! The statements of the roles: each role runs its own, and none reaches further than it seems to. What each role may
-//! do is tested against the matrix of rights, beside that of PostgreSQL; that every statement stays within the rights
-//! of its role, by [`plans`](super::plans).
+//! Statements of the roles: each role runs only its own, and none can bypass the authorizer. The rights of each role
+//! are tested against the matrix of rights, together with PostgreSQL; that every statement stays within the rights of
+//! its role, by [`plans`](super::plans).
 
 use super::Fixture;
 use super::plans::statements;
@@ -8,7 +8,7 @@ use crate::grants::{DbRole, SQLITE_VIEWS};
 use crate::sqlite::conn::error::Fault;
 
 #[tokio::test]
-async fn a_role_runs_only_statements_that_name_it() {
+async fn role_runs_only_its_own_statements() {
     let fixture = Fixture::new();
     const OF_THE_WORKER: &str = "-- role: job_worker\nSELECT id FROM events";
     for (role, own) in [(DbRole::JobWorker, true), (DbRole::Viewer, false), (DbRole::JobWorker, true)] {
@@ -25,7 +25,7 @@ async fn a_role_runs_only_statements_that_name_it() {
 }
 
 #[tokio::test]
-async fn rights_are_asked_again_when_the_schema_changes_below_a_statement() {
+async fn rights_are_checked_again_after_a_schema_change() {
     let fixture = Fixture::new();
     const COUNT: &str = "-- role: viewer\nSELECT count(*) FROM events";
     let count = || {
@@ -44,10 +44,10 @@ async fn rights_are_asked_again_when_the_schema_changes_below_a_statement() {
     assert_eq!(count().await, 0);
 }
 
-/// The authorizer takes an access for one of the trigger or view that SQLite names, and SQLite names a WITH clause in the
-/// same way.
+/// The authorizer attributes an access to the trigger or view that SQLite names, and SQLite names a common table
+/// expression in the same way.
 #[tokio::test]
-async fn no_statement_passes_for_a_trigger_or_view() {
+async fn no_statement_is_mistaken_for_a_trigger_or_view() {
     let fixture = Fixture::new();
     let names = fixture.store.ask(
         |queues| &queues.readers,
@@ -60,7 +60,7 @@ async fn no_statement_passes_for_a_trigger_or_view() {
     );
     let names = names.await.unwrap();
     for (view, _) in SQLITE_VIEWS {
-        assert!(names.iter().any(|name| name == view), "{view} is no view of the schema");
+        assert!(names.iter().any(|name| name == view), "{view} is not a view of the schema");
     }
     for (label, _, sql) in statements() {
         let words: Vec<_> =

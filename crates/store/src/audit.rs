@@ -1,10 +1,10 @@
-//! The log line of a change that a person made. Each engine's `audit` module writes the row in the transaction of the
-//! change and calls this after the commit.
+//! Logs a change made by a person. The `audit` module of each engine writes the row in the transaction of the change
+//! and calls this function after the commit.
 
 use posthaste_core::KeyId;
 use posthaste_core::audit::{Actor, Change};
 
-/// Writes one line, without what was there before and after: URLs and descriptions do not belong in a log.
+/// Writes one line without the values before and after: URLs and descriptions do not belong in a log.
 pub(crate) fn log(by: &Actor, change: &Change) {
     tracing::info!(
         action = change.action.as_str(),

@@ -1,10 +1,9 @@
-//! Who may do what: ONE table. It makes the roles and grants of PostgreSQL, the authorizer of SQLite
-//! and `docs/roles.md`. What is not in it is refused. The tests compare the databases with a matrix
-//! that was written by hand.
+//! The table of rights. It generates the PostgreSQL roles and grants, the SQLite authorizer and `docs/roles.md`. A
+//! right that is not listed is denied. The tests compare both databases with a matrix that was written by hand.
 
 use std::fmt::Write as _;
 
-/// One role of the database; a component works as exactly one.
+/// A database role. Each component uses exactly one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DbRole {
     EventIngestWriter,
@@ -18,7 +17,7 @@ pub enum DbRole {
     OutboxWorker,
     KeyKeeper,
     Viewer,
-    /// For applications that publish events in transactions of their own. No component works as it.
+    /// For applications that publish events in their own transactions. No component uses it.
     EventPublisher,
 }
 
@@ -38,7 +37,7 @@ impl DbRole {
         Self::EventPublisher,
     ];
 
-    /// The roles that components of the program work as.
+    /// The roles that components of the program use.
     pub const COMPONENTS: [Self; 11] = [
         Self::EventIngestWriter,
         Self::SubscriptionAdmin,
@@ -70,7 +69,8 @@ impl DbRole {
         }
     }
 
-    /// The setting with the URL of a login for this role alone. `None` for a role that no component works as.
+    /// Returns the setting for the URL of a separate login for this role, or `None` for a role that no component
+    /// uses.
     pub const fn url_setting(self) -> Option<&'static str> {
         Some(match self {
             Self::EventIngestWriter => "POSTHASTE_DATABASE_URL_INGEST",
@@ -95,7 +95,7 @@ pub enum Privilege {
     Insert,
     Update,
     Delete,
-    /// Call a function of the owner (SQLite: write to the view that stands for it).
+    /// Call a function of the owner (SQLite: access the view that takes its place).
     Execute,
 }
 
@@ -111,7 +111,7 @@ impl Privilege {
     }
 }
 
-/// One right. No columns means every column, or that the object is a function.
+/// One right. Empty `columns` means all columns, or that the object is a function.
 #[derive(Debug, Clone, Copy)]
 pub struct Grant {
     pub role: DbRole,
@@ -149,7 +149,7 @@ const HEALTH: &str = "subscription_health";
 const OPERATOR_AUDIT: &str = "operator_audit";
 const MIGRATIONS: &str = "schema_migrations";
 
-/// Every table of the schema, in the order of the documents.
+/// All tables of the schema, in the order used in documents.
 pub const TABLES: [&str; 19] = [
     EVENTS,
     SUBSCRIPTIONS,
@@ -180,7 +180,7 @@ pub const RESUME_LANE: &str = "resume_lane";
 pub const REPORT_PRESENCE: &str = "report_presence";
 pub const REPORT_HEALTH: &str = "report_health";
 
-/// Each view of SQLite and the function that it stands for.
+/// The SQLite views, each with the function whose place it takes.
 pub const SQLITE_VIEWS: [(&str, &str); 6] = [
     ("compare_events", COMPARE_EVENTS),
     ("requeue", REQUEUE),
@@ -205,8 +205,8 @@ const NO_SECRETS: &[&str] = &[
     "updated_at",
     "deleted_at",
 ];
-// What may be inserted: every column but `id`. Without a right on it nobody says OVERRIDING SYSTEM VALUE, so that ids
-// always come from their sequence.
+// Columns that may be inserted: all except `id`. Without a right on `id`, OVERRIDING SYSTEM VALUE cannot be used, so
+// ids always come from their sequence.
 const EVENT_NEW: &[&str] =
     &["external_event_id", "event_type", "payload", "correlation_id", "traceparent", "created_at"];
 const SUBSCRIPTION_NEW: &[&str] = &[
@@ -275,13 +275,13 @@ const JOB_WORK: &[&str] = &[
 const LEASE_READ: &[&str] = &["id", "saga_id", "status", "lease_until", "lease_resets", "worker_id"];
 const LEASE_RESET: &[&str] =
     &["status", "lease_until", "lease_token", "lease_resets", "worker_id", "error_code", "suspect"];
-/// A key is used and revoked; its name, role and hash never change.
+/// Name, role and hash of a key never change.
 const KEY_MOVES: &[&str] = &["last_used_at", "revoked_at"];
-/// The server sets id and time.
+/// The server generates id and time.
 const AUDITED: &[&str] = &["key_id", "key_name", "client_address", "action", "object", "before", "after"];
 const NO_HASH: &[&str] = &["id", "name", "role", "created_at", "last_used_at", "revoked_at"];
 
-/// The table. UPDATE on a queue is what SKIP LOCKED asks for; nobody changes a row of one.
+/// The table of rights. SELECT … FOR UPDATE SKIP LOCKED requires UPDATE on a queue; no statement updates its rows.
 pub const GRANTS: &[Grant] = &[
     grant(DbRole::EventIngestWriter, Privilege::Insert, EVENTS, EVENT_NEW),
     grant(DbRole::EventIngestWriter, Privilege::Select, EVENTS, &["id", "external_event_id"]),
@@ -361,12 +361,12 @@ pub const GRANTS: &[Grant] = &[
     grant(DbRole::EventPublisher, Privilege::Execute, PUBLISH, ALL),
 ];
 
-/// Every role of a component may also call these: every process tells what it counted.
+/// Functions that every component role may call, because every process reports its counters.
 pub const EVERY_ROLE_EXECUTES: [&str; 2] = [REPORT_PRESENCE, REPORT_HEALTH];
-/// Every role of a component may also read this: a process with one role alone must see whether the database fits it.
+/// The table that every component role may read, because every process checks the schema version.
 pub const EVERY_ROLE_READS: &str = MIGRATIONS;
 
-/// Whether a role may do this to a column; no column asks for any column at all.
+/// Returns whether a role has a privilege on a column; `None` means on any column.
 pub fn allows(role: DbRole, privilege: Privilege, object: &str, column: Option<&str>) -> bool {
     let is_everybodys = match privilege {
         Privilege::Execute => EVERY_ROLE_EXECUTES.contains(&object),
@@ -384,15 +384,15 @@ pub fn allows(role: DbRole, privilege: Privilege, object: &str, column: Option<&
     })
 }
 
-/// Whether a role may call the function of the owner that this view stands for on SQLite, by an INSERT into the view or
-/// a SELECT from it.
+/// Returns whether a role may call the function of the owner whose place this SQLite view takes, by an INSERT into
+/// the view or a SELECT from it.
 pub fn may_call_view(role: DbRole, view: &str) -> bool {
     SQLITE_VIEWS
         .iter()
         .any(|(name, function)| *name == view && allows(role, Privilege::Execute, function, None))
 }
 
-/// What brings the rights of a PostgreSQL database to what the table says. The roles must exist.
+/// Returns the statements that set the rights of a PostgreSQL database to this table. The roles must exist.
 pub fn postgres_grants() -> String {
     let mut sql = String::new();
     let roles = DbRole::ALL.map(DbRole::name).join(", ");
@@ -415,18 +415,20 @@ pub fn postgres_grants() -> String {
     sql
 }
 
-/// `docs/roles.md`.
+/// Returns the content of `docs/roles.md`.
 pub fn roles_markdown() -> String {
     let mut text = String::from(
-        "# Who may do what\n\n\
-         Made from the table in `crates/store/src/grants.rs`; a test keeps the two equal. PostgreSQL enforces\n\
-         it with roles and column grants, SQLite with an authorizer when a statement is prepared. What is not\n\
-         listed is refused. Every role but `event_publisher` may also call `report_presence`, which notes that a process lives and\n\
-         adds to the counters of the charts, and `report_health`, which adds up how attempts for each subscription\n\
-         went, and read `schema_migrations`, which tells whether the database fits the program.\n",
+        "# Database roles\n\n\
+         Generated from the table in `crates/store/src/grants.rs`; a test compares them. PostgreSQL enforces\n\
+         the rights with roles and column grants, SQLite with an authorizer when a statement is prepared. A\n\
+         right that is not listed is denied.\n\n\
+         Every role except `event_publisher` may also call `report_presence`, which records that a process is\n\
+         running and adds its counters, and `report_health`, which adds the attempt counts of subscriptions.\n\
+         It may also read `schema_migrations`, to check the schema version.\n",
     );
     for role in DbRole::ALL {
-        let _ = write!(text, "\n## `{}`\n\n| may | on | columns |\n| --- | --- | --- |\n", role.name());
+        let _ =
+            write!(text, "\n## `{}`\n\n| privilege | object | columns |\n| --- | --- | --- |\n", role.name());
         for grant in GRANTS.iter().filter(|grant| grant.role == role) {
             let columns = match (grant.privilege, grant.columns) {
                 (Privilege::Execute, _) => String::new(),
@@ -448,7 +450,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_listed_is_refused() {
+    fn unlisted_rights_are_denied() {
         let router = DbRole::RouterWorker;
         assert!(allows(router, Privilege::Select, EVENTS, Some("id")));
         assert!(!allows(router, Privilege::Select, EVENTS, Some("payload")));
@@ -465,9 +467,9 @@ mod tests {
     }
 
     #[test]
-    fn nobody_inserts_an_id() {
+    fn no_role_may_insert_an_id() {
         for grant in GRANTS.iter().filter(|grant| grant.privilege == Privilege::Insert) {
-            // Tables without an id of their own.
+            // Tables without an `id` column.
             let is_bare = [FINISHED, LEDGER, SESSIONS].contains(&grant.object);
             let has_id = grant.columns.is_empty() || grant.columns.contains(&"id");
             assert!(is_bare || !has_id, "{grant:?}");
@@ -475,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn every_grant_is_on_something_that_exists() {
+    fn every_grant_is_on_an_existing_object() {
         for grant in GRANTS {
             let functions = [PUBLISH, COMPARE_EVENTS, REQUEUE, RESUME_LANE, REPORT_PRESENCE, REPORT_HEALTH];
             let known = if grant.privilege == Privilege::Execute { &functions[..] } else { &TABLES[..] };

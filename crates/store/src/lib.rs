@@ -1,7 +1,7 @@
-//! The only crate that knows SQL: the ports of `posthaste-core` on SQLite and on PostgreSQL.
+//! Implements the ports of `posthaste-core` on SQLite and PostgreSQL. No other crate contains SQL.
 //!
-//! Each engine has one file for each role and one SQL file for each verb; [`grants`] says what each
-//! role may do on both; [`migration`] decides what a database still needs.
+//! Each engine has one module per role and one SQL file per statement. [`grants`] defines the rights of each role on
+//! both engines; [`migration`] decides which migrations a database needs.
 
 mod audit;
 pub mod columns;

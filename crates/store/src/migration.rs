@@ -1,9 +1,9 @@
-//! Which migrations a database still needs, and whether it may be touched at all. Pure; each engine
-//! reads its list of applied ones, asks [`plan`], and runs the answer under a lock.
+//! Decides which migrations a database needs, and whether it can be used at all. Pure: each engine reads the applied
+//! migrations, calls [`plan`] and runs the result under a lock.
 
 use sha2::{Digest as _, Sha256};
 
-/// One numbered file of an engine's `migrations` folder.
+/// One numbered file in the `migrations` folder of an engine.
 #[derive(Debug, Clone, Copy)]
 pub struct Migration {
     pub version: u32,
@@ -11,12 +11,12 @@ pub struct Migration {
     pub sql: &'static str,
 }
 
-/// A line at the head of a file that cannot run inside a transaction (CREATE INDEX CONCURRENTLY). Its
-/// statements, separated by lines that start with `-- step`, must each be safe to run again.
+/// First line of a file that cannot run inside a transaction (CREATE INDEX CONCURRENTLY). Its statements, separated
+/// by lines that start with `-- step`, must each be safe to repeat.
 const NO_TRANSACTION: &str = "-- posthaste: no transaction";
 
 impl Migration {
-    /// SHA-256 of the file, in hex.
+    /// Returns the SHA-256 of the file, in hex.
     pub fn checksum(&self) -> String {
         Sha256::digest(self.sql.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -25,7 +25,7 @@ impl Migration {
         !self.sql.starts_with(NO_TRANSACTION)
     }
 
-    /// The steps of a file that runs without a transaction; a file with one has one step.
+    /// Returns the steps of a file. A file that runs in a transaction has one step.
     pub fn steps(&self) -> Vec<&'static str> {
         if self.in_transaction() {
             return vec![self.sql];
@@ -49,30 +49,30 @@ impl Migration {
 pub struct Applied {
     pub version: u32,
     pub checksum: String,
-    /// False while a migration without a transaction has begun and not ended.
+    /// `false` if a migration without a transaction has started but not finished.
     pub finished: bool,
 }
 
-/// Why a database is not migrated, or not served.
+/// Reason why a database cannot be migrated or used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MigrationError {
     #[error(
-        "the database has migration {version}, which this Posthaste does not know: it was migrated by a newer one; \
-         run that one, or restore a backup from before"
+        "the database has migration {version}, which this version of Posthaste does not know: it was migrated by a \
+         newer version; run that version, or restore a backup from before the migration"
     )]
     Newer { version: u32 },
     #[error(
         "migration {version} ({name}) was changed after it had been applied: the database has checksum {applied}, \
-         this Posthaste has {known}; use the Posthaste that applied it, and put changes into a new migration"
+         this version of Posthaste has {known}; use the version that applied it, and put changes into a new migration"
     )]
     Changed { version: u32, name: &'static str, applied: String, known: String },
     #[error(
-        "the database is at migration {at}, this Posthaste needs {needed}: run `posthaste migrate` first"
+        "the database is at migration {at}, this version of Posthaste needs {needed}: run `posthaste migrate` first"
     )]
     Behind { at: u32, needed: u32 },
 }
 
-/// The migrations to run, in order; those that began and did not end among them.
+/// Returns the migrations to run, in order, including those that started but did not finish.
 pub fn plan<'a>(known: &'a [Migration], applied: &[Applied]) -> Result<Vec<&'a Migration>, MigrationError> {
     for row in applied {
         let Some(migration) = known.iter().find(|migration| migration.version == row.version) else {
@@ -91,7 +91,7 @@ pub fn plan<'a>(known: &'a [Migration], applied: &[Applied]) -> Result<Vec<&'a M
     Ok(known.iter().filter(|migration| !done(migration.version)).collect())
 }
 
-/// Whether a database may be served: nothing is missing, changed or newer.
+/// Checks that a database can be used: no migration is missing, changed or newer.
 pub fn check(known: &[Migration], applied: &[Applied]) -> Result<(), MigrationError> {
     match plan(known, applied)?.first() {
         None => Ok(()),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_what_is_missing_or_unfinished() {
+    fn missing_and_unfinished_migrations_are_planned() {
         assert_eq!(planned(&[]), Ok(vec![1, 2]));
         assert_eq!(planned(&[applied(&ONE, true)]), Ok(vec![2]));
         assert_eq!(planned(&[applied(&ONE, true), applied(&TWO, false)]), Ok(vec![2]));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_newer_or_changed() {
+    fn newer_and_changed_migrations_are_refused() {
         let newer = Applied { version: 3, checksum: "x".to_owned(), finished: true };
         assert_eq!(planned(&[newer]), Err(MigrationError::Newer { version: 3 }));
         let changed = Applied { checksum: "x".to_owned(), ..applied(&ONE, true) };
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_of_a_file_without_a_transaction() {
+    fn file_without_transaction_is_split_into_steps() {
         assert_eq!(TWO.steps(), ["-- step: first\nSELECT 1;", "-- step: second\nSELECT 2;\n"]);
         assert_eq!(ONE.steps(), [ONE.sql]);
     }

@@ -1,11 +1,11 @@
-//! Who is told how long each call of a role took. The store knows nothing of meters.
+//! Callbacks that receive measurements of the store, so that it does not depend on the metrics.
 
 use crate::grants::DbRole;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Is told the role of a call and how long it took, whatever came of it. Clones tell the same one.
+/// Receives the role and the duration of each call, whether it succeeds or fails. Clones share the callback.
 #[derive(Clone, Default)]
 pub struct Observer(Option<Arc<Callback>>);
 
@@ -16,7 +16,7 @@ impl Observer {
         Self(Some(Arc::new(callback)))
     }
 
-    /// Waits for a call, and tells how long it took. A call that was given up is not told.
+    /// Awaits a call and reports its duration. A cancelled call is not reported.
     pub(crate) async fn time<T>(&self, role: DbRole, call: impl Future<Output = T>) -> T {
         let Some(callback) = &self.0 else { return call.await };
         let began = Instant::now();
@@ -26,8 +26,8 @@ impl Observer {
     }
 }
 
-/// Receives the size of SQLite's write-ahead log in bytes, and whether an open reader keeps it from being emptied,
-/// after every commit.
+/// Receives the size of SQLite's write-ahead log in bytes, and whether an open reader blocks its truncation, after
+/// every commit.
 #[derive(Clone, Default)]
 pub struct LogObserver(Option<Arc<LogSeen>>);
 

@@ -95,7 +95,7 @@ pub enum Privilege {
     Insert,
     Update,
     Delete,
-    /// Call a function of the owner (SQLite: access the view that takes its place).
+    /// Call a function of the owner (SQLite: access the view that replaces it).
     Execute,
 }
 
@@ -172,7 +172,8 @@ pub const TABLES: [&str; 19] = [
     MIGRATIONS,
 ];
 
-/// Functions of the owner. On SQLite they are views, see [`SQLITE_VIEWS`].
+/// Functions that run with the rights of the owner (SECURITY DEFINER). SQLite has views instead, see
+/// [`SQLITE_VIEWS`].
 pub const PUBLISH: &str = "publish";
 pub const COMPARE_EVENTS: &str = "compare_events";
 pub const REQUEUE: &str = "requeue";
@@ -180,7 +181,7 @@ pub const RESUME_LANE: &str = "resume_lane";
 pub const REPORT_PRESENCE: &str = "report_presence";
 pub const REPORT_HEALTH: &str = "report_health";
 
-/// The SQLite views, each with the function whose place it takes.
+/// The SQLite views, each with the function that it replaces.
 pub const SQLITE_VIEWS: [(&str, &str); 6] = [
     ("compare_events", COMPARE_EVENTS),
     ("requeue", REQUEUE),
@@ -384,8 +385,8 @@ pub fn allows(role: DbRole, privilege: Privilege, object: &str, column: Option<&
     })
 }
 
-/// Returns whether a role may call the function of the owner whose place this SQLite view takes, by an INSERT into
-/// the view or a SELECT from it.
+/// Returns whether a role may call the function of the owner that this SQLite view replaces, by an INSERT into the
+/// view or a SELECT from it.
 pub fn may_call_view(role: DbRole, view: &str) -> bool {
     SQLITE_VIEWS
         .iter()

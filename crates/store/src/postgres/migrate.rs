@@ -1,5 +1,5 @@
 //! Migrates a database to the schema of this version: tables first, then roles and rights. Several processes may
-//! migrate one database, and several databases of one cluster, at the same time: an advisory lock serializes
+//! migrate the same database, or different databases of one cluster, at the same time: an advisory lock serializes
 //! migrations of a database, and creating the roles, which a cluster shares, is idempotent.
 
 use crate::grants::{self, DbRole};
@@ -65,7 +65,7 @@ pub async fn migrate_with(url: &str, migrations: &[Migration]) -> StoreResult<Mi
     report
 }
 
-/// Dropping the client at the end closes the connection and releases the lock.
+/// Runs the migrations. Dropping the client at the end closes the connection and releases the lock.
 async fn run(client: Client, migrations: &[Migration]) -> StoreResult<MigrateReport> {
     take_turn(&client).await?;
     execute(&client, LOCK_TIMEOUT).await?;
@@ -146,8 +146,8 @@ async fn apply(client: &Client, migration: &Migration) -> StoreResult<()> {
     })
 }
 
-/// Each step is separate and may be repeated. The row is inserted before the first step, to record that the migration
-/// has started.
+/// Runs the steps one by one; each may be repeated. The row is inserted before the first step, to record that the
+/// migration has started.
 async fn apply_steps(client: &Client, migration: &Migration) -> Result<(), Error> {
     patiently(client, &note(migration, "NULL")).await?;
     for step in migration.steps() {
@@ -255,7 +255,7 @@ fn said(error: &Error) -> String {
     error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned())
 }
 
-/// Migrating is idempotent, so a lost response counts as not done.
+/// Converts an error. Migrating is idempotent, so a lost response counts as not done.
 fn told(error: Error) -> StoreError {
     classify(error, Phase::BeforeCommit).into_error(DOING, true)
 }

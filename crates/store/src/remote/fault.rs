@@ -19,7 +19,7 @@ pub(crate) enum Phase {
 pub(crate) enum Fault {
     /// No connection, or one that broke before the commit: nothing was done.
     Away(Cause),
-    /// No connection within the timeout: nothing was done, and a repetition would only wait again.
+    /// No connection within the timeout, or the server lacks resources. Not repeated: it would only wait again.
     TimedOut(Cause),
     /// The connection broke after the commit was requested.
     Lost(Cause),

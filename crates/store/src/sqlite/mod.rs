@@ -145,7 +145,7 @@ impl SqliteStore {
         self.write_as(Durability::Flushed, role, doing, work).await
     }
 
-    /// Like [`SqliteStore::write`], with another durability.
+    /// Like [`SqliteStore::write`], with the given durability.
     async fn write_as<T, F>(
         &self,
         durability: Durability,

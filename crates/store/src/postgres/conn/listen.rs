@@ -31,7 +31,7 @@ pub struct PostgresListener {
     task: Option<ListenTask>,
 }
 
-/// URLs contain passwords.
+/// Omits the URL, since it may contain a password.
 impl std::fmt::Debug for PostgresListener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PostgresListener").field("task", &self.task).finish_non_exhaustive()

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct PostgresOptions {
     /// URL of a login that is a member of all its roles. Not needed if every role of this process has its own login.
     pub url: Option<String>,
-    /// Separate logins for single roles.
+    /// Logins for single roles, which take precedence over `url`.
     pub role_urls: Vec<(DbRole, String)>,
     /// The roles of this process. The first is also used to check the schema, to read the time, to report presence
     /// and to notify other processes.
@@ -24,7 +24,7 @@ pub struct PostgresOptions {
     pub observer: Observer,
 }
 
-/// URLs contain passwords.
+/// Omits the URLs, since they may contain passwords.
 impl std::fmt::Debug for PostgresOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let own_logins: Vec<_> = self.role_urls.iter().map(|(role, _)| role).collect();

@@ -18,7 +18,7 @@ use tokio_postgres::{Config, NoTls};
 /// How long a connection to an unreachable peer may go undetected (TCP user timeout, keepalive).
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// Parses a URL, and refuses options that would be ignored.
+/// Parses a URL, and refuses options that are not supported.
 pub(crate) fn parse_url(url: &str, program: &str, timeout: Duration) -> StoreResult<Config> {
     let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
         let cause = error.into_source().map_or_else(String::new, |source| format!(": {source}"));

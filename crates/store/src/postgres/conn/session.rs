@@ -15,7 +15,7 @@ pub(crate) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 pub(crate) enum TransactionMode {
     /// The commit is flushed before it is acknowledged.
     Flushed,
-    /// For work that a crash can only repeat: the commit is not flushed, but the order of the log is kept.
+    /// For work that is repeated after a crash: the commit is not flushed, but the log keeps its order.
     Relaxed,
     /// Read-only; all statements see the same snapshot.
     Snapshot,
@@ -69,8 +69,8 @@ impl Session {
         self.heard(answer)
     }
 
-    /// Runs one statement in its own transaction whose commit is not flushed, in one round trip: for work that a
-    /// crash can only repeat.
+    /// Runs one statement in its own transaction whose commit is not flushed, in one round trip: for work that is
+    /// repeated after a crash.
     pub(crate) async fn run_relaxed(&mut self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Fault> {
         self.awaiting = true;
         let prepared = self.prepare(sql).await;

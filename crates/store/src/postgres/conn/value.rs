@@ -99,7 +99,7 @@ pub(crate) fn instant_or_none(row: &Row, column: impl Column) -> Result<Option<T
     Ok(get::<Option<Instant>>(row, column)?.map(|instant| instant.0))
 }
 
-/// Reads an id, or `None`.
+/// Reads a nullable id.
 pub(crate) fn id_or_none<T>(
     row: &Row,
     column: impl Column,

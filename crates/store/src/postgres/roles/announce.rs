@@ -7,7 +7,7 @@ use crate::postgres::conn::session::Session;
 use crate::remote::{Call, Fault};
 use posthaste_core::ports::{AnnounceStore, Announcement, StoreResult};
 
-/// Port of every role.
+/// Port available to every role.
 #[derive(Debug, Clone)]
 pub struct PostgresAnnouncer {
     pool: RolePool,

@@ -1,5 +1,5 @@
 //! Finds dead letters (written by a trigger when a saga ends), creates new sagas from them and resumes the lane. Both
-//! changes go through functions of the owner.
+//! changes go through SECURITY DEFINER functions.
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;

@@ -97,8 +97,8 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Stores requests that do not conflict with each other, then those that have another content for an external id
-    /// of the first. One round is enough unless callers use the same new id for two contents.
+    /// Stores requests that do not conflict with each other, then those that have different content for an external
+    /// id of the first. One round is enough unless callers use the same new id for two contents.
     async fn run_rounds(&mut self) -> StoreResult<()> {
         let mut waiting = self.answer_unfit();
         while !waiting.is_empty() {
@@ -129,7 +129,7 @@ impl<'a> Batch<'a> {
         fit
     }
 
-    /// Splits off the requests that have another content for an external id of an earlier request.
+    /// Splits off the requests that have different content for an external id of an earlier request.
     fn split_off_other_contents(&self, waiting: &mut Group) -> Group {
         let requests = self.requests;
         let mut first_of: HashMap<&ExternalEventId, &NewEvent> = HashMap::new();

@@ -83,7 +83,7 @@ impl WorkerStore for PostgresWorker {
     }
 }
 
-/// Claims at most `most` jobs; `known` are those that the same call has claimed before.
+/// Claims at most `most` jobs; `known` are the jobs that earlier statements of the same call have claimed.
 async fn claim_jobs(
     mut session: Session,
     claim: &Claim,

@@ -19,7 +19,7 @@ struct Group {
     must_flush: bool,
 }
 
-/// Dropping it acknowledges all tasks and ends the thread.
+/// Dropping it ends the thread after all tasks are acknowledged.
 pub(crate) struct Flusher {
     /// `None` only during shutdown.
     queue: Option<mpsc::Sender<Group>>,
@@ -43,8 +43,8 @@ impl Flusher {
         Ok(Self { queue: Some(queue), thread: Some(thread), broken })
     }
 
-    /// Acknowledges the tasks of a committed group; tasks that need no flush immediately. A task that changed no row
-    /// needs no flush of its own, but may have read rows of an unflushed commit.
+    /// Acknowledges the tasks of a committed group: relaxed tasks at once, the others after the flush. A task that
+    /// changed no row needs no flush of its own, but may have read rows of an unflushed commit.
     pub(crate) fn acknowledge(&self, group: Vec<Box<dyn Task>>, changed: bool) {
         let (at_once, later): (Vec<_>, Vec<_>) =
             group.into_iter().partition(|task| task.durability() == Durability::Relaxed);

@@ -3,7 +3,7 @@
 //! ```text
 //!  callers ──▶ queue ──▶ writer: BEGIN, a savepoint for each task, COMMIT (written, not flushed)
 //!                           │
-//!                           ├── Durability::Relaxed       acknowledged at once: a crash can only repeat the work
+//!                           ├── Durability::Relaxed       acknowledged at once: after a crash the work is repeated
 //!                           │
 //!                           └──▶ flusher: one fsync of the log for all groups that were committed before it
 //!                                   ├── Durability::Flushed       acknowledged after the fsync

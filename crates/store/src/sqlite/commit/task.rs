@@ -33,14 +33,14 @@ pub(crate) enum Durability {
     AfterFlushes,
 }
 
-/// A task of any type, for a common queue.
+/// A task of any result type, so that one queue can hold all of them.
 pub(crate) trait Task: Send {
     /// Returns what must happen to the commit before the caller is notified.
     fn durability(&self) -> Durability;
 
     fn run(&mut self, guarded: &Guarded) -> TaskResult;
 
-    /// Sends the result to the caller; with a loss, that it was rolled back.
+    /// Sends the result to the caller, or the loss of its group.
     fn acknowledge(self: Box<Self>, loss: Option<&Arc<GroupLoss>>);
 }
 

@@ -1,6 +1,6 @@
 //! The writer thread. It executes the tasks of all roles from one queue and commits them in groups: a group is what
 //! was queued while the previous one was committed. Callers are notified after the flush (see [`Flusher`]), except
-//! for work that a crash can only repeat (see [`crate::sqlite::commit::task::Durability`]).
+//! for work that is repeated after a crash (see [`crate::sqlite::commit::task::Durability`]).
 
 use std::collections::VecDeque;
 use std::fs::OpenOptions;
@@ -24,7 +24,7 @@ const QUEUE_MAX: usize = 1_024;
 const GROUP_MAX: usize = 256;
 /// A group is committed when its tasks have run for this long, so that large tasks do not add up to a long wait.
 const GROUP_TIME_MAX: Duration = Duration::from_millis(50);
-/// Default limit of the write-ahead log.
+/// Default limit of the write-ahead log, in bytes.
 pub(crate) const LOG_BYTES_MAX: u64 = 64 << 20;
 
 /// Starts the thread. It ends when all senders of the queue are dropped and the queue is empty.
@@ -80,7 +80,8 @@ fn work_off(guarded: &Guarded, flusher: Flusher, mut tasks: mpsc::Receiver<Box<d
     }
 }
 
-/// Groups that need a flush and groups that do not alternate: while one kind is flushed, the other is committed.
+/// The two kinds of groups, which alternate: while a group of one kind is flushed, one of the other kind is
+/// committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GroupKind {
     Flushed,

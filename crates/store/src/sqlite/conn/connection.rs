@@ -16,19 +16,19 @@ use crate::sqlite::conn::permissions;
 /// The application id that identifies a Posthaste database: "POST" in ASCII.
 pub(crate) const APPLICATION_ID: i32 = 0x504f_5354;
 
-/// There is no other writer; only a checkpoint can block, for a short time.
+/// How long a connection waits for a lock. There is no other writer; only a checkpoint can block, for a short time.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The writer checkpoints after this many pages of log. A page that was changed in many commits is copied once:
-/// averaged over many batches of 500, including checkpoints, a delivery took 35 µs of the writer with 1,000 pages, 31
-/// µs with 4,000, and no less with 16,000.
+/// averaged over many batches of 500, including checkpoints, a delivery took 35 µs of the writer with 1,000 pages,
+/// 31 µs with 4,000, and no less with 16,000.
 const CHECKPOINT_PAGES: u32 = 4_000;
 
 /// Maximum size of the log file after a checkpoint, in bytes.
 const LOG_BYTES_KEPT: u32 = 64 << 20;
 
-/// Page cache of the writer. After a B-tree was rebalanced, SQLite scans the whole cache at the next commit: with 48
-/// MiB that was 6 % of the writer's time. With 16 MiB, one subscription was 1.03 to 1.13 times as fast, and ten
+/// Page cache of the writer. After a B-tree was rebalanced, SQLite scans the whole cache at the next commit: with
+/// 48 MiB that was 6 % of the writer's time. With 16 MiB, one subscription was 1.03 to 1.13 times as fast, and ten
 /// subscriptions 1.02 to 1.08 times, in alternating runs; the process uses 80 to 110 MB instead of 130 to 140. 4 and
 /// 8 MiB brought no further gain.
 const WRITER_CACHE_KIB: i32 = 16_384;
@@ -157,7 +157,7 @@ fn set_up_reader(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "query_only", true)
 }
 
-/// Returns the error for a file that cannot be used, for the operator.
+/// Returns the error for a file that cannot be used.
 pub(crate) fn refused(path: &Path, error: &rusqlite::Error) -> StoreError {
     let reason = match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => "this file is not a database; choose another file".to_owned(),

@@ -27,11 +27,11 @@ pub(crate) enum Fault {
     /// The whole group was rolled back, including this task.
     #[error(transparent)]
     GroupLost(#[from] Arc<GroupLoss>),
-    /// A test executed a statement, which succeeded and was rolled back; the number of rows.
+    /// The number of rows of a statement that a test executed; it was rolled back.
     #[error("the probed statement succeeded with {0} rows")]
     Probed(usize),
-    /// The event at `place` has the external id of a stored event with another content.
-    #[error("the external id belongs to event {first}, which has another content")]
+    /// The event at `place` has the external id of a stored event with different content.
+    #[error("the external id belongs to event {first}, which has different content")]
     Conflict { place: usize, first: EventId },
     /// The thread that runs the tasks has ended.
     #[error("the database is closed")]
@@ -133,7 +133,7 @@ impl Fault {
         }
     }
 
-    /// Converts to the error for the caller.
+    /// Converts the fault to the error for the caller.
     pub(crate) fn during(self, doing: &'static str) -> StoreError {
         let kind = kind_of(&self);
         let source: Cause = match self {

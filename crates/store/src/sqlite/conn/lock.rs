@@ -21,8 +21,8 @@ pub(crate) struct FileLock {
     file: File,
 }
 
-/// Closing the file is not enough: a process that was forked meanwhile has inherited it, and with it the lock, until
-/// it executes another program.
+/// Unlocks explicitly. Closing the file is not enough: a process that was forked meanwhile has inherited it, and with
+/// it the lock, until it executes another program.
 impl Drop for FileLock {
     fn drop(&mut self) {
         let _ = self.file.unlock();

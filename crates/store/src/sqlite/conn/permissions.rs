@@ -43,8 +43,8 @@ pub(crate) fn lock_path(database: &Path) -> PathBuf {
     with_suffix(database, LOCK_SUFFIX)
 }
 
-/// Returns the existing files of a database that a user other than the owner can open. The mode bits decide, of the
-/// files and of their folder; access control lists and the folders above are not checked.
+/// Returns the existing files of a database that a user other than the owner can open. Checks the mode bits of the
+/// files and of their folder, but neither access control lists nor parent folders.
 pub(crate) fn exposed_files(database: &Path) -> Vec<String> {
     let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = std::fs::metadata(folder.unwrap_or(Path::new(".")));

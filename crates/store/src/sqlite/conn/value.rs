@@ -56,7 +56,7 @@ pub(crate) fn maybe_time(row: &Row<'_>, column: impl Column) -> rusqlite::Result
     Ok(get::<Option<i64>>(row, column)?.map(Timestamp::from_micros))
 }
 
-/// Reads an id, or `None`.
+/// Reads a nullable id.
 pub(crate) fn maybe_id<T>(
     row: &Row<'_>,
     column: impl Column,

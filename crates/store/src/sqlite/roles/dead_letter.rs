@@ -1,5 +1,5 @@
 //! Finds dead letters (written by a trigger when a saga ends), creates new sagas from them and resumes the lane. Both
-//! changes go through views of the owner.
+//! changes go through views that have the rights of the owner.
 
 use posthaste_core::audit::{Actor, Change};
 use posthaste_core::lane::Lane;

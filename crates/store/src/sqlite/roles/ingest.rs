@@ -1,4 +1,4 @@
-//! Stores batches of events from the API; a trigger queues them for the router. Reads no column but its own ids.
+//! Stores batches of events from the API; a trigger queues them for the router. Reads only ids and external ids.
 
 use posthaste_core::event::NewEvent;
 use posthaste_core::ports::{
@@ -40,8 +40,8 @@ impl IngestStore for SqliteIngest {
     }
 }
 
-/// Stores all requests together. If a constraint refuses an event, or an external id has another content, stores each
-/// request separately.
+/// Stores all requests together. If a constraint refuses an event, or an external id already has different content,
+/// stores each request separately.
 fn insert_requests(
     session: &Session<'_>,
     requests: &[IngestRequest],

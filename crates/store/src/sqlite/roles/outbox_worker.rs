@@ -256,7 +256,7 @@ fn settle(
     Ok(batch::answers(reports, &held, settled))
 }
 
-/// Writes each change with a statement for one order.
+/// Writes each change with the given statement.
 fn write(
     session: &Session<'_>,
     sql: &'static str,

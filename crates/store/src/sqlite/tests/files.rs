@@ -23,7 +23,7 @@ const CHILD: &str = "POSTHASTE_TEST_DATABASE";
 const CREATOR: &str = "POSTHASTE_TEST_NEW_DATABASE";
 /// For a child process: the lock file to lock.
 const LOCKER: &str = "POSTHASTE_TEST_LOCK_FILE";
-/// A user other than root, for whom no file is read-only.
+/// The user id of nobody, since no file is read-only for root.
 const NOBODY: u32 = 65_534;
 
 fn words(error: StoreError) -> String {
@@ -35,7 +35,7 @@ fn refusal(path: &Path) -> String {
     words(SqliteStore::open(&SqliteOptions::new(path)).unwrap_err())
 }
 
-/// Not a test: run in a child process.
+/// Not a test: opens and migrates a database in a child process.
 #[test]
 fn child_tries_a_database() {
     if let Some(path) = std::env::var_os(CHILD) {

@@ -1,4 +1,4 @@
-//! Readers: which calls wait for which.
+//! Key lookups do not wait behind other readers.
 
 use std::sync::mpsc;
 use std::time::Duration;

@@ -19,7 +19,7 @@ pub(super) struct Ids {
     pub(super) known: HashMap<String, Known>,
 }
 
-/// An event that was stored before.
+/// An event that is already stored.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
     pub(super) id: i64,
@@ -43,7 +43,7 @@ impl Ids {
     }
 }
 
-/// Result for one event: inserted or duplicate, or the event that has its external id with another content.
+/// Result for one event: inserted or duplicate, or the event that has its external id with different content.
 pub(super) type Answer = Result<Ingested, EventId>;
 
 /// Insertion order of a group: events without an external id in input order, then each external id once, sorted, so

@@ -18,7 +18,7 @@ const COMPARE_EVENTS: &str = include_str!("../../sql/ingest/compare_events.sql")
 pub(super) struct Storing {
     pub(super) now: Timestamp,
     pub(super) patience: Duration,
-    /// Stores no event if the external id of any event has another content.
+    /// Whether to store nothing if an external id already has different content.
     pub(super) all_or_nothing: bool,
 }
 

@@ -1,6 +1,6 @@
 -- role: event_ingest_writer
 -- Returns the events that already have one of the external ids $1, and whether their content is equal to the given one.
--- The owner's function reads the payloads, which this role may not.
+-- The SECURITY DEFINER function reads the payloads, which this role may not.
 -- A separate statement, since the rows that an insert conflicts with are not visible in the snapshot of that insert.
 -- index: uniq_event_external_id.
 SELECT c.place, c.event_id, c.is_same

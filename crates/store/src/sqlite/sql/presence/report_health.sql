@@ -1,5 +1,5 @@
 -- role: viewer
--- Adds attempt counts of a subscription. The view takes the place of a function of the owner.
+-- Adds attempt counts of a subscription. Inserting into the view runs its trigger with the rights of the owner.
 -- index: primary key of subscription_health, in the trigger of the view
 INSERT INTO health_reports (seen_at, subscription_id, interval_start, failed,
     within_5ms, within_10ms, within_20ms, within_50ms, within_100ms, within_200ms,

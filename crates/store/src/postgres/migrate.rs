@@ -32,8 +32,8 @@ const DOING: &str = "migrating the database";
 const LOCK_KEY: i64 = 0x706f_7374_6861_7374;
 /// How long to wait for the migration of another process, and how often to check. Waiting inside the server would
 /// hold a snapshot, for which a CREATE INDEX CONCURRENTLY of the other process would wait in turn.
-const TURN_WAIT_MAX: Duration = Duration::from_secs(600);
-const TURN_PAUSE: Duration = Duration::from_millis(50);
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(600);
+const LOCK_POLL_PAUSE: Duration = Duration::from_millis(50);
 /// How long a migration waits for a table lock, while all later statements on that table queue behind it, and how
 /// often it tries.
 const LOCK_TIMEOUT: &str = "SET lock_timeout = '5s'";
@@ -67,10 +67,10 @@ pub async fn migrate_with(url: &str, migrations: &[Migration]) -> StoreResult<Mi
 
 /// Runs the migrations. Dropping the client at the end closes the connection and releases the lock.
 async fn run(client: Client, migrations: &[Migration]) -> StoreResult<MigrateReport> {
-    take_turn(&client).await?;
+    acquire_lock(&client).await?;
     execute(&client, LOCK_TIMEOUT).await?;
     execute(&client, include_str!("sql/migrate/create_schema.sql")).await?;
-    let applied = applied(&client).await.map_err(told)?;
+    let applied = applied(&client).await.map_err(store_error)?;
     let planned = migration::plan(migrations, &applied).map_err(|error| refused(&error))?;
     let mut report = MigrateReport {
         applied: Vec::new(),
@@ -80,27 +80,28 @@ async fn run(client: Client, migrations: &[Migration]) -> StoreResult<MigrateRep
         apply(&client, migration).await?;
         report.applied.push(migration.version);
     }
-    make_roles(&client).await?;
+    create_roles(&client).await?;
     let rights = format!("BEGIN;\n{}COMMIT;", grants::postgres_grants());
-    patiently(&client, &rights).await.map_err(told)?;
+    execute_with_retries(&client, &rights).await.map_err(store_error)?;
     Ok(report)
 }
 
-async fn take_turn(client: &Client) -> StoreResult<()> {
+async fn acquire_lock(client: &Client) -> StoreResult<()> {
     let mut waited = Duration::ZERO;
     loop {
-        let row = client.query_one("SELECT pg_try_advisory_lock($1)", &[&LOCK_KEY]).await.map_err(told)?;
-        if row.try_get(0).map_err(told)? {
+        let row =
+            client.query_one("SELECT pg_try_advisory_lock($1)", &[&LOCK_KEY]).await.map_err(store_error)?;
+        if row.try_get(0).map_err(store_error)? {
             return Ok(());
         }
-        if waited >= TURN_WAIT_MAX {
+        if waited >= LOCK_WAIT_MAX {
             return Err(StoreError::Busy {
                 doing: DOING,
                 source: format!("another process has been migrating it for {} s", waited.as_secs()).into(),
             });
         }
-        tokio::time::sleep(TURN_PAUSE).await;
-        waited += TURN_PAUSE;
+        tokio::time::sleep(LOCK_POLL_PAUSE).await;
+        waited += LOCK_POLL_PAUSE;
     }
 }
 
@@ -123,7 +124,7 @@ fn applied_row(row: &Row) -> Result<Applied, Error> {
 /// Checks that a database with these rows can be used.
 pub(super) fn check(rows: &[Row]) -> StoreResult<()> {
     let applied: Result<Vec<Applied>, Error> = rows.iter().map(applied_row).collect();
-    migration::check(MIGRATIONS, &applied.map_err(told)?).map_err(|error| refused(&error))
+    migration::check(MIGRATIONS, &applied.map_err(store_error)?).map_err(|error| refused(&error))
 }
 
 /// Returns the error for a database that was never migrated.
@@ -134,14 +135,19 @@ pub(super) fn never_migrated() -> StoreError {
 
 async fn apply(client: &Client, migration: &Migration) -> StoreResult<()> {
     let outcome = if migration.in_transaction() {
-        let row = note(migration, "clock_timestamp()");
-        patiently(client, &format!("BEGIN;\n{}\n;{row}COMMIT;", migration.sql)).await
+        let row = progress_statement(migration, "clock_timestamp()");
+        execute_with_retries(client, &format!("BEGIN;\n{}\n;{row}COMMIT;", migration.sql)).await
     } else {
         apply_steps(client, migration).await
     };
     outcome.map_err(|error| {
-        let what = format!("migration {} ({}) failed: {}", migration.version, migration.name, said(&error));
-        let failed = told(error);
+        let what = format!(
+            "migration {} ({}) failed: {}",
+            migration.version,
+            migration.name,
+            server_message(&error)
+        );
+        let failed = store_error(error);
         if matches!(failed, StoreError::Refused { .. }) { StoreError::Unusable { what } } else { failed }
     })
 }
@@ -149,16 +155,16 @@ async fn apply(client: &Client, migration: &Migration) -> StoreResult<()> {
 /// Runs the steps one by one; each may be repeated. The row is inserted before the first step, to record that the
 /// migration has started.
 async fn apply_steps(client: &Client, migration: &Migration) -> Result<(), Error> {
-    patiently(client, &note(migration, "NULL")).await?;
+    execute_with_retries(client, &progress_statement(migration, "NULL")).await?;
     for step in migration.steps() {
-        patiently(client, step).await?;
+        execute_with_retries(client, step).await?;
     }
-    patiently(client, &note(migration, "clock_timestamp()")).await
+    execute_with_retries(client, &progress_statement(migration, "clock_timestamp()")).await
 }
 
 /// Returns the statement that records the progress of a migration. Name and checksum are constants and contain no
 /// quote.
-fn note(migration: &Migration, finished_at: &str) -> String {
+fn progress_statement(migration: &Migration, finished_at: &str) -> String {
     format!(
         "INSERT INTO posthaste.schema_migrations (version, name, checksum, started_at, finished_at) \
          VALUES ({}, '{}', '{}', clock_timestamp(), {finished_at}) \
@@ -171,10 +177,10 @@ fn note(migration: &Migration, finished_at: &str) -> String {
 
 /// Runs a statement, and repeats it after a lock timeout, a deadlock, or a concurrent update of a shared row by the
 /// migration of another database.
-async fn patiently(client: &Client, sql: &str) -> Result<(), Error> {
+async fn execute_with_retries(client: &Client, sql: &str) -> Result<(), Error> {
     for _ in 1..TRIES_MAX {
         match client.batch_execute(sql).await {
-            Err(error) if is_passing(&error) => {
+            Err(error) if is_transient(&error) => {
                 client.batch_execute("ROLLBACK").await?;
                 tokio::time::sleep(TRY_PAUSE).await;
             }
@@ -184,7 +190,7 @@ async fn patiently(client: &Client, sql: &str) -> Result<(), Error> {
     client.batch_execute(sql).await
 }
 
-fn is_passing(error: &Error) -> bool {
+fn is_transient(error: &Error) -> bool {
     let Some(db) = error.as_db_error() else {
         return false;
     };
@@ -193,13 +199,13 @@ fn is_passing(error: &Error) -> bool {
 }
 
 /// Creates the roles. They belong to the cluster, so they may exist already or be created concurrently.
-async fn make_roles(client: &Client) -> StoreResult<()> {
+async fn create_roles(client: &Client) -> StoreResult<()> {
     for role in DbRole::ALL {
         let name = role.name();
         let there = client.query("SELECT FROM pg_catalog.pg_roles WHERE rolname = $1", &[&name]).await;
-        if there.map_err(told)?.is_empty() {
-            match patiently(client, &format!("CREATE ROLE {name} NOLOGIN")).await {
-                Err(error) if is_taken(&error) => {}
+        if there.map_err(store_error)?.is_empty() {
+            match execute_with_retries(client, &format!("CREATE ROLE {name} NOLOGIN")).await {
+                Err(error) if already_exists(&error) => {}
                 Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
                     return Err(StoreError::Unusable {
                         what: format!(
@@ -208,7 +214,7 @@ async fn make_roles(client: &Client) -> StoreResult<()> {
                         ),
                     });
                 }
-                outcome => outcome.map_err(told)?,
+                outcome => outcome.map_err(store_error)?,
             }
         }
         join_role(client, name).await?;
@@ -216,7 +222,7 @@ async fn make_roles(client: &Client) -> StoreResult<()> {
     Ok(())
 }
 
-fn is_taken(error: &Error) -> bool {
+fn already_exists(error: &Error) -> bool {
     [Some(&SqlState::DUPLICATE_OBJECT), Some(&SqlState::UNIQUE_VIOLATION)].contains(&error.code())
 }
 
@@ -225,12 +231,12 @@ fn is_taken(error: &Error) -> bool {
 async fn join_role(client: &Client, name: &str) -> StoreResult<()> {
     let sql = "SELECT rolsuper OR pg_has_role(current_user, $1::name, 'MEMBER') \
                FROM pg_catalog.pg_roles WHERE rolname = current_user";
-    let row = client.query_one(sql, &[&name]).await.map_err(told)?;
-    if row.try_get(0).map_err(told)? {
+    let row = client.query_one(sql, &[&name]).await.map_err(store_error)?;
+    if row.try_get(0).map_err(store_error)? {
         return Ok(());
     }
-    match patiently(client, &format!("GRANT {name} TO CURRENT_USER")).await {
-        Err(error) if is_taken(&error) => Ok(()),
+    match execute_with_retries(client, &format!("GRANT {name} TO CURRENT_USER")).await {
+        Err(error) if already_exists(&error) => Ok(()),
         Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
             tracing::warn!(
                 role = name,
@@ -238,25 +244,25 @@ async fn join_role(client: &Client, name: &str) -> StoreResult<()> {
             );
             Ok(())
         }
-        outcome => outcome.map_err(told),
+        outcome => outcome.map_err(store_error),
     }
 }
 
 async fn execute(client: &Client, sql: &str) -> StoreResult<()> {
-    patiently(client, sql).await.map_err(|error| match error.code() {
+    execute_with_retries(client, sql).await.map_err(|error| match error.code() {
         Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => StoreError::Unusable {
-            what: format!("this login may not create the schema posthaste: {}", said(&error)),
+            what: format!("this login may not create the schema posthaste: {}", server_message(&error)),
         },
-        Some(_) | None => told(error),
+        Some(_) | None => store_error(error),
     })
 }
 
-fn said(error: &Error) -> String {
+fn server_message(error: &Error) -> String {
     error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned())
 }
 
 /// Converts an error. Migrating is idempotent, so a lost response counts as not done.
-fn told(error: Error) -> StoreError {
+fn store_error(error: Error) -> StoreError {
     classify(error, Phase::BeforeCommit).into_error(DOING, true)
 }
 

@@ -131,7 +131,9 @@ impl PostgresStore {
                 Some(code) if [SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME].contains(code) => {
                     Err(migrate::never_migrated())
                 }
-                Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => Err(may_not_look(self.pools.home)),
+                Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => {
+                    Err(cannot_read_schema(self.pools.home))
+                }
                 Some(_) | None => Err(StoreError::Refused { doing, source }),
             },
             Err(error) => Err(error),
@@ -144,7 +146,7 @@ fn code_of(cause: &Cause) -> Option<&SqlState> {
 }
 
 /// Returns the error for missing rights: they were never granted, or the login is not a member of its role.
-fn may_not_look(role: DbRole) -> StoreError {
+fn cannot_read_schema(role: DbRole) -> StoreError {
     let name = role.name();
     StoreError::Unusable {
         what: format!(

@@ -11,7 +11,7 @@ pub(crate) fn classify(error: Error, phase: Phase) -> Fault {
     let Some(db) = error.as_db_error() else {
         // Not an error of the server: either the connection broke, or a parameter could not be serialized, so that
         // the message was never sent.
-        return if never_left(&error) { Fault::Refused(error.into()) } else { broken(error, phase) };
+        return if was_not_sent(&error) { Fault::Refused(error.into()) } else { broken(error, phase) };
     };
     let ends_connection = match db.parsed_severity() {
         Some(Severity::Fatal | Severity::Panic) => true,
@@ -43,7 +43,7 @@ fn broken(error: Error, phase: Phase) -> Fault {
 }
 
 /// Returns whether the message could not be serialized. The driver does not expose the kinds of its errors.
-fn never_left(error: &Error) -> bool {
+fn was_not_sent(error: &Error) -> bool {
     let told = error.to_string();
     told.starts_with("error serializing parameter") || told.starts_with("error encoding message")
 }

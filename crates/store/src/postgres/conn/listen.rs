@@ -47,8 +47,8 @@ impl PostgresListener {
 
 impl ListenStore for PostgresListener {
     async fn next_announcements(&mut self) -> StoreResult<Announcement> {
-        let heard = self.task.get_or_insert_with(|| ListenTask::open(self.config.clone())).hear().await;
-        heard.map_err(|fault| {
+        let received = self.task.get_or_insert_with(|| ListenTask::open(self.config.clone())).receive().await;
+        received.map_err(|fault| {
             // The next wait starts a new task.
             self.task = None;
             fault.into_error(DOING, true)
@@ -69,14 +69,14 @@ impl ListenTask {
         let shared = Arc::clone(&mailbox);
         let task = tokio::spawn(async move {
             let fault = listen(&config, &shared).await;
-            shared.write(|heard| heard.fault = Some(fault));
+            shared.write(|received| received.fault = Some(fault));
         });
         Self { mailbox, task }
     }
 
     /// Waits for notifications and removes them from the mailbox. Cancellation-safe: what was removed is returned
     /// without waiting again.
-    async fn hear(&self) -> Result<Announcement, Fault> {
+    async fn receive(&self) -> Result<Announcement, Fault> {
         loop {
             let Received { announcement, fault } = self.mailbox.take();
             match fault {
@@ -100,7 +100,7 @@ impl Drop for ListenTask {
 /// notified.
 #[derive(Debug, Default)]
 struct Mailbox {
-    heard: Mutex<Received>,
+    received: Mutex<Received>,
     /// Stores one wake-up for a reader that arrives later.
     written: Notify,
 }
@@ -114,23 +114,23 @@ struct Received {
 
 impl Mailbox {
     fn write(&self, note: impl FnOnce(&mut Received)) {
-        note(&mut self.heard.lock().unwrap_or_else(PoisonError::into_inner));
+        note(&mut self.received.lock().unwrap_or_else(PoisonError::into_inner));
         self.written.notify_one();
     }
 
     fn take(&self) -> Received {
-        std::mem::take(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.received.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// Connects and collects notifications until the connection breaks; returns the reason.
 async fn listen(config: &Config, mailbox: &Mailbox) -> Fault {
     match timeout(ANSWER_TIMEOUT, config.connect(connector())).await {
-        Err(_) => no_answer(),
+        Err(_) => timed_out(),
         Ok(Err(error)) => connecting(error),
         Ok(Ok((client, connection))) => tokio::select! {
             fault = begin(&client, mailbox) => fault,
-            fault = gather(connection, mailbox) => fault,
+            fault = collect(connection, mailbox) => fault,
         },
     }
 }
@@ -139,20 +139,20 @@ async fn listen(config: &Config, mailbox: &Mailbox) -> Fault {
 /// the client alive, without which the connection would end.
 async fn begin(client: &Client, mailbox: &Mailbox) -> Fault {
     match timeout(ANSWER_TIMEOUT, client.batch_execute(LISTEN)).await {
-        Err(_) => no_answer(),
+        Err(_) => timed_out(),
         Ok(Err(error)) => classify(error, Phase::BeforeCommit),
         Ok(Ok(())) => {
-            mailbox.write(|heard| heard.announcement.merge(Announcement::all()));
+            mailbox.write(|received| received.announcement.merge(Announcement::all()));
             pending().await
         }
     }
 }
 
-fn no_answer() -> Fault {
+fn timed_out() -> Fault {
     Fault::TimedOut("the server did not respond in time".into())
 }
 
-async fn gather<S, T>(mut connection: Connection<S, T>, mailbox: &Mailbox) -> Fault
+async fn collect<S, T>(mut connection: Connection<S, T>, mailbox: &Mailbox) -> Fault
 where
     S: AsyncRead + AsyncWrite + Unpin,
     T: AsyncRead + AsyncWrite + Unpin,
@@ -160,7 +160,7 @@ where
     loop {
         match poll_fn(|context| connection.poll_message(context)).await {
             Some(Ok(AsyncMessage::Notification(word))) => {
-                mailbox.write(|heard| heard.announcement.add_message(word.payload()));
+                mailbox.write(|received| received.announcement.add_message(word.payload()));
             }
             // Other messages, such as notices, are ignored.
             Some(Ok(_)) => {}

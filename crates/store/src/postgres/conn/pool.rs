@@ -16,7 +16,7 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::{Config, NoTls};
 
 /// How long a connection to an unreachable peer may go undetected (TCP user timeout, keepalive).
-const SILENCE_MAX: Duration = Duration::from_secs(30);
+const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Parses a URL, and refuses options that are not supported.
 pub(crate) fn parse_url(url: &str, program: &str, timeout: Duration) -> StoreResult<Config> {
@@ -36,9 +36,9 @@ pub(crate) fn parse_url(url: &str, program: &str, timeout: Duration) -> StoreRes
     config.application_name(program);
     config.connect_timeout(timeout);
     if config.get_tcp_user_timeout().is_none() {
-        config.tcp_user_timeout(SILENCE_MAX);
+        config.tcp_user_timeout(DEAD_PEER_TIMEOUT);
     }
-    config.keepalives_idle(SILENCE_MAX);
+    config.keepalives_idle(DEAD_PEER_TIMEOUT);
     Ok(config)
 }
 
@@ -107,16 +107,16 @@ fn build(login: Login<'_>, program: &str, options: &PostgresOptions) -> StoreRes
         .create_timeout(Some(options.connect_timeout))
         .recycle_timeout(Some(options.connect_timeout))
         .runtime(Runtime::Tokio1)
-        .pre_recycle(plan_anew());
+        .pre_recycle(replan_periodically());
     if let Some(role) = login.takes_role {
-        builder = builder.post_create(take_role(role));
+        builder = builder.post_create(set_role(role));
     }
     builder.build().map_err(|error| StoreError::Unusable {
         what: format!("the connection pool cannot be created: {error}"),
     })
 }
 
-fn take_role(role: DbRole) -> Hook {
+fn set_role(role: DbRole) -> Hook {
     Hook::async_fn(move |client, _| {
         Box::pin(async move {
             let statement = format!("SET ROLE {}", role.name());
@@ -131,7 +131,7 @@ const PLAN_AGE_MAX: Duration = Duration::from_secs(60);
 /// Clears the cache of prepared statements periodically. The server keeps the plan of a prepared statement until
 /// ANALYZE, and a plan for a table of a hundred rows is very slow with a million. So statements are planned again
 /// whenever the number of uses has quadrupled, while a new table grows fastest, and every minute.
-fn plan_anew() -> Hook {
+fn replan_periodically() -> Hook {
     Hook::sync_fn(|client, metrics| {
         let uses = metrics.recycle_count;
         let is_young = uses.is_power_of_two() && uses.ilog2() % 2 == 0;

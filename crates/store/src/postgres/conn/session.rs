@@ -57,7 +57,7 @@ impl Session {
     }
 
     /// Records whether the connection has no response outstanding.
-    fn heard<T>(&mut self, answer: Result<T, Fault>) -> Result<T, Fault> {
+    fn record_response<T>(&mut self, answer: Result<T, Fault>) -> Result<T, Fault> {
         self.awaiting = answer.as_ref().is_err_and(|fault| !fault.spares_connection());
         answer
     }
@@ -66,7 +66,7 @@ impl Session {
     pub(crate) async fn run(&mut self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Fault> {
         self.awaiting = true;
         let answer = self.ask(sql, params, Phase::MayBeDone).await;
-        self.heard(answer)
+        self.record_response(answer)
     }
 
     /// Runs one statement in its own transaction whose commit is not flushed, in one round trip: for work that is
@@ -74,7 +74,7 @@ impl Session {
     pub(crate) async fn run_relaxed(&mut self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Fault> {
         self.awaiting = true;
         let prepared = self.prepare(sql).await;
-        let statement = self.heard(prepared)?;
+        let statement = self.record_response(prepared)?;
         self.awaiting = true;
         let connection = self.connection()?;
         let (begun, answer, committed) = join3(
@@ -85,14 +85,14 @@ impl Session {
         .await;
         // The first error is the cause; a COMMIT after it acts as a ROLLBACK.
         let answer = begun.and(answer).and_then(|rows| committed.map(|()| rows));
-        self.heard(answer.map_err(|error| classify(error, Phase::MayBeDone)))
+        self.record_response(answer.map_err(|error| classify(error, Phase::MayBeDone)))
     }
 
     /// Runs one statement that only reads.
     pub(crate) async fn read(&mut self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Fault> {
         self.awaiting = true;
         let answer = self.ask(sql, params, Phase::BeforeCommit).await;
-        self.heard(answer)
+        self.record_response(answer)
     }
 
     async fn ask(&self, sql: &str, params: Params<'_>, phase: Phase) -> Result<Vec<Row>, Fault> {
@@ -110,14 +110,14 @@ impl Session {
     ) -> Result<Vec<Row>, Fault> {
         self.awaiting = true;
         let prepared = self.prepare(sql).await;
-        let statement = self.heard(prepared)?;
+        let statement = self.record_response(prepared)?;
         self.awaiting = true;
         self.in_transaction = true;
         let connection = self.connection()?;
         let (begun, answer) =
             join(connection.batch_execute(mode.begin()), connection.query(&statement, params)).await;
         let answer = begun.and(answer).map_err(|error| classify(error, Phase::BeforeCommit));
-        let answer = self.heard(answer);
+        let answer = self.record_response(answer);
         self.undo_if_failed(answer).await
     }
 
@@ -132,7 +132,7 @@ impl Session {
     pub(crate) async fn commit_with(&mut self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Fault> {
         self.awaiting = true;
         let prepared = self.prepare(sql).await;
-        let statement = match self.heard(prepared) {
+        let statement = match self.record_response(prepared) {
             Ok(statement) => statement,
             Err(fault) => return self.undo_if_failed(Err(fault)).await,
         };
@@ -145,7 +145,7 @@ impl Session {
             // The first error is the cause. After a failed statement nothing was committed.
             (Err(error), _) | (Ok(_), Err(error)) => Err(classify(error, Phase::MayBeDone)),
         };
-        let answer = self.heard(answer);
+        let answer = self.record_response(answer);
         self.in_transaction = self.awaiting;
         answer
     }
@@ -154,7 +154,7 @@ impl Session {
     pub(crate) async fn commit(&mut self) -> Result<(), Fault> {
         self.awaiting = true;
         let done = self.connection()?.batch_execute("COMMIT").await;
-        self.heard(done.map_err(|error| classify(error, Phase::MayBeDone)))?;
+        self.record_response(done.map_err(|error| classify(error, Phase::MayBeDone)))?;
         self.in_transaction = false;
         Ok(())
     }
@@ -163,7 +163,7 @@ impl Session {
     pub(crate) async fn roll_back(&mut self) -> Result<(), Fault> {
         self.awaiting = true;
         let undone = self.connection()?.batch_execute("ROLLBACK").await;
-        self.heard(undone.map_err(|error| classify(error, Phase::BeforeCommit)))?;
+        self.record_response(undone.map_err(|error| classify(error, Phase::BeforeCommit)))?;
         self.in_transaction = false;
         Ok(())
     }

@@ -100,7 +100,7 @@ impl<'a> Batch<'a> {
     /// Stores requests that do not conflict with each other, then those that have different content for an external
     /// id of the first. One round is enough unless callers use the same new id for two contents.
     async fn run_rounds(&mut self) -> StoreResult<()> {
-        let mut waiting = self.answer_unfit();
+        let mut waiting = self.settle_invalid();
         while !waiting.is_empty() {
             let later = self.split_off_other_contents(&mut waiting);
             let groups = self.first_groups(&waiting);
@@ -111,7 +111,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Sets the outcome of requests that are empty, too large or conflict with themselves; returns the others.
-    fn answer_unfit(&mut self) -> Group {
+    fn settle_invalid(&mut self) -> Group {
         let mut fit = Group::with_capacity(self.requests.len());
         for (index, request) in self.requests.iter().enumerate() {
             let size = size_of(request);
@@ -159,7 +159,7 @@ impl<'a> Batch<'a> {
             let events: Vec<&NewEvent> = group.iter().flat_map(|&index| &requests[index]).collect();
             let look = |session| compare(session, &events);
             let known = self.pool.attempts(Call::repeatable(DOING), look).await;
-            let mut known = known.map_err(|fault| self.give_up(fault, &group))?.into_iter();
+            let mut known = known.map_err(|fault| self.to_error(fault, &group))?.into_iter();
             for index in group {
                 let own = known.by_ref().take(requests[index].len());
                 let conflicts =
@@ -192,17 +192,17 @@ impl<'a> Batch<'a> {
                 Err(Fault::Locked(_) | Fault::Clash(_)) if alone => self.held.push(group[0]),
                 Err(Fault::Refused(_)) => groups.extend(halves(group)),
                 Err(Fault::Locked(_) | Fault::Clash(_)) => groups.extend(self.unblocked_first(&group)),
-                Err(fault) => return Err(self.give_up(fault, &group)),
+                Err(fault) => return Err(self.to_error(fault, &group)),
             }
             if alone {
                 self.waited_alone += began.elapsed();
             }
         }
-        self.try_held().await
+        self.retry_blocked().await
     }
 
     /// Retries the blocked requests after all others were stored.
-    async fn try_held(&mut self) -> StoreResult<()> {
+    async fn retry_blocked(&mut self) -> StoreResult<()> {
         let began = Clock::now();
         for index in std::mem::take(&mut self.held) {
             let left = WAIT_LAST_IN_ALL.saturating_sub(began.elapsed());
@@ -211,7 +211,7 @@ impl<'a> Batch<'a> {
                 Ok(stored) => drop(self.settle(&[index], stored)),
                 Err(Fault::Refused(cause)) => self.note(index, RequestOutcome::Refused(plain(&*cause))),
                 Err(Fault::Locked(_) | Fault::Clash(_)) => self.note(index, RequestOutcome::Blocked),
-                Err(fault) => return Err(self.give_up(fault, &[index])),
+                Err(fault) => return Err(self.to_error(fault, &[index])),
             }
         }
         Ok(())
@@ -314,7 +314,7 @@ impl<'a> Batch<'a> {
 
     /// Converts a fault to an error. Once a part of the batch is stored that cannot be repeated, "not done" would be
     /// wrong, so such an error becomes `OutcomeUnknown`.
-    fn give_up(&self, fault: Fault, group: &[usize]) -> StoreError {
+    fn to_error(&self, fault: Fault, group: &[usize]) -> StoreError {
         let idempotent = group.iter().all(|&index| !self.requests[index].iter().any(is_unnamed));
         let error = fault.into_error(DOING, idempotent);
         if !self.stored_once {

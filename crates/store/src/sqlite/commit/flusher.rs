@@ -35,7 +35,7 @@ impl Flusher {
         let seen = Arc::clone(&broken);
         let thread = std::thread::Builder::new()
             .name("sqlite-flusher".to_owned())
-            .spawn(move || work_off(&groups, flush, &seen))
+            .spawn(move || run_loop(&groups, flush, &seen))
             .map_err(|error| StoreError::Unavailable {
                 doing: "starting the flusher",
                 source: error.into(),
@@ -64,7 +64,7 @@ impl Flusher {
     }
 
     /// Ends the failed state: everything that was written has been flushed by a checkpoint.
-    pub(crate) fn mended(&self) {
+    pub(crate) fn mark_recovered(&self) {
         self.broken.store(false, Ordering::Release);
     }
 }
@@ -78,7 +78,7 @@ impl Drop for Flusher {
     }
 }
 
-fn work_off(groups: &mpsc::Receiver<Group>, mut flush: impl FnMut() -> io::Result<()>, broken: &AtomicBool) {
+fn run_loop(groups: &mpsc::Receiver<Group>, mut flush: impl FnMut() -> io::Result<()>, broken: &AtomicBool) {
     while let Ok(Group { mut tasks, mut must_flush }) = groups.recv() {
         for group in groups.try_iter() {
             tasks.extend(group.tasks);
@@ -200,7 +200,7 @@ mod tests {
         rig.hand(&[(AfterFlushes, "claim")]);
         rig.hand(&[(Flushed, "second")]);
         assert_eq!(rig.hear(2), [("claim", false), ("second", false)]);
-        rig.flusher.mended();
+        rig.flusher.mark_recovered();
         rig.end.send(Ok(())).expect("a flush");
         rig.hand(&[(Flushed, "third")]);
         assert_eq!(rig.hear(1), [("third", true)]);

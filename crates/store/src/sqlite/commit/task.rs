@@ -66,7 +66,7 @@ where
     fn run(&mut self, guarded: &Guarded) -> TaskResult {
         let Some(work) = self.work.take() else { return TaskResult::Failed };
         let answer = catch_unwind(AssertUnwindSafe(|| work(&guarded.session(self.role))))
-            .unwrap_or_else(|panic| Err(Fault::Panicked(words_of(panic.as_ref()))));
+            .unwrap_or_else(|panic| Err(Fault::Panicked(panic_message(panic.as_ref()))));
         let ran = match &answer {
             Ok(_) => TaskResult::Done,
             Err(fault) if fault.is_fatal_for_group() => TaskResult::Lost(GroupLoss::during_work(fault)),
@@ -88,7 +88,7 @@ where
     }
 }
 
-fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let words = panic.downcast_ref::<&str>().copied();
     words.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()
 }

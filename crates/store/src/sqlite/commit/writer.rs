@@ -45,12 +45,12 @@ pub(crate) fn start(guarded: Guarded, log: Log) -> StoreResult<(Queue, JoinHandl
     let (queue, tasks) = mpsc::channel(QUEUE_MAX);
     let thread = std::thread::Builder::new()
         .name("sqlite-writer".to_owned())
-        .spawn(move || work_off(&guarded, flusher, tasks, log))
+        .spawn(move || run_loop(&guarded, flusher, tasks, log))
         .map_err(|error| StoreError::Unavailable { doing: "starting the writer", source: error.into() })?;
     Ok((queue, thread))
 }
 
-fn work_off(guarded: &Guarded, flusher: Flusher, mut tasks: mpsc::Receiver<Box<dyn Task>>, mut log: Log) {
+fn run_loop(guarded: &Guarded, flusher: Flusher, mut tasks: mpsc::Receiver<Box<dyn Task>>, mut log: Log) {
     let mut waiting: VecDeque<Box<dyn Task>> = VecDeque::with_capacity(GROUP_MAX);
     let mut turn = GroupKind::Flushed;
     loop {
@@ -116,7 +116,7 @@ impl GroupKind {
 fn commit_group(guarded: &Guarded, flusher: &Flusher, waiting: &mut VecDeque<Box<dyn Task>>) {
     let mut group = Vec::with_capacity(waiting.len());
     let rows_before = guarded.connection().total_changes();
-    let ran = mend(guarded, flusher).and_then(|()| run_group(guarded, waiting, &mut group));
+    let ran = recover(guarded, flusher).and_then(|()| run_group(guarded, waiting, &mut group));
     let Err(loss) = ran else {
         let changed = guarded.connection().total_changes() != rows_before;
         return flusher.acknowledge(group, changed);
@@ -135,13 +135,13 @@ fn commit_group(guarded: &Guarded, flusher: &Flusher, waiting: &mut VecDeque<Box
 }
 
 /// After a failed flush, checkpoints the whole log. Nothing is written before that has succeeded.
-fn mend(guarded: &Guarded, flusher: &Flusher) -> Result<(), Arc<GroupLoss>> {
+fn recover(guarded: &Guarded, flusher: &Flusher) -> Result<(), Arc<GroupLoss>> {
     if !flusher.is_broken() {
         return Ok(());
     }
     match checkpoint(guarded) {
         Ok(true) => {
-            flusher.mended();
+            flusher.mark_recovered();
             tracing::info!("write-ahead log checkpointed after a failed flush, accepting writes again");
             Ok(())
         }

@@ -1,4 +1,4 @@
-//! Enforces the rights of the roles within one process: when a statement is prepared, SQLite calls [`Gate::judge`]
+//! Enforces the rights of the roles within one process: when a statement is prepared, SQLite calls [`Gate::authorize`]
 //! for every access, and the table in [`grants`] decides.
 //!
 //! Triggers and views run with the rights of the owner, as triggers and functions do on PostgreSQL: SQLite passes the
@@ -34,18 +34,18 @@ impl Gate {
         let owner_code =
             connection.prepare(names)?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
         let gate = Arc::new(Self { current: AtomicUsize::new(usize::MAX), owner_code });
-        let judging = Arc::clone(&gate);
-        connection.authorizer(Some(move |context: AuthContext<'_>| judging.judge(&context)))?;
+        let authorizing = Arc::clone(&gate);
+        connection.authorizer(Some(move |context: AuthContext<'_>| authorizing.authorize(&context)))?;
         Ok(gate)
     }
 
     /// Sets the role of the connection; `None` is the owner.
-    pub(crate) fn admit(&self, role: Option<DbRole>) {
+    pub(crate) fn set_role(&self, role: Option<DbRole>) {
         let index = role.and_then(|role| DbRole::ALL.iter().position(|one| *one == role));
         self.current.store(index.unwrap_or(usize::MAX), Ordering::Relaxed);
     }
 
-    fn judge(&self, context: &AuthContext<'_>) -> Authorization {
+    fn authorize(&self, context: &AuthContext<'_>) -> Authorization {
         let Some(role) = DbRole::ALL.get(self.current.load(Ordering::Relaxed)) else {
             return Authorization::Allow;
         };

@@ -23,14 +23,14 @@ pub(crate) fn start(name: &str, connections: Vec<Guarded>) -> StoreResult<(Queue
         let tasks = Arc::clone(&tasks);
         let thread = std::thread::Builder::new()
             .name(format!("{name}-{number}"))
-            .spawn(move || work_off(&guarded, &tasks))
+            .spawn(move || run_loop(&guarded, &tasks))
             .map_err(|error| StoreError::Unavailable { doing: "starting a reader", source: error.into() })?;
         threads.push(thread);
     }
     Ok((queue, threads))
 }
 
-fn work_off(guarded: &Guarded, tasks: &Mutex<mpsc::Receiver<Box<dyn Task>>>) {
+fn run_loop(guarded: &Guarded, tasks: &Mutex<mpsc::Receiver<Box<dyn Task>>>) {
     loop {
         // The thread that holds the lock waits for the next task; the others wait for the lock.
         let next = tasks.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();

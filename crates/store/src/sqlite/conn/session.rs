@@ -41,7 +41,7 @@ impl Guarded {
 
     /// Starts a session of a role; `None` is the owner.
     pub(crate) fn session(&self, role: Option<DbRole>) -> Session<'_> {
-        self.gate.admit(role);
+        self.gate.set_role(role);
         Session { guarded: self, role }
     }
 
@@ -60,7 +60,7 @@ pub(crate) struct Session<'c> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        self.guarded.gate.admit(None);
+        self.guarded.gate.set_role(None);
     }
 }
 
@@ -97,9 +97,9 @@ impl<'c> Session<'c> {
     }
 
     fn as_owner(&self, sql: &str) -> Answer<()> {
-        self.guarded.gate.admit(None);
+        self.guarded.gate.set_role(None);
         let done = self.guarded.owner(sql);
-        self.guarded.gate.admit(self.role);
+        self.guarded.gate.set_role(self.role);
         Ok(done?)
     }
 
@@ -111,11 +111,11 @@ impl<'c> Session<'c> {
 
     /// Returns the size of the database in bytes, without its log.
     pub(crate) fn database_bytes(&self) -> Answer<u64> {
-        self.guarded.gate.admit(None);
+        self.guarded.gate.set_role(None);
         let pragma =
             |name| self.guarded.connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
         let bytes = pragma("page_count").and_then(|pages| Ok(pages * pragma("page_size")?));
-        self.guarded.gate.admit(self.role);
+        self.guarded.gate.set_role(self.role);
         Ok(u64::try_from(bytes?).unwrap_or_default())
     }
 

@@ -119,11 +119,11 @@ fn survey(session: &Session<'_>, request: SurveyRequest) -> Answer<Survey> {
         let depth = counted(row, 0)?.saturating_add(counted(row, 1)?).min(COUNTED_MAX);
         Ok((Waiting { depth, oldest: earlier(row, 2, 3)? }, counted(row, 4)?))
     })?;
-    let (queues, (admission, held)) = queues.zip(sagas).ok_or_else(nothing)?;
+    let (queues, (admission, held)) = queues.zip(sagas).ok_or_else(no_row)?;
     Ok(Survey { admission, held, ..queues })
 }
 
-fn nothing() -> Fault {
+fn no_row() -> Fault {
     Fault::Unreadable("the database returned no row".to_owned())
 }
 
@@ -173,5 +173,5 @@ fn engine(session: &Session<'_>) -> Answer<EngineFacts> {
             now: system_now(),
         })
     })?;
-    facts.ok_or_else(nothing)
+    facts.ok_or_else(no_row)
 }

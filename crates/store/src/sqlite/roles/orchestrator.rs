@@ -248,14 +248,14 @@ fn start_attempts(session: &Session<'_>, starts: &[Start], now: Timestamp) -> An
     Ok(created)
 }
 
-/// Returns the retry limit of a subscription, or `None` if it must not be sent to.
+/// Returns the retry limit of a subscription, or `None` if it is inactive, unverified or deleted.
 fn find_limit(session: &Session<'_>, id: SubscriptionId) -> Answer<Option<Option<u32>>> {
     let mut find = session.statement(FIND_SUBSCRIPTION)?;
     Ok(find.query_row([id.get()], |row| row.get(0)).optional()?)
 }
 
-/// Adds the oldest due sagas of a subscription, up to the quota in each waiting state, unless the subscription must
-/// not be sent to.
+/// Adds the oldest due sagas of a subscription, up to the quota in each waiting state. Adds none if the subscription
+/// is inactive, unverified or deleted.
 fn fetch_due_sagas(
     session: &Session<'_>,
     quota: Quota,

@@ -5,7 +5,7 @@
 -- index: routing_queue_pkey, events_pkey, idx_job_status_lease, finished_jobs_pkey, webhook_delivery_jobs_pkey,
 -- idx_order_status_next. Ranges are row comparisons with an ORDER BY of all their columns, which only these indexes
 -- serve.
--- The time when a job finished is not stored. It is computed: the lease began $2 before lease_until, and the attempt
+-- The time when a job finished is not stored. It is computed: the lease began $2 ms before lease_until, and the attempt
 -- took duration_ms.
 SELECT
     (SELECT count(*) FROM (SELECT FROM posthaste.routing_queue LIMIT 100000) q),

@@ -1,5 +1,5 @@
 -- role: saga_orchestrator
--- Returns and locks the due sagas of each subscription in $1 that may be sent to: up to $2 that are due for their first
+-- Returns and locks the due sagas of each active, verified subscription in $1: up to $2 that are due for their first
 -- attempt and up to $2 that are due for a retry, oldest first (admission::decide chooses among both). Skips sagas that
 -- another orchestrator is admitting and those that were due before $3. A Pending saga is due regardless of its time.
 -- index: idx_saga_subscription_due, subscriptions_pkey.

@@ -1,7 +1,7 @@
 -- role: saga_orchestrator
 -- Walks the subscriptions with unfinished sagas, at most $2 of them after $1, and returns for each the earliest time of
--- a saga that is due at $3: NULL if none is due or if the subscription must not be sent to. A Pending saga is due
--- regardless of its time.
+-- a saga that is due at $3: NULL if none is due or if the subscription is inactive, unverified or deleted. A Pending
+-- saga is due regardless of its time.
 -- index: idx_saga_subscription_due, subscriptions_pkey.
 -- planner: literal predicate, state from VALUES, scalar lookup, array of one.
 -- Each step is one descent into the index, however many sagas a subscription has. A row comparison of the whole range

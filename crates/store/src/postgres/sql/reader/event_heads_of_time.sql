@@ -1,7 +1,7 @@
 -- role: viewer
 -- Returns events with times from $3 down to $2, latest first, without payloads. Examines at most $6, plus those that
--- share the time of the last one. With the time $3 itself, only ids below $1 are returned, where the previous page
--- ended.
+-- share the time of the last one. Of the events at $3 itself, only those with ids below $1 are returned, where the
+-- previous page ended.
 -- index: idx_event_created_at, backwards. It has no id order within one time: ties are read completely and sorted here.
 -- Events share a time if one statement or transaction stored them.
 -- planner: single bound.

@@ -3,8 +3,8 @@
 -- jobs and orders.
 -- index: primary keys of routing_queue, events, finished_jobs and webhook_delivery_jobs; idx_job_status_lease;
 -- idx_order_status_next
--- The time when a job finished is not stored. It is computed: the lease (?2) began that long before lease_until, and
--- the attempt took duration_ms.
+-- The time when a job finished is not stored. It is computed: the lease began ?2 ms before lease_until, and the attempt
+-- took duration_ms.
 SELECT
     (SELECT count(*) FROM (SELECT 1 FROM routing_queue LIMIT 100000)),
     (SELECT e.created_at FROM events e WHERE e.id = (SELECT min(q.event_id) FROM routing_queue q)),

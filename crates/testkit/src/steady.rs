@@ -1,5 +1,5 @@
-//! A steady load for a long time, then the same beside a transaction that somebody keeps open: does the
-//! database keep up with what is left behind, and does what one statement touches stay what it was?
+//! A steady load for a long time, then the same load next to an open transaction. Shows whether vacuum keeps
+//! up, and whether the number of pages that a statement touches stays constant.
 
 use crate::direct::Direct;
 use crate::fixtures::event;
@@ -17,23 +17,25 @@ use tokio::time::{MissedTickBehavior, interval};
 
 const KIND: &str = "steady.event";
 const SUBSCRIPTIONS: u64 = 4;
-/// How often events are accepted.
+/// Interval between inserts.
 const TICK: Duration = Duration::from_millis(20);
-/// The most that a statement that hands out work may touch with the transaction open, against before. The look for
-/// leases that ran out is none of them: it passes over the leases of the time since the last one, which an open
-/// transaction keeps, and else were cleared away.
+/// Maximum growth of the pages touched by a statement next to an open transaction. The scan for expired
+/// leases is exempt: it reads all leases since the previous scan, and an open transaction keeps their dead
+/// rows.
 pub const GROWTH_MAX: f64 = 3.0;
-/// What may be left behind at the end, against the middle of the run.
+/// Maximum of dead rows in the last third of the steady load, compared with the third before.
 pub const LEFT_BEHIND_MAX: f64 = 1.5;
 
-/// The statements that take from a table in which everything passes through, by a piece of their text.
-const TAKERS: [(&str, &str); 6] = [
-    ("route", "Takes events off the queue"),
-    ("find due", "The subscriptions with sagas that came due"),
-    ("take due", "The sagas that are due now"),
-    ("claim", "Leases the jobs that have waited longest"),
-    ("take results", "Finished jobs that wait to be applied"),
-    (EXPIRED, "Leases that ran out"),
+/// The statements that read from queue tables, each identified by a fragment of its SQL that no other
+/// statement contains. Comments and constants are no use: comments change, and `pg_stat_statements` replaces
+/// constants.
+const STATEMENTS: [(&str, &str); 6] = [
+    ("route", "DELETE FROM posthaste.routing_queue q WHERE q.ctid"),
+    ("find due", "AS first_at"),
+    ("fetch due", "AS quota (subscription_id, jobs_max, due_from)"),
+    ("claim", "FROM leased) AS leased"),
+    ("results", "AS saga_created_at"),
+    (EXPIRED, "AS expired (status, low, high)"),
 ];
 const EXPIRED: &str = "expired";
 
@@ -45,18 +47,18 @@ pub struct SteadyOptions {
     pub sample_every: Duration,
 }
 
-/// What was seen at one moment, over the time since the one before.
+/// Figures over the time since the previous sample.
 #[derive(Debug, Clone)]
 pub struct Sample {
     pub at: Duration,
     pub delivered_per_second: f64,
-    /// Rows that nobody can see any more, over all tables.
+    /// Dead rows over all tables.
     pub dead_rows: i64,
     pub bytes: i64,
     pub rows: i64,
-    /// By taker: pages touched by one call.
+    /// Pages touched per call, by statement.
     pub touched: BTreeMap<&'static str, f64>,
-    /// Pages touched by all statements together for one delivery: what is looked through rarely counts here.
+    /// Pages touched by all statements per delivery, including rare scans.
     pub touched_in_all: f64,
 }
 
@@ -83,7 +85,7 @@ impl Watch {
         let row = self.direct.rows(tables).await.remove(0);
         let number = |at: usize| row[at].as_deref().and_then(|text| text.parse().ok()).unwrap_or_default();
         let mut touched = BTreeMap::new();
-        for (name, text) in TAKERS {
+        for (name, text) in STATEMENTS {
             let sql = format!(
                 "SELECT coalesce(round(sum(shared_blks_hit + shared_blks_read) / greatest(sum(calls), 1) * 10), 0)::bigint
                  FROM public.pg_stat_statements WHERE query LIKE '%{text}%' AND query NOT LIKE '%pg_stat_statements%'"
@@ -117,7 +119,7 @@ impl Watch {
     }
 }
 
-/// Runs the load, first alone and then beside an open transaction.
+/// Runs the load, first alone and then next to an open transaction.
 pub async fn run(options: SteadyOptions) -> SteadyReport {
     let server = PrivateServer::start_with("steady", Flushing::On, 256);
     server.restart_with("shared_preload_libraries = 'pg_stat_statements'");
@@ -141,7 +143,7 @@ pub async fn run(options: SteadyOptions) -> SteadyReport {
     let load = tokio::spawn(load(store, options.events_per_second));
     println!("{}", heading());
     let steady = watch.samples(options.steady, options.sample_every).await;
-    println!("now beside a transaction that stays open");
+    println!("next to an open transaction:");
     let holder = Direct::postgres(&server.url("postgres")).await;
     holder.run("BEGIN ISOLATION LEVEL REPEATABLE READ").await;
     holder.run("SELECT count(*) FROM subscriptions").await;
@@ -151,7 +153,7 @@ pub async fn run(options: SteadyOptions) -> SteadyReport {
     SteadyReport { steady, open }
 }
 
-/// Accepts events at a pace, a few at a time.
+/// Inserts events at a steady rate, a few at a time.
 async fn load(store: PostgresStore, events_per_second: u64) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -171,18 +173,18 @@ async fn load(store: PostgresStore, events_per_second: u64) {
 }
 
 fn heading() -> String {
-    let takers: Vec<String> = TAKERS.iter().map(|(name, _)| format!("{name:>12}")).collect();
-    let takers = takers.join(" ");
+    let names: Vec<String> = STATEMENTS.iter().map(|(name, _)| format!("{name:>12}")).collect();
+    let names = names.join(" ");
     format!(
-        "{:>6} {:>8} {:>9} {:>9} {:>7} {takers} {:>12}",
-        "s", "per s", "rows", "dead", "B/row", "a delivery"
+        "{:>6} {:>8} {:>9} {:>9} {:>7} {names} {:>12}",
+        "s", "per s", "rows", "dead", "B/row", "per delivery"
     )
 }
 
 impl Sample {
     fn line(&self) -> String {
         let touched: Vec<String> =
-            TAKERS.iter().map(|(name, _)| format!("{:>12.1}", self.touched[name])).collect();
+            STATEMENTS.iter().map(|(name, _)| format!("{:>12.1}", self.touched[name])).collect();
         format!(
             "{:>6} {:>8.0} {:>9} {:>9} {:>7.0} {} {:>12.1}",
             self.at.as_secs(),
@@ -197,8 +199,8 @@ impl Sample {
 }
 
 impl SteadyReport {
-    /// How much more each taker touched at the end with the transaction open than without, and all together for
-    /// one delivery.
+    /// Returns the growth of the pages touched next to the open transaction, for each statement and for all
+    /// statements per delivery. Compares the last thirds of both phases.
     pub fn growth(&self) -> BTreeMap<&'static str, f64> {
         let tail = |samples: &[Sample], figure: &dyn Fn(&Sample) -> f64| {
             let last = &samples[samples.len() - samples.len().div_ceil(3)..];
@@ -206,11 +208,12 @@ impl SteadyReport {
         };
         let growth =
             |figure: &dyn Fn(&Sample) -> f64| tail(&self.open, figure) / tail(&self.steady, figure).max(1.0);
-        let takers = TAKERS.iter().map(|(name, _)| (*name, growth(&|sample| sample.touched[name])));
-        takers.chain([("a delivery, in all", growth(&|sample| sample.touched_in_all))]).collect()
+        let by_statement = STATEMENTS.iter().map(|(name, _)| (*name, growth(&|sample| sample.touched[name])));
+        by_statement.chain([("all, per delivery", growth(&|sample| sample.touched_in_all))]).collect()
     }
 
-    /// What was left behind at most in the last third of the steady load, against the third before it.
+    /// Returns the maximum of dead rows in the last third of the steady load, divided by that of the third
+    /// before.
     pub fn left_behind(&self) -> f64 {
         let third = self.steady.len() / 3;
         let most =
@@ -219,14 +222,18 @@ impl SteadyReport {
         most(late) / most(&early[third..]).max(1.0)
     }
 
-    /// Prints the figures; fails if anything grew that should not.
+    /// Prints the result.
+    ///
+    /// # Panics
+    ///
+    /// Panics if dead rows or touched pages grew beyond their limits.
     pub fn conclude(&self) {
         let (left_behind, growth) = (self.left_behind(), self.growth());
-        println!("rows left behind, the last third against the one before: {left_behind:.2}");
+        println!("dead rows, last third compared with the third before: {left_behind:.2}");
         growth.iter().for_each(|(name, growth)| {
-            println!("{name}: {growth:.2} times the pages beside an open transaction");
+            println!("{name}: {growth:.2} times the pages next to an open transaction");
         });
-        assert!(left_behind <= LEFT_BEHIND_MAX, "the vacuum does not keep up");
+        assert!(left_behind <= LEFT_BEHIND_MAX, "vacuum does not keep up");
         let is_too_much = |(name, growth): &(&&str, &f64)| **name != EXPIRED && **growth > GROWTH_MAX;
         let grown: Vec<_> = growth.iter().filter(is_too_much).collect();
         assert!(grown.is_empty(), "more than {GROWTH_MAX} times: {grown:?}");

@@ -1,6 +1,5 @@
-//! A broker on a real socket that keeps accounts. It executes each idempotency key once, at the moment it
-//! decides to, whatever it answers then; how it misbehaves meanwhile is drawn from a seed. Its
-//! [`accounts`] tell afterwards what was really done.
+//! A broker on a real socket for tests. It executes each idempotency key at most once, independent of what it
+//! responds; misbehaviour is drawn from a seed. [`accounts`] records what was received and executed.
 
 pub mod accounts;
 pub mod behaviour;
@@ -14,11 +13,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Listens until it is dropped.
+/// Listens until dropped.
 pub struct TestBroker {
     address: SocketAddr,
     shared: Arc<Shared>,
-    /// Nothing while it is away.
+    /// `None` while the broker is down.
     receiver: Mutex<Option<Receiver>>,
 }
 
@@ -28,7 +27,7 @@ impl fmt::Debug for TestBroker {
     }
 }
 
-/// What outlives a crash.
+/// State that survives a crash.
 struct Shared {
     behaviour: Behaviour,
     accounts: Mutex<Accounts>,
@@ -42,33 +41,34 @@ impl TestBroker {
         Self { address: receiver.address(), shared, receiver: Mutex::new(Some(receiver)) }
     }
 
-    /// Where orders are sent.
+    /// Returns the URL that orders are posted to.
     pub fn url(&self) -> String {
         format!("http://{}/orders", self.address)
     }
 
-    /// Its listener and all its connections break; its accounts stay.
+    /// Closes the listener and all connections; the records are kept.
     pub fn crash(&self) {
         drop(self.receiver.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
+    /// Listens again on the same address.
     pub async fn come_back(&self) {
         let shared = Arc::clone(&self.shared);
         let receiver = Receiver::start_at(self.address, move |received| shared.attend(received)).await;
         *self.receiver.lock().unwrap_or_else(PoisonError::into_inner) = Some(receiver);
     }
 
-    /// Whether it takes our credentials from now on.
+    /// Sets whether the broker accepts the credentials from now on.
     pub fn set_trusting(&self, trusting: bool) {
         self.shared.accounts().set_trusting(trusting);
     }
 
-    /// It stops to take our credentials once it has executed so many orders, in the midst of things.
+    /// Refuses the credentials after this many executed orders.
     pub fn revoke_after(&self, executions: usize) {
         self.shared.accounts().revoke_after(executions);
     }
 
-    /// Everything that it was sent and did.
+    /// Returns all requests and executions so far.
     pub fn books(&self) -> Books {
         self.shared.accounts().books()
     }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_crashes_and_comes_back_with_its_books() {
+    async fn records_survive_a_crash() {
         let allow_cidrs = vec!["127.0.0.0/8".parse().expect("a network")];
         let policy = EgressPolicy { allow_http: true, allow_cidrs };
         let sender = Sender::new(policy, Trust::system(), KeepAlive::default()).expect("a sender");
@@ -133,12 +133,12 @@ mod tests {
         let first = send(&sender, &url, "a").await;
         assert_eq!((first.status(), broker.executions()), (Some(200), 1));
         broker.crash();
-        // Its socket closes a moment later; whoever comes before finds it silent or well.
+        // The socket closes asynchronously; requests until then may still get a response.
         while send(&sender, &url, "a").await.status().is_some() {}
         broker.come_back().await;
         let again = send(&sender, &url, "a").await;
         assert_eq!((again.status(), broker.executions()), (Some(200), 1));
-        assert_eq!(again.body, first.body, "a repetition gets the first answer");
+        assert_eq!(again.body, first.body, "a repeated request gets the first response");
         broker.set_trusting(false);
         assert_eq!(send(&sender, &url, "b").await.status(), Some(401));
         broker.set_trusting(true);

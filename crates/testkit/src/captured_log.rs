@@ -1,4 +1,4 @@
-//! What a thread logged, for a test to read.
+//! Captures what a thread logs, so that a test can read it.
 
 use std::io::{Result, Write};
 use std::sync::{Arc, Mutex};
@@ -7,20 +7,20 @@ use tracing::subscriber::{DefaultGuard, NoSubscriber};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Clones write to the same text.
+/// Captured text. Clones write to the same buffer.
 #[derive(Debug, Clone, Default)]
 pub struct CapturedLog(Arc<Mutex<Vec<u8>>>);
 
-/// Captures until it is dropped.
+/// Captures until dropped.
 #[derive(Debug)]
 pub struct Capturing {
     _guard: DefaultGuard,
-    /// With a single subscriber in the process, `tracing` asks whichever thread comes first to a log line whether anybody
-    /// wants it, and keeps that answer for all threads. With a second one it asks both.
+    /// With a single subscriber in the process, `tracing` caches the interest that the first thread to reach
+    /// a call site computes, for all threads. A second subscriber makes it consult both.
     _second: Dispatch,
 }
 
-/// How lines are written.
+/// Format of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lines {
     Text,
@@ -28,7 +28,7 @@ pub enum Lines {
 }
 
 impl CapturedLog {
-    /// Captures what this thread logs: for tests on one thread.
+    /// Captures what this thread logs; for tests that run on one thread.
     pub fn of_this_thread(lines: Lines, level: LevelFilter) -> (Self, Capturing) {
         let (log, second) = (Self::default(), Dispatch::new(NoSubscriber::default()));
         let writer = log.clone();

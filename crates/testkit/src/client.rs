@@ -1,6 +1,6 @@
-//! The HTTP client of the tests: one request on one connection, written byte for byte as the test asks for it, and its
-//! answer. [`Call::send`] and [`Call::send_blocking`] panic where there is no answer; [`Call::try_send`] is for servers
-//! that may go away at any moment.
+//! The HTTP client of the tests: sends one request on one connection, byte for byte as the test specifies,
+//! and reads the response. [`Call::send`] and [`Call::send_blocking`] panic if there is no response;
+//! [`Call::try_send`] is for servers that may stop at any time.
 
 use serde_json::Value;
 use std::io::{self, Read as _, Write as _};
@@ -10,9 +10,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long [`Call::try_send`] waits for an answer.
+/// How long [`Call::try_send`] waits for a response.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(15);
-/// How long a blocking read waits, also on a machine that does other work.
+/// Read timeout of blocking calls; generous, for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ impl Call {
         Self::get(address, path).method(method).key(key)
     }
 
-    /// A GET without a key.
+    /// Creates a GET without a key.
     pub fn get(address: SocketAddr, path: &str) -> Self {
         let (method, path) = ("GET".to_owned(), path.to_owned());
         Self { address, method, path, headers: Vec::new(), body: Vec::new() }
@@ -81,7 +81,7 @@ impl Call {
 
     async fn exchange(&self) -> io::Result<Vec<u8>> {
         let mut stream = self.connect().await?;
-        // A server that has answered already may have closed its side.
+        // The server may have responded and closed the connection already.
         let _ = stream.write_all(&self.body).await;
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).await?;
@@ -92,22 +92,27 @@ impl Call {
         Answer::parse(&self.exchange().await.expect("an answer")).expect("a head")
     }
 
-    /// Returns an answer that came within 15 seconds and is as long as it says.
+    /// Returns a complete response received within 15 seconds.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the connection breaks, the time is over, or the response is shorter than its
+    /// `content-length`.
     pub async fn try_send(self) -> io::Result<Answer> {
         let answer = Answer::parse(&timeout(ANSWERS_WITHIN, self.exchange()).await??);
-        let incomplete = || io::Error::new(io::ErrorKind::UnexpectedEof, "no whole answer");
+        let incomplete = || io::Error::new(io::ErrorKind::UnexpectedEof, "incomplete response");
         answer.filter(Answer::is_whole).ok_or_else(incomplete)
     }
 
-    /// Sends it from a thread without a runtime; an answer without a head has the status 0.
+    /// Sends the request from a thread without a runtime. A response without a head has the status 0.
     pub fn send_blocking(self) -> Answer {
         let mut stream = std::net::TcpStream::connect(self.address).expect("a connection");
-        // A server that has answered already may have closed its side.
+        // The server may have responded and closed the connection already.
         let _ = stream.write_all(self.head().as_bytes()).and_then(|()| stream.write_all(&self.body));
         Answer::read_blocking(&mut stream)
     }
 
-    /// Sends the head and a part of the body, and leaves it at that.
+    /// Sends the head and the first `bytes` of the body. Returns the connection and the rest of the body.
     pub async fn begin(self, bytes: usize) -> (TcpStream, Vec<u8>) {
         let mut stream = self.connect().await.expect("a connection");
         let (now, later) = self.body.split_at(bytes);
@@ -115,12 +120,12 @@ impl Call {
         (stream, later.to_vec())
     }
 
-    /// Sends it, and checks the status.
+    /// Sends the request, checks the status and returns the body as JSON.
     pub async fn expect(self, status: u16) -> Value {
         self.answered(status).await.json()
     }
 
-    /// The same for an answer that is no JSON.
+    /// Sends the request, checks the status and returns the body as text.
     pub async fn expect_text(self, status: u16) -> String {
         self.answered(status).await.text()
     }
@@ -133,7 +138,7 @@ impl Call {
         answer
     }
 
-    /// Sends it, and checks that it is refused with this status for this field.
+    /// Sends the request and checks that the response is a problem with this status and field.
     pub async fn refused(self, status: u16, field: &str) -> Value {
         let what = format!("{} {}", self.method, self.path);
         let answer = self.answered(status).await;
@@ -166,14 +171,14 @@ impl Answer {
         self.header("content-length").parse() == Ok(self.body.len())
     }
 
-    /// Reads an answer after which the connection ends.
+    /// Reads a response until the server closes the connection.
     pub async fn read(stream: &mut TcpStream) -> Self {
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).await.expect("an answer");
         Self::parse(&bytes).expect("a head")
     }
 
-    /// Reads until the answer is as long as it says, or the connection ends.
+    /// Reads until the response is complete or the connection ends.
     pub fn read_blocking(stream: &mut std::net::TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).expect("a bound");
         let (mut bytes, mut buffer) = (Vec::new(), [0; 65_536]);
@@ -190,23 +195,23 @@ impl Answer {
         self
     }
 
-    /// Empty when there is none.
+    /// Returns the value of a header, or an empty string.
     pub fn header(&self, name: &str) -> &str {
         let mut headers = self.head.lines().filter_map(|line| line.split_once(':'));
         headers.find(|(found, _)| found.eq_ignore_ascii_case(name)).map_or("", |(_, value)| value.trim())
     }
 
-    /// The body.
+    /// Returns the body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Head and body.
+    /// Returns head and body.
     pub fn whole(&self) -> String {
         format!("{}\r\n\r\n{}", self.head, self.text())
     }
 
-    /// Null when there is no body.
+    /// Returns the body as JSON, `Null` if it is empty.
     pub fn json(&self) -> Value {
         if self.body.is_empty() {
             return Value::Null;
@@ -220,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_whole_answer_counts() {
+    fn a_partial_response_is_not_complete() {
         let whole = b"HTTP/1.1 202 Accepted\r\nContent-Length: 2\r\n\r\n{}";
         let answer = Answer::parse(whole).expect("an answer");
         assert!(answer.is_whole());

@@ -1,5 +1,5 @@
-//! The commands of the built binary: what runs on is killed when it is dropped, and what it says is waited
-//! for line by line. [`processes`](crate::processes) has the services.
+//! Runs commands of the built binary. A command that keeps running is killed on drop, and its output is read
+//! line by line. [`processes`](crate::processes) starts the services.
 
 use crate::processes::Program;
 use serde_json::Value;
@@ -10,10 +10,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Far more than anything here takes, also on a machine that does other work.
+/// Far longer than any command takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A command that goes on until it is dropped.
+/// A running command; killed on drop.
 #[derive(Debug)]
 pub struct Running {
     pub child: Child,
@@ -27,7 +27,7 @@ impl Running {
         Self::of(command.stdin(Stdio::null()))
     }
 
-    /// Any program.
+    /// Starts any program.
     pub fn of(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the program runs");
         let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -36,7 +36,7 @@ impl Running {
         Self { child, lines }
     }
 
-    /// All lines up to the one that has all these parts.
+    /// Returns all lines up to the first that contains all `parts`.
     pub fn lines_until(&self, parts: &[&str]) -> Vec<String> {
         let until = Instant::now() + PATIENCE;
         let mut seen = Vec::new();
@@ -63,11 +63,11 @@ impl Drop for Running {
     }
 }
 
-/// `posthaste dev` in a folder of its own, and what it printed.
+/// `posthaste dev` in its own folder, with what it printed.
 #[derive(Debug)]
 pub struct Dev {
     pub running: Running,
-    /// As they are to be pasted.
+    /// The commands it printed, ready to paste.
     pub commands: Vec<String>,
     pub url: String,
     pub key: String,
@@ -105,13 +105,13 @@ impl Dev {
         run(arguments, &[("POSTHASTE_URL", &self.url), ("POSTHASTE_KEY", &self.key)], stdin)
     }
 
-    /// What a good call with `--json` answers.
+    /// Runs a command with `--json`, which must succeed, and returns its output.
     pub fn json(&self, arguments: &[&str]) -> Value {
         let ran = self.run(&[arguments, &["--json"]].concat()).expect(0);
         serde_json::from_str(&ran.stdout).expect("JSON")
     }
 
-    /// Asks again until the answer is as hoped for.
+    /// Repeats a command until its output satisfies `hoped`.
     pub fn json_until(&self, arguments: &[&str], hoped: impl Fn(&Value) -> bool) -> Value {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -124,6 +124,7 @@ impl Dev {
     }
 }
 
+/// Exit code and output of a finished command.
 #[derive(Debug)]
 pub struct Ran {
     pub code: Option<i32>,
@@ -143,12 +144,12 @@ impl Ran {
     }
 }
 
-/// Runs a command of the binary to its end, with this environment and no other.
+/// Runs a command of the binary to completion, with only this environment.
 pub fn run(arguments: &[&str], environment: &[(&str, &str)], stdin: &str) -> Ran {
     run_in(Path::new("."), arguments, environment, stdin)
 }
 
-/// The same in a folder.
+/// Like [`run`], in a folder.
 pub fn run_in(folder: &Path, arguments: &[&str], environment: &[(&str, &str)], stdin: &str) -> Ran {
     let mut child = Program::find()
         .command()
@@ -161,7 +162,7 @@ pub fn run_in(folder: &Path, arguments: &[&str], environment: &[(&str, &str)], s
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary runs");
-    // A command that reads nothing may have closed its side.
+    // A command that does not read its input may have closed the pipe.
     let _ = child.stdin.take().expect("a pipe").write_all(stdin.as_bytes());
     Ran::of(&child.wait_with_output().expect("an end"))
 }

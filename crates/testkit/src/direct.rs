@@ -1,5 +1,5 @@
-//! SQL straight to a database as its owner, past the ports: what a test arranges and what it checks.
-//! Statements name tables without a schema and use what both engines understand.
+//! Runs SQL as the database owner, bypassing the ports, to arrange and check tests. Statements name tables
+//! without a schema and use SQL that both engines accept.
 
 use rusqlite::types::ValueRef;
 use std::path::{Path, PathBuf};
@@ -27,18 +27,18 @@ impl Direct {
         Self::Postgres(client)
     }
 
-    /// Every row as text.
+    /// Returns every row, columns as text.
     pub async fn rows(&self, sql: &str) -> Vec<Row> {
         self.try_rows(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
-    /// One number.
+    /// Returns a single number.
     pub async fn number(&self, sql: &str) -> i64 {
         let rows = self.rows(sql).await;
         rows[0][0].as_deref().expect("not null").parse().unwrap_or_else(|_| panic!("{sql}: {:?}", rows[0]))
     }
 
-    /// Waits until a statement returns this number, which must come within a time.
+    /// Waits until a statement returns `expected`. Panics after `within`.
     pub async fn until(&self, what: &str, sql: &str, expected: i64, within: Duration) {
         let began = Instant::now();
         loop {
@@ -46,22 +46,26 @@ impl Direct {
             if found == expected {
                 return;
             }
-            assert!(began.elapsed() < within, "waited in vain until {what}: {found} and not {expected}");
+            assert!(
+                began.elapsed() < within,
+                "timed out waiting until {what}: got {found}, expected {expected}"
+            );
             tokio::time::sleep(POLL).await;
         }
     }
 
-    /// One column of text.
+    /// Returns one column of text.
     pub async fn texts(&self, sql: &str) -> Vec<String> {
         self.rows(sql).await.into_iter().map(|mut row| row.remove(0).unwrap_or_default()).collect()
     }
 
-    /// A statement that must pass.
+    /// Runs a statement that must succeed.
     pub async fn run(&self, sql: &str) {
         self.rows(sql).await;
     }
 
-    /// Statements past every trigger, as nobody but the owner can run them: to make what must never be.
+    /// Runs statements with triggers disabled, which only the owner can do, to create rows that must never
+    /// exist.
     pub async fn force(&self, sql: &str) {
         match self {
             Self::Sqlite(path) => {
@@ -98,7 +102,7 @@ fn postgres_row(message: &SimpleQueryMessage) -> Option<Row> {
     Some((0..row.len()).map(|column| row.get(column).map(str::to_owned)).collect())
 }
 
-/// A connection like the store's own, with no authorizer: the owner of the file.
+/// Opens a connection configured like the store's, without an authorizer, as the owner of the file.
 pub fn sqlite_connection(path: &Path) -> rusqlite::Connection {
     let connection = rusqlite::Connection::open(path).expect("the file");
     connection.busy_timeout(std::time::Duration::from_secs(30)).expect("a timeout");

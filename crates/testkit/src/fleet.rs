@@ -1,5 +1,5 @@
-//! Many processes on one PostgreSQL: each runs one role, with a login of its own that has that role's
-//! rights in the database and no others.
+//! Starts many processes on one PostgreSQL server. Each runs one role, with its own login that has only the
+//! rights of that role.
 
 use crate::postgres::{client, url_with};
 use crate::private_server::PrivateServer;
@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-/// How long a process may take until it serves.
+/// How long a process may take to start.
 const START_WITHIN: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Role {
     Outbox,
 }
 
-/// What the API does for callers, over one login.
+/// The database roles of the API, all granted to one login.
 const API_RIGHTS: &str =
     "viewer, event_ingest_writer, subscription_admin, dead_letter_operator, outbox_writer, key_keeper";
 
@@ -39,7 +39,7 @@ impl Role {
         }
     }
 
-    /// Whose rights it has in the database.
+    /// Returns the database roles that its login is granted.
     const fn rights(self) -> &'static str {
         match self {
             Self::Router => "router_worker",
@@ -51,7 +51,7 @@ impl Role {
         }
     }
 
-    /// The setting of its own login; the API has several, and uses the common one here.
+    /// Returns the setting for its own login. The API has several logins; here it uses the common one.
     fn variable(self) -> Option<String> {
         match self {
             Self::Router | Self::Orchestrator | Self::Worker | Self::Cleaner | Self::Outbox => {
@@ -62,7 +62,7 @@ impl Role {
     }
 }
 
-/// Whether processes reach the server directly or over a wire that can be broken.
+/// Whether processes connect to the server directly or through a proxy that can break connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wiring {
     Direct,
@@ -74,10 +74,10 @@ pub struct Member {
     pub role: Role,
     pub process: Process,
     pub wire: Option<Proxy>,
-    /// Where it listens, if it is an API.
+    /// The address it listens on; `None` unless it is an API.
     pub address: Option<SocketAddr>,
     settings: Vec<(String, String)>,
-    /// What former processes of this place wrote.
+    /// Log lines of earlier processes in this place.
     past: Vec<LogLine>,
 }
 
@@ -87,7 +87,7 @@ pub struct Fleet {
     pub members: Vec<Member>,
 }
 
-/// What all processes of tests have in common: they deliver to receivers on this machine.
+/// Returns the settings common to all processes of tests: they deliver to local receivers.
 pub fn settings(more: &[(&str, &str)]) -> Vec<(String, String)> {
     let fixed = [
         ("POSTHASTE_ALLOW_HTTP", "true"),
@@ -97,7 +97,7 @@ pub fn settings(more: &[(&str, &str)]) -> Vec<(String, String)> {
     fixed.iter().chain(more).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// An address that stays free while its process is down: below the ports that the system hands out.
+/// Returns an address that stays free while its process is down: its port is below the ephemeral range.
 pub fn free_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     const FIRST: u16 = 20_000;
@@ -111,7 +111,7 @@ pub fn free_address() -> SocketAddr {
 }
 
 impl Fleet {
-    /// Makes the logins, starts every process, and waits until all of them serve.
+    /// Creates the logins, starts every process, and waits until all of them serve.
     pub async fn start(
         server: &PrivateServer,
         wiring: Wiring,
@@ -132,7 +132,8 @@ impl Fleet {
                 let address = wire.as_ref().map(|wire| wire.address);
                 let url = url_with(&server.url("postgres"), Some(&name), address);
                 let mut settings = settings.to_vec();
-                // Where a role has a login of its own, the common URL is for listening only, which any may.
+                // For a role with its own login, the common URL is used only for LISTEN, which any login may
+                // do.
                 settings.push(("POSTHASTE_DATABASE_URL".to_owned(), url.clone()));
                 settings.extend(role.variable().map(|variable| (variable, url)));
                 let address = (*role == Role::Api).then(free_address);
@@ -153,7 +154,7 @@ impl Fleet {
         }
     }
 
-    /// Puts a new process in the place of one that was killed; does not wait until it serves.
+    /// Replaces a killed process by a new one. Does not wait until it serves.
     pub fn restart(&mut self, member: usize) {
         let member = &mut self.members[member];
         let process = self.program.serve(&member.process.name, member.role.name(), &member.settings);
@@ -161,24 +162,24 @@ impl Fleet {
         member.past.extend(former.lines());
     }
 
-    /// The places of one role.
+    /// Returns the indexes of the processes of one role.
     pub fn places(&self, role: Role) -> Vec<usize> {
         let is_meant = |place: &usize| self.members[*place].role == role;
         (0..self.members.len()).filter(is_meant).collect()
     }
 
-    /// Processes that ended without having been told to.
+    /// Returns processes that exited on their own.
     pub fn ended(&self) -> Vec<String> {
         let ended = self.members.iter().filter(|member| member.process.has_ended());
         ended.map(|member| member.process.name.clone()).collect()
     }
 
-    /// Warnings and errors of all processes, but for what they say of their settings when they start.
+    /// Returns warnings and errors of all processes, except those about their settings at startup.
     pub fn complaints(&self) -> Vec<String> {
         self.lines_that(|line| line.is_complaint() && !line.text.contains("POSTHASTE_"))
     }
 
-    /// Everything that all processes wrote, each line behind the name of its process.
+    /// Returns all log lines of all processes, each prefixed with the name of its process.
     pub fn lines(&self) -> Vec<String> {
         self.lines_that(|_| true)
     }

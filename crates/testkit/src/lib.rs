@@ -1,9 +1,9 @@
-//! What the tests stand on; never shipped. A [`harness::Harness`] is one fresh database of one engine;
-//! [`conformance`] holds the promises of the stores, each a function that any engine must pass. A
-//! [`fleet::Fleet`] is the whole program in many processes; [`soak`] and [`faults`] put it to the test, and [`siege`]
-//! attacks it. There is one of each tool: [`client`] calls, [`receiver`] is called, [`proxy`] stands between a store and
-//! its server, [`processes`] starts the program
-//! and [`commands`] its commands, [`fixtures`] builds the records.
+//! The test harness; never shipped. A [`harness::Harness`] is a new database of one engine; [`conformance`]
+//! contains the promises of the stores, each a function that every engine must pass. A [`fleet::Fleet`] runs
+//! the whole program in many processes; [`soak`] and [`faults`] test it under load, and [`siege`] attacks it.
+//! There is one tool for each purpose: [`client`] sends requests, [`receiver`] receives them, [`proxy`]
+//! disturbs connections between a store and its server, [`processes`] starts the program, [`commands`] runs
+//! its commands, and [`fixtures`] builds records.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 pub mod broker;

@@ -1,5 +1,5 @@
-//! The order lane over one store and real sockets, moved by hand: workers step when the test wants it,
-//! and time stands still until it is set.
+//! The order lane over one store and real sockets, driven manually: workers step when the test calls them,
+//! and the clock changes only when it is set.
 
 use crate::fixtures::{T0, order, token, worker_id};
 use crate::harness::Harness;
@@ -33,17 +33,17 @@ pub const STUCK_THRESHOLD: Duration = Duration::from_secs(600);
 pub const MARKER: &str = "already processed";
 
 const LEDGER_TTL: Duration = Duration::from_secs(7 * 86_400);
-/// The most turns until nothing moves at one time.
+/// Maximum number of turns before the lane must be idle.
 const TURNS_MAX: u32 = 3_000;
-/// Settlements go when the bell rings; polling would only hide a bell that does not.
+/// Settlements run on wake-ups; a short poll interval would hide a missing wake-up.
 const POLL: Duration = Duration::from_secs(3600);
 
-/// What a rig's workers are like.
+/// Configuration of a rig's workers.
 #[derive(Debug, Clone)]
 pub struct OrderSetup {
     pub batch_size: u32,
     pub parallelism: u32,
-    /// Over one exchange, in real time. Healthy brokers never meet it.
+    /// Timeout of one exchange, in real time. Brokers that respond never reach it.
     pub deadline: Duration,
 }
 
@@ -53,7 +53,7 @@ impl Default for OrderSetup {
     }
 }
 
-/// Workers on one lane, each like a process of its own, and the one who watches it.
+/// Workers on one lane, each like a separate process, and the watch that reads the lane's state.
 pub struct OrderRig<S: Stores> {
     pub h: Harness<S>,
     pub clock: Clock,
@@ -65,15 +65,15 @@ pub struct OrderRig<S: Stores> {
     hired: u64,
 }
 
-/// A worker, and what carries its settlements. Dropped, it is as if its process had been killed.
+/// A worker and the runner of its settlements. Dropping it has the effect of killing its process.
 pub struct Desk<W, B> {
     pub worker: OutboxSteps<W, B>,
-    /// Rings when the worker wants to be stepped.
+    /// Notified when the worker wants to be stepped.
     pub wake_up: WakeUp,
     _settling: Runner,
 }
 
-/// Every step of the outbox role in one.
+/// All steps of the outbox role.
 #[derive(Debug)]
 pub struct OutboxSteps<W, B> {
     pub sender: OrderSender<W, B>,
@@ -91,7 +91,7 @@ impl<W: OutboxWorkerStore + Clone, B: Broker> OutboxSteps<W, B> {
 }
 
 impl<W: OutboxWorkerStore + Clone, B: Broker> Step for OutboxSteps<W, B> {
-    /// Each step once, also if one before it fails. Returns the first failure, or the earliest next step.
+    /// Runs each step once, even if an earlier one fails. Returns the first error, or the earliest next step.
     async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
         let steps = [
             self.waits.step(now).await,
@@ -129,7 +129,7 @@ impl<W, B> fmt::Debug for Desk<W, B> {
     }
 }
 
-/// A sender that may speak to this machine without TLS.
+/// Returns a sender that may use plain HTTP to loopback addresses.
 pub fn loopback_sender() -> Sender {
     let allow_cidrs = vec!["127.0.0.0/8".parse().expect("a network")];
     let policy = EgressPolicy { allow_http: true, allow_cidrs };
@@ -144,7 +144,7 @@ pub fn http_broker(sender: Sender, url: &str, deadline: Duration) -> HttpBroker 
 }
 
 impl<S: Stores> OrderRig<S> {
-    /// Nobody works yet.
+    /// Creates a rig without workers.
     pub fn new(h: Harness<S>) -> Self {
         Self::with(h, OrderSetup::default())
     }
@@ -156,20 +156,20 @@ impl<S: Stores> OrderRig<S> {
         Self { h, clock: Clock::fixed(T0), metrics, lane, desks: Vec::new(), setup, watch, hired: 0 }
     }
 
-    /// One more worker, which sends to this address.
+    /// Adds a worker that sends to this address.
     pub fn hire(&mut self, url: &str) {
         let broker = http_broker(loopback_sender(), url, self.setup.deadline);
         let desk = self.desk(broker);
         self.desks.push(desk);
     }
 
-    /// A worker that is not stepped with the others.
+    /// Creates a worker that is not stepped with the others.
     pub fn desk<B: Broker>(&mut self, broker: B) -> Desk<S::OutboxWorker, B> {
         let store = self.h.store.outbox_worker();
         self.desk_over(store, broker)
     }
 
-    /// The same, over a store of the test's own.
+    /// Like [`Self::desk`], over a given store.
     pub fn desk_over<W: OutboxWorkerStore + Clone, B: Broker>(&mut self, store: W, broker: B) -> Desk<W, B> {
         self.hired += 1;
         let metrics = self.metrics.clone();
@@ -218,7 +218,7 @@ impl<S: Stores> OrderRig<S> {
         self.clock.set(self.now().after(span));
     }
 
-    /// Orders `prefix-0` and so on, all accepted now.
+    /// Submits orders `prefix-0`, `prefix-1` and so on, at the current time.
     pub async fn submit(&self, prefix: &str, count: usize) -> Vec<IdempotencyKey> {
         let orders: Vec<_> = (0..count).map(|number| order(&format!("{prefix}-{number}"), 1)).collect();
         let keys = orders.iter().map(|order| order.key.clone()).collect();
@@ -227,10 +227,8 @@ impl<S: Stores> OrderRig<S> {
     }
 }
 
-/// The steps.
 impl<S: Stores> OrderRig<S> {
-    /// Every worker steps once, and everything that it sent is settled. Answers when there is more to do:
-    /// at once, or at a time, or when somebody comes.
+    /// Steps every worker once and settles everything it sent. Returns when the next step is needed.
     pub async fn turn(&mut self) -> Progress {
         let now = self.now();
         let steps = join_all(self.desks.iter_mut().map(|desk| desk.worker.step(now))).await;
@@ -238,7 +236,7 @@ impl<S: Stores> OrderRig<S> {
         steps.into_iter().map(|step| step.expect("a step")).fold(Progress::Idle, earliest)
     }
 
-    /// Turns until nothing moves at the present time; answers when something will.
+    /// Turns until the lane is idle at the current time. Returns when it next has work, if ever.
     pub async fn until_quiet(&mut self) -> Option<Timestamp> {
         let mut before = self.transitions().await;
         for _ in 0..TURNS_MAX {
@@ -255,7 +253,7 @@ impl<S: Stores> OrderRig<S> {
         panic!("still moving after {TURNS_MAX} turns");
     }
 
-    /// Lets time pass from one thing to do to the next, exactly as the workers ask to be woken.
+    /// Advances the clock from one wake-up time to the next, as the workers request.
     pub async fn pass(&mut self, span: Duration) {
         let end = self.now().after(span);
         while let Some(at) = self.until_quiet().await.filter(|at| *at <= end) {
@@ -265,10 +263,10 @@ impl<S: Stores> OrderRig<S> {
         self.until_quiet().await;
     }
 
-    /// As the process that answers questions looks at the lane.
+    /// Runs the lane watch, as in the process that serves the API.
     pub async fn watch(&mut self) {
         let now = self.now();
-        self.watch.step(now).await.expect("a look at the lane");
+        self.watch.step(now).await.expect("the state of the lane");
     }
 
     async fn transitions(&self) -> i64 {
@@ -276,7 +274,6 @@ impl<S: Stores> OrderRig<S> {
     }
 }
 
-/// What came of it.
 impl<S: Stores> OrderRig<S> {
     pub async fn order(&self, key: &IdempotencyKey) -> OrderRecord {
         self.h.calm.reader().order(key.clone()).await.expect("an answer").expect("an order")
@@ -316,8 +313,8 @@ impl<S: Stores> OrderRig<S> {
         self.orders().await.iter().filter(|order| order.status == status).count()
     }
 
-    /// Replays the audit of every order: each entry goes on where the one before ended, and the last one
-    /// is how the order stands.
+    /// Replays the audit of every order: each entry continues from the previous one, and the last one matches
+    /// the order.
     pub async fn check_audit(&self) {
         for order in self.orders().await {
             let audit = self.audit(&order.idempotency_key).await;
@@ -332,7 +329,8 @@ impl<S: Stores> OrderRig<S> {
         }
     }
 
-    /// A line of the metrics, by everything before its value; nothing if it is not there.
+    /// Returns the value of a metric line, given everything before the value; `None` if there is no such
+    /// line.
     pub fn metric(&self, line: &str) -> Option<f64> {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.metrics.registry).expect("text");

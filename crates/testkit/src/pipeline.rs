@@ -1,5 +1,5 @@
-//! The whole pipeline over one store and real sockets, moved by hand: each step is called when the test
-//! wants it, and time stands still until it is set.
+//! The whole pipeline over one store and real sockets, driven manually: each step runs when the test calls
+//! it, and the clock changes only when it is set.
 
 mod arranged;
 
@@ -29,18 +29,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The most turns until nothing moves any more; a test that needs more of them loops.
+/// Maximum number of turns before the pipeline must be idle; more means an endless loop.
 const TURNS_MAX: u32 = 300;
 const LEASE_RESETS_MAX: u32 = 3;
 const IN_FLIGHT_MAX: u32 = 2048;
-/// Reports go when the bell rings; polling would only hide a bell that does not.
+/// Reports run on wake-ups; a short poll interval would hide a missing wake-up.
 const POLL: Duration = Duration::from_secs(3600);
 
-/// What a rig's workers are like.
+/// Configuration of a rig's workers.
 #[derive(Debug, Clone)]
 pub struct Setup {
     pub slots: u32,
-    /// Over one exchange, in real time. Healthy receivers never meet it.
+    /// Timeout of one exchange, in real time. Receivers that respond never reach it.
     pub deadline: Duration,
     pub policy: EgressPolicy,
 }
@@ -53,7 +53,7 @@ impl Default for Setup {
     }
 }
 
-/// Every component once; workers and orchestrators can be added.
+/// One of each component; workers and orchestrators can be added.
 pub struct Rig<S: Stores> {
     pub h: Harness<S>,
     pub clock: Clock,
@@ -72,7 +72,7 @@ pub struct Rig<S: Stores> {
     cleaner: Cleaner<S::Cleaner>,
 }
 
-/// A worker, and what carries its reports. Dropped, it is as if its process had been killed.
+/// A worker and the runner of its reports. Dropping it has the effect of killing its process.
 pub struct Crew<S: Stores> {
     pub worker: Worker<S::Worker>,
     _reporting: Runner,
@@ -137,7 +137,7 @@ impl<S: Stores> Rig<S> {
         self.admissions.push(Admission::new(store(), POLICY, in_flight, clock, wake_ups, metrics));
     }
 
-    /// One more worker.
+    /// Adds a worker.
     pub fn hire(&mut self) {
         self.hired += 1;
         let (store, metrics) = (self.h.store.worker(), self.metrics.clone());
@@ -165,7 +165,7 @@ impl<S: Stores> Rig<S> {
         self.crews.push(Crew { worker, _reporting: reporting });
     }
 
-    /// Kills all workers in whatever they do.
+    /// Kills all workers, whatever they are doing.
     pub fn kill_workers(&mut self) {
         self.crews.clear();
     }
@@ -174,7 +174,7 @@ impl<S: Stores> Rig<S> {
         self.clock.now()
     }
 
-    /// Sets the clock to so many seconds after the beginning.
+    /// Sets the clock to this many seconds after [`T0`].
     pub fn move_to(&self, seconds: u64) {
         self.clock.set(at(seconds));
     }
@@ -184,7 +184,6 @@ impl<S: Stores> Rig<S> {
     }
 }
 
-/// The steps.
 impl<S: Stores> Rig<S> {
     pub async fn route(&mut self) {
         while self.router.step(self.clock.now()).await.expect("routing") == Progress::More {}
@@ -198,7 +197,7 @@ impl<S: Stores> Rig<S> {
         }
     }
 
-    /// Every worker claims what it has slots for and begins to send.
+    /// Every worker claims jobs for its free slots and starts sending.
     pub async fn send(&mut self) {
         let now = self.now();
         for step in join_all(self.crews.iter_mut().map(|crew| crew.worker.step(now))).await {
@@ -206,7 +205,7 @@ impl<S: Stores> Rig<S> {
         }
     }
 
-    /// Waits until what was sent has been answered and reported.
+    /// Waits until everything sent has been answered and reported.
     pub async fn settle(&mut self) {
         join_all(self.crews.iter_mut().map(|crew| crew.worker.settle())).await;
     }
@@ -222,7 +221,7 @@ impl<S: Stores> Rig<S> {
         self.cleaner.step(self.clock.now()).await.expect("cleaning");
     }
 
-    /// Each component once, in the order in which an event meets them.
+    /// Runs each component once, in pipeline order.
     pub async fn turn(&mut self) {
         self.route().await;
         self.admit().await;
@@ -231,8 +230,8 @@ impl<S: Stores> Rig<S> {
         self.apply().await;
     }
 
-    /// Turns until nothing moves at the present time. Time does not pass: with several of a kind, or with
-    /// results that overtake each other, something may be left that a later full pass finds.
+    /// Turns until nothing changes at the current time. The clock does not advance: with several components
+    /// of a kind, or results that are finished out of order, rows may be left for a later full scan.
     pub async fn until_quiet(&mut self) {
         let mut before = self.state().await;
         for _ in 0..TURNS_MAX {
@@ -246,8 +245,8 @@ impl<S: Stores> Rig<S> {
         panic!("still moving after {TURNS_MAX} turns: {before:?}");
     }
 
-    /// Lets time pass until every retry of the default schedule was made.
-    pub async fn until_given_up(&mut self) {
+    /// Advances the clock through every retry of the default schedule.
+    pub async fn until_dead_lettered(&mut self) {
         for seconds in [0, 30, 90, 210, 450] {
             self.move_to(seconds);
             self.until_quiet().await;

@@ -1,5 +1,5 @@
-//! Fresh databases on the private PostgreSQL that `make test` starts. The schema is migrated once, into
-//! a template; every test gets a copy.
+//! New databases on the PostgreSQL server that `scripts/with-postgres` starts. The schema is migrated once,
+//! into a template database; every test gets a copy.
 
 use posthaste_core::digest::digest_of;
 use posthaste_store::grants;
@@ -9,24 +9,24 @@ use tokio::sync::OnceCell;
 use tokio_postgres::{Client, NoTls};
 
 const URL_VARIABLE: &str = "POSTHASTE_TEST_POSTGRES_URL";
-/// Held while the template is made: several test programs may start at once.
+/// Advisory lock held while the template is created: several test programs may start at the same time.
 const TEMPLATE_LOCK: i64 = 0x7065_7374_6861;
 
-/// The URL of the server's maintenance database, as a superuser.
+/// Returns the URL of the server's maintenance database, as a superuser.
 pub fn admin_url() -> String {
     std::env::var(URL_VARIABLE).unwrap_or_else(|_| {
         panic!("{URL_VARIABLE} is not set: run the tests with `make test`, or with scripts/with-postgres cargo test")
     })
 }
 
-/// The same server, another database.
+/// Returns the URL of another database on the same server.
 pub fn url_of(database: &str) -> String {
     let admin = admin_url();
     let (server, _) = admin.rsplit_once('/').expect("a URL that ends in /<database>");
     format!("{server}/{database}")
 }
 
-/// The same database, another user and address.
+/// Returns the URL with another user or address.
 pub fn url_with(url: &str, user: Option<&str>, address: Option<std::net::SocketAddr>) -> String {
     let rest = url.strip_prefix("postgres://").expect("a postgres:// URL");
     let (authority, path) = rest.split_once('/').expect("a database");
@@ -35,7 +35,7 @@ pub fn url_with(url: &str, user: Option<&str>, address: Option<std::net::SocketA
     format!("postgres://{}@{host}/{path}", user.unwrap_or(login))
 }
 
-/// The address of the server that a URL names.
+/// Returns the address of the server that a URL names.
 pub fn server_address(url: &str) -> std::net::SocketAddr {
     let authority = url.split('@').nth(1).and_then(|rest| rest.split('/').next()).expect("a host");
     authority.parse().unwrap_or_else(|_| panic!("{authority} is not an address and a port"))
@@ -48,7 +48,7 @@ pub async fn client(url: &str) -> Client {
     client
 }
 
-/// A name that no other test of this server has, and that is short enough for PostgreSQL.
+/// Returns a database name that is unique on this server and short enough for PostgreSQL.
 fn fresh_name(what: &str) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let what: String = what.chars().take(30).collect();
@@ -56,14 +56,14 @@ fn fresh_name(what: &str) -> String {
     format!("ph_{what}_{}_{count}", std::process::id())
 }
 
-/// An empty database; answers its URL.
+/// Creates an empty database and returns its URL.
 pub async fn empty_database(what: &str) -> String {
     let name = fresh_name(what);
     client(&admin_url()).await.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
     url_of(&name)
 }
 
-/// A migrated database; answers its URL.
+/// Creates a migrated database and returns its URL.
 pub async fn migrated_database(what: &str) -> String {
     let template = template().await;
     let name = fresh_name(what);
@@ -78,7 +78,7 @@ async fn template() -> &'static str {
 }
 
 async fn make_template() -> String {
-    // What the schema and the rights are made from; a server that outlives a change makes a new template.
+    // The name contains a digest of schema and rights, so that a change of either creates a new template.
     let mut made_from: String = MIGRATIONS.iter().map(|migration| migration.sql).collect();
     made_from.push_str(&grants::postgres_grants());
     let digest = digest_of(made_from.as_bytes());
@@ -95,7 +95,7 @@ async fn make_template() -> String {
         admin.batch_execute(&format!("DROP DATABASE IF EXISTS {raw}")).await.expect("no leftover");
         admin.batch_execute(&format!("CREATE DATABASE {raw}")).await.expect("a database");
         postgres::migrate(&url_of(&raw)).await.expect("the migration");
-        // The connection of the migrator may take a moment to go.
+        // The migrator's connection may take a moment to close.
         for _ in 0..200 {
             if admin.batch_execute(&format!("ALTER DATABASE {raw} RENAME TO {name}")).await.is_ok() {
                 break;

@@ -1,5 +1,6 @@
-//! A PostgreSQL of a test's own, for what would disturb the others: being stopped or killed, or having
-//! no roles yet. It lies beside the common one, so that whatever runs there at the end is stopped with it.
+//! A PostgreSQL server for one test, for what would disturb the others: being stopped or killed, or having no
+//! roles yet. Its data directory is next to that of the common server, so that `scripts/with-postgres` stops
+//! it at the end.
 
 use crate::signals;
 use posthaste_store::postgres::{PostgresOptions, PostgresStore, migrate};
@@ -14,7 +15,7 @@ pub struct PrivateServer {
     data: PathBuf,
 }
 
-/// Whether it flushes as a real server does, or only survives as long as the machine.
+/// Whether the server flushes to disk, as in production.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flushing {
     Off,
@@ -22,11 +23,11 @@ pub enum Flushing {
 }
 
 fn variable(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run this beside scripts/with-postgres"))
+    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run this with scripts/with-postgres"))
 }
 
 impl PrivateServer {
-    /// A fresh cluster, started, small and without flushing.
+    /// Creates and starts a new cluster, small and without flushing.
     pub fn start(what: &str) -> Self {
         Self::start_with(what, Flushing::Off, 16)
     }
@@ -41,7 +42,7 @@ impl PrivateServer {
         let user = ["-U", "posthaste_test", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"];
         server.run("initdb", &[&["-D", data][..], &user].concat());
         let flush = if flushing == Flushing::On { "on" } else { "off" };
-        // Only a socket in a folder of its own: no port that somebody else could take.
+        // Only a Unix socket in its own folder, so there is no port to conflict.
         let settings = format!(
             "listen_addresses = ''\nunix_socket_directories = '{data}'\nmax_connections = 300\n\
              shared_buffers = '{shared_buffers_mb}MB'\nfsync = {flush}\nfull_page_writes = {flush}\n"
@@ -52,32 +53,32 @@ impl PrivateServer {
         server
     }
 
-    /// Ends it in order and starts it with one more setting, for those that count from a start only.
+    /// Stops the server cleanly and starts it with one more setting, for settings that need a restart.
     pub fn restart_with(&self, setting: &str) {
         self.pg_ctl(&["stop", "-m", "fast"]);
         self.write("posthaste.conf", &format!("{setting}\n"));
         self.pg_ctl(&["start"]);
     }
 
-    /// The URL of one of its databases, as a superuser.
+    /// Returns the URL of one of its databases, as a superuser.
     pub fn url(&self, database: &str) -> String {
         let socket = self.data_text().replace('/', "%2F");
         format!("postgres://posthaste_test@{socket}/{database}")
     }
 
-    /// Makes the schema, and opens a store that may do everything.
+    /// Migrates the schema and opens a store with all rights.
     pub async fn migrated_store(&self) -> PostgresStore {
         let url = self.url("postgres");
         migrate(&url).await.expect("the migration");
         PostgresStore::connect(&PostgresOptions::new(url)).await.expect("the store")
     }
 
-    /// The socket that it listens on.
+    /// Returns the path of the Unix socket it listens on.
     pub fn socket(&self) -> PathBuf {
         self.data.join(".s.PGSQL.5432")
     }
 
-    /// Tells the server to start or to stop, and waits until it has.
+    /// Runs `pg_ctl`, which waits until the server has started or stopped.
     pub fn pg_ctl(&self, arguments: &[&str]) {
         let log = self.data.join("server.log");
         let fixed =
@@ -85,19 +86,18 @@ impl PrivateServer {
         self.run("pg_ctl", &[arguments, &fixed].concat());
     }
 
-    /// Ends the server and all its processes without a chance to do anything (`kill -9`), and waits
-    /// until they are gone. What was not flushed by then is lost, as in a crash of the machine's memory
-    /// with its disks intact.
+    /// Kills the server and all its processes with SIGKILL, and waits until they have ended. Data that was
+    /// not written to the operating system is lost.
     pub fn kill(&self) {
         let file = self.data.join("postmaster.pid");
         let postmaster = self.postmaster();
-        // Its children first stop being made, then are ended with it.
+        // Stop the postmaster first, so that it starts no further children.
         signals::send(postmaster, Signal::STOP);
         let mut processes = signals::children(postmaster);
         processes.push(postmaster);
         processes.iter().for_each(|process| signals::send(*process, Signal::KILL));
         processes.iter().for_each(|process| signals::wait_until_gone(*process));
-        // Nobody may have collected the dead yet, and then these files look as if the server still ran.
+        // The processes may not be reaped yet, and then these files suggest that the server still runs.
         let _ = std::fs::remove_file(&file);
         let _ = std::fs::remove_file(self.data.join(".s.PGSQL.5432.lock"));
     }
@@ -123,7 +123,7 @@ impl PrivateServer {
         self.data.to_str().expect("a path of text")
     }
 
-    /// Runs one of PostgreSQL's programs as the user it runs as: never root.
+    /// Runs a PostgreSQL program as the server's user, which is never root.
     fn run(&self, program: &str, arguments: &[&str]) {
         let program = Path::new(&variable("POSTHASTE_TEST_POSTGRES_BIN")).join(program);
         let (mut command, user) = (Command::new("setpriv"), variable("POSTHASTE_TEST_POSTGRES_USER"));

@@ -1,5 +1,5 @@
-//! The real program as child processes: started with their settings, watched through their logs, and
-//! treated as a machine treats them: killed, stopped, asked to end. They never outlive the test.
+//! Runs the program as child processes: starts them with given settings, reads their logs, and kills, stops
+//! or terminates them. They are killed on drop.
 
 use crate::signals;
 use rustix::process::Signal;
@@ -12,18 +12,18 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 const BIN_VARIABLE: &str = "POSTHASTE_BIN";
-/// What a process says when it takes up its work.
+/// The message that a process logs when it starts serving.
 const SERVING: &str = "serving";
 
-/// Where the binary is.
+/// The path of the binary.
 #[derive(Debug, Clone)]
 pub struct Program {
     path: PathBuf,
 }
 
 impl Program {
-    /// What `POSTHASTE_BIN` names, or the `posthaste` of the target folder that this program lies in:
-    /// a binary lies in `target/<profile>`, a test in `target/<profile>/deps`.
+    /// Returns the binary named by `POSTHASTE_BIN`, or `posthaste` in the target folder of this program: a
+    /// binary is in `target/<profile>`, a test in `target/<profile>/deps`.
     pub fn find() -> Self {
         let path = std::env::var_os(BIN_VARIABLE).map_or_else(
             || {
@@ -36,7 +36,7 @@ impl Program {
         );
         assert!(
             path.is_file(),
-            "{} is not there: build it first (`cargo build --workspace --bins`, as `make test` does), or name it in {BIN_VARIABLE}",
+            "{} does not exist: build it first (`cargo build --workspace --bins`, as `make test` does), or name it in {BIN_VARIABLE}",
             path.display()
         );
         Self { path }
@@ -50,7 +50,7 @@ impl Program {
         Command::new(&self.path)
     }
 
-    /// Starts `posthaste serve` with these settings and no others.
+    /// Starts `posthaste serve` with only these settings.
     pub fn serve(&self, name: &str, roles: &str, settings: &[(String, String)]) -> Process {
         let mut command = self.command();
         command.args(["serve", "--roles", roles]).stdin(Stdio::null()).stdout(Stdio::null());
@@ -73,22 +73,23 @@ pub struct Process {
 #[derive(Debug, Default)]
 struct Log {
     lines: Vec<LogLine>,
-    /// The process has closed its end: it has ended.
+    /// The process closed its standard error: it has ended.
     ended: bool,
 }
 
-/// One line that a process wrote.
+/// A log line of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
     pub level: String,
     pub message: String,
-    /// The service that it is about, if it says so.
+    /// The service that the line is about, if any.
     pub service: Option<String>,
     pub text: String,
 }
 
 impl LogLine {
-    /// Reads a JSON line; one that is none (a panic, a message before the log is set up) is an error.
+    /// Parses a JSON line. A line that is not JSON (a panic, a message before logging is set up) counts as an
+    /// error.
     fn parse(text: &str) -> Self {
         let json: Value = serde_json::from_str(text).unwrap_or(Value::Null);
         let field = |name: &str| {
@@ -121,7 +122,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Everything it has written so far.
+    /// Returns all log lines so far.
     pub fn lines(&self) -> Vec<LogLine> {
         self.log.borrow().lines.clone()
     }
@@ -130,21 +131,21 @@ impl Process {
         self.log.borrow().ended
     }
 
-    /// Waits until it has written such a line; answers whether it did before it ended or time was up.
+    /// Waits until a matching line is logged. Returns false if the process ends or the time is over first.
     pub async fn logs(&self, is_meant: impl Fn(&LogLine) -> bool, patience: Duration) -> bool {
         let mut log = self.log.subscribe();
         let heard = log.wait_for(|log| log.ended || log.lines.iter().any(&is_meant));
-        // What the wait answers is a lock on the log, which must not be taken twice.
+        // The result of the wait is a read lock on the log, which must be dropped before the next one.
         let heard = tokio::time::timeout(patience, heard).await.is_ok();
         heard && self.log.borrow().lines.iter().any(is_meant)
     }
 
-    /// Waits until it serves; answers whether it does.
+    /// Waits until the process serves. Returns false if it ends or the time is over first.
     pub async fn serves(&self, patience: Duration) -> bool {
         self.logs(|line| line.message == SERVING, patience).await
     }
 
-    /// Waits until it has ended.
+    /// Waits until the process has ended. Returns `None` if the time is over first.
     pub async fn end(&mut self, patience: Duration) -> Option<ExitStatus> {
         let mut log = self.log.subscribe();
         let ended = tokio::time::timeout(patience, log.wait_for(|log| log.ended)).await.is_ok();
@@ -155,13 +156,13 @@ impl Process {
         self.child.try_wait().expect("the state of the process").is_none()
     }
 
-    /// `kill -9`, and waits until it is gone.
+    /// Kills the process with SIGKILL and waits until it has ended.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Stops it where it stands, as a machine that sleeps would.
+    /// Stops the process with SIGSTOP, like a suspended machine.
     pub fn freeze(&self) {
         signals::send(self.id(), Signal::STOP);
     }
@@ -170,7 +171,7 @@ impl Process {
         signals::send(self.id(), Signal::CONT);
     }
 
-    /// Asks it to end.
+    /// Asks the process to shut down with SIGTERM.
     pub fn terminate(&self) {
         signals::send(self.id(), Signal::TERM);
     }
@@ -191,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read_flat_and_nested_and_when_they_are_none() {
+    fn lines_are_parsed_flat_nested_and_as_plain_text() {
         let flat = r#"{"level":"INFO","message":"recovered, resuming","service":"router"}"#;
         let nested =
             r#"{"level":"WARN","fields":{"message":"store unavailable, backing off","service":"router"}}"#;

@@ -1,5 +1,5 @@
-//! A proxy in front of PostgreSQL. [`Mode`] says what it does to the connections: cut them at seeded moments, break one
-//! when a test asks for it, or only count what the store asks for.
+//! A proxy in front of PostgreSQL. Its [`Mode`] determines what happens to connections: they are cut at times
+//! drawn from a seed, broken when a test asks for it, or only counted.
 
 use crate::random::Random;
 use std::net::SocketAddr;
@@ -10,31 +10,32 @@ use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 
-/// A connection lives at least this many messages: enough to log in and begin.
+/// Minimum number of messages before a connection is cut: enough to log in and start.
 const MESSAGES_MIN: u64 = 6;
 const MESSAGES_SPREAD: u64 = 40;
 const BUFFER_BYTES: usize = 64 * 1024;
-/// The first message of a connection has a length only, every other one a type before it.
+/// The first message of a connection has only a length; every other one has a type before it.
 const LENGTH_BYTES: usize = 4;
 const EXECUTE: u8 = b'E';
 const QUERY: u8 = b'Q';
-/// An Execute of the unnamed portal without a bound on its rows, as a client sends it: behind it comes the
-/// Sync that commits a statement which is its own transaction.
+/// An Execute of the unnamed portal without a row limit. The Sync that follows commits a statement that is
+/// its own transaction.
 const EXECUTE_UNNAMED: &[u8] = b"E\0\0\0\x09\0\0\0\0\0";
 
-/// What happens to the connections.
+/// What the proxy does to connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Every connection is cut after a seeded number of messages; before the last one reached the server, in the middle
-    /// of it, or after, so that a COMMIT was carried out and its answer lost.
+    /// Cuts every connection after a seeded number of messages: before the last one reaches the server, in
+    /// the middle of it, or after it, so that a COMMIT was executed and its response is lost.
     Cut { seed: u64 },
-    /// Whole until it is tripped: then the next commit reaches the server, and its answer is lost.
+    /// Passes everything until [`Proxy::trip`]: then the next commit reaches the server and its response is
+    /// lost.
     Trip,
-    /// Counts statements and round trips. Only for counting; nothing is timed through it.
+    /// Counts statements and round trips. Not for timing.
     Count,
 }
 
-/// Where the server listens.
+/// The address of the server.
 #[derive(Debug, Clone)]
 pub enum Upstream {
     Tcp(SocketAddr),
@@ -60,11 +61,11 @@ pub struct Proxy {
     accepting: tokio::task::JoinHandle<()>,
 }
 
-/// What all connections of a proxy share.
+/// State shared by all connections of a proxy.
 #[derive(Debug, Default)]
 struct Shared {
     cuts: AtomicU64,
-    /// Breaks that were asked for and have not come yet.
+    /// Breaks requested by [`Proxy::trip`] that have not happened yet.
     wanted: AtomicU64,
     broken: Mutex<Vec<Instant>>,
     statements: AtomicU64,
@@ -74,7 +75,7 @@ struct Shared {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counts {
     pub statements: u64,
-    /// How often the store spoke after the server had: statements sent in one go are one trip.
+    /// How often the client sent after a response: statements sent together are one round trip.
     pub round_trips: u64,
 }
 
@@ -94,17 +95,17 @@ impl Proxy {
         Self { address, shared, accepting }
     }
 
-    /// How many connections were cut so far.
+    /// Returns how many connections were cut so far.
     pub fn cuts(&self) -> u64 {
         self.shared.cuts.load(Ordering::Relaxed)
     }
 
-    /// Breaks the connection that commits next, just after the commit was sent.
+    /// Breaks the next connection that commits, just after the commit was sent.
     pub fn trip(&self) {
         self.shared.wanted.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// When tripped connections were broken.
+    /// Returns when tripped connections were broken.
     pub fn breaks(&self) -> Vec<Instant> {
         self.shared.broken.lock().expect("the list").clone()
     }
@@ -134,7 +135,7 @@ impl Shared {
     }
 }
 
-/// The way from one client to the server.
+/// The state of one connection from a client.
 #[derive(Debug)]
 enum Wire {
     Cut { messages_left: u64, at: Cut },
@@ -166,7 +167,8 @@ impl Wire {
         }
     }
 
-    /// Returns how many of these bytes go on to the server, and whether the connection breaks after them.
+    /// Returns how many of these bytes are forwarded to the server, and whether the connection breaks after
+    /// them.
     fn pass(&mut self, bytes: &[u8], shared: &Shared) -> (usize, bool) {
         match self {
             Self::Cut { messages_left, at } => {
@@ -201,7 +203,7 @@ impl Wire {
 async fn carry(client: TcpStream, server: Upstream, wire: Wire, shared: Arc<Shared>) {
     let _ = client.set_nodelay(true);
     let (from_client, to_client) = client.into_split();
-    // A server that is away: the client sees its connection closed.
+    // If the server is unavailable, the client's connection is closed.
     match server {
         Upstream::Tcp(address) => {
             let Ok(server) = TcpStream::connect(address).await else { return };
@@ -217,9 +219,9 @@ async fn carry(client: TcpStream, server: Upstream, wire: Wire, shared: Arc<Shar
     }
 }
 
-/// Whichever way ends first takes the other with it, while an answer may still be on its way. A client learns that its
-/// connection was broken when the server has ended its session: until then the session may hold locks, over which a
-/// repeated call would skip.
+/// The direction that ends first ends the other, even if a response is in transit. The client's connection is
+/// closed only after the server has ended its session: until then the session may hold locks, and a repeated
+/// call would skip the locked rows.
 async fn both_ways(
     forward: (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
     (mut from_server, mut to_client): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
@@ -237,7 +239,7 @@ async fn both_ways(
     }
 }
 
-/// Returns whether it broke the connection.
+/// Forwards bytes to the server. Returns whether the connection was broken on purpose.
 async fn carry_forward(
     (mut from, mut to): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
     mut wire: Wire,
@@ -273,7 +275,7 @@ fn commits(message: &[u8]) -> bool {
     contains(b"COMMIT") || (contains(EXECUTE_UNNAMED) && !contains(b"BEGIN"))
 }
 
-/// Returns type and length of the message at the front, if all of it is there.
+/// Returns type and length of the first message, if it is complete.
 fn next_message(bytes: &[u8], started: bool) -> Option<(u8, usize)> {
     let length_at = usize::from(started);
     let length: [u8; LENGTH_BYTES] = bytes.get(length_at..length_at + LENGTH_BYTES)?.try_into().ok()?;
@@ -286,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_commits() {
+    fn commits_are_recognized() {
         let execute = [EXECUTE_UNNAMED, b"S\0\0\0\x04"].concat();
         for (message, does) in [
             (&b"Q\0\0\0\x0bCOMMIT\0"[..], true),

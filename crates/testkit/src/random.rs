@@ -1,6 +1,6 @@
-//! Numbers that look random and come again with the same seed.
+//! A pseudo-random generator that is reproducible from a seed.
 
-/// SplitMix64: small, and good enough to choose where a fault falls.
+/// SplitMix64: small, and good enough to choose faults.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
@@ -17,7 +17,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub const fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
@@ -27,7 +27,7 @@ impl Random {
     }
 }
 
-/// The seed of this run: `POSTHASTE_SEED` replays one that failed.
+/// Returns the seed of this run; `POSTHASTE_SEED` replays a failed one.
 pub fn seed() -> u64 {
     let seed = std::env::var("POSTHASTE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_261_115);
     println!("seed {seed}: replay with POSTHASTE_SEED={seed}");

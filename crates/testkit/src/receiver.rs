@@ -1,6 +1,6 @@
-//! A receiver of webhooks over a real loopback socket. [`Receiver::start`] speaks HTTP/1.1 with keep-alive, answers as the
-//! test says, and remembers what came. [`Receiver::scripted`] does byte by byte what a list of [`Act`]s says, and
-//! [`Receiver::raw`] whatever a test does with a connection.
+//! A webhook receiver on a loopback socket. [`Receiver::start`] serves HTTP/1.1 with keep-alive, responds as
+//! the test specifies, and records requests. [`Receiver::scripted`] executes a list of [`Act`]s byte by byte,
+//! and [`Receiver::raw`] hands each connection to the test.
 
 mod script;
 
@@ -23,10 +23,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// How long [`Receiver::wait_for`] waits before it says what is missing.
+/// How long [`Receiver::wait_for`] waits before it panics.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One request, whole.
+/// A complete request.
 #[derive(Debug, Clone)]
 pub struct Received {
     pub path: String,
@@ -35,7 +35,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// A header as text; empty when there is none.
+    /// Returns a header as text, empty if there is none.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
@@ -45,7 +45,7 @@ impl Received {
     }
 }
 
-/// What a receiver does with a request.
+/// How a receiver responds to a request.
 #[derive(Debug, Clone)]
 pub enum Answer {
     Status(u16),
@@ -54,16 +54,16 @@ pub enum Answer {
         headers: Vec<(String, String)>,
         body: Vec<u8>,
     },
-    /// Never answers, and holds the socket until the sender lets go.
+    /// Never responds, and keeps the connection open until the sender closes it.
     Hang,
-    /// Closes the connection without an answer.
+    /// Closes the connection without a response.
     Reset,
-    /// Answers once there is a permit, and uses it up.
+    /// Responds after acquiring a permit, which is consumed.
     Gate(Arc<Semaphore>, Box<Answer>),
 }
 
 impl Answer {
-    /// What a receiver answers to a challenge; the empty challenge if `received` is none.
+    /// Returns the response to a verification challenge; to an empty one if `received` contains none.
     pub fn to_challenge(received: &Received) -> Self {
         let body: serde_json::Value = serde_json::from_slice(&received.body).unwrap_or_default();
         let challenge = body["challenge"].as_str().unwrap_or_default();
@@ -71,7 +71,7 @@ impl Answer {
         Self::With { status: 200, headers: Vec::new(), body }
     }
 
-    /// The same answer after a delay.
+    /// Delays the response.
     pub fn after(self, delay: Duration) -> Self {
         let gate = Arc::new(Semaphore::new(0));
         let opened = Arc::clone(&gate);
@@ -83,11 +83,11 @@ impl Answer {
     }
 }
 
-/// Listens until it is dropped; then all its connections break.
+/// A receiver. Listens until dropped, which breaks all its connections.
 pub struct Receiver {
     address: SocketAddr,
     accepted: Arc<AtomicUsize>,
-    /// None of a receiver that does not speak HTTP by itself.
+    /// `None` for a receiver that does not serve HTTP itself.
     desk: Option<Arc<Desk>>,
     listening: JoinHandle<()>,
 }
@@ -104,7 +104,7 @@ impl Drop for Receiver {
     }
 }
 
-/// What all connections of a receiver share.
+/// State shared by all connections of a receiver.
 struct Desk {
     answer: Box<dyn Fn(&Received) -> Answer + Send + Sync>,
     log: Option<Mutex<Vec<Received>>>,
@@ -116,7 +116,7 @@ impl Receiver {
         Self::listen(Box::new(answer), Some(Mutex::default())).await
     }
 
-    /// Answers every request with this status, one for each permit.
+    /// Starts a receiver that responds to each request with this status, one per permit.
     pub async fn gated(status: u16) -> (Self, Arc<Semaphore>) {
         let gate = Arc::new(Semaphore::new(0));
         let held = Arc::clone(&gate);
@@ -124,18 +124,18 @@ impl Receiver {
         (Self::start(answer).await, gate)
     }
 
-    /// Keeps nothing of what came: for many requests, which the closure counts by itself.
+    /// Starts a receiver that keeps no requests; for large numbers, which the closure counts.
     pub async fn start_unlogged(answer: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
         Self::listen(Box::new(answer), None).await
     }
 
-    /// Like [`Receiver::start_unlogged`], at the address of one that is gone.
+    /// Like [`Receiver::start_unlogged`], on the address of a receiver that was dropped.
     pub async fn start_at(
         address: SocketAddr,
         answer: impl Fn(&Received) -> Answer + Send + Sync + 'static,
     ) -> Self {
         let began = std::time::Instant::now();
-        // The one before closes its socket a moment after it was dropped.
+        // The previous socket is closed asynchronously.
         let listener = loop {
             match TcpListener::bind(address).await {
                 Ok(listener) => break listener,
@@ -146,7 +146,8 @@ impl Receiver {
         Self::attending(listener, Box::new(answer), None)
     }
 
-    /// Reads one request of each connection, then follows the script; at its end it holds the connection.
+    /// Starts a receiver that reads one request per connection, executes the script, and then holds the
+    /// connection.
     pub async fn scripted(acts: Vec<Act>) -> Self {
         Self::raw(move |mut stream| {
             let acts = acts.clone();
@@ -158,7 +159,7 @@ impl Receiver {
         .await
     }
 
-    /// Follows the script as soon as a request has come, without having read any of it.
+    /// Starts a receiver that executes the script when a request arrives, without reading it.
     pub async fn unread(acts: Vec<Act>) -> Self {
         Self::raw(move |stream| {
             let acts = acts.clone();
@@ -170,7 +171,7 @@ impl Receiver {
         .await
     }
 
-    /// Serves every connection with `serve`.
+    /// Starts a receiver that serves every connection with `serve`.
     pub async fn raw<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> Self
     where
         F: Future<Output = io::Result<()>> + Send + 'static,
@@ -221,12 +222,12 @@ impl Receiver {
         self.address
     }
 
-    /// Where `path`, which begins with a slash, is found.
+    /// Returns the URL of `path`, which starts with a slash.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// How many connections were accepted so far.
+    /// Returns how many connections were accepted so far.
     pub fn accepted(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
     }
@@ -235,19 +236,19 @@ impl Receiver {
         self.desk.as_ref().expect("a receiver that speaks HTTP")
     }
 
-    /// All requests so far, in order of arrival.
+    /// Returns all requests so far, in order of arrival.
     pub fn received(&self) -> Vec<Received> {
         let log = self.desk().log.as_ref().expect("a receiver with a log");
         log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// All requests, as soon as there are `count`.
+    /// Waits until there are `count` requests, and returns all.
     pub async fn wait_for(&self, count: usize) -> Vec<Received> {
         let mut logged = self.desk().logged.subscribe();
-        // What the wait answers is a lock on the count: it must be gone before the log is locked.
+        // The result of the wait is a read lock on the count; drop it before the log is locked.
         let enough = tokio::time::timeout(PATIENCE, logged.wait_for(|logged| *logged >= count)).await.is_ok();
         let received = self.received();
-        assert!(enough, "{count} requests were awaited, {} came: {received:#?}", received.len());
+        assert!(enough, "expected {count} requests, received {}: {received:#?}", received.len());
         received
     }
 }
@@ -260,7 +261,7 @@ where
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                // A connection that broke while it waited is the sender's business.
+                // Ignore connections that broke before they were accepted.
                 if let Ok((stream, _)) = accepted {
                     count.fetch_add(1, Ordering::SeqCst);
                     connections.spawn(serve(stream));
@@ -275,18 +276,18 @@ async fn attend_all(stream: TcpStream, desk: Arc<Desk>) -> io::Result<()> {
     let _ = stream.set_nodelay(true);
     let service = service_fn(|request| desk.attend(request));
     let connection = hyper::server::conn::http1::Builder::new();
-    // However it ended, the sender knows.
+    // The sender observes any error itself.
     let _ = connection.serve_connection(TokioIo::new(stream), service).await;
     Ok(())
 }
 
-/// A URL on which nobody listens.
+/// Returns a URL on a port that is not listening.
 pub async fn closed_port(path: &str) -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     format!("http://{}{path}", listener.local_addr().expect("an address"))
 }
 
-/// An error here makes the connection close without an answer.
+/// Closes the connection without a response.
 #[derive(Debug)]
 struct NoAnswer;
 

@@ -1,6 +1,6 @@
-//! Hostile clients against one real process while it delivers: connections that do not read their responses, uploads
-//! that hardly move, and queries with thousands of parameters, all at once. Measures how many deliveries a second are
-//! left of those before and after the attack, and the memory of the process.
+//! Hostile clients against one process while it delivers: connections that do not read their responses, slow
+//! uploads, and queries with thousands of parameters, all at the same time. Measures the delivery rate
+//! before, during and after the attack, and the memory of the process.
 
 mod attackers;
 
@@ -17,31 +17,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The least share of the deliveries per second that must be left during the attack.
+/// Minimum delivery rate during the attack, as a fraction of the rate before and after.
 pub const RATIO_MIN: f64 = 0.8;
-/// The most memory that the process may use at any time, in MiB.
+/// Maximum memory of the process at any time, in MiB.
 pub const MEMORY_MAX_MIB: f64 = 256.0;
 
 const KIND: &str = "siege.event";
 const SUBSCRIPTIONS: u32 = 8;
-/// Events of one request.
+/// Events per request.
 const BATCH: u32 = 500;
-/// Events that were accepted and are not delivered yet: enough to keep the process busy.
+/// Accepted events that are not delivered yet: enough to keep the process busy.
 const BACKLOG: u64 = 10_000;
-/// Callers that hand in events.
+/// Callers that submit events.
 const CALLERS: u64 = 4;
-/// How long the process runs before anything is measured, and after the attack ends.
+/// Warm-up before the first measurement, and pause after the attack.
 const SETTLE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy)]
 pub struct SiegeOptions {
     /// Connections that do not read.
     pub connections: usize,
-    /// Uploads that send a byte a second.
+    /// Uploads that send one byte per second.
     pub uploads: usize,
-    /// Queries a second with 15,000 parameters each.
+    /// Queries per second with 15,000 parameters each.
     pub queries_per_second: u32,
-    /// The length of each of the three measurements: before, during and after the attack.
+    /// Duration of each of the three measurements.
     pub measured: Duration,
 }
 
@@ -52,26 +52,26 @@ pub struct SiegeReport {
     pub during: f64,
     pub after: f64,
     pub memory_mib: f64,
-    /// Connections that were open when the measurement during the attack began, and queries that got a response.
+    /// Connections open when the measurement during the attack started, and queries that got a response.
     pub connected: usize,
     pub queries: u64,
-    /// Requests of the honest callers that failed during the attack.
+    /// Requests of regular callers that failed during the attack.
     pub failed: u64,
 }
 
 impl SiegeReport {
-    /// What was left of the deliveries per second, compared with the mean of before and after.
+    /// Returns the delivery rate during the attack, divided by the mean of before and after.
     pub fn ratio(&self) -> f64 {
         self.during / ((self.before + self.after) / 2.0).max(f64::MIN_POSITIVE)
     }
 
-    /// Prints the figures; returns whether all bounds were kept.
+    /// Prints the result. Returns whether all limits were met.
     pub fn conclude(&self, engine: &Engine) -> bool {
         let (ratio, memory) = (self.ratio(), self.memory_mib);
         println!(
-            "{}: {:.0}/s before, {:.0}/s during, {:.0}/s after: ratio {ratio:.2} (at least {RATIO_MIN}); \
-             memory {memory:.0} MiB (below {MEMORY_MAX_MIB}); {} connections open, {} queries answered, \
-             {} honest requests failed",
+            "{}: {:.0} per second before, {:.0} during, {:.0} after: ratio {ratio:.2} (at least {RATIO_MIN}); \
+             memory {memory:.0} MiB (below {MEMORY_MAX_MIB}); {} connections open, {} queries served, \
+             {} regular requests failed",
             engine.name(),
             self.before,
             self.during,
@@ -84,7 +84,7 @@ impl SiegeReport {
     }
 }
 
-/// What the honest callers and the receiver count.
+/// Counts of the regular callers and the receiver.
 #[derive(Debug)]
 struct Counts {
     delivered: Arc<Tally>,
@@ -92,7 +92,7 @@ struct Counts {
     failed: AtomicU64,
 }
 
-/// Attacks a process of its own on a fresh database.
+/// Attacks a new process on a new database.
 pub async fn run(engine: &Engine, options: SiegeOptions) -> SiegeReport {
     let (receiver, delivered) = (Receiver::start(None).expect("a receiver"), Arc::new(Tally::new(BATCH)));
     receiver.count_on(&delivered);
@@ -125,7 +125,7 @@ pub async fn run(engine: &Engine, options: SiegeOptions) -> SiegeReport {
     SiegeReport { before, during, after, memory_mib, connected, queries, failed }
 }
 
-/// Hands in events whenever the backlog is short.
+/// Submits events while the backlog is short.
 async fn hand_in(address: SocketAddr, counts: Arc<Counts>) {
     let event = |number| message::event(&format!("{KIND}.{}", number % SUBSCRIPTIONS), number);
     let body = format!("[{}]", (0..BATCH).map(event).collect::<Vec<_>>().join(","));
@@ -142,7 +142,7 @@ async fn hand_in(address: SocketAddr, counts: Arc<Counts>) {
     }
 }
 
-/// Deliveries per second over a time.
+/// Returns the deliveries per second, measured over `measured`.
 async fn rate(counts: &Counts, measured: Duration) -> f64 {
     let (began, first) = (Instant::now(), counts.delivered.count());
     tokio::time::sleep(measured).await;

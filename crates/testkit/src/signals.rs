@@ -1,27 +1,27 @@
-//! Signals to processes, and what `/proc` tells of them.
+//! Sends signals to processes and reads their state from `/proc`.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::{Duration, Instant};
 
-/// The kernel counts a process's time in hundredths of a second.
+/// The unit of CPU times in `/proc/<pid>/stat`.
 const TICK: Duration = Duration::from_millis(10);
 const GONE_WITHIN: Duration = Duration::from_secs(30);
 
-/// Sends a signal; a process that has ended already is past caring.
+/// Sends a signal. A no-op if the process has ended.
 pub fn send(process: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);
     }
 }
 
-/// The processes that this one started and that still run.
+/// Returns the running child processes of `parent`.
 pub fn children(parent: u32) -> Vec<u32> {
     let folders = std::fs::read_dir("/proc").expect("/proc");
     let processes = folders.filter_map(|folder| folder.ok()?.file_name().to_str()?.parse().ok());
     processes.filter(|process| Stat::of(*process).is_some_and(|stat| stat.parent == parent)).collect()
 }
 
-/// Waits for the end of a process that was killed. One that nobody has collected yet has ended too.
+/// Waits for the end of a killed process. A zombie counts as ended.
 pub fn wait_until_gone(process: u32) {
     let until = Instant::now() + GONE_WITHIN;
     while Stat::of(process).is_some_and(|stat| stat.state != 'Z') {
@@ -30,7 +30,7 @@ pub fn wait_until_gone(process: u32) {
     }
 }
 
-/// The processor time that a process has used so far.
+/// Returns the CPU time that a process has used so far.
 pub fn cpu_time(process: u32) -> Duration {
     Stat::of(process).map_or(Duration::ZERO, |stat| stat.cpu)
 }
@@ -47,7 +47,7 @@ impl Stat {
         Self::parse(&std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
     }
 
-    /// The name, which may hold anything, ends with the last parenthesis.
+    /// Parses a line of `/proc/<pid>/stat`. The name may contain anything; it ends at the last parenthesis.
     fn parse(text: &str) -> Option<Self> {
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
         let ticks = |field: usize| fields.get(field)?.parse::<u32>().ok();
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_proc_is_read_whatever_the_name() {
+    fn a_stat_line_is_parsed_whatever_the_process_name() {
         let line = "42 (a) b (c) S 7 1 1 0 -1 4194304 1 0 0 0 250 50 0 0 20 0 1 0 9 1 1";
         let stat = Stat { state: 'S', parent: 7, cpu: Duration::from_secs(3) };
         assert_eq!(Stat::parse(line), Some(stat));

@@ -1,5 +1,5 @@
-//! Many processes deliver many events, and nothing goes wrong: nothing is killed, so nothing may be lost,
-//! sent twice or complained of, and the work must be shared.
+//! Many processes deliver many events without faults: no event may be lost or sent twice, no process may log
+//! a warning, and the work must be shared between workers.
 
 use crate::direct::Direct;
 use crate::fixtures::event;
@@ -16,32 +16,32 @@ use std::time::{Duration, Instant};
 const KIND: &str = "soak.event";
 const SUBSCRIPTIONS: usize = 10;
 const WORKERS: usize = 3;
-/// All subscriptions lead to one receiver, which runs beside everything else. More connections at once than its
-/// queue of them holds would make attempts time out, and then be made again: no fault, but not what is looked for.
+/// All subscriptions have the same receiver, on the same machine. More connections than its accept queue
+/// holds would time out and be retried, which is correct behaviour but not what this run measures.
 const SETTINGS: [(&str, &str); 1] = [("POSTHASTE_WORKER_CONCURRENCY", "128")];
-/// The events of one call that accepts them.
+/// Events per insert.
 const BATCH: usize = 500;
-/// One message in so many is kept, to verify its signature.
+/// One request in this many is kept to verify its signature.
 const SAMPLE_EVERY: usize = 997;
-/// A run that delivers nothing for so long will not deliver any more.
+/// Without a delivery for this long, the run ends.
 const STANDSTILL_MAX: Duration = Duration::from_secs(60);
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-const TELL_EVERY: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct SoakReport {
     pub events: usize,
     pub requests: usize,
     pub took: Duration,
     pub signatures_verified: usize,
-    /// Jobs that each worker did.
+    /// Number of jobs of each worker.
     pub shares: Vec<i64>,
-    /// What should not have been; empty when all went well.
+    /// Violations found; empty if the run passed.
     pub complaints: Vec<String>,
 }
 
-/// What the receiver keeps: how often each pair came, and a sample.
+/// What the receiver records: the number of requests for each pair, and a sample.
 #[derive(Debug, Default)]
 struct Tally {
     requests: usize,
@@ -73,7 +73,7 @@ struct Soak {
     _receiver: Receiver,
 }
 
-/// Delivers `events` to ten subscriptions each, and reports.
+/// Delivers `events` events to ten subscriptions each.
 pub async fn run(events: usize, flushing: Flushing) -> SoakReport {
     let server = PrivateServer::start_with("soak", flushing, 256);
     let store = server.migrated_store().await;
@@ -117,29 +117,32 @@ impl Soak {
         self.tally.lock().expect("the tally").requests
     }
 
-    /// Until so many requests came, or none came for long.
+    /// Waits for `expected` requests, or until none arrived for [`STANDSTILL_MAX`].
     async fn wait_for(&self, expected: usize) {
         let began = Instant::now();
         let (mut seen, mut moved, mut told, mut told_seen) = (0, began, began, 0);
         while seen < expected && moved.elapsed() < STANDSTILL_MAX {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             let requests = self.requests();
             if requests > seen {
                 (seen, moved) = (requests, Instant::now());
             }
-            if told.elapsed() >= TELL_EVERY {
+            if told.elapsed() >= REPORT_INTERVAL {
                 let rate = (seen - told_seen) as f64 / told.elapsed().as_secs_f64();
-                println!("{:4} s: {seen} of {expected} delivered, {rate:.0}/s", began.elapsed().as_secs());
+                println!(
+                    "{:4} s: {seen} of {expected} delivered, {rate:.0} per second",
+                    began.elapsed().as_secs()
+                );
                 (told, told_seen) = (Instant::now(), seen);
             }
         }
     }
 
-    /// Until every result has been applied; if that does not happen, the report says so.
+    /// Waits until every result is applied, at most [`STANDSTILL_MAX`]; the report contains what is left.
     async fn settle(&self) {
         let began = Instant::now();
         while began.elapsed() < STANDSTILL_MAX && self.unfinished().await > 0 {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -155,7 +158,7 @@ impl Soak {
     async fn report(&self, events: &[i64], took: Duration) -> SoakReport {
         let mut complaints = self.failed_attempts().await;
         complaints.extend(self.fleet.complaints());
-        complaints.extend(self.fleet.ended().iter().map(|name| format!("{name} has ended")));
+        complaints.extend(self.fleet.ended().iter().map(|name| format!("{name} exited")));
         complaints.extend(self.unfit_pairs(events));
         complaints.extend(self.unfit_sagas(events.len()).await);
         let shares = self.shares().await;
@@ -166,13 +169,13 @@ impl Soak {
         let tally = self.tally.lock().expect("the tally");
         let verified = tally.sample.iter().filter(|message| self.is_signed(message)).count();
         if verified < tally.sample.len() {
-            complaints.push(format!("{verified} of {} signatures verify", tally.sample.len()));
+            complaints.push(format!("only {verified} of {} signatures are valid", tally.sample.len()));
         }
         let (events, requests) = (events.len(), tally.requests);
         SoakReport { events, requests, took, signatures_verified: verified, shares, complaints }
     }
 
-    /// Pairs that were not delivered exactly once.
+    /// Returns pairs that were not delivered exactly once.
     fn unfit_pairs(&self, events: &[i64]) -> Vec<String> {
         let mut by_pair = self.tally.lock().expect("the tally").by_pair.clone();
         let mut unfit = Vec::new();
@@ -185,9 +188,7 @@ impl Soak {
                 }
             }
         }
-        unfit.extend(
-            by_pair.keys().map(|pair| format!("event and subscription {pair:?}: nobody asked for it")),
-        );
+        unfit.extend(by_pair.keys().map(|pair| format!("event and subscription {pair:?}: not expected")));
         unfit
     }
 
@@ -199,12 +200,12 @@ impl Soak {
         if rows == expected { Vec::new() } else { vec![format!("sagas by status: {rows:?}")] }
     }
 
-    /// The receiver answers everything, so no attempt has a reason to fail.
+    /// Returns failed attempts. The receiver accepts everything, so there should be none.
     async fn failed_attempts(&self) -> Vec<String> {
         let sql = "SELECT error_code, count(*), min(duration_ms), max(duration_ms)
             FROM webhook_delivery_jobs WHERE status = 'Failed' GROUP BY 1";
         let rows = self.direct.rows(sql).await;
-        rows.iter().map(|row| format!("attempts that failed, and their durations in ms: {row:?}")).collect()
+        rows.iter().map(|row| format!("failed attempts (code, count, min and max ms): {row:?}")).collect()
     }
 
     async fn shares(&self) -> Vec<i64> {
@@ -220,12 +221,16 @@ impl Soak {
 }
 
 impl SoakReport {
-    /// Prints the figures; fails if anything was not as it should be.
+    /// Prints the result.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are violations.
     pub fn conclude(&self) {
         let rate = self.requests as f64 / self.took.as_secs_f64();
         println!(
-            "{} events to {SUBSCRIPTIONS} subscriptions: {} requests in {:.1} s, {rate:.0}/s; jobs by worker {:?}; \
-             {} signatures of a sample verify",
+            "{} events to {SUBSCRIPTIONS} subscriptions: {} requests in {:.1} s, {rate:.0} per second; jobs by worker {:?}; \
+             {} sampled signatures are valid",
             self.events,
             self.requests,
             self.took.as_secs_f64(),
@@ -233,6 +238,6 @@ impl SoakReport {
             self.signatures_verified
         );
         let first: Vec<_> = self.complaints.iter().take(20).collect();
-        assert!(first.is_empty(), "{} complaints, the first: {first:#?}", self.complaints.len());
+        assert!(first.is_empty(), "{} violations, the first: {first:#?}", self.complaints.len());
     }
 }

@@ -1,14 +1,14 @@
-//! One delivery after another through the ports of one store, stage by stage, as the components would
-//! call them; no HTTP, no waiting, one caller.
+//! Moves deliveries through the ports of one store, stage by stage, as the components call them: no HTTP, no
+//! waiting, a single caller.
 
 use posthaste_bench::calls::Calls;
 use posthaste_core::ports::{ClaimedJob, Stores};
 use posthaste_core::{EventId, JobId, LeaseToken, Timestamp};
 use std::time::Duration;
 
-/// Between two batches: the same on every machine, so that every run writes the same keys.
+/// Clock step between batches: constant, so that every run writes the same keys.
 const TICK: Duration = Duration::from_millis(10);
-/// A component starts where it last found something, and looks at everything this often.
+/// Reads start at the low-water mark, with a full scan once per this many batches.
 const BATCHES_PER_FULL_PASS: u32 = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Stage {
         }
     }
 
-    /// The name in the JSON document.
+    /// Returns the name in the JSON report.
     pub const fn key(self) -> &'static str {
         match self {
             Self::Insert => "insert_events",
@@ -52,7 +52,7 @@ impl Stage {
     }
 }
 
-/// A store with one subscription, and where its components stand.
+/// A store with one subscription, and the low-water marks of its components.
 #[derive(Debug)]
 pub struct Pipeline<S> {
     calls: Calls<S>,
@@ -82,7 +82,7 @@ impl<S: Stores> Pipeline<S> {
         }
     }
 
-    /// Runs one stage over `batches` batches; every one must be full.
+    /// Runs one stage over `batches` batches. Panics if a batch is not full.
     pub async fn run(&mut self, stage: Stage, batches: u32) {
         for _ in 0..batches {
             self.now = self.now.after(TICK);

@@ -1,5 +1,4 @@
-//! Subscriptions at a receiver on this machine, verified and with a secret that is known, for tests that
-//! run the whole program.
+//! Verified subscriptions with a known secret at a local receiver, for tests that run the whole program.
 
 use crate::fixtures::{subscribe_verified, subscription};
 use posthaste_core::SubscriptionId;
@@ -8,7 +7,7 @@ use posthaste_core::signature::{self, SigningSecret};
 use posthaste_core::subscription::{CallbackUrl, NewSubscription, SealedSecret};
 use std::time::Duration;
 
-/// How far a signature's time may be from ours.
+/// Maximum difference between the time of a signature and the clock.
 const TOLERANCE: Duration = Duration::from_secs(3600);
 
 #[derive(Debug, Clone)]
@@ -18,7 +17,7 @@ pub struct Subscriber {
     secret: SigningSecret,
 }
 
-/// A message as a receiver sees it.
+/// A request as seen by a receiver.
 #[derive(Debug, Clone)]
 pub struct SignedMessage {
     pub webhook_id: String,
@@ -27,7 +26,7 @@ pub struct SignedMessage {
     pub body: Vec<u8>,
 }
 
-/// Makes a subscription that deliveries go to at once.
+/// Creates a verified subscription.
 pub async fn subscribe(
     store: &impl Stores,
     kind: &str,
@@ -49,7 +48,7 @@ pub async fn subscribe(
 }
 
 impl Subscriber {
-    /// Whether a message is signed with this subscriber's secret.
+    /// Returns whether a message is signed with this subscriber's secret.
     pub fn recognizes(&self, message: &SignedMessage) -> bool {
         let SignedMessage { webhook_id, timestamp_s, signature, body } = message;
         let now = posthaste_core::Timestamp::from_micros(timestamp_s * 1_000_000);
@@ -57,7 +56,7 @@ impl Subscriber {
     }
 }
 
-/// The event and the subscription that a `webhook-id` names.
+/// Returns the event and the subscription that a `webhook-id` names.
 pub fn parse_webhook_id(webhook_id: &str) -> Option<(i64, i64)> {
     let (event, subscription) = webhook_id.strip_prefix("msg_")?.split_once('_')?;
     Some((event.parse().ok()?, subscription.parse().ok()?))

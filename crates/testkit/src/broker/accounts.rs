@@ -1,25 +1,25 @@
-//! What a broker knows: every request that came, and every order that it executed. Pure, so that the
-//! broker itself can be tested without a socket.
+//! The broker's records: every request received and every order executed. No I/O, so the broker's behaviour
+//! can be tested without a socket.
 
 use super::behaviour::Misbehaviour;
 use posthaste_core::digest::digest_of;
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// A request as the broker sees it.
+/// A request to the broker.
 #[derive(Debug, Clone)]
 pub struct Request<'a> {
-    /// Of the header, which is what a broker goes by.
+    /// From the `Idempotency-Key` header, which decides.
     pub key: Option<String>,
     pub body: &'a [u8],
     pub at_us: i64,
 }
 
-/// A request that came, for the record.
+/// A received request, as recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sent {
     pub key: Option<String>,
-    /// The key that the body names.
+    /// The idempotency key in the body.
     pub body_key: Option<String>,
     pub body_digest: String,
     pub at_us: i64,
@@ -28,11 +28,11 @@ pub struct Sent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Executed {
     pub key: String,
-    /// `meta.order`: what the order is, whatever key it came under.
+    /// `meta.order`: identifies the order independent of its key.
     pub order: Option<u64>,
 }
 
-/// Everything that happened.
+/// All requests and executions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Books {
     pub sent: Vec<Sent>,
@@ -49,10 +49,10 @@ pub enum Reply {
 pub struct Accounts {
     books: Books,
     sends: HashMap<String, usize>,
-    /// The broker's id of each order that it executed.
+    /// The broker's order id for each executed key.
     ids: HashMap<String, String>,
     trusting: bool,
-    /// How many it executes before it stops to trust us, if it will.
+    /// The number of executions after which the credentials are refused; `None` for no limit.
     revoked_after: Option<usize>,
 }
 
@@ -81,17 +81,17 @@ impl Accounts {
         self.trusting = trusting;
     }
 
-    /// Stops to trust us by itself once it has executed so many.
+    /// Refuses the credentials after this many executions.
     pub fn revoke_after(&mut self, executions: usize) {
         self.revoked_after = Some(executions);
     }
 
-    /// How often a key came so far.
+    /// Returns how often a key was received so far.
     pub fn sends_of(&self, key: Option<&str>) -> usize {
         key.and_then(|key| self.sends.get(key)).copied().unwrap_or_default()
     }
 
-    /// Takes a request, and says what is answered. What is executed is executed here.
+    /// Records a request, executes the order if `turn` says so, and returns the response.
     pub fn attend(&mut self, request: Request<'_>, turn: Misbehaviour) -> Reply {
         let order: Value = serde_json::from_slice(request.body).unwrap_or(Value::Null);
         self.books.sent.push(Sent {
@@ -149,7 +149,7 @@ impl Accounts {
         self.receipt(key)
     }
 
-    /// A key that it has executed is not executed again; an order that it would refuse is never.
+    /// Executes the order unless its key was executed before or the order is marked unfit.
     fn execute_if(&mut self, executes: bool, key: &str, order: &Value) {
         if !executes || is_unfit(order) || self.ids.contains_key(key) {
             return;
@@ -167,7 +167,7 @@ impl Accounts {
     }
 }
 
-/// An order that says of itself that it is one that the broker refuses.
+/// Returns whether the order is marked as one that the broker refuses.
 fn is_unfit(order: &Value) -> bool {
     order["meta"]["unfit"] == true
 }
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_executed_once_whatever_is_answered() {
+    fn a_key_is_executed_once_whatever_the_response() {
         let rows = [
             (Misbehaviour::Stall { executes: false }, None, 0),
             (Misbehaviour::Reset { executes: false }, None, 0),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_never_executed() {
+    fn refused_orders_are_never_executed() {
         let mut accounts = Accounts::default();
         let unfit = r#"{"meta":{"unfit":true}}"#;
         for turn in

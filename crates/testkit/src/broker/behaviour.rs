@@ -1,48 +1,48 @@
-//! What a broker does with a request: well, or badly by a seed. It depends only on the seed, the key and
-//! how often the key came, so a run can be made again.
+//! How the broker handles a request: correctly, or with misbehaviour drawn from a seed. The choice depends
+//! only on the seed, the key and how often the key was received, so a run can be reproduced.
 
 use crate::random::Random;
 use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Behaviour {
-    /// Answers everything at once and in truth.
+    /// Responds correctly and at once.
     Well,
-    /// Misbehaves about one time in five, and takes its time one time in three.
+    /// Misbehaves in about one of five requests, and is slow in one of three.
     Rough { seed: u64 },
 }
 
-/// How one request goes.
+/// How one request is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Misbehaviour {
     Honest,
-    /// In truth, but after a while.
+    /// Responds correctly, after a delay.
     Late(Duration),
-    /// Never answers; `executes` first, or not.
+    /// Never responds; executes the order first if `executes`.
     Stall {
         executes: bool,
     },
-    /// Breaks the connection off instead of an answer.
+    /// Resets the connection instead of responding.
     Reset {
         executes: bool,
     },
-    /// 5xx; what it did is not to be seen from it.
+    /// Responds with 5xx, which does not show whether the order was executed.
     Fail {
         status: u16,
         executes: bool,
     },
-    /// 429, and nothing done.
+    /// Responds with 429 and does not execute the order.
     Limit {
         retry_after_s: Option<u32>,
     },
-    /// Of a key that it has executed: says 409 and no more, as while an order is still under way.
+    /// For a key that was executed: 409 without details, as if the order were still in progress.
     Vague,
-    /// Of a key that it has executed: says 409 in words, without the order's id.
+    /// For a key that was executed: 409 with the marker text, without the order's id.
     Wordy,
-    /// Of a key that it has executed: says 409 with the order's id.
+    /// For a key that was executed: 409 with the order's id.
     Plain,
-    /// Of a key that it has executed: says 422, as some do to whatever comes twice. The order dies of it, and
-    /// nothing but our own doubts tells that it was executed.
+    /// For a key that was executed: 422, as some brokers respond to any repetition. The order ends `dead`,
+    /// and only `maybe_executed` tells that it may have been executed.
     Refuse,
 }
 
@@ -62,7 +62,7 @@ impl Behaviour {
             12..14 => Misbehaviour::Fail { status: 500, executes: false },
             14..17 => Misbehaviour::Fail { status: 503, executes: true },
             17 => Misbehaviour::Limit { retry_after_s: (random.below(2) == 0).then_some(1) },
-            // Under way for long enough to be caught by what befalls its sender.
+            // Long enough for a fault of the sender to happen meanwhile.
             18..50 => Misbehaviour::Late(Duration::from_millis(20 + random.below(800))),
             50..56 => Misbehaviour::Vague,
             56..66 => Misbehaviour::Wordy,
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_plays_again_and_has_every_turn() {
+    fn a_seed_is_reproducible_and_covers_every_misbehaviour() {
         let play = |seed: u64| -> Vec<Misbehaviour> {
             let behaviour = Behaviour::Rough { seed };
             (0..2_000).map(|number| behaviour.turn(&format!("key-{}", number % 500), number / 500)).collect()

@@ -1,4 +1,4 @@
-//! Every change that a person makes is in the audit, with it or not at all.
+//! Every change by a person is audited in the transaction of the change.
 
 use crate::fixtures::{T0, URL, actor, at, callback};
 use crate::harness::Harness;
@@ -39,7 +39,7 @@ async fn letter<S: Stores>(h: &Harness<S>, kind: &str) -> DeadLetterId {
     letter
 }
 
-/// All entries, oldest first.
+/// Returns all entries, oldest first.
 async fn entries<S: Stores>(h: &Harness<S>) -> Vec<OperatorAuditEntry> {
     let (filter, page) = (OperatorAuditFilter::default(), PageRequest::first(200));
     let page = h.sure(async || h.store.reader().operator_audit(filter, page).await).await;
@@ -47,7 +47,7 @@ async fn entries<S: Stores>(h: &Harness<S>) -> Vec<OperatorAuditEntry> {
     page.items.into_iter().rev().collect()
 }
 
-/// Action, object, before and after.
+/// Returns action, object, before and after.
 fn told(entry: &OperatorAuditEntry) -> (&str, &str, Value, Value) {
     let json = |text: Option<&posthaste_core::json::JsonText>| {
         text.map_or(Value::Null, |text| serde_json::from_str(text.as_str()).expect("JSON"))
@@ -120,13 +120,13 @@ pub async fn every_change_is_audited<S: Stores>(h: &Harness<S>) {
         let by = if entry.action == "sign_in_failed" { (None, None) } else { (Some(7), Some("ann")) };
         assert_eq!((entry.key_id.map(KeyId::get), entry.key_name.as_deref()), by, "{entry:?}");
     }
-    // The root key of the settings has a name and no id.
+    // The root key of the settings has a name but no id.
     keys.record_sign_in(Actor::root(None), at(12)).await.expect("a row");
     let last = entries(h).await.pop().expect("a row");
     assert_eq!((last.key_id, last.key_name.as_deref(), last.client_address), (None, Some("root"), None));
 }
 
-pub async fn what_changes_nothing_is_not_audited<S: Stores>(h: &Harness<S>) {
+pub async fn a_no_op_is_not_audited<S: Stores>(h: &Harness<S>) {
     let letter = letter(h, "twice").await;
     let operator = h.calm.dead_letters();
     operator.requeue_dead_letters(vec![letter], actor(), at(1)).await.expect("an answer");
@@ -149,8 +149,8 @@ pub async fn what_changes_nothing_is_not_audited<S: Stores>(h: &Harness<S>) {
     assert_eq!(entries(h).await, before);
 }
 
-/// A row that the table refuses takes the change back.
-pub async fn a_change_that_cannot_be_audited_is_not_made<S: Stores>(h: &Harness<S>) {
+/// If the audit row is refused, the change is rolled back.
+pub async fn a_change_that_cannot_be_audited_is_rolled_back<S: Stores>(h: &Harness<S>) {
     let letter = letter(h, "kept").await;
     let id = h.subscribe("other").await;
     let (keys, admin) = (h.calm.keys(), h.calm.subscriptions());
@@ -218,7 +218,7 @@ pub async fn entries_are_found_by_action_and_time<S: Stores>(h: &Harness<S>) {
     assert_eq!(found(span, 50).await, (newest_first(&within), None));
     let (first, next) = found(none, 4).await;
     assert_eq!((first, next), (newest_first(&|_| true)[..4].to_vec(), Some(all[6].id.get())));
-    // What was examined and did not match counts for the place where the next page begins.
+    // Examined rows that did not match count for the position where the next page starts.
     let page = PageRequest::first(50).looking_at(3);
     let page = h.sure(async || h.store.reader().operator_audit(failed, page).await).await;
     assert_eq!((page.items.len(), page.next), (2, Some(all[7].id.get())));

@@ -1,4 +1,4 @@
-//! Leases that ran out come back, once, and not for ever.
+//! Expired leases are reset, once, and at most up to a limit.
 
 use crate::fixtures::{LEASE, MANY, T0, at, claim, delivered, leases};
 use crate::harness::{Engine, Harness};
@@ -6,7 +6,7 @@ use posthaste_core::job::ExpiredLease;
 use posthaste_core::ports::{CleanerStore as _, LeaseTake, Report, Stores, WorkerStore as _};
 use std::time::Duration;
 
-pub async fn cleaner_against_reporter<S: Stores>(h: &Harness<S>) {
+pub async fn a_job_is_either_reported_or_reset<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
     h.publish("a", 400).await;
     h.route_all(T0).await;
@@ -63,12 +63,12 @@ pub async fn the_cleaner_is_idempotent_and_stops_at_the_limit<S: Stores>(h: &Har
     let resets = "SELECT lease_resets FROM webhook_delivery_jobs ORDER BY id LIMIT 1";
     for round in 0..4_u32 {
         let now = at(u64::from(round) * 100);
-        // From the second reset on the job is suspect, and the normal claim skips it.
+        // From the second reset on, the job is suspect and skipped by the normal claim.
         let is_suspect = round >= 2;
         let normal = h.claim_all(&claim(MANY), now).await;
         assert_eq!(normal.len(), usize::from(!is_suspect), "round {round}");
         assert_eq!(h.claim_suspect(&claim(1), now).await.is_some(), is_suspect, "round {round}");
-        // A lease that runs out at this very moment has not run out yet.
+        // A lease is still valid at the exact moment of its end.
         let until = at(u64::from(round) * 100 + 60);
         let early =
             h.sure(async || h.store.cleaner().reset_expired_leases(leases(MANY), 3, until).await).await;
@@ -88,18 +88,18 @@ pub async fn the_cleaner_is_idempotent_and_stops_at_the_limit<S: Stores>(h: &Har
         assert_eq!(
             h.sure(async || h.store.cleaner().reset_expired_leases(leases(MANY), 3, expired).await).await,
             [],
-            "nothing twice"
+            "no second reset"
         );
         assert_eq!(h.direct.number(resets).await, i64::from(round) + 1);
     }
     let last = h.direct.rows("SELECT status, error_code FROM webhook_delivery_jobs").await;
     assert_eq!(last, [[Some("Failed".to_owned()), Some("LEASE_EXPIRED".to_owned())]]);
-    // The attempt counts now, and the delivery goes on.
+    // The attempt is counted now, and the delivery continues.
     h.apply_all(at(400)).await;
     let saga =
         h.direct.rows("SELECT status, attempt_count, final_error_code FROM webhook_delivery_sagas").await;
     assert_eq!(saga, [["PendingRetry", "1", "LEASE_EXPIRED"].map(|text| Some(text.to_owned()))]);
-    // Its next job starts as a suspect, and stays one after its first reset.
+    // Its next job starts as a suspect and remains one after its first reset.
     h.admit(subscription, at(1_000)).await;
     for now in [at(1_000), at(1_100)] {
         assert!(h.claim_all(&claim(MANY), now).await.is_empty());
@@ -111,12 +111,12 @@ pub async fn the_cleaner_is_idempotent_and_stops_at_the_limit<S: Stores>(h: &Har
     h.check_invariants().await;
 }
 
-pub async fn leases_that_were_looked_at_are_not_looked_at_again<S: Stores>(h: &Harness<S>) {
+pub async fn leases_before_the_low_water_mark_are_skipped<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
     h.publish("a", 2).await;
     h.route_all(T0).await;
     h.admit(subscription, T0).await;
-    // One lease runs out at 60 s, the other at 70 s.
+    // One lease expires at 60 s, the other at 70 s.
     assert_eq!(h.claim_all(&claim(1), T0).await.len(), 1);
     assert_eq!(h.claim_all(&claim(1), at(10)).await.len(), 1);
     let leased = "SELECT count(*) FROM webhook_delivery_jobs WHERE status = 'Leased'";
@@ -127,12 +127,12 @@ pub async fn leases_that_were_looked_at_are_not_looked_at_again<S: Stores>(h: &H
     }
 }
 
-pub async fn a_lease_further_ahead_than_any_counts_as_expired<S: Stores>(h: &Harness<S>) {
+pub async fn a_lease_beyond_the_maximum_counts_as_expired<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
     h.publish("a", 2).await;
     h.route_all(T0).await;
     h.admit(subscription, T0).await;
-    // One is claimed by a clock that is right, the other by one that is an hour ahead.
+    // The first is claimed by a correct clock, the second by a clock that is an hour ahead.
     assert_eq!(h.claim_all(&claim(1), T0).await.len(), 1);
     assert_eq!(h.claim_all(&claim(1), at(3_600)).await.len(), 1);
     h.sure(async || h.store.cleaner().reset_expired_leases(leases(MANY), 3, at(1)).await).await;

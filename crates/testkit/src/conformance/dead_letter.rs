@@ -1,4 +1,4 @@
-//! What was given up is kept as it was, and can begin anew.
+//! Dead letters are immutable and can be requeued as new sagas.
 
 use crate::fixtures::{MANY, POLICY, T0, actor, at, delivered, event_type, json, stored};
 use crate::harness::{Engine, Harness};
@@ -10,7 +10,7 @@ use posthaste_core::ports::{
 use posthaste_core::{DeadLetterId, SagaId};
 use std::collections::BTreeSet;
 
-pub async fn the_letter_commits_with_the_status_and_the_same_bytes<S: Stores>(h: &Harness<S>) {
+pub async fn a_dead_letter_commits_with_the_status_and_keeps_the_payload<S: Stores>(h: &Harness<S>) {
     let payload = " {\"b\":1.0,\"a\":[\"\\u0000\", \"\\ud800\"],  \"b\":2}\n";
     let subscription = h.subscribe_with("a", Some(1)).await;
     let event = NewEvent { payload: json(payload), ..crate::fixtures::event("a") };
@@ -23,7 +23,7 @@ pub async fn the_letter_commits_with_the_status_and_the_same_bytes<S: Stores>(h:
         .map(|job| crate::fixtures::failed(job, token, posthaste_core::outcome::Failure::Http(410)))
         .collect();
     h.sure(async || h.store.worker().report_jobs(reports.clone(), at(1)).await).await;
-    // Letters and statuses are never seen apart, while results are applied a few at a time.
+    // A letter and its status are never visible separately, while results are applied a few at a time.
     let apply = async {
         while h.direct.number("SELECT count(*) FROM finished_jobs").await > 0 {
             let take = ResultTake { from: None, results_max: 3 };
@@ -44,7 +44,7 @@ pub async fn the_letter_commits_with_the_status_and_the_same_bytes<S: Stores>(h:
     assert_eq!((letter.head.failed_at, letter.head.requeued_as), (at(2), None));
 }
 
-pub async fn fifty_requeues_at_once_make_one_saga<S: Stores>(h: &Harness<S>) {
+pub async fn concurrent_requeues_create_one_saga<S: Stores>(h: &Harness<S>) {
     let (_, _, letter) = h.dead_letter("a").await;
     let one =
         || h.sure(async || h.store.dead_letters().requeue_dead_letters(vec![letter], actor(), at(9)).await);
@@ -71,7 +71,7 @@ pub async fn fifty_requeues_at_once_make_one_saga<S: Stores>(h: &Harness<S>) {
     assert_eq!(seen.head.requeued_as, sagas.first().copied());
 }
 
-/// Requeues a letter and answers the new saga.
+/// Requeues a letter and returns the new saga.
 async fn requeue<S: Stores>(h: &Harness<S>, letter: DeadLetterId, seconds: u64) -> SagaId {
     match h
         .sure(async || h.store.dead_letters().requeue_dead_letters(vec![letter], actor(), at(seconds)).await)
@@ -82,7 +82,7 @@ async fn requeue<S: Stores>(h: &Harness<S>, letter: DeadLetterId, seconds: u64) 
     }
 }
 
-pub async fn the_dead_row_stays_as_it_was<S: Stores>(h: &Harness<S>) {
+pub async fn a_requeue_leaves_the_dead_saga_unchanged<S: Stores>(h: &Harness<S>) {
     let (subscription, dead, letter) = h.dead_letter("a").await;
     let before =
         (h.row("webhook_delivery_sagas", dead.get()).await, h.row("dead_letters", letter.get()).await);
@@ -94,7 +94,7 @@ pub async fn the_dead_row_stays_as_it_was<S: Stores>(h: &Harness<S>) {
     assert_eq!(
         h.direct.number("SELECT count(*) FROM webhook_delivery_jobs").await,
         1,
-        "a requeue makes no job"
+        "a requeue creates no job"
     );
     let (jobs, token) = h.start_attempts(subscription, at(9)).await;
     let reports: Vec<_> = jobs.iter().map(|job| delivered(job, token)).collect();
@@ -107,7 +107,7 @@ pub async fn the_dead_row_stays_as_it_was<S: Stores>(h: &Harness<S>) {
     h.check_invariants().await;
 }
 
-pub async fn a_requeued_saga_that_dies_can_be_requeued<S: Stores>(h: &Harness<S>) {
+pub async fn a_requeued_saga_can_be_dead_lettered_and_requeued_again<S: Stores>(h: &Harness<S>) {
     let (subscription, _, first) = h.dead_letter("a").await;
     let saga = requeue(h, first, 9).await;
     h.fail_attempts(subscription, at(9)).await;
@@ -116,12 +116,12 @@ pub async fn a_requeued_saga_that_dies_can_be_requeued<S: Stores>(h: &Harness<S>
     let second = DeadLetterId::from_store(second);
     let third = requeue(h, second, 20).await;
     assert_ne!(third, saga);
-    assert_eq!(requeue(h, first, 21).await, saga, "the first letter still means its own saga");
+    assert_eq!(requeue(h, first, 21).await, saga, "the first letter still refers to its own saga");
     assert_eq!(h.direct.number("SELECT count(*) FROM webhook_delivery_sagas").await, 3);
     h.check_invariants().await;
 }
 
-pub async fn what_cannot_be_requeued_says_why<S: Stores>(h: &Harness<S>) {
+pub async fn a_refused_requeue_gives_the_reason<S: Stores>(h: &Harness<S>) {
     let (subscription, _, letter) = h.dead_letter("a").await;
     let unknown = DeadLetterId::from_store(i64::MAX);
     h.calm.subscriptions().delete_subscription(subscription, actor(), at(1)).await.expect("delete");
@@ -132,7 +132,7 @@ pub async fn what_cannot_be_requeued_says_why<S: Stores>(h: &Harness<S>) {
     assert_eq!(h.direct.number("SELECT count(*) FROM webhook_delivery_sagas").await, 1);
 }
 
-pub async fn letters_are_found_by_filter<S: Stores>(h: &Harness<S>) {
+pub async fn dead_letters_are_found_by_filter<S: Stores>(h: &Harness<S>) {
     let (subscription, _, first) = h.dead_letter("a").await;
     let (_, _, second) = h.dead_letter("b").await;
     let page = PageRequest::first(10);
@@ -174,7 +174,7 @@ pub async fn letters_are_found_by_filter<S: Stores>(h: &Harness<S>) {
     assert_eq!(found.items, [second]);
 }
 
-pub async fn a_lineage_is_known_from_either_end<S: Stores>(h: &Harness<S>) {
+pub async fn lineage_is_returned_for_both_sagas<S: Stores>(h: &Harness<S>) {
     let (subscription, dead, letter) = h.dead_letter("a").await;
     let lineage = async |saga: SagaId| h.sure(async || h.store.reader().lineage(saga).await).await;
     let given_up = Lineage { dead_letter_id: Some(letter), ..Lineage::default() };
@@ -190,7 +190,7 @@ pub async fn a_lineage_is_known_from_either_end<S: Stores>(h: &Harness<S>) {
     assert_eq!(lineage(SagaId::from_store(i64::MAX)).await, Lineage::default());
 }
 
-pub async fn what_came_of_requeued_ones_is_counted<S: Stores>(h: &Harness<S>) {
+pub async fn outcomes_of_requeued_sagas_are_counted<S: Stores>(h: &Harness<S>) {
     let (one, _, first) = h.dead_letter("a").await;
     let (other, _, second) = h.dead_letter("b").await;
     let (_, _, third) = h.dead_letter("c").await;

@@ -1,4 +1,4 @@
-//! What is looked for is found, by every filter and page by page; what ended is counted for whom it ended.
+//! Lists return every match of their filters, page by page; health is counted per subscription.
 
 use crate::fixtures::{T0, actor, at, event, event_type, id_of, json, stored};
 use crate::harness::{Engine, Harness};
@@ -32,7 +32,7 @@ fn head_of(event: &StoredEvent) -> EventHead {
     }
 }
 
-/// Every page to the end: what was found, and how many pages it took.
+/// Reads all pages. Returns what was found and the number of pages.
 async fn walk<S: Stores>(h: &Harness<S>, filter: &EventFilter, items_max: u32) -> (Vec<EventId>, usize) {
     let (mut found, mut pages) = (Vec::new(), 0);
     let mut page = PageRequest::first(items_max);
@@ -50,7 +50,8 @@ async fn walk<S: Stores>(h: &Harness<S>, filter: &EventFilter, items_max: u32) -
     }
 }
 
-/// A page of large payloads ends at its limit, and the next one goes on: by every filter, and for dead letters too.
+/// A page of large payloads ends at its limit and the next page continues there, with every filter and for
+/// dead letters too.
 pub async fn a_page_of_payloads_ends_at_its_limit<S: Stores>(h: &Harness<S>) {
     let quarter = format!("\"{}\"", "x".repeat(PAGE_BYTES_MAX / 4 - 2));
     let mut payloads = vec!["1"; 3];
@@ -85,7 +86,7 @@ pub async fn a_page_of_payloads_ends_at_its_limit<S: Stores>(h: &Harness<S>) {
                 break;
             }
         }
-        // Two small ones and three quarters; four quarters; two quarters and three small ones.
+        // Two small payloads and three quarters; four quarters; two quarters and three small payloads.
         assert_eq!(sizes, [5, 4, 5], "{filter:?}");
         let whole: Vec<EventHead> = found.iter().map(head_of).collect();
         assert_eq!(whole, heads.items, "{filter:?}");
@@ -127,7 +128,8 @@ pub async fn a_page_of_payloads_ends_at_its_limit<S: Stores>(h: &Harness<S>) {
 }
 
 pub async fn events_are_found_by_time<S: Stores>(h: &Harness<S>) {
-    // Ids and times need not agree: a transaction may have begun long before its event.
+    // The order of ids and times may differ: a transaction may have started long before its event was
+    // inserted.
     let late = publish_at(h, "a", 3, at(20)).await;
     let early = publish_at(h, "a", 2, at(10)).await;
     let others = publish_at(h, "b", 2, at(20)).await;
@@ -150,11 +152,11 @@ pub async fn events_are_found_by_time<S: Stores>(h: &Harness<S>) {
     }
 }
 
-/// A page looks at so many rows and says where the next one goes on, even when it found nothing.
-pub async fn a_long_look_goes_on_where_it_ended<S: Stores>(h: &Harness<S>) {
+/// A page examines a limited number of rows and returns where the next one continues, even if it found none.
+pub async fn a_scan_beyond_the_limit_continues_on_the_next_page<S: Stores>(h: &Harness<S>) {
     let rare = publish_at(h, "rare", 1, T0).await;
     let many = EXAMINED_MAX + 50;
-    // Five to an instant.
+    // Five events per microsecond.
     let time = match h.engine {
         Engine::Sqlite => "1800000001000000 + k / 5",
         Engine::Postgres | Engine::PostgresCut => {
@@ -175,7 +177,7 @@ pub async fn a_long_look_goes_on_where_it_ended<S: Stores>(h: &Harness<S>) {
     assert!(found.is_sorted_by(|one, next| one > next), "each once, the latest first");
 }
 
-pub async fn subscriptions_are_found_by_type_and_standing<S: Stores>(h: &Harness<S>) {
+pub async fn subscriptions_are_found_by_type_and_status<S: Stores>(h: &Harness<S>) {
     let (active, paused) = (h.subscribe("a").await, h.subscribe("a").await);
     let (unverified, other) = (h.subscribe_unverified("a", None).await, h.subscribe("b").await);
     let deleted = h.subscribe("a").await;
@@ -225,8 +227,8 @@ pub async fn deliveries_are_found_by_error_and_time<S: Stores>(h: &Harness<S>) {
     }
 }
 
-/// What waits comes from the deliveries, attempts from what every process reported.
-pub async fn the_health_of_a_subscription_is_told<S: Stores>(h: &Harness<S>) {
+/// Backlog and in-flight counts come from the deliveries, attempts from the reports of all processes.
+pub async fn subscription_health_sums_all_reports<S: Stores>(h: &Harness<S>) {
     let (one, idle) = (h.subscribe_with("a", Some(1)).await, h.subscribe("b").await);
     h.publish("a", 2).await;
     h.route_all(at(4)).await;
@@ -242,7 +244,7 @@ pub async fn the_health_of_a_subscription_is_told<S: Stores>(h: &Harness<S>) {
     attempts.succeed(Duration::from_millis(30));
     attempts.succeed(Duration::from_secs(60));
     let (earlier, later) = (at(600), at(1_200));
-    // Two processes report the same interval, and the later error comes first.
+    // Two processes report the same interval, and the later error is reported first.
     let report = async |sums: Vec<HealthSum>, now| {
         h.calm.presence().report_health(sums, now).await.expect("a report");
     };
@@ -264,17 +266,18 @@ pub async fn the_health_of_a_subscription_is_told<S: Stores>(h: &Harness<S>) {
     assert_eq!(
         found[1],
         SubscriptionHealth { in_flight: 1, attempts: expected, ..told },
-        "no further than asked"
+        "counts stop at the requested maximum"
     );
     let nobody = h.sure(async || insight.subscription_health(Vec::new(), 1, T0).await).await;
     assert!(nobody.is_empty());
-    // What is older than two days goes with the next report.
+    // Rows older than two days are deleted by the next report.
     report(vec![sum(at(200_000), &other)], at(200_000)).await;
     assert_eq!(h.direct.number("SELECT count(*) FROM subscription_health").await, 1);
 }
 
-/// A look ends where it was told to, and the next one goes on from there: every list is found whole in small looks.
-pub async fn a_short_look_goes_on_where_it_ended<S: Stores>(h: &Harness<S>) {
+/// A page that examines few rows ends there and the next one continues; small pages together return every
+/// row.
+pub async fn small_scans_continue_on_the_next_page<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe_with("a", Some(1)).await;
     h.publish("a", 7).await;
     h.route_all(T0).await;
@@ -285,7 +288,7 @@ pub async fn a_short_look_goes_on_where_it_ended<S: Stores>(h: &Harness<S>) {
     let of_type = |kind: &str| EventFilter { event_type: Some(event_type(kind)), ..EventFilter::default() };
     let none = DeliveryFilter { error_code: Some(Failure::Timeout.code()), ..DeliveryFilter::default() };
     let of_time = EventFilter { since: Some(T0), ..of_type("a") };
-    // SQLite finds a type along its index, which has the order of ids.
+    // SQLite finds a type along its index, which is in id order.
     let parts = if h.engine == Engine::Sqlite { [3, 3, 1].as_slice() } else { &[2, 3, 2] };
     let mut cursor = None;
     for (index, count) in parts.iter().enumerate() {
@@ -311,7 +314,7 @@ pub async fn a_short_look_goes_on_where_it_ended<S: Stores>(h: &Harness<S>) {
         assert!(part.items.is_empty() && part.next.is_some() && part.next == whole.next, "{part:?}");
         assert!(found.items.is_empty() && found.next.is_some(), "{found:?}");
     }
-    // A page that is full before its look ends goes on behind its last row.
+    // A page that is full before its limit of examined rows continues after its last row.
     let full =
         h.sure(async || reader.deliveries(DeliveryFilter::default(), PageRequest::first(2)).await).await;
     let ids: Vec<i64> = full.items.iter().map(|one| one.saga.id.get()).collect();

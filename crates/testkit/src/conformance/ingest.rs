@@ -1,4 +1,4 @@
-//! Events go in once, all or nothing, and come back as they were.
+//! Events are stored once, a request is stored completely or not at all, and payloads are returned unchanged.
 
 use crate::fixtures::{T0, event, id_of, json, named_event, stored};
 use crate::harness::{Engine, Harness};
@@ -9,7 +9,7 @@ use posthaste_core::ports::{
 };
 use std::collections::BTreeSet;
 
-pub async fn equal_submissions_at_once_are_one_event<S: Stores>(h: &Harness<S>) {
+pub async fn concurrent_equal_submissions_create_one_event<S: Stores>(h: &Harness<S>) {
     let mut callers = tokio::task::JoinSet::new();
     for _ in 0..200 {
         let ingest = h.store.ingest();
@@ -27,12 +27,12 @@ pub async fn equal_submissions_at_once_are_one_event<S: Stores>(h: &Harness<S>) 
                     Err(error) => assert_eq!(engine, Engine::PostgresCut, "{error:?}"),
                 }
             }
-            panic!("never answered");
+            panic!("no response after 500 tries");
         });
     }
     let answers = callers.join_all().await;
     let ids: BTreeSet<_> = answers.iter().copied().map(id_of).collect();
-    assert_eq!(ids.len(), 1, "everybody gets the same id");
+    assert_eq!(ids.len(), 1, "all callers get the same id");
     assert_eq!(h.direct.number("SELECT count(*) FROM events").await, 1);
     let news = answers.iter().filter(|answer| matches!(answer, Ingested::New(_))).count();
     if h.engine == Engine::PostgresCut {
@@ -42,7 +42,7 @@ pub async fn equal_submissions_at_once_are_one_event<S: Stores>(h: &Harness<S>) 
     }
 }
 
-pub async fn a_batch_that_contains_its_own_duplicate<S: Stores>(h: &Harness<S>) {
+pub async fn duplicates_within_a_batch_are_stored_once<S: Stores>(h: &Harness<S>) {
     let one = vec![named_event("a", "x"), event("a"), named_event("a", "x"), named_event("a", "y")];
     let two = vec![named_event("a", "y"), named_event("a", "z")];
     let requests = vec![one, two];
@@ -56,7 +56,7 @@ pub async fn a_batch_that_contains_its_own_duplicate<S: Stores>(h: &Harness<S>) 
     assert_eq!(id_of(one[0]), id_of(one[2]));
     assert_eq!(id_of(one[3]), id_of(two[0]));
     assert_eq!(h.direct.number("SELECT count(*) FROM events").await, 4);
-    // All known: nothing new, the same ids.
+    // All external ids are known: no new event, the same ids.
     let again: Vec<Vec<NewEvent>> = requests
         .into_iter()
         .map(|request| request.into_iter().filter(|event| event.external_event_id.is_some()).collect())
@@ -75,7 +75,7 @@ pub async fn an_external_id_identifies_one_content<S: Stores>(h: &Harness<S>) {
     let other_payload = NewEvent { payload: json("2"), ..named_event("a", "x") };
     let first = id_of(stored(&ingest(vec![vec![named_event("a", "x")]]).await[0])[0]);
     for other in [named_event("b", "x"), other_payload.clone()] {
-        // Alone, behind new events of its own array, and before another caller's.
+        // Alone, after new events of its own array, and before another caller's events.
         let conflict = |place| RequestOutcome::Conflict(Conflict { place, first: Some(first) });
         assert_eq!(ingest(vec![vec![other.clone()]]).await, [conflict(0)]);
         let before = count().await;
@@ -90,9 +90,9 @@ pub async fn an_external_id_identifies_one_content<S: Stores>(h: &Harness<S>) {
         assert_eq!((&outcomes[1], &outcomes[3]), (&conflict(1), &conflict(0)));
         assert_eq!(id_of(stored(&outcomes[0])[1]), first);
         assert_eq!(stored(&outcomes[2]).len(), 1, "another caller's event is stored");
-        assert_eq!(count().await - before, 2, "nothing of an array with a conflict is stored");
+        assert_eq!(count().await - before, 2, "an array with a conflict is not stored at all");
     }
-    // Two contents of one new id: within an array it is refused, of two callers the first one counts.
+    // Two contents under one new external id: refused within an array; of two callers, the first wins.
     let before = count().await;
     let (one, two) = (named_event("a", "y"), named_event("b", "y"));
     let outcomes = ingest(vec![vec![one.clone(), two.clone()], vec![event("a")]]).await;
@@ -105,7 +105,8 @@ pub async fn an_external_id_identifies_one_content<S: Stores>(h: &Harness<S>) {
     assert_eq!(outcomes[1], RequestOutcome::Conflict(Conflict { place: 0, first: Some(y) }));
     assert_eq!(outcomes[2], RequestOutcome::Conflict(Conflict { place: 1, first: None }));
     assert_eq!(id_of(stored(&outcomes[3])[0]), y);
-    // The first caller's array is refused for another reason: the second caller's content is the first.
+    // The first caller's array is refused for another reason, so the second caller's content becomes the
+    // first.
     let refused = vec![named_event("a", "z"), other_payload];
     let outcomes = ingest(vec![refused, vec![named_event("b", "z")]]).await;
     assert_eq!(outcomes[0], RequestOutcome::Conflict(Conflict { place: 1, first: Some(first) }));
@@ -115,7 +116,7 @@ pub async fn an_external_id_identifies_one_content<S: Stores>(h: &Harness<S>) {
     assert_eq!(count().await, h.direct.number("SELECT count(*) FROM routing_queue").await);
 }
 
-/// Text that the wall would never let through, put past it on purpose.
+/// Content that the API refuses, passed to the store directly.
 fn too_large() -> NewEvent {
     NewEvent { payload: JsonText::from_store(format!("\"{}\"", "x".repeat(1_100_000))), ..event("a") }
 }
@@ -125,7 +126,7 @@ fn too_long() -> NewEvent {
     NewEvent { external_event_id, ..event("a") }
 }
 
-pub async fn a_refused_request_stops_no_other<S: Stores>(h: &Harness<S>) {
+pub async fn a_refused_request_does_not_affect_others<S: Stores>(h: &Harness<S>) {
     for bad in [too_large(), too_long()] {
         let before = h.direct.number("SELECT count(*) FROM events").await;
         let requests =
@@ -135,12 +136,12 @@ pub async fn a_refused_request_stops_no_other<S: Stores>(h: &Harness<S>) {
         assert!(matches!(outcomes[1], RequestOutcome::Refused(_)), "{:?}", outcomes[1]);
         assert_eq!(stored(&outcomes[2]).len(), 2);
         let after = h.direct.number("SELECT count(*) FROM events").await;
-        assert_eq!(after - before, 3, "all of a request or nothing");
+        assert_eq!(after - before, 3, "a request is stored completely or not at all");
         assert_eq!(after, h.direct.number("SELECT count(*) FROM routing_queue").await);
     }
 }
 
-pub async fn payloads_come_back_byte_for_byte<S: Stores>(h: &Harness<S>) {
+pub async fn payloads_are_returned_byte_for_byte<S: Stores>(h: &Harness<S>) {
     let texts = [
         "null",
         " \t\r\n{ \"b\" : 1.50, \"a\":1e400 , \"b\":2 }\n",
@@ -166,7 +167,7 @@ pub async fn payloads_come_back_byte_for_byte<S: Stores>(h: &Harness<S>) {
     }
 }
 
-pub async fn ids_belong_to_their_events<S: Stores>(h: &Harness<S>) {
+pub async fn ids_are_returned_in_the_order_of_the_events<S: Stores>(h: &Harness<S>) {
     let numbered = |number: usize| {
         let payload = json(&number.to_string());
         if number.is_multiple_of(3) {

@@ -1,4 +1,4 @@
-//! Keys are known by their hash; processes say that they live.
+//! Keys are found by their hash; processes report their presence and counts.
 
 use crate::fixtures::{T0, actor, at, worker_id};
 use crate::harness::{Engine, Harness};
@@ -9,7 +9,7 @@ use posthaste_core::ports::{
     SESSIONS_PER_KEY_MAX, SessionHash, StoreError, Stores,
 };
 
-/// What a sum is never above.
+/// The maximum of a stored sum.
 const AMOUNT_MAX: i64 = 1_000_000_000_000_000;
 
 pub async fn keys_are_found_by_hash_until_revoked<S: Stores>(h: &Harness<S>) {
@@ -22,7 +22,7 @@ pub async fn keys_are_found_by_hash_until_revoked<S: Stores>(h: &Harness<S>) {
     assert_eq!((found.name.as_str(), found.role, found.last_used_at), ("ci", KeyRole::Ingest, None));
     assert_eq!(h.sure(async || keys.find_key(KeyHash([8; 32])).await).await, None);
     h.sure(async || keys.touch_key(made.id, at(10)).await).await;
-    // Within a minute nothing is written.
+    // No write within a minute of the last one.
     h.sure(async || keys.touch_key(made.id, at(69)).await).await;
     assert_eq!(h.sure(async || keys.list_keys().await).await[0].last_used_at, Some(at(10)));
     h.sure(async || keys.touch_key(made.id, at(70)).await).await;
@@ -45,7 +45,7 @@ pub async fn sessions_are_found_until_they_end<S: Stores>(h: &Harness<S>) {
         (T0, Some(key)),
         (at(12 * 3_600 - 1), Some(key)),
         (end, None),
-        // By a clock that was set back it would last longer than a session may.
+        // By a clock that was set back, the session would last longer than the maximum.
         (T0.before(std::time::Duration::from_secs(1)), None),
     ] {
         assert_eq!(found(token, now).await, expected, "{now:?}");
@@ -53,7 +53,7 @@ pub async fn sessions_are_found_until_they_end<S: Stores>(h: &Harness<S>) {
     h.sure(async || keys.end_session(token).await).await;
     h.sure(async || keys.end_session(token).await).await;
     assert_eq!((found(token, T0).await, found(other, T0).await), (None, Some(key)));
-    // Those that are over go with the next one that begins.
+    // Expired sessions are deleted when a new one is created.
     h.sure(async || keys.create_session(token, key, end).await).await;
     assert_eq!(h.direct.number("SELECT count(*) FROM sessions").await, 1);
 }
@@ -79,7 +79,7 @@ pub async fn a_key_has_a_limited_number_of_sessions<S: Stores>(h: &Harness<S>) {
     assert_eq!(keys.find_session(SessionHash([1; 32]), now).await.expect("an answer"), Some(calm));
 }
 
-pub async fn a_key_never_changes_and_never_comes_back<S: Stores>(h: &Harness<S>) {
+pub async fn a_key_is_immutable_and_cannot_be_unrevoked<S: Stores>(h: &Harness<S>) {
     let keys = h.calm.keys();
     let hash = KeyHash([7; 32]);
     let made = keys.create_key("ci".to_owned(), KeyRole::Ingest, hash, actor(), T0).await.expect("a key");
@@ -93,7 +93,7 @@ pub async fn a_key_never_changes_and_never_comes_back<S: Stores>(h: &Harness<S>)
         format!("UPDATE api_keys SET key_hash = {other}"),
         "DELETE FROM api_keys".to_owned(),
     ];
-    // Whoever asks: this is the owner.
+    // The owner is refused too.
     for change in &changes {
         assert!(h.direct.try_rows(change).await.is_err(), "{change}");
     }
@@ -113,7 +113,7 @@ pub async fn a_key_never_changes_and_never_comes_back<S: Stores>(h: &Harness<S>)
     assert_eq!(keys.list_keys().await.expect("the keys")[0].role, KeyRole::Ingest);
 }
 
-pub async fn presence_is_seen_and_counted<S: Stores>(h: &Harness<S>) {
+pub async fn presence_and_counts_are_recorded<S: Stores>(h: &Harness<S>) {
     let presence = h.calm.presence();
     let seen = |seconds| ProcessSeen {
         process_id: worker_id(1),
@@ -133,7 +133,7 @@ pub async fn presence_is_seen_and_counted<S: Stores>(h: &Harness<S>) {
     }
     let processes = h.direct.rows("SELECT process_id, role FROM processes").await;
     assert_eq!(processes, [row("worker-1", "router")]);
-    // Whoever comes much later takes what is old away, and what is gone.
+    // A later report deletes old rollups and processes that were not seen recently.
     const DAY_S: u64 = 86_400;
     let later = ProcessSeen { process_id: worker_id(2), ..seen(3 * DAY_S) };
     let last = Rollup { interval_start: at(3 * DAY_S), ..rollup("events", 1) };
@@ -142,7 +142,7 @@ pub async fn presence_is_seen_and_counted<S: Stores>(h: &Harness<S>) {
     assert_eq!(h.direct.texts("SELECT process_id FROM processes").await, ["worker-2"]);
 }
 
-/// Any login may report: names and counts that no process has are refused, and sums stop at a bound.
+/// Any login may report: invalid names and counts are refused, and sums stop at a maximum.
 pub async fn reports_are_bounded<S: Stores>(h: &Harness<S>) {
     let presence = h.calm.presence();
     let seen = ProcessSeen {

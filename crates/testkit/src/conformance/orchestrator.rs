@@ -1,4 +1,4 @@
-//! Sagas move as the state machine says, each with at most one job, and nobody starves.
+//! Sagas follow the state machine, each has at most one active job, and no subscription starves.
 
 use crate::fixtures::{MANY, POLICY, T0, actor, at, claim, delivered, failed, leases, quota};
 use crate::harness::{Engine, Harness};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const JOBS: &str = "SELECT count(*) FROM webhook_delivery_jobs";
 
-pub async fn two_orchestrators_make_one_job_for_each_saga<S: Stores>(h: &Harness<S>) {
+pub async fn two_orchestrators_create_one_job_for_each_saga<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
     h.publish("a", 1_000).await;
     h.route_all(T0).await;
@@ -46,8 +46,8 @@ pub async fn two_orchestrators_make_one_job_for_each_saga<S: Stores>(h: &Harness
     h.check_invariants().await;
 }
 
-/// Everybody at once, out of step, with leases that run out under the workers.
-pub async fn never_two_active_jobs<S: Stores>(h: &Harness<S>) {
+/// All components run concurrently with unsynchronized clocks, and leases expire while workers hold them.
+pub async fn a_saga_never_has_two_active_jobs<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe_with("a", Some(3)).await;
     h.publish("a", 60).await;
     h.route_all(T0).await;
@@ -87,7 +87,7 @@ pub async fn never_two_active_jobs<S: Stores>(h: &Harness<S>) {
     };
     futures_util::future::join_all((1..=6).map(actor)).await;
     h.check_invariants().await;
-    // In the end everything ends.
+    // Every saga reaches a terminal state.
     for round in 0..20_u64 {
         let now = at(100_000 + round * 4_000);
         h.sure(async || h.store.cleaner().reset_expired_leases(leases(MANY), 3, now).await).await;
@@ -114,7 +114,7 @@ pub async fn a_result_applied_twice_counts_once<S: Stores>(h: &Harness<S>) {
     let sagas = "SELECT * FROM webhook_delivery_sagas ORDER BY id";
     let before = h.direct.rows(sagas).await;
     assert_eq!(h.direct.number("SELECT sum(attempt_count) FROM webhook_delivery_sagas").await, 40);
-    // The same results told again, now and when the next attempt is out.
+    // The same results are queued again, before and after the next attempt starts.
     let again =
         "INSERT INTO finished_jobs (job_id) SELECT id FROM webhook_delivery_jobs WHERE status = 'Failed'";
     h.direct.run(again).await;
@@ -129,7 +129,7 @@ pub async fn a_result_applied_twice_counts_once<S: Stores>(h: &Harness<S>) {
     h.check_invariants().await;
 }
 
-/// By `calm`, because an answer that is lost on a broken connection is not repeated.
+/// Uses `calm`, because a result lost on a broken connection is not returned again.
 pub async fn an_ignored_result_is_returned_and_changes_nothing<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
     h.publish("a", 2).await;
@@ -163,14 +163,14 @@ pub async fn an_ignored_result_is_returned_and_changes_nothing<S: Stores>(h: &Ha
         }
         assert_eq!(h.direct.rows(sagas).await, before);
         assert_eq!(h.direct.number("SELECT count(*) FROM finished_jobs").await, 0);
-        // The second time the next attempt has a job of its own.
+        // The second time, the next attempt has its own job.
         h.admit(subscription, at(31)).await;
     }
     h.check_invariants().await;
 }
 
-/// What only a foreign hand can write into the inbox is taken out, and everything else goes on.
-pub async fn a_strange_result_stops_nobody<S: Stores>(h: &Harness<S>) {
+/// Inbox rows that no component writes are removed, and all other results are applied.
+pub async fn an_invalid_result_does_not_stop_others<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
     h.publish("a", 3).await;
     h.route_all(T0).await;
@@ -196,7 +196,7 @@ pub async fn a_strange_result_stops_nobody<S: Stores>(h: &Harness<S>) {
     h.check_invariants().await;
 }
 
-pub async fn a_limit_lowered_below_the_count_ends_the_saga_when_due<S: Stores>(h: &Harness<S>) {
+pub async fn a_lowered_limit_dead_letters_the_saga_when_due<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
     h.publish("a", 1).await;
     h.route_all(T0).await;
@@ -257,7 +257,7 @@ pub async fn retry_after_is_read_from_the_row<S: Stores>(h: &Harness<S>) {
     assert_eq!(h.direct.number(JOBS).await, 2);
 }
 
-/// Every subscription that is due, and since when, by as many pages as it takes.
+/// Returns every due subscription and since when it is due, over all pages.
 async fn due<S: Stores>(h: &Harness<S>, now: Timestamp) -> Vec<(SubscriptionId, Timestamp)> {
     let mut all: Vec<DueSince> = Vec::new();
     let mut after = None;
@@ -275,7 +275,7 @@ fn pairs(due: &[DueSince]) -> Vec<(SubscriptionId, Timestamp)> {
     due.iter().map(|due| (due.subscription_id, due.since)).collect()
 }
 
-pub async fn a_large_backlog_starves_nobody<S: Stores>(h: &Harness<S>) {
+pub async fn a_large_backlog_does_not_starve_others<S: Stores>(h: &Harness<S>) {
     let large = h.subscribe("large").await;
     let mut small = Vec::new();
     for number in 0..8 {
@@ -301,10 +301,10 @@ pub async fn a_large_backlog_starves_nobody<S: Stores>(h: &Harness<S>) {
     }
     let admitted = h.direct.number(&of(large)).await;
     assert!(admitted == 4 || h.engine == Engine::PostgresCut, "{admitted} of a quota of 4");
-    assert_eq!(due(h, at(1)).await, [(large, T0)], "the others are done, and cost the next round nothing");
+    assert_eq!(due(h, at(1)).await, [(large, T0)], "the others are no longer due");
 }
 
-pub async fn what_came_due_recently_is_found_oldest_first<S: Stores>(h: &Harness<S>) {
+pub async fn recently_due_sagas_are_found_oldest_first<S: Stores>(h: &Harness<S>) {
     let (early, late, retried) =
         (h.subscribe("early").await, h.subscribe("late").await, h.subscribe("retried").await);
     h.publish("retried", 1).await;
@@ -324,7 +324,7 @@ pub async fn what_came_due_recently_is_found_oldest_first<S: Stores>(h: &Harness
         (pairs(&found.due), found.until)
     };
     let (early, late, retried) = ((early, at(10)), (late, at(20)), (retried, at(30)));
-    // The first attempts are due whatever the clock says.
+    // First attempts are due whatever the clock says.
     assert_eq!(look(0, 100, 9).await, (vec![early, late], None));
     assert_eq!(look(0, 100, 29).await, (vec![early, late], None));
     assert_eq!(look(0, 100, 30).await, (vec![early, late, retried], None));
@@ -333,15 +333,15 @@ pub async fn what_came_due_recently_is_found_oldest_first<S: Stores>(h: &Harness
     assert_eq!(due(h, at(20)).await, [early, late]);
     h.publish("retried", 1).await;
     h.route_all(at(29)).await;
-    assert_eq!(due(h, at(29)).await[2], (retried.0, at(29)), "the attempt that waits is due later");
+    assert_eq!(due(h, at(29)).await[2], (retried.0, at(29)), "the retry is due later");
     h.admit(retried.0, at(29)).await;
     assert_eq!(due(h, at(31)).await[2], retried);
-    // As much as was asked for: there may be more behind the last.
+    // The limit was reached: there may be more rows after the last.
     assert_eq!(look(0, 2, 29).await, (vec![early], Some(at(10))));
     assert_eq!(look(0, 3, 40).await, (vec![early, late, retried], Some(at(20))));
 }
 
-pub async fn a_quota_leaves_out_what_came_due_before<S: Stores>(h: &Harness<S>) {
+pub async fn a_quota_skips_sagas_due_before_its_start<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
     for second in [10, 20, 30] {
         h.publish("a", 1).await;
@@ -379,7 +379,7 @@ pub async fn a_paused_subscription_holds_and_resumes<S: Stores>(h: &Harness<S>) 
     assert_eq!(
         i64::try_from(h.claim_all(&claim(MANY), at(2)).await.len()),
         Ok(made),
-        "what was admitted goes out"
+        "admitted jobs are sent"
     );
     h.publish("a", 1).await;
     h.route_all(at(3)).await;
@@ -400,7 +400,7 @@ pub async fn a_paused_subscription_holds_and_resumes<S: Stores>(h: &Harness<S>) 
     assert_eq!(h.direct.number(JOBS).await, 2);
 }
 
-pub async fn a_deleted_subscription_holds_for_good<S: Stores>(h: &Harness<S>) {
+pub async fn a_deleted_subscription_holds_its_deliveries_for_ever<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
     h.publish("a", 2).await;
     h.route_all(T0).await;
@@ -421,7 +421,7 @@ pub async fn a_deleted_subscription_holds_for_good<S: Stores>(h: &Harness<S>) {
 }
 
 /// The clock is an hour ahead while one delivery fails, one is admitted and one is routed.
-pub async fn a_clock_that_was_set_back_delays_no_delivery<S: Stores>(h: &Harness<S>) {
+pub async fn a_clock_set_back_delays_no_delivery<S: Stores>(h: &Harness<S>) {
     let (ahead, now) = (at(3_600), at(10));
     let (failing, admitted, routed) =
         (h.subscribe("failing").await, h.subscribe("admitted").await, h.subscribe("routed").await);
@@ -439,20 +439,20 @@ pub async fn a_clock_that_was_set_back_delays_no_delivery<S: Stores>(h: &Harness
         h.sure(async || h.store.orchestrator().restart_waits(page, POLICY, now).await).await
     };
     let first = restart(now, now).await;
-    assert!(first.next.is_some(), "a full page has a successor: {first:?}");
-    assert_eq!(restart(now, at(11)).await.restarted, 0, "once");
+    assert!(first.next.is_some(), "a full page returns where to continue: {first:?}");
+    assert_eq!(restart(now, at(11)).await.restarted, 0, "restarted only once");
     h.admit(failing, at(39)).await;
     let attempts =
         "SELECT count(*) FROM webhook_delivery_jobs j JOIN webhook_delivery_sagas g ON g.id = j.saga_id
         WHERE g.subscription_id = ";
-    assert_eq!(h.direct.number(&format!("{attempts}{failing}")).await, 1, "its own delay of 30 s");
+    assert_eq!(h.direct.number(&format!("{attempts}{failing}")).await, 1, "the delay of 30 s is kept");
     h.admit(failing, at(40)).await;
     assert_eq!(h.direct.number(&format!("{attempts}{failing}")).await, 2);
     h.check_invariants().await;
 }
 
-/// Asks for some twice, and for one that is not there.
-pub async fn deliveries_in_flight_are_counted_whoever_admitted_them<S: Stores>(h: &Harness<S>) {
+/// Includes a duplicate id and an unknown id.
+pub async fn deliveries_in_flight_are_counted_across_orchestrators<S: Stores>(h: &Harness<S>) {
     let (many, few, idle) = (h.subscribe("many").await, h.subscribe("few").await, h.subscribe("idle").await);
     h.publish("many", 6).await;
     h.publish("few", 2).await;
@@ -463,8 +463,8 @@ pub async fn deliveries_in_flight_are_counted_whoever_admitted_them<S: Stores>(h
         let asked = vec![few, unknown, many, idle, few];
         h.sure(async || h.store.orchestrator().count_in_flight(asked.clone(), count_max).await).await
     };
-    assert_eq!(count(MANY).await, [0; 5], "what waits is not in flight");
-    // By another hand: its wire does not break, so that a quota is admitted once.
+    assert_eq!(count(MANY).await, [0; 5], "a waiting saga is not in flight");
+    // Through `calm`, whose connections do not break, so that a quota is admitted once.
     let quotas = [quota(many, 4), quota(few, 9)].concat();
     h.calm.orchestrator().admit_due_sagas(quotas, POLICY, T0).await.expect("admission");
     for (count_max, expected) in [(MANY, [2, 0, 4, 0, 2]), (3, [2, 0, 3, 0, 2]), (0, [0; 5])] {
@@ -481,7 +481,7 @@ pub async fn deliveries_in_flight_are_counted_whoever_admitted_them<S: Stores>(h
     ];
     h.sure(async || h.store.worker().report_jobs(reports.clone(), at(1)).await).await;
     h.apply_all(at(1)).await;
-    assert_eq!(count(MANY).await, [2, 0, 1, 0, 2], "neither what ended nor what waits again is");
+    assert_eq!(count(MANY).await, [2, 0, 1, 0, 2], "finished and retrying sagas are not in flight");
     let nobody = h.sure(async || h.store.orchestrator().count_in_flight(Vec::new(), MANY).await).await;
     assert_eq!(nobody, [0_u32; 0]);
 }

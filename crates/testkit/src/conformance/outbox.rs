@@ -1,4 +1,4 @@
-//! An order goes in once, is held by one sender at a time, and ends with its result kept.
+//! An order is stored once, is claimed by one sender at a time, and keeps its result.
 
 use crate::fixtures::{MANY, T0, at, order, order_claim, token};
 use crate::harness::{Engine, Harness};
@@ -75,7 +75,7 @@ fn accepted(broker_order_id: &str) -> BrokerOutcome {
 
 const TIMEOUT: BrokerOutcome = BrokerOutcome::NoAnswer(BrokerFault::TimedOut { bytes_written: true });
 
-pub async fn ten_submissions_at_once_are_one_order<S: Stores>(h: &Harness<S>) {
+pub async fn concurrent_submissions_create_one_order<S: Stores>(h: &Harness<S>) {
     let answers = futures_util::future::join_all((0..10).map(|_| submit(h, "key-1", 5, T0))).await;
     let news = answers.iter().filter(|answer| matches!(answer, Submission::New(_))).count();
     assert!(news == 1 || (news == 0 && h.engine == Engine::PostgresCut), "{news} were new");
@@ -94,7 +94,7 @@ pub async fn ten_submissions_at_once_are_one_order<S: Stores>(h: &Harness<S>) {
     let answers =
         h.sure(async || h.store.outbox_intake().submit_orders(batch.clone(), TTL, at(1)).await).await;
     assert!(matches!(answers[1], Submission::Same(_)));
-    assert!(matches!(answers[2], Submission::Same(_)), "the second of one call is the same order");
+    assert!(matches!(answers[2], Submission::Same(_)), "a duplicate within one call is the same order");
     assert_eq!(h.direct.number(ORDERS).await, 2);
 }
 
@@ -135,17 +135,17 @@ pub async fn orders_are_claimed_once_and_oldest_first<S: Stores>(h: &Harness<S>)
     all.sort_unstable();
     all.dedup();
     assert_eq!(all.len(), claimed, "no order twice");
-    assert_eq!(claimed, 60, "also by a claim that got no answer at first");
+    assert_eq!(claimed, 60, "including claims whose first response was lost");
     assert_eq!(h.sure(async || h.store.reader().lane().await).await.sending, 60);
 }
 
-pub async fn a_stuck_order_is_rewound_and_the_late_sender_fenced<S: Stores>(h: &Harness<S>) {
+pub async fn a_stuck_order_is_rewound_and_the_late_sender_is_fenced<S: Stores>(h: &Harness<S>) {
     submit(h, "key-1", 1, T0).await;
     let (orders, late) = claim(h, 10, T0).await;
     let worker = h.store.outbox_worker();
     let rewind =
         async |now| h.sure(async || worker.rewind_stuck_orders(STUCK, MANY, POLICY, now).await).await;
-    assert_eq!(rewind(T0.after(STUCK)).await, [], "a claim of this very age is not stuck");
+    assert_eq!(rewind(T0.after(STUCK)).await, [], "a claim of exactly this age is not stuck");
     rewind(T0.after(STUCK).after(Duration::from_secs(1))).await;
     let row = "SELECT status, retry_count FROM outbox_orders";
     let texts = |status: &str, retries: &str| vec![vec![Some(status.to_owned()), Some(retries.to_owned())]];
@@ -165,7 +165,7 @@ pub async fn a_settled_order_keeps_its_result<S: Stores>(h: &Harness<S>) {
     submit(h, "key-1", 1, T0).await;
     let (orders, token) = claim(h, 10, T0).await;
     for second in [1, 2] {
-        // The second time is a repetition and answers the same.
+        // The second call is a repetition and returns the same.
         let Settled::Accepted(record) = settle(h, &orders[0], token, accepted("brk-1"), at(second)).await
         else {
             panic!("the holder settles")
@@ -190,7 +190,7 @@ pub async fn a_settled_order_keeps_its_result<S: Stores>(h: &Harness<S>) {
     assert!(!record.maybe_executed);
 }
 
-pub async fn failed_orders_wait_and_come_back<S: Stores>(h: &Harness<S>) {
+pub async fn failed_orders_are_requeued_when_due<S: Stores>(h: &Harness<S>) {
     submit(h, "key-1", 1, T0).await;
     let (orders, token) = claim(h, 10, T0).await;
     let Settled::Accepted(record) = settle(h, &orders[0], token, TIMEOUT, at(1)).await else { panic!() };
@@ -216,8 +216,8 @@ pub async fn failed_orders_wait_and_come_back<S: Stores>(h: &Harness<S>) {
     assert_eq!(next, NextOrders::default());
 }
 
-/// The clock is an hour ahead at first.
-pub async fn a_clock_that_was_set_back_delays_no_order<S: Stores>(h: &Harness<S>) {
+/// The clock starts an hour ahead.
+pub async fn a_clock_set_back_delays_no_order<S: Stores>(h: &Harness<S>) {
     let (ahead, now) = (at(3_600), at(10));
     for key in ["failed", "sending", "queued"] {
         submit(h, key, 1, ahead).await;
@@ -229,18 +229,18 @@ pub async fn a_clock_that_was_set_back_delays_no_order<S: Stores>(h: &Harness<S>
     let worker = h.store.outbox_worker();
     h.sure(async || worker.rewind_stuck_orders(STUCK, MANY, POLICY, now).await).await;
     let (claimed, _) = claim(h, 10, now).await;
-    assert_eq!(claimed.len(), 2, "what is queued, and what was sent by the clock that was ahead");
+    assert_eq!(claimed.len(), 2, "the queued order, and the one claimed while the clock was ahead");
     let page = WaitPage { from: now, rows_max: MANY };
     h.sure(async || worker.restart_waits(page, POLICY, now).await).await;
     let next = h.sure(async || worker.next_orders_at().await).await;
     assert_eq!(next, NextOrders { has_queued: false, failed_at: Some(now.after(delay)) });
     let again = h.sure(async || worker.restart_waits(page, POLICY, at(11)).await).await;
-    assert_eq!(again, RestartedWaits::default(), "once");
+    assert_eq!(again, RestartedWaits::default(), "restarted only once");
     let audit = "SELECT count(*) FROM outbox_audit WHERE status_from = status_to";
     assert_eq!(h.direct.number(audit).await, 0, "a restarted wait is no transition");
 }
 
-pub async fn an_order_given_back_unsent_pays_nothing<S: Stores>(h: &Harness<S>) {
+pub async fn a_released_order_does_not_count_a_retry<S: Stores>(h: &Harness<S>) {
     submit(h, "key-1", 1, T0).await;
     let (orders, holder) = claim(h, 10, T0).await;
     let ids = vec![orders[0].id];
@@ -248,21 +248,21 @@ pub async fn an_order_given_back_unsent_pays_nothing<S: Stores>(h: &Harness<S>) 
         let ids = ids.clone();
         h.sure(async move || h.store.outbox_worker().release_orders(ids.clone(), token, POLICY, at(1)).await)
     };
-    assert_eq!(release(token()).await, 0, "only the holder gives back");
+    assert_eq!(release(token()).await, 0, "only the holder releases");
     release(holder).await;
     let row =
         h.direct.rows("SELECT status, retry_count, maybe_executed, last_error FROM outbox_orders").await;
     let text = |text: &str| Some(text.to_owned());
     let no = if h.engine == Engine::Sqlite { "0" } else { "f" };
     assert_eq!(row, [[text("queued"), text("0"), text(no), None]]);
-    assert_eq!(release(holder).await, 0, "once is enough");
+    assert_eq!(release(holder).await, 0, "a second release is a no-op");
     let (again, holder) = claim(h, 10, at(2)).await;
     assert_eq!(again.len(), 1);
     assert!(matches!(settle(h, &again[0], holder, accepted("brk-1"), at(3)).await, Settled::Accepted(_)));
-    assert_eq!(release(holder).await, 0, "what has ended stays");
+    assert_eq!(release(holder).await, 0, "a finished order is not released");
 }
 
-/// Past the store, as nobody should.
+/// Inserts an order by SQL, bypassing the store.
 async fn tamper<S: Stores>(h: &Harness<S>, key: &str, json: &str, digest: &Digest, now: Timestamp) {
     let micros = now.micros();
     let moment = match h.engine {
@@ -281,28 +281,28 @@ async fn tamper<S: Stores>(h: &Harness<S>, key: &str, json: &str, digest: &Diges
         .await;
 }
 
-pub async fn an_order_that_was_tampered_with_is_set_aside<S: Stores>(h: &Harness<S>) {
+pub async fn a_tampered_order_ends_dead_unsent<S: Stores>(h: &Harness<S>) {
     tamper(h, "foreign", &order("foreign", 1).canonical, &digest_of(b"something else"), T0).await;
-    check_is_set_aside(h, "foreign", "digest").await;
+    check_ends_dead_unsent(h, "foreign", "digest").await;
 }
 
-/// A row that SQL put in, as deep as the engine takes it, under the digest of its own text.
-pub async fn an_order_that_is_nested_too_deep_is_set_aside<S: Stores>(h: &Harness<S>) {
+/// Inserts a row by SQL, nested as deep as the engine accepts, with the digest of its own text.
+pub async fn a_too_deeply_nested_order_ends_dead_unsent<S: Stores>(h: &Harness<S>) {
     let levels = match h.engine {
         Engine::Sqlite => 900,
         Engine::Postgres | Engine::PostgresCut => 2_000,
     };
     let json = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
     tamper(h, "deep", &json, &digest_of(json.as_bytes()), T0).await;
-    check_is_set_aside(h, "deep", "nested").await;
+    check_ends_dead_unsent(h, "deep", "nested").await;
 }
 
-/// The order under this key ends unsent with a note, and the one behind it goes out.
-async fn check_is_set_aside<S: Stores>(h: &Harness<S>, key: &str, noted: &str) {
+/// Checks that the order under this key ends unsent with a note, and that the next order is sent.
+async fn check_ends_dead_unsent<S: Stores>(h: &Harness<S>, key: &str, noted: &str) {
     submit(h, "key-1", 1, at(1)).await;
     let (orders, holder) = claim(h, 10, at(2)).await;
     let keys: Vec<_> = orders.iter().map(|order| order.idempotency_key.as_str()).collect();
-    assert_eq!(keys, ["key-1"], "the one behind it goes out");
+    assert_eq!(keys, ["key-1"], "the next order is sent");
     settle(h, &orders[0], holder, accepted("brk-1"), at(3)).await;
     let key = posthaste_core::order::IdempotencyKey::parse(key).expect("a key");
     let audit = audit_of(h, &key).await;
@@ -317,7 +317,7 @@ async fn check_is_set_aside<S: Stores>(h: &Harness<S>, key: &str, noted: &str) {
     assert_eq!((standing.sending, standing.lane.faults_in_row), (0, 0));
 }
 
-pub async fn the_ledger_outlives_every_unfinished_order<S: Stores>(h: &Harness<S>) {
+pub async fn the_ledger_keeps_keys_of_unfinished_orders<S: Stores>(h: &Harness<S>) {
     for key in ["done", "queued", "sending", "failed"] {
         submit(h, key, 1, T0).await;
         if key == "queued" {
@@ -348,7 +348,7 @@ async fn audit_of<S: Stores>(h: &Harness<S>, key: &IdempotencyKey) -> Vec<AuditE
     h.sure(async || h.store.reader().order_audit(key.clone(), page).await).await.items
 }
 
-pub async fn the_audit_replays_to_the_present_state<S: Stores>(h: &Harness<S>) {
+pub async fn the_audit_replays_to_the_current_state<S: Stores>(h: &Harness<S>) {
     submit(h, "key-1", 1, T0).await;
     let mut now = T0;
     for _ in 0..3 {
@@ -372,7 +372,7 @@ pub async fn the_audit_replays_to_the_present_state<S: Stores>(h: &Harness<S>) {
                 break;
             }
         }
-        assert_eq!(walked, audit, "by {items_max}");
+        assert_eq!(walked, audit, "pages of {items_max}");
     }
     for entries_max in [1, 3, MANY] {
         let key = orders[0].idempotency_key.clone();
@@ -407,7 +407,7 @@ pub async fn the_audit_replays_to_the_present_state<S: Stores>(h: &Harness<S>) {
     assert_eq!(record.retry_count, 3);
 }
 
-pub async fn the_canonical_bytes_come_back<S: Stores>(h: &Harness<S>) {
+pub async fn canonical_bytes_are_returned_unchanged<S: Stores>(h: &Harness<S>) {
     let text = r#"{"zeta":[1.50,1e21,-0.0,{"b":"ü\u2028","a":"\ud83d\ude00/\"\\"}],"idempotency_key":"k","symbol":"S","intent":"SELL","qty":0.10,"meta":{}}"#;
     let order = posthaste_core::order::Order::parse(text.as_bytes()).expect("an order");
     h.sure(async || h.store.outbox_intake().submit_orders(vec![order.clone()], TTL, T0).await).await;

@@ -1,4 +1,4 @@
-//! Lists stay correct while rows arrive; one delivery tells its whole story.
+//! Lists stay correct while rows are inserted; a delivery includes all its attempts.
 
 use crate::fixtures::{T0, at, delivered};
 use crate::harness::Harness;
@@ -9,7 +9,7 @@ use posthaste_core::ports::{
 };
 use posthaste_core::saga::SagaStatus;
 
-pub async fn pages_stay_correct_while_rows_arrive<S: Stores>(h: &Harness<S>) {
+pub async fn pages_stay_correct_while_rows_are_inserted<S: Stores>(h: &Harness<S>) {
     let mut expected = h.publish("a", 25).await;
     expected.reverse();
     let mut seen = Vec::new();
@@ -23,7 +23,7 @@ pub async fn pages_stay_correct_while_rows_arrive<S: Stores>(h: &Harness<S>) {
             None => break,
         }
     }
-    assert_eq!(seen, expected, "nothing twice, nothing missing, nothing that came later");
+    assert_eq!(seen, expected, "no duplicates, no gaps, no rows inserted later");
     let filter = EventFilter { event_type: Some(crate::fixtures::event_type("b")), ..EventFilter::default() };
     let all = PageRequest::first(100);
     assert_eq!(h.sure(async || h.store.reader().events(filter.clone(), all).await).await.items.len(), 21);
@@ -38,7 +38,7 @@ pub async fn pages_stay_correct_while_rows_arrive<S: Stores>(h: &Harness<S>) {
     assert_eq!((first.items.len(), rest.items.len(), rest.next), (2, 3, None));
 }
 
-pub async fn a_delivery_shows_every_attempt<S: Stores>(h: &Harness<S>) {
+pub async fn a_delivery_includes_every_attempt<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
     let event = h.publish("a", 1).await[0];
     h.route_all(T0).await;

@@ -10,11 +10,11 @@ use posthaste_core::subscription::SubscriptionPatch;
 
 const SAGAS: &str = "SELECT count(*) FROM webhook_delivery_sagas";
 
-pub async fn the_same_event_twice_makes_one_saga<S: Stores>(h: &Harness<S>) {
+pub async fn an_event_queued_twice_creates_one_saga<S: Stores>(h: &Harness<S>) {
     let (subscription, _, letter) = h.dead_letter("order.paid").await;
     let event = h.direct.number("SELECT event_id FROM dead_letters").await;
     let again = format!("INSERT INTO routing_queue (event_id) VALUES ({event})");
-    // After its saga was given up, and once more after that was requeued.
+    // After its saga was dead-lettered, and again after the requeue.
     h.direct.run(&again).await;
     h.route_all(at(1)).await;
     assert_eq!(h.direct.number(SAGAS).await, 1);
@@ -31,7 +31,7 @@ pub async fn the_same_event_twice_makes_one_saga<S: Stores>(h: &Harness<S>) {
 pub async fn an_event_committed_late_is_still_routed<S: Stores>(h: &Harness<S>) {
     h.subscribe("a").await;
     let late: i64 = if h.engine == Engine::Sqlite {
-        // One writer commits in order; only an owner's hand can put an id behind later ones.
+        // SQLite commits in order, so only direct SQL can insert an id below existing ones.
         h.direct
             .run("INSERT INTO events (id, event_type, payload, created_at) VALUES (1000, 'other', '1', 0)")
             .await;
@@ -43,7 +43,7 @@ pub async fn an_event_committed_late_is_still_routed<S: Stores>(h: &Harness<S>) 
     let mut from: Option<EventId> = None;
     for _ in 0..10 {
         h.publish("a", 1_000).await;
-        // As the router goes: from the lowest id of the take before.
+        // Like the router: from the lowest id of the previous fetch.
         let take = RouteTake { from, events_max: 700 };
         let routed = h.sure(async || h.store.router().route_events(take, T0).await).await;
         from = routed.lowest.or(from);
@@ -63,7 +63,7 @@ pub async fn an_event_committed_late_is_still_routed<S: Stores>(h: &Harness<S>) 
     } else {
         h.direct.run("COMMIT").await;
     }
-    // Behind the cursor it is not seen, the full pass finds it.
+    // A read from the cursor does not see it; the full scan finds it.
     h.sure(async || h.store.router().route_events(RouteTake { from, events_max: MANY }, T0).await).await;
     h.route_all(T0).await;
     assert_eq!(h.direct.number(&format!("{SAGAS} WHERE event_id = {late}")).await, 1);
@@ -102,7 +102,7 @@ pub async fn two_routers_share_the_queue<S: Stores>(h: &Harness<S>) {
         while h.sure(async || h.store.router().route_events(take, T0).await).await.events > 0 {}
     };
     tokio::join!(drain(), drain(), drain());
-    // A take that found everything locked by the others ends early; what it left is theirs.
+    // A fetch that found all rows locked by the others ends early; they route the rest.
     drain().await;
     assert_eq!(Ok(h.direct.number(SAGAS).await), i64::try_from(ids.len()));
     assert_eq!(h.direct.number("SELECT count(*) FROM routing_queue").await, 0);

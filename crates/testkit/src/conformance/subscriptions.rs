@@ -1,4 +1,4 @@
-//! Configuration changes as it is told to, and nothing goes to a URL that was not verified.
+//! Subscriptions change as requested, and a URL is verified only by a challenge sent to it.
 
 use crate::fixtures::{URL, actor, at, callback, event_type};
 use crate::harness::Harness;
@@ -36,7 +36,7 @@ pub async fn a_verification_of_the_old_url_does_not_verify_the_new_one<S: Stores
     assert!(!verified("https://other.example/", "secret-1").await, "deleted");
 }
 
-pub async fn a_changed_url_unverifies<S: Stores>(h: &Harness<S>) {
+pub async fn a_changed_url_must_be_verified_again<S: Stores>(h: &Harness<S>) {
     let id = h.subscribe("a").await;
     let admin = h.store.subscriptions();
     let patch = SubscriptionPatch {
@@ -102,7 +102,7 @@ pub async fn a_secret_rotates_with_overlap<S: Stores>(h: &Harness<S>) {
     assert_eq!((secrets.current.expose(), previous.expose(), until), ("secret-3", "secret-2", at(200)));
 }
 
-pub async fn every_change_is_kept<S: Stores>(h: &Harness<S>) {
+pub async fn every_change_is_recorded<S: Stores>(h: &Harness<S>) {
     let id = h.subscribe("a").await;
     let admin = h.calm.subscriptions();
     let paused = SubscriptionPatch { active: Some(false), ..SubscriptionPatch::default() };

@@ -1,4 +1,4 @@
-//! A job is held by one worker at a time, and only its holder reports.
+//! A job is claimed by one worker at a time, and only the holder of the lease reports.
 
 use crate::fixtures::{
     LEASE, MANY, T0, actor, at, claim, delivered, failed, job_ids, leases, token, worker_id,
@@ -36,19 +36,19 @@ pub async fn sixteen_claimers_share_ten_thousand_jobs<S: Stores>(h: &Harness<S>)
         }
     };
     let all = futures_util::future::join_all((0..16).map(|number| claimer(number, T0))).await;
-    // One that found everything locked by the others stops early; nothing may be left in the end.
+    // A claimer that finds all rows locked by others stops early; the last one claims the rest.
     let rest = claimer(99, T0).await;
     let mut holders = HashMap::new();
     for (job, token) in all.into_iter().flatten().chain(rest) {
         assert!(holders.insert(job, token).is_none(), "{job} was claimed twice");
     }
-    // A claim whose every answer was cut off leases jobs that nobody knows of.
+    // A claim whose responses were all cut off leases jobs that no claimer knows of.
     assert!(holders.len() == 10_000 || h.engine == Engine::PostgresCut, "{} were claimed", holders.len());
     assert_eq!(
         h.direct.number("SELECT count(*) FROM webhook_delivery_jobs WHERE status = 'Leased'").await,
         10_000
     );
-    // Every token that was handed out is the one in the row: each report is accepted.
+    // Every returned token matches the row: each report is accepted.
     for chunk in holders.iter().collect::<Vec<_>>().chunks(1_000) {
         let reports: Vec<_> = chunk
             .iter()
@@ -62,7 +62,7 @@ pub async fn sixteen_claimers_share_ten_thousand_jobs<S: Stores>(h: &Harness<S>)
         let answers = h.sure(async || h.store.worker().report_jobs(reports.clone(), at(1)).await).await;
         assert!(answers.iter().all(|answer| *answer == Report::Accepted));
     }
-    // Those come back when their lease runs out, and nothing else does.
+    // Those jobs are reset when their lease expires, and no others.
     let expired = at(61);
     while !h
         .sure(async || h.store.cleaner().reset_expired_leases(leases(MANY), 3, expired).await)
@@ -89,10 +89,10 @@ pub async fn the_oldest_job_is_claimed_first<S: Stores>(h: &Harness<S>) {
     let then = h.claim_all(&claim(MANY), at(30)).await;
     assert_eq!(then.len(), 2);
     assert!(then.iter().all(|job| job.claimable_since == at(20)), "{then:?}");
-    assert!(h.claim_all(&claim(MANY), at(31)).await.is_empty(), "leased jobs are nobody else's");
+    assert!(h.claim_all(&claim(MANY), at(31)).await.is_empty(), "leased jobs are not claimed again");
 }
 
-pub async fn a_zombie_reports_in_vain<S: Stores>(h: &Harness<S>) {
+pub async fn a_report_after_the_lease_was_lost_is_refused<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
     h.publish("a", 1).await;
     h.route_all(T0).await;
@@ -105,7 +105,7 @@ pub async fn a_zombie_reports_in_vain<S: Stores>(h: &Harness<S>) {
     let answer = h.sure(async || h.store.worker().report_jobs(report.clone(), expired).await).await;
     assert_eq!(answer, [Report::LeaseLost]);
     assert_eq!(h.row("webhook_delivery_jobs", job).await, before, "a lost lease changes nothing");
-    // Also when somebody else holds it, and after that one has finished.
+    // Also while another worker holds it, and after that worker has reported.
     let holder = claim(MANY);
     let again = h.claim_all(&holder, expired).await;
     assert_eq!(job_ids(&again), job_ids(&jobs));
@@ -128,7 +128,7 @@ pub async fn a_zombie_reports_in_vain<S: Stores>(h: &Harness<S>) {
     );
 }
 
-pub async fn a_report_repeated_is_accepted_and_changes_nothing<S: Stores>(h: &Harness<S>) {
+pub async fn a_repeated_report_is_accepted_and_changes_nothing<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
     h.publish("a", 2).await;
     h.route_all(T0).await;
@@ -153,8 +153,8 @@ pub async fn a_report_repeated_is_accepted_and_changes_nothing<S: Stores>(h: &Ha
     h.check_invariants().await;
 }
 
-/// More than any store writes in one statement, and among them what does not count, or not again.
-pub async fn a_lost_lease_keeps_no_other_report_from_counting<S: Stores>(h: &Harness<S>) {
+/// More reports than one statement writes, including one with a lost lease, one repetition and one duplicate.
+pub async fn a_lost_lease_does_not_affect_other_reports<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
     h.publish("a", 100).await;
     h.route_all(T0).await;
@@ -180,7 +180,7 @@ pub async fn a_lost_lease_keeps_no_other_report_from_counting<S: Stores>(h: &Har
     h.check_invariants().await;
 }
 
-pub async fn a_released_job_counts_no_reset<S: Stores>(h: &Harness<S>) {
+pub async fn a_release_does_not_count_as_a_reset<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
     h.publish("a", 3).await;
     h.route_all(T0).await;
@@ -205,7 +205,8 @@ pub async fn events_and_targets_are_loaded_once_each<S: Stores>(h: &Harness<S>) 
     assert_eq!(targets[0].secrets.previous, None);
 }
 
-/// The normal claim skips suspects. Those that are not claimed stay Pending, so no reset is charged to them.
+/// The normal claim skips suspects. Suspects that are not claimed stay Pending, so no reset is counted for
+/// them.
 pub async fn suspects_are_claimed_one_by_one_and_oldest_first<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
     h.publish("a", 3).await;
@@ -240,7 +241,7 @@ pub async fn suspects_are_claimed_one_by_one_and_oldest_first<S: Stores>(h: &Har
     h.check_invariants().await;
 }
 
-/// A job that exists when its subscription is deleted must not be sent: the worker finds no target.
+/// A job that exists when its subscription is deleted must not be sent: the worker loads no target.
 pub async fn a_subscription_deleted_after_admission_is_not_loaded<S: Stores>(h: &Harness<S>) {
     let (deleted, kept) = (h.subscribe("a").await, h.subscribe("a").await);
     h.publish("a", 1).await;

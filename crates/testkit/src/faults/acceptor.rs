@@ -1,5 +1,5 @@
-//! Accepts events at a steady rate, as a careful caller does: each has an external id and is submitted
-//! again until it is acknowledged. Keeps exactly what was acknowledged.
+//! Submits events at a steady rate. Each has an external id and is submitted again until it is acknowledged.
+//! Records the acknowledged events.
 
 use crate::fixtures::{id_of, named_event, stored};
 use crate::random::Random;
@@ -12,19 +12,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// The time between two submissions, and between two tries of one.
+/// Interval between submissions, and between retries of one.
 const PACE: Duration = Duration::from_millis(50);
-/// A store that does not take an event for so long will not take it any more.
+/// After this time without an acknowledgement, the run fails.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// What was acknowledged.
+/// The acknowledged events.
 #[derive(Debug, Default)]
 pub struct Accepted {
-    /// Each event's id and type.
+    /// Id and type of each event.
     pub events: Vec<(i64, String)>,
-    /// Submissions that failed, or whose outcome nobody knew, and that were made again.
+    /// Submissions that failed or had an unknown outcome, and were repeated.
     pub repeated: usize,
-    /// Events that a submission of unknown outcome had stored.
+    /// Events that were stored by a submission of unknown outcome.
     pub were_stored: usize,
 }
 
@@ -36,7 +36,7 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// Accepts until it is told to end. The types are drawn from `kinds`.
+    /// Submits until [`end`](Self::end) is called. The types are drawn from `kinds`.
     pub fn start(store: PostgresStore, kinds: &[&str], seed: u64, events_per_second: usize) -> Self {
         let (stop, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let kinds: Vec<String> = kinds.iter().map(|kind| (*kind).to_owned()).collect();
@@ -53,12 +53,12 @@ impl Acceptor {
         Self { stop, acknowledged, task }
     }
 
-    /// How many events were acknowledged so far.
+    /// Returns how many events were acknowledged so far.
     pub fn acknowledged(&self) -> usize {
         self.acknowledged.load(Ordering::Relaxed)
     }
 
-    /// Ends once what it has submitted is acknowledged: nothing is left in doubt.
+    /// Stops after the current submission is acknowledged, so no outcome is unknown.
     pub async fn end(self) -> Accepted {
         self.stop.store(true, Ordering::Relaxed);
         self.task.await.expect("the acceptor")
@@ -85,7 +85,7 @@ impl Accepting {
         self.accepted
     }
 
-    /// One request of several events, until it is acknowledged.
+    /// Submits one request of several events until it is acknowledged.
     async fn submit(&mut self) {
         let known = self.accepted.events.len();
         let (mut kinds, mut request) = (Vec::new(), Vec::new());
@@ -103,14 +103,14 @@ impl Accepting {
                 Err(error) => panic!("{error:?}"),
             }
             self.accepted.repeated += 1;
-            assert!(Instant::now() < until, "the store takes no events any more");
+            assert!(Instant::now() < until, "the store does not accept events");
             tokio::time::sleep(PACE).await;
         };
         self.accepted.events.extend(ids.into_iter().zip(kinds));
         self.acknowledged.store(self.accepted.events.len(), Ordering::Relaxed);
     }
 
-    /// The ids of a request that was stored; nothing if somebody stood in its way.
+    /// Returns the ids of a stored request, or `None` if it was blocked.
     async fn insert(
         &mut self,
         request: Vec<posthaste_core::event::NewEvent>,

@@ -1,5 +1,5 @@
-//! Seven processes deliver under load while processes, PostgreSQL and connections are broken at seeded
-//! moments. Afterwards everything settles, and the [`checker`] reads what was left behind.
+//! Seven processes deliver under load while processes, PostgreSQL and connections fail at times drawn from a
+//! seed. When all deliveries have ended, the [`checker`] verifies the database and the receiver's journal.
 
 pub mod behaviour;
 pub mod checker;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const LEASE: Duration = Duration::from_secs(8);
-/// Past the lease of whatever a worker claimed just before it was stopped.
+/// Longer than the lease of a job that the worker claimed just before it was stopped.
 const FREEZE: Duration = Duration::from_secs(10);
 const SETTINGS: [(&str, &str); 5] = [
     ("POSTHASTE_LEASE", "8s"),
@@ -35,7 +35,7 @@ const SETTINGS: [(&str, &str); 5] = [
 ];
 const ROLES: [(Role, usize); 4] =
     [(Role::Router, 1), (Role::Orchestrator, 2), (Role::Worker, 3), (Role::Cleaner, 1)];
-/// Who subscribes to what; the last type has no subscriber.
+/// Event type, behaviour and retry limit of each subscription; the last type has no subscriber.
 const SUBSCRIBERS: [(&str, Behaviour, Option<u32>); 6] = [
     ("chaos.a", Behaviour::Well, None),
     ("chaos.a", Behaviour::Slow, None),
@@ -46,9 +46,9 @@ const SUBSCRIBERS: [(&str, Behaviour, Option<u32>); 6] = [
 ];
 const KINDS: [&str; 4] = ["chaos.a", "chaos.b", "chaos.c", "chaos.nobody"];
 
-/// Long enough for several leases to run out one after the other on a busy machine.
+/// Long enough for several leases to expire one after the other on a busy machine.
 const SETTLE_MAX: Duration = Duration::from_secs(180);
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Clone, Copy)]
 pub struct ChaosOptions {
@@ -58,19 +58,19 @@ pub struct ChaosOptions {
     pub events_per_second: usize,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct ChaosReport {
     pub seed: u64,
     pub made: Vec<Made>,
     pub accepted: Accepted,
     pub evidence: Evidence,
-    /// How long it took after the load until everything had ended.
+    /// Time from the end of the load until every delivery had ended.
     pub settled: Duration,
     pub warnings: usize,
-    /// What the processes wrote.
+    /// The log lines of all processes.
     pub logs: Vec<String>,
-    /// What should not have been; empty when all went well.
+    /// Violations found; empty if the run passed.
     pub complaints: Vec<String>,
 }
 
@@ -129,18 +129,18 @@ fn expected(accepted: &Accepted, subscribers: &[Subscriber]) -> std::collections
     pairs
 }
 
-/// Waits until nothing is left to do; if that does not come, the checker tells what is left.
+/// Waits until no work is left, at most [`SETTLE_MAX`]; the checker reports what is left.
 async fn settle(direct: &Direct) -> Duration {
     let began = Instant::now();
     let sql = "SELECT (SELECT count(*) FROM webhook_delivery_sagas WHERE status NOT IN ('Completed', 'DeadLettered'))
         + (SELECT count(*) FROM routing_queue) + (SELECT count(*) FROM finished_jobs)";
     while began.elapsed() < SETTLE_MAX && direct.number(sql).await > 0 {
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     began.elapsed()
 }
 
-/// No process may end by itself or panic, whatever happens around it.
+/// Returns processes that ended on their own and lines that report a panic.
 fn faults_of_processes(fleet: &Fleet) -> Vec<String> {
     let ended = fleet.ended().into_iter().map(|name| format!("{name} has ended"));
     let panicked = fleet.complaints().into_iter().filter(|line| line.contains("panicked"));
@@ -148,7 +148,11 @@ fn faults_of_processes(fleet: &Fleet) -> Vec<String> {
 }
 
 impl ChaosReport {
-    /// Prints what happened; fails if anything was not as it should be.
+    /// Prints the result.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are violations.
     pub fn conclude(&self) {
         println!("seed {}: replay with POSTHASTE_SEED={}", self.seed, self.seed);
         for made in &self.made {
@@ -158,7 +162,7 @@ impl ChaosReport {
         let ended = |status| evidence.sagas.iter().filter(|saga| saga.status == status).count();
         let resets: i64 = evidence.jobs.iter().map(|job| job.lease_resets).sum();
         println!(
-            "  {} events acknowledged ({} submissions repeated, {} events had been stored unseen); \
+            "  {} events acknowledged ({} submissions repeated, {} events stored by a submission of unknown outcome); \
              {} sagas: {} Completed, {} DeadLettered; {} jobs, {resets} lease resets; {} requests, {} of them extra; \
              settled after {:.1} s; {} warnings in the logs",
             accepted.events.len(),

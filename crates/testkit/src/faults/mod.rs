@@ -1,6 +1,7 @@
-//! What the program must survive: [`chaos`] breaks processes, PostgreSQL and connections under deliveries, [`order_chaos`]
-//! the same and the broker under orders, [`outage`] takes PostgreSQL away for a while. Each runs a
-//! [`Fleet`](crate::fleet::Fleet) under load, and a checker compares what was acknowledged with what happened.
+//! Faults that the program must survive: [`chaos`] breaks processes, PostgreSQL and connections during
+//! deliveries, [`order_chaos`] does the same, and breaks the broker, during orders, and [`outage`] stops
+//! PostgreSQL for a while. Each runs a [`Fleet`](crate::fleet::Fleet) under load, and a checker compares what
+//! was acknowledged with what happened.
 
 use std::fmt;
 
@@ -9,7 +10,7 @@ pub mod chaos;
 pub mod order_chaos;
 pub mod outage;
 
-/// What a checker found wrong: the rule that was broken, and by what.
+/// A violation: the rule, and the rows or requests that violate it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Complaint<R> {
     pub rule: R,
@@ -22,7 +23,7 @@ impl<R: fmt::Debug> fmt::Display for Complaint<R> {
     }
 }
 
-/// Fails if there is a complaint, and keeps the logs of the run in a file that the failure names.
+/// Panics if there are violations, and writes the logs of the run to a file that the message names.
 fn conclude(name: &str, complaints: &[String], logs: &[String]) {
     if complaints.is_empty() {
         return;
@@ -30,5 +31,5 @@ fn conclude(name: &str, complaints: &[String], logs: &[String]) {
     let path = std::env::temp_dir().join(format!("posthaste-{name}.log"));
     std::fs::write(&path, logs.join("\n")).expect("to keep the logs");
     let first: Vec<_> = complaints.iter().take(20).collect();
-    panic!("{} complaints (logs: {}), the first: {first:#?}", complaints.len(), path.display());
+    panic!("{} violations (logs: {}), the first: {first:#?}", complaints.len(), path.display());
 }

@@ -1,6 +1,5 @@
-//! Orders under load while processes, PostgreSQL, connections and the broker itself are broken at seeded
-//! moments. Afterwards every order has ended, and the [`checker`] compares what we say of them with what
-//! the broker's books say.
+//! Submits orders under load while processes, PostgreSQL, connections and the broker fail at times drawn from
+//! a seed. When every order has ended, the [`checker`] compares the database with the broker's records.
 
 pub mod checker;
 pub mod evidence;
@@ -28,7 +27,7 @@ use tokio::task::{JoinHandle, block_in_place};
 
 const API_KEY: &str = "the-root-key-of-the-order-chaos-run";
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
-/// Past the threshold of whatever a sender claimed just before it was stopped.
+/// Longer than the stuck threshold of an order that the sender claimed just before it was stopped.
 const FREEZE: Duration = Duration::from_secs(8);
 const SETTINGS: [(&str, &str); 5] = [
     ("POSTHASTE_ROOT_KEY", API_KEY),
@@ -49,23 +48,23 @@ pub struct OrderChaosOptions {
     pub orders_per_second: u64,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct OrderChaosReport {
     pub seed: u64,
     pub engine: Engine,
-    /// What was done to the processes, in words.
+    /// The injected faults, as text.
     pub made: Vec<String>,
     pub evidence: Evidence,
     pub repeated: usize,
-    /// How long it took after the load until everything had ended.
+    /// Time from the end of the load until every order had ended.
     pub settled: Duration,
     pub logs: Vec<String>,
-    /// What should not have been; empty when all went well.
+    /// Violations found; empty if the run passed.
     pub complaints: Vec<String>,
 }
 
-/// The broker with what befalls it, and those who submit to our processes.
+/// The broker with its faults, and the clients that submit orders.
 struct Scene {
     options: OrderChaosOptions,
     broker: Arc<TestBroker>,
@@ -95,7 +94,7 @@ impl Scene {
         Self { options, broker, operator, began, began_us, submitting, trouble }
     }
 
-    /// Waits for the end of everything; what the database knows is added by the caller.
+    /// Waits until every order has ended. The caller adds the rows of the database.
     async fn end(self) -> OrderChaosReport {
         let submitted = self.submitting.await.expect("the submitter");
         self.trouble.await.expect("the trouble");
@@ -119,7 +118,7 @@ impl Scene {
     }
 }
 
-/// On PostgreSQL: two APIs and three senders, all of which may be killed, stopped or cut off.
+/// Runs on PostgreSQL: two APIs and three senders, all of which may be killed, stopped or cut off.
 pub async fn run(options: OrderChaosOptions) -> OrderChaosReport {
     let server = PrivateServer::start_with("orders", Flushing::On, 64);
     let store = server.migrated_store().await;
@@ -138,7 +137,7 @@ pub async fn run(options: OrderChaosOptions) -> OrderChaosReport {
     report.evidence.freezes_us = freezes(&made, began_us);
     report.evidence.read(&Direct::postgres(&server.url("postgres")).await, Engine::Postgres).await;
     report.made = made.iter().map(ToString::to_string).collect();
-    report.complaints.extend(fleet.ended().into_iter().map(|name| format!("{name} has ended")));
+    report.complaints.extend(fleet.ended().into_iter().map(|name| format!("{name} exited")));
     report.logs = fleet.lines();
     report.judge()
 }
@@ -149,7 +148,7 @@ fn freezes(made: &[Made], began_us: i64) -> Vec<(i64, i64)> {
     made.iter().filter(is_freeze).map(|one| (at(one.from), at(one.until))).collect()
 }
 
-/// On the embedded store: one process does everything, and is killed again and again.
+/// Runs on the embedded store: a single process, which is killed repeatedly.
 pub async fn run_embedded(options: OrderChaosOptions) -> OrderChaosReport {
     let file = SqliteFile::migrated();
     let broker = TestBroker::start(Behaviour::Rough { seed: options.seed }).await;
@@ -158,7 +157,7 @@ pub async fn run_embedded(options: OrderChaosOptions) -> OrderChaosReport {
     settings.push(("POSTHASTE_LISTEN".to_owned(), address.to_string()));
     let start = || program.serve("posthaste", "api,outbox", &settings);
     let mut process = start();
-    assert!(process.serves(START_WITHIN).await, "it does not serve: {:#?}", process.lines());
+    assert!(process.serves(START_WITHIN).await, "the process does not serve: {:#?}", process.lines());
     let scene = Scene::begin(options, broker, vec![address]);
     let (mut random, mut made, mut logs) = (Random::new(options.seed), Vec::new(), Vec::new());
     let slot_us = options.load.as_micros() as u64 / options.faults.max(1);
@@ -178,7 +177,7 @@ pub async fn run_embedded(options: OrderChaosOptions) -> OrderChaosReport {
     keep(&mut logs, &process);
     report.evidence.read(&Direct::sqlite(&file.path()), Engine::Sqlite).await;
     (report.made, report.logs) = (made, logs);
-    report.complaints.extend(ended.then(|| "the process has ended".to_owned()));
+    report.complaints.extend(ended.then(|| "the process exited".to_owned()));
     report.judge()
 }
 
@@ -193,7 +192,11 @@ impl OrderChaosReport {
         self
     }
 
-    /// Prints what happened; fails if anything was not as it should be.
+    /// Prints the result.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are violations.
     pub fn conclude(&self) {
         println!("{:?}, seed {}: replay with POSTHASTE_SEED={}", self.engine, self.seed, self.seed);
         self.made.iter().for_each(|made| println!("  {made}"));
@@ -205,8 +208,8 @@ impl OrderChaosReport {
             row.from.as_deref() == Some("sending") && row.to == "queued" && row.last_error.is_some()
         };
         println!(
-            "  {} orders from {submissions} submissions ({} made again): {} sent, {} dead ({} in doubt); {} sends, \
-             {} executed, {} taken back from senders; settled after {:.1} s",
+            "  {} orders from {submissions} submissions ({} repeated): {} sent, {} dead ({} maybe executed); {} sends, \
+             {} executed, {} rewound; settled after {:.1} s",
             evidence.orders.len(),
             self.repeated,
             ended("sent"),

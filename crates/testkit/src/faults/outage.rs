@@ -1,5 +1,5 @@
-//! PostgreSQL is away for a while and comes back: nothing acknowledged is lost or sent twice, the processes
-//! say little and do little meanwhile, and go on by themselves.
+//! Stops PostgreSQL for a while and starts it again: no acknowledged event is lost or sent twice, the
+//! processes log little and use little CPU meanwhile, and they recover without intervention.
 
 mod poster;
 
@@ -18,36 +18,36 @@ const KIND: &str = "outage.event";
 const API_KEY: &str = "the-root-key-of-the-broker-outage-run";
 const ROLES: [(Role, usize); 5] =
     [(Role::Router, 1), (Role::Orchestrator, 1), (Role::Worker, 1), (Role::Cleaner, 1), (Role::Api, 1)];
-/// Leases run out while the server is away, and what was under way when it went has long been answered:
-/// the reports of it must land before anybody gives the leases away.
+/// Leases expire during the outage, after the requests in flight were answered: their reports must be written
+/// before the cleaner resets the leases.
 const SETTINGS: [(&str, &str); 4] = [
     ("POSTHASTE_LEASE", "8s"),
     ("POSTHASTE_REQUEST_TIMEOUT", "3s"),
     ("POSTHASTE_CLEANER_INTERVAL", "200ms"),
     ("POSTHASTE_ROOT_KEY", API_KEY),
 ];
-/// Each caller of the API is told apart that its request failed; that is no service's line.
+/// The log message of a failed API call. Each caller causes one, so it is not counted for a service.
 const OF_A_CALLER: &str = "request failed";
 const ANSWERS_AFTER: Duration = Duration::from_millis(500);
 const EVENTS_PER_SECOND: usize = 40;
 /// Deliveries that show that everything runs.
 const SOME: usize = 50;
-/// One when it goes away, one when it is back, and one to spare for a fault that shows in two ways.
+/// One line when the outage starts, one when it ends, and one spare for a fault that is reported twice.
 const LINES_MAX: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct OutageReport {
     pub away: Duration,
     pub acknowledged: usize,
-    /// From the server's return to the first delivery.
+    /// From the start of the server to the first delivery.
     pub first_delivery: Duration,
-    /// The most that one process used while the server was away.
+    /// Maximum CPU time of a process during the outage.
     pub cpu_max: Duration,
-    /// The most lines that one service wrote.
+    /// Maximum number of log lines of a service.
     pub lines_max: usize,
-    /// What should not have been; empty when all went well.
+    /// Violations found; empty if the run passed.
     pub complaints: Vec<String>,
 }
 
@@ -86,16 +86,16 @@ pub async fn run(away: Duration) -> OutageReport {
     let lines = lines_of(&fleet, &said);
     let cpu_max = used.into_iter().max().unwrap_or_default();
     let lines_max = lines.values().map(Vec::len).max().unwrap_or_default();
-    let mut complaints: Vec<String> = fleet.ended().iter().map(|name| format!("{name} has ended")).collect();
+    let mut complaints: Vec<String> = fleet.ended().iter().map(|name| format!("{name} exited")).collect();
     if lines_max > LINES_MAX {
-        complaints.push(format!("too many lines: {lines:#?}"));
+        complaints.push(format!("too many log lines: {lines:#?}"));
     }
     if refused == 0 {
-        complaints.push("no caller of the API noticed the outage: its log was not tried".to_owned());
+        complaints.push("no API call failed during the outage, so its logging was not tested".to_owned());
     }
-    // A process that asks again and again without a pause uses all of a processor.
+    // A process that retries without a pause would use a whole processor.
     if cpu_max > away / 2 {
-        complaints.push(format!("a process used {cpu_max:?} while there was nothing to do for {away:?}"));
+        complaints.push(format!("a process used {cpu_max:?} of CPU during an outage of {away:?}"));
     }
     complaints.extend(not_once(&events, &receiver));
     let acknowledged = events.len();
@@ -106,7 +106,7 @@ fn cpu_of(fleet: &Fleet) -> Vec<Duration> {
     fleet.members.iter().map(|member| member.process.cpu_time()).collect()
 }
 
-/// The lines of each service of each process, from a number of lines of that process on.
+/// Returns the log lines of each service of each process, after the first `known` lines of the process.
 fn lines_of(fleet: &Fleet, known: &[usize]) -> BTreeMap<String, Vec<String>> {
     let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (member, known) in fleet.members.iter().zip(known) {
@@ -126,7 +126,7 @@ async fn settle(server: &PrivateServer) {
     direct.until("nothing is left to do", sql, 0, PATIENCE).await;
 }
 
-/// Events that did not reach the receiver exactly once.
+/// Returns events that were not received exactly once.
 fn not_once(events: &[(i64, String)], receiver: &Receiver) -> Vec<String> {
     let mut times: BTreeMap<i64, usize> = events.iter().map(|(event, _)| (*event, 0)).collect();
     for received in receiver.received() {
@@ -138,11 +138,15 @@ fn not_once(events: &[(i64, String)], receiver: &Receiver) -> Vec<String> {
 }
 
 impl OutageReport {
-    /// Prints the figures; fails if anything was not as it should be.
+    /// Prints the result.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are violations.
     pub fn conclude(&self) {
         println!(
-            "PostgreSQL away for {:.0} s: {} events acknowledged around it; first delivery {:.1} s after its return; \
-             at most {:.2} s of processor and {} lines for one process and service",
+            "PostgreSQL down for {:.0} s: {} events acknowledged; first delivery {:.1} s after the restart; \
+             at most {:.2} s of CPU per process and {} log lines per service",
             self.away.as_secs_f64(),
             self.acknowledged,
             self.first_delivery.as_secs_f64(),

@@ -1,4 +1,4 @@
-//! What a test puts into the pipeline, and what it reads out of it.
+//! What tests insert into the pipeline and read from it.
 
 use super::Rig;
 use crate::fixtures::{actor, event, id_of, stored, subscribe_verified, subscription};
@@ -22,14 +22,14 @@ impl<S: Stores> Rig<S> {
         SigningSecret::from_random(bytes)
     }
 
-    /// Twelve bytes that no other secret was sealed with.
+    /// Returns a nonce of twelve bytes that was not used before.
     pub fn draw_nonce(&mut self) -> [u8; 12] {
         let mut nonce = [0; 12];
         nonce[..8].copy_from_slice(&self.random.next().to_be_bytes());
         nonce
     }
 
-    /// A verified subscription with a secret of its own.
+    /// Creates a verified subscription with its own secret.
     pub async fn subscribe(&mut self, kind: &str, url: &str) -> SubscriptionId {
         self.subscribe_with(kind, url, None).await
     }
@@ -45,7 +45,7 @@ impl<S: Stores> Rig<S> {
         subscribe_verified(&self.h.calm, new, self.now()).await
     }
 
-    /// The pipeline with one receiver and a subscription at it to events of type `a`.
+    /// Creates a pipeline with one receiver and a subscription of it to events of type `a`.
     pub async fn subscribed(
         h: Harness<S>,
         answer: impl Fn(&Received) -> Answer + Send + Sync + 'static,
@@ -60,7 +60,7 @@ impl<S: Stores> Rig<S> {
         assert!(deleted.expect("an answer"));
     }
 
-    /// As if the receiver had answered the challenge.
+    /// Marks the subscription verified, as if the receiver had passed the challenge.
     pub async fn verify(&self, id: SubscriptionId) {
         let subscriptions = self.h.calm.subscriptions();
         let (subscription, secrets) =
@@ -74,7 +74,7 @@ impl<S: Stores> Rig<S> {
         updated.expect("an answer").expect("a subscription");
     }
 
-    /// The secret that signs what goes to a subscription now.
+    /// Returns the secret that currently signs requests to a subscription.
     pub async fn secret_of(&self, id: SubscriptionId) -> SigningSecret {
         let loaded = self.h.calm.subscriptions().load_subscription(id).await.expect("an answer");
         let (_, secrets) = loaded.expect("a subscription");
@@ -95,7 +95,7 @@ impl<S: Stores> Rig<S> {
         stored(&outcomes.expect("an answer")[0]).iter().copied().map(id_of).collect()
     }
 
-    /// The sagas of an event, the oldest first.
+    /// Returns the sagas of an event, oldest first.
     pub async fn sagas_of(&self, event: EventId) -> Vec<Saga> {
         let filter = DeliveryFilter { event_id: Some(event), ..DeliveryFilter::default() };
         let page = PageRequest::first(1_000);
@@ -105,14 +105,14 @@ impl<S: Stores> Rig<S> {
         sagas
     }
 
-    /// The saga of an event that has one.
+    /// Returns the only saga of an event. Panics if there is not exactly one.
     pub async fn saga_of(&self, event: EventId) -> Saga {
         let mut sagas = self.sagas_of(event).await;
         assert_eq!(sagas.len(), 1, "{sagas:?}");
         sagas.remove(0)
     }
 
-    /// Where the only saga of an event stands: its status, its attempts and its last error.
+    /// Returns status, attempt count and last error of the only saga of an event.
     pub async fn fate_of(&self, event: EventId) -> (SagaStatus, u32, String) {
         let state = self.saga_of(event).await.state;
         let code = state.final_error_code.map_or_else(String::new, |code| code.to_string());
@@ -127,7 +127,7 @@ impl<S: Stores> Rig<S> {
         self.h.calm.reader().delivery(id).await.expect("an answer").expect("a saga").1
     }
 
-    /// All dead letters, the oldest first.
+    /// Returns all dead letters, oldest first.
     pub async fn dead_letters(&self) -> Vec<DeadLetter> {
         let page = PageRequest::first(1_000);
         let found = self.h.calm.reader().dead_letters(DeadLetterFilter::default(), page).await;

@@ -1,25 +1,25 @@
-//! What a receiver does byte by byte, for answers that HTTP does not know.
+//! Scripts that a receiver executes byte by byte, for responses that are not valid HTTP.
 
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// What a scripted receiver does with a connection.
+/// One step of a script.
 #[derive(Debug, Clone)]
 pub enum Act {
     Say(&'static [u8]),
     SayLong(String),
-    /// One byte after the other, for longer than anybody waits.
+    /// Writes one byte at a time, then holds the connection, longer than any client waits.
     Trickle(&'static [u8]),
-    /// The same again and again, until nobody listens.
+    /// Repeats the bytes until the connection breaks.
     Endlessly(&'static [u8]),
     Hold,
     Close,
     Reset,
 }
 
-/// Follows a script; at its end it holds the connection.
+/// Executes a script, then holds the connection.
 pub async fn perform(mut stream: TcpStream, acts: Vec<Act>) -> io::Result<()> {
     for act in acts {
         match act {
@@ -46,12 +46,12 @@ pub async fn perform(mut stream: TcpStream, acts: Vec<Act>) -> io::Result<()> {
     std::future::pending().await
 }
 
-/// Makes the end of a connection a reset instead of an orderly close.
+/// Makes closing the socket send a reset instead of a FIN.
 pub fn reset_at_end(stream: &TcpStream) {
     socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO)).expect("a socket");
 }
 
-/// Reads one request to its end and returns its body; None at the end of the connection.
+/// Reads one request completely and returns its body; `None` if the connection ended.
 pub async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Vec<u8>>> {
     let mut read = Vec::new();
     let head_len = loop {

@@ -1,4 +1,4 @@
-//! The receiver that other tests rely on does what it is told.
+//! Tests of the receiver itself.
 
 use super::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -11,7 +11,7 @@ fn post(path: &str, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Reads until an answer with an empty body has come, or the connection has ended.
+/// Reads until a response with an empty body is complete, or the connection ends.
 async fn answer(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
     let mut byte = [0];
@@ -22,7 +22,7 @@ async fn answer(stream: &mut TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn it_keeps_connections_and_remembers_requests() {
+async fn connections_are_kept_and_requests_recorded() {
     let receiver = Receiver::start(|request| match request.path.as_str() {
         "/teapot?a=b" => Answer::Status(418),
         "/away" => {
@@ -46,7 +46,7 @@ async fn it_keeps_connections_and_remembers_requests() {
 }
 
 #[tokio::test]
-async fn a_gate_lets_one_answer_out_for_each_permit() {
+async fn a_gate_lets_one_response_pass_per_permit() {
     let (receiver, gate) = Receiver::gated(200).await;
     let mut streams = Vec::new();
     for _ in 0..2 {
@@ -63,7 +63,7 @@ async fn a_gate_lets_one_answer_out_for_each_permit() {
 }
 
 #[tokio::test]
-async fn a_hung_request_breaks_only_with_the_receiver() {
+async fn a_hung_request_ends_when_the_receiver_is_dropped() {
     let receiver = Receiver::start(|_| Answer::Hang).await;
     let mut stream = TcpStream::connect(receiver.address()).await.expect("a connection");
     stream.write_all(&post("/", "")).await.expect("a request");

@@ -1,5 +1,5 @@
-//! The hostile clients. Each holds its connection for less than the server's deadlines and opens it again, so that the
-//! number of connections stays the same.
+//! The hostile clients. Each holds its connection for less than the server's deadlines and reopens it, so
+//! that the number of connections stays constant.
 
 use super::SiegeOptions;
 use std::io;
@@ -12,14 +12,14 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-/// How long a connection is held; the server allows 30 s.
+/// How long a connection is held; the server's deadline is 30 s.
 const HELD_FOR: Duration = Duration::from_secs(25);
-/// How long all connections may take to be open.
+/// How long opening all connections may take.
 const OPEN_WITHIN: Duration = Duration::from_secs(60);
-/// Requests in a row on a connection that does not read: their responses are larger than all buffers between.
+/// Pipelined requests on a connection that does not read: their responses exceed all buffers.
 const PIPELINED: usize = 16;
 const RECEIVE_BUFFER_BYTES: u32 = 16 * 1024;
-/// What a slow upload sends at once, before it sends a byte a second.
+/// Bytes that a slow upload sends at once, before one byte per second.
 const UPLOAD_BYTES: usize = 16 * 1024;
 const PARAMETERS: usize = 15_000;
 
@@ -32,23 +32,23 @@ struct Seen {
 #[derive(Debug)]
 pub(super) struct Attack {
     seen: Arc<Seen>,
-    /// Dropped, all of them end.
+    /// Aborted on drop.
     _clients: JoinSet<()>,
 }
 
 impl Attack {
-    /// Returns when all connections are open, or when the time for that is over.
+    /// Starts the attack. Returns when all connections are open, or after [`OPEN_WITHIN`].
     pub(super) async fn begin(address: SocketAddr, key: &str, options: SiegeOptions) -> Self {
         let seen = Arc::new(Seen::default());
         let mut clients = JoinSet::new();
         for _ in 0..options.connections {
-            clients.spawn(again_and_again(Arc::clone(&seen), Holds::Silently, async move || {
+            clients.spawn(repeat(Arc::clone(&seen), Holds::Silently, async move || {
                 does_not_read(address).await
             }));
         }
         for _ in 0..options.uploads {
             let key = key.to_owned();
-            clients.spawn(again_and_again(Arc::clone(&seen), Holds::Trickling, async move || {
+            clients.spawn(repeat(Arc::clone(&seen), Holds::Trickling, async move || {
                 uploads_slowly(address, &key).await
             }));
         }
@@ -62,27 +62,27 @@ impl Attack {
         Self { seen, _clients: clients }
     }
 
-    /// The connections that are open now.
+    /// Returns the number of open connections.
     pub(super) fn connected(&self) -> usize {
         self.seen.open.load(Ordering::Relaxed)
     }
 
-    /// Ends the attack; returns how many queries got a response.
+    /// Ends the attack and returns how many queries got a response.
     pub(super) fn end(self) -> u64 {
         self.seen.queries.load(Ordering::Relaxed)
     }
 }
 
-/// What a client does with its connection while it holds it.
+/// What a client does while it holds a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holds {
     Silently,
-    /// Sends a byte a second.
+    /// Sends one byte per second.
     Trickling,
 }
 
-/// Opens a connection, holds it, and begins again.
-async fn again_and_again(seen: Arc<Seen>, holds: Holds, open: impl AsyncFn() -> io::Result<TcpStream>) {
+/// Opens a connection, holds it, and repeats.
+async fn repeat(seen: Arc<Seen>, holds: Holds, open: impl AsyncFn() -> io::Result<TcpStream>) {
     loop {
         let Ok(mut stream) = open().await else {
             sleep(Duration::from_millis(100)).await;
@@ -127,7 +127,7 @@ async fn uploads_slowly(address: SocketAddr, key: &str) -> io::Result<TcpStream>
     Ok(stream)
 }
 
-/// Queries without a key, so many a second, each on a connection of its own.
+/// Sends `per_second` queries without a key, each on a new connection.
 async fn queries(address: SocketAddr, per_second: u32, seen: Arc<Seen>) {
     if per_second == 0 {
         return;

@@ -64,7 +64,7 @@ posthaste_testkit::on_both_engines! {
     pages::too_many_parameters_are_refused,
     subscriptions::a_subscription_lives_and_ends,
     subscriptions::bad_subscriptions_are_refused_by_name,
-    subscriptions::a_changed_url_unverifies,
+    subscriptions::a_changed_url_must_be_verified_again,
     subscriptions::secrets_are_shown_at_creation_and_rotation_only,
     verification::an_echo_verifies_and_anything_else_says_why_not,
     verification::a_change_meanwhile_leaves_it_unverified,

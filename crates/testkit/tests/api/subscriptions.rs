@@ -121,7 +121,7 @@ async fn urls_out_of_bounds_are_refused_with_the_rule() {
     assert_eq!(api.count("subscriptions").await, 0);
 }
 
-pub(crate) async fn a_changed_url_unverifies<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn a_changed_url_must_be_verified_again<S: Stores>(api: &TestApi<S>) {
     let id = api.h.subscribe("order.paid").await;
     let path = format!("/v1/subscriptions/{id}");
     assert_eq!(api.get(&path).expect(200).await["verified"], true);

@@ -24,7 +24,7 @@ async fn by_force<S: Stores>(rig: &Rig<S>, table: &str, guard: &str, sql: &str) 
 async fn fails_to_the_end<S: Stores>(rig: &mut Rig<S>, event: EventId, code: &str) {
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, code.into()));
-    rig.until_given_up().await;
+    rig.until_dead_lettered().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::DeadLettered, 5, code.into()));
     rig.move_to(1_000_000);
     rig.until_quiet().await;
@@ -63,7 +63,7 @@ pub(crate) async fn an_event_that_is_gone<S: Stores>(h: Harness<S>) {
     let reads = |texts: [&str; 3]| vec![texts.map(|text| Some(text.to_owned())).to_vec()];
     rig.until_quiet().await;
     assert_eq!(rig.h.direct.rows(&state).await, reads(["PendingRetry", "1", "EVENT_GONE"]));
-    rig.until_given_up().await;
+    rig.until_dead_lettered().await;
     assert_eq!(rig.h.direct.rows(&state).await, reads(["DeadLettered", "5", "EVENT_GONE"]));
     let letters = format!("SELECT payload_snapshot FROM dead_letters WHERE saga_id = {saga}");
     assert_eq!(rig.h.direct.texts(&letters).await, ["null"]);
@@ -81,7 +81,7 @@ pub(crate) async fn a_subscription_that_is_gone<S: Stores>(h: Harness<S>) {
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, "SUBSCRIPTION_GONE".into()));
     // There is nobody to try again for: it is held, like that of a deleted subscription.
-    rig.until_given_up().await;
+    rig.until_dead_lettered().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, "SUBSCRIPTION_GONE".into()));
     assert_eq!(receiver.received().len(), 0);
     rig.h.check_invariants().await;

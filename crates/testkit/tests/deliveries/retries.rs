@@ -64,7 +64,7 @@ pub(crate) async fn a_requeue_begins_anew_and_leaves_the_old_row_alone<S: Stores
     .await;
     rig.subscribe("a", &receiver.url("/")).await;
     let event = rig.publish("a").await;
-    rig.until_given_up().await;
+    rig.until_dead_lettered().await;
     let old = rig.saga_of(event).await.id;
     let rows = async |rig: &Rig<S>| {
         let jobs = format!("SELECT * FROM webhook_delivery_jobs WHERE saga_id = {old} ORDER BY id");
@@ -102,7 +102,7 @@ pub(crate) async fn a_subscription_has_a_limit_of_its_own<S: Stores>(h: Harness<
     let six = rig.publish("six").await;
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(once).await, (SagaStatus::DeadLettered, 1, "HTTP_500".into()));
-    rig.until_given_up().await;
+    rig.until_dead_lettered().await;
     assert_eq!(rig.fate_of(thrice).await, (SagaStatus::DeadLettered, 3, "HTTP_500".into()));
     assert_eq!(rig.fate_of(six).await, (SagaStatus::PendingRetry, 5, "HTTP_500".into()));
     assert_eq!(rig.saga_of(six).await.state.next_attempt_at, at(450 + 480));

@@ -1,6 +1,6 @@
-//! Measures what the order lane costs: the real worker, adapter and store drain a queue of orders to a
-//! broker on this machine that accepts everything, and the same bodies go there as bare posts through the
-//! same sender, as many at once. Both in one run; what counts is the ratio.
+//! Measures the throughput of the order lane. The real worker, adapter and store drain a queue of orders to a
+//! local broker that accepts everything; for comparison, the same bodies are posted through the same sender
+//! without the lane, with the same concurrency. Compare the ratio of the two, from one run.
 //!
 //! `bench-outbox [--orders N] [--rounds N]`; needs the server that `scripts/with-postgres --durable` starts.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -19,12 +19,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// Senders of the lane, and posts under way at once.
+/// Numbers of concurrent senders that are measured.
 const SENDERS: [u32; 2] = [4, 32];
 const SUBMIT: usize = 500;
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A broker that says how many orders it has had.
+/// A broker that accepts every order and counts them.
 struct Accepting {
     receiver: Receiver,
     had: Arc<Semaphore>,
@@ -57,7 +57,7 @@ async fn main() {
     println!("{orders} orders; medians of {rounds} rounds");
     for senders in SENDERS {
         let mut times: [Vec<Duration>; 3] = Default::default();
-        // In turns, so that a machine that slows down slows all of them down.
+        // The variants alternate, so that a slowdown of the machine affects all of them.
         for _ in 0..rounds {
             times[0].push(post_all(orders, senders).await);
             times[1].push(drain(Harness::postgres("bench").await, orders, senders).await);
@@ -67,7 +67,7 @@ async fn main() {
     }
 }
 
-/// The bodies alone.
+/// Posts the bodies without the lane and returns how long it took.
 async fn post_all(orders: usize, at_once: u32) -> Duration {
     let broker = Accepting::start().await;
     let (sender, url) = (loopback_sender(), broker.receiver.url("/orders"));
@@ -84,7 +84,7 @@ async fn post(sender: &Sender, url: &str, body: String) {
     assert_eq!(exchange.status(), Some(200));
 }
 
-/// The same through the lane, from the queue to the last settlement.
+/// Sends the same orders through the lane and returns the time from the start to the last settlement.
 async fn drain<S: Stores>(h: Harness<S>, orders: usize, senders: u32) -> Duration {
     let engine = h.engine;
     let broker = Accepting::start().await;
@@ -103,7 +103,7 @@ async fn drain<S: Stores>(h: Harness<S>, orders: usize, senders: u32) -> Duratio
     assert!(runner.stop(DEADLINE).await, "every order is settled");
     let taken = began.elapsed();
     let sent = rig.metric(r#"outbox_send_total{outcome="success"}"#);
-    assert_eq!(sent, Some(f64::from(u32::try_from(orders).expect("few orders"))), "on {engine:?}");
+    assert_eq!(sent, Some(f64::from(u32::try_from(orders).expect("few orders"))), "{engine:?}");
     taken
 }
 

@@ -1,5 +1,5 @@
-//! The two engines under the same stages: makes a fresh database of each, runs the rounds, reads the
-//! meters, and counts what can be counted.
+//! Runs the same stages on both engines: creates a database for each, runs the rounds, reads the CPU meters,
+//! and counts statements, round trips, commits and flushes.
 
 use crate::Engine;
 use crate::meter::{Meter, SQLITE_READER, SQLITE_WRITER};
@@ -13,7 +13,8 @@ use std::time::Instant;
 use tempfile::TempDir;
 use tokio_postgres::Client;
 
-/// Deliveries in one round: enough batches for a figure, and no more rows than a round needs.
+/// Returns the number of deliveries per round: enough batches for a stable figure, and no more rows than
+/// needed.
 const fn round_rows(batch: u32) -> u32 {
     let rows = batch * 32;
     if rows < 100 {
@@ -25,8 +26,8 @@ const fn round_rows(batch: u32) -> u32 {
     }
 }
 
-/// A stage runs over this many batches before the next one begins: a process's CPU time is only
-/// exact when it has come to rest, which hardly matters to a large batch and much to one row.
+/// Returns over how many batches a stage runs before the next stage starts. The CPU time of a process is
+/// exact only while it is idle; the error is negligible for a large batch, but not for a single row.
 const fn block_batches(batch: u32) -> u32 {
     let batches = 160 / batch;
     if batches == 0 {
@@ -39,7 +40,7 @@ const fn block_batches(batch: u32) -> u32 {
 }
 
 const COUNTED_BATCHES: u32 = 10;
-/// A young connection plans its statements anew now and then; what that asks for is not counted.
+/// Batches before counting starts: a new connection plans its statements again during its first executions.
 const UNCOUNTED_BATCHES: u32 = 20;
 
 #[derive(Debug)]
@@ -93,7 +94,7 @@ impl Bench {
         Self::warm(Self { engine: Engine::Sqlite, batch, store, rounds: Vec::new() }).await
     }
 
-    /// One round that does not count: connections, prepared statements, pages in memory.
+    /// Runs one round that is not measured, for connections, prepared statements and the page cache.
     async fn warm(mut self) -> Self {
         self.round().await;
         self.rounds.clear();
@@ -162,14 +163,14 @@ async fn run_round<S: posthaste_core::ports::Stores>(
             };
         }
     }
-    // Meters of an embedded store are part of this process, those of a server are not; the report
-    // takes them apart.
+    // The meters of an embedded store are part of this process, those of a server are not; the report
+    // separates them.
     round.process_ns = process.cpu_ns() - process_before;
     round.database_ns = database_ns;
     round
 }
 
-/// What a few batches on a fresh database ask for.
+/// Counts statements, round trips, commits and flushes of a few batches on a new database.
 async fn count(batch: u32, admin: &Client) -> Counted {
     let url = postgres::migrated_database(&format!("count_{batch}")).await;
     let flushes_before = flushes(admin).await;
@@ -195,7 +196,7 @@ async fn count(batch: u32, admin: &Client) -> Counted {
     }
     counted.commits = write_transactions(admin).await - commits_before;
     drop(pipeline);
-    // Backends tell what they flushed when they leave, so this is over all batches.
+    // Backends report their flushes when they exit, so this figure covers all batches.
     let database = url.rsplit('/').next().expect("a database");
     let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = $1";
     admin.query(end, &[&database]).await.expect("the end");
@@ -214,7 +215,7 @@ async fn log_bytes(admin: &Client) -> u64 {
 }
 
 async fn flushes(admin: &Client) -> u64 {
-    // Version 18 keeps these elsewhere.
+    // PostgreSQL 18 keeps this count in `pg_stat_io`.
     let kept =
         "SELECT count(*) FROM pg_attribute WHERE attrelid = 'pg_stat_wal'::regclass AND attname = 'wal_sync'";
     if number(admin, kept).await == 1 {
@@ -224,12 +225,12 @@ async fn flushes(admin: &Client) -> u64 {
     }
 }
 
-/// How many transactions have written something.
+/// Returns the number of transactions that have written something.
 async fn write_transactions(admin: &Client) -> u64 {
     number(admin, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").await
 }
 
-/// A vacuum in the middle of a round would be somebody's bad luck.
+/// Disables autovacuum: a vacuum during a round would distort that round.
 async fn forbid_autovacuum(owner: &Client) {
     let sql = "SELECT format('ALTER TABLE %s SET (autovacuum_enabled = false)', oid::regclass)
         FROM pg_class WHERE relnamespace = 'posthaste'::regnamespace AND relkind = 'r'";
@@ -238,8 +239,8 @@ async fn forbid_autovacuum(owner: &Client) {
     }
 }
 
-/// The first change of a page after a checkpoint writes all of it to the log: let that begin at once
-/// for all.
+/// The first change of a page after a checkpoint writes the whole page to the WAL. One checkpoint before the
+/// first round makes this cost equal for all.
 pub(crate) async fn checkpoint() {
     postgres::client(&postgres::admin_url()).await.batch_execute("CHECKPOINT").await.expect("a checkpoint");
 }

@@ -1,20 +1,20 @@
-//! Measures the stores alone: what one delivery costs a database, stage by stage, with no HTTP, no
-//! services and no second caller. Both engines and all batch sizes take turns in one run, so that a
-//! machine that slows down slows all of them down; compare figures of one run, as ratios.
+//! Measures the stores alone: what one delivery costs a database, stage by stage, without HTTP, services or
+//! concurrent callers. Engines and batch sizes alternate within a run, so that a slowdown of the machine
+//! affects all of them; compare figures of one run only, as ratios.
 //!
-//! One delivery is one event of about 300 bytes with one subscription, through every stage: it is
-//! inserted, routed, admitted, claimed, loaded (event and target), reported as delivered and applied.
-//! A batch of 32 moves 32 deliveries with each call of a port. For each stage, and for all of them:
+//! One delivery is one event of about 300 bytes with one subscription, through every stage: it is inserted,
+//! routed, admitted, claimed, loaded (event and target), reported as delivered and applied. A batch of 32
+//! moves 32 deliveries with each call of a port. The report shows, per stage and in total:
 //!
-//! - wall: microseconds a row from the call to its answer, flushes to disk included;
-//! - CPU: microseconds a row of the database. PostgreSQL: the backends of that database; what the
-//!   log's writer, the checkpointer and their like use is told apart. SQLite: its writer thread and its
-//!   reader threads, which do what a server would do.
+//! - wall: microseconds per row from the call to its return, flushes included;
+//! - CPU: microseconds per row of database CPU time. PostgreSQL: the backends of that database; the WAL
+//!   writer, the checkpointer and other background processes are shown separately. SQLite: the writer thread
+//!   and the reader threads, which do the work of a server.
 //!
-//! A ratio compares the whole delivery with inserting one event in batches of the same size. Every
-//! figure is the median over the rounds. Tables are vacuumed before every round and never meanwhile; one
-//! checkpoint comes before the first round. Statements, round trips and flushes are counted afterwards,
-//! over a few batches that are not timed.
+//! The ratio compares a whole delivery with inserting one event in batches of the same size. Every figure is
+//! the median over the rounds. Tables are vacuumed before every round and never during one; there is one
+//! checkpoint, before the first round. Statements, round trips and flushes are counted afterwards, over a few
+//! batches that are not timed.
 //!
 //! `bench-store [--engine postgres|sqlite]… [--batch N]… [--rounds N] [--json]`; needs the server that
 //! `scripts/with-postgres --durable` starts.
@@ -65,7 +65,7 @@ fn main() {
             std::process::exit(2);
         }
     };
-    // One thread for all of the benchmark: it is not what is measured, and leaves the rest to the database.
+    // A single thread for the benchmark itself leaves the other processors to the database.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let figures = runtime.block_on(measure(&options));
     if options.json {
@@ -83,12 +83,14 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, String>
             "--engine" => {
                 let name = value()?;
                 let engine = Engine::ALL.into_iter().find(|engine| engine.name() == name);
-                options.engines.push(engine.ok_or(format!("there is no engine {name}"))?);
+                options
+                    .engines
+                    .push(engine.ok_or(format!("unknown engine {name}, expected postgres or sqlite"))?);
             }
             "--batch" => options.batches.push(positive(&value()?)?),
             "--rounds" => options.rounds = positive(&value()?)?,
             "--json" => options.json = true,
-            _ => return Err(format!("{argument} is no option")),
+            _ => return Err(format!("unknown option {argument}")),
         }
     }
     if options.engines.is_empty() {
@@ -101,7 +103,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, String>
 }
 
 fn positive(text: &str) -> Result<u32, String> {
-    text.parse().ok().filter(|number| *number > 0).ok_or(format!("{text} is not a number above zero"))
+    text.parse().ok().filter(|number| *number > 0).ok_or(format!("expected a number above zero, got {text}"))
 }
 
 async fn measure(options: &Options) -> Vec<Figures> {
@@ -138,11 +140,11 @@ async fn measure(options: &Options) -> Vec<Figures> {
     figures
 }
 
-/// One line that the next one overwrites; for somebody who looks.
+/// Prints a progress line that the next one overwrites, if standard error is a terminal.
 fn progress(text: &str) {
     let mut terminal = std::io::stderr();
     if terminal.is_terminal() {
-        // Whoever closed it does not want to know.
+        // Ignore a failed write: progress is optional.
         let _ = write!(terminal, "\r\x1b[K{text}").and_then(|()| terminal.flush());
     }
 }

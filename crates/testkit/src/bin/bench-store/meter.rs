@@ -1,25 +1,25 @@
-//! What a database has cost: CPU time of the processes or threads that are the database, from the
-//! scheduler's own books, in nanoseconds.
+//! Measures the CPU time of the database, in nanoseconds, from `/proc/…/schedstat` of the processes or
+//! threads that belong to it.
 
 use std::fs;
 use tokio_postgres::{Client, Row};
 
-/// The threads of the embedded store, by their names.
+/// Thread names of the embedded store.
 pub(crate) const SQLITE_WRITER: &str = "sqlite-writer";
 pub(crate) const SQLITE_READER: &str = "sqlite-reader";
 
-/// Everybody whose CPU time counts, as the files that tell it.
+/// The `schedstat` files of the measured processes or threads.
 #[derive(Debug)]
 pub(crate) struct Meter(Vec<String>);
 
 impl Meter {
-    /// The backends that serve one database of a PostgreSQL server on this machine.
+    /// The backends of one database, on a PostgreSQL server on this machine.
     pub(crate) async fn backends(admin: &Client, database: &str) -> Self {
         let sql = "SELECT pid FROM pg_stat_activity WHERE datname = $1 AND backend_type = 'client backend'";
         Self::processes(&admin.query(sql, &[&database]).await.expect("the backends"))
     }
 
-    /// The processes that serve all databases: the log's writer, the checkpointer and their like.
+    /// The background processes of the server: WAL writer, checkpointer and others.
     pub(crate) async fn background(admin: &Client) -> Self {
         let sql = "SELECT pid FROM pg_stat_activity WHERE datname IS NULL";
         Self::processes(&admin.query(sql, &[]).await.expect("the processes"))
@@ -33,28 +33,28 @@ impl Meter {
         Self(files)
     }
 
-    /// The threads of this process that have one of these names, or all of them.
+    /// The threads of this process whose names start with one of `names`, or all threads if `None`.
     pub(crate) fn threads(names: Option<&[&str]>) -> Self {
         let mut files = Vec::new();
         for entry in fs::read_dir("/proc/self/task").expect("the threads of this process").flatten() {
             let folder = entry.path();
-            // A thread may end while we look.
+            // A thread may end between `read_dir` and this read.
             let Ok(name) = fs::read_to_string(folder.join("comm")) else { continue };
             if names.is_none_or(|names| names.iter().any(|wanted| name.starts_with(wanted))) {
                 files.push(format!("{}/schedstat", folder.display()));
             }
         }
-        assert!(!files.is_empty(), "the store has no thread of these names: {names:?}");
+        assert!(!files.is_empty(), "no thread has one of these names: {names:?}");
         Self(files)
     }
 
-    /// CPU time so far.
+    /// Returns the CPU time used so far.
     pub(crate) fn cpu_ns(&self) -> u64 {
         self.0.iter().map(|file| run_time_ns(file)).sum()
     }
 }
 
-/// The first figure of a schedstat file; nothing for somebody who is gone.
+/// Returns the first field of a schedstat file, or 0 if the process or thread has ended.
 fn run_time_ns(file: &str) -> u64 {
     let text = fs::read_to_string(file).unwrap_or_default();
     text.split_ascii_whitespace().next().and_then(|figure| figure.parse().ok()).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! Medians over the rounds, as a table to read and as a JSON document.
+//! Formats the medians over the rounds (from `engines`) as a table or as JSON.
 
 use posthaste_testkit::proxy::Counts;
 use posthaste_testkit::stages::Stage;
@@ -62,7 +62,7 @@ impl Figures {
         f64::midpoint(below, above)
     }
 
-    /// Microseconds a row, wall and CPU.
+    /// Returns microseconds per row, wall and CPU.
     fn stage_us(&self, stage: usize) -> (f64, f64) {
         let wall = self.median(|round| round.a_row(round.stages[stage].wall_ns) / 1e3);
         (wall, self.median(|round| round.a_row(round.stages[stage].cpu_ns) / 1e3))
@@ -73,7 +73,7 @@ impl Figures {
         (wall, self.median(|round| round.a_row(round.delivery().cpu_ns) / 1e3))
     }
 
-    /// How many inserts of one event a whole delivery costs, wall and CPU.
+    /// Returns the cost of a whole delivery divided by that of inserting one event, wall and CPU.
     fn ratio(&self) -> (f64, f64) {
         let insert = |round: &Round| round.stages[0];
         let wall = self.median(|round| round.delivery().wall_ns as f64 / insert(round).wall_ns as f64);
@@ -85,9 +85,9 @@ impl Figures {
         Some(self.median(|round| round.a_row(figure(round).unwrap_or(0)) / 1e3))
     }
 
-    /// What the caller used beside the database.
+    /// Returns the CPU time per delivery of the calling process, without the database.
     fn caller_us(&self) -> f64 {
-        // An embedded store's threads are in both figures.
+        // For an embedded store, `process_ns` includes the database threads.
         let own = |round: &Round| round.writer_ns.map_or(0, |_| round.database_ns);
         self.median(|round| round.a_row(round.process_ns.saturating_sub(own(round))) / 1e3)
     }
@@ -125,21 +125,21 @@ pub(crate) fn table(all: &[Figures]) -> String {
     let one = |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.1}"));
     line("", &|figures| figures.engine.to_owned());
     line("batches of", &|figures| figures.batch.to_string());
-    line("µs a row, wall / database CPU", &|_| String::new());
+    line("µs per row, wall / database CPU", &|_| String::new());
     for (index, stage) in Stage::ALL.into_iter().enumerate() {
         line(&format!("  {}", stage.name()), &|figures| pair(figures.stage_us(index)));
     }
-    line("  a whole delivery", &|figures| pair(figures.delivery_us()));
+    line("  whole delivery", &|figures| pair(figures.delivery_us()));
     line("delivery / insert of one event", &|figures| pair(figures.ratio()));
-    line("µs of CPU a delivery", &|_| String::new());
+    line("CPU µs per delivery", &|_| String::new());
     line("  writer thread", &|figures| one(figures.optional_us(|round| round.writer_ns)));
-    line("  log writer, checkpointer, …", &|figures| one(figures.optional_us(|round| round.background_ns)));
-    line("  the caller", &|figures| one(Some(figures.caller_us())));
-    line("bytes of log a delivery", &|figures| one(figures.log_bytes()));
-    line("a batch through all stages", &|_| String::new());
+    line("  WAL writer, checkpointer, …", &|figures| one(figures.optional_us(|round| round.background_ns)));
+    line("  caller", &|figures| one(Some(figures.caller_us())));
+    line("WAL bytes per delivery", &|figures| one(figures.log_bytes()));
+    line("per batch, all stages", &|_| String::new());
     line("  statements", &|figures| one(figures.counted.as_ref().map(Counted::statements)));
     line("  round trips", &|figures| one(figures.counted.as_ref().map(Counted::round_trips)));
-    line("  writing transactions", &|figures| {
+    line("  write transactions", &|figures| {
         one(figures.counted.as_ref().map(|counted| counted.a_batch(counted.commits)))
     });
     line("  flushes", &|figures| one(figures.counted.as_ref().map(|counted| counted.flushes_per_batch)));

@@ -1,6 +1,6 @@
-//! `make chaos`: an outage of `OUTAGE_SECONDS`, then `CHAOS_ROUNDS` rounds of chaos with `CHAOS_SECONDS` of load
-//! each, of deliveries and of orders, every one on a server of its own with a seed of its own.
-//! `POSTHASTE_SEED` is the first round's; `CHAOS_ONLY=orders` leaves the deliveries out.
+//! `make chaos`: an outage of `OUTAGE_SECONDS`, then `CHAOS_ROUNDS` rounds of chaos with `CHAOS_SECONDS` of
+//! load each, for deliveries and for orders. Every round has its own server and its own seed;
+//! `POSTHASTE_SEED` sets the first one. `CHAOS_ONLY=orders` skips the deliveries.
 
 use posthaste_bench::variable;
 use posthaste_testkit::faults::chaos::{ChaosOptions, run};
@@ -9,7 +9,7 @@ use posthaste_testkit::faults::outage;
 use posthaste_testkit::random::seed;
 use std::time::Duration;
 
-/// One fault in so many seconds.
+/// Seconds of load per injected fault.
 const SECONDS_PER_FAULT: u64 = 4;
 const EVENTS_PER_SECOND: usize = 100;
 const ORDERS_PER_SECOND: u64 = 20;

@@ -1,6 +1,7 @@
-//! `make siege`: `SIEGE_CONNECTIONS` connections that do not read (1,000), `SIEGE_UPLOADS` slow uploads (1,000) and
-//! `SIEGE_QUERIES` queries a second with 15,000 parameters each (50), all at once, against one process on each store;
-//! `SIEGE_SECONDS` (20) before, during and after. Fails when a bound is missed.
+//! `make siege`: `SIEGE_CONNECTIONS` connections that do not read (1,000), `SIEGE_UPLOADS` slow uploads
+//! (1,000) and `SIEGE_QUERIES` queries per second with 15,000 parameters each (50), all at the same time,
+//! against one process on each store. Measures for `SIEGE_SECONDS` (20) before, during and after, and fails
+//! if a limit is exceeded.
 
 use posthaste_bench::scratch::Engine;
 use posthaste_bench::variable;
@@ -10,12 +11,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Every connection is a file, here and in the process, which inherits the limit.
+/// Raises the limit of open files: each connection needs one, here and in the process, which inherits the
+/// limit.
 fn allow_many_files() {
     let limit = getrlimit(Resource::Nofile);
     let most = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if setrlimit(Resource::Nofile, most).is_err() {
-        eprintln!("the limit of open files stays at {:?}", limit.current);
+        eprintln!("cannot raise the limit of open files, it stays at {:?}", limit.current);
     }
 }
 

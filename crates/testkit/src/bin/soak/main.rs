@@ -1,4 +1,4 @@
-//! `make soak`: nine processes deliver `SOAK_EVENTS` (100,000 unless told otherwise) to ten subscriptions.
+//! `make soak`: nine processes deliver `SOAK_EVENTS` events (default 100,000) to ten subscriptions.
 
 use posthaste_bench::variable;
 use posthaste_testkit::private_server::Flushing;

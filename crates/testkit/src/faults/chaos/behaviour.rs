@@ -1,5 +1,5 @@
-//! What the receivers of a run do: some are well, some slow, some fail now and then, one always does.
-//! What becomes of an attempt depends only on the seed, its `webhook-id` and its number.
+//! How the receivers of a run respond: correctly, slowly, with occasional failures, or always with an error.
+//! The response to an attempt depends only on the seed, its `webhook-id` and its number.
 
 use super::evidence::Request;
 use crate::random::Random;
@@ -28,13 +28,13 @@ impl Behaviour {
         }
     }
 
-    /// Named by the first part of the path.
+    /// Returns the behaviour named by the first segment of the path.
     fn of(path: &str) -> Self {
         let name = path.split('/').nth(1).unwrap_or_default();
         Self::ALL.into_iter().find(|one| one.name() == name).unwrap_or(Self::Well)
     }
 
-    /// The status that an attempt gets and after how long; nothing if it gets no answer.
+    /// Returns the status of the response (`None` for no response) and its delay.
     fn answer(self, random: &mut Random) -> (Option<u16>, Duration) {
         let lot = random.below(100);
         match self {
@@ -52,10 +52,10 @@ impl Behaviour {
     }
 }
 
-/// Longer than any attempt may take.
+/// Longer than the timeout of any attempt.
 const HANGS: Duration = Duration::from_secs(3600);
 
-/// Decides every answer, and keeps every request.
+/// Chooses every response and records every request.
 #[derive(Debug)]
 pub struct Journal {
     seed: u64,

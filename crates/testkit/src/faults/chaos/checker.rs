@@ -1,47 +1,47 @@
-//! Reads the evidence of a run and says what should not be. Nothing here knows how a run is made.
+//! Checks the evidence of a run and returns the violations. Independent of how the run was produced.
 //!
-//! Of requests it checks two bounds for each pair, where "extra" are its requests beyond its job rows:
+//! Requests are checked against two bounds for each pair; "extra" are requests beyond its job rows:
 //!
-//! 1. extra ≤ the disturbances that fell inside its leases. A lease is not kept in the database once it
-//!    is over, but every request was sent under one: it began at most a lease before the request and ended
-//!    at most a lease after it. A disturbance falls inside if it overlaps that span of any request of
-//!    the pair. So where no disturbance fell, no request may be extra.
-//! 2. extra ≤ the lease resets of its jobs + the kills of the server inside its leases. A job is sent again
-//!    only after the cleaner gave its lease away, which counts a reset, or after the server forgot the
-//!    lease in a crash, which counts nothing. (A lease released at a shutdown would count too; a run
-//!    of chaos asks nobody to shut down.)
+//! 1. extra ≤ the disturbances during its leases. The database does not keep leases that have ended, but
+//!    every request was sent under one, which started at most one lease length before the request and ended at
+//!    most one lease length after it. A disturbance counts if it overlaps that span of any request of the pair.
+//!    So without a disturbance, no request may be extra.
+//! 2. extra ≤ the lease resets of its jobs + the kills of the server during its leases. A job is sent again
+//!    only after the cleaner reset its lease, which is counted, or after the server lost the lease in a crash,
+//!    which is not. (A lease released at shutdown would count too, but no process is asked to shut down in a
+//!    chaos run.)
 
 use super::evidence::{Evidence, JobRow, Pair, Request, SagaRow};
 use crate::faults::Complaint;
 use std::collections::HashMap;
 
-/// What was broken.
+/// The violated rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// An acknowledged event has no saga for a subscription that it matches.
     SagaMissing,
     SagaTwice,
-    /// A saga, or a request, of a pair that nobody asked for.
+    /// A saga or a request for a pair of event and subscription that was not expected.
     Unasked,
     SagaUnfinished,
-    /// Completed, and the receiver never said so.
+    /// Completed, but the receiver never responded with 2xx.
     CompletedUnanswered,
-    /// Not one dead letter for each DeadLettered saga and none for the others.
+    /// A DeadLettered saga without exactly one dead letter, or another saga with one.
     DeadLetters,
-    /// A job that is Pending or Leased after the end.
+    /// A job is Pending or Leased after the end.
     JobActive,
     TwoJobsActive,
-    /// The count of attempts is not the number of finished jobs.
+    /// `attempt_count` is not the number of finished jobs.
     AttemptCount,
-    /// More requests than disturbances can explain.
+    /// More requests than the disturbances explain.
     ExtraBeyondDisturbances,
-    /// More requests than lost leases can explain.
+    /// More requests than the lost leases explain.
     ExtraBeyondLeases,
-    /// Rows that somebody should have worked off.
+    /// Rows are left in a queue.
     LeftOver,
 }
 
-/// Everything that the evidence speaks against.
+/// Returns all violations.
 pub fn check(evidence: &Evidence) -> Vec<Complaint<Rule>> {
     let mut checker = Checker::new(evidence);
     checker.check_pairs();
@@ -50,7 +50,7 @@ pub fn check(evidence: &Evidence) -> Vec<Complaint<Rule>> {
     checker.complaints
 }
 
-/// Requests beyond the job rows, over all pairs.
+/// Returns the number of requests beyond the job rows, over all pairs.
 pub fn extra_requests(evidence: &Evidence) -> usize {
     let checker = Checker::new(evidence);
     evidence.sagas.iter().map(|saga| checker.extra(saga)).sum()
@@ -155,7 +155,7 @@ impl<'a> Checker<'a> {
         let resets: i64 = self.jobs_of(saga).iter().map(|job| job.lease_resets).sum();
         let times: Vec<f64> = requests.iter().map(|request| request.at.as_secs_f64()).collect();
         let about = format!(
-            "{saga:?}: {extra} extra; requests at {times:?}, {resets} resets, {disturbances} disturbances, {kills} kills of the server"
+            "{saga:?}: {extra} extra; requests at {times:?}, {resets} resets, {disturbances} disturbances, {kills} server kills"
         );
         if extra > disturbances {
             self.complain(Rule::ExtraBeyondDisturbances, about.clone());

@@ -1,11 +1,11 @@
-//! What a run left behind: in the database, in the receiver's log, and in the list of faults. Plain data,
-//! so that the checker can be tested with evidence that is made up.
+//! The evidence of a run: rows of the database, the receiver's requests, and the injected faults. Plain data,
+//! so that the checker can be tested with constructed evidence.
 
 use crate::direct::{Direct, Row};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// An event and a subscription: what one `webhook-id` stands for.
+/// An event and a subscription, as named by a `webhook-id`.
 pub type Pair = (i64, i64);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,34 +24,34 @@ pub struct JobRow {
     pub lease_resets: i64,
 }
 
-/// One request that the receiver got whole.
+/// A request that the receiver read completely.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     pub pair: Pair,
-    /// Since the run began.
+    /// Time since the start of the run.
     pub at: Duration,
-    /// The status that it was answered with; nothing if it never was.
+    /// The status of the response; `None` if there was none.
     pub answer: Option<u16>,
 }
 
-/// A fault that could make a worker lose what it had leased, from its beginning to its end.
+/// A fault during which a worker may lose its leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Disturbance {
     pub from: Duration,
     pub until: Duration,
-    /// PostgreSQL itself: it may forget leases that were not flushed, and then no reset is counted.
+    /// PostgreSQL itself was killed: it may lose leases that were not flushed, and then no reset is counted.
     pub server: bool,
 }
 
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
-    /// Every acknowledged event with every subscription that it matches.
+    /// Every acknowledged event with every matching subscription.
     pub expected: BTreeSet<Pair>,
     pub sagas: Vec<SagaRow>,
     pub jobs: Vec<JobRow>,
-    /// The saga of each dead letter.
+    /// The saga id of each dead letter.
     pub dead_letters: Vec<i64>,
-    /// Rows of `routing_queue` and of `finished_jobs`.
+    /// Row counts of `routing_queue` and `finished_jobs`.
     pub unrouted: i64,
     pub unapplied: i64,
     pub requests: Vec<Request>,
@@ -60,7 +60,7 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Adds what the database knows.
+    /// Reads the rows from the database.
     pub async fn read(&mut self, direct: &Direct) {
         let sagas = "SELECT id, event_id, subscription_id, attempt_count, status::text
             FROM webhook_delivery_sagas WHERE requeued_from IS NULL";

@@ -1,4 +1,4 @@
-//! Makes the faults of a plan happen, each at its time, and keeps when they really began and ended.
+//! Injects the faults of a plan at their times, and records when each began and ended.
 
 use super::evidence::Disturbance;
 use super::plan::{Fault, Planned};
@@ -10,11 +10,11 @@ use std::fmt;
 use std::time::{Duration, Instant};
 use tokio::task::block_in_place;
 
-/// A fault that was made.
+/// A fault that was injected.
 #[derive(Debug)]
 pub struct Made {
     pub fault: Fault,
-    /// The process that it befell.
+    /// The affected process; empty for the server.
     pub name: String,
     pub from: Duration,
     pub until: Duration,
@@ -31,19 +31,19 @@ impl fmt::Display for Made {
 pub struct Injector<'a> {
     server: &'a PrivateServer,
     fleet: &'a mut Fleet,
-    /// The wire of whoever accepts events past the processes: what cuts one of them off cuts it off too.
+    /// The proxy of the client that inserts events directly; a commit that is cut off is cut off there too.
     acceptor: Option<&'a Proxy>,
     began: Instant,
     server_runs: bool,
     made: Vec<Made>,
 }
 
-/// What is to be done next, soonest first.
+/// The next thing to do, ordered by time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Edge {
-    /// A fault of the plan begins.
+    /// A planned fault begins.
     Begins(usize),
-    /// A fault that was made ends.
+    /// An injected fault ends.
     Ends(usize),
 }
 
@@ -57,7 +57,7 @@ impl<'a> Injector<'a> {
         Self { server, fleet, acceptor, began, server_runs: true, made: Vec::new() }
     }
 
-    /// Goes through the plan; afterwards everything runs again.
+    /// Injects all faults of the plan. Everything runs again when it returns.
     pub async fn run(mut self, plan: &[Planned]) -> Vec<Made> {
         let mut edges: BTreeSet<(Duration, Edge)> =
             plan.iter().enumerate().map(|(number, planned)| (planned.at, Edge::Begins(number))).collect();
@@ -65,7 +65,7 @@ impl<'a> Injector<'a> {
             tokio::time::sleep_until((self.began + at).into()).await;
             match edge {
                 Edge::Begins(number) => {
-                    // It lasts as long as planned, however late it began.
+                    // The fault lasts as long as planned, even if it began late.
                     if let Some(made) = self.begin(plan[number].fault) {
                         edges.insert((self.began.elapsed() + plan[number].lasts, Edge::Ends(made)));
                     }
@@ -85,7 +85,7 @@ impl<'a> Injector<'a> {
         }
     }
 
-    /// Answers where it is listed; nothing if what it would break is broken already.
+    /// Starts a fault and returns its index in `made`, or `None` if its target is already down.
     fn begin(&mut self, fault: Fault) -> Option<usize> {
         let from = self.began.elapsed();
         match fault {
@@ -135,17 +135,17 @@ impl<'a> Injector<'a> {
     }
 }
 
-/// The faults that could make a worker lose what it had leased. What befalls the other processes never may.
+/// Returns the faults during which a worker may lose its leases. Faults of other processes never cause that.
 pub fn disturbances(made: &[Made], fleet: &Fleet, began: Instant) -> Vec<Disturbance> {
     let is_worker = |place: usize| fleet.members[place].role == Role::Worker;
     let mut all: Vec<Disturbance> = Vec::new();
     for one in made {
-        // A process that was killed lost its leases at once, not when another took its place.
+        // A killed process loses its leases at once, not when it is replaced.
         let (counts, server, until) = match one.fault {
             Fault::Kill(place) => (is_worker(place), false, one.from),
             Fault::Freeze(place) => (is_worker(place), false, one.until),
             Fault::KillServer => (true, true, one.until),
-            // Counted below, when they really happened.
+            // Counted below, at the time of the actual break.
             Fault::CutCommit(_) => (false, false, one.until),
         };
         if counts {

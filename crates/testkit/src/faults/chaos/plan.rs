@@ -1,19 +1,19 @@
-//! Which faults fall when: drawn from a seed, so that a run can be made again.
+//! Draws which faults happen when from a seed, so that a run can be reproduced.
 
 use crate::random::Random;
 use std::fmt;
 use std::time::Duration;
 
-/// One fault. Processes are named by their places in the fleet.
+/// A fault. Processes are identified by their index in the fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// A process is killed, and another started in its place a moment later.
+    /// Kills a process; it is started again shortly after.
     Kill(usize),
-    /// PostgreSQL is killed, and started again a moment later.
+    /// Kills PostgreSQL; it is started again shortly after.
     KillServer,
-    /// A worker stands still until after its leases have run out, and then goes on.
+    /// Stops a worker until its leases have expired, then continues it.
     Freeze(usize),
-    /// The connection of a process breaks just after a commit was sent.
+    /// Breaks a connection of a process just after a commit was sent.
     CutCommit(usize),
 }
 
@@ -21,28 +21,29 @@ pub enum Fault {
 pub struct Planned {
     pub at: Duration,
     pub fault: Fault,
-    /// From its beginning to its end; zero for what has none.
+    /// Duration of the fault; zero if it is instantaneous.
     pub lasts: Duration,
 }
 
-/// What there is to break.
+/// What can be broken.
 #[derive(Debug, Clone)]
 pub struct Targets {
     /// All processes.
     pub places: Vec<usize>,
-    /// Those of them that are workers.
+    /// The workers among them.
     pub workers: Vec<usize>,
-    /// How long a worker must stand still to be past its leases.
+    /// How long a worker must be stopped for its leases to expire.
     pub freeze: Duration,
 }
 
-/// The kinds that every plan of at least so many faults has: those of [`Fault`], and a worker killed.
+/// The number of fault kinds: those of [`Fault`], and a killed worker. Any plan with at least this many
+/// faults contains all of them.
 const KINDS: u64 = 5;
-/// Nothing breaks before the load runs.
+/// No fault before this time, so that the load is running.
 const HEAD: Duration = Duration::from_secs(1);
 const DOWN_MAX_MS: u64 = 1_500;
 
-/// Spreads `count` faults over the time of the load, all kinds among them.
+/// Spreads `count` faults over the duration of the load, including every kind.
 pub fn draw(seed: u64, count: u64, load: Duration, targets: &Targets) -> Vec<Planned> {
     let mut random = Random::new(seed);
     let mut kinds: Vec<u64> = (0..count).map(|number| number % KINDS).collect();
@@ -53,7 +54,7 @@ pub fn draw(seed: u64, count: u64, load: Duration, targets: &Targets) -> Vec<Pla
     for (number, kind) in kinds.into_iter().enumerate() {
         let at = HEAD + Duration::from_micros(number as u64 * slot_us + random.below(slot_us));
         let down = Duration::from_millis(random.below(DOWN_MAX_MS));
-        // Workers have most to lose when they are cut off.
+        // Half of the cuts go to workers, which have the most state to lose.
         let cut = if random.below(2) == 0 { &targets.workers } else { &targets.places };
         let mut awake = |places: &[usize]| awake_place(&planned, at, places, &mut random);
         let (fault, lasts) = match kind {
@@ -68,8 +69,8 @@ pub fn draw(seed: u64, count: u64, load: Duration, targets: &Targets) -> Vec<Pla
     planned
 }
 
-/// One of these that does not stand still at that time, if there is one: killing it would end its freeze before
-/// the lease ran out.
+/// Returns a place that is not frozen at that time, if there is one: killing a frozen process would end the
+/// freeze before its lease expires.
 fn awake_place(planned: &[Planned], at: Duration, places: &[usize], random: &mut Random) -> usize {
     let stands_still = |place: usize| {
         planned.iter().any(|earlier| earlier.fault == Fault::Freeze(place) && at < earlier.at + earlier.lasts)
@@ -90,7 +91,7 @@ impl fmt::Display for Fault {
         match self {
             Self::Kill(_) => f.write_str("killed"),
             Self::KillServer => f.write_str("PostgreSQL killed"),
-            Self::Freeze(_) => f.write_str("stopped past its leases"),
+            Self::Freeze(_) => f.write_str("stopped until its leases expired"),
             Self::CutCommit(_) => f.write_str("cut off after a commit"),
         }
     }
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn every_plan_has_every_kind_in_order_and_comes_again() {
+    fn plans_are_reproducible_and_contain_every_kind() {
         for seed in 0..200 {
             let plan = draw(seed, 6, Duration::from_secs(20), &targets());
             assert_eq!(plan, draw(seed, 6, Duration::from_secs(20), &targets()));
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_killed_while_it_stands_still() {
+    fn no_process_is_killed_while_frozen() {
         for seed in 0..200 {
             let plan = draw(seed, 15, Duration::from_secs(60), &targets());
             for (number, planned) in plan.iter().enumerate() {

@@ -1,45 +1,46 @@
-//! Reads the evidence of a run and says what should not be. Nothing here knows how a run is made.
+//! Checks the evidence of a run and returns the violations. Independent of how the run was produced.
 //!
-//! A broker goes by the header `Idempotency-Key`, so "executed once" is ours to keep: every send of an
-//! order must carry one key and one body, and nothing else may carry them. Orders also have a number of
-//! their own in their body, by which an execution under a second key would show.
+//! The broker identifies an order by its `Idempotency-Key` header, so executing it once depends on Posthaste:
+//! every send of an order must carry the same key and body, and no other order may carry them. The body also
+//! contains a number of its own, which reveals an execution under a second key.
 //!
-//! Two rules are about sends that should not have been:
+//! Two rules are about sends:
 //!
-//! 1. A key was sent at most as often as it was claimed; a claim is one row of the audit.
-//! 2. No send came after the order had ended. One that was on its way when its sender gave it up may
-//!    arrive a request's time later; one whose sender stood still while the order ended may come when
-//!    it goes on, because nothing can be checked between the last look at the clock and the first byte.
+//! 1. A key is sent at most as often as it was claimed; each claim is a row of the audit.
+//! 2. No send arrives after the order has ended. Two exceptions: a send in progress when its sender gave up
+//!    may arrive up to one request timeout later, and a send whose sender was stopped while the order ended may
+//!    arrive when the sender continues, because there is no check between reading the clock and writing the
+//!    first byte.
 
 use super::evidence::{AuditRow, Evidence, OrderRow};
 use crate::broker::accounts::Sent;
 use crate::faults::Complaint;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What was broken.
+/// The violated rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// Acknowledged, and not there.
+    /// Acknowledged, but not stored.
     OrderMissing,
-    /// Told to two callers as new.
+    /// Acknowledged as new to two callers.
     AcceptedTwice,
-    /// An order, a send or an execution that nobody asked for.
+    /// An order, a send or an execution that was not submitted.
     Unasked,
     Unfinished,
-    /// `sent`, and the broker never executed it.
+    /// `sent`, but the broker never executed it.
     SentUnexecuted,
-    /// `dead` without a doubt, and the broker executed it.
+    /// `dead` without `maybe_executed`, but the broker executed it.
     DeadYetExecuted,
     ExecutedTwice,
-    /// A send without its key, or with a body that is not the order's.
+    /// A send without its key, or with a body that differs from the order.
     BodyChanged,
     SentBeyondClaims,
     SentAfterEnd,
-    /// The audit does not lead to where the order is.
+    /// The audit does not lead to the order's current state.
     AuditBroken,
 }
 
-/// Everything that the evidence speaks against.
+/// Returns all violations.
 pub fn check(evidence: &Evidence) -> Vec<Complaint<Rule>> {
     let mut checker = Checker::new(evidence);
     checker.check_submissions();
@@ -137,7 +138,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Whether a send may arrive when it did, of an order that ended when it did.
+    /// Returns whether this send may arrive at its time, given when the order ended.
     fn may_come(&self, send: &Sent, ended_us: i64) -> bool {
         let late_us = self.evidence.request_timeout.as_micros() as i64;
         let was_frozen = |(from, until): &(i64, i64)| {
@@ -147,7 +148,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Whether the audit begins with the order's coming in, hangs together, and ends where the order is.
+/// Returns whether the audit starts with the insert, has no gaps, and ends in the order's current state.
 fn leads_to(audit: &[&AuditRow], order: &OrderRow) -> bool {
     let begins = audit.first().is_some_and(|first| first.from.is_none() && first.to == "queued");
     let hangs = audit.windows(2).all(|pair| pair[1].from.as_ref() == Some(&pair[0].to));

@@ -1,5 +1,5 @@
-//! What a run left behind: in the database, in the broker's books, with those who submitted, and in the
-//! list of faults. Plain data, so that the checker can be tested with evidence that is made up.
+//! The evidence of a run: rows of the database, the broker's records, the responses to submissions, and the
+//! injected faults. Plain data, so that the checker can be tested with constructed evidence.
 
 use crate::broker::accounts::Books;
 use crate::direct::{Direct, Row};
@@ -7,7 +7,7 @@ use crate::harness::Engine;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How an order ended, as its row says.
+/// The final state of an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderRow {
     pub key: String,
@@ -29,31 +29,31 @@ pub struct AuditRow {
     pub at_us: i64,
 }
 
-/// What those who submitted an order were told.
+/// The responses to the submissions of an order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Told {
-    /// Answers that said it is new.
+    /// Responses that reported it as new.
     pub new: usize,
-    /// Answers that said it was there.
+    /// Responses that reported it as already stored.
     pub same: usize,
 }
 
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
-    /// Every key that was submitted.
+    /// Every submitted key.
     pub told: BTreeMap<String, Told>,
     pub orders: Vec<OrderRow>,
-    /// In the order in which they happened.
+    /// In chronological order.
     pub audit: Vec<AuditRow>,
     pub books: Books,
-    /// From when until when some sender stood still.
+    /// When a sender was stopped: start and end.
     pub freezes_us: Vec<(i64, i64)>,
-    /// The longest that a request may be under way.
+    /// The maximum duration of a request.
     pub request_timeout: Duration,
 }
 
 impl Evidence {
-    /// Adds what the database knows.
+    /// Reads the rows from the database.
     pub async fn read(&mut self, direct: &Direct, engine: Engine) {
         let orders = "SELECT idempotency_key, status, retry_count, last_error, request_digest,
             CASE WHEN maybe_executed THEN 1 ELSE 0 END FROM outbox_orders";

@@ -1,5 +1,5 @@
-//! Whoever looks after a running system: asks over the API how things stand, and lets the lane go on once
-//! the broker is well again.
+//! An operator of the running system: polls the API for unfinished orders, and resumes the lane when it is
+//! held.
 
 use crate::client::Call;
 use serde_json::Value;
@@ -7,12 +7,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// What an order cannot pass through unseen: it waits longer than this between two sends.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Consecutive polls without an unfinished order before the run counts as settled. An order waits longer than
+/// this between two sends, so it cannot be missed.
 const LOOKS: u32 = 3;
 /// Long enough for several claims to get stuck one after the other on a busy machine.
 const SETTLE_MAX: Duration = Duration::from_secs(240);
-/// How long a server may take to come back.
+/// How long a server may take to restart.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone)]
@@ -22,7 +23,7 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Asks one server after the other until one answers.
+    /// Calls one server after the other until one returns 200.
     async fn ask(&self, method: &str, path: &str) -> Option<Value> {
         let began = Instant::now();
         while began.elapsed() < PATIENCE {
@@ -32,7 +33,7 @@ impl Operator {
                     return Some(answer.json());
                 }
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         None
     }
@@ -48,13 +49,13 @@ impl Operator {
         }
     }
 
-    /// Waits until every order has ended; if that does not come, the checker tells what is left.
+    /// Waits until every order has ended, at most `SETTLE_MAX`; the checker reports what is left.
     pub async fn settle(&self) -> Duration {
         let (began, mut looks) = (Instant::now(), 0);
         while looks < LOOKS && began.elapsed() < SETTLE_MAX {
             looks = if self.all_ended().await { looks + 1 } else { 0 };
             self.resume_if_held().await;
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         began.elapsed()
     }

@@ -1,5 +1,5 @@
-//! Submits orders as careful callers do: each several times, to different processes at once, and again
-//! until it is acknowledged. Keeps what it was told.
+//! Submits orders: each several times, to different processes concurrently, and again until it is
+//! acknowledged. Records the responses.
 
 use super::evidence::Told;
 use crate::client::Call;
@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// One order in so many is one that the broker refuses.
+/// One order in this many is marked unfit and refused by the broker.
 const UNFIT_EVERY: u64 = 20;
-/// Submissions of one order at once.
+/// Maximum number of concurrent submissions of one order.
 const AT_ONCE_MAX: u64 = 4;
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// Servers that do not take an order for so long will not take it any more.
+/// After this time without an acknowledgement, the submission fails.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Clone)]
@@ -25,13 +25,13 @@ pub struct Submitter {
     pub seed: u64,
 }
 
-/// What came of all submissions.
+/// The responses to all submissions.
 #[derive(Debug, Default)]
 pub struct Submitted {
     pub told: BTreeMap<String, Told>,
-    /// Submissions that failed and were made again.
+    /// Submissions that failed and were repeated.
     pub repeated: usize,
-    /// Answers that nobody should get.
+    /// Unexpected responses.
     pub odd: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ pub fn key(number: u64) -> String {
     format!("order-{number}")
 }
 
-/// The text of an order. It carries its number, so that it is known whatever key it comes under.
+/// Returns the text of an order. It contains its number, which identifies it under any key.
 pub fn order_text(number: u64) -> String {
     let (key, qty, unfit) = (key(number), number + 1, number % UNFIT_EVERY == UNFIT_EVERY - 1);
     format!(
@@ -48,7 +48,7 @@ pub fn order_text(number: u64) -> String {
 }
 
 impl Submitter {
-    /// Submits orders at a steady pace for as long as it is told, and waits for every acknowledgement.
+    /// Submits orders at a steady rate for `lasts`, and waits for every acknowledgement.
     pub async fn run(self, per_second: u64, lasts: Duration) -> Submitted {
         let (began, mut tasks) = (Instant::now(), JoinSet::new());
         let mut pace = tokio::time::interval(Duration::from_secs(1) / per_second.max(1) as u32);
@@ -69,7 +69,7 @@ impl Submitter {
         submitted
     }
 
-    /// One order, by several callers at once.
+    /// Submits one order from several callers concurrently.
     async fn submit(&self, number: u64) -> (Told, usize, Vec<String>) {
         let mut random = Random::new(self.seed ^ number.wrapping_mul(0x9e37_79b9));
         let callers = 1 + random.below(AT_ONCE_MAX);
@@ -80,14 +80,14 @@ impl Submitter {
             match status {
                 Some(202) => told.new += 1,
                 Some(200) => told.same += 1,
-                Some(status) => odd.push(format!("order {number} was answered with {status}")),
-                None => odd.push(format!("order {number} was never answered")),
+                Some(status) => odd.push(format!("order {number} got status {status}")),
+                None => odd.push(format!("order {number} got no response")),
             }
         }
         (told, repeated, odd)
     }
 
-    /// Until it is answered with something else than "come again"; how often it was not.
+    /// Repeats a submission until the response is not 503. Returns the status and the number of failures.
     async fn insist(&self, number: u64, mut random: Random) -> (Option<u16>, usize) {
         let (began, text) = (Instant::now(), order_text(number));
         let key = format!("\"{}\"", key(number));

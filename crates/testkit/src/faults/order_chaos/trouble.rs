@@ -1,5 +1,5 @@
-//! What befalls the broker during a run: it crashes and comes back, and it stops to take our credentials
-//! for a while. Drawn from the seed, beside the faults of [`crate::faults::chaos::plan`].
+//! Faults of the broker during a run: it crashes and restarts, and it refuses the credentials for a while.
+//! Drawn from the seed, in addition to the faults of [`crate::faults::chaos::plan`].
 
 use super::operator::Operator;
 use crate::broker::TestBroker;
@@ -20,7 +20,7 @@ pub struct Window {
     pub trouble: Trouble,
 }
 
-/// One window in so much time, of both kinds in turn.
+/// One window per this interval, alternating between the kinds.
 const EVERY: Duration = Duration::from_secs(6);
 const SHORTEST_MS: u64 = 300;
 const LONGEST_MS: u64 = 1_500;
@@ -39,8 +39,8 @@ pub fn draw(seed: u64, load: Duration) -> Vec<Window> {
     (0..count).map(&mut window).collect()
 }
 
-/// Goes through the windows. After each the operator lets the lane go on, for it would wait half a minute to
-/// see by itself that the broker is well.
+/// Applies the windows. After each, the operator resumes the lane; otherwise it would probe the broker only
+/// after half a minute.
 pub async fn make(broker: Arc<TestBroker>, operator: Operator, windows: Vec<Window>, began: Instant) {
     for window in windows {
         tokio::time::sleep_until((began + window.at).into()).await;
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_follow_each_other_and_come_again() {
+    fn windows_do_not_overlap_and_are_reproducible() {
         for seed in 0..200 {
             let windows = draw(seed, Duration::from_secs(30));
             assert_eq!(windows, draw(seed, Duration::from_secs(30)));

@@ -1,5 +1,4 @@
-//! Posts events to an API one by one, as a careful caller does: each under an external id, again until it is
-//! acknowledged.
+//! Posts events to an API one by one. Each has an external id and is posted again until it is acknowledged.
 
 use crate::client::Call;
 use std::net::SocketAddr;
@@ -9,15 +8,15 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 const PACE: Duration = Duration::from_millis(50);
-/// An API that does not take an event for so long will not take it any more.
+/// After this time without an acknowledgement, the run fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What came of all of them.
+/// The acknowledged events.
 #[derive(Debug, Default)]
 pub(super) struct Posted {
-    /// Each event's id and type.
+    /// Id and type of each event.
     pub(super) events: Vec<(i64, String)>,
-    /// Answers that asked to come again.
+    /// Posts that failed or got a 503, and were repeated.
     pub(super) repeated: usize,
 }
 
@@ -28,7 +27,7 @@ pub(super) struct Poster {
 }
 
 impl Poster {
-    /// Posts events of this type until it is told to end.
+    /// Posts events of this type until [`end`](Self::end) is called.
     pub(super) fn start(address: SocketAddr, key: &'static str, kind: &'static str) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -43,7 +42,7 @@ impl Poster {
         Self { stop, task }
     }
 
-    /// Ends once what it has posted is acknowledged.
+    /// Stops after the current event is acknowledged.
     pub(super) async fn end(self) -> Posted {
         self.stop.store(true, Ordering::Relaxed);
         self.task.await.expect("the poster")
@@ -61,10 +60,10 @@ async fn post(address: SocketAddr, key: &str, kind: &str, posted: &mut Posted) {
                 posted.events.push((answer.json()["id"].as_i64().expect("an id"), kind.to_owned()));
                 return;
             }
-            Ok(answer) if answer.status != 503 => panic!("an event was answered with {answer:?}"),
+            Ok(answer) if answer.status != 503 => panic!("unexpected response: {answer:?}"),
             Ok(_) | Err(_) => posted.repeated += 1,
         }
-        assert!(began.elapsed() < PATIENCE, "the API takes no events any more");
+        assert!(began.elapsed() < PATIENCE, "the API does not accept events");
         tokio::time::sleep(PACE).await;
     }
 }

@@ -1,4 +1,4 @@
-//! A checker that cannot complain is worth nothing: each rule is broken once.
+//! Tests of the checker: each rule is violated once, to prove that it is detected.
 
 use super::*;
 use crate::faults::chaos::evidence::Disturbance;
@@ -20,7 +20,7 @@ fn request(pair: Pair, at: Duration, answer: Option<u16>) -> Request {
     Request { pair, at, answer }
 }
 
-/// Three deliveries: one at once, one at the second attempt, one given up.
+/// Three deliveries: one succeeds at once, one at the second attempt, one is dead-lettered.
 fn sound() -> Evidence {
     Evidence {
         expected: [(1, 1), (1, 2), (2, 1)].into(),
@@ -42,10 +42,10 @@ fn sound() -> Evidence {
     }
 }
 
-/// What makes sound evidence unsound.
+/// A change that makes valid evidence invalid.
 type Break<'a> = &'a dyn Fn(&mut Evidence);
 
-/// Breaks sound evidence; answers the rules that were complained of.
+/// Applies a change to valid evidence and returns the violated rules.
 fn rules(break_it: impl Fn(&mut Evidence)) -> Vec<Rule> {
     let mut evidence = sound();
     break_it(&mut evidence);
@@ -55,13 +55,13 @@ fn rules(break_it: impl Fn(&mut Evidence)) -> Vec<Rule> {
 }
 
 #[test]
-fn sound_evidence_is_not_complained_of() {
+fn valid_evidence_has_no_violations() {
     assert_eq!(check(&sound()), []);
     assert_eq!(check(&Evidence::default()), []);
 }
 
 #[test]
-fn each_rule_is_broken_once() {
+fn every_violation_is_detected() {
     let rows: [(&[Rule], Break); 13] = [
         (&[Rule::SagaMissing], &|all| all.expected.extend([(9, 9)])),
         (&[Rule::SagaTwice], &|all| {
@@ -99,10 +99,10 @@ fn disturb(all: &mut Evidence, from: u64, until: u64, server: bool) {
 }
 
 #[test]
-fn a_request_that_no_fault_explains() {
+fn an_extra_request_without_a_fault_is_a_violation() {
     let both = [Rule::ExtraBeyondDisturbances, Rule::ExtraBeyondLeases];
     assert_eq!(rules(doubled), both);
-    // A fault that fell outside of all leases explains nothing; nor does a reset without a fault.
+    // A fault outside of all leases does not explain the request, nor does a reset without a fault.
     for (from, until) in [(10, 91), (119, 130)] {
         let rules = rules(|all| {
             doubled(all);
@@ -111,7 +111,7 @@ fn a_request_that_no_fault_explains() {
         });
         assert_eq!(rules, [Rule::ExtraBeyondDisturbances], "{from} to {until}");
     }
-    // A fault without a lost lease explains nothing either.
+    // A fault without a lost lease does not explain it either.
     let unlost = rules(|all| {
         doubled(all);
         disturb(all, 101, 102, false);
@@ -120,7 +120,7 @@ fn a_request_that_no_fault_explains() {
 }
 
 #[test]
-fn a_request_that_a_fault_explains() {
+fn an_extra_request_after_a_fault_is_allowed() {
     for (from, until, server, lease_resets) in [(99, 99, false, 1), (80, 200, false, 1), (108, 109, true, 0)]
     {
         let rules = rules(|all| {
@@ -130,7 +130,7 @@ fn a_request_that_a_fault_explains() {
         });
         assert_eq!(rules, [], "{from} to {until}");
     }
-    // One fault explains one request and not two.
+    // One fault explains one request, not two.
     let twice = rules(|all| {
         doubled(all);
         doubled(all);

@@ -1,4 +1,4 @@
-//! Evidence of a good run, broken in one place at a time.
+//! Tests of the checker: valid evidence, changed in one place at a time.
 
 use super::super::evidence::Told;
 use super::*;
@@ -32,7 +32,7 @@ fn executed(key: &str, order: u64) -> Executed {
     Executed { key: key.to_owned(), order: Some(order) }
 }
 
-/// Order a was sent, after a first send that its sender never told of; order b was refused.
+/// Order a is sent, after a first send that was never settled; order b is refused.
 fn good() -> Evidence {
     let rewound = AuditRow { retry_count: 1, ..row("a", Some("sending"), "queued", 10 * S) };
     let again = AuditRow { retry_count: 1, ..row("a", Some("queued"), "sending", 10 * S) };
@@ -67,12 +67,12 @@ fn rules(evidence: &Evidence) -> Vec<Rule> {
 }
 
 #[test]
-fn a_good_run_has_no_complaints() {
+fn a_good_run_has_no_violations() {
     assert_eq!(check(&good()), []);
 }
 
 #[test]
-fn each_rule_is_missed_alone() {
+fn each_violation_is_detected_alone() {
     type Break = fn(&mut Evidence);
     let rows: &[(Rule, Break)] = &[
         (Rule::OrderMissing, |e| {
@@ -114,7 +114,7 @@ fn each_rule_is_missed_alone() {
 }
 
 #[test]
-fn an_order_that_did_not_end_is_told() {
+fn an_unfinished_order_is_reported() {
     for status in ["queued", "sending", "failed"] {
         let mut evidence = good();
         evidence.orders[1].status = status.to_owned();
@@ -124,7 +124,7 @@ fn an_order_that_did_not_end_is_told() {
 }
 
 #[test]
-fn a_doubt_covers_a_dead_order_that_was_executed() {
+fn maybe_executed_permits_a_dead_order_that_was_executed() {
     let mut evidence = good();
     evidence.books.executed.push(executed("b", 2));
     evidence.orders[1].maybe_executed = true;
@@ -132,12 +132,12 @@ fn a_doubt_covers_a_dead_order_that_was_executed() {
 }
 
 #[test]
-fn only_a_sender_that_stood_still_over_the_end_may_be_late() {
+fn only_a_frozen_sender_may_send_after_the_end() {
     for (freeze, fine) in [
         ((9 * S, 19 * S + S / 2), true),
-        // It went on long before.
+        // It continued long before.
         ((9 * S, 18 * S), false),
-        // It stopped after the end, when nothing was left to send.
+        // It was stopped after the order had ended.
         ((11 * S + 1, 20 * S), false),
         ((2 * S, 9 * S), false),
     ] {

@@ -28,20 +28,20 @@ const ROWS: [(&str, &[&str]); 9] = [
     ),
     (
         "http, private addresses, userinfo in a callback URL",
-        &["testkit/tests/api/subscriptions.rs urls_out_of_bounds_are_refused_with_the_rule"],
+        &["testkit/tests/api/subscriptions.rs refused_urls_name_the_violated_rule"],
     ),
     (
         "no key, a wrong key, a key of another role",
         &[
-            "testkit/tests/api/roles.rs only_a_known_key_is_let_in",
-            "testkit/tests/api/roles.rs each_role_may_do_its_own_and_no_more",
+            "testkit/tests/api/roles.rs only_a_known_key_is_accepted",
+            "testkit/tests/api/roles.rs each_role_may_make_its_own_calls_only",
         ],
     ),
     (
         "the database away",
         &[
-            "testkit/tests/api/faults.rs a_store_that_is_away_asks_to_come_back",
-            "testkit/tests/api/faults.rs a_store_that_breaks_off_loses_nothing",
+            "testkit/tests/api/faults.rs an_unavailable_store_returns_503",
+            "testkit/tests/api/faults.rs broken_connections_lose_no_acknowledged_event",
             "testkit/tests/faults/outage.rs an_outage_is_survived_quietly",
         ],
     ),

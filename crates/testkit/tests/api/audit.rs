@@ -1,4 +1,5 @@
-//! The audit of what people change, over the API and on its page: who, from where, what; and never a secret.
+//! The operator audit over the API and on its page: key, client address, action and object, and never a
+//! secret.
 
 use crate::dashboard::{Visitor, enter, has};
 use crate::server::{ROOT_KEY, TestApi};
@@ -10,7 +11,7 @@ use posthaste_testkit::receiver::{Answer, Receiver};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The entries, oldest first, each as its key's name, its action and its object.
+/// Returns the entries, oldest first, as key name, action and object.
 async fn listed<S: Stores>(api: &TestApi<S>, query: &str) -> Vec<(String, String, String)> {
     let page = api.get(&format!("/v1/audit?limit=200&{query}")).expect(200).await;
     let text = |item: &Value, field: &str| item[field].as_str().unwrap_or("-").to_owned();
@@ -36,7 +37,7 @@ pub(crate) async fn every_change_names_its_key_and_address<S: Stores>(api: &Test
     api.post("/v1/subscriptions/1/verify").key(&ann).expect(200).await;
     let pause = r#"{"active":false}"#;
     for _ in 0..2 {
-        // The second one changes nothing.
+        // The second PATCH is a no-op.
         api.call("PATCH", "/v1/subscriptions/1").key(&ann).json(pause).expect(200).await;
     }
     let rotated = api.post("/v1/subscriptions/1/rotate-secret").key(&ann).expect(200).await;
@@ -102,7 +103,7 @@ pub(crate) async fn every_change_names_its_key_and_address<S: Stores>(api: &Test
 
 pub(crate) async fn the_audit_is_found_by_action_and_time<S: Stores>(api: &TestApi<S>) {
     for (second, name) in (0..).zip(["a", "b", "c"]) {
-        // The embedded store goes by this clock, PostgreSQL by its own.
+        // SQLite uses this clock, PostgreSQL the server's.
         api.clock.set(at(second));
         api.post("/v1/keys").json(format!(r#"{{"name":"{name}","role":"viewer"}}"#)).expect(201).await;
     }
@@ -138,24 +139,24 @@ pub(crate) async fn failed_sign_ins_are_written_once_a_minute<S: Stores>(api: &T
     for (key, status) in [("wrong", 401), ("", 401), (&*ingest, 403)] {
         assert_eq!(enter(api, key, "/").send().await.status, status);
     }
-    assert_eq!(written().await, [row(1)], "the first at once, the others when the minute has passed");
+    assert_eq!(written().await, [row(1)], "the first at once, the others after a minute");
     let mut writer = FailedSignInWriter::new(api.h.store.keys(), api.failed_sign_ins.clone());
     let before = T0.after(WINDOW - Duration::from_micros(1));
     assert_eq!(writer.step(before).await.expect("a step"), Progress::Unasked);
     assert_eq!(writer.step(T0.after(WINDOW)).await.expect("a step"), Progress::Idle);
     assert_eq!(written().await, [row(1), row(2)]);
     assert_eq!(writer.step(T0.after(3 * WINDOW)).await.expect("a step"), Progress::Unasked);
-    // A process that stops writes what it counted.
+    // A process that drains writes its count.
     assert_eq!(enter(api, "wrong", "/").send().await.status, 401);
     assert_eq!(enter(api, "wrong", "/").send().await.status, 401);
     writer.drain(&api.clock, Duration::from_secs(30)).await;
     assert_eq!(written().await, [row(1), row(2), row(1), row(1)]);
-    // Who the caller claims to be is unknown, and what was typed is nobody's business.
+    // The caller is unknown, and the key that was entered must not be stored.
     let stored = api.h.direct.rows("SELECT * FROM operator_audit WHERE action = 'sign_in_failed'").await;
     assert!(!format!("{stored:?}").contains(&ingest), "{stored:?}");
 }
 
-pub(crate) async fn the_page_is_for_admins<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn the_audit_page_requires_an_admin<S: Stores>(api: &TestApi<S>) {
     let script = "<script>alert(1)</script>";
     let named = json!({"name": script, "role": "viewer"}).to_string();
     api.post("/v1/keys").json(named).expect(201).await;

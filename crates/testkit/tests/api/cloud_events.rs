@@ -7,7 +7,7 @@ const ONE: &str = "application/cloudevents+json";
 const BATCH: &str = "application/cloudevents-batch+json";
 const EVENT: &str = r#"{"specversion":"1.0","type":"order.paid","source":"/shop","id":"1","subject":"s","time":"2026-01-01T00:00:00Z","myext":7,"datacontenttype":"application/json","data":{ "amount" : 1.50 }}"#;
 
-pub(crate) async fn all_modes_are_the_same_event<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn all_modes_produce_the_same_event<S: Stores>(api: &TestApi<S>) {
     let first = api.post("/v1/events").header("content-type", ONE).body(EVENT).expect(202).await;
     let id = first["id"].clone();
     let sql = format!("SELECT event_type, external_event_id, payload FROM events WHERE id = {id}");
@@ -26,7 +26,7 @@ pub(crate) async fn all_modes_are_the_same_event<S: Stores>(api: &TestApi<S>) {
     };
     let again = binary().header("ce-id", "1").json(r#"{ "amount" : 1.50 }"#).expect(200).await;
     assert_eq!(again["id"], id);
-    // A payload is its bytes.
+    // Payloads are compared byte for byte.
     binary().header("ce-id", "1").json(r#"{"amount":1.50}"#).refused(422, "external_event_id").await;
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let euro =

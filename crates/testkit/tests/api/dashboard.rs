@@ -1,5 +1,5 @@
-//! The pages for people: who is let in and what they can press, forms from elsewhere, and text that stays
-//! text. What a browser makes of them is tested in one.
+//! Access to dashboard pages: sessions, roles, cross-origin forms, and escaping of user content. The rendered
+//! pages are tested in a browser by `outside`.
 
 use crate::server::{ROOT_KEY, TestApi};
 use posthaste_core::SubscriptionId;
@@ -8,7 +8,7 @@ use posthaste_testkit::client::{Answer, Call};
 use posthaste_testkit::fixtures::{T0, at};
 use std::time::Duration;
 
-/// A browser that signed in.
+/// A browser with a session.
 pub(crate) struct Visitor<'a, S: Stores> {
     api: &'a TestApi<S>,
     pub(crate) cookie: String,
@@ -34,7 +34,7 @@ impl<'a, S: Stores> Visitor<'a, S> {
         hidden(&self.page("/", 200).await, "token")
     }
 
-    /// What one of our own pages would send.
+    /// Posts a form as a page of the dashboard would.
     pub(crate) async fn press(&self, path: &str, fields: &str) -> Answer {
         let body = format!("token={}&{fields}", self.token().await);
         self.call("POST", path).header("sec-fetch-site", "same-origin").body(body).send().await
@@ -45,7 +45,7 @@ pub(crate) fn enter<S: Stores>(api: &TestApi<S>, key: &str, next: &str) -> Call 
     api.post("/sign-in").no_key().body(format!("key={key}&next={next}"))
 }
 
-/// The value of a hidden field.
+/// Returns the value of a hidden field.
 pub(crate) fn hidden(html: &str, name: &str) -> String {
     let (_, rest) = html.split_once(&format!("name=\"{name}\" value=\"")).expect("the field");
     rest.split('"').next().unwrap_or_default().to_owned()
@@ -70,7 +70,7 @@ pub(crate) fn has(html: &str, parts: &[&str]) {
     }
 }
 
-pub(crate) async fn only_who_signed_in_sees_pages<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn pages_require_a_session<S: Stores>(api: &TestApi<S>) {
     for (path, place) in [
         ("/", "/sign-in"),
         ("/deliveries?status=Pending", "/sign-in?next=%2Fdeliveries%3Fstatus%3DPending"),
@@ -78,7 +78,7 @@ pub(crate) async fn only_who_signed_in_sees_pages<S: Stores>(api: &TestApi<S>) {
     ] {
         let answer = api.get(path).no_key().send().await;
         assert_eq!((answer.status, answer.header("location")), (303, place), "{path}");
-        // A bearer key is for programs: a page takes the cookie only.
+        // Bearer keys are for programs: a page accepts only the cookie.
         assert_eq!(api.get(path).send().await.status, 303, "{path}");
     }
     for (key, status) in [("wrong", 401), ("", 401), (&*"k".repeat(600), 401)] {
@@ -124,8 +124,8 @@ pub(crate) async fn only_who_signed_in_sees_pages<S: Stores>(api: &TestApi<S>) {
     assert_eq!(visitor.call("GET", "/").send().await.status, 303, "twelve hours later");
 }
 
-/// Two processes on one database: a session is valid on both, and ended on both.
-pub(crate) async fn a_session_is_known_and_ended_everywhere<S: Stores>(api: &TestApi<S>) {
+/// Two processes on one database: a session is valid on both, and ends on both.
+pub(crate) async fn a_session_starts_and_ends_on_all_processes<S: Stores>(api: &TestApi<S>) {
     let other = api.another().await;
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     let copied =
@@ -134,12 +134,12 @@ pub(crate) async fn a_session_is_known_and_ended_everywhere<S: Stores>(api: &Tes
     visitor.press("/sign-out", "").await;
     for path in ["/", "/events"] {
         let answer = copied(path).send().await;
-        assert_eq!(answer.status, 303, "the copy of a cookie after the sign-out");
+        assert_eq!(answer.status, 303, "a copied cookie after the sign-out");
         assert_eq!(visitor.call("GET", path).send().await.status, 303);
     }
 }
 
-/// By a clock that was set back a session would last longer than twelve hours.
+/// With a clock that was set back, a session would last longer than twelve hours.
 pub(crate) async fn no_session_lasts_longer_than_twelve_hours<S: Stores>(api: &TestApi<S>) {
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     for (now, status) in [
@@ -171,7 +171,7 @@ pub(crate) async fn a_form_of_another_origin_is_refused<S: Stores>(api: &TestApi
     assert_eq!(visitor.call("GET", "/").send().await.status, 200);
 }
 
-pub(crate) async fn each_role_sees_what_it_may_press<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn each_role_sees_its_own_actions<S: Stores>(api: &TestApi<S>) {
     let letter = dead_letter(api, "a").await;
     let path = format!("/dead-letters/{letter}");
     for (role, may_look, may_requeue) in [
@@ -234,7 +234,7 @@ pub(crate) async fn a_forged_form_is_refused<S: Stores>(api: &TestApi<S>) {
     assert_eq!(visitor.press(&path, "").await.header("location"), "/deliveries/2", "a second click");
 }
 
-pub(crate) async fn a_delivery_is_told_with_its_lineage<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn a_delivery_page_shows_its_lineage<S: Stores>(api: &TestApi<S>) {
     let letter = dead_letter(api, "a").await;
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     let given_up = format!("href=\"/dead-letters/{letter}\"");
@@ -268,7 +268,7 @@ pub(crate) async fn a_delivery_is_told_with_its_lineage<S: Stores>(api: &TestApi
     api.get("/no-such-page").no_key().refused(404, "").await;
 }
 
-pub(crate) async fn what_others_wrote_stays_text<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn user_content_is_escaped<S: Stores>(api: &TestApi<S>) {
     let script = "<script>alert(1)</script>";
     let subscription = api.h.subscribe("a").await;
     api.post("/v1/events")
@@ -309,7 +309,7 @@ pub(crate) async fn dead_letter<S: Stores>(api: &TestApi<S>, kind: &str) -> i64 
     api.h.direct.number("SELECT max(id) FROM dead_letters").await
 }
 
-/// Five attempts fail, each when it is due.
+/// Fails five attempts, each when it is due, so that the delivery is dead-lettered.
 pub(crate) async fn give_up<S: Stores>(api: &TestApi<S>, subscription: SubscriptionId) {
     for second in [0, 30, 90, 210, 450] {
         api.h.fail_attempts(subscription, at(second)).await;

@@ -1,11 +1,12 @@
-//! What an operator who was woken reads first: what is wrong, for whom, since when, and where to press.
+//! The overview's list of problems: what is wrong, for which subscription, since when, and a link to act on
+//! it.
 
 use crate::dashboard::{Visitor, has};
 use crate::server::{ROOT_KEY, TestApi};
 use posthaste_core::ports::{PresenceStore as _, ProcessSeen, Rollup, RollupWidth, Stores};
 use posthaste_testkit::fixtures::{T0, at, worker_id};
 
-/// What processes have counted at this second.
+/// Reports counters at this second, as a process does.
 async fn count<S: Stores>(api: &TestApi<S>, second: u64, counters: &[(&str, i64)]) {
     let seen = ProcessSeen {
         process_id: worker_id(1),
@@ -24,7 +25,7 @@ async fn count<S: Stores>(api: &TestApi<S>, second: u64, counters: &[(&str, i64)
     api.h.store.presence().report_presence(seen, rollups).await.expect("a report");
 }
 
-pub(crate) async fn the_overview_says_what_is_wrong_for_whom_and_since_when<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn the_overview_lists_problems_by_subscription_and_time<S: Stores>(api: &TestApi<S>) {
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     has(&visitor.page("/", 200).await, &["Nothing needs you"]);
 
@@ -63,7 +64,7 @@ pub(crate) async fn the_overview_says_what_is_wrong_for_whom_and_since_when<S: S
     );
     assert!(!html.contains("Nothing needs you"), "{html}");
 
-    // What was requeued needs nobody any more.
+    // Requeued dead letters need no action.
     for letter in 1..=4 {
         visitor.press(&format!("/dead-letters/{letter}/requeue"), "").await;
     }
@@ -73,12 +74,12 @@ pub(crate) async fn the_overview_says_what_is_wrong_for_whom_and_since_when<S: S
         &["told warn wrap\"><a href=\"/dead-letters\">Given up in this window: 4, and requeued since"],
     );
     assert!(!html.contains("given up since"), "{html}");
-    // An hour later it is history.
+    // An hour later, the dead letters are outside of the window.
     api.clock.set(at(4_000));
     has(&visitor.page("/", 200).await, &["Nothing needs you"]);
 }
 
-pub(crate) async fn a_delivery_that_is_held_says_why<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn a_held_delivery_shows_the_reason<S: Stores>(api: &TestApi<S>) {
     let subscription = api.h.subscribe_with("a", Some(1)).await;
     api.h.publish("a", 2).await;
     api.h.route_all(T0).await;
@@ -100,7 +101,7 @@ pub(crate) async fn a_delivery_that_is_held_says_why<S: Stores>(api: &TestApi<S>
     has(&visitor.page("/deliveries/1", 200).await, &["held for good: its subscription was deleted"]);
 }
 
-pub(crate) async fn a_dead_letter_leads_to_all_that_it_is_about<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn a_dead_letter_links_to_its_records<S: Stores>(api: &TestApi<S>) {
     let (subscription, saga, letter) = api.h.dead_letter("a").await;
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     let page = format!("/dead-letters/{letter}");
@@ -114,7 +115,7 @@ pub(crate) async fn a_dead_letter_leads_to_all_that_it_is_about<S: Stores>(api: 
             ">Requeue<",
         ],
     );
-    // Nobody is offered what would be refused.
+    // An action that would be refused is not offered.
     visitor.press(&format!("/subscriptions/{subscription}/delete"), "").await;
     let html = visitor.page(&page, 200).await;
     has(&html, &["It cannot be requeued: its subscription was deleted"]);

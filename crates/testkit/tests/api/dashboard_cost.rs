@@ -1,6 +1,7 @@
-//! No page reads history: what it touches beside 1,000 finished deliveries and beside 100,000 is the same within a
-//! factor of two. On PostgreSQL that is rows, and pages of tables and indexes, planning included; on SQLite it is steps
-//! of its machine, each of which reads no more than one row. `make count-pages` does it with a million.
+//! No page reads history: its cost next to 1,000 and next to 100,000 finished deliveries differs by at most a
+//! factor of two. On PostgreSQL the cost is rows and buffers of tables and indexes, planning included; on
+//! SQLite it is virtual machine steps, each of which reads at most one row. `make count-pages` uses a
+//! million.
 
 use crate::dashboard::Visitor;
 use crate::server::{ROOT_KEY, TestApi};
@@ -19,19 +20,20 @@ use tokio_postgres::Client;
 
 const FEW: i64 = 1_000;
 
-/// Beside the few, or beside `POSTHASTE_COUNTED_DELIVERIES` of them.
+/// Returns the larger number of deliveries: `POSTHASTE_COUNTED_DELIVERIES`, or 100,000.
 fn many() -> i64 {
     let asked = std::env::var("POSTHASTE_COUNTED_DELIVERIES").ok();
     asked.map_or(100_000, |text| text.parse().expect("POSTHASTE_COUNTED_DELIVERIES must be a number"))
 }
 
-/// Everything has ended. Every second delivery was given up, and every letter was requeued with success.
+/// Fills in the number of deliveries. All have ended: every second one was dead-lettered, and every dead
+/// letter was requeued and delivered.
 fn ended(script: &str, deliveries: i64) -> String {
     script.replace("{deliveries}", &deliveries.to_string())
 }
 
-/// Every page that reads anything, with filters that find much and filters that find nothing. `{delivery}` is the newest
-/// one, `{letter}` the letter that it was made from.
+/// Every page that reads the store, with filters that match many rows and filters that match none.
+/// `{delivery}` is the newest delivery, `{letter}` the dead letter it was requeued from.
 const PAGES: [&str; 41] = [
     "/",
     "/?window=24h",
@@ -76,14 +78,14 @@ const PAGES: [&str; 41] = [
     "/system",
 ];
 
-/// What one look at a page touches, each part by its name.
+/// The cost of one request, by unit.
 type Touched = Vec<(&'static str, i64)>;
 
 trait World {
     async fn touched(&self, path: &str) -> Touched;
 }
 
-/// A day of attempts for each subscription, which a thousand deliveries can have made.
+/// Reports a day of attempts for each subscription, possible even with a thousand deliveries.
 async fn report_health<S: Stores>(store: &S, now: Timestamp) {
     let mut attempts = Attempts::default();
     attempts.succeed(Duration::from_millis(7));
@@ -111,13 +113,14 @@ impl Server {
         let script = ended(include_str!("dashboard_cost_postgres.sql"), deliveries);
         client.batch_execute(&script).await.unwrap_or_else(|error| panic!("{error:?}"));
         report_health(&h.store, T0).await;
-        // What is not yet on the disk is not yet known to be seen by all, and would be looked up row by row.
+        // Rows whose commit is not flushed yet cannot be marked all-visible, and index-only scans would look
+        // up each of them.
         client.batch_execute("CHECKPOINT").await.expect("a checkpoint");
         client.batch_execute("VACUUM ANALYZE").await.expect("statistics");
         Self { api: TestApi::start(h).await, client }
     }
 
-    /// A connection tells its figures when it ends.
+    /// Ends all connections, because a backend reports its statistics when it exits.
     async fn settle(&self) {
         let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
             WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
@@ -142,7 +145,7 @@ impl World for Server {
         let visitor = Visitor::sign_in(&self.api, ROOT_KEY).await;
         self.settle().await;
         let before = self.figures().await;
-        // The connections were ended: the first try may find that out.
+        // The connections were terminated, so the first try may fail.
         let mut tries = 0;
         loop {
             let answer = visitor.call("GET", path).send().await;
@@ -177,7 +180,7 @@ impl World for File {
     async fn touched(&self, path: &str) -> Touched {
         let visitor = Visitor::sign_in(&self.api, ROOT_KEY).await;
         let mut least = u64::MAX;
-        // Each of the two connections that read learns the schema when it is first used, which takes steps too.
+        // Each of the two reader connections loads the schema on first use, which takes steps too.
         for _ in 0..3 {
             let before = self.steps.load(Ordering::Relaxed);
             let answer = visitor.call("GET", path).send().await;
@@ -202,9 +205,9 @@ async fn compare(few: &impl World, many: &impl World, count: i64) {
             parts.join(" and ")
         };
         let found =
-            format!("{page}: {} beside {FEW}, {} beside {count}", told(&beside_few), told(&beside_many));
+            format!("{page}: {} next to {FEW}, {} next to {count}", told(&beside_few), told(&beside_many));
         println!("{found}");
-        assert!(beside_few.last().is_some_and(|(_, number)| *number > 0), "{page} was not counted");
+        assert!(beside_few.last().is_some_and(|(_, number)| *number > 0), "{page}: no cost measured");
         let grows = |(few, many): (&(&str, i64), &(&str, i64))| many.1 > 2 * few.1;
         if beside_few.iter().zip(&beside_many).any(grows) {
             wrong.push(found);
@@ -214,11 +217,11 @@ async fn compare(few: &impl World, many: &impl World, count: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_postgres_a_page_costs_the_same_however_long_history_is() {
+async fn on_postgres_a_page_costs_the_same_whatever_the_history() {
     compare(&Server::with(FEW).await, &Server::with(many()).await, many()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_sqlite_a_page_costs_the_same_however_long_history_is() {
+async fn on_sqlite_a_page_costs_the_same_whatever_the_history() {
     compare(&File::with(FEW).await, &File::with(many()).await, many()).await;
 }

@@ -1,4 +1,5 @@
--- The twin of dashboard_cost_postgres.sql: the same ids, the same states. A table lies in the order of its key here.
+-- The counterpart of dashboard_cost_postgres.sql, with the same ids and states. SQLite stores a table in the
+-- order of its key.
 
 BEGIN;
 CREATE TEMP TABLE numbers (k INTEGER PRIMARY KEY);

@@ -1,4 +1,4 @@
-//! The pages of events: found by every field, explained, and looked for no further than a page may look.
+//! The event pages: filters, explanation, and the limit of rows that a page examines.
 
 use crate::dashboard::{Visitor, has};
 use crate::server::{ROOT_KEY, TestApi};
@@ -40,7 +40,7 @@ pub(crate) async fn an_event_is_found_by_every_field<S: Stores>(api: &TestApi<S>
     has(&visitor.page("/events/2", 200).await, &["shop-2", "{\n  &#34;amount&#34;: 12.50\n}"]);
 }
 
-/// Payloads may be long: a list has none, and the page of an event has its own.
+/// Payloads may be large: a list contains none, the page of an event contains its own.
 pub(crate) async fn a_list_of_events_has_no_payloads<S: Stores>(api: &TestApi<S>) {
     let event = NewEvent { payload: json(r#"["marker"]"#), ..named_event("a", "long") };
     api.h.store.ingest().insert_events(vec![vec![event]], T0).await.expect("an event");
@@ -79,15 +79,15 @@ fn counted(last: u32) -> String {
     format!("WITH RECURSIVE counted (k) AS (VALUES (1) UNION ALL SELECT k + 1 FROM counted WHERE k < {last})")
 }
 
-/// Where a list goes on, if it does.
+/// Returns the link to the next page, if there is one.
 pub(crate) fn next_of(html: &str) -> Option<String> {
     let (_, more) = html.split_once("<p class=\"more\">")?;
     let (_, link) = more.split_once("href=\"")?;
     link.split('"').next().map(|address| address.replace("&#38;", "&"))
 }
 
-/// A filter without an index is looked for among so many, and the page says how far it looked, on every list.
-pub(crate) async fn a_long_look_says_how_far_it_came<S: Stores>(api: &TestApi<S>) {
+/// A filter without an index examines a limited number of rows, and every list says how far it got.
+pub(crate) async fn a_limited_scan_says_how_far_it_got<S: Stores>(api: &TestApi<S>) {
     api.h.store.ingest().insert_events(vec![vec![event("rare")]], T0).await.expect("an event");
     let time = match api.h.engine {
         Engine::Sqlite => "1800000001000000 + k",
@@ -123,14 +123,14 @@ pub(crate) async fn a_long_look_says_how_far_it_came<S: Stores>(api: &TestApi<S>
         ("orders", "orders", "status=dead"),
     ] {
         let first = visitor.page(&format!("/{list}?{query}"), 200).await;
-        // SQLite's index over the type has the order of ids, so it finds the event at once.
+        // SQLite's index over the type is in id order, so it finds the event at once.
         if list == "events" && api.h.engine == Engine::Sqlite {
             assert_eq!((rows(&first, list), first.contains("Look further")), (1, false), "{list}");
             continue;
         }
         let newest = format!("Looked through the newest 500 {many}, back to <time");
         has(&first, &["None among those looked through", &newest, "2027-01-15 08:00:01", ">Look further<"]);
-        // A script goes on from here, and says so.
+        // A script continues from here and announces its progress.
         has(
             &first,
             &["data-live", "data-further=\"500\"", "id=\"further\"", "id=\"looking\"", "role=\"status\""],
@@ -143,14 +143,14 @@ pub(crate) async fn a_long_look_says_how_far_it_came<S: Stores>(api: &TestApi<S>
     for list in ["deliveries", "events", "dead-letters", "orders"] {
         let plain = visitor.page(&format!("/{list}"), 200).await;
         assert!(plain.contains(">Older ones<") && !plain.contains("Looked through"), "{plain}");
-        // A list that is full has not ended its look, however short it was asked for.
+        // A list that is full does not show how far it got, even with a small limit.
         let short = visitor.page(&format!("/{list}?limit=1"), 200).await;
         assert!(short.contains(">Older ones<") && !short.contains("Looked through"), "{short}");
     }
 }
 
-/// Who asks for a time long ago need not walk there.
-pub(crate) async fn a_look_begins_near_the_time_asked_for<S: Stores>(api: &TestApi<S>) {
+/// A filter for a time long ago offers to start near that time.
+pub(crate) async fn a_scan_can_start_near_the_requested_time<S: Stores>(api: &TestApi<S>) {
     let time = match api.h.engine {
         Engine::Sqlite => "1800000000000000 + k * 1000000",
         Engine::Postgres | Engine::PostgresCut => "to_timestamp(1800000000 + k)",
@@ -168,7 +168,7 @@ pub(crate) async fn a_look_begins_near_the_time_asked_for<S: Stores>(api: &TestA
     }
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     let until = |time: &str| format!("/deliveries?until={}", time.replace(':', "%3A"));
-    // The one hundredth second of 25,000.
+    // Second 100 of 25,000.
     let first = visitor.page(&until("2027-01-15T08:01:40Z"), 200).await;
     has(
         &first,
@@ -182,14 +182,14 @@ pub(crate) async fn a_look_begins_near_the_time_asked_for<S: Stores>(api: &TestA
     let (_, nearer) = links.split_once("href=\"").expect("a link");
     let mut found =
         visitor.page(&nearer.split('"').next().unwrap_or_default().replace("&#38;", "&"), 200).await;
-    // It begins a little above, since what was made together need not have its ids in order.
+    // It starts a little later than the time, since rows created together may have ids out of order.
     for _ in 0..2 {
         assert_eq!(rows(&found, "deliveries"), 0, "{found}");
         found = visitor.page(&next_of(&found).expect("more"), 200).await;
     }
     assert!(found.contains("<td><a href=\"/deliveries/99\">"), "{found}");
     assert_eq!((rows(&found, "deliveries"), found.contains("/deliveries/100\"")), (50, false), "{found}");
-    // Where looking on comes there at once, there is nothing to offer.
+    // If continuing reaches the time at once, no such link is offered.
     let close = visitor.page(&until("2027-01-15T14:35:00Z"), 200).await;
     assert!(!close.contains("Begin at about"), "{close}");
 }

@@ -1,11 +1,12 @@
-//! The forms above the lists: what is wrong is marked where it can be mended, and times are taken as browsers send them.
+//! The filter forms of the lists: errors are shown at their field, and times are accepted as browsers send
+//! them.
 
 use crate::dashboard::{Visitor, has};
 use crate::server::{ROOT_KEY, TestApi};
 use posthaste_core::ports::{IngestStore as _, Stores};
 use posthaste_testkit::fixtures::{at, event};
 
-/// The tag of a field.
+/// Returns the tag of a field.
 fn field<'a>(html: &'a str, name: &str) -> &'a str {
     let begin =
         html.find(&format!(" name=\"{name}\"")).unwrap_or_else(|| panic!("no field {name} in {html}"));
@@ -14,7 +15,7 @@ fn field<'a>(html: &'a str, name: &str) -> &'a str {
 
 const MARKS: &str = "aria-invalid=\"true\" aria-describedby=\"wrong\"";
 
-pub(crate) async fn a_wrong_filter_is_marked_in_its_form<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn an_invalid_filter_is_marked_at_its_field<S: Stores>(api: &TestApi<S>) {
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     for (path, title, name, told, kept) in [
         ("/events?id=x&event_type=a", "Events", "id", "id must be a whole number", "value=\"x\""),
@@ -47,7 +48,7 @@ pub(crate) async fn a_wrong_filter_is_marked_in_its_form<S: Stores>(api: &TestAp
         has(&html, &[&format!("<h1>{title}</h1>"), "role=\"search\"", kept]);
         assert!(field(&html, name).contains(MARKS), "{path}: {html}");
         assert_eq!(html.matches("aria-invalid").count(), 1, "{path}: {html}");
-        // Beside the field, not inside its label, whose text would be its name.
+        // The message is next to the field, not inside its label, whose text is the accessible name.
         let (_, message) =
             html.split_once("<p class=\"wrong\" id=\"wrong\" role=\"alert\">").expect("a message");
         let message = message.split('<').next().unwrap_or_default();
@@ -59,7 +60,7 @@ pub(crate) async fn a_wrong_filter_is_marked_in_its_form<S: Stores>(api: &TestAp
             assert_eq!(api.get(&format!("/v1{path}")).send().await.status, 422, "{path}");
         }
     }
-    // What no field holds is told above the form.
+    // Errors in parameters without a field are shown above the form.
     for (query, told) in [
         ("limit=0", "limit must be a whole number"),
         ("cursor=x", "cursor must be the next_cursor"),
@@ -74,8 +75,8 @@ pub(crate) async fn a_wrong_filter_is_marked_in_its_form<S: Stores>(api: &TestAp
     }
 }
 
-/// A browser's own field for a time sends no zone, and holds whole seconds here; everything else stays text.
-pub(crate) async fn a_time_is_taken_as_browsers_send_it<S: Stores>(api: &TestApi<S>) {
+/// A `datetime-local` field sends no zone, and holds whole seconds here; any other value is shown as text.
+pub(crate) async fn times_are_accepted_as_browsers_send_them<S: Stores>(api: &TestApi<S>) {
     for seconds in [0, 10, 20] {
         let events = vec![vec![event("a")]];
         api.h.store.ingest().insert_events(events, at(seconds)).await.expect("an event");
@@ -96,19 +97,19 @@ pub(crate) async fn a_time_is_taken_as_browsers_send_it<S: Stores>(api: &TestApi
         assert!(shown.contains("type=\"datetime-local\"") && shown.contains(value), "{query}: {shown}");
         has(&html, &["<label>Since (UTC) <", "<label>Until (UTC) <"]);
     }
-    // Finer than the field can hold: shown as it came, so that sending the form again asks for the same.
+    // Finer than the field can hold: shown unchanged, so that submitting the form again has the same meaning.
     let fine = visitor.page("/events?since=2027-01-15T08:00:10.000001Z", 200).await;
     let shown = field(&fine, "since");
     assert!(
         !shown.contains("datetime-local") && shown.contains("value=\"2027-01-15T08:00:10.000001Z\""),
         "{shown}"
     );
-    // Wherever it leads, the time is whole.
+    // Links contain the complete time.
     let older = visitor.page("/events?since=2027-01-15T08:00&limit=1", 200).await;
     has(&older, &["href=\"/events?since=2027-01-15T08%3A00%3A00Z&#38;limit=1&#38;cursor="]);
     let letters = visitor.page("/dead-letters?until=2030-01-01T00:00", 200).await;
     has(&letters, &["href=\"/dead-letters/requeue?until=2030-01-01T00%3A00%3A00Z\""]);
     visitor.page("/dead-letters/requeue?until=2030-01-01T00%3A00%3A00Z", 200).await;
-    // Programs say the zone.
+    // API calls must give a zone.
     assert_eq!(api.get("/v1/events?since=2027-01-15T08:00").send().await.status, 422);
 }

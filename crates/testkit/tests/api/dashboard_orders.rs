@@ -1,4 +1,4 @@
-//! The pages of orders: what is found, what is told of one, and who may let a paused lane go on.
+//! The order pages: filters, the page of an order, and who may resume a paused lane.
 
 use crate::dashboard::Visitor;
 use crate::orders::{body, outcome_of, send_one, submit};
@@ -14,7 +14,7 @@ fn has(html: &str, parts: &[&str]) {
 }
 
 pub(crate) async fn orders_are_found_by_status_and_key<S: Stores>(api: &TestApi<S>) {
-    // Characters that mean something in an address, and steps in a path.
+    // Keys with characters that are special in a URL, and with path segments.
     for key in ["k-1", "k-2", "a/b?c=d&e#f%2F", "<i>", "..", "resume"] {
         submit(api, key, body(key)).expect(202).await;
     }
@@ -33,8 +33,8 @@ pub(crate) async fn orders_are_found_by_status_and_key<S: Stores>(api: &TestApi<
     assert!(next.starts_with("/orders?status=queued&limit=2&cursor="), "{next}");
     let second = visitor.page(&next, 200).await;
     assert_eq!(count(&second), 2, "the next two of the queued");
-    assert!(!second.contains("id=\"list\" data-live"), "a page further on stays as it is");
-    // Every row leads to its order, whatever its key looks like.
+    assert!(!second.contains("id=\"list\" data-live"), "only the first page is refreshed");
+    // Every row links to its order, whatever its key contains.
     let html = visitor.page("/orders", 200).await;
     let links = html.split("<td class=\"clip\"><a href=\"").skip(1);
     let links: Vec<String> =
@@ -51,7 +51,7 @@ pub(crate) async fn orders_are_found_by_status_and_key<S: Stores>(api: &TestApi<
     has(&visitor.page("/orders?idempotency_key=%22", 422).await, &["aria-invalid"]);
 }
 
-pub(crate) async fn an_order_is_told_with_its_audit<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn an_order_page_shows_its_audit<S: Stores>(api: &TestApi<S>) {
     let script = "<script>alert(1)</script>";
     submit(api, "k", body("k")).expect(202).await;
     let answer = format!(r#"{{"idempotency_key":"k","broker_order_id":"{script}"}}"#);
@@ -77,8 +77,8 @@ pub(crate) async fn an_order_is_told_with_its_audit<S: Stores>(api: &TestApi<S>)
     );
 }
 
-/// An order that was a probe for hours has a long audit; its page does not.
-pub(crate) async fn a_long_audit_is_cut<S: Stores>(api: &TestApi<S>) {
+/// An order that was a probe for hours has a long audit; its page shows the latest part.
+pub(crate) async fn a_long_audit_is_truncated<S: Stores>(api: &TestApi<S>) {
     submit(api, "k", body("k")).expect(202).await;
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     let count = |html: &str| html.matches("<li class=\"").count();
@@ -94,11 +94,11 @@ pub(crate) async fn a_long_audit_is_cut<S: Stores>(api: &TestApi<S>) {
     assert_eq!((count(&html), html.contains("The last 100 changes")), (100, true), "{html}");
 }
 
-pub(crate) async fn a_paused_lane_is_told_and_resumed_by_who_may<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn a_paused_lane_is_shown_and_resumed_by_operators<S: Stores>(api: &TestApi<S>) {
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     let open = visitor.page("/orders", 200).await;
     has(&open, &["id=\"lane-state\">open<", "at most 1000 orders a second"]);
-    assert!(!open.contains("Resume the lane"), "an open lane needs nobody");
+    assert!(!open.contains("Resume the lane"), "an open lane offers no action");
     for number in 0..5 {
         submit(api, &format!("k-{number}"), body(&format!("k-{number}"))).expect(202).await;
         send_one(api, outcome_of("k", 401, ""), T0).await;
@@ -114,5 +114,5 @@ pub(crate) async fn a_paused_lane_is_told_and_resumed_by_who_may<S: Stores>(api:
         assert_eq!(api.get("/v1/outbox").expect(200).await["state"], expected, "{role:?}");
     }
     has(&visitor.page("/orders", 200).await, &["id=\"lane-state\">open<"]);
-    assert_eq!(visitor.press("/outbox/resume", "").await.status, 303, "once more does no harm");
+    assert_eq!(visitor.press("/outbox/resume", "").await.status, 303, "a second resume is a no-op");
 }

@@ -1,5 +1,5 @@
-//! Many dead letters are requeued from the pages: after a preview, in parts that tell how far they are, and
-//! then it is told what became of them.
+//! Bulk requeue of dead letters from the pages: preview, progress in parts, and the outcome of the requeued
+//! deliveries.
 
 use crate::dashboard::{Visitor, give_up, hidden};
 use crate::server::{ROOT_KEY, TestApi};
@@ -13,7 +13,7 @@ fn has(html: &str, parts: &[&str]) {
     }
 }
 
-pub(crate) async fn many_are_requeued_after_a_preview<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn many_dead_letters_are_requeued_after_a_preview<S: Stores>(api: &TestApi<S>) {
     let one = api.h.subscribe("a").await;
     let other = api.h.subscribe("b").await;
     api.h.publish("a", 3).await;
@@ -30,7 +30,7 @@ pub(crate) async fn many_are_requeued_after_a_preview<S: Stores>(api: &TestApi<S
     let done = visitor.press("/dead-letters/requeue", &filter).await;
     assert_eq!((done.status, api.count("webhook_delivery_sagas").await), (303, 8));
     let fates = done.header("location").to_owned();
-    // Whoever may look sees what became of them.
+    // A viewer may see the outcome.
     let viewer = Visitor::sign_in(api, &api.key(KeyRole::Viewer).await).await;
     has(&viewer.page(&fates, 200).await, &["<b id=\"requeued\">3</b>", "data-live", "class=\"warn\">3<"]);
     let (jobs, token) = api.h.start_attempts(one, at(1_000)).await;
@@ -46,7 +46,7 @@ pub(crate) async fn many_are_requeued_after_a_preview<S: Stores>(api: &TestApi<S
     let ended = viewer.page(&fates, 200).await;
     has(&ended, &["id=\"fate-delivered\" class=\"good\">3<", "id=\"fate-given-up\">0<", "Done."]);
     assert!(!ended.contains("data-live"), "all have ended: {ended}");
-    // Once more finds nothing to do, and says so.
+    // A second requeue finds nothing to do and says so.
     let again = visitor.press("/dead-letters/requeue", &filter).await;
     has(
         &visitor.page(again.header("location"), 200).await,
@@ -56,15 +56,15 @@ pub(crate) async fn many_are_requeued_after_a_preview<S: Stores>(api: &TestApi<S
     assert_eq!(wrong.status, 422);
     assert!(wrong.text().contains("subscription_id"), "{}", wrong.text());
     visitor.page("/dead-letters/requeued?first=x", 422).await;
-    // Anybody can write an address: the sum of its numbers stays a number.
+    // The URL is user input: sums of its numbers must not overflow.
     let most = u64::MAX;
     let sums = format!("/dead-letters/requeued?left={most}&delivered={most}&waiting={most}&given_up={most}");
     has(&visitor.page(&sums, 200).await, &[&format!("<b id=\"requeued\">{most}</b>")]);
     visitor.page("/dead-letters/requeued", 200).await;
 }
 
-/// A receiver that goes on failing does not feed the work.
-pub(crate) async fn what_fails_after_the_preview_is_left<S: Stores>(api: &TestApi<S>) {
+/// Dead letters that are created after the preview are not requeued.
+pub(crate) async fn dead_letters_after_the_preview_are_not_requeued<S: Stores>(api: &TestApi<S>) {
     let subscription = api.h.subscribe_with("a", Some(1)).await;
     let fail = async |events: usize, second: u64| {
         api.h.publish("a", events).await;
@@ -81,13 +81,13 @@ pub(crate) async fn what_fails_after_the_preview_is_left<S: Stores>(api: &TestAp
     let fields = format!("event_type=a&until={}", hidden(&html, "until"));
     let done = visitor.press("/dead-letters/requeue", &fields).await;
     assert_eq!((done.status, api.count("webhook_delivery_sagas").await), (303, 3 + 2), "{}", done.text());
-    // Who names a time means it.
+    // An explicit time is kept.
     let html = visitor.page("/dead-letters/requeue?until=2027-01-15T08:00:25Z", 200).await;
     assert_eq!(hidden(&html, "until"), "2027-01-15T08:00:25Z");
     has(&html, &["<b id=\"matched\">3</b>"]);
 }
 
-pub(crate) async fn a_long_requeue_tells_how_far_it_is<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn a_long_requeue_shows_its_progress<S: Stores>(api: &TestApi<S>) {
     let subscription = api.h.subscribe_with("a", Some(1)).await;
     api.h.publish("a", 1_200).await;
     api.h.route_all(T0).await;
@@ -95,7 +95,7 @@ pub(crate) async fn a_long_requeue_tells_how_far_it_is<S: Stores>(api: &TestApi<
     assert_eq!(api.count("dead_letters").await, 1_200);
     api.clock.set(at(1));
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
-    // The preview counts in parts too, and each page sends for the next.
+    // The preview counts in parts too; each page loads the next.
     let mut preview = visitor.page("/dead-letters/requeue?event_type=a", 200).await;
     for counted in [500, 1_000] {
         has(&preview, &[&format!("<b id=\"matched\">{counted}</b> or more"), "counting on…", "data-goes-on"]);
@@ -123,7 +123,7 @@ pub(crate) async fn a_long_requeue_tells_how_far_it_is<S: Stores>(api: &TestApi<
     let last = visitor.press("/dead-letters/requeue", &fields).await;
     assert_eq!((last.status, api.count("webhook_delivery_sagas").await), (303, 2_400));
     api.h.fail_attempts(subscription, at(1)).await;
-    // The pages that follow look at the next ones, as a script does.
+    // The following pages count the next parts, as the script does.
     let mut html = visitor.page(last.header("location"), 200).await;
     for looked_at in [500, 1_000] {
         let given_up = format!("id=\"fate-given-up\" class=\"bad\">{looked_at}<");

@@ -1,4 +1,4 @@
-//! A subscription is changed and deleted from its pages, by who may; and a test shows what the receiver answered.
+//! Changing, deleting and testing a subscription from its pages, by role.
 
 use crate::dashboard::{Visitor, dead_letter, has, hidden};
 use crate::server::{ROOT_KEY, TestApi};
@@ -8,7 +8,7 @@ use posthaste_testkit::receiver::{Answer, Received, Receiver};
 
 const SCRIPT: &str = "<script>alert(1)</script>";
 
-/// What the form of a subscription would send, with some fields written anew.
+/// Returns the fields that the subscription form would submit, with some changed.
 fn fields(html: &str, changes: &[(&str, &str)]) -> String {
     let mut form = format!("seen={}", encoded(&hidden(html, "seen")));
     for name in ["event_type", "callback_url", "description", "max_retry_limit"] {
@@ -49,13 +49,13 @@ pub(crate) async fn a_subscription_is_changed_in_a_form<S: Stores>(api: &TestApi
     );
     assert_eq!((&after["callback_url"], &after["verified"]), (&before["callback_url"], &true.into()));
 
-    // A form that was made before that change would undo it.
+    // A form rendered before that change would revert it.
     let late = visitor.press(&form, &fields(&html, &[("event_type", "c")])).await;
     assert_eq!(late.status, 409, "{}", late.text());
     has(&late.text(), &["was changed since this form was made"]);
     assert_eq!(api.get(&call).expect(200).await, after);
 
-    // What may be left out is taken away; another URL is to be verified.
+    // Optional fields are cleared; a new URL must be verified again.
     let html = visitor.page(&form, 200).await;
     let changes =
         [("description", ""), ("max_retry_limit", ""), ("callback_url", "https://new.example/hook")];
@@ -83,14 +83,18 @@ pub(crate) async fn a_subscription_is_changed_in_a_form<S: Stores>(api: &TestApi
         let (_, input) = refused.split_once(&format!("id=\"{field}\"")).expect("the field");
         assert!(input.split('>').next().is_some_and(|input| input.contains("aria-invalid")), "{refused}");
         assert!(!refused.contains(SCRIPT), "{refused}");
-        assert_eq!(hidden(&refused, "seen"), hidden(&html, "seen"), "it can be mended and sent again");
+        assert_eq!(
+            hidden(&refused, "seen"),
+            hidden(&html, "seen"),
+            "it can be corrected and submitted again"
+        );
     }
     assert_eq!(api.get(&call).expect(200).await, after, "nothing was changed");
     visitor.page("/subscriptions/99/edit", 404).await;
     visitor.page("/subscriptions/x/edit", 422).await;
 }
 
-pub(crate) async fn a_subscription_is_deleted_after_a_question<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn deleting_a_subscription_needs_confirmation<S: Stores>(api: &TestApi<S>) {
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     let letter = dead_letter(api, "a").await;
     api.h.publish("a", 2).await;
@@ -102,15 +106,19 @@ pub(crate) async fn a_subscription_is_deleted_after_a_question<S: Stores>(api: &
         &asked,
         &["Delete it for good", "held for good", "id=\"waiting\">2<", "cannot be undone", "Pause it instead"],
     );
-    assert_eq!(api.get("/v1/subscriptions/1").expect(200).await["id"], 1, "a question does nothing");
+    assert_eq!(
+        api.get("/v1/subscriptions/1").expect(200).await["id"],
+        1,
+        "the confirmation page changes nothing"
+    );
 
     let deleted = visitor.press(question, "").await;
     assert_eq!((deleted.status, deleted.header("location")), (303, page), "{}", deleted.text());
     api.get("/v1/subscriptions/1").refused(404, "").await;
-    // Its deliveries still lead to its page, which says what became of it.
+    // Its deliveries still link to its page, which says that it was deleted.
     let told = visitor.page(page, 404).await;
     has(&told, &["Subscription 1 was deleted", "held for good", "href=\"/deliveries?subscription_id=1\""]);
-    assert!(!told.contains("href=\"/subscriptions/1/"), "nothing is left to be pressed: {told}");
+    assert!(!told.contains("href=\"/subscriptions/1/"), "no action is offered: {told}");
     assert!(!visitor.page("/subscriptions", 200).await.contains("href=\"/subscriptions/1\""));
     let again = visitor.press(question, "").await;
     assert_eq!((again.status, again.header("location")), (303, page), "a second press");
@@ -136,7 +144,7 @@ pub(crate) async fn only_an_admin_edits_and_deletes<S: Stores>(api: &TestApi<S>)
         let forged = visitor.call("POST", &format!("/subscriptions/{id}/{verb}")).body("token=x");
         assert_eq!(forged.send().await.status, 403, "{verb}");
     }
-    assert_eq!(api.count("subscription_changes").await, 2, "made and verified, and nothing since");
+    assert_eq!(api.count("subscription_changes").await, 2, "created and verified, no change since");
 }
 
 fn behave(received: &Received) -> Answer {
@@ -150,7 +158,7 @@ fn behave(received: &Received) -> Answer {
     }
 }
 
-pub(crate) async fn a_test_shows_the_answer<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn a_test_shows_the_response<S: Stores>(api: &TestApi<S>) {
     let receiver = Receiver::start(behave).await;
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     for (path, is_taken, body) in [

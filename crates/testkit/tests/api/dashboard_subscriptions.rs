@@ -1,4 +1,4 @@
-//! The pages of subscriptions: what is made, pressed and shown once, by whom, and how deliveries go.
+//! The subscription pages: creation, secrets shown once, actions by role, and delivery health.
 
 use crate::dashboard::{Visitor, has};
 use crate::dashboard_events::next_of;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const SECRET: &str = "whsec_";
 
-/// Echoes challenges, and answers the rest as its path says.
+/// Echoes challenges, and responds to other requests according to their path.
 fn behave(received: &Received) -> Answer {
     let is_challenge = received.header("posthaste-event-type") == "posthaste.verification";
     if is_challenge && received.path != "/silent" {
@@ -28,7 +28,7 @@ fn secret_of(html: &str) -> String {
     rest.split('<').next().unwrap_or_default().to_owned()
 }
 
-/// So many more subscriptions of one type, with URLs that are as long as they may be.
+/// Inserts `count` subscriptions of one type, with URLs of the maximum length.
 async fn add<S: Stores>(api: &TestApi<S>, count: u32, event_type: &str, is_verified: bool) {
     let (time, is_verified) = match api.h.engine {
         Engine::Sqlite => ("1800000001000000", u8::from(is_verified).to_string()),
@@ -44,7 +44,7 @@ async fn add<S: Stores>(api: &TestApi<S>, count: u32, event_type: &str, is_verif
     api.h.direct.force(&sql).await;
 }
 
-pub(crate) async fn a_subscription_is_made_and_its_secret_shown_once<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn a_subscription_is_created_and_its_secret_shown_once<S: Stores>(api: &TestApi<S>) {
     let receiver = Receiver::start(behave).await;
     let visitor = Visitor::sign_in(api, &api.key(KeyRole::Admin).await).await;
     has(&visitor.page("/subscriptions/new", 200).await, &["name=\"callback_url\"", "name=\"event_type\""]);
@@ -62,7 +62,7 @@ pub(crate) async fn a_subscription_is_made_and_its_secret_shown_once<S: Stores>(
         assert!(field.split('>').next().is_some_and(|field| field.contains("aria-invalid")), "{html}");
         assert!(!html.contains("<b>"), "{html}");
     }
-    assert_eq!(api.count("subscriptions").await, 0, "nothing was made");
+    assert_eq!(api.count("subscriptions").await, 0, "no subscription was created");
 
     let url = receiver.url("/hook");
     let fields = format!("event_type=a&callback_url={url}&description=the+shop&max_retry_limit=3");
@@ -138,7 +138,7 @@ pub(crate) async fn only_an_admin_changes_subscriptions<S: Stores>(api: &TestApi
             }
         }
     }
-    assert_eq!(api.count("subscription_changes").await, 2, "made and verified, and nothing since");
+    assert_eq!(api.count("subscription_changes").await, 2, "created and verified, no change since");
 }
 
 pub(crate) async fn subscriptions_are_found_with_their_health<S: Stores>(api: &TestApi<S>) {
@@ -186,8 +186,8 @@ pub(crate) async fn subscriptions_are_found_with_their_health<S: Stores>(api: &T
     has(&visitor.page("/subscriptions?state=lost", 422).await, &["state must be one of"]);
 }
 
-/// Many subscriptions are walked like any list.
-pub(crate) async fn many_subscriptions_are_looked_through<S: Stores>(api: &TestApi<S>) {
+/// A list of many subscriptions is paged like any other.
+pub(crate) async fn many_subscriptions_are_scanned_page_by_page<S: Stores>(api: &TestApi<S>) {
     let active = api.h.subscribe("a").await;
     add(api, 550, "b", false).await;
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
@@ -201,7 +201,7 @@ pub(crate) async fn many_subscriptions_are_looked_through<S: Stores>(api: &TestA
     assert!(!second.contains("Look further"), "{second}");
 }
 
-pub(crate) async fn ten_thousand_subscriptions_come_in_short_pages<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn ten_thousand_subscriptions_are_listed_in_small_pages<S: Stores>(api: &TestApi<S>) {
     const COUNT: u32 = 10_000;
     /// Fifty rows, each with the longest URL twice.
     const PAGE_BYTES_MAX: usize = 250_000;
@@ -217,7 +217,7 @@ pub(crate) async fn ten_thousand_subscriptions_come_in_short_pages<S: Stores>(ap
     }
     assert_eq!((listed.len(), listed.first(), listed.last()), (10_000, Some(&1), Some(&COUNT)));
 
-    // An event that goes to every one of them.
+    // An event that is delivered to all of them.
     api.h.publish("b", 1).await;
     api.h.route_all(T0).await;
     assert_eq!(api.count("webhook_delivery_sagas").await, i64::from(COUNT));

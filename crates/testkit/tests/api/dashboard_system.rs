@@ -1,5 +1,5 @@
-//! The page of the system: who runs, on what, and what the doctor says; the walk through history goes page
-//! by page and stops at what it finds.
+//! The system page: processes, engine, and the findings of the doctor; the history check runs page by page
+//! and stops at problems.
 
 use crate::dashboard::{Visitor, hidden};
 use crate::doctor::{NOW_S, run_all_roles};
@@ -15,7 +15,7 @@ fn has(html: &str, parts: &[&str]) {
     }
 }
 
-pub(crate) async fn the_system_is_told_to_whoever_may_look<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn the_system_page_is_shown_to_viewers<S: Stores>(api: &TestApi<S>) {
     api.clock.set(at(NOW_S + 1));
     let visitor = Visitor::sign_in(api, &api.key(KeyRole::Viewer).await).await;
     let nobody = visitor.page("/system", 200).await;
@@ -34,14 +34,14 @@ pub(crate) async fn the_system_is_told_to_whoever_may_look<S: Stores>(api: &Test
     has(&html, &[&schema, "api, cleaner, orchestrator, outbox, router, worker", ">running<", ">gone<"]);
     has(&html, &["&#60;b&#62;9&#60;/b&#62;", "<b>leases</b>", "<b>lane</b>", "Examine all of history"]);
     assert!(!html.contains("no process runs"), "{html}");
-    assert!(!html.contains("<b>conservation</b>"), "history is examined when asked only: {html}");
+    assert!(!html.contains("<b>conservation</b>"), "history is examined only on request: {html}");
     let engine = api.get("/v1/system").expect(200).await["engine"]["name"].clone();
     has(&html, &[engine.as_str().unwrap_or("a name")]);
     let walk = visitor.call("GET", "/system/history").send().await;
-    assert_eq!((walk.status, walk.header("location")), (303, "/system"), "a look at the address walks not");
+    assert_eq!((walk.status, walk.header("location")), (303, "/system"), "a GET does not start the check");
 }
 
-pub(crate) async fn history_is_walked_when_asked<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn history_is_examined_on_request<S: Stores>(api: &TestApi<S>) {
     const PER_PAGE: usize = 10_000;
     api.h.subscribe("a").await;
     for request in [vec![event("b"); PER_PAGE], vec![event("a")]] {
@@ -60,7 +60,7 @@ pub(crate) async fn history_is_walked_when_asked<S: Stores>(api: &TestApi<S>) {
     let second = visitor.press("/system/history", &fields(&first)).await.text();
     has(&second, &["id=\"events\">10001<", "id=\"faults\">0<", "everything is there"]);
     assert!(!second.contains("data-goes-on") && !second.contains("name=\"cursor\""), "{second}");
-    // Something is wrong on the first page: the walk waits until it was read.
+    // There is a problem on the first page: the check stops until the user continues.
     api.h.direct.force("DELETE FROM webhook_delivery_sagas").await;
     api.h.direct.force("UPDATE events SET event_type = 'a' WHERE id = (SELECT min(id) FROM events)").await;
     let wrong = visitor.press("/system/history", "").await.text();
@@ -74,7 +74,7 @@ pub(crate) async fn history_is_walked_when_asked<S: Stores>(api: &TestApi<S>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_settings_leave_open_is_told() {
+async fn warnings_about_settings_are_shown() {
     let warnings = vec!["anybody <could> read them".to_owned()];
     let options = Options { warnings, ..Options::default() };
     let api = TestApi::start_with(Harness::sqlite("warnings").await, options).await;

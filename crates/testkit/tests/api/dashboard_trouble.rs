@@ -1,11 +1,11 @@
-//! Pages that cannot be shown: the store is away, or there is no such thing. Each says what, and what to do.
+//! Error pages: store unavailable, or not found. Each says what is wrong and what to do.
 
 use crate::dashboard::{Visitor, dead_letter};
 use crate::server::{ROOT_KEY, TestApi};
 use posthaste_core::ports::{KeyRole, Stores};
 use posthaste_testkit::harness::Harness;
 
-pub(crate) async fn an_unknown_id_leads_to_what_there_is<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn an_unknown_id_links_to_its_list<S: Stores>(api: &TestApi<S>) {
     dead_letter(api, "a").await;
     let visitor = Visitor::sign_in(api, &api.key(KeyRole::Operator).await).await;
     for (path, status, told, link) in [
@@ -22,12 +22,12 @@ pub(crate) async fn an_unknown_id_leads_to_what_there_is<S: Stores>(api: &TestAp
         for part in [told, link, "<h1>", "Sign out"] {
             assert!(html.contains(part), "{path}: no {part:?} in {html}");
         }
-        assert!(!html.contains("http-equiv"), "{path}: asking again does not help");
+        assert!(!html.contains("http-equiv"), "{path}: no automatic reload");
     }
     let pressed = visitor.press("/dead-letters/99/requeue", "").await;
     assert_eq!(pressed.status, 404);
     assert!(pressed.text().contains("there is no such dead letter"), "{}", pressed.text());
-    // What is refused before a page could: people read a page, programs a problem.
+    // Requests refused before a page handler runs: a browser gets a page, a program a problem.
     for (method, path, status, told) in [
         ("GET", "/events/%FF", 400, "this address cannot be read"),
         ("GET", "/orders/%FF", 400, "this address cannot be read"),
@@ -43,20 +43,20 @@ pub(crate) async fn an_unknown_id_leads_to_what_there_is<S: Stores>(api: &TestAp
     assert!(nowhere.expect_text(404).await.contains("there is no page at this address"));
 }
 
-/// The page says that the store is away, asks to come back, and hides the cause.
+/// The page says that the store is unavailable, reloads itself, and hides the cause.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_is_away_is_told() {
+async fn an_unavailable_store_is_shown() {
     let mut api = TestApi::start(Harness::postgres_cut("pages").await).await;
     let visitor = Visitor::sign_in(&api, ROOT_KEY).await;
     let (cookie, mut seen) = (visitor.cookie.clone(), 0);
     let token = loop {
-        // The wire breaks now and then.
+        // The connection breaks occasionally.
         let answer = visitor.call("GET", "/deliveries").send().await;
         if answer.status == 200 {
             break crate::dashboard::hidden(&answer.text(), "token");
         }
         seen += 1;
-        assert!(seen < 500, "the store was never there");
+        assert!(seen < 500, "the store was never available");
     };
     drop(api.h.proxy.take());
     let call = |method, path: &str| api.call(method, path).no_key().header("cookie", &cookie);
@@ -76,7 +76,7 @@ async fn a_store_that_is_away_is_told() {
                 break answer;
             }
             seen += 1;
-            assert!(seen < 1_000, "the store never went away for {path}: {}", answer.text());
+            assert!(seen < 1_000, "the store never became unavailable for {path}: {}", answer.text());
         };
         let html = answer.text();
         assert_eq!(answer.header("retry-after"), "1", "{path}: {html}");
@@ -86,7 +86,7 @@ async fn a_store_that_is_away_is_told() {
         );
         assert!(!html.contains("127.0.0.1"), "{path}: {html}");
     }
-    // What was pressed is not pressed again by itself.
+    // A form is not submitted again automatically.
     let pressed = call("POST", "/outbox/resume").body(format!("token={token}")).send().await;
     let html = pressed.text();
     assert_eq!((pressed.status, pressed.header("retry-after")), (503, "1"), "{html}");

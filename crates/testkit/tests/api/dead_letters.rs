@@ -1,11 +1,11 @@
-//! Dead letters over the API.
+//! Dead letters over the API: reading, filters, and requeueing one or many.
 
 use crate::server::TestApi;
 use posthaste_core::ports::{Stores, SubscriptionStore as _};
 use posthaste_testkit::fixtures::{T0, actor};
 use serde_json::json;
 
-pub(crate) async fn one_is_requeued_once<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn a_dead_letter_is_requeued_once<S: Stores>(api: &TestApi<S>) {
     let (subscription, saga, letter) = api.h.dead_letter("a").await;
     let path = format!("/v1/dead-letters/{letter}");
     let shown = api.get(&path).expect(200).await;
@@ -37,7 +37,7 @@ pub(crate) async fn one_is_requeued_once<S: Stores>(api: &TestApi<S>) {
     api.get("/v1/dead-letters/999").refused(404, "").await;
 }
 
-pub(crate) async fn many_are_requeued_by_filter<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn dead_letters_are_requeued_by_filter<S: Stores>(api: &TestApi<S>) {
     let (one, _, first) = api.h.dead_letter("a").await;
     let (other, _, second) = api.h.dead_letter("b").await;
     let requeue = |body: String| api.post("/v1/dead-letters/requeue").json(body).expect(200);
@@ -77,7 +77,7 @@ pub(crate) async fn many_are_requeued_by_filter<S: Stores>(api: &TestApi<S>) {
         (&told["requeued"], &told["ids"], &told["dry_run"]),
         (&1.into(), &json!([first.get()]), &false.into())
     );
-    // Once more with no body at all: what was requeued stays so.
+    // Again, without a body: letters that were requeued stay so.
     let told = api.post("/v1/dead-letters/requeue").expect(200).await;
     assert_eq!(
         (&told["matched"], &told["requeued"], &told["already_requeued"]),

@@ -1,17 +1,18 @@
-//! The description for people: all of the description, and nothing that a strict policy would stop.
+//! The HTML rendering of the OpenAPI document: it is complete, and works under a strict content security
+//! policy.
 
 use crate::roles::CALLS;
 use crate::server::TestApi;
 use posthaste_testkit::harness::Harness;
 use std::collections::BTreeSet;
 
-/// What stands between `before` and the next quotation mark, each time.
+/// Returns the text between each `before` and the next quotation mark.
 fn quoted<'a>(html: &'a str, before: &str) -> BTreeSet<&'a str> {
     html.split(before).skip(1).filter_map(|rest| rest.split('"').next()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn people_can_read_the_description() {
+async fn the_page_renders_the_whole_document() {
     let api = TestApi::start(Harness::sqlite("docs").await).await;
     let answer = api.get("/docs").no_key().send().await;
     let html = answer.text();
@@ -21,7 +22,7 @@ async fn people_can_read_the_description() {
         assert!(policy.contains(part) && !policy.contains("unsafe"), "{policy}");
     }
     assert_eq!(answer.header("x-content-type-options"), "nosniff");
-    // Nothing that leaves this page but the document it is made from.
+    // The page loads nothing; its only external link is the document it is generated from.
     for part in ["<script", " src=", "@import", "url(", "<link", "<img", " on", " style="] {
         let tags: String = html.split('<').skip(1).filter_map(|tag| tag.split('>').next()).collect();
         let found = if part.starts_with(' ') { tags.contains(part) } else { html.contains(part) };
@@ -31,7 +32,7 @@ async fn people_can_read_the_description() {
     for link in &links {
         let leads =
             link.strip_prefix('#').map_or(*link == "/openapi.json", |anchor| anchors.contains(anchor));
-        assert!(leads, "{link} leads nowhere");
+        assert!(leads, "{link} has no target");
     }
     assert!(html.contains("name=\"viewport\""));
 
@@ -63,7 +64,7 @@ async fn people_can_read_the_description() {
     assert!(html.contains("<pre>{\n  &quot;event_type&quot;: &quot;order.paid&quot;"), "no example");
 }
 
-/// Whether a call of the table of roles, where digits stand for an id, is the one of this path.
+/// Returns whether a call of the roles table, where digits stand for an id, matches this path.
 fn is_call(call: &str, path: &str) -> bool {
     let (call, path) = (call.split('/'), path.split('/'));
     call.clone().count() == path.clone().count()

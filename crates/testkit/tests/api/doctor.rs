@@ -1,4 +1,4 @@
-//! Doctor over the API: no false alarm beside a busy system, and every kind of damage is found.
+//! Doctor over the API: no false alarms next to a busy system, and every kind of damage is found.
 
 use crate::server::TestApi;
 use posthaste_core::SubscriptionId;
@@ -12,10 +12,10 @@ use posthaste_testkit::harness::Harness;
 use serde_json::Value;
 use std::time::Duration;
 
-/// Long after the subscriptions were made.
+/// Long after the subscriptions were created.
 pub(crate) const NOW_S: u64 = 1_000;
 
-/// Every role reports.
+/// Reports the presence of every role.
 pub(crate) async fn run_all_roles<S: Stores>(h: &Harness<S>) {
     for role in ROLES {
         let (role, version) = (role.to_owned(), "0.0.0".to_owned());
@@ -29,7 +29,7 @@ async fn publish<S: Stores>(h: &Harness<S>, kind: &str, count: usize) {
     h.store.ingest().insert_events(vec![vec![event(kind); count]], at(NOW_S)).await.expect("events");
 }
 
-/// One round of the pipeline for what is due: some is delivered, some fails, some stays leased.
+/// Runs one round of the pipeline for what is due: some attempts succeed, some fail, some stay leased.
 async fn go_round<S: Stores>(h: &Harness<S>, subscription: SubscriptionId) {
     let now = at(NOW_S);
     h.route_all(now).await;
@@ -73,14 +73,14 @@ pub(crate) async fn a_busy_system_is_healthy<S: Stores>(api: &TestApi<S>) {
         () = busy => {}
         () = watch => {}
     }
-    assert!(looks > 0, "nobody looked meanwhile");
+    assert!(looks > 0, "no diagnosis ran meanwhile");
     let diagnosis = api.get("/v1/doctor").expect(200).await;
     assert_eq!(diagnosis["examined"]["events"], 500, "{diagnosis:#}");
     assert_eq!(diagnosis["examined"]["deliveries"], 1_000);
     assert_eq!((&diagnosis["examined"]["undecidable"], &diagnosis["healthy"]), (&0.into(), &true.into()));
 }
 
-/// What somebody does to the database by force; the name of the check that must see it; words it must say.
+/// Damage done by SQL, the name of the check that must find it, and words it must contain.
 const DAMAGES: &[(&str, &str, &str)] = &[
     (
         "INSERT INTO webhook_delivery_jobs (saga_id, lease_until, attempt_at, created_at)
@@ -147,20 +147,20 @@ const DAMAGES: &[(&str, &str, &str)] = &[
     ("UPDATE schema_migrations SET finished_at = NULL WHERE version = 2", "migrations", "started and not finished"),
 ];
 
-/// What nobody takes up: a job that no worker claims, and a result that nobody applies.
+/// Work that is not picked up: a job that no worker claims, and a result that is not applied.
 const UNDONE: &[&str] = &[
     "UPDATE webhook_delivery_jobs SET status = 'Pending', lease_token = NULL, worker_id = NULL
         WHERE id = (SELECT max(id) FROM webhook_delivery_jobs WHERE status = 'Leased')",
     "INSERT INTO finished_jobs (job_id) SELECT max(id) FROM webhook_delivery_jobs WHERE status = 'Completed'",
 ];
 
-/// States of the lane that are no problem and not right either, and words that must be said of them.
+/// Degraded states of the lane that are warnings, and words the warning must contain.
 const SLOW_LANES: &[(&str, &str)] = &[
     ("UPDATE outbox_lane SET rate = 12.5", "throttled: at most 12.5 sends per second"),
     ("UPDATE outbox_lane SET faults_in_row = 7", "the broker failed 7 times in a row"),
 ];
 
-pub(crate) async fn every_damage_is_found<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn every_kind_of_damage_is_found<S: Stores>(api: &TestApi<S>) {
     api.h.dead_letter("d").await;
     let one = api.h.subscribe("a").await;
     api.h.subscribe("a").await;
@@ -194,7 +194,7 @@ pub(crate) async fn every_damage_is_found<S: Stores>(api: &TestApi<S>) {
     api.h.direct.force("UPDATE outbox_lane SET rate = 1000, faults_in_row = 0").await;
     for (sql, name, words) in DAMAGES {
         let before = api.get("/v1/doctor").expect(200).await;
-        assert!(!found(&before, name, words), "{words} is said before: {before:#}");
+        assert!(!found(&before, name, words), "{words} is reported before: {before:#}");
         api.h.direct.force(sql).await;
         for path in ["/v1/doctor", "/v1/doctor?recent=true"] {
             let diagnosis = api.get(path).expect(200).await;
@@ -202,7 +202,7 @@ pub(crate) async fn every_damage_is_found<S: Stores>(api: &TestApi<S>) {
             assert_eq!(diagnosis["healthy"], false);
         }
     }
-    // An hour later nobody has done anything.
+    // An hour later, with no component running.
     for sql in UNDONE {
         api.h.direct.force(sql).await;
     }
@@ -222,7 +222,7 @@ pub(crate) async fn every_damage_is_found<S: Stores>(api: &TestApi<S>) {
     }
 }
 
-pub(crate) async fn history_is_walked_page_by_page<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn history_is_examined_page_by_page<S: Stores>(api: &TestApi<S>) {
     const PER_PAGE: usize = 10_000;
     api.h.subscribe("a").await;
     let requests = vec![vec![event("b"); PER_PAGE], vec![event("a")]];
@@ -239,7 +239,11 @@ pub(crate) async fn history_is_walked_page_by_page<S: Stores>(api: &TestApi<S>) 
     assert_eq!((&page["examined"]["events"], &page["examined"]["deliveries"]), (&1.into(), &1.into()));
     assert_eq!((&page["next_cursor"], &page["healthy"]), (&Value::Null, &true.into()));
     let names: Vec<_> = page["checks"].as_array().expect("checks").iter().map(|one| &one["name"]).collect();
-    assert_eq!(names, ["conservation", "deliveries", "orders"], "what runs is looked at once");
+    assert_eq!(
+        names,
+        ["conservation", "deliveries", "orders"],
+        "checks of the running system run on the first page only"
+    );
     let recent = api.get("/v1/doctor?recent=true").expect(200).await;
     assert_eq!((&recent["examined"]["deliveries"], &recent["next_cursor"]), (&1.into(), &Value::Null));
     api.get("/v1/doctor?cursor=x").refused(422, "cursor").await;

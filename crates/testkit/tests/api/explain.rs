@@ -1,4 +1,4 @@
-//! Where an event went and why, over the API.
+//! Explain over the API: where an event was delivered, and why not elsewhere.
 
 use crate::server::TestApi;
 use posthaste_core::ports::{Stores, SubscriptionStore as _};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const HOUR_S: u64 = 3_600;
 
-pub(crate) async fn every_reason_is_told<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn every_reason_is_explained<S: Stores>(api: &TestApi<S>) {
     let subscriptions = api.h.store.subscriptions();
     let change = async |id, patch: SubscriptionPatch, seconds| {
         let changed =
@@ -26,7 +26,7 @@ pub(crate) async fn every_reason_is_told<S: Stores>(api: &TestApi<S>) {
     let kind = SubscriptionPatch { event_type: Some(event_type("b")), ..SubscriptionPatch::default() };
     change(other, kind, 10).await;
     let unsure = api.h.subscribe("a").await;
-    // By the clock of another process, a little after the routing.
+    // By the clock of another process, shortly after the routing.
     change(unsure, active(false), HOUR_S + 5).await;
     let events = api.h.publish("a", 2).await;
     let path = format!("/v1/events/{}/explain", events[0]);
@@ -36,7 +36,7 @@ pub(crate) async fn every_reason_is_told<S: Stores>(api: &TestApi<S>) {
     assert_eq!((&before["deliveries"], &before["unmatched"]), (&Value::Array(vec![]), &Value::Array(vec![])));
 
     api.h.route_all(at(HOUR_S)).await;
-    // One that is created when all is over.
+    // A subscription created after the routing.
     let late = api.h.subscribe("a").await;
     let changed_late =
         "UPDATE subscription_changes SET changed_at = (SELECT max(changed_at) FROM subscription_changes)";
@@ -70,7 +70,7 @@ pub(crate) async fn every_reason_is_told<S: Stores>(api: &TestApi<S>) {
     api.get("/v1/events/x/explain").refused(422, "id").await;
 }
 
-pub(crate) async fn every_fate_is_told<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn every_delivery_state_is_explained<S: Stores>(api: &TestApi<S>) {
     let (_, saga, letter) = api.h.dead_letter("d").await;
     let again = api.post(&format!("/v1/dead-letters/{letter}/requeue")).expect(201).await;
     let told = api.get("/v1/events/1/explain").expect(200).await;

@@ -1,4 +1,4 @@
-//! What goes wrong around the requests themselves.
+//! Faults around requests: slow uploads, full queues, shutdown, and an unavailable store.
 
 use crate::server::{Options, TestApi};
 use posthaste_core::ports::Stores;
@@ -13,14 +13,14 @@ use tokio::net::TcpStream;
 
 const EVENT: &str = r#"{"event_type":"a","payload":{"a":1}}"#;
 
-pub(crate) async fn slow_uploads_stop_nobody<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn slow_uploads_do_not_block_others<S: Stores>(api: &TestApi<S>) {
     let mut slow = Vec::new();
     for _ in 0..300 {
         slow.push(api.post("/v1/events").json(EVENT).begin(10).await);
     }
     api.post("/v1/events").json(EVENT).expect(202).await;
     api.get("/healthz").expect(200).await;
-    // Those that go on are answered, those that leave are forgotten.
+    // Uploads that continue get a response, aborted ones are dropped.
     let (mut stream, rest) = slow.pop().expect("one of them");
     drop(slow);
     stream.write_all(&rest).await.expect("to write the rest");
@@ -28,35 +28,35 @@ pub(crate) async fn slow_uploads_stop_nobody<S: Stores>(api: &TestApi<S>) {
     assert_eq!(api.count("events").await, 2);
 }
 
-pub(crate) async fn a_full_queue_asks_to_come_back<S: Stores>(api: &TestApi<S>) {
-    // The engines differ in nothing here; one server of its own is enough.
+pub(crate) async fn a_full_queue_returns_503<S: Stores>(api: &TestApi<S>) {
+    // The engine makes no difference here; a single server is enough.
     let options = Options { waiting_max: 1, runs_ingest: false, ..Options::default() };
     let full = TestApi::start_with(Harness::sqlite("full").await, options).await;
     let waiting = tokio::spawn(full.post("/v1/events").json(EVENT).send());
     let bound = std::time::Instant::now() + Duration::from_secs(30);
     loop {
-        // Until the first one waits, the second may be the one that does.
+        // Until the first request waits, the second may be the one that does.
         let call = full.post("/v1/events").json(EVENT).send();
         if let Ok(answer) = tokio::time::timeout(Duration::from_secs(1), call).await {
             assert_eq!((answer.status, answer.header("retry-after")), (503, "1"), "{}", answer.text());
             break;
         }
-        assert!(std::time::Instant::now() < bound, "nobody was told that the queue is full");
+        assert!(std::time::Instant::now() < bound, "no request was refused because of the full queue");
     }
     waiting.abort();
     assert_eq!(full.count("events").await, 0);
     assert_eq!(api.count("events").await, 0);
 }
 
-pub(crate) async fn what_was_begun_is_finished_at_the_end<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn requests_in_progress_are_finished_at_shutdown<S: Stores>(api: &TestApi<S>) {
     let (mut stream, rest) = api.post("/v1/events").json(EVENT).begin(10).await;
-    // Once this one is answered, the one before has been accepted too.
+    // When this one has a response, the previous connection has been accepted too.
     api.post("/v1/events").json(EVENT).expect(202).await;
     let server = api.server.lock().expect("the server").take().expect("a server");
     let stopping = tokio::spawn(server.stop(Duration::from_secs(30)));
     let bound = std::time::Instant::now() + Duration::from_secs(30);
     while TcpStream::connect(api.address).await.is_ok() {
-        assert!(std::time::Instant::now() < bound, "it still takes connections");
+        assert!(std::time::Instant::now() < bound, "the server still accepts connections");
         tokio::task::yield_now().await;
     }
     stream.write_all(&rest).await.expect("to write the rest");
@@ -65,10 +65,10 @@ pub(crate) async fn what_was_begun_is_finished_at_the_end<S: Stores>(api: &TestA
     assert_eq!(api.count("events").await, 2);
 }
 
-/// Over a wire to the database that breaks again and again: nothing is acknowledged that is not stored,
-/// and whoever comes again gets through.
+/// With connections to the database that break repeatedly: no event is acknowledged that is not stored, and
+/// retries succeed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_breaks_off_loses_nothing() {
+async fn broken_connections_lose_no_acknowledged_event() {
     let api = TestApi::start(Harness::postgres_cut("api").await).await;
     for number in 0..60 {
         let event = format!(r#"{{"event_type":"a","payload":1,"external_event_id":"e-{number}"}}"#);
@@ -80,19 +80,19 @@ async fn a_store_that_breaks_off_loses_nothing() {
                 status => assert_eq!((status, answer.header("retry-after")), (503, "1"), "{}", answer.text()),
             }
             tries += 1;
-            assert!(tries < 200, "event {number} never got through");
+            assert!(tries < 200, "event {number} was never accepted");
         }
         let stored = format!("SELECT count(*) FROM events WHERE external_event_id = 'e-{number}'");
         assert_eq!(api.h.direct.number(&stored).await, 1, "event {number} was acknowledged");
     }
-    assert!(api.h.proxy.as_ref().is_some_and(|proxy| proxy.cuts() > 0), "the wire never broke");
+    assert!(api.h.proxy.as_ref().is_some_and(|proxy| proxy.cuts() > 0), "no connection was cut");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_is_away_asks_to_come_back() {
+async fn an_unavailable_store_returns_503() {
     let mut api = TestApi::start(Harness::postgres_cut("away").await).await;
     let event = r#"{"event_type":"a","payload":1}"#;
-    // Connections that are open live on for some messages; no new one is made.
+    // Open connections survive for some messages; no new one can be opened.
     drop(api.h.proxy.take());
     let mut accepted = 0;
     let answer = loop {
@@ -101,14 +101,14 @@ async fn a_store_that_is_away_asks_to_come_back() {
             break answer;
         }
         accepted += 1;
-        assert!(accepted < 500, "the store never went away");
+        assert!(accepted < 500, "the store never became unavailable");
     };
     assert_eq!((answer.status, answer.header("retry-after")), (503, "1"), "{}", answer.text());
     assert!(!answer.text().contains("127.0.0.1"), "{}", answer.text());
-    // The last one may have been stored when the wire broke; no acknowledged one is missing.
+    // The last event may have been stored when the connection broke; no acknowledged one is missing.
     let stored = api.count("events").await;
     assert!(stored == accepted || stored == accepted + 1, "{accepted} acknowledged, {stored} stored");
-    // A key of the database cannot be looked up, which is no reason to call it wrong.
+    // A key cannot be looked up now, which must not be reported as an unknown key.
     let answer = loop {
         let answer = api.get("/v1/events").key("some-key").send().await;
         if answer.status != 401 {
@@ -126,7 +126,7 @@ async fn a_store_that_is_away_asks_to_come_back() {
     assert_eq!(api.get("/healthz").no_key().send().await.status, 200);
 }
 
-/// A caller without a key reads nothing of what PostgreSQL says about a login that it refuses.
+/// A caller without a key sees nothing of PostgreSQL's message about a refused login.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_login_of_the_database_is_not_shown() {
     let mut h = Harness::postgres("refused_login").await;
@@ -149,7 +149,7 @@ async fn a_refused_login_of_the_database_is_not_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_that_does_not_step_is_named() {
+async fn a_stalled_service_is_named() {
     let options = Options { has_a_late_service: true, ..Options::default() };
     let api = TestApi::start_with(Harness::sqlite("late").await, options).await;
     api.post("/v1/events").json(EVENT).expect(202).await;
@@ -158,9 +158,9 @@ async fn a_service_that_does_not_step_is_named() {
     assert!(detail.contains("stuck (has not stepped yet)") && !detail.contains("ingest"), "{detail}");
 }
 
-/// An external id that somebody's open transaction holds stops its own request and no other.
+/// An external id held by an open transaction blocks its own request and no other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_held_external_id_stops_nobody_else() {
+async fn a_held_external_id_blocks_only_its_own_request() {
     let api = TestApi::start(Harness::postgres("held").await).await;
     let held = r#"{"event_type":"a","payload":1,"external_event_id":"held"}"#;
     api.h.direct.run("BEGIN").await;

@@ -1,4 +1,4 @@
-//! What holds for every call.
+//! What holds for every call: problems, request ids, health, and the Host header.
 
 use crate::server::TestApi;
 use posthaste_core::lane::Lane;
@@ -44,7 +44,7 @@ pub(crate) async fn every_failure_is_a_problem<S: Stores>(api: &TestApi<S>) {
     api.post("/v1/subscriptions").json("x".repeat(65 * 1024)).refused(413, "").await;
 }
 
-pub(crate) async fn request_ids_come_back<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn request_ids_are_returned<S: Stores>(api: &TestApi<S>) {
     let answer = api.get("/healthz").header("x-request-id", "mine-1").send().await;
     assert_eq!(answer.header("x-request-id"), "mine-1");
     assert_eq!(answer.header("cache-control"), "no-store");
@@ -59,7 +59,7 @@ pub(crate) async fn request_ids_come_back<S: Stores>(api: &TestApi<S>) {
     .collect();
     for (index, id) in made.iter().enumerate() {
         assert_eq!(id.len(), 32, "{id}");
-        assert!(!made[..index].contains(id), "{id} comes twice");
+        assert!(!made[..index].contains(id), "{id} is not unique");
     }
 }
 
@@ -84,9 +84,9 @@ pub(crate) async fn health_readiness_and_metrics_need_no_key<S: Stores>(api: &Te
     assert!(metrics.text().contains("posthaste_events_accepted_total 1\n"), "{}", metrics.text());
 }
 
-pub(crate) async fn a_paused_lane_is_told_and_stays_ready<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn a_paused_lane_is_reported_and_stays_ready<S: Stores>(api: &TestApi<S>) {
     let unseen = api.get("/readyz").no_key().expect(200).await;
-    assert!(unseen["outbox"].is_null(), "nothing is said of a lane that nobody has seen");
+    assert!(unseen["outbox"].is_null(), "no lane is reported before its state is known");
     let open = Lane::open(T0);
     let paused = Lane { paused_at: Some(T0), reason: Some("refused".to_owned()), ..open.clone() };
     let away = Lane { faults_in_row: 7, ..open.clone() };

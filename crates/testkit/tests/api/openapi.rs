@@ -1,4 +1,4 @@
-//! The API's description of itself.
+//! The OpenAPI document: it describes every call, its examples are accepted, and responses match it.
 
 use crate::roles::CALLS;
 use crate::server::TestApi;
@@ -15,11 +15,11 @@ pub(crate) async fn the_document_describes_every_call<S: Stores>(api: &TestApi<S
         for (method, operation) in methods.as_object().expect("methods") {
             assert!(
                 names.insert(operation["operationId"].to_string()),
-                "{method} {path} has a name that is taken"
+                "{method} {path} has a duplicate operation id"
             );
             assert!(operation["summary"].is_string(), "{method} {path}");
             if path.starts_with("/v1/") {
-                // An order goes by its key.
+                // An order is identified by its key.
                 let path = path.replace("{idempotency_key}", "{id}");
                 found.insert(format!("{} {path}", method.to_uppercase()));
                 for status in ["401", "403", "503"] {
@@ -28,7 +28,7 @@ pub(crate) async fn the_document_describes_every_call<S: Stores>(api: &TestApi<S
             }
         }
     }
-    // In the table of roles a number stands for any id.
+    // In the roles table, a number stands for any id.
     let call = |(method, path, _): &(&str, &str, &[&str])| {
         let part =
             |part: &str| if part.bytes().all(|b| b == b'9') { "{id}".to_owned() } else { part.to_owned() };
@@ -39,8 +39,8 @@ pub(crate) async fn the_document_describes_every_call<S: Stores>(api: &TestApi<S
     assert_eq!(found, CALLS.iter().map(call).collect());
 }
 
-/// The bodies that the document shows can be sent as they are.
-pub(crate) async fn its_examples_work<S: Stores>(api: &TestApi<S>) {
+/// The example bodies of the document are accepted unchanged.
+pub(crate) async fn the_examples_are_accepted<S: Stores>(api: &TestApi<S>) {
     let document = api.get("/openapi.json").expect(200).await;
     let example = |name: &str| {
         let example = &document["components"]["schemas"][name]["example"];
@@ -62,8 +62,9 @@ pub(crate) async fn its_examples_work<S: Stores>(api: &TestApi<S>) {
     api.post("/v1/keys").json(example("NewKey")).expect(201).await;
 }
 
-/// What the document shows as an answer is one: every field is of its type, none is missing, none is made up.
-pub(crate) async fn its_answers_are_as_described<S: Stores>(api: &TestApi<S>) {
+/// The example responses of the document match their schemas: types are right, no field is missing or
+/// undocumented.
+pub(crate) async fn responses_match_their_schemas<S: Stores>(api: &TestApi<S>) {
     let document = api.get("/openapi.json").expect(200).await;
     let schemas = document["components"]["schemas"].as_object().expect("schemas");
     for name in [
@@ -106,7 +107,7 @@ pub(crate) async fn its_answers_are_as_described<S: Stores>(api: &TestApi<S>) {
     let parameters = document["paths"]["/v1/events"]["post"]["parameters"].as_array().expect("parameters");
     let names: Vec<&str> = parameters.iter().filter_map(|parameter| parameter["name"].as_str()).collect();
     assert_eq!(names, ["ce-specversion", "ce-type", "ce-source", "ce-id"]);
-    // Of what does not fit, something is told.
+    // The checker itself reports mismatches.
     for (broken, told) in [
         (json!({"id": 7}), ": duplicate is missing"),
         (json!({"id": "7", "duplicate": true}), ".id: \"7\" is no integer"),
@@ -116,7 +117,7 @@ pub(crate) async fn its_answers_are_as_described<S: Stores>(api: &TestApi<S>) {
     }
 }
 
-/// Where a value is not as its schema says, and why not.
+/// Returns where a value does not match its schema and why, or `None` if it matches.
 fn misfits(value: &Value, schema: &Value, document: &Value) -> Option<String> {
     if let Some(reference) = schema["$ref"].as_str() {
         let pointer = reference.strip_prefix('#').expect("a local reference");
@@ -136,7 +137,7 @@ fn misfits(value: &Value, schema: &Value, document: &Value) -> Option<String> {
         "string" => value.is_string(),
         "array" => value.is_array(),
         "object" => value.is_object(),
-        other => panic!("what is {other}?"),
+        other => panic!("unknown type {other}"),
     };
     if !types.is_empty() && !types.iter().any(is) {
         return Some(format!(": {value} is no {}", types.join(" or ")));

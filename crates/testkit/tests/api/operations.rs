@@ -1,4 +1,4 @@
-//! What operators see over the API: sums, what waits, who runs, and the metrics of calls.
+//! What operators see over the API: statistics, backlog, processes, and request metrics.
 
 use crate::server::{SCHEMA_VERSION, SURVEY, TestApi};
 use posthaste_core::ports::{PresenceStore as _, ProcessSeen, Rollup, Stores, SubscriptionStore as _};
@@ -15,7 +15,7 @@ fn identity() -> Identity {
     Identity { process_id: worker_id(1), version: "0.0.0", started_at: T0, roles: vec!["api", "router"] }
 }
 
-pub(crate) async fn stats_sum_up_what_was_counted<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn stats_sum_the_counters_of_all_processes<S: Stores>(api: &TestApi<S>) {
     let empty = api.get("/v1/stats").expect(200).await;
     assert_eq!((&empty["window"], &empty["success_ratio"]), (&"1h".into(), &Value::Null));
     assert_eq!((&empty["waiting"], &empty["outbox"]["paused"]), (&Value::Null, &false.into()));
@@ -43,11 +43,11 @@ pub(crate) async fn stats_sum_up_what_was_counted<S: Stores>(api: &TestApi<S>) {
         let series = stats["series"]["events_routed"].as_array().expect("a series");
         assert_eq!(series.len(), intervals, "{window}");
         assert_eq!(series.last(), Some(&105.into()), "{window}: the last interval is the present one");
-        // Buckets are half as wide again as the one before: 2 ms is told as 2.25, 900 as 985 ms.
+        // Each bucket is 1.5 times as wide as the one before: 2 ms is reported as 2.25 ms, 900 ms as 985 ms.
         let latency = &stats["latency"];
         assert_eq!((&latency["p50_ms"], &latency["p99_ms"]), (&2.25.into(), &985.261_253.into()), "{window}");
     }
-    // What is older than the window is in the longer one only.
+    // Counts older than the window are only in the longer one.
     api.clock.set(at(4_000));
     let total = async |window| {
         let stats = api.get(&format!("/v1/stats?window={window}")).expect(200).await;
@@ -58,7 +58,7 @@ pub(crate) async fn stats_sum_up_what_was_counted<S: Stores>(api: &TestApi<S>) {
     api.get("/v1/stats?windows=1h").refused(422, "windows").await;
 }
 
-/// Any login may add counters; those that no process has are not read.
+/// Any login may add counters; names that no process uses are not read.
 pub(crate) async fn stats_show_known_counters_only<S: Stores>(api: &TestApi<S>) {
     let before = api.get("/v1/stats").expect(200).await;
     let seen = ProcessSeen {
@@ -80,7 +80,7 @@ pub(crate) async fn stats_show_known_counters_only<S: Stores>(api: &TestApi<S>) 
     }
 }
 
-/// Rows that SQL put in, nested deeper than the API accepts, are shown as they are.
+/// Rows inserted by SQL, nested deeper than the API accepts, are returned unchanged.
 pub(crate) async fn deeply_nested_rows_are_shown<S: Stores>(api: &TestApi<S>) {
     let moment =
         if api.h.engine == Engine::Sqlite { "1800000000000000" } else { "timestamptz '2027-01-15 08:00Z'" };
@@ -99,7 +99,7 @@ pub(crate) async fn deeply_nested_rows_are_shown<S: Stores>(api: &TestApi<S>) {
     }
 }
 
-pub(crate) async fn what_waits_is_counted_and_shown<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn the_backlog_is_counted_and_shown<S: Stores>(api: &TestApi<S>) {
     let (one, held) = (api.h.subscribe("a").await, api.h.subscribe("b").await);
     api.h.publish("a", 6).await;
     api.h.publish("b", 4).await;
@@ -133,7 +133,7 @@ pub(crate) async fn what_waits_is_counted_and_shown<S: Stores>(api: &TestApi<S>)
         ("routing", 3, 200.0),
         ("admission", 2, 190.0),
         ("delivery", 2, 180.0),
-        // Claimed at 30, and it took 7 ms.
+        // Claimed at 30 s, and it took 7 ms.
         ("results", 1, 169.993),
         ("outbox", 0, 0.0),
     ] {
@@ -157,14 +157,14 @@ pub(crate) async fn what_waits_is_counted_and_shown<S: Stores>(api: &TestApi<S>)
         }
     };
     shown().await;
-    // A store that refuses leaves the last count standing, with its time.
+    // If the store fails, the last count and its time are kept.
     api.h.direct.run("ALTER TABLE finished_jobs RENAME TO gone").await;
     surveyor.step(at(300)).await.expect_err("a table is gone");
     assert_eq!(surveyor.last().get(), Some((survey, counted_at)));
     shown().await;
 }
 
-pub(crate) async fn the_system_tells_who_runs<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn the_system_lists_its_processes<S: Stores>(api: &TestApi<S>) {
     api.clock.set(at(100));
     for (number, role, seconds) in [(1, "router", 95), (2, "worker", 40)] {
         let seen = ProcessSeen {

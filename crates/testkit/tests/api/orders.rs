@@ -1,4 +1,4 @@
-//! Orders in, and what can be seen of them.
+//! Orders over the API: accepting, reading, audit and the lane.
 
 use crate::server::{LEDGER_TTL, Options, ROOT_KEY, TestApi};
 use posthaste_core::Timestamp;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const PATH: &str = "/v1/orders";
 
-/// A fine order under a key.
+/// Returns a valid order under a key.
 pub(crate) fn body(key: &str) -> String {
     format!(r#"{{"idempotency_key":"{key}","symbol":"USDJPY","intent":"BUY","qty":10000}}"#)
 }
@@ -30,7 +30,7 @@ pub(crate) fn outcome_of(key: &str, status: u16, body: &str) -> BrokerOutcome {
     classify_answer(status, body.as_bytes(), &key, "already processed", None, T0)
 }
 
-/// What a worker would do: claims one order and settles it so.
+/// Claims one order and settles it with this outcome, as a worker does.
 pub(crate) async fn send_one<S: Stores>(api: &TestApi<S>, outcome: BrokerOutcome, now: Timestamp) {
     let (worker, claim) = (api.h.store.outbox_worker(), order_claim(1));
     let token = claim.token;
@@ -60,12 +60,12 @@ pub(crate) async fn an_order_is_accepted_once<S: Stores>(api: &TestApi<S>) {
     for header in ["k-1", "\"k-1\"", " \"k-1\" "] {
         assert_eq!(submit(api, header, body("k-1")).expect(200).await, first, "{header}");
     }
-    // A body without a media type is taken for what it is.
+    // A body without a media type is read as JSON.
     assert_eq!(api.post(PATH).header("Idempotency-Key", "k-1").body(body("k-1")).expect(200).await, first);
     assert_eq!(api.get("/v1/orders/k-1").expect(200).await, first);
     let other = body("k-1").replace("10000", "10001");
     let problem = submit(api, "k-1", other).refused(422, "idempotency_key").await;
-    // Whoever sends another order under the key learns nothing about the first one.
+    // A caller that submits another order under the key learns nothing about the first one.
     assert!(!problem.to_string().contains("sha256") && !problem.to_string().contains(digest), "{problem}");
     assert_eq!((api.count("outbox_orders").await, api.count("idempo_ledger").await), (1, 1));
     assert_eq!(api.count("outbox_audit").await, 1);
@@ -80,7 +80,7 @@ pub(crate) async fn bad_orders_are_refused_by_name_and_nothing_is_stored<S: Stor
     let mebibyte = with(&format!(r#""meta":{{"a":"{}"}}"#, "x".repeat(1 << 20)));
     let deep = with(&format!(r#""meta":{{"a":{}{}}}"#, "[".repeat(200), "]".repeat(200)));
     let rows: Vec<(String, u16, &str)> = vec![
-        // Cannot be read.
+        // Not valid JSON.
         (String::new(), 400, ""),
         ("{".to_owned(), 400, ""),
         (body("k") + "x", 400, ""),
@@ -88,7 +88,7 @@ pub(crate) async fn bad_orders_are_refused_by_name_and_nothing_is_stored<S: Stor
         (qty("Infinity"), 400, ""),
         (qty("01"), 400, ""),
         (qty("+1"), 400, ""),
-        // Can be read, and are wrong.
+        // Valid JSON, but not a valid order.
         ("[]".to_owned(), 422, "body"),
         ("null".to_owned(), 422, "body"),
         ("{}".to_owned(), 422, "idempotency_key"),
@@ -134,7 +134,7 @@ pub(crate) async fn bad_orders_are_refused_by_name_and_nothing_is_stored<S: Stor
         submit(api, "k", text).refused(status, field).await;
     }
     submit(api, "k", b"{\"a\":\"\xff\"}".to_vec()).refused(400, "").await;
-    // The header, beside an order that is fine.
+    // The header, with a valid order.
     let fine = || api.post(PATH).json(body("k"));
     let problem = fine().refused(400, "Idempotency-Key").await;
     assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("send the header")), "{problem}");
@@ -152,7 +152,7 @@ pub(crate) async fn bad_orders_are_refused_by_name_and_nothing_is_stored<S: Stor
     for table in ["outbox_orders", "idempo_ledger", "outbox_audit"] {
         assert_eq!(api.count(table).await, 0, "{table}");
     }
-    // At the very bounds it is taken.
+    // Accepted at the exact limits.
     let key = "k".repeat(200);
     let largest = body(&key).replace("10000", "9007199254740992");
     let frame = largest.len() + r#","meta":{"a":""}"#.len();
@@ -162,7 +162,7 @@ pub(crate) async fn bad_orders_are_refused_by_name_and_nothing_is_stored<S: Stor
     submit(api, &key, largest).expect(202).await;
 }
 
-pub(crate) async fn one_order_has_one_digest_however_it_is_spelled<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn equal_orders_have_one_digest_whatever_their_spelling<S: Stores>(api: &TestApi<S>) {
     let first =
         r#"{"idempotency_key":"k","symbol":"A","intent":"BUY","qty":1.0,"x":"é","meta":{"b":1,"a":2}}"#;
     let first = submit(api, "k", first).expect(202).await;
@@ -172,13 +172,13 @@ pub(crate) async fn one_order_has_one_digest_however_it_is_spelled<S: Stores>(ap
     ] {
         assert_eq!(submit(api, "k", again).expect(200).await, first);
     }
-    // A field that we do not know is a part of the order.
+    // An unknown field is part of the order.
     let less = r#"{"idempotency_key":"k","symbol":"A","intent":"BUY","qty":1,"meta":{"b":1,"a":2}}"#;
     submit(api, "k", less).refused(422, "idempotency_key").await;
     assert_eq!(api.count("outbox_orders").await, 1);
 }
 
-pub(crate) async fn keys_of_any_look_are_found_again<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn keys_with_special_characters_are_found<S: Stores>(api: &TestApi<S>) {
     for (key, path) in [
         ("01JABCXYZ-ULID-5678", "01JABCXYZ-ULID-5678"),
         ("a/b", "a%2Fb"),
@@ -203,13 +203,13 @@ pub(crate) async fn keys_of_any_look_are_found_again<S: Stores>(api: &TestApi<S>
     api.get("/v1/orders/%FF").refused(400, "").await;
 }
 
-pub(crate) async fn the_end_of_an_order_is_told_to_whoever_submits_it_again<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn a_repeated_submission_returns_the_result<S: Stores>(api: &TestApi<S>) {
     let timeout = || BrokerOutcome::NoAnswer(BrokerFault::TimedOut { bytes_written: true });
-    // Sent: with the broker's answer.
+    // Sent: with the broker's response.
     let first = submit(api, "good", body("good")).expect(202).await;
     send_one(api, timeout(), T0).await;
     let between = submit(api, "good", body("good")).expect(200).await;
-    assert_eq!(between, first, "until it ends, the first answer is told");
+    assert_eq!(between, first, "until it ends, the first response is repeated");
     let seen = api.get("/v1/orders/good").expect(200).await;
     assert_eq!((&seen["status"], &seen["retry_count"]), (&json!("failed"), &json!(1)), "{seen}");
     requeue(api, at(10)).await;
@@ -227,14 +227,14 @@ pub(crate) async fn the_end_of_an_order_is_told_to_whoever_submits_it_again<S: S
     assert!(end["result_digest"].as_str().is_some_and(|digest| digest.len() == 71), "{end}");
     assert_eq!(api.get("/v1/orders/good").expect(200).await, end);
 
-    // Dead at once, and surely never executed.
+    // Dead at once, and certainly never executed.
     submit(api, "bad", body("bad")).expect(202).await;
     send_one(api, outcome_of("bad", 400, "{}"), at(20)).await;
     let end = submit(api, "bad", body("bad")).expect(200).await;
     assert_eq!((&end["status"], &end["last_error"]), (&json!("dead"), &json!("BAD_REQUEST")), "{end}");
     assert_eq!((&end["maybe_executed"], end.get("advice")), (&json!(false), None), "{end}");
 
-    // Dead, and nobody knows: every answer says whom to ask.
+    // Dead, and possibly executed: every response advises to ask the broker.
     submit(api, "doubt", body("doubt")).expect(202).await;
     send_one(api, timeout(), at(30)).await;
     requeue(api, at(60)).await;
@@ -246,7 +246,7 @@ pub(crate) async fn the_end_of_an_order_is_told_to_whoever_submits_it_again<S: S
         let advice = answer["advice"].as_str().unwrap_or_default();
         assert!(advice.contains("ask it before you submit a new one"), "{answer}");
     }
-    // None of the submissions made anything to send.
+    // No submission created another order to send.
     let waiting = "SELECT count(*) FROM outbox_orders WHERE status NOT IN ('sent', 'dead')";
     assert_eq!((api.h.direct.number(waiting).await, api.count("outbox_orders").await), (0, 3));
 }
@@ -259,7 +259,7 @@ pub(crate) async fn the_ledger_of_an_unfinished_order_is_never_purged<S: Stores>
     assert_eq!(api.count("idempo_ledger").await, 1);
     send_one(api, outcome_of("k", 400, ""), late).await;
     assert_eq!(worker.purge_ledger(10, late).await.expect("to purge"), 1);
-    // The order itself stays, and with it what its key stands for.
+    // The order itself is kept, and with it the meaning of its key.
     let end = submit(api, "k", body("k")).expect(200).await;
     assert_eq!(end["status"], "dead");
     submit(api, "k", body("k").replace("10000", "1")).refused(422, "idempotency_key").await;
@@ -279,7 +279,7 @@ async fn submit_all(addresses: &[SocketAddr], key: &str, count: usize) -> Vec<u1
     statuses
 }
 
-pub(crate) async fn equal_submissions_at_once_are_one_order<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn concurrent_equal_submissions_create_one_order<S: Stores>(api: &TestApi<S>) {
     let other = api.another().await;
     let both = [api.address, other.address];
     for (key, addresses, count) in
@@ -303,7 +303,7 @@ pub(crate) async fn orders_are_listed_by_status_and_page<S: Stores>(api: &TestAp
     for number in 0..25 {
         submit(api, &format!("k-{number}"), body(&format!("k-{number}"))).expect(202).await;
     }
-    // The oldest of them is sent, with an answer that lists do not repeat.
+    // The oldest order is sent, with a broker response that lists do not include.
     send_one(api, outcome_of("k-0", 200, r#"{"idempotency_key":"k-0"}"#), T0).await;
     let sent = listed(api, "status=sent").await;
     assert_eq!((sent.len(), &sent[0]["idempotency_key"], sent[0].get("result")), (1, &json!("k-0"), None));
@@ -314,7 +314,7 @@ pub(crate) async fn orders_are_listed_by_status_and_page<S: Stores>(api: &TestAp
         let items = page["items"].as_array().expect("items");
         found
             .extend(items.iter().map(|item| item["idempotency_key"].as_str().unwrap_or_default().to_owned()));
-        // What arrives meanwhile stands before the first page.
+        // Rows inserted meanwhile come before the first page.
         submit(api, &format!("late-{}", found.len()), body(&format!("late-{}", found.len())))
             .expect(202)
             .await;
@@ -331,7 +331,7 @@ pub(crate) async fn orders_are_listed_by_status_and_page<S: Stores>(api: &TestAp
     }
 }
 
-pub(crate) async fn every_transition_is_told<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn every_transition_is_audited<S: Stores>(api: &TestApi<S>) {
     let order = format!(r#"{},"trace_id":"desk-7"}}"#, body("k").trim_end_matches('}'));
     submit(api, "k", order).expect(202).await;
     send_one(api, outcome_of("k", 503, ""), T0).await;
@@ -388,7 +388,7 @@ pub(crate) async fn the_lane_is_shown_and_resumed<S: Stores>(api: &TestApi<S>) {
         (&open["state"], &open["throttled"], &open["rate"]),
         (&json!("open"), &json!(false), &json!(1000.0))
     );
-    // PostgreSQL knows when the row was made; the other engine knows no time before the first change.
+    // PostgreSQL records when the row was created; SQLite has no time before the first change.
     assert!(open["updated_at"].as_str().is_none_or(|time| !time.starts_with("1970")), "{open}");
     for number in 0..5 {
         submit(api, &format!("k-{number}"), body(&format!("k-{number}"))).expect(202).await;
@@ -403,9 +403,9 @@ pub(crate) async fn the_lane_is_shown_and_resumed<S: Stores>(api: &TestApi<S>) {
     let resumed = api.post("/v1/outbox/resume").expect(200).await;
     assert_eq!((&resumed["state"], &resumed["paused_at"]), (&json!("open"), &Value::Null), "{resumed}");
     assert_eq!(api.get("/v1/outbox").expect(200).await, resumed);
-    // Once more does no harm.
+    // A second resume is a no-op.
     assert_eq!(api.post("/v1/outbox/resume").expect(200).await["state"], "open");
-    // The rate is the broker's: a lane that is throttled stays so, whatever else holds it back.
+    // The rate is set by the broker: a throttled lane stays throttled, whatever else holds it.
     for (faults, state) in [(0, "throttled"), (5, "one_at_a_time")] {
         let change = format!("UPDATE outbox_lane SET rate = 2.5, faults_in_row = {faults}");
         api.h.direct.run(&change).await;
@@ -422,34 +422,34 @@ async fn without_a_broker_the_missing_setting_is_named() {
     let api = TestApi::start_with(Harness::sqlite("no broker").await, options).await;
     let problem = submit(&api, "k", body("k")).refused(503, "").await;
     assert!(problem["detail"].as_str().is_some_and(|it| it.contains("POSTHASTE_BROKER_URL")), "{problem}");
-    // What is there can still be looked at.
+    // Reading is still possible.
     assert_eq!(listed(&api, "").await, Vec::<Value>::new());
     assert_eq!(api.get("/v1/outbox").expect(200).await["state"], "open");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_queue_of_orders_asks_to_come_back() {
+async fn a_full_order_queue_returns_503() {
     let options = Options { waiting_max: 1, runs_ingest: false, ..Options::default() };
     let api = TestApi::start_with(Harness::sqlite("full").await, options).await;
     let waiting = tokio::spawn(submit(&api, "k-1", body("k-1")).send());
     let bound = std::time::Instant::now() + Duration::from_secs(30);
     loop {
-        // Until the first one waits, the second may be the one that does.
+        // Until the first request waits, the second may be the one that does.
         let call = submit(&api, "k-2", body("k-2")).send();
         if let Ok(answer) = tokio::time::timeout(Duration::from_secs(1), call).await {
             assert_eq!((answer.status, answer.header("retry-after")), (503, "1"), "{}", answer.text());
             break;
         }
-        assert!(std::time::Instant::now() < bound, "nobody was told that the queue is full");
+        assert!(std::time::Instant::now() < bound, "no request was refused because of the full queue");
     }
     waiting.abort();
     assert_eq!(api.count("outbox_orders").await, 0);
 }
 
-/// Over a wire to the database that breaks again and again: nothing is acknowledged that is not stored, and
-/// whoever comes again gets through to the same order.
+/// With connections to the database that break repeatedly: no order is acknowledged that is not stored, and a
+/// retry returns the same order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_breaks_off_loses_no_order() {
+async fn broken_connections_lose_no_acknowledged_order() {
     let api = TestApi::start(Harness::postgres_cut("orders").await).await;
     for number in 0..40 {
         let key = format!("k-{number}");
@@ -461,11 +461,11 @@ async fn a_store_that_breaks_off_loses_no_order() {
                 status => assert_eq!((status, answer.header("retry-after")), (503, "1"), "{}", answer.text()),
             }
             tries += 1;
-            assert!(tries < 200, "order {number} never got through");
+            assert!(tries < 200, "order {number} was never accepted");
         }
         let stored = format!("SELECT count(*) FROM outbox_orders WHERE idempotency_key = '{key}'");
         assert_eq!(api.h.direct.number(&stored).await, 1, "order {number} was acknowledged");
     }
     assert_eq!((api.count("outbox_orders").await, api.count("idempo_ledger").await), (40, 40));
-    assert!(api.h.proxy.as_ref().is_some_and(|proxy| proxy.cuts() > 0), "the wire never broke");
+    assert!(api.h.proxy.as_ref().is_some_and(|proxy| proxy.cuts() > 0), "no connection was cut");
 }

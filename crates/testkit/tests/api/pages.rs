@@ -1,4 +1,4 @@
-//! Lists that go on where they stopped, while rows arrive.
+//! Paging of lists while rows are inserted: cursors, limits and payloads.
 
 use crate::dashboard::Visitor;
 use crate::server::{LEDGER_TTL, ROOT_KEY, TestApi};
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 const LISTS: [&str; 6] = ["events", "subscriptions", "deliveries", "dead-letters", "orders", "audit"];
 
-/// Lists, and what tells their rows apart.
+/// Lists, and the field that identifies their rows.
 const ROWS: [(&str, &str); 6] = [
     ("events", "id"),
     ("subscriptions", "id"),
@@ -23,17 +23,17 @@ const ROWS: [(&str, &str); 6] = [
     ("audit", "id"),
 ];
 
-/// How many rows of each list there are before anybody looks.
+/// Number of rows in each list before reading starts.
 const ROUNDS: u64 = 25;
 
-/// One more row of every list; what is already there changes too.
+/// Inserts one row into every list; existing rows change too.
 async fn write<S: Stores>(api: &TestApi<S>, round: u64) {
     api.h.dead_letter(&format!("kind-{round}")).await;
     let orders = vec![order(&format!("key-{round}"), 1)];
     api.h.calm.outbox_intake().submit_orders(orders, LEDGER_TTL, T0).await.expect("an order");
 }
 
-/// One page, and where the next one begins.
+/// Returns one page and the cursor of the next.
 async fn page<S: Stores>(
     api: &TestApi<S>,
     list: &str,
@@ -47,7 +47,7 @@ async fn page<S: Stores>(
     (ids, page["next_cursor"].as_str().map(str::to_owned))
 }
 
-/// Every page to the end. After each it waits for the writer, who is busy during the others too.
+/// Reads all pages. Waits for a write after each; the writer also runs during the reads.
 async fn walk<S: Stores, W>(
     api: &TestApi<S>,
     list: &str,
@@ -64,7 +64,7 @@ async fn walk<S: Stores, W>(
     found
 }
 
-pub(crate) async fn every_row_comes_once_while_others_arrive<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn every_row_is_listed_once_while_rows_are_inserted<S: Stores>(api: &TestApi<S>) {
     for round in 0..ROUNDS {
         write(api, round).await;
     }
@@ -83,12 +83,12 @@ pub(crate) async fn every_row_comes_once_while_others_arrive<S: Stores>(api: &Te
             let again = walk(api, list, id, async || writes.changed().await.expect("a writer")).await;
             for found in [&known, &again] {
                 let distinct: BTreeSet<&String> = found.iter().collect();
-                assert_eq!(distinct.len(), found.len(), "{list}: a row came twice");
+                assert_eq!(distinct.len(), found.len(), "{list}: duplicate row");
                 assert!(found.len() as u64 >= before, "{list}: {} rows of {before}", found.len());
             }
-            // Newer rows stand before those that were known, which come again as they came.
+            // New rows come before known rows, whose order is unchanged.
             assert!(again.ends_with(&known), "{list}: {known:?} and then {again:?}");
-            assert!(again.len() > known.len(), "{list}: nothing new");
+            assert!(again.len() > known.len(), "{list}: no new rows");
         }
     };
     tokio::select! {
@@ -97,10 +97,10 @@ pub(crate) async fn every_row_comes_once_while_others_arrive<S: Stores>(api: &Te
     }
 }
 
-/// What is promised of a row whose transaction is still open when the walk comes by: that walk goes on without
-/// it and misses nothing else, the next one shows it, and its delivery does not depend on either.
+/// A row whose transaction is still open during a walk: that walk skips it and nothing else, the next walk
+/// returns it, and its delivery is not affected.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_row_that_is_committed_late_is_in_the_next_walk() {
+async fn a_row_committed_late_is_in_the_next_walk() {
     let api = &TestApi::start(Harness::postgres("api").await).await;
     api.h.subscribe("a").await;
     let caller = client(api.h.url()).await;
@@ -115,7 +115,7 @@ async fn a_row_that_is_committed_late_is_in_the_next_walk() {
     let (more, end) = page(api, "events", "id", &next.expect("more")).await;
     caller.batch_execute("COMMIT").await.expect("a commit");
     seen.extend(more);
-    assert_eq!((&seen, end), (&others, None), "the open row is passed by, and nothing else");
+    assert_eq!((&seen, end), (&others, None), "only the open row is skipped");
     others.insert(4, late.to_string());
     assert_eq!(walk(api, "events", "id", async || ()).await, others, "the next walk has it in its place");
     api.h.route_all(T0).await;
@@ -147,8 +147,8 @@ pub(crate) async fn bad_cursors_and_limits_are_refused<S: Stores>(api: &TestApi<
     }
 }
 
-/// 12 payloads of half a mebibyte: three pages would have four each, but the limit is bytes and not rows.
-pub(crate) async fn payloads_come_when_asked_for_and_4_mib_at_once<S: Stores>(api: &TestApi<S>) {
+/// Twelve payloads of 512 KiB: the page size is limited by bytes, not rows.
+pub(crate) async fn payloads_are_listed_on_request_up_to_4_mib_per_page<S: Stores>(api: &TestApi<S>) {
     let text = "x".repeat((1 << 19) - 2);
     let payload = format!("\"{text}\"");
     for _ in 0..12 {

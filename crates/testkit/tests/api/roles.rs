@@ -1,4 +1,4 @@
-//! Who may call what, and who is let in at all.
+//! Access by role, and authentication.
 
 use crate::dashboard::enter;
 use crate::server::{ROOT_KEY, TestApi};
@@ -10,7 +10,7 @@ use posthaste_testkit::fixtures::{T0, actor};
 use posthaste_testkit::harness::Harness;
 use tracing_subscriber::filter::LevelFilter;
 
-/// Every call but those for everybody, and the roles beside root that may make it.
+/// Every call that needs a key, and the roles other than root that may make it.
 pub(crate) const CALLS: &[(&str, &str, &[&str])] = &[
     ("POST", "/v1/events", &["ingest"]),
     ("GET", "/v1/events", &["viewer", "operator", "admin"]),
@@ -45,7 +45,7 @@ pub(crate) const CALLS: &[(&str, &str, &[&str])] = &[
     ("DELETE", "/v1/keys/999", &[]),
 ];
 
-pub(crate) async fn each_role_may_do_its_own_and_no_more<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn each_role_may_make_its_own_calls_only<S: Stores>(api: &TestApi<S>) {
     for role in KeyRole::ALL {
         let key = api.key(role).await;
         for (method, path, allowed) in CALLS {
@@ -66,7 +66,7 @@ pub(crate) async fn each_role_may_do_its_own_and_no_more<S: Stores>(api: &TestAp
     }
 }
 
-pub(crate) async fn only_a_known_key_is_let_in<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn only_a_known_key_is_accepted<S: Stores>(api: &TestApi<S>) {
     let key = api.key(KeyRole::Viewer).await;
     for wrong in ["x", "", &key[1..], &format!("{key}x"), &"k".repeat(600)] {
         api.get("/v1/events").key(wrong).refused(401, "").await;
@@ -75,19 +75,19 @@ pub(crate) async fn only_a_known_key_is_let_in<S: Stores>(api: &TestApi<S>) {
         api.get("/v1/events").no_key().header("authorization", header).refused(401, "").await;
     }
     api.get("/v1/events").no_key().header("authorization", &format!("bEARER  {key}")).expect(200).await;
-    // Behind the server's back: what it remembers of the key ends by itself.
+    // Revoked directly in the store: the server's cache of the key expires.
     let keys = api.h.store.keys().list_keys().await.expect("the keys");
     assert!(api.h.store.keys().revoke_key(keys[0].id, actor(), T0).await.expect("to revoke"));
     let bound = std::time::Instant::now() + std::time::Duration::from_secs(2);
     while api.get("/v1/events").key(&key).send().await.status == 200 {
-        assert!(std::time::Instant::now() < bound, "a revoked key is taken for too long");
+        assert!(std::time::Instant::now() < bound, "a revoked key is accepted for too long");
         tokio::task::yield_now().await;
     }
     api.get("/v1/events").key(&key).refused(401, "").await;
     assert!(!api.h.store.keys().revoke_key(KeyId::from_store(999), actor(), T0).await.expect("no key"));
 }
 
-/// Unknown keys that one address may present at once.
+/// Number of unknown keys that one address may present at once.
 const BURST: u64 = 20;
 
 pub(crate) async fn unknown_keys_are_limited_and_counted<S: Stores>(api: &TestApi<S>) {
@@ -103,14 +103,14 @@ pub(crate) async fn unknown_keys_are_limited_and_counted<S: Stores>(api: &TestAp
             break answer;
         }
         unknown += 1;
-        // One more for every second, however slow this machine is.
+        // One more for every second, however slow the machine is.
         assert!(unknown <= BURST + began.elapsed().as_secs() + 1, "{unknown} guesses");
     };
     assert!(unknown >= BURST, "{unknown} guesses");
     assert_eq!((limited.status, limited.header("retry-after")), (429, "1"), "{}", limited.text());
     assert_eq!(count("api_key", "unknown"), unknown);
     assert!(count("api_key", "rate_limited") >= 1);
-    // Keys that were used recently pass, for others may be behind the same address.
+    // Keys that were used recently pass, because several clients may share the address.
     api.get("/v1/events").key(&valid).expect(200).await;
     api.get("/v1/events").expect(200).await;
     let mut tries = 0;
@@ -120,14 +120,14 @@ pub(crate) async fn unknown_keys_are_limited_and_counted<S: Stores>(api: &TestAp
             break answer;
         }
         tries += 1;
-        assert!(tries <= began.elapsed().as_secs() + 1, "the limit is one for calls and forms");
+        assert!(tries <= began.elapsed().as_secs() + 1, "calls and forms share one limit");
     };
     assert_eq!((page.status, page.header("retry-after")), (429, "1"), "{}", page.text());
     assert_eq!(count("sign_in", "unknown"), tries);
     assert!(count("sign_in", "rate_limited") >= 1);
 }
 
-/// On one thread, which the log is of.
+/// Runs on one thread, because the log is captured per thread.
 #[tokio::test]
 async fn an_unknown_key_is_logged_once_with_its_address() {
     let (log, _capturing) = CapturedLog::of_this_thread(Lines::Text, LevelFilter::INFO);

@@ -1,4 +1,4 @@
-//! What must not be told: keys, signing secrets and payloads, in any log line, problem or metric.
+//! Keys, signing secrets and payloads do not appear in any log line, problem or metric.
 
 use crate::server::{ROOT_KEY, TestApi};
 use posthaste_testkit::captured_log::CapturedLog;
@@ -6,11 +6,11 @@ use posthaste_testkit::harness::Harness;
 use posthaste_testkit::receiver::{Answer, Receiver};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn markers_are_found_nowhere() {
+async fn secrets_are_never_logged_or_returned() {
     let log = CapturedLog::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::TRACE);
-    // For the whole process: the other tests only add lines.
+    // For the whole process: other tests only add lines.
     subscriber.with_writer(move || writer.clone()).with_ansi(false).try_init().expect("the only subscriber");
 
     let api = TestApi::start(Harness::sqlite("secrets").await).await;
@@ -45,7 +45,7 @@ async fn markers_are_found_nowhere() {
     assert!(logged.contains("request answered") && logged.contains("/v1/events"), "nothing was logged");
     let hidden = [key.as_str(), ROOT_KEY, &secret, "MARKER-WRONG-KEY", "MARKER-PAYLOAD"];
     for marker in hidden {
-        assert!(!told.contains(marker), "{marker} was told");
+        assert!(!told.contains(marker), "{marker} was returned");
     }
     for marker in hidden.into_iter().chain(["MARKER-PATH", "MARKER-PARAMETER", "MARKER-QUERY"]) {
         let line = logged.lines().find(|line| line.contains(marker));

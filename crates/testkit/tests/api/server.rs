@@ -1,4 +1,4 @@
-//! The API of one fresh database on a free port, with ingest and intake behind it and no other service.
+//! An API server for tests: a new database on a free port, with ingest and order intake and no other service.
 
 use posthaste_api::server::Server;
 use posthaste_api::{ApiState, Limits, Operations, Outgoing, key_hash, router};
@@ -31,7 +31,7 @@ use tokio::net::TcpListener;
 pub(crate) const ROOT_KEY: &str = "the-root-key-of-the-tests";
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 10_000;
 pub(crate) const BATCH_EVENTS_MAX: usize = 20;
-/// How long a receiver has to answer.
+/// Timeout of requests to receivers.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(1_500);
 
 pub(crate) struct TestApi<S: Stores> {
@@ -42,24 +42,24 @@ pub(crate) struct TestApi<S: Stores> {
     /// Shared with the API.
     pub(crate) failed_sign_ins: FailedSignInCounter,
     pub(crate) address: SocketAddr,
-    /// What the process knows of the lane to the broker.
+    /// The state of the order lane that the API reports.
     pub(crate) lane: LaneState,
     pub(crate) server: std::sync::Mutex<Option<Server>>,
     _runner: Runner,
 }
 
-/// How long a key is remembered.
+/// Lifetime of idempotency keys in the ledger.
 pub(crate) const LEDGER_TTL: Duration = Duration::from_secs(7 * 86_400);
 
-/// How a test wants its server.
+/// Options of a test server.
 pub(crate) struct Options {
     pub(crate) waiting_max: usize,
     pub(crate) runs_ingest: bool,
     pub(crate) has_broker: bool,
-    /// Runs a service that never ends its first step.
+    /// Runs a service that never finishes its first step.
     pub(crate) has_a_late_service: bool,
     pub(crate) policy: EgressPolicy,
-    /// What its settings leave open.
+    /// Warnings about the settings.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ impl Default for Options {
     }
 }
 
-/// The version that both engines come to.
+/// The latest schema version of both engines.
 pub(crate) const SCHEMA_VERSION: u32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
 pub(crate) const SURVEY: SurveyOptions = SurveyOptions {
     lease: Duration::from_secs(60),
@@ -117,7 +117,7 @@ impl<S: Stores> TestApi<S> {
         Self { h, clock, metrics, last_survey, failed_sign_ins, address, lane, server, _runner: runner }
     }
 
-    /// A second process on the same database.
+    /// Starts a second server on the same database.
     pub(crate) async fn another(&self) -> Served {
         serve(&self.h, Options::default()).await
     }
@@ -146,7 +146,7 @@ impl<S: Stores> TestApi<S> {
     }
 }
 
-/// A server and what runs behind it, for as long as it is kept.
+/// A server and the services behind it.
 pub(crate) struct Served {
     clock: Clock,
     metrics: Metrics,
@@ -173,7 +173,7 @@ async fn serve<S: Stores>(h: &Harness<S>, options: Options) -> Served {
         let intake = Service::new("intake", order_batches, order_bell, poll);
         runner.start(Service { phase: DrainPhase::Results, ..intake });
     } else {
-        // Kept, so that calls wait for ever.
+        // Kept alive, so that calls wait for ever.
         std::mem::forget((batches, order_batches));
     }
     if options.has_a_late_service {

@@ -1,4 +1,4 @@
-//! Subscriptions over the API.
+//! Subscriptions over the API: creation, change, deletion and secrets.
 
 use crate::server::{Options, TestApi};
 use posthaste_core::ports::{Stores, SubscriptionStore as _};
@@ -13,7 +13,7 @@ fn body(url: &str) -> String {
     format!(r#"{{"event_type":"order.paid","callback_url":"{url}"}}"#)
 }
 
-pub(crate) async fn a_subscription_lives_and_ends<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn a_subscription_is_created_changed_and_deleted<S: Stores>(api: &TestApi<S>) {
     let given = format!(
         r#"{{"event_type":"order.paid","callback_url":"{URL}","max_retry_limit":3,"description":"shop"}}"#
     );
@@ -40,7 +40,7 @@ pub(crate) async fn a_subscription_lives_and_ends<S: Stores>(api: &TestApi<S>) {
     assert_eq!((&changed["active"], &changed["event_type"]), (&false.into(), &"order.sent".into()));
     assert!(changed["max_retry_limit"].is_null() && changed["description"].is_null());
     assert_eq!(changed["updated_at"], "2027-01-15T08:00:01.000000Z");
-    // What changes nothing leaves no trace.
+    // A no-op change leaves no trace.
     api.clock.set(api.clock.now().after(Duration::from_secs(1)));
     let history = "SELECT count(*) FROM subscription_changes";
     let kept = api.h.direct.number(history).await;
@@ -94,9 +94,9 @@ pub(crate) async fn bad_subscriptions_are_refused_by_name<S: Stores>(api: &TestA
     assert_eq!(api.count("subscriptions").await, 1);
 }
 
-/// The guard's rules that need no look-up are told when the URL is given.
+/// Address rules that need no DNS lookup are checked when the URL is set.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn urls_out_of_bounds_are_refused_with_the_rule() {
+async fn refused_urls_name_the_violated_rule() {
     let options = Options { policy: EgressPolicy::default(), ..Options::default() };
     let api = TestApi::start_with(Harness::sqlite("egress").await, options).await;
     for (url, rule) in [

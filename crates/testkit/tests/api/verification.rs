@@ -1,4 +1,4 @@
-//! Challenges and test events, against a receiver on a real socket.
+//! Verification challenges and test events, with a receiver on a real socket.
 
 use crate::server::TestApi;
 use posthaste_core::ports::Stores;
@@ -19,7 +19,7 @@ fn answer(status: u16, body: impl Into<Vec<u8>>) -> Answer {
     Answer::With { status, headers: Vec::new(), body: body.into() }
 }
 
-/// What a receiver does is told by the path.
+/// Responds according to the path.
 fn behave(received: &Received) -> Answer {
     let echo = challenge(received);
     let json = serde_json::json!({ "challenge": echo, "more": 1 }).to_string();
@@ -56,7 +56,7 @@ fn assert_signed(received: &Received, secrets: &[&str]) {
     assert_eq!(received.header("webhook-signature").split(' ').count(), secrets.len());
 }
 
-pub(crate) async fn an_echo_verifies_and_anything_else_says_why_not<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn only_an_echo_verifies_and_failures_give_the_reason<S: Stores>(api: &TestApi<S>) {
     let receiver = Receiver::start(behave).await;
     for (path, verified, status, code, reason) in [
         ("/json", true, Some(200), None, ""),
@@ -87,7 +87,7 @@ pub(crate) async fn an_echo_verifies_and_anything_else_says_why_not<S: Stores>(a
         assert_eq!(received.header("posthaste-event-type"), "posthaste.verification");
         assert_eq!(body.as_object().map(serde_json::Map::len), Some(2));
     }
-    // Nobody listens there any more.
+    // No receiver listens there any more.
     let url = receiver.url("/json");
     drop(receiver);
     let (subscription, _) = subscribe(api, &url).await;
@@ -95,7 +95,7 @@ pub(crate) async fn an_echo_verifies_and_anything_else_says_why_not<S: Stores>(a
     assert_eq!((&told["verified"], &told["error_code"]), (&false.into(), &"CONNECT_FAILED".into()));
 }
 
-pub(crate) async fn a_change_meanwhile_leaves_it_unverified<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn a_change_during_verification_leaves_it_unverified<S: Stores>(api: &TestApi<S>) {
     let gate = Arc::new(Semaphore::new(0));
     let shut = Arc::clone(&gate);
     let receiver = Receiver::start(move |received| {
@@ -126,7 +126,7 @@ pub(crate) async fn a_change_meanwhile_leaves_it_unverified<S: Stores>(api: &Tes
     }
 }
 
-pub(crate) async fn tests_go_to_verified_urls_only<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn test_events_are_sent_to_verified_urls_only<S: Stores>(api: &TestApi<S>) {
     let receiver = Receiver::start(|received| match challenge(received) {
         empty if empty.is_empty() => Answer::Status(418),
         echo => answer(200, echo),

@@ -1,16 +1,16 @@
-//! Bad input gets the same typed refusal on both engines and stores nothing; faults below the stores are
-//! told, survived, and named.
+//! Invalid input is refused with the same typed error on both engines and stores nothing; faults below the
+//! stores are reported and survived.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod bypassing_validation;
 mod orders;
-mod past_the_wall;
 mod read_only;
 mod restart;
-mod wall;
+mod validation;
 
 posthaste_testkit::on_both_engines! {
     |h| &h;
-    past_the_wall::check_events,
-    past_the_wall::check_configuration,
-    past_the_wall::check_ids,
+    bypassing_validation::invalid_events_are_refused,
+    bypassing_validation::invalid_configuration_is_refused,
+    bypassing_validation::unknown_ids_match_nothing,
 }

@@ -1,5 +1,5 @@
-//! Orders that would not survive the store or the broker: refused at the wall by name; and what gets past
-//! it by a mistake of ours is refused alike by both engines.
+//! Invalid orders: the parser refuses them with a specific error, and both engines refuse them if they bypass
+//! it.
 
 use posthaste_core::order::{IdempotencyKey, Order, OrderError};
 use posthaste_core::ports::{OutboxIntakeStore as _, StoreError, Stores};
@@ -13,7 +13,7 @@ fn parse(more: &str) -> OrderError {
 }
 
 #[test]
-fn what_would_not_survive_is_refused_by_name() {
+fn orders_that_cannot_be_stored_exactly_are_refused() {
     for text in [r#""meta":{"a":"\u0000"}"#, r#""meta":{"\u0000":1}"#, r#""meta":{"a":["x\u0000y"]}"#] {
         assert_eq!(parse(text), OrderError::Nul, "{text}");
     }
@@ -39,7 +39,7 @@ fn what_would_not_survive_is_refused_by_name() {
     }
 }
 
-/// Orders that no parser of ours lets through. Each stands in one batch with one that is fine.
+/// Orders that the parser never returns. Each is submitted in a batch with valid ones.
 fn broken() -> Vec<(&'static str, Order)> {
     let fine = || order("fine", 1);
     let long = IdempotencyKey::from_store("k".repeat(201));

@@ -1,5 +1,5 @@
-//! A file or a folder that cannot be written: the refusal names the file, and the file stays as it was.
-//! Permissions do not bind root, so under root the test starts itself once more as nobody.
+//! A database file or folder without write permission: the error names the file, and the file is unchanged.
+//! Permissions do not apply to root, so under root the test runs itself again as `nobody`.
 
 use posthaste_core::ports::{StoreError, StoreResult};
 use posthaste_store::sqlite::{self, SqliteOptions, SqliteStore};
@@ -10,12 +10,12 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Set in the process that does the work: the folder it may use.
+/// Set in the child process: the folder it may use.
 const FOLDER_VARIABLE: &str = "POSTHASTE_TEST_READ_ONLY_FOLDER";
 const NOBODY: u32 = 65_534;
 
 #[test]
-fn a_read_only_database_is_refused_by_name_and_not_harmed() {
+fn a_read_only_database_is_refused_by_name_and_unchanged() {
     if let Some(folder) = std::env::var_os(FOLDER_VARIABLE) {
         check(Path::new(&folder));
         return;
@@ -28,7 +28,7 @@ fn a_read_only_database_is_refused_by_name_and_not_harmed() {
     }
 }
 
-/// Tries it, which is the only sure way to know.
+/// Returns whether permissions apply to this user, by trying to write.
 fn is_bound_by_permissions(folder: &Path) -> bool {
     let file = folder.join("unwritable");
     fs::write(&file, "").expect("a file");
@@ -44,7 +44,7 @@ fn as_nobody(folder: &Path) {
     for path in [folder, &room] {
         chown(path, Some(NOBODY), Some(NOBODY)).expect("to give it away");
     }
-    let name = "read_only::a_read_only_database_is_refused_by_name_and_not_harmed";
+    let name = "read_only::a_read_only_database_is_refused_by_name_and_unchanged";
     let output = Command::new(&program)
         .args(["--exact", name, "--nocapture"])
         .env(FOLDER_VARIABLE, &room)
@@ -69,7 +69,7 @@ fn check(folder: &Path) {
     check_nothing_can_be_made(folder);
 }
 
-/// Takes permissions away from a database that works, tries to use it, and gives them back.
+/// Removes permissions from a working database, tries to use it, and restores them.
 fn check_case(folder: &Path, case: &str, take: impl Fn(&Path) -> Vec<(PathBuf, u32)>) {
     let database = folder.join(case).join("posthaste.db");
     sqlite::migrate(&database).expect("the migration");
@@ -97,7 +97,7 @@ fn check_case(folder: &Path, case: &str, take: impl Fn(&Path) -> Vec<(PathBuf, u
     drop(SqliteStore::open(&SqliteOptions::new(&database)).expect("a database that works again"));
 }
 
-/// Where a file cannot even be made.
+/// A file cannot be created in a read-only folder.
 fn check_nothing_can_be_made(folder: &Path) {
     let closed = folder.join("closed");
     fs::create_dir(&closed).expect("a folder");

@@ -1,5 +1,5 @@
-//! PostgreSQL is stopped, killed and started again under a store that is in use: calls say that it is away,
-//! and work again by themselves.
+//! PostgreSQL is stopped and started while a store is in use: calls fail as unavailable, and succeed again
+//! without a new store.
 
 use posthaste_core::ports::{
     EventFilter, IngestStore as _, KeyStore as _, OrchestratorStore as _, OutboxWorkerStore as _,
@@ -17,7 +17,7 @@ use tokio_postgres::Client;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One verb of several roles, each on a pool of its own; answers how each ended.
+/// Calls one method of several roles, each on its own pool. Returns the results.
 async fn call_every_role(store: &PostgresStore) -> Vec<(&'static str, StoreResult<()>)> {
     let page = PageRequest::first(10);
     let route = RouteTake { from: None, events_max: 100 };
@@ -35,7 +35,7 @@ async fn call_every_role(store: &PostgresStore) -> Vec<(&'static str, StoreResul
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_outlives_restarts_of_the_server() {
+async fn a_store_survives_restarts_of_the_server() {
     let server = PrivateServer::start("restart");
     let url = server.url("postgres");
     migrate(&url).await.expect("the migration");
@@ -45,11 +45,11 @@ async fn a_store_outlives_restarts_of_the_server() {
             outcome.unwrap_or_else(|error| panic!("{role} before: {error:?}"));
         }
         server.pg_ctl(&["stop", "-m", how]);
-        // Twice: once with connections that have just died, once with none.
+        // Twice: with connections that have just broken, and with none.
         for _ in 0..2 {
             for (role, outcome) in call_every_role(&store).await {
                 let is_away = matches!(outcome, Err(StoreError::Unavailable { .. }));
-                assert!(is_away, "{role} while it was away after a {how} stop: {outcome:?}");
+                assert!(is_away, "{role} after a {how} stop: {outcome:?}");
             }
         }
         server.pg_ctl(&["start"]);
@@ -60,7 +60,7 @@ async fn a_store_outlives_restarts_of_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_around_a_restart_is_there() {
+async fn acknowledged_events_survive_restarts() {
     let server = PrivateServer::start("restart");
     let url = server.url("postgres");
     migrate(&url).await.expect("the migration");
@@ -88,14 +88,14 @@ async fn what_was_acknowledged_around_a_restart_is_there() {
     }
     let unqueued = "SELECT count(*) FROM posthaste.events e WHERE external_event_id <> $1
         AND NOT EXISTS (SELECT FROM posthaste.routing_queue q WHERE q.event_id = e.id)";
-    assert_eq!(count(&client, unqueued, "").await, 0, "an event without its place in the queue");
+    assert_eq!(count(&client, unqueued, "").await, 0, "an event is not queued");
 }
 
 async fn count(client: &Client, sql: &str, name: &str) -> i64 {
     client.query_one(sql, &[&name]).await.expect("a count").get(0)
 }
 
-/// Waits until the callers got some more answers.
+/// Waits until the callers got some more acknowledgements.
 async fn more_accepted(accepted: &AtomicUsize) {
     let goal = accepted.load(Ordering::Relaxed) + 20;
     let reached = async {
@@ -106,7 +106,7 @@ async fn more_accepted(accepted: &AtomicUsize) {
     tokio::time::timeout(PATIENCE, reached).await.expect("answers again");
 }
 
-/// Publishes one event after the other, each until it is told how it ended; answers what was acknowledged.
+/// Publishes events one after the other, and returns the acknowledged ones.
 async fn publish_until(
     store: PostgresStore,
     caller: u32,

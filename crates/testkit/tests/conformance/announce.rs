@@ -1,5 +1,5 @@
-//! Processes wake each other through PostgreSQL: a word reaches everybody who listens, none is lost by
-//! giving up a wait, and a break is told once and made good.
+//! Wake-ups between processes through PostgreSQL: a notification reaches every listener, cancelling a wait
+//! loses none, and a broken connection is reported once and re-established.
 
 use posthaste_core::JobId;
 use posthaste_core::ports::{AnnounceStore as _, Announcement, ListenStore as _, Stage, StoreError};
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// A bound for what must come, so that a lost word fails and does not hang.
+/// Limit for notifications that must arrive, so that a lost one fails the test instead of hanging it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 type Database = Harness<PostgresStore>;
@@ -24,7 +24,7 @@ async fn next(listener: &mut PostgresListener) -> Result<Vec<Stage>, StoreError>
     heard.map(|heard| heard.stages.into_iter().collect())
 }
 
-/// A listener that is connected and has nothing left to hear.
+/// Returns a listener that is connected and has no pending notifications.
 async fn connected(h: &Database) -> PostgresListener {
     let mut listener = PostgresListener::new(h.url()).expect("a listener");
     assert_eq!(next(&mut listener).await.expect("the first words"), Stage::ALL);
@@ -32,10 +32,10 @@ async fn connected(h: &Database) -> PostgresListener {
 }
 
 #[tokio::test]
-async fn words_reach_every_listener_and_are_gathered() {
+async fn notifications_reach_every_listener_and_are_merged() {
     let h = Harness::postgres("announce").await;
     let (mut one, mut two) = (connected(&h).await, connected(&h).await);
-    // Nobody waits meanwhile. What this Posthaste does not know is passed over.
+    // No listener waits meanwhile. Unknown payloads are ignored.
     for _ in 0..200 {
         announce(&h, &[Stage::Delivery, Stage::Results, Stage::Delivery]).await;
     }
@@ -54,12 +54,12 @@ async fn words_reach_every_listener_and_are_gathered() {
             answers += 1;
         }
         assert_eq!(heard, BTreeSet::from([Stage::Delivery, Stage::Results, Stage::Outbox]));
-        assert!(answers < 200, "{answers} answers to 200 equal words");
+        assert!(answers < 200, "{answers} results for 200 equal notifications");
     }
 }
 
 #[tokio::test]
-async fn a_break_is_told_once_and_made_good() {
+async fn a_broken_connection_is_reported_once_and_re_established() {
     let h = Harness::postgres("announce").await;
     let mut listener = connected(&h).await;
     for _ in 0..3 {
@@ -76,10 +76,10 @@ async fn a_break_is_told_once_and_made_good() {
 }
 
 #[tokio::test]
-async fn giving_up_a_wait_loses_nothing() {
+async fn cancelling_a_wait_loses_no_notification() {
     let h = Harness::postgres("announce").await;
     let mut listener = PostgresListener::new(h.url()).expect("a listener");
-    // No wait is long enough to connect in, and still it comes to be.
+    // No wait is long enough to connect, and the connection is still established.
     let mut first = None;
     for _ in 0..10_000 {
         first = timeout(Duration::from_millis(1), listener.next_announcements()).await.ok();
@@ -90,7 +90,7 @@ async fn giving_up_a_wait_loses_nothing() {
     assert_eq!(first.expect("an answer").expect("the first words"), Announcement::all());
     for stage in Stage::ALL.into_iter().cycle().take(100) {
         announce(&h, &[stage]).await;
-        // Looks once and gives up; the word may be on its way, or not yet.
+        // Polls once and cancels; the notification may not have arrived yet.
         match timeout(Duration::ZERO, listener.next_announcements()).await {
             Ok(heard) => assert_eq!(heard.expect("a word").stages, [stage].into()),
             Err(_) => assert_eq!(next(&mut listener).await.expect("a word"), [stage]),
@@ -116,8 +116,8 @@ async fn the_smallest_finished_job_arrives_with_the_wake_up() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_is_an_error_each_time() {
-    // Nothing listens on port 1.
+async fn an_unavailable_server_is_an_error_each_time() {
+    // No server listens on port 1.
     let mut listener = PostgresListener::new("postgres://nobody@127.0.0.1:1/none").expect("a listener");
     for _ in 0..3 {
         let told = next(&mut listener).await;

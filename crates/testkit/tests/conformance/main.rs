@@ -1,5 +1,5 @@
-//! Every promise of the stores, on SQLite, on PostgreSQL, and on PostgreSQL over a proxy that cuts connections; and what
-//! only one engine can show.
+//! Every promise of the stores on SQLite, on PostgreSQL, and on PostgreSQL behind a proxy that cuts
+//! connections; and tests that apply to one engine only.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod announce;

@@ -1,4 +1,4 @@
-//! Whoever observes a store is told every call of every role once, on both engines.
+//! An observer of a store is called once for every call of every role, on both engines.
 
 use posthaste_core::EventId;
 use posthaste_core::ports::{
@@ -31,13 +31,13 @@ async fn check<S: Stores>(h: Harness<S>, told: &Told) {
 }
 
 #[tokio::test]
-async fn sqlite_tells_every_call() {
+async fn sqlite_reports_every_call() {
     let (observer, told) = observer();
     check(Harness::sqlite_with(|options| options.observer = observer), &told).await;
 }
 
 #[tokio::test]
-async fn postgres_tells_every_call() {
+async fn postgres_reports_every_call() {
     let (observer, told) = observer();
     check(Harness::postgres_with("observer", |options| options.observer = observer).await, &told).await;
 }

@@ -1,5 +1,4 @@
-//! Publishing inside a caller's own transaction, on PostgreSQL: whatever that caller holds open, everybody
-//! else's events go in.
+//! Publishing in a caller's transaction on PostgreSQL: an open transaction does not block other callers.
 
 use posthaste_core::event::NewEvent;
 use posthaste_core::ports::{IngestStore as _, Ingested, RequestOutcome, Stores as _};
@@ -8,7 +7,7 @@ use posthaste_testkit::harness::Harness;
 use posthaste_testkit::postgres::client;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_open_publish_stops_only_its_own_id() {
+async fn an_open_publish_blocks_only_its_own_external_id() {
     let h = Harness::postgres("publish").await;
     let caller = client(h.url()).await;
     caller.batch_execute("BEGIN").await.unwrap();
@@ -17,7 +16,8 @@ async fn an_open_publish_stops_only_its_own_id() {
         .await
         .unwrap()
         .get(0);
-    // A thousand callers at once: some with names of their own, one in ten in the batch of the held name.
+    // A thousand callers: half of them with their own external ids, and ten requests that contain the held
+    // id.
     let mut requests: Vec<Vec<NewEvent>> = Vec::new();
     for number in 0..1_000 {
         let named = number % 2 == 0;
@@ -34,7 +34,7 @@ async fn an_open_publish_stops_only_its_own_id() {
     for (requests, outcomes) in futures_util::future::join_all(calls).await {
         for (request, outcome) in requests.iter().zip(outcomes) {
             if request.len() == 2 {
-                assert_eq!(outcome, RequestOutcome::Blocked, "all of a request or nothing");
+                assert_eq!(outcome, RequestOutcome::Blocked, "a request is stored completely or not at all");
             } else {
                 accepted += stored(&outcome).len();
             }
@@ -48,7 +48,7 @@ async fn an_open_publish_stops_only_its_own_id() {
     let outcomes = h.store.ingest().insert_events(retry.clone(), T0).await.unwrap();
     assert!(matches!(stored(&outcomes[0])[1], Ingested::Duplicate(id) if id.get() == held));
 
-    // Rolled back means never sent: the name is free again.
+    // After a rollback the event is never sent, and its external id is free again.
     caller
         .batch_execute("BEGIN; SELECT posthaste.publish('a', '{\"amount\": 12.50}', 'dropped'); ROLLBACK")
         .await
@@ -58,7 +58,7 @@ async fn an_open_publish_stops_only_its_own_id() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_names_in_opposite_order_do_not_deadlock() {
+async fn equal_external_ids_in_opposite_order_do_not_deadlock() {
     let h = Harness::postgres("opposite").await;
     for round in 0..20 {
         let names: Vec<_> = (0..200).map(|number| format!("{round}-{number}")).collect();

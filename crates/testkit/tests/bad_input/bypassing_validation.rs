@@ -1,5 +1,5 @@
-//! What no parser lets through reaches the stores only by a mistake of ours. Both engines refuse it alike,
-//! store nothing, and go on.
+//! Values that bypass the parsers, which only a programming error can cause. Both engines refuse them, store
+//! nothing, and continue to work.
 
 use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, NewEvent, TraceParent};
 use posthaste_core::json::{JsonText, PAYLOAD_BYTES_MAX};
@@ -45,8 +45,8 @@ fn broken_events() -> Vec<(&'static str, NewEvent)> {
     ]
 }
 
-/// One broken event refuses its own request and no other; with or without an external id beside it.
-pub(crate) async fn check_events<S: Stores>(h: &Harness<S>) {
+/// An invalid event refuses its own request and no other, with or without an external id next to it.
+pub(crate) async fn invalid_events_are_refused<S: Stores>(h: &Harness<S>) {
     let mut stored = 0;
     for (number, (what, broken)) in broken_events().into_iter().enumerate() {
         let with_broken = vec![event("fine"), broken.clone(), named_event("fine", &format!("lost-{number}"))];
@@ -104,13 +104,13 @@ fn broken_subscriptions() -> Vec<(&'static str, NewSubscription)> {
         ("a description over its length", described("ü".repeat(1_001))),
         ("a description with U+0000", described("a\0b".to_owned())),
         ("a secret with U+0000", NewSubscription { secret: SealedSecret::new("a\0b"), ..fine() }),
-        ("a limit of nothing", limited(0)),
+        ("a limit of zero", limited(0)),
         ("a limit over the highest", limited(101)),
         ("a limit that no column holds", limited(u32::MAX)),
     ]
 }
 
-pub(crate) async fn check_configuration<S: Stores>(h: &Harness<S>) {
+pub(crate) async fn invalid_configuration_is_refused<S: Stores>(h: &Harness<S>) {
     let subscriptions = h.store.subscriptions();
     for (what, broken) in broken_subscriptions() {
         refused(&subscriptions.create_subscription(broken, actor(), T0).await, what);
@@ -133,7 +133,7 @@ pub(crate) async fn check_configuration<S: Stores>(h: &Harness<S>) {
         refused(&subscriptions.update_subscription(id, patch, actor(), T0).await, what);
     }
     assert_eq!(h.row("subscriptions", id.get()).await, before);
-    assert_eq!(h.direct.number("SELECT count(*) FROM subscription_changes").await, 2, "made and verified");
+    assert_eq!(h.direct.number("SELECT count(*) FROM subscription_changes").await, 2, "created and verified");
     for name in [String::new(), "n".repeat(201), "a\0b".to_owned()] {
         let made =
             h.store.keys().create_key(name.clone(), KeyRole::Viewer, KeyHash([7; 32]), actor(), T0).await;
@@ -142,8 +142,8 @@ pub(crate) async fn check_configuration<S: Stores>(h: &Harness<S>) {
     assert_eq!(h.direct.number("SELECT count(*) FROM api_keys").await, 0);
 }
 
-/// Ids that no table holds find nothing, and break nothing.
-pub(crate) async fn check_ids<S: Stores>(h: &Harness<S>) {
+/// Ids that no table contains match nothing and cause no error.
+pub(crate) async fn unknown_ids_match_nothing<S: Stores>(h: &Harness<S>) {
     for raw in [0, -1, i64::MIN, i64::MAX] {
         let (event, subscription) = (EventId::from_store(raw), SubscriptionId::from_store(raw));
         let reader = h.store.reader();

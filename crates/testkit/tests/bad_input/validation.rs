@@ -1,4 +1,4 @@
-//! The wall: what the core refuses before any store is asked. One row for each kind of bad input.
+//! Validation in the core, before any store is called. One row for each kind of invalid input.
 
 use posthaste_core::event::{CorrelationId, EventError, EventType, ExternalEventId, TraceParent};
 use posthaste_core::ids::IdOutOfRange;
@@ -7,7 +7,7 @@ use posthaste_core::subscription::{SubscriptionError, check_description};
 use posthaste_core::{DeadLetterId, EventId, JobId, OrderId, SagaId, SubscriptionId, WorkerId};
 
 #[test]
-fn ids_out_of_range() {
+fn ids_out_of_range_are_refused() {
     for raw in [0, -1, i64::MIN] {
         assert_eq!(EventId::new(raw), Err(IdOutOfRange(raw)));
         assert_eq!(SubscriptionId::new(raw), Err(IdOutOfRange(raw)));
@@ -19,7 +19,7 @@ fn ids_out_of_range() {
 }
 
 #[test]
-fn texts_that_no_column_takes() {
+fn texts_out_of_bounds_are_refused() {
     let long = "x".repeat(201);
     for text in ["", &long, "\0", "a\0b"] {
         assert_eq!(EventType::parse(text), Err(EventError::EventType), "{text:?}");
@@ -34,7 +34,7 @@ fn texts_that_no_column_takes() {
 }
 
 #[test]
-fn payloads_that_are_not_json() {
+fn payloads_that_are_not_json_are_refused() {
     let parse = |bytes: &[u8]| JsonText::parse(bytes, PAYLOAD_BYTES_MAX).expect_err("a refusal");
     for text in [
         "",

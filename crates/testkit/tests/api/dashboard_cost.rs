@@ -198,18 +198,18 @@ async fn compare(few: &impl World, many: &impl World, count: i64) {
             page.replace("{delivery}", &(deliveries - 1).to_string())
                 .replace("{letter}", &((deliveries - 1) / 2).to_string())
         };
-        let (beside_few, beside_many) = (few.touched(&path(FEW)).await, many.touched(&path(count)).await);
+        let (next_to_few, next_to_many) = (few.touched(&path(FEW)).await, many.touched(&path(count)).await);
         let told = |touched: &Touched| {
             let parts: Vec<String> =
                 touched.iter().map(|(name, number)| format!("{number} {name}")).collect();
             parts.join(" and ")
         };
         let found =
-            format!("{page}: {} next to {FEW}, {} next to {count}", told(&beside_few), told(&beside_many));
+            format!("{page}: {} next to {FEW}, {} next to {count}", told(&next_to_few), told(&next_to_many));
         println!("{found}");
-        assert!(beside_few.last().is_some_and(|(_, number)| *number > 0), "{page}: no cost measured");
+        assert!(next_to_few.last().is_some_and(|(_, number)| *number > 0), "{page}: no cost measured");
         let grows = |(few, many): (&(&str, i64), &(&str, i64))| many.1 > 2 * few.1;
-        if beside_few.iter().zip(&beside_many).any(grows) {
+        if next_to_few.iter().zip(&next_to_many).any(grows) {
             wrong.push(found);
         }
     }

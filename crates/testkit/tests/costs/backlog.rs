@@ -1,6 +1,6 @@
-//! What waits or hangs does not make other work dear. Both are counted, not timed. PostgreSQL: pages of
-//! the tables and indexes that one call of a port touches, triggers and planning included. SQLite: steps
-//! of the statements behind that call.
+//! A backlog, hanging deliveries or suspects do not make other work more expensive. Costs are counted, not
+//! timed. PostgreSQL: buffers of tables and indexes that one call of a port touches, triggers and planning
+//! included. SQLite: virtual machine steps of the statements behind that call.
 
 use crate::sqlite::{count, fill, open};
 use crate::statements::load;
@@ -19,19 +19,19 @@ use tokio_postgres::Client;
 
 const FEW: i64 = 100;
 const MANY: i64 = 100_000;
-/// Beside those that hang.
+/// Finished jobs in addition to the hanging ones.
 const ENDED_COUNT: i64 = 100;
-/// Subscriptions that share the way with a backlog of another, and what each may start.
+/// Number of subscriptions next to the backlog of another one, and the quota of each.
 const FAIR: i64 = 32;
 const QUOTA: u32 = 16;
 
-/// Sagas in progress on jobs that somebody leased and never ended, in two dialects.
+/// Sagas in progress whose jobs are leased and never finish. Placeholders are replaced for each engine.
 const HUNG: &str = "
     INSERT INTO webhook_delivery_sagas (id, event_id, subscription_id, status, next_attempt_at, current_job_id, created_at, updated_at) {ids}
         SELECT k, k, 1 + k % 10, 'InProgress', {past}, k, {past}, {past} FROM {numbers};
     INSERT INTO webhook_delivery_jobs (id, saga_id, status, lease_until, attempt_at, lease_token, worker_id, created_at) {ids}
         SELECT k, k, 'Leased', {future}, {past}, {token}, 'gone', {past} FROM {numbers};";
-/// The last hundred of them have ended.
+/// The last hundred of them have finished.
 const ENDED: &str = "
     UPDATE webhook_delivery_jobs SET status = 'Completed', response_status = 200 WHERE id > {last} - 100;
     INSERT INTO finished_jobs (job_id) SELECT id FROM webhook_delivery_jobs WHERE id > {last} - 100;";
@@ -46,14 +46,14 @@ const DUE_OF_OTHERS: &str = "
     INSERT INTO webhook_delivery_sagas (event_id, subscription_id, next_attempt_at, created_at, updated_at)
         SELECT 1000000 + k, 1 + k % 32, {now}, {past}, {past} FROM {numbers};";
 
-/// Sagas of one subscription that are under way, and as many that wait for their next attempt later on; for PostgreSQL.
+/// Sagas of one subscription that are in progress, and as many that wait for a later retry; for PostgreSQL.
 const NOT_DUE: &str = "
     INSERT INTO webhook_delivery_sagas (event_id, subscription_id, status, next_attempt_at, created_at, updated_at)
         SELECT 2000000 + k, 1, 'InProgress', {past} + k * interval '1 ms', {past}, {past} FROM {numbers};
     INSERT INTO webhook_delivery_sagas (event_id, subscription_id, status, next_attempt_at, created_at, updated_at)
         SELECT 3000000 + k, 1, 'PendingRetry', {future} + k * interval '1 ms', {past}, {past} FROM {numbers};";
 
-/// Suspects that wait, older than every normal job.
+/// Waiting suspects, older than every normal job.
 const SUSPECTS: &str = "
     INSERT INTO webhook_delivery_sagas (id, event_id, subscription_id, status, next_attempt_at, current_job_id, created_at, updated_at) {ids}
         SELECT 1000 + k, 1000 + k, 1 + k % 10, 'InProgress', {past}, 1000 + k, {past}, {past} FROM {numbers};
@@ -65,7 +65,7 @@ const NORMAL_JOBS: &str = "
     INSERT INTO webhook_delivery_jobs (id, saga_id, lease_until, attempt_at, created_at) {ids}
         SELECT k, k, {now}, {past}, {past} FROM {numbers};";
 
-/// Autovacuum would read pages that are counted, and gather statistics where there must be none.
+/// Autovacuum would read pages that are counted, and collect statistics where there must be none.
 const NO_AUTOVACUUM: &str = "DO $$
     DECLARE name regclass;
     BEGIN
@@ -74,7 +74,7 @@ const NO_AUTOVACUUM: &str = "DO $$
         END LOOP;
     END $$";
 
-/// One database of PostgreSQL, filled past the triggers.
+/// A PostgreSQL database, filled with triggers disabled.
 struct Server {
     url: String,
     client: Client,
@@ -109,12 +109,12 @@ impl Server {
         self.client.batch_execute("VACUUM").await.expect("a vacuum");
     }
 
-    /// Pages that one call touches.
+    /// Returns the number of pages that one call touches.
     async fn pages<F: Future>(&self, call: impl FnOnce(PostgresStore) -> F) -> i64 {
         let before = self.touched().await;
         let store = PostgresStore::connect(&PostgresOptions::new(&self.url)).await.expect("the store");
         call(store).await;
-        // A backend tells its figures when it ends.
+        // A backend reports its statistics when it exits.
         let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
             WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
         self.client.query(end, &[]).await.expect("the end");
@@ -135,7 +135,7 @@ async fn analyze(servers: &[&Server]) {
     }
 }
 
-/// One file of SQLite, filled past the triggers.
+/// A SQLite file, filled with triggers disabled.
 struct File {
     connection: Connection,
     _file: SqliteFile,
@@ -167,12 +167,12 @@ impl File {
         Self { connection, _file: file }
     }
 
-    /// Steps of one statement, which must find `rows` rows.
+    /// Returns the steps of one statement, which must find `rows` rows.
     fn steps(&self, name: &str, arguments: &[i64], rows: usize) -> usize {
         self.steps_over(RangeInclusive::new(1, 0), name, arguments, rows)
     }
 
-    /// Steps of one statement over an array of ids.
+    /// Like [`Self::steps`], for a statement with an array of ids.
     fn steps_over(&self, ids: RangeInclusive<i64>, name: &str, arguments: &[i64], rows: usize) -> usize {
         let arguments: Vec<Value> = arguments.iter().map(|number| Value::Integer(*number)).collect();
         let counted = count(&self.connection, &load("sqlite", name), &arguments, ids)
@@ -199,7 +199,7 @@ fn fair(backlog: i64) -> [(&'static str, i64); 3] {
 }
 
 #[tokio::test]
-async fn on_postgres_a_result_costs_the_same_however_many_hang() {
+async fn on_postgres_the_cost_of_a_result_is_independent_of_hanging_deliveries() {
     let few = Server::with("hung_few", &hung(FEW)).await;
     let many = Server::with("hung_many", &hung(MANY)).await;
     for statistics in ["no", "fresh"] {
@@ -210,19 +210,19 @@ async fn on_postgres_a_result_costs_the_same_however_many_hang() {
                     store.orchestrator().apply_job_results(take, POLICY, T0).await.expect("results");
                 assert_eq!(applied.len(), results_max as usize);
             };
-            let (beside_few, beside_many) = (few.pages(apply).await, many.pages(apply).await);
+            let (next_to_few, next_to_many) = (few.pages(apply).await, many.pages(apply).await);
             let found = format!(
-                "{statistics} statistics, {results_max} results: {beside_few} pages beside {FEW}, {beside_many} beside {MANY}"
+                "{statistics} statistics, {results_max} results: {next_to_few} pages next to {FEW}, {next_to_many} next to {MANY}"
             );
             println!("{found}");
-            assert!(beside_many <= 2 * beside_few, "{found}");
+            assert!(next_to_many <= 2 * next_to_few, "{found}");
         }
         analyze(&[&few, &many]).await;
     }
 }
 
 #[test]
-fn on_sqlite_a_result_costs_the_same_however_many_hang() {
+fn on_sqlite_the_cost_of_a_result_is_independent_of_hanging_deliveries() {
     let one_result = |count: i64| {
         let file = File::with(&hung(count));
         let job = count + 1;
@@ -230,13 +230,13 @@ fn on_sqlite_a_result_costs_the_same_however_many_hang() {
             + file.steps_over(job..=job, "orchestrator/complete_sagas", &[0, 1, T0.micros()], 0)
             + file.steps("orchestrator/delete_applied", &[job, job], 0)
     };
-    let (beside_few, beside_many) = (one_result(FEW), one_result(MANY));
-    println!("one result: {beside_few} steps beside {FEW}, {beside_many} beside {MANY}");
-    assert!(beside_many <= 2 * beside_few, "{beside_many} steps, {beside_few} beside few");
+    let (next_to_few, next_to_many) = (one_result(FEW), one_result(MANY));
+    println!("one result: {next_to_few} steps next to {FEW}, {next_to_many} next to {MANY}");
+    assert!(next_to_many <= 2 * next_to_few, "{next_to_many} steps, {next_to_few} next to few");
 }
 
 #[tokio::test]
-async fn on_postgres_a_claim_costs_the_same_however_many_suspects_wait() {
+async fn on_postgres_the_cost_of_a_claim_is_independent_of_waiting_suspects() {
     let few = Server::with("suspects_few", &suspects(FEW)).await;
     let many = Server::with("suspects_many", &suspects(MANY)).await;
     for statistics in ["no", "fresh"] {
@@ -261,7 +261,7 @@ async fn on_postgres_a_claim_costs_the_same_however_many_suspects_wait() {
 }
 
 #[test]
-fn on_sqlite_a_claim_costs_the_same_however_many_suspects_wait() {
+fn on_sqlite_the_cost_of_a_claim_is_independent_of_waiting_suspects() {
     let steps = |count: i64| {
         let (file, now) = (File::with(&suspects(count)), T0.micros());
         let normal = file.steps("worker/fetch_due_jobs", &[now, 32], 32);
@@ -273,10 +273,10 @@ fn on_sqlite_a_claim_costs_the_same_however_many_suspects_wait() {
 }
 
 #[tokio::test]
-async fn on_postgres_admission_is_not_dearer_beside_a_backlog() {
+async fn on_postgres_admission_costs_no_more_next_to_a_backlog() {
     let alone = Server::with("fair_alone", &fair(0)).await;
     let beside = Server::with("fair_beside", &fair(MANY)).await;
-    // Here statistics were gathered while there was nothing but the backlog of one.
+    // Statistics were collected when the table contained only the backlog of one subscription.
     let misled = Server::with("fair_misled", &fair(MANY)[..2]).await;
     analyze(&[&misled]).await;
     misled.fill(&fair(MANY)[2..]).await;
@@ -299,19 +299,19 @@ async fn on_postgres_admission_is_not_dearer_beside_a_backlog() {
         let admissions = (alone.pages(admit).await, beside.pages(admit).await, misled.pages(admit).await);
         let counts = (alone.pages(count).await, beside.pages(count).await, misled.pages(count).await);
         println!(
-            "{statistics} statistics: pages alone, beside and beside with misleading ones: look {looks:?}, \
+            "{statistics} statistics: pages alone, next to a backlog, and with misleading statistics: scan {looks:?}, \
              admission {admissions:?}, count {counts:?}"
         );
         for (without, with, misled) in [looks, admissions, counts] {
             let with = with.max(misled);
-            assert!(2 * with <= 3 * without, "{with} pages beside a backlog, {without} without");
+            assert!(2 * with <= 3 * without, "{with} pages next to a backlog, {without} without");
         }
         analyze(&[&alone, &beside]).await;
     }
 }
 
 #[tokio::test]
-async fn on_postgres_admission_passes_over_nothing_that_is_not_due() {
+async fn on_postgres_admission_does_not_read_sagas_that_are_not_due() {
     let few = Server::with("not_due_few", &not_due(FEW)).await;
     let many = Server::with("not_due_many", &not_due(MANY)).await;
     for statistics in ["no", "fresh"] {
@@ -324,30 +324,30 @@ async fn on_postgres_admission_passes_over_nothing_that_is_not_due() {
             let admitted = store.orchestrator().admit_due_sagas(quotas, POLICY, T0).await.expect("admission");
             assert_eq!(admitted.jobs.len(), QUOTA as usize);
         };
-        for (what, beside_few, beside_many) in [
-            ("look", few.pages(find).await, many.pages(find).await),
+        for (what, next_to_few, next_to_many) in [
+            ("scan", few.pages(find).await, many.pages(find).await),
             ("admission", few.pages(admit).await, many.pages(admit).await),
         ] {
             let found =
-                format!("{statistics} statistics, {what}: {beside_few} pages, {beside_many} beside many");
+                format!("{statistics} statistics, {what}: {next_to_few} pages, {next_to_many} next to many");
             println!("{found}");
-            // The trees are a level higher.
-            assert!(2 * beside_many <= 3 * beside_few, "{found}");
+            // The B-trees are one level higher.
+            assert!(2 * next_to_many <= 3 * next_to_few, "{found}");
         }
         analyze(&[&few, &many]).await;
     }
 }
 
 #[test]
-fn on_sqlite_admission_is_not_dearer_beside_a_backlog() {
+fn on_sqlite_admission_costs_no_more_next_to_a_backlog() {
     let (without, with) = (admission_steps(0), admission_steps(MANY));
-    println!("steps alone and beside: {without:?}, {with:?}");
-    // One subscription more is looked at when it has a backlog.
-    assert!(2 * with.0 <= 3 * without.0, "the look: {with:?} steps beside a backlog, {without:?} without");
-    assert!(2 * with.1 <= 3 * without.1, "admission: {with:?} steps beside a backlog, {without:?} without");
+    println!("steps alone and next to a backlog: {without:?}, {with:?}");
+    // With a backlog there is one more subscription to check.
+    assert!(2 * with.0 <= 3 * without.0, "scan: {with:?} steps next to a backlog, {without:?} without");
+    assert!(2 * with.1 <= 3 * without.1, "admission: {with:?} steps next to a backlog, {without:?} without");
 }
 
-/// Steps to find who is due, and to admit 500.
+/// Returns the steps to find due subscriptions, and to admit 500 sagas.
 fn admission_steps(backlog: i64) -> (usize, usize) {
     let file = File::with(&fair(backlog));
     let now = T0.micros();

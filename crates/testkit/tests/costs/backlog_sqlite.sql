@@ -1,4 +1,4 @@
--- The twin of backlog_postgres.sql, for a file that fill_sqlite.sql has filled.
+-- The counterpart of backlog_postgres.sql, for a file that fill_sqlite.sql has filled.
 
 CREATE TEMP TABLE numbers (k INTEGER PRIMARY KEY);
 INSERT INTO numbers WITH RECURSIVE counted (k) AS (VALUES (1) UNION ALL SELECT k + 1 FROM counted WHERE k < 120000)

@@ -1,5 +1,6 @@
-//! What 500 deliveries in full batches may ask of a store. Counted and not timed, so that it says the same on
-//! every machine: a statement, a commit or a flush more on this way is a decision, and not an accident.
+//! Limits for statements, round trips, commits and flushes of 500 deliveries in full batches. Counted, not
+//! timed, so that the result is the same on every machine: any increase on this path must be a deliberate
+//! decision.
 
 use posthaste_core::ports::Stores;
 use posthaste_store::postgres::{PostgresOptions, PostgresStore};
@@ -14,20 +15,20 @@ use std::path::Path;
 use tokio_postgres::Client;
 
 const BATCH: u32 = 500;
-/// Batches before the counting: connections are made, types are asked for, statements are prepared.
+/// Batches before counting starts: connections are opened, types looked up, statements prepared.
 const UNCOUNTED: u32 = 4;
 const COUNTED: u32 = 20;
 
-/// The batches that are counted beside a short history, which has as many, and a long one.
+/// Batches that are counted next to a short history, which has as many, and next to a long one.
 const GROWN_BATCHES: u32 = 6;
 
-/// With BEGIN and COMMIT, which are sent along with the statements that they enclose.
+/// Including BEGIN and COMMIT, which are sent together with the statements between them.
 const STATEMENTS_MAX: u64 = 18;
 const ROUND_TRIPS_MAX: u64 = 11;
 const COMMITS_MAX: u64 = 6;
 const FLUSHES_MAX: u64 = 3;
-/// Those of making the subscription, and one at the end of each segment of the log: fewer than a flush more in
-/// every batch would be.
+/// Flushes for creating the subscription, and one at the end of each WAL segment: fewer than one additional
+/// flush per batch would cause.
 const OTHER_FLUSHES: u64 = 12;
 
 async fn deliver<S: Stores>(pipeline: &mut Pipeline<S>, batches: u32) {
@@ -39,7 +40,7 @@ async fn deliver<S: Stores>(pipeline: &mut Pipeline<S>, batches: u32) {
 }
 
 #[tokio::test]
-async fn statements_on_postgres() {
+async fn statements_and_round_trips_on_postgres_are_bounded() {
     let url = postgres::migrated_database("budget").await;
     let proxy = Proxy::start(postgres::server_address(&url), Mode::Count).await;
     let through = postgres::url_with(&url, None, Some(proxy.address));
@@ -51,7 +52,7 @@ async fn statements_on_postgres() {
     let after = proxy.counts();
     let (statements, round_trips) =
         (after.statements - before.statements, after.round_trips - before.round_trips);
-    assert!(statements > 0 && round_trips > 0, "nothing was counted");
+    assert!(statements > 0 && round_trips > 0, "no statement was counted");
     assert!(
         statements <= STATEMENTS_MAX * u64::from(COUNTED)
             && round_trips <= ROUND_TRIPS_MAX * u64::from(COUNTED),
@@ -59,13 +60,13 @@ async fn statements_on_postgres() {
     );
 }
 
-/// On a server of its own, which flushes, and where nobody else commits.
+/// Uses its own server, which flushes and has no other clients.
 #[tokio::test]
-async fn commits_and_flushes_on_postgres() {
+async fn commits_and_flushes_on_postgres_are_bounded() {
     let server = PrivateServer::start_with("budget", Flushing::On, 64);
     let mut pipeline = Pipeline::new(server.migrated_store().await, BATCH).await;
     let admin = postgres::client(&server.url("postgres")).await;
-    // What the server does by itself would count too.
+    // Background activity of the server would be counted too.
     for setting in ["autovacuum = off", "wal_writer_delay = '10s'", "wal_writer_flush_after = '1GB'"] {
         admin.batch_execute(&format!("ALTER SYSTEM SET {setting}")).await.expect("a setting");
     }
@@ -74,25 +75,25 @@ async fn commits_and_flushes_on_postgres() {
     let (commits, flushes) = (written(&admin).await, flushed(&admin).await);
     deliver(&mut pipeline, COUNTED).await;
     let commits = written(&admin).await - commits;
-    assert!(commits > 0, "nothing was counted");
+    assert!(commits > 0, "no commit was counted");
     assert!(commits <= COMMITS_MAX * u64::from(COUNTED), "{commits} commits in {COUNTED} batches");
-    // Backends tell what they flushed when they leave, so some of the batches before are in it.
+    // Backends report their flushes when they exit, so some of the earlier batches are included.
     drop(pipeline);
     let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
         WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'";
     admin.batch_execute(end).await.expect("the end of the others");
     let flushes = flushed(&admin).await - flushes;
     let batches = u64::from(UNCOUNTED + COUNTED);
-    assert!(flushes > 0, "nothing was counted");
+    assert!(flushes > 0, "no flush was counted");
     assert!(flushes <= FLUSHES_MAX * batches + OTHER_FLUSHES, "{flushes} flushes in {batches} batches");
 }
 
-/// How many transactions have written something.
+/// Returns the number of transactions that have written something.
 async fn written(admin: &Client) -> u64 {
     number(admin, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").await
 }
 
-/// How often the log was flushed, as far as those who did it have told.
+/// Returns the number of WAL flushes reported so far.
 async fn flushed(admin: &Client) -> u64 {
     let kept = "SELECT count(*) FROM pg_attribute
         WHERE attrelid = 'pg_stat_wal'::regclass AND attname = 'wal_sync'";
@@ -109,7 +110,7 @@ async fn number(admin: &Client, sql: &str) -> u64 {
     u64::try_from(row.get::<_, i64>(0)).expect("not below zero")
 }
 
-/// What a call of each statement touches, by its text.
+/// Returns the pages touched per call of each statement, by its text.
 async fn touched(admin: &Client) -> HashMap<String, f64> {
     let sql = "SELECT query, (shared_blks_hit + shared_blks_read)::float8 / calls FROM pg_stat_statements
         WHERE calls >= $1 AND query LIKE '%posthaste.%'";
@@ -117,9 +118,9 @@ async fn touched(admin: &Client) -> HashMap<String, f64> {
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
-/// On a server of its own: the module that counts must be there from its start.
+/// Uses its own server: `pg_stat_statements` must be loaded at startup.
 #[tokio::test]
-async fn no_statement_on_postgres_touches_more_of_a_history_ten_times_as_long() {
+async fn on_postgres_no_statement_touches_more_pages_with_ten_times_the_history() {
     let server = PrivateServer::start_with("touched", Flushing::Off, 128);
     server.restart_with("shared_preload_libraries = 'pg_stat_statements'");
     let mut pipeline = Pipeline::new(server.migrated_store().await, BATCH).await;
@@ -136,13 +137,13 @@ async fn no_statement_on_postgres_touches_more_of_a_history_ten_times_as_long() 
     // Insert, route, two of admission, claim, two of loading, report, two of results.
     assert!(early.len() >= 10, "{} statements were counted: {early:#?}", early.len());
     for (statement, before) in &early {
-        let after = late.get(statement).unwrap_or_else(|| panic!("not used any more: {statement}"));
+        let after = late.get(statement).unwrap_or_else(|| panic!("no longer used: {statement}"));
         assert!(*after <= grown_max(*before), "{before} pages became {after}: {statement}");
     }
 }
 
 #[tokio::test]
-async fn a_batch_on_sqlite_writes_no_more_beside_a_history_ten_times_as_long() {
+async fn on_sqlite_a_batch_writes_no_more_pages_with_ten_times_the_history() {
     let h = Harness::sqlite("budget").await;
     let (path, mut pipeline) = (h.path(), Pipeline::new(h.store.clone(), BATCH).await);
     let mut written = Vec::new();
@@ -151,11 +152,11 @@ async fn a_batch_on_sqlite_writes_no_more_beside_a_history_ten_times_as_long() {
         written.push(pages_written(&mut pipeline, &path).await);
     }
     let [early, late] = written[..] else { panic!("{written:?}") };
-    assert!(early > 0, "nothing was counted");
+    assert!(early > 0, "no page was counted");
     assert!(late as f64 <= grown_max(early as f64), "{early} pages became {late}");
 }
 
-/// The pages that two batches put into the log; if it was begun anew meanwhile, two others.
+/// Returns the pages that two batches write to the WAL. If it was reset meanwhile, counts the next two.
 async fn pages_written(pipeline: &mut Pipeline<SqliteStore>, database: &Path) -> u64 {
     loop {
         let before = Log::of(database);
@@ -167,31 +168,31 @@ async fn pages_written(pipeline: &mut Pipeline<SqliteStore>, database: &Path) ->
     }
 }
 
-/// Trees are split at other places, and pages are found full; what grew with history would be ten times as much.
+/// Page splits and full pages cause small differences; anything proportional to history would grow tenfold.
 fn grown_max(before: f64) -> f64 {
     before * 1.25 + 3.0
 }
 
 #[tokio::test]
-async fn commits_on_sqlite() {
+async fn commits_on_sqlite_are_bounded() {
     let h = Harness::sqlite("budget").await;
     let (path, mut pipeline) = (h.path(), Pipeline::new(h.store.clone(), BATCH).await);
     deliver(&mut pipeline, 1).await;
     let before = Log::of(&path);
     deliver(&mut pipeline, 1).await;
     let after = Log::of(&path);
-    assert_eq!(after.salt, before.salt, "two batches are far from filling the log");
+    assert_eq!(after.salt, before.salt, "two batches do not fill the WAL");
     let commits = after.commits - before.commits;
-    assert!(commits > 0, "nothing was counted");
+    assert!(commits > 0, "no commit was counted");
     assert!(commits <= COMMITS_MAX, "{commits} commits in one batch");
 }
 
-/// What is in a write-ahead log.
+/// The content of a write-ahead log.
 struct Log {
-    /// Another one whenever it is begun anew.
+    /// Changes whenever the WAL is reset.
     salt: Vec<u8>,
     frames: u64,
-    /// The frames that end a transaction: they name the size of the database.
+    /// Frames that end a transaction: they contain the size of the database.
     commits: u64,
 }
 

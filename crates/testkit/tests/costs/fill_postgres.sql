@@ -1,6 +1,6 @@
--- What a busy installation looks like after a while, made in seconds: see history.rs for the numbers.
--- Triggers are off (session_replication_role), so that rows may begin at their end. The live set comes
--- first and is analyzed, so that statistics say: every row waits. Then comes the history.
+-- A busy installation after some time, created in seconds; main.rs has the row counts. Triggers are disabled
+-- (session_replication_role), so that rows can be inserted in their final state. The live rows come first and
+-- are analyzed, so that the statistics are misleading: every row waits. Then comes the history.
 SET session_replication_role = replica;
 SET synchronous_commit = off;
 SET search_path = posthaste;
@@ -16,9 +16,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- ── what is alive ────────────────────────────────────────────────────────────────────────────────
--- 1 to 100 wait, 101 to 200 wait again, 201 to 300 are leased (the first half ran out), 301 to 400
--- have ended and are not applied, 401 to 500 can be claimed. 501 to 600 are events not yet routed.
+-- ── live rows ────────────────────────────────────────────────────────────────────────────────────
+-- 1 to 100 are Pending, 101 to 200 wait for a retry, 201 to 300 are leased (the first half has expired), 301
+-- to 400 have finished and are not applied, 401 to 500 can be claimed. 501 to 600 are events not yet routed.
 
 INSERT INTO subscriptions (id, event_type, callback_url, verified, secret) OVERRIDING SYSTEM VALUE
     SELECT k, 'kind.' || k % 1000, 'https://receiver.example/hook/' || k, true, 'secret-' || k
@@ -53,8 +53,8 @@ INSERT INTO webhook_delivery_jobs (id, saga_id, status, lease_until, attempt_at,
 
 INSERT INTO finished_jobs (job_id) SELECT 300000 + k FROM generate_series(301, 400) k;
 
--- 1 to 100 are queued, 101 to 200 are being sent (the first half is stuck), 201 to 300 have failed and
--- are due.
+-- 1 to 100 are queued, 101 to 200 are being sent (the first half is stuck), 201 to 300 have failed and are
+-- due.
 INSERT INTO outbox_orders (id, idempotency_key, request_json, request_digest, status, retry_count,
         next_attempt_at, created_at, updated_at, lease_token, worker_id) OVERRIDING SYSTEM VALUE
     SELECT 300000 + k, 'key-' || 300000 + k, '{"symbol": "USDJPY"}', 'sha256:' || md5(k::text) || md5(k::text),
@@ -90,8 +90,8 @@ INSERT INTO api_keys (name, role, key_hash)
 
 ANALYZE;
 
--- ── what has ended ───────────────────────────────────────────────────────────────────────────────
--- An index over rows that are there is made in a third of the time; those of a constraint stay.
+-- ── history ──────────────────────────────────────────────────────────────────────────────────────
+-- Building an index over existing rows takes a third of the time; indexes of constraints are kept.
 
 CREATE TEMP TABLE index_made_later AS
     SELECT i.indexrelid::regclass::text AS name, pg_get_indexdef(i.indexrelid) AS definition
@@ -163,7 +163,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Whatever a statement inserts gets an id behind all of these.
+-- New rows get ids above all of these.
 SELECT setval(pg_get_serial_sequence('posthaste.' || table_name, 'id'), 1000000)
     FROM information_schema.columns
     WHERE table_schema = 'posthaste' AND column_name = 'id' AND is_identity = 'YES';

@@ -1,6 +1,6 @@
--- The twin of fill_postgres.sql: the same ids, the same states. Triggers and indexes are away while this
--- runs (sqlite.rs takes them off and puts them back), so that rows may begin at their end, and soon.
--- 1800000000000000 is the time of the live set in microseconds.
+-- The counterpart of fill_postgres.sql, with the same ids and states. Triggers and indexes are dropped while
+-- this runs (by sqlite.rs), so that rows can be inserted in their final state, and faster. 1800000000000000
+-- is the time of the live rows in microseconds.
 
 CREATE TEMP TABLE numbers (k INTEGER PRIMARY KEY);
 INSERT INTO numbers WITH RECURSIVE counted (k) AS (VALUES (1) UNION ALL SELECT k + 1 FROM counted WHERE k < 300000)
@@ -10,7 +10,7 @@ INSERT INTO subscriptions (id, event_type, callback_url, verified, secret, creat
     SELECT k, 'kind.' || (k % 1000), 'https://receiver.example/hook/' || k, 1, 'secret-' || k, 1798761600000000, 1798761600000000
     FROM numbers WHERE k <= 4000;
 
--- ── what has ended ───────────────────────────────────────────────────────────────────────────────
+-- ── history ──────────────────────────────────────────────────────────────────────────────────────
 
 INSERT INTO events (id, external_event_id, event_type, payload, created_at)
     SELECT k, 'external-' || k, 'kind.' || (k % 1000), '{"order": ' || k || '}', 1798761600000000 + k * 4000000 FROM numbers;
@@ -46,7 +46,7 @@ INSERT INTO subscription_changes (id, subscription_id, event_type, callback_url,
     SELECT k, 1 + k % 4000, 'kind.' || (k % 1000), 'https://receiver.example/hook', 1, 1, 1798761600000000 + k * 4000000
     FROM numbers;
 
--- ── what is alive ────────────────────────────────────────────────────────────────────────────────
+-- ── live rows ────────────────────────────────────────────────────────────────────────────────────
 
 INSERT INTO events (id, external_event_id, event_type, payload, created_at)
     SELECT 300000 + k, 'external-' || (300000 + k), 'kind.' || (k % 1000), '{"live": true}', 1800000000000000

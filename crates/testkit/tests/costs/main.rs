@@ -1,10 +1,12 @@
-//! What calls cost, counted and not timed. No statement is proportional to history or to a backlog: with 300,000 finished rows in every large
-//! table, and then 30,000 more in every state that somebody takes from, each statement of the hot paths is
-//! planned and run, whatever the statistics say, and must read no more than its batch. What hangs must not
-//! make a result dear, and one backlog must not make admission dear.
+//! The cost of calls, counted and not timed. No statement is proportional to history or to a backlog: with
+//! 300,000 finished rows in every large table, and then 30,000 more in every state that a statement reads
+//! from, each statement of the hot paths is planned and executed with different statistics, and must read no
+//! more than its batch. Hanging deliveries must not make a result more expensive, and the backlog of one
+//! subscription must not make admission more expensive.
 //!
-//! Every file in the `sql` folders of both engines is covered, a new one too: its parameters are
-//! guessed, and a file where that fails asks for a row in `postgres_samples.rs` or `sqlite_samples.rs`.
+//! Every file in the `sql` folders of both engines is covered, including new ones: parameters are guessed
+//! from their types, and where that fails the file needs a row in `postgres_samples.rs` or
+//! `sqlite_samples.rs`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod backlog;
@@ -31,5 +33,5 @@ const LARGE: [&str; 8] = [
     "subscription_changes",
 ];
 
-/// Rows in each of them that have ended; see the fill scripts.
+/// Finished rows in each of them; see the fill scripts.
 const HISTORY: i64 = 300_000;

@@ -1,6 +1,5 @@
-//! PostgreSQL: every statement under three kinds of statistics (from a time that was quite different,
-//! none at all, fresh) and both kinds of plans (for these very arguments, for any); first with little to
-//! do beside the history, then beside a backlog.
+//! PostgreSQL: every statement with three kinds of statistics (misleading, none, fresh) and both kinds of
+//! plans (custom and generic), first next to the history, then next to a backlog.
 
 use crate::LARGE;
 use crate::plan::{Bounds, faults, top};
@@ -9,12 +8,12 @@ use crate::statements::{self, SqlFile};
 use posthaste_testkit::postgres;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-/// A bad plan shall fail, not keep us waiting.
+/// A bad plan fails instead of running for long.
 const TIMEOUT_MS: u32 = 5_000;
 
-/// What is tried one after the other, and how to get there.
+/// The states to test, in order, and the SQL that creates each.
 const STATES: [(&str, &str); 6] = [
-    ("statistics from a time when every row waited", include_str!("fill_postgres.sql")),
+    ("misleading statistics: every row waits", include_str!("fill_postgres.sql")),
     ("no statistics", NO_STATISTICS),
     ("fresh statistics", "ANALYZE"),
     ("a backlog that the statistics do not know", include_str!("backlog_postgres.sql")),
@@ -47,7 +46,7 @@ async fn no_statement_reads_history() {
     assert!(wrong.is_empty(), "{} faults:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Runs one statement with its sample and takes it back.
+/// Runs one statement with its sample arguments and rolls it back.
 async fn examine(client: &Client, file: &SqlFile) -> Vec<String> {
     let prepared = client.batch_execute(&format!("PREPARE tried AS {}", file.text)).await;
     if let Err(error) = prepared {
@@ -58,12 +57,12 @@ async fn examine(client: &Client, file: &SqlFile) -> Vec<String> {
         Ok(sample) => {
             for arguments in &sample.arguments {
                 found.extend(run(client, &sample, arguments).await);
-                client.batch_execute("ROLLBACK").await.expect("to take it back");
+                client.batch_execute("ROLLBACK").await.expect("to roll back");
             }
         }
         Err(unknown) => found.push(unknown),
     }
-    client.batch_execute("DEALLOCATE tried").await.expect("to forget it");
+    client.batch_execute("DEALLOCATE tried").await.expect("to deallocate");
     found
 }
 
@@ -83,7 +82,7 @@ async fn run(client: &Client, sample: &Sample, arguments: &[String]) -> Vec<Stri
     };
     let bounds = Bounds { rows_max: sample.rows_max as f64, buffers_max: sample.buffers_max as f64 };
     let mut found = faults(top(&explained), bounds);
-    // Functions and triggers do not show in a plan; what they scan is counted by the tables.
+    // Functions and triggers are not part of a plan; their scans are counted in the table statistics.
     let after = scanned(client).await;
     for (table, (now, then)) in LARGE.iter().zip(after.into_iter().zip(before)) {
         if now > then && found.is_empty() {
@@ -100,7 +99,7 @@ fn read(answer: &[SimpleQueryMessage]) -> serde_json::Value {
     serde_json::from_str(plan.expect("a plan")).expect("JSON")
 }
 
-/// Sequential scans of each large table by this connection.
+/// Returns the number of sequential scans of each large table in this transaction.
 async fn scanned(client: &Client) -> Vec<i64> {
     let tables: Vec<&str> = LARGE.to_vec();
     let sql = "SELECT coalesce((SELECT seq_scan FROM pg_stat_xact_user_tables

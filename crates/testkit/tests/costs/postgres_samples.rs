@@ -1,15 +1,15 @@
-//! With which arguments each statement of PostgreSQL is tried. Most can be guessed from the types of
-//! the parameters: the fill scripts give every table the same ids. A statement that moves something gets
-//! rows that it can move, so that the plan is seen at work.
+//! Arguments with which each statement of PostgreSQL is run. Most are guessed from the parameter types: the
+//! fill scripts give every table the same ids. A statement that moves rows gets rows that it can move, so
+//! that the plan does real work.
 
 use crate::{BATCH, HISTORY};
 
-/// The time of the live set, and of whoever looks at it.
+/// The time of the live rows.
 const NOW: &str = "timestamptz '2027-01-15 08:00:00Z'";
 const LONG_AGO: &str = "timestamptz '-infinity'";
 const TOKEN: &str = "uuid '00000000-0000-0000-0000-0000000000aa'";
 
-/// A page looks at this many rows whatever it finds.
+/// Maximum number of rows that a page examines.
 const EXAMINED_MAX: usize = posthaste_core::ports::EXAMINED_MAX as usize;
 
 const COUNTED_MAX: usize = posthaste_core::ports::COUNTED_MAX as usize;
@@ -17,13 +17,13 @@ const CHANGES_MAX: usize = posthaste_core::ports::CHANGES_MAX as usize;
 
 #[derive(Debug)]
 pub(crate) struct Sample {
-    /// As SQL; several sets of arguments that may lead to different plans.
+    /// As SQL: several sets of arguments, which may lead to different plans.
     pub(crate) arguments: Vec<Vec<String>>,
     pub(crate) rows_max: usize,
     pub(crate) buffers_max: usize,
 }
 
-/// The explicit row of a statement, or what can be guessed for its parameters.
+/// Returns the explicit arguments of a statement, or guesses them from its parameter types.
 pub(crate) fn sample(name: &str, types: &[String]) -> Result<Sample, String> {
     let arguments = match page(name).or_else(|| explicit(name).map(|arguments| vec![arguments])) {
         Some(arguments) => arguments,
@@ -36,11 +36,12 @@ pub(crate) fn sample(name: &str, types: &[String]) -> Result<Sample, String> {
     Ok(Sample { arguments, rows_max: 20 * BATCH + examined, buffers_max: 50 * BATCH + 10 * examined })
 }
 
-/// What a statement may read beyond its batch: a page of a list, or what waits, and nothing of history.
+/// Returns the rows that a statement may read beyond its batch: a page of a list or a backlog, and no
+/// history.
 fn examined(name: &str) -> usize {
     match name.split_once('/') {
         Some(("insight", "survey_queues" | "survey_sagas")) => COUNTED_MAX,
-        // Five looks for each saga; two index entries and the row for each change.
+        // Five lookups per saga; two index entries and the row per change.
         Some(("insight", "examine_sagas" | "examine_orders" | "examine_newest_orders")) => 5 * EXAMINED_MAX,
         Some(("insight", "changes_of_types")) => CHANGES_MAX,
         Some(("reader" | "dead_letter" | "insight", _)) => EXAMINED_MAX,
@@ -68,12 +69,12 @@ fn guess(type_name: &str) -> Result<String, String> {
         "jsonb[]" => repeated("1", "jsonb"),
         "double precision" => "1.0".to_owned(),
         other => {
-            return Err(format!("has a parameter of type {other}: give it a row in postgres_samples.rs"));
+            return Err(format!("has a parameter of type {other}: add a row to postgres_samples.rs"));
         }
     })
 }
 
-/// Arguments that let a statement find what it looks for.
+/// Arguments with which a statement finds rows.
 fn explicit(name: &str) -> Option<Vec<String>> {
     let text = |words: &str| format!("'{words}'");
     let batch = BATCH.to_string();
@@ -208,8 +209,8 @@ fn explicit(name: &str) -> Option<Vec<String>> {
     })
 }
 
-/// Pages of lists, once with no filter and once with one that matches nothing, so that the page reads
-/// all that it may. The newest come first, except for whoever requeues.
+/// Pages of lists, once without a filter and once with one that matches nothing, so that the page examines as
+/// many rows as it may. Lists are newest first, except for requeueing.
 fn page(name: &str) -> Option<Vec<Vec<String>>> {
     let newest = i64::MAX;
     let rows = match name {
@@ -283,7 +284,7 @@ fn page(name: &str) -> Option<Vec<Vec<String>>> {
     Some(rows.split("; ").map(|row| row.split(", ").map(str::to_owned).collect()).collect())
 }
 
-/// Ids of live rows.
+/// Returns an array of ids of live rows.
 fn ids(first: i64, last: i64) -> String {
     numbers(HISTORY + first, HISTORY + last)
 }
@@ -298,7 +299,7 @@ fn texts(prefix: &str, first: usize, count: usize) -> String {
     format!("'{{{}}}'::text[]", list.join(","))
 }
 
-/// One for each row of a batch.
+/// Returns an array with this value for each row of a batch.
 fn repeated(value: &str, type_name: &str) -> String {
     let quoted = if value == "NULL" { value.to_owned() } else { format!("\"{value}\"") };
     format!("'{{{}}}'::{type_name}[]", vec![quoted; BATCH].join(","))

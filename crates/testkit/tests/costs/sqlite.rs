@@ -1,6 +1,6 @@
-//! SQLite: every statement, before and after ANALYZE, then beside a backlog. EXPLAIN QUERY PLAN must show
-//! no scan of a large table and no sort; then the statement is run, and may take no more steps than its
-//! batch needs.
+//! SQLite: every statement, before and after ANALYZE, then next to a backlog. EXPLAIN QUERY PLAN must show no
+//! scan of a large table and no sort; then the statement is run with a limit of virtual machine steps per row
+//! of its batch.
 
 use crate::sqlite_samples::{arguments, list, may_sort, rows_max};
 use crate::statements::{self, SqlFile};
@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Steps of the virtual machine for one row of a batch; reading a whole table takes a million.
+/// Virtual machine steps per row of a batch; reading a whole table takes a million.
 const STEPS_PER_ROW_MAX: usize = 500;
 
 #[test]
@@ -34,7 +34,7 @@ fn no_statement_reads_history() {
     assert!(wrong.is_empty(), "{} faults:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Tries every statement.
+/// Checks every statement.
 fn examine(connection: &Connection, state: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     for file in statements::all("sqlite") {
@@ -44,7 +44,7 @@ fn examine(connection: &Connection, state: &str) -> Vec<String> {
     wrong
 }
 
-/// A connection of the owner, to a file that only this test has.
+/// Opens a connection as the owner, to a file that only this test uses.
 pub(crate) fn open(path: &Path) -> Connection {
     let connection = sqlite_connection(path);
     load_module(&connection).expect("the module");
@@ -54,7 +54,8 @@ pub(crate) fn open(path: &Path) -> Connection {
     connection
 }
 
-/// Runs a script with no trigger and no index in its way. Statistics go with the indexes.
+/// Runs a script without triggers and indexes, which are dropped and recreated. Dropping them removes the
+/// statistics.
 pub(crate) fn fill(connection: &Connection, script: &str) {
     let sql =
         "SELECT type, name, sql FROM sqlite_schema WHERE type IN ('trigger', 'index') AND sql IS NOT NULL";
@@ -74,7 +75,7 @@ pub(crate) fn fill(connection: &Connection, script: &str) {
     connection.execute_batch(&batch).expect("the script");
 }
 
-/// What EXPLAIN QUERY PLAN says against a statement.
+/// Returns the steps of EXPLAIN QUERY PLAN that scan a large table or sort.
 fn planned(connection: &Connection, file: &SqlFile) -> Vec<String> {
     let mut statement = match connection.prepare(&format!("EXPLAIN QUERY PLAN {}", file.text)) {
         Ok(statement) => statement,
@@ -94,7 +95,7 @@ fn planned(connection: &Connection, file: &SqlFile) -> Vec<String> {
     found
 }
 
-/// Whether a name in a plan means a large table. A plan speaks of aliases, in triggers too.
+/// Returns whether a name in a plan refers to a large table. Plans use aliases, also of triggers.
 fn is_large(connection: &Connection, text: &str, alias: &str) -> bool {
     let triggers: String = connection
         .query_row(
@@ -114,7 +115,7 @@ fn is_large(connection: &Connection, text: &str, alias: &str) -> bool {
     LARGE.contains(&alias) || words.windows(2).any(|pair| LARGE.contains(&pair[0]) && pair[1] == alias)
 }
 
-/// Runs a statement with its sample, takes it back, and says what it took too much of.
+/// Runs a statement with its sample arguments, rolls it back, and returns limits that it exceeded.
 fn run(connection: &Connection, file: &SqlFile) -> Vec<String> {
     connection.execute_batch("BEGIN").expect("a transaction");
     let mut found = Vec::new();
@@ -125,9 +126,9 @@ fn run(connection: &Connection, file: &SqlFile) -> Vec<String> {
                 found.push(format!("takes {} steps, more than {steps_max}", counted.steps));
             }
         }
-        Err(error) => found.push(format!("cannot be run, give it a row in sqlite_samples.rs: {error}")),
+        Err(error) => found.push(format!("cannot be run, add a row to sqlite_samples.rs: {error}")),
     }
-    connection.execute_batch("ROLLBACK").expect("to take it back");
+    connection.execute_batch("ROLLBACK").expect("to roll back");
     found
 }
 
@@ -137,8 +138,8 @@ pub(crate) struct Counted {
     pub(crate) rows: usize,
 }
 
-/// Runs a statement to its end. A parameter that is an array gets the list; one without an argument
-/// gets the id of a row of history, which is as good as a limit.
+/// Runs a statement to completion. An array parameter gets `list`; a parameter without an argument gets the
+/// id of a row of history, which also works as a limit.
 pub(crate) fn count(
     connection: &Connection,
     sql: &str,

@@ -1,5 +1,5 @@
-//! With which arguments each statement of SQLite is tried, and what is known about single ones. A
-//! statement without a row here gets the id of a finished row for every parameter.
+//! Arguments with which each statement of SQLite is run, and exceptions for single statements. A statement
+//! without a row here gets the id of a finished row for every parameter.
 
 use rusqlite::types::Value;
 use std::ops::RangeInclusive;
@@ -32,7 +32,7 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         "insight/rollups" => numbers(&[10, NOW]),
         "insight/survey_queues" => numbers(&[NOW, 60_000, NOW, NOW]),
         "insight/survey_sagas" | "insight/processes" => numbers(&[NOW]),
-        // The content of a stored event: another one is refused.
+        // The content of the stored event: a different one would be refused.
         "ingest/compare_events" => vec![text("nobody"), text("kind.1"), text("1")],
         "ingest/insert_event" => events(1),
         "ingest/insert_8_events" => events(8),
@@ -114,23 +114,23 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
     }
 }
 
-/// The time they came in, then five values of each.
+/// Returns the insertion time, then five values for each event.
 fn events(count: usize) -> Vec<Value> {
     let text = |words: &str| Value::Text(words.to_owned());
     let one = |number| [text(&format!("new-{number}")), text("kind.1"), text("{}"), Value::Null, Value::Null];
     std::iter::once(Value::Integer(NOW)).chain((0..count).flat_map(one)).collect()
 }
 
-/// A leased job, its token, and what came of it.
+/// Returns a leased job, its token, and its result.
 fn delivered(job: i64) -> [Value; 4] {
     [Value::Integer(job), Value::Blob(vec![0; 16]), Value::Integer(200), Value::Integer(7)]
 }
 
-/// The ids that a statement over an array gets: live rows that it can move.
+/// Returns the ids for an array parameter: live rows that the statement can move.
 pub(crate) fn list(name: &str) -> RangeInclusive<i64> {
     let first = match name.split_once('/') {
         Some(("orchestrator", verb)) if verb.contains("complete") => 301,
-        // These are subscriptions; the first 32 have live rows.
+        // These are subscription ids; the first 32 have live rows.
         Some(
             ("orchestrator", "count_in_flight")
             | ("insight", "count_unfinished" | "last_dead_letters" | "attempts_of_subscriptions"),
@@ -144,7 +144,7 @@ pub(crate) fn list(name: &str) -> RangeInclusive<i64> {
     HISTORY + first..=HISTORY + first + BATCH_ROWS - 1
 }
 
-/// Pages of lists look at this many rows, in the order of their ids; a survey counts what waits.
+/// Returns the rows that a statement may examine: a page of a list, a backlog, or a batch.
 pub(crate) fn rows_max(name: &str) -> usize {
     match name.split_once('/') {
         Some(("insight", "survey_queues" | "survey_sagas")) => COUNTED_MAX,
@@ -154,8 +154,8 @@ pub(crate) fn rows_max(name: &str) -> usize {
     }
 }
 
-/// Statements that sort a few rows: one event has as many sagas as it had subscriptions; counters are
-/// summed up by name; subscriptions that had several of the types are told once.
+/// Returns whether a statement may sort, because it sorts few rows: the sagas of one event, counters summed
+/// by name, or subscriptions that matched several types.
 pub(crate) fn may_sort(name: &str) -> bool {
     [
         "reader/deliveries_of_event",

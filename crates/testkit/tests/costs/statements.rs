@@ -1,10 +1,10 @@
-//! The statements of a store, from the folder of its sources: `sql/<role>/<verb>.sql`.
+//! Loads the statements of a store from its source folder: `sql/<role>/<verb>.sql`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The folders on the way of events and orders. The others (migrate, presence, subscriptions) are small
-/// tables or rare acts of a person.
+/// The folders on the path of events and orders. The others (migrate, presence, subscriptions) use small
+/// tables or run rarely.
 const ROLES: [&str; 11] = [
     "ingest",
     "router",
@@ -30,14 +30,14 @@ pub(crate) fn folder(engine: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/src").join(engine).join("sql")
 }
 
-/// One statement, by `<role>/<verb>`.
+/// Returns one statement, by `<role>/<verb>`.
 pub(crate) fn load(engine: &str, name: &str) -> String {
     let file = folder(engine).join(name).with_extension("sql");
     let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     posthaste_store::columns::expand(&text)
 }
 
-/// Every statement of an engine, in the order of names.
+/// Returns every statement of an engine, sorted by name.
 pub(crate) fn all(engine: &str) -> Vec<SqlFile> {
     let mut files = Vec::new();
     for role in ROLES {

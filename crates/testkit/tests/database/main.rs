@@ -1,5 +1,5 @@
-//! The database itself: how it is migrated, what its catalogs contain, what each role may do, and what constraints
-//! and triggers refuse, on both engines.
+//! The database itself: migrations, catalogs, rights of each role, and what constraints and triggers refuse,
+//! on both engines.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod migrations;

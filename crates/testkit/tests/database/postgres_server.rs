@@ -1,5 +1,5 @@
-//! What only a server of its own can show: roles made by eight databases at once, pools that outlive a
-//! restart, and which commits wait for the disk.
+//! Tests that need their own server: roles created by eight databases at the same time, pools that survive a
+//! restart, dropped calls, and which commits are flushed.
 
 use posthaste_core::EventId;
 use posthaste_core::ports::{
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const TAKE: RouteTake = RouteTake { from: None, events_max: 100 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn eight_databases_make_the_roles_of_a_new_cluster_at_once() {
+async fn eight_databases_create_the_roles_of_a_new_cluster_concurrently() {
     let server = PrivateServer::start("eight");
     let admin = client(&server.url("postgres")).await;
     let mut tasks = tokio::task::JoinSet::new();
@@ -41,7 +41,7 @@ async fn eight_databases_make_the_roles_of_a_new_cluster_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pools_outlive_a_restart() {
+async fn pools_survive_a_restart() {
     let server = PrivateServer::start("restart");
     let store = server.migrated_store().await;
     subscribe_verified(&store, subscription("a"), T0).await;
@@ -56,9 +56,9 @@ async fn pools_outlive_a_restart() {
     }
 }
 
-/// A caller that loses interest leaves no transaction open, and nothing locked.
+/// A caller that drops a call leaves no open transaction and no locks.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_is_dropped_half_way_leaves_nothing_behind() {
+async fn a_dropped_call_leaves_no_transaction_and_no_locks() {
     let server = PrivateServer::start("dropped");
     let store = server.migrated_store().await;
     let subscription_id = subscribe_verified(&store, subscription("a"), T0).await;
@@ -67,7 +67,7 @@ async fn a_call_that_is_dropped_half_way_leaves_nothing_behind() {
     let admin = client(&server.url("postgres")).await;
     let quota = quota(subscription_id, 5);
     for _ in 0..8 {
-        // The transaction has begun, and its second statement waits.
+        // The transaction has started, and its second statement waits.
         admin.batch_execute("BEGIN; LOCK TABLE posthaste.webhook_delivery_jobs").await.unwrap();
         let admitting = store.orchestrator();
         let call = admitting.admit_due_sagas(quota.clone(), POLICY, T0);
@@ -75,7 +75,7 @@ async fn a_call_that_is_dropped_half_way_leaves_nothing_behind() {
         admin.batch_execute("COMMIT").await.unwrap();
     }
     let admitted = loop {
-        // What was dropped may hold its row for a moment, until the server notices.
+        // A dropped call may hold its row until the server notices.
         let admitted = store.orchestrator().admit_due_sagas(quota.clone(), POLICY, T0).await;
         if !admitted.as_ref().unwrap().jobs.is_empty() {
             break admitted.unwrap();
@@ -87,16 +87,16 @@ async fn a_call_that_is_dropped_half_way_leaves_nothing_behind() {
     assert_eq!(admin.query_one(open, &[]).await.unwrap().get::<_, i64>(0), 0);
 }
 
-/// What a crash can only repeat does not wait for the disk; everything else does.
+/// Work that a crash can only repeat is committed without waiting for the flush; everything else waits.
 #[tokio::test(flavor = "multi_thread")]
-async fn only_what_may_be_repeated_commits_without_the_disk() {
+async fn only_repeatable_work_commits_without_a_flush() {
     let server = PrivateServer::start("disk");
-    // The log writer sleeps, so that only commits that ask for it reach the disk.
+    // The WAL writer sleeps, so that only synchronous commits are flushed.
     server.restart_with("wal_writer_delay = '10s'");
     let store = server.migrated_store().await;
     let subscription_id = subscribe_verified(&store, subscription("a"), T0).await;
     let admin = client(&server.url("postgres")).await;
-    // Otherwise a query prunes what the migrations left in the catalog, and logs that without a flush.
+    // Otherwise a query prunes catalog rows of the migrations, and writes that to the WAL without a flush.
     admin.batch_execute("VACUUM").await.unwrap();
     let waits = async |expected: bool, what: &str| {
         let behind = "SELECT pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn()";
@@ -124,10 +124,10 @@ async fn only_what_may_be_repeated_commits_without_the_disk() {
     waits(true, "a reset lease").await;
 }
 
-/// Half of the round trip is added to the time that the server returned. What happens before the query (waiting for a
-/// connection, connecting) must not be part of it, or the clock is ahead by half of that.
+/// Half of the round trip is added to the time that the server returned. Waiting for a connection and
+/// connecting must not be part of it, or the clock would be ahead by half of that.
 #[tokio::test]
-async fn a_clock_sample_begins_when_the_connection_is_in_hand() {
+async fn a_clock_sample_starts_after_the_connection_is_acquired() {
     let server = PrivateServer::start("clock");
     migrate(&server.url("postgres")).await.expect("the migration");
     let options = PostgresOptions {

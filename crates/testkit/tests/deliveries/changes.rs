@@ -1,4 +1,4 @@
-//! A subscription that is changed while deliveries are on their way.
+//! Subscriptions that are changed while deliveries are in progress.
 
 use posthaste_core::ports::{Requeue, Stores};
 use posthaste_core::saga::SagaStatus;
@@ -40,7 +40,7 @@ pub(crate) async fn a_paused_subscription_holds_its_deliveries<S: Stores>(h: Har
     rig.until_quiet().await;
     rig.move_to(1_000);
     rig.until_quiet().await;
-    // What was admitted before the pause went out; nothing else did, and nothing new was routed.
+    // The job admitted before the pause was sent; nothing else was sent or routed.
     assert_eq!(receiver.received().len(), 2);
     assert_eq!(rig.fate_of(admitted).await, (SagaStatus::Completed, 1, String::new()));
     assert_eq!(rig.fate_of(retried).await, (SagaStatus::PendingRetry, 1, "HTTP_500".into()));
@@ -50,7 +50,7 @@ pub(crate) async fn a_paused_subscription_holds_its_deliveries<S: Stores>(h: Har
     assert_eq!(rig.h.direct.number(active).await, 0);
 
     rig.patch(subscription, set_active(true)).await;
-    // Whoever was resumed is found by a scan, a few times a second.
+    // A resumed subscription is found by the full scan.
     rig.move_by(Duration::from_secs(1));
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(retried).await, (SagaStatus::Completed, 2, "HTTP_500".into()));
@@ -60,7 +60,7 @@ pub(crate) async fn a_paused_subscription_holds_its_deliveries<S: Stores>(h: Har
     rig.h.check_invariants().await;
 }
 
-pub(crate) async fn a_deleted_subscription_holds_its_deliveries_for_good<S: Stores>(h: Harness<S>) {
+pub(crate) async fn a_deleted_subscription_holds_its_deliveries_for_ever<S: Stores>(h: Harness<S>) {
     let mut rig = Rig::new(h);
     let receiver = Receiver::start(|_| Answer::Status(500)).await;
     let subscription = rig.subscribe_with("a", &receiver.url("/"), Some(2)).await;
@@ -99,7 +99,7 @@ pub(crate) async fn a_job_admitted_before_the_deletion_is_not_sent<S: Stores>(h:
     rig.h.check_invariants().await;
 }
 
-pub(crate) async fn a_moved_subscription_gets_nothing_before_it_is_verified<S: Stores>(h: Harness<S>) {
+pub(crate) async fn a_changed_url_gets_no_delivery_until_verified<S: Stores>(h: Harness<S>) {
     let mut rig = Rig::new(h);
     let old = Receiver::start(|_| Answer::Status(200)).await;
     let new = Receiver::start(|_| Answer::Status(200)).await;
@@ -112,7 +112,7 @@ pub(crate) async fn a_moved_subscription_gets_nothing_before_it_is_verified<S: S
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, "NOT_VERIFIED".into()));
     assert_eq!(rig.sagas_of(unheard).await, []);
-    // While it is unverified its deliveries are held and use up no attempts.
+    // While it is unverified, its deliveries are held and use up no attempts.
     rig.move_to(100_000);
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, "NOT_VERIFIED".into()));
@@ -127,7 +127,7 @@ pub(crate) async fn a_moved_subscription_gets_nothing_before_it_is_verified<S: S
     rig.h.check_invariants().await;
 }
 
-pub(crate) async fn a_request_under_way_is_not_disturbed_by_a_move<S: Stores>(h: Harness<S>) {
+pub(crate) async fn a_request_in_progress_is_unaffected_by_a_url_change<S: Stores>(h: Harness<S>) {
     let mut rig = Rig::new(h);
     let (old, gate) = Receiver::gated(503).await;
     let new = Receiver::start(|_| Answer::Status(200)).await;
@@ -142,7 +142,7 @@ pub(crate) async fn a_request_under_way_is_not_disturbed_by_a_move<S: Stores>(h:
     gate.add_permits(1);
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, "HTTP_503".into()));
-    // The retry reads where to go anew.
+    // The retry reads the URL again.
     rig.move_to(30);
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::Completed, 2, "HTTP_503".into()));
@@ -150,7 +150,7 @@ pub(crate) async fn a_request_under_way_is_not_disturbed_by_a_move<S: Stores>(h:
     rig.h.check_invariants().await;
 }
 
-pub(crate) async fn a_clock_set_back_stops_nothing_new<S: Stores>(h: Harness<S>) {
+pub(crate) async fn a_clock_set_back_does_not_delay_new_deliveries<S: Stores>(h: Harness<S>) {
     let mut rig = Rig::new(h);
     let receiver = Receiver::start(|request| match request.header("posthaste-attempt") {
         "1" => Answer::Status(500),

@@ -1,4 +1,4 @@
-//! A database with something of everything in it, and a census of what must not get lost.
+//! Fills a database with rows of every kind, and takes a census of rows that must survive a migration.
 
 use posthaste_core::broker::BrokerOutcome;
 use posthaste_core::ports::{
@@ -13,7 +13,7 @@ use posthaste_testkit::harness::Harness;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Several hundred events, sagas in every state, jobs, letters, orders.
+/// Inserts several hundred events, sagas in every state, jobs, dead letters and orders.
 pub(crate) async fn fill<S: Stores>(h: &Harness<S>) {
     let done = h.subscribe("done").await;
     let dead = h.subscribe_with("dead", Some(1)).await;
@@ -56,10 +56,10 @@ async fn fill_orders<S: Stores>(h: &Harness<S>) {
     worker.settle_orders(reports, OrderRetryPolicy::ORDER, at(2)).await.expect("outcomes");
 }
 
-/// Every row of every table that a migration must leave alone.
+/// Every row of every table that a migration must not change.
 pub(crate) type Census = BTreeMap<&'static str, Vec<Row>>;
 
-/// Tables, with the columns that were there before the migrations of the fixtures.
+/// Tables, with the columns that existed before the test migrations.
 const COUNTED: &[(&str, &str)] = &[
     ("events", "id, external_event_id, event_type, payload, created_at"),
     ("subscriptions", "id, event_type, callback_url, active, verified, secret, deleted_at"),
@@ -83,7 +83,7 @@ pub(crate) async fn census(direct: &Direct) -> Census {
     census
 }
 
-/// A filled database is worth testing with.
+/// Checks that the database has enough rows for the test.
 pub(crate) fn check_is_filled(census: &Census) {
     let least = [
         ("events", 280),
@@ -100,7 +100,7 @@ pub(crate) fn check_is_filled(census: &Census) {
     }
 }
 
-/// Both fixtures are there, whole and once.
+/// Checks that both test migrations were applied completely and once.
 pub(crate) async fn check_is_migrated(direct: &Direct) {
     let hosts = direct.texts("SELECT DISTINCT host FROM subscriptions WHERE deleted_at IS NULL").await;
     assert_eq!(hosts, ["receiver.example"]);
@@ -110,7 +110,7 @@ pub(crate) async fn check_is_migrated(direct: &Direct) {
     let versions = direct
         .texts("SELECT version FROM schema_migrations WHERE finished_at IS NOT NULL ORDER BY version")
         .await;
-    // Those of the program, and the two of the test.
+    // The program's migrations and the two of the test.
     let known = MIGRATIONS.iter().map(|migration| migration.version);
     let next = known.clone().max().unwrap_or(0) + 1;
     let expected: Vec<String> = known.chain([next, next + 1]).map(|version| version.to_string()).collect();

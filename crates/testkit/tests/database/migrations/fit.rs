@@ -1,4 +1,4 @@
-//! A database and a program that do not fit are kept apart, with a text that says what to do.
+//! A database whose schema does not match the program is refused, with a message that says what to do.
 
 use posthaste_core::ports::{StoreError, StoreResult};
 use posthaste_store::migration::Migration;
@@ -9,8 +9,8 @@ use posthaste_testkit::postgres::{empty_database, migrated_database};
 
 const CHANGED: &[Migration] = &[Migration { version: 1, name: "foundation", sql: "SELECT 1;" }];
 
-/// What is done to the list of applied migrations, and what must be said about it then: by the migrator
-/// (nothing, if it simply goes on) and by whoever wants to serve the database.
+/// A change to the list of applied migrations, and what the errors must contain: of the migrator (empty if it
+/// continues) and of opening the store.
 struct Misfit {
     sql: &'static str,
     migrating: &'static [&'static str],
@@ -49,12 +49,12 @@ fn check<T>(outcome: StoreResult<T>, told: &[&str], what: &str) {
             }
         }
         Err(error) => panic!("{what}: {error:?}"),
-        Ok(_) => panic!("{what}: nothing was refused"),
+        Ok(_) => panic!("{what}: not refused"),
     }
 }
 
 #[tokio::test]
-async fn sqlite_refuses_what_does_not_fit() {
+async fn sqlite_refuses_a_mismatched_schema() {
     for Misfit { sql, migrating, serving } in MISFITS {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("posthaste.db");
@@ -74,7 +74,7 @@ async fn sqlite_refuses_what_does_not_fit() {
 }
 
 #[tokio::test]
-async fn postgres_refuses_what_does_not_fit() {
+async fn postgres_refuses_a_mismatched_schema() {
     for Misfit { sql, migrating, serving } in MISFITS {
         let url = migrated_database("fit").await;
         check(
@@ -90,12 +90,12 @@ async fn postgres_refuses_what_does_not_fit() {
 }
 
 #[tokio::test]
-async fn nothing_is_served_that_was_never_migrated() {
+async fn an_unmigrated_database_is_refused() {
     let told = &["run `posthaste migrate` first"];
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("posthaste.db");
     check(SqliteStore::open(&SqliteOptions::new(&path)), told, "a file that is not there");
-    assert!(!path.exists(), "looking for it made it");
+    assert!(!path.exists(), "opening a store created the file");
     std::fs::write(&path, "").expect("an empty file");
     check(SqliteStore::open(&SqliteOptions::new(&path)), told, "an empty file");
     let url = empty_database("fit").await;

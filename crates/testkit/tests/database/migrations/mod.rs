@@ -1,5 +1,5 @@
-//! Migrations: refused when they do not fit, one at a time whoever starts them, and finished by the
-//! next start wherever the last one was broken off.
+//! Migrations: refused if they do not match, serialized between processes, and completed by the next start
+//! after an interruption.
 
 mod filled;
 mod fit;

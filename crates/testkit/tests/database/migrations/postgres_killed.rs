@@ -1,5 +1,6 @@
-//! PostgreSQL: the plug is pulled at every point of two migrations over a filled database. The files hold
-//! an advisory lock at each point; a test holds it too, sees the migrator wait there, and ends it.
+//! PostgreSQL: the migrator is interrupted at every point of two migrations over a filled database. The
+//! migrations take an advisory lock at each point; the test holds the lock, waits until the migrator blocks
+//! on it, and ends the migrator.
 
 use super::filled::{census, check_is_filled, check_is_migrated, fill};
 use posthaste_core::ports::StoreError;
@@ -13,7 +14,7 @@ use tokio_postgres::Client;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The first behind those of the program.
+/// The first version after those of the program.
 const FIRST: u32 = match MIGRATIONS.last() {
     Some(migration) => migration.version + 1,
     None => 1,
@@ -33,28 +34,28 @@ fn list() -> Vec<Migration> {
     [MIGRATIONS, &[HOST, SOURCE]].concat()
 }
 
-/// How many points each of the two files has.
+/// Number of points in each of the two files.
 const POINTS: i32 = 5;
 
 /// How a migrator ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// The server ends its connection: nothing more is done.
+    /// The server terminates its connection: nothing more is executed.
     Terminated,
-    /// The process is gone, and the server notices only when it wants to answer.
+    /// The process is gone, and the server notices only when it sends a response.
     Vanished,
 }
 
-/// Where it ends.
+/// Where a migrator ends.
 #[derive(Debug, Clone, Copy)]
 enum Place {
-    /// At a lock of a file, by the two numbers of the lock.
+    /// At an advisory lock of a file, by the two numbers of the lock.
     Point(i32, i32),
-    /// In the middle of building an index beside writers.
+    /// While it builds an index concurrently.
     Building,
 }
 
-/// What the migrator waits for at a place, and what holds it there.
+/// What the migrator waits for at a place, and how the test blocks it there.
 impl Place {
     const fn wait_event(self) -> &'static str {
         match self {
@@ -80,7 +81,7 @@ impl Place {
     }
 }
 
-/// A copy of a database that nobody uses.
+/// Copies a database that has no connections.
 async fn copy_of(url: &str, name: &str) -> String {
     let (_, original) = url.rsplit_once('/').expect("a database");
     let copy = format!("{original}_{name}");
@@ -90,7 +91,7 @@ async fn copy_of(url: &str, name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_migration_broken_off_anywhere_is_finished_by_the_next_start() {
+async fn a_migration_interrupted_anywhere_is_completed_by_the_next_start() {
     let h = Harness::postgres("killed").await;
     fill(&h).await;
     let url = h.url().to_owned();
@@ -115,7 +116,7 @@ async fn check(url: &str, place: Place, end: End) {
     let before = census(&direct).await;
     let changes = direct.number("SELECT count(*) FROM subscription_changes").await;
     if matches!(place, Place::Building) {
-        // What holds the build would hold the migration before it too.
+        // The lock that blocks the build would block the previous migration too.
         migrate_with(url, &list()[..=MIGRATIONS.len()]).await.expect(&what);
     }
     let holder = client(url).await;
@@ -131,13 +132,13 @@ async fn check(url: &str, place: Place, end: End) {
             let outcome = migrator.await.expect("an answer");
             assert!(matches!(outcome, Err(StoreError::Unavailable { .. })), "{what}: {outcome:?}");
             check_half_way(&direct, place, &what).await;
-            assert_eq!(census(&direct).await, before, "{what}: something got lost");
+            assert_eq!(census(&direct).await, before, "{what}: rows were lost");
         }
         End::Vanished => migrator.abort(),
     }
     place.release(&holder).await;
     migrate_with(url, &list()).await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
-    assert_eq!(census(&direct).await, before, "{what}: something got lost");
+    assert_eq!(census(&direct).await, before, "{what}: rows were lost");
     check_is_migrated(&direct).await;
     let invalid = "SELECT count(*) FROM pg_index WHERE NOT indisvalid";
     assert_eq!(direct.number(invalid).await, 0, "{what}");
@@ -152,7 +153,7 @@ async fn check(url: &str, place: Place, end: End) {
     assert_eq!(noted, changes + filled, "{what}: the backfill was committed once");
 }
 
-/// Looks again and again, until the migrator has come to where it is held.
+/// Polls until the migrator blocks at this place, and returns its process id.
 async fn waiting_migrator(direct: &Direct, place: Place) -> String {
     let sql = format!(
         "SELECT pid FROM pg_stat_activity WHERE datname = current_database()
@@ -166,7 +167,7 @@ async fn waiting_migrator(direct: &Direct, place: Place) -> String {
     }
 }
 
-/// What a database looks like whose migrator is gone and has not come back yet.
+/// Checks the state of a database whose migrator was interrupted.
 async fn check_half_way(direct: &Direct, place: Place, what: &str) {
     let rows = direct
         .texts("SELECT version || ' ' || (finished_at IS NOT NULL) FROM schema_migrations ORDER BY version");
@@ -177,13 +178,13 @@ async fn check_half_way(direct: &Direct, place: Place, what: &str) {
     match place {
         Place::Point(2, _) => {
             assert_eq!(rows.await, ours, "{what}");
-            assert_eq!(direct.number(columns).await, 0, "{what}: half of a transaction is there");
+            assert_eq!(direct.number(columns).await, 0, "{what}: a partial transaction is visible");
         }
         Place::Point(..) => assert_eq!(rows.await, begun, "{what}"),
         Place::Building => {
             assert_eq!(rows.await, begun, "{what}");
             let broken = "SELECT count(*) FROM pg_index WHERE indexrelid = 'idx_event_source'::regclass AND NOT indisvalid";
-            assert_eq!(direct.number(broken).await, 1, "{what}: it was not in the middle of the build");
+            assert_eq!(direct.number(broken).await, 1, "{what}: the index build was not interrupted");
         }
     }
 }

@@ -1,12 +1,12 @@
-//! The migrator of PostgreSQL: two at once, a login that is no superuser, a second migration that
-//! is interrupted after each of its statements, and databases that must be refused.
+//! The migrator of PostgreSQL: two at the same time, a login that is not a superuser, a migration that is
+//! interrupted after each of its statements, and databases that must be refused.
 
 use posthaste_core::ports::{StoreError, Stores as _};
 use posthaste_store::migration::Migration;
 use posthaste_store::postgres::{MIGRATIONS, PostgresOptions, PostgresStore, migrate, migrate_with};
 use posthaste_testkit::postgres::{client, empty_database, url_with};
 
-/// Those of the program, and one more.
+/// Returns the program's migrations and one more.
 fn with(next: &'static str) -> Vec<Migration> {
     let mut list = MIGRATIONS.to_vec();
     let version = list.last().map_or(0, |last| last.version) + 1;
@@ -22,7 +22,7 @@ fn refusal<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> String {
 }
 
 #[tokio::test]
-async fn two_migrators_at_once_make_one_schema() {
+async fn concurrent_migrators_create_one_schema() {
     let url = empty_database("migrate").await;
     let (one, two) = tokio::join!(migrate(&url), migrate(&url));
     let (one, two) = (one.unwrap(), two.unwrap());
@@ -46,7 +46,7 @@ async fn a_login_without_superuser_migrates_and_serves() {
 }
 
 #[tokio::test]
-async fn what_is_missing_changed_or_newer_is_refused_with_the_way_out() {
+async fn a_missing_changed_or_newer_schema_is_refused_with_advice() {
     let url = empty_database("migrate").await;
     let options = PostgresOptions::new(&url);
     assert!(refusal(PostgresStore::connect(&options).await).contains("run `posthaste migrate` first"));
@@ -60,7 +60,7 @@ async fn what_is_missing_changed_or_newer_is_refused_with_the_way_out() {
 }
 
 #[tokio::test]
-async fn a_failed_migration_leaves_nothing_and_says_which() {
+async fn a_failed_migration_is_rolled_back_and_named() {
     let url = empty_database("migrate").await;
     let broken = with("CREATE TABLE posthaste.more (a int);\nSELECT 1 / 0;");
     let told = format!("migration {} (next) failed", broken.last().unwrap().version);
@@ -71,9 +71,10 @@ async fn a_failed_migration_leaves_nothing_and_says_which() {
     assert_eq!(migrate(&url).await.unwrap().applied, Vec::<u32>::new());
 }
 
-/// Steps without a transaction, cut off after each in turn: the next run finishes, and no row is lost.
+/// Steps without a transaction, interrupted after each in turn: the next run completes them, and no row is
+/// lost.
 #[tokio::test]
-async fn a_migration_without_a_transaction_goes_on_where_it_stopped() {
+async fn a_migration_without_a_transaction_continues_where_it_stopped() {
     const STEPS: [&str; 3] = [
         "ALTER TABLE posthaste.events ADD COLUMN IF NOT EXISTS colour text;",
         "CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_event_colour ON posthaste.events (colour);",
@@ -91,7 +92,7 @@ async fn a_migration_without_a_transaction_goes_on_where_it_stopped() {
                     SELECT 'a.b', '{}' FROM generate_series(1, 1000)";
         client.batch_execute(fill).await.unwrap();
         let whole = with(file(&STEPS));
-        // As a process leaves it that dies after `cut` steps.
+        // As left by a process that dies after `cut` steps.
         let migration = whole.last().unwrap();
         let begun = format!(
             "INSERT INTO posthaste.schema_migrations VALUES ({}, 'next', '{}', now(), NULL)",

@@ -1,4 +1,4 @@
-//! Many migrate at once: one database, several databases of one cluster, and a cluster without roles.
+//! Concurrent migrations: of one database, of several databases of a cluster, and of a cluster without roles.
 
 use posthaste_store::postgres::{MIGRATIONS, PostgresOptions, PostgresStore, migrate};
 use posthaste_testkit::postgres::{client, empty_database};
@@ -17,23 +17,19 @@ async fn migrate_all(urls: Vec<String>) -> Vec<usize> {
 async fn one_database_is_migrated_once() {
     let url = empty_database("together").await;
     let applied = migrate_all(vec![url.clone(); 6]).await;
-    assert_eq!(
-        applied.iter().sum::<usize>(),
-        MIGRATIONS.len(),
-        "one of them did it, the others saw that it was done"
-    );
+    assert_eq!(applied.iter().sum::<usize>(), MIGRATIONS.len(), "exactly one applies the migrations");
     PostgresStore::connect(&PostgresOptions::new(&url)).await.expect("a database that can be served");
 }
 
-/// The roles belong to the cluster: here every database's migrator wants to create them at once.
+/// Roles belong to the cluster: the migrators of all databases create them at the same time.
 #[tokio::test(flavor = "multi_thread")]
-async fn databases_of_a_fresh_cluster_share_their_roles() {
+async fn databases_of_a_new_cluster_share_their_roles() {
     let server = PrivateServer::start("together");
     let admin = client(&server.url("postgres")).await;
     let mut urls = Vec::new();
     for number in 0..4 {
         admin.batch_execute(&format!("CREATE DATABASE d{number}")).await.expect("a database");
-        // Two for each database.
+        // Two migrators for each database.
         urls.extend([server.url(&format!("d{number}")), server.url(&format!("d{number}"))]);
     }
     let applied = migrate_all(urls.clone()).await;

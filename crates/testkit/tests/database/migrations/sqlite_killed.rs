@@ -1,5 +1,5 @@
-//! SQLite: the process dies after every statement of two migrations over a filled database. What it
-//! leaves on disk is the file and its log as they are at that moment, which is what a test copies.
+//! SQLite: the process dies after every statement of two migrations over a filled database. The file and its
+//! WAL at that moment are copied, which is what a killed process leaves on disk.
 
 use super::filled::{Census, census, check_is_filled, check_is_migrated, fill};
 use posthaste_store::migration::Migration;
@@ -9,7 +9,7 @@ use posthaste_testkit::harness::Harness;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// The first behind those of the program.
+/// The first version after those of the program.
 const FIRST: u32 = match MIGRATIONS.last() {
     Some(migration) => migration.version + 1,
     None => 1,
@@ -33,7 +33,7 @@ fn log_of(path: &Path) -> PathBuf {
     path.with_extension("db-wal")
 }
 
-/// A folder with what a process that dies now would leave of a database.
+/// Copies what a process killed now would leave of a database.
 fn image_of(path: &Path) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");
     let copy = folder.path().join("posthaste.db");
@@ -61,41 +61,41 @@ async fn filled() -> Filled {
     Filled { _folder: folder, path, census, changes }
 }
 
-/// The statements of a file, each with its semicolon.
+/// Returns the statements of a file, each with its semicolon.
 fn statements(sql: &'static str) -> Vec<&'static str> {
     sql.split_inclusive(";\n").filter(|part| !part.trim().is_empty()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_broken_off_anywhere_leaves_nothing_and_is_run_again() {
+async fn an_interrupted_transaction_is_rolled_back_and_repeated() {
     let filled = filled().await;
     let statements = statements(HOST.sql);
     assert_eq!(statements.len(), 4);
     for count in 0..=statements.len() {
         let (_folder, path) = image_of(&filled.path);
         let connection = sqlite_connection(&path);
-        // No room in memory, so that half of the work is on disk already.
+        // A small cache, so that part of the work is on disk already.
         connection.pragma_update(None, "cache_size", 1).expect("a pragma");
         connection.execute_batch("BEGIN IMMEDIATE").expect("a transaction");
         for statement in &statements[..count] {
             connection.execute_batch(statement).expect(statement);
         }
         let (_image_folder, image) = image_of(&path);
-        // The process dies, and its connection ends, without a commit.
+        // The process dies, and its connection ends without a commit.
         drop(connection);
         for path in [path, image] {
             let what = format!("{} after {count} statements", path.display());
             let direct = Direct::sqlite(&path);
-            assert_eq!(census(&direct).await, filled.census, "{what}: something got lost");
+            assert_eq!(census(&direct).await, filled.census, "{what}: rows were lost");
             let host = "SELECT count(*) FROM pragma_table_info('subscriptions') WHERE name = 'host'";
-            assert_eq!(direct.number(host).await, 0, "{what}: half of a transaction is there");
+            assert_eq!(direct.number(host).await, 0, "{what}: a partial transaction is visible");
             check_next_start(&path, &filled, &[FIRST, FIRST + 1], &what).await;
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn steps_broken_off_anywhere_are_finished() {
+async fn interrupted_steps_are_completed() {
     let filled = filled().await;
     migrate_with(&filled.path, &list()[..=MIGRATIONS.len()]).expect("all but the last");
     let steps = SOURCE.steps();
@@ -113,7 +113,7 @@ async fn steps_broken_off_anywhere_are_finished() {
         drop(connection);
         for path in [path, image] {
             let what = format!("{} after {count} steps", path.display());
-            assert_eq!(census(&Direct::sqlite(&path)).await, filled.census, "{what}: something got lost");
+            assert_eq!(census(&Direct::sqlite(&path)).await, filled.census, "{what}: rows were lost");
             check_next_start(&path, &filled, &[FIRST + 1], &what).await;
         }
     }
@@ -126,7 +126,7 @@ async fn check_next_start(path: &Path, filled: &Filled, applied: &[u32], what: &
         "{what}"
     );
     let direct = Direct::sqlite(path);
-    assert_eq!(census(&direct).await, filled.census, "{what}: something got lost");
+    assert_eq!(census(&direct).await, filled.census, "{what}: rows were lost");
     check_is_migrated(&direct).await;
     let indexes = "SELECT name FROM sqlite_schema WHERE name IN ('idx_subscription_host', 'idx_event_source') ORDER BY name";
     assert_eq!(direct.texts(indexes).await, ["idx_event_source", "idx_subscription_host"], "{what}");

@@ -1,4 +1,4 @@
-//! Several migrate one file at once: one of them does it, the others see that it was done.
+//! Concurrent migrations of one file: exactly one process applies them.
 
 use posthaste_store::sqlite::{MIGRATIONS, SqliteOptions, SqliteStore, migrate};
 

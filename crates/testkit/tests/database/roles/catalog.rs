@@ -1,4 +1,4 @@
-//! What PostgreSQL's catalogs say about the roles: who owns what, who belongs to whom, what everybody may.
+//! Roles in PostgreSQL's catalogs: ownership, membership, and rights of PUBLIC.
 
 use super::matrix::{POSTGRES_ONLY, ROLES, expected};
 use super::postgres_tries::RIGHTS;
@@ -10,7 +10,7 @@ fn role_list() -> String {
     ROLES.map(|(_, role)| format!("'{role}'")).join(", ")
 }
 
-/// Queries that must find nothing, and what it would mean if they did.
+/// Queries that must return no rows, and what a row would mean.
 fn forbidden() -> Vec<(&'static str, String)> {
     let roles = role_list();
     vec![
@@ -26,7 +26,7 @@ fn forbidden() -> Vec<(&'static str, String)> {
             format!("SELECT roleid::regrole, member::regrole FROM pg_auth_members WHERE member::regrole::text IN ({roles})"),
         ),
         (
-            "a role has powers over the server, or logs in by itself",
+            "a role has server-wide rights or can log in",
             format!(
                 "SELECT rolname FROM pg_roles WHERE rolname IN ({roles})
                     AND (rolsuper OR rolcanlogin OR rolcreaterole OR rolcreatedb OR rolreplication OR rolbypassrls)"
@@ -45,7 +45,7 @@ fn forbidden() -> Vec<(&'static str, String)> {
                 .to_owned(),
         ),
         (
-            "everybody may do something in the schema",
+            "PUBLIC has a right in the schema",
             "SELECT 'schema', nspname, acl.privilege_type FROM pg_namespace, aclexplode(coalesce(nspacl, acldefault('n', nspowner))) AS acl
                 WHERE nspname = 'posthaste' AND acl.grantee = 0
             UNION ALL SELECT 'relation', relname, acl.privilege_type FROM pg_class, aclexplode(relacl) AS acl
@@ -59,21 +59,21 @@ fn forbidden() -> Vec<(&'static str, String)> {
                 .to_owned(),
         ),
         (
-            "a role may hand on what it has",
+            "a role may grant its rights to others",
             format!(
                 "SELECT relname, acl.privilege_type FROM pg_class, aclexplode(relacl) AS acl
                     WHERE acl.is_grantable AND acl.grantee <> 0 AND acl.grantee::regrole::text IN ({roles})"
             ),
         ),
         (
-            "default rights will be given for what is made later",
+            "default privileges exist for objects created later",
             "SELECT defaclrole::regrole, defaclobjtype::text, defaclacl::text FROM pg_default_acl".to_owned(),
         ),
     ]
 }
 
 #[tokio::test]
-async fn no_role_owns_or_commands_anything() {
+async fn no_role_owns_objects_or_has_server_rights() {
     let h = Harness::postgres("roles").await;
     let known = format!("SELECT count(*) FROM pg_roles WHERE rolname IN ({})", role_list());
     assert_eq!(h.direct.number(&known).await, 12);
@@ -83,7 +83,7 @@ async fn no_role_owns_or_commands_anything() {
     }
 }
 
-/// A table or a column that is new in the schema has to be judged in the matrix too.
+/// A new table or column must be added to the matrix.
 #[tokio::test]
 async fn the_matrix_names_every_column_and_function() {
     let h = Harness::postgres("roles").await;
@@ -108,7 +108,7 @@ async fn the_matrix_names_every_column_and_function() {
     assert_eq!(named, h.direct.texts(functions).await);
 }
 
-/// Rights that an earlier release granted, and this one does not.
+/// Rights that an earlier release granted and this one does not.
 const GRANTED_BEFORE: &[&str] = &[
     "GRANT INSERT ON events TO event_ingest_writer",
     "GRANT INSERT (id) ON webhook_delivery_jobs TO saga_orchestrator",

@@ -1,4 +1,4 @@
-//! Reads `expected.txt`.
+//! Parses `expected.txt`, the matrix of rights written by hand.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,10 @@ pub(crate) const ROLES: [(&str, &str); 12] = [
     ("pub", "event_publisher"),
 ];
 
-/// Tables that SQLite does without.
+/// Tables that exist only on PostgreSQL.
 pub(crate) const POSTGRES_ONLY: [&str; 1] = ["clock_guard"];
 
-/// What the roles may do to one thing, each as letters.
+/// The rights of each role on one object, as letters.
 type Rights = [&'static str; ROLES.len()];
 
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Whether a role, by its place, has a right on this column.
+    /// Returns whether a role, by its index, has a right on this column.
     pub(crate) fn may(&self, role: usize, right: char, column: &str) -> bool {
         let found = self.columns.iter().find(|(name, _)| *name == column);
         found.expect("a column of the table").1[role].contains(right)
@@ -83,7 +83,7 @@ pub(crate) fn expected() -> Matrix {
         }
         let rights: Vec<_> = words.collect();
         let rights: Rights =
-            rights.try_into().unwrap_or_else(|_| panic!("not one right for each role: {line}"));
+            rights.try_into().unwrap_or_else(|_| panic!("expected one cell for each role: {line}"));
         let known = if in_functions {
             "X-"
         } else if first == "rows" {

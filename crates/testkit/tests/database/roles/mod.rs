@@ -1,5 +1,5 @@
-//! The walls between the roles: everything `expected.txt` allows passes, everything else is refused, by
-//! really trying it. PostgreSQL with a login for each role, SQLite as each role on the writer.
+//! Rights of the roles: everything that `expected.txt` allows succeeds, and everything else is refused, by
+//! trying it. PostgreSQL with a login for each role, SQLite as each role on the writer.
 
 mod catalog;
 mod document;

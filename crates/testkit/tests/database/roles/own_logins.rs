@@ -1,5 +1,5 @@
-//! A process that logs in with the rights of one role, and no others, can do that role's work and what
-//! every process does; for the work of another role it is told what is missing.
+//! A process whose login has the rights of a single role can do the work of that role and what every process
+//! does; for other work the error names the missing setting.
 
 use super::postgres::login_url;
 use posthaste_core::SubscriptionId;
@@ -16,7 +16,7 @@ use posthaste_testkit::fixtures::{T0, at, claim, event, leases, order, worker_id
 use posthaste_testkit::harness::Harness;
 use std::time::Duration;
 
-/// One verb of a role.
+/// Calls one method of a role.
 async fn work(store: &PostgresStore, role: DbRole) -> StoreResult<()> {
     let page = PageRequest::first(10);
     match role {
@@ -45,11 +45,11 @@ async fn work(store: &PostgresStore, role: DbRole) -> StoreResult<()> {
         }
         DbRole::KeyKeeper => store.keys().list_keys().await.map(drop),
         DbRole::Viewer => store.reader().events(EventFilter::default(), page).await.map(drop),
-        DbRole::EventPublisher => panic!("no component works as it"),
+        DbRole::EventPublisher => panic!("no component has this role"),
     }
 }
 
-/// What every process does, as whichever role it has.
+/// Makes the calls that every process makes, with any role.
 async fn live(store: &PostgresStore) -> StoreResult<()> {
     store.now().await?;
     store.announcer().announce(Announcement::all()).await?;
@@ -63,7 +63,7 @@ async fn live(store: &PostgresStore) -> StoreResult<()> {
     store.presence().report_presence(seen, Vec::new()).await
 }
 
-/// The text of a refusal that somebody can act on.
+/// Returns the text of an `Unusable` error.
 fn refusal<T: std::fmt::Debug>(answer: StoreResult<T>) -> String {
     match answer {
         Err(StoreError::Unusable { what }) => what,
@@ -94,7 +94,7 @@ async fn each_role_works_with_its_own_login_alone() {
         live(&store).await.unwrap_or_else(|error| panic!("{role:?}: {error:?}"));
         work(&store, role).await.unwrap_or_else(|error| panic!("{role:?}: {error:?}"));
         check_names_settings(&refusal(work(&store, other).await), other);
-        // A common login that has one role works as that one, and can take no other.
+        // A common login with one role has only that role.
         let options = PostgresOptions { url: Some(url), ..only(role) };
         let store = PostgresStore::connect(&options).await.expect("the store");
         live(&store).await.expect("what every process does");
@@ -104,7 +104,7 @@ async fn each_role_works_with_its_own_login_alone() {
 }
 
 #[tokio::test]
-async fn a_login_without_its_role_is_told_which() {
+async fn a_login_without_its_role_is_refused_by_name() {
     let h = Harness::postgres("own").await;
     let url = login_url(&h, "key_keeper", "stranger").await;
     h.direct.run(&format!("REVOKE key_keeper FROM {}", login_of(&url))).await;
@@ -127,7 +127,7 @@ async fn only_the_roles_of_a_process_need_a_login() {
     assert!(refusal(PostgresStore::connect(&nobody).await).contains("no role"));
 }
 
-/// The lease that ran out is reset with the rights of the cleaner alone, both ways: given back and failed.
+/// An expired lease is reset with the rights of the cleaner alone, whether the job is reset or failed.
 #[tokio::test]
 async fn the_cleaner_needs_no_payload_and_no_secret() {
     let h = Harness::postgres("own").await;

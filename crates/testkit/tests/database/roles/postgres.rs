@@ -1,4 +1,4 @@
-//! The matrix on PostgreSQL: a login for each role, each a member of one role, try every verb on every column.
+//! The matrix on PostgreSQL: a login for each role tries every verb on every column.
 
 use super::matrix::{ROLES, Table, expected};
 use super::postgres_tries;
@@ -12,9 +12,9 @@ use tokio_postgres::{Client, Error};
 
 pub(crate) type Database = Harness<posthaste_store::postgres::PostgresStore>;
 
-/// The URL of a login of its own for a role, with nothing but that role.
+/// Creates a login with a single role and returns its URL.
 pub(crate) async fn login_url(h: &Database, role: &str, what: &str) -> String {
-    // Roles belong to the whole server: another run may stand beside this one.
+    // Roles belong to the whole server, which another test process may use too.
     let name = format!("ph_{what}_{}_{role}_login", std::process::id());
     h.direct.run(&format!("CREATE ROLE {name} LOGIN IN ROLE {role}")).await;
     url_with(h.url(), Some(&name), None)
@@ -24,12 +24,12 @@ async fn login(h: &Database, role: &str, what: &str) -> Client {
     client(&login_url(h, role, what).await).await
 }
 
-/// Whether the database let a statement pass as far as rights go. What a constraint refuses had the right.
+/// Returns whether the statement was allowed. A refusal by a constraint means that the right exists.
 fn has_right<T>(answer: &Result<T, Error>) -> bool {
     match answer {
         Ok(_) => true,
         Err(error) => {
-            let code = error.code().unwrap_or_else(|| panic!("no word of the server: {error:?}"));
+            let code = error.code().unwrap_or_else(|| panic!("not an error of the server: {error:?}"));
             assert_ne!(*code, SqlState::SYNTAX_ERROR, "{error}");
             assert_ne!(*code, SqlState::UNDEFINED_COLUMN, "{error}");
             assert_ne!(*code, SqlState::UNDEFINED_TABLE, "{error}");
@@ -45,7 +45,7 @@ async fn check(login: &Client, role: &str, sql: &str, allowed: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_column_verb_and_role() {
+async fn every_right_on_every_column_matches_the_matrix() {
     let h = Harness::postgres("roles").await;
     let mut roles = JoinSet::new();
     for (place, (_, role)) in ROLES.iter().enumerate() {
@@ -73,7 +73,7 @@ async fn check_table(login: &Client, place: usize, table: &Table) {
         check(login, role, &select, table.may(place, 'S', column)).await;
         check(login, role, &insert, table.may(place, 'I', column)).await;
         check(login, role, &update, table.may(place, 'U', column)).await;
-        // A condition reads as well as a list of columns does.
+        // A condition reads a column just as a select list does.
         let hidden = format!("SELECT 1 FROM posthaste.{name} WHERE {column} IS NULL");
         check(login, role, &hidden, table.may(place, 'S', column)).await;
     }
@@ -85,7 +85,7 @@ async fn check_table(login: &Client, place: usize, table: &Table) {
     check(login, role, &format!("TRUNCATE posthaste.{name}"), false).await;
 }
 
-/// COPY, of each column and of the whole table. Nothing is copied in.
+/// COPY of each column and of the whole table, without copying any rows in.
 async fn check_copies(login: &Client, place: usize, table: &Table) {
     let role = ROLES[place].1;
     let columns = table.column_names().into_iter();
@@ -111,14 +111,14 @@ async fn check_copies(login: &Client, place: usize, table: &Table) {
                 .unwrap_or_else(|error| panic!("{role}: {copy}: {error}"));
             pin!(sink).close().await.expect("nothing to copy in");
         } else {
-            // The driver loses count of the answers when the server refuses a COPY that it meant to feed.
+            // The driver cannot handle a COPY FROM STDIN that the server refuses.
             check(login, role, &copy, false).await;
         }
     }
 }
 
 #[tokio::test]
-async fn every_function_and_role() {
+async fn every_right_on_every_function_matches_the_matrix() {
     let h = Harness::postgres("roles").await;
     let calls = [
         ("publish", "SELECT posthaste.publish('order.paid', '{}')"),
@@ -142,7 +142,7 @@ async fn every_function_and_role() {
             check(&login, role, call, allowed).await;
             check(&login, role, "ROLLBACK", true).await;
         }
-        // What triggers do as the owner, nobody calls.
+        // Functions of triggers, which run as the owner, cannot be called.
         for function in [
             "queue_events",
             "note_subscription_change",
@@ -159,7 +159,7 @@ async fn every_function_and_role() {
 }
 
 #[tokio::test]
-async fn no_role_reaches_beyond_its_rights() {
+async fn no_role_exceeds_its_rights() {
     let h = Harness::postgres("roles").await;
     let before = h.direct.rows(postgres_tries::RIGHTS).await;
     for (_, role) in ROLES {
@@ -180,7 +180,7 @@ async fn no_role_reaches_beyond_its_rights() {
             h.direct.texts("SELECT nspowner::regrole FROM pg_namespace WHERE nspname = 'posthaste'").await;
         check(&login, role, &format!("SET ROLE {}", owner[0]), false).await;
         check(&login, role, &format!("SET SESSION AUTHORIZATION {}", owner[0]), false).await;
-        // Handing out what one has without the right to hand it out is only a warning.
+        // GRANT without the grant option is only a warning.
         for sql in postgres_tries::HAND_OUT {
             let _ = login.simple_query(sql).await;
         }

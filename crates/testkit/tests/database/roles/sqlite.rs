@@ -1,5 +1,5 @@
-//! The matrix on SQLite: every role on the connection that writes, where the authorizer judges each
-//! statement before it runs.
+//! The matrix on SQLite: every role on the writer connection, where the authorizer checks each statement when
+//! it is prepared.
 
 use super::matrix::{POSTGRES_ONLY, ROLES, expected};
 use posthaste_core::ports::StoreError;
@@ -8,10 +8,11 @@ use posthaste_store::sqlite::SqliteStore;
 use posthaste_testkit::harness::Harness;
 
 fn role_named(name: &str) -> DbRole {
-    DbRole::ALL.into_iter().find(|role| role.name() == name).unwrap_or_else(|| panic!("{name} is no role"))
+    DbRole::ALL.into_iter().find(|role| role.name() == name).unwrap_or_else(|| panic!("{name} is not a role"))
 }
 
-/// Whether the authorizer let a statement pass. What a constraint refuses had the right.
+/// Returns whether the authorizer allowed the statement. A refusal by a constraint means that the right
+/// exists.
 async fn has_right(store: &SqliteStore, role: DbRole, sql: &str) -> bool {
     match store.probe(role, sql).await {
         Ok(_) => true,
@@ -24,8 +25,9 @@ async fn has_right(store: &SqliteStore, role: DbRole, sql: &str) -> bool {
     }
 }
 
-/// SQLite says "not authorized", or "access to table.column is prohibited". Nobody may modify its own schema, or a view
-/// but by a trigger, or VACUUM in a transaction, and the writer always has one open.
+/// SQLite reports "not authorized" or "access to table.column is prohibited". No role may modify the schema
+/// table, modify a view other than through a trigger, or VACUUM, since the writer always has an open
+/// transaction.
 fn is_denial(told: &str) -> bool {
     let denials = ["not authorized", "prohibited", "may not be modified", "it is a view", "cannot VACUUM"];
     denials.iter().any(|denial| told.contains(denial))
@@ -37,7 +39,7 @@ async fn check(store: &SqliteStore, role: &str, sql: &str, allowed: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_table_verb_and_role() {
+async fn every_right_on_every_table_matches_the_matrix() {
     let h = Harness::sqlite("roles").await;
     for (place, (_, role)) in ROLES.iter().enumerate() {
         for table in expected().tables.iter().filter(|table| !POSTGRES_ONLY.contains(&table.name)) {
@@ -52,7 +54,7 @@ async fn every_table_verb_and_role() {
                 check(&h.store, role, &blind, table.may(place, 'U', column)).await;
                 let insert = format!("INSERT INTO {name} ({column}) SELECT NULL WHERE 0");
                 check(&h.store, role, &insert, table.may_any(place, 'I')).await;
-                // A condition reads as well as a list of columns does.
+                // A condition reads a column just as a select list does.
                 let hidden = format!("SELECT 1 FROM {name} WHERE {column} IS NULL");
                 check(&h.store, role, &hidden, readable).await;
             }
@@ -63,9 +65,9 @@ async fn every_table_verb_and_role() {
     }
 }
 
-/// Functions of the owner are views here: calling is inserting.
+/// Functions of the owner are views here, which are called by INSERT.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_function_and_role() {
+async fn every_right_on_every_function_matches_the_matrix() {
     let h = Harness::sqlite("roles").await;
     let calls = [
         (
@@ -93,17 +95,13 @@ async fn every_function_and_role() {
         }
     }
     for table in ["processes", "rollups", "subscription_health", "webhook_delivery_sagas"] {
-        assert_eq!(
-            h.direct.number(&format!("SELECT count(*) FROM {table}")).await,
-            0,
-            "a probe left something"
-        );
+        assert_eq!(h.direct.number(&format!("SELECT count(*) FROM {table}")).await, 0, "a probe left rows");
     }
 }
 
-/// Accesses that the matrix does not try.
+/// Accesses that the matrix does not cover.
 #[tokio::test(flavor = "multi_thread")]
-async fn returned_and_replaced_rows() {
+async fn returning_and_replace_need_their_rights() {
     let h = Harness::sqlite("roles").await;
     let event = "events (event_type, payload, created_at) VALUES ('a', '1', 0)";
     for (role, sql, allowed) in [
@@ -122,7 +120,7 @@ async fn returned_and_replaced_rows() {
     }
 }
 
-/// What no role may do, whatever its rights on tables.
+/// Statements that no role may execute, whatever its rights on tables.
 const BEYOND: &[&str] = &[
     "CREATE TABLE mine (a INTEGER)",
     "CREATE TEMP TABLE mine (a INTEGER)",
@@ -164,7 +162,7 @@ const BEYOND: &[&str] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_role_reaches_beyond_its_rights() {
+async fn no_role_exceeds_its_rights() {
     let h = Harness::sqlite("roles").await;
     let schema = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY 1, 2";
     let before = h.direct.rows(schema).await;

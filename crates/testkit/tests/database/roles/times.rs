@@ -1,12 +1,12 @@
-//! What a caller says about the time: functions that any login may call keep it within 5 s of the server's clock, unless
-//! the owner has switched that off.
+//! Times passed by callers: functions that any login may call limit them to within 5 s of the server's clock,
+//! unless the owner has disabled the limit.
 
 use super::postgres::{Database, login_url};
 use posthaste_testkit::harness::Harness;
 use posthaste_testkit::postgres::client;
 use tokio_postgres::Client;
 
-/// Far enough from 5 s for any machine, and far below what the tests ask for.
+/// Far above 5 s, for a slow machine, and far below the differences that the tests use.
 const NEAR_S: u32 = 60;
 
 async fn guarded() -> Database {
@@ -19,7 +19,7 @@ async fn login(h: &Database, role: &str, what: &str) -> Client {
     client(&login_url(h, role, what).await).await
 }
 
-/// Whether a stored time is the server's.
+/// Returns whether a stored time is close to the server's.
 async fn is_now(h: &Database, time: &str, table: &str) -> bool {
     let sql = format!(
         "SELECT count(*) FROM {table} WHERE abs(extract(epoch FROM clock_timestamp() - {time})) > {NEAR_S}"
@@ -45,7 +45,7 @@ const FAR: &str = "timestamptz '2096-01-01'";
 const LONG_AGO: &str = "timestamptz '1999-01-01'";
 
 #[tokio::test]
-async fn a_report_from_the_future_empties_no_chart() {
+async fn a_report_with_a_future_time_deletes_no_counts() {
     let h = guarded().await;
     let subscription = h.subscribe("a").await.get();
     let caller = login(&h, "viewer", "future").await;
@@ -57,7 +57,7 @@ async fn a_report_from_the_future_empties_no_chart() {
         let rollups = h.direct.number("SELECT sum(amount)::bigint FROM rollups").await;
         (rollups, h.direct.number("SELECT count(*) FROM subscription_health").await)
     };
-    assert_eq!(kept().await, (14, 1), "the hour before counts");
+    assert_eq!(kept().await, (14, 1), "the previous hour is counted");
     for moment in [FAR, LONG_AGO, "timestamptz 'infinity'"] {
         for sql in [presence(moment, moment), health(moment, moment, subscription)] {
             caller.batch_execute(&sql).await.expect("a report");
@@ -77,7 +77,7 @@ async fn a_report_from_the_future_empties_no_chart() {
 }
 
 #[tokio::test]
-async fn a_letter_is_not_requeued_for_another_millennium() {
+async fn requeue_and_resume_ignore_a_far_future_time() {
     let h = guarded().await;
     let (_, _, letter) = h.dead_letter("a").await;
     let caller = login(&h, "dead_letter_operator", "millennium").await;
@@ -93,18 +93,18 @@ async fn a_letter_is_not_requeued_for_another_millennium() {
 }
 
 #[tokio::test]
-async fn only_the_owner_switches_the_limit_off() {
+async fn only_the_owner_can_disable_the_limit() {
     let h = guarded().await;
     let caller = login(&h, "viewer", "switch").await;
     let report = presence(LONG_AGO, "now()");
     caller.batch_execute(&report).await.expect("a report");
     assert!(is_now(&h, "seen_at", "processes").await);
-    // Without its row the limit holds too.
+    // Without the row, the limit applies too.
     h.direct.run("DELETE FROM clock_guard").await;
     caller.batch_execute(&report).await.expect("a report");
     assert!(is_now(&h, "seen_at", "processes").await);
     h.direct.run("DELETE FROM processes").await;
     h.direct.run("INSERT INTO clock_guard (enforced) VALUES (false)").await;
     caller.batch_execute(&report).await.expect("a report");
-    assert!(!is_now(&h, "seen_at", "processes").await, "a test's own clock");
+    assert!(!is_now(&h, "seen_at", "processes").await, "without the limit, the caller's time is stored");
 }

@@ -1,4 +1,4 @@
-//! Compares a dump with the file that was reviewed, and says how to renew it.
+//! Compares a dump with the reviewed golden file, and says how to update it.
 
 use std::path::Path;
 
@@ -19,8 +19,8 @@ pub(crate) fn check(file: &str, dump: &str) {
     }
     assert!(
         golden == dump,
-        "the schema is not the one in tests/golden/{file}:\n{}\nIf this is meant, write the file anew and review it:\n    \
-         POSTHASTE_BLESS=1 scripts/with-postgres cargo test -p posthaste-testkit --test schema",
+        "the schema differs from tests/database/schema/golden/{file}:\n{}\nIf this is intended, update the file and review it:\n    \
+         POSTHASTE_BLESS=1 scripts/with-postgres cargo test -p posthaste-testkit --test database",
         differences.join("\n")
     );
 }

@@ -1,5 +1,5 @@
-//! The schema as the catalogs of both engines tell it, compared with files that people review, and with
-//! the names that the specification gave.
+//! The schema as shown by the catalogs of both engines, compared with reviewed golden files and with the
+//! names of the specification.
 
 mod golden;
 mod postgres;

@@ -1,13 +1,13 @@
-//! The schema of PostgreSQL from its catalogs: one paragraph for each table, then what stands beside them.
+//! The schema of PostgreSQL from its catalogs: one paragraph for each table, then the other objects.
 
 use super::golden;
 use posthaste_testkit::harness::Harness;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Each query answers (table, line), in the order in which the lines stand.
+/// Each query returns (table, line), in the order of the dump.
 const OF_TABLES: &[&str] = &[
-    // Columns, as CREATE TABLE would write them.
+    // Columns, as in CREATE TABLE.
     "SELECT c.relname, 'column ' || rpad(a.attname, 27) || format_type(a.atttypid, a.atttypmod)
             || CASE WHEN a.attcollation NOT IN (0, 100) THEN ' collate ' || quote_ident(l.collname) ELSE '' END
             || CASE WHEN a.attnotnull THEN ' not null' ELSE '' END
@@ -18,7 +18,7 @@ const OF_TABLES: &[&str] = &[
         LEFT JOIN pg_collation l ON l.oid = a.attcollation
         WHERE c.relnamespace = 'posthaste'::regnamespace AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped
         ORDER BY a.attnum",
-    // The catalogs of newer servers also list NOT NULL, which stands with the columns.
+    // Newer servers also list NOT NULL constraints, which are shown with the columns.
     "SELECT c.relname, 'constraint ' || conname || ' ' || pg_get_constraintdef(pg_constraint.oid)
         FROM pg_constraint JOIN pg_class c ON c.oid = conrelid
         WHERE connamespace = 'posthaste'::regnamespace AND contype <> 'n' AND contype <> 't' ORDER BY conname",
@@ -31,7 +31,7 @@ const OF_TABLES: &[&str] = &[
         WHERE c.relnamespace = 'posthaste'::regnamespace AND NOT tgisinternal ORDER BY tgname",
     "SELECT relname, 'storage ' || option FROM pg_class, unnest(reloptions) AS option
         WHERE relnamespace = 'posthaste'::regnamespace AND relkind = 'r' ORDER BY option",
-    // Rights of others than the owner. A role has all columns, or the ones that are named.
+    // Rights of roles other than the owner, on all columns or on the listed ones.
     "SELECT relname, 'grant ' || privilege_type || ' to ' || coalesce(grantee_name, 'PUBLIC')
             || CASE WHEN is_grantable THEN ' with grant option' ELSE '' END
         FROM pg_class, LATERAL (SELECT acl.*, rolname AS grantee_name FROM aclexplode(relacl) AS acl
@@ -45,8 +45,8 @@ const OF_TABLES: &[&str] = &[
         GROUP BY relname, privilege_type, rolname ORDER BY rolname, privilege_type",
 ];
 
-/// Headings, and queries that answer lines.
-const BESIDE_TABLES: &[(&str, &str)] = &[
+/// Headings, and queries that return lines.
+const OTHER_OBJECTS: &[(&str, &str)] = &[
     (
         "types",
         "SELECT typname || ' enum (' || string_agg(quote_literal(enumlabel), ', ' ORDER BY enumsortorder) || ')'
@@ -82,16 +82,16 @@ const BESIDE_TABLES: &[(&str, &str)] = &[
             WHERE relnamespace = 'posthaste'::regnamespace AND relkind NOT IN ('r', 'i') ORDER BY 1",
     ),
     (
-        "rows that a migration put in",
+        "rows inserted by migrations",
         "SELECT 'clock_guard ' || id FROM posthaste.clock_guard
             UNION ALL SELECT 'outbox_lane ' || id || ' rate ' || rate FROM posthaste.outbox_lane ORDER BY 1",
     ),
 ];
 
 #[tokio::test]
-async fn the_schema_is_the_reviewed_one() {
+async fn the_schema_matches_the_golden_file() {
     let h = Harness::postgres("schema").await;
-    // Then every name is written with its schema.
+    // With this search path, every name is written with its schema.
     h.direct.run("SET search_path = pg_catalog").await;
     let mut tables: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for sql in OF_TABLES {
@@ -104,7 +104,7 @@ async fn the_schema_is_the_reviewed_one() {
     for (table, lines) in tables {
         let _ = writeln!(dump, "table {table}\n    {}\n", lines.join("\n    "));
     }
-    for (heading, sql) in BESIDE_TABLES {
+    for (heading, sql) in OTHER_OBJECTS {
         let lines = h.direct.texts(sql).await;
         let _ = writeln!(dump, "{heading}\n    {}\n", lines.join("\n    "));
     }

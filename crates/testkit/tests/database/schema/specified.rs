@@ -1,4 +1,4 @@
-//! Every table, column, index and unique key of the specification, under the name it has there.
+//! Every table, column, index and unique key of the specification exists under its specified name.
 
 use posthaste_core::ports::Stores;
 use posthaste_testkit::harness::{Engine, Harness};
@@ -74,7 +74,7 @@ const COLUMNS: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-/// What an index of the specification is called, or nothing where it gave no name.
+/// An index of the specification; `name` is `None` where it gives no name.
 struct Index {
     table: &'static str,
     name: Option<&'static str>,
@@ -110,7 +110,7 @@ const INDEXES: &[Index] = &[
     index("idempo_ledger", None, "idempotency_key", true),
 ];
 
-/// The one key that is narrower than specified: it leaves out what was requeued.
+/// The one key that is narrower than specified: it excludes requeued sagas.
 const PARTIAL: &str = "uniq_saga_event_subscription";
 
 /// Table, index, columns, whether unique, whether over all rows.
@@ -158,12 +158,12 @@ async fn check<S: Stores>(h: &Harness<S>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sqlite_has_what_was_specified() {
+async fn sqlite_has_the_specified_schema() {
     check(&Harness::sqlite("schema").await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn postgres_has_what_was_specified() {
+async fn postgres_has_the_specified_schema() {
     let h = Harness::postgres("schema").await;
     h.direct.run("SET search_path = pg_catalog").await;
     check(&h).await;

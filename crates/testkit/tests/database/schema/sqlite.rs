@@ -13,14 +13,14 @@ const COLUMNS: &str =
     || CASE WHEN pk THEN ' key ' || pk ELSE '' END || coalesce(' default ' || dflt_value, '')
     FROM pragma_table_xinfo('TABLE') ORDER BY cid";
 
-/// Definitions are kept as they were written; checks stand in no other place.
+/// Definitions as written in the migrations, which are the only source for CHECK constraints.
 const DEFINITIONS: &str = "SELECT coalesce(sql, type || ' ' || name) FROM sqlite_schema
     WHERE tbl_name = 'TABLE' ORDER BY type = 'trigger', type = 'index', name";
 
 const SETTINGS: &[&str] = &["application_id", "page_size", "journal_mode", "auto_vacuum", "encoding"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_schema_is_the_reviewed_one() {
+async fn the_schema_matches_the_golden_file() {
     let h = Harness::sqlite("schema").await;
     let mut dump = String::new();
     for row in h.direct.rows(TABLES).await {
@@ -39,7 +39,7 @@ async fn the_schema_is_the_reviewed_one() {
         let rows: Vec<Row> = h.direct.rows(&format!("PRAGMA {setting}")).await;
         let _ = writeln!(dump, "    {setting} {}", rows[0][0].as_deref().unwrap_or("-"));
     }
-    let _ = writeln!(dump, "\nrows that a migration put in");
+    let _ = writeln!(dump, "\nrows inserted by migrations");
     for line in h.direct.texts("SELECT 'outbox_lane ' || id || ' rate ' || rate FROM outbox_lane").await {
         let _ = writeln!(dump, "    {line}");
     }

@@ -1,5 +1,4 @@
-//! Rows that have ended, and rows that were written once for all, against everything SQL has for
-//! changing or removing a row.
+//! Finished rows and append-only rows, against every SQL statement that could change or delete a row.
 
 use super::arrange::{JOB_PATHS, JOBS, ORDER_PATHS, ORDERS, SAGA_PATHS, SAGAS, one_of_each};
 use super::refusal::{Rule, refused};
@@ -7,14 +6,14 @@ use posthaste_core::ports::{IngestStore as _, Stores};
 use posthaste_testkit::fixtures::{T0, named_event};
 use posthaste_testkit::harness::{Engine, Harness};
 
-/// How to write into a table as if a row were not there yet.
+/// How to insert into a table a row that conflicts with an existing one.
 struct Table {
     name: &'static str,
-    /// What an insert must bring, beside the id.
+    /// Columns that an insert must set, except the id.
     columns: &'static str,
-    /// What an upsert sets; it may be NULL.
+    /// A nullable column that an upsert sets.
     harmless: &'static str,
-    /// Keys beside the id on which an insert can run into the row.
+    /// Unique keys other than the id on which an insert can conflict.
     keys: &'static [&'static str],
 }
 
@@ -68,7 +67,7 @@ const OPERATOR_AUDIT: Table = Table {
     keys: &[],
 };
 
-pub(crate) async fn what_has_ended_never_changes<S: Stores>(h: &Harness<S>) {
+pub(crate) async fn finished_rows_never_change<S: Stores>(h: &Harness<S>) {
     let machines = [
         (SAGA, SAGA_PATHS, ["Completed", "DeadLettered"]),
         (JOB, JOB_PATHS, ["Completed", "Failed"]),
@@ -83,7 +82,7 @@ pub(crate) async fn what_has_ended_never_changes<S: Stores>(h: &Harness<S>) {
     }
 }
 
-pub(crate) async fn what_is_append_only_never_changes<S: Stores>(h: &Harness<S>) {
+pub(crate) async fn append_only_rows_never_change<S: Stores>(h: &Harness<S>) {
     let named = vec![named_event("immutable", "external")];
     h.calm.ingest().insert_events(vec![named], T0).await.expect("an event with every key");
     h.dead_letter("immutable").await;
@@ -96,7 +95,7 @@ pub(crate) async fn what_is_append_only_never_changes<S: Stores>(h: &Harness<S>)
 
 async fn try_everything<S: Stores>(h: &Harness<S>, table: &Table, id: i64) {
     let columns = columns(h, table.name).await;
-    assert!(columns.iter().any(|column| column == table.harmless), "{} has lost a column", table.name);
+    assert!(columns.iter().any(|column| column == table.harmless), "{} has no such column", table.name);
     let mut tries = updates(h.engine, table, &columns, id);
     tries.extend(removals(h.engine, table, id));
     tries.extend(replacements(h.engine, table, id));
@@ -115,7 +114,7 @@ async fn columns<S: Stores>(h: &Harness<S>, table: &str) -> Vec<String> {
     h.direct.texts(&sql).await
 }
 
-/// Every column set to what it is already: even a change of nothing is refused.
+/// Sets every column to its current value: even an unchanged row is refused.
 fn updates(engine: Engine, table: &Table, columns: &[String], id: i64) -> Vec<String> {
     let name = table.name;
     let mut tries: Vec<_> = columns
@@ -154,7 +153,7 @@ fn removals(engine: Engine, table: &Table, id: i64) -> Vec<String> {
     tries
 }
 
-/// Inserts that run into the row, by its id and by every other key, and would put another in its place.
+/// Inserts that conflict with the row, by its id and by every other key, and would replace it.
 fn replacements(engine: Engine, table: &Table, id: i64) -> Vec<String> {
     let Table { name, columns, harmless, keys } = table;
     let with_id = format!("id, {columns}");
@@ -176,7 +175,7 @@ fn replacements(engine: Engine, table: &Table, id: i64) -> Vec<String> {
     tries
 }
 
-pub(crate) async fn tables_of_history_are_not_emptied<S: Stores>(h: &Harness<S>) {
+pub(crate) async fn history_tables_cannot_be_emptied<S: Stores>(h: &Harness<S>) {
     h.dead_letter("emptied").await;
     one_of_each(h, ORDERS, ORDER_PATHS).await;
     let tables = [
@@ -193,7 +192,7 @@ pub(crate) async fn tables_of_history_are_not_emptied<S: Stores>(h: &Harness<S>)
     ];
     for table in tables {
         let tries = match h.engine {
-            // SQLite's way to empty a table at once, which would pass row triggers by if there were none.
+            // SQLite's truncate optimization would bypass row triggers if there were none.
             Engine::Sqlite => vec![format!("DELETE FROM {table}")],
             Engine::Postgres | Engine::PostgresCut => vec![
                 format!("TRUNCATE {table}"),

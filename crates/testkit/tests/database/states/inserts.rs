@@ -1,4 +1,4 @@
-//! What may be inserted at all: rows in their first state, one for each key.
+//! Inserts: rows must be in their first state, one for each key.
 
 use super::arrange::{JOBS, ORDERS, SAGAS, fresh, walk};
 use super::refusal::{Rule, dump, refused};
@@ -6,7 +6,7 @@ use posthaste_core::ports::{DeadLetterStore as _, Requeue, Stores};
 use posthaste_testkit::fixtures::{T0, actor};
 use posthaste_testkit::harness::{Engine, Harness};
 
-/// Writes an INSERT of a row that nothing is in the way of, with one more column set to a value.
+/// Returns an INSERT of a row without conflicts, with one more column set to a value.
 type Insert = fn(&str, &str) -> String;
 
 fn saga(column: &str, value: &str) -> String {
@@ -30,7 +30,7 @@ fn order(column: &str, value: &str) -> String {
     )
 }
 
-pub(crate) async fn nothing_begins_in_the_middle<S: Stores>(h: &Harness<S>) {
+pub(crate) async fn rows_are_inserted_in_their_first_state_only<S: Stores>(h: &Harness<S>) {
     h.publish("first.state", 1).await;
     let token = match h.engine {
         Engine::Sqlite => "x'00112233445566778899aabbccddeeff'",
@@ -60,7 +60,7 @@ pub(crate) async fn nothing_begins_in_the_middle<S: Stores>(h: &Harness<S>) {
     for (table, insert, column, value) in rows {
         refused(h, &[Rule::Guard], table, &insert(column, value)).await;
     }
-    // The same rows in their first state are fine, so it was the state that was refused.
+    // The same rows in their first state are accepted, so the state was the reason.
     for (table, insert, first) in
         [(SAGAS, saga as Insert, "'Pending'"), (JOBS, job, "'Pending'"), (ORDERS, order, "'queued'")]
     {
@@ -69,7 +69,7 @@ pub(crate) async fn nothing_begins_in_the_middle<S: Stores>(h: &Harness<S>) {
     }
 }
 
-pub(crate) async fn keys_admit_one_row<S: Stores>(h: &Harness<S>) {
+pub(crate) async fn unique_keys_admit_one_row<S: Stores>(h: &Harness<S>) {
     let sagas = fresh(h, SAGAS, 1).await;
     let jobs = fresh(h, JOBS, 2).await;
     fresh(h, ORDERS, 1).await;
@@ -95,13 +95,13 @@ pub(crate) async fn keys_admit_one_row<S: Stores>(h: &Harness<S>) {
         "INSERT INTO {ORDERS} (idempotency_key, request_json, request_digest, next_attempt_at, created_at, updated_at)
             SELECT idempotency_key, request_json, request_digest, next_attempt_at, created_at, updated_at FROM {ORDERS}"
     );
-    // The pair stays taken after its saga has ended.
+    // The pair stays reserved after its saga has finished.
     refused(h, &[Rule::Key], SAGAS, &routed_again).await;
-    // A second active job, and the same attempt again although its job has ended.
+    // A second active job, and the same attempt again although its job has finished.
     refused(h, &[Rule::Key], JOBS, &job_like(jobs[0], later)).await;
     refused(h, &[Rule::Key], JOBS, &job_like(jobs[1], "attempt_at")).await;
     refused(h, &[Rule::Key], ORDERS, &ordered_again).await;
-    // A later attempt is fine once the job has ended, and is then the active one, leased or not.
+    // A later attempt is accepted when the job has finished, and is then the active one, leased or not.
     h.direct.run(&job_like(jobs[1], later)).await;
     let active = h.direct.number(&format!("SELECT max(id) FROM {JOBS}")).await;
     walk(h, JOBS, active, &["Leased"]).await;
@@ -109,7 +109,7 @@ pub(crate) async fn keys_admit_one_row<S: Stores>(h: &Harness<S>) {
     refused(h, &[Rule::Key], JOBS, &job_like(jobs[1], &much_later)).await;
 }
 
-pub(crate) async fn one_letter_is_requeued_once<S: Stores>(h: &Harness<S>) {
+pub(crate) async fn a_dead_letter_is_requeued_once<S: Stores>(h: &Harness<S>) {
     let (subscription, dead, letter) = h.dead_letter("requeue").await;
     let by_hand = format!(
         "INSERT INTO {SAGAS} (event_id, subscription_id, requeued_from, next_attempt_at, created_at, updated_at)
@@ -118,7 +118,7 @@ pub(crate) async fn one_letter_is_requeued_once<S: Stores>(h: &Harness<S>) {
     let made = h.calm.dead_letters().requeue_dead_letters(vec![letter], actor(), T0).await.expect("a saga");
     let [Requeue::Created(saga)] = made[..] else { panic!("{made:?}") };
     refused(h, &[Rule::Key], SAGAS, &by_hand).await;
-    // The function, or the view that stands for it, answers with the saga of the first time.
+    // The function, or the view that replaces it, returns the saga of the first requeue.
     let again = match h.engine {
         Engine::Sqlite => {
             h.direct
@@ -132,5 +132,5 @@ pub(crate) async fn one_letter_is_requeued_once<S: Stores>(h: &Harness<S>) {
     };
     assert_eq!(h.direct.number(&again).await, saga.get());
     let of_subscription = format!("SELECT count(*) FROM {SAGAS} WHERE subscription_id = {subscription}");
-    assert_eq!(h.direct.number(&of_subscription).await, 2, "the dead one and the fresh one");
+    assert_eq!(h.direct.number(&of_subscription).await, 2, "the DeadLettered saga and the new one");
 }

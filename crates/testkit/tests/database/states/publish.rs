@@ -1,5 +1,5 @@
-//! `posthaste.publish`, the way into PostgreSQL for a caller who is in a transaction of its own: what it
-//! takes, what it refuses, and that nobody can lead it astray.
+//! `posthaste.publish`, which stores an event in the caller's transaction on PostgreSQL: what it accepts,
+//! what it refuses, and that a hostile caller cannot divert it.
 
 use posthaste_testkit::harness::Harness;
 use posthaste_testkit::postgres::{client, url_with};
@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
-/// How long a test waits for what must happen.
+/// Limit for events that must happen.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 type Database = Harness<posthaste_store::postgres::PostgresStore>;
 
-/// A login that was granted one role and nothing else.
+/// Creates a login with a single role and connects with it.
 async fn login(h: &Database, role: &str) -> Client {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let name = format!("ph_caller_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -68,7 +68,7 @@ async fn an_event_is_published_once_and_queued() {
 }
 
 #[tokio::test]
-async fn rolled_back_means_never_sent() {
+async fn a_rolled_back_event_is_never_sent() {
     let h = Harness::postgres("publish").await;
     let caller = login(&h, "event_publisher").await;
     caller.batch_execute("BEGIN").await.expect("a transaction");
@@ -103,7 +103,7 @@ async fn a_second_caller_waits_for_the_first_and_gets_its_id() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_refused_and_leaves_nothing() {
+async fn invalid_arguments_are_refused_and_store_nothing() {
     let h = Harness::postgres("publish").await;
     let caller = login(&h, "event_publisher").await;
     let largest = "('\"' || repeat('x', 1048574) || '\"')::json";
@@ -127,7 +127,7 @@ async fn what_is_wrong_is_refused_and_leaves_nothing() {
         assert_eq!(error.code(), Some(*code), "{arguments}: {error}");
         assert_eq!(stored(&h).await, (0, 0), "{arguments}");
     }
-    // The longest of everything is fine.
+    // Maximum lengths are accepted.
     let longest = format!("repeat('t', 200), {largest}, repeat('ü', 200)");
     publish(&caller, &longest).await.expect("an event");
     assert_eq!(stored(&h).await, (1, 1));
@@ -160,8 +160,8 @@ async fn only_publishers_and_the_ingest_role_may_call_it() {
     assert_eq!(stored(&h).await, (0, 0));
 }
 
-/// Tables and functions of the caller's own, under the names that publish, its checks and its triggers
-/// use, found first by every unqualified name.
+/// Tables and functions of the caller, with the names that publish, its checks and its triggers use, and
+/// first in the search path.
 const TRAPS: &str = r"
     CREATE TEMP TABLE events (id bigint, event_type text, payload json, external_event_id text UNIQUE);
     CREATE TEMP TABLE routing_queue (event_id bigint);
@@ -201,7 +201,7 @@ async fn a_hostile_search_path_diverts_nothing() {
     }
 }
 
-/// A publisher calls one function; whatever else it tries, it chooses neither an id nor a time.
+/// A publisher may call one function, and can choose neither an id nor a time.
 #[tokio::test]
 async fn a_publisher_chooses_no_id_and_no_time() {
     let h = Harness::postgres("publish").await;
@@ -219,5 +219,5 @@ async fn a_publisher_chooses_no_id_and_no_time() {
     publish(&caller, "'order.paid', '{}'").await.expect("an event");
     let off =
         "SELECT count(*) FROM events WHERE abs(extract(epoch FROM clock_timestamp() - created_at)) > 60";
-    assert_eq!(h.direct.number(off).await, 0, "the server's time");
+    assert_eq!(h.direct.number(off).await, 0, "the time is the server's");
 }

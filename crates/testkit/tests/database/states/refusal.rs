@@ -1,4 +1,4 @@
-//! Tells by which rule a database refused a statement, and that nothing changed by it.
+//! Checks which rule refused a statement, and that the table is unchanged.
 
 use posthaste_core::ports::Stores;
 use posthaste_testkit::direct::Row;
@@ -6,16 +6,16 @@ use posthaste_testkit::harness::{Engine, Harness};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// A trigger of ours.
+    /// A trigger of the schema.
     Guard,
     /// A unique key.
     Key,
-    /// A value that the column does not take.
+    /// A value that the column does not accept.
     Value,
 }
 
 impl Rule {
-    /// PostgreSQL tells rules apart by code, SQLite by the beginning of its text.
+    /// Returns the prefixes of the error: a SQLSTATE on PostgreSQL, a text on SQLite.
     const fn signs(self, engine: Engine) -> &'static [&'static str] {
         match (engine, self) {
             (Engine::Sqlite, Self::Guard) => &["UPDATE of ", "DELETE of ", "INSERT of "],
@@ -23,7 +23,7 @@ impl Rule {
             (Engine::Sqlite, Self::Value) => &["CHECK constraint failed", "NOT NULL constraint failed"],
             (Engine::Postgres | Engine::PostgresCut, Self::Guard) => &["PH001: "],
             (Engine::Postgres | Engine::PostgresCut, Self::Key) => &["23505: "],
-            // CHECK, NOT NULL, too long, not one of the enum.
+            // CHECK, NOT NULL, too long, not in the enum.
             (Engine::Postgres | Engine::PostgresCut, Self::Value) => {
                 &["23514: ", "23502: ", "22001: ", "22P02: "]
             }
@@ -31,12 +31,12 @@ impl Rule {
     }
 }
 
-/// All rows of a table, in the order of their first column.
+/// Returns all rows of a table, ordered by the first column.
 pub(crate) async fn dump<S: Stores>(h: &Harness<S>, table: &str) -> Vec<Row> {
     h.direct.rows(&format!("SELECT * FROM {table} ORDER BY 1")).await
 }
 
-/// Runs a statement that one of the rules must refuse, and looks that its table is as it was.
+/// Runs a statement that one of the rules must refuse, and checks that its table is unchanged.
 pub(crate) async fn refused<S: Stores>(h: &Harness<S>, rules: &[Rule], table: &str, sql: &str) {
     let before = dump(h, table).await;
     let Err(error) = h.direct.try_rows(sql).await else { panic!("{:?} let this pass: {sql}", h.engine) };

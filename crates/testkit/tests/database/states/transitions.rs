@@ -5,11 +5,11 @@ use super::refusal::{Rule, refused};
 use posthaste_core::ports::Stores;
 use posthaste_testkit::harness::{Engine, Harness};
 
-/// A state machine as the specification draws it.
+/// A state machine of the specification.
 struct Machine {
     table: &'static str,
     paths: Paths,
-    /// Every pair that an update may make; all others are refused.
+    /// Every transition that an update may make; all others are refused.
     legal: &'static [(&'static str, &'static str)],
 }
 
@@ -59,15 +59,15 @@ const ORDER: Machine = Machine {
     ],
 };
 
-pub(crate) async fn sagas_move_as_the_machine_says<S: Stores>(h: &Harness<S>) {
+pub(crate) async fn sagas_allow_only_legal_transitions<S: Stores>(h: &Harness<S>) {
     check_machine(h, &SAGA).await;
 }
 
-pub(crate) async fn jobs_move_as_the_machine_says<S: Stores>(h: &Harness<S>) {
+pub(crate) async fn jobs_allow_only_legal_transitions<S: Stores>(h: &Harness<S>) {
     check_machine(h, &JOB).await;
 }
 
-pub(crate) async fn orders_move_as_the_machine_says<S: Stores>(h: &Harness<S>) {
+pub(crate) async fn orders_allow_only_legal_transitions<S: Stores>(h: &Harness<S>) {
     check_machine(h, &ORDER).await;
 }
 
@@ -87,7 +87,7 @@ async fn check_machine<S: Stores>(h: &Harness<S>, machine: &Machine) {
             } else {
                 refused(h, &[Rule::Guard], table, &update).await;
             }
-            // Whatever state it is in now: there are no others.
+            // In any state: there are no other states.
             let nowhere = format!("UPDATE {table} SET status = 'Elsewhere' WHERE id = {id}");
             refused(h, &[Rule::Guard, Rule::Value], table, &nowhere).await;
             let nothing = format!("UPDATE {table} SET status = NULL WHERE id = {id}");
@@ -100,8 +100,8 @@ async fn check_machine<S: Stores>(h: &Harness<S>, machine: &Machine) {
     assert_eq!(rows.next(), None);
 }
 
-/// Where a NULL may not stand, REPLACE puts the default, which is the first state; and it does so after
-/// the triggers have seen the NULL. That way too leads only where the machine does.
+/// Where NULL is not allowed, REPLACE uses the default, which is the first state, and does so after the
+/// triggers have seen the NULL. This must not allow other transitions either.
 async fn check_replaced_null<S: Stores>(h: &Harness<S>, machine: &Machine, id: i64) {
     let Machine { table, paths, legal } = machine;
     let status = format!("SELECT status FROM {table} WHERE id = {id}");
@@ -109,7 +109,7 @@ async fn check_replaced_null<S: Stores>(h: &Harness<S>, machine: &Machine, id: i
     let (first, _) = paths[0];
     let replace = format!("UPDATE OR REPLACE {table} SET status = NULL WHERE id = {id}");
     if legal.contains(&(from.as_str(), first)) {
-        // Whether it is refused or taken for what it comes to, the row is in a state it may be in.
+        // It may be refused or accepted; the row must be in a legal state.
         let _ = h.direct.try_rows(&replace).await;
         let to = h.direct.texts(&status).await.remove(0);
         assert!(to == from || to == first, "{from} became {to}");
@@ -118,7 +118,7 @@ async fn check_replaced_null<S: Stores>(h: &Harness<S>, machine: &Machine, id: i
     }
 }
 
-/// Columns that say what a row is about, whatever its state.
+/// Columns that identify what a row is about; they never change.
 const IDENTITY: &[(&str, Paths, &[&str])] = &[
     (
         SAGAS,
@@ -133,14 +133,14 @@ const IDENTITY: &[(&str, Paths, &[&str])] = &[
     ),
 ];
 
-pub(crate) async fn no_row_takes_another_identity<S: Stores>(h: &Harness<S>) {
+pub(crate) async fn identifying_columns_never_change<S: Stores>(h: &Harness<S>) {
     let moves: &[&str] = match h.engine {
         Engine::Sqlite => &["id = id + 1000", "rowid = id + 1000", "oid = id + 1000", "_rowid_ = id + 1000"],
         Engine::Postgres | Engine::PostgresCut => &["id = DEFAULT"],
     };
     for (table, paths, changes) in IDENTITY {
         let rows = fresh(h, table, paths.len()).await;
-        // Makes `lease_until` something other than `attempt_at`.
+        // Makes `lease_until` differ from `attempt_at`.
         if *table == JOBS {
             let later = match h.engine {
                 Engine::Sqlite => "lease_until + 1",
@@ -158,8 +158,8 @@ pub(crate) async fn no_row_takes_another_identity<S: Stores>(h: &Harness<S>) {
     }
 }
 
-/// The audit is replayed to know an order's count and error, so neither may change beside it.
-pub(crate) async fn an_order_counts_only_with_a_transition<S: Stores>(h: &Harness<S>) {
+/// Replaying the audit yields an order's retry count and error, so neither may change without a transition.
+pub(crate) async fn retry_count_changes_only_with_a_transition<S: Stores>(h: &Harness<S>) {
     let rows = fresh(h, ORDERS, 3).await;
     let paths: [&[&str]; 3] = [&[], &["sending"], &["sending", "failed"]];
     for (id, path) in rows.into_iter().zip(paths) {

@@ -1,4 +1,4 @@
-//! Rows that may go, or change, under a condition only: the ledger, and subscriptions.
+//! Rows that may be deleted or changed only under a condition: the ledger and subscriptions.
 
 use super::arrange::{ORDER_PATHS, ORDERS, one_of_each};
 use super::refusal::{Rule, dump, refused};
@@ -9,7 +9,7 @@ use posthaste_testkit::harness::{Engine, Harness};
 const LEDGER: &str = "idempo_ledger";
 const SUBSCRIPTIONS: &str = "subscriptions";
 
-pub(crate) async fn the_ledger_outlives_an_unfinished_order<S: Stores>(h: &Harness<S>) {
+pub(crate) async fn the_ledger_of_an_unfinished_order_cannot_be_deleted<S: Stores>(h: &Harness<S>) {
     for (state, id) in one_of_each(h, ORDERS, ORDER_PATHS).await {
         let of_order = format!("idempotency_key = (SELECT idempotency_key FROM {ORDERS} WHERE id = {id})");
         let delete = format!("DELETE FROM {LEDGER} WHERE {of_order}");
@@ -17,7 +17,7 @@ pub(crate) async fn the_ledger_outlives_an_unfinished_order<S: Stores>(h: &Harne
         let ended = match state {
             "sent" | "dead" => true,
             "queued" | "sending" | "failed" => false,
-            other => panic!("{other} is no state of an order"),
+            other => panic!("{other} is not a state of an order"),
         };
         if ended {
             let before = dump(h, LEDGER).await.len();
@@ -33,12 +33,12 @@ pub(crate) async fn the_ledger_outlives_an_unfinished_order<S: Stores>(h: &Harne
     for change in ["idempotency_key = 'another'", "request_digest = 'another'"] {
         refused(h, &[Rule::Guard], LEDGER, &format!("UPDATE {LEDGER} SET {change}")).await;
     }
-    // One unfinished order keeps the whole statement from deleting anything.
+    // One unfinished order makes the whole statement fail.
     assert_eq!(dump(h, LEDGER).await.len(), 3);
     refused(h, &[Rule::Guard], LEDGER, &format!("DELETE FROM {LEDGER}")).await;
 }
 
-pub(crate) async fn a_deleted_subscription_never_comes_back<S: Stores>(h: &Harness<S>) {
+pub(crate) async fn a_deleted_subscription_cannot_be_restored<S: Stores>(h: &Harness<S>) {
     let gone = h.subscribe("gone").await;
     let stays = h.subscribe("stays").await;
     assert!(h.calm.subscriptions().delete_subscription(gone, actor(), T0).await.expect("the deletion"));

@@ -42,7 +42,7 @@ const ROWS: [(&str, &[&str]); 9] = [
         &[
             "testkit/tests/api/faults.rs an_unavailable_store_returns_503",
             "testkit/tests/api/faults.rs broken_connections_lose_no_acknowledged_event",
-            "testkit/tests/faults/outage.rs an_outage_is_survived_quietly",
+            "testkit/tests/faults/outage.rs an_outage_is_survived_with_few_log_lines",
         ],
     ),
     (
@@ -54,11 +54,11 @@ const ROWS: [(&str, &[&str]); 9] = [
     (
         "a receiver that hangs, floods, redirects, resets",
         &[
-            "testkit/tests/deliveries/zoo.rs odd_receivers_beside_a_healthy_one",
-            "testkit/tests/deliveries/isolation.rs one_black_hole_among_twenty",
+            "testkit/tests/deliveries/misbehaving_receivers.rs misbehaving_receivers_do_not_affect_a_healthy_one",
+            "testkit/tests/deliveries/isolation.rs one_hanging_receiver_does_not_delay_nineteen_others",
         ],
     ),
-    ("SIGTERM", &["testkit/tests/faults/drain.rs every_role_ends_with_0_when_it_is_asked"]),
+    ("SIGTERM", &["testkit/tests/faults/drain.rs every_role_exits_with_0_on_sigterm"]),
 ];
 const HERE_BODIES: &str = "posthaste/tests/outside/bad_input.rs bodies_of_every_wrong_kind";
 const HERE_MEMORY: &str = "posthaste/tests/outside/bad_input.rs a_thousand_large_uploads_share_their_memory";

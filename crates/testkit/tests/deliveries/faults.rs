@@ -1,5 +1,5 @@
-//! What should never happen to a row, and did: the attempt fails with a code, the saga goes its way, and
-//! nothing loops.
+//! Damaged rows that should never exist: the attempt fails with a code, the saga is retried and
+//! dead-lettered, and nothing loops.
 
 use posthaste_core::EventId;
 use posthaste_core::ports::Stores;
@@ -10,7 +10,7 @@ use posthaste_testkit::harness::{Engine, Harness};
 use posthaste_testkit::pipeline::{Rig, Setup};
 use posthaste_testkit::receiver::{Answer, Receiver};
 
-/// What changes a table in a way that its guards refuse.
+/// Changes a table in a way that its triggers refuse.
 async fn by_force<S: Stores>(rig: &Rig<S>, table: &str, guard: &str, sql: &str) {
     let unguard = match rig.h.engine {
         Engine::Sqlite => format!("DROP TRIGGER {guard}"),
@@ -20,8 +20,8 @@ async fn by_force<S: Stores>(rig: &Rig<S>, table: &str, guard: &str, sql: &str) 
     rig.h.direct.run(sql).await;
 }
 
-/// Every attempt fails with the code, until the delivery is given up.
-async fn fails_to_the_end<S: Stores>(rig: &mut Rig<S>, event: EventId, code: &str) {
+/// Every attempt fails with the code, until the delivery is dead-lettered.
+async fn fails_until_dead_lettered<S: Stores>(rig: &mut Rig<S>, event: EventId, code: &str) {
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, code.into()));
     rig.until_dead_lettered().await;
@@ -38,17 +38,17 @@ async fn fails_to_the_end<S: Stores>(rig: &mut Rig<S>, event: EventId, code: &st
     rig.h.check_invariants().await;
 }
 
-/// The same, beside a delivery that is sent in the same batch and arrives.
+/// Like [`fails_until_dead_lettered`], next to a delivery that is sent in the same batch and succeeds.
 async fn fails_alone<S: Stores>(rig: &mut Rig<S>, event: EventId, code: &str) {
     let receiver = Receiver::start(|_| Answer::Status(200)).await;
     rig.subscribe("beside", &receiver.url("/")).await;
     let beside = rig.publish("beside").await;
-    fails_to_the_end(rig, event, code).await;
+    fails_until_dead_lettered(rig, event, code).await;
     assert_eq!(rig.fate_of(beside).await, (SagaStatus::Completed, 1, String::new()));
     assert_eq!(receiver.received().len(), 1);
 }
 
-pub(crate) async fn an_event_that_is_gone<S: Stores>(h: Harness<S>) {
+pub(crate) async fn a_missing_event_fails_with_a_code<S: Stores>(h: Harness<S>) {
     let (mut rig, receiver, _) = Rig::subscribed(h, |_| Answer::Status(200)).await;
     let event = rig.publish("a").await;
     rig.route().await;
@@ -56,7 +56,7 @@ pub(crate) async fn an_event_that_is_gone<S: Stores>(h: Harness<S>) {
     let saga = rig.saga_of(event).await.id;
     by_force(&rig, "events", "event_immutable_delete", &format!("DELETE FROM events WHERE id = {event}"))
         .await;
-    // The lists join the event, so the row itself is looked at.
+    // Lists join the event, so the row is read directly.
     let state = format!(
         "SELECT CAST(status AS TEXT), attempt_count, final_error_code FROM webhook_delivery_sagas WHERE id = {saga}"
     );
@@ -71,7 +71,7 @@ pub(crate) async fn an_event_that_is_gone<S: Stores>(h: Harness<S>) {
     rig.h.check_invariants().await;
 }
 
-pub(crate) async fn a_subscription_that_is_gone<S: Stores>(h: Harness<S>) {
+pub(crate) async fn a_missing_subscription_holds_the_delivery<S: Stores>(h: Harness<S>) {
     let (mut rig, receiver, subscription) = Rig::subscribed(h, |_| Answer::Status(200)).await;
     let event = rig.publish("a").await;
     rig.route().await;
@@ -80,14 +80,14 @@ pub(crate) async fn a_subscription_that_is_gone<S: Stores>(h: Harness<S>) {
     by_force(&rig, "subscriptions", "subscription_stays", &sql).await;
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, "SUBSCRIPTION_GONE".into()));
-    // There is nobody to try again for: it is held, like that of a deleted subscription.
+    // There is no subscription to retry for: the delivery is held, as after a deletion.
     rig.until_dead_lettered().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, "SUBSCRIPTION_GONE".into()));
     assert_eq!(receiver.received().len(), 0);
     rig.h.check_invariants().await;
 }
 
-pub(crate) async fn a_secret_sealed_with_another_key<S: Stores>(h: Harness<S>) {
+pub(crate) async fn an_unreadable_secret_fails_with_a_code<S: Stores>(h: Harness<S>) {
     let (mut rig, receiver, subscription) = Rig::subscribed(h, |_| Answer::Status(200)).await;
     let event = rig.publish("a").await;
     let other = SecretSealer::new(Some(SealingKey::parse(&"08".repeat(32)).expect("a key")));
@@ -98,7 +98,7 @@ pub(crate) async fn a_secret_sealed_with_another_key<S: Stores>(h: Harness<S>) {
     assert_eq!(receiver.received().len(), 0);
 }
 
-pub(crate) async fn a_stored_url_that_cannot_be_read<S: Stores>(h: Harness<S>) {
+pub(crate) async fn an_invalid_stored_url_fails_with_a_code<S: Stores>(h: Harness<S>) {
     let (mut rig, receiver, subscription) = Rig::subscribed(h, |_| Answer::Status(200)).await;
     let event = rig.publish("a").await;
     let sql = format!("UPDATE subscriptions SET callback_url = 'http://[no' WHERE id = {subscription}");
@@ -107,7 +107,7 @@ pub(crate) async fn a_stored_url_that_cannot_be_read<S: Stores>(h: Harness<S>) {
     assert_eq!(receiver.received().len(), 0);
 }
 
-pub(crate) async fn a_subscription_row_that_cannot_be_read<S: Stores>(h: Harness<S>) {
+pub(crate) async fn an_unreadable_subscription_row_fails_with_a_code<S: Stores>(h: Harness<S>) {
     let (mut rig, receiver, subscription) = Rig::subscribed(h, |_| Answer::Status(200)).await;
     let event = rig.publish("a").await;
     let damaged = match rig.h.engine {
@@ -127,7 +127,7 @@ pub(crate) async fn a_subscription_row_that_cannot_be_read<S: Stores>(h: Harness
     assert_eq!(receiver.received().len(), 0);
 }
 
-pub(crate) async fn a_redirect_to_this_machine<S: Stores>(h: Harness<S>) {
+pub(crate) async fn a_redirect_to_loopback_is_not_followed<S: Stores>(h: Harness<S>) {
     let mut rig = Rig::new(h);
     let inner = Receiver::start(|_| Answer::Status(200)).await;
     let location = inner.url("/admin");
@@ -147,14 +147,14 @@ async fn refused_by<S: Stores>(h: Harness<S>, policy: EgressPolicy, code: &str) 
     let receiver = Receiver::start(|_| Answer::Status(200)).await;
     rig.subscribe("a", &receiver.url("/")).await;
     let event = rig.publish("a").await;
-    fails_to_the_end(&mut rig, event, code).await;
+    fails_until_dead_lettered(&mut rig, event, code).await;
     assert_eq!(receiver.received().len(), 0);
 }
 
-pub(crate) async fn an_address_that_is_not_allowed<S: Stores>(h: Harness<S>) {
+pub(crate) async fn a_blocked_address_is_never_contacted<S: Stores>(h: Harness<S>) {
     refused_by(h, EgressPolicy { allow_http: true, allow_cidrs: Vec::new() }, "BLOCKED_ADDRESS").await;
 }
 
-pub(crate) async fn plain_http_that_is_not_allowed<S: Stores>(h: Harness<S>) {
+pub(crate) async fn disallowed_http_is_never_sent<S: Stores>(h: Harness<S>) {
     refused_by(h, EgressPolicy { allow_http: false, ..Setup::default().policy }, "URL_INVALID").await;
 }

@@ -1,4 +1,4 @@
-//! Receivers that never answer hold few slots and delay nobody else. Counted, not timed.
+//! Receivers that never respond occupy few slots and delay no others. Counted, not timed.
 
 use posthaste_core::SubscriptionId;
 use posthaste_core::ports::Stores;
@@ -9,24 +9,23 @@ use std::time::Duration;
 
 const SUBSCRIPTIONS: usize = 20;
 const BACKLOG: usize = 2_000;
-/// Events for each of the others, in each of two waves.
+/// Events for each of the other subscriptions, in each of two waves.
 const EVENTS: usize = 8;
 const SLOTS: u32 = 64;
-/// What one subscription may have under way while nothing is known of it, and after one flight in which
-/// nothing was answered.
+/// The in-flight limit of a subscription at the start, and after a first round without any response.
 const AT_FIRST: i64 = 16;
 const LATER: i64 = 4;
 
-pub(crate) async fn one_black_hole_among_twenty<S: Stores>(h: Harness<S>) {
+pub(crate) async fn one_hanging_receiver_does_not_delay_nineteen_others<S: Stores>(h: Harness<S>) {
     black_holes(h, 1).await;
 }
 
-pub(crate) async fn five_black_holes_among_twenty<S: Stores>(h: Harness<S>) {
+pub(crate) async fn five_hanging_receivers_do_not_delay_fifteen_others<S: Stores>(h: Harness<S>) {
     black_holes(h, 5).await;
 }
 
 async fn black_holes<S: Stores>(h: Harness<S>, count: usize) {
-    // Real time, because real sockets hang; long enough for the healthy ones on a busy machine.
+    // Real time, because real sockets hang; long enough for healthy receivers on a busy machine.
     let mut rig = Rig::with(h, Setup { slots: SLOTS, deadline: Duration::from_secs(1), ..Setup::default() });
     let hole = Receiver::start_unlogged(|_| Answer::Hang).await;
     let healthy = Receiver::start(|_| Answer::Status(200)).await;
@@ -41,7 +40,8 @@ async fn black_holes<S: Stores>(h: Harness<S>, count: usize) {
         rig.subscribe("healthy", &healthy.url("/")).await;
     }
     let wave = EVENTS * others;
-    // Even if the first claim takes the first flight of every hole, the second leaves most slots free.
+    // Even if the first claim contains the first attempts to all hanging receivers, the second leaves most
+    // slots free.
     for (rounds_max, delivered) in [(5, wave), (4, 2 * wave)] {
         rig.publish_many("healthy", EVENTS).await;
         let mut rounds = 0;
@@ -57,7 +57,7 @@ async fn black_holes<S: Stores>(h: Harness<S>, count: usize) {
     rig.h.check_invariants().await;
 }
 
-/// Unfinished sagas of those that are no black holes.
+/// Returns the number of unfinished sagas of the other subscriptions.
 async fn waiting<S: Stores>(rig: &Rig<S>, holes: &[SubscriptionId]) -> i64 {
     let sql = format!(
         "SELECT count(*) FROM webhook_delivery_sagas WHERE status <> 'Completed' AND subscription_id NOT IN ({})",
@@ -66,9 +66,9 @@ async fn waiting<S: Stores>(rig: &Rig<S>, holes: &[SubscriptionId]) -> i64 {
     rig.h.direct.number(&sql).await
 }
 
-/// One turn, with a look at who holds slots while it sends.
+/// Runs one turn, and checks who occupies slots while it sends.
 async fn round<S: Stores>(rig: &mut Rig<S>, holes: &[SubscriptionId]) {
-    // So that nothing hides behind a cursor; far less in all than until the first retry.
+    // So that no row stays behind a low-water mark; in total far less than the delay of the first retry.
     rig.move_by(Duration::from_secs(1));
     rig.route().await;
     rig.admit().await;

@@ -1,4 +1,4 @@
-//! How long a delivery took is told from the acceptance of its event on.
+//! The latency of a delivery is measured from the acceptance of its event.
 
 use posthaste_core::latency::{bucket, counter};
 use posthaste_core::ports::Stores;
@@ -7,7 +7,7 @@ use posthaste_testkit::pipeline::Rig;
 use posthaste_testkit::receiver::{Answer, Receiver};
 use std::time::Duration;
 
-pub(crate) async fn a_router_that_was_down_shows_in_the_latency<S: Stores>(h: Harness<S>) {
+pub(crate) async fn latency_includes_a_router_outage<S: Stores>(h: Harness<S>) {
     const DOWN_S: u64 = 100;
     let mut rig = Rig::new(h);
     let well = Receiver::start(|_| Answer::Status(200)).await;
@@ -21,5 +21,5 @@ pub(crate) async fn a_router_that_was_down_shows_in_the_latency<S: Stores>(h: Ha
     let latencies: Vec<_> =
         charted.into_iter().filter(|(name, count)| name.starts_with("latency_") && *count > 0).collect();
     let expected = counter(bucket(Duration::from_secs(DOWN_S)));
-    assert_eq!(latencies, [(expected, 1)], "one was delivered; what was given up is no delivery");
+    assert_eq!(latencies, [(expected, 1)], "one was delivered; a dead-lettered one has no latency");
 }

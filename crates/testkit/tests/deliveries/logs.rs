@@ -1,4 +1,4 @@
-//! What each stage says of a delivery: the ids under which somebody finds the rest, and times that people read.
+//! The log lines of each stage carry the ids of the delivery, and times in RFC 3339.
 
 use posthaste_core::KeyId;
 use posthaste_core::audit::Actor;
@@ -16,7 +16,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 const CORRELATION: &str = "checkout-7";
 
-/// What a line begins with, and what it must carry.
+/// The beginning of a message, and the fields it must carry.
 const ROWS: &[(&str, &[&str])] = &[
     ("events routed", &["first_event_id", "events", "pairs"]),
     ("attempt admitted", &["event_id", "saga_id", "job_id", "subscription_id", "status"]),
@@ -48,9 +48,9 @@ fn correlated(kind: &str) -> NewEvent {
     NewEvent { correlation_id: Some(CorrelationId::parse(CORRELATION).expect("an id")), ..event(kind) }
 }
 
-/// On one thread, which the log is of.
+/// Runs on one thread, because the log is captured per thread.
 #[tokio::test]
-async fn each_change_of_a_person_is_one_line() {
+async fn each_operator_action_is_logged_once() {
     let (log, _capturing) = CapturedLog::of_this_thread(Lines::Json, LevelFilter::INFO);
 
     let h = Harness::sqlite("operator-logs").await;
@@ -71,9 +71,9 @@ async fn each_change_of_a_person_is_one_line() {
     assert_eq!(fields(&log)[before..], expected);
 }
 
-/// On one thread, which the log is of.
+/// Runs on one thread, because the log is captured per thread.
 #[tokio::test]
-async fn each_line_of_a_stage_says_what_it_is_about() {
+async fn each_log_line_of_a_stage_carries_its_ids() {
     let (log, _capturing) = CapturedLog::of_this_thread(Lines::Json, LevelFilter::TRACE);
 
     let mut rig = Rig::new(Harness::sqlite("stage-logs").await);
@@ -93,7 +93,7 @@ async fn each_line_of_a_stage_says_what_it_is_about() {
     rig.patch(lowered, limit).await;
     rig.move_by(Duration::from_secs(30));
     rig.until_quiet().await;
-    // A job that no worker survives: taken up four times, and never reported.
+    // A job that kills its worker: claimed four times, and never reported.
     rig.submit(correlated("well")).await;
     rig.route().await;
     rig.admit().await;
@@ -110,7 +110,7 @@ async fn each_line_of_a_stage_says_what_it_is_about() {
         let begins =
             |line: &&Value| line["message"].as_str().is_some_and(|message| message.starts_with(words));
         let lines: Vec<_> = told.iter().filter(begins).collect();
-        assert!(!lines.is_empty(), "nobody said {words:?}");
+        assert!(!lines.is_empty(), "no line starts with {words:?}");
         for line in lines {
             let missing: Vec<_> = fields.iter().filter(|field| line[**field].is_null()).collect();
             assert!(missing.is_empty(), "{missing:?} in {line}");

@@ -1,4 +1,4 @@
-//! Workers that die or come back too late: the delivery goes on, and every attempt counts once.
+//! Workers that die or report too late: the delivery continues, and every attempt is counted once.
 
 use posthaste_core::job::JobStatus;
 use posthaste_core::ports::{Report, Stores, WorkerStore as _};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Hangs at the first request, and answers all the others.
+/// Returns a receiver that never responds to the first request and accepts all others.
 async fn slow_starter() -> Receiver {
     let seen = AtomicUsize::new(0);
     Receiver::start(move |_| match seen.fetch_add(1, Ordering::SeqCst) {
@@ -23,12 +23,12 @@ async fn slow_starter() -> Receiver {
     .await
 }
 
-/// The lease has run out by a moment.
-fn outlast_the_lease<S: Stores>(rig: &Rig<S>) {
+/// Moves the clock just past the lease.
+fn expire_lease<S: Stores>(rig: &Rig<S>) {
     rig.move_by(LEASE + Duration::from_micros(1));
 }
 
-pub(crate) async fn a_worker_killed_before_it_reports<S: Stores>(h: Harness<S>) {
+pub(crate) async fn a_job_of_a_killed_worker_is_sent_again_after_its_lease<S: Stores>(h: Harness<S>) {
     let mut rig = Rig::new(h);
     let receiver = slow_starter().await;
     rig.subscribe("a", &receiver.url("/")).await;
@@ -39,7 +39,7 @@ pub(crate) async fn a_worker_killed_before_it_reports<S: Stores>(h: Harness<S>) 
     receiver.wait_for(1).await;
     rig.kill_workers();
     rig.hire();
-    // Until the lease has run out nobody else may have the job.
+    // Until the lease has expired, no other worker may claim the job.
     rig.move_by(LEASE - Duration::from_micros(1));
     rig.clean().await;
     rig.until_quiet().await;
@@ -58,7 +58,7 @@ pub(crate) async fn a_worker_killed_before_it_reports<S: Stores>(h: Harness<S>) 
     rig.h.check_invariants().await;
 }
 
-pub(crate) async fn a_worker_that_reports_too_late<S: Stores>(h: Harness<S>) {
+pub(crate) async fn a_late_report_is_refused<S: Stores>(h: Harness<S>) {
     let mut rig = Rig::new(h);
     let gates = [(); 2].map(|()| Arc::new(Semaphore::new(0)));
     let ([first, second], seen) = (gates.clone(), AtomicUsize::new(0));
@@ -73,9 +73,9 @@ pub(crate) async fn a_worker_that_reports_too_late<S: Stores>(h: Harness<S>) {
     rig.admit().await;
     rig.send().await;
     receiver.wait_for(1).await;
-    outlast_the_lease(&rig);
+    expire_lease(&rig);
     rig.clean().await;
-    // Another worker has the lease when the first one hears that it had succeeded.
+    // Another worker has the lease when the first one gets its successful response.
     let mut late = rig.crews.pop().expect("the first worker");
     rig.hire();
     rig.send().await;
@@ -88,7 +88,7 @@ pub(crate) async fn a_worker_that_reports_too_late<S: Stores>(h: Harness<S>) {
     rig.apply().await;
     assert_eq!(rig.h.row("webhook_delivery_sagas", saga.get()).await, row);
     assert_eq!(rig.attempts(saga).await, attempts);
-    // What the holder of the lease reports is what counts.
+    // Only the report of the lease holder counts.
     gates[1].add_permits(1);
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, "HTTP_500".into()));
@@ -96,7 +96,7 @@ pub(crate) async fn a_worker_that_reports_too_late<S: Stores>(h: Harness<S>) {
     rig.h.check_invariants().await;
 }
 
-pub(crate) async fn a_worker_that_stops_gives_its_jobs_back<S: Stores>(h: Harness<S>) {
+pub(crate) async fn a_draining_worker_releases_its_jobs<S: Stores>(h: Harness<S>) {
     let mut rig = Rig::new(h);
     let receiver = slow_starter().await;
     rig.subscribe("a", &receiver.url("/")).await;
@@ -108,7 +108,7 @@ pub(crate) async fn a_worker_that_stops_gives_its_jobs_back<S: Stores>(h: Harnes
     let mut leaving = rig.crews.pop().expect("the first worker");
     leaving.worker.drain(&rig.clock, Duration::ZERO).await;
     drop(leaving);
-    // No lease has to run out, and no reset is counted.
+    // No lease has to expire, and no reset is counted.
     rig.hire();
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::Completed, 1, String::new()));
@@ -119,7 +119,7 @@ pub(crate) async fn a_worker_that_stops_gives_its_jobs_back<S: Stores>(h: Harnes
     rig.h.check_invariants().await;
 }
 
-pub(crate) async fn a_job_that_kills_its_worker_again_and_again<S: Stores>(h: Harness<S>) {
+pub(crate) async fn a_job_that_kills_its_workers_fails_after_the_last_reset<S: Stores>(h: Harness<S>) {
     let mut rig = Rig::new(h);
     let receiver = Receiver::start(|_| Answer::Hang).await;
     rig.subscribe("a", &receiver.url("/")).await;
@@ -131,7 +131,7 @@ pub(crate) async fn a_job_that_kills_its_worker_again_and_again<S: Stores>(h: Ha
         receiver.wait_for(life).await;
         rig.kill_workers();
         rig.hire();
-        outlast_the_lease(&rig);
+        expire_lease(&rig);
         rig.clean().await;
     }
     let saga = rig.saga_of(event).await.id;
@@ -141,8 +141,8 @@ pub(crate) async fn a_job_that_kills_its_worker_again_and_again<S: Stores>(h: Ha
     let [attempt] = attempts.as_slice() else { panic!("{attempts:?}") };
     assert_eq!((attempt.status, attempt.lease_resets), (JobStatus::Failed, 4));
     rig.until_quiet().await;
-    assert_eq!(receiver.received().len(), 4, "nothing goes out before the retry is due");
-    // Who claims with a token of his own cannot report under another's.
+    assert_eq!(receiver.received().len(), 4, "nothing is sent before the retry is due");
+    // A claim cannot be reported under the token of another claim.
     rig.move_by(Duration::from_secs(30));
     rig.admit().await;
     let (mine, foreign) = (claim(1), claim(1));
@@ -154,14 +154,14 @@ pub(crate) async fn a_job_that_kills_its_worker_again_and_again<S: Stores>(h: Ha
     rig.h.check_invariants().await;
 }
 
-/// Rounds until the poison job of [`neighbours_of_a_job_that_kills_its_worker_are_delivered`] is dead-lettered, at most.
-/// Its five attempts need four workers each.
+/// Maximum number of rounds until the job of [`neighbours_of_a_job_that_kills_its_worker_are_delivered`] is
+/// dead-lettered. Its five attempts need four workers each.
 const ROUNDS_MAX: u32 = 200;
 
 pub(crate) async fn neighbours_of_a_job_that_kills_its_worker_are_delivered<S: Stores>(h: Harness<S>) {
     let mut rig = Rig::new(h);
     let poisoned = Receiver::start(|_| Answer::Hang).await;
-    // Healthy, but slow enough to be in flight when the worker dies: each round has a gate of its own.
+    // Healthy, but slow enough to be in flight when the worker dies: each round has its own gate.
     let gate = Arc::new(Mutex::new(Arc::new(Semaphore::new(0))));
     let current = Arc::clone(&gate);
     let healthy = Receiver::start(move |_| {
@@ -182,7 +182,7 @@ pub(crate) async fn neighbours_of_a_job_that_kills_its_worker_are_delivered<S: S
         *gate.lock().expect("the gate") = Arc::clone(&opened);
         let sent = poisoned.received().len();
         rig.admit().await;
-        // A suspect is claimed by a step of its own, so the next ones claim the others next to it.
+        // A suspect is claimed in its own step, so the following steps claim the others.
         for _ in 0..3 {
             rig.send().await;
         }
@@ -190,7 +190,7 @@ pub(crate) async fn neighbours_of_a_job_that_kills_its_worker_are_delivered<S: S
             poisoned.wait_for(sent + 1).await;
             rig.kill_workers();
             rig.hire();
-            outlast_the_lease(&rig);
+            expire_lease(&rig);
         } else {
             opened.add_permits(Semaphore::MAX_PERMITS / 2);
             rig.settle().await;

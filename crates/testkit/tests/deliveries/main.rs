@@ -1,5 +1,5 @@
-//! What happens to deliveries, from the accepted event to the receiver and back: every component, real
-//! sockets, a clock that the test moves, on both engines.
+//! Deliveries from the accepted event to the receiver and back: every component, real sockets, a clock that
+//! the test moves, on both engines.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod changes;
@@ -8,28 +8,28 @@ mod isolation;
 mod latency;
 mod logs;
 mod lost_workers;
+mod misbehaving_receivers;
 mod once;
 mod retries;
 mod retry_after;
 mod rotation;
-mod zoo;
 
 posthaste_testkit::on_both_engines! {
     |h| h;
     once::a_duplicate_event_is_delivered_once,
     once::an_event_routed_twice_is_delivered_once,
     once::a_result_applied_twice_changes_nothing,
-    once::two_of_every_component_send_nothing_twice,
-    lost_workers::a_worker_killed_before_it_reports,
-    lost_workers::a_worker_that_reports_too_late,
-    lost_workers::a_worker_that_stops_gives_its_jobs_back,
-    lost_workers::a_job_that_kills_its_worker_again_and_again,
+    once::two_of_every_component_send_each_attempt_once,
+    lost_workers::a_job_of_a_killed_worker_is_sent_again_after_its_lease,
+    lost_workers::a_late_report_is_refused,
+    lost_workers::a_draining_worker_releases_its_jobs,
+    lost_workers::a_job_that_kills_its_workers_fails_after_the_last_reset,
     lost_workers::neighbours_of_a_job_that_kills_its_worker_are_delivered,
-    retries::retries_keep_the_schedule_until_the_dead_letter,
-    retries::a_requeue_begins_anew_and_leaves_the_old_row_alone,
-    retries::a_subscription_has_a_limit_of_its_own,
-    retries::a_limit_lowered_while_a_retry_waits,
-    retry_after::a_receiver_asks_for_a_later_retry,
+    retries::retries_follow_the_schedule_until_dead_lettered,
+    retries::a_requeue_creates_a_new_saga_and_leaves_the_old_one_unchanged,
+    retries::each_subscription_has_its_own_limit,
+    retries::a_limit_lowered_while_a_retry_waits_ends_the_delivery,
+    retry_after::retry_after_delays_the_next_attempt,
     rotation::both_secrets_sign_until_the_old_one_expires,
     changes::a_paused_subscription_holds_its_deliveries,
     changes::a_deleted_subscription_holds_its_deliveries_for_ever,
@@ -37,16 +37,16 @@ posthaste_testkit::on_both_engines! {
     changes::a_changed_url_gets_no_delivery_until_verified,
     changes::a_request_in_progress_is_unaffected_by_a_url_change,
     changes::a_clock_set_back_does_not_delay_new_deliveries,
-    faults::an_event_that_is_gone,
-    faults::a_subscription_that_is_gone,
-    faults::a_secret_sealed_with_another_key,
-    faults::a_stored_url_that_cannot_be_read,
-    faults::a_subscription_row_that_cannot_be_read,
-    faults::a_redirect_to_this_machine,
-    faults::an_address_that_is_not_allowed,
-    faults::plain_http_that_is_not_allowed,
-    isolation::one_black_hole_among_twenty,
-    isolation::five_black_holes_among_twenty,
-    latency::a_router_that_was_down_shows_in_the_latency,
-    zoo::odd_receivers_beside_a_healthy_one,
+    faults::a_missing_event_fails_with_a_code,
+    faults::a_missing_subscription_holds_the_delivery,
+    faults::an_unreadable_secret_fails_with_a_code,
+    faults::an_invalid_stored_url_fails_with_a_code,
+    faults::an_unreadable_subscription_row_fails_with_a_code,
+    faults::a_redirect_to_loopback_is_not_followed,
+    faults::a_blocked_address_is_never_contacted,
+    faults::disallowed_http_is_never_sent,
+    isolation::one_hanging_receiver_does_not_delay_nineteen_others,
+    isolation::five_hanging_receivers_do_not_delay_fifteen_others,
+    latency::latency_includes_a_router_outage,
+    misbehaving_receivers::misbehaving_receivers_do_not_affect_a_healthy_one,
 }

@@ -1,4 +1,4 @@
-//! Whatever is done twice, a receiver hears of once.
+//! Repeated events, routing or results lead to a single delivery.
 
 use posthaste_core::ports::{Ingested, Stores};
 use posthaste_core::saga::SagaStatus;
@@ -36,7 +36,7 @@ pub(crate) async fn an_event_routed_twice_is_delivered_once<S: Stores>(h: Harnes
     rig.route().await;
     rig.h.direct.run(&again).await;
     rig.until_quiet().await;
-    // Once more after the delivery has ended, for a router that reads its queue from the beginning.
+    // Again after the delivery has finished, for a router that does a full scan of its queue.
     rig.h.direct.run(&again).await;
     rig.move_to(60);
     rig.until_quiet().await;
@@ -65,7 +65,7 @@ pub(crate) async fn a_result_applied_twice_changes_nothing<S: Stores>(h: Harness
     rig.move_to(5);
     rig.until_quiet().await;
     assert_eq!(rig.h.direct.rows(rows).await, before);
-    // The same while the next attempt is under way: the old result is not its result.
+    // The same while the next attempt is in progress: the old result does not apply to it.
     rig.move_to(30);
     rig.admit().await;
     let before = rig.h.direct.rows(rows).await;
@@ -78,7 +78,7 @@ pub(crate) async fn a_result_applied_twice_changes_nothing<S: Stores>(h: Harness
     rig.h.check_invariants().await;
 }
 
-pub(crate) async fn two_of_every_component_send_nothing_twice<S: Stores>(h: Harness<S>) {
+pub(crate) async fn two_of_every_component_send_each_attempt_once<S: Stores>(h: Harness<S>) {
     const EVENTS: usize = 150;
     let mut rig = Rig::with(h, Setup { slots: 16, ..Setup::default() });
     rig.hire();
@@ -91,7 +91,7 @@ pub(crate) async fn two_of_every_component_send_nothing_twice<S: Stores>(h: Harn
     rig.subscribe("a", &receiver.url("/steady")).await;
     rig.subscribe("a", &receiver.url("/shaky")).await;
     rig.publish_many("a", EVENTS).await;
-    // What one orchestrator does not know of the other it learns with time, within a second.
+    // Each orchestrator learns of the other's work by its scans, within a second.
     let unfinished = "SELECT count(*) FROM webhook_delivery_sagas WHERE status <> 'Completed'";
     let mut seconds = 0;
     rig.until_quiet().await;

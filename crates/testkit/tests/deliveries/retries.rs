@@ -1,4 +1,4 @@
-//! How often, when, and how it ends.
+//! Retries: their number, their times, and dead-lettering.
 
 use posthaste_core::job::JobStatus;
 use posthaste_core::ports::{Requeue, Stores};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const PAYLOAD: &str = " {\"b\": 1.0, \"a\": \"\\u00e9\", \"b\": 2}\n";
 
-pub(crate) async fn retries_keep_the_schedule_until_the_dead_letter<S: Stores>(h: Harness<S>) {
+pub(crate) async fn retries_follow_the_schedule_until_dead_lettered<S: Stores>(h: Harness<S>) {
     let (mut rig, receiver, subscription) = Rig::subscribed(h, |_| Answer::Status(500)).await;
     let event = posthaste_core::event::NewEvent { payload: json(PAYLOAD), ..event("a") };
     let event = id_of(rig.submit(event).await);
@@ -33,7 +33,7 @@ pub(crate) async fn retries_keep_the_schedule_until_the_dead_letter<S: Stores>(h
     }
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::DeadLettered, 5, "HTTP_500".into()));
-    // It stays so, however long one waits.
+    // The state is final, however much time passes.
     rig.move_to(1_000_000);
     rig.until_quiet().await;
     let received = receiver.received();
@@ -53,11 +53,11 @@ pub(crate) async fn retries_keep_the_schedule_until_the_dead_letter<S: Stores>(h
     rig.h.check_invariants().await;
 }
 
-pub(crate) async fn a_requeue_begins_anew_and_leaves_the_old_row_alone<S: Stores>(h: Harness<S>) {
+pub(crate) async fn a_requeue_creates_a_new_saga_and_leaves_the_old_one_unchanged<S: Stores>(h: Harness<S>) {
     let mut rig = Rig::new(h);
-    let mended = Arc::new(AtomicBool::new(false));
-    let is_mended = Arc::clone(&mended);
-    let receiver = Receiver::start(move |_| match is_mended.load(Ordering::SeqCst) {
+    let recovered = Arc::new(AtomicBool::new(false));
+    let is_recovered = Arc::clone(&recovered);
+    let receiver = Receiver::start(move |_| match is_recovered.load(Ordering::SeqCst) {
         false => Answer::Status(410),
         true => Answer::Status(200),
     })
@@ -72,7 +72,7 @@ pub(crate) async fn a_requeue_begins_anew_and_leaves_the_old_row_alone<S: Stores
     };
     let before = rows(&rig).await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::DeadLettered, 5, "HTTP_410".into()));
-    mended.store(true, Ordering::SeqCst);
+    recovered.store(true, Ordering::SeqCst);
     rig.move_to(1_000);
     let letter = rig.dead_letters().await[0].head.id;
     let Requeue::Created(new) = rig.requeue(letter).await else { panic!("a new saga") };
@@ -91,7 +91,7 @@ pub(crate) async fn a_requeue_begins_anew_and_leaves_the_old_row_alone<S: Stores
     rig.h.check_invariants().await;
 }
 
-pub(crate) async fn a_subscription_has_a_limit_of_its_own<S: Stores>(h: Harness<S>) {
+pub(crate) async fn each_subscription_has_its_own_limit<S: Stores>(h: Harness<S>) {
     let mut rig = Rig::new(h);
     let receiver = Receiver::start(|_| Answer::Status(500)).await;
     rig.subscribe_with("once", &receiver.url("/once"), Some(1)).await;
@@ -116,7 +116,7 @@ pub(crate) async fn a_subscription_has_a_limit_of_its_own<S: Stores>(h: Harness<
     rig.h.check_invariants().await;
 }
 
-pub(crate) async fn a_limit_lowered_while_a_retry_waits<S: Stores>(h: Harness<S>) {
+pub(crate) async fn a_limit_lowered_while_a_retry_waits_ends_the_delivery<S: Stores>(h: Harness<S>) {
     let (mut rig, receiver, subscription) = Rig::subscribed(h, |_| Answer::Status(500)).await;
     let event = rig.publish("a").await;
     for seconds in [0, 30] {
@@ -128,7 +128,7 @@ pub(crate) async fn a_limit_lowered_while_a_retry_waits<S: Stores>(h: Harness<S>
         SubscriptionPatch { max_retry_limit: Some(Some(2)), ..SubscriptionPatch::default() },
     )
     .await;
-    // It still waits for its time, and then ends without another request.
+    // It still waits until it is due, and then ends without another request.
     rig.move_to(89);
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 2, "HTTP_500".into()));

@@ -1,4 +1,4 @@
-//! `Retry-After`: a receiver may ask for more time, and for nothing else.
+//! `Retry-After`: a receiver may delay the next attempt, and nothing else.
 
 use posthaste_core::ports::Stores;
 use posthaste_core::saga::SagaStatus;
@@ -7,8 +7,8 @@ use posthaste_testkit::harness::Harness;
 use posthaste_testkit::pipeline::Rig;
 use posthaste_testkit::receiver::{Answer, Receiver};
 
-/// The status, the header, and after how many seconds the next attempt is due. The tests begin on
-/// Friday, 15 January 2027, at 8:00:00.
+/// The status, the header, and the expected delay of the next attempt in seconds. The tests start on Friday,
+/// 15 January 2027, at 8:00:00.
 const ROWS: &[(u16, &str, u64)] = &[
     // Seconds.
     (429, "45", 45),
@@ -17,7 +17,7 @@ const ROWS: &[(u16, &str, u64)] = &[
     (429, "007200", 3600),
     (503, "3601", 3600),
     (503, "99999999999999999999999", 3600),
-    // Never sooner than without it.
+    // Never sooner than without the header.
     (429, "0", 30),
     (503, "29", 30),
     // A date.
@@ -27,7 +27,7 @@ const ROWS: &[(u16, &str, u64)] = &[
     (429, "Sat, 16 Jan 2027 08:00:00 GMT", 3600),
     (503, "Fri, 15 Jan 2027 08:00:05 GMT", 30),
     (429, "Thu, 01 Jan 1970 00:00:00 GMT", 30),
-    // Only where it means "come back later".
+    // Ignored with any other status.
     (500, "300", 30),
     (408, "300", 30),
     (301, "300", 30),
@@ -51,8 +51,8 @@ const ROWS: &[(u16, &str, u64)] = &[
     (429, "PT5M", 30),
 ];
 
-pub(crate) async fn a_receiver_asks_for_a_later_retry<S: Stores>(h: Harness<S>) {
-    assert_eq!(T0.micros(), 1_800_000_000_000_000, "the dates are counted from here");
+pub(crate) async fn retry_after_delays_the_next_attempt<S: Stores>(h: Harness<S>) {
+    assert_eq!(T0.micros(), 1_800_000_000_000_000, "the dates are relative to this time");
     let mut rig = Rig::new(h);
     let receiver = Receiver::start(|request| {
         let row: usize = request.path[1..].parse().expect("a row");

@@ -1,4 +1,4 @@
-//! A secret is exchanged without a moment in which the receiver cannot verify.
+//! A secret is rotated without a moment in which the receiver cannot verify.
 
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{Stores, SubscriptionStore as _};
@@ -9,12 +9,12 @@ use posthaste_testkit::pipeline::Rig;
 use posthaste_testkit::receiver::{Answer, Received};
 use std::time::Duration;
 
-/// What we and the reference implementation say of a request, given one secret.
+/// Verifies a request with one secret, and checks that the reference implementation agrees.
 fn verified(request: &Received, secret: &SigningSecret, now: Timestamp) -> Result<(), NotAuthentic> {
     let (id, signatures) = (request.webhook_id(), request.header("webhook-signature"));
     let timestamp_s = request.header("webhook-timestamp").parse().expect("seconds");
     let ours = verify(&[secret], id, timestamp_s, &request.body, signatures, Duration::ZERO, now);
-    // The reference would hold the timestamp against the machine's clock, so it signs instead.
+    // The reference compares the timestamp with the machine's clock, so it signs instead of verifying.
     let reference = standardwebhooks::Webhook::new(&secret.reveal()).expect("a secret");
     let theirs = reference.sign(id, timestamp_s, &request.body).expect("a signature");
     assert_eq!(ours.is_ok(), signatures.split(' ').any(|signature| signature == theirs), "{theirs:?}");

@@ -1,4 +1,4 @@
-//! A short run of chaos: every kind of fault falls at least once. `make chaos` is the long form.
+//! A short chaos run that contains every kind of fault at least once. `make chaos` runs longer ones.
 
 use posthaste_testkit::faults::chaos::{ChaosOptions, run};
 use posthaste_testkit::random::seed;

@@ -1,5 +1,5 @@
-//! Processes that are asked to end: they finish what they have begun or give it back, report it, and
-//! leave with 0. Who asks twice does not wait.
+//! Graceful shutdown: a process finishes its work in progress or releases it, reports it, and exits with 0. A
+//! second signal ends it at once.
 
 use posthaste_core::ports::{IngestStore as _, Stores as _};
 use posthaste_store::postgres::PostgresStore;
@@ -14,15 +14,15 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 const KIND: &str = "drain.event";
-/// No more than a subscription that is not known yet gets at once.
+/// At most the initial in-flight limit of a subscription.
 const EVENTS: usize = 12;
 const PATIENCE: Duration = Duration::from_secs(40);
-/// Longer than anybody waits here: no request ends by itself.
+/// Longer than any test takes: no request times out.
 const SLOW: [(&str, &str); 2] = [("POSTHASTE_REQUEST_TIMEOUT", "300s"), ("POSTHASTE_LEASE", "600s")];
 const ROLES: [(Role, usize); 4] =
     [(Role::Router, 1), (Role::Orchestrator, 1), (Role::Worker, 1), (Role::Cleaner, 1)];
 
-/// All roles, and a receiver that answers only when it is let.
+/// All roles, and a receiver that responds only when permitted.
 struct Scene {
     store: PostgresStore,
     direct: Direct,
@@ -49,7 +49,7 @@ impl Scene {
         self.store.ingest().insert_events(vec![vec![event(KIND); events]], now).await.unwrap();
     }
 
-    /// Asks the worker to end while all its requests are under way.
+    /// Sends SIGTERM to the worker while all its requests are in progress.
     async fn terminate_busy_worker(&mut self) -> usize {
         self.publish(EVENTS).await;
         self.receiver.wait_for(EVENTS).await;
@@ -65,7 +65,7 @@ impl Scene {
         assert!(heard, "{:#?}", process.lines());
     }
 
-    /// The exit code; nothing if it did not end.
+    /// Returns the exit code, or `None` if the process did not end in time.
     async fn exit_code(&mut self, place: usize) -> Option<i32> {
         self.fleet.members[place].process.end(PATIENCE).await.and_then(|status| status.code())
     }
@@ -82,38 +82,42 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_finishes_and_reports_what_is_under_way() {
+async fn a_draining_worker_finishes_and_reports_its_requests() {
     let _in_pairs = crate::in_pairs().await;
     let mut scene = Scene::set(&[]).await;
     let worker = scene.terminate_busy_worker().await;
-    // It takes no more work: this waits for the next worker.
+    // It claims no more work: this event waits for the next worker.
     scene.publish(1).await;
     scene.gate.add_permits(EVENTS + 1);
     assert_eq!(scene.exit_code(worker).await, Some(0));
     assert_eq!((scene.jobs("Completed").await, scene.jobs("Leased").await), (EVENTS as i64, 0));
     let charted = "SELECT sum(amount) FROM rollups WHERE width_s = 10 AND counter = 'attempts_ok'";
-    assert_eq!(scene.direct.number(charted).await, EVENTS as i64, "the last counts reach the charts too");
+    assert_eq!(scene.direct.number(charted).await, EVENTS as i64, "the last counts are reported too");
     let summed = "SELECT sum(within_5ms + within_10ms + within_20ms + within_50ms + within_100ms + within_200ms \
         + within_500ms + within_1s + within_2s + within_5s + within_10s + beyond_10s) FROM subscription_health";
-    assert_eq!(scene.direct.number(summed).await, EVENTS as i64, "and to the subscription");
+    assert_eq!(scene.direct.number(summed).await, EVENTS as i64, "and for the subscription");
     scene.fleet.restart(worker);
     scene.until_completed(EVENTS + 1).await;
     assert_eq!(scene.receiver.received().len(), EVENTS + 1, "nothing was sent twice");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_does_not_end_within_the_grace_period_is_given_back() {
+async fn jobs_unfinished_after_the_grace_period_are_released() {
     let _in_pairs = crate::in_pairs().await;
     let mut scene = Scene::set(&[("POSTHASTE_SHUTDOWN_GRACE", "2s")]).await;
     let worker = scene.terminate_busy_worker().await;
     assert_eq!(scene.exit_code(worker).await, Some(0));
     assert_eq!((scene.jobs("Pending").await, scene.jobs("Leased").await), (EVENTS as i64, 0));
-    // Nobody waits for a lease to run out: the next worker has them at once.
+    // No lease has to expire: the next worker claims them at once.
     scene.gate.add_permits(2 * EVENTS);
     scene.fleet.restart(worker);
     scene.until_completed(EVENTS).await;
     let counted = "SELECT count(*) FROM webhook_delivery_sagas WHERE attempt_count = 1";
-    assert_eq!(scene.direct.number(counted).await, EVENTS as i64, "what was given back is no attempt");
+    assert_eq!(
+        scene.direct.number(counted).await,
+        EVENTS as i64,
+        "a released job does not count as an attempt"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -123,11 +127,11 @@ async fn a_second_signal_ends_a_process_at_once() {
     let worker = scene.terminate_busy_worker().await;
     scene.fleet.members[worker].process.terminate();
     assert_eq!(scene.exit_code(worker).await, Some(1));
-    assert_eq!(scene.jobs("Leased").await, EVENTS as i64, "the leases run out");
+    assert_eq!(scene.jobs("Leased").await, EVENTS as i64, "the leases remain until they expire");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_role_ends_with_0_when_it_is_asked() {
+async fn every_role_exits_with_0_on_sigterm() {
     let _in_pairs = crate::in_pairs().await;
     let mut scene = Scene::set(&[]).await;
     for place in 0..scene.fleet.members.len() {

@@ -1,6 +1,6 @@
-//! The whole program in processes of its own while something around it fails: processes are killed, stopped and asked to
-//! end, PostgreSQL is away or does not respond, connections break, the broker refuses. Runs under full load have the
-//! processors for themselves, the others run in pairs at most.
+//! The whole program in several processes while something fails: processes are killed, stopped or terminated,
+//! PostgreSQL is down or does not respond, connections break, the broker refuses. Runs under full load have
+//! the processors for themselves, the others run in pairs at most.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod chaos;

@@ -1,4 +1,4 @@
-//! Short runs of chaos around the orders, on both engines. `make chaos` is the long form.
+//! Short chaos runs with orders, on both engines. `make chaos` runs longer ones.
 
 use posthaste_testkit::faults::order_chaos::{OrderChaosOptions, run, run_embedded};
 use posthaste_testkit::random::seed;

@@ -1,10 +1,10 @@
-//! PostgreSQL is away for ten seconds; `make chaos` makes it longer.
+//! PostgreSQL is down for ten seconds; `make chaos` uses a longer outage.
 
 use posthaste_testkit::faults::outage;
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_outage_is_survived_quietly() {
+async fn an_outage_is_survived_with_few_log_lines() {
     let _alone = crate::alone().await;
     outage::run(Duration::from_secs(10)).await.conclude();
 }

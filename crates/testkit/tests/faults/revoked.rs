@@ -1,5 +1,5 @@
-//! Credentials that the broker stops to take while a thousand orders wait and three processes work: a
-//! handful dies, everybody stops, and the rest goes through once it is mended.
+//! The broker refuses the credentials while a thousand orders wait and three processes send: a few orders end
+//! `dead`, all processes pause, and the rest is sent after the credentials work again.
 
 use posthaste_core::lane::UNAUTHORIZED_MAX;
 use posthaste_core::order::Order;
@@ -14,10 +14,10 @@ use posthaste_testkit::processes::LogLine;
 use std::time::Duration;
 
 const ORDERS: u32 = 1_000;
-/// What the broker executes before it refuses us.
+/// Orders that the broker executes before it refuses the credentials.
 const BEFORE: usize = 200;
 const PROCESSES: usize = 3;
-/// The senders of one process.
+/// Concurrent senders of one process.
 const PARALLELISM: i64 = 4;
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -25,16 +25,16 @@ fn count(status: &str) -> String {
     format!("SELECT count(*) FROM outbox_orders WHERE status = '{status}'")
 }
 
-/// How the lane learns that it is mended.
+/// How the lane learns that the credentials work again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mended {
-    /// An operator says so.
+enum Recovery {
+    /// An operator resumes it.
     Resumed,
-    /// Nobody says anything; a probe finds out.
+    /// A probe succeeds.
     Probed,
 }
 
-async fn check(name: &str, mended: Mended) {
+async fn check(name: &str, recovery: Recovery) {
     let server = PrivateServer::start(name);
     let store = server.migrated_store().await;
     let broker = TestBroker::start(Behaviour::Well).await;
@@ -48,18 +48,18 @@ async fn check(name: &str, mended: Mended) {
     let fleet = Fleet::start(&server, Wiring::Direct, &[(Role::Outbox, PROCESSES)], &settings).await;
     let direct = Direct::postgres(&server.url("postgres")).await;
     let paused = "SELECT count(*) FROM outbox_lane WHERE paused_at IS NOT NULL";
-    // Asked at once, and with all that was executed settled: a success that was still on its way when the lane
-    // paused opens it again, and the next refusals close it.
+    // Both conditions in one statement, and all executed orders settled: a success that was in progress when
+    // the lane paused opens it again, and the next refusals pause it.
     let settled = format!(
         "{paused} AND NOT EXISTS (SELECT FROM outbox_orders WHERE status = 'sending')
             AND {BEFORE} = ({})",
         count("sent")
     );
-    direct.until("the lane is paused and nothing is under way", &settled, 1, PATIENCE).await;
-    // What was out at the moment of a pause shares the fate of those before.
+    direct.until("the lane is paused and no send is in progress", &settled, 1, PATIENCE).await;
+    // Sends in progress when the lane paused are refused too.
     let handful = i64::from(UNAUTHORIZED_MAX) + PARALLELISM * PROCESSES as i64;
     let dead = direct.number(&count("dead")).await;
-    assert!((i64::from(UNAUTHORIZED_MAX)..=2 * handful).contains(&dead), "{dead} orders died");
+    assert!((i64::from(UNAUTHORIZED_MAX)..=2 * handful).contains(&dead), "{dead} orders are dead");
     let doubtful = "SELECT count(*) FROM outbox_orders WHERE status = 'dead' AND maybe_executed";
     assert_eq!((direct.number(doubtful).await, broker.executions()), (0, BEFORE));
     for member in &fleet.members {
@@ -69,29 +69,29 @@ async fn check(name: &str, mended: Mended) {
 
     let last = direct.number("SELECT max(id) FROM outbox_audit").await;
     broker.set_trusting(true);
-    if mended == Mended::Resumed {
+    if recovery == Recovery::Resumed {
         let now = store.now().await.expect("the time");
         store.dead_letters().resume_lane(actor(), now).await.expect("to resume");
     }
     direct.until("the rest is sent", &count("sent"), i64::from(ORDERS) - dead, PATIENCE).await;
-    assert_eq!(direct.number(&count("dead")).await, dead, "nothing died after the pause");
+    assert_eq!(direct.number(&count("dead")).await, dead, "no order died after the pause");
     assert_eq!(broker.executions() as i64, i64::from(ORDERS) - dead);
     assert_eq!(direct.number(paused).await, 0, "the lane is open again");
     let senders = format!(
         "SELECT count(DISTINCT worker_id) FROM outbox_audit WHERE status_to = 'sent' AND id > {last}"
     );
-    assert_eq!(direct.number(&senders).await, PROCESSES as i64, "all processes went on");
+    assert_eq!(direct.number(&senders).await, PROCESSES as i64, "all processes continued");
     assert_eq!(fleet.ended(), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_handful_dies_and_the_rest_goes_through_once_it_is_resumed() {
+async fn after_revoked_credentials_the_rest_is_sent_once_resumed() {
     let _in_pairs = crate::in_pairs().await;
-    check("revoked", Mended::Resumed).await;
+    check("revoked", Recovery::Resumed).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_handful_dies_and_a_probe_finds_out_that_it_is_mended() {
+async fn after_revoked_credentials_a_probe_resumes_the_lane() {
     let _in_pairs = crate::in_pairs().await;
-    check("probed", Mended::Probed).await;
+    check("probed", Recovery::Probed).await;
 }

@@ -1,10 +1,10 @@
-//! Two routers, two orchestrators, three workers and two cleaners, each a process with only its own
-//! rights, deliver everything once and share the work. `make soak` is the long form.
+//! Two routers, two orchestrators, three workers and two cleaners, each a process with only its own rights,
+//! deliver everything once and share the work. `make soak` runs longer.
 
 use posthaste_testkit::private_server::Flushing;
 use posthaste_testkit::soak;
 
-/// Times ten subscriptions.
+/// Each is delivered to ten subscriptions.
 const EVENTS: usize = 10_000;
 
 #[tokio::test(flavor = "multi_thread")]

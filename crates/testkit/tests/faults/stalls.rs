@@ -1,6 +1,6 @@
-//! The database stops responding for 1.5 s, ten times: PostgreSQL is stopped, or another process holds SQLite's write
-//! lock. Afterwards rows that lie behind the read position are still found soon: what an earlier query cost does not
-//! switch full scans off.
+//! The database does not respond for 1.5 s, ten times: PostgreSQL is stopped, or another process holds
+//! SQLite's write lock. Afterwards, rows behind the low-water mark are still found soon: the cost of an
+//! earlier query must not disable full scans.
 
 use posthaste_core::ports::{IngestStore as _, Stores as _};
 use posthaste_testkit::direct::{Direct, sqlite_connection};
@@ -16,13 +16,13 @@ use std::time::Duration;
 const KIND: &str = "stalls.event";
 const STALL: Duration = Duration::from_millis(1_500);
 const STALLS: usize = 10;
-/// Far more than the 2 s that are promised, and far less than the minute that one stalled scan used to cost.
+/// Far more than the promised 2 s, and far less than a minute, which one stalled scan used to cost.
 const PATIENCE: Duration = Duration::from_secs(20);
 const ROLES: [(Role, usize); 4] =
     [(Role::Router, 1), (Role::Orchestrator, 1), (Role::Worker, 1), (Role::Cleaner, 1)];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_behind_the_read_position_are_found_soon_after_stalls() {
+async fn rows_behind_the_low_water_mark_are_found_soon_after_stalls() {
     let _in_pairs = crate::in_pairs().await;
     let server = PrivateServer::start("stalls");
     let store = server.migrated_store().await;
@@ -46,10 +46,10 @@ async fn rows_behind_the_read_position_are_found_soon_after_stalls() {
     }
     let completed = "SELECT count(*) FROM webhook_delivery_sagas WHERE status = 'Completed'";
     direct.until("results of fast receivers were applied", completed, STALLS as i64, PATIENCE).await;
-    // Its job is older than all that were applied.
+    // Its job is older than all applied ones.
     gate.add_permits(1);
     direct.until("the result of the slow receiver was applied", completed, STALLS as i64 + 1, PATIENCE).await;
-    // Its id is smaller than those that were routed meanwhile.
+    // Its id is smaller than those routed meanwhile.
     let late = Direct::postgres(&server.url("postgres")).await;
     late.run("BEGIN").await;
     late.run(&format!("INSERT INTO events (event_type, payload, created_at) VALUES ('{KIND}', '1', now())"))

@@ -1,8 +1,8 @@
-//! What a broker answers: in words of HTTP, and byte by byte.
+//! Responses of a broker: as HTTP, and byte by byte.
 
 use posthaste_testkit::receiver::{Act, Answer, Received};
 
-/// An acceptance as the specification shows it, of the order that was sent.
+/// Returns the acceptance of an order, as in the specification.
 pub(crate) fn accepted(request: &Received) -> Answer {
     let key = request.header("idempotency-key");
     let body = format!(
@@ -11,7 +11,7 @@ pub(crate) fn accepted(request: &Received) -> Answer {
     Answer::With { status: 200, headers: Vec::new(), body: body.into_bytes() }
 }
 
-/// An answer of HTTP, byte by byte, after which the connection ends.
+/// Returns an HTTP response byte by byte, after which the connection is closed.
 pub(crate) fn answer(status: u16, headers: &str, body: &str) -> Vec<Act> {
     let length = body.len();
     let text = format!("HTTP/1.1 {status} X\r\n{headers}content-length: {length}\r\n\r\n{body}");

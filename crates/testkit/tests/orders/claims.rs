@@ -1,4 +1,4 @@
-//! Who holds an order, and what happens when its holder hangs, dies, or comes back too late.
+//! Claims of orders, and what happens if the holder hangs, dies, or reports too late.
 
 use crate::broker::accepted;
 use posthaste_core::Timestamp;
@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A broker that answers each request once the gate is opened for it.
+/// Returns a broker that responds to one request per permit.
 async fn gated() -> (Receiver, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
     let inner = Arc::clone(&gate);
@@ -29,7 +29,7 @@ async fn gated() -> (Receiver, Arc<Semaphore>) {
     (broker, gate)
 }
 
-pub(crate) async fn nothing_is_claimed_that_cannot_be_sent_at_once<S: Stores>(h: Harness<S>) {
+pub(crate) async fn only_orders_that_can_be_sent_at_once_are_claimed<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::with(h, OrderSetup { batch_size: 3, ..OrderSetup::default() });
     let (broker, gate) = gated().await;
     rig.hire(&broker.url("/"));
@@ -39,7 +39,7 @@ pub(crate) async fn nothing_is_claimed_that_cannot_be_sent_at_once<S: Stores>(h:
     for _ in 0..3 {
         progress.push(rig.desks[0].worker.step(now).await.expect("a step"));
     }
-    // Three at first, as many as a claim may take; then one for the fourth sender; then nothing.
+    // First three, the maximum of a claim; then one for the fourth sender; then none.
     assert_eq!(progress, [Progress::More, Progress::Idle, Progress::Idle]);
     assert_eq!(rig.count(OrderStatus::Sending).await, 4);
     rig.watch().await;
@@ -54,7 +54,7 @@ pub(crate) async fn nothing_is_claimed_that_cannot_be_sent_at_once<S: Stores>(h:
     rig.check_audit().await;
 }
 
-pub(crate) async fn a_freed_sender_takes_the_next_order_without_a_poll<S: Stores>(h: Harness<S>) {
+pub(crate) async fn a_free_sender_claims_the_next_order_without_a_poll<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
     let broker = Receiver::start(accepted).await;
     rig.hire(&broker.url("/"));
@@ -64,13 +64,11 @@ pub(crate) async fn a_freed_sender_takes_the_next_order_without_a_poll<S: Stores
     let (wake_up, never) = (desk.wake_up.clone(), Duration::from_secs(3600));
     runner.start(Service::new("outbox", desk.worker, wake_up, never));
     assert_eq!(broker.wait_for(50).await.len(), 50);
-    assert!(runner.stop(Duration::from_secs(30)).await, "what was sent is settled at the end");
+    assert!(runner.stop(Duration::from_secs(30)).await, "sends are settled at shutdown");
     assert_eq!(rig.count(OrderStatus::Sent).await, 50);
 }
 
-pub(crate) async fn a_stuck_order_is_taken_back_and_its_late_sender_changes_nothing<S: Stores>(
-    h: Harness<S>,
-) {
+pub(crate) async fn a_stuck_order_is_rewound_and_its_late_sender_is_fenced<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
     let (slow, gate) = gated().await;
     rig.hire(&slow.url("/"));
@@ -78,7 +76,7 @@ pub(crate) async fn a_stuck_order_is_taken_back_and_its_late_sender_changes_noth
     let now = rig.now();
     rig.desks[0].worker.step(now).await.expect("a step");
     slow.wait_for(1).await;
-    // Another worker takes over; the first still waits for its answer.
+    // Another worker takes over; the first still waits for its response.
     let mut late = rig.desks.remove(0);
     let quick = Receiver::start(|_| Answer::Status(500)).await;
     rig.hire(&quick.url("/"));
@@ -91,7 +89,7 @@ pub(crate) async fn a_stuck_order_is_taken_back_and_its_late_sender_changes_noth
     assert_eq!(
         (before.status, before.retry_count),
         (OrderStatus::Failed, 2),
-        "the rewind counts, and the send"
+        "the rewind and the send are both counted"
     );
     assert!(before.maybe_executed);
     assert_eq!(rig.metric("outbox_rewound_total"), Some(1.0));
@@ -103,7 +101,7 @@ pub(crate) async fn a_stuck_order_is_taken_back_and_its_late_sender_changes_noth
     rig.check_audit().await;
 }
 
-pub(crate) async fn a_claim_that_grew_old_is_given_back_unsent<S: Stores>(h: Harness<S>) {
+pub(crate) async fn an_old_claim_is_released_unsent<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
     let broker = Receiver::start(accepted).await;
     rig.hire(&broker.url("/"));
@@ -122,7 +120,7 @@ pub(crate) async fn a_claim_that_grew_old_is_given_back_unsent<S: Stores>(h: Har
     rig.check_audit().await;
 }
 
-/// Panics at its first sends, and accepts nothing after.
+/// Panics at its first sends, and refuses all others.
 struct Explosive {
     left: AtomicUsize,
 }
@@ -139,7 +137,7 @@ impl Broker for Explosive {
     }
 }
 
-pub(crate) async fn a_send_that_panics_loses_no_sender<S: Stores>(h: Harness<S>) {
+pub(crate) async fn a_panicking_send_frees_its_sender<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
     let mut desk = rig.desk(Explosive { left: AtomicUsize::new(8) });
     rig.submit("order", 12).await;
@@ -153,11 +151,15 @@ pub(crate) async fn a_send_that_panics_loses_no_sender<S: Stores>(h: Harness<S>)
         desk.worker.step(rig.now()).await.expect("a step");
         desk.worker.settle().await;
     }
-    assert_eq!(rig.count(OrderStatus::Dead).await, 12, "what panicked is taken back like anything stuck");
+    assert_eq!(
+        rig.count(OrderStatus::Dead).await,
+        12,
+        "orders whose send panicked are rewound like any stuck order"
+    );
     rig.check_audit().await;
 }
 
-pub(crate) async fn what_is_under_way_ends_before_the_worker_does<S: Stores>(h: Harness<S>) {
+pub(crate) async fn a_drain_waits_for_sends_in_progress<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
     let (broker, gate) = gated().await;
     rig.hire(&broker.url("/"));
@@ -167,7 +169,8 @@ pub(crate) async fn what_is_under_way_ends_before_the_worker_does<S: Stores>(h: 
     broker.wait_for(4).await;
     gate.add_permits(2);
     let clock = Clock::fixed(now);
-    // Two answer, two do not: patience ends, and what may have been executed is not given back.
+    // Two sends succeed, two get no response: the grace period ends, and orders that may have been executed
+    // are not released.
     while rig.count(OrderStatus::Sent).await < 2 {
         tokio::task::yield_now().await;
     }
@@ -182,7 +185,7 @@ pub(crate) async fn what_is_under_way_ends_before_the_worker_does<S: Stores>(h: 
     rig.check_audit().await;
 }
 
-pub(crate) async fn settlements_of_an_outage_land_before_anything_is_taken_back<S: Stores>(h: Harness<S>) {
+pub(crate) async fn settlements_delayed_by_an_outage_are_written_before_rewinds<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
     let (broker, gate) = gated().await;
     rig.hire(&broker.url("/"));
@@ -190,14 +193,14 @@ pub(crate) async fn settlements_of_an_outage_land_before_anything_is_taken_back<
     let now = rig.now();
     rig.desks[0].worker.step(now).await.expect("a step");
     broker.wait_for(1).await;
-    // The store goes away for so long that the order looks stuck when it is back.
+    // The store is unavailable for so long that the order looks stuck afterwards.
     rename(&rig, "outbox_orders", "orders_away").await;
     rig.move_by(STUCK_THRESHOLD + SECOND);
     let now = rig.now();
     assert!(rig.desks[0].worker.step(now).await.is_err());
     rename(&rig, "orders_away", "outbox_orders").await;
     rig.desks[0].worker.step(now).await.expect("a step");
-    assert_eq!(rig.order(&key).await.status, OrderStatus::Sending, "left alone for a moment");
+    assert_eq!(rig.order(&key).await.status, OrderStatus::Sending, "not rewound during the grace period");
     gate.add_permits(1);
     rig.desks[0].worker.settle().await;
     let order = rig.order(&key).await;
@@ -205,12 +208,12 @@ pub(crate) async fn settlements_of_an_outage_land_before_anything_is_taken_back<
     rig.check_audit().await;
 }
 
-/// A store that refuses its work for a while.
+/// Renames a table, so that the store fails.
 async fn rename<S: Stores>(rig: &OrderRig<S>, from: &str, to: &str) {
     rig.h.direct.run(&format!("ALTER TABLE {from} RENAME TO {to}")).await;
 }
 
-/// Orders under a digest that is another's, put there past the store.
+/// Inserts orders with the digest of another order, bypassing the store.
 async fn tamper<S: Stores>(rig: &OrderRig<S>, prefix: &str) {
     let micros = rig.now().micros();
     let moment = match rig.h.engine {
@@ -231,7 +234,7 @@ async fn tamper<S: Stores>(rig: &OrderRig<S>, prefix: &str) {
     }
 }
 
-pub(crate) async fn a_changed_order_stops_no_other<S: Stores>(h: Harness<S>) {
+pub(crate) async fn a_tampered_order_does_not_block_others<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
     let broker = Receiver::start(accepted).await;
     rig.hire(&broker.url("/"));
@@ -240,19 +243,19 @@ pub(crate) async fn a_changed_order_stops_no_other<S: Stores>(h: Harness<S>) {
     rig.submit("order", 3).await;
     rig.until_quiet().await;
     assert_eq!((rig.count(OrderStatus::Sent).await, rig.count(OrderStatus::Dead).await), (3, 6));
-    // Nor does it take the turn of a probe, while only probes go out.
+    // Nor does it use up the turn of a probe while the lane only probes.
     rig.h.direct.run("UPDATE outbox_lane SET faults_in_row = 5").await;
     tamper(&rig, "again").await;
     rig.move_by(SECOND);
     rig.submit("behind", 3).await;
     rig.until_quiet().await;
     assert_eq!((rig.count(OrderStatus::Sent).await, rig.count(OrderStatus::Dead).await), (6, 12));
-    assert_eq!(broker.received().len(), 6, "none of the changed ones went out");
+    assert_eq!(broker.received().len(), 6, "no tampered order was sent");
     assert_eq!(rig.metric(r#"outbox_send_total{outcome="dead"}"#), Some(12.0));
     rig.check_audit().await;
 }
 
-pub(crate) async fn old_keys_are_forgotten_now_and_then<S: Stores>(h: Harness<S>) {
+pub(crate) async fn expired_keys_are_purged<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
     let broker = Receiver::start(accepted).await;
     rig.hire(&broker.url("/"));
@@ -263,5 +266,5 @@ pub(crate) async fn old_keys_are_forgotten_now_and_then<S: Stores>(h: Harness<S>
     rig.move_by(SECOND * 86_400 * 8);
     rig.until_quiet().await;
     assert_eq!(rig.h.direct.number(ledger).await, 0);
-    assert_eq!(rig.count(OrderStatus::Sent).await, 3, "the orders stay");
+    assert_eq!(rig.count(OrderStatus::Sent).await, 3, "the orders are kept");
 }

@@ -1,4 +1,4 @@
-//! What the log says of the lane: each change once, with what to do, and never a credential or an order.
+//! Log lines about the lane: each change once, with advice, and never a credential or an order.
 
 use crate::broker::accepted;
 use posthaste_core::order::OrderStatus;
@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 use tracing_subscriber::filter::LevelFilter;
 
-/// On one thread, which the log is of.
+/// Runs on one thread, because the log is captured per thread.
 #[tokio::test]
-async fn each_change_of_the_lane_is_told_once() {
+async fn each_change_of_the_lane_is_logged_once() {
     let (log, _capturing) = CapturedLog::of_this_thread(Lines::Text, LevelFilter::TRACE);
 
     let mut rig = OrderRig::new(Harness::sqlite("logs").await);
@@ -35,9 +35,9 @@ async fn each_change_of_the_lane_is_told_once() {
     for (number, (answer, words)) in rows.into_iter().enumerate() {
         status.store(answer, Ordering::SeqCst);
         let before = log.text().matches(words).count();
-        // No more than it takes: the last of them changes the lane, and nothing is left to claim.
+        // Exactly as many as needed: the last one changes the lane, and none is left to claim.
         rig.submit(&format!("row-{number}"), 5).await;
-        // Again and again: what has been told is not told again.
+        // Repeatedly: a logged change is not logged again.
         for _ in 0..3 {
             rig.until_quiet().await;
             rig.move_by(Duration::from_secs(61));
@@ -51,7 +51,7 @@ async fn each_change_of_the_lane_is_told_once() {
     assert_eq!(
         log.text().matches("order dead").count(),
         rig.count(OrderStatus::Dead).await,
-        "each death is told"
+        "each dead order is logged"
     );
     for secret in ["hush", "USDJPY", "145.001"] {
         assert_eq!(log.text().matches(secret).count(), 0, "{secret} was logged");

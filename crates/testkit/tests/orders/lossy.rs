@@ -1,4 +1,4 @@
-//! A store whose claims are carried out and not answered.
+//! A store whose claims are executed but whose responses are lost.
 
 use crate::broker::accepted;
 use posthaste_core::lane::Lane;
@@ -20,7 +20,7 @@ use std::time::Duration;
 #[derive(Clone)]
 struct Lossy<W> {
     store: W,
-    /// Answers that are still to be lost.
+    /// Number of responses still to be lost.
     losses: Arc<AtomicU32>,
 }
 
@@ -94,10 +94,10 @@ impl<W: OutboxWorkerStore> OutboxWorkerStore for Lossy<W> {
     }
 }
 
-/// Over PostgreSQL: between SQLite and its caller no answer is lost.
+/// On PostgreSQL only: SQLite cannot lose a response.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_that_got_no_answer_is_found_again() {
-    // So much later the store answers again: soon enough to send under the claim, or after giving it back.
+async fn a_claim_without_a_response_is_found_again() {
+    // The store responds again after this time: soon enough to send under the claim, or only to release it.
     for outage in [Duration::from_secs(5), STUCK_THRESHOLD - Duration::from_secs(5)] {
         let mut rig = OrderRig::new(Harness::postgres("lossy").await);
         let broker = Receiver::start(accepted).await;
@@ -108,7 +108,7 @@ async fn a_claim_that_got_no_answer_is_found_again() {
         for _ in 0..3 {
             assert!(desk.worker.step(rig.now()).await.is_err());
         }
-        assert_eq!(rig.count(OrderStatus::Sending).await, 4, "taken, and nobody knows");
+        assert_eq!(rig.count(OrderStatus::Sending).await, 4, "claimed, but the response was lost");
         rig.move_by(outage);
         for _ in 0..6 {
             desk.worker.step(rig.now()).await.expect("a step");

@@ -1,5 +1,5 @@
-//! What happens to orders, from the queue to the broker and back: real workers, the real adapter, real
-//! sockets, a clock that the test moves, on both engines.
+//! Orders from the queue to the broker and back: real workers, the real adapter, real sockets, a clock that
+//! the test moves, on both engines.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod broker;
@@ -15,22 +15,22 @@ mod wire;
 
 posthaste_testkit::on_both_engines! {
     |h| h;
-    wire::an_order_goes_out_under_its_key_with_its_bytes,
-    outcomes::each_answer_and_each_fault_leads_where_the_table_says,
-    retries::server_errors_then_a_success_with_the_exact_gaps,
-    retries::nine_sends_at_most_and_then_it_is_dead,
-    retries::a_lowered_limit_ends_what_waits,
-    claims::nothing_is_claimed_that_cannot_be_sent_at_once,
-    claims::a_freed_sender_takes_the_next_order_without_a_poll,
-    claims::a_stuck_order_is_taken_back_and_its_late_sender_changes_nothing,
-    claims::a_claim_that_grew_old_is_given_back_unsent,
-    claims::a_send_that_panics_loses_no_sender,
-    claims::what_is_under_way_ends_before_the_worker_does,
-    claims::settlements_of_an_outage_land_before_anything_is_taken_back,
-    claims::a_changed_order_stops_no_other,
-    claims::old_keys_are_forgotten_now_and_then,
+    wire::an_order_is_sent_with_its_key_and_canonical_bytes,
+    outcomes::each_response_and_fault_leads_to_its_outcome,
+    retries::server_errors_are_retried_at_the_exact_times,
+    retries::an_order_is_dead_after_nine_sends,
+    retries::a_lowered_limit_ends_waiting_orders,
+    claims::only_orders_that_can_be_sent_at_once_are_claimed,
+    claims::a_free_sender_claims_the_next_order_without_a_poll,
+    claims::a_stuck_order_is_rewound_and_its_late_sender_is_fenced,
+    claims::an_old_claim_is_released_unsent,
+    claims::a_panicking_send_frees_its_sender,
+    claims::a_drain_waits_for_sends_in_progress,
+    claims::settlements_delayed_by_an_outage_are_written_before_rewinds,
+    claims::a_tampered_order_does_not_block_others,
+    claims::expired_keys_are_purged,
     throttle::a_rate_limit_slows_the_lane_and_successes_speed_it_up,
-    outages::revoked_credentials_kill_a_handful_and_no_probe_kills_any,
-    outages::a_broker_that_is_away_for_an_hour_kills_nothing,
-    outages::a_broker_that_fails_for_an_hour_takes_nine_sends_of_an_order,
+    outages::revoked_credentials_end_few_orders_and_probes_end_none,
+    outages::an_unreachable_broker_ends_no_order,
+    outages::a_failing_broker_uses_up_the_nine_sends_of_an_order,
 }

@@ -1,5 +1,5 @@
-//! A broker that refuses our credentials for a weekend, one that is away for an hour, and one that fails for
-//! an hour whatever it is sent.
+//! A broker that refuses the credentials for a weekend, one that is unreachable for an hour, and one that
+//! fails every order for an hour.
 
 use crate::broker::accepted;
 use posthaste_core::lane::{LaneMode, UNAUTHORIZED_MAX};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-pub(crate) async fn revoked_credentials_kill_a_handful_and_no_probe_kills_any<S: Stores>(h: Harness<S>) {
+pub(crate) async fn revoked_credentials_end_few_orders_and_probes_end_none<S: Stores>(h: Harness<S>) {
     const ORDERS: usize = 1_000;
     const SENDERS: usize = 12;
     let mut rig = OrderRig::new(h);
@@ -37,13 +37,13 @@ pub(crate) async fn revoked_credentials_kill_a_handful_and_no_probe_kills_any<S:
     rig.until_quiet().await;
     let dead = rig.count(OrderStatus::Dead).await;
     let handful = UNAUTHORIZED_MAX as usize..=UNAUTHORIZED_MAX as usize - 1 + SENDERS;
-    assert!(handful.contains(&dead), "{dead} died");
+    assert!(handful.contains(&dead), "{dead} orders are dead");
     rig.watch().await;
     assert_eq!(rig.metric("outbox_paused"), Some(1.0));
     let lane = rig.lane.seen().expect("a lane");
     assert_eq!(lane.mode(), LaneMode::Paused);
     assert!(lane.reason.is_some_and(|reason| reason.contains("credentials")));
-    // Two days, a look every quarter of an hour; each sends one probe.
+    // Two days, one turn every quarter of an hour; each sends one probe.
     let before = broker.received().len();
     for _ in 0..2 * 24 * 4 {
         rig.move_by(Duration::from_secs(15 * 60));
@@ -51,9 +51,9 @@ pub(crate) async fn revoked_credentials_kill_a_handful_and_no_probe_kills_any<S:
     }
     let probes = broker.received().len() - before;
     assert!((150..=2 * 24 * 4 + 1).contains(&probes), "{probes} probes");
-    assert_eq!(rig.count(OrderStatus::Dead).await, dead, "no probe killed an order");
+    assert_eq!(rig.count(OrderStatus::Dead).await, dead, "no probe ended an order");
     assert_eq!(rig.count(OrderStatus::Sent).await, sent);
-    assert!(rig.orders().await.iter().all(|order| order.retry_count == 0), "nor cost it a retry");
+    assert!(rig.orders().await.iter().all(|order| order.retry_count == 0), "no probe cost a retry");
     revoked.store(false, Ordering::SeqCst);
     rig.pass(Duration::from_secs(60)).await;
     assert_eq!(rig.count(OrderStatus::Sent).await, ORDERS - dead);
@@ -66,7 +66,7 @@ pub(crate) async fn revoked_credentials_kill_a_handful_and_no_probe_kills_any<S:
     rig.check_audit().await;
 }
 
-pub(crate) async fn a_broker_that_is_away_for_an_hour_kills_nothing<S: Stores>(h: Harness<S>) {
+pub(crate) async fn an_unreachable_broker_ends_no_order<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
     let away = closed_port("/orders").await;
     rig.hire(&away);
@@ -87,12 +87,13 @@ pub(crate) async fn a_broker_that_is_away_for_an_hour_kills_nothing<S: Stores>(h
     rig.check_audit().await;
 }
 
-/// A broker that takes the order and then fails may have executed it, so each such send counts against the
-/// order's nine, also in an outage. What one order at a time saves is everything but the probes: about one a
-/// minute, shared by all that wait. So many orders outlive an hour of it, and a few do not.
-pub(crate) async fn a_broker_that_fails_for_an_hour_takes_nine_sends_of_an_order<S: Stores>(h: Harness<S>) {
+/// A broker that fails after it received the order may have executed it, so each such send counts against the
+/// order's nine, even during an outage. Sending one order at a time limits this to the probes, about one per
+/// minute, shared by all waiting orders. So a backlog of many orders survives an hour, and a few orders do
+/// not.
+pub(crate) async fn a_failing_broker_uses_up_the_nine_sends_of_an_order<S: Stores>(h: Harness<S>) {
     const PATIENT: Duration = Duration::from_secs(30);
-    // It hangs for as long as it takes to have the order and not answer, in real time.
+    // In real time: long enough to send the order and get no response.
     const HANGS_FOR: Duration = Duration::from_millis(250);
     let mut rig = OrderRig::new(h);
     let (mut died, mut number) = (0, 0);
@@ -122,13 +123,13 @@ pub(crate) async fn a_broker_that_fails_for_an_hour_takes_nine_sends_of_an_order
             assert!(is_spent, "{row}: {order:#?}");
         }
         assert_eq!(rig.stored_lane().await.mode(), LaneMode::OneAtATime, "{row}");
-        // The next order finds out that it is over, and takes along what is left.
-        let mended = Receiver::start(accepted).await;
+        // The next order succeeds as a probe, and the rest follows.
+        let recovered = Receiver::start(accepted).await;
         rig.desks.clear();
-        rig.hire(&mended.url("/"));
+        rig.hire(&recovered.url("/"));
         rig.submit(&format!("after-{number}"), 1).await;
         rig.pass(Duration::from_secs(600)).await;
-        assert_eq!(mended.received().len(), orders - dead + 1, "{row}");
+        assert_eq!(recovered.received().len(), orders - dead + 1, "{row}");
         assert_eq!(rig.stored_lane().await.mode(), LaneMode::Open, "{row}");
     }
     rig.check_audit().await;

@@ -1,4 +1,4 @@
-//! Each answer and each fault, through the real adapter: the state, the code, the next time and the note.
+//! Each response and each fault through the real adapter: state, code, time of the next attempt, and note.
 
 use crate::broker::answer;
 use posthaste_core::order::{IdempotencyKey, OrderStatus};
@@ -14,33 +14,33 @@ use posthaste_testkit::receiver::{Act, Receiver, closed_port};
 use std::time::Duration;
 
 const PATIENT: Duration = Duration::from_secs(30);
-/// For what must run into it.
+/// A deadline that is meant to expire.
 const SHORT: Duration = Duration::from_millis(300);
 
 /// Where an order is sent to.
 enum Place {
-    /// Once it has read the order.
+    /// A broker that reads the order, then executes this script.
     Broker(Vec<Act>),
-    /// A broker that resets the connection without having read the order.
+    /// A broker that resets the connection without reading the order.
     Unread,
     ClosedPort,
     /// A name that does not resolve.
     NoName,
-    /// TLS where nobody speaks it.
+    /// TLS to a server that does not support it.
     NoTls,
-    /// An address that the policy does not let through.
+    /// An address that the policy refuses.
     Blocked,
 }
 
-/// What becomes of the order.
+/// The expected result of an order.
 enum Fate {
-    /// With a note in the audit, or none, and with an answer that is kept or not.
+    /// With this note in the audit (empty for none) and this broker order id.
     Sent {
         code: &'static str,
         note: &'static str,
         broker_order_id: Option<&'static str>,
     },
-    /// After the backoff, or after as many seconds as the broker asked for.
+    /// With the backoff of the policy, or with the delay in seconds that the broker asked for.
     Failed {
         code: &'static str,
         seconds: Option<(u64, u64)>,
@@ -83,7 +83,7 @@ const fn dead(code: &'static str, note: &'static str) -> Fate {
     Fate::Dead { code, note }
 }
 
-/// Every row has an order of its own, whose key takes the place of this one, and is as long.
+/// Each row has its own order, whose key replaces this one and has the same length.
 const KEY: &str = "row-000-0";
 const GOOD: &str = r#"{"broker_order_id":"brk-1","idempotency_key":"row-000-0"}"#;
 
@@ -91,7 +91,7 @@ fn answered(status: u16, headers: &str, body: &str) -> Place {
     Place::Broker(answer(status, headers, body))
 }
 
-/// Says this again and again after a beginning.
+/// Writes a head, then bytes without end.
 fn endless(head: &str) -> Place {
     Place::Broker(vec![Act::SayLong(head.to_owned()), Act::Endlessly(&[b'x'; 65_536])])
 }
@@ -178,7 +178,7 @@ const fn doubted() -> Fate {
 }
 
 fn slowed() -> Vec<Row> {
-    // Two minutes from the beginning of the test, at which this row is sent.
+    // Two minutes after the start of the test, when this row is sent.
     let date = "retry-after: Fri, 15 Jan 2027 08:02:00 GMT\r\n";
     let busy = |seconds| Fate::Failed {
         code: "BROKER_5XX",
@@ -221,7 +221,7 @@ fn sender_with(policy: EgressPolicy, resolver: impl Resolve) -> Sender {
     Sender::with_resolver(policy, Trust::nobody(), KeepAlive::default(), resolver).expect("a sender")
 }
 
-/// The broker, and what listens there for as long as it is kept.
+/// Returns the adapter for a place, and its receiver, which must be kept alive.
 async fn broker_at(place: Place, key: &IdempotencyKey) -> (HttpBroker, Option<Receiver>) {
     let strict = || sender_with(EgressPolicy { allow_http: true, allow_cidrs: Vec::new() }, Nowhere);
     match place {
@@ -285,12 +285,12 @@ async fn check<S: Stores>(rig: &mut OrderRig<S>, number: usize, (name, place, fa
             assert!(order.result_digest.is_none() && noted(note), "{told}");
         }
     }
-    // The row after it must find an open lane, and nobody else's order in the queue.
+    // The next row must find an open lane and an empty queue.
     rig.h.store.dead_letters().resume_lane(actor(), rig.now()).await.expect("an answer");
     rig.h.direct.run("UPDATE outbox_lane SET rate = 1000, next_send_at = NULL, slowed_at = NULL").await;
 }
 
-pub(crate) async fn each_answer_and_each_fault_leads_where_the_table_says<S: Stores>(h: Harness<S>) {
+pub(crate) async fn each_response_and_fault_leads_to_its_outcome<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
     let rows = slowed().into_iter().chain(successes()).chain(refusals()).chain(unclear()).chain(faults());
     for (number, row) in rows.enumerate() {

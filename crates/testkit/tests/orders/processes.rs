@@ -1,4 +1,4 @@
-//! One order submitted many times at once, to running processes: one order, and one send.
+//! One order submitted many times concurrently to running processes is stored and sent once.
 
 use posthaste_testkit::broker::TestBroker;
 use posthaste_testkit::broker::behaviour::Behaviour;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const API_KEY: &str = "the-root-key-of-the-order-once-test";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The first order ten times, the second two hundred times, in turns to every door.
+/// Submits the first order ten times and the second two hundred times, distributed over all servers.
 async fn submit_and_check(doors: &[SocketAddr], broker: &TestBroker) {
     for (number, times) in [(0, 10), (1, 200)] {
         let calls: Vec<_> = (0..times)
@@ -30,7 +30,7 @@ async fn submit_and_check(doors: &[SocketAddr], broker: &TestBroker) {
             assert!([200, 202].contains(&answer.status), "{}", answer.text());
             new += usize::from(answer.status == 202);
         }
-        assert_eq!(new, 1, "one caller is told that it is new");
+        assert_eq!(new, 1, "one response reports it as new");
         let path = format!("/v1/orders/{}", key(number));
         let began = Instant::now();
         loop {
@@ -48,7 +48,7 @@ async fn submit_and_check(doors: &[SocketAddr], broker: &TestBroker) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_processes_on_postgres_send_it_once() {
+async fn two_processes_on_postgres_send_an_order_once() {
     let server = PrivateServer::start("once");
     drop(server.migrated_store().await);
     let broker = TestBroker::start(Behaviour::Well).await;
@@ -62,7 +62,7 @@ async fn two_processes_on_postgres_send_it_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_process_on_sqlite_sends_it_once() {
+async fn one_process_on_sqlite_sends_an_order_once() {
     let file = SqliteFile::migrated();
     let broker = TestBroker::start(Behaviour::Well).await;
     let (url, address) = (broker.url(), free_address());
@@ -73,6 +73,6 @@ async fn one_process_on_sqlite_sends_it_once() {
         ("POSTHASTE_LISTEN", &address.to_string()),
     ]);
     let process = Program::find().serve("posthaste", "api,outbox", &settings);
-    assert!(process.serves(PATIENCE).await, "it does not serve: {:#?}", process.lines());
+    assert!(process.serves(PATIENCE).await, "the process does not serve: {:#?}", process.lines());
     submit_and_check(&[address], &broker).await;
 }

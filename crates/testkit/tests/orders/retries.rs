@@ -1,4 +1,4 @@
-//! When an order is tried again, how often, and what is left of it at the end.
+//! Retries of orders: their times, their number, and the final state.
 
 use crate::broker::accepted;
 use posthaste_core::Timestamp;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 type Times = Arc<Mutex<Vec<Timestamp>>>;
 
-/// A broker that notes when each order came, by the test's clock.
+/// Returns a broker that records when each order arrived, by the test's clock.
 async fn noting(
     clock: &Clock,
     answer: impl Fn(&Received, usize) -> Answer + Send + Sync + 'static,
@@ -36,7 +36,7 @@ fn gaps(times: &Times) -> Vec<Duration> {
     times.windows(2).map(|pair| pair[1].since(pair[0])).collect()
 }
 
-pub(crate) async fn server_errors_then_a_success_with_the_exact_gaps<S: Stores>(h: Harness<S>) {
+pub(crate) async fn server_errors_are_retried_at_the_exact_times<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
     let (broker, times) =
         noting(&rig.clock, |request, sends| if sends <= 4 { Answer::Status(500) } else { accepted(request) })
@@ -49,14 +49,14 @@ pub(crate) async fn server_errors_then_a_success_with_the_exact_gaps<S: Stores>(
             Duration::from_micros(u64::try_from(POLICY.backoff(key.as_str(), retry).as_micros()).unwrap())
         })
         .collect();
-    assert_eq!(gaps(&times), expected, "each retry goes out at its time, to the microsecond");
+    assert_eq!(gaps(&times), expected, "each retry is sent when due, to the microsecond");
     for (gap, nominal) in expected.iter().zip([2, 4, 8, 16]) {
         let nominal = Duration::from_secs(nominal);
         assert!((nominal * 9 / 10..=nominal * 11 / 10).contains(gap), "{gap:?} is not {nominal:?} ± 10 %");
     }
     let order = rig.order(&key).await;
     assert_eq!((order.status, order.retry_count), (OrderStatus::Sent, 4));
-    assert_eq!(order.last_error.as_deref(), Some("BROKER_5XX"), "tells what went wrong on the way");
+    assert_eq!(order.last_error.as_deref(), Some("BROKER_5XX"), "the last error is kept");
     let keys: Vec<_> = broker.received().iter().map(|r| r.header("idempotency-key").to_owned()).collect();
     assert_eq!(keys, vec![key.as_str(); 5], "always under the same key");
     assert_eq!(rig.metric(r#"outbox_send_total{outcome="retry"}"#), Some(4.0));
@@ -68,7 +68,7 @@ pub(crate) async fn server_errors_then_a_success_with_the_exact_gaps<S: Stores>(
     rig.check_audit().await;
 }
 
-pub(crate) async fn nine_sends_at_most_and_then_it_is_dead<S: Stores>(h: Harness<S>) {
+pub(crate) async fn an_order_is_dead_after_nine_sends<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
     let (broker, times) = noting(&rig.clock, |_, _| Answer::Reset).await;
     rig.hire(&broker.url("/"));
@@ -81,7 +81,7 @@ pub(crate) async fn nine_sends_at_most_and_then_it_is_dead<S: Stores>(h: Harness
     }
     let order = rig.order(&key).await;
     assert_eq!((order.status, order.retry_count), (OrderStatus::Dead, 9));
-    assert!(order.maybe_executed, "nobody knows whether one of them was executed");
+    assert!(order.maybe_executed, "one of them may have been executed");
     assert_eq!(order.last_error.as_deref(), Some("NETWORK_TIMEOUT"));
     let note = rig.audit(&key).await.last().and_then(|entry| entry.note.clone());
     assert_eq!(note.as_deref(), Some(BrokerFault::Reset { bytes_written: true }.note()));
@@ -90,7 +90,7 @@ pub(crate) async fn nine_sends_at_most_and_then_it_is_dead<S: Stores>(h: Harness
     rig.check_audit().await;
 }
 
-pub(crate) async fn a_lowered_limit_ends_what_waits<S: Stores>(h: Harness<S>) {
+pub(crate) async fn a_lowered_limit_ends_waiting_orders<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
     let broker = Receiver::start(|_| Answer::Status(500)).await;
     rig.hire(&broker.url("/"));

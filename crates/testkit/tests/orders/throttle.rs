@@ -1,4 +1,4 @@
-//! A broker that asks for less, and what the lane makes of it.
+//! Rate limits of the broker, and how the lane adapts.
 
 use crate::broker::accepted;
 use posthaste_core::lane::{LaneMode, RATE_MAX};
@@ -23,7 +23,7 @@ pub(crate) async fn a_rate_limit_slows_the_lane_and_successes_speed_it_up<S: Sto
         )
         .await;
     rig.hire(&broker.url("/"));
-    // Refusals in eight different seconds halve the rate eight times, however many there are in each.
+    // 429s in eight different seconds halve the rate eight times, however many there are in each.
     for number in 0..8 {
         rig.submit(&format!("slow-{number}"), 1).await;
         rig.turn().await;
@@ -35,21 +35,21 @@ pub(crate) async fn a_rate_limit_slows_the_lane_and_successes_speed_it_up<S: Sto
     assert!((slowest.rate - RATE_MAX / 256.0).abs() < 0.001, "{}", slowest.rate);
     rig.watch().await;
     assert_eq!(rig.metric("outbox_rate"), Some(slowest.rate));
-    // Another process, later: it finds the lane as it was left.
+    // Another process, later: it finds the stored state of the lane.
     rig.desks.clear();
     rig.hire(&broker.url("/"));
     rig.submit("order", 40).await;
     let (began, before) = (rig.now(), broker.received().len());
     rig.turn().await;
     let at_once = broker.received().len() - before;
-    assert!((1..=4).contains(&at_once), "{at_once} went out at once at four a second");
+    assert!((1..=4).contains(&at_once), "{at_once} were sent at once at four per second");
     rig.pass(Duration::from_secs(60)).await;
     assert_eq!(rig.count(OrderStatus::Sent).await, 48);
     let last = rig.orders().await.into_iter().map(|order| order.updated_at).max().expect("an order");
     let took = last.since(began).as_secs_f64();
-    assert!((2.0..10.0).contains(&took), "48 orders from four a second on took {took} s");
+    assert!((2.0..10.0).contains(&took), "48 orders, starting at four per second, took {took} s");
     let faster = rig.stored_lane().await.rate;
-    assert!(faster > slowest.rate + 5.0, "from {} to {faster} by 48 successes", slowest.rate);
+    assert!(faster > slowest.rate + 5.0, "from {} to {faster} after 48 successes", slowest.rate);
     rig.watch().await;
     assert_eq!(rig.metric("outbox_rate"), Some(faster));
     assert!(rig.metric(r#"outbox_dequeue_total{result="held"}"#).is_some());

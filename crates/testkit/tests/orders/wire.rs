@@ -1,4 +1,4 @@
-//! What a broker gets.
+//! The request that a broker receives.
 
 use crate::broker::accepted;
 use posthaste_core::digest::digest_of;
@@ -9,7 +9,7 @@ use posthaste_testkit::order_lane::OrderRig;
 use posthaste_testkit::receiver::Receiver;
 use std::time::Duration;
 
-pub(crate) async fn an_order_goes_out_under_its_key_with_its_bytes<S: Stores>(h: Harness<S>) {
+pub(crate) async fn an_order_is_sent_with_its_key_and_canonical_bytes<S: Stores>(h: Harness<S>) {
     const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let mut rig = OrderRig::new(h);
     let broker = Receiver::start(accepted).await;
@@ -45,6 +45,6 @@ pub(crate) async fn an_order_goes_out_under_its_key_with_its_bytes<S: Stores>(h:
         assert_eq!(rig.audit(&order.key).await.last().and_then(|entry| entry.note.clone()), None);
     }
     let broker_said = format!("{:?} {:?}", rig.desks, rig.lane);
-    assert!(!broker_said.contains("hush"), "credentials do not print themselves");
+    assert!(!broker_said.contains("hush"), "Debug output contains no credentials");
     rig.check_audit().await;
 }

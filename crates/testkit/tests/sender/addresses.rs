@@ -1,4 +1,4 @@
-//! Names, addresses and connections that cannot be made.
+//! Name resolution, address checks, and connections that cannot be established.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -12,7 +12,7 @@ use crate::senders::{OK, SHORT, Scripted, answering, code, deliver, policy, send
 
 const CLOSING: &[u8] = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
-/// Names resolve by script; only the address 127.0.0.1 counts as public.
+/// Returns a sender with scripted name resolution, for which only 127.0.0.1 is public.
 fn narrow(resolver: Scripted) -> Sender {
     let allow_cidrs = vec!["127.0.0.1/32".parse().expect("a network")];
     let policy = EgressPolicy { allow_http: true, allow_cidrs };
@@ -20,7 +20,7 @@ fn narrow(resolver: Scripted) -> Sender {
 }
 
 #[tokio::test]
-async fn every_answer_of_every_look_up_is_checked() {
+async fn every_resolved_address_is_checked() {
     let rows: &[(&[&[&str]], &[&str])] = &[
         (&[&["127.0.0.1"]], &["200", "200"]),
         (&[&["127.0.0.1"], &["127.0.0.2"]], &["200", "BLOCKED_ADDRESS"]),
@@ -43,14 +43,14 @@ async fn every_answer_of_every_look_up_is_checked() {
         }
         let reached = codes.iter().filter(|code| **code == "200").count();
         assert_eq!(receiver.accepted(), reached, "{answers:?}");
-        // What was judged is what is connected to: nobody asks a second time in between.
+        // The checked address is the one connected to: there is no second lookup in between.
         let asked = resolver.asked.lock().expect("the list");
         assert_eq!(*asked, vec!["receiver.example"; codes.len()], "{answers:?}");
     }
 }
 
 #[tokio::test]
-async fn the_connection_goes_to_the_address_that_was_checked() {
+async fn the_checked_address_is_the_one_connected_to() {
     let there = Receiver::raw_at(Ipv4Addr::new(127, 0, 0, 9).into(), |mut stream| async move {
         read_request(&mut stream).await?;
         stream.write_all(OK).await
@@ -69,7 +69,7 @@ async fn the_next_address_is_tried_when_one_refuses() {
     let rows: &[(&[&str], &str)] = &[
         (&["127.0.0.2", "127.0.0.3", "127.0.0.1"], "200"),
         (&["127.0.0.2", "127.0.0.3"], "CONNECT_FAILED"),
-        // Five are judged, four are tried.
+        // Five are checked, four are tried.
         (&["127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.1"], "CONNECT_FAILED"),
     ];
     for (addresses, expected) in rows {
@@ -80,12 +80,12 @@ async fn the_next_address_is_tried_when_one_refuses() {
 }
 
 #[tokio::test]
-async fn a_port_where_nobody_listens() {
+async fn a_closed_port_fails_to_connect() {
     let exchange = deliver(&sender(), &closed_port("/").await).await;
     assert_eq!((code(&exchange).as_str(), exchange.bytes_written), ("CONNECT_FAILED", false));
 }
 
-/// A resolver whose servers are dead.
+/// A resolver that never responds.
 struct Silent;
 
 impl Resolve for Silent {
@@ -95,14 +95,14 @@ impl Resolve for Silent {
 }
 
 #[tokio::test]
-async fn a_look_up_without_an_answer_ends_at_the_deadline() {
+async fn an_unanswered_lookup_ends_at_the_deadline() {
     let sender = sender_with(Silent, Trust::nobody());
     let exchange = send(&sender, "http://receiver.example/", ReadUpTo::Status, SHORT).await;
     assert_eq!((code(&exchange).as_str(), exchange.bytes_written), ("TIMEOUT", false));
 }
 
 #[tokio::test]
-async fn what_the_settings_do_not_allow_does_not_leave() {
+async fn requests_that_the_policy_refuses_are_not_sent() {
     let receiver = answering(OK).await;
     let strict = Sender::new(EgressPolicy::default(), Trust::nobody(), KeepAlive::default());
     let strict = strict.expect("a sender");

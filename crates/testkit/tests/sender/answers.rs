@@ -1,4 +1,4 @@
-//! What receivers answer, or do instead of answering.
+//! Responses of receivers, and what receivers do instead of responding.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::senders::{OK, PATIENT, SHORT, answering, code, send, send_body, sende
 
 const BODY: ReadUpTo = ReadUpTo::Body { bytes_max: 16 * 1024 };
 
-/// One receiver, one request. Whatever is to time out has a short deadline, the rest a long one.
+/// Sends one request to one receiver. Rows that must time out have a short deadline, the others a long one.
 async fn check(what: &str, acts: &[Act], wanted: ReadUpTo, expected: &str) {
     let receiver = Receiver::scripted(acts.to_vec()).await;
     let deadline =
@@ -21,11 +21,11 @@ async fn check(what: &str, acts: &[Act], wanted: ReadUpTo, expected: &str) {
     let exchange = send(&sender(), &receiver.url("/hook"), wanted, deadline).await;
     assert_eq!(code(&exchange), expected, "{what}");
     assert!(exchange.bytes_written, "{what}");
-    assert_eq!(receiver.accepted(), 1, "{what}: nothing is sent twice");
+    assert_eq!(receiver.accepted(), 1, "{what}: not sent twice");
 }
 
 #[tokio::test]
-async fn slow_receivers() {
+async fn slow_receivers_end_at_the_deadline() {
     use Act::{Hold, Say, Trickle};
     let long = Say(b"HTTP/1.1 200 OK\r\ncontent-length: 5000000\r\n\r\n");
     let chunked = Say(b"HTTP/1.1 500 No\r\ntransfer-encoding: chunked\r\n\r\n");
@@ -44,7 +44,7 @@ async fn slow_receivers() {
         ("a body that does not come until the deadline", &[chunked, Hold], BODY, "HTTP_500"),
         ("a body that nobody wants", &[long, Hold], ReadUpTo::Status, "200"),
     ];
-    // At once, because each of them takes its time.
+    // Concurrently, because each of them is slow.
     let mut checks = tokio::task::JoinSet::new();
     for (what, acts, wanted, expected) in rows {
         let (what, acts, wanted, expected) = (what.to_string(), acts.to_vec(), *wanted, expected.to_string());
@@ -54,7 +54,7 @@ async fn slow_receivers() {
 }
 
 #[tokio::test]
-async fn receivers_that_break_off() {
+async fn interrupted_responses_are_classified() {
     use Act::{Close, Reset, Say};
     let line = Say(b"HTTP/1.1 200 OK\r\n");
     let refusal = Say(b"HTTP/1.1 503 Later\r\nretry-after: 5");
@@ -79,7 +79,7 @@ async fn receivers_that_break_off() {
 }
 
 #[tokio::test]
-async fn answers_that_are_no_http() {
+async fn invalid_http_is_refused() {
     use Act::{Endlessly, Say, SayLong};
     let headers = |count: usize| {
         let lines: String = (0..count).map(|n| format!("x-{n}: y\r\n")).collect();
@@ -116,7 +116,7 @@ async fn answers_that_are_no_http() {
 }
 
 #[tokio::test]
-async fn a_greeting_before_the_request_is_no_answer() {
+async fn a_greeting_before_the_request_is_not_a_response() {
     let receiver = Receiver::raw(|mut stream| async move {
         stream.write_all(b"SSH-2.0-OpenSSH_9.9\r\n").await?;
         read_request(&mut stream).await?;
@@ -139,7 +139,7 @@ async fn redirects_are_failures_and_are_not_followed() {
 }
 
 #[tokio::test]
-async fn endless_bodies_are_cut() {
+async fn endless_bodies_are_truncated() {
     let heads: [&[u8]; 3] = [
         b"HTTP/1.1 200 OK\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-length: 10000000000\r\n\r\n",
@@ -169,7 +169,7 @@ async fn endless_bodies_are_cut() {
 }
 
 #[tokio::test]
-async fn a_compressed_body_stays_as_it_came() {
+async fn a_compressed_body_is_not_decompressed() {
     // 131,072 zeros in 161 bytes.
     let mut zeros = b"\x1f\x8b\x08\0\0\0\0\0\x02\x03\xed\xc11\x01\0\0\0\xc2\xa0\xf5O\xeda\r\xa0".to_vec();
     zeros.resize(152, 0);
@@ -184,7 +184,7 @@ async fn a_compressed_body_stays_as_it_came() {
 }
 
 #[tokio::test]
-async fn the_answer_comes_back_with_what_the_caller_asked_for() {
+async fn the_requested_parts_of_the_response_are_returned() {
     let answer = b"HTTP/1.1 429 Slow\r\nretry-after: 7\r\ncontent-length: 4\r\n\r\nlate";
     let receiver = answering(answer).await;
     let exchange = send(&sender(), &receiver.url("/hook"), BODY, PATIENT).await;
@@ -201,7 +201,7 @@ async fn the_answer_comes_back_with_what_the_caller_asked_for() {
 }
 
 #[tokio::test]
-async fn the_caller_cannot_spoil_the_framing() {
+async fn callers_cannot_override_framing_headers() {
     let (heard, mut hears) = mpsc::unbounded_channel();
     let receiver = Receiver::raw(move |mut stream| {
         let heard = heard.clone();
@@ -240,7 +240,7 @@ async fn the_caller_cannot_spoil_the_framing() {
 }
 
 #[tokio::test]
-async fn a_body_arrives_whole_and_a_receiver_that_reads_none_of_it_times_out() {
+async fn a_large_body_arrives_complete_and_an_unread_one_times_out() {
     let body = Bytes::from(vec![b'7'; 1 << 20]);
     let (heard, mut hears) = mpsc::unbounded_channel();
     let receiver = Receiver::raw(move |mut stream| {
@@ -275,10 +275,10 @@ async fn a_body_arrives_whole_and_a_receiver_that_reads_none_of_it_times_out() {
     })
     .await;
     let exchange = send_body(&sender(), &hasty.url("/hook"), huge, BODY, PATIENT).await;
-    assert_eq!(code(&exchange), "HTTP_413", "an answer before the request has ended");
+    assert_eq!(code(&exchange), "HTTP_413", "a response before the end of the request");
 }
 
-/// The most memory that this process has had.
+/// Returns the peak memory of this process, in KiB.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
@@ -286,7 +286,7 @@ fn peak_kib() -> u64 {
 }
 
 #[tokio::test]
-async fn memory_stays_bounded_while_two_hundred_floods_come_in_at_once() {
+async fn memory_stays_bounded_during_two_hundred_floods() {
     let flood = vec![Act::Say(b"HTTP/1.1 200 OK\r\n\r\n"), Act::Endlessly(&[b'x'; 65_536])];
     let receiver = Receiver::scripted(flood).await;
     let (sender, url) = (sender(), Arc::new(receiver.url("/hook")));
@@ -297,7 +297,7 @@ async fn memory_stays_bounded_while_two_hundred_floods_come_in_at_once() {
         sends.spawn(async move { code(&send(&sender, &url, BODY, PATIENT).await) });
     }
     assert!(sends.join_all().await.iter().all(|code| code == "200"));
-    // The kernel counts roughly: a peak may read a little lower than before.
+    // The kernel's figure is approximate: a peak may be a little lower than before.
     let growth_kib = peak_kib().saturating_sub(before);
     assert!(growth_kib < 50 * 1024, "{growth_kib} KiB");
 }

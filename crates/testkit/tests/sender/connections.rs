@@ -1,5 +1,5 @@
-//! Kept connections: that they are used, that a receiver which hangs up costs nothing, that none is kept
-//! beyond its time and number, and that no request goes out twice.
+//! Keep-alive: connections are reused, a receiver that closes one costs no attempt, idle connections are
+//! limited in time and number, and no request is sent twice.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -15,7 +15,7 @@ use tokio::sync::{Barrier, mpsc};
 
 use crate::senders::{OK, PATIENT, answering, code, deliver, policy, send, sender};
 
-/// Answers one request and hangs up without a word about it. Tells when it has.
+/// Responds to one request, closes the connection without announcing it, and then signals `closed`.
 async fn hang_up(mut stream: TcpStream, closed: mpsc::UnboundedSender<()>) -> io::Result<()> {
     if read_request(&mut stream).await?.is_some() {
         stream.write_all(OK).await?;
@@ -30,7 +30,7 @@ fn keeping(keep_alive: KeepAlive) -> Sender {
 }
 
 #[tokio::test]
-async fn connections_are_used_again() {
+async fn connections_are_reused() {
     let answers: [&[u8]; 3] = [
         OK,
         b"HTTP/1.1 204 No Content\r\n\r\n",
@@ -49,7 +49,7 @@ async fn connections_are_used_again() {
 }
 
 #[tokio::test]
-async fn connections_that_end_with_the_answer_are_not() {
+async fn connections_closed_by_the_response_are_not_reused() {
     let answers: [&[u8]; 4] = [
         b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
         b"HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n",
@@ -67,11 +67,11 @@ async fn connections_that_end_with_the_answer_are_not() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_has_hung_up_costs_no_attempt() {
+async fn a_closed_connection_costs_no_attempt() {
     let (closed, mut is_closed) = mpsc::unbounded_channel();
     let receiver = Receiver::raw(move |stream| hang_up(stream, closed.clone())).await;
     for _ in 0..200 {
-        // A new sender each time: an old one would not even try.
+        // A new sender each time: one that was used would not reuse a connection to this host.
         let sender = sender();
         for _ in 0..2 {
             assert_eq!(code(&deliver(&sender, &receiver.url("/hook")).await), "200");
@@ -81,10 +81,10 @@ async fn a_receiver_that_has_hung_up_costs_no_attempt() {
     assert_eq!(receiver.accepted(), 400);
 }
 
-/// The same with a receiver on a thread of its own, and no turn of the runtime between its hanging up and
-/// the next request: only the kernel knows.
+/// The same with a receiver on its own thread, and no turn of the runtime between the close and the next
+/// request: only the kernel knows about it.
 #[tokio::test]
-async fn a_receiver_that_has_hung_up_unnoticed_costs_no_attempt() {
+async fn a_connection_closed_unnoticed_costs_no_attempt() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/", listener.local_addr().expect("an address"));
     let (hang_up, is_to_hang_up) = std::sync::mpsc::channel();
@@ -118,7 +118,7 @@ async fn a_receiver_that_has_hung_up_unnoticed_costs_no_attempt() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_always_hangs_up_costs_no_attempt_either() {
+async fn a_receiver_that_always_closes_costs_no_attempt() {
     let (closed, is_closed) = mpsc::unbounded_channel();
     let receiver = Receiver::raw(move |stream| hang_up(stream, closed.clone())).await;
     let sender = keeping(KeepAlive::default());
@@ -130,7 +130,7 @@ async fn a_receiver_that_always_hangs_up_costs_no_attempt_either() {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_twice_once_a_byte_has_left() {
+async fn no_request_is_repeated_after_its_first_byte() {
     let requests = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&requests);
     let receiver = Receiver::raw(move |mut stream| {
@@ -138,7 +138,7 @@ async fn nothing_is_sent_twice_once_a_byte_has_left() {
         async move {
             read_request(&mut stream).await?;
             stream.write_all(OK).await?;
-            // Takes a part of the second request, and is gone.
+            // Reads a part of the second request, then resets the connection.
             stream.read_exact(&mut [0; 10]).await?;
             seen.fetch_add(1, Ordering::SeqCst);
             reset_at_end(&stream);
@@ -154,7 +154,7 @@ async fn nothing_is_sent_twice_once_a_byte_has_left() {
 }
 
 #[tokio::test]
-async fn idle_connections_are_closed_when_their_time_has_come() {
+async fn idle_connections_are_closed_after_their_timeout() {
     let (ended, mut has_ended) = mpsc::unbounded_channel();
     let receiver = Receiver::raw(move |mut stream| {
         let ended = ended.clone();
@@ -169,14 +169,15 @@ async fn idle_connections_are_closed_when_their_time_has_come() {
     .await;
     let sender = keeping(KeepAlive { idle_max: Duration::from_millis(400), ..KeepAlive::default() });
     assert_eq!(code(&deliver(&sender, &receiver.url("/hook")).await), "200");
-    // Nobody sends anything any more: it is closed all the same.
+    // Closed even though nothing is sent any more.
     assert_eq!(has_ended.recv().await, Some(()));
     assert_eq!(code(&deliver(&sender, &receiver.url("/hook")).await), "200");
     drop(sender);
-    assert_eq!(has_ended.recv().await, Some(()), "and all of them with the sender");
+    assert_eq!(has_ended.recv().await, Some(()), "and all when the sender is dropped");
 }
 
-/// A receiver that answers once `together` requests are there, and tells of each connection's end.
+/// Returns a receiver that responds when `together` requests have arrived, and signals the end of each
+/// connection.
 async fn gather(ip: Ipv4Addr, together: usize, ended: mpsc::UnboundedSender<()>) -> Receiver {
     let barrier = Arc::new(Barrier::new(together));
     Receiver::raw_at(ip.into(), move |mut stream| {
@@ -196,7 +197,7 @@ async fn gather(ip: Ipv4Addr, together: usize, ended: mpsc::UnboundedSender<()>)
 #[tokio::test]
 async fn idle_connections_are_bounded_for_each_host_and_in_total() {
     let long = KeepAlive { idle_max: PATIENT, rest_at_new_hosts: false, ..KeepAlive::default() };
-    // (bounds, requests at once to each of two hosts) → connections closed at once
+    // (limits, concurrent requests to each of two hosts) → connections closed at once
     let rows = [
         (KeepAlive { idle_per_host_max: 3, ..long }, 5, 4),
         (KeepAlive { idle_total_max: 4, ..long }, 5, 6),
@@ -229,7 +230,7 @@ async fn idle_connections_are_bounded_for_each_host_and_in_total() {
 }
 
 #[tokio::test]
-async fn as_many_as_were_in_use_together_are_used_again() {
+async fn all_concurrent_connections_are_reused() {
     const TOGETHER: usize = 200;
     let sender = keeping(KeepAlive { rest_at_new_hosts: false, ..KeepAlive::default() });
     let (ended, _has_ended) = mpsc::unbounded_channel();
@@ -246,7 +247,7 @@ async fn as_many_as_were_in_use_together_are_used_again() {
 }
 
 #[tokio::test]
-async fn at_the_bound_the_connection_that_waited_longest_goes() {
+async fn at_the_limit_the_longest_idle_connection_is_closed() {
     let one = KeepAlive { idle_total_max: 1, rest_at_new_hosts: false, ..KeepAlive::default() };
     let sender = keeping(one);
     let (first, second) = (answering(OK).await, answering(OK).await);
@@ -257,7 +258,7 @@ async fn at_the_bound_the_connection_that_waited_longest_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_at_once_over_many_threads() {
+async fn connections_are_shared_between_threads() {
     let receiver = answering(OK).await;
     let sender = keeping(KeepAlive::default());
     let mut senders = tokio::task::JoinSet::new();

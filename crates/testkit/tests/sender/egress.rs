@@ -1,5 +1,5 @@
-//! The address policy as rows: what must happen to each URL when it is given, and to each address when
-//! a request is about to leave.
+//! The address policy as tables: the expected result for each URL at creation, and for each address before a
+//! request is sent.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use posthaste_services::sender::{KeepAlive, Post, ReadUpTo, Resolve, Resolving, 
 
 use AddressRule as Rule;
 
-/// One rule for each refused address; the first and the last of a block where it has any.
+/// The rule that refuses each address; the first and last address of each block.
 const REFUSED: &[(Rule, &[&str])] = &[
     (Rule::Unspecified, &["0.0.0.0", "::"]),
     (Rule::ThisNetwork, &["0.0.0.1", "0.255.255.255"]),
@@ -45,7 +45,7 @@ const REFUSED: &[(Rule, &[&str])] = &[
     (Rule::SegmentRouting, &["5f00::", "5f00:ffff::1"]),
 ];
 
-/// The neighbours of those blocks, and some names everybody knows.
+/// Addresses next to those blocks, and some well-known ones.
 const PUBLIC: &[&str] = &[
     "1.0.0.0",
     "1.1.1.1",
@@ -98,7 +98,7 @@ fn literal(address: IpAddr) -> String {
     }
 }
 
-/// A resolver that always answers the same.
+/// A resolver that always returns the same addresses.
 struct Answers(Vec<IpAddr>);
 
 impl Resolve for Answers {
@@ -107,7 +107,7 @@ impl Resolve for Answers {
     }
 }
 
-/// What a real sender does with a name that resolves like this; only for what must not be reached.
+/// Sends to a name that resolves to these addresses; only for addresses that must not be reached.
 async fn send(url: &str, resolved: Vec<IpAddr>) -> Failure {
     let answers = Answers(resolved);
     let sender =
@@ -159,7 +159,7 @@ fn public_addresses_pass() {
 }
 
 #[test]
-fn an_ipv4_network_also_allows_its_addresses_in_ipv6_clothes() {
+fn an_ipv4_network_also_allows_its_mapped_ipv6_addresses() {
     let allow_cidrs = vec!["10.0.0.0/8".parse().expect("a network")];
     let policy = EgressPolicy { allow_cidrs, ..EgressPolicy::default() };
     let rows = [
@@ -178,7 +178,7 @@ fn an_ipv4_network_also_allows_its_addresses_in_ipv6_clothes() {
     }
 }
 
-/// What must happen to a URL.
+/// The expected result for a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Pass,
@@ -203,7 +203,7 @@ fn verdict(policy: &EgressPolicy, url: &str) -> Verdict {
         Err(Blocked::Port) => Verdict::Port,
         Err(Blocked::LocalName { .. }) => Verdict::Local,
         Err(Blocked::Address { rule, .. }) => Verdict::Refused(rule),
-        Err(Blocked::NoAddress) => panic!("{url}: nothing was resolved"),
+        Err(Blocked::NoAddress) => panic!("{url}: not resolved"),
     }
 }
 
@@ -347,12 +347,12 @@ const URLS: &[(&str, Verdict)] = &[
 ];
 
 #[tokio::test]
-async fn urls_in_every_spelling() {
+async fn urls_in_every_spelling_are_classified() {
     let policy = EgressPolicy::default();
     for (url, expected) in URLS {
         assert_eq!(verdict(&policy, url), *expected, "{url:?} at creation");
         let resolved = vec![address("127.0.0.1")];
-        // A name that passed at creation resolves to loopback now; what was refused stays refused.
+        // A name that passed at creation now resolves to loopback; what was refused stays refused.
         let code = code(*expected).unwrap_or(Failure::BlockedAddress);
         if !matches!(*url, "https://8.8.8.8/" | "https://134744072/" | "https://[2606:4700:4700::1111]/") {
             assert_eq!(send(url, resolved).await, code, "{url:?} at sending");
@@ -361,7 +361,7 @@ async fn urls_in_every_spelling() {
 }
 
 #[test]
-fn settings_open_exactly_what_they_name() {
+fn settings_allow_exactly_what_they_name() {
     let allow_cidrs = vec!["127.0.0.0/8".parse().expect("a network")];
     let policy = EgressPolicy { allow_http: true, allow_cidrs };
     let rows = [
@@ -382,7 +382,7 @@ fn settings_open_exactly_what_they_name() {
 }
 
 #[test]
-fn the_tables_are_as_long_as_was_asked_and_say_nothing_twice() {
+fn the_tables_are_large_and_have_no_duplicates() {
     let refused: Vec<_> = REFUSED.iter().flat_map(|(_, texts)| texts.iter()).collect();
     assert!(URLS.len() + refused.len() + PUBLIC.len() >= 120);
     let distinct: HashSet<_> = refused.iter().chain(&PUBLIC.iter().collect::<Vec<_>>()).copied().collect();

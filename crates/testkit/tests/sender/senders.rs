@@ -1,4 +1,4 @@
-//! The senders under test, and what they are asked to send.
+//! Senders under test, receivers and requests that the tests share.
 
 use std::io;
 use std::net::IpAddr;
@@ -15,14 +15,14 @@ use posthaste_services::sender::{
 use posthaste_testkit::receiver::{Receiver, read_request};
 use tokio::io::AsyncWriteExt as _;
 
-/// Long enough that no healthy exchange meets it, however busy the machine is.
+/// Long enough that no healthy exchange reaches it, however busy the machine is.
 pub(crate) const PATIENT: Duration = Duration::from_secs(60);
-/// Short, for what must run into it.
+/// A deadline that is meant to expire.
 pub(crate) const SHORT: Duration = Duration::from_secs(1);
 
 pub(crate) const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-/// Answers every request with the same bytes, and keeps the connection.
+/// Returns a receiver that responds to every request with the same bytes and keeps the connection.
 pub(crate) async fn answering(answer: &'static [u8]) -> Receiver {
     Receiver::raw(move |mut stream| async move {
         while read_request(&mut stream).await?.is_some() {
@@ -33,12 +33,12 @@ pub(crate) async fn answering(answer: &'static [u8]) -> Receiver {
     .await
 }
 
-/// The loopback network and http are allowed, as a test needs it.
+/// Returns a policy that allows HTTP to loopback addresses.
 pub(crate) fn policy() -> EgressPolicy {
     EgressPolicy { allow_http: true, allow_cidrs: vec!["127.0.0.0/8".parse().expect("a network")] }
 }
 
-/// A sender for tests that count connections: it uses a kept one from the first moment on.
+/// Returns a sender for tests that count connections: it reuses connections from the start.
 pub(crate) fn sender() -> Sender {
     sender_with(SystemResolver::default(), Trust::nobody())
 }
@@ -63,12 +63,12 @@ pub(crate) async fn send_body(
     sender.send_to_url(url, post, Timestamp::from_micros(0)).await
 }
 
-/// A delivery as the worker makes it: only the status counts.
+/// Sends a request as the worker does: only the status counts.
 pub(crate) async fn deliver(sender: &Sender, url: &str) -> Exchange {
     send(sender, url, ReadUpTo::Status, PATIENT).await
 }
 
-/// The status of a delivery, or the code of a failure.
+/// Returns the status of a delivery, or the code of a failure.
 pub(crate) fn code(exchange: &Exchange) -> String {
     match exchange.outcome.code() {
         Some(code) => code.to_string(),
@@ -76,7 +76,7 @@ pub(crate) fn code(exchange: &Exchange) -> String {
     }
 }
 
-/// A resolver that gives one scripted answer after the other, the last one for ever.
+/// A resolver that returns scripted results one after the other, the last one for ever.
 #[derive(Debug, Clone)]
 pub(crate) struct Scripted {
     answers: Arc<Vec<Vec<IpAddr>>>,
@@ -84,7 +84,7 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// An empty answer stands for a name that does not exist.
+    /// An empty result means that the name does not exist.
     pub(crate) fn new(answers: &[&[&str]]) -> Self {
         let parse = |answer: &&[&str]| answer.iter().map(|text| text.parse().expect("an address")).collect();
         Self { answers: Arc::new(answers.iter().map(parse).collect()), asked: Arc::default() }

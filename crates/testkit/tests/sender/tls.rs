@@ -1,4 +1,4 @@
-//! TLS: who is believed, and what happens when there is no session.
+//! TLS: which certificates are trusted, and failed handshakes.
 
 use std::io;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn authority() -> Authority {
     CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority")
 }
 
-/// A receiver's certificate for `name`, good until the given year.
+/// Creates a certificate for `name`, valid until the given year.
 fn acceptor(authority: &Authority, name: &str, until_year: i32) -> TlsAcceptor {
     let key = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::new([name.to_owned()]).expect("parameters");
@@ -48,7 +48,7 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor) -> io::Result<()> {
     Ok(())
 }
 
-/// A sender that believes one authority of a file, and to which every name is 127.0.0.1.
+/// Returns a sender that trusts one authority, read from a file, and resolves every name to 127.0.0.1.
 fn believing(authority: Option<&Authority>) -> Sender {
     let trust = match authority {
         None => Trust::nobody(),
@@ -62,19 +62,26 @@ fn believing(authority: Option<&Authority>) -> Sender {
 }
 
 #[tokio::test]
-async fn certificates() {
+async fn certificates_are_verified() {
     let (ours, theirs) = (authority(), authority());
     let rows = [
-        ("nobody is believed", None, "receiver.example", "receiver.example", 2100, "TLS_FAILED"),
-        ("somebody else is", Some(&theirs), "receiver.example", "receiver.example", 2100, "TLS_FAILED"),
-        ("the authority is", Some(&ours), "receiver.example", "receiver.example", 2100, "200"),
-        ("it is another name's", Some(&ours), "other.example", "receiver.example", 2100, "TLS_FAILED"),
+        ("no authority is trusted", None, "receiver.example", "receiver.example", 2100, "TLS_FAILED"),
+        (
+            "another authority is trusted",
+            Some(&theirs),
+            "receiver.example",
+            "receiver.example",
+            2100,
+            "TLS_FAILED",
+        ),
+        ("the authority is trusted", Some(&ours), "receiver.example", "receiver.example", 2100, "200"),
+        ("it is for another name", Some(&ours), "other.example", "receiver.example", 2100, "TLS_FAILED"),
         ("it is a wild card", Some(&ours), "*.receiver.example", "a.receiver.example", 2100, "200"),
         ("it has expired", Some(&ours), "receiver.example", "receiver.example", 2001, "TLS_FAILED"),
         ("the name is absolute", Some(&ours), "receiver.example", "receiver.example.", 2100, "200"),
-        ("it is an address's", Some(&ours), "127.0.0.1", "127.0.0.1", 2100, "200"),
+        ("it is for an address", Some(&ours), "127.0.0.1", "127.0.0.1", 2100, "200"),
         (
-            "it is a name's, not the address's",
+            "it is for a name, not for the address",
             Some(&ours),
             "receiver.example",
             "127.0.0.1",
@@ -93,7 +100,7 @@ async fn certificates() {
 }
 
 #[tokio::test]
-async fn no_session() {
+async fn a_failed_handshake_sends_nothing() {
     let stalling = Receiver::raw(|mut stream| async move {
         stream.read_exact(&mut [0; 5]).await?;
         std::future::pending().await
@@ -124,7 +131,7 @@ async fn no_session() {
 }
 
 #[tokio::test]
-async fn sessions_are_used_again_and_a_closed_one_costs_nothing() {
+async fn sessions_are_reused_and_a_closed_one_costs_no_attempt() {
     let authority = authority();
     let acceptor = acceptor(&authority, "receiver.example", 2100);
     let keeping = acceptor.clone();

@@ -1,5 +1,5 @@
-//! Receivers that do odd things, each beside a healthy one: every attempt ends with the right code, and
-//! the healthy one hears everything.
+//! Misbehaving receivers next to a healthy one: every attempt ends with the right code, and the healthy one
+//! gets all deliveries.
 
 use posthaste_core::ports::Stores;
 use posthaste_core::saga::SagaStatus;
@@ -9,7 +9,7 @@ use posthaste_testkit::receiver::Act::{self, Endlessly, Hold, Reset, Say, SayLon
 use posthaste_testkit::receiver::{Answer, Receiver};
 use std::time::Duration;
 
-/// What each does, and what the delivery comes to: a code, or nothing where the status line says 200.
+/// What each receiver does, and the expected code; empty where the status line says 200.
 fn rows() -> Vec<(Vec<Act>, &'static str)> {
     let many: String = (0..10_000).map(|number| format!("x-{number}: y\r\n")).collect();
     vec![
@@ -27,7 +27,7 @@ fn rows() -> Vec<(Vec<Act>, &'static str)> {
     ]
 }
 
-pub(crate) async fn odd_receivers_beside_a_healthy_one<S: Stores>(h: Harness<S>) {
+pub(crate) async fn misbehaving_receivers_do_not_affect_a_healthy_one<S: Stores>(h: Harness<S>) {
     const EVENTS: usize = 10;
     let mut rig = Rig::with(h, Setup { deadline: Duration::from_secs(3), ..Setup::default() });
     let healthy = Receiver::start(|_| Answer::Status(200)).await;

@@ -1,5 +1,5 @@
-//! The calls by which components move deliveries through a store, one batch each: no HTTP, no services. What they
-//! return is checked and repeated by their callers.
+//! The calls with which components move deliveries through a store, one batch each, without HTTP or services.
+//! Callers check the results and repeat the calls.
 
 use crate::message;
 use anyhow::Context as _;
@@ -19,11 +19,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// No event of a [`Load`](crate::load::Load) has it.
+/// No event of a [`Load`](crate::load::Load) has this type.
 const EVENT_TYPE: &str = "bench.alone";
 const LEASE: Duration = Duration::from_secs(60);
 
-/// A store with one subscription, and the size of its batches.
+/// A store with one subscription, and the batch size.
 #[derive(Debug)]
 pub struct Calls<S> {
     store: S,
@@ -47,7 +47,7 @@ impl<S: Stores> Calls<S> {
         Ok(Self { store, subscription: id, batch, tokens: AtomicU64::new(0) })
     }
 
-    /// Stores a batch of events, each in a request of its own: what many callers post at once.
+    /// Stores a batch of events, each in its own request, as posted by many concurrent callers.
     pub async fn insert(&self, first: u32, now: Timestamp) -> anyhow::Result<()> {
         publish(&self.store, first..first + self.batch, &|_| EVENT_TYPE.to_owned(), now).await
     }
@@ -64,7 +64,7 @@ impl<S: Stores> Calls<S> {
         Ok(admitted.context("admitting")?.jobs.len())
     }
 
-    /// Claims at most `jobs_max` jobs under a token of their own.
+    /// Claims at most `jobs_max` jobs under a new token.
     pub async fn claim(
         &self,
         from: Option<Timestamp>,
@@ -108,7 +108,7 @@ impl<S: Stores> Calls<S> {
     }
 }
 
-/// Stores the events of these numbers, each in a request of its own.
+/// Stores the events with these numbers, each in its own request.
 pub async fn publish<S: Stores>(
     store: &S,
     numbers: Range<u32>,

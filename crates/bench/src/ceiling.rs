@@ -1,5 +1,5 @@
-//! The two ceilings that a delivery cannot break through: what the same HTTP can do with nothing behind it,
-//! and what the same stages can do on the same store with no HTTP before it.
+//! The two ceilings of a delivery: the throughput of the same HTTP requests without a server behind them, and
+//! of the same stages on the same store without HTTP.
 
 use crate::calls::{self, Calls};
 use crate::message;
@@ -23,16 +23,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// What the services move at once.
+/// Batch size of the services.
 const BATCH: u32 = 500;
-/// The claims that are timed, and the jobs of each: together no more than the shortest backlog has.
+/// Number of timed claims, and jobs per claim: together no more than the smallest backlog.
 const CLAIMS: u32 = 15;
 const CLAIM_JOBS: u32 = 50;
-/// A stage that found nothing looks again after this.
-const LOOK_AGAIN: Duration = Duration::from_micros(500);
+/// How long a stage that found no work waits before it polls again.
+const POLL_INTERVAL: Duration = Duration::from_micros(500);
 
-/// The bodies posted straight to the receiver, a second: from the client that deliveries leave through, with their
-/// headers, as many at once as the load has connections.
+/// Returns the rate, per second, of posting the bodies directly to the receiver: with the client and the
+/// headers of deliveries, and as many concurrent requests as the load has connections.
 pub async fn straight(receiver: &Receiver, connections: u32, count: u32) -> anyhow::Result<f64> {
     let tally = Arc::new(Tally::new(count));
     receiver.count_on(&tally);
@@ -40,7 +40,9 @@ pub async fn straight(receiver: &Receiver, connections: u32, count: u32) -> anyh
     let policy = EgressPolicy { allow_http: true, allow_cidrs: vec![loopback] };
     let sender = Sender::new(policy, Trust::nobody(), KeepAlive::default())?;
     let to = sender.aim(&format!("http://{}{TAKES}", receiver.address));
-    let to = Arc::new(to.map_err(|failure| anyhow::anyhow!("the receiver may not be reached: {failure:?}"))?);
+    let to = Arc::new(
+        to.map_err(|failure| anyhow::anyhow!("the address policy refuses the receiver: {failure:?}"))?,
+    );
     let next = Arc::new(AtomicU32::new(0));
     let began = Instant::now();
     let mut posting = JoinSet::new();
@@ -73,7 +75,7 @@ async fn post_all(
     }
 }
 
-/// A store with nothing before it.
+/// A store without a server in front of it.
 #[derive(Debug)]
 pub enum Bare {
     Sqlite(SqliteStore),
@@ -88,7 +90,7 @@ impl Bare {
         })
     }
 
-    /// Brings so many deliveries to their end; answers how many a second.
+    /// Completes this many deliveries and returns the rate per second.
     pub async fn deliver(&self, count: u32) -> anyhow::Result<f64> {
         match self {
             Self::Sqlite(store) => deliver(store, count).await,
@@ -96,8 +98,8 @@ impl Bare {
         }
     }
 
-    /// Lets a database clear up after what was delivered, which else it does while something else is measured. The
-    /// embedded store leaves nothing behind.
+    /// Vacuums the database after deliveries, so that autovacuum does not run during the next measurement. A
+    /// no-op for the embedded store.
     pub async fn settle(&self, url: &str) -> anyhow::Result<()> {
         match self {
             Self::Sqlite(_) => Ok(()),
@@ -105,7 +107,7 @@ impl Bare {
         }
     }
 
-    /// Makes a backlog of jobs; answers how long each of a few claims from it took.
+    /// Creates a backlog of jobs and returns the duration of each of a few claims.
     pub async fn claim(&self, backlog: u32) -> anyhow::Result<Vec<Duration>> {
         match self {
             Self::Sqlite(store) => claim(store, backlog).await,
@@ -113,7 +115,7 @@ impl Bare {
         }
     }
 
-    /// Stores the events of these numbers, which nothing routes yet.
+    /// Stores the events with these numbers, without routing them.
     pub async fn publish(
         &self,
         numbers: Range<u32>,
@@ -125,7 +127,7 @@ impl Bare {
         }
     }
 
-    /// Routes every event that was stored.
+    /// Routes all stored events.
     pub async fn route(&self) -> anyhow::Result<()> {
         match self {
             Self::Sqlite(store) => route(store).await,
@@ -153,8 +155,8 @@ async fn route<S: Stores>(store: &S) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whole deliveries through every stage of the store, a second. The stages run beside each other, each one
-/// as far as those before it have come.
+/// Returns the rate, per second, of whole deliveries through every stage of the store. The stages run
+/// concurrently, each as far as its predecessors have come.
 async fn deliver<S: Stores>(store: &S, count: u32) -> anyhow::Result<f64> {
     let stages = Stages::new(store, count).await?;
     tokio::try_join!(stages.insert(), stages.route(), stages.admit(), stages.work(), stages.apply())?;
@@ -210,7 +212,7 @@ impl<S: Stores> Stages<S> {
             let took = self.calls.route(from, self.now()).await?;
             from = took.lowest.or(from);
             routed += took.events as usize;
-            rest_unless(took.events > 0).await;
+            pause_unless(took.events > 0).await;
         }
         Ok(())
     }
@@ -220,7 +222,7 @@ impl<S: Stores> Stages<S> {
         while admitted < self.count {
             let jobs = self.calls.admit(self.now()).await?;
             admitted += jobs;
-            rest_unless(jobs > 0).await;
+            pause_unless(jobs > 0).await;
         }
         Ok(())
     }
@@ -229,7 +231,7 @@ impl<S: Stores> Stages<S> {
         let (mut from, mut reported) = (None, 0);
         while reported < self.count {
             let (token, jobs) = self.calls.claim(from, BATCH, self.now()).await?;
-            rest_unless(!jobs.is_empty()).await;
+            pause_unless(!jobs.is_empty()).await;
             if jobs.is_empty() {
                 continue;
             }
@@ -247,14 +249,14 @@ impl<S: Stores> Stages<S> {
             let (results, lowest) = self.calls.apply(from, self.now()).await?;
             from = lowest.or(from);
             applied += results;
-            rest_unless(results > 0).await;
+            pause_unless(results > 0).await;
         }
         Ok(())
     }
 }
 
-async fn rest_unless(found: bool) {
+async fn pause_unless(found: bool) {
     if !found {
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

@@ -1,6 +1,6 @@
 //! Benchmarks: scenarios with their load, receiver and server, the ceilings that they are compared with, and
-//! statistics. `posthaste bench` runs the [`scenario`]s; the measuring programs of this crate and of the testkit use the
-//! same parts. Knows neither the API crate nor the testkit.
+//! statistics. `posthaste bench` runs the [`scenario`]s; the benchmark programs of this crate and of the
+//! testkit use the same parts. Depends on neither the API crate nor the testkit.
 
 pub mod calls;
 pub mod ceiling;
@@ -17,7 +17,7 @@ pub mod wire;
 
 use std::time::Duration;
 
-/// Returns the number after `name` on the command line. `None` if it is not there.
+/// Returns the number after `name` on the command line, or `None` if there is none.
 pub fn argument(name: &str) -> Option<u32> {
     let mut arguments = std::env::args().skip_while(|argument| argument != name);
     arguments.nth(1)?.parse().ok()

@@ -1,5 +1,4 @@
-//! The load of a benchmark: numbered messages posted over a few connections that are kept, from a thread of
-//! its own.
+//! The load of a benchmark: numbered messages posted over a few persistent connections, from its own thread.
 
 use crate::tally::Tally;
 use crate::wire::Messages;
@@ -12,10 +11,10 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-/// After an answer that says to come again.
+/// Pause after a 429 or 503.
 const REFUSED_PAUSE: Duration = Duration::from_millis(20);
 
-/// What to post where.
+/// The messages to post, and where.
 #[derive(Debug)]
 pub struct Load {
     pub address: SocketAddr,
@@ -23,20 +22,20 @@ pub struct Load {
     pub key: &'static str,
     pub connections: u32,
     pub numbers: std::ops::Range<u32>,
-    /// At most so many a second, over all connections; nothing: as fast as answers come.
+    /// Maximum rate per second over all connections; `None` for as fast as possible.
     pub per_second: Option<u32>,
     pub body: fn(u32, u32) -> String,
-    /// Lines of the head that only a message of this number has.
+    /// Additional header lines of the message with this number.
     pub head: fn(u32) -> String,
-    /// What `body` gets beside the number.
+    /// The second argument of `body`.
     pub spread: u32,
 }
 
-/// What came of it.
+/// The result of a load.
 #[derive(Debug, Clone, Copy)]
 pub struct Posted {
     pub took: Duration,
-    /// Answers that were no acceptance; each was posted again.
+    /// Responses with 429 or 503; each message was posted again.
     pub refused: u64,
 }
 
@@ -48,7 +47,7 @@ struct Shared {
 }
 
 impl Load {
-    /// Posts all, and answers once the last one was taken.
+    /// Posts all messages, and returns when the last one is accepted.
     pub async fn run(self, tally: &Arc<Tally>) -> anyhow::Result<Posted> {
         let next = AtomicU32::new(self.numbers.start);
         let shared =
@@ -87,7 +86,7 @@ impl Shared {
         Ok(Posted { took: began.elapsed(), refused: self.refused.load(Ordering::Relaxed) })
     }
 
-    /// `at` says which of the connections this is: at a slow pace they take turns.
+    /// Posts on one connection. `at` is its index: with a limited rate, connections take turns.
     async fn post(self: Arc<Self>, at: u32) -> anyhow::Result<()> {
         let address = self.load.address;
         let stream = TcpStream::connect(address).await.with_context(|| format!("connecting to {address}"))?;

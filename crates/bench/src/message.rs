@@ -1,41 +1,41 @@
-//! The messages of a benchmark: numbered, about 300 bytes, alike in everything that costs time.
+//! The messages of a benchmark: numbered, about 300 bytes, and equal in everything that affects cost.
 
-/// Where the number stands in a body.
+/// The text before the number in a body.
 const HEAD: &str = r#"{"n":""#;
 const DIGITS: usize = 10;
-/// What an order of a shop may look like, so that the body compares with real ones.
+/// Content like that of a shop's order, so that the body is realistic.
 const REST: &str = r#"","order":{"id":"9f2c1d7e-55aa-4c1e-9a53-0f6d2b7c8e11","currency":"EUR","total":129.90,"lines":[{"sku":"A-1001","qty":2,"price":39.95},{"sku":"B-2040","qty":1,"price":50.00}],"customer":{"id":481516,"country":"NL","email":"somebody@shop.example"}},"at":"2026-01-01T12:00:00.000Z"}"#;
 
 const ORDER_HEAD: &str = r#"{"idempotency_key":"bench-"#;
 const ORDER_REST: &str =
     r#"","intent":"BUY","limit_price":145.001,"meta":{"source":"bench"},"qty":100,"symbol":"USDJPY"}"#;
 
-/// The payload of the event with this number.
+/// Returns the payload of the event with this number.
 pub fn payload(number: u32) -> String {
     format!("{HEAD}{number:0DIGITS$}{REST}")
 }
 
-/// The body of the call that sends it.
+/// Returns the request body that posts the event.
 pub fn event(event_type: &str, number: u32) -> String {
     format!(r#"{{"event_type":"{event_type}","payload":{}}}"#, payload(number))
 }
 
-/// The order with this number, written as the broker gets it.
+/// Returns the order with this number, in canonical form.
 pub fn order(number: u32) -> String {
     format!("{ORDER_HEAD}{number:0DIGITS$}{ORDER_REST}")
 }
 
-/// What its call has to say in the head as well.
+/// Returns the header line of its request.
 pub fn order_head(number: u32) -> String {
     format!("idempotency-key: bench-{number:0DIGITS$}\r\n")
 }
 
-/// What a broker answers to it.
+/// Returns the broker's response to it.
 pub fn order_answer(number: u32) -> String {
     format!(r#"{ORDER_HEAD}{number:0DIGITS$}","broker_order_id":"b-{number}"}}"#)
 }
 
-/// The number of a payload or of an order; of any other body nothing.
+/// Returns the number of a payload or an order, or `None` for any other body.
 pub fn number(body: &[u8]) -> Option<u32> {
     let rest = body.strip_prefix(HEAD.as_bytes()).or_else(|| body.strip_prefix(ORDER_HEAD.as_bytes()));
     let digits = rest?.get(..DIGITS)?;
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_found_again() {
+    fn a_number_round_trips() {
         for sent in [0, 7, u32::MAX] {
             let body = payload(sent);
             assert_eq!(number(body.as_bytes()), Some(sent));

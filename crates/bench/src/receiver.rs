@@ -1,5 +1,4 @@
-//! The receiver of a benchmark: a thread of its own that takes webhooks, counts them, and answers by the
-//! path it is called with.
+//! The receiver of a benchmark: runs on its own thread, counts webhooks, and responds according to the path.
 
 use crate::message;
 use crate::tally::Tally;
@@ -13,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
-/// What becomes of a message, by the first part of the path.
+/// Paths, which determine the response.
 pub const TAKES: &str = "/take";
 pub const FAILS: &str = "/fail";
 pub const HANGS: &str = "/hang";
@@ -21,10 +20,10 @@ pub const EXECUTES: &str = "/orders";
 
 const TAKEN: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 const FAILED: &[u8] = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";
-/// A worker opens many connections at once.
+/// Listen backlog: a worker opens many connections at once.
 const BACKLOG: u32 = 4_096;
 
-/// The tally of the run that is on; the receiver outlives many of them.
+/// The tally of the current run; the receiver is used for many runs.
 pub type Board = Arc<RwLock<Arc<Tally>>>;
 
 #[derive(Debug)]
@@ -41,11 +40,11 @@ impl Receiver {
         let runtime = runtime.context("starting the receiver")?;
         let listener = {
             let _inside = runtime.enter();
-            let socket = tokio::net::TcpSocket::new_v4().context("making a socket")?;
-            socket.bind((Ipv4Addr::LOCALHOST, 0).into()).context("taking a port")?;
+            let socket = tokio::net::TcpSocket::new_v4().context("creating a socket")?;
+            socket.bind((Ipv4Addr::LOCALHOST, 0).into()).context("binding a port")?;
             socket.listen(BACKLOG).context("listening")?
         };
-        let address = listener.local_addr().context("asking for the address")?;
+        let address = listener.local_addr().context("getting the local address")?;
         let board = Board::new(RwLock::new(Arc::new(Tally::new(0))));
         let (stop, stopped) = oneshot::channel();
         let shared = Arc::clone(&board);
@@ -61,7 +60,7 @@ impl Receiver {
         Ok(Self { address, board, stop: Some(stop), thread })
     }
 
-    /// From now on arrivals are counted there.
+    /// Counts arrivals on this tally from now on.
     pub fn count_on(&self, tally: &Arc<Tally>) {
         *self.board.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(tally);
     }
@@ -71,7 +70,7 @@ impl Drop for Receiver {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A receiver that panicked has nothing more to say.
+            // Ignore a panic of the receiver's thread.
             let _ = thread.join();
         }
     }
@@ -82,7 +81,7 @@ async fn accept(listener: TcpListener, board: Board, tls: Option<TlsAcceptor>) {
         let Ok((stream, _)) = listener.accept().await else { continue };
         let (board, tls) = (Arc::clone(&board), tls.clone());
         tokio::spawn(async move {
-            // Whoever sends notices by himself that a connection broke.
+            // Errors are ignored: the sender observes a broken connection itself.
             let _ = match tls {
                 Some(tls) => match tls.accept(plain(stream)).await {
                     Ok(stream) => converse(stream, &board).await,
@@ -95,7 +94,7 @@ async fn accept(listener: TcpListener, board: Board, tls: Option<TlsAcceptor>) {
 }
 
 fn plain(stream: TcpStream) -> TcpStream {
-    // Without it answers only wait longer.
+    // Nagle's algorithm would only delay responses.
     let _ = stream.set_nodelay(true);
     stream
 }
@@ -120,7 +119,8 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(stream: S, board: &Board) -
     }
 }
 
-/// A challenge goes back as it came, whatever the path: those that fail later must be verified too.
+/// Returns the response to a challenge, which is verified on any path: receivers that fail later must be
+/// verified too.
 fn echo(body: &[u8]) -> Vec<u8> {
     let challenge: Option<String> = serde_json::from_slice::<serde_json::Value>(body)
         .ok()

@@ -1,15 +1,15 @@
-//! What a benchmark found, as a table for people and as JSON for programs.
+//! Formats the results of a benchmark as a table or as JSON.
 
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What one scenario came to.
+/// The result of one scenario.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// Deliveries, or events where nothing else is measured.
+    /// Deliveries, or events where only ingest is measured.
     pub count: u64,
     pub took: Duration,
-    /// How long the load took to post; nothing if the events were there before.
+    /// How long posting took; `None` if the events were stored before.
     pub ingest_took: Option<Duration>,
     pub refused: u64,
     pub repeated: u64,
@@ -26,9 +26,9 @@ pub struct Row {
     pub scenario: &'static str,
     pub about: &'static str,
     pub outcome: Outcome,
-    /// Straight posts a second just before; nothing where there is no HTTP.
+    /// Direct posts per second, measured just before; `None` where there is no HTTP.
     pub straight: Option<f64>,
-    /// Deliveries a second of the store alone; nothing where it says nothing.
+    /// Deliveries per second of the store alone; `None` where it does not apply.
     pub store: Option<f64>,
 }
 
@@ -42,7 +42,8 @@ impl Row {
         Some(self.per_second()? / self.straight?)
     }
 
-    /// One delivery costs an exchange and a way through the store; this is how much of the time is that.
+    /// Returns the share of the time that is explained by the two ceilings: one HTTP exchange and one pass
+    /// through the store per delivery.
     fn efficiency(&self) -> Option<f64> {
         Some(self.per_second()? * (1.0 / self.straight? + 1.0 / self.store?))
     }
@@ -98,7 +99,7 @@ impl Row {
 const HEAD: [&str; 11] = [
     "store",
     "scenario",
-    "per s",
+    "per second",
     "straight",
     "share",
     "efficiency",

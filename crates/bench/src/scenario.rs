@@ -1,4 +1,4 @@
-//! The scenarios of a benchmark, and how each one is run.
+//! The scenarios of a benchmark, and how each is run.
 
 use crate::ceiling::Bare;
 use crate::load::Load;
@@ -15,28 +15,28 @@ use std::time::{Duration, Instant};
 
 /// The run is aborted after this long without a delivery.
 const STALLED: Duration = Duration::from_secs(60);
-/// Events that go before, so that connections, pools and plans are there.
+/// Events posted before the measurement, for connections, pools and query plans.
 const WARM_UP: u32 = 1_000;
-/// The events of one call while a backlog is made.
+/// Events per request while a backlog is created.
 const CHUNK: u32 = 1_000;
 const IDLE_FOR: Duration = Duration::from_secs(30);
 const SLOW_PER_SECOND: u32 = 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Single events as fast as they are taken, until all have arrived.
+    /// Single events as fast as they are accepted, until all are delivered.
     Flow,
-    /// The same, and only until all are taken.
+    /// Like `Flow`, but only until all are accepted.
     Ingest,
-    /// Events that were taken before anything else ran, until all have arrived.
+    /// A backlog stored before delivery starts, until all are delivered.
     Drain,
-    /// A few events a second.
+    /// A few events per second.
     Slow,
     /// Single orders, until all have reached the broker.
     Orders,
-    /// Jobs claimed from a backlog, from the store itself.
+    /// Jobs claimed from a backlog, directly from the store.
     Claim,
-    /// Nothing at all.
+    /// No load.
     Idle,
 }
 
@@ -51,7 +51,7 @@ pub struct Scenario {
     fan_out: bool,
     hanging: u32,
     failing: u32,
-    /// Deliveries that ended before.
+    /// Number of deliveries completed before.
     history: u32,
     pub https: bool,
 }
@@ -91,33 +91,27 @@ pub const ALL: [Scenario; 19] = [
     },
     Scenario {
         name: "each-1000",
-        about: "1,000 subscriptions, each of its own events",
+        about: "1,000 subscriptions, each to its own events",
         subscriptions: 1_000,
         ..FLOW
     },
     Scenario {
         name: "ingest",
-        about: "events that nobody subscribed to",
+        about: "events without a subscription",
         kind: Kind::Ingest,
         subscriptions: 0,
         ..FLOW
     },
-    Scenario {
-        name: "drain",
-        about: "a backlog, once everything starts",
-        kind: Kind::Drain,
-        events: 200_000,
-        ..FLOW
-    },
-    Scenario { name: "slow", about: "20 events a second", kind: Kind::Slow, events: 400, ..FLOW },
+    Scenario { name: "drain", about: "draining a backlog", kind: Kind::Drain, events: 200_000, ..FLOW },
+    Scenario { name: "slow", about: "20 events per second", kind: Kind::Slow, events: 400, ..FLOW },
     Scenario { name: "hundred", about: "100 receivers", ..HUNDRED },
     Scenario { name: "failing-10", about: "100 receivers, 10 of them fail", failing: 10, ..HUNDRED },
-    Scenario { name: "hanging-1", about: "100 receivers, 1 never answers", hanging: 1, ..HUNDRED },
-    Scenario { name: "hanging-20", about: "100 receivers, 20 never answer", hanging: 20, ..HUNDRED },
+    Scenario { name: "hanging-1", about: "100 receivers, 1 never responds", hanging: 1, ..HUNDRED },
+    Scenario { name: "hanging-20", about: "100 receivers, 20 never respond", hanging: 20, ..HUNDRED },
     Scenario { name: "https", about: "one subscription over TLS", https: true, ..FLOW },
     Scenario {
         name: "orders",
-        about: "orders to a broker, with the lane's own settings",
+        about: "orders to a broker, with default settings",
         kind: Kind::Orders,
         events: 5_000,
         subscriptions: 0,
@@ -125,30 +119,40 @@ pub const ALL: [Scenario; 19] = [
     },
     Scenario {
         name: "history-10k",
-        about: "one subscription, 10,000 deliveries before",
+        about: "one subscription, after 10,000 deliveries",
         history: 10_000,
         ..FLOW
     },
-    Scenario { name: "history-100k", about: "one subscription, 100,000 before", history: 100_000, ..FLOW },
-    Scenario { name: "history-1m", about: "one subscription, 1,000,000 before", history: 1_000_000, ..FLOW },
+    Scenario {
+        name: "history-100k",
+        about: "one subscription, after 100,000 deliveries",
+        history: 100_000,
+        ..FLOW
+    },
+    Scenario {
+        name: "history-1m",
+        about: "one subscription, after 1,000,000 deliveries",
+        history: 1_000_000,
+        ..FLOW
+    },
     Scenario {
         name: "claim-1k",
-        about: "a claim of 50 jobs out of 1,000",
+        about: "claims of 50 jobs from a backlog of 1,000",
         kind: Kind::Claim,
         events: 1_000,
         ..FLOW
     },
     Scenario {
         name: "claim-1m",
-        about: "a claim of 50 jobs out of 1,000,000",
+        about: "claims of 50 jobs from a backlog of 1,000,000",
         kind: Kind::Claim,
         events: 1_000_000,
         ..FLOW
     },
-    Scenario { name: "idle", about: "nothing to do", kind: Kind::Idle, events: 0, ..FLOW },
+    Scenario { name: "idle", about: "no load", kind: Kind::Idle, events: 0, ..FLOW },
 ];
 
-/// What a scenario is run with.
+/// The environment of a scenario.
 #[expect(missing_debug_implementations, reason = "a closure has none")]
 pub struct Stage<'a> {
     pub program: &'a Path,
@@ -161,7 +165,7 @@ pub struct Stage<'a> {
 }
 
 impl Scenario {
-    /// How many deliveries are waited for.
+    /// Returns the number of deliveries to wait for.
     pub fn deliveries(&self, numbers: std::ops::Range<u32>) -> u64 {
         let count = u64::from(numbers.end - numbers.start);
         if self.kind == Kind::Orders {
@@ -189,12 +193,12 @@ impl Scenario {
     async fn flow(&self, stage: &Stage<'_>, events: u32) -> anyhow::Result<Outcome> {
         if self.history > 0 {
             let store = Bare::open(stage.url).await?;
-            store.deliver(self.history).await.context("making a history")?;
-            store.settle(stage.url).await.context("clearing up after a history")?;
+            store.deliver(self.history).await.context("creating a history")?;
+            store.settle(stage.url).await.context("vacuuming after the history")?;
         }
         let server = Server::start(stage.program, stage.url, "all", stage.folder, stage.settings).await?;
         self.subscribe(stage, &server).await?;
-        // Numbers of their own: an order that was sent once is never sent again.
+        // Separate numbers: an order that was sent is never sent again.
         let warm_up = events..events + WARM_UP.min(events);
         let tally = Arc::new(Tally::new(warm_up.end));
         stage.receiver.count_on(&tally);
@@ -289,7 +293,7 @@ impl Scenario {
         }
     }
 
-    /// Over how many types the events are spread.
+    /// Returns the number of event types.
     fn spread(&self) -> u32 {
         if self.fan_out { 1 } else { self.subscriptions.max(1) }
     }
@@ -323,7 +327,7 @@ fn event_type(number: u32, spread: u32) -> String {
     format!("bench.{}", number % spread)
 }
 
-/// Answers the claims a second, and how long one takes.
+/// Returns the rate and the median duration of claims.
 async fn claim(stage: &Stage<'_>, backlog: u32) -> anyhow::Result<Outcome> {
     let mut took = Bare::open(stage.url).await?.claim(backlog).await?;
     took.sort_unstable();

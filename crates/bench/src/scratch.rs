@@ -1,11 +1,11 @@
-//! Stores created for one scenario, and the folder that everything of one run lies in.
+//! Stores created for one scenario, and the folder for all files of a run.
 
 use anyhow::Context as _;
 use posthaste_store::{postgres, sqlite};
 use std::path::{Path, PathBuf};
 use url::Url;
 
-/// An engine that is measured.
+/// An engine to measure.
 #[derive(Debug, Clone)]
 pub enum Engine {
     Sqlite,
@@ -29,7 +29,7 @@ impl Engine {
     }
 }
 
-/// A store with a schema and nothing in it, until it is removed.
+/// An empty, migrated store; call [`Scratch::remove`] when done.
 #[derive(Debug)]
 pub struct Scratch {
     pub url: String,
@@ -45,13 +45,13 @@ enum ScratchKind {
 impl Scratch {
     fn sqlite(folder: &Path, name: &str) -> anyhow::Result<Self> {
         let folder = folder.join(name);
-        std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+        std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
         let path = folder.join("posthaste.db");
         sqlite::migrate(&path)?;
         Ok(Self { url: format!("sqlite://{}", path.display()), what: ScratchKind::File(folder) })
     }
 
-    /// A database of its own on the server that this URL leads to.
+    /// Creates a database on the server with this URL.
     async fn postgres(server: &str, name: &str) -> anyhow::Result<Self> {
         let name = format!("posthaste_bench_{}_{}", std::process::id(), name.replace('-', "_"));
         let mut url = Url::parse(server).context("reading the URL of the server")?;
@@ -69,20 +69,20 @@ impl Scratch {
             }
         };
         if let Err(error) = removed {
-            eprintln!("posthaste: a store of the benchmark is left behind: {error:#}");
+            eprintln!("posthaste: cannot remove a store of the benchmark: {error:#}");
         }
     }
 }
 
-/// Where everything of one run lies; gone with it.
+/// The folder for all files of a run; removed on drop.
 #[derive(Debug)]
 pub struct Folder(pub PathBuf);
 
 impl Folder {
     pub fn new(parent: &Path) -> anyhow::Result<Self> {
-        let parent = parent.canonicalize().with_context(|| format!("looking for {}", parent.display()))?;
+        let parent = parent.canonicalize().with_context(|| format!("resolving {}", parent.display()))?;
         let folder = parent.join(format!("posthaste-bench-{}", std::process::id()));
-        std::fs::create_dir(&folder).with_context(|| format!("making {}", folder.display()))?;
+        std::fs::create_dir(&folder).with_context(|| format!("creating {}", folder.display()))?;
         Ok(Self(folder))
     }
 }
@@ -90,7 +90,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("posthaste: {} is left behind: {error}", self.0.display());
+            eprintln!("posthaste: cannot remove {}: {error}", self.0.display());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The Posthaste that is measured: a process of its own, on a store created for one scenario.
+//! The measured server: a separate process, on a store created for one scenario.
 
 use crate::wire::call;
 use anyhow::Context as _;
@@ -12,7 +12,7 @@ use std::time::Duration;
 pub const KEY: &str = "a-key-of-a-benchmark-on-this-machine";
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
 const POLL_EVERY: Duration = Duration::from_millis(20);
-/// Clock ticks of `/proc` in a second, on every Linux that Posthaste runs on.
+/// Unit of CPU times in `/proc`, on every Linux that Posthaste runs on.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 #[derive(Debug)]
@@ -59,9 +59,9 @@ impl Server {
     async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
         let ready = async {
             loop {
-                if let Some(status) = self.child.try_wait().context("looking after the server")? {
+                if let Some(status) = self.child.try_wait().context("checking the server process")? {
                     let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-                    anyhow::bail!("the server ended with {status}:\n{log}");
+                    anyhow::bail!("the server exited with {status}:\n{log}");
                 }
                 if call(self.address, "GET", "/readyz", KEY, "").await.is_ok() {
                     return Ok(());
@@ -69,7 +69,7 @@ impl Server {
                 tokio::time::sleep(POLL_EVERY).await;
             }
         };
-        tokio::time::timeout(STARTS_WITHIN, ready).await.context("the server does not become ready")?
+        tokio::time::timeout(STARTS_WITHIN, ready).await.context("the server did not become ready in time")?
     }
 
     pub async fn subscribe(&self, event_type: &str, url: &str) -> anyhow::Result<()> {
@@ -87,15 +87,15 @@ impl Server {
 
     async fn post(&self, path: &str, body: &str) -> anyhow::Result<Value> {
         let answer = call(self.address, "POST", path, KEY, body).await.context("preparing the benchmark")?;
-        serde_json::from_slice(&answer).context("reading an answer of the API")
+        serde_json::from_slice(&answer).context("reading a response of the API")
     }
 
-    /// The most memory that it has had in RAM, in MiB.
+    /// Returns its peak resident memory, in MiB.
     pub fn memory_mib(&self) -> Option<f64> {
         peak_memory_mib(self.child.id())
     }
 
-    /// The processor time that it has used.
+    /// Returns its CPU time so far.
     pub fn cpu(&self) -> Option<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
         let (_, rest) = stat.rsplit_once(") ")?;
@@ -105,16 +105,16 @@ impl Server {
     }
 }
 
-/// What is left undone is thrown away with the store.
+/// Unfinished work is discarded with the store.
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The most memory that a process has used so far; `None` if it has ended.
+/// Returns the peak resident memory of a process, in MiB; `None` if it has ended.
 pub fn peak_memory_mib(process: u32) -> Option<f64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -122,18 +122,17 @@ pub fn peak_memory_mib(process: u32) -> Option<f64> {
     Some(kib / 1_024.0)
 }
 
-/// Whether a variable of the environment is a setting: the caller's settings do not apply to the benchmark.
+/// Returns whether an environment variable is a setting: the caller's settings do not apply to the benchmark.
 fn is_setting(name: &std::ffi::OsStr) -> bool {
     let name = name.to_string_lossy();
     name.starts_with("POSTHASTE_") || name.starts_with("OUTBOX_")
 }
 
-/// One that nothing listens on now. Another program could take it before the server does; then the start
-/// fails and says so.
+/// Returns an address that is free now. If another program binds it before the server does, the start fails
+/// with an error.
 fn free_address() -> anyhow::Result<SocketAddr> {
-    let listener =
-        std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("looking for a free port")?;
-    listener.local_addr().context("asking for the address")
+    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("finding a free port")?;
+    listener.local_addr().context("getting the local address")
 }
 
 #[cfg(test)]
@@ -141,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_read_of_processes_that_run() {
+    fn memory_is_read_for_running_processes() {
         assert!(peak_memory_mib(std::process::id()).is_some_and(|mib| mib > 0.0));
         assert_eq!(peak_memory_mib(u32::MAX), None);
     }

@@ -1,19 +1,19 @@
-//! What was sent when, and what has arrived: shared by the load and the receiver of a benchmark.
+//! Records when messages are sent and arrive: shared by the load and the receiver of a benchmark.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// A latency falls into one of so many classes, each a 32nd of an octave wide: 2 % is exact enough.
+/// Number of latency buckets, each 1/32 of an octave wide, which is exact to 2 %.
 const CLASSES: usize = 1_024;
 const PER_OCTAVE: f64 = 32.0;
 
 #[derive(Debug)]
 pub struct Tally {
     began: Instant,
-    /// For every number, when it was sent, in microseconds since the beginning.
+    /// When each number was sent, in microseconds since the start.
     sent_us: Box<[AtomicU64]>,
-    /// For every number, how often it has arrived.
+    /// How often each number has arrived.
     times: Box<[AtomicU32]>,
     classes: Box<[AtomicU64]>,
     arrived: AtomicU64,
@@ -52,7 +52,7 @@ impl Tally {
         }
     }
 
-    /// One message has arrived. Numbers that nobody sent here are of another run.
+    /// Records an arrival. Ignores numbers that are out of range: they belong to another run.
     pub fn arrived(&self, number: u32) {
         let (Some(sent), Some(times)) = (self.sent_us.get(number as usize), self.times.get(number as usize))
         else {
@@ -74,7 +74,11 @@ impl Tally {
         self.arrived.load(Ordering::Acquire)
     }
 
-    /// Waits until so many have arrived; `stalled` is how long none may come.
+    /// Waits until `count` messages have arrived.
+    ///
+    /// # Errors
+    ///
+    /// Fails if none arrives for `stalled`.
     pub async fn wait_for(&self, count: u64, stalled: Duration) -> anyhow::Result<()> {
         self.expected.store(count, Ordering::Release);
         loop {
@@ -88,24 +92,24 @@ impl Tally {
             let late = tokio::time::timeout(stalled, is_notified).await.is_err();
             if late && self.count() == before {
                 let s = stalled.as_secs();
-                anyhow::bail!("{before} of {count} deliveries arrived, and none in the last {s} s");
+                anyhow::bail!("{before} of {count} deliveries arrived, none in the last {s} s");
             }
         }
     }
 
-    /// From the first arrival to the last.
+    /// Returns the time from the first arrival to the last.
     pub fn span(&self) -> Duration {
         let (first, last) = (self.first_us.load(Ordering::Relaxed), self.last_us.load(Ordering::Relaxed));
         Duration::from_micros(last.saturating_sub(first))
     }
 
-    /// How many arrivals were more than `each` of their number.
+    /// Returns the number of arrivals beyond `each` per number.
     pub fn repeated(&self, each: u32) -> u64 {
         let over = |times: &AtomicU32| u64::from(times.load(Ordering::Relaxed).saturating_sub(each));
         self.times.iter().map(over).sum()
     }
 
-    /// The latency that this share of the deliveries did not exceed, in milliseconds.
+    /// Returns a percentile of the latency, in milliseconds; `share` is 0.99 for p99.
     pub fn percentile_ms(&self, share: f64) -> f64 {
         let counts: Vec<u64> = self.classes.iter().map(|class| class.load(Ordering::Relaxed)).collect();
         let total: u64 = counts.iter().sum();
@@ -133,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_right_to_a_few_percent() {
+    fn percentiles_are_accurate_within_four_percent() {
         let tally = Tally::new(0);
         for latency_us in 1..=10_000 {
             tally.classes[class_of(latency_us)].fetch_add(1, Ordering::Relaxed);
@@ -145,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_is_told_of_the_last_and_of_repetitions() {
+    async fn waiting_ends_with_the_last_arrival_and_repetitions_are_counted() {
         let tally = Tally::new(3);
         for number in [0, 1, 1, 2, 9] {
             tally.sent(number);

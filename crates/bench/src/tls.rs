@@ -1,5 +1,5 @@
-//! The certificate of a receiver that speaks TLS, and the file by which the server under test trusts it. Both are
-//! constants: the key is public, and nothing but a benchmark's own server trusts the certificate.
+//! The certificate of the TLS receiver, and the CA file with which the measured server trusts it. Both are
+//! constants: the key is public, and only the benchmark's own server trusts the certificate.
 
 use anyhow::Context as _;
 use std::path::Path;
@@ -9,14 +9,14 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-/// The name that the certificate is for.
+/// The host name of the certificate.
 pub const HOST: &str = "localhost";
 
 /// Self-signed for [`HOST`], valid until 2120.
 const CERTIFICATE: &str = include_str!("tls/certificate.pem");
 const KEY: &[u8] = include_bytes!("tls/key.der");
 
-/// Returns what accepts connections, and the path of the file with the certificate.
+/// Returns the acceptor for connections, and the path of the file with the certificate.
 pub fn make(folder: &Path) -> anyhow::Result<(TlsAcceptor, String)> {
     let certificate =
         CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).context("reading the certificate")?;

@@ -1,5 +1,5 @@
-//! HTTP/1.1 as plainly as it can be spoken, so that the load and the receiver cost little beside what is
-//! measured: a head, a `content-length`, a body, and the connection kept.
+//! A minimal HTTP/1.1 implementation, so that the load and the receiver cost little compared with what is
+//! measured: a head, a `content-length`, a body, and persistent connections.
 
 use anyhow::{Context as _, bail};
 use std::net::SocketAddr;
@@ -8,22 +8,22 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
-/// A server that does not answer a [`call`] for so long does not answer at all.
+/// Timeout of a [`call`].
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
-/// One message that came in: its first line, and its body.
+/// A received message: its first line and its body.
 #[derive(Debug)]
 pub struct Message<'a> {
     pub first_line: &'a str,
     pub body: &'a [u8],
 }
 
-/// Reads one message after the other from a stream.
+/// Reads messages from a stream, one after the other.
 #[derive(Debug)]
 pub struct Messages<R> {
     stream: R,
     buffer: Vec<u8>,
-    /// The bytes of the buffer that the last message took.
+    /// Number of buffered bytes that belong to the last message.
     taken: usize,
 }
 
@@ -36,7 +36,7 @@ impl<R: AsyncRead + Unpin> Messages<R> {
         &mut self.stream
     }
 
-    /// The next message; nothing once the other side has closed.
+    /// Returns the next message, or `None` if the other side has closed the connection.
     pub async fn next(&mut self) -> anyhow::Result<Option<Message<'_>>> {
         self.buffer.drain(..self.taken);
         self.taken = 0;
@@ -51,11 +51,11 @@ impl<R: AsyncRead + Unpin> Messages<R> {
         let length = content_length(&self.buffer[..head])?;
         let end = head + length;
         if end > MESSAGE_BYTES_MAX {
-            bail!("a message of {end} bytes");
+            bail!("a message of {end} bytes is too long");
         }
         while self.buffer.len() < end {
             if !self.read_more().await? {
-                bail!("a body broke off");
+                bail!("the connection ended within a body");
             }
         }
         self.taken = end;
@@ -66,13 +66,13 @@ impl<R: AsyncRead + Unpin> Messages<R> {
 
     async fn read_more(&mut self) -> anyhow::Result<bool> {
         if self.buffer.len() >= MESSAGE_BYTES_MAX {
-            bail!("a message without an end");
+            bail!("a head is too long");
         }
         Ok(self.stream.read_buf(&mut self.buffer).await.context("reading")? > 0)
     }
 }
 
-/// Makes one call on a connection of its own; returns the body of a successful answer.
+/// Makes one call on a new connection and returns the body of a successful response.
 pub async fn call(
     address: SocketAddr,
     method: &str,
@@ -87,7 +87,8 @@ pub async fn call(
     );
     let mut messages = Messages::new(TcpStream::connect(address).await.context("connecting")?);
     messages.stream().write_all(request.as_bytes()).await.context("sending a request")?;
-    let answer = tokio::time::timeout(ANSWERS_WITHIN, messages.next()).await.context("no answer")??;
+    let answer =
+        tokio::time::timeout(ANSWERS_WITHIN, messages.next()).await.context("no response in time")??;
     let answer = answer.context("the server closed the connection")?;
     let is_success = answer.first_line.split(' ').nth(1).is_some_and(|status| status.starts_with('2'));
     if !is_success {
@@ -96,7 +97,7 @@ pub async fn call(
     Ok(answer.body.to_vec())
 }
 
-/// Where the body begins.
+/// Returns where the body starts.
 fn find_end(buffer: &[u8]) -> Option<usize> {
     const END: &[u8] = b"\r\n\r\n";
     buffer.windows(END.len()).position(|window| window == END).map(|at| at + END.len())
@@ -119,7 +120,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn messages_are_told_apart() {
+    async fn messages_are_separated() {
         let bytes: &[u8] =
             b"POST /a HTTP/1.1\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 200 OK\r\nx: y\r\n\r\nHTTP/1.1 202 \
               Accepted\r\ncontent-length:3\r\n\r\nabc";

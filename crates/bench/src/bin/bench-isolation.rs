@@ -1,7 +1,7 @@
-//! Measures what receivers that never answer cost the others: the real binary drains a backlog to 80
-//! healthy subscriptions, first alone, then next to one black hole, then next to twenty, which have as
-//! many events again and 100,000 waiting deliveries besides. All three in one run, each engine; what
-//! counts is the ratio of the healthy deliveries' throughput to that of the first.
+//! Measures how much receivers that never respond slow down the others: the real binary drains a backlog to
+//! 80 healthy subscriptions, first alone, then next to one black hole, then next to twenty, which have as
+//! many events and 100,000 waiting deliveries in addition. All three in one run for each engine; compare the
+//! throughput of the healthy deliveries with that of the first, as a ratio.
 //!
 //! `bench-isolation [--events N] [--rounds N]`; needs the server that `scripts/with-postgres --durable`
 //! starts, and the release binary next to this one, or the one that `POSTHASTE_BIN` names.
@@ -39,7 +39,7 @@ async fn main() -> anyhow::Result<()> {
     println!("{events} healthy deliveries to {HEALTHY} subscriptions; medians of {rounds} rounds");
     for engine in [Engine::Postgres { server }, Engine::Sqlite] {
         let mut times: [Vec<Duration>; BLACK_HOLES.len()] = Default::default();
-        // In turns, so that a machine that slows down slows all of them down.
+        // The variants alternate, so that a slowdown of the machine affects all of them.
         for _ in 0..rounds {
             for (times, black_holes) in times.iter_mut().zip(BLACK_HOLES) {
                 let scratch = engine.scratch(&bench.folder.0, "isolation").await?;
@@ -53,7 +53,9 @@ async fn main() -> anyhow::Result<()> {
         let per_second = times.map(|times| median_rate(events, times));
         for (rate, black_holes) in per_second.iter().zip(BLACK_HOLES) {
             let (name, ratio) = (engine.name(), rate / per_second[0]);
-            println!("{name}  {black_holes:>2} black holes  {rate:>7.0}/s healthy  ratio {ratio:.2}");
+            println!(
+                "{name}  {black_holes:>2} black holes  {rate:>7.0} healthy per second  ratio {ratio:.2}"
+            );
         }
     }
     Ok(())

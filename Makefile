@@ -1,4 +1,4 @@
-# Every command a contributor needs. `make` alone lists them; CI runs `make test`.
+# Commands for contributors. `make` alone lists them; CI runs `make test`.
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -11,18 +11,18 @@ heading = @printf '\n== %s\n'
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## build the release binary, with its debug information in posthaste.debug next to it
+build: ## build the release binary, and put its debug information into posthaste.debug next to it
 	cargo build --release --locked
 	scripts/split-debug-info $(posthaste)
 
-dev: ## build without optimisation, and run everything on the embedded store in ./posthaste-data; prints what to try
+dev: ## build without optimization and run all roles on the embedded store in ./posthaste-data; prints commands to try
 	cargo build --profile quick --locked
 	$(target)/quick/posthaste dev
 
 fmt: ## format the code
 	cargo fmt --all
 
-lint: ## check the formatting, and clippy with warnings denied
+lint: ## check formatting, and run clippy with warnings as errors
 	$(heading) 'formatting'
 	cargo fmt --all --check
 	$(heading) 'clippy'
@@ -32,16 +32,16 @@ deny: ## check dependencies: banned crates, licenses, sources
 	$(heading) 'dependencies'
 	scripts/check-dependencies
 
-test: ## everything CI checks: lint, dependencies, then all tests, with what they need installed first
+test: ## install what the tests need, then run all checks of CI: lint, dependencies, tests
 	@scripts/with-tools scripts/with-postgres $(MAKE) --no-print-directory lint deny cargo-test
 
-# The program first: some tests run it as processes of its own, and find it beside themselves.
+# Build the binaries first: some tests start them as processes, and find them in the target folder.
 cargo-test:
 	$(heading) 'tests'
 	cargo build --workspace --bins --locked
 	cargo test --workspace --locked
 
-soak: build ## nine processes deliver 100,000 events to ten subscriptions (SOAK_EVENTS=…)
+soak: build ## deliver 100,000 events to ten subscriptions with nine processes (SOAK_EVENTS=…)
 	cargo build --release --locked -p posthaste-testkit --bin soak
 	scripts/with-postgres --durable $(dir $(posthaste))soak
 
@@ -49,27 +49,27 @@ chaos: build ## kill, stop and cut off processes, PostgreSQL and the broker unde
 	cargo build --release --locked -p posthaste-testkit --bin chaos
 	scripts/with-postgres --durable $(dir $(posthaste))chaos
 
-steady: build ## 1,000 events a second for half an hour, then beside an open transaction (STEADY_RATE=… STEADY_MINUTES=… OPEN_MINUTES=…)
+steady: build ## run 1,000 events per second for half an hour, then next to an open transaction (STEADY_RATE=… STEADY_MINUTES=… OPEN_MINUTES=…)
 	cargo build --release --locked -p posthaste-testkit --bin steady
 	scripts/with-postgres --durable $(dir $(posthaste))steady
 
-siege: build ## connections that do not read, slow uploads and long queries at once, while deliveries go on (SIEGE_CONNECTIONS=… SIEGE_UPLOADS=… SIEGE_QUERIES=… SIEGE_SECONDS=…)
+siege: build ## attack with connections that do not read, slow uploads and long queries during deliveries (SIEGE_CONNECTIONS=… SIEGE_UPLOADS=… SIEGE_QUERIES=… SIEGE_SECONDS=…)
 	cargo build --release --locked -p posthaste-testkit --bin siege
 	scripts/with-postgres --durable $(dir $(posthaste))siege
 
-bench: build ## measure deliveries on both stores, what receivers that hang cost, and the order lane (about three quarters of an hour)
+bench: build ## measure deliveries on both stores, next to hanging receivers, and the order lane (about 45 minutes)
 	scripts/with-postgres --durable sh -c \
 		'POSTHASTE_BENCH_DATABASE_URL="$$POSTHASTE_TEST_POSTGRES_URL" exec $(posthaste) bench'
 	cargo build --release --locked -p posthaste-bench -p posthaste-testkit --bin bench-isolation --bin bench-outbox
 	scripts/with-postgres --durable $(dir $(posthaste))bench-isolation
 	scripts/with-postgres --durable $(dir $(posthaste))bench-outbox
 
-bench-store: ## measure both stores; PostgreSQL flushes as a real server does
+bench-store: ## measure both stores alone, with fsync on
 	scripts/with-postgres --durable cargo run --release --locked -p posthaste-testkit --bin bench-store
 
-count-pages: ## count what each page of the dashboard reads beside a million deliveries (COUNTED_DELIVERIES=…)
+count-pages: ## count what each dashboard page reads next to a million deliveries (COUNTED_DELIVERIES=…)
 	POSTHASTE_COUNTED_DELIVERIES=$(or $(COUNTED_DELIVERIES),1000000) scripts/with-postgres \
 		cargo test --locked -p posthaste-testkit --test api -- --nocapture a_page_costs
 
-clean: ## remove what was built
+clean: ## remove build output
 	cargo clean

@@ -59,14 +59,14 @@ pub struct OrderRig<S: Stores> {
     pub clock: Clock,
     pub metrics: Metrics,
     pub lane: LaneState,
-    pub desks: Vec<Desk<S::OutboxWorker, HttpBroker>>,
+    pub processes: Vec<WorkerProcess<S::OutboxWorker, HttpBroker>>,
     setup: OrderSetup,
     watch: LaneWatch<S::Reader>,
-    hired: u64,
+    workers_added: u64,
 }
 
 /// A worker and the runner of its settlements. Dropping it has the effect of killing its process.
-pub struct Desk<W, B> {
+pub struct WorkerProcess<W, B> {
     pub worker: OutboxSteps<W, B>,
     /// Notified when the worker wants to be stepped.
     pub wake_up: WakeUp,
@@ -123,9 +123,9 @@ impl<S: Stores> fmt::Debug for OrderRig<S> {
     }
 }
 
-impl<W, B> fmt::Debug for Desk<W, B> {
+impl<W, B> fmt::Debug for WorkerProcess<W, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Desk").finish_non_exhaustive()
+        f.debug_struct("WorkerProcess").finish_non_exhaustive()
     }
 }
 
@@ -153,25 +153,38 @@ impl<S: Stores> OrderRig<S> {
         let metrics = Metrics::new();
         let lane = LaneState::new(metrics.clone());
         let watch = LaneWatch::new(h.store.reader(), lane.clone());
-        Self { h, clock: Clock::fixed(T0), metrics, lane, desks: Vec::new(), setup, watch, hired: 0 }
+        Self {
+            h,
+            clock: Clock::fixed(T0),
+            metrics,
+            lane,
+            processes: Vec::new(),
+            setup,
+            watch,
+            workers_added: 0,
+        }
     }
 
     /// Adds a worker that sends to this address.
-    pub fn hire(&mut self, url: &str) {
+    pub fn add_worker(&mut self, url: &str) {
         let broker = http_broker(loopback_sender(), url, self.setup.deadline);
-        let desk = self.desk(broker);
-        self.desks.push(desk);
+        let process = self.process(broker);
+        self.processes.push(process);
     }
 
     /// Creates a worker that is not stepped with the others.
-    pub fn desk<B: Broker>(&mut self, broker: B) -> Desk<S::OutboxWorker, B> {
+    pub fn process<B: Broker>(&mut self, broker: B) -> WorkerProcess<S::OutboxWorker, B> {
         let store = self.h.store.outbox_worker();
-        self.desk_over(store, broker)
+        self.process_over(store, broker)
     }
 
-    /// Like [`Self::desk`], over a given store.
-    pub fn desk_over<W: OutboxWorkerStore + Clone, B: Broker>(&mut self, store: W, broker: B) -> Desk<W, B> {
-        self.hired += 1;
+    /// Like [`Self::process`], over a given store.
+    pub fn process_over<W: OutboxWorkerStore + Clone, B: Broker>(
+        &mut self,
+        store: W,
+        broker: B,
+    ) -> WorkerProcess<W, B> {
+        self.workers_added += 1;
         let metrics = self.metrics.clone();
         let work = Settlements::new(store.clone(), POLICY, metrics.clone());
         let slots = self.setup.parallelism as usize;
@@ -180,7 +193,7 @@ impl<S: Stores> OrderRig<S> {
         let wake_up = batches.wake_up();
         settling.start(Service::new(SETTLEMENTS, batches, wake_up, POLL));
         let options = OutboxOptions {
-            worker_id: worker_id(self.hired),
+            worker_id: worker_id(self.workers_added),
             batch_size: self.setup.batch_size,
             parallelism: self.setup.parallelism,
             policy: POLICY,
@@ -207,7 +220,7 @@ impl<S: Stores> OrderRig<S> {
             purge: LedgerPurge(store.clone()),
             observer: LaneObserver::new(store, self.lane.clone()),
         };
-        Desk { worker, wake_up, _settling: settling }
+        WorkerProcess { worker, wake_up, _settling: settling }
     }
 
     pub fn now(&self) -> Timestamp {
@@ -231,8 +244,8 @@ impl<S: Stores> OrderRig<S> {
     /// Steps every worker once and settles everything it sent. Returns when the next step is needed.
     pub async fn turn(&mut self) -> Progress {
         let now = self.now();
-        let steps = join_all(self.desks.iter_mut().map(|desk| desk.worker.step(now))).await;
-        join_all(self.desks.iter_mut().map(|desk| desk.worker.settle())).await;
+        let steps = join_all(self.processes.iter_mut().map(|process| process.worker.step(now))).await;
+        join_all(self.processes.iter_mut().map(|process| process.worker.settle())).await;
         steps.into_iter().map(|step| step.expect("a step")).fold(Progress::Idle, earliest)
     }
 

@@ -59,11 +59,11 @@ pub struct Rig<S: Stores> {
     pub clock: Clock,
     pub metrics: Metrics,
     pub sealer: Arc<SecretSealer>,
-    pub crews: Vec<Crew<S>>,
+    pub processes: Vec<WorkerProcess<S>>,
     setup: Setup,
     wake_ups: WakeUps,
     random: Random,
-    hired: u64,
+    workers_added: u64,
     ingest: Ingest<S::Ingest>,
     router: Router<S::Router>,
     admissions: Vec<Admission<S::Orchestrator>>,
@@ -73,7 +73,7 @@ pub struct Rig<S: Stores> {
 }
 
 /// A worker and the runner of its reports. Dropping it has the effect of killing its process.
-pub struct Crew<S: Stores> {
+pub struct WorkerProcess<S: Stores> {
     pub worker: Worker<S::Worker>,
     _reporting: Runner,
 }
@@ -84,9 +84,9 @@ impl<S: Stores> fmt::Debug for Rig<S> {
     }
 }
 
-impl<S: Stores> fmt::Debug for Crew<S> {
+impl<S: Stores> fmt::Debug for WorkerProcess<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Crew").finish_non_exhaustive()
+        f.debug_struct("WorkerProcess").finish_non_exhaustive()
     }
 }
 
@@ -101,9 +101,9 @@ impl<S: Stores> Rig<S> {
         let mut rig = Self {
             clock: clock.clone(),
             sealer: Arc::new(SecretSealer::new(Some(key))),
-            crews: Vec::new(),
+            processes: Vec::new(),
             random: Random::new(7),
-            hired: 0,
+            workers_added: 0,
             ingest: Ingest::new(h.store.ingest(), wake_ups.clone(), metrics.clone()),
             router: Router::new(h.store.router(), clock.clone(), wake_ups.clone(), metrics.clone()),
             waits: WaitCheck::new((h.store.orchestrator(), POLICY), clock.clone()),
@@ -123,7 +123,7 @@ impl<S: Stores> Rig<S> {
             wake_ups,
         };
         rig.add_orchestrator();
-        rig.hire();
+        rig.add_worker();
         rig
     }
 
@@ -138,8 +138,8 @@ impl<S: Stores> Rig<S> {
     }
 
     /// Adds a worker.
-    pub fn hire(&mut self) {
-        self.hired += 1;
+    pub fn add_worker(&mut self) {
+        self.workers_added += 1;
         let (store, metrics) = (self.h.store.worker(), self.metrics.clone());
         let work = Reports::new(store.clone(), self.wake_ups.clone(), metrics.clone());
         let (reports, batches) = batcher(work, self.setup.slots as usize, 500);
@@ -156,18 +156,18 @@ impl<S: Stores> Rig<S> {
             wake_up: self.wake_ups.wake_up(Stage::Delivery),
         };
         let options = WorkerOptions {
-            worker_id: worker_id(self.hired),
+            worker_id: worker_id(self.workers_added),
             lease: LEASE,
             deadline: self.setup.deadline,
             slots: self.setup.slots,
         };
         let worker = Worker::new(store, options, kit, Box::new(token));
-        self.crews.push(Crew { worker, _reporting: reporting });
+        self.processes.push(WorkerProcess { worker, _reporting: reporting });
     }
 
     /// Kills all workers, whatever they are doing.
     pub fn kill_workers(&mut self) {
-        self.crews.clear();
+        self.processes.clear();
     }
 
     pub fn now(&self) -> Timestamp {
@@ -200,14 +200,14 @@ impl<S: Stores> Rig<S> {
     /// Every worker claims jobs for its free slots and starts sending.
     pub async fn send(&mut self) {
         let now = self.now();
-        for step in join_all(self.crews.iter_mut().map(|crew| crew.worker.step(now))).await {
+        for step in join_all(self.processes.iter_mut().map(|process| process.worker.step(now))).await {
             step.expect("sending");
         }
     }
 
     /// Waits until everything sent has been answered and reported.
     pub async fn settle(&mut self) {
-        join_all(self.crews.iter_mut().map(|crew| crew.worker.settle())).await;
+        join_all(self.processes.iter_mut().map(|process| process.worker.settle())).await;
     }
 
     pub async fn apply(&mut self) {

@@ -88,7 +88,7 @@ pub struct Receiver {
     address: SocketAddr,
     accepted: Arc<AtomicUsize>,
     /// `None` for a receiver that does not serve HTTP itself.
-    desk: Option<Arc<Desk>>,
+    handler: Option<Arc<Handler>>,
     listening: JoinHandle<()>,
 }
 
@@ -105,7 +105,7 @@ impl Drop for Receiver {
 }
 
 /// State shared by all connections of a receiver.
-struct Desk {
+struct Handler {
     answer: Box<dyn Fn(&Received) -> Answer + Send + Sync>,
     log: Option<Mutex<Vec<Received>>>,
     logged: watch::Sender<usize>,
@@ -143,7 +143,7 @@ impl Receiver {
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         };
-        Self::attending(listener, Box::new(answer), None)
+        Self::with_handler(listener, Box::new(answer), None)
     }
 
     /// Starts a receiver that reads one request per connection, executes the script, and then holds the
@@ -192,22 +192,22 @@ impl Receiver {
         log: Option<Mutex<Vec<Received>>>,
     ) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
-        Self::attending(listener, answer, log)
+        Self::with_handler(listener, answer, log)
     }
 
-    fn attending(
+    fn with_handler(
         listener: TcpListener,
         answer: Box<dyn Fn(&Received) -> Answer + Send + Sync>,
         log: Option<Mutex<Vec<Received>>>,
     ) -> Self {
-        let desk = Arc::new(Desk { answer, log, logged: watch::Sender::new(0) });
-        let shared = Arc::clone(&desk);
-        Self::listen_on(listener, Some(desk), move |stream| attend_all(stream, Arc::clone(&shared)))
+        let handler = Arc::new(Handler { answer, log, logged: watch::Sender::new(0) });
+        let shared = Arc::clone(&handler);
+        Self::listen_on(listener, Some(handler), move |stream| serve_http(stream, Arc::clone(&shared)))
     }
 
     fn listen_on<F>(
         listener: TcpListener,
-        desk: Option<Arc<Desk>>,
+        handler: Option<Arc<Handler>>,
         serve: impl Fn(TcpStream) -> F + Send + 'static,
     ) -> Self
     where
@@ -215,7 +215,7 @@ impl Receiver {
     {
         let (address, accepted) = (listener.local_addr().expect("an address"), Arc::new(AtomicUsize::new(0)));
         let listening = tokio::spawn(accept(listener, Arc::clone(&accepted), serve));
-        Self { address, accepted, desk, listening }
+        Self { address, accepted, handler, listening }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -232,19 +232,19 @@ impl Receiver {
         self.accepted.load(Ordering::SeqCst)
     }
 
-    fn desk(&self) -> &Desk {
-        self.desk.as_ref().expect("a receiver that speaks HTTP")
+    fn handler(&self) -> &Handler {
+        self.handler.as_ref().expect("a receiver that speaks HTTP")
     }
 
     /// Returns all requests so far, in order of arrival.
     pub fn received(&self) -> Vec<Received> {
-        let log = self.desk().log.as_ref().expect("a receiver with a log");
+        let log = self.handler().log.as_ref().expect("a receiver with a log");
         log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits until there are `count` requests, and returns all.
     pub async fn wait_for(&self, count: usize) -> Vec<Received> {
-        let mut logged = self.desk().logged.subscribe();
+        let mut logged = self.handler().logged.subscribe();
         // The result of the wait is a read lock on the count; drop it before the log is locked.
         let enough = tokio::time::timeout(PATIENCE, logged.wait_for(|logged| *logged >= count)).await.is_ok();
         let received = self.received();
@@ -272,9 +272,9 @@ where
     }
 }
 
-async fn attend_all(stream: TcpStream, desk: Arc<Desk>) -> io::Result<()> {
+async fn serve_http(stream: TcpStream, handler: Arc<Handler>) -> io::Result<()> {
     let _ = stream.set_nodelay(true);
-    let service = service_fn(|request| desk.attend(request));
+    let service = service_fn(|request| handler.handle(request));
     let connection = hyper::server::conn::http1::Builder::new();
     // The sender observes any error itself.
     let _ = connection.serve_connection(TokioIo::new(stream), service).await;
@@ -299,8 +299,8 @@ impl fmt::Display for NoAnswer {
 
 impl std::error::Error for NoAnswer {}
 
-impl Desk {
-    async fn attend(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, NoAnswer> {
+impl Handler {
+    async fn handle(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, NoAnswer> {
         let (head, body) = request.into_parts();
         let body = body.collect().await.map_err(|_| NoAnswer)?.to_bytes();
         let path = head.uri.path_and_query().map_or_else(String::new, ToString::to_string);

@@ -82,11 +82,11 @@ fn broker_settings(broker: &TestBroker) -> Vec<(String, String)> {
 }
 
 impl Scene {
-    fn begin(options: OrderChaosOptions, broker: TestBroker, doors: Vec<SocketAddr>) -> Self {
-        let (broker, doors, api_key) = (Arc::new(broker), Arc::new(doors), API_KEY.to_owned());
-        let operator = Operator { doors: Arc::clone(&doors), api_key: api_key.clone() };
+    fn begin(options: OrderChaosOptions, broker: TestBroker, addresses: Vec<SocketAddr>) -> Self {
+        let (broker, addresses, api_key) = (Arc::new(broker), Arc::new(addresses), API_KEY.to_owned());
+        let operator = Operator { addresses: Arc::clone(&addresses), api_key: api_key.clone() };
         let (began, now) = (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH));
-        let submitter = Submitter { doors, api_key, seed: options.seed };
+        let submitter = Submitter { addresses, api_key, seed: options.seed };
         let submitting = tokio::spawn(submitter.run(options.orders_per_second, options.load));
         let windows = trouble::draw(options.seed, options.load);
         let trouble = tokio::spawn(trouble::make(Arc::clone(&broker), operator.clone(), windows, began));
@@ -125,8 +125,8 @@ pub async fn run(options: OrderChaosOptions) -> OrderChaosReport {
     drop(store);
     let broker = TestBroker::start(Behaviour::Rough { seed: options.seed }).await;
     let mut fleet = Fleet::start(&server, Wiring::Tripwires, &ROLES, &broker_settings(&broker)).await;
-    let doors = fleet.members.iter().filter_map(|member| member.address).collect();
-    let scene = Scene::begin(options, broker, doors);
+    let addresses = fleet.members.iter().filter_map(|member| member.address).collect();
+    let scene = Scene::begin(options, broker, addresses);
     let (began, began_us) = (scene.began, scene.began_us);
     let places = (0..fleet.members.len()).collect();
     let targets = Targets { places, workers: fleet.places(Role::Outbox), freeze: FREEZE };

@@ -58,8 +58,8 @@ pub async fn run(away: Duration) -> OutageReport {
     subscribe(&store, KIND, &receiver.url("/"), None).await;
     let fleet = Fleet::start(&server, Wiring::Direct, &ROLES, &settings(&SETTINGS)).await;
     let acceptor = Acceptor::start(store, &[KIND], 1, EVENTS_PER_SECOND);
-    let doors: Vec<_> = fleet.members.iter().filter_map(|member| member.address).collect();
-    let posters: Vec<_> = doors.iter().map(|door| Poster::start(*door, API_KEY, KIND)).collect();
+    let addresses: Vec<_> = fleet.members.iter().filter_map(|member| member.address).collect();
+    let posters: Vec<_> = addresses.iter().map(|address| Poster::start(*address, API_KEY, KIND)).collect();
     receiver.wait_for(SOME).await;
 
     let said: Vec<usize> = fleet.members.iter().map(|member| member.process.lines().len()).collect();

@@ -100,7 +100,7 @@ async fn each_log_line_of_a_stage_carries_its_ids() {
     for _ in 0..4 {
         rig.send().await;
         rig.kill_workers();
-        rig.hire();
+        rig.add_worker();
         rig.move_by(LEASE + Duration::from_micros(1));
         rig.clean().await;
     }

@@ -38,7 +38,7 @@ pub(crate) async fn a_job_of_a_killed_worker_is_sent_again_after_its_lease<S: St
     rig.send().await;
     receiver.wait_for(1).await;
     rig.kill_workers();
-    rig.hire();
+    rig.add_worker();
     // Until the lease has expired, no other worker may claim the job.
     rig.move_by(LEASE - Duration::from_micros(1));
     rig.clean().await;
@@ -76,8 +76,8 @@ pub(crate) async fn a_late_report_is_refused<S: Stores>(h: Harness<S>) {
     expire_lease(&rig);
     rig.clean().await;
     // Another worker has the lease when the first one gets its successful response.
-    let mut late = rig.crews.pop().expect("the first worker");
-    rig.hire();
+    let mut late = rig.processes.pop().expect("the first worker");
+    rig.add_worker();
     rig.send().await;
     receiver.wait_for(2).await;
     let saga = rig.saga_of(event).await.id;
@@ -105,11 +105,11 @@ pub(crate) async fn a_draining_worker_releases_its_jobs<S: Stores>(h: Harness<S>
     rig.admit().await;
     rig.send().await;
     receiver.wait_for(1).await;
-    let mut leaving = rig.crews.pop().expect("the first worker");
+    let mut leaving = rig.processes.pop().expect("the first worker");
     leaving.worker.drain(&rig.clock, Duration::ZERO).await;
     drop(leaving);
     // No lease has to expire, and no reset is counted.
-    rig.hire();
+    rig.add_worker();
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::Completed, 1, String::new()));
     let attempts = rig.attempts(rig.saga_of(event).await.id).await;
@@ -130,7 +130,7 @@ pub(crate) async fn a_job_that_kills_its_workers_fails_after_the_last_reset<S: S
         rig.send().await;
         receiver.wait_for(life).await;
         rig.kill_workers();
-        rig.hire();
+        rig.add_worker();
         expire_lease(&rig);
         rig.clean().await;
     }
@@ -189,7 +189,7 @@ pub(crate) async fn neighbours_of_a_job_that_kills_its_worker_are_delivered<S: S
         if rig.h.direct.number(&is_leased).await > 0 {
             poisoned.wait_for(sent + 1).await;
             rig.kill_workers();
-            rig.hire();
+            rig.add_worker();
             expire_lease(&rig);
         } else {
             opened.add_permits(Semaphore::MAX_PERMITS / 2);

@@ -81,7 +81,7 @@ pub(crate) async fn a_result_applied_twice_changes_nothing<S: Stores>(h: Harness
 pub(crate) async fn two_of_every_component_send_each_attempt_once<S: Stores>(h: Harness<S>) {
     const EVENTS: usize = 150;
     let mut rig = Rig::with(h, Setup { slots: 16, ..Setup::default() });
-    rig.hire();
+    rig.add_worker();
     rig.add_orchestrator();
     let receiver = Receiver::start(|request| match request.header("posthaste-attempt") {
         "1" if request.path == "/shaky" => Answer::Status(503),

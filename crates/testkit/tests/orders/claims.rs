@@ -32,12 +32,12 @@ async fn gated() -> (Receiver, Arc<Semaphore>) {
 pub(crate) async fn only_orders_that_can_be_sent_at_once_are_claimed<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::with(h, OrderSetup { batch_size: 3, ..OrderSetup::default() });
     let (broker, gate) = gated().await;
-    rig.hire(&broker.url("/"));
+    rig.add_worker(&broker.url("/"));
     rig.submit("order", 10).await;
     let now = rig.now();
     let mut progress = Vec::new();
     for _ in 0..3 {
-        progress.push(rig.desks[0].worker.step(now).await.expect("a step"));
+        progress.push(rig.processes[0].worker.step(now).await.expect("a step"));
     }
     // First three, the maximum of a claim; then one for the fourth sender; then none.
     assert_eq!(progress, [Progress::More, Progress::Idle, Progress::Idle]);
@@ -57,12 +57,12 @@ pub(crate) async fn only_orders_that_can_be_sent_at_once_are_claimed<S: Stores>(
 pub(crate) async fn a_free_sender_claims_the_next_order_without_a_poll<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
     let broker = Receiver::start(accepted).await;
-    rig.hire(&broker.url("/"));
+    rig.add_worker(&broker.url("/"));
     rig.submit("order", 50).await;
-    let desk = rig.desks.remove(0);
+    let process = rig.processes.remove(0);
     let mut runner = Runner::new(rig.clock.clone(), rig.metrics.clone());
-    let (wake_up, never) = (desk.wake_up.clone(), Duration::from_secs(3600));
-    runner.start(Service::new("outbox", desk.worker, wake_up, never));
+    let (wake_up, never) = (process.wake_up.clone(), Duration::from_secs(3600));
+    runner.start(Service::new("outbox", process.worker, wake_up, never));
     assert_eq!(broker.wait_for(50).await.len(), 50);
     assert!(runner.stop(Duration::from_secs(30)).await, "sends are settled at shutdown");
     assert_eq!(rig.count(OrderStatus::Sent).await, 50);
@@ -71,15 +71,15 @@ pub(crate) async fn a_free_sender_claims_the_next_order_without_a_poll<S: Stores
 pub(crate) async fn a_stuck_order_is_rewound_and_its_late_sender_is_fenced<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
     let (slow, gate) = gated().await;
-    rig.hire(&slow.url("/"));
+    rig.add_worker(&slow.url("/"));
     let key = rig.submit("order", 1).await.remove(0);
     let now = rig.now();
-    rig.desks[0].worker.step(now).await.expect("a step");
+    rig.processes[0].worker.step(now).await.expect("a step");
     slow.wait_for(1).await;
     // Another worker takes over; the first still waits for its response.
-    let mut late = rig.desks.remove(0);
+    let mut late = rig.processes.remove(0);
     let quick = Receiver::start(|_| Answer::Status(500)).await;
-    rig.hire(&quick.url("/"));
+    rig.add_worker(&quick.url("/"));
     rig.move_by(STUCK_THRESHOLD);
     rig.until_quiet().await;
     assert_eq!(rig.order(&key).await.status, OrderStatus::Sending, "not before the threshold has passed");
@@ -104,13 +104,13 @@ pub(crate) async fn a_stuck_order_is_rewound_and_its_late_sender_is_fenced<S: St
 pub(crate) async fn an_old_claim_is_released_unsent<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
     let broker = Receiver::start(accepted).await;
-    rig.hire(&broker.url("/"));
+    rig.add_worker(&broker.url("/"));
     let key = rig.submit("order", 1).await.remove(0);
     // As if the process had been stopped between its claim and its send.
     let claimed_at = rig.now();
     rig.move_by(STUCK_THRESHOLD - SECOND);
-    rig.desks[0].worker.step(claimed_at).await.expect("a step");
-    rig.desks[0].worker.settle().await;
+    rig.processes[0].worker.step(claimed_at).await.expect("a step");
+    rig.processes[0].worker.settle().await;
     let order = rig.order(&key).await;
     assert_eq!((order.status, order.retry_count, order.maybe_executed), (OrderStatus::Queued, 0, false));
     assert!(broker.received().is_empty());
@@ -139,17 +139,17 @@ impl Broker for Explosive {
 
 pub(crate) async fn a_panicking_send_frees_its_sender<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
-    let mut desk = rig.desk(Explosive { left: AtomicUsize::new(8) });
+    let mut process = rig.process(Explosive { left: AtomicUsize::new(8) });
     rig.submit("order", 12).await;
     for _ in 0..3 {
-        desk.worker.step(rig.now()).await.expect("a step");
-        desk.worker.settle().await;
+        process.worker.step(rig.now()).await.expect("a step");
+        process.worker.settle().await;
     }
     assert_eq!((rig.count(OrderStatus::Sending).await, rig.count(OrderStatus::Dead).await), (8, 4));
     rig.move_by(STUCK_THRESHOLD + SECOND);
     for _ in 0..4 {
-        desk.worker.step(rig.now()).await.expect("a step");
-        desk.worker.settle().await;
+        process.worker.step(rig.now()).await.expect("a step");
+        process.worker.settle().await;
     }
     assert_eq!(
         rig.count(OrderStatus::Dead).await,
@@ -162,10 +162,10 @@ pub(crate) async fn a_panicking_send_frees_its_sender<S: Stores>(h: Harness<S>) 
 pub(crate) async fn a_drain_waits_for_sends_in_progress<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
     let (broker, gate) = gated().await;
-    rig.hire(&broker.url("/"));
+    rig.add_worker(&broker.url("/"));
     rig.submit("order", 4).await;
     let now = rig.now();
-    rig.desks[0].worker.step(now).await.expect("a step");
+    rig.processes[0].worker.step(now).await.expect("a step");
     broker.wait_for(4).await;
     gate.add_permits(2);
     let clock = Clock::fixed(now);
@@ -174,10 +174,10 @@ pub(crate) async fn a_drain_waits_for_sends_in_progress<S: Stores>(h: Harness<S>
     while rig.count(OrderStatus::Sent).await < 2 {
         tokio::task::yield_now().await;
     }
-    rig.desks[0].worker.drain(&clock, Duration::ZERO).await;
+    rig.processes[0].worker.drain(&clock, Duration::ZERO).await;
     assert_eq!((rig.count(OrderStatus::Sent).await, rig.count(OrderStatus::Sending).await), (2, 2));
     gate.add_permits(2);
-    rig.hire(&broker.url("/"));
+    rig.add_worker(&broker.url("/"));
     rig.move_by(STUCK_THRESHOLD + SECOND);
     gate.add_permits(4);
     rig.until_quiet().await;
@@ -188,21 +188,21 @@ pub(crate) async fn a_drain_waits_for_sends_in_progress<S: Stores>(h: Harness<S>
 pub(crate) async fn settlements_delayed_by_an_outage_are_written_before_rewinds<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
     let (broker, gate) = gated().await;
-    rig.hire(&broker.url("/"));
+    rig.add_worker(&broker.url("/"));
     let key = rig.submit("order", 1).await.remove(0);
     let now = rig.now();
-    rig.desks[0].worker.step(now).await.expect("a step");
+    rig.processes[0].worker.step(now).await.expect("a step");
     broker.wait_for(1).await;
     // The store is unavailable for so long that the order looks stuck afterwards.
     rename(&rig, "outbox_orders", "orders_away").await;
     rig.move_by(STUCK_THRESHOLD + SECOND);
     let now = rig.now();
-    assert!(rig.desks[0].worker.step(now).await.is_err());
+    assert!(rig.processes[0].worker.step(now).await.is_err());
     rename(&rig, "orders_away", "outbox_orders").await;
-    rig.desks[0].worker.step(now).await.expect("a step");
+    rig.processes[0].worker.step(now).await.expect("a step");
     assert_eq!(rig.order(&key).await.status, OrderStatus::Sending, "not rewound during the grace period");
     gate.add_permits(1);
-    rig.desks[0].worker.settle().await;
+    rig.processes[0].worker.settle().await;
     let order = rig.order(&key).await;
     assert_eq!((order.status, order.retry_count), (OrderStatus::Sent, 0));
     rig.check_audit().await;
@@ -237,7 +237,7 @@ async fn tamper<S: Stores>(rig: &OrderRig<S>, prefix: &str) {
 pub(crate) async fn a_tampered_order_does_not_block_others<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
     let broker = Receiver::start(accepted).await;
-    rig.hire(&broker.url("/"));
+    rig.add_worker(&broker.url("/"));
     tamper(&rig, "foreign").await;
     rig.move_by(SECOND);
     rig.submit("order", 3).await;
@@ -258,7 +258,7 @@ pub(crate) async fn a_tampered_order_does_not_block_others<S: Stores>(h: Harness
 pub(crate) async fn expired_keys_are_purged<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
     let broker = Receiver::start(accepted).await;
-    rig.hire(&broker.url("/"));
+    rig.add_worker(&broker.url("/"));
     rig.submit("order", 3).await;
     rig.until_quiet().await;
     let ledger = "SELECT count(*) FROM idempo_ledger";

@@ -24,7 +24,7 @@ async fn each_change_of_the_lane_is_logged_once() {
         status => Answer::Status(status),
     })
     .await;
-    rig.hire(&broker.url("/orders?token=hush"));
+    rig.add_worker(&broker.url("/orders?token=hush"));
     let rows = [
         (401, "broker lane paused"),
         (200, "broker lane open again"),

@@ -103,16 +103,16 @@ async fn a_claim_without_a_response_is_found_again() {
         let broker = Receiver::start(accepted).await;
         let store = Lossy { store: rig.h.store.outbox_worker(), losses: Arc::new(AtomicU32::new(3)) };
         let adapter = http_broker(loopback_sender(), &broker.url("/"), Duration::from_secs(30));
-        let mut desk = rig.desk_over(store, adapter);
+        let mut process = rig.process_over(store, adapter);
         rig.submit("order", 6).await;
         for _ in 0..3 {
-            assert!(desk.worker.step(rig.now()).await.is_err());
+            assert!(process.worker.step(rig.now()).await.is_err());
         }
         assert_eq!(rig.count(OrderStatus::Sending).await, 4, "claimed, but the response was lost");
         rig.move_by(outage);
         for _ in 0..6 {
-            desk.worker.step(rig.now()).await.expect("a step");
-            desk.worker.settle().await;
+            process.worker.step(rig.now()).await.expect("a step");
+            process.worker.settle().await;
         }
         assert_eq!((rig.count(OrderStatus::Sent).await, broker.received().len()), (6, 6), "{outage:?}");
         let orders = rig.orders().await;

@@ -26,7 +26,7 @@ pub(crate) async fn revoked_credentials_end_few_orders_and_probes_end_none<S: St
         )
         .await;
     for _ in 0..3 {
-        rig.hire(&broker.url("/"));
+        rig.add_worker(&broker.url("/"));
     }
     rig.submit("order", ORDERS).await;
     while rig.count(OrderStatus::Sent).await < 100 {
@@ -69,8 +69,8 @@ pub(crate) async fn revoked_credentials_end_few_orders_and_probes_end_none<S: St
 pub(crate) async fn an_unreachable_broker_ends_no_order<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
     let away = closed_port("/orders").await;
-    rig.hire(&away);
-    rig.hire(&away);
+    rig.add_worker(&away);
+    rig.add_worker(&away);
     rig.submit("order", 30).await;
     rig.pass(Duration::from_secs(3_600)).await;
     let orders = rig.orders().await;
@@ -78,8 +78,8 @@ pub(crate) async fn an_unreachable_broker_ends_no_order<S: Stores>(h: Harness<S>
     assert!(orders.iter().all(|order| order.retry_count <= 2 && !order.maybe_executed), "{orders:#?}");
     assert_eq!(rig.stored_lane().await.mode(), LaneMode::OneAtATime);
     let broker = Receiver::start(accepted).await;
-    rig.desks.clear();
-    rig.hire(&broker.url("/"));
+    rig.processes.clear();
+    rig.add_worker(&broker.url("/"));
     rig.pass(Duration::from_secs(120)).await;
     assert_eq!(rig.count(OrderStatus::Sent).await, 30);
     assert_eq!(broker.received().len(), 30);
@@ -108,9 +108,9 @@ pub(crate) async fn a_failing_broker_uses_up_the_nine_sends_of_an_order<S: Store
     ] {
         let row = format!("{orders} orders, {fails:?}");
         let broken = Receiver::start(move |_| fails.clone()).await;
-        rig.desks.clear();
-        let desk = rig.desk(http_broker(loopback_sender(), &broken.url("/"), deadline));
-        rig.desks.push(desk);
+        rig.processes.clear();
+        let process = rig.process(http_broker(loopback_sender(), &broken.url("/"), deadline));
+        rig.processes.push(process);
         number += 1;
         let keys = rig.submit(&format!("row-{number}"), orders).await;
         rig.pass(Duration::from_secs(3_600)).await;
@@ -125,8 +125,8 @@ pub(crate) async fn a_failing_broker_uses_up_the_nine_sends_of_an_order<S: Store
         assert_eq!(rig.stored_lane().await.mode(), LaneMode::OneAtATime, "{row}");
         // The next order succeeds as a probe, and the rest follows.
         let recovered = Receiver::start(accepted).await;
-        rig.desks.clear();
-        rig.hire(&recovered.url("/"));
+        rig.processes.clear();
+        rig.add_worker(&recovered.url("/"));
         rig.submit(&format!("after-{number}"), 1).await;
         rig.pass(Duration::from_secs(600)).await;
         assert_eq!(recovered.received().len(), orders - dead + 1, "{row}");

@@ -251,9 +251,9 @@ async fn broker_at(place: Place, key: &IdempotencyKey) -> (HttpBroker, Option<Re
 async fn check<S: Stores>(rig: &mut OrderRig<S>, number: usize, (name, place, fate): Row) {
     let key = rig.submit(&format!("row-{number:03}"), 1).await.remove(0);
     let (broker, _receiver) = broker_at(place, &key).await;
-    let mut desk = rig.desk(broker);
-    desk.worker.step(rig.now()).await.expect("a step");
-    desk.worker.settle().await;
+    let mut process = rig.process(broker);
+    process.worker.step(rig.now()).await.expect("a step");
+    process.worker.settle().await;
     let order = rig.order(&key).await;
     let note = rig.audit(&key).await.last().and_then(|entry| entry.note.clone()).unwrap_or_default();
     let code = order.last_error.clone().unwrap_or_default();

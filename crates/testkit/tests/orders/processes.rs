@@ -15,11 +15,11 @@ const API_KEY: &str = "the-root-key-of-the-order-once-test";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Submits the first order ten times and the second two hundred times, distributed over all servers.
-async fn submit_and_check(doors: &[SocketAddr], broker: &TestBroker) {
+async fn submit_and_check(addresses: &[SocketAddr], broker: &TestBroker) {
     for (number, times) in [(0, 10), (1, 200)] {
         let calls: Vec<_> = (0..times)
             .map(|turn| {
-                let call = Call::new(doors[turn % doors.len()], "POST", "/v1/orders", API_KEY);
+                let call = Call::new(addresses[turn % addresses.len()], "POST", "/v1/orders", API_KEY);
                 let call = call.header("idempotency-key", &key(number)).json(order_text(number));
                 tokio::spawn(call.try_send())
             })
@@ -34,7 +34,7 @@ async fn submit_and_check(doors: &[SocketAddr], broker: &TestBroker) {
         let path = format!("/v1/orders/{}", key(number));
         let began = Instant::now();
         loop {
-            let seen = Call::new(doors[0], "GET", &path, API_KEY).send().await.json();
+            let seen = Call::new(addresses[0], "GET", &path, API_KEY).send().await.json();
             if seen["status"] == "sent" {
                 assert_eq!(seen["result"]["broker_order_id"], seen["broker_order_id"], "{seen}");
                 break;
@@ -56,9 +56,9 @@ async fn two_processes_on_postgres_send_an_order_once() {
     let settings = settings(&[("POSTHASTE_ROOT_KEY", API_KEY), ("POSTHASTE_BROKER_URL", &url)]);
     let roles = [(Role::Api, 2), (Role::Outbox, 2)];
     let fleet = Fleet::start(&server, Wiring::Direct, &roles, &settings).await;
-    let doors: Vec<SocketAddr> = fleet.members.iter().filter_map(|member| member.address).collect();
-    assert_eq!(doors.len(), 2);
-    submit_and_check(&doors, &broker).await;
+    let addresses: Vec<SocketAddr> = fleet.members.iter().filter_map(|member| member.address).collect();
+    assert_eq!(addresses.len(), 2);
+    submit_and_check(&addresses, &broker).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -41,7 +41,7 @@ pub(crate) async fn server_errors_are_retried_at_the_exact_times<S: Stores>(h: H
     let (broker, times) =
         noting(&rig.clock, |request, sends| if sends <= 4 { Answer::Status(500) } else { accepted(request) })
             .await;
-    rig.hire(&broker.url("/"));
+    rig.add_worker(&broker.url("/"));
     let key = rig.submit("order", 1).await.remove(0);
     rig.pass(Duration::from_secs(60)).await;
     let expected: Vec<_> = (1..=4)
@@ -71,7 +71,7 @@ pub(crate) async fn server_errors_are_retried_at_the_exact_times<S: Stores>(h: H
 pub(crate) async fn an_order_is_dead_after_nine_sends<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
     let (broker, times) = noting(&rig.clock, |_, _| Answer::Reset).await;
-    rig.hire(&broker.url("/"));
+    rig.add_worker(&broker.url("/"));
     let key = rig.submit("order", 1).await.remove(0);
     rig.pass(Duration::from_secs(3_600)).await;
     assert_eq!(broker.received().len(), 9);
@@ -93,7 +93,7 @@ pub(crate) async fn an_order_is_dead_after_nine_sends<S: Stores>(h: Harness<S>) 
 pub(crate) async fn a_lowered_limit_ends_waiting_orders<S: Stores>(h: Harness<S>) {
     let mut rig = OrderRig::new(h);
     let broker = Receiver::start(|_| Answer::Status(500)).await;
-    rig.hire(&broker.url("/"));
+    rig.add_worker(&broker.url("/"));
     let key = rig.submit("order", 1).await.remove(0);
     rig.pass(Duration::from_secs(10)).await;
     let due = rig.order(&key).await.next_attempt_at;

@@ -22,7 +22,7 @@ pub(crate) async fn a_rate_limit_slows_the_lane_and_successes_speed_it_up<S: Sto
             },
         )
         .await;
-    rig.hire(&broker.url("/"));
+    rig.add_worker(&broker.url("/"));
     // 429s in eight different seconds halve the rate eight times, however many there are in each.
     for number in 0..8 {
         rig.submit(&format!("slow-{number}"), 1).await;
@@ -36,8 +36,8 @@ pub(crate) async fn a_rate_limit_slows_the_lane_and_successes_speed_it_up<S: Sto
     rig.watch().await;
     assert_eq!(rig.metric("outbox_rate"), Some(slowest.rate));
     // Another process, later: it finds the stored state of the lane.
-    rig.desks.clear();
-    rig.hire(&broker.url("/"));
+    rig.processes.clear();
+    rig.add_worker(&broker.url("/"));
     rig.submit("order", 40).await;
     let (began, before) = (rig.now(), broker.received().len());
     rig.turn().await;

@@ -13,7 +13,7 @@ pub(crate) async fn an_order_is_sent_with_its_key_and_canonical_bytes<S: Stores>
     const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let mut rig = OrderRig::new(h);
     let broker = Receiver::start(accepted).await;
-    rig.hire(&broker.url("/orders?venue=1"));
+    rig.add_worker(&broker.url("/orders?venue=1"));
     let traces = ["do-outbox-01JB4A", TRACE, "zwölf"];
     let mut orders = Vec::new();
     for (number, trace) in traces.into_iter().enumerate() {
@@ -44,7 +44,7 @@ pub(crate) async fn an_order_is_sent_with_its_key_and_canonical_bytes<S: Stores>
         assert_eq!(record.broker_order_id, Some(format!("brk-{key}")));
         assert_eq!(rig.audit(&order.key).await.last().and_then(|entry| entry.note.clone()), None);
     }
-    let broker_said = format!("{:?} {:?}", rig.desks, rig.lane);
+    let broker_said = format!("{:?} {:?}", rig.processes, rig.lane);
     assert!(!broker_said.contains("hush"), "Debug output contains no credentials");
     rig.check_audit().await;
 }

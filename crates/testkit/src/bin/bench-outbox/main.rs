@@ -90,15 +90,15 @@ async fn drain<S: Stores>(h: Harness<S>, orders: usize, senders: u32) -> Duratio
     let broker = Accepting::start().await;
     let setup = OrderSetup { parallelism: senders, ..OrderSetup::default() };
     let mut rig = OrderRig::with(h, setup);
-    rig.hire(&broker.receiver.url("/orders"));
+    rig.add_worker(&broker.receiver.url("/orders"));
     for part in 0..orders / SUBMIT {
         rig.submit(&format!("part-{part}"), SUBMIT).await;
     }
-    let desk = rig.desks.remove(0);
-    let (wake_up, poll) = (desk.wake_up.clone(), Duration::from_millis(200));
+    let process = rig.processes.remove(0);
+    let (wake_up, poll) = (process.wake_up.clone(), Duration::from_millis(200));
     let mut runner = Runner::new(rig.clock.clone(), rig.metrics.clone());
     let began = Instant::now();
-    runner.start(Service::new("outbox", desk.worker.sender, wake_up, poll));
+    runner.start(Service::new("outbox", process.worker.sender, wake_up, poll));
     broker.wait_for(orders).await;
     assert!(runner.stop(DEADLINE).await, "every order is settled");
     let taken = began.elapsed();

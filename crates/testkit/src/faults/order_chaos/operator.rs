@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone)]
 pub struct Operator {
-    pub doors: Arc<Vec<SocketAddr>>,
+    pub addresses: Arc<Vec<SocketAddr>>,
     pub api_key: String,
 }
 
@@ -27,8 +27,8 @@ impl Operator {
     async fn ask(&self, method: &str, path: &str) -> Option<Value> {
         let began = Instant::now();
         while began.elapsed() < PATIENCE {
-            for door in self.doors.iter() {
-                let answer = Call::new(*door, method, path, &self.api_key).try_send().await;
+            for address in self.addresses.iter() {
+                let answer = Call::new(*address, method, path, &self.api_key).try_send().await;
                 if let Some(answer) = answer.ok().filter(|answer| answer.status == 200) {
                     return Some(answer.json());
                 }

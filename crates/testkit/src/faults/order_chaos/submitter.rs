@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Clone)]
 pub struct Submitter {
-    pub doors: Arc<Vec<SocketAddr>>,
+    pub addresses: Arc<Vec<SocketAddr>>,
     pub api_key: String,
     pub seed: u64,
 }
@@ -93,8 +93,8 @@ impl Submitter {
         let key = format!("\"{}\"", key(number));
         let mut failures = 0;
         while began.elapsed() < PATIENCE {
-            let door = self.doors[random.below(self.doors.len() as u64) as usize];
-            let call = Call::new(door, "POST", "/v1/orders", &self.api_key).json(text.as_str());
+            let address = self.addresses[random.below(self.addresses.len() as u64) as usize];
+            let call = Call::new(address, "POST", "/v1/orders", &self.api_key).json(text.as_str());
             match call.header("idempotency-key", &key).try_send().await {
                 Ok(answer) if answer.status != 503 => return (Some(answer.status), failures),
                 Ok(_) | Err(_) => failures += 1,

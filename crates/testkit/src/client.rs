@@ -96,7 +96,7 @@ impl Call {
     ///
     /// # Errors
     ///
-    /// Fails if the connection breaks, the time is over, or the response is shorter than its
+    /// Fails if the connection breaks, the timeout expires, or the response is shorter than its
     /// `content-length`.
     pub async fn try_send(self) -> io::Result<Answer> {
         let answer = Answer::parse(&timeout(ANSWERS_WITHIN, self.exchange()).await??);

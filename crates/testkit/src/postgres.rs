@@ -103,9 +103,9 @@ async fn make_template() -> String {
             admin
                 .execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", &[&raw])
                 .await
-                .expect("to end what is left");
+                .expect("to terminate connections");
         }
     }
-    admin.execute("SELECT pg_advisory_unlock($1)", &[&TEMPLATE_LOCK]).await.expect("the lock back");
+    admin.execute("SELECT pg_advisory_unlock($1)", &[&TEMPLATE_LOCK]).await.expect("to unlock");
     name
 }

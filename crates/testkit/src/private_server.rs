@@ -82,7 +82,7 @@ impl PrivateServer {
     pub fn pg_ctl(&self, arguments: &[&str]) {
         let log = self.data.join("server.log");
         let fixed =
-            ["-D", self.data_text(), "-w", "-s", "-t", "60", "-l", log.to_str().expect("a path of text")];
+            ["-D", self.data_text(), "-w", "-s", "-t", "60", "-l", log.to_str().expect("a UTF-8 path")];
         self.run("pg_ctl", &[arguments, &fixed].concat());
     }
 
@@ -102,7 +102,7 @@ impl PrivateServer {
         let _ = std::fs::remove_file(self.data.join(".s.PGSQL.5432.lock"));
     }
 
-    /// Stops all processes of the server for this long: connections stay open, and nothing responds.
+    /// Stops all processes of the server for this long: connections stay open, but no process responds.
     pub fn stall(&self, span: Duration) {
         let postmaster = self.postmaster();
         signals::send(postmaster, Signal::STOP);
@@ -120,7 +120,7 @@ impl PrivateServer {
     }
 
     fn data_text(&self) -> &str {
-        self.data.to_str().expect("a path of text")
+        self.data.to_str().expect("a UTF-8 path")
     }
 
     /// Runs a PostgreSQL program as the server's user, which is never root.

@@ -131,7 +131,7 @@ impl Process {
         self.log.borrow().ended
     }
 
-    /// Waits until a matching line is logged. Returns false if the process ends or the time is over first.
+    /// Waits until a matching line is logged. Returns false if the process ends or the timeout expires first.
     pub async fn logs(&self, is_meant: impl Fn(&LogLine) -> bool, patience: Duration) -> bool {
         let mut log = self.log.subscribe();
         let heard = log.wait_for(|log| log.ended || log.lines.iter().any(&is_meant));
@@ -140,12 +140,12 @@ impl Process {
         heard && self.log.borrow().lines.iter().any(is_meant)
     }
 
-    /// Waits until the process serves. Returns false if it ends or the time is over first.
+    /// Waits until the process serves. Returns false if it ends or the timeout expires first.
     pub async fn serves(&self, patience: Duration) -> bool {
         self.logs(|line| line.message == SERVING, patience).await
     }
 
-    /// Waits until the process has ended. Returns `None` if the time is over first.
+    /// Waits until the process has ended. Returns `None` if the timeout expires first.
     pub async fn end(&mut self, patience: Duration) -> Option<ExitStatus> {
         let mut log = self.log.subscribe();
         let ended = tokio::time::timeout(patience, log.wait_for(|log| log.ended)).await.is_ok();

@@ -233,7 +233,7 @@ impl Receiver {
     }
 
     fn handler(&self) -> &Handler {
-        self.handler.as_ref().expect("a receiver that speaks HTTP")
+        self.handler.as_ref().expect("a receiver that serves HTTP")
     }
 
     /// Returns all requests so far, in order of arrival.
@@ -333,7 +333,7 @@ fn respond(status: u16, headers: &[(String, String)], body: Vec<u8>) -> Response
     for (name, value) in headers {
         response = response.header(name, value);
     }
-    response.body(Full::new(Bytes::from(body))).expect("an answer that HTTP knows")
+    response.body(Full::new(Bytes::from(body))).expect("a valid response")
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub const GROWTH_MAX: f64 = 3.0;
 pub const LEFT_BEHIND_MAX: f64 = 1.5;
 
 /// The statements that read from queue tables, each identified by a fragment of its SQL that no other
-/// statement contains. Comments and constants are no use: comments change, and `pg_stat_statements` replaces
+/// statement contains. Comments and constants do not identify one: comments change, and `pg_stat_statements` replaces
 /// constants.
 const STATEMENTS: [(&str, &str); 6] = [
     ("route", "DELETE FROM posthaste.routing_queue q WHERE q.ctid"),

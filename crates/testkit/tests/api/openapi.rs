@@ -121,7 +121,7 @@ pub(crate) async fn responses_match_their_schemas<S: Stores>(api: &TestApi<S>) {
 fn misfits(value: &Value, schema: &Value, document: &Value) -> Option<String> {
     if let Some(reference) = schema["$ref"].as_str() {
         let pointer = reference.strip_prefix('#').expect("a local reference");
-        return misfits(value, document.pointer(pointer).expect("what is referred to"), document);
+        return misfits(value, document.pointer(pointer).expect("the referenced schema"), document);
     }
     if let Some(choices) = schema["oneOf"].as_array() {
         let is_one = choices.iter().any(|choice| misfits(value, choice, document).is_none());

@@ -68,7 +68,7 @@ async fn check<S: Stores>(h: &Harness<S>) {
         .outbox_intake()
         .submit_orders(fine, Duration::from_secs(60), T0)
         .await
-        .expect("the store goes on");
+        .expect("the store still works");
 }
 
 #[tokio::test(flavor = "multi_thread")]

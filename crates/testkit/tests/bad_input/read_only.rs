@@ -38,11 +38,11 @@ fn is_bound_by_permissions(folder: &Path) -> bool {
 
 fn as_nobody(folder: &Path) {
     let program = folder.join("test");
-    fs::copy(std::env::current_exe().expect("this program"), &program).expect("a copy that nobody may run");
+    fs::copy(std::env::current_exe().expect("this program"), &program).expect("an executable copy");
     let room = folder.join("room");
     fs::create_dir(&room).expect("a folder");
     for path in [folder, &room] {
-        chown(path, Some(NOBODY), Some(NOBODY)).expect("to give it away");
+        chown(path, Some(NOBODY), Some(NOBODY)).expect("to change the owner");
     }
     let name = "read_only::a_read_only_database_is_refused_by_name_and_unchanged";
     let output = Command::new(&program)
@@ -112,7 +112,7 @@ fn refused<T>(case: &str, database: &Path, outcome: StoreResult<T>) {
     match outcome {
         Err(StoreError::Unusable { what }) => {
             assert!(
-                what.contains(database.to_str().expect("a path of text")),
+                what.contains(database.to_str().expect("a UTF-8 path")),
                 "{case}: {what:?} does not name the file"
             );
         }

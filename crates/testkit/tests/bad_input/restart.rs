@@ -103,7 +103,7 @@ async fn more_accepted(accepted: &AtomicUsize) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, reached).await.expect("answers again");
+    tokio::time::timeout(PATIENCE, reached).await.expect("acknowledgements again");
 }
 
 /// Publishes events one after the other, and returns the acknowledged ones.

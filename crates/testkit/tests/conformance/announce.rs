@@ -20,14 +20,14 @@ async fn announce(h: &Database, stages: &[Stage]) {
 }
 
 async fn next(listener: &mut PostgresListener) -> Result<Vec<Stage>, StoreError> {
-    let heard = timeout(PATIENCE, listener.next_announcements()).await.expect("something to hear in time");
+    let heard = timeout(PATIENCE, listener.next_announcements()).await.expect("a notification in time");
     heard.map(|heard| heard.stages.into_iter().collect())
 }
 
 /// Returns a listener that is connected and has no pending notifications.
 async fn connected(h: &Database) -> PostgresListener {
     let mut listener = PostgresListener::new(h.url()).expect("a listener");
-    assert_eq!(next(&mut listener).await.expect("the first words"), Stage::ALL);
+    assert_eq!(next(&mut listener).await.expect("the first notification"), Stage::ALL);
     listener
 }
 
@@ -48,7 +48,7 @@ async fn notifications_reach_every_listener_and_are_merged() {
         let mut answers = 0;
         let mut heard = BTreeSet::new();
         while !heard.contains(&Stage::Outbox) {
-            let stages = next(listener).await.expect("words");
+            let stages = next(listener).await.expect("notifications");
             assert_eq!(stages.iter().collect::<BTreeSet<_>>().len(), stages.len(), "each stage once");
             heard.extend(stages);
             answers += 1;
@@ -71,7 +71,7 @@ async fn a_broken_connection_is_reported_once_and_re_established() {
         assert!(matches!(told, Err(StoreError::Unavailable { .. })), "{told:?}");
         assert_eq!(next(&mut listener).await.expect("a new connection"), Stage::ALL);
         announce(&h, &[Stage::Admission]).await;
-        assert_eq!(next(&mut listener).await.expect("a word"), [Stage::Admission]);
+        assert_eq!(next(&mut listener).await.expect("a notification"), [Stage::Admission]);
     }
 }
 
@@ -87,13 +87,13 @@ async fn cancelling_a_wait_loses_no_notification() {
             break;
         }
     }
-    assert_eq!(first.expect("an answer").expect("the first words"), Announcement::all());
+    assert_eq!(first.expect("an answer").expect("the first notification"), Announcement::all());
     for stage in Stage::ALL.into_iter().cycle().take(100) {
         announce(&h, &[stage]).await;
         // Polls once and cancels; the notification may not have arrived yet.
         match timeout(Duration::ZERO, listener.next_announcements()).await {
-            Ok(heard) => assert_eq!(heard.expect("a word").stages, [stage].into()),
-            Err(_) => assert_eq!(next(&mut listener).await.expect("a word"), [stage]),
+            Ok(heard) => assert_eq!(heard.expect("a notification").stages, [stage].into()),
+            Err(_) => assert_eq!(next(&mut listener).await.expect("a notification"), [stage]),
         }
     }
 }

@@ -114,7 +114,7 @@ async fn number(admin: &Client, sql: &str) -> u64 {
 async fn touched(admin: &Client) -> HashMap<String, f64> {
     let sql = "SELECT query, (shared_blks_hit + shared_blks_read)::float8 / calls FROM pg_stat_statements
         WHERE calls >= $1 AND query LIKE '%posthaste.%'";
-    let rows = admin.query(sql, &[&i64::from(GROWN_BATCHES)]).await.expect("what was touched");
+    let rows = admin.query(sql, &[&i64::from(GROWN_BATCHES)]).await.expect("the pages touched");
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 

@@ -38,7 +38,7 @@ pub struct Injector<'a> {
     made: Vec<Made>,
 }
 
-/// The next thing to do, ordered by time.
+/// A step of the injection; steps are ordered by time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Edge {
     /// A planned fault begins.

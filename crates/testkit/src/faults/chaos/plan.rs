@@ -25,7 +25,7 @@ pub struct Planned {
     pub lasts: Duration,
 }
 
-/// What can be broken.
+/// The targets of faults.
 #[derive(Debug, Clone)]
 pub struct Targets {
     /// All processes.

@@ -68,7 +68,7 @@ async fn sqlite_refuses_a_mismatched_schema() {
         Direct::sqlite(&path).run(sql).await;
         check(sqlite::migrate(&path), migrating, sql);
         check(SqliteStore::open(&SqliteOptions::new(&path)), serving, sql);
-        let named = [path.to_str().expect("a path of text")];
+        let named = [path.to_str().expect("a UTF-8 path")];
         check(SqliteStore::open(&SqliteOptions::new(&path)), &named, "the file is named");
     }
 }

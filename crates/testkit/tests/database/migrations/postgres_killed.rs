@@ -42,7 +42,7 @@ const POINTS: i32 = 5;
 enum End {
     /// The server terminates its connection: nothing more is executed.
     Terminated,
-    /// The process is gone, and the server notices only when it sends a response.
+    /// The process has died, and the server notices only when it sends a response.
     Vanished,
 }
 

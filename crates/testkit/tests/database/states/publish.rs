@@ -47,7 +47,7 @@ async fn an_event_is_published_once_and_queued() {
     for other in ["'another.type', '[]', 'external-1'", "'order.paid', '[ ]', 'external-1'"] {
         let error = publish(&caller, other).await.expect_err(other);
         assert_eq!(error.code(), Some(&SqlState::UNIQUE_VIOLATION), "{other}: {error}");
-        let message = error.as_db_error().expect("a word of the server").message().to_owned();
+        let message = error.as_db_error().expect("an error of the server").message().to_owned();
         assert!(message.contains(&format!("event {named},")), "{message}");
     }
     let by_name = "external_event_id => 'external-2', payload => '\"p\"', event_type => 'by.name'";

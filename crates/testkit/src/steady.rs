@@ -239,3 +239,29 @@ impl SteadyReport {
         assert!(grown.is_empty(), "more than {GROWTH_MAX} times: {grown:?}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::STATEMENTS;
+    use std::path::{Path, PathBuf};
+
+    /// Returns how many files of a folder and its subfolders contain a text.
+    fn files_with(folder: &Path, text: &str) -> usize {
+        let paths = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+        let count = |path: PathBuf| {
+            if path.is_dir() {
+                return files_with(&path, text);
+            }
+            usize::from(std::fs::read_to_string(&path).expect("a file").contains(text))
+        };
+        paths.map(count).sum()
+    }
+
+    #[test]
+    fn each_fragment_identifies_one_statement() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/src/postgres/sql");
+        for (name, text) in STATEMENTS {
+            assert_eq!(files_with(&folder, text), 1, "{name}: {text}");
+        }
+    }
+}

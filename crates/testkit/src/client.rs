@@ -89,7 +89,7 @@ impl Call {
     }
 
     pub async fn send(self) -> Answer {
-        Answer::parse(&self.exchange().await.expect("an answer")).expect("a head")
+        Answer::parse(&self.exchange().await.expect("a response")).expect("a head")
     }
 
     /// Returns a complete response received within 15 seconds.
@@ -174,7 +174,7 @@ impl Answer {
     /// Reads a response until the server closes the connection.
     pub async fn read(stream: &mut TcpStream) -> Self {
         let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).await.expect("an answer");
+        stream.read_to_end(&mut bytes).await.expect("a response");
         Self::parse(&bytes).expect("a head")
     }
 
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn a_partial_response_is_not_complete() {
         let whole = b"HTTP/1.1 202 Accepted\r\nContent-Length: 2\r\n\r\n{}";
-        let answer = Answer::parse(whole).expect("an answer");
+        let answer = Answer::parse(whole).expect("a response");
         assert!(answer.is_whole());
         assert_eq!((answer.status, answer.body.as_slice()), (202, &b"{}"[..]));
         for less in 1..whole.len() {

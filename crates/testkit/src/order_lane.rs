@@ -235,7 +235,7 @@ impl<S: Stores> OrderRig<S> {
     pub async fn submit(&self, prefix: &str, count: usize) -> Vec<IdempotencyKey> {
         let orders: Vec<_> = (0..count).map(|number| order(&format!("{prefix}-{number}"), 1)).collect();
         let keys = orders.iter().map(|order| order.key.clone()).collect();
-        self.h.calm.outbox_intake().submit_orders(orders, LEDGER_TTL, self.now()).await.expect("an answer");
+        self.h.calm.outbox_intake().submit_orders(orders, LEDGER_TTL, self.now()).await.expect("a result");
         keys
     }
 }
@@ -289,14 +289,14 @@ impl<S: Stores> OrderRig<S> {
 
 impl<S: Stores> OrderRig<S> {
     pub async fn order(&self, key: &IdempotencyKey) -> OrderRecord {
-        self.h.calm.reader().order(key.clone()).await.expect("an answer").expect("an order")
+        self.h.calm.reader().order(key.clone()).await.expect("a result").expect("an order")
     }
 
     pub async fn audit(&self, key: &IdempotencyKey) -> Vec<AuditEntry> {
         let mut entries = Vec::new();
         let mut page = PageRequest::first(1_000);
         loop {
-            let found = self.h.calm.reader().order_audit(key.clone(), page).await.expect("an answer");
+            let found = self.h.calm.reader().order_audit(key.clone(), page).await.expect("a result");
             entries.extend(found.items);
             page.after = found.next;
             if page.after.is_none() {
@@ -306,14 +306,14 @@ impl<S: Stores> OrderRig<S> {
     }
 
     pub async fn stored_lane(&self) -> Lane {
-        self.h.calm.outbox_worker().load_lane().await.expect("an answer")
+        self.h.calm.outbox_worker().load_lane().await.expect("a result")
     }
 
     pub async fn orders(&self) -> Vec<OrderRecord> {
         let mut orders = Vec::new();
         let mut page = PageRequest::first(1_000);
         loop {
-            let found = self.h.calm.reader().orders(None, page).await.expect("an answer");
+            let found = self.h.calm.reader().orders(None, page).await.expect("a result");
             orders.extend(found.items);
             page.after = found.next;
             if page.after.is_none() {

@@ -62,19 +62,19 @@ pub async fn every_change_is_audited<S: Stores>(h: &Harness<S>) {
 
     let hash = KeyHash([7; 32]);
     let key = keys.create_key("bob".to_owned(), KeyRole::Viewer, hash, ann(), at(1)).await.expect("a key");
-    assert!(keys.revoke_key(key.id, ann(), at(2)).await.expect("an answer"));
+    assert!(keys.revoke_key(key.id, ann(), at(2)).await.expect("a result"));
     let id = admin.create_subscription(subscription(), ann(), at(3)).await.expect("a subscription").id;
     let verified = admin.mark_verified(id, challenged("a-signing-secret"), ann(), at(4)).await;
-    assert!(verified.expect("an answer"));
-    admin.update_subscription(id, pause(), ann(), at(5)).await.expect("an answer").expect("a subscription");
+    assert!(verified.expect("a result"));
+    admin.update_subscription(id, pause(), ann(), at(5)).await.expect("a result").expect("a subscription");
     let rotated = admin.rotate_secret(id, SealedSecret::new("a-second-secret"), at(100), ann(), at(6)).await;
-    rotated.expect("an answer").expect("a subscription");
-    assert!(admin.delete_subscription(id, ann(), at(7)).await.expect("an answer"));
+    rotated.expect("a result").expect("a subscription");
+    assert!(admin.delete_subscription(id, ann(), at(7)).await.expect("a result"));
     let operator = h.calm.dead_letters();
-    operator.requeue_dead_letters(vec![letters[0]], ann(), at(8)).await.expect("an answer");
-    operator.requeue_dead_letters(letters.to_vec(), ann(), at(9)).await.expect("an answer");
+    operator.requeue_dead_letters(vec![letters[0]], ann(), at(8)).await.expect("a result");
+    operator.requeue_dead_letters(letters.to_vec(), ann(), at(9)).await.expect("a result");
     h.direct.run("UPDATE outbox_lane SET faults_in_row = 7").await;
-    operator.resume_lane(ann(), at(10)).await.expect("an answer");
+    operator.resume_lane(ann(), at(10)).await.expect("a result");
     keys.record_sign_in(ann(), at(10)).await.expect("a row");
     let failed = FailedSignIns { address: ann().address, count: 300 };
     keys.record_failed_sign_ins(failed, at(11)).await.expect("a row");
@@ -129,23 +129,23 @@ pub async fn every_change_is_audited<S: Stores>(h: &Harness<S>) {
 pub async fn a_no_op_is_not_audited<S: Stores>(h: &Harness<S>) {
     let letter = letter(h, "twice").await;
     let operator = h.calm.dead_letters();
-    operator.requeue_dead_letters(vec![letter], actor(), at(1)).await.expect("an answer");
+    operator.requeue_dead_letters(vec![letter], actor(), at(1)).await.expect("a result");
     let hash = KeyHash([7; 32]);
     let key = h.calm.keys().create_key("bob".to_owned(), KeyRole::Viewer, hash, actor(), T0).await;
     let key = key.expect("a key").id;
-    assert!(h.calm.keys().revoke_key(key, actor(), at(2)).await.expect("an answer"));
+    assert!(h.calm.keys().revoke_key(key, actor(), at(2)).await.expect("a result"));
     let before = entries(h).await;
 
     let (admin, gone) = (h.calm.subscriptions(), SubscriptionId::from_store(999));
     let letters = vec![letter, DeadLetterId::from_store(999)];
-    operator.requeue_dead_letters(letters, ann(), at(3)).await.expect("an answer");
-    assert!(!h.calm.keys().revoke_key(key, ann(), at(3)).await.expect("an answer"));
-    assert!(!admin.delete_subscription(gone, ann(), at(3)).await.expect("an answer"));
-    assert_eq!(admin.update_subscription(gone, pause(), ann(), at(3)).await.expect("an answer"), None);
+    operator.requeue_dead_letters(letters, ann(), at(3)).await.expect("a result");
+    assert!(!h.calm.keys().revoke_key(key, ann(), at(3)).await.expect("a result"));
+    assert!(!admin.delete_subscription(gone, ann(), at(3)).await.expect("a result"));
+    assert_eq!(admin.update_subscription(gone, pause(), ann(), at(3)).await.expect("a result"), None);
     let rotated = admin.rotate_secret(gone, SealedSecret::new("x"), at(9), ann(), at(3)).await;
-    assert_eq!(rotated.expect("an answer"), None);
+    assert_eq!(rotated.expect("a result"), None);
     let id = SubscriptionId::from_store(h.direct.number("SELECT max(id) FROM subscriptions").await);
-    assert!(!admin.mark_verified(id, challenged("another"), ann(), at(3)).await.expect("an answer"));
+    assert!(!admin.mark_verified(id, challenged("another"), ann(), at(3)).await.expect("a result"));
     assert_eq!(entries(h).await, before);
 }
 

@@ -131,7 +131,7 @@ pub async fn a_refused_request_does_not_affect_others<S: Stores>(h: &Harness<S>)
         let before = h.direct.number("SELECT count(*) FROM events").await;
         let requests =
             vec![vec![event("a")], vec![event("a"), bad, event("a")], vec![event("a"), event("a")]];
-        let outcomes = h.calm.ingest().insert_events(requests, T0).await.expect("an answer");
+        let outcomes = h.calm.ingest().insert_events(requests, T0).await.expect("a result");
         assert_eq!(stored(&outcomes[0]).len(), 1);
         assert!(matches!(outcomes[1], RequestOutcome::Refused(_)), "{:?}", outcomes[1]);
         assert_eq!(stored(&outcomes[2]).len(), 2);

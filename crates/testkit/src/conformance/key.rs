@@ -27,8 +27,8 @@ pub async fn keys_are_found_by_hash_until_revoked<S: Stores>(h: &Harness<S>) {
     assert_eq!(h.sure(async || keys.list_keys().await).await[0].last_used_at, Some(at(10)));
     h.sure(async || keys.touch_key(made.id, at(70)).await).await;
     assert_eq!(h.sure(async || keys.list_keys().await).await[0].last_used_at, Some(at(70)));
-    assert!(h.calm.keys().revoke_key(made.id, actor(), at(80)).await.expect("an answer"));
-    assert!(!h.calm.keys().revoke_key(made.id, actor(), at(81)).await.expect("an answer"), "revoked once");
+    assert!(h.calm.keys().revoke_key(made.id, actor(), at(80)).await.expect("a result"));
+    assert!(!h.calm.keys().revoke_key(made.id, actor(), at(81)).await.expect("a result"), "revoked once");
     assert_eq!(h.sure(async || keys.find_key(hash).await).await, None);
     assert_eq!(h.sure(async || keys.list_keys().await).await[0].revoked_at, Some(at(80)));
 }
@@ -74,9 +74,9 @@ pub async fn a_key_has_a_limited_number_of_sessions<S: Stores>(h: &Harness<S>) {
     assert_eq!(kept, i64::from(SESSIONS_PER_KEY_MAX) + 1);
     let now = at(count.into());
     for (number, expected) in [(0, None), (4, None), (5, Some(busy)), (count - 1, Some(busy))] {
-        assert_eq!(keys.find_session(token(number), now).await.expect("an answer"), expected, "{number}");
+        assert_eq!(keys.find_session(token(number), now).await.expect("a result"), expected, "{number}");
     }
-    assert_eq!(keys.find_session(SessionHash([1; 32]), now).await.expect("an answer"), Some(calm));
+    assert_eq!(keys.find_session(SessionHash([1; 32]), now).await.expect("a result"), Some(calm));
 }
 
 pub async fn a_key_is_immutable_and_cannot_be_unrevoked<S: Stores>(h: &Harness<S>) {
@@ -97,7 +97,7 @@ pub async fn a_key_is_immutable_and_cannot_be_unrevoked<S: Stores>(h: &Harness<S
     for change in &changes {
         assert!(h.direct.try_rows(change).await.is_err(), "{change}");
     }
-    assert!(keys.revoke_key(made.id, actor(), at(1)).await.expect("an answer"));
+    assert!(keys.revoke_key(made.id, actor(), at(1)).await.expect("a result"));
     for change in changes
         .iter()
         .map(String::as_str)
@@ -109,7 +109,7 @@ pub async fn a_key_is_immutable_and_cannot_be_unrevoked<S: Stores>(h: &Harness<S
         let replace = "REPLACE INTO api_keys (name, role, key_hash, created_at) SELECT name, 'root', key_hash, created_at FROM api_keys";
         assert!(h.direct.try_rows(replace).await.is_err(), "a REPLACE is a DELETE");
     }
-    assert_eq!(keys.find_key(hash).await.expect("an answer"), None);
+    assert_eq!(keys.find_key(hash).await.expect("a result"), None);
     assert_eq!(keys.list_keys().await.expect("the keys")[0].role, KeyRole::Ingest);
 }
 

@@ -405,7 +405,7 @@ pub async fn a_deleted_subscription_holds_its_deliveries_for_ever<S: Stores>(h: 
     h.publish("a", 2).await;
     h.route_all(T0).await;
     assert!(
-        h.calm.subscriptions().delete_subscription(subscription, actor(), at(1)).await.expect("an answer")
+        h.calm.subscriptions().delete_subscription(subscription, actor(), at(1)).await.expect("a result")
     );
     let resume = SubscriptionPatch { active: Some(true), ..SubscriptionPatch::default() };
     let gone = h

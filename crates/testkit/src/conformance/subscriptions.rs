@@ -89,13 +89,13 @@ pub async fn a_secret_rotates_with_overlap<S: Stores>(h: &Harness<S>) {
     let rotated = admin
         .rotate_secret(id, SealedSecret::new("secret-2"), at(100), actor(), at(1))
         .await
-        .expect("an answer");
+        .expect("a result");
     assert!(rotated.expect("it").verified, "a new secret does not unverify");
     let target = h.sure(async || h.store.worker().load_targets(vec![id]).await).await.remove(0);
     assert_eq!(target.secrets.current.expose(), "secret-2");
     let (previous, until) = target.secrets.previous.expect("the previous one");
     assert_eq!((previous.expose(), until), ("secret-1", at(100)));
-    admin.rotate_secret(id, SealedSecret::new("secret-3"), at(200), actor(), at(2)).await.expect("an answer");
+    admin.rotate_secret(id, SealedSecret::new("secret-3"), at(200), actor(), at(2)).await.expect("a result");
     let (_, secrets) =
         h.sure(async || h.store.subscriptions().load_subscription(id).await).await.expect("it");
     let (previous, until) = secrets.previous.expect("the previous one");
@@ -126,7 +126,7 @@ pub async fn every_change_is_recorded<S: Stores>(h: &Harness<S>) {
         ]
     );
     assert_eq!(
-        h.calm.reader().subscription(id).await.expect("an answer").and_then(|it| it.deleted_at),
+        h.calm.reader().subscription(id).await.expect("a result").and_then(|it| it.deleted_at),
         Some(at(3))
     );
 }

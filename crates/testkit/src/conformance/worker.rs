@@ -247,7 +247,7 @@ pub async fn a_subscription_deleted_after_admission_is_not_loaded<S: Stores>(h: 
     h.publish("a", 1).await;
     h.route_all(T0).await;
     h.start_attempts(deleted, T0).await;
-    assert!(h.calm.subscriptions().delete_subscription(deleted, actor(), at(1)).await.expect("an answer"));
+    assert!(h.calm.subscriptions().delete_subscription(deleted, actor(), at(1)).await.expect("a result"));
     let targets = h.sure(async || h.store.worker().load_targets(vec![deleted, kept]).await).await;
     let loaded: Vec<_> = targets.iter().map(|target| target.subscription_id).collect();
     assert_eq!(loaded, [kept]);

@@ -57,33 +57,33 @@ impl<S: Stores> Rig<S> {
 
     pub async fn unsubscribe(&self, id: SubscriptionId) {
         let deleted = self.h.calm.subscriptions().delete_subscription(id, actor(), self.now()).await;
-        assert!(deleted.expect("an answer"));
+        assert!(deleted.expect("a result"));
     }
 
     /// Marks the subscription verified, as if the receiver had passed the challenge.
     pub async fn verify(&self, id: SubscriptionId) {
         let subscriptions = self.h.calm.subscriptions();
         let (subscription, secrets) =
-            subscriptions.load_subscription(id).await.expect("an answer").expect("a subscription");
+            subscriptions.load_subscription(id).await.expect("a result").expect("a subscription");
         let challenged = Verification { callback_url: subscription.callback_url, secret: secrets.current };
-        assert!(subscriptions.mark_verified(id, challenged, actor(), self.now()).await.expect("an answer"));
+        assert!(subscriptions.mark_verified(id, challenged, actor(), self.now()).await.expect("a result"));
     }
 
     pub async fn patch(&self, id: SubscriptionId, patch: SubscriptionPatch) {
         let updated = self.h.calm.subscriptions().update_subscription(id, patch, actor(), self.now()).await;
-        updated.expect("an answer").expect("a subscription");
+        updated.expect("a result").expect("a subscription");
     }
 
     /// Returns the secret that currently signs requests to a subscription.
     pub async fn secret_of(&self, id: SubscriptionId) -> SigningSecret {
-        let loaded = self.h.calm.subscriptions().load_subscription(id).await.expect("an answer");
+        let loaded = self.h.calm.subscriptions().load_subscription(id).await.expect("a result");
         let (_, secrets) = loaded.expect("a subscription");
         self.sealer.open(&secrets.current).expect("a secret")
     }
 
     pub async fn submit(&mut self, event: NewEvent) -> Ingested {
         let outcomes = self.ingest.handle(vec![vec![event]], self.clock.now()).await;
-        stored(&outcomes.expect("an answer")[0])[0]
+        stored(&outcomes.expect("a result")[0])[0]
     }
 
     pub async fn publish(&mut self, kind: &str) -> EventId {
@@ -92,14 +92,14 @@ impl<S: Stores> Rig<S> {
 
     pub async fn publish_many(&mut self, kind: &str, count: usize) -> Vec<EventId> {
         let outcomes = self.ingest.handle(vec![vec![event(kind); count]], self.clock.now()).await;
-        stored(&outcomes.expect("an answer")[0]).iter().copied().map(id_of).collect()
+        stored(&outcomes.expect("a result")[0]).iter().copied().map(id_of).collect()
     }
 
     /// Returns the sagas of an event, oldest first.
     pub async fn sagas_of(&self, event: EventId) -> Vec<Saga> {
         let filter = DeliveryFilter { event_id: Some(event), ..DeliveryFilter::default() };
         let page = PageRequest::first(1_000);
-        let found = self.h.calm.reader().deliveries(filter, page).await.expect("an answer");
+        let found = self.h.calm.reader().deliveries(filter, page).await.expect("a result");
         let mut sagas: Vec<_> = found.items.into_iter().map(|delivery| delivery.saga).collect();
         sagas.sort_unstable_by_key(|saga| saga.id);
         sagas
@@ -120,18 +120,18 @@ impl<S: Stores> Rig<S> {
     }
 
     pub async fn saga(&self, id: SagaId) -> Saga {
-        self.h.calm.reader().delivery(id).await.expect("an answer").expect("a saga").0.saga
+        self.h.calm.reader().delivery(id).await.expect("a result").expect("a saga").0.saga
     }
 
     pub async fn attempts(&self, id: SagaId) -> Vec<Attempt> {
-        self.h.calm.reader().delivery(id).await.expect("an answer").expect("a saga").1
+        self.h.calm.reader().delivery(id).await.expect("a result").expect("a saga").1
     }
 
     /// Returns all dead letters, oldest first.
     pub async fn dead_letters(&self) -> Vec<DeadLetter> {
         let page = PageRequest::first(1_000);
         let found = self.h.calm.reader().dead_letters(DeadLetterFilter::default(), page).await;
-        let mut letters = found.expect("an answer").items;
+        let mut letters = found.expect("a result").items;
         letters.sort_unstable_by_key(|letter| letter.head.id);
         letters
     }
@@ -139,6 +139,6 @@ impl<S: Stores> Rig<S> {
     pub async fn requeue(&self, letter: DeadLetterId) -> Requeue {
         let answers =
             self.h.calm.dead_letters().requeue_dead_letters(vec![letter], actor(), self.now()).await;
-        answers.expect("an answer")[0]
+        answers.expect("a result")[0]
     }
 }

@@ -273,7 +273,7 @@ async fn submit_all(addresses: &[SocketAddr], key: &str, count: usize) -> Vec<u1
     });
     let mut statuses = Vec::new();
     for call in calls.collect::<Vec<_>>() {
-        statuses.push(call.await.expect("an answer").status);
+        statuses.push(call.await.expect("a response").status);
     }
     statuses.sort_unstable();
     statuses

@@ -117,7 +117,7 @@ pub(crate) async fn a_change_during_verification_leaves_it_unverified<S: Stores>
         };
         call.expect(status).await;
         gate.add_permits(1);
-        let told = verifying.await.expect("an answer");
+        let told = verifying.await.expect("a response");
         assert_eq!(told["verified"], false, "{change}");
         assert!(told["reason"].as_str().is_some_and(|why| why.contains("meanwhile")), "{change}: {told}");
         if change != "DELETE" {

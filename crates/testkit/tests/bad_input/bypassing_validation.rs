@@ -147,24 +147,24 @@ pub(crate) async fn unknown_ids_match_nothing<S: Stores>(h: &Harness<S>) {
     for raw in [0, -1, i64::MIN, i64::MAX] {
         let (event, subscription) = (EventId::from_store(raw), SubscriptionId::from_store(raw));
         let reader = h.store.reader();
-        assert_eq!(reader.event(event).await.expect("an answer"), None);
-        assert_eq!(reader.delivery(SagaId::from_store(raw)).await.expect("an answer"), None);
-        assert_eq!(reader.dead_letter(DeadLetterId::from_store(raw)).await.expect("an answer"), None);
-        assert_eq!(reader.subscription(subscription).await.expect("an answer"), None);
-        assert_eq!(h.store.worker().load_events(vec![event]).await.expect("an answer"), []);
-        assert_eq!(h.store.worker().load_targets(vec![subscription]).await.expect("an answer"), []);
+        assert_eq!(reader.event(event).await.expect("a result"), None);
+        assert_eq!(reader.delivery(SagaId::from_store(raw)).await.expect("a result"), None);
+        assert_eq!(reader.dead_letter(DeadLetterId::from_store(raw)).await.expect("a result"), None);
+        assert_eq!(reader.subscription(subscription).await.expect("a result"), None);
+        assert_eq!(h.store.worker().load_events(vec![event]).await.expect("a result"), []);
+        assert_eq!(h.store.worker().load_targets(vec![subscription]).await.expect("a result"), []);
         let subscriptions = h.store.subscriptions();
-        assert_eq!(subscriptions.load_subscription(subscription).await.expect("an answer"), None);
-        assert!(!subscriptions.delete_subscription(subscription, actor(), T0).await.expect("an answer"));
+        assert_eq!(subscriptions.load_subscription(subscription).await.expect("a result"), None);
+        assert!(!subscriptions.delete_subscription(subscription, actor(), T0).await.expect("a result"));
         let requeued = h
             .store
             .dead_letters()
             .requeue_dead_letters(vec![DeadLetterId::from_store(raw)], actor(), T0)
             .await;
-        assert_eq!(requeued.expect("an answer"), [Requeue::NotFound]);
+        assert_eq!(requeued.expect("a result"), [Requeue::NotFound]);
         let released = h.store.worker().release_jobs(vec![JobId::from_store(raw)], token(), T0).await;
-        assert_eq!(released.expect("an answer"), 0);
-        assert!(!h.store.keys().revoke_key(KeyId::from_store(raw), actor(), T0).await.expect("an answer"));
+        assert_eq!(released.expect("a result"), 0);
+        assert!(!h.store.keys().revoke_key(KeyId::from_store(raw), actor(), T0).await.expect("a result"));
         let ghost = posthaste_core::ports::ClaimedJob {
             job_id: JobId::from_store(raw),
             saga_id: SagaId::from_store(raw),
@@ -177,9 +177,9 @@ pub(crate) async fn unknown_ids_match_nothing<S: Stores>(h: &Harness<S>) {
         };
         let report = posthaste_testkit::fixtures::delivered(&ghost, token());
         assert_eq!(
-            h.store.worker().report_jobs(vec![report], T0).await.expect("an answer"),
+            h.store.worker().report_jobs(vec![report], T0).await.expect("a result"),
             [Report::LeaseLost]
         );
     }
-    assert_eq!(h.store.worker().claim_due_jobs(claim(10), T0).await.expect("an answer"), []);
+    assert_eq!(h.store.worker().claim_due_jobs(claim(10), T0).await.expect("a result"), []);
 }

@@ -87,7 +87,7 @@ async fn cancelling_a_wait_loses_no_notification() {
             break;
         }
     }
-    assert_eq!(first.expect("an answer").expect("the first notification"), Announcement::all());
+    assert_eq!(first.expect("a result").expect("the first notification"), Announcement::all());
     for stage in Stage::ALL.into_iter().cycle().take(100) {
         announce(&h, &[stage]).await;
         // Polls once and cancels; the notification may not have arrived yet.

@@ -28,7 +28,7 @@ async fn an_open_publish_blocks_only_its_own_external_id() {
     }
     let calls = requests.chunks(101).map(|chunk| {
         let (ingest, chunk) = (h.store.ingest(), chunk.to_vec());
-        async move { (chunk.clone(), ingest.insert_events(chunk, T0).await.expect("an answer")) }
+        async move { (chunk.clone(), ingest.insert_events(chunk, T0).await.expect("a result")) }
     });
     let mut accepted = 0;
     for (requests, outcomes) in futures_util::future::join_all(calls).await {

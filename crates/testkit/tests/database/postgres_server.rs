@@ -157,5 +157,5 @@ async fn a_clock_sample_starts_after_the_connection_is_acquired() {
     locker.batch_execute("COMMIT").await.expect("the end of the lock");
     let sample = sampling.await.expect("a sample");
     assert!(sample.asked_at >= released_at, "the wait for the connection was part of the sample");
-    assert_eq!(reading.await.expect("the reader").expect("an answer"), None);
+    assert_eq!(reading.await.expect("the reader").expect("a result"), None);
 }

@@ -61,7 +61,7 @@ async fn each_operator_action_is_logged_once() {
     let pause = SubscriptionPatch { active: Some(false), ..SubscriptionPatch::default() };
     h.store.subscriptions().update_subscription(id, pause, by(), T0).await.expect("a change");
     assert!(h.store.subscriptions().delete_subscription(id, by(), T0).await.expect("a deletion"));
-    assert!(!h.store.subscriptions().delete_subscription(id, by(), T0).await.expect("an answer"));
+    assert!(!h.store.subscriptions().delete_subscription(id, by(), T0).await.expect("a result"));
     let expected = ["subscription_changed", "subscription_deleted"].map(|action| {
         json!({
             "message": "operator action", "action": action, "object": format!("subscriptions/{id}"),

@@ -149,7 +149,7 @@ pub(crate) async fn a_job_that_kills_its_workers_fails_after_the_last_reset<S: S
     assert!(rig.h.claim_all(&claim(1), rig.now()).await.is_empty(), "it is suspect");
     let job = rig.h.claim_suspect(&mine, rig.now()).await.expect("a suspect");
     let reports = vec![delivered(&job, foreign.token)];
-    let answers = rig.h.store.worker().report_jobs(reports, rig.now()).await.expect("an answer");
+    let answers = rig.h.store.worker().report_jobs(reports, rig.now()).await.expect("a result");
     assert_eq!(answers, [Report::LeaseLost]);
     rig.h.check_invariants().await;
 }

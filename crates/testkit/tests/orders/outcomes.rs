@@ -286,7 +286,7 @@ async fn check<S: Stores>(rig: &mut OrderRig<S>, number: usize, (name, place, fa
         }
     }
     // The next row must find an open lane and an empty queue.
-    rig.h.store.dead_letters().resume_lane(actor(), rig.now()).await.expect("an answer");
+    rig.h.store.dead_letters().resume_lane(actor(), rig.now()).await.expect("a result");
     rig.h.direct.run("UPDATE outbox_lane SET rate = 1000, next_send_at = NULL, slowed_at = NULL").await;
 }
 

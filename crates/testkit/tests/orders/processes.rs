@@ -26,7 +26,7 @@ async fn submit_and_check(addresses: &[SocketAddr], broker: &TestBroker) {
             .collect();
         let mut new = 0;
         for answer in calls {
-            let answer = answer.await.expect("a caller").expect("an answer");
+            let answer = answer.await.expect("a caller").expect("a response");
             assert!([200, 202].contains(&answer.status), "{}", answer.text());
             new += usize::from(answer.status == 202);
         }

@@ -98,7 +98,7 @@ pub(crate) async fn a_lowered_limit_ends_waiting_orders<S: Stores>(h: Harness<S>
     rig.pass(Duration::from_secs(10)).await;
     let due = rig.order(&key).await.next_attempt_at;
     let lowered = OrderRetryPolicy { retries_max: 1, ..POLICY };
-    let moved = rig.h.store.outbox_worker().requeue_due_orders(10, lowered, due).await.expect("an answer");
+    let moved = rig.h.store.outbox_worker().requeue_due_orders(10, lowered, due).await.expect("a result");
     assert_eq!(moved.iter().map(|order| order.status).collect::<Vec<_>>(), [OrderStatus::Dead]);
     let order = rig.order(&key).await;
     assert_eq!((order.status, order.last_error.as_deref()), (OrderStatus::Dead, Some("BROKER_5XX")));

@@ -23,7 +23,7 @@ pub(crate) async fn an_order_is_sent_with_its_key_and_canonical_bytes<S: Stores>
         orders.push(Order::parse(text.as_bytes()).expect("an order"));
     }
     let ttl = Duration::from_secs(86_400);
-    rig.h.store.outbox_intake().submit_orders(orders.clone(), ttl, rig.now()).await.expect("an answer");
+    rig.h.store.outbox_intake().submit_orders(orders.clone(), ttl, rig.now()).await.expect("a result");
     rig.until_quiet().await;
     let received = broker.received();
     assert_eq!(received.len(), 3);

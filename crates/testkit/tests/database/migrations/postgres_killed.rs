@@ -129,7 +129,7 @@ async fn check(url: &str, place: Place, end: End) {
     match end {
         End::Terminated => {
             direct.run(&format!("SELECT pg_terminate_backend({pid}, 30000)")).await;
-            let outcome = migrator.await.expect("an answer");
+            let outcome = migrator.await.expect("a result");
             assert!(matches!(outcome, Err(StoreError::Unavailable { .. })), "{what}: {outcome:?}");
             check_half_way(&direct, place, &what).await;
             assert_eq!(census(&direct).await, before, "{what}: rows were lost");

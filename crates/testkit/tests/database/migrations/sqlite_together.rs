@@ -9,7 +9,7 @@ fn one_file_is_migrated_once() {
     let applied: usize = std::thread::scope(|scope| {
         let migrators: Vec<_> =
             (0..6).map(|_| scope.spawn(|| migrate(&path).expect("the migration").len())).collect();
-        migrators.into_iter().map(|migrator| migrator.join().expect("an answer")).sum()
+        migrators.into_iter().map(|migrator| migrator.join().expect("a result")).sum()
     });
     assert_eq!(applied, MIGRATIONS.len());
     SqliteStore::open(&SqliteOptions::new(&path)).expect("a database that can be served");

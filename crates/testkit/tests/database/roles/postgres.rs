@@ -152,7 +152,7 @@ async fn every_right_on_every_function_matches_the_matrix() {
             "refuse",
         ] {
             let may = format!("SELECT has_function_privilege('posthaste.{function}()', 'EXECUTE')::text");
-            let row = login.query_one(&may, &[]).await.expect("an answer");
+            let row = login.query_one(&may, &[]).await.expect("a result");
             assert_eq!(row.get::<_, String>(0), "false", "{role} may call {function}");
         }
     }

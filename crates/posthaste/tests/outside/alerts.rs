@@ -72,7 +72,7 @@ fn each_alert_has_its_section_in_the_runbook() {
     }
     assert_eq!(headings.map(str::to_owned).collect::<BTreeSet<_>>(), alerts);
     for section in runbook.split("\n## ").skip(1) {
-        for part in ["**Means**", "**Affected**", "**Look**", "**Do**", "**Over**"] {
+        for part in ["**Meaning**", "**Impact**", "**Diagnosis**", "**Action**", "**Resolved when**"] {
             assert!(
                 section.contains(part),
                 "{part} is missing in {}",

@@ -11,6 +11,29 @@ pub struct Migration {
     pub sql: &'static str,
 }
 
+/// Defines the migrations of an engine, in order. Each is a file of its `migrations` folder; both engines have the same.
+macro_rules! migrations {
+    () => {
+        $crate::migration::migrations! {
+            1 "0001_" "foundation",
+            2 "0002_" "insight",
+            3 "0003_" "subscription_health",
+            4 "0004_" "suspect",
+            5 "0005_" "rights",
+            6 "0006_" "operator_audit",
+            7 "0007_" "sessions",
+        }
+    };
+    ($($version:literal $number:literal $name:literal,)*) => {
+        &[$($crate::migration::Migration {
+            version: $version,
+            name: $name,
+            sql: include_str!(concat!("migrations/", $number, $name, ".sql")),
+        }),*]
+    };
+}
+pub(crate) use migrations;
+
 /// First line of a file that cannot run inside a transaction (CREATE INDEX CONCURRENTLY). Its statements, separated
 /// by lines that start with `-- step`, must each be safe to repeat.
 const NO_TRANSACTION: &str = "-- posthaste: no transaction";

@@ -3,7 +3,7 @@
 //! migrations of a database, and creating the roles, which a cluster shares, is idempotent.
 
 use crate::grants::{self, DbRole};
-use crate::migration::{self, Applied, Migration, MigrationError};
+use crate::migration::{self, Applied, Migration, MigrationError, migrations};
 use crate::postgres::conn::error::{classify, connecting};
 use crate::postgres::conn::pool::{connector, parse_url};
 use crate::remote::Phase;
@@ -13,19 +13,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, Row};
 
 /// All migrations of this engine, in order.
-pub const MIGRATIONS: &[Migration] = &[
-    Migration { version: 1, name: "foundation", sql: include_str!("migrations/0001_foundation.sql") },
-    Migration { version: 2, name: "insight", sql: include_str!("migrations/0002_insight.sql") },
-    Migration {
-        version: 3,
-        name: "subscription_health",
-        sql: include_str!("migrations/0003_subscription_health.sql"),
-    },
-    Migration { version: 4, name: "suspect", sql: include_str!("migrations/0004_suspect.sql") },
-    Migration { version: 5, name: "rights", sql: include_str!("migrations/0005_rights.sql") },
-    Migration { version: 6, name: "operator_audit", sql: include_str!("migrations/0006_operator_audit.sql") },
-    Migration { version: 7, name: "sessions", sql: include_str!("migrations/0007_sessions.sql") },
-];
+pub const MIGRATIONS: &[Migration] = migrations!();
 
 const DOING: &str = "migrating the database";
 /// Advisory lock of a database that is being migrated ("posthast" in ASCII).

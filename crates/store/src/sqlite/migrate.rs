@@ -7,24 +7,12 @@ use posthaste_core::Timestamp;
 use posthaste_core::ports::{StoreError, StoreResult};
 use rusqlite::{Connection, params};
 
-use crate::migration::{self, Applied, Migration};
+use crate::migration::{self, Applied, Migration, migrations};
 use crate::sqlite::conn::connection::{self, APPLICATION_ID, FileState, refused};
 use crate::sqlite::conn::lock::{FileLock, unusable};
 
 /// All migrations of this engine, in order.
-pub const MIGRATIONS: &[Migration] = &[
-    Migration { version: 1, name: "foundation", sql: include_str!("migrations/0001_foundation.sql") },
-    Migration { version: 2, name: "insight", sql: include_str!("migrations/0002_insight.sql") },
-    Migration {
-        version: 3,
-        name: "subscription_health",
-        sql: include_str!("migrations/0003_subscription_health.sql"),
-    },
-    Migration { version: 4, name: "suspect", sql: include_str!("migrations/0004_suspect.sql") },
-    Migration { version: 5, name: "rights", sql: include_str!("migrations/0005_rights.sql") },
-    Migration { version: 6, name: "operator_audit", sql: include_str!("migrations/0006_operator_audit.sql") },
-    Migration { version: 7, name: "sessions", sql: include_str!("migrations/0007_sessions.sql") },
-];
+pub const MIGRATIONS: &[Migration] = migrations!();
 
 /// How long a migration waits for a concurrent one.
 const PATIENCE: Duration = Duration::from_secs(10);

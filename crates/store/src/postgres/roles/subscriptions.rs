@@ -8,11 +8,10 @@ use crate::postgres::conn::pool::RolePool;
 use crate::postgres::conn::session::{Session, TransactionMode};
 use crate::postgres::conn::value::{Instant, count_or_none, get, instant, instant_or_none, int};
 use crate::postgres::roles::audit::{self, Writer};
-use crate::postgres::roles::worker::secrets;
 use crate::remote::{Call, Fault};
 use posthaste_core::audit::{Actor, Change};
 use posthaste_core::event::EventType;
-use posthaste_core::ports::{StoreResult, SubscriptionStore, Verification};
+use posthaste_core::ports::{StoreResult, SubscriptionStore, Target, Verification};
 use posthaste_core::subscription::{
     CallbackUrl, NewSubscription, SealedSecret, Secrets, Subscription, SubscriptionPatch,
 };
@@ -105,6 +104,24 @@ pub(crate) fn subscription(row: &Row) -> Result<Subscription, Fault> {
         created_at: instant(row, "created_at")?,
         updated_at: instant(row, "updated_at")?,
         deleted_at: instant_or_none(row, "deleted_at")?,
+    })
+}
+
+pub(crate) fn target(row: &Row) -> Result<Target, Fault> {
+    Ok(Target {
+        subscription_id: SubscriptionId::from_store(get(row, "id")?),
+        callback_url: CallbackUrl::from_store(get(row, "callback_url")?),
+        verified: get(row, "verified")?,
+        secrets: secrets(row)?,
+    })
+}
+
+/// Reads the current secret, and the previous one with its expiry.
+fn secrets(row: &Row) -> Result<Secrets, Fault> {
+    let previous = get::<Option<String>>(row, "previous_secret")?.map(SealedSecret::new);
+    Ok(Secrets {
+        current: SealedSecret::new(get::<String>(row, "secret")?),
+        previous: previous.zip(instant_or_none(row, "previous_secret_expires_at")?),
     })
 }
 

@@ -6,17 +6,15 @@ use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
 use crate::postgres::conn::pool::RolePool;
 use crate::postgres::conn::session::Session;
-use crate::postgres::conn::value::{
-    Instant, TAKE_MAX, count, get, instant, instant_or_none, int, take, token,
-};
+use crate::postgres::conn::value::{Instant, TAKE_MAX, count, get, instant, int, take, token};
 use crate::postgres::roles::events::stored_event;
+use crate::postgres::roles::subscriptions::target;
 use crate::remote::{Call, Fault};
 use posthaste_core::job::JobStatus;
 use posthaste_core::outcome::{AttemptOutcome, ErrorCode};
 use posthaste_core::ports::{
     Claim, ClaimedJob, JobReport, Report, StoreResult, StoredEvent, Target, WorkerStore,
 };
-use posthaste_core::subscription::{CallbackUrl, SealedSecret, Secrets};
 use posthaste_core::{EventId, JobId, LeaseToken, SagaId, SubscriptionId, Timestamp};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -170,24 +168,6 @@ async fn load_events(mut session: Session, ids: &[i64]) -> Result<Vec<StoredEven
 async fn load_targets(mut session: Session, ids: &[i64]) -> Result<Vec<Target>, Fault> {
     let rows = session.read(&LOAD_TARGETS, &[&ids]).await?;
     rows.iter().map(target).collect()
-}
-
-fn target(row: &Row) -> Result<Target, Fault> {
-    Ok(Target {
-        subscription_id: SubscriptionId::from_store(get(row, "id")?),
-        callback_url: CallbackUrl::from_store(get(row, "callback_url")?),
-        verified: get(row, "verified")?,
-        secrets: secrets(row)?,
-    })
-}
-
-/// Reads the current secret, and the previous one with its expiry.
-pub(crate) fn secrets(row: &Row) -> Result<Secrets, Fault> {
-    let previous = get::<Option<String>>(row, "previous_secret")?.map(SealedSecret::new);
-    Ok(Secrets {
-        current: SealedSecret::new(get::<String>(row, "secret")?),
-        previous: previous.zip(instant_or_none(row, "previous_secret_expires_at")?),
-    })
 }
 
 async fn report(mut session: Session, reports: &[JobReport]) -> Result<Vec<Report>, Fault> {

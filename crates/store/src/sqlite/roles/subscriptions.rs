@@ -3,7 +3,7 @@
 
 use posthaste_core::audit::{Actor, Change};
 use posthaste_core::event::EventType;
-use posthaste_core::ports::{StoreResult, SubscriptionStore, Verification};
+use posthaste_core::ports::{StoreResult, SubscriptionStore, Target, Verification};
 use posthaste_core::subscription::{
     CallbackUrl, NewSubscription, SealedSecret, Secrets, Subscription, SubscriptionPatch,
 };
@@ -158,8 +158,17 @@ pub(crate) fn read_subscription(row: &Row<'_>) -> rusqlite::Result<Subscription>
     })
 }
 
+pub(crate) fn target(row: &Row<'_>) -> rusqlite::Result<Target> {
+    Ok(Target {
+        subscription_id: SubscriptionId::from_store(get(row, "id")?),
+        callback_url: CallbackUrl::from_store(get(row, "callback_url")?),
+        verified: get(row, "verified")?,
+        secrets: read_secrets(row)?,
+    })
+}
+
 /// Reads the current secret, and the previous one with its expiry.
-pub(crate) fn read_secrets(row: &Row<'_>) -> rusqlite::Result<Secrets> {
+fn read_secrets(row: &Row<'_>) -> rusqlite::Result<Secrets> {
     let current = SealedSecret::new(get::<String>(row, "secret")?);
     let previous = get::<Option<String>>(row, "previous_secret")?.map(SealedSecret::new);
     Ok(Secrets { current, previous: previous.zip(value::maybe_time(row, "previous_secret_expires_at")?) })

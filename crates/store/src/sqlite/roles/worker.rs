@@ -5,7 +5,6 @@ use posthaste_core::outcome::AttemptOutcome;
 use posthaste_core::ports::{
     Claim, ClaimedJob, JobReport, Report, StoreResult, StoredEvent, Target, WorkerStore,
 };
-use posthaste_core::subscription::CallbackUrl;
 use posthaste_core::{EventId, JobId, LeaseToken, SagaId, SubscriptionId, Timestamp};
 use rusqlite::{OptionalExtension as _, Row, params};
 
@@ -17,7 +16,7 @@ use crate::sqlite::conn::error::{Answer, Fault};
 use crate::sqlite::conn::session::{Session, must_change};
 use crate::sqlite::conn::value::{self, columns, get};
 use crate::sqlite::roles::events::EventColumns;
-use crate::sqlite::roles::subscriptions::read_secrets;
+use crate::sqlite::roles::subscriptions::target;
 
 const FETCH_DUE_JOBS: &str = include_str!("../sql/worker/fetch_due_jobs.sql");
 const FIND_SUSPECT_JOB: &str = include_str!("../sql/worker/find_suspect_job.sql");
@@ -232,13 +231,4 @@ fn complete_all(session: &Session<'_>, reports: &[JobReport]) -> Answer<bool> {
 
 fn duration_ms(report: &JobReport) -> i64 {
     i64::try_from(report.duration.as_millis()).unwrap_or(i64::MAX).min(i64::from(i32::MAX))
-}
-
-fn target(row: &Row<'_>) -> rusqlite::Result<Target> {
-    Ok(Target {
-        subscription_id: SubscriptionId::from_store(get(row, "id")?),
-        callback_url: CallbackUrl::from_store(get(row, "callback_url")?),
-        verified: get(row, "verified")?,
-        secrets: read_secrets(row)?,
-    })
 }

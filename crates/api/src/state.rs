@@ -9,6 +9,7 @@ use crate::responses::ResponseBudget;
 use axum::extract::State;
 use axum::response::Response;
 use posthaste_core::EventId;
+use posthaste_core::job::RequestTimeouts;
 use posthaste_core::order::Order;
 use posthaste_core::ports::{IngestRequest, KeyHash, ReaderStore as _, RequestOutcome, Stores, Submission};
 use posthaste_services::batcher::Batcher;
@@ -69,7 +70,7 @@ impl Limits {
 pub struct Outgoing {
     pub sender: Sender,
     pub sealer: SecretSealer,
-    pub deadline: Duration,
+    pub timeouts: RequestTimeouts,
 }
 
 /// What operators are told about this process beside what the store knows.

@@ -16,6 +16,7 @@ use axum::response::IntoResponse as _;
 use http::{StatusCode, Uri};
 use posthaste_core::SubscriptionId;
 use posthaste_core::audit::Actor;
+use posthaste_core::duration;
 use posthaste_core::event::EventType;
 use posthaste_core::ports::{
     EXAMINED_MAX, ReaderStore as _, Stage, Stores, SubscriptionFilter, SubscriptionStore as _,
@@ -41,7 +42,7 @@ const OVERLAP_S_MAX: u32 = 30 * 24 * 3_600;
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "id": 3, "event_type": "order.paid", "callback_url": "https://example.com/hook", "active": true, "verified": true,
-    "max_retry_limit": null, "description": "the shop", "created_at": "2026-01-31T12:00:00.000000Z",
+    "max_retry_limit": null, "timeout": null, "description": "the shop", "created_at": "2026-01-31T12:00:00.000000Z",
     "updated_at": "2026-01-31T12:00:05.000000Z"
 }))]
 pub(crate) struct SubscriptionView {
@@ -51,6 +52,8 @@ pub(crate) struct SubscriptionView {
     pub(crate) active: bool,
     pub(crate) verified: bool,
     pub(crate) max_retry_limit: Option<u32>,
+    /// The longest time for one request, such as 30s; null: the server's setting (POSTHASTE_REQUEST_TIMEOUT).
+    pub(crate) timeout: Option<String>,
     pub(crate) description: Option<String>,
     pub(crate) created_at: Utc,
     pub(crate) updated_at: Utc,
@@ -68,6 +71,7 @@ impl SubscriptionView {
             active: subscription.active,
             verified: subscription.verified,
             max_retry_limit: subscription.max_retry_limit,
+            timeout: subscription.timeout.map(duration::format),
             description: subscription.description,
             created_at: Utc(subscription.created_at),
             updated_at: Utc(subscription.updated_at),
@@ -94,6 +98,10 @@ body! {
         /// How many attempts are made in all.
         #[schema(value_type = Option<u32>, minimum = 1, maximum = 100)]
         max_retry_limit: Option<Number<1, RETRY_LIMIT_MAX>>,
+        /// The longest time for one request, from 1s to 5s less than POSTHASTE_LEASE. The default is the server's
+        /// setting (POSTHASTE_REQUEST_TIMEOUT).
+        #[schema(example = "30s")]
+        timeout: Option<String>,
         #[schema(value_type = Option<String>, max_length = 1000)]
         description: Option<Description>,
     }
@@ -111,6 +119,9 @@ body! {
         active: Option<bool>,
         #[schema(value_type = Option<u32>, minimum = 1, maximum = 100)]
         max_retry_limit: Option<Option<Number<1, RETRY_LIMIT_MAX>>>,
+        /// The longest time for one request, from 1s to 5s less than POSTHASTE_LEASE. Null: the server's setting.
+        #[schema(value_type = Option<String>, example = "30s")]
+        timeout: Option<Option<String>>,
         #[schema(value_type = Option<String>, max_length = 1000)]
         description: Option<Option<Description>>,
     }
@@ -214,6 +225,7 @@ pub(crate) async fn make<S: Stores>(
         event_type: body.event_type,
         callback_url: allowed_url(&body.callback_url, api.outgoing.sender.policy())?,
         max_retry_limit: body.max_retry_limit.map(|limit| limit.0),
+        timeout: timeout_of(api, body.timeout)?,
         description: body.description.map(|text| text.0),
         secret: sealed,
     };
@@ -255,6 +267,7 @@ pub(crate) async fn change<S: Stores>(
         callback_url: body.callback_url.map(allowed).transpose()?,
         active: body.active,
         max_retry_limit: body.max_retry_limit.map(|limit| limit.map(|limit| limit.0)),
+        timeout: body.timeout.map(|timeout| timeout_of(api, timeout)).transpose()?,
         description: body.description.map(|text| text.map(|text| text.0)),
     };
     let changed = api.subscriptions.update_subscription(id, patch, by, api.clock.now()).await?;
@@ -334,6 +347,11 @@ fn draw_secret<S: Stores>(api: &ApiState<S>) -> (SigningSecret, SealedSecret) {
     let secret = SigningSecret::from_random(api.draw());
     let sealed = api.outgoing.sealer.seal(&secret, api.draw());
     (secret, sealed)
+}
+
+fn timeout_of<S: Stores>(api: &ApiState<S>, text: Option<String>) -> Result<Option<Duration>, Problem> {
+    let parsed = text.map(|text| api.outgoing.timeouts.parse(&text)).transpose();
+    parsed.map_err(|error| Problem::invalid("timeout", error.to_string()))
 }
 
 /// Checks its form, and every rule of the policy that needs no look-up; the rest is checked before each request.

@@ -2,6 +2,7 @@
 //! the store writes one [`Change`] to `operator_audit` in the same transaction. A [`Change`] never contains
 //! secrets, keys or hashes.
 
+use crate::duration;
 use crate::ids::{DeadLetterId, KeyId, OperatorAuditId, SagaId, SubscriptionId};
 use crate::json::JsonText;
 use crate::lane::Lane;
@@ -196,6 +197,7 @@ fn subscription_fields(subscription: &Subscription) -> Map<String, Value> {
         ("active", Value::from(subscription.active)),
         ("verified", Value::from(subscription.verified)),
         ("max_retry_limit", Value::from(subscription.max_retry_limit)),
+        ("timeout", Value::from(subscription.timeout.map(duration::format))),
         ("description", Value::from(subscription.description.clone())),
     ];
     fields.into_iter().map(|(field, value)| (field.to_owned(), value)).collect()

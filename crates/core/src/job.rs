@@ -1,8 +1,9 @@
-//! One attempt of a delivery: its states, and what happens when its lease expires. Jobs are created by the
+//! One attempt of a delivery: its states, the timeout of its request, and what happens when its lease expires. Jobs are created by the
 //! orchestrator, executed by workers and reset by the cleaner; [`crate::saga`] decides what a result means
 //! for the delivery.
 
 use crate::broker::UNKNOWN;
+use crate::duration;
 use crate::ids::JobId;
 use crate::outcome::{ErrorCode, Failure};
 use std::time::Duration;
@@ -120,6 +121,50 @@ pub fn is_suspect_after(last_error: Option<&ErrorCode>) -> bool {
     last_error == Some(&Failure::LeaseExpired.code())
 }
 
+/// The time between the end of a request and the end of its lease, in which the outcome is reported.
+pub const REPORT_TIME: Duration = Duration::from_secs(5);
+/// The shortest timeout of a subscription: a TLS handshake over a slow network needs most of it.
+pub const TIMEOUT_MIN: Duration = Duration::from_secs(1);
+
+/// The server's timeout for requests, and the lease that limits it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestTimeouts {
+    pub default: Duration,
+    pub lease: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "timeout must be a duration from {} to {} (5s less than POSTHASTE_LEASE), such as 30s",
+    duration::format(TIMEOUT_MIN),
+    duration::format(*max)
+)]
+pub struct TimeoutError {
+    max: Duration,
+}
+
+impl RequestTimeouts {
+    fn max(&self) -> Duration {
+        self.lease.saturating_sub(REPORT_TIME)
+    }
+
+    /// Parses the timeout of a subscription.
+    pub fn parse(&self, text: &str) -> Result<Duration, TimeoutError> {
+        let timeout = duration::parse(text).filter(|timeout| (TIMEOUT_MIN..=self.max()).contains(timeout));
+        timeout.ok_or(TimeoutError { max: self.max() })
+    }
+
+    /// Returns the timeout of a request. A lease that was shortened after the subscription was stored caps it.
+    pub fn of(&self, subscription: Option<Duration>) -> Duration {
+        subscription.map_or(self.default, |own| own.min(self.max()))
+    }
+}
+
+/// Returns the whole milliseconds of a duration, as stores keep it.
+pub fn millis(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,5 +208,29 @@ mod tests {
             assert_eq!(is_suspect_after(Some(&failure.code())), failure == Failure::LeaseExpired);
         }
         assert!(is_suspect_after(Some(&ErrorCode::from_store("LEASE_EXPIRED".into()))));
+    }
+
+    const TIMEOUTS: RequestTimeouts =
+        RequestTimeouts { default: Duration::from_secs(15), lease: Duration::from_secs(60) };
+
+    #[test]
+    fn timeouts_are_limited_by_the_lease() {
+        for (text, s) in [("1s", Some(1)), ("55s", Some(55)), ("56s", None), ("999ms", None), ("10", None)] {
+            assert_eq!(TIMEOUTS.parse(text).ok(), s.map(Duration::from_secs), "{text}");
+        }
+        let error = TIMEOUTS.parse("2m").expect_err("too long").to_string();
+        assert_eq!(
+            error,
+            "timeout must be a duration from 1s to 55s (5s less than POSTHASTE_LEASE), such as 30s"
+        );
+    }
+
+    #[test]
+    fn a_shorter_lease_caps_a_stored_timeout() {
+        let stored = Some(Duration::from_secs(50));
+        assert_eq!(TIMEOUTS.of(stored), Duration::from_secs(50));
+        assert_eq!(TIMEOUTS.of(None), Duration::from_secs(15));
+        let shorter = RequestTimeouts { lease: Duration::from_secs(30), ..TIMEOUTS };
+        assert_eq!(shorter.of(stored), Duration::from_secs(25));
     }
 }

@@ -5,6 +5,7 @@ use crate::event::EventType;
 use crate::ids::SubscriptionId;
 use crate::time::Timestamp;
 use std::fmt;
+use std::time::Duration;
 use url::Url;
 
 /// The maximum length of a callback URL, in bytes.
@@ -116,6 +117,7 @@ pub struct NewSubscription {
     pub event_type: EventType,
     pub callback_url: CallbackUrl,
     pub max_retry_limit: Option<u32>,
+    pub timeout: Option<Duration>,
     pub description: Option<String>,
     pub secret: SealedSecret,
 }
@@ -123,7 +125,7 @@ pub struct NewSubscription {
 impl NewSubscription {
     /// Returns a subscription with the server's defaults for everything that is optional.
     pub fn new(event_type: EventType, callback_url: CallbackUrl, secret: SealedSecret) -> Self {
-        Self { event_type, callback_url, max_retry_limit: None, description: None, secret }
+        Self { event_type, callback_url, max_retry_limit: None, timeout: None, description: None, secret }
     }
 }
 
@@ -136,6 +138,7 @@ pub struct Subscription {
     pub active: bool,
     pub verified: bool,
     pub max_retry_limit: Option<u32>,
+    pub timeout: Option<Duration>,
     pub description: Option<String>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -182,18 +185,20 @@ pub struct SubscriptionPatch {
     pub callback_url: Option<CallbackUrl>,
     pub active: Option<bool>,
     pub max_retry_limit: Option<Option<u32>>,
+    pub timeout: Option<Option<Duration>>,
     pub description: Option<Option<String>>,
 }
 
 impl SubscriptionPatch {
     /// Returns the subscription after the change, or `None` if nothing would change. A new URL has to be verified again.
     pub fn apply(self, before: &Subscription, now: Timestamp) -> Option<Subscription> {
-        let Self { event_type, callback_url, active, max_retry_limit, description } = self;
+        let Self { event_type, callback_url, active, max_retry_limit, timeout, description } = self;
         let mut after = Subscription {
             event_type: event_type.unwrap_or_else(|| before.event_type.clone()),
             callback_url: callback_url.unwrap_or_else(|| before.callback_url.clone()),
             active: active.unwrap_or(before.active),
             max_retry_limit: max_retry_limit.unwrap_or(before.max_retry_limit),
+            timeout: timeout.unwrap_or(before.timeout),
             description: description.unwrap_or_else(|| before.description.clone()),
             ..before.clone()
         };
@@ -213,6 +218,7 @@ impl Subscription {
             active: true,
             verified: true,
             max_retry_limit: None,
+            timeout: None,
             description: None,
             created_at: at,
             updated_at: at,

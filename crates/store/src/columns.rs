@@ -11,6 +11,7 @@ const SUBSCRIPTION: &[&str] = &[
     "active",
     "verified",
     "max_retry_limit",
+    "timeout_ms",
     "description",
     "created_at",
     "updated_at",
@@ -18,7 +19,7 @@ const SUBSCRIPTION: &[&str] = &[
 ];
 const SECRETS: &[&str] = &["secret", "previous_secret", "previous_secret_expires_at"];
 /// What a worker reads of a subscription.
-const TARGET: &[&str] = &["id", "callback_url", "verified"];
+const TARGET: &[&str] = &["id", "callback_url", "verified", "timeout_ms"];
 /// An event without its payload.
 const EVENT_HEAD: &[&str] =
     &["id", "external_event_id", "event_type", "correlation_id", "traceparent", "created_at"];
@@ -56,7 +57,7 @@ mod tests {
         let sql = "SELECT {target}, {secrets} FROM t WHERE a = '{}' AND b = '{unknown}'";
         assert_eq!(
             expand(sql),
-            "SELECT id, callback_url, verified, secret, previous_secret, previous_secret_expires_at FROM t \
+            "SELECT id, callback_url, verified, timeout_ms, secret, previous_secret, previous_secret_expires_at FROM t \
              WHERE a = '{}' AND b = '{unknown}'"
         );
     }

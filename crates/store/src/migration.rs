@@ -22,6 +22,7 @@ macro_rules! migrations {
             5 "0005_" "rights",
             6 "0006_" "operator_audit",
             7 "0007_" "sessions",
+            8 "0008_" "subscription_timeout",
         }
     };
     ($($version:literal $number:literal $name:literal,)*) => {

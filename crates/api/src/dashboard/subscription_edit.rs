@@ -27,11 +27,12 @@ enum Kind {
 }
 
 /// The fields of `subscription_fields.html`, by their names in the API's body.
-const FIELDS: [(&str, Kind); 4] = [
+const FIELDS: [(&str, Kind); 5] = [
     ("event_type", Kind::RequiredText),
     ("callback_url", Kind::RequiredText),
     ("description", Kind::Text),
     ("max_retry_limit", Kind::Number),
+    ("timeout", Kind::Text),
 ];
 
 /// What stands in the fields.

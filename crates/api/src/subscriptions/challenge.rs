@@ -201,7 +201,8 @@ async fn send<S: Stores>(
     let mut headers = signed_headers(&webhook_id, &signers, &message.body, now);
     headers.insert(HeaderName::from_static("posthaste-event-type"), HeaderValue::from_static(message.kind));
     let url = CallbackUrl::as_str(&subscription.callback_url);
-    let (body, answer, deadline) = (message.body, message.answer, api.outgoing.deadline);
+    let (body, answer) = (message.body, message.answer);
+    let deadline = api.outgoing.timeouts.of(subscription.timeout);
     Ok(api.outgoing.sender.send_to_url(url, Post { headers, body, answer, deadline }, now).await)
 }
 

@@ -39,6 +39,7 @@ pub struct Target {
     pub subscription_id: SubscriptionId,
     pub callback_url: CallbackUrl,
     pub verified: bool,
+    pub timeout: Option<Duration>,
     pub secrets: Secrets,
 }
 

@@ -51,6 +51,9 @@ pub(crate) enum SubscriptionCommand {
         /// How many attempts are made in all, the first included; unless said otherwise as many as before
         #[arg(long, value_name = "N", group = "change")]
         max_retry_limit: Option<u32>,
+        /// The longest time for one request, such as 30s
+        #[arg(long, value_name = "TIME", group = "change")]
+        timeout: Option<String>,
         /// A note for people; unless said otherwise the one before
         #[arg(long, value_name = "TEXT", group = "change")]
         description: Option<String>,
@@ -95,6 +98,9 @@ pub(crate) struct Extras {
     /// (POSTHASTE_MAX_RETRY_LIMIT)
     #[arg(long, value_name = "N")]
     max_retry_limit: Option<u32>,
+    /// The longest time for one request, such as 30s [default: the server's POSTHASTE_REQUEST_TIMEOUT]
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<String>,
     /// A note for people; none unless said otherwise
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
@@ -108,6 +114,7 @@ const SUBSCRIPTION: Record = Record {
         ("active", "active"),
         ("verified", "verified"),
         ("attempts at most", "max_retry_limit"),
+        ("timeout", "timeout"),
         ("description", "description"),
         ("created", "created_at"),
         ("updated", "updated_at"),
@@ -128,6 +135,7 @@ impl SubscriptionCommand {
                     ("event_type", event_type.as_str().into()),
                     ("callback_url", callback_url.as_str().into()),
                     ("max_retry_limit", extras.max_retry_limit.into()),
+                    ("timeout", extras.timeout.clone().into()),
                     ("description", extras.description.clone().into()),
                 ]);
                 (call.show(made), reach)
@@ -138,11 +146,12 @@ impl SubscriptionCommand {
                 (call.list(|answer| SUBSCRIPTION.list("no subscriptions", answer)), reach)
             }
             Self::Show(One { id, reach }) => (Call::get(path(id)).show(shown), reach),
-            Self::Update { id, event_type, callback_url, max_retry_limit, description, reach } => {
+            Self::Update { id, event_type, callback_url, max_retry_limit, timeout, description, reach } => {
                 let change = Call::patch(path(id)).fields([
                     ("event_type", event_type.clone().into()),
                     ("callback_url", callback_url.clone().into()),
                     ("max_retry_limit", (*max_retry_limit).into()),
+                    ("timeout", timeout.clone().into()),
                     ("description", description.clone().into()),
                 ]);
                 (change.show(shown), reach)

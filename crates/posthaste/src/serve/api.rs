@@ -5,6 +5,7 @@ use crate::random;
 use anyhow::Context as _;
 use posthaste_api::server::Server;
 use posthaste_api::{ApiState, Limits, Operations, Outgoing, key_hash, router};
+use posthaste_core::job::RequestTimeouts;
 use posthaste_core::ports::Stores;
 use posthaste_services::failed_sign_ins::{self, FailedSignInWriter};
 use posthaste_services::ingest::{self, Ingest};
@@ -76,7 +77,7 @@ impl<S: Stores> Process<'_, S> {
         let outgoing = Outgoing {
             sender: self.sender.clone().context("a sender")?,
             sealer: SecretSealer::new(settings.secret_key.clone()),
-            deadline: settings.request_timeout,
+            timeouts: RequestTimeouts { default: settings.request_timeout, lease: settings.lease.length },
         };
         let limits = Limits {
             payload_bytes_max: settings.limits.payload_bytes_max,

@@ -7,11 +7,9 @@ use super::table as t;
 use crate::database::DatabaseUrl;
 use ipnet::IpNet;
 use posthaste_core::duration;
+use posthaste_core::job::REPORT_TIME;
 use posthaste_core::retry::{ORDER_BACKOFF_MAX, OrderRetryPolicy, RETRY_AFTER_MAX};
 use std::time::Duration;
-
-/// The time that a worker needs after the request to report its outcome.
-const REPORT_TIME: Duration = Duration::from_secs(5);
 
 /// Adds what does not fit. A rule that lacks a value, because it could not be read, says nothing.
 pub(super) fn check(values: &Values, open: &[IpNet], problems: &mut Vec<Problem>) {

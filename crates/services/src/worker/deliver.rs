@@ -7,6 +7,7 @@ use crate::egress::Destination;
 use crate::sender::{Delivery, Post, ReadUpTo, delivery_headers};
 use bytes::Bytes;
 use posthaste_core::event::{CorrelationId, EventType, TraceParent};
+use posthaste_core::job::RequestTimeouts;
 use posthaste_core::outcome::{AttemptOutcome, Failure};
 use posthaste_core::ports::{
     ClaimedJob, JobReport, Report, StoreError, StoreResult, StoredEvent, Target, WorkerStore,
@@ -50,6 +51,7 @@ struct Content {
 #[derive(Debug)]
 struct Address {
     to: Destination,
+    timeout: Duration,
     secrets: Vec<SigningSecret>,
 }
 
@@ -58,14 +60,15 @@ struct Address {
 pub(super) struct Deliverer<S> {
     store: S,
     kit: WorkerKit,
-    deadline: Duration,
+    timeouts: RequestTimeouts,
     worker_id: String,
 }
 
 impl<S: WorkerStore> Deliverer<S> {
     pub(super) fn new(store: S, kit: WorkerKit, options: &WorkerOptions) -> Self {
         let worker_id = options.worker_id.as_str().to_owned();
-        Self { store, kit, deadline: options.deadline, worker_id }
+        let timeouts = RequestTimeouts { default: options.deadline, lease: options.lease };
+        Self { store, kit, timeouts, worker_id }
     }
 
     /// Reads what the jobs of a claim need, each event and subscription once.
@@ -125,14 +128,16 @@ impl<S: WorkerStore> Deliverer<S> {
                 Failure::SecretUnreadable
             })?);
         }
-        Ok(Address { to: self.kit.sender.aim(target.callback_url.as_str())?, secrets })
+        let to = self.kit.sender.aim(target.callback_url.as_str())?;
+        Ok(Address { to, timeout: self.timeouts.of(target.timeout), secrets })
     }
 
     /// Sends the attempt and reports it. If the rest of the lease is too short, the job is released instead.
     pub(super) async fn deliver(&self, loaded: LoadedJob, token: LeaseToken) {
         let (job, began) = (loaded.job, Instant::now());
         let now = self.kit.clock.now();
-        if now.after(self.deadline + LEASE_MARGIN) > job.lease_until {
+        let timeout = loaded.content.as_ref().map_or(Duration::ZERO, |(_, address)| address.timeout);
+        if now.after(timeout + LEASE_MARGIN) > job.lease_until {
             self.release(&loaded, token, now).await;
             return;
         }
@@ -178,7 +183,7 @@ impl<S: WorkerStore> Deliverer<S> {
             headers: delivery_headers(&delivery, &secrets, &content.body, now),
             body: content.body.clone(),
             answer: ReadUpTo::Status,
-            deadline: self.deadline,
+            deadline: address.timeout,
         };
         self.kit.sender.send(&address.to, post, now).await.outcome
     }

@@ -84,7 +84,7 @@ pub async fn every_change_is_audited<S: Stores>(h: &Harness<S>) {
     let whole = |active: bool, verified: bool| {
         json!({
             "event_type": "audited", "callback_url": HOOK, "active": active, "verified": verified,
-            "max_retry_limit": null, "description": "the shop"
+            "max_retry_limit": null, "timeout": null, "description": "the shop"
         })
     };
     let bob = json!({"name": "bob", "role": "viewer"});

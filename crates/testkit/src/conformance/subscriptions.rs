@@ -6,6 +6,7 @@ use posthaste_core::ports::{
     ReaderStore as _, Stores, SubscriptionStore as _, Verification, WorkerStore as _,
 };
 use posthaste_core::subscription::{SealedSecret, SubscriptionPatch};
+use std::time::Duration;
 
 fn challenged(url: &str, secret: &str) -> Verification {
     Verification { callback_url: callback(url), secret: SealedSecret::new(secret) }
@@ -42,6 +43,7 @@ pub async fn a_changed_url_must_be_verified_again<S: Stores>(h: &Harness<S>) {
     let patch = SubscriptionPatch {
         event_type: Some(event_type("b")),
         max_retry_limit: Some(Some(9)),
+        timeout: Some(Some(Duration::from_secs(7))),
         description: Some(Some("the shop".to_owned())),
         ..moved(URL)
     };
@@ -52,6 +54,8 @@ pub async fn a_changed_url_must_be_verified_again<S: Stores>(h: &Harness<S>) {
     assert!(same.verified, "the same URL is no change");
     assert_eq!((same.event_type.as_str(), same.max_retry_limit, same.updated_at), ("b", Some(9), at(1)));
     assert_eq!(same.description.as_deref(), Some("the shop"));
+    let target = h.sure(async || h.store.worker().load_targets(vec![id]).await).await.remove(0);
+    assert_eq!((same.timeout, target.timeout), (Some(Duration::from_secs(7)), Some(Duration::from_secs(7))));
     let again = h.sure(async || admin.update_subscription(id, patch.clone(), actor(), at(2)).await).await;
     assert_eq!(again, Some(same), "nothing changed, the time of the last change included");
     let other = h
@@ -62,6 +66,7 @@ pub async fn a_changed_url_must_be_verified_again<S: Stores>(h: &Harness<S>) {
     assert_eq!((other.max_retry_limit, other.description.as_deref()), (Some(9), Some("the shop")));
     let clear = SubscriptionPatch {
         max_retry_limit: Some(None),
+        timeout: Some(None),
         description: Some(None),
         active: Some(false),
         ..SubscriptionPatch::default()
@@ -70,7 +75,7 @@ pub async fn a_changed_url_must_be_verified_again<S: Stores>(h: &Harness<S>) {
         .sure(async || admin.update_subscription(id, clear.clone(), actor(), at(3)).await)
         .await
         .expect("it");
-    assert_eq!((cleared.max_retry_limit, cleared.active), (None, false));
+    assert_eq!((cleared.max_retry_limit, cleared.timeout, cleared.active), (None, None, false));
     assert_eq!(cleared.description, None);
     assert_eq!(h.sure(async || h.store.reader().subscription(id).await).await, Some(cleared));
     let gone = h.calm.subscriptions().delete_subscription(id, actor(), at(4)).await.expect("delete");

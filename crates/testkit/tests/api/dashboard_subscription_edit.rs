@@ -11,7 +11,7 @@ const SCRIPT: &str = "<script>alert(1)</script>";
 /// Returns the fields that the subscription form would submit, with some changed.
 fn fields(html: &str, changes: &[(&str, &str)]) -> String {
     let mut form = format!("seen={}", encoded(&hidden(html, "seen")));
-    for name in ["event_type", "callback_url", "description", "max_retry_limit"] {
+    for name in ["event_type", "callback_url", "description", "max_retry_limit", "timeout"] {
         let (_, rest) = html.split_once(&format!("name=\"{name}\"")).expect("the field");
         let (_, rest) = rest.split_once("value=\"").expect("its value");
         let present = rest.split('"').next().unwrap_or_default();
@@ -37,7 +37,8 @@ pub(crate) async fn a_subscription_is_changed_in_a_form<S: Stores>(api: &TestApi
     has(&visitor.page(&page, 200).await, &[&format!("href=\"{form}\"")]);
 
     let html = visitor.page(&form, 200).await;
-    let changes = [("description", " the shop "), ("max_retry_limit", "7"), ("event_type", "b")];
+    let changes =
+        [("description", " the shop "), ("max_retry_limit", "7"), ("timeout", "20s"), ("event_type", "b")];
     api.clock.set(at(1));
     let changed = visitor.press(&form, &fields(&html, &changes)).await;
     assert_eq!(changed.status, 200, "{}", changed.text());
@@ -57,8 +58,12 @@ pub(crate) async fn a_subscription_is_changed_in_a_form<S: Stores>(api: &TestApi
 
     // Optional fields are cleared; a new URL must be verified again.
     let html = visitor.page(&form, 200).await;
-    let changes =
-        [("description", ""), ("max_retry_limit", ""), ("callback_url", "https://new.example/hook")];
+    let changes = [
+        ("description", ""),
+        ("max_retry_limit", ""),
+        ("timeout", ""),
+        ("callback_url", "https://new.example/hook"),
+    ];
     api.clock.set(at(2));
     let changed = visitor.press(&form, &fields(&html, &changes)).await.text();
     has(&changed, &["Verify the new URL", ">unverified<", "https://new.example/hook", "as the settings say"]);
@@ -73,6 +78,7 @@ pub(crate) async fn a_subscription_is_changed_in_a_form<S: Stores>(api: &TestApi
         ("callback_url", "", "callback_url"),
         ("max_retry_limit", "0", "1 to 100"),
         ("max_retry_limit", "many", "1 to 100"),
+        ("timeout", "1 minute", "1s to 55s"),
         ("description", &"x".repeat(1_001), "description"),
         ("callback_url", SCRIPT, "callback_url"),
     ] {

@@ -3,6 +3,7 @@
 use posthaste_api::server::Server;
 use posthaste_api::{ApiState, Limits, Operations, Outgoing, key_hash, router};
 use posthaste_core::Timestamp;
+use posthaste_core::job::RequestTimeouts;
 use posthaste_core::ports::{KeyRole, KeyStore as _, StoreResult, Stores};
 use posthaste_services::batcher::batcher;
 use posthaste_services::clock::Clock;
@@ -33,6 +34,7 @@ pub(crate) const PAYLOAD_BYTES_MAX: usize = 10_000;
 pub(crate) const BATCH_EVENTS_MAX: usize = 20;
 /// Timeout of requests to receivers.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(1_500);
+const LEASE: Duration = Duration::from_secs(60);
 
 pub(crate) struct TestApi<S: Stores> {
     pub(crate) h: Harness<S>,
@@ -182,7 +184,7 @@ async fn serve<S: Stores>(h: &Harness<S>, options: Options) -> Served {
     let outgoing = Outgoing {
         sender: Sender::new(options.policy, Trust::system(), KeepAlive::default()).expect("a sender"),
         sealer: SecretSealer::new(None),
-        deadline: DEADLINE,
+        timeouts: RequestTimeouts { default: DEADLINE, lease: LEASE },
     };
     let limits = Limits { payload_bytes_max: PAYLOAD_BYTES_MAX, batch_events_max: BATCH_EVENTS_MAX };
     let lane = LaneState::new(metrics.clone());

@@ -15,7 +15,7 @@ fn body(url: &str) -> String {
 
 pub(crate) async fn a_subscription_is_created_changed_and_deleted<S: Stores>(api: &TestApi<S>) {
     let given = format!(
-        r#"{{"event_type":"order.paid","callback_url":"{URL}","max_retry_limit":3,"description":"shop"}}"#
+        r#"{{"event_type":"order.paid","callback_url":"{URL}","max_retry_limit":3,"timeout":"20s","description":"shop"}}"#
     );
     let mut made = api.post("/v1/subscriptions").json(given).expect(201).await;
     assert!(made["secret"].as_str().is_some_and(|secret| secret.starts_with("whsec_")));
@@ -25,6 +25,7 @@ pub(crate) async fn a_subscription_is_created_changed_and_deleted<S: Stores>(api
         ("active", true.into()),
         ("verified", false.into()),
         ("max_retry_limit", 3.into()),
+        ("timeout", "20s".into()),
         ("description", "shop".into()),
         ("created_at", serde_json::Value::from("2027-01-15T08:00:00.000000Z")),
     ] {
@@ -35,10 +36,14 @@ pub(crate) async fn a_subscription_is_created_changed_and_deleted<S: Stores>(api
     assert_eq!(api.get(&path).expect(200).await, made);
     assert_eq!(api.get("/v1/subscriptions").expect(200).await["items"], serde_json::json!([made]));
     api.clock.set(api.clock.now().after(Duration::from_secs(1)));
-    let patch = r#"{"active":false,"max_retry_limit":null,"description":null,"event_type":"order.sent"}"#;
+    let patch = r#"{"active":false,"max_retry_limit":null,"timeout":null,"description":null,"event_type":"order.sent"}"#;
     let changed = api.call("PATCH", &path).json(patch).expect(200).await;
     assert_eq!((&changed["active"], &changed["event_type"]), (&false.into(), &"order.sent".into()));
-    assert!(changed["max_retry_limit"].is_null() && changed["description"].is_null());
+    assert!(
+        changed["max_retry_limit"].is_null()
+            && changed["timeout"].is_null()
+            && changed["description"].is_null()
+    );
     assert_eq!(changed["updated_at"], "2027-01-15T08:00:01.000000Z");
     // A no-op change leaves no trace.
     api.clock.set(api.clock.now().after(Duration::from_secs(1)));
@@ -74,6 +79,10 @@ pub(crate) async fn bad_subscriptions_are_refused_by_name<S: Stores>(api: &TestA
         (with(r#""max_retry_limit":101"#).as_str(), "max_retry_limit"),
         (with(r#""max_retry_limit":-1"#).as_str(), "max_retry_limit"),
         (with(r#""max_retry_limit":"3""#).as_str(), "max_retry_limit"),
+        (with(r#""timeout":"999ms""#).as_str(), "timeout"),
+        (with(r#""timeout":"56s""#).as_str(), "timeout"),
+        (with(r#""timeout":"soon""#).as_str(), "timeout"),
+        (with(r#""timeout":20"#).as_str(), "timeout"),
         (with(r#""description":7"#).as_str(), "description"),
         (long.as_str(), "description"),
         (with(r#""secret":"whsec_mine""#).as_str(), "secret"),
@@ -83,6 +92,7 @@ pub(crate) async fn bad_subscriptions_are_refused_by_name<S: Stores>(api: &TestA
     }
     for (body, field) in [
         (r#"{"active":"yes"}"#, "active"),
+        (r#"{"timeout":"0s"}"#, "timeout"),
         (r#"{"verified":true}"#, "verified"),
         (r#"{"event_type":"two words"}"#, "event_type"),
         (r#"{"callback_url":"nowhere"}"#, "callback_url"),

@@ -11,6 +11,7 @@ use posthaste_core::subscription::{CallbackUrl, NewSubscription, SealedSecret, S
 use posthaste_core::{DeadLetterId, EventId, JobId, KeyId, SagaId, SubscriptionId};
 use posthaste_testkit::fixtures::{T0, actor, claim, event, named_event, subscription, token};
 use posthaste_testkit::harness::Harness;
+use std::time::Duration;
 
 fn broken_events() -> Vec<(&'static str, NewEvent)> {
     let kind = |text: &str| NewEvent { event_type: EventType::from_store(text.to_owned()), ..event("a") };
@@ -107,6 +108,10 @@ fn broken_subscriptions() -> Vec<(&'static str, NewSubscription)> {
         ("a limit of zero", limited(0)),
         ("a limit over the highest", limited(101)),
         ("a limit that no column holds", limited(u32::MAX)),
+        (
+            "a timeout below one second",
+            NewSubscription { timeout: Some(Duration::from_millis(999)), ..fine() },
+        ),
     ]
 }
 
@@ -128,6 +133,7 @@ pub(crate) async fn invalid_configuration_is_refused<S: Stores>(h: &Harness<S>) 
             callback_url: Some(broken.callback_url),
             active: None,
             max_retry_limit: Some(broken.max_retry_limit),
+            timeout: Some(broken.timeout),
             description: Some(broken.description),
         };
         refused(&subscriptions.update_subscription(id, patch, actor(), T0).await, what);

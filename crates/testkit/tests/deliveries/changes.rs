@@ -4,7 +4,7 @@ use posthaste_core::ports::{Requeue, Stores};
 use posthaste_core::saga::SagaStatus;
 use posthaste_core::subscription::{CallbackUrl, SubscriptionPatch};
 use posthaste_testkit::harness::Harness;
-use posthaste_testkit::pipeline::Rig;
+use posthaste_testkit::pipeline::{Rig, Setup};
 use posthaste_testkit::receiver::{Answer, Receiver};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -16,6 +16,30 @@ fn set_active(active: bool) -> SubscriptionPatch {
 fn move_to(url: &str) -> SubscriptionPatch {
     let callback_url = Some(CallbackUrl::parse(url, true).expect("a URL"));
     SubscriptionPatch { callback_url, ..SubscriptionPatch::default() }
+}
+
+/// The first receiver responds after the request of the other subscription has timed out.
+pub(crate) async fn a_subscription_has_its_own_timeout<S: Stores>(h: Harness<S>) {
+    let mut rig = Rig::with(h, Setup { deadline: Duration::from_millis(50), ..Setup::default() });
+    let (slow, gate) = Receiver::gated(200).await;
+    let hanging = Receiver::start(|_| Answer::Hang).await;
+    let patient = rig.subscribe("patient", &slow.url("/")).await;
+    let timeout = Some(Some(Duration::from_secs(25)));
+    rig.patch(patient, SubscriptionPatch { timeout, ..SubscriptionPatch::default() }).await;
+    rig.subscribe("impatient", &hanging.url("/")).await;
+    let (first, second) = (rig.publish("patient").await, rig.publish("impatient").await);
+    rig.route().await;
+    rig.admit().await;
+    rig.send().await;
+    slow.wait_for(1).await;
+    while rig.fate_of(second).await != (SagaStatus::PendingRetry, 1, "TIMEOUT".to_owned()) {
+        rig.apply().await;
+    }
+    assert_eq!(rig.fate_of(first).await, (SagaStatus::InProgress, 0, String::new()));
+    gate.add_permits(1);
+    rig.until_quiet().await;
+    assert_eq!(rig.fate_of(first).await, (SagaStatus::Completed, 1, String::new()));
+    rig.h.check_invariants().await;
 }
 
 pub(crate) async fn a_paused_subscription_holds_its_deliveries<S: Stores>(h: Harness<S>) {

@@ -31,6 +31,7 @@ posthaste_testkit::on_both_engines! {
     retries::a_limit_lowered_while_a_retry_waits_ends_the_delivery,
     retry_after::retry_after_delays_the_next_attempt,
     rotation::both_secrets_sign_until_the_old_one_expires,
+    changes::a_subscription_has_its_own_timeout,
     changes::a_paused_subscription_holds_its_deliveries,
     changes::a_deleted_subscription_holds_its_deliveries_for_ever,
     changes::a_job_admitted_before_the_deletion_is_not_sent,

@@ -11,11 +11,13 @@ use crate::postgres::roles::audit::{self, Writer};
 use crate::remote::{Call, Fault};
 use posthaste_core::audit::{Actor, Change};
 use posthaste_core::event::EventType;
+use posthaste_core::job::millis;
 use posthaste_core::ports::{StoreResult, SubscriptionStore, Target, Verification};
 use posthaste_core::subscription::{
     CallbackUrl, NewSubscription, SealedSecret, Secrets, Subscription, SubscriptionPatch,
 };
 use posthaste_core::{SubscriptionId, Timestamp};
+use std::time::Duration;
 use tokio_postgres::Row;
 
 static LOCK_SUBSCRIPTION: SqlText = sql!("../sql/subscriptions/lock_subscription.sql");
@@ -100,6 +102,7 @@ pub(crate) fn subscription(row: &Row) -> Result<Subscription, Fault> {
         active: get(row, "active")?,
         verified: get(row, "verified")?,
         max_retry_limit: count_or_none(row, "max_retry_limit")?,
+        timeout: timeout(row)?,
         description: get(row, "description")?,
         created_at: instant(row, "created_at")?,
         updated_at: instant(row, "updated_at")?,
@@ -107,11 +110,16 @@ pub(crate) fn subscription(row: &Row) -> Result<Subscription, Fault> {
     })
 }
 
+fn timeout(row: &Row) -> Result<Option<Duration>, Fault> {
+    Ok(count_or_none(row, "timeout_ms")?.map(|ms| Duration::from_millis(ms.into())))
+}
+
 pub(crate) fn target(row: &Row) -> Result<Target, Fault> {
     Ok(Target {
         subscription_id: SubscriptionId::from_store(get(row, "id")?),
         callback_url: CallbackUrl::from_store(get(row, "callback_url")?),
         verified: get(row, "verified")?,
+        timeout: timeout(row)?,
         secrets: secrets(row)?,
     })
 }
@@ -140,7 +148,7 @@ async fn create(
     by: &Actor,
     now: Timestamp,
 ) -> Result<Subscription, Fault> {
-    let limit = new.max_retry_limit.map(int);
+    let (limit, timeout) = (new.max_retry_limit.map(int), new.timeout.map(millis).map(int));
     let rows = session
         .begin(
             TransactionMode::Flushed,
@@ -149,6 +157,7 @@ async fn create(
                 &new.event_type.as_str(),
                 &new.callback_url.as_str(),
                 &limit,
+                &timeout,
                 &new.description,
                 &new.secret.expose(),
                 &Instant(now),
@@ -179,7 +188,7 @@ async fn update(
         return Ok(Some(before));
     };
     let sql = include_str!("../sql/subscriptions/update_subscription.sql");
-    let limit = after.max_retry_limit.map(int);
+    let (limit, timeout) = (after.max_retry_limit.map(int), after.timeout.map(millis).map(int));
     session
         .go_on(
             sql,
@@ -190,6 +199,7 @@ async fn update(
                 &after.active,
                 &after.verified,
                 &limit,
+                &timeout,
                 &after.description,
                 &Instant(now),
             ],

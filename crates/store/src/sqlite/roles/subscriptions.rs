@@ -3,12 +3,14 @@
 
 use posthaste_core::audit::{Actor, Change};
 use posthaste_core::event::EventType;
+use posthaste_core::job::millis;
 use posthaste_core::ports::{StoreResult, SubscriptionStore, Target, Verification};
 use posthaste_core::subscription::{
     CallbackUrl, NewSubscription, SealedSecret, Secrets, Subscription, SubscriptionPatch,
 };
 use posthaste_core::{SubscriptionId, Timestamp};
 use rusqlite::{OptionalExtension as _, Row, params};
+use std::time::Duration;
 
 use crate::columns::{SqlText, sql};
 use crate::grants::DbRole;
@@ -45,6 +47,7 @@ impl SubscriptionStore for SqliteSubscriptions {
                     subscription.event_type.as_str(),
                     subscription.callback_url.as_str(),
                     subscription.max_retry_limit,
+                    subscription.timeout.map(millis),
                     subscription.description,
                     subscription.secret.expose(),
                     now.micros(),
@@ -79,6 +82,7 @@ impl SubscriptionStore for SqliteSubscriptions {
                     after.active,
                     after.verified,
                     after.max_retry_limit,
+                    after.timeout.map(millis),
                     after.description,
                     now.micros(),
                 ];
@@ -151,6 +155,7 @@ pub(crate) fn read_subscription(row: &Row<'_>) -> rusqlite::Result<Subscription>
         active: get(row, "active")?,
         verified: get(row, "verified")?,
         max_retry_limit: get(row, "max_retry_limit")?,
+        timeout: read_timeout(row)?,
         description: get(row, "description")?,
         created_at: value::time(row, "created_at")?,
         updated_at: value::time(row, "updated_at")?,
@@ -158,11 +163,16 @@ pub(crate) fn read_subscription(row: &Row<'_>) -> rusqlite::Result<Subscription>
     })
 }
 
+fn read_timeout(row: &Row<'_>) -> rusqlite::Result<Option<Duration>> {
+    Ok(get::<Option<u32>>(row, "timeout_ms")?.map(|ms| Duration::from_millis(ms.into())))
+}
+
 pub(crate) fn target(row: &Row<'_>) -> rusqlite::Result<Target> {
     Ok(Target {
         subscription_id: SubscriptionId::from_store(get(row, "id")?),
         callback_url: CallbackUrl::from_store(get(row, "callback_url")?),
         verified: get(row, "verified")?,
+        timeout: read_timeout(row)?,
         secrets: read_secrets(row)?,
     })
 }

@@ -19,6 +19,7 @@ mod metrics;
 mod operations;
 mod pages;
 mod readme;
+mod samples;
 mod schemathesis;
 mod secrets;
 mod served;

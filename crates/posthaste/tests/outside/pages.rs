@@ -1,28 +1,56 @@
-//! The blocks of commands in our pages, which tests run as they stand. Each is named in a comment before it:
+//! The code blocks of our documents, which tests run as they are. A comment before a block names it:
 //! `<!-- walk: NAME -->`.
 
 use crate::tools;
 use std::collections::BTreeMap;
 
-/// The blocks of a page by name. A block of these languages without a name is a mistake.
-pub(crate) fn blocks(page: &str, languages: &[&str]) -> BTreeMap<String, String> {
+/// Comments before blocks that no test runs: what a command prints, and code whose tools the tests do not install.
+const NOT_RUN: [&str; 2] = ["<!-- sample output -->", "<!-- not executed by the tests -->"];
+
+/// A code block: its language, the comment before it and its text.
+struct Block {
+    language: String,
+    comment: String,
+    text: String,
+}
+
+fn parse(page: &str) -> Vec<Block> {
     let text = std::fs::read_to_string(tools::repository(page)).unwrap_or_else(|_| panic!("no {page}"));
-    let mut blocks = BTreeMap::new();
     let mut lines = text.lines();
-    let mut name = None;
+    let (mut blocks, mut before) = (Vec::new(), "");
     while let Some(line) = lines.next() {
-        if line.strip_prefix("```").is_some_and(|language| languages.contains(&language)) {
-            let name = name.take().unwrap_or_else(|| panic!("{page}: a block without <!-- walk: NAME -->"));
-            let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
-            assert!(blocks.insert(name, block.join("\n")).is_none(), "{page}: two blocks of one name");
-            continue;
+        if let Some(language) = line.strip_prefix("```") {
+            let inside: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            let (language, comment) = (language.to_owned(), before.to_owned());
+            blocks.push(Block { language, comment, text: inside.join("\n") });
         }
-        name = line.strip_prefix("<!-- walk: ").and_then(|rest| rest.strip_suffix(" -->")).map(str::to_owned);
+        before = line;
     }
     blocks
 }
 
-/// The block of this name, with what a reader puts in for an example.
+fn by_name(page: &str, blocks: impl Iterator<Item = Block>) -> BTreeMap<String, String> {
+    let mut named = BTreeMap::new();
+    for Block { comment, text, .. } in blocks {
+        let name = comment.strip_prefix("<!-- walk: ").and_then(|rest| rest.strip_suffix(" -->"));
+        let name = name.unwrap_or_else(|| panic!("{page}: no <!-- walk: NAME --> before the block\n{text}"));
+        assert!(named.insert(name.to_owned(), text).is_none(), "{page}: two blocks are named {name}");
+    }
+    named
+}
+
+/// Returns the blocks of these languages by name. Panics if one of them has no name.
+pub(crate) fn blocks(page: &str, languages: &[&str]) -> BTreeMap<String, String> {
+    let of_languages = |block: &Block| languages.contains(&block.language.as_str());
+    by_name(page, parse(page).into_iter().filter(of_languages))
+}
+
+/// Returns all blocks of a guide by name. Panics if one has neither a name nor a comment that it is not run.
+pub(crate) fn guide(page: &str) -> BTreeMap<String, String> {
+    by_name(page, parse(page).into_iter().filter(|block| !NOT_RUN.contains(&block.comment.as_str())))
+}
+
+/// Returns the block of this name, with each example replaced by what a reader would insert.
 pub(crate) fn block(blocks: &BTreeMap<String, String>, name: &str, put_in: &[(&str, &str)]) -> String {
     let mut block = blocks.get(name).unwrap_or_else(|| panic!("there is no block {name}")).clone();
     for (example, real) in put_in {

@@ -39,3 +39,37 @@ pub(crate) fn axe() -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
 }
+
+/// The Go tool without access to the network. What it compiles is kept in the target folder.
+pub(crate) fn go() -> Command {
+    let mut command = Command::new(variable("POSTHASTE_TEST_GO"));
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache");
+    command.env("GOCACHE", cache).env("GOPROXY", "off").env("GOTOOLCHAIN", "local").env("GOFLAGS", "");
+    command
+}
+
+pub(crate) fn ruby() -> Command {
+    Command::new(variable("POSTHASTE_TEST_RUBY"))
+}
+
+pub(crate) fn php() -> Command {
+    Command::new(variable("POSTHASTE_TEST_PHP"))
+}
+
+pub(crate) fn javac() -> Command {
+    Command::new(variable("POSTHASTE_TEST_JAVAC"))
+}
+
+/// The `java` of the same JDK as [`javac`].
+pub(crate) fn java() -> Command {
+    Command::new(Path::new(&variable("POSTHASTE_TEST_JAVAC")).with_file_name("java"))
+}
+
+pub(crate) fn node() -> Command {
+    Command::new(variable("POSTHASTE_TEST_NODE"))
+}
+
+/// The folder with the packages of `scripts/with-tools-node`.
+pub(crate) fn node_modules() -> std::path::PathBuf {
+    variable("POSTHASTE_TEST_NODE_MODULES").into()
+}

@@ -1,12 +1,16 @@
 //! Documents that are made from the code are what the code says. `POSTHASTE_BLESS=1` rewrites them.
 #![allow(clippy::expect_used)]
 
+use posthaste_core::Timestamp;
 use posthaste_core::job::JobStatus;
 use posthaste_core::order::OrderStatus;
 use posthaste_core::outcome::Failure;
+use posthaste_core::retry::{OrderRetryPolicy, RetryPolicy};
 use posthaste_core::saga::SagaStatus;
+use posthaste_core::signature::{SigningSecret, verify};
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 struct Machine {
     title: &'static str,
@@ -123,4 +127,125 @@ fn planner_techniques_are_explained() {
 fn techniques(line: &str) -> Vec<&str> {
     let sentence = line.split(". ").next().unwrap_or(line).trim_end_matches('.');
     sentence.split(", ").filter(|name| !name.starts_with("as ")).collect()
+}
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+}
+
+/// Compares the part of a document between `<!-- generated: NAME -->` and `<!-- end -->` with what the code generates.
+fn check_section(document: &str, name: &str, generated: &str) {
+    let path = docs().join(document);
+    let text = std::fs::read_to_string(&path).expect("the document");
+    let (start, end) = (format!("<!-- generated: {name} -->\n"), "<!-- end -->");
+    let (before, rest) = text.split_once(&start).unwrap_or_else(|| panic!("docs/{document} has no {start}"));
+    let (section, after) = rest.split_once(end).expect("an end");
+    if std::env::var_os("POSTHASTE_BLESS").is_some() {
+        std::fs::write(&path, [before, &start, generated, end, after].concat()).expect("the document");
+    } else {
+        assert_eq!(
+            section, generated,
+            "docs/{document}: run this test with POSTHASTE_BLESS=1 and read the diff"
+        );
+    }
+}
+
+/// Writes a duration in whole minutes and seconds, such as `7 min 30 s`.
+fn duration(length: Duration) -> String {
+    let seconds = length.as_secs();
+    let parts = [(seconds / 3_600, "h"), (seconds / 60 % 60, "min"), (seconds % 60, "s")];
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, unit)| format!("{number} {unit}"))
+        .collect();
+    if parts.is_empty() { "0 s".to_owned() } else { parts.join(" ") }
+}
+
+#[test]
+fn webhook_schedule_is_documented() {
+    let policy = RetryPolicy::WEBHOOK;
+    let mut table = String::from(
+        "| attempt | delay before it | since the first attempt | |\n| --- | --- | --- | --- |\n",
+    );
+    let mut elapsed = Duration::ZERO;
+    for attempt in 1..=10 {
+        let delay = if attempt == 1 { Duration::ZERO } else { policy.backoff(attempt - 1) };
+        elapsed += delay;
+        let note = if attempt == policy.attempts_max { "the last by default" } else { "" };
+        let _ = writeln!(table, "| {attempt} | {} | {} | {note} |", duration(delay), duration(elapsed));
+    }
+    check_section("retries.md", "webhook schedule", &table.replace("|  |", "| |"));
+}
+
+#[test]
+fn order_schedule_is_documented() {
+    let policy = OrderRetryPolicy::ORDER;
+    let mut table =
+        String::from("| retry | delay before it, ±10 % | since the first send |\n| --- | --- | --- |\n");
+    let mut elapsed = Duration::ZERO;
+    for retry in 1..=policy.retries_max {
+        let nominal = policy.base * 2_u32.pow(retry - 1);
+        let delay = policy.backoff("key", retry);
+        assert!((nominal * 9 / 10..=nominal * 11 / 10).contains(&delay), "{retry}: {delay:?}");
+        elapsed += nominal;
+        let _ = writeln!(table, "| {retry} | {} | {} |", duration(nominal), duration(elapsed));
+    }
+    check_section("orders.md", "order schedule", &table);
+}
+
+/// The request that `docs/receivers.md` shows has the signature that the secret below it makes.
+#[test]
+fn sample_request_is_signed() {
+    let page = std::fs::read_to_string(docs().join("receivers.md")).expect("the guide");
+    let request =
+        page.split_once("```http\n").and_then(|(_, rest)| rest.split_once("\n```")).expect("a request").0;
+    let (head, body) = request.split_once("\n\n").expect("a body");
+    let header = |name: &str| {
+        let mut lines = head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(found, _)| *found == name).unwrap_or_else(|| panic!("no {name}")).1
+    };
+    let secret = page.split_once("`whsec_M").expect("the secret").1.split('`').next().expect("its end");
+    let secret = SigningSecret::parse(&format!("whsec_M{secret}")).expect("a secret");
+    let timestamp_s: i64 = header("webhook-timestamp").parse().expect("a timestamp");
+    let (id, signatures) = (header("webhook-id"), header("webhook-signature"));
+    let now = Timestamp::from_micros(timestamp_s * 1_000_000);
+    assert_eq!(verify(&[&secret], id, timestamp_s, body.as_bytes(), signatures, Duration::ZERO, now), Ok(()));
+}
+
+/// The anchor that a heading gets on GitHub.
+fn anchor(heading: &str) -> String {
+    let kept = heading.to_lowercase();
+    kept.chars()
+        .filter(|char| char.is_alphanumeric() || " -_".contains(*char))
+        .collect::<String>()
+        .replace(' ', "-")
+}
+
+/// Links of the guides to files of this repository and to headings lead somewhere.
+#[test]
+fn links_of_the_guides_lead_somewhere() {
+    let guides = ["api", "concepts", "orders", "quickstart", "receivers", "retries", "scaling"];
+    let mut checked = 0;
+    for guide in guides.map(|name| format!("{name}.md")) {
+        let text = std::fs::read_to_string(docs().join(&guide)).expect("a guide");
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for target in targets.filter(|target| !target.starts_with("http")) {
+            let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+            let path = docs().join(if file.is_empty() { guide.as_str() } else { file });
+            assert!(path.is_file(), "{guide}: there is no {file}");
+            let page = if heading.is_empty() {
+                String::new()
+            } else {
+                std::fs::read_to_string(&path).expect("a page")
+            };
+            let mut headings = page.lines().filter_map(|line| line.trim_start_matches('#').strip_prefix(' '));
+            assert!(
+                heading.is_empty() || headings.any(|found| anchor(found) == heading),
+                "{guide}: {target}"
+            );
+            checked += 1;
+        }
+    }
+    assert!(checked > 20, "only {checked} links were found");
 }

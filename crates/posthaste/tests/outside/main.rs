@@ -14,6 +14,7 @@ mod browser_store_away;
 mod browser_subscription_edit;
 mod browser_subscriptions;
 mod foreign_receiver;
+mod guides;
 mod mentions;
 mod metrics;
 mod operations;

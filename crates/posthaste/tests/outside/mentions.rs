@@ -5,12 +5,19 @@ use posthaste_testkit::commands::run;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-const PAGES: [&str; 7] = [
+const PAGES: [&str; 14] = [
     "README.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
+    "docs/api.md",
+    "docs/concepts.md",
     "docs/operations.md",
+    "docs/orders.md",
+    "docs/quickstart.md",
+    "docs/receivers.md",
+    "docs/retries.md",
     "docs/runbook.md",
+    "docs/scaling.md",
     "deploy/alerts.yml",
     "deploy/posthaste.service",
 ];

@@ -15,7 +15,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const ENDED: &str = "THE BLOCK ENDED";
+pub(crate) const ENDED: &str = "THE BLOCK ENDED";
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 /// A reader lets what runs on run in a terminal of its own; here it runs in the background.
@@ -26,7 +26,7 @@ posthaste() { case $1 in serve | listen) command posthaste "$@" & ;; *) command 
 "#;
 
 /// A shell and all that it started, until it is dropped.
-struct Typed(Running);
+pub(crate) struct Typed(Running);
 
 impl std::ops::Deref for Typed {
     type Target = Running;
@@ -48,7 +48,7 @@ fn block(name: &str, put_in: &[(&str, &str)]) -> String {
     pages::block(&pages::blocks("README.md", &["sh"]), name, put_in)
 }
 
-fn typed(block: &str, folder: &Path, environment: &[(&str, &str)]) -> Typed {
+pub(crate) fn typed(block: &str, folder: &Path, environment: &[(&str, &str)]) -> Typed {
     let programs = Program::find().path().parent().expect("a folder").display().to_string();
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new("/bin/sh");

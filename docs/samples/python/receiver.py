@@ -1,4 +1,4 @@
-# A receiver that verifies every request, answers the challenge and processes each event once.
+# A receiver that verifies every request, returns the challenge and processes each event once.
 import json
 import os
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,8 +23,8 @@ class Receiver(BaseHTTPRequestHandler):
             print(event_type, body.decode(), flush=True)
         self.respond(200)
 
-    def respond(self, status, answer=None):
-        text = json.dumps(answer).encode() if answer else b""
+    def respond(self, status, content=None):
+        text = json.dumps(content).encode() if content else b""
         self.send_response(status)
         self.send_header("content-length", str(len(text)))
         self.end_headers()

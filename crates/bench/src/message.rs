@@ -4,7 +4,7 @@
 const HEAD: &str = r#"{"n":""#;
 const DIGITS: usize = 10;
 /// Content like that of a shop's order, so that the body is realistic.
-const REST: &str = r#"","order":{"id":"9f2c1d7e-55aa-4c1e-9a53-0f6d2b7c8e11","currency":"EUR","total":129.90,"lines":[{"sku":"A-1001","qty":2,"price":39.95},{"sku":"B-2040","qty":1,"price":50.00}],"customer":{"id":481516,"country":"NL","email":"somebody@shop.example"}},"at":"2026-01-01T12:00:00.000Z"}"#;
+const REST: &str = r#"","order":{"id":"9f2c1d7e-55aa-4c1e-9a53-0f6d2b7c8e11","currency":"EUR","total":129.90,"lines":[{"sku":"A-1001","qty":2,"price":39.95},{"sku":"B-2040","qty":1,"price":50.00}],"customer":{"id":481516,"country":"NL","email":"customer@shop.example"}},"at":"2026-01-01T12:00:00.000Z"}"#;
 
 const ORDER_HEAD: &str = r#"{"idempotency_key":"bench-"#;
 const ORDER_REST: &str =

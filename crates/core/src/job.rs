@@ -1,6 +1,6 @@
-//! One attempt of a delivery: its states, the timeout of its request, and what happens when its lease expires. Jobs are created by the
-//! orchestrator, executed by workers and reset by the cleaner; [`crate::saga`] decides what a result means
-//! for the delivery.
+//! One attempt of a delivery: its states, the timeout of its request, and what happens when its lease expires. Jobs are
+//! created by the orchestrator, executed by workers and reset by the cleaner; [`crate::saga`] decides what a result
+//! means for the delivery.
 
 use crate::broker::UNKNOWN;
 use crate::duration;

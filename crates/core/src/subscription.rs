@@ -190,7 +190,7 @@ pub struct SubscriptionPatch {
 }
 
 impl SubscriptionPatch {
-    /// Returns the subscription after the change, or `None` if nothing would change. A new URL has to be verified again.
+    /// Returns the subscription after the change, or `None` if nothing would change. A new URL is not verified.
     pub fn apply(self, before: &Subscription, now: Timestamp) -> Option<Subscription> {
         let Self { event_type, callback_url, active, max_retry_limit, timeout, description } = self;
         let mut after = Subscription {

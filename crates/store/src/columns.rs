@@ -1,5 +1,5 @@
-//! The columns of each record, listed once. The statements of both engines name a list in braces (`{subscription}`), and
-//! [`sql!`] replaces it.
+//! The columns of each record, listed once. The statements of both engines name a list in braces (`{subscription}`),
+//! and [`sql!`] replaces it.
 
 use std::sync::LazyLock;
 

@@ -11,7 +11,7 @@ pub struct Migration {
     pub sql: &'static str,
 }
 
-/// Defines the migrations of an engine, in order. Each is a file of its `migrations` folder; both engines have the same.
+/// Defines the migrations of an engine, in order. Each is a file in its `migrations` folder. Both have the same.
 macro_rules! migrations {
     () => {
         $crate::migration::migrations! {

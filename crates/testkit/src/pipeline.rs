@@ -255,7 +255,8 @@ impl<S: Stores> Rig<S> {
 
     async fn state(&self) -> Vec<Vec<Option<String>>> {
         let sql = "SELECT 'sagas', CAST(status AS TEXT) AS what, count(*), sum(attempt_count) FROM webhook_delivery_sagas GROUP BY status
-            UNION ALL SELECT 'jobs', CAST(status AS TEXT), count(*), sum(lease_resets) FROM webhook_delivery_jobs GROUP BY status
+            UNION ALL SELECT 'jobs', CAST(status AS TEXT), count(*), sum(lease_resets)
+            FROM webhook_delivery_jobs GROUP BY status
             UNION ALL SELECT 'queue', '', count(*), 0 FROM routing_queue
             UNION ALL SELECT 'inbox', '', count(*), 0 FROM finished_jobs ORDER BY 1, 2";
         self.h.direct.rows(sql).await

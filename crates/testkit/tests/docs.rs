@@ -40,16 +40,16 @@ macro_rules! machine {
 fn state_machines() -> String {
     let mut text = String::from(
         "# State machines\n\n\
-         Made from `may_become` in `crates/core`; a test keeps the two equal. The databases refuse every other\n\
-         transition by trigger, whoever asks. An update that leaves the state as it is passes, unless the state is\n\
-         an end: then nothing about the row ever changes again.\n",
+         Generated from `may_become` in `crates/core`. Triggers in the database refuse every other transition, for every\n\
+         role. An update that does not change the state is allowed unless the state is final: a row in a final state is\n\
+         never updated.\n",
     );
     let machines = [
         machine!(SagaStatus, "A delivery", "One event to one subscription; decided by `saga::step`."),
         machine!(
             JobStatus,
             "A job",
-            "One attempt of a delivery; a lease that ran out is decided by `job::expire`."
+            "One attempt of a delivery; `job::expire` decides about a lease that expired."
         ),
         machine!(OrderStatus, "An order", "One order to the broker; decided by `order::step`."),
     ];

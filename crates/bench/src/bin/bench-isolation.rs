@@ -80,7 +80,7 @@ impl Bench {
         Ok(began.elapsed())
     }
 
-    /// Creates the subscriptions and stores the events. Those of the backlog are routed, all others wait for the router.
+    /// Creates the subscriptions and stores the events. Those of the backlog are routed, the others are not.
     async fn fill(&self, url: &str, black_holes: u32, receiver: &Receiver) -> anyhow::Result<()> {
         let server = self.start(url, "api").await?;
         for (name, path, count) in [("healthy", TAKES, HEALTHY), ("black", HANGS, black_holes)] {

@@ -1,8 +1,8 @@
-//! Why a call over a connection failed, and what the caller may do: the one place that turns faults into [`StoreError`]s.
+//! Why a call over a connection failed, and what the caller may do. The only place that turns faults into
+//! [`StoreError`]s.
 //!
-//! A fault depends on what the server or the driver reported and on how far the call had got. A connection that breaks
-//! before the commit was requested leaves nothing behind. One that breaks after it leaves the outcome unknown, and only an
-//! idempotent call may be repeated.
+//! A fault depends on the error and on the phase of the call. If the connection breaks before a commit was requested,
+//! nothing was done. If it breaks afterwards, the outcome is unknown, and only an idempotent call may be repeated.
 
 use posthaste_core::ports::{Cause, StoreError};
 

@@ -1,5 +1,5 @@
-//! What engines that speak SQL over a connection share: calls that are repeated after a fault, and what a fault means. An
-//! engine adds its driver, and the classification of its errors.
+//! Shared by engines that speak SQL over a connection: calls that are repeated after a fault, and what a fault means.
+//! An engine adds its driver and the classification of its errors.
 
 mod call;
 mod fault;

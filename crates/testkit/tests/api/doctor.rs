@@ -84,15 +84,18 @@ pub(crate) async fn a_busy_system_is_healthy<S: Stores>(api: &TestApi<S>) {
 const DAMAGES: &[(&str, &str, &str)] = &[
     (
         "INSERT INTO webhook_delivery_jobs (saga_id, lease_until, attempt_at, created_at)
-            SELECT (SELECT min(id) FROM webhook_delivery_sagas WHERE status = 'Pending'), lease_until, attempt_at, created_at
+            SELECT (SELECT min(id) FROM webhook_delivery_sagas WHERE status = 'Pending'), lease_until,
+                attempt_at, created_at
             FROM webhook_delivery_jobs WHERE id = 1",
         "deliveries",
         "waits for its next attempt and has an active job",
     ),
     (
         "INSERT INTO webhook_delivery_jobs (saga_id, lease_until, attempt_at, created_at)
-            SELECT (SELECT min(id) FROM webhook_delivery_sagas WHERE status = 'Completed'), lease_until, lease_until, created_at
-            FROM webhook_delivery_jobs WHERE id = (SELECT min(current_job_id) FROM webhook_delivery_sagas WHERE status = 'InProgress')",
+            SELECT (SELECT min(id) FROM webhook_delivery_sagas WHERE status = 'Completed'), lease_until,
+                lease_until, created_at
+            FROM webhook_delivery_jobs WHERE id =
+                (SELECT min(current_job_id) FROM webhook_delivery_sagas WHERE status = 'InProgress')",
         "deliveries",
         "it has ended and has an active job",
     ),
@@ -104,7 +107,8 @@ const DAMAGES: &[(&str, &str, &str)] = &[
     ),
     (
         "DELETE FROM webhook_delivery_jobs
-            WHERE id = (SELECT min(current_job_id) FROM webhook_delivery_sagas WHERE status = 'InProgress')",
+            WHERE id =
+                (SELECT min(current_job_id) FROM webhook_delivery_sagas WHERE status = 'InProgress')",
         "deliveries",
         "it is InProgress and its job does not exist",
     ),
@@ -144,7 +148,11 @@ const DAMAGES: &[(&str, &str, &str)] = &[
         "the last row of its audit differs from the order",
     ),
     ("UPDATE outbox_lane SET paused_at = updated_at, reason = 'the key expired'", "lane", "the key expired"),
-    ("UPDATE schema_migrations SET finished_at = NULL WHERE version = 2", "migrations", "started and not finished"),
+    (
+        "UPDATE schema_migrations SET finished_at = NULL WHERE version = 2",
+        "migrations",
+        "started and not finished",
+    ),
 ];
 
 /// Work that is not picked up: a job that no worker claims, and a result that is not applied.

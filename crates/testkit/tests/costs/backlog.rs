@@ -27,9 +27,11 @@ const QUOTA: u32 = 16;
 
 /// Sagas in progress whose jobs are leased and never finish. Placeholders are replaced for each engine.
 const HUNG: &str = "
-    INSERT INTO webhook_delivery_sagas (id, event_id, subscription_id, status, next_attempt_at, current_job_id, created_at, updated_at) {ids}
+    INSERT INTO webhook_delivery_sagas
+        (id, event_id, subscription_id, status, next_attempt_at, current_job_id, created_at, updated_at) {ids}
         SELECT k, k, 1 + k % 10, 'InProgress', {past}, k, {past}, {past} FROM {numbers};
-    INSERT INTO webhook_delivery_jobs (id, saga_id, status, lease_until, attempt_at, lease_token, worker_id, created_at) {ids}
+    INSERT INTO webhook_delivery_jobs
+        (id, saga_id, status, lease_until, attempt_at, lease_token, worker_id, created_at) {ids}
         SELECT k, k, 'Leased', {future}, {past}, {token}, 'gone', {past} FROM {numbers};";
 /// The last hundred of them have finished.
 const ENDED: &str = "
@@ -55,12 +57,14 @@ const NOT_DUE: &str = "
 
 /// Waiting suspects, older than every normal job.
 const SUSPECTS: &str = "
-    INSERT INTO webhook_delivery_sagas (id, event_id, subscription_id, status, next_attempt_at, current_job_id, created_at, updated_at) {ids}
+    INSERT INTO webhook_delivery_sagas
+        (id, event_id, subscription_id, status, next_attempt_at, current_job_id, created_at, updated_at) {ids}
         SELECT 1000 + k, 1000 + k, 1 + k % 10, 'InProgress', {past}, 1000 + k, {past}, {past} FROM {numbers};
     INSERT INTO webhook_delivery_jobs (id, saga_id, lease_until, attempt_at, suspect, created_at) {ids}
         SELECT 1000 + k, 1000 + k, {past}, {past}, {true}, {past} FROM {numbers};";
 const NORMAL_JOBS: &str = "
-    INSERT INTO webhook_delivery_sagas (id, event_id, subscription_id, status, next_attempt_at, current_job_id, created_at, updated_at) {ids}
+    INSERT INTO webhook_delivery_sagas
+        (id, event_id, subscription_id, status, next_attempt_at, current_job_id, created_at, updated_at) {ids}
         SELECT k, k, 1 + k % 10, 'InProgress', {past}, k, {past}, {past} FROM {numbers};
     INSERT INTO webhook_delivery_jobs (id, saga_id, lease_until, attempt_at, created_at) {ids}
         SELECT k, k, {now}, {past}, {past} FROM {numbers};";

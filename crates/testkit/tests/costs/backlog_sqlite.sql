@@ -19,7 +19,8 @@ INSERT INTO webhook_delivery_jobs (id, saga_id, status, lease_until, attempt_at,
         1799996400000000, iif(k > 90000, zeroblob(16), NULL), iif(k > 90000, 'gone', NULL), 1799996400000000
     FROM numbers WHERE k > 60000;
 
-INSERT INTO outbox_orders (id, idempotency_key, request_json, request_digest, status, next_attempt_at, created_at, updated_at)
+INSERT INTO outbox_orders
+    (id, idempotency_key, request_json, request_digest, status, next_attempt_at, created_at, updated_at)
     SELECT 400000 + k, 'key-' || (400000 + k), '{"symbol":"USDJPY"}', 'sha256:1', iif(k <= 30000, 'queued', 'failed'),
         1799996400000000, 1799996400000000, 1799996400000000
     FROM numbers WHERE k <= 60000;

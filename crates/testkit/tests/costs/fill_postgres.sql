@@ -25,7 +25,8 @@ INSERT INTO subscriptions (id, event_type, callback_url, verified, secret) OVERR
     FROM generate_series(1, 4000) k;
 
 INSERT INTO events (id, external_event_id, event_type, payload, created_at) OVERRIDING SYSTEM VALUE
-    SELECT 300000 + k, 'external-' || 300000 + k, 'kind.' || k % 1000, '{"live": true}', timestamptz '2027-01-15 08:00:00Z'
+    SELECT 300000 + k, 'external-' || 300000 + k, 'kind.' || k % 1000, '{"live": true}',
+        timestamptz '2027-01-15 08:00:00Z'
     FROM generate_series(1, 600) k;
 
 INSERT INTO routing_queue (event_id) SELECT 300000 + k FROM generate_series(501, 600) k;
@@ -43,7 +44,8 @@ INSERT INTO webhook_delivery_jobs (id, saga_id, status, lease_until, attempt_at,
         response_status, duration_ms, created_at) OVERRIDING SYSTEM VALUE
     SELECT 300000 + k, 300000 + k,
         (CASE WHEN k <= 300 THEN 'Leased' WHEN k <= 400 THEN 'Completed' ELSE 'Pending' END)::job_status,
-        timestamptz '2027-01-15 07:59:30Z' + CASE WHEN k BETWEEN 251 AND 300 THEN interval '5 minutes' ELSE interval '0' END,
+        timestamptz '2027-01-15 07:59:30Z' + CASE WHEN k BETWEEN 251
+            AND 300 THEN interval '5 minutes' ELSE interval '0' END,
         timestamptz '2027-01-15 07:59:00Z',
         CASE WHEN k <= 400 THEN uuid '00000000-0000-0000-0000-0000000000aa' END,
         CASE WHEN k <= 400 THEN 'worker-1' END,
@@ -60,7 +62,8 @@ INSERT INTO outbox_orders (id, idempotency_key, request_json, request_digest, st
     SELECT 300000 + k, 'key-' || 300000 + k, '{"symbol": "USDJPY"}', 'sha256:' || md5(k::text) || md5(k::text),
         CASE WHEN k <= 100 THEN 'queued' WHEN k <= 200 THEN 'sending' ELSE 'failed' END, 0,
         timestamptz '2027-01-15 07:59:00Z', timestamptz '2027-01-15 07:59:00Z',
-        CASE WHEN k BETWEEN 101 AND 150 THEN timestamptz '2027-01-15 07:00:00Z' ELSE timestamptz '2027-01-15 07:59:50Z' END,
+        CASE WHEN k BETWEEN 101
+            AND 150 THEN timestamptz '2027-01-15 07:00:00Z' ELSE timestamptz '2027-01-15 07:59:50Z' END,
         CASE WHEN k BETWEEN 101 AND 200 THEN uuid '00000000-0000-0000-0000-0000000000aa' END,
         CASE WHEN k BETWEEN 101 AND 200 THEN 'worker-1' END
     FROM generate_series(1, 300) k;
@@ -141,7 +144,8 @@ INSERT INTO outbox_orders (id, idempotency_key, request_json, request_digest, st
     FROM generate_series(1, 300000) k;
 
 INSERT INTO idempo_ledger (idempotency_key, request_digest, expires_at)
-    SELECT 'key-' || k, 'sha256:' || md5(k::text) || md5(k::text), timestamptz '2027-01-15 07:59:00Z' + k * interval '1 second'
+    SELECT 'key-' || k, 'sha256:' || md5(k::text) || md5(k::text),
+        timestamptz '2027-01-15 07:59:00Z' + k * interval '1 second'
     FROM generate_series(1, 300000) k;
 
 INSERT INTO outbox_audit (id, outbox_id, status_to, retry_count, idempotency_key, created_at) OVERRIDING SYSTEM VALUE

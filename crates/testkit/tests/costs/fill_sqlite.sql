@@ -7,13 +7,15 @@ INSERT INTO numbers WITH RECURSIVE counted (k) AS (VALUES (1) UNION ALL SELECT k
     SELECT k FROM counted;
 
 INSERT INTO subscriptions (id, event_type, callback_url, verified, secret, created_at, updated_at)
-    SELECT k, 'kind.' || (k % 1000), 'https://receiver.example/hook/' || k, 1, 'secret-' || k, 1798761600000000, 1798761600000000
+    SELECT k, 'kind.' || (k % 1000), 'https://receiver.example/hook/' || k, 1, 'secret-' || k, 1798761600000000,
+        1798761600000000
     FROM numbers WHERE k <= 4000;
 
 -- ── history ──────────────────────────────────────────────────────────────────────────────────────
 
 INSERT INTO events (id, external_event_id, event_type, payload, created_at)
-    SELECT k, 'external-' || k, 'kind.' || (k % 1000), '{"order": ' || k || '}', 1798761600000000 + k * 4000000 FROM numbers;
+    SELECT k, 'external-' || k, 'kind.' || (k % 1000), '{"order": ' || k || '}', 1798761600000000 + k * 4000000
+        FROM numbers;
 
 INSERT INTO webhook_delivery_sagas (id, event_id, subscription_id, status, attempt_count, next_attempt_at,
         final_error_code, requeued_from, created_at, updated_at)
@@ -31,7 +33,8 @@ INSERT INTO webhook_delivery_jobs (id, saga_id, status, lease_until, attempt_at,
 INSERT INTO dead_letters (id, saga_id, event_id, subscription_id, final_error_code, failed_at, payload_snapshot)
     SELECT k, k, k, 1 + k % 4000, 'HTTP_500', 1798761600000000 + k * 4000000, '{"order": 1}' FROM numbers;
 
-INSERT INTO outbox_orders (id, idempotency_key, request_json, request_digest, status, next_attempt_at, created_at, updated_at)
+INSERT INTO outbox_orders
+    (id, idempotency_key, request_json, request_digest, status, next_attempt_at, created_at, updated_at)
     SELECT k, 'key-' || k, '{"symbol":"USDJPY"}', printf('sha256:%064x', k), iif(k % 10 = 0, 'dead', 'sent'),
         1798761600000000 + k * 4000000, 1798761600000000 + k * 4000000, 1798761600000000 + k * 4000000
     FROM numbers;

@@ -7,7 +7,7 @@
 //! Two rules are about sends:
 //!
 //! 1. A key is sent at most as often as it was claimed; each claim is a row of the audit.
-//! 2. No send arrives after the order has ended. Two exceptions: a send in progress when its sender gave up
+//! 2. No send arrives after the order has ended. Two exceptions: a send in progress when its sender stopped
 //!    may arrive up to one request timeout later, and a send whose sender was stopped while the order ended may
 //!    arrive when the sender continues, because there is no check between reading the clock and writing the
 //!    first byte.

@@ -18,7 +18,7 @@ const COMPARE_EVENTS: &str = include_str!("../../sql/ingest/compare_events.sql")
 pub(super) struct Storing {
     pub(super) now: Timestamp,
     pub(super) patience: Duration,
-    /// Whether to store nothing if an external id already has different content.
+    /// Whether an external id that already has different content prevents the whole batch from being stored.
     pub(super) all_or_nothing: bool,
 }
 

@@ -5,11 +5,13 @@
 -- index: idx_job_status_lease, webhook_delivery_sagas_pkey, events_pkey.
 -- planner: row comparison, literal LIMIT.
 SELECT few.id, few.saga_id, few.worker_id, few.lease_until, few.lease_resets, told.event_id, told.correlation_id
-FROM (VALUES ('Leased'::posthaste.job_status, $3::timestamptz, $1::timestamptz), ('Leased', $4::timestamptz, 'infinity'))
+FROM (VALUES ('Leased'::posthaste.job_status, $3::timestamptz, $1::timestamptz),
+    ('Leased', $4::timestamptz, 'infinity'))
     AS expired (status, low, high)
 CROSS JOIN LATERAL (
     SELECT j.id, j.saga_id, j.worker_id, j.lease_until, j.lease_resets FROM posthaste.webhook_delivery_jobs j
-    WHERE (j.status, j.lease_until) >= (expired.status, expired.low) AND (j.status, j.lease_until) < (expired.status, expired.high)
+    WHERE (j.status, j.lease_until) >= (expired.status, expired.low)
+        AND (j.status, j.lease_until) < (expired.status, expired.high)
     ORDER BY j.status, j.lease_until
     LIMIT 1000
     FOR NO KEY UPDATE SKIP LOCKED

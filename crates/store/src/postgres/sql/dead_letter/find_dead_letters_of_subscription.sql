@@ -6,7 +6,8 @@ SELECT few.id
 FROM (
     SELECT d.* FROM (
         SELECT d.id, d.event_id, d.failed_at FROM posthaste.dead_letters d
-        WHERE (d.subscription_id, d.id) > ($2::bigint, $1::bigint) AND (d.subscription_id, d.id) <= ($2::bigint, 9223372036854775807)
+        WHERE (d.subscription_id, d.id) > ($2::bigint, $1::bigint)
+            AND (d.subscription_id, d.id) <= ($2::bigint, 9223372036854775807)
         ORDER BY d.subscription_id, d.id
         LIMIT 10000
     ) d

@@ -8,7 +8,8 @@ SELECT CASE WHEN $2::bigint IS NULL
     ELSE (SELECT d.id
         FROM (
             SELECT d.id FROM posthaste.dead_letters d
-            WHERE (d.subscription_id, d.id) > ($2::bigint, $1::bigint) AND (d.subscription_id, d.id) <= ($2::bigint, 9223372036854775807)
+            WHERE (d.subscription_id, d.id) > ($2::bigint, $1::bigint)
+                AND (d.subscription_id, d.id) <= ($2::bigint, 9223372036854775807)
             ORDER BY d.subscription_id, d.id LIMIT 10000
         ) d
         OFFSET (SELECT $3::bigint - 1) LIMIT 1)

@@ -10,7 +10,8 @@
 -- Measured next to 300,000 events, batches of 500: 8 buffers and 12 µs of server CPU per row, including the queue's
 -- trigger.
 INSERT INTO posthaste.events (event_type, payload, external_event_id, correlation_id, traceparent, created_at)
-SELECT unnest($1::text[]), unnest($2::json[]), unnest($3::text[]), unnest($4::text[]), unnest($5::text[]), $6::timestamptz
+SELECT unnest($1::text[]), unnest($2::json[]), unnest($3::text[]), unnest($4::text[]), unnest($5::text[]),
+    $6::timestamptz
 WHERE (SELECT set_config('lock_timeout', $7::text, true)) IS NOT NULL
 ON CONFLICT (external_event_id) DO NOTHING
 RETURNING id, external_event_id

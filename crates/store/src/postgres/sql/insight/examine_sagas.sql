@@ -5,8 +5,10 @@
 -- Lookups are scalar subselects, which cannot become a join. States are compared in a CASE, which no index serves. The
 -- inbox is probed for the first id from current_job_id on: one index descent, however small the statistics say the
 -- inbox is.
-SELECT g.id, g.event_id, g.subscription_id, g.status::text, g.attempt_count, g.requeued_from, g.created_at, g.current_job_id,
-    (SELECT j.status::text FROM posthaste.webhook_delivery_jobs j WHERE j.id = g.current_job_id AND j.saga_id + 0 = g.id)
+SELECT g.id, g.event_id, g.subscription_id, g.status::text, g.attempt_count, g.requeued_from, g.created_at,
+    g.current_job_id,
+    (SELECT j.status::text
+        FROM posthaste.webhook_delivery_jobs j WHERE j.id = g.current_job_id AND j.saga_id + 0 = g.id)
         AS current_job_status,
     coalesce((SELECT f.job_id FROM posthaste.finished_jobs f
         WHERE f.job_id >= g.current_job_id ORDER BY f.job_id LIMIT 1) = g.current_job_id, false) AS is_in_inbox,

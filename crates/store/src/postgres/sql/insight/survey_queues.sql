@@ -13,10 +13,12 @@ SELECT
         WHERE e.id = (SELECT q.event_id FROM posthaste.routing_queue q ORDER BY q.event_id LIMIT 1)),
     (SELECT count(*) FROM (
         SELECT FROM posthaste.webhook_delivery_jobs j
-        WHERE (j.status, j.lease_until) >= ('Pending', '-infinity') AND (j.status, j.lease_until) <= ('Pending', 'infinity')
+        WHERE (j.status, j.lease_until) >= ('Pending', '-infinity')
+            AND (j.status, j.lease_until) <= ('Pending', 'infinity')
         ORDER BY j.status, j.lease_until LIMIT 100000) j),
     (SELECT j.lease_until FROM posthaste.webhook_delivery_jobs j
-        WHERE (j.status, j.lease_until) >= ('Pending', '-infinity') AND (j.status, j.lease_until) <= ('Pending', 'infinity')
+        WHERE (j.status, j.lease_until) >= ('Pending', '-infinity')
+            AND (j.status, j.lease_until) <= ('Pending', 'infinity')
         ORDER BY j.status, j.lease_until LIMIT 1),
     (SELECT count(*) FROM (SELECT FROM posthaste.finished_jobs LIMIT 100000) f),
     (SELECT min((
@@ -25,25 +27,31 @@ SELECT
         FROM (SELECT f.job_id FROM posthaste.finished_jobs f ORDER BY f.job_id LIMIT 100) f),
     (SELECT count(*) FROM (
         SELECT FROM posthaste.outbox_orders o
-        WHERE (o.status, o.next_attempt_at) >= ('queued', '-infinity') AND (o.status, o.next_attempt_at) <= ('queued', 'infinity')
+        WHERE (o.status, o.next_attempt_at) >= ('queued', '-infinity')
+            AND (o.status, o.next_attempt_at) <= ('queued', 'infinity')
         ORDER BY o.status, o.next_attempt_at LIMIT 100000) o)
     + (SELECT count(*) FROM (
         SELECT FROM posthaste.outbox_orders o
-        WHERE (o.status, o.next_attempt_at) >= ('failed', '-infinity') AND (o.status, o.next_attempt_at) <= ('failed', $1::timestamptz)
+        WHERE (o.status, o.next_attempt_at) >= ('failed', '-infinity')
+            AND (o.status, o.next_attempt_at) <= ('failed', $1::timestamptz)
         ORDER BY o.status, o.next_attempt_at LIMIT 100000) o),
     least(
         (SELECT o.next_attempt_at FROM posthaste.outbox_orders o
-            WHERE (o.status, o.next_attempt_at) >= ('queued', '-infinity') AND (o.status, o.next_attempt_at) <= ('queued', 'infinity')
+            WHERE (o.status, o.next_attempt_at) >= ('queued', '-infinity')
+                AND (o.status, o.next_attempt_at) <= ('queued', 'infinity')
             ORDER BY o.status, o.next_attempt_at LIMIT 1),
         (SELECT o.next_attempt_at FROM posthaste.outbox_orders o
-            WHERE (o.status, o.next_attempt_at) >= ('failed', '-infinity') AND (o.status, o.next_attempt_at) <= ('failed', $1::timestamptz)
+            WHERE (o.status, o.next_attempt_at) >= ('failed', '-infinity')
+                AND (o.status, o.next_attempt_at) <= ('failed', $1::timestamptz)
             ORDER BY o.status, o.next_attempt_at LIMIT 1)),
     (SELECT count(*) FROM (
         SELECT FROM posthaste.webhook_delivery_jobs j
-        WHERE (j.status, j.lease_until) >= ('Leased', '-infinity') AND (j.status, j.lease_until) < ('Leased', $3::timestamptz)
+        WHERE (j.status, j.lease_until) >= ('Leased', '-infinity')
+            AND (j.status, j.lease_until) < ('Leased', $3::timestamptz)
         ORDER BY j.status, j.lease_until LIMIT 100000) j),
     (SELECT count(*) FROM (
         SELECT FROM posthaste.outbox_orders o
-        WHERE (o.status, o.next_attempt_at) >= ('sending', '-infinity') AND (o.status, o.next_attempt_at) <= ('sending', 'infinity')
+        WHERE (o.status, o.next_attempt_at) >= ('sending', '-infinity')
+            AND (o.status, o.next_attempt_at) <= ('sending', 'infinity')
             AND o.updated_at < $4::timestamptz
         ORDER BY o.status, o.next_attempt_at LIMIT 100000) o)

@@ -30,7 +30,8 @@ WITH RECURSIVE walk (subscription_id, step) AS (
 SELECT
     (SELECT count(*) FROM (
         SELECT FROM busy
-        CROSS JOIN (VALUES ('Pending'::posthaste.saga_status, 'infinity'::timestamptz), ('PendingRetry', $1::timestamptz))
+        CROSS JOIN (VALUES ('Pending'::posthaste.saga_status, 'infinity'::timestamptz),
+            ('PendingRetry', $1::timestamptz))
             AS waiting (status, until)
         CROSS JOIN LATERAL (
             SELECT FROM posthaste.webhook_delivery_sagas g
@@ -45,7 +46,8 @@ SELECT
         WHERE busy.open
         LIMIT 100000) due),
     (SELECT min(g.next_attempt_at) FROM busy
-        CROSS JOIN (VALUES ('Pending'::posthaste.saga_status, 'infinity'::timestamptz), ('PendingRetry', $1::timestamptz))
+        CROSS JOIN (VALUES ('Pending'::posthaste.saga_status, 'infinity'::timestamptz),
+            ('PendingRetry', $1::timestamptz))
             AS waiting (status, until)
         CROSS JOIN LATERAL (
             SELECT g.next_attempt_at FROM posthaste.webhook_delivery_sagas g

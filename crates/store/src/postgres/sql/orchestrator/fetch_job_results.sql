@@ -18,7 +18,8 @@ WITH taken AS MATERIALIZED (
     LIMIT $2::integer
 )
 SELECT t.job_id, j.status::text AS job_status, j.error_code, j.retry_after_s,
-    g.id AS saga_id, g.event_id, g.subscription_id, g.status::text, g.attempt_count, g.next_attempt_at, g.final_error_code,
+    g.id AS saga_id, g.event_id, g.subscription_id, g.status::text, g.attempt_count, g.next_attempt_at,
+        g.final_error_code,
     g.current_job_id, g.created_at AS saga_created_at, s.max_retry_limit
 FROM taken t
 LEFT JOIN LATERAL (

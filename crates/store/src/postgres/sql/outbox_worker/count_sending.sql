@@ -5,7 +5,8 @@
 SELECT count(*)
 FROM (
     SELECT FROM posthaste.outbox_orders o
-    WHERE (o.status, o.next_attempt_at) >= ('sending', '-infinity') AND (o.status, o.next_attempt_at) <= ('sending', 'infinity')
+    WHERE (o.status, o.next_attempt_at) >= ('sending', '-infinity')
+        AND (o.status, o.next_attempt_at) <= ('sending', 'infinity')
     ORDER BY o.status, o.next_attempt_at
     LIMIT 10000
 ) few

@@ -3,10 +3,12 @@
 -- index: idx_order_status_next.
 SELECT few.*
 FROM (
-    SELECT o.id, o.idempotency_key, o.status, o.retry_count, o.next_attempt_at, o.last_error, o.trace_id, o.broker_order_id,
+    SELECT o.id, o.idempotency_key, o.status, o.retry_count, o.next_attempt_at, o.last_error, o.trace_id,
+        o.broker_order_id,
     o.request_digest, o.result_digest, o.result_json, o.maybe_executed, o.created_at, o.updated_at, o.lease_token
     FROM posthaste.outbox_orders o
-    WHERE (o.status, o.next_attempt_at) >= ('failed', $1::timestamptz) AND (o.status, o.next_attempt_at) <= ('failed', 'infinity')
+    WHERE (o.status, o.next_attempt_at) >= ('failed', $1::timestamptz)
+        AND (o.status, o.next_attempt_at) <= ('failed', 'infinity')
     ORDER BY o.status, o.next_attempt_at
     LIMIT 1000
     FOR NO KEY UPDATE SKIP LOCKED

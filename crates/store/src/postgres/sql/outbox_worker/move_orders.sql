@@ -21,7 +21,8 @@ WITH decided AS MATERIALIZED (
         updated_at = $13::timestamptz
     FROM decided d
     WHERE o.id = d.id AND o.status || '' = d.status_from
-    RETURNING o.id, o.idempotency_key, o.status, o.retry_count, o.next_attempt_at, o.last_error, o.trace_id, o.broker_order_id,
+    RETURNING o.id, o.idempotency_key, o.status, o.retry_count, o.next_attempt_at, o.last_error, o.trace_id,
+        o.broker_order_id,
     o.request_digest, o.result_digest, o.result_json, o.maybe_executed, o.created_at, o.updated_at
 ), noted AS (
     UPDATE posthaste.idempo_ledger l

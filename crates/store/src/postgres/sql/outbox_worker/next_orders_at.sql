@@ -5,13 +5,15 @@
 SELECT
     (
         SELECT true FROM posthaste.outbox_orders o
-        WHERE (o.status, o.next_attempt_at) >= ('queued', '-infinity') AND (o.status, o.next_attempt_at) <= ('queued', 'infinity')
+        WHERE (o.status, o.next_attempt_at) >= ('queued', '-infinity')
+            AND (o.status, o.next_attempt_at) <= ('queued', 'infinity')
         ORDER BY o.status, o.next_attempt_at
         LIMIT 1
     ) IS NOT NULL AS has_queued,
     (
         SELECT o.next_attempt_at FROM posthaste.outbox_orders o
-        WHERE (o.status, o.next_attempt_at) >= ('failed', '-infinity') AND (o.status, o.next_attempt_at) <= ('failed', 'infinity')
+        WHERE (o.status, o.next_attempt_at) >= ('failed', '-infinity')
+            AND (o.status, o.next_attempt_at) <= ('failed', 'infinity')
         ORDER BY o.status, o.next_attempt_at
         LIMIT 1
     ) AS failed_at

@@ -13,7 +13,8 @@ FROM (
     SELECT g.status, g.requeued_from, g.requeued_from <= $2::bigint AS is_meant,
         g.requeued_from <= $2::bigint AND g.created_at >= $3::timestamptz
         AND ($4::bigint IS NULL OR g.subscription_id = $4::bigint)
-        AND ($5::text IS NULL OR (SELECT e.event_type FROM posthaste.events e WHERE e.id = g.event_id) = $5::text) AS fits
+        AND ($5::text IS NULL OR (SELECT e.event_type FROM posthaste.events e WHERE e.id = g.event_id) = $5::text) AS
+            fits
     FROM (
         SELECT g.* FROM (
             SELECT g.status, g.requeued_from, g.created_at, g.subscription_id, g.event_id

@@ -7,7 +7,8 @@ SELECT d.id, d.saga_id, d.event_id, d.subscription_id, d.final_error_code, d.fai
     (SELECT g.id FROM posthaste.webhook_delivery_sagas g WHERE g.requeued_from = d.id) AS requeued_as
 FROM (
     SELECT d.* FROM (
-        SELECT d.id, d.saga_id, d.event_id, d.subscription_id, d.final_error_code, d.failed_at FROM posthaste.dead_letters d WHERE d.id < $1::bigint ORDER BY d.id DESC LIMIT 10000
+        SELECT d.id, d.saga_id, d.event_id, d.subscription_id, d.final_error_code, d.failed_at
+            FROM posthaste.dead_letters d WHERE d.id < $1::bigint ORDER BY d.id DESC LIMIT 10000
     ) d
     LIMIT (SELECT $7::bigint)
 ) d

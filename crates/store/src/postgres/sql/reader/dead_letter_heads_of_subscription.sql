@@ -6,7 +6,8 @@ SELECT d.id, d.saga_id, d.event_id, d.subscription_id, d.final_error_code, d.fai
     (SELECT g.id FROM posthaste.webhook_delivery_sagas g WHERE g.requeued_from = d.id) AS requeued_as
 FROM (
     SELECT d.* FROM (
-        SELECT d.id, d.saga_id, d.event_id, d.subscription_id, d.final_error_code, d.failed_at FROM posthaste.dead_letters d
+        SELECT d.id, d.saga_id, d.event_id, d.subscription_id, d.final_error_code, d.failed_at
+            FROM posthaste.dead_letters d
         WHERE (d.subscription_id, d.id) >= ($2::bigint, 0) AND (d.subscription_id, d.id) < ($2::bigint, $1::bigint)
         ORDER BY d.subscription_id DESC, d.id DESC LIMIT 10000
     ) d

@@ -5,7 +5,8 @@
 -- The recursion adds up the sizes and stops at the limit, so that the server decompresses at most one payload more than
 -- it returns. A window function would decompress all of them.
 WITH RECURSIVE size (place, bytes) AS (
-    SELECT 1, (SELECT octet_length(d.payload_snapshot::text)::bigint FROM posthaste.dead_letters d WHERE d.id = ($1::bigint[])[1])
+    SELECT 1, (SELECT octet_length(d.payload_snapshot::text)::bigint
+        FROM posthaste.dead_letters d WHERE d.id = ($1::bigint[])[1])
     UNION ALL
     SELECT size.place + 1, coalesce(size.bytes, 0) + coalesce(
         (SELECT octet_length(d.payload_snapshot::text) FROM posthaste.dead_letters d

@@ -7,7 +7,8 @@ SELECT g.id, g.event_id, g.subscription_id, g.status::text, g.attempt_count, g.n
     coalesce((SELECT e.event_type FROM posthaste.events e WHERE e.id = g.event_id), '') AS event_type
 FROM (
     SELECT g.* FROM (
-        SELECT g.* FROM posthaste.webhook_delivery_sagas g WHERE g.event_id = $5::bigint AND g.id < $1::bigint ORDER BY g.id DESC LIMIT 10000
+        SELECT g.* FROM posthaste.webhook_delivery_sagas g
+            WHERE g.event_id = $5::bigint AND g.id < $1::bigint ORDER BY g.id DESC LIMIT 10000
     ) g
     LIMIT (SELECT $10::bigint)
 ) g

@@ -7,7 +7,9 @@ SELECT CASE WHEN $2::bigint IS NULL
         OFFSET (SELECT $3::bigint - 1) LIMIT 1)
     ELSE (SELECT d.id
         FROM (
-            SELECT d.id FROM posthaste.dead_letters d WHERE (d.subscription_id, d.id) >= ($2::bigint, 0) AND (d.subscription_id, d.id) < ($2::bigint, $1::bigint)
+            SELECT d.id FROM posthaste.dead_letters d
+                WHERE (d.subscription_id, d.id) >= ($2::bigint, 0)
+                    AND (d.subscription_id, d.id) < ($2::bigint, $1::bigint)
             ORDER BY d.subscription_id DESC, d.id DESC LIMIT 10000
         ) d
         OFFSET (SELECT $3::bigint - 1) LIMIT 1)

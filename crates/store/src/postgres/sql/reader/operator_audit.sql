@@ -4,7 +4,8 @@
 -- planner: two limits.
 SELECT a.id, a.created_at, a.key_id, a.key_name, a.client_address, a.action, a.object, a.before, a.after
 FROM (
-    SELECT a.* FROM (SELECT a.* FROM posthaste.operator_audit a WHERE a.id < $1::bigint ORDER BY a.id DESC LIMIT 10000) a
+    SELECT a.* FROM (SELECT a.* FROM posthaste.operator_audit a WHERE a.id < $1::bigint ORDER BY a.id DESC LIMIT 10000)
+        a
     LIMIT (SELECT $6::bigint)
 ) a
 WHERE ($2::text IS NULL OR a.action = $2::text)

@@ -9,5 +9,6 @@ CROSS JOIN LATERAL (
     SELECT g.event_id, g.subscription_id, g.attempt_count
     FROM posthaste.webhook_delivery_sagas g WHERE g.id = j.saga_id OFFSET 0
 ) g
-WHERE (j.status, j.lease_until) >= ('Leased', $1::timestamptz) AND (j.status, j.lease_until) <= ('Leased', $1::timestamptz)
+WHERE (j.status, j.lease_until) >= ('Leased', $1::timestamptz)
+    AND (j.status, j.lease_until) <= ('Leased', $1::timestamptz)
     AND j.lease_token = $2::uuid

@@ -11,7 +11,8 @@ WITH done AS (
     FROM unnest((SELECT $1::bigint[]), (SELECT $2::uuid[]), (SELECT $3::text[]), (SELECT $4::integer[]),
             (SELECT $5::text[]), (SELECT $6::integer[]), (SELECT $7::integer[]))
         AS told (job_id, lease_token, status, response_status, error_code, duration_ms, retry_after_s)
-    WHERE j.id = told.job_id AND j.lease_token = told.lease_token AND CASE WHEN j.status = 'Leased' THEN true ELSE false END
+    WHERE j.id = told.job_id AND j.lease_token = told.lease_token
+        AND CASE WHEN j.status = 'Leased' THEN true ELSE false END
     RETURNING j.id
 ), handed_over AS (
     INSERT INTO posthaste.finished_jobs (job_id) SELECT done.id FROM done

@@ -4,7 +4,8 @@
 -- index: idx_job_status_lease, one range for each of the two; primary keys of webhook_delivery_sagas and events
 SELECT taken.id, taken.saga_id, taken.worker_id, taken.lease_until, taken.lease_resets,
     (SELECT g.event_id FROM webhook_delivery_sagas g WHERE g.id = taken.saga_id) AS event_id,
-    (SELECT e.correlation_id FROM webhook_delivery_sagas g JOIN events e ON e.id = g.event_id WHERE g.id = taken.saga_id)
+    (SELECT e.correlation_id
+        FROM webhook_delivery_sagas g JOIN events e ON e.id = g.event_id WHERE g.id = taken.saga_id)
         AS correlation_id
 FROM (
     SELECT id, saga_id, worker_id, lease_until, lease_resets

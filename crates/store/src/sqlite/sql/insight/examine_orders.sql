@@ -1,7 +1,8 @@
 -- role: viewer
 -- Returns the next 10,000 orders after ?1, each with its ledger row and its latest audit row.
 -- index: primary keys of outbox_orders and idempo_ledger, idx_audit_order
-SELECT o.id, o.idempotency_key, o.status, o.retry_count, o.last_error, o.request_digest, o.result_digest, o.broker_order_id,
+SELECT o.id, o.idempotency_key, o.status, o.retry_count, o.last_error, o.request_digest, o.result_digest,
+    o.broker_order_id,
     l.request_digest AS ledger_request_digest, l.result_digest AS ledger_result_digest,
     l.broker_order_id AS ledger_broker_order_id,
     a.status_to AS audit_status, a.retry_count AS audit_retry_count, a.last_error AS audit_last_error

@@ -24,11 +24,13 @@ WITH RECURSIVE walk (subscription_id, probes) AS (
 )
 SELECT
     (SELECT count(*) FROM (SELECT 1 FROM busy
-        CROSS JOIN webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due ON g.subscription_id = busy.subscription_id
+        CROSS JOIN webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due
+            ON g.subscription_id = busy.subscription_id
             AND g.status = 'Pending'
         WHERE busy.open LIMIT 100000)),
     (SELECT count(*) FROM (SELECT 1 FROM busy
-        CROSS JOIN webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due ON g.subscription_id = busy.subscription_id
+        CROSS JOIN webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due
+            ON g.subscription_id = busy.subscription_id
             AND g.status = 'PendingRetry' AND g.next_attempt_at <= ?1
         WHERE busy.open LIMIT 100000)),
     (SELECT min((SELECT g.next_attempt_at FROM webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due
@@ -40,6 +42,7 @@ SELECT
             ORDER BY g.next_attempt_at LIMIT 1))
         FROM busy WHERE busy.open),
     (SELECT count(*) FROM (SELECT 1 FROM busy
-        CROSS JOIN webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due ON g.subscription_id = busy.subscription_id
+        CROSS JOIN webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due
+            ON g.subscription_id = busy.subscription_id
             AND (g.status = 'Pending' OR g.status = 'InProgress' OR g.status = 'PendingRetry')
         WHERE NOT busy.open LIMIT 100000))

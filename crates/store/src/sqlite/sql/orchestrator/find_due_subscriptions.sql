@@ -30,7 +30,8 @@ SELECT walk.subscription_id,
                     ORDER BY g.next_attempt_at LIMIT 1) AS since
             UNION ALL
             SELECT (SELECT g.next_attempt_at FROM webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due
-                    WHERE g.subscription_id = walk.subscription_id AND g.status = 'PendingRetry' AND g.next_attempt_at <= ?3
+                    WHERE g.subscription_id = walk.subscription_id AND g.status = 'PendingRetry'
+                        AND g.next_attempt_at <= ?3
                     ORDER BY g.next_attempt_at LIMIT 1)))
     END AS due_since
 FROM walk

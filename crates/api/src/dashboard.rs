@@ -1,6 +1,6 @@
-//! The pages for people, made on the server: they show what the API answers and press what it offers, through
-//! the same functions. [`visitor`] stands before every page and knows who looks; a page never asks for a
-//! right of its own. Everything a browser needs is part of the program.
+//! The dashboard: HTML pages rendered on the server, on top of the functions that implement the API. [`visitor`]
+//! authenticates and authorizes every request; the pages themselves check no rights. All assets are embedded in the
+//! binary.
 
 mod assets;
 mod audit;
@@ -11,17 +11,17 @@ mod deliveries;
 mod events;
 mod filter;
 mod form;
-mod layout_json;
-mod look;
+mod lists;
 mod orders;
 mod overview;
 mod page;
+mod pretty_json;
 mod requeue;
 mod session;
 mod sign_in;
-mod subscription_acts;
+mod subscription_actions;
+mod subscription_deletion;
 mod subscription_edit;
-mod subscription_end;
 mod subscriptions;
 mod system;
 mod visitor;
@@ -49,9 +49,9 @@ pub(crate) fn routes<S: Stores>(api: &Arc<ApiState<S>>) -> Router<Arc<ApiState<S
         .route("/events/{id}", viewer(get(events::show)))
         .route(
             "/subscriptions",
-            viewer(get(subscriptions::list)).merge(admin(post(subscription_acts::create))),
+            viewer(get(subscriptions::list)).merge(admin(post(subscription_actions::create))),
         )
-        .route("/subscriptions/new", admin(get(subscription_acts::fill_in)))
+        .route("/subscriptions/new", admin(get(subscription_actions::fill_in)))
         .route("/subscriptions/{id}", viewer(get(subscriptions::show)))
         .route(
             "/subscriptions/{id}/edit",
@@ -59,53 +59,57 @@ pub(crate) fn routes<S: Stores>(api: &Arc<ApiState<S>>) -> Router<Arc<ApiState<S
         )
         .route(
             "/subscriptions/{id}/delete",
-            admin(get(subscription_end::confirm).post(subscription_end::end)),
+            admin(get(subscription_deletion::confirm).post(subscription_deletion::delete)),
         )
-        .route("/subscriptions/{id}/verify", admin(answered(post(subscription_acts::verify))))
-        .route("/subscriptions/{id}/test", admin(answered(post(subscription_acts::test))))
-        .route("/subscriptions/{id}/pause", admin(answered(post(subscription_acts::pause))))
-        .route("/subscriptions/{id}/resume", admin(answered(post(subscription_acts::resume))))
-        .route("/subscriptions/{id}/rotate-secret", admin(answered(post(subscription_acts::rotate_secret))))
+        .route("/subscriptions/{id}/verify", admin(result_page(post(subscription_actions::verify))))
+        .route("/subscriptions/{id}/test", admin(result_page(post(subscription_actions::test))))
+        .route("/subscriptions/{id}/pause", admin(result_page(post(subscription_actions::pause))))
+        .route("/subscriptions/{id}/resume", admin(result_page(post(subscription_actions::resume))))
+        .route(
+            "/subscriptions/{id}/rotate-secret",
+            admin(result_page(post(subscription_actions::rotate_secret))),
+        )
         .route("/deliveries", viewer(get(deliveries::list)))
         .route("/deliveries/{id}", viewer(get(deliveries::show)))
         .route("/dead-letters", viewer(get(dead_letters::list)))
         .route("/dead-letters/requeue", operator(get(requeue::preview).merge(post(requeue::requeue))))
-        .route("/dead-letters/requeued", viewer(get(requeue::fates)))
+        .route("/dead-letters/requeued", viewer(get(requeue::show_results)))
         .route("/dead-letters/{id}", viewer(get(dead_letters::show)))
         .route("/dead-letters/{id}/requeue", operator(post(dead_letters::requeue_one)))
         .route("/orders", viewer(get(orders::list)))
         .route("/orders/{key}", viewer(get(orders::show)))
         .route("/outbox/resume", operator(post(orders::resume)))
         .route("/system", viewer(get(system::show)))
-        .route("/system/history", viewer(get(system::to_the_system).merge(post(system::walk))))
+        .route("/system/history", viewer(get(system::redirect).merge(post(system::check_history))))
         .route("/audit", admin(get(audit::list)))
         .route("/sign-in", get(sign_in::show).post(sign_in::enter))
         .route("/sign-out", viewer(post(sign_in::leave)))
         .route("/assets/dashboard.css", get(assets::style))
         .route("/assets/dashboard.js", get(assets::script))
-        .layer(from_fn(refused))
+        .layer(from_fn(explain_refusals))
 }
 
-/// What is refused before a page could, such as a path that is no text, is told to people in words.
-async fn refused(request: Request, next: Next) -> Response {
-    let is_person = is_person(request.headers());
+/// Turns error responses that no page handler produced, such as for a path that is not UTF-8, into HTML pages for
+/// browsers.
+async fn explain_refusals(request: Request, next: Next) -> Response {
+    let is_browser = is_browser(request.headers());
     let response = next.run(request).await;
     let status = response.status();
     let is_page = response.headers().get(CONTENT_TYPE).is_some_and(|media| media == PAGE_TYPE);
-    if is_page || !is_person || !(status.is_client_error() || status.is_server_error()) {
+    if is_page || !is_browser || !(status.is_client_error() || status.is_server_error()) {
         return response;
     }
-    page::unexplained(status)
+    page::of_status(status)
 }
 
-/// Browsers ask for pages by name, programs do not.
-fn is_person(headers: &HeaderMap) -> bool {
+/// Returns whether the request accepts HTML, which browsers say explicitly and API clients do not.
+fn is_browser(headers: &HeaderMap) -> bool {
     headers.get(ACCEPT).and_then(|value| value.to_str().ok()).is_some_and(|text| text.contains("text/html"))
 }
 
-/// The address of a form's answer can be asked for again, and leads back.
-fn answered<S: Stores>(methods: Methods<S>) -> Methods<S> {
-    methods.get(subscription_acts::back)
+/// Adds a GET handler to a form's address, so that reloading the result of the form redirects to the subscription.
+fn result_page<S: Stores>(methods: Methods<S>) -> Methods<S> {
+    methods.get(subscription_actions::redirect)
 }
 
 type Methods<S> = MethodRouter<Arc<ApiState<S>>>;
@@ -117,8 +121,9 @@ fn guarded<S: Stores>(api: &Arc<ApiState<S>>, needs: KeyRole, methods: Methods<S
     }))
 }
 
-/// People are led back; programs get the problem that [`crate::frame`] makes of the status.
+/// Responds to unknown addresses: with a page for browsers, otherwise with a bare 404 that [`crate::frame`] turns into
+/// a problem.
 pub(crate) async fn not_found(method: Method, uri: Uri, headers: HeaderMap) -> Response {
-    let is_page = method == Method::GET && is_person(&headers) && !uri.path().starts_with("/v1/");
-    if is_page { page::nothing_here() } else { StatusCode::NOT_FOUND.into_response() }
+    let is_page = method == Method::GET && is_browser(&headers) && !uri.path().starts_with("/v1/");
+    if is_page { page::not_found() } else { StatusCode::NOT_FOUND.into_response() }
 }

@@ -1,7 +1,7 @@
-//! The audit: what people changed, when, with which key and from where. For admins.
+//! The audit page, for admins: changes made by people, with time, key and client address.
 
 use super::filter::Filter;
-use super::look::{self, ListPage};
+use super::lists::{self, ListPage};
 use super::page::{Layout, Shown, show_as};
 use super::visitor::Visitor;
 use crate::audit::{self, AuditView};
@@ -16,13 +16,13 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 const HERE: &str = "/audit";
-/// The beginning of a value that the list shows; a bulk requeue names up to 500 dead letters.
+/// The most characters of a value that the list shows; a bulk requeue can name up to 500 dead letters.
 const VALUE_CHARS_MAX: usize = 200;
 
 #[derive(Debug, Template)]
 #[template(path = "audit.html")]
 struct AuditPage {
-    around: Layout,
+    layout: Layout,
     page: ListPage<AuditView>,
     actions: [&'static str; AuditAction::ALL.len()],
 }
@@ -32,20 +32,20 @@ pub(crate) async fn list<S: Stores>(
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
-    let filter = Filter::of(&look::AUDIT, &uri)?;
-    let found = audit::find(&api, &filter.uri, look::LOOKED_AT_MAX).await;
+    let filter = Filter::of(&lists::AUDIT, &uri)?;
+    let found = audit::find(&api, &filter.uri, lists::ROWS_EXAMINED_MAX).await;
     let page = ListPage::of(&api, filter, found).await?;
-    let (around, actions) = (Layout::of(visitor, HERE), AuditAction::ALL.map(AuditAction::as_str));
-    show_as(page.filter.status(), &AuditPage { around, page, actions })
+    let (layout, actions) = (Layout::of(visitor, HERE), AuditAction::ALL.map(AuditAction::as_str));
+    show_as(page.filter.status(), &AuditPage { layout, page, actions })
 }
 
 impl AuditView {
-    /// The action in words.
-    fn spoken(&self) -> String {
+    /// Returns the action for display.
+    fn action_text(&self) -> String {
         self.action.replace('_', " ")
     }
 
-    /// The page of what was changed, where there is one.
+    /// Returns the address of the changed object's page, or `None` if it has no page.
     fn address(&self) -> Option<String> {
         let has_page = ["subscriptions/", "dead-letters"].iter().any(|part| self.object.starts_with(part));
         match self.object.as_str() {
@@ -64,7 +64,7 @@ impl AuditView {
     }
 }
 
-/// The fields of an object, each with its value as text.
+/// Returns the fields of a JSON object with their values as text.
 fn fields(value: Option<&RawValue>) -> Vec<(String, String)> {
     let object = value.and_then(|text| serde_json::from_str::<Map<String, Value>>(text.get()).ok());
     object.unwrap_or_default().into_iter().map(|(field, value)| (field, shown(&value))).collect()

@@ -1,19 +1,19 @@
-// Keeps a page fresh: asks for it again every so often and puts what came in place of every part that has
-// data-live, whose value is the pause in milliseconds. When no answer comes the page says so, and goes on
-// by itself as soon as there is one.
+// Refreshes pages: fetches the page again and replaces every element that has data-live, whose value is the refresh
+// interval in milliseconds. While requests fail, the page shows a notice and keeps retrying.
 "use strict";
 
-const away = document.getElementById("away");
+const stale = document.getElementById("stale");
 
-// What the server wrote of a part. What is shown differs from it: times have a title, and count down.
-const written = new WeakMap();
+// The HTML of each live element as the server sent it. The displayed element differs: times get a title and count down.
+const received = new WeakMap();
 
 function remember(root) {
-  for (const part of root.querySelectorAll("[data-live]")) written.set(part, part.outerHTML);
+  for (const part of root.querySelectorAll("[data-live]")) received.set(part, part.outerHTML);
 }
 
-// What has the focus keeps it, though its element is a new one and may stand in another place.
-function focusOf(part) {
+// Returns a function that moves the focus from an element of the old part to the same element of the new one, which may
+// be at another position.
+function saveFocus(part) {
   const focused = document.activeElement;
   if (!part.contains(focused)) return () => {};
   const name = (one) => [one.tagName, one.getAttribute("href"), one.ariaLabel, one.name, one.form?.getAttribute("action")].join();
@@ -22,70 +22,70 @@ function focusOf(part) {
   return (fresh) => (alike(fresh)[place] ?? document.getElementById("main")).focus({ preventScroll: true });
 }
 
-// What was scrolled stays where it is.
-function scrollOf(part) {
+// Returns a function that restores the scroll positions in the new part.
+function saveScroll(part) {
   const boxes = (root) => [...root.querySelectorAll(".scroll, pre")];
   const places = boxes(part).map((one) => [one.scrollLeft, one.scrollTop]);
   return (fresh) => boxes(fresh).forEach((one, index) => one.scrollTo(...(places[index] ?? [0, 0])));
 }
 
-function put(page) {
+function update(page) {
   remember(page);
   for (const part of document.querySelectorAll("[data-live]")) {
     const fresh = page.getElementById(part.id);
-    if (!fresh || fresh.outerHTML === written.get(part)) continue;
-    const again = [scrollOf(part), focusOf(part)];
+    if (!fresh || fresh.outerHTML === received.get(part)) continue;
+    const restores = [saveScroll(part), saveFocus(part)];
     part.replaceWith(document.adoptNode(fresh));
-    for (const restore of again) restore(fresh);
+    for (const restore of restores) restore(fresh);
   }
-  show(document);
-  goOn();
+  showTimes(document);
+  autoSubmit();
 }
 
-function tell(text) {
-  away.hidden = text === "";
-  if (away.textContent !== text) away.textContent = text;
+function setNotice(text) {
+  stale.hidden = text === "";
+  if (stale.textContent !== text) stale.textContent = text;
 }
 
 async function refresh() {
   try {
     if (!document.hidden) {
-      const answer = await fetch(location.href, { headers: { accept: "text/html" } });
-      if (answer.redirected) return location.reload();
-      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      if (answer.ok) put(page);
-      tell(answer.ok ? "" : `${page.querySelector("h1")?.textContent ?? "No answer"}: what you see is old. Trying again…`);
+      const response = await fetch(location.href, { headers: { accept: "text/html" } });
+      if (response.redirected) return location.reload();
+      const page = new DOMParser().parseFromString(await response.text(), "text/html");
+      if (response.ok) update(page);
+      setNotice(response.ok ? "" : `${page.querySelector("h1")?.textContent ?? "Request failed"}: this page is out of date. Retrying…`);
     }
   } catch {
-    tell("Posthaste does not answer: what you see is old. Trying again…");
+    setNotice("Posthaste does not respond: this page is out of date. Retrying…");
   }
-  again();
+  scheduleRefresh();
 }
 
-// A page on which nothing is live any more has come to its end.
-function again() {
+// Pages without live elements are final and are not refreshed.
+function scheduleRefresh() {
   const live = document.querySelector("[data-live]");
   if (live) setTimeout(refresh, Number(live.dataset.live));
 }
 
-// Times are told in the reader's own zone too, and what is still to come counts down.
-function show(root) {
+// Adds the local time as a title to all times, and counts down to those in the future.
+function showTimes(root) {
   for (const time of root.querySelectorAll("time")) {
     const at = new Date(time.dateTime);
     time.title ||= at.toLocaleString();
     if (!time.dataset.until) continue;
     const seconds = Math.ceil((at - Date.now()) / 1000);
-    time.textContent = seconds > 0 ? `in ${seconds} s` : "is due";
+    time.textContent = seconds > 0 ? `in ${seconds} s` : "due";
   }
 }
 
-// The answer to a form takes the address of what it shows: loading it again repeats nothing.
+// The result of a form gets the address of the object it shows, so that a reload does not submit the form again.
 const address = document.querySelector("[data-address]")?.dataset.address;
 if (address) history.replaceState(null, "", address);
 
-// What is pressed twice is sent once. It can be pressed again when somebody comes back to the page, or when the
-// answer stayed away for longer than any receiver may take.
-const SENT_MS = 30000;
+// A form that is being submitted cannot be submitted again, until the user returns to the page or no response came
+// within a time that is longer than the request timeout of any receiver.
+const SUBMIT_TIMEOUT_MS = 30000;
 
 function release(form) {
   delete form.dataset.sent;
@@ -98,79 +98,80 @@ document.addEventListener("submit", (event) => {
   if (form.dataset.sent) return event.preventDefault();
   form.dataset.sent = "true";
   for (const button of form.querySelectorAll("button")) button.ariaDisabled = "true";
-  setTimeout(() => release(form), SENT_MS);
+  setTimeout(() => release(form), SUBMIT_TIMEOUT_MS);
 });
 addEventListener("pageshow", (event) => event.persisted && document.querySelectorAll("form[data-sent]").forEach(release));
 
-// A long work is done in parts; each part's page sends for the next.
-function goOn() {
-  document.querySelector("form[data-goes-on]")?.requestSubmit();
+// Long operations are done in parts: the page of each part requests the next one.
+function autoSubmit() {
+  document.querySelector("form[data-auto-submit]")?.requestSubmit();
 }
 
-// A list that is not full looks further by itself, one look after the other, until it is full or enough was looked
-// through. What it finds stands below the list; only the list itself is kept fresh, so a search is made once.
-const LOOKED_MAX = 10000;
+// Continues the search of a list that is not full, page by page, until enough was found or searched. The results are
+// added below the list. Only the list itself is refreshed, so the search runs once.
+const EXAMINED_MAX = 10000;
 const FOUND_MAX = 50;
 
-async function lookFurther(further, looking) {
-  let link = document.querySelector("#list [data-further]");
+async function continueSearch(older, progress) {
+  let link = document.querySelector("#list [data-continue]");
   let found = document.querySelectorAll("#list tbody tr").length;
-  let looked = 0;
+  let examined = 0;
   let back = "";
-  let broke = false;
-  const many = new URLSearchParams(location.search).has("cursor") ? `older ${further.dataset.many}` : further.dataset.many;
+  let failed = false;
+  const many = new URLSearchParams(location.search).has("cursor") ? `older ${older.dataset.many}` : older.dataset.many;
   const end = document.createElement("p");
   end.className = "more";
-  further.hidden = false;
-  looking.after(end);
-  const count = () => `${looked.toLocaleString("en")} ${many}${back}: ${found} found`;
-  const take = (more) => {
-    looked += Number(link?.dataset.further ?? 0);
+  older.hidden = false;
+  progress.after(end);
+  const count = () => `${examined.toLocaleString("en")} ${many}${back}: ${found} found`;
+  const record = (more) => {
+    examined += Number(link?.dataset.continue ?? 0);
     const time = more?.querySelector("time")?.textContent;
     back = time ? `, back to ${time}` : "";
   };
-  take(document.querySelector("#list .more"));
-  while (link?.dataset.further && looked < LOOKED_MAX && found < FOUND_MAX) {
-    looking.textContent = `Looking further. Looked through ${count()} so far…`;
-    const list = await lookAt(link.href);
-    broke = !list;
-    if (broke) break;
+  record(document.querySelector("#list .more"));
+  while (link?.dataset.continue && examined < EXAMINED_MAX && found < FOUND_MAX) {
+    progress.textContent = `Searching… Searched ${count()} so far.`;
+    const list = await fetchList(link.href);
+    failed = !list;
+    if (failed) break;
     const rows = [...list.querySelectorAll("tbody tr")];
     found += rows.length;
-    add(further, list, rows);
+    appendRows(older, list, rows);
     const more = list.querySelector(".more");
     link = more?.querySelector("a") ?? null;
-    take(more);
+    record(more);
   }
-  looking.textContent = broke ? `No answer. Looked through ${count()}.` : link ? `Looked through ${count()}.` : `Looked through all ${many}: ${found} found.`;
+  progress.textContent = failed ? `Request failed. Searched ${count()}.` : link ? `Searched ${count()}.` : `Searched all ${many}: ${found} found.`;
   if (link) end.append(document.adoptNode(link));
-  show(document);
+  showTimes(document);
 }
 
-async function lookAt(address) {
+async function fetchList(address) {
   try {
-    const answer = await fetch(address, { headers: { accept: "text/html" } });
-    if (!answer.ok || answer.redirected) return null;
-    return new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("list");
+    const response = await fetch(address, { headers: { accept: "text/html" } });
+    if (!response.ok || response.redirected) return null;
+    return new DOMParser().parseFromString(await response.text(), "text/html").getElementById("list");
   } catch {
     return null;
   }
 }
 
-// The first rows bring their table along.
-function add(further, list, rows) {
-  const body = further.querySelector("tbody");
+// Adds rows to the table of older results, which the first rows bring with them.
+function appendRows(older, list, rows) {
+  const body = older.querySelector("tbody");
   if (body) return body.append(...rows.map((row) => document.adoptNode(row)));
   const table = list.querySelector(".scroll");
   if (!table) return;
-  table.setAttribute("aria-label", `${table.getAttribute("aria-label")} further back`);
-  further.append(document.adoptNode(table));
+  table.setAttribute("aria-label", `${table.getAttribute("aria-label")}, older results`);
+  older.append(document.adoptNode(table));
+  document.getElementById("older-title").hidden = false;
 }
 
 remember(document);
-show(document);
-setInterval(() => show(document), 1000);
-again();
-goOn();
-const further = document.getElementById("further");
-if (further) lookFurther(further, document.getElementById("looking"));
+showTimes(document);
+setInterval(() => showTimes(document), 1000);
+scheduleRefresh();
+autoSubmit();
+const older = document.getElementById("older");
+if (older) continueSearch(older, document.getElementById("search-progress"));

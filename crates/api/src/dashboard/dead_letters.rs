@@ -1,11 +1,11 @@
-//! Dead letters: to find, to look at, and to requeue one. [`super::requeue`] does many.
+//! The pages of dead letters: the list, one dead letter, and requeuing it. [`super::requeue`] requeues many at once.
 
-use super::events::LAID_OUT_BYTES_MAX;
+use super::events::PRETTY_BYTES_MAX;
 use super::filter::Filter;
 use super::form::Form;
-use super::layout_json::laid_out;
-use super::look::{self, ListPage};
+use super::lists::{self, ListPage};
 use super::page::{Layout, Shown, show as write, show_as};
+use super::pretty_json::pretty_json;
 use super::visitor::Visitor;
 use crate::dead_letters::{self, DeadLetterView};
 use crate::state::Api;
@@ -25,13 +25,13 @@ pub(super) const HERE: &str = "/dead-letters";
 #[derive(Debug, Template)]
 #[template(path = "dead_letters.html")]
 struct DeadLettersPage {
-    around: Layout,
-    page: ListPage<Line>,
+    layout: Layout,
+    page: ListPage<Row>,
 }
 
-/// A letter in the list.
+/// A row of the list.
 #[derive(Debug)]
-struct Line {
+struct Row {
     head: DeadLetterHead,
     failed_at: Utc,
 }
@@ -41,21 +41,21 @@ pub(crate) async fn list<S: Stores>(
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
-    let line = |head: DeadLetterHead| Line { failed_at: Utc(head.failed_at), head };
-    let filter = Filter::of(&look::DEAD_LETTERS, &uri)?;
-    let found = dead_letters::find_heads(&api, &filter.uri, look::LOOKED_AT_MAX, line).await;
+    let row = |head: DeadLetterHead| Row { failed_at: Utc(head.failed_at), head };
+    let filter = Filter::of(&lists::DEAD_LETTERS, &uri)?;
+    let found = dead_letters::find_heads(&api, &filter.uri, lists::ROWS_EXAMINED_MAX, row).await;
     let page = ListPage::of(&api, filter, found).await?;
-    show_as(page.filter.status(), &DeadLettersPage { around: Layout::of(visitor, HERE), page })
+    show_as(page.filter.status(), &DeadLettersPage { layout: Layout::of(visitor, HERE), page })
 }
 
 #[derive(Debug, Template)]
 #[template(path = "dead_letter.html")]
 struct DeadLetterPage {
-    around: Layout,
+    layout: Layout,
     letter: DeadLetterView,
     payload: String,
     callback_url: Option<String>,
-    /// Nothing could be sent any more.
+    /// The subscription was deleted, so the dead letter cannot be requeued.
     is_deleted: bool,
 }
 
@@ -66,10 +66,10 @@ pub(crate) async fn show<S: Stores>(
 ) -> Shown {
     let letter = dead_letters::find_one(&api, &text).await?;
     let text = letter.payload_snapshot.as_deref().unwrap_or(RawValue::NULL).get();
-    let payload = laid_out(text, LAID_OUT_BYTES_MAX).unwrap_or_else(|| text.to_owned());
+    let payload = pretty_json(text, PRETTY_BYTES_MAX).unwrap_or_else(|| text.to_owned());
     let subscription = api.reader.subscription(SubscriptionId::from_store(letter.subscription_id)).await?;
     write(&DeadLetterPage {
-        around: Layout::of(visitor, HERE),
+        layout: Layout::of(visitor, HERE),
         letter,
         payload,
         is_deleted: subscription.as_ref().is_some_and(|one| one.deleted_at.is_some()),

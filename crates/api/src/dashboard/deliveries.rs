@@ -1,8 +1,8 @@
-//! Deliveries: the list with its filters, and one with its attempts, its place in the state machine and what
-//! it was made from or was made from it.
+//! The pages of deliveries: the list, and one delivery with its attempts, its state, and the dead letters and requeued
+//! deliveries it is related to.
 
 use super::filter::Filter;
-use super::look::{self, ListPage};
+use super::lists::{self, ListPage};
 use super::page::{Layout, Shown, show as write, show_as};
 use super::visitor::Visitor;
 use crate::deliveries::{self, AttemptView, DeliveryView};
@@ -22,7 +22,7 @@ const HERE: &str = "/deliveries";
 #[derive(Debug, Template)]
 #[template(path = "deliveries.html")]
 struct DeliveriesPage {
-    around: Layout,
+    layout: Layout,
     page: ListPage<DeliveryView>,
     statuses: [&'static str; 5],
 }
@@ -32,31 +32,32 @@ pub(crate) async fn list<S: Stores>(
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
-    let filter = Filter::of(&look::DELIVERIES, &uri)?;
-    let found = deliveries::find(&api, &filter.uri, look::LOOKED_AT_MAX).await;
+    let filter = Filter::of(&lists::DELIVERIES, &uri)?;
+    let found = deliveries::find(&api, &filter.uri, lists::ROWS_EXAMINED_MAX).await;
     let page = ListPage::of(&api, filter, found).await?;
-    let (around, statuses) = (Layout::of(visitor, HERE), SagaStatus::ALL.map(SagaStatus::as_str));
-    show_as(page.filter.status(), &DeliveriesPage { around, page, statuses })
+    let (layout, statuses) = (Layout::of(visitor, HERE), SagaStatus::ALL.map(SagaStatus::as_str));
+    show_as(page.filter.status(), &DeliveriesPage { layout, page, statuses })
 }
 
 #[derive(Debug, Template)]
 #[template(path = "delivery.html")]
 struct DeliveryPage {
-    around: Layout,
+    layout: Layout,
     delivery: DeliveryView,
-    attempts: Vec<Tried>,
+    attempts: Vec<AttemptRow>,
     lineage: Lineage,
-    waits: bool,
-    has_ended: bool,
-    /// Why nothing happens to it, though it waits.
+    /// It will get an attempt.
+    is_pending: bool,
+    is_finished: bool,
+    /// Why it gets no attempt, if it is pending and held.
     held: Option<&'static str>,
     callback_url: Option<String>,
     is_deleted: bool,
 }
 
-/// An attempt, and how long after the one before it was due.
+/// An attempt, and the time between its due time and that of the previous attempt.
 #[derive(Debug)]
-struct Tried {
+struct AttemptRow {
     number: usize,
     attempt: AttemptView,
     gap: String,
@@ -71,16 +72,16 @@ pub(crate) async fn show<S: Stores>(
     let lineage = api.reader.lineage(SagaId::from_store(delivery.saga_id)).await?;
     let subscription = posthaste_core::SubscriptionId::from_store(delivery.subscription_id);
     let subscription = api.reader.subscription(subscription).await?;
-    let attempts = tried(delivery.attempts.take().unwrap_or_default());
-    let waits = [SagaStatus::Pending, SagaStatus::PendingRetry].map(SagaStatus::as_str);
-    let waits = waits.contains(&delivery.status);
+    let attempts = attempt_rows(delivery.attempts.take().unwrap_or_default());
+    let pending = [SagaStatus::Pending, SagaStatus::PendingRetry].map(SagaStatus::as_str);
+    let is_pending = pending.contains(&delivery.status);
     write(&DeliveryPage {
-        around: Layout::of(visitor, HERE),
+        layout: Layout::of(visitor, HERE),
         attempts,
         lineage,
-        waits,
-        has_ended: SagaStatus::parse(delivery.status).is_some_and(SagaStatus::is_terminal),
-        held: subscription.as_ref().filter(|_| waits).and_then(held),
+        is_pending,
+        is_finished: SagaStatus::parse(delivery.status).is_some_and(SagaStatus::is_terminal),
+        held: subscription.as_ref().filter(|_| is_pending).and_then(held),
         is_deleted: subscription.as_ref().is_some_and(|one| one.deleted_at.is_some()),
         callback_url: subscription.map(|found| found.callback_url.as_str().to_owned()),
         delivery,
@@ -89,29 +90,30 @@ pub(crate) async fn show<S: Stores>(
 
 fn held(subscription: &Subscription) -> Option<&'static str> {
     if subscription.deleted_at.is_some() {
-        return Some("held for good: its subscription was deleted");
+        return Some("held permanently: the subscription was deleted");
     }
     match Standing::of(subscription.active, subscription.verified) {
         Standing::Active => None,
-        Standing::Paused => Some("held: its subscription is paused"),
-        Standing::Unverified => Some("held: the URL of its subscription is not verified"),
+        Standing::Paused => Some("held: the subscription is paused"),
+        Standing::Unverified => Some("held: the callback URL is not verified"),
     }
 }
 
-fn tried(attempts: Vec<AttemptView>) -> Vec<Tried> {
-    let mut before: Option<Utc> = None;
+fn attempt_rows(attempts: Vec<AttemptView>) -> Vec<AttemptRow> {
+    let mut previous: Option<Utc> = None;
     let mut list = Vec::new();
     for (index, attempt) in attempts.into_iter().enumerate() {
-        let gap = before.map(|before| attempt.attempt_at.0.since(before.0));
-        let gap = gap.map_or_else(String::new, |gap| format!("{} s after the one before", gap.as_secs()));
-        before = Some(attempt.attempt_at);
-        list.push(Tried { number: index + 1, attempt, gap });
+        let gap = previous.map(|previous| attempt.attempt_at.0.since(previous.0));
+        let gap =
+            gap.map_or_else(String::new, |gap| format!("{} s after the previous attempt", gap.as_secs()));
+        previous = Some(attempt.attempt_at);
+        list.push(AttemptRow { number: index + 1, attempt, gap });
     }
     list
 }
 
 impl DeliveryPage {
-    /// The states of the drawing, with their places in it.
+    /// Returns the states of the diagram: name, position, and whether it is the current one.
     fn states(&self) -> [(&'static str, i64, i64, bool); 5] {
         [
             (SagaStatus::Pending, 10, 70),

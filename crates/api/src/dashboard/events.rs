@@ -1,10 +1,10 @@
-//! Events: to find by id, by the sender's id, by type and by time; and one with its payload and the same answer to
-//! where it went and why that `posthaste explain` gives.
+//! The pages of events: the list, filtered by id, external id, type and time, and one event with its payload and the
+//! explanation of its routing that `posthaste explain` gives.
 
 use super::filter::Filter;
-use super::layout_json::laid_out;
-use super::look::{self, ListPage};
+use super::lists::{self, ListPage};
 use super::page::{Layout, Shown, show as write, show_as};
+use super::pretty_json::pretty_json;
 use super::visitor::Visitor;
 use crate::events::{self, EventView};
 use crate::explain::{self, Explanation};
@@ -22,19 +22,19 @@ use posthaste_core::saga::SagaStatus;
 use serde_json::value::RawValue;
 
 const HERE: &str = "/events";
-/// A payload that would become longer than this by laying it out is shown as it came.
-pub(super) const LAID_OUT_BYTES_MAX: usize = 1024 * 1024;
+/// The most bytes of an indented payload; a payload that would become longer is shown as it was sent.
+pub(super) const PRETTY_BYTES_MAX: usize = 1024 * 1024;
 
 #[derive(Debug, Template)]
 #[template(path = "events.html")]
 struct EventsPage {
-    around: Layout,
-    page: ListPage<Line>,
+    layout: Layout,
+    page: ListPage<Row>,
 }
 
-/// An event in the list.
+/// A row of the list.
 #[derive(Debug)]
-struct Line {
+struct Row {
     head: EventHead,
     created_at: Utc,
 }
@@ -44,33 +44,33 @@ pub(crate) async fn list<S: Stores>(
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
-    let filter = Filter::of(&look::EVENTS, &uri)?;
-    let named = Query::of(&filter.uri).and_then(|mut query| query.get::<EventId>("id"));
-    if let Ok(Some(id)) = named {
+    let filter = Filter::of(&lists::EVENTS, &uri)?;
+    let id = Query::of(&filter.uri).and_then(|mut query| query.get::<EventId>("id"));
+    if let Ok(Some(id)) = id {
         return Ok(Redirect::to(&format!("{HERE}/{id}")).into_response());
     }
-    let line = |head: EventHead| Line { created_at: Utc(head.created_at), head };
-    let found = match named {
-        Ok(_) => events::find_heads(&api, &filter.uri, look::LOOKED_AT_MAX, line).await,
+    let row = |head: EventHead| Row { created_at: Utc(head.created_at), head };
+    let found = match id {
+        Ok(_) => events::find_heads(&api, &filter.uri, lists::ROWS_EXAMINED_MAX, row).await,
         Err(problem) => Err(problem),
     };
     let page = ListPage::of(&api, filter, found).await?;
-    show_as(page.filter.status(), &EventsPage { around: Layout::of(visitor, HERE), page })
+    show_as(page.filter.status(), &EventsPage { layout: Layout::of(visitor, HERE), page })
 }
 
 #[derive(Debug, Template)]
 #[template(path = "event.html")]
 struct EventPage {
-    around: Layout,
+    layout: Layout,
     event: EventView,
     payload: String,
     explanation: Explanation,
-    /// Something is still to come.
+    /// The event is not routed yet, or a delivery is unfinished.
     is_live: bool,
 }
 
 impl EventPage {
-    fn spoken(reason: &str) -> String {
+    fn reason_text(reason: &str) -> String {
         reason.replace('_', " ")
     }
 }
@@ -84,13 +84,13 @@ pub(crate) async fn show<S: Stores>(
     let event = events::find_one(&api, event_id).await?;
     let explanation = explain::find(&api, event_id).await?;
     let text = event.payload.as_deref().unwrap_or(RawValue::NULL).get();
-    let payload = laid_out(text, LAID_OUT_BYTES_MAX).unwrap_or_else(|| text.to_owned());
-    let ends = [SagaStatus::Completed, SagaStatus::DeadLettered].map(SagaStatus::as_str);
-    let has_ended = explanation.deliveries.iter().all(|one| ends.contains(&one.delivery.status));
+    let payload = pretty_json(text, PRETTY_BYTES_MAX).unwrap_or_else(|| text.to_owned());
+    let finished = [SagaStatus::Completed, SagaStatus::DeadLettered].map(SagaStatus::as_str);
+    let is_finished = explanation.deliveries.iter().all(|one| finished.contains(&one.delivery.status));
     write(&EventPage {
-        around: Layout::of(visitor, HERE),
+        layout: Layout::of(visitor, HERE),
         payload,
-        is_live: !explanation.routed || !has_ended,
+        is_live: !explanation.routed || !is_finished,
         event,
         explanation,
     })

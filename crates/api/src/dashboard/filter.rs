@@ -1,8 +1,8 @@
-//! The form above a list: what it was filled in with, to fill it in again, and what is wrong with it. A field that is
-//! wrong is told of beside it, where it can be mended; there is no list then.
+//! The filter form of a list: its values, read from the query string and shown again in the form, and its error. An
+//! invalid field is marked in the form, and the list is omitted.
 
 use super::form::Form;
-use super::look::List;
+use super::lists::List;
 use crate::problem::Problem;
 use crate::query::{Listed, write_query};
 use crate::time;
@@ -12,7 +12,7 @@ use std::borrow::Cow;
 const TIMES: [&str; 2] = ["since", "until"];
 const SECOND_US: i64 = 1_000_000;
 
-/// The address with its times in full: a browser's own field for a time names no zone, and stands for UTC here.
+/// Appends the UTC designator to times without a zone, as `datetime-local` inputs send them.
 fn in_utc(uri: &Uri) -> Uri {
     let mut text = url::form_urlencoded::Serializer::new(String::new());
     let pairs = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
@@ -23,101 +23,101 @@ fn in_utc(uri: &Uri) -> Uri {
     format!("{}?{}", uri.path(), text.finish()).parse().unwrap_or_else(|_| uri.clone())
 }
 
-/// A time without a zone, to the minute or finer, with one.
+/// Returns a time without a zone, to the minute or finer, as a time in UTC. `None` if it is not such a time.
 fn zoned(text: &str) -> Option<String> {
     let minute = "0000-00-00T00:00".len();
     let zoned = format!("{text}{}", if text.len() == minute { ":00Z" } else { "Z" });
     time::parse(&zoned).map(|_| zoned)
 }
 
-/// What a browser's own field for a time shows for this text; nothing where it cannot hold it.
+/// Returns the value for a `datetime-local` input, or `None` if the input cannot represent the time.
 fn local(text: &str) -> Option<String> {
     let at = time::parse(text).filter(|at| at.micros().rem_euclid(SECOND_US) == 0)?;
     at.to_string().get(.."0000-00-00T00:00:00".len()).map(str::to_owned)
 }
 
-/// The form of one list.
+/// The filter form of one list.
 #[derive(Debug)]
 pub(crate) struct Filter {
     pub(crate) list: &'static List,
-    /// The address, with its times in full.
+    /// The address, with all times in UTC.
     pub(crate) uri: Uri,
     form: Form,
     pub(crate) is_continued: bool,
-    pub(crate) wrong: Option<Wrong>,
+    pub(crate) error: Option<FieldError>,
 }
 
-/// Which field or parameter is wrong, and why.
+/// The field or parameter that is invalid, and why.
 #[derive(Debug)]
-pub(crate) struct Wrong {
+pub(crate) struct FieldError {
     field: String,
     pub(crate) detail: String,
     status: u16,
 }
 
-/// A field for a time.
+/// The state of an input for a time.
 #[derive(Debug)]
 pub(crate) struct TimeField {
     pub(crate) text: String,
-    /// The browser's own field can hold it.
+    /// A `datetime-local` input can represent the value.
     pub(crate) is_local: bool,
 }
 
 impl Filter {
-    /// What comes twice is taken once: whoever looks for something refuses it.
+    /// Reads the filter from an address. Of repeated parameters the first is used; the search itself refuses them.
     pub(crate) fn of(list: &'static List, uri: &Uri) -> Result<Self, Problem> {
         let uri = in_utc(uri);
         Ok(Self::filled(list, Form::of_query(&uri)?, uri))
     }
 
-    /// As a form filled it in.
+    /// Creates a filter from a submitted form.
     pub(crate) fn filled(list: &'static List, form: Form, uri: Uri) -> Self {
-        Self { list, uri, is_continued: !form.get("cursor").is_empty(), form, wrong: None }
+        Self { list, uri, is_continued: !form.get("cursor").is_empty(), form, error: None }
     }
 
-    /// What a field holds; empty when it is not there.
+    /// Returns the value of a field, or an empty string if it is missing.
     pub(crate) fn get(&self, name: &str) -> &str {
         self.form.get(name)
     }
 
-    /// The same filter in an address, from a place on.
+    /// Returns the query string of this filter, continued at `cursor`.
     pub(crate) fn query(&self, cursor: &str) -> String {
         let names = self.list.parameters.iter().copied().chain(["limit"]);
         let pairs: Vec<(&str, &str)> = names.map(|name| (name, self.get(name))).collect();
         write_query(pairs.into_iter().chain([("cursor", cursor)]))
     }
 
-    /// What was found, or nothing where a parameter is wrong, which is remembered.
-    pub(super) fn judge<T>(&mut self, found: Result<Listed<T>, Problem>) -> Result<Listed<T>, Problem> {
+    /// Records the error of an invalid parameter and returns an empty list instead; passes everything else on.
+    pub(super) fn keep_error<T>(&mut self, found: Result<Listed<T>, Problem>) -> Result<Listed<T>, Problem> {
         match found {
             Err(Problem { field: Some(field), detail, status, .. }) => {
-                self.wrong = Some(Wrong { field, detail, status });
+                self.error = Some(FieldError { field, detail, status });
                 Ok(Listed { items: Vec::new(), next_cursor: None })
             }
             found => found,
         }
     }
 
-    /// The status of the page.
+    /// Returns the status of the page.
     pub(crate) fn status(&self) -> StatusCode {
-        let wrong = self.wrong.as_ref().map(|wrong| StatusCode::from_u16(wrong.status));
-        wrong.map_or(StatusCode::OK, |status| status.unwrap_or(StatusCode::UNPROCESSABLE_ENTITY))
+        let error = self.error.as_ref().map(|error| StatusCode::from_u16(error.status));
+        error.map_or(StatusCode::OK, |status| status.unwrap_or(StatusCode::UNPROCESSABLE_ENTITY))
     }
 
-    pub(crate) fn is_wrong(&self, field: &str) -> bool {
-        self.wrong.as_ref().is_some_and(|wrong| wrong.field == field)
+    pub(crate) fn is_invalid(&self, field: &str) -> bool {
+        self.error.as_ref().is_some_and(|error| error.field == field)
     }
 
-    /// The error of a parameter that the form has no field for: it can be fixed in the address only.
-    pub(crate) fn wrong_elsewhere(&self) -> Option<&Wrong> {
+    /// Returns the error of a parameter that has no field in the form and can be fixed only in the address.
+    pub(crate) fn error_without_field(&self) -> Option<&FieldError> {
         let List { parameters, direct, .. } = self.list;
-        self.wrong.as_ref().filter(|wrong| {
-            let name = wrong.field.as_str();
+        self.error.as_ref().filter(|error| {
+            let name = error.field.as_str();
             !parameters.contains(&name) && *direct != Some(name)
         })
     }
 
-    /// The field `since` or `until`.
+    /// Returns the input `since` or `until`.
     pub(crate) fn time(&self, name: &str) -> TimeField {
         let text = self.get(name);
         let local = if text.is_empty() { Some(String::new()) } else { local(text) };
@@ -131,7 +131,7 @@ mod tests {
     use http::Uri;
 
     #[test]
-    fn a_time_without_a_zone_is_of_utc() {
+    fn a_time_without_a_zone_is_utc() {
         let rows = [
             ("since=2026-11-16T10:30", "since=2026-11-16T10%3A30%3A00Z"),
             ("until=2026-11-16T10%3A30%3A05", "until=2026-11-16T10%3A30%3A05Z"),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_for_a_time_shows_what_it_can_hold() {
+    fn datetime_inputs_show_only_whole_seconds() {
         assert_eq!(local("2026-11-16T10:30:00+01:00").as_deref(), Some("2026-11-16T09:30:00"));
         for text in ["2026-11-16T10:30:00.000001Z", "now", ""] {
             assert_eq!(local(text), None, "{text}");

@@ -1,4 +1,4 @@
-//! What a form of a page sent. It comes from [`super::visitor`] only, which has checked its token.
+//! The fields of a submitted form. [`super::visitor`] reads it and checks its token before a handler gets it.
 
 use crate::body::{SMALL_BYTES_MAX, receive};
 use crate::problem::Problem;
@@ -23,12 +23,12 @@ impl Form {
         Ok((head, Self(pairs)))
     }
 
-    /// The parameters of an address, for a page that only looks.
+    /// Reads the fields from a query string, for pages that change nothing.
     pub(crate) fn of_query(uri: &Uri) -> Result<Self, Problem> {
         parameters(uri.query().unwrap_or_default().as_bytes()).map(Self)
     }
 
-    /// With this value for a field that is not filled in.
+    /// Sets a field to this value if it is missing or blank.
     pub(crate) fn or(mut self, name: &str, value: &str) -> Self {
         if self.get(name).trim().is_empty() {
             self.0.retain(|(found, _)| found != name);
@@ -37,13 +37,13 @@ impl Form {
         self
     }
 
-    /// Empty when it is not there.
+    /// Returns the value of a field, or an empty string if it is missing.
     pub(crate) fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(found, _)| found == name).map_or("", |(_, value)| value)
     }
 
-    /// The fields that are filled in, as the body that the API's own call would get: text as text, and those
-    /// named in `numbers` as numbers where they are some.
+    /// Returns the fields that are not blank as the JSON body of the corresponding API call. Fields in `numbers` become
+    /// numbers if they parse as such, and stay text for the API to refuse otherwise.
     pub(crate) fn as_body(&self, texts: &[&str], numbers: &[&str]) -> Map<String, Value> {
         let filled = |name: &&&str| !self.get(name).trim().is_empty();
         let mut body = Map::new();

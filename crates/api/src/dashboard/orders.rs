@@ -1,9 +1,9 @@
-//! Orders: the list with the lane they go out on, and one order with everything that happened to it. A lane
-//! that holds back is let go on from here.
+//! The pages of orders: the list with the state of the lane, and one order with its audit. Operators resume the lane
+//! here.
 
 use super::filter::Filter;
 use super::form::Form;
-use super::look::{self, ListPage};
+use super::lists::{self, ListPage};
 use super::page::{Layout, Shown, show as write, show_as};
 use super::visitor::Visitor;
 use crate::orders::{self, OrderView, TransitionView};
@@ -20,28 +20,28 @@ use posthaste_core::order::OrderStatus;
 use posthaste_core::ports::Stores;
 
 const HERE: &str = "/orders";
-/// The transitions that a page tells of.
+/// The most transitions of an order that its page shows.
 const TRANSITIONS_MAX: u32 = 100;
 
 #[derive(Debug, Template)]
 #[template(path = "orders.html")]
 struct OrdersPage {
-    around: Layout,
+    layout: Layout,
     page: ListPage<OrderView>,
     lane: LaneView,
     statuses: [&'static str; 5],
 }
 
-/// Whoever names a key wants that order, whatever its status.
+/// Shows the list, or the order itself if the filter names an idempotency key; its status is ignored then.
 pub(crate) async fn list<S: Stores>(
     State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
-    let filter = Filter::of(&look::ORDERS, &uri)?;
+    let filter = Filter::of(&lists::ORDERS, &uri)?;
     let key = filter.get("idempotency_key").trim();
     let found = if key.is_empty() {
-        orders::find(&api, &without_key(&uri), look::LOOKED_AT_MAX).await
+        orders::find(&api, &without_key(&uri), lists::ROWS_EXAMINED_MAX).await
     } else {
         match orders::find_one(&api, key.to_owned()).await {
             Ok(order) => return one(&api, visitor, order).await,
@@ -50,11 +50,11 @@ pub(crate) async fn list<S: Stores>(
     };
     let page = ListPage::of(&api, filter, found).await?;
     let lane = outbox::read(&api).await?;
-    let (around, statuses) = (Layout::of(visitor, HERE), OrderStatus::ALL.map(OrderStatus::as_str));
-    show_as(page.filter.status(), &OrdersPage { around, page, lane, statuses })
+    let (layout, statuses) = (Layout::of(visitor, HERE), OrderStatus::ALL.map(OrderStatus::as_str));
+    show_as(page.filter.status(), &OrdersPage { layout, page, lane, statuses })
 }
 
-/// The form sends its field also where nobody filled it in.
+/// Removes the parameter `idempotency_key`, which the form sends even if it is empty and the API's list does not know.
 fn without_key(uri: &Uri) -> Uri {
     let mut text = url::form_urlencoded::Serializer::new(String::new());
     let pairs = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
@@ -65,15 +65,15 @@ fn without_key(uri: &Uri) -> Uri {
 #[derive(Debug, Template)]
 #[template(path = "order.html")]
 struct OrderPage {
-    around: Layout,
+    layout: Layout,
     order: OrderView,
     result: Option<String>,
     audit: Vec<TransitionView>,
-    /// There were others before these.
+    /// Older transitions exist that are not shown.
     more: bool,
-    /// It is due at a time to come.
-    waits: bool,
-    has_ended: bool,
+    /// It will be sent again.
+    is_pending: bool,
+    is_finished: bool,
 }
 
 pub(crate) async fn show<S: Stores>(
@@ -90,12 +90,13 @@ async fn one<S: Stores>(api: &ApiState<S>, visitor: Visitor, order: OrderView) -
     let (audit, more) = orders::find_newest_audit(api, key, TRANSITIONS_MAX).await?;
     let result = order.result.as_ref().map(|text| text.get().to_owned());
     let is = |status: OrderStatus| order.status == status.as_str();
-    let waits = is(OrderStatus::Queued) || is(OrderStatus::Failed);
-    let has_ended = is(OrderStatus::Sent) || is(OrderStatus::Dead);
-    write(&OrderPage { around: Layout::of(visitor, HERE), order, result, audit, more, waits, has_ended })
+    let is_pending = is(OrderStatus::Queued) || is(OrderStatus::Failed);
+    let is_finished = is(OrderStatus::Sent) || is(OrderStatus::Dead);
+    let layout = Layout::of(visitor, HERE);
+    write(&OrderPage { layout, order, result, audit, more, is_pending, is_finished })
 }
 
-/// Opens the lane; pressed twice, it is open all the same.
+/// Resumes the lane. A repeated submission has no further effect.
 pub(crate) async fn resume<S: Stores>(
     State(api): Api<S>,
     Extension(by): Extension<Actor>,
@@ -106,7 +107,8 @@ pub(crate) async fn resume<S: Stores>(
 }
 
 impl OrderView {
-    /// Where a page shows it. Browsers take `.` and `..` for steps in a path, however they are spelled.
+    /// Returns the address of the order's page. Browsers resolve `.` and `..` as path segments even if escaped, so
+    /// these keys go into the query.
     fn address(&self) -> String {
         let key: String = url::form_urlencoded::byte_serialize(self.idempotency_key.as_bytes()).collect();
         match self.idempotency_key.as_str() {
@@ -116,7 +118,7 @@ impl OrderView {
     }
 }
 
-/// The state of the lane as text, and its colour.
+/// Returns the state of the lane as text, and its CSS class.
 pub(super) const fn lane_badge(mode: &LaneMode) -> (&'static str, &'static str) {
     match mode {
         LaneMode::Paused => ("paused", "bad"),

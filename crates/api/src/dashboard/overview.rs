@@ -1,5 +1,5 @@
-//! The first page: what is wrong, since when, and where to look; then the figures, from the sums that every
-//! process adds to.
+//! The overview: current problems with links, then figures and charts of the last hour or day. The data comes from the
+//! rollups that every process reports.
 
 use super::chart::Chart;
 use super::concerns::{self, Concern};
@@ -18,7 +18,7 @@ use posthaste_core::ports::Stores;
 #[derive(Debug, Template)]
 #[template(path = "overview.html")]
 struct OverviewPage {
-    around: Layout,
+    layout: Layout,
     stats: Stats,
     concerns: Vec<Concern>,
     charts: Vec<Chart>,
@@ -35,11 +35,11 @@ pub(crate) async fn show<S: Stores>(
     let stats = stats::read(&api, window.as_deref().unwrap_or("1h")).await?;
     let concerns = concerns::find(&api, &stats).await?;
     let charts = charts(&stats);
-    write(&OverviewPage { around: Layout::of(visitor, "/"), stats, concerns, charts })
+    write(&OverviewPage { layout: Layout::of(visitor, "/"), stats, concerns, charts })
 }
 
-/// A length of time, to two or three figures.
-pub(super) fn lasted(seconds: f64) -> String {
+/// Formats a duration with two or three significant digits.
+pub(super) fn duration_text(seconds: f64) -> String {
     match seconds {
         s if s < 0.001 => "0 s".to_owned(),
         s if s < 1.0 => format!("{:.0} ms", s * 1_000.0),
@@ -54,24 +54,24 @@ pub(super) fn lasted(seconds: f64) -> String {
 fn charts(stats: &Stats) -> Vec<Chart> {
     let series = |name: &str| stats.series.get(name).map(Vec::as_slice).unwrap_or_default();
     let draw = |title, rows: &[(&'static str, &'static str, &str)]| {
-        let rows: Vec<_> = rows.iter().map(|(told, colour, name)| (*told, *colour, series(name))).collect();
+        let rows: Vec<_> = rows.iter().map(|(label, colour, name)| (*label, *colour, series(name))).collect();
         Chart::of(title, stats.from, stats.interval_s, &rows)
     };
     vec![
-        draw("Events in", &[("accepted", "plain", "events_accepted")]),
+        draw("Events", &[("accepted", "plain", "events_accepted")]),
         draw(
-            "Deliveries out",
+            "Deliveries",
             &[
                 ("delivered", "good", "deliveries_completed"),
-                ("to be tried again", "warn", "deliveries_retried"),
-                ("given up", "bad", "deliveries_dead_lettered"),
+                ("retrying", "warn", "deliveries_retried"),
+                ("dead-lettered", "bad", "deliveries_dead_lettered"),
             ],
         ),
         draw(
-            "Orders out",
+            "Orders",
             &[
                 ("sent", "good", "orders_sent"),
-                ("to be tried again", "warn", "orders_retried"),
+                ("retrying", "warn", "orders_retried"),
                 ("dead", "bad", "orders_dead"),
             ],
         ),
@@ -84,24 +84,24 @@ impl OverviewPage {
     }
 
     fn percent(ratio: &Option<f64>) -> String {
-        ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{:.2} %", ratio * 100.0))
+        ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{:.2}%", ratio * 100.0))
     }
 
     fn age(seconds: &f64) -> String {
-        lasted(*seconds)
+        duration_text(*seconds)
     }
 
-    fn took(ms: &Option<f64>) -> String {
-        ms.map_or_else(|| "–".to_owned(), |ms| lasted(ms / 1_000.0))
+    fn latency(ms: &Option<f64>) -> String {
+        ms.map_or_else(|| "–".to_owned(), |ms| duration_text(ms / 1_000.0))
     }
 
     fn meaning(stage: &str) -> &'static str {
         match stage {
-            "routing" => "events to be matched with subscriptions",
-            "admission" => "deliveries that are due",
-            "delivery" => "attempts to be made",
-            "results" => "results to be taken in",
-            "outbox" => "orders to be sent",
+            "routing" => "events to match with subscriptions",
+            "admission" => "deliveries due for an attempt",
+            "delivery" => "attempts ready to send",
+            "results" => "results to apply",
+            "outbox" => "orders to send",
             _ => "",
         }
     }
@@ -109,10 +109,10 @@ impl OverviewPage {
 
 #[cfg(test)]
 mod tests {
-    use super::lasted;
+    use super::duration_text;
 
     #[test]
-    fn lengths_of_time_are_short() {
+    fn durations_have_two_or_three_digits() {
         let rows = [
             (0.0, "0 s"),
             (0.25, "250 ms"),
@@ -123,7 +123,7 @@ mod tests {
             (864_000.0, "10 days"),
         ];
         for (seconds, expected) in rows {
-            assert_eq!(lasted(seconds), expected);
+            assert_eq!(duration_text(seconds), expected);
         }
     }
 }

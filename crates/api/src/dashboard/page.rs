@@ -1,5 +1,5 @@
-//! What every page has around it: the policy that lets nothing in from elsewhere, the frame with the way to
-//! the other pages, and words for what went wrong.
+//! What all pages share: rendering with a content security policy that allows no other origin, the layout with the
+//! navigation, and error pages.
 
 use super::visitor::Visitor;
 use crate::problem::{LoggedCause, Problem};
@@ -15,8 +15,8 @@ pub(crate) const PAGE_TYPE: &str = "text/html; charset=utf-8";
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// A part of the dashboard: its address, its name and the role that may see it.
-pub(crate) const PARTS: &[(&str, &str, KeyRole)] = &[
+/// The entries of the navigation: address, label and the role that may see it.
+pub(crate) const NAVIGATION: &[(&str, &str, KeyRole)] = &[
     ("/", "Overview", KeyRole::Viewer),
     ("/events", "Events", KeyRole::Viewer),
     ("/subscriptions", "Subscriptions", KeyRole::Viewer),
@@ -27,11 +27,11 @@ pub(crate) const PARTS: &[(&str, &str, KeyRole)] = &[
     ("/audit", "Audit", KeyRole::Admin),
 ];
 
-/// What the layout shows around a page.
+/// The input of `layout.html`.
 #[derive(Debug)]
 pub(crate) struct Layout {
     pub(crate) visitor: Option<Visitor>,
-    /// The address of the part that the page belongs to.
+    /// The address of the navigation entry that the page belongs to.
     pub(crate) here: &'static str,
 }
 
@@ -40,12 +40,12 @@ impl Layout {
         Self { visitor: Some(visitor), here }
     }
 
-    const fn nobody() -> Self {
+    const fn signed_out() -> Self {
         Self { visitor: None, here: "" }
     }
 }
 
-/// Why a page cannot be shown; [`super::visitor`] writes it out for whoever looks.
+/// Why a page cannot be shown. [`super::visitor`] renders it as an error page.
 #[derive(Debug)]
 pub(crate) struct Refusal(pub(crate) Problem);
 
@@ -71,18 +71,18 @@ impl IntoResponse for Refusal {
 
 pub(crate) type Shown = Result<Response, Refusal>;
 
-/// Writes a page.
+/// Renders a page with status 200.
 pub(crate) fn show(page: &impl Template) -> Shown {
     show_as(StatusCode::OK, page)
 }
 
-/// Writes a page that says what is wrong.
+/// Renders a page with this status.
 pub(crate) fn show_as(status: StatusCode, page: &impl Template) -> Shown {
-    written(status, page).map_err(Refusal)
+    render(status, page).map_err(Refusal)
 }
 
-pub(crate) fn written(status: StatusCode, page: &impl Template) -> Result<Response, Problem> {
-    let html = page.render().map_err(|error| Problem::broken("the page could not be written", &error))?;
+pub(crate) fn render(status: StatusCode, page: &impl Template) -> Result<Response, Problem> {
+    let html = page.render().map_err(|error| Problem::broken("the page could not be rendered", &error))?;
     let headers = [
         (CONTENT_TYPE, PAGE_TYPE),
         (CONTENT_SECURITY_POLICY, POLICY),
@@ -95,40 +95,39 @@ pub(crate) fn written(status: StatusCode, page: &impl Template) -> Result<Respon
 #[derive(Debug, Template)]
 #[template(path = "refused.html")]
 struct RefusedPage {
-    around: Layout,
+    layout: Layout,
     status: u16,
     title: &'static str,
     detail: String,
-    /// It may be there in a moment: a page that was looked for asks again by itself.
-    comes_back: bool,
-    was_pressed: bool,
+    /// A retry may succeed. A page that was only read then reloads itself.
+    is_temporary: bool,
+    is_change: bool,
 }
 
-/// What was asked for: a page that is asked for again does no harm, something that was pressed is not pressed
-/// again by itself.
+/// Whether a request only reads. Error pages of reads may be reloaded automatically; changes are never repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestKind {
     Read,
     Change,
 }
 
-/// A problem as a page.
+/// Renders a problem as a page.
 pub(crate) fn refused(
     visitor: Option<Visitor>,
     here: &'static str,
-    asked: RequestKind,
+    kind: RequestKind,
     problem: Problem,
 ) -> Response {
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let page = RefusedPage {
-        around: Layout { visitor, here },
+        layout: Layout { visitor, here },
         status: problem.status,
         title: problem.title,
         detail: problem.detail,
-        comes_back: problem.retry_after_s.is_some(),
-        was_pressed: asked == RequestKind::Change,
+        is_temporary: problem.retry_after_s.is_some(),
+        is_change: kind == RequestKind::Change,
     };
-    let mut response = written(status, &page).unwrap_or_else(IntoResponse::into_response);
+    let mut response = render(status, &page).unwrap_or_else(IntoResponse::into_response);
     if let Some(seconds) = problem.retry_after_s {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
@@ -138,28 +137,28 @@ pub(crate) fn refused(
     response
 }
 
-/// A refusal that nobody explained.
-pub(crate) fn unexplained(status: StatusCode) -> Response {
+/// Renders an error page for a status that no handler explained.
+pub(crate) fn of_status(status: StatusCode) -> Response {
     let problem = Problem::of_status(status);
     let detail = match status {
         StatusCode::METHOD_NOT_ALLOWED => {
-            "this address takes what a button sends: go to the page with the button, and press it there"
+            "this address accepts only forms: open the page with the form and submit it there"
         }
-        StatusCode::BAD_REQUEST => "this address cannot be read: check how it is spelled",
-        _ => "the request cannot be answered as it is",
+        StatusCode::BAD_REQUEST => "this address is malformed: check its spelling",
+        _ => "the request cannot be processed",
     };
     refused(None, "", RequestKind::Read, Problem { detail: detail.to_owned(), ..problem })
 }
 
-pub(crate) fn nothing_here() -> Response {
+pub(crate) fn not_found() -> Response {
     let detail = "there is no page at this address";
     let page = RefusedPage {
-        around: Layout::nobody(),
+        layout: Layout::signed_out(),
         status: 404,
-        title: "Nothing here",
+        title: "Not found",
         detail: detail.to_owned(),
-        comes_back: false,
-        was_pressed: false,
+        is_temporary: false,
+        is_change: false,
     };
-    written(StatusCode::NOT_FOUND, &page).unwrap_or_else(IntoResponse::into_response)
+    render(StatusCode::NOT_FOUND, &page).unwrap_or_else(IntoResponse::into_response)
 }

@@ -1,6 +1,6 @@
-//! A sign-in: the browser keeps a random token in a cookie, the store its hash, and with it the hash of the key. Every
-//! process on the same database knows the session, and any of them ends it for all. The key is looked up at every
-//! request: one that was revoked is out within a second. What the cookie holds opens no door of the API.
+//! The session token of the dashboard. The browser keeps a random token in a cookie; the store keeps its hash together
+//! with the hash of the API key, so sessions are shared by all processes on one database. The key is looked up for
+//! every request, so revoking it ends its sessions within a second. The token is not valid as an API key.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,10 +12,10 @@ use std::fmt;
 
 pub(crate) const NAME: &str = "posthaste_session";
 const TOKEN_BYTES: usize = 32;
-/// Makes the token of forms another value than the hash that is stored.
+/// Domain separator that makes the form token differ from the stored hash.
 const FORM_PURPOSE: &[u8] = b"posthaste form";
 
-/// The secret of one session.
+/// The secret token of one session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SessionToken([u8; TOKEN_BYTES]);
 
@@ -26,17 +26,17 @@ impl fmt::Debug for SessionToken {
 }
 
 impl SessionToken {
-    /// The bytes must be random.
+    /// Creates a token from random bytes.
     pub(crate) const fn new(random: [u8; TOKEN_BYTES]) -> Self {
         Self(random)
     }
 
-    /// Returns the token of a request's cookie. `None` if there is none, or if it cannot be one of ours.
+    /// Returns the token in the session cookie, or `None` if the cookie is missing or malformed.
     pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
         URL_SAFE_NO_PAD.decode(cookie(headers)?).ok()?.try_into().ok().map(Self)
     }
 
-    /// The value of the cookie.
+    /// Returns the value of the session cookie.
     pub(crate) fn cookie_value(self) -> String {
         URL_SAFE_NO_PAD.encode(self.0)
     }
@@ -45,13 +45,13 @@ impl SessionToken {
         SessionHash(Sha256::digest(self.0).into())
     }
 
-    /// What every form of this session carries, and no other site can know.
+    /// Returns the CSRF token of this session's forms, which other sites cannot know.
     pub(crate) fn form_token(self) -> String {
         URL_SAFE_NO_PAD.encode(Sha256::new().chain_update(FORM_PURPOSE).chain_update(self.0).finalize())
     }
 }
 
-/// The cookie of ours in a request.
+/// Returns the value of the session cookie in a request.
 fn cookie(headers: &HeaderMap) -> Option<&str> {
     let texts = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     texts.flat_map(|text| text.split(';')).find_map(|pair| {
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_read_from_its_cookie_alone() {
+    fn only_a_well_formed_session_cookie_is_accepted() {
         let token = SessionToken::new([7; 32]);
         let value = token.cookie_value();
         for (cookie, expected) in [
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_forms_and_the_store_hold_is_not_the_token() {
+    fn form_token_and_stored_hash_do_not_reveal_the_token() {
         let (token, other) = (SessionToken::new([7; 32]), SessionToken::new([8; 32]));
         assert_ne!(token.form_token(), other.form_token());
         assert_ne!(token.form_token(), token.cookie_value());

@@ -1,4 +1,4 @@
-//! The way in with an API key, and out.
+//! Signing in with an API key, which creates a session and its cookie, and signing out.
 
 use super::form::Form;
 use super::page::{self, Layout, Refusal, RequestKind};
@@ -22,52 +22,52 @@ use std::sync::Arc;
 #[derive(Debug, Template)]
 #[template(path = "sign_in.html")]
 struct SignInPage {
-    around: Layout,
+    layout: Layout,
     next: String,
-    wrong: Option<String>,
+    error: Option<String>,
 }
 
 impl SignInPage {
-    fn answer(status: StatusCode, next: String, wrong: Option<String>) -> Response {
-        let page = Self { around: Layout { visitor: None, here: "" }, next, wrong };
-        page::written(status, &page)
+    fn respond(status: StatusCode, next: String, error: Option<String>) -> Response {
+        let page = Self { layout: Layout { visitor: None, here: "" }, next, error };
+        page::render(status, &page)
             .unwrap_or_else(|problem| page::refused(None, "", RequestKind::Read, problem))
     }
 }
 
 pub(crate) async fn show(uri: Uri) -> Response {
     let next = Query::of(&uri).ok().and_then(|mut query| query.take("next"));
-    SignInPage::answer(StatusCode::OK, local(next.as_deref().unwrap_or("/")).to_owned(), None)
+    SignInPage::respond(StatusCode::OK, local(next.as_deref().unwrap_or("/")).to_owned(), None)
 }
 
-/// A place of ours, whatever the address said. Browsers take `\` for `/` and leave out tabs and ends of lines, so
-/// that `/`, a tab and `/` lead to another site.
+/// Returns `next` if it is a path of this site, else `/`. Browsers treat `\` as `/` and drop tabs and line breaks, so
+/// `/`, a tab and `/` would lead to another site.
 fn local(next: &str) -> &str {
-    let is_plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-    let is_ours = is_plain && next.starts_with('/') && !next.starts_with("//");
+    let is_printable = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    let is_ours = is_printable && next.starts_with('/') && !next.starts_with("//");
     if is_ours { next } else { "/" }
 }
 
 pub(crate) async fn enter<S: Stores>(State(api): Api<S>, request: Request) -> Response {
     let (headers, client) = (request.headers().clone(), auth::client(&request));
     let address = peer(request.extensions());
-    let entered = async {
+    let result = async {
         from_our_pages(&headers)?;
         let (_, form) = Form::receive(&api.uploads, request).await?;
         let next = local(form.get("next")).to_owned();
         Ok::<_, Problem>((try_key(&api, form.get("key").trim(), client, &headers, address).await?, next))
     };
-    match entered.await {
+    match result.await {
         Ok((Ok(cookie), next)) => ([(SET_COOKIE, cookie)], Redirect::to(&next)).into_response(),
-        Ok((Err((status, wrong)), next)) => {
+        Ok((Err((status, error)), next)) => {
             audit::sign_in_failed(&api, address).await;
-            SignInPage::answer(status, next, Some(wrong))
+            SignInPage::respond(status, next, Some(error))
         }
         Err(problem) => page::refused(None, "", RequestKind::Change, problem),
     }
 }
 
-/// The cookie of a sign-in, or why there is none.
+/// Creates a session for a key. Returns its cookie, or the status and the reason for refusing the key.
 async fn try_key<S: Stores>(
     api: &Arc<ApiState<S>>,
     key: &str,
@@ -79,27 +79,28 @@ async fn try_key<S: Stores>(
     let fits = (1..=KEY_BYTES_MAX).contains(&key.len());
     let holder = if fits { auth::check_key(api, hash, client, Presented::SignIn).await? } else { None };
     let Some(holder) = holder else {
-        let wrong = "this API key is not known, or was revoked".to_owned();
-        return Ok(Err((StatusCode::UNAUTHORIZED, wrong)));
+        let error = "this API key is unknown or was revoked".to_owned();
+        return Ok(Err((StatusCode::UNAUTHORIZED, error)));
     };
     if !auth::may(holder.role(), KeyRole::Viewer) {
         let role = holder.role().as_str();
-        let wrong = format!(
-            "a key of role {role} cannot look at anything: use one of role viewer, operator or admin"
+        let error = format!(
+            "a key with the role {role} cannot use the dashboard: use one with the role viewer, operator or admin"
         );
-        return Ok(Err((StatusCode::FORBIDDEN, wrong)));
+        return Ok(Err((StatusCode::FORBIDDEN, error)));
     }
     let token = SessionToken::new(api.draw());
     api.keys.create_session(token.hash(), hash, api.clock.now()).await?;
     audit::signed_in(api, holder.actor(address)).await;
     let (value, length_s) = (token.cookie_value(), SESSION_LENGTH.as_secs());
-    let cookie = format!("{}={value}; Max-Age={length_s}{}", session::NAME, bounds(headers));
-    let broken = |_| Problem::new(500, "Something broke", "the cookie could not be written");
+    let cookie = format!("{}={value}; Max-Age={length_s}{}", session::NAME, attributes(headers));
+    let broken = |_| Problem::new(500, "Internal server error", "the session cookie could not be created");
     Ok(Ok(HeaderValue::from_str(&cookie).map_err(broken)?))
 }
 
-/// No script reads the cookie, no other site sends it; behind a proxy that speaks https it travels no other way.
-fn bounds(headers: &HeaderMap) -> &'static str {
+/// Returns the attributes of the session cookie: hidden from scripts, not sent by other sites, and restricted to https
+/// if a proxy received the request over https.
+fn attributes(headers: &HeaderMap) -> &'static str {
     let scheme = headers.get("x-forwarded-proto").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let first = scheme.split(',').next().unwrap_or_default().trim();
     if first.eq_ignore_ascii_case("https") {
@@ -109,12 +110,12 @@ fn bounds(headers: &HeaderMap) -> &'static str {
     }
 }
 
-/// Ends the session for every process, so that a copied cookie is no longer valid.
+/// Ends the session in the store, so that copies of the cookie are no longer valid in any process.
 pub(crate) async fn leave<S: Stores>(State(api): Api<S>, headers: HeaderMap) -> Result<Response, Refusal> {
     if let Some(token) = SessionToken::of(&headers) {
         api.keys.end_session(token.hash()).await?;
     }
-    let cookie = format!("{}=; Max-Age=0{}", session::NAME, bounds(&headers));
+    let cookie = format!("{}=; Max-Age=0{}", session::NAME, attributes(&headers));
     Ok(([(SET_COOKIE, cookie)], Redirect::to("/sign-in")).into_response())
 }
 
@@ -123,7 +124,7 @@ mod tests {
     use super::local;
 
     #[test]
-    fn nobody_is_led_to_another_site() {
+    fn redirects_stay_on_this_site() {
         let rows = [
             ("/deliveries?status=Pending", "/deliveries?status=Pending"),
             ("//evil.example/", "/"),

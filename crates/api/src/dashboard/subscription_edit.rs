@@ -1,9 +1,9 @@
-//! What a subscription is made of, in a form: filled in anew by [`super::subscription_acts`], or changed here. A form that
-//! was made before somebody else's change is not taken: it would undo that.
+//! The fields of the subscription form, which [`super::subscription_actions`] uses for new subscriptions, and the edit
+//! page. A form opened before a change by another user is refused, because saving it would undo that change.
 
 use super::form::Form;
-use super::page::{Layout, Refusal, Shown, show as write, written};
-use super::subscriptions::{ActionResult, HERE, answer};
+use super::page::{Layout, Refusal, Shown, render, show as write};
+use super::subscriptions::{ActionResult, HERE, show_result};
 use super::visitor::Visitor;
 use crate::fields::Fields;
 use crate::problem::Problem;
@@ -18,7 +18,7 @@ use posthaste_core::ports::Stores;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// How a field of the form becomes one of the API's body.
+/// How the text of a form field becomes a JSON value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     RequiredText,
@@ -26,7 +26,7 @@ enum Kind {
     Number,
 }
 
-/// The fields of `subscription_fields.html`, by their names in the API's body.
+/// The inputs of `subscription_fields.html`, by their names in the API's request body.
 const FIELDS: [(&str, Kind); 5] = [
     ("event_type", Kind::RequiredText),
     ("callback_url", Kind::RequiredText),
@@ -35,54 +35,54 @@ const FIELDS: [(&str, Kind); 5] = [
     ("timeout", Kind::Text),
 ];
 
-/// What stands in the fields.
+/// The values of the fields, and the error if one is invalid.
 #[derive(Debug, Default)]
-pub(super) struct Filled {
+pub(super) struct FormFields {
     values: BTreeMap<&'static str, String>,
-    pub(super) wrong: Option<Wrong>,
+    pub(super) error: Option<FieldError>,
 }
 
-/// Which field is wrong, and why.
+/// The field that is invalid, and why.
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub(super) struct FieldError {
     field: String,
     pub(super) detail: String,
 }
 
-impl Filled {
-    /// As somebody filled it in.
+impl FormFields {
+    /// Returns the values of a submitted form.
     pub(super) fn of(form: &Form) -> Self {
-        Self { values: FIELDS.map(|(name, _)| (name, form.get(name).to_owned())).into(), wrong: None }
+        Self { values: FIELDS.map(|(name, _)| (name, form.get(name).to_owned())).into(), error: None }
     }
 
-    fn present(subscription: &SubscriptionView) -> Self {
-        let present = serde_json::to_value(subscription).unwrap_or_default();
-        let text = |name: &str| match &present[name] {
+    /// Returns the current values of a subscription.
+    fn of_subscription(subscription: &SubscriptionView) -> Self {
+        let current = serde_json::to_value(subscription).unwrap_or_default();
+        let text = |name: &str| match &current[name] {
             Value::Null => String::new(),
             Value::String(text) => text.clone(),
             other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
                 other.to_string()
             }
         };
-        Self { values: FIELDS.map(|(name, _)| (name, text(name))).into(), wrong: None }
+        Self { values: FIELDS.map(|(name, _)| (name, text(name))).into(), error: None }
     }
 
-    pub(super) fn wrong(self, field: String, detail: String) -> Self {
-        Self { wrong: Some(Wrong { field, detail }), ..self }
+    pub(super) fn with_error(self, field: String, detail: String) -> Self {
+        Self { error: Some(FieldError { field, detail }), ..self }
     }
 
     pub(super) fn get(&self, field: &str) -> &str {
         self.values.get(field).map_or("", String::as_str)
     }
 
-    /// Whether this field is wrong.
-    pub(super) fn is_wrong(&self, field: &str) -> bool {
-        self.wrong.as_ref().is_some_and(|wrong| wrong.field == field)
+    pub(super) fn is_invalid(&self, field: &str) -> bool {
+        self.error.as_ref().is_some_and(|error| error.field == field)
     }
 }
 
-/// The body that the API's own call would get. A field that is empty is null, which is as good as left out. A change
-/// must not leave out what is required: it is judged as it is.
+/// Returns the JSON body of the corresponding API call. Empty fields are null, which the API treats as absent. In a
+/// change, an empty required field stays an empty string, so that the API refuses it.
 pub(super) fn body_of(form: &Form, is_new: bool) -> String {
     let value = |(name, kind): (&str, Kind)| {
         let text = form.get(name).trim();
@@ -97,11 +97,11 @@ pub(super) fn body_of(form: &Form, is_new: bool) -> String {
 #[derive(Debug, Template)]
 #[template(path = "edit_subscription.html")]
 struct EditPage {
-    around: Layout,
+    layout: Layout,
     id: i64,
-    /// When the subscription was last changed, as the form knows it.
+    /// The time of the last change when the form was opened, for optimistic concurrency control.
     seen: String,
-    filled: Filled,
+    fields: FormFields,
 }
 
 pub(crate) async fn fill_in<S: Stores>(
@@ -109,12 +109,12 @@ pub(crate) async fn fill_in<S: Stores>(
     Extension(visitor): Extension<Visitor>,
     Path(text): Path<String>,
 ) -> Shown {
-    let present = subscriptions::find_one(&api, &text).await?;
+    let current = subscriptions::find_one(&api, &text).await?;
     write(&EditPage {
-        around: Layout::of(visitor, HERE),
-        id: present.id,
-        seen: present.updated_at.iso(),
-        filled: Filled::present(&present),
+        layout: Layout::of(visitor, HERE),
+        id: current.id,
+        seen: current.updated_at.iso(),
+        fields: FormFields::of_subscription(&current),
     })
 }
 
@@ -126,28 +126,28 @@ pub(crate) async fn change<S: Stores>(
     Path(text): Path<String>,
 ) -> Shown {
     let id = subscription_id(&text)?;
-    let present = subscriptions::find_one(&api, &text).await?;
+    let current = subscriptions::find_one(&api, &text).await?;
     let seen = form.get("seen").to_owned();
-    if seen != present.updated_at.iso() {
+    if seen != current.updated_at.iso() {
         let detail = format!(
-            "subscription {id} was changed since this form was made: open the form again, and repeat your change"
+            "subscription {id} was changed after this form was opened: reload the form and repeat your change"
         );
         return Err(Problem::conflict(detail).into());
     }
     let body = body_of(&form, false);
     match subscriptions::change(&api, by, id, Fields::parse(&body)?).await {
         Ok(changed) => {
-            let text = if present.verified && !changed.verified {
-                "Changed. Verify the new URL: nothing is sent before."
+            let text = if current.verified && !changed.verified {
+                "Saved. Verify the new URL: nothing is sent until it is verified."
             } else {
-                "Changed."
+                "Saved."
             };
-            answer(&api, visitor, changed, ActionResult::good(text)).await
+            show_result(&api, visitor, changed, ActionResult::good(text)).await
         }
         Err(Problem { field: Some(field), detail, .. }) => {
-            let filled = Filled::of(&form).wrong(field, detail);
-            let page = EditPage { around: Layout::of(visitor, HERE), id: id.get(), seen, filled };
-            written(StatusCode::UNPROCESSABLE_ENTITY, &page).map_err(Refusal)
+            let fields = FormFields::of(&form).with_error(field, detail);
+            let page = EditPage { layout: Layout::of(visitor, HERE), id: id.get(), seen, fields };
+            render(StatusCode::UNPROCESSABLE_ENTITY, &page).map_err(Refusal)
         }
         Err(problem) => Err(problem.into()),
     }

@@ -1,11 +1,11 @@
-//! Subscriptions: to find, with how their deliveries go, and one to look at. [`super::subscription_acts`] has what
-//! can be pressed.
+//! The pages of subscriptions: the list, and one subscription, both with delivery health. The forms of these pages are
+//! handled in [`super::subscription_actions`], [`super::subscription_edit`] and [`super::subscription_deletion`].
 
 use super::filter::Filter;
-use super::look::{self, ListPage};
-use super::overview::lasted;
+use super::lists::{self, ListPage};
+use super::overview::duration_text;
 use super::page::{Layout, Shown, show as write, show_as};
-use super::subscription_end;
+use super::subscription_deletion;
 use super::visitor::Visitor;
 use crate::problem::Problem;
 use crate::query::Listed;
@@ -23,43 +23,53 @@ use posthaste_core::{SubscriptionId, Timestamp};
 use std::time::Duration;
 
 pub(crate) const HERE: &str = "/subscriptions";
-/// How far the list counts what waits for each, and how far the page of one does.
+/// The limit up to which in-flight and waiting deliveries are counted: per row of the list, and on the page of one
+/// subscription.
 const COUNTED_IN_LIST_MAX: u32 = 100;
 const COUNTED_MAX: u32 = 10_000;
-/// How far back the list counts attempts, and how far the page of one does.
+/// The window over which attempts are counted: in the list, and on the page of one subscription.
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
 
 #[derive(Debug, Template)]
 #[template(path = "subscriptions.html")]
 struct SubscriptionsPage {
-    around: Layout,
+    layout: Layout,
     page: ListPage<SubscriptionRow>,
     states: [&'static str; 3],
-    /// Since when attempts are counted.
+    /// The start of the window over which attempts are counted.
     since: Utc,
 }
 
-/// A subscription, and how its deliveries go.
+/// A subscription with its delivery health.
 #[derive(Debug)]
 pub(crate) struct SubscriptionRow {
     pub(crate) subscription: SubscriptionView,
     pub(crate) health: HealthText,
 }
 
-/// The health of a subscription, in words.
+/// The delivery health of a subscription, formatted for display.
 #[derive(Debug)]
 pub(crate) struct HealthText {
     pub(crate) state: &'static str,
     pub(crate) is_held: bool,
-    pub(crate) succeeded: String,
+    pub(crate) success_rate: String,
     pub(crate) attempts: u64,
     pub(crate) failed: u64,
-    pub(crate) half_within: String,
-    pub(crate) most_within: String,
+    pub(crate) p50: String,
+    pub(crate) p90: String,
+    pub(crate) p99: String,
     pub(crate) in_flight: String,
-    pub(crate) waiting: String,
+    pub(crate) backlog: String,
     pub(crate) last_error: Option<(String, Utc)>,
+}
+
+impl SubscriptionRow {
+    /// Returns the callback URL without the scheme, unless it is not https.
+    fn url_text(&self) -> &str {
+        let url = self.subscription.callback_url.as_str();
+        url.strip_prefix("https://").unwrap_or(url)
+    }
 }
 
 impl HealthText {
@@ -70,33 +80,34 @@ impl HealthText {
         Self {
             state: standing.as_str(),
             is_held: standing != Standing::Active,
-            succeeded: share(&attempts),
+            success_rate: success_rate(&attempts),
             attempts: attempts.made(),
             failed: attempts.failed,
-            half_within: within(&attempts, 50),
-            most_within: within(&attempts, 99),
+            p50: percentile(&attempts, 50),
+            p90: percentile(&attempts, 90),
+            p99: percentile(&attempts, 99),
             in_flight: counted(health.in_flight),
-            waiting: counted(health.waiting),
+            backlog: counted(health.waiting),
             last_error: attempts.last_error.map(|(code, at)| (code.to_string(), Utc(at))),
         }
     }
 }
 
-/// How many of a hundred attempts succeeded.
-fn share(attempts: &Attempts) -> String {
+/// Returns the percentage of attempts that succeeded.
+fn success_rate(attempts: &Attempts) -> String {
     if attempts.made() == 0 {
         return "no attempts".to_owned();
     }
     #[expect(clippy::cast_precision_loss, reason = "a count that large is exact enough")]
-    let share = attempts.succeeded() as f64 / attempts.made() as f64 * 100.0;
-    format!("{share:.2} %")
+    let rate = attempts.succeeded() as f64 / attempts.made() as f64 * 100.0;
+    format!("{rate:.2}%")
 }
 
-fn within(attempts: &Attempts, of_hundred: u64) -> String {
-    match attempts.within(of_hundred) {
+fn percentile(attempts: &Attempts, percent: u64) -> String {
+    match attempts.within(percent) {
         None => "–".to_owned(),
-        Some(Within::AtMost(took)) => lasted(took.as_secs_f64()),
-        Some(Within::Beyond(took)) => format!("more than {}", lasted(took.as_secs_f64())),
+        Some(Within::AtMost(took)) => duration_text(took.as_secs_f64()),
+        Some(Within::Beyond(took)) => format!("> {}", duration_text(took.as_secs_f64())),
     }
 }
 
@@ -105,23 +116,24 @@ pub(crate) async fn list<S: Stores>(
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
 ) -> Shown {
-    let filter = Filter::of(&look::SUBSCRIPTIONS, &uri)?;
-    let found = subscriptions::find(&api, &filter.uri, look::LOOKED_AT_MAX).await;
-    let ListPage { filter, found, reach } = ListPage::of(&api, filter, found).await?;
-    let since = counted_since(&api, HOUR);
+    let filter = Filter::of(&lists::SUBSCRIPTIONS, &uri)?;
+    let found = subscriptions::find(&api, &filter.uri, lists::ROWS_EXAMINED_MAX).await;
+    let ListPage { filter, found, scan } = ListPage::of(&api, filter, found).await?;
+    let since = window_start(&api, HOUR);
     let Listed { items, next_cursor } = found;
-    let items = look_at(&api, items, COUNTED_IN_LIST_MAX, since).await?;
-    let page = ListPage { filter, found: Listed { items, next_cursor }, reach };
-    let (around, states) = (Layout::of(visitor, HERE), Standing::ALL.map(Standing::as_str));
-    show_as(page.filter.status(), &SubscriptionsPage { around, page, since: Utc(since), states })
+    let items = load_rows(&api, items, COUNTED_IN_LIST_MAX, since).await?;
+    let page = ListPage { filter, found: Listed { items, next_cursor }, scan };
+    let (layout, states) = (Layout::of(visitor, HERE), Standing::ALL.map(Standing::as_str));
+    show_as(page.filter.status(), &SubscriptionsPage { layout, page, since: Utc(since), states })
 }
 
-/// The beginning of the interval that lies so far back.
-fn counted_since<S: Stores>(api: &ApiState<S>, window: Duration) -> Timestamp {
+/// Returns the start of a window that ends now, aligned to the intervals in which attempts are counted.
+fn window_start<S: Stores>(api: &ApiState<S>, window: Duration) -> Timestamp {
     health::interval_start(api.clock.now()).before(window)
 }
 
-async fn look_at<S: Stores>(
+/// Adds the delivery health to subscriptions.
+async fn load_rows<S: Stores>(
     api: &ApiState<S>,
     found: Vec<SubscriptionView>,
     counted_max: u32,
@@ -141,17 +153,17 @@ async fn look_at<S: Stores>(
 #[derive(Debug, Template)]
 #[template(path = "subscription.html")]
 struct SubscriptionPage {
-    around: Layout,
+    layout: Layout,
     one: SubscriptionRow,
-    told: Option<ActionResult>,
+    result: Option<ActionResult>,
 }
 
-/// What came of a press.
+/// The result of a submitted form.
 #[derive(Debug)]
 pub(crate) struct ActionResult {
     pub(crate) text: String,
     pub(crate) is_good: bool,
-    /// What the receiver wrote.
+    /// The body of the receiver's response.
     pub(crate) body: Option<String>,
 }
 
@@ -168,30 +180,31 @@ pub(crate) async fn show<S: Stores>(
 ) -> Shown {
     let subscription = match subscriptions::find_one(&api, &text).await {
         Err(problem) if problem.status == 404 => {
-            return subscription_end::tell(&api, visitor, &text, problem).await;
+            return subscription_deletion::show_deleted(&api, visitor, &text, problem).await;
         }
         found => found?,
     };
-    let one = look_at_one(&api, subscription).await?;
-    write(&SubscriptionPage { around: Layout::of(visitor, HERE), one, told: None })
+    let one = load_row(&api, subscription).await?;
+    write(&SubscriptionPage { layout: Layout::of(visitor, HERE), one, result: None })
 }
 
-/// The page of a subscription after something was pressed.
-pub(crate) async fn answer<S: Stores>(
+/// Shows the page of a subscription with the result of a submitted form.
+pub(crate) async fn show_result<S: Stores>(
     api: &ApiState<S>,
     visitor: Visitor,
     subscription: SubscriptionView,
-    told: ActionResult,
+    result: ActionResult,
 ) -> Shown {
-    let one = look_at_one(api, subscription).await?;
-    write(&SubscriptionPage { around: Layout::of(visitor, HERE), one, told: Some(told) })
+    let one = load_row(api, subscription).await?;
+    write(&SubscriptionPage { layout: Layout::of(visitor, HERE), one, result: Some(result) })
 }
 
-pub(super) async fn look_at_one<S: Stores>(
+/// Adds the delivery health of the last day to one subscription.
+pub(super) async fn load_row<S: Stores>(
     api: &ApiState<S>,
     subscription: SubscriptionView,
 ) -> Result<SubscriptionRow, Problem> {
-    let since = counted_since(api, DAY);
-    let mut looked = look_at(api, vec![subscription], COUNTED_MAX, since).await?;
-    looked.pop().ok_or_else(|| Problem::not_found("subscription"))
+    let since = window_start(api, DAY);
+    let mut rows = load_rows(api, vec![subscription], COUNTED_MAX, since).await?;
+    rows.pop().ok_or_else(|| Problem::not_found("subscription"))
 }

@@ -1,6 +1,5 @@
-//! What runs and how well: processes with their roles, the database and its schema, what the settings leave
-//! open, and what the doctor says of it. The doctor's walk through history goes page by page, and only
-//! when somebody asks.
+//! The system page: processes with their roles, the database and its schema, configuration warnings and the checks of
+//! `doctor`. The check of the whole history runs only on request, one page of history per request.
 
 use super::form::Form;
 use super::page::{Layout, Shown, show as write};
@@ -19,7 +18,7 @@ const HERE: &str = "/system";
 #[derive(Debug, Template)]
 #[template(path = "system.html")]
 struct SystemPage {
-    around: Layout,
+    layout: Layout,
     system: System,
     schema_needed: u32,
     processes: Vec<Running>,
@@ -37,11 +36,11 @@ struct Running {
 pub(crate) async fn show<S: Stores>(State(api): Api<S>, Extension(visitor): Extension<Visitor>) -> Shown {
     let mut system = system::read(&api).await?;
     let mut checks = doctor::look(&api).await?;
-    // These have a place of their own on the page.
+    // The page has a separate section for these.
     checks.retain(|check| check.name != "settings");
     checks.sort_by_key(|check| std::cmp::Reverse(rank(check.status)));
     write(&SystemPage {
-        around: Layout::of(visitor, HERE),
+        layout: Layout::of(visitor, HERE),
         processes: by_process(std::mem::take(&mut system.processes)),
         system,
         schema_needed: api.operations.schema_needed,
@@ -50,7 +49,7 @@ pub(crate) async fn show<S: Stores>(State(api): Api<S>, Extension(visitor): Exte
     })
 }
 
-/// Each role reports by itself; the newest word of a process stands for it.
+/// Merges the reports of each process, which come per role with the newest first.
 fn by_process(seen: Vec<ProcessView>) -> Vec<Running> {
     let mut found: Vec<Running> = Vec::new();
     for mut one in seen {
@@ -63,7 +62,7 @@ fn by_process(seen: Vec<ProcessView>) -> Vec<Running> {
     for process in &mut found {
         process.roles.sort();
     }
-    // Those that run first, each where it stood before: a page that stays fresh shall not dance.
+    // Running processes first, then by start time: rows keep their places when the page refreshes.
     found.sort_by(|one, other| {
         let key = |process: &Running| (!process.seen.running, process.seen.started_at.0);
         key(one).cmp(&key(other)).then_with(|| one.seen.process_id.cmp(&other.seen.process_id))
@@ -82,9 +81,9 @@ fn rank(status: &str) -> u8 {
 #[derive(Debug, Template)]
 #[template(path = "history.html")]
 struct HistoryPage {
-    around: Layout,
+    layout: Layout,
     diagnosis: Diagnosis,
-    /// Over all pages so far.
+    /// Totals over all pages so far.
     sums: Sums,
 }
 
@@ -97,8 +96,8 @@ struct Sums {
     faults: u64,
 }
 
-/// One page of the walk; its form sends for the next one.
-pub(crate) async fn walk<S: Stores>(
+/// Checks one page of history. The form on the resulting page requests the next one.
+pub(crate) async fn check_history<S: Stores>(
     State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
     Extension(form): Extension<Form>,
@@ -114,29 +113,29 @@ pub(crate) async fn walk<S: Stores>(
         undecidable: before("undecidable").saturating_add(page.undecidable),
         faults: before("faults").saturating_add(page.faults),
     };
-    write(&HistoryPage { around: Layout::of(visitor, HERE), diagnosis, sums })
+    write(&HistoryPage { layout: Layout::of(visitor, HERE), diagnosis, sums })
 }
 
-/// A walk is begun by its button only: whoever opens its address begins at the button.
-pub(crate) async fn to_the_system() -> Response {
+/// Redirects to the system page: a check starts only when its form is submitted.
+pub(crate) async fn redirect() -> Response {
     Redirect::to(HERE).into_response()
 }
 
 impl HistoryPage {
-    /// What was found stays on the screen until somebody has read it.
-    fn goes_on(&self) -> bool {
+    /// Returns whether the next page is requested automatically. Faults stay visible until the user continues.
+    fn continues(&self) -> bool {
         self.diagnosis.healthy && self.diagnosis.next_cursor.is_some()
     }
 
-    /// How far the walk is, in events.
-    fn place(&self) -> (i64, i64) {
+    /// Returns the id of the last examined event and the id of the newest one.
+    fn progress(&self) -> (i64, i64) {
         let last = self.diagnosis.last_event_id.unwrap_or_default();
         (self.diagnosis.examined_through.unwrap_or(last), last)
     }
 }
 
 impl CheckView {
-    /// How it is coloured.
+    /// Returns the CSS class of the status.
     pub(super) fn colour(&self) -> &'static str {
         match self.status {
             "problem" => "bad",
@@ -147,10 +146,18 @@ impl CheckView {
 }
 
 impl System {
+    fn engine_name(&self) -> &'static str {
+        match self.engine.name {
+            "sqlite" => "SQLite",
+            "postgresql" => "PostgreSQL",
+            other => other,
+        }
+    }
+
     fn size(&self) -> String {
         #[expect(clippy::cast_precision_loss, reason = "a size for people")]
         let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / 1_048_576.0);
-        self.engine.bytes.map_or_else(|| "not known".to_owned(), mib)
+        self.engine.bytes.map_or_else(|| "unknown".to_owned(), mib)
     }
 }
 
@@ -173,16 +180,16 @@ mod tests {
     }
 
     #[test]
-    fn a_process_stands_once_with_its_roles_and_those_that_run_come_first() {
+    fn roles_are_merged_by_process_and_running_processes_come_first() {
         let found = by_process(vec![
             seen("b", "worker", 7, 1.0),
-            seen("gone", "api", 1, 90.0),
+            seen("offline", "api", 1, 90.0),
             seen("a", "router", 7, 2.0),
             seen("b", "api", 7, 3.0),
         ]);
-        let told: Vec<(&str, String)> =
+        let listed: Vec<(&str, String)> =
             found.iter().map(|one| (one.seen.process_id.as_str(), one.roles.join(" "))).collect();
-        let expected = [("a", "router"), ("b", "api worker"), ("gone", "api")];
-        assert_eq!(told, expected.map(|(name, roles)| (name, roles.to_owned())));
+        let expected = [("a", "router"), ("b", "api worker"), ("offline", "api")];
+        assert_eq!(listed, expected.map(|(name, roles)| (name, roles.to_owned())));
     }
 }

@@ -1,5 +1,5 @@
-//! Stands before every page: finds out who looks, turns away who may not, and takes no form that one of our
-//! own pages did not make. What a page refuses is written out here, in the frame of whoever asked.
+//! Middleware of every page: authenticates the session, checks the role, and rejects forms that do not come from one
+//! of our own pages (CSRF). Also renders the error pages of the handlers behind it.
 
 use super::form::Form;
 use super::page::{self, RequestKind};
@@ -21,12 +21,12 @@ use std::sync::Arc;
 use std::time::Instant;
 use subtle::ConstantTimeEq as _;
 
-/// Who looks.
+/// The signed-in user of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Visitor {
     pub(crate) name: String,
     pub(crate) role: KeyRole,
-    /// Goes with every form.
+    /// The CSRF token that every form contains.
     pub(crate) form_token: String,
     key_id: Option<KeyId>,
 }
@@ -36,15 +36,15 @@ impl Visitor {
         auth::may(self.role, needs)
     }
 
-    /// Who acts, for the audit.
+    /// Returns the actor to record in the audit.
     fn actor(&self, address: Option<IpAddr>) -> Actor {
         self.key_id.map_or_else(|| Actor::root(address), |id| Actor::key(id, self.name.clone(), address))
     }
 
-    /// The address and the name of each part of the dashboard that this role may see.
-    pub(crate) fn parts(&self) -> Vec<(&'static str, &'static str)> {
-        let seen = page::PARTS.iter().filter(|(_, _, needs)| self.may(*needs));
-        seen.map(|(address, name, _)| (*address, *name)).collect()
+    /// Returns address and label of each navigation entry that this role may see.
+    pub(crate) fn navigation(&self) -> Vec<(&'static str, &'static str)> {
+        let visible = page::NAVIGATION.iter().filter(|(_, _, needs)| self.may(*needs));
+        visible.map(|(address, name, _)| (*address, *name)).collect()
     }
 
     pub(crate) const fn is_operator(&self) -> bool {
@@ -62,23 +62,23 @@ pub(crate) async fn admit<S: Stores>(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let is_look = matches!(*request.method(), Method::GET | Method::HEAD);
-    let asked = if is_look { RequestKind::Read } else { RequestKind::Change };
-    let visitor = match recognize(&api, auth::client(&request), request.headers()).await {
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    let kind = if is_read { RequestKind::Read } else { RequestKind::Change };
+    let visitor = match authenticate(&api, auth::client(&request), request.headers()).await {
         Ok(Some(visitor)) => visitor,
         Ok(None) => return Redirect::to(&sign_in_for(request.method(), request.uri())).into_response(),
-        Err(problem) => return page::refused(None, "", asked, problem),
+        Err(problem) => return page::refused(None, "", kind, problem),
     };
-    let here = part_of(request.uri());
+    let here = navigation_entry(request.uri());
     if !visitor.may(needs) {
         let (role, needs) = (visitor.role.as_str(), needs.as_str());
-        let detail = format!("you signed in with a key of role {role}; this needs one of role {needs}");
-        return page::refused(Some(visitor), here, asked, Problem::new(403, "Not allowed", detail));
+        let detail = format!("your key has the role {role}; this page requires the role {needs}");
+        return page::refused(Some(visitor), here, kind, Problem::new(403, "Forbidden", detail));
     }
-    if !is_look {
+    if !is_read {
         request = match with_form(&api, &visitor, request).await {
             Ok(request) => request,
-            Err(problem) => return page::refused(Some(visitor), here, asked, problem),
+            Err(problem) => return page::refused(Some(visitor), here, kind, problem),
         };
     }
     let caller = Caller(visitor.key_id);
@@ -90,18 +90,18 @@ pub(crate) async fn admit<S: Stores>(
         Some(problem) => Err(problem),
         None => api.responses.count(response),
     };
-    let mut response = shown.unwrap_or_else(|problem| page::refused(Some(visitor), here, asked, problem));
+    let mut response = shown.unwrap_or_else(|problem| page::refused(Some(visitor), here, kind, problem));
     response.extensions_mut().insert(caller);
     response
 }
 
-/// The part of the dashboard that an address belongs to.
-fn part_of(uri: &Uri) -> &'static str {
+/// Returns the navigation entry that an address belongs to.
+fn navigation_entry(uri: &Uri) -> &'static str {
     let inside = |part: &&str| *part != "/" && uri.path().starts_with(part);
-    page::PARTS.iter().map(|(part, _, _)| *part).find(inside).unwrap_or("/")
+    page::NAVIGATION.iter().map(|(part, _, _)| *part).find(inside).unwrap_or("/")
 }
 
-/// Where to sign in, and to be led back from.
+/// Returns the address of the sign-in page, with the requested page as `next` if it can be repeated.
 fn sign_in_for(method: &Method, uri: &Uri) -> String {
     let back = uri.path_and_query().map(http::uri::PathAndQuery::as_str).filter(|path| *path != "/");
     match back {
@@ -113,7 +113,7 @@ fn sign_in_for(method: &Method, uri: &Uri) -> String {
     }
 }
 
-async fn recognize<S: Stores>(
+async fn authenticate<S: Stores>(
     api: &Arc<ApiState<S>>,
     client: PeerAddress,
     headers: &HeaderMap,
@@ -136,15 +136,15 @@ async fn recognize<S: Stores>(
     }))
 }
 
-/// How the holder of a key is shown.
+/// Returns the display name of a key's holder.
 fn shown_name(holder: &Holder) -> String {
     match holder {
-        Holder::Root => "root key of the settings".to_owned(),
+        Holder::Root => "root key (from the settings)".to_owned(),
         Holder::Key(key) => key.name.clone(),
     }
 }
 
-/// The request with its form, once that has proved where it comes from.
+/// Reads the form, checks its origin and token, and returns the request with the form as an extension.
 async fn with_form<S: Stores>(
     api: &ApiState<S>,
     visitor: &Visitor,
@@ -160,8 +160,8 @@ async fn with_form<S: Stores>(
     Ok(bare)
 }
 
-/// Error if the browser says that a form was sent from another site. Browsers of today send both headers, older ones
-/// `origin` alone, and programs none.
+/// Returns an error if the headers say that a form was sent from another site. Current browsers send both headers,
+/// older ones only `origin`, and API clients neither.
 pub(crate) fn from_our_pages(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin") {
         return Err(forged());
@@ -175,13 +175,13 @@ pub(crate) fn from_our_pages(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// Whether an `origin` names the host of the request. A port that the scheme implies may be left out of either; which
-/// scheme it is, a proxy with TLS before us knows alone.
+/// Returns whether `origin` names the host of the request. Either may omit the default port of the scheme. The scheme
+/// is not compared: behind a proxy that terminates TLS, this process does not know it.
 fn is_same_origin(origin: &str, host: &str) -> bool {
     let (port, authority) = match origin.split_once("://") {
         Some(("https", authority)) => (":443", authority),
         Some(("http", authority)) => (":80", authority),
-        // Among them is `null`, of a page that has no origin.
+        // This includes `null`, which browsers send for opaque origins.
         Some(_) | None => return false,
     };
     let bare = |text: &str| text.strip_suffix(port).unwrap_or(text).to_ascii_lowercase();
@@ -189,15 +189,14 @@ fn is_same_origin(origin: &str, host: &str) -> bool {
 }
 
 fn foreign_origin() -> Problem {
-    let detail = "the browser sent this form from another address than the one it was sent to: open the page again; \
-                  behind a proxy, let it pass on the Host header unchanged";
-    Problem::new(403, "The form is not ours", detail)
+    let detail = "the Origin header does not match the Host header: reload the page and submit the form again; a proxy \
+                  must pass the Host header on unchanged";
+    Problem::new(403, "Form rejected", detail)
 }
 
 fn forged() -> Problem {
-    let detail =
-        "this form was not made by a page of your present sign-in: open the page again and repeat it";
-    Problem::new(403, "The form is not ours", detail)
+    let detail = "this form does not belong to your current session: reload the page and submit it again";
+    Problem::new(403, "Form rejected", detail)
 }
 
 #[cfg(test)]
@@ -205,7 +204,7 @@ mod tests {
     use super::is_same_origin;
 
     #[test]
-    fn an_origin_is_compared_with_the_host() {
+    fn origin_must_match_the_host() {
         for (origin, host, expected) in [
             ("http://127.0.0.1:8080", "127.0.0.1:8080", true),
             ("https://hooks.example", "hooks.example", true),

@@ -1,4 +1,4 @@
-//! Orders in a real browser: a lane that paused is seen, and resumed.
+//! Orders in a real browser: a paused lane is shown and resumed.
 
 use crate::browser::Scene;
 use serde_json::json;
@@ -14,7 +14,7 @@ impl Scene {
         self.served.get_until(&format!("/v1/orders/{key}"), |answer| answer.json()["status"] == status);
     }
 
-    /// The broker takes our credentials no more, until enough orders have found out; it does so from then on.
+    /// Makes the broker refuse our credentials until the lane pauses. The broker keeps refusing afterwards.
     pub(crate) fn pause_the_lane(&self) {
         self.broker.set_trusting(false);
         for number in 1..=5 {
@@ -25,7 +25,7 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_paused_lane_is_seen_and_resumed() {
+async fn a_paused_lane_is_shown_and_resumed() {
     let scene = Scene::set().await;
     let browser = &scene.browser;
     scene.sign_in(&scene.key_of("operator"));
@@ -36,10 +36,10 @@ async fn a_paused_lane_is_seen_and_resumed() {
     assert_eq!(browser.text("#lane-state"), "open");
     scene.pause_the_lane();
     browser.until("document.querySelector('#lane-state').textContent === 'paused'");
-    assert_eq!(browser.value("window.same"), true, "the page was not loaded again");
-    assert!(browser.text("#lane .told").contains("credentials"), "{}", browser.source());
+    assert_eq!(browser.value("window.same"), true, "the page was not reloaded");
+    assert!(browser.text("#lane .notice").contains("credentials"), "{}", browser.source());
     browser.until("document.querySelectorAll('.badge.dead').length === 5");
-    // A probe would be refused too: nothing but the button opens the lane.
+    // A probe would be refused too, so only the button opens the lane.
     browser.click("#lane button");
     browser.until("document.querySelector('#lane-state')?.textContent === 'open'");
     assert_eq!(browser.value("document.querySelector('#lane button')"), serde_json::Value::Null);

@@ -1,17 +1,17 @@
-//! A page that keeps itself fresh takes nothing from whoever reads it: neither the focus, nor the place that was
-//! scrolled to, nor what was selected. And what is pressed twice is sent once.
+//! The dashboard's script in a real browser: a refresh keeps focus, scroll position and selection, and a form is
+//! submitted only once.
 
 use crate::browser::Scene;
 use crate::served::ROOT_KEY;
 use serde_json::json;
 
-/// How often the page has asked for itself.
-const ASKED: &str =
+/// The number of refreshes so far.
+const REFRESHES: &str =
     "performance.getEntriesByType('resource').filter((one) => one.initiatorType === 'fetch').length";
 const LINK: &str = "document.querySelector('tbody a[href=\"/deliveries/2\"]')";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fresh_page_leaves_its_reader_alone() {
+async fn a_refresh_keeps_focus_scroll_position_and_selection() {
     let scene = Scene::set().await;
     let browser = &scene.browser;
     scene.make_history(2);
@@ -21,10 +21,10 @@ async fn a_fresh_page_leaves_its_reader_alone() {
     browser.value(&format!("window.list = document.querySelector('#list'), {LINK}.focus()"));
     browser.value("document.querySelector('.scroll').scrollTo(120, 0)");
     browser.value("getSelection().selectAllChildren(document.querySelector('tbody .badge'))");
-    // The answer that is taken in before the third question is asked brings nothing new.
-    let asked = browser.value(ASKED).as_u64().unwrap_or_default();
-    browser.until(&format!("{ASKED} >= {}", asked + 3));
-    assert_eq!(browser.value("list.isConnected"), true, "nothing changed, so nothing was replaced");
+    // The response to the previous refresh is processed before the next one starts.
+    let refreshes = browser.value(REFRESHES).as_u64().unwrap_or_default();
+    browser.until(&format!("{REFRESHES} >= {}", refreshes + 3));
+    assert_eq!(browser.value("list.isConnected"), true, "unchanged content is not replaced");
     assert_eq!(browser.value("getSelection().toString()"), "DeadLettered");
 
     scene.send(1);
@@ -34,7 +34,7 @@ async fn a_fresh_page_leaves_its_reader_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_form_is_sent_once() {
+async fn a_form_is_submitted_once() {
     let scene = Scene::set().await;
     let browser = &scene.browser;
     scene.sign_in(ROOT_KEY);

@@ -1,4 +1,4 @@
-//! A subscription in a real browser: tested, with the receiver's answer as text; edited and deleted, with the keyboard.
+//! A subscription in a real browser: a test event, then editing and deletion with the keyboard.
 
 use crate::browser::{SCRIPT, Scene};
 use crate::webdriver::{ENTER, TAB};
@@ -13,24 +13,24 @@ async fn a_subscription_is_tested_edited_and_deleted() {
     scene.refuses.store(true, Ordering::SeqCst);
     scene.open("/subscriptions/1");
     browser.click("form[action$='/test'] button");
-    browser.until("document.querySelector('#told.bad')");
-    assert!(browser.text("#told").contains("answer 500, HTTP_500"), "{}", browser.source());
-    assert_eq!(browser.text("#answer"), SCRIPT);
-    assert_eq!(browser.value("window.hacked ?? null"), Value::Null, "a script came alive");
+    browser.until("document.querySelector('#result.bad')");
+    assert!(browser.text("#result").contains("response 500, HTTP_500"), "{}", browser.source());
+    assert_eq!(browser.text("#response"), SCRIPT);
+    assert_eq!(browser.value("window.hacked ?? null"), Value::Null, "a script was executed");
 
     browser.tab_to("a[href='/subscriptions/1/edit']");
     browser.press(ENTER);
     browser.until("document.querySelector('h1').textContent === 'Edit subscription 1'");
     browser.tab_to("#event_type");
-    // The focus selects what is there, so writing replaces it.
+    // Focusing a field selects its content, so typing replaces it.
     let other = scene.receiver.url("/other");
     browser.press(&format!("order.sent{TAB}{other}{TAB}the shop{TAB}0{ENTER}"));
-    browser.until("document.querySelector('#wrong')");
-    assert!(browser.text("#wrong").contains("1 to 100"), "{}", browser.source());
+    browser.until("document.querySelector('#error')");
+    assert!(browser.text("#error").contains("1 to 100"), "{}", browser.source());
     browser.tab_to("#max_retry_limit");
     browser.press(&format!("3{ENTER}"));
     browser.until("document.querySelector('#state')?.textContent === 'unverified'");
-    assert!(browser.text("#told").contains("Verify the new URL"), "{}", browser.source());
+    assert!(browser.text("#result").contains("Verify the new URL"), "{}", browser.source());
     assert_eq!(browser.value("location.pathname"), "/subscriptions/1");
     for part in ["order.sent", &other, "the shop"] {
         assert!(browser.source().contains(part), "no {part} in {}", browser.source());

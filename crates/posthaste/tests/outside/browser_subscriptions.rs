@@ -1,5 +1,4 @@
-//! Subscriptions in a real browser: made, verified, paused, resumed and tested, with a mouse and with the keyboard
-//! alone.
+//! Subscriptions in a real browser: creation and all actions, with the mouse and with the keyboard only.
 
 use crate::browser::{SCRIPT, Scene};
 use crate::served::ROOT_KEY;
@@ -12,7 +11,7 @@ const STATE_IS: fn(&str) -> String =
     |state| format!("document.querySelector('#state')?.textContent === '{state}'");
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_subscription_is_made_and_verified_with_keys_alone() {
+async fn a_subscription_is_created_and_verified_with_the_keyboard() {
     let scene = Scene::set().await;
     let browser = &scene.browser;
     scene.open("/");
@@ -27,16 +26,16 @@ async fn a_subscription_is_made_and_verified_with_keys_alone() {
     browser.until("document.querySelector('#event_type')");
     browser.tab_to("#event_type");
     browser.press(&format!("order.sent{TAB}ftp://x.example/{TAB}the shop{TAB}3{ENTER}"));
-    browser.until("document.querySelector('#wrong')");
-    assert!(browser.text("#wrong").contains("must use https"), "{}", browser.source());
+    browser.until("document.querySelector('#error')");
+    assert!(browser.text("#error").contains("must use https"), "{}", browser.source());
     assert_eq!(
         browser.value("document.querySelector('#description').value"),
         "the shop",
-        "what was written stays"
+        "the input is kept"
     );
 
     browser.tab_to("#callback_url");
-    // The focus selects what is there, so writing replaces it.
+    // Focusing a field selects its content, so typing replaces it.
     browser.press(&format!("{}{ENTER}", scene.receiver.url("/hook")));
     browser.until("document.querySelector('#secret')");
     let secret = browser.text("#secret");
@@ -45,13 +44,13 @@ async fn a_subscription_is_made_and_verified_with_keys_alone() {
     browser.reload();
     browser.until(&STATE_IS("unverified"));
     let made = scene.served.get("/v1/subscriptions").expect(200).json();
-    assert_eq!(made["items"].as_array().map(Vec::len), Some(2), "loading the answer again makes nothing");
+    assert_eq!(made["items"].as_array().map(Vec::len), Some(2), "reloading the result creates nothing");
     assert!(!browser.source().contains(&secret), "a secret is shown once");
     browser.tab_to("form[action$='/verify'] button");
     browser.press(ENTER);
     browser.until(&STATE_IS("active"));
-    assert!(browser.text("#told").starts_with("Verified"), "{}", browser.source());
-    assert_eq!(browser.complaints(&tools::axe()), Vec::<String>::new(), "with an outcome");
+    assert!(browser.text("#result").starts_with("Verified"), "{}", browser.source());
+    assert_eq!(browser.complaints(&tools::axe()), Vec::<String>::new(), "with a result");
     browser.tab_to("form[action$='/pause'] button");
     browser.press(ENTER);
     browser.until(&STATE_IS("paused"));
@@ -72,31 +71,31 @@ async fn a_subscription_is_paused_resumed_and_tested() {
     scene.open("/subscriptions");
     browser.until("document.querySelector('.badge.paused')");
     browser.value("window.same = true");
-    // What somebody else does is seen without loading the page again.
+    // Changes by others appear without a reload.
     let resume = scene.served.call("PATCH", "/v1/subscriptions/1").json(r#"{"active": true}"#);
     resume.send_blocking().expect(200);
     browser.until("document.querySelector('.badge.active')");
-    assert_eq!(browser.value("window.same"), true, "the page was not loaded again");
+    assert_eq!(browser.value("window.same"), true, "the page was not reloaded");
     browser.click("tbody a");
     browser.until(&STATE_IS("active"));
     browser.click("form[action$='/test'] button");
-    browser.until("document.querySelector('#told.good')");
-    assert!(browser.text("#told").contains("answer 200"), "{}", browser.source());
+    browser.until("document.querySelector('#result.good')");
+    assert!(browser.text("#result").contains("response 200"), "{}", browser.source());
     scene.refuses.store(true, Ordering::SeqCst);
     browser.click("form[action$='/test'] button");
-    browser.until("document.querySelector('#told.bad')");
-    assert!(browser.text("#told").contains("answer 500"), "{}", browser.source());
+    browser.until("document.querySelector('#result.bad')");
+    assert!(browser.text("#result").contains("response 500"), "{}", browser.source());
 
     scene.open("/subscriptions/new");
     browser.write("#event_type", SCRIPT);
     browser.write("#callback_url", &scene.receiver.url("/hook?%22%3E%3Cscript%3E"));
     browser.write("#description", SCRIPT);
     browser.click("main button");
-    browser.until("document.querySelector('#wrong')");
+    browser.until("document.querySelector('#error')");
     assert_eq!(browser.value("document.querySelector('#event_type').value"), SCRIPT);
     browser.value("document.querySelector('#event_type').value = 'a'");
     browser.click("main button");
     browser.until("document.querySelector('#secret')");
     assert!(browser.source().contains(SCRIPT), "{}", browser.source());
-    assert_eq!(browser.value("window.hacked ?? null"), Value::Null, "a script came alive");
+    assert_eq!(browser.value("window.hacked ?? null"), Value::Null, "a script was executed");
 }

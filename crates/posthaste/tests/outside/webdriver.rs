@@ -1,4 +1,4 @@
-//! A real browser: Chromium, told what to do through the WebDriver protocol, as a person would do it.
+//! A real browser for tests: Chromium, controlled through the WebDriver protocol.
 
 use crate::served::PATIENCE;
 use crate::tools;
@@ -12,19 +12,19 @@ use std::process::{Child, Stdio};
 use std::time::Instant;
 use tempfile::TempDir;
 
-/// The name of an element in an answer, as the protocol has it.
+/// The key of an element reference in responses, defined by the protocol.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
 pub(crate) const TAB: &str = "\u{e004}";
 pub(crate) const ENTER: &str = "\u{e007}";
-/// More than any page has places for the focus.
+/// A limit that exceeds the number of focusable elements on any page.
 const TABS_MAX: usize = 100;
 
 pub(crate) struct Browser {
     driver: Child,
     address: SocketAddr,
     session: String,
-    /// Where it puts its profile and what else it leaves behind.
+    /// The folder for the browser's profile and temporary files.
     _folder: TempDir,
 }
 
@@ -44,22 +44,22 @@ impl Browser {
         });
         let address = SocketAddr::from(([127, 0, 0, 1], port.expect("a port")));
         let mut browser = Self { driver, address, session: String::new(), _folder: folder };
-        // Root has no sandbox, and a small container little shared memory.
+        // The sandbox does not work as root, and containers may have little shared memory.
         let options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"];
-        let wanted = json!({"capabilities": {"alwaysMatch": {
+        let capabilities = json!({"capabilities": {"alwaysMatch": {
             "timeouts": {"script": PATIENCE.as_millis() as u64},
             "goog:chromeOptions": {"args": options},
         }}});
-        let made = browser.ask("POST", "", &wanted).expect("a session");
+        let made = browser.send("POST", "", &capabilities).expect("a session");
         browser.session = format!("/{}", made["sessionId"].as_str().expect("its name"));
         browser
     }
 
-    fn tell(&self, what: &str, body: &Value) -> Result<Value, String> {
-        self.ask("POST", what, body)
+    fn try_post(&self, what: &str, body: &Value) -> Result<Value, String> {
+        self.send("POST", what, body)
     }
 
-    fn ask(&self, method: &str, what: &str, body: &Value) -> Result<Value, String> {
+    fn send(&self, method: &str, what: &str, body: &Value) -> Result<Value, String> {
         let (path, body) = (format!("/session{}{what}", self.session), body.to_string());
         let answer = Call::get(self.address, &path).method(method).body(body).send_blocking();
         let value = answer.json()["value"].take();
@@ -67,25 +67,24 @@ impl Browser {
     }
 
     #[track_caller]
-    fn must(&self, what: &str, body: &Value) -> Value {
-        self.tell(what, body).unwrap_or_else(|error| panic!("{what} {body}: {error}"))
+    fn post(&self, what: &str, body: &Value) -> Value {
+        self.try_post(what, body).unwrap_or_else(|error| panic!("{what} {body}: {error}"))
     }
 
     #[track_caller]
     pub(crate) fn open(&self, url: &str) {
-        self.must("/url", &json!({"url": url}));
+        self.post("/url", &json!({"url": url}));
     }
 
-    /// Loads the page again.
     #[track_caller]
     pub(crate) fn reload(&self) {
-        self.must("/refresh", &json!({}));
+        self.post("/refresh", &json!({}));
     }
 
-    /// The value of an expression in the page.
+    /// Evaluates an expression in the page.
     #[track_caller]
     pub(crate) fn value(&self, expression: &str) -> Value {
-        self.must("/execute/sync", &json!({"script": format!("return {expression}"), "args": []}))
+        self.post("/execute/sync", &json!({"script": format!("return {expression}"), "args": []}))
     }
 
     #[track_caller]
@@ -98,39 +97,38 @@ impl Browser {
         self.value("location.href + '\\n' + document.body.innerText").as_str().unwrap_or_default().to_owned()
     }
 
-    /// Waits until an expression is true, on whatever page that will be.
+    /// Waits until an expression is true, also across page loads.
     #[track_caller]
     pub(crate) fn until(&self, expression: &str) {
         let script = format!(
             "const done = arguments[0];\
-             const look = () => {{ if ({expression}) done(true); else setTimeout(look, 20); }}; look();"
+             const check = () => {{ if ({expression}) done(true); else setTimeout(check, 20); }}; check();"
         );
-        let begun = Instant::now();
-        // A page that goes away takes its wait with it.
-        while let Err(error) = self.tell("/execute/async", &json!({"script": script, "args": []})) {
-            assert!(begun.elapsed() < PATIENCE, "not {expression}: {error}\n{}", self.source());
+        let started = Instant::now();
+        // The script fails when its page is left, and is then started on the next page.
+        while let Err(error) = self.try_post("/execute/async", &json!({"script": script, "args": []})) {
+            assert!(started.elapsed() < PATIENCE, "not {expression}: {error}\n{}", self.source());
         }
     }
 
     #[track_caller]
     fn find(&self, selector: &str) -> String {
-        let found = self.must("/element", &json!({"using": "css selector", "value": selector}));
+        let found = self.post("/element", &json!({"using": "css selector", "value": selector}));
         found[ELEMENT].as_str().expect("an element").to_owned()
     }
 
     #[track_caller]
     pub(crate) fn click(&self, selector: &str) {
-        self.must(&format!("/element/{}/click", self.find(selector)), &json!({}));
+        self.post(&format!("/element/{}/click", self.find(selector)), &json!({}));
     }
 
-    /// Types into what has the focus or, with a selector, into a field. Keys such as Enter have letters of
-    /// their own.
+    /// Types into a field. Special keys such as Enter have code points of their own in the protocol.
     #[track_caller]
     pub(crate) fn write(&self, selector: &str, text: &str) {
-        self.must(&format!("/element/{}/value", self.find(selector)), &json!({"text": text}));
+        self.post(&format!("/element/{}/value", self.find(selector)), &json!({"text": text}));
     }
 
-    /// Presses keys one after another, wherever the focus is.
+    /// Presses keys one after another in the focused element.
     #[track_caller]
     pub(crate) fn press(&self, keys: &str) {
         let key = |key: char| {
@@ -138,15 +136,15 @@ impl Browser {
             [json!({"type": "keyDown", "value": value}), json!({"type": "keyUp", "value": value})]
         };
         let actions: Vec<Value> = keys.chars().flat_map(key).collect();
-        self.must("/actions", &json!({"actions": [{"type": "key", "id": "keyboard", "actions": actions}]}));
+        self.post("/actions", &json!({"actions": [{"type": "key", "id": "keyboard", "actions": actions}]}));
     }
 
-    /// Goes on with Tab until the focus is there.
+    /// Presses Tab until the element has the focus.
     #[track_caller]
     pub(crate) fn tab_to(&self, selector: &str) {
-        let is_there = format!("document.activeElement.matches({selector:?})");
+        let is_focused = format!("document.activeElement.matches({selector:?})");
         for _ in 0..TABS_MAX {
-            if self.value(&is_there) == true {
+            if self.value(&is_focused) == true {
                 return;
             }
             self.press(TAB);
@@ -155,33 +153,42 @@ impl Browser {
     }
 
     fn command(&self, command: &str, params: &Value) -> Value {
-        self.must("/goog/cdp/execute", &json!({"cmd": command, "params": params}))
+        self.post("/goog/cdp/execute", &json!({"cmd": command, "params": params}))
     }
 
-    /// The size of the screen, and whether its owner likes it dark.
+    /// Sets the size of the screen and the preferred color scheme. Scrollbars are hidden.
     pub(crate) fn screen(&self, width: u32, height: u32, dark: bool) {
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600});
         self.command("Emulation.setDeviceMetricsOverride", &size);
         let scheme = if dark { "dark" } else { "light" };
         let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.command("Emulation.setEmulatedMedia", &media);
+        self.command("Emulation.setScrollbarsHidden", &json!({"hidden": true}));
     }
 
-    /// What can be seen, as a PNG.
-    pub(crate) fn picture(&self) -> Vec<u8> {
-        let picture = self.command("Page.captureScreenshot", &json!({"format": "png"}));
-        STANDARD.decode(picture["data"].as_str().expect("a picture")).expect("base64")
+    /// Fixes the time that scripts of all following pages see, in milliseconds since 1970.
+    pub(crate) fn set_time(&self, ms: i64) {
+        let source = format!("Date.now = () => {ms};");
+        self.command("Page.addScriptToEvaluateOnNewDocument", &json!({"source": source}));
     }
 
-    /// What axe-core has against the page: each serious finding on a line.
+    /// Returns a screenshot of the visible part of the page as PNG. No field has the focus in it, because its cursor
+    /// would blink.
+    pub(crate) fn screenshot(&self) -> Vec<u8> {
+        self.value("document.activeElement.blur()");
+        let image = self.command("Page.captureScreenshot", &json!({"format": "png"}));
+        STANDARD.decode(image["data"].as_str().expect("an image")).expect("base64")
+    }
+
+    /// Returns the serious and critical findings of axe-core.
     pub(crate) fn complaints(&self, axe: &str) -> Vec<String> {
         let script = format!(
             "const done = arguments[0]; {axe};\
              axe.run(document).then((found) => done(found.violations\
                .filter((one) => ['serious', 'critical'].includes(one.impact))\
-               .map((one) => one.id + ': ' + one.nodes.map((node) => node.html.slice(0, 150)).slice(0, 3).join(' | '))));"
+               .map((one) => one.id + ': ' + one.nodes.slice(0, 3).map((node) => node.html.slice(0, 150)).join(' | '))));"
         );
-        let found = self.must("/execute/async", &json!({"script": script, "args": []}));
+        let found = self.post("/execute/async", &json!({"script": script, "args": []}));
         let lines = found.as_array().expect("findings").iter();
         lines.map(|line| line.as_str().unwrap_or_default().to_owned()).collect()
     }
@@ -189,8 +196,8 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The driver takes the browser with it when its session ends.
-        let _ = self.ask("DELETE", "", &json!({}));
+        // Ending the session ends the browser.
+        let _ = self.send("DELETE", "", &json!({}));
         let _ = self.driver.kill();
         let _ = self.driver.wait();
     }

@@ -178,7 +178,7 @@ pub(crate) async fn the_audit_page_requires_an_admin<S: Stores>(api: &TestApi<S>
     assert_eq!(rows(&revoked), 0, "{revoked}");
     let signed_in = visitor.page("/audit?action=signed_in&limit=3", 200).await;
     assert_eq!(rows(&signed_in), 3);
-    has(&signed_in, &["<option selected>signed_in</option>", "Older ones"]);
+    has(&signed_in, &["<option selected>signed_in</option>", "Older entries"]);
     let wrong = visitor.page("/audit?action=gone&since=now", 422).await;
     has(&wrong, &["action must be one of", "<option selected>gone</option>"]);
 }

@@ -1,5 +1,5 @@
-//! Access to dashboard pages: sessions, roles, cross-origin forms, and escaping of user content. The rendered
-//! pages are tested in a browser by `outside`.
+//! Sessions, roles, CSRF protection and escaping of the dashboard's pages. Their behavior in a browser is tested in
+//! `crates/posthaste/tests/outside/browser*.rs`.
 
 use crate::server::{ROOT_KEY, TestApi};
 use posthaste_core::SubscriptionId;
@@ -8,7 +8,7 @@ use posthaste_testkit::client::{Answer, Call};
 use posthaste_testkit::fixtures::{T0, at};
 use std::time::Duration;
 
-/// A browser with a session.
+/// A signed-in client of the dashboard.
 pub(crate) struct Visitor<'a, S: Stores> {
     api: &'a TestApi<S>,
     pub(crate) cookie: String,
@@ -34,7 +34,7 @@ impl<'a, S: Stores> Visitor<'a, S> {
         hidden(&self.page("/", 200).await, "token")
     }
 
-    /// Posts a form as a page of the dashboard would.
+    /// Submits a form as one of our own pages would.
     pub(crate) async fn press(&self, path: &str, fields: &str) -> Answer {
         let body = format!("token={}&{fields}", self.token().await);
         self.call("POST", path).header("sec-fetch-site", "same-origin").body(body).send().await
@@ -70,6 +70,12 @@ pub(crate) fn has(html: &str, parts: &[&str]) {
     }
 }
 
+/// Returns the `detail` of the problem with which the API responds to a GET request.
+pub(crate) async fn problem_detail<S: Stores>(api: &TestApi<S>, path: &str) -> String {
+    let problem = api.get(path).send().await.json();
+    problem["detail"].as_str().unwrap_or_else(|| panic!("{path}: no detail in {problem}")).to_owned()
+}
+
 pub(crate) async fn pages_require_a_session<S: Stores>(api: &TestApi<S>) {
     for (path, place) in [
         ("/", "/sign-in"),
@@ -78,13 +84,13 @@ pub(crate) async fn pages_require_a_session<S: Stores>(api: &TestApi<S>) {
     ] {
         let answer = api.get(path).no_key().send().await;
         assert_eq!((answer.status, answer.header("location")), (303, place), "{path}");
-        // Bearer keys are for programs: a page accepts only the cookie.
+        // Pages accept the cookie only, not a bearer key.
         assert_eq!(api.get(path).send().await.status, 303, "{path}");
     }
     for (key, status) in [("wrong", 401), ("", 401), (&*"k".repeat(600), 401)] {
         let answer = enter(api, key, "/").send().await;
         assert_eq!((answer.status, answer.header("set-cookie")), (status, ""));
-        assert!(answer.text().contains("not known, or was revoked"));
+        assert!(answer.text().contains("is unknown or was revoked"));
     }
     let answer = enter(api, ROOT_KEY, "/deliveries").send().await;
     let cookie = answer.header("set-cookie");
@@ -124,8 +130,8 @@ pub(crate) async fn pages_require_a_session<S: Stores>(api: &TestApi<S>) {
     assert_eq!(visitor.call("GET", "/").send().await.status, 303, "twelve hours later");
 }
 
-/// Two processes on one database: a session is valid on both, and ends on both.
-pub(crate) async fn a_session_starts_and_ends_on_all_processes<S: Stores>(api: &TestApi<S>) {
+/// With two processes on one database, a session is valid in both and ends in both.
+pub(crate) async fn sessions_are_shared_by_all_processes<S: Stores>(api: &TestApi<S>) {
     let other = api.another().await;
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     let copied =
@@ -139,8 +145,8 @@ pub(crate) async fn a_session_starts_and_ends_on_all_processes<S: Stores>(api: &
     }
 }
 
-/// With a clock that was set back, a session would last longer than twelve hours.
-pub(crate) async fn no_session_lasts_longer_than_twelve_hours<S: Stores>(api: &TestApi<S>) {
+/// Also after the clock was set back, which would otherwise extend a session.
+pub(crate) async fn sessions_expire_after_twelve_hours<S: Stores>(api: &TestApi<S>) {
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     for (now, status) in [
         (T0, 200),
@@ -157,7 +163,7 @@ pub(crate) async fn no_session_lasts_longer_than_twelve_hours<S: Stores>(api: &T
     assert!(refusal.contains("session_length"), "{refusal}");
 }
 
-pub(crate) async fn a_form_of_another_origin_is_refused<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn a_form_from_another_origin_is_refused<S: Stores>(api: &TestApi<S>) {
     let own = format!("http://{}", api.address);
     for (origin, status) in [(own.as_str(), 303), ("http://evil.example", 403), ("null", 403)] {
         let answer = enter(api, ROOT_KEY, "/").header("origin", origin).send().await;
@@ -171,10 +177,10 @@ pub(crate) async fn a_form_of_another_origin_is_refused<S: Stores>(api: &TestApi
     assert_eq!(visitor.call("GET", "/").send().await.status, 200);
 }
 
-pub(crate) async fn each_role_sees_its_own_actions<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn each_role_sees_only_its_actions<S: Stores>(api: &TestApi<S>) {
     let letter = dead_letter(api, "a").await;
     let path = format!("/dead-letters/{letter}");
-    for (role, may_look, may_requeue) in [
+    for (role, may_view, may_requeue) in [
         (KeyRole::Viewer, true, false),
         (KeyRole::Admin, true, false),
         (KeyRole::Ingest, false, false),
@@ -182,7 +188,7 @@ pub(crate) async fn each_role_sees_its_own_actions<S: Stores>(api: &TestApi<S>) 
         (KeyRole::Operator, true, true),
     ] {
         let key = api.key(role).await;
-        if !may_look {
+        if !may_view {
             let answer = enter(api, &key, "/").send().await;
             assert_eq!((answer.status, answer.header("set-cookie")), (403, ""), "{role:?}");
             continue;
@@ -220,7 +226,7 @@ pub(crate) async fn a_forged_form_is_refused<S: Stores>(api: &TestApi<S>) {
         let call = visitor.call("POST", &path).header("sec-fetch-site", site).body(body);
         let answer = call.send().await;
         assert_eq!(answer.status, 403, "{body} {site}");
-        assert!(answer.text().contains("The form is not ours"), "{}", answer.text());
+        assert!(answer.text().contains("Form rejected"), "{}", answer.text());
     }
     assert_eq!(api.call("POST", &path).no_key().body(format!("token={own}")).send().await.status, 303);
     assert_eq!(enter(api, ROOT_KEY, "/").header("sec-fetch-site", "cross-site").send().await.status, 403);
@@ -234,34 +240,36 @@ pub(crate) async fn a_forged_form_is_refused<S: Stores>(api: &TestApi<S>) {
     assert_eq!(visitor.press(&path, "").await.header("location"), "/deliveries/2", "a second click");
 }
 
-pub(crate) async fn a_delivery_page_shows_its_lineage<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn a_delivery_links_to_its_dead_letter_and_requeued_delivery<S: Stores>(api: &TestApi<S>) {
     let letter = dead_letter(api, "a").await;
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
-    let given_up = format!("href=\"/dead-letters/{letter}\"");
+    let letter_link = format!("href=\"/dead-letters/{letter}\"");
     let listed = visitor.page("/dead-letters", 200).await;
     let links = ["deliveries", "events", "subscriptions"]
         .map(|list| format!("<td class=\"num\"><a href=\"/{list}/1\">1</a></td>"));
-    has(&listed, &[&given_up, &links[0], &links[1], &links[2]]);
+    has(&listed, &[&letter_link, &links[0], &links[1], &links[2]]);
     let ended = visitor.page("/deliveries/1", 200).await;
-    has(&ended, &["now DeadLettered", "HTTP_500", &given_up, "30 s after", "Requeue<"]);
-    assert!(!ended.contains("data-live"), "it has ended: {ended}");
+    has(&ended, &["now DeadLettered", "HTTP_500", &letter_link, "30 s after", "Requeue<"]);
+    assert!(!ended.contains("data-live"), "a finished delivery is not refreshed: {ended}");
     visitor.press(&format!("/dead-letters/{letter}/requeue"), "").await;
     has(
         &visitor.page("/deliveries/2", 200).await,
-        &["now Pending\"", "Made from", "href=\"/deliveries/1\"", "data-until", "data-live"],
+        &["now Pending\"", "Requeued from", "href=\"/deliveries/1\"", "data-until", "data-live"],
     );
     let first = visitor.page("/deliveries/1", 200).await;
     has(&first, &["Requeued as", "href=\"/deliveries/2\""]);
-    assert!(!first.contains("Requeue<"), "it can be requeued once");
+    assert!(!first.contains("Requeue<"), "a dead letter is requeued once");
     for (query, count) in [("", 2), ("status=Pending", 1), ("event_type=a", 2), ("subscription_id=9", 0)] {
         let html = visitor.page(&format!("/deliveries?{query}"), 200).await;
         assert_eq!(html.matches("<td><a href=\"/deliveries/").count(), count, "{query}");
     }
     has(
         &visitor.page("/deliveries/99", 404).await,
-        &["there is no such delivery", "href=\"/deliveries\"", "Sign out"],
+        &[&problem_detail(api, "/v1/deliveries/99").await, "href=\"/deliveries\"", "Sign out"],
     );
-    has(&visitor.page("/deliveries/x", 422).await, &["saga_id must be a whole number"]);
+    let malformed = problem_detail(api, "/v1/deliveries/x").await;
+    assert!(malformed.contains("must be a whole number"), "{malformed}");
+    has(&visitor.page("/deliveries/x", 422).await, &[&malformed]);
     has(&visitor.page("/deliveries?status=Lost", 422).await, &["status must be one of"]);
     let nowhere = api.get("/no-such-page").no_key().header("accept", "text/html");
     has(&nowhere.expect_text(404).await, &["there is no page at this address"]);
@@ -276,7 +284,7 @@ pub(crate) async fn user_content_is_escaped<S: Stores>(api: &TestApi<S>) {
         .expect(202)
         .await;
     api.h.route_all(T0).await;
-    give_up(api, subscription).await;
+    exhaust_attempts(api, subscription).await;
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     for path in [
         "/dead-letters/1",
@@ -305,12 +313,12 @@ pub(crate) async fn dead_letter<S: Stores>(api: &TestApi<S>, kind: &str) -> i64 
     let subscription = api.h.subscribe(kind).await;
     api.h.publish(kind, 1).await;
     api.h.route_all(T0).await;
-    give_up(api, subscription).await;
+    exhaust_attempts(api, subscription).await;
     api.h.direct.number("SELECT max(id) FROM dead_letters").await
 }
 
 /// Fails five attempts, each when it is due, so that the delivery is dead-lettered.
-pub(crate) async fn give_up<S: Stores>(api: &TestApi<S>, subscription: SubscriptionId) {
+pub(crate) async fn exhaust_attempts<S: Stores>(api: &TestApi<S>, subscription: SubscriptionId) {
     for second in [0, 30, 90, 210, 450] {
         api.h.fail_attempts(subscription, at(second)).await;
     }

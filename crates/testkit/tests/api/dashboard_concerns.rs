@@ -1,12 +1,11 @@
-//! The overview's list of problems: what is wrong, for which subscription, since when, and a link to act on
-//! it.
+//! The problems that the overview, deliveries and dead letters show, and the links to solve them.
 
 use crate::dashboard::{Visitor, has};
 use crate::server::{ROOT_KEY, TestApi};
 use posthaste_core::ports::{PresenceStore as _, ProcessSeen, Rollup, RollupWidth, Stores};
 use posthaste_testkit::fixtures::{T0, at, worker_id};
 
-/// Reports counters at this second, as a process does.
+/// Reports counters of a process at this second.
 async fn count<S: Stores>(api: &TestApi<S>, second: u64, counters: &[(&str, i64)]) {
     let seen = ProcessSeen {
         process_id: worker_id(1),
@@ -25,9 +24,9 @@ async fn count<S: Stores>(api: &TestApi<S>, second: u64, counters: &[(&str, i64)
     api.h.store.presence().report_presence(seen, rollups).await.expect("a report");
 }
 
-pub(crate) async fn the_overview_lists_problems_by_subscription_and_time<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn the_overview_lists_problems_with_receiver_and_time<S: Stores>(api: &TestApi<S>) {
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
-    has(&visitor.page("/", 200).await, &["Nothing needs you"]);
+    has(&visitor.page("/", 200).await, &["No problems"]);
 
     let (one, other) = (api.h.subscribe_with("a", Some(1)).await, api.h.subscribe_with("b", Some(1)).await);
     for (kind, subscription, events, second) in [("a", one, 2, 100), ("b", other, 1, 120), ("a", one, 1, 140)]
@@ -44,39 +43,39 @@ pub(crate) async fn the_overview_lists_problems_by_subscription_and_time<S: Stor
     .await;
     api.clock.set(at(200));
     let html = visitor.page("/", 200).await;
-    let told = |subscription, text: &str| {
+    let line_ends = |subscription, text: &str| {
         let begin = format!(
-            "<a href=\"/dead-letters?subscription_id={subscription}\">Subscription {subscription}, https://"
+            "<a href=\"/dead-letters?subscription_id={subscription}\">Subscription {subscription} (https://"
         );
         let (_, rest) = html.split_once(&begin).unwrap_or_else(|| panic!("no {begin} in {html}"));
         let line = rest.split('<').next().unwrap_or_default();
         assert!(line.ends_with(text), "{line}");
     };
-    told(one, ": 3 given up since 2027-01-15 08:01:40 UTC, last HTTP_500");
-    told(other, ": 1 given up since 2027-01-15 08:02:00 UTC, last HTTP_500");
+    line_ends(one, "): 3 dead-lettered since 2027-01-15 08:01:40 UTC, last error HTTP_500");
+    line_ends(other, "): 1 dead-lettered since 2027-01-15 08:02:00 UTC, last error HTTP_500");
     has(
         &html,
         &[
-            "<a href=\"/dead-letters\">Given up in this window: 4</a>",
-            "<a href=\"/orders?status=dead\">Orders that died in this window: 2</a>",
-            "<a href=\"/deliveries?status=PendingRetry\">Only 60 % of the attempts",
+            "<a href=\"/dead-letters\">Dead-lettered in this window: 4</a>",
+            "<a href=\"/orders?status=dead\">Dead orders in this window: 2</a>",
+            "<a href=\"/deliveries?status=PendingRetry\">Low success rate: 60% of attempts",
         ],
     );
-    assert!(!html.contains("Nothing needs you"), "{html}");
+    assert!(!html.contains("No problems"), "{html}");
 
-    // Requeued dead letters need no action.
+    // Requeued dead letters are reported as a warning only.
     for letter in 1..=4 {
         visitor.press(&format!("/dead-letters/{letter}/requeue"), "").await;
     }
     let html = visitor.page("/", 200).await;
     has(
         &html,
-        &["told warn wrap\"><a href=\"/dead-letters\">Given up in this window: 4, and requeued since"],
+        &["notice warn wrap\"><a href=\"/dead-letters\">Dead-lettered in this window: 4, all requeued since"],
     );
-    assert!(!html.contains("given up since"), "{html}");
-    // An hour later, the dead letters are outside of the window.
+    assert!(!html.contains("dead-lettered since"), "{html}");
+    // An hour later they are outside the window.
     api.clock.set(at(4_000));
-    has(&visitor.page("/", 200).await, &["Nothing needs you"]);
+    has(&visitor.page("/", 200).await, &["No problems"]);
 }
 
 pub(crate) async fn a_held_delivery_shows_the_reason<S: Stores>(api: &TestApi<S>) {
@@ -85,23 +84,23 @@ pub(crate) async fn a_held_delivery_shows_the_reason<S: Stores>(api: &TestApi<S>
     api.h.route_all(T0).await;
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     let page = format!("/subscriptions/{subscription}");
-    let waits = visitor.page("/deliveries/1", 200).await;
-    assert!(waits.contains("data-until") && !waits.contains("id=\"held\""), "{waits}");
+    let pending = visitor.page("/deliveries/1", 200).await;
+    assert!(pending.contains("data-until") && !pending.contains("id=\"held\""), "{pending}");
     visitor.press(&format!("{page}/pause"), "").await;
     let held = visitor.page("/deliveries/1", 200).await;
-    has(&held, &["held: its subscription is paused"]);
-    assert!(!held.contains("data-until"), "nothing counts down: {held}");
+    has(&held, &["held: the subscription is paused"]);
+    assert!(!held.contains("data-until"), "no countdown while held: {held}");
     visitor.press(&format!("{page}/resume"), "").await;
     has(&visitor.page("/deliveries/1", 200).await, &["data-until"]);
 
     let url = r#"{"callback_url": "https://other.example/"}"#;
     api.call("PATCH", &format!("/v1{page}")).json(url).expect(200).await;
-    has(&visitor.page("/deliveries/1", 200).await, &["held: the URL of its subscription is not verified"]);
+    has(&visitor.page("/deliveries/1", 200).await, &["held: the callback URL is not verified"]);
     visitor.press(&format!("{page}/delete"), "").await;
-    has(&visitor.page("/deliveries/1", 200).await, &["held for good: its subscription was deleted"]);
+    has(&visitor.page("/deliveries/1", 200).await, &["held permanently: the subscription was deleted"]);
 }
 
-pub(crate) async fn a_dead_letter_links_to_its_records<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn a_dead_letter_links_to_related_objects<S: Stores>(api: &TestApi<S>) {
     let (subscription, saga, letter) = api.h.dead_letter("a").await;
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     let page = format!("/dead-letters/{letter}");
@@ -118,7 +117,7 @@ pub(crate) async fn a_dead_letter_links_to_its_records<S: Stores>(api: &TestApi<
     // An action that would be refused is not offered.
     visitor.press(&format!("/subscriptions/{subscription}/delete"), "").await;
     let html = visitor.page(&page, 200).await;
-    has(&html, &["It cannot be requeued: its subscription was deleted"]);
+    has(&html, &["Cannot be requeued: the subscription was deleted"]);
     assert!(!html.contains(">Requeue<"), "{html}");
     assert!(!visitor.page(&format!("/deliveries/{saga}"), 200).await.contains(">Requeue<"));
 }

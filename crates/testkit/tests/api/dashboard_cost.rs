@@ -1,7 +1,7 @@
-//! No page reads history: its cost next to 1,000 and next to 100,000 finished deliveries differs by at most a
-//! factor of two. On PostgreSQL the cost is rows and buffers of tables and indexes, planning included; on
-//! SQLite it is virtual machine steps, each of which reads at most one row. `make count-pages` uses a
-//! million.
+//! The cost of a page does not depend on the length of the history: it is the same within a factor of two for 1,000 and
+//! for 100,000 finished deliveries. On PostgreSQL the test counts rows and buffers of tables and indexes, including
+//! planning; on SQLite it counts steps of the virtual machine, each of which reads at most one row. `make count-pages`
+//! uses a million deliveries.
 
 use crate::dashboard::Visitor;
 use crate::server::{ROOT_KEY, TestApi};
@@ -20,20 +20,20 @@ use tokio_postgres::Client;
 
 const FEW: i64 = 1_000;
 
-/// Returns the larger number of deliveries: `POSTHASTE_COUNTED_DELIVERIES`, or 100,000.
+/// Returns the length of the long history, which `POSTHASTE_COUNTED_DELIVERIES` overrides.
 fn many() -> i64 {
     let asked = std::env::var("POSTHASTE_COUNTED_DELIVERIES").ok();
     asked.map_or(100_000, |text| text.parse().expect("POSTHASTE_COUNTED_DELIVERIES must be a number"))
 }
 
-/// Fills in the number of deliveries. All have ended: every second one was dead-lettered, and every dead
-/// letter was requeued and delivered.
-fn ended(script: &str, deliveries: i64) -> String {
+/// Returns the script for a history of finished deliveries: every second one was dead-lettered, and every dead letter
+/// was requeued successfully.
+fn finished_history(script: &str, deliveries: i64) -> String {
     script.replace("{deliveries}", &deliveries.to_string())
 }
 
-/// Every page that reads the store, with filters that match many rows and filters that match none.
-/// `{delivery}` is the newest delivery, `{letter}` the dead letter it was requeued from.
+/// Every page that reads from the database, with filters that match many rows and filters that match none. `{delivery}`
+/// is the newest delivery, `{letter}` the dead letter it was requeued from.
 const PAGES: [&str; 41] = [
     "/",
     "/?window=24h",
@@ -71,21 +71,21 @@ const PAGES: [&str; 41] = [
     "/dead-letters/250",
     "/dead-letters/requeue",
     "/dead-letters/requeue?event_type=kind.none",
-    "/dead-letters/requeued?first=1&last={letter}&begun=2026-01-01T00:00:00Z",
+    "/dead-letters/requeued?first=1&last={letter}&started=2026-01-01T00:00:00Z",
     "/orders",
     "/orders?status=queued",
     "/orders/key-500",
     "/system",
 ];
 
-/// The cost of one request, by unit.
-type Touched = Vec<(&'static str, i64)>;
+/// The cost of one request for a page, as named counts.
+type Cost = Vec<(&'static str, i64)>;
 
 trait World {
-    async fn touched(&self, path: &str) -> Touched;
+    async fn cost(&self, path: &str) -> Cost;
 }
 
-/// Reports a day of attempts for each subscription, possible even with a thousand deliveries.
+/// Reports a day of attempts for each subscription, as many as even the short history can have.
 async fn report_health<S: Stores>(store: &S, now: Timestamp) {
     let mut attempts = Attempts::default();
     attempts.succeed(Duration::from_millis(7));
@@ -110,23 +110,24 @@ impl Server {
     async fn with(deliveries: i64) -> Self {
         let h = Harness::postgres("cost").await;
         let client = postgres::client(h.url()).await;
-        let script = ended(include_str!("dashboard_cost_postgres.sql"), deliveries);
+        let script = finished_history(include_str!("dashboard_cost_postgres.sql"), deliveries);
         client.batch_execute(&script).await.unwrap_or_else(|error| panic!("{error:?}"));
         report_health(&h.store, T0).await;
-        // Rows whose commit is not flushed yet cannot be marked all-visible, and index-only scans would look
-        // up each of them.
+        // VACUUM cannot mark rows of asynchronous commits as all-visible before their WAL is flushed, and index-only
+        // scans would then fetch every row.
         client.batch_execute("CHECKPOINT").await.expect("a checkpoint");
         client.batch_execute("VACUUM ANALYZE").await.expect("statistics");
         Self { api: TestApi::start(h).await, client }
     }
 
-    /// Ends all connections, because a backend reports its statistics when it exits.
-    async fn settle(&self) {
-        let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+    /// Ends all other connections, since each reports its statistics when it ends.
+    async fn end_connections(&self) {
+        let sql = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
             WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
-        self.client.query(end, &[]).await.expect("the end");
+        self.client.query(sql, &[]).await.expect("the end of the connections");
     }
 
+    /// Returns the rows and the buffers read so far.
     async fn figures(&self) -> (i64, i64) {
         let sql = "SELECT
             (SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::bigint
@@ -141,21 +142,21 @@ impl Server {
 }
 
 impl World for Server {
-    async fn touched(&self, path: &str) -> Touched {
+    async fn cost(&self, path: &str) -> Cost {
         let visitor = Visitor::sign_in(&self.api, ROOT_KEY).await;
-        self.settle().await;
+        self.end_connections().await;
         let before = self.figures().await;
-        // The connections were terminated, so the first try may fail.
-        let mut tries = 0;
+        // The pool notices its ended connections with the first requests.
+        let mut attempts = 0;
         loop {
             let answer = visitor.call("GET", path).send().await;
             if answer.status == 200 {
                 break;
             }
-            tries += 1;
-            assert!(answer.status == 503 && tries < 20, "{path}: {}", answer.text());
+            attempts += 1;
+            assert!(answer.status == 503 && attempts < 20, "{path}: {}", answer.text());
         }
-        self.settle().await;
+        self.end_connections().await;
         let after = self.figures().await;
         vec![("rows", after.0 - before.0), ("buffers", after.1 - before.1)]
     }
@@ -170,17 +171,17 @@ impl File {
     async fn with(deliveries: i64) -> Self {
         let steps = Arc::new(AtomicU64::new(0));
         let h = Harness::sqlite_with(|options| options.steps = Some(Arc::clone(&steps)));
-        h.direct.force(&ended(include_str!("dashboard_cost_sqlite.sql"), deliveries)).await;
+        h.direct.force(&finished_history(include_str!("dashboard_cost_sqlite.sql"), deliveries)).await;
         report_health(&h.store, T0).await;
         Self { api: TestApi::start(h).await, steps }
     }
 }
 
 impl World for File {
-    async fn touched(&self, path: &str) -> Touched {
+    async fn cost(&self, path: &str) -> Cost {
         let visitor = Visitor::sign_in(&self.api, ROOT_KEY).await;
         let mut least = u64::MAX;
-        // Each of the two reader connections loads the schema on first use, which takes steps too.
+        // The first use of each of the two reader connections loads the schema, which takes steps too.
         for _ in 0..3 {
             let before = self.steps.load(Ordering::Relaxed);
             let answer = visitor.call("GET", path).send().await;
@@ -192,36 +193,39 @@ impl World for File {
 }
 
 async fn compare(few: &impl World, many: &impl World, count: i64) {
-    let mut wrong = Vec::new();
+    let mut growing = Vec::new();
     for page in PAGES {
         let path = |deliveries: i64| {
             page.replace("{delivery}", &(deliveries - 1).to_string())
                 .replace("{letter}", &((deliveries - 1) / 2).to_string())
         };
-        let (next_to_few, next_to_many) = (few.touched(&path(FEW)).await, many.touched(&path(count)).await);
-        let told = |touched: &Touched| {
-            let parts: Vec<String> =
-                touched.iter().map(|(name, number)| format!("{number} {name}")).collect();
+        let (short, long) = (few.cost(&path(FEW)).await, many.cost(&path(count)).await);
+        let text = |cost: &Cost| {
+            let parts: Vec<String> = cost.iter().map(|(name, number)| format!("{number} {name}")).collect();
             parts.join(" and ")
         };
-        let found =
-            format!("{page}: {} next to {FEW}, {} next to {count}", told(&next_to_few), told(&next_to_many));
+        let found = format!("{page}: {} for {FEW} deliveries, {} for {count}", text(&short), text(&long));
         println!("{found}");
-        assert!(next_to_few.last().is_some_and(|(_, number)| *number > 0), "{page}: no cost measured");
+        assert!(short.last().is_some_and(|(_, number)| *number > 0), "{page} was not counted");
         let grows = |(few, many): (&(&str, i64), &(&str, i64))| many.1 > 2 * few.1;
-        if next_to_few.iter().zip(&next_to_many).any(grows) {
-            wrong.push(found);
+        if short.iter().zip(&long).any(grows) {
+            growing.push(found);
         }
     }
-    assert!(wrong.is_empty(), "{} pages read history:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        growing.is_empty(),
+        "the cost of {} pages grows with the history:\n{}",
+        growing.len(),
+        growing.join("\n")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_postgres_a_page_costs_the_same_whatever_the_history() {
+async fn a_page_costs_the_same_for_any_history_on_postgres() {
     compare(&Server::with(FEW).await, &Server::with(many()).await, many()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_sqlite_a_page_costs_the_same_whatever_the_history() {
+async fn a_page_costs_the_same_for_any_history_on_sqlite() {
     compare(&File::with(FEW).await, &File::with(many()).await, many()).await;
 }

@@ -1,6 +1,5 @@
--- Fills a history of {deliveries} deliveries and as many orders, with triggers disabled; used by
--- dashboard_cost.rs. Tables whose rows are updated are filled in random order, as after a long time;
--- append-only tables in insertion order.
+-- Fixture of dashboard_cost.rs: a history of {deliveries} deliveries and as many orders, inserted without triggers.
+-- Rows of tables with updates are stored in random order, as after a long time; append-only tables are in id order.
 SET session_replication_role = replica;
 SET synchronous_commit = off;
 SET search_path = posthaste;
@@ -17,7 +16,7 @@ INSERT INTO events (id, external_event_id, event_type, payload, created_at) OVER
         timestamptz '2026-01-01Z' + k * interval '1 second'
     FROM generate_series(1, {deliveries}) k;
 
--- The dead letter of delivery k is k / 2, and it was requeued as the next delivery.
+-- The dead letter of delivery k is k / 2, and it was requeued as delivery k + 1.
 INSERT INTO webhook_delivery_sagas (id, event_id, subscription_id, status, attempt_count, next_attempt_at,
         final_error_code, requeued_from, created_at, updated_at) OVERRIDING SYSTEM VALUE
     SELECT k, k, 1 + k % 10, (CASE WHEN k % 2 = 0 THEN 'DeadLettered' ELSE 'Completed' END)::saga_status, 1,

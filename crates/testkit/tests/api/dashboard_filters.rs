@@ -1,7 +1,6 @@
-//! The filter forms of the lists: errors are shown at their field, and times are accepted as browsers send
-//! them.
+//! The filter forms of the lists: errors are marked at their field, and times are accepted as browsers send them.
 
-use crate::dashboard::{Visitor, has};
+use crate::dashboard::{Visitor, has, problem_detail};
 use crate::server::{ROOT_KEY, TestApi};
 use posthaste_core::ports::{IngestStore as _, Stores};
 use posthaste_testkit::fixtures::{at, event};
@@ -13,19 +12,13 @@ fn field<'a>(html: &'a str, name: &str) -> &'a str {
     html[begin..].split('>').next().unwrap_or_default()
 }
 
-const MARKS: &str = "aria-invalid=\"true\" aria-describedby=\"wrong\"";
+const MARKS: &str = "aria-invalid=\"true\" aria-describedby=\"error\"";
 
-pub(crate) async fn an_invalid_filter_is_marked_at_its_field<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn an_invalid_filter_is_marked_in_its_form<S: Stores>(api: &TestApi<S>) {
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
-    for (path, title, name, told, kept) in [
+    for (path, title, name, detail, kept) in [
         ("/events?id=x&event_type=a", "Events", "id", "id must be a whole number", "value=\"x\""),
-        (
-            "/events?event_type=a&event_type=b",
-            "Events",
-            "event_type",
-            "event_type comes twice",
-            "value=\"a\"",
-        ),
+        ("/events?event_type=a&event_type=b", "Events", "event_type", "event_type", "value=\"a\""),
         ("/events?since=now&id=", "Events", "since", "since must be a time such as", "value=\"now\""),
         (
             "/deliveries?status=Lost",
@@ -48,34 +41,40 @@ pub(crate) async fn an_invalid_filter_is_marked_at_its_field<S: Stores>(api: &Te
         has(&html, &[&format!("<h1>{title}</h1>"), "role=\"search\"", kept]);
         assert!(field(&html, name).contains(MARKS), "{path}: {html}");
         assert_eq!(html.matches("aria-invalid").count(), 1, "{path}: {html}");
-        // The message is next to the field, not inside its label, whose text is the accessible name.
+        // The message follows the label instead of being part of it, where it would belong to the field's name.
         let (_, message) =
-            html.split_once("<p class=\"wrong\" id=\"wrong\" role=\"alert\">").expect("a message");
+            html.split_once("<p class=\"error\" id=\"error\" role=\"alert\">").expect("a message");
         let message = message.split('<').next().unwrap_or_default();
-        assert!(!message.is_empty() && message.contains(told), "{path}: {message}");
-        for absent in ["id=\"list\"", "data-live", "fits.", ">Requeue all that fit…<", "class=\"told bad"] {
+        assert!(!message.is_empty() && message.contains(detail), "{path}: {message}");
+        for absent in ["id=\"list\"", "data-live", " found.", ">Requeue all matching…<", "class=\"notice bad"]
+        {
             assert!(!html.contains(absent), "{path} has {absent}: {html}");
         }
         if !path.contains("?id=") && !path.contains("idempotency_key") {
-            assert_eq!(api.get(&format!("/v1{path}")).send().await.status, 422, "{path}");
+            let problem = api.get(&format!("/v1{path}")).send().await;
+            assert_eq!(problem.status, 422, "{path}");
+            if !path.contains("since=") && !path.contains("until=") {
+                assert_eq!(problem.json()["detail"], message, "{path}");
+            }
         }
     }
-    // Errors in parameters without a field are shown above the form.
-    for (query, told) in [
+    // An invalid parameter without a field is reported above the form.
+    for (query, detail) in [
         ("limit=0", "limit must be a whole number"),
         ("cursor=x", "cursor must be the next_cursor"),
-        ("x=1", "this parameter is not known"),
+        ("x=1", "parameter"),
     ] {
         for list in ["events", "deliveries", "dead-letters", "subscriptions", "orders"] {
             let html = visitor.page(&format!("/{list}?{query}"), 422).await;
-            has(&html, &["<p class=\"told bad wrap\" role=\"alert\">", told, "role=\"search\""]);
-            let wrong = ["aria-invalid", "id=\"wrong\"", "id=\"list\"", "data-live"];
-            assert!(!wrong.iter().any(|part| html.contains(part)), "{html}");
+            has(&html, &[&problem_detail(api, &format!("/v1/{list}?{query}")).await]);
+            has(&html, &["<p class=\"notice bad wrap\" role=\"alert\">", detail, "role=\"search\""]);
+            let absent = ["aria-invalid", "id=\"error\"", "id=\"list\"", "data-live"];
+            assert!(!absent.iter().any(|part| html.contains(part)), "{html}");
         }
     }
 }
 
-/// A `datetime-local` field sends no zone, and holds whole seconds here; any other value is shown as text.
+/// A `datetime-local` input sends no zone and holds whole seconds; other values are shown in a text input.
 pub(crate) async fn times_are_accepted_as_browsers_send_them<S: Stores>(api: &TestApi<S>) {
     for seconds in [0, 10, 20] {
         let events = vec![vec![event("a")]];
@@ -97,19 +96,19 @@ pub(crate) async fn times_are_accepted_as_browsers_send_them<S: Stores>(api: &Te
         assert!(shown.contains("type=\"datetime-local\"") && shown.contains(value), "{query}: {shown}");
         has(&html, &["<label>Since (UTC) <", "<label>Until (UTC) <"]);
     }
-    // Finer than the field can hold: shown unchanged, so that submitting the form again has the same meaning.
+    // Finer than the input can represent: shown as text, so that submitting the form again keeps the value.
     let fine = visitor.page("/events?since=2027-01-15T08:00:10.000001Z", 200).await;
     let shown = field(&fine, "since");
     assert!(
         !shown.contains("datetime-local") && shown.contains("value=\"2027-01-15T08:00:10.000001Z\""),
         "{shown}"
     );
-    // Links contain the complete time.
+    // Links contain the time with its zone.
     let older = visitor.page("/events?since=2027-01-15T08:00&limit=1", 200).await;
     has(&older, &["href=\"/events?since=2027-01-15T08%3A00%3A00Z&#38;limit=1&#38;cursor="]);
     let letters = visitor.page("/dead-letters?until=2030-01-01T00:00", 200).await;
     has(&letters, &["href=\"/dead-letters/requeue?until=2030-01-01T00%3A00%3A00Z\""]);
     visitor.page("/dead-letters/requeue?until=2030-01-01T00%3A00%3A00Z", 200).await;
-    // API calls must give a zone.
+    // The API requires a zone.
     assert_eq!(api.get("/v1/events?since=2027-01-15T08:00").send().await.status, 422);
 }

@@ -1,6 +1,6 @@
-//! The order pages: filters, the page of an order, and who may resume a paused lane.
+//! The pages of orders, and resuming a paused lane.
 
-use crate::dashboard::Visitor;
+use crate::dashboard::{Visitor, problem_detail};
 use crate::orders::{body, outcome_of, send_one, submit};
 use crate::server::{ROOT_KEY, TestApi};
 use posthaste_core::ports::{KeyRole, Stores};
@@ -13,8 +13,8 @@ fn has(html: &str, parts: &[&str]) {
     }
 }
 
-pub(crate) async fn orders_are_found_by_status_and_key<S: Stores>(api: &TestApi<S>) {
-    // Keys with characters that are special in a URL, and with path segments.
+pub(crate) async fn orders_are_filtered_by_status_and_key<S: Stores>(api: &TestApi<S>) {
+    // Keys with reserved characters of URLs, and with relative path segments.
     for key in ["k-1", "k-2", "a/b?c=d&e#f%2F", "<i>", "..", "resume"] {
         submit(api, key, body(key)).expect(202).await;
     }
@@ -34,7 +34,7 @@ pub(crate) async fn orders_are_found_by_status_and_key<S: Stores>(api: &TestApi<
     let second = visitor.page(&next, 200).await;
     assert_eq!(count(&second), 2, "the next two of the queued");
     assert!(!second.contains("id=\"list\" data-live"), "only the first page is refreshed");
-    // Every row links to its order, whatever its key contains.
+    // Every row links to its order, whatever characters its key has.
     let html = visitor.page("/orders", 200).await;
     let links = html.split("<td class=\"clip\"><a href=\"").skip(1);
     let links: Vec<String> =
@@ -43,15 +43,16 @@ pub(crate) async fn orders_are_found_by_status_and_key<S: Stores>(api: &TestApi<
     for (link, title) in links.iter().zip(titles) {
         has(&visitor.page(link, 200).await, &[&format!("<h1 class=\"wrap\">Order {title}</h1>")]);
     }
-    has(&visitor.page("/orders?idempotency_key=k-2", 200).await, &["Order k-2</h1>", "next send"]);
+    has(&visitor.page("/orders?idempotency_key=k-2", 200).await, &["Order k-2</h1>", "next attempt"]);
     for path in ["/orders/k-9", "/orders?idempotency_key=k-9"] {
-        has(&visitor.page(path, 404).await, &["there is no such order", "href=\"/orders\"", "Sign out"]);
+        let detail = problem_detail(api, "/v1/orders/k-9").await;
+        has(&visitor.page(path, 404).await, &[&detail, "href=\"/orders\"", "Sign out"]);
     }
     has(&visitor.page("/orders?status=Lost", 422).await, &["status must be one of"]);
     has(&visitor.page("/orders?idempotency_key=%22", 422).await, &["aria-invalid"]);
 }
 
-pub(crate) async fn an_order_page_shows_its_audit<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn an_order_is_shown_with_its_audit<S: Stores>(api: &TestApi<S>) {
     let script = "<script>alert(1)</script>";
     submit(api, "k", body("k")).expect(202).await;
     let answer = format!(r#"{{"idempotency_key":"k","broker_order_id":"{script}"}}"#);
@@ -69,15 +70,15 @@ pub(crate) async fn an_order_page_shows_its_audit<S: Stores>(api: &TestApi<S>) {
             "worker-1",
         ],
     );
-    has(&html, &["&#60;script&#62;alert(1)", "sha256:", "What the broker answered"]);
+    has(&html, &["&#60;script&#62;alert(1)", "sha256:", "Response of the broker"]);
     assert!(!html.contains(script) && !html.contains("data-live"), "{html}");
     has(
         &visitor.page("/orders/dead", 200).await,
-        &["id=\"status\">dead<", "BAD_REQUEST", "no doubt about any send"],
+        &["id=\"status\">dead<", "BAD_REQUEST", "May have been executed</dt><dd>no</dd>"],
     );
 }
 
-/// An order that was a probe for hours has a long audit; its page shows the latest part.
+/// An order that was used as a probe for hours has a long audit, of which the page shows the end.
 pub(crate) async fn a_long_audit_is_truncated<S: Stores>(api: &TestApi<S>) {
     submit(api, "k", body("k")).expect(202).await;
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
@@ -94,11 +95,11 @@ pub(crate) async fn a_long_audit_is_truncated<S: Stores>(api: &TestApi<S>) {
     assert_eq!((count(&html), html.contains("The last 100 changes")), (100, true), "{html}");
 }
 
-pub(crate) async fn a_paused_lane_is_shown_and_resumed_by_operators<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn only_an_operator_resumes_a_paused_lane<S: Stores>(api: &TestApi<S>) {
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     let open = visitor.page("/orders", 200).await;
-    has(&open, &["id=\"lane-state\">open<", "at most 1000 orders a second"]);
-    assert!(!open.contains("Resume the lane"), "an open lane offers no action");
+    has(&open, &["id=\"lane-state\">open<", "1000 orders per second"]);
+    assert!(!open.contains("Resume lane"), "an open lane cannot be resumed");
     for number in 0..5 {
         submit(api, &format!("k-{number}"), body(&format!("k-{number}"))).expect(202).await;
         send_one(api, outcome_of("k", 401, ""), T0).await;
@@ -106,7 +107,7 @@ pub(crate) async fn a_paused_lane_is_shown_and_resumed_by_operators<S: Stores>(a
     for (role, may_resume) in [(KeyRole::Viewer, false), (KeyRole::Admin, false), (KeyRole::Operator, true)] {
         let visitor = Visitor::sign_in(api, &api.key(role).await).await;
         let html = visitor.page("/orders", 200).await;
-        has(&html, &["id=\"lane-state\">paused<", "2027-01-15 08:00:00", "credentials", "Next try"]);
+        has(&html, &["id=\"lane-state\">paused<", "2027-01-15 08:00:00", "credentials", "Next probe"]);
         assert_eq!(html.contains("/outbox/resume"), may_resume, "{role:?}");
         let pressed = visitor.press("/outbox/resume", "").await;
         assert_eq!(pressed.status, if may_resume { 303 } else { 403 }, "{role:?}");
@@ -114,5 +115,5 @@ pub(crate) async fn a_paused_lane_is_shown_and_resumed_by_operators<S: Stores>(a
         assert_eq!(api.get("/v1/outbox").expect(200).await["state"], expected, "{role:?}");
     }
     has(&visitor.page("/orders", 200).await, &["id=\"lane-state\">open<"]);
-    assert_eq!(visitor.press("/outbox/resume", "").await.status, 303, "a second resume is a no-op");
+    assert_eq!(visitor.press("/outbox/resume", "").await.status, 303, "a repetition has no effect");
 }

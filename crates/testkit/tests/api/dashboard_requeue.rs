@@ -1,7 +1,6 @@
-//! Bulk requeue of dead letters from the pages: preview, progress in parts, and the outcome of the requeued
-//! deliveries.
+//! Requeuing many dead letters: preview, progress and outcomes.
 
-use crate::dashboard::{Visitor, give_up, hidden};
+use crate::dashboard::{Visitor, exhaust_attempts, hidden};
 use crate::server::{ROOT_KEY, TestApi};
 use posthaste_core::ports::{KeyRole, Stores, WorkerStore as _};
 use posthaste_testkit::fixtures::{T0, at, delivered};
@@ -13,58 +12,66 @@ fn has(html: &str, parts: &[&str]) {
     }
 }
 
-pub(crate) async fn many_dead_letters_are_requeued_after_a_preview<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn matching_dead_letters_are_requeued_after_a_preview<S: Stores>(api: &TestApi<S>) {
     let one = api.h.subscribe("a").await;
     let other = api.h.subscribe("b").await;
     api.h.publish("a", 3).await;
     api.h.publish("b", 2).await;
     api.h.route_all(T0).await;
-    give_up(api, one).await;
-    give_up(api, other).await;
+    exhaust_attempts(api, one).await;
+    exhaust_attempts(api, other).await;
     api.clock.set(at(1_000));
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     let filter = format!("subscription_id={one}");
     let html = visitor.page(&format!("/dead-letters/requeue?{filter}"), 200).await;
-    has(&html, &["<b id=\"matched\">3</b>", "Requeue them", "name=\"of\" value=\"3\""]);
-    assert_eq!(api.count("webhook_delivery_sagas").await, 5, "a preview does nothing");
+    has(&html, &["<b id=\"matched\">3</b>", "Requeue all", "name=\"of\" value=\"3\""]);
+    assert_eq!(api.count("webhook_delivery_sagas").await, 5, "a preview changes nothing");
     let done = visitor.press("/dead-letters/requeue", &filter).await;
     assert_eq!((done.status, api.count("webhook_delivery_sagas").await), (303, 8));
-    let fates = done.header("location").to_owned();
-    // A viewer may see the outcome.
+    let results = done.header("location").to_owned();
+    // Viewers see the outcomes too.
     let viewer = Visitor::sign_in(api, &api.key(KeyRole::Viewer).await).await;
-    has(&viewer.page(&fates, 200).await, &["<b id=\"requeued\">3</b>", "data-live", "class=\"warn\">3<"]);
+    has(&viewer.page(&results, 200).await, &["<b id=\"requeued\">3</b>", "data-live", "class=\"warn\">3<"]);
     let (jobs, token) = api.h.start_attempts(one, at(1_000)).await;
     let report = delivered(&jobs[0], token);
     api.h.store.worker().report_jobs(vec![report], at(1_000)).await.expect("a report");
     api.h.apply_all(at(1_000)).await;
-    has(&viewer.page(&fates, 200).await, &["id=\"fate-delivered\" class=\"good\">1<", "class=\"warn\">2<"]);
+    has(
+        &viewer.page(&results, 200).await,
+        &["id=\"outcome-delivered\" class=\"good\">1<", "class=\"warn\">2<"],
+    );
     for job in &jobs[1..] {
         let report = delivered(job, token);
         api.h.store.worker().report_jobs(vec![report], at(1_000)).await.expect("a report");
     }
     api.h.apply_all(at(1_000)).await;
-    let ended = viewer.page(&fates, 200).await;
-    has(&ended, &["id=\"fate-delivered\" class=\"good\">3<", "id=\"fate-given-up\">0<", "Done."]);
-    assert!(!ended.contains("data-live"), "all have ended: {ended}");
-    // A second requeue finds nothing to do and says so.
+    let ended = viewer.page(&results, 200).await;
+    has(
+        &ended,
+        &["id=\"outcome-delivered\" class=\"good\">3<", "id=\"outcome-dead-lettered\">0<", "All finished."],
+    );
+    assert!(!ended.contains("data-live"), "all deliveries are finished: {ended}");
+    // A repetition skips all of them and says so.
     let again = visitor.press("/dead-letters/requeue", &filter).await;
     has(
         &visitor.page(again.header("location"), 200).await,
-        &["<b id=\"requeued\">0</b> requeued, 3 left as they were"],
+        &["<b id=\"requeued\">0</b> requeued, 3 skipped"],
     );
     let wrong = visitor.press("/dead-letters/requeue", "subscription_id=x").await;
     assert_eq!(wrong.status, 422);
     assert!(wrong.text().contains("subscription_id"), "{}", wrong.text());
     visitor.page("/dead-letters/requeued?first=x", 422).await;
-    // The URL is user input: sums of its numbers must not overflow.
+    // The caller controls the numbers in the address: their sum must not overflow.
     let most = u64::MAX;
-    let sums = format!("/dead-letters/requeued?left={most}&delivered={most}&waiting={most}&given_up={most}");
+    let sums = format!(
+        "/dead-letters/requeued?skipped={most}&delivered={most}&unfinished={most}&dead_lettered={most}"
+    );
     has(&visitor.page(&sums, 200).await, &[&format!("<b id=\"requeued\">{most}</b>")]);
     visitor.page("/dead-letters/requeued", 200).await;
 }
 
-/// Dead letters that are created after the preview are not requeued.
-pub(crate) async fn dead_letters_after_the_preview_are_not_requeued<S: Stores>(api: &TestApi<S>) {
+/// Otherwise a receiver that keeps failing would make the requeue endless.
+pub(crate) async fn failures_after_the_preview_are_not_requeued<S: Stores>(api: &TestApi<S>) {
     let subscription = api.h.subscribe_with("a", Some(1)).await;
     let fail = async |events: usize, second: u64| {
         api.h.publish("a", events).await;
@@ -81,13 +88,13 @@ pub(crate) async fn dead_letters_after_the_preview_are_not_requeued<S: Stores>(a
     let fields = format!("event_type=a&until={}", hidden(&html, "until"));
     let done = visitor.press("/dead-letters/requeue", &fields).await;
     assert_eq!((done.status, api.count("webhook_delivery_sagas").await), (303, 3 + 2), "{}", done.text());
-    // An explicit time is kept.
+    // An explicit end of the window is kept.
     let html = visitor.page("/dead-letters/requeue?until=2027-01-15T08:00:25Z", 200).await;
     assert_eq!(hidden(&html, "until"), "2027-01-15T08:00:25Z");
     has(&html, &["<b id=\"matched\">3</b>"]);
 }
 
-pub(crate) async fn a_long_requeue_shows_its_progress<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn a_large_requeue_shows_progress<S: Stores>(api: &TestApi<S>) {
     let subscription = api.h.subscribe_with("a", Some(1)).await;
     api.h.publish("a", 1_200).await;
     api.h.route_all(T0).await;
@@ -95,51 +102,56 @@ pub(crate) async fn a_long_requeue_shows_its_progress<S: Stores>(api: &TestApi<S
     assert_eq!(api.count("dead_letters").await, 1_200);
     api.clock.set(at(1));
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
-    // The preview counts in parts too; each page loads the next.
+    // The preview counts in parts, and each page requests the next one.
     let mut preview = visitor.page("/dead-letters/requeue?event_type=a", 200).await;
     for counted in [500, 1_000] {
-        has(&preview, &[&format!("<b id=\"matched\">{counted}</b> or more"), "counting on…", "data-goes-on"]);
-        let fields = ["event_type", "cursor", "matched", "looked_at"]
+        has(
+            &preview,
+            &[&format!("<b id=\"matched\">{counted}</b> or more"), "counting…", "data-auto-submit"],
+        );
+        let fields = ["event_type", "cursor", "matched", "examined"]
             .map(|name| format!("{name}={}", hidden(&preview, name)))
             .join("&");
         preview = visitor.page(&format!("/dead-letters/requeue?{fields}"), 200).await;
     }
-    has(&preview, &["<b id=\"matched\">1200</b> dead letters fit.", "name=\"of\" value=\"1200\""]);
-    assert!(!preview.contains("data-goes-on"), "{preview}");
+    has(&preview, &["<b id=\"matched\">1200</b> dead letters match.", "name=\"of\" value=\"1200\""]);
+    assert!(!preview.contains("data-auto-submit"), "{preview}");
     let first = visitor.press("/dead-letters/requeue", "event_type=a&of=1200").await.text();
     has(
         &first,
         &[
             "<b id=\"requeued\">1000</b>",
-            "going on",
+            "continuing",
             "<progress max=\"1200\" value=\"1000\">",
-            "data-goes-on",
+            "data-auto-submit",
         ],
     );
     assert_eq!(api.count("webhook_delivery_sagas").await, 2_200);
-    let fields = ["event_type", "of", "cursor", "begun", "looked_at", "requeued", "left", "first", "last"]
-        .map(|name| format!("{name}={}", hidden(&first, name)))
-        .join("&");
+    let fields =
+        ["event_type", "of", "cursor", "started", "examined", "requeued", "skipped", "first", "last"]
+            .map(|name| format!("{name}={}", hidden(&first, name)))
+            .join("&");
     let last = visitor.press("/dead-letters/requeue", &fields).await;
     assert_eq!((last.status, api.count("webhook_delivery_sagas").await), (303, 2_400));
     api.h.fail_attempts(subscription, at(1)).await;
-    // The following pages count the next parts, as the script does.
+    // Each page of results requests the next part, as the script does.
     let mut html = visitor.page(last.header("location"), 200).await;
-    for looked_at in [500, 1_000] {
-        let given_up = format!("id=\"fate-given-up\" class=\"bad\">{looked_at}<");
-        has(&html, &["data-goes-on", "Looking at the next ones", &given_up]);
-        let fields = ["first", "last", "begun", "event_type", "left", "delivered", "waiting", "given_up"]
-            .map(|name| format!("{name}={}", hidden(&html, name).replace(':', "%3A")))
-            .join("&");
+    for checked in [500, 1_000] {
+        let dead_lettered = format!("id=\"outcome-dead-lettered\" class=\"bad\">{checked}<");
+        has(&html, &["data-auto-submit", "Checking the next ones", &dead_lettered]);
+        let fields =
+            ["first", "last", "started", "event_type", "skipped", "delivered", "unfinished", "dead_lettered"]
+                .map(|name| format!("{name}={}", hidden(&html, name).replace(':', "%3A")))
+                .join("&");
         html = visitor.page(&format!("/dead-letters/requeued?{fields}"), 200).await;
     }
-    assert!(!html.contains("data-goes-on"), "{html}");
+    assert!(!html.contains("data-auto-submit"), "{html}");
     has(
         &html,
         &[
             "<b id=\"requeued\">1200</b>",
-            "id=\"fate-given-up\" class=\"bad\">1200<",
-            "dead letters of their own",
+            "id=\"outcome-dead-lettered\" class=\"bad\">1200<",
+            "have new dead letters",
         ],
     );
 }

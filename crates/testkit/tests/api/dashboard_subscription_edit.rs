@@ -1,6 +1,6 @@
-//! Changing, deleting and testing a subscription from its pages, by role.
+//! Editing and deleting subscriptions, and sending test events.
 
-use crate::dashboard::{Visitor, dead_letter, has, hidden};
+use crate::dashboard::{Visitor, dead_letter, has, hidden, problem_detail};
 use crate::server::{ROOT_KEY, TestApi};
 use posthaste_core::ports::{KeyRole, Stores};
 use posthaste_testkit::fixtures::at;
@@ -8,7 +8,7 @@ use posthaste_testkit::receiver::{Answer, Received, Receiver};
 
 const SCRIPT: &str = "<script>alert(1)</script>";
 
-/// Returns the fields that the subscription form would submit, with some changed.
+/// Returns the body that the edit form would send, with some fields changed.
 fn fields(html: &str, changes: &[(&str, &str)]) -> String {
     let mut form = format!("seen={}", encoded(&hidden(html, "seen")));
     for name in ["event_type", "callback_url", "description", "max_retry_limit", "timeout"] {
@@ -25,7 +25,7 @@ fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-pub(crate) async fn a_subscription_is_changed_in_a_form<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn a_subscription_is_edited<S: Stores>(api: &TestApi<S>) {
     let visitor = Visitor::sign_in(api, &api.key(KeyRole::Admin).await).await;
     let id = api.h.subscribe("a").await;
     let (page, form, call) = (
@@ -42,7 +42,7 @@ pub(crate) async fn a_subscription_is_changed_in_a_form<S: Stores>(api: &TestApi
     api.clock.set(at(1));
     let changed = visitor.press(&form, &fields(&html, &changes)).await;
     assert_eq!(changed.status, 200, "{}", changed.text());
-    has(&changed.text(), &["Changed.", "the shop", ">active<", &format!("data-address=\"{page}\"")]);
+    has(&changed.text(), &["Saved.", "the shop", ">active<", &format!("data-address=\"{page}\"")]);
     let after = api.get(&call).expect(200).await;
     assert_eq!(
         (&after["event_type"], &after["description"], &after["max_retry_limit"]),
@@ -50,13 +50,13 @@ pub(crate) async fn a_subscription_is_changed_in_a_form<S: Stores>(api: &TestApi
     );
     assert_eq!((&after["callback_url"], &after["verified"]), (&before["callback_url"], &true.into()));
 
-    // A form rendered before that change would revert it.
+    // A form that was opened before that change would undo it.
     let late = visitor.press(&form, &fields(&html, &[("event_type", "c")])).await;
     assert_eq!(late.status, 409, "{}", late.text());
-    has(&late.text(), &["was changed since this form was made"]);
+    has(&late.text(), &["was changed after this form was opened"]);
     assert_eq!(api.get(&call).expect(200).await, after);
 
-    // Optional fields are cleared; a new URL must be verified again.
+    // Empty optional fields are reset, and a new URL must be verified.
     let html = visitor.page(&form, 200).await;
     let changes = [
         ("description", ""),
@@ -66,12 +66,12 @@ pub(crate) async fn a_subscription_is_changed_in_a_form<S: Stores>(api: &TestApi
     ];
     api.clock.set(at(2));
     let changed = visitor.press(&form, &fields(&html, &changes)).await.text();
-    has(&changed, &["Verify the new URL", ">unverified<", "https://new.example/hook", "as the settings say"]);
+    has(&changed, &["Verify the new URL", ">unverified<", "https://new.example/hook", "<dd>default</dd>"]);
     let after = api.get(&call).expect(200).await;
     assert!(after["description"].is_null() && after["max_retry_limit"].is_null(), "{after}");
 
     let html = visitor.page(&form, 200).await;
-    for (field, value, told) in [
+    for (field, value, detail) in [
         ("event_type", "a b", "event_type"),
         ("event_type", "", "event_type"),
         ("callback_url", "ftp://x.example/", "must use https"),
@@ -85,14 +85,14 @@ pub(crate) async fn a_subscription_is_changed_in_a_form<S: Stores>(api: &TestApi
         let answer = visitor.press(&form, &fields(&html, &[(field, value)])).await;
         let refused = answer.text();
         assert_eq!(answer.status, 422, "{field} {value}: {refused}");
-        has(&refused, &["role=\"alert\"", "Not changed", told]);
+        has(&refused, &["role=\"alert\"", "Not saved", detail]);
         let (_, input) = refused.split_once(&format!("id=\"{field}\"")).expect("the field");
         assert!(input.split('>').next().is_some_and(|input| input.contains("aria-invalid")), "{refused}");
         assert!(!refused.contains(SCRIPT), "{refused}");
         assert_eq!(
             hidden(&refused, "seen"),
             hidden(&html, "seen"),
-            "it can be corrected and submitted again"
+            "the form can be corrected and submitted again"
         );
     }
     assert_eq!(api.get(&call).expect(200).await, after, "nothing was changed");
@@ -100,17 +100,17 @@ pub(crate) async fn a_subscription_is_changed_in_a_form<S: Stores>(api: &TestApi
     visitor.page("/subscriptions/x/edit", 422).await;
 }
 
-pub(crate) async fn deleting_a_subscription_needs_confirmation<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn a_subscription_is_deleted_after_confirmation<S: Stores>(api: &TestApi<S>) {
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     let letter = dead_letter(api, "a").await;
     api.h.publish("a", 2).await;
     api.h.route_all(at(500)).await;
-    let (page, question) = ("/subscriptions/1", "/subscriptions/1/delete");
-    has(&visitor.page(page, 200).await, &[&format!("href=\"{question}\"")]);
-    let asked = visitor.page(question, 200).await;
+    let (page, confirmation) = ("/subscriptions/1", "/subscriptions/1/delete");
+    has(&visitor.page(page, 200).await, &[&format!("href=\"{confirmation}\"")]);
+    let asked = visitor.page(confirmation, 200).await;
     has(
         &asked,
-        &["Delete it for good", "held for good", "id=\"waiting\">2<", "cannot be undone", "Pause it instead"],
+        &["Delete permanently", "held permanently", "id=\"backlog\">2<", "cannot be undone", "Pause instead"],
     );
     assert_eq!(
         api.get("/v1/subscriptions/1").expect(200).await["id"],
@@ -118,22 +118,23 @@ pub(crate) async fn deleting_a_subscription_needs_confirmation<S: Stores>(api: &
         "the confirmation page changes nothing"
     );
 
-    let deleted = visitor.press(question, "").await;
+    let deleted = visitor.press(confirmation, "").await;
     assert_eq!((deleted.status, deleted.header("location")), (303, page), "{}", deleted.text());
     api.get("/v1/subscriptions/1").refused(404, "").await;
     // Its deliveries still link to its page, which says that it was deleted.
-    let told = visitor.page(page, 404).await;
-    has(&told, &["Subscription 1 was deleted", "held for good", "href=\"/deliveries?subscription_id=1\""]);
-    assert!(!told.contains("href=\"/subscriptions/1/"), "no action is offered: {told}");
+    let html = visitor.page(page, 404).await;
+    has(&html, &["Subscription 1 was deleted", "held permanently", "href=\"/deliveries?subscription_id=1\""]);
+    assert!(!html.contains("href=\"/subscriptions/1/"), "no actions remain: {html}");
     assert!(!visitor.page("/subscriptions", 200).await.contains("href=\"/subscriptions/1\""));
-    let again = visitor.press(question, "").await;
-    assert_eq!((again.status, again.header("location")), (303, page), "a second press");
-    visitor.page(question, 404).await;
-    has(&visitor.page("/subscriptions/99", 404).await, &["there is no such subscription"]);
+    let again = visitor.press(confirmation, "").await;
+    assert_eq!((again.status, again.header("location")), (303, page), "a second submission");
+    visitor.page(confirmation, 404).await;
+    let unknown = problem_detail(api, "/v1/subscriptions/99").await;
+    has(&visitor.page("/subscriptions/99", 404).await, &[&unknown]);
     assert_eq!(visitor.press(&format!("/dead-letters/{letter}/requeue"), "").await.status, 409);
 }
 
-pub(crate) async fn only_an_admin_edits_and_deletes<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn only_an_admin_edits_and_deletes_subscriptions<S: Stores>(api: &TestApi<S>) {
     let id = api.h.subscribe("a").await;
     for role in [KeyRole::Viewer, KeyRole::Operator] {
         let visitor = Visitor::sign_in(api, &api.key(role).await).await;
@@ -150,7 +151,7 @@ pub(crate) async fn only_an_admin_edits_and_deletes<S: Stores>(api: &TestApi<S>)
         let forged = visitor.call("POST", &format!("/subscriptions/{id}/{verb}")).body("token=x");
         assert_eq!(forged.send().await.status, 403, "{verb}");
     }
-    assert_eq!(api.count("subscription_changes").await, 2, "created and verified, no change since");
+    assert_eq!(api.count("subscription_changes").await, 2, "creation and verification only");
 }
 
 fn behave(received: &Received) -> Answer {
@@ -164,10 +165,10 @@ fn behave(received: &Received) -> Answer {
     }
 }
 
-pub(crate) async fn a_test_shows_the_response<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn a_test_event_shows_the_response<S: Stores>(api: &TestApi<S>) {
     let receiver = Receiver::start(behave).await;
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
-    for (path, is_taken, body) in [
+    for (path, is_delivered, body) in [
         ("/words", false, Some(SCRIPT.to_owned())),
         ("/flood", true, Some("x".repeat(1_024))),
         ("/bytes", true, Some("a\u{fffd}b".to_owned())),
@@ -177,16 +178,18 @@ pub(crate) async fn a_test_shows_the_response<S: Stores>(api: &TestApi<S>) {
         let made = api.post("/v1/subscriptions").json(new).expect(201).await;
         let call = format!("/v1/subscriptions/{}", made["id"]);
         assert_eq!(api.post(&format!("{call}/verify")).expect(200).await["verified"], true);
-        let told = api.post(&format!("{call}/test")).expect(200).await;
+        let outcome = api.post(&format!("{call}/test")).expect(200).await;
         assert_eq!(
-            (&told["delivered"], told["response_body"].as_str()),
-            (&is_taken.into(), body.as_deref()),
+            (&outcome["delivered"], outcome["response_body"].as_str()),
+            (&is_delivered.into(), body.as_deref()),
             "{path}"
         );
         let html = visitor.press(&format!("/subscriptions/{}/test", made["id"]), "").await.text();
         assert!(!html.contains(SCRIPT), "{html}");
-        let shown =
-            html.split_once("id=\"answer\"").and_then(|(_, rest)| rest.split_once('>')).map(|(_, rest)| rest);
+        let shown = html
+            .split_once("id=\"response\"")
+            .and_then(|(_, rest)| rest.split_once('>'))
+            .map(|(_, rest)| rest);
         let shown = shown.and_then(|rest| rest.split("</pre>").next());
         let escaped = body.map(|body| body.replace('<', "&#60;").replace('>', "&#62;"));
         assert_eq!(shown, escaped.as_deref(), "{path}");

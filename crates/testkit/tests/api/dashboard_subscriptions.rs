@@ -1,6 +1,6 @@
-//! The subscription pages: creation, secrets shown once, actions by role, and delivery health.
+//! The pages of subscriptions: creation, actions, roles and delivery health.
 
-use crate::dashboard::{Visitor, has};
+use crate::dashboard::{Visitor, has, problem_detail};
 use crate::dashboard_events::next_of;
 use crate::server::{ROOT_KEY, TestApi};
 use posthaste_core::health::{Attempts, interval_start};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const SECRET: &str = "whsec_";
 
-/// Echoes challenges, and responds to other requests according to their path.
+/// Returns challenges, and responds to other requests according to their path.
 fn behave(received: &Received) -> Answer {
     let is_challenge = received.header("posthaste-event-type") == "posthaste.verification";
     if is_challenge && received.path != "/silent" {
@@ -28,7 +28,7 @@ fn secret_of(html: &str) -> String {
     rest.split('<').next().unwrap_or_default().to_owned()
 }
 
-/// Inserts `count` subscriptions of one type, with URLs of the maximum length.
+/// Adds `count` subscriptions of one type with URLs of the maximum length.
 async fn add<S: Stores>(api: &TestApi<S>, count: u32, event_type: &str, is_verified: bool) {
     let (time, is_verified) = match api.h.engine {
         Engine::Sqlite => ("1800000001000000", u8::from(is_verified).to_string()),
@@ -44,25 +44,28 @@ async fn add<S: Stores>(api: &TestApi<S>, count: u32, event_type: &str, is_verif
     api.h.direct.force(&sql).await;
 }
 
-pub(crate) async fn a_subscription_is_created_and_its_secret_shown_once<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn the_secret_of_a_new_subscription_is_shown_once<S: Stores>(api: &TestApi<S>) {
     let receiver = Receiver::start(behave).await;
     let visitor = Visitor::sign_in(api, &api.key(KeyRole::Admin).await).await;
     has(&visitor.page("/subscriptions/new", 200).await, &["name=\"callback_url\"", "name=\"event_type\""]);
-    for (fields, wrong, told) in [
+    let problem =
+        api.post("/v1/subscriptions").json(r#"{"event_type": "a"}"#).refused(422, "callback_url").await;
+    let missing = format!("Not created: {}.", problem["detail"].as_str().expect("a detail"));
+    for (fields, invalid, detail) in [
         ("event_type=a%20b&callback_url=https://x.example/", "event_type", "event_type"),
         ("event_type=a&callback_url=ftp://x.example/%3Cb%3E", "callback_url", "must use https"),
         ("event_type=a&callback_url=https://x.example/&max_retry_limit=many", "max_retry_limit", "1 to 100"),
-        ("event_type=a", "callback_url", "callback_url is missing"),
+        ("event_type=a", "callback_url", &missing),
     ] {
         let answer = visitor.press("/subscriptions", fields).await;
         let html = answer.text();
         assert_eq!(answer.status, 422, "{fields}: {html}");
-        has(&html, &["role=\"alert\"", told]);
-        let (_, field) = html.split_once(&format!("id=\"{wrong}\"")).expect("the field");
+        has(&html, &["role=\"alert\"", detail]);
+        let (_, field) = html.split_once(&format!("id=\"{invalid}\"")).expect("the field");
         assert!(field.split('>').next().is_some_and(|field| field.contains("aria-invalid")), "{html}");
         assert!(!html.contains("<b>"), "{html}");
     }
-    assert_eq!(api.count("subscriptions").await, 0, "no subscription was created");
+    assert_eq!(api.count("subscriptions").await, 0, "nothing was created");
 
     let url = receiver.url("/hook");
     let fields = format!("event_type=a&callback_url={url}&description=the+shop&max_retry_limit=3");
@@ -72,12 +75,12 @@ pub(crate) async fn a_subscription_is_created_and_its_secret_shown_once<S: Store
     has(&made.text(), &["Subscription 1", "unverified", &url, "the shop"]);
     let shown = visitor.page("/subscriptions/1", 200).await;
     has(&shown, &["the shop", ">Verify<", "<dd>3</dd>", "data-live"]);
-    assert!(!shown.contains("Send a test"), "nothing goes to an unverified URL");
+    assert!(!shown.contains("Send test event"), "nothing is sent to an unverified URL");
     assert_eq!(visitor.press("/subscriptions/1/test", "").await.status, 409);
 
     let verified = visitor.press("/subscriptions/1/verify", "").await.text();
-    has(&verified, &["Verified: the receiver echoed the challenge (answer 200", ">active<"]);
-    has(&visitor.press("/subscriptions/1/test", "").await.text(), &["took the test (answer 204"]);
+    has(&verified, &["Verified: the receiver returned the challenge (response 200", ">active<"]);
+    has(&visitor.press("/subscriptions/1/test", "").await.text(), &["Test event delivered (response 204"]);
     let rotated = visitor.press("/subscriptions/1/rotate-secret", "overlap_s=3600").await.text();
     let second = secret_of(&rotated);
     assert_ne!(first, second);
@@ -100,21 +103,25 @@ pub(crate) async fn a_subscription_is_paused_and_resumed<S: Stores>(api: &TestAp
         has(&visitor.page(&page, 200).await, &[state, &format!(">{next}</button>")]);
     }
     let receiver = Receiver::start(behave).await;
-    for (path, told) in [
-        ("/silent", "Not verified: the receiver answered 500; only 2xx counts (answer 500, HTTP_500"),
-        ("/refuse", "Verified"),
-    ] {
+    for path in ["/silent", "/refuse"] {
         let fields = format!("event_type=a&callback_url={}", receiver.url(path));
-        let made = visitor.press("/subscriptions", &fields).await.text();
-        let (_, rest) = made.split_once("<h1>Subscription ").expect("its number");
+        let created = visitor.press("/subscriptions", &fields).await.text();
+        let (_, rest) = created.split_once("<h1>Subscription ").expect("its id");
         let page = format!("/subscriptions/{}", rest.split('<').next().unwrap_or_default());
-        has(&visitor.press(&format!("{page}/verify"), "").await.text(), &[told]);
-        if path == "/refuse" {
-            let tested = visitor.press(&format!("{page}/test"), "").await.text();
-            has(&tested, &["did not take the test: the receiver answered 500", "told bad"]);
-        }
+        let verified = visitor.press(&format!("{page}/verify"), "").await.text();
+        let (action, html, result) = if path == "/silent" {
+            ("verify", verified, "Not verified")
+        } else {
+            has(&verified, &["Verified: "]);
+            ("test", visitor.press(&format!("{page}/test"), "").await.text(), "Test event failed")
+        };
+        let outcome = api.post(&format!("/v1{page}/{action}")).expect(200).await;
+        let reason = outcome["reason"].as_str().expect("a reason");
+        assert!(reason.contains("500"), "{reason}");
+        has(&html, &[&format!("{result}: {reason} (response 500, HTTP_500, after "), "notice bad"]);
     }
-    has(&visitor.page("/subscriptions/99", 404).await, &["there is no such subscription"]);
+    let unknown = problem_detail(api, "/v1/subscriptions/99").await;
+    has(&visitor.page("/subscriptions/99", 404).await, &[&unknown]);
     assert_eq!(visitor.press("/subscriptions/99/pause", "").await.status, 404);
 }
 
@@ -138,10 +145,10 @@ pub(crate) async fn only_an_admin_changes_subscriptions<S: Stores>(api: &TestApi
             }
         }
     }
-    assert_eq!(api.count("subscription_changes").await, 2, "created and verified, no change since");
+    assert_eq!(api.count("subscription_changes").await, 2, "creation and verification only");
 }
 
-pub(crate) async fn subscriptions_are_found_with_their_health<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn the_list_shows_the_health_of_subscriptions<S: Stores>(api: &TestApi<S>) {
     let one = api.h.subscribe_with("a", Some(1)).await;
     api.h.publish("a", 2).await;
     api.h.route_all(T0).await;
@@ -154,7 +161,7 @@ pub(crate) async fn subscriptions_are_found_with_their_health<S: Stores>(api: &T
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     has(
         &visitor.page(&format!("/subscriptions/{one}"), 200).await,
-        &["no attempts<", "<dt>Waiting</dt><dd>3</dd>", "HTTP_500</a>", "the last day"],
+        &["no attempts<", "<dt>Backlog</dt><dd>3</dd>", "HTTP_500</a>", "the last 24 hours"],
     );
     api.clock.set(at(6));
     let now = api.clock.now();
@@ -165,11 +172,11 @@ pub(crate) async fn subscriptions_are_found_with_their_health<S: Stores>(api: &T
     api.h.store.presence().report_health(vec![sum], now).await.expect("a report");
     has(
         &visitor.page(&format!("/subscriptions/{one}"), 200).await,
-        &["75.00 % of 4 attempts", "<dt>Half succeed within</dt><dd>10 ms</dd>", "TIMEOUT</a>"],
+        &["75.00% of 4 attempts", "<dt>Latency p50</dt><dd>10 ms</dd>", "TIMEOUT</a>"],
     );
     visitor.press(&format!("/subscriptions/{one}/pause"), "").await;
-    has(&visitor.page("/subscriptions?event_type=a", 200).await, &["3 held", "75.00 %", "10 ms", "TIMEOUT"]);
-    has(&visitor.page("/subscriptions?event_type=b", 200).await, &["no attempts", "the last hour"]);
+    has(&visitor.page("/subscriptions?event_type=a", 200).await, &["3 held", "75.00%", "10 ms", "TIMEOUT"]);
+    has(&visitor.page("/subscriptions?event_type=b", 200).await, &["no attempts", "(last hour)"]);
     let rows = |html: &str| html.matches("<td><a href=\"/subscriptions/").count();
     for (query, count) in [
         ("", 50),
@@ -186,24 +193,20 @@ pub(crate) async fn subscriptions_are_found_with_their_health<S: Stores>(api: &T
     has(&visitor.page("/subscriptions?state=lost", 422).await, &["state must be one of"]);
 }
 
-/// A list of many subscriptions is paged like any other.
-pub(crate) async fn many_subscriptions_are_scanned_page_by_page<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn a_search_over_many_subscriptions_can_be_continued<S: Stores>(api: &TestApi<S>) {
     let active = api.h.subscribe("a").await;
     add(api, 550, "b", false).await;
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     let first = visitor.page("/subscriptions?state=active", 200).await;
-    has(
-        &first,
-        &["None among those looked through", "Looked through the newest 500 subscriptions", ">Look further<"],
-    );
+    has(&first, &["No matches so far.", "Searched the newest 500 subscriptions", ">Continue search<"]);
     let second = visitor.page(&next_of(&first).expect("more"), 200).await;
     has(&second, &[&format!("href=\"/subscriptions/{active}\"")]);
-    assert!(!second.contains("Look further"), "{second}");
+    assert!(!second.contains("Continue search"), "{second}");
 }
 
-pub(crate) async fn ten_thousand_subscriptions_are_listed_in_small_pages<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn ten_thousand_subscriptions_are_listed_in_short_pages<S: Stores>(api: &TestApi<S>) {
     const COUNT: u32 = 10_000;
-    /// Fifty rows, each with the longest URL twice.
+    /// A page has 50 rows, each of which contains the longest URL twice.
     const PAGE_BYTES_MAX: usize = 250_000;
     add(api, COUNT, "b", true).await;
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
@@ -217,7 +220,7 @@ pub(crate) async fn ten_thousand_subscriptions_are_listed_in_small_pages<S: Stor
     }
     assert_eq!((listed.len(), listed.first(), listed.last()), (10_000, Some(&1), Some(&COUNT)));
 
-    // An event that is delivered to all of them.
+    // One event that is delivered to all of them.
     api.h.publish("b", 1).await;
     api.h.route_all(T0).await;
     assert_eq!(api.count("webhook_delivery_sagas").await, i64::from(COUNT));

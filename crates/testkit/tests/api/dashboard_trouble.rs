@@ -1,51 +1,58 @@
-//! Error pages: store unavailable, or not found. Each says what is wrong and what to do.
+//! Error pages: unknown objects, malformed addresses, and an unavailable store.
 
-use crate::dashboard::{Visitor, dead_letter};
+use crate::dashboard::{Visitor, dead_letter, problem_detail};
 use crate::server::{ROOT_KEY, TestApi};
 use posthaste_core::ports::{KeyRole, Stores};
 use posthaste_testkit::harness::Harness;
 
-pub(crate) async fn an_unknown_id_links_to_its_list<S: Stores>(api: &TestApi<S>) {
+pub(crate) async fn an_unknown_id_gets_a_helpful_error_page<S: Stores>(api: &TestApi<S>) {
     dead_letter(api, "a").await;
     let visitor = Visitor::sign_in(api, &api.key(KeyRole::Operator).await).await;
-    for (path, status, told, link) in [
-        ("/deliveries/99", 404, "there is no such delivery", "href=\"/deliveries\""),
-        ("/dead-letters/99", 404, "there is no such dead letter", "href=\"/dead-letters\""),
-        ("/orders/none", 404, "there is no such order", "href=\"/orders\""),
-        ("/orders?idempotency_key=none", 404, "there is no such order", "href=\"/orders\""),
-        ("/deliveries/9223372036854775807", 404, "there is no such delivery", "href=\"/deliveries\""),
-        ("/deliveries/9223372036854775808", 422, "must be a whole number", "href=\"/\""),
-        ("/dead-letters/one", 422, "must be a whole number", "href=\"/\""),
-        ("/deliveries?cursor=x", 422, "cursor must be", "href=\"/\""),
+    for (path, call, status, link) in [
+        ("/deliveries/99", "/v1/deliveries/99", 404, "href=\"/deliveries\""),
+        ("/dead-letters/99", "/v1/dead-letters/99", 404, "href=\"/dead-letters\""),
+        ("/orders/none", "/v1/orders/none", 404, "href=\"/orders\""),
+        ("/orders?idempotency_key=none", "/v1/orders/none", 404, "href=\"/orders\""),
+        (
+            "/deliveries/9223372036854775807",
+            "/v1/deliveries/9223372036854775807",
+            404,
+            "href=\"/deliveries\"",
+        ),
+        ("/deliveries/9223372036854775808", "/v1/deliveries/9223372036854775808", 422, "href=\"/\""),
+        ("/dead-letters/one", "/v1/dead-letters/one", 422, "href=\"/\""),
+        ("/deliveries?cursor=x", "/v1/deliveries?cursor=x", 422, "href=\"/\""),
     ] {
         let html = visitor.page(path, status).await;
-        for part in [told, link, "<h1>", "Sign out"] {
+        let detail = problem_detail(api, call).await;
+        for part in [&*detail, link, "<h1>", "Sign out"] {
             assert!(html.contains(part), "{path}: no {part:?} in {html}");
         }
-        assert!(!html.contains("http-equiv"), "{path}: no automatic reload");
+        assert!(!html.contains("http-equiv"), "{path}: reloading does not help");
     }
     let pressed = visitor.press("/dead-letters/99/requeue", "").await;
     assert_eq!(pressed.status, 404);
-    assert!(pressed.text().contains("there is no such dead letter"), "{}", pressed.text());
-    // Requests refused before a page handler runs: a browser gets a page, a program a problem.
-    for (method, path, status, told) in [
-        ("GET", "/events/%FF", 400, "this address cannot be read"),
-        ("GET", "/orders/%FF", 400, "this address cannot be read"),
-        ("GET", "/outbox/resume", 405, "takes what a button sends"),
-        ("GET", "/sign-out", 405, "takes what a button sends"),
-        ("DELETE", "/subscriptions/1", 405, "takes what a button sends"),
+    let detail = problem_detail(api, "/v1/dead-letters/99").await;
+    assert!(pressed.text().contains(&detail), "{}", pressed.text());
+    // Errors before a page handler: browsers get a page, API clients a problem.
+    for (method, path, status, detail) in [
+        ("GET", "/events/%FF", 400, "this address is malformed"),
+        ("GET", "/orders/%FF", 400, "this address is malformed"),
+        ("GET", "/outbox/resume", 405, "accepts only forms"),
+        ("GET", "/sign-out", 405, "accepts only forms"),
+        ("DELETE", "/subscriptions/1", 405, "accepts only forms"),
     ] {
         let html = visitor.call(method, path).header("accept", "text/html").expect_text(status).await;
-        assert!(html.contains(told) && html.contains("href=\"/\""), "{path}: {html}");
+        assert!(html.contains(detail) && html.contains("href=\"/\""), "{path}: {html}");
         visitor.call(method, path).refused(status, "").await;
     }
     let nowhere = visitor.call("GET", "/system/nowhere").header("accept", "text/html");
     assert!(nowhere.expect_text(404).await.contains("there is no page at this address"));
 }
 
-/// The page says that the store is unavailable, reloads itself, and hides the cause.
+/// The page reloads itself and does not reveal the cause.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unavailable_store_is_shown() {
+async fn an_unavailable_store_is_reported() {
     let mut api = TestApi::start(Harness::postgres_cut("pages").await).await;
     let visitor = Visitor::sign_in(&api, ROOT_KEY).await;
     let (cookie, mut seen) = (visitor.cookie.clone(), 0);
@@ -65,7 +72,7 @@ async fn an_unavailable_store_is_shown() {
         "/deliveries",
         "/deliveries/1",
         "/dead-letters",
-        "/dead-letters/requeued?first=1&last=2&begun=2027-01-15T08:00:00Z",
+        "/dead-letters/requeued?first=1&last=2&started=2027-01-15T08:00:00Z",
         "/orders",
         "/orders/k",
         "/system",
@@ -76,19 +83,19 @@ async fn an_unavailable_store_is_shown() {
                 break answer;
             }
             seen += 1;
-            assert!(seen < 1_000, "the store never became unavailable for {path}: {}", answer.text());
+            assert!(seen < 1_000, "the store stayed available for {path}: {}", answer.text());
         };
         let html = answer.text();
         assert_eq!(answer.header("retry-after"), "1", "{path}: {html}");
         assert!(
-            html.contains("http-equiv=\"refresh\"") && html.contains("goes on by itself"),
+            html.contains("http-equiv=\"refresh\"") && html.contains("reloads automatically"),
             "{path}: {html}"
         );
         assert!(!html.contains("127.0.0.1"), "{path}: {html}");
     }
-    // A form is not submitted again automatically.
+    // A submitted form is not repeated automatically.
     let pressed = call("POST", "/outbox/resume").body(format!("token={token}")).send().await;
     let html = pressed.text();
     assert_eq!((pressed.status, pressed.header("retry-after")), (503, "1"), "{html}");
-    assert!(!html.contains("http-equiv") && html.contains("press it again"), "{html}");
+    assert!(!html.contains("http-equiv") && html.contains("submit the form again"), "{html}");
 }

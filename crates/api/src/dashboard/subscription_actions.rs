@@ -1,0 +1,136 @@
+//! The forms that create, verify, test, pause and resume a subscription and rotate its secret, through the functions of
+//! the API. A secret appears only on the page that follows its creation.
+
+use super::form::Form;
+use super::page::{Layout, Refusal, Shown, render};
+use super::subscription_edit::{FormFields, body_of};
+use super::subscriptions::{ActionResult, HERE, show_result};
+use super::visitor::Visitor;
+use crate::fields::Fields;
+use crate::problem::Problem;
+use crate::state::{Api, ApiState};
+use crate::subscriptions::{self, challenge, subscription_id};
+use askama::Template;
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse as _, Redirect};
+use http::StatusCode;
+use posthaste_core::audit::Actor;
+use posthaste_core::ports::Stores;
+use serde_json::Value;
+
+#[derive(Debug, Template)]
+#[template(path = "new_subscription.html")]
+struct NewPage {
+    layout: Layout,
+    fields: FormFields,
+}
+
+pub(crate) async fn fill_in<S: Stores>(State(_api): Api<S>, Extension(visitor): Extension<Visitor>) -> Shown {
+    super::page::show(&NewPage { layout: Layout::of(visitor, HERE), fields: FormFields::default() })
+}
+
+pub(crate) async fn create<S: Stores>(
+    State(api): Api<S>,
+    Extension(visitor): Extension<Visitor>,
+    Extension(by): Extension<Actor>,
+    Extension(form): Extension<Form>,
+) -> Shown {
+    let body = body_of(&form, true);
+    match subscriptions::make(&api, by, Fields::parse(&body)?).await {
+        Ok(created) => {
+            let text = "Created. Copy the secret, then verify the URL: nothing is sent until it is verified.";
+            show_result(&api, visitor, created, ActionResult::good(text)).await
+        }
+        Err(Problem { field: Some(field), detail, .. }) => {
+            let fields = FormFields::of(&form).with_error(field, detail);
+            let page = NewPage { layout: Layout::of(visitor, HERE), fields };
+            render(StatusCode::UNPROCESSABLE_ENTITY, &page).map_err(Refusal)
+        }
+        Err(problem) => Err(problem.into()),
+    }
+}
+
+pub(crate) async fn verify<S: Stores>(
+    State(api): Api<S>,
+    Extension(visitor): Extension<Visitor>,
+    Extension(by): Extension<Actor>,
+    Extension(_form): Extension<Form>,
+    Path(id): Path<String>,
+) -> Shown {
+    let outcome = challenge::challenge(&api, by, subscription_id(&id)?).await?;
+    let response = response_text(outcome.response_status, outcome.error_code.as_deref(), outcome.duration_ms);
+    let text = match outcome.reason {
+        None => format!("Verified: the receiver returned the challenge ({response})"),
+        Some(reason) => format!("Not verified: {reason} ({response})"),
+    };
+    let subscription = subscriptions::find_one(&api, &id).await?;
+    let result = ActionResult { text, is_good: outcome.verified, body: None };
+    show_result(&api, visitor, subscription, result).await
+}
+
+pub(crate) async fn test<S: Stores>(
+    State(api): Api<S>,
+    Extension(visitor): Extension<Visitor>,
+    Extension(_form): Extension<Form>,
+    Path(id): Path<String>,
+) -> Shown {
+    let outcome = challenge::send_test(&api, subscription_id(&id)?).await?;
+    let response = response_text(outcome.response_status, outcome.error_code.as_deref(), outcome.duration_ms);
+    let text = match outcome.reason {
+        None => format!("Test event delivered ({response})"),
+        Some(reason) => format!("Test event failed: {reason} ({response})"),
+    };
+    let subscription = subscriptions::find_one(&api, &id).await?;
+    let result = ActionResult { text, is_good: outcome.delivered, body: outcome.response_body };
+    show_result(&api, visitor, subscription, result).await
+}
+
+fn response_text(status: Option<u16>, code: Option<&str>, duration_ms: u64) -> String {
+    let status = status.map_or_else(|| "no response".to_owned(), |status| format!("response {status}"));
+    let code = code.map_or_else(String::new, |code| format!(", {code}"));
+    format!("{status}{code}, after {duration_ms} ms")
+}
+
+pub(crate) async fn pause<S: Stores>(
+    State(api): Api<S>,
+    Extension(by): Extension<Actor>,
+    Extension(_form): Extension<Form>,
+    Path(text): Path<String>,
+) -> Shown {
+    set_active(&api, by, &text, false).await
+}
+
+pub(crate) async fn resume<S: Stores>(
+    State(api): Api<S>,
+    Extension(by): Extension<Actor>,
+    Extension(_form): Extension<Form>,
+    Path(text): Path<String>,
+) -> Shown {
+    set_active(&api, by, &text, true).await
+}
+
+async fn set_active<S: Stores>(api: &ApiState<S>, by: Actor, text: &str, active: bool) -> Shown {
+    let body = serde_json::json!({ "active": active }).to_string();
+    let changed = subscriptions::change(api, by, subscription_id(text)?, Fields::parse(&body)?).await?;
+    Ok(Redirect::to(&format!("/subscriptions/{}", changed.id)).into_response())
+}
+
+pub(crate) async fn rotate_secret<S: Stores>(
+    State(api): Api<S>,
+    Extension(visitor): Extension<Visitor>,
+    Extension(by): Extension<Actor>,
+    Extension(form): Extension<Form>,
+    Path(text): Path<String>,
+) -> Shown {
+    let body = Value::Object(form.as_body(&[], &["overlap_s"])).to_string();
+    let rotated = subscriptions::rotate(&api, by, subscription_id(&text)?, Fields::parse(&body)?).await?;
+    let text = "Secret rotated. Copy the new one and configure the receiver with it.";
+    show_result(&api, visitor, rotated, ActionResult::good(text)).await
+}
+
+/// Redirects from the address of a form to the subscription, for reloads of the result.
+pub(crate) async fn redirect<S: Stores>(State(_api): Api<S>, Path(text): Path<String>) -> Shown {
+    let id = subscription_id(&text)?;
+    Ok(Redirect::to(&format!("/subscriptions/{id}")).into_response())
+}

@@ -1,4 +1,4 @@
-//! Which engine a URL means: the one place that chooses.
+//! Database URLs: which engine a URL selects, and how it is shown without its password.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ impl FromStr for DatabaseUrl {
     }
 }
 
-/// For people and logs: neither a password nor a user is shown.
+/// Shows neither password nor user name, for logs and messages.
 impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -34,16 +34,16 @@ impl fmt::Display for DatabaseUrl {
     }
 }
 
-/// Neither engine. It does not repeat the text: that may hold a password.
+/// The text is not a URL of either engine. The error does not contain the text, which may hold a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NotADatabase;
 
-/// A login to a PostgreSQL server.
+/// The URL of a PostgreSQL server, with user and password.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ServerUrl(String);
 
 impl ServerUrl {
-    /// The whole of it, for the driver.
+    /// Returns the whole URL with its password, for the driver.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
@@ -83,8 +83,8 @@ struct Parts<'a> {
     has_query: bool,
 }
 
-/// `None` where a question mark stands before an @: then one of them belongs to a password, and which is
-/// anybody's guess.
+/// Splits a URL of a server. Returns `None` if a question mark precedes an `@`: one of them then belongs to a password,
+/// and which one is ambiguous.
 fn parts(url: &str) -> Option<Parts<'_>> {
     let (_, rest) = url.split_once("://")?;
     let (login, place) = rest.rsplit_once('@').map_or((None, rest), |(login, place)| (Some(login), place));
@@ -93,13 +93,13 @@ fn parts(url: &str) -> Option<Parts<'_>> {
     }
     let (place, has_query) = place.split_once('?').map_or((place, false), |(place, _)| (place, true));
     let user = login.map(|login| login.split_once(':').map_or(login, |(user, _)| user));
-    // Nobody's user name has an @ in it; a password without its user might.
+    // An `@` in the user name means that a password was written without its user.
     let user = user.filter(|user| !user.contains('@'));
     Some(Parts { user, has_password: login.is_some_and(|login| login.contains(':')), place, has_query })
 }
 
-/// A database URL as `posthaste config` shows it: logins differ in their users. `None` for what is no URL
-/// of a database: nobody knows where its password is.
+/// Returns a database URL without its password, as `posthaste config` shows it. The user name stays, because it is
+/// what distinguishes logins. Returns `None` if the text is not a database URL: its password cannot be located.
 pub(crate) fn without_password(text: &str) -> Option<String> {
     match text.parse().ok()? {
         DatabaseUrl::Sqlite(path) => Some(format!("sqlite://{}", path.display())),
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls() {
+    fn urls_select_an_engine() {
         let check = |text: &str| text.parse::<DatabaseUrl>();
         assert_eq!(check("sqlite://a/b.db"), Ok(DatabaseUrl::Sqlite(PathBuf::from("a/b.db"))));
         assert_eq!(check("sqlite:///a/b.db"), Ok(DatabaseUrl::Sqlite(PathBuf::from("/a/b.db"))));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_not_shown() {
+    fn passwords_are_never_shown() {
         for (url, displayed, shown) in [
             (
                 "postgres://user:hush@host:5432/db",

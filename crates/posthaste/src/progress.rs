@@ -1,10 +1,11 @@
-//! How long work is going: a bar on a terminal, plain lines elsewhere. All of it goes to stderr, so that
-//! stdout holds the answer alone.
+//! Shows the progress of long commands on stderr: a bar on a terminal, plain lines elsewhere. Stdout carries only
+//! the result.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
+/// The interval between two frames of the spinner.
 const TICK: Duration = Duration::from_millis(120);
 
 #[derive(Debug)]
@@ -14,6 +15,7 @@ pub(crate) enum Progress {
 }
 
 impl Progress {
+    /// Creates a bar if stderr is a terminal.
     pub(crate) fn new() -> Self {
         if !std::io::stderr().is_terminal() {
             return Self::Lines;
@@ -23,9 +25,9 @@ impl Progress {
         Self::Bar(bar)
     }
 
-    /// How far it has come, of how much if that is known.
-    pub(crate) fn at(&self, place: u64, of: Option<u64>, told: &str) {
-        let told = told.trim_end();
+    /// Shows a position, out of `of` if the total is known, and a message.
+    pub(crate) fn at(&self, place: u64, of: Option<u64>, message: &str) {
+        let message = message.trim_end();
         match (self, of) {
             (Self::Bar(bar), Some(of)) => {
                 let form = "{bar:30} {percent}% {msg}";
@@ -34,19 +36,20 @@ impl Progress {
                 );
                 bar.set_length(of.max(place));
                 bar.set_position(place);
-                bar.set_message(told.to_owned());
+                bar.set_message(message.to_owned());
             }
-            (Self::Bar(bar), None) => bar.set_message(told.to_owned()),
-            (Self::Lines, Some(of)) => eprintln!("{place} of {of}: {told}"),
-            (Self::Lines, None) => eprintln!("{told}"),
+            (Self::Bar(bar), None) => bar.set_message(message.to_owned()),
+            (Self::Lines, Some(of)) => eprintln!("{place} of {of}: {message}"),
+            (Self::Lines, None) => eprintln!("{message}"),
         }
     }
 
-    /// Whether it can be told often; lines would only add up.
+    /// Returns whether this is a bar, which may be updated often. Lines would accumulate.
     pub(crate) const fn is_bar(&self) -> bool {
         matches!(self, Self::Bar(_))
     }
 
+    /// Removes the bar.
     pub(crate) fn end(self) {
         match self {
             Self::Bar(bar) => bar.finish_and_clear(),

@@ -1,5 +1,5 @@
-//! `posthaste serve`: opens the store, starts the services of the roles that this process runs, and
-//! ends them in order when it is told to.
+//! `posthaste serve`: opens the store, starts the services of the process roles, and drains them in order after a
+//! signal.
 
 mod api;
 mod roles;
@@ -7,7 +7,7 @@ mod roles;
 use crate::database::DatabaseUrl;
 use crate::settings::{ProcessRole, Settings};
 use crate::signals::Signals;
-use crate::{login, network, random};
+use crate::{network, postgres_login, random};
 use anyhow::Context as _;
 use posthaste_api::server::{Server, ServerOptions};
 use posthaste_api::{Readiness, TrustedProxies, health_router};
@@ -36,25 +36,27 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// How often the clock is set by the store's.
+/// The interval between two samples of the store's clock.
 const CLOCK_POLL: Duration = Duration::from_secs(5);
-/// How often a batcher, which is rung for every call, shows that it is alive.
+/// The poll interval of a batcher. Calls wake it up; the poll only keeps its heartbeat fresh.
 const BATCHER_POLL: Duration = Duration::from_secs(5);
-/// A service that has not stepped for so long, or for several of its polls, is not ready.
+/// A service counts as late if its last step was this long ago, or [`LATE_POLLS`] poll intervals if that is longer.
 const LATE_AFTER: Duration = Duration::from_secs(15);
 const LATE_POLLS: u32 = 3;
-/// Services without which a process does its work all the same.
-const NOT_NEEDED: [&str; 4] = ["presence", "surveyor", "failed_sign_ins", "ledger_purge"];
-/// The shortest time between two announcements to other processes.
+/// Services that readiness ignores: deliveries and orders do not depend on them.
+const OPTIONAL_SERVICES: [&str; 4] = ["presence", "surveyor", "failed_sign_ins", "ledger_purge"];
+/// The minimum interval between two wake-ups sent to other processes.
 const ANNOUNCE_PACE: Duration = Duration::from_millis(3);
 
+/// Runs the services until a signal arrives.
 pub(crate) fn run(settings: &Settings) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let (listening, _) = oneshot::channel();
     runtime.context("starting the runtime")?.block_on(serve(settings, listening))
 }
 
-/// The one place that chooses an engine. Whoever waits for it is told where the API listens.
+/// Opens the store and runs the process. This is the only place that chooses the engine. Sends the address of the API
+/// to `listening` once it accepts connections.
 pub(crate) async fn serve(
     settings: &Settings,
     listening: oneshot::Sender<SocketAddr>,
@@ -62,7 +64,7 @@ pub(crate) async fn serve(
     let mut signals = Signals::new()?;
     let metrics = Metrics::new();
     let observer = observer(&metrics);
-    match (login::postgres_options(settings), &settings.database.url) {
+    match (postgres_login::postgres_options(settings), &settings.database.url) {
         (None, DatabaseUrl::Sqlite(path)) => {
             let log_observer = log_observer(&metrics);
             let options = SqliteOptions { observer, log_observer, ..SqliteOptions::new(path) };
@@ -70,14 +72,16 @@ pub(crate) async fn serve(
             let process = Process::new(settings, store, WakeUps::alone(), metrics).await?;
             process.run(&mut signals, listening).await
         }
-        (None, DatabaseUrl::Postgres(_)) => anyhow::bail!("no login to the database"),
+        (None, DatabaseUrl::Postgres(_)) => anyhow::bail!("no login for the database"),
         (Some(options), _) => {
             let options = PostgresOptions { observer, ..options };
-            let Some(store) = signals.or(login::wait_for(|| PostgresStore::connect(&options))).await else {
+            let Some(store) = signals.or(postgres_login::wait_for(|| PostgresStore::connect(&options))).await
+            else {
                 return Ok(ExitCode::SUCCESS);
             };
             let store = store?;
-            let listener = PostgresListener::new(login::listen_url(settings, &options).unwrap_or_default())?;
+            let listener =
+                PostgresListener::new(postgres_login::listen_url(settings, &options).unwrap_or_default())?;
             let wake_ups = WakeUps::among_others(stages(settings));
             let announcer = Announcer::new(store.announcer(), wake_ups.clone());
             let mut process = Process::new(settings, store, wake_ups.clone(), metrics).await?;
@@ -91,25 +95,25 @@ pub(crate) async fn serve(
     }
 }
 
-/// Meters how long the store takes for each role.
+/// Returns an observer that records the latency of store calls by role.
 fn observer(metrics: &Metrics) -> Observer {
     let metrics = metrics.clone();
     Observer::new(move |role, took| metrics.store_called(role.name(), took))
 }
 
-/// Shows the write-ahead log of SQLite in the metrics.
+/// Returns an observer that exports the size of SQLite's write-ahead log as a metric.
 fn log_observer(metrics: &Metrics) -> LogObserver {
     let metrics = metrics.clone();
     LogObserver::new(move |bytes, is_blocked| metrics.wal_seen(bytes, is_blocked))
 }
 
-/// What the clock of this machine says. Nothing goes by it; people are told when it is wrong.
+/// Returns the time of this machine's clock. It is only compared with the store's clock, to report clock skew.
 fn machine_now() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_micros(0).after(since_epoch)
 }
 
-/// The stages that the roles of this process see to.
+/// Returns the stages that the roles of this process work on.
 fn stages(settings: &Settings) -> Vec<Stage> {
     let of = |role: &ProcessRole| match role {
         ProcessRole::Router => vec![Stage::Routing],
@@ -130,23 +134,25 @@ struct Process<'a, S> {
     metrics: Metrics,
     worker_id: WorkerId,
     runner: Runner,
-    /// The lane to the broker, as this process last saw it.
+    /// The state of the broker lane that this process read last.
     lane: LaneState,
-    /// What deliveries, orders, challenges and tests leave through; nothing without a role that sends.
+    /// Sends deliveries, orders, challenges and test requests. `None` if no role of this process sends.
     sender: Option<Sender>,
-    /// Where the API listens, and where it puts events; nothing without that role.
+    /// The socket of the API. `None` without that role.
     listener: Option<TcpListener>,
-    /// Where probes and scrapers are answered, if that was asked for.
+    /// The socket of health probes and metrics, if one is configured.
     metrics_listener: Option<TcpListener>,
-    /// What waits, as last counted; only with the API.
+    /// The backlogs that were counted last. Only updated with the role api.
     last_survey: LastSurvey,
     failed_sign_ins: FailedSignInCounter,
+    /// The queue for new events. `None` without the role api.
     ingest: Option<Batcher<IngestRequest, RequestOutcome>>,
-    /// Where the API puts orders; nothing without a broker to send them to.
+    /// The queue for new orders. `None` without the role api or without a broker.
     intake: Option<Batcher<Order, Submission>>,
 }
 
 impl<'a, S: Stores> Process<'a, S> {
+    /// Opens the sockets and starts the services of all roles.
     async fn new(
         settings: &'a Settings,
         store: S,
@@ -161,7 +167,7 @@ impl<'a, S: Stores> Process<'a, S> {
             .any(|role| settings.roles.contains(role));
         metrics.outbox.lag_sla.set(settings.outbox.lag_sla.as_secs_f64());
         let sender = sends.then(|| network::sender(settings)).transpose()?;
-        // Before any service takes work on: an address that is taken stops the start.
+        // Before any service claims work: an address in use aborts the start.
         let listener = match settings.roles.contains(&ProcessRole::Api) {
             true => Some(network::listen(settings)?),
             false => None,
@@ -188,6 +194,7 @@ impl<'a, S: Stores> Process<'a, S> {
         Ok(process)
     }
 
+    /// Starts the services of every role, then the presence service.
     fn start(&mut self) -> anyhow::Result<()> {
         let clock = ClockSetter::new(self.store.clone(), self.clock.clone(), self.metrics.clone());
         self.start_polling("clock", clock, CLOCK_POLL);
@@ -205,12 +212,12 @@ impl<'a, S: Stores> Process<'a, S> {
         Ok(())
     }
 
-    /// Starts a step that is never woken up.
+    /// Starts a service that only polls.
     fn start_polling<T: Step + 'static>(&mut self, name: &'static str, step: T, every: Duration) {
         self.runner.start(Service::new(name, step, WakeUp::default(), every));
     }
 
-    /// Starts a batcher, and returns where calls go in.
+    /// Starts a batcher and returns the handle for its calls.
     fn start_batcher<W: BatchHandler + 'static>(
         &mut self,
         name: &'static str,
@@ -225,8 +232,8 @@ impl<'a, S: Stores> Process<'a, S> {
         calls
     }
 
-    /// Its roles, but for those that have nothing to do: without a broker nobody sends orders.
-    fn roles_run(&self) -> impl Iterator<Item = ProcessRole> {
+    /// Returns the roles that have work to do: the outbox role has none without a broker.
+    fn active_roles(&self) -> impl Iterator<Item = ProcessRole> {
         let has_broker = self.settings.broker.url.is_some();
         self.settings.roles.iter().copied().filter(move |role| has_broker || *role != ProcessRole::Outbox)
     }
@@ -236,43 +243,44 @@ impl<'a, S: Stores> Process<'a, S> {
             process_id: self.worker_id.clone(),
             version: env!("CARGO_PKG_VERSION"),
             started_at: self.clock.now(),
-            roles: self.roles_run().map(ProcessRole::as_str).collect(),
+            roles: self.active_roles().map(ProcessRole::as_str).collect(),
         };
         let telemetry = Telemetry::new(self.store.presence(), identity, self.metrics.clone());
         let service = Service::new("presence", telemetry, WakeUp::default(), telemetry::EVERY);
         self.runner.start(Service { phase: DrainPhase::Telemetry, ..service });
     }
 
-    /// What readiness looks at.
+    /// Returns the heartbeats that readiness depends on.
     fn heartbeats(&self) -> Vec<Arc<Heartbeat>> {
         self.runner
             .heartbeats()
             .iter()
-            .filter(|heartbeat| !NOT_NEEDED.contains(&heartbeat.name))
+            .filter(|heartbeat| !OPTIONAL_SERVICES.contains(&heartbeat.name))
             .cloned()
             .collect()
     }
 
+    /// Returns the age of the last step after which a service counts as late.
     fn late_after(&self) -> Duration {
         let settings = self.settings;
-        let (polls, cleans, idles) =
-            (settings.poll, settings.lease.cleaner_interval, settings.outbox.idle_sleep);
-        let poll_max = polls.max(cleans).max(idles).max(CLOCK_POLL);
+        let intervals =
+            [settings.poll, settings.lease.cleaner_interval, settings.outbox.idle_sleep, CLOCK_POLL];
+        let poll_max = intervals.into_iter().max().unwrap_or(CLOCK_POLL);
         LATE_AFTER.max(poll_max.saturating_mul(LATE_POLLS))
     }
 
-    /// Answers probes and scrapers, whatever roles this process has.
+    /// Starts the server for health probes and metrics, independently of the roles. Returns `None` if it has no socket.
     fn start_metrics(&mut self) -> anyhow::Result<Option<Server>> {
         let Some(listener) = self.metrics_listener.take() else { return Ok(None) };
         let store = self.store.clone();
-        let answers = move || {
+        let ping = move || {
             let store = store.clone();
             async move { store.now().await.map(drop) }
         };
         let (heartbeats, lane) = (self.heartbeats(), Some(self.lane.clone()));
-        let health = Readiness::new(answers, self.metrics.clone(), heartbeats, self.late_after(), lane);
-        let address = listener.local_addr().context("asking for the address")?;
-        tracing::info!(url = format!("http://{address}/metrics"), "answers probes and scrapers");
+        let health = Readiness::new(ping, self.metrics.clone(), heartbeats, self.late_after(), lane);
+        let address = listener.local_addr().context("reading the local address")?;
+        tracing::info!(url = format!("http://{address}/metrics"), "metrics listening");
         let router = health_router(Arc::new(health), random::fill);
         Ok(Some(Server::start_with(listener, router, self.server_options())))
     }
@@ -285,6 +293,7 @@ impl<'a, S: Stores> Process<'a, S> {
         }
     }
 
+    /// Serves until a signal arrives, then drains: first the API, then the services, last the probes.
     async fn run(
         mut self,
         signals: &mut Signals,
@@ -294,29 +303,29 @@ impl<'a, S: Stores> Process<'a, S> {
         let api = self.start_api(listening)?;
         let probes = self.start_metrics()?;
         let (roles, worker_id) = (roles.join(","), self.worker_id.as_str());
-        tracing::info!(roles, worker_id, database = login::shown(self.settings), "serving");
-        let by = signals.next().await;
-        tracing::info!(by, "stops: takes no more work, and finishes what was begun");
+        tracing::info!(roles, worker_id, database = postgres_login::describe(self.settings), "serving");
+        let signal = signals.next().await;
+        tracing::info!(signal, "shutting down, draining");
         let grace = self.settings.shutdown_grace;
         let until = Instant::now() + grace;
         let stopped = async {
-            // Requests that were begun need the ingest service, which ends with the others below.
-            let answered = match api {
+            // Open requests need the ingest service, which the runner stops below.
+            let is_drained = match api {
                 Some(api) => api.stop(grace / 4).await,
                 None => true,
             };
-            if !answered {
-                tracing::warn!("some requests took too long and are broken off");
+            if !is_drained {
+                tracing::warn!("requests still open after a quarter of the grace period, aborted");
             }
             let stopped = self.runner.stop(until.saturating_duration_since(Instant::now())).await;
-            // Whoever probes sees the process to its end.
+            // Probes are answered until everything else has stopped.
             if let Some(probes) = probes {
                 probes.stop(Duration::ZERO).await;
             }
             stopped
         };
         let Some(clean) = signals.or(stopped).await else {
-            tracing::warn!("a second signal: stops at once");
+            tracing::warn!("second signal, exiting immediately");
             std::process::exit(1);
         };
         if clean {
@@ -324,7 +333,10 @@ impl<'a, S: Stores> Process<'a, S> {
             return Ok(ExitCode::SUCCESS);
         }
         let grace_s = self.settings.shutdown_grace.as_secs();
-        tracing::error!(grace_s, "the grace period ended before the work did: leases will run out");
+        tracing::error!(
+            grace_s,
+            "grace period exceeded, exiting with work in flight; its leases will expire"
+        );
         Ok(ExitCode::FAILURE)
     }
 }

@@ -1,4 +1,4 @@
-//! What asks a process to end: SIGTERM, and SIGINT from the keyboard.
+//! The signals that shut a process down: SIGTERM and SIGINT.
 
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -9,11 +9,13 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
+    /// Installs the signal handlers.
     pub(crate) fn new() -> anyhow::Result<Self> {
-        let listen = |kind| signal(kind).context("listening for signals");
+        let listen = |kind| signal(kind).context("installing signal handlers");
         Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
     }
 
+    /// Waits for the next signal and returns its name.
     pub(crate) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
@@ -21,7 +23,7 @@ impl Signals {
         }
     }
 
-    /// What the work comes to, unless a signal comes first.
+    /// Runs `work` to completion. Returns `None` if a signal arrives first; `work` is then dropped.
     pub(crate) async fn or<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             done = work => Some(done),

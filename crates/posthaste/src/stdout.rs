@@ -1,8 +1,8 @@
-//! What commands print for people and for programs.
+//! Writes the output of commands to stdout.
 
 use std::io::{ErrorKind, Result, Write as _, stdout};
 
-/// Whoever stops reading, as `head` does, has seen enough: that is no failure.
+/// Writes `text` and flushes it. A closed pipe is not an error: the reader (`head`, for example) has finished.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -1,4 +1,5 @@
-//! The API role: the batchers that callers' events and orders go through, what its pages show, and the server itself.
+//! The role api: the batchers for new events and orders, the services behind its operational pages, and the HTTP
+//! server.
 
 use super::{Process, machine_now};
 use crate::random;
@@ -20,6 +21,7 @@ use std::net::SocketAddr;
 use tokio::sync::oneshot;
 
 impl<S: Stores> Process<'_, S> {
+    /// Starts the services of the role. The HTTP server is started later, by [`start_api`](Self::start_api).
     pub(super) fn start_api_role(&mut self) {
         let (store, wake_ups, metrics) = (self.store.clone(), self.wake_ups.clone(), self.metrics.clone());
         let ingest = Ingest::new(store.ingest(), wake_ups.clone(), metrics.clone());
@@ -52,7 +54,8 @@ impl<S: Stores> Process<'_, S> {
         let mut warnings = self.settings.warnings();
         if self.settings.root_key.is_some() {
             warnings.push(
-                "POSTHASTE_ROOT_KEY is set: once posthaste key create has made keys, take it out".to_owned(),
+                "POSTHASTE_ROOT_KEY is set: create keys with `posthaste key create`, then unset it"
+                    .to_owned(),
             );
         }
         Operations {
@@ -65,7 +68,8 @@ impl<S: Stores> Process<'_, S> {
         }
     }
 
-    /// Answers once every service has been started, so that readiness knows them all.
+    /// Starts the HTTP server. Call it after all services have been started, because readiness covers the services that
+    /// exist by then.
     pub(super) fn start_api(
         &mut self,
         listening: oneshot::Sender<SocketAddr>,
@@ -75,7 +79,7 @@ impl<S: Stores> Process<'_, S> {
         };
         let settings = self.settings;
         let outgoing = Outgoing {
-            sender: self.sender.clone().context("a sender")?,
+            sender: self.sender.clone().context("the role api has no sender")?,
             sealer: SecretSealer::new(settings.secret_key.clone()),
             timeouts: RequestTimeouts { default: settings.request_timeout, lease: settings.lease.length },
         };
@@ -102,10 +106,10 @@ impl<S: Stores> Process<'_, S> {
         .with_root_key(settings.root_key.as_ref().map(|key| key_hash(key.expose())))
         .with_pulses(self.heartbeats(), late_after, self.lane.clone())
         .with_metrics_elsewhere(settings.metrics_listen.is_some());
-        let address = listener.local_addr().context("asking for the address")?;
-        tracing::info!(url = format!("http://{address}"), "the API listens");
+        let address = listener.local_addr().context("reading the local address")?;
+        tracing::info!(url = format!("http://{address}"), "API listening");
         let server = Server::start_with(listener, router(state), self.server_options());
-        // Most of the time nobody waits for it.
+        // Only `posthaste dev` waits for the address.
         let _ = listening.send(address);
         Ok(Some(server))
     }

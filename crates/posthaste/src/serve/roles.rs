@@ -1,4 +1,4 @@
-//! What each role that works on the store runs: router, orchestrator, worker, cleaner and outbox.
+//! Starts the services of the roles router, orchestrator, worker, cleaner and outbox.
 
 use super::Process;
 use crate::random;
@@ -18,7 +18,7 @@ use posthaste_services::wait_check::{self, WaitCheck};
 use posthaste_services::worker::{REPORTS, Reports, Worker, WorkerKit, WorkerOptions};
 use std::sync::Arc;
 
-/// The most reports of one batch.
+/// The maximum number of reports in a batch.
 const REPORTS_MAX: usize = 500;
 
 impl<S: Stores> Process<'_, S> {
@@ -56,7 +56,7 @@ impl<S: Stores> Process<'_, S> {
         };
         let wake_up = self.wake_ups.wake_up(Stage::Delivery);
         let kit = WorkerKit {
-            sender: self.sender.clone().context("a sender")?,
+            sender: self.sender.clone().context("the role worker has no sender")?,
             sealer: Arc::new(SecretSealer::new(self.settings.secret_key.clone())),
             reports,
             clock: self.clock.clone(),
@@ -80,7 +80,7 @@ impl<S: Stores> Process<'_, S> {
     pub(super) fn start_outbox(&mut self) -> anyhow::Result<()> {
         let (broker, outbox) = (&self.settings.broker, self.settings.outbox);
         let Some(url) = broker.url.clone() else {
-            tracing::info!("no broker to send orders to: set POSTHASTE_BROKER_URL if there is one");
+            tracing::info!("POSTHASTE_BROKER_URL is not set, orders are refused");
             return Ok(());
         };
         let (store, poll) = (self.store.outbox_worker(), outbox.idle_sleep);
@@ -93,7 +93,7 @@ impl<S: Stores> Process<'_, S> {
             processed_marker: broker.processed_marker.clone(),
             deadline: self.settings.request_timeout,
         };
-        let broker = HttpBroker::new(self.sender.clone().context("a sender")?, broker);
+        let broker = HttpBroker::new(self.sender.clone().context("the role outbox has no sender")?, broker);
         let options = OutboxOptions {
             worker_id: self.worker_id.clone(),
             batch_size: outbox.batch_size,

@@ -56,7 +56,7 @@ impl Served {
         settings: &[(&str, &str)],
     ) -> Self {
         let process = Program::find().serve("served", roles, &fleet::settings(settings));
-        let listens = |line: &LogLine| line.text.contains("the API listens");
+        let listens = |line: &LogLine| line.text.contains("API listening");
         assert!(process.logs(listens, PATIENCE).await, "{:#?}", process.lines());
         let line = process.lines().into_iter().find(listens).expect("a line").text;
         let (_, address) = line.split_once("http://").expect("a URL");

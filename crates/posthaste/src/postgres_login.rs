@@ -1,5 +1,5 @@
-//! How this process logs in to PostgreSQL: which roles of the database its own roles need, and the URL
-//! of each.
+//! How a process logs in to PostgreSQL: the database roles that its process roles need, and the URL of each, from
+//! the settings.
 
 use crate::database::{DatabaseUrl, ServerUrl};
 use crate::settings::{ProcessRole, Settings};
@@ -8,15 +8,15 @@ use posthaste_store::grants::DbRole;
 use posthaste_store::postgres::PostgresOptions;
 use std::time::Duration;
 
-/// How often a store that is away at the start is tried again.
-const START_PAUSE: Duration = Duration::from_secs(1);
+/// The delay between two attempts to connect while the server is unavailable at startup.
+const CONNECT_RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Nothing when the database is the embedded one.
+/// Returns the options of the PostgreSQL store, or `None` if the database is the embedded one.
 pub(crate) fn postgres_options(settings: &Settings) -> Option<PostgresOptions> {
     let database = &settings.database;
     let url = match &database.url {
         DatabaseUrl::Postgres(url) => Some(url.expose().to_owned()),
-        // The default, which nobody asked for when every role was given a login of its own.
+        // The default URL: it is not used if every role has its own login.
         DatabaseUrl::Sqlite(_) if !database.logins.is_empty() => None,
         DatabaseUrl::Sqlite(_) => return None,
     };
@@ -28,44 +28,47 @@ pub(crate) fn postgres_options(settings: &Settings) -> Option<PostgresOptions> {
     Some(PostgresOptions { url, role_urls, roles, ..PostgresOptions::default() })
 }
 
-/// Where notifications are listened for: past a pooler if there is one. Any login may listen.
+/// Returns the URL of the connection for LISTEN, which must bypass a pooler. Any login may listen.
 pub(crate) fn listen_url<'a>(settings: &'a Settings, options: &'a PostgresOptions) -> Option<&'a str> {
     let direct = settings.database.direct.as_ref().map(ServerUrl::expose);
     let any = || options.role_urls.first().map(|(_, url)| url.as_str());
     direct.or(options.url.as_deref()).or_else(any)
 }
 
-/// A server that is away when we start may be starting too.
+/// Calls `connect` until the server is available: at startup it may be starting as well. Logs the first failure.
 pub(crate) async fn wait_for<T, F: Future<Output = StoreResult<T>>>(
     connect: impl Fn() -> F,
 ) -> StoreResult<T> {
-    let mut told = false;
+    let mut is_logged = false;
     loop {
         match connect().await {
             Err(error @ StoreError::Unavailable { .. }) => {
-                if !told {
+                if !is_logged {
                     let error = anyhow::Error::new(error);
-                    tracing::warn!(error = format!("{error:#}"), "waits for the database");
+                    tracing::warn!(
+                        error = format!("{error:#}"),
+                        "database unavailable, retrying every second"
+                    );
                 }
-                told = true;
-                tokio::time::sleep(START_PAUSE).await;
+                is_logged = true;
+                tokio::time::sleep(CONNECT_RETRY_DELAY).await;
             }
-            answer => return answer,
+            result => return result,
         }
     }
 }
 
-/// The database, for people.
-pub(crate) fn shown(settings: &Settings) -> String {
+/// Returns a description of the database for the log.
+pub(crate) fn describe(settings: &Settings) -> String {
     match &settings.database.url {
         DatabaseUrl::Sqlite(_) if !settings.database.logins.is_empty() => {
-            "postgres, by each role's own login".into()
+            "postgres, one login per role".into()
         }
         url @ (DatabaseUrl::Sqlite(_) | DatabaseUrl::Postgres(_)) => url.to_string(),
     }
 }
 
-/// Each of them once; the first is whom the process asks the time as.
+/// Returns the database roles of this process, each once. The first one samples the clock.
 fn database_roles(settings: &Settings) -> Vec<DbRole> {
     let of = |role: &ProcessRole| -> &'static [DbRole] {
         match role {
@@ -106,14 +109,14 @@ mod tests {
     }
 
     #[test]
-    fn the_api_has_no_login_that_can_change_orders() {
+    fn api_has_no_login_that_can_change_orders() {
         assert!(!roles_of("api").contains(&DbRole::OutboxWorker));
         assert!(roles_of("api").contains(&DbRole::DeadLetterOperator));
         assert!(roles_of("outbox").contains(&DbRole::OutboxWorker));
     }
 
     #[test]
-    fn the_cleaner_has_a_login_that_reads_no_payload_and_no_secret() {
+    fn cleaner_has_a_login_without_payloads_and_secrets() {
         assert_eq!(roles_of("cleaner"), [DbRole::LeaseCleaner]);
         assert_eq!(roles_of("worker"), [DbRole::JobWorker]);
     }

@@ -46,9 +46,12 @@ enum Command {
         /// A JSON object instead of a table
         #[arg(long)]
         json: bool,
-        /// A file of settings with the defaults, to start from
+        /// Print a settings file with all defaults, commented out
         #[arg(long, conflicts_with = "json")]
         example: bool,
+        /// Print the settings reference in Markdown
+        #[arg(long, conflicts_with_all = ["json", "example"])]
+        reference: bool,
         #[command(flatten)]
         flags: Flags,
     },
@@ -91,7 +94,8 @@ impl Cli {
                 migrate(&settings.database.direct_url())
             }
             Command::Config { example: true, .. } => print(&settings::example()),
-            Command::Config { json, flags, example: false } => {
+            Command::Config { reference: true, .. } => print(&settings::as_markdown()),
+            Command::Config { json, flags, example: false, reference: false } => {
                 let (settings, values) = settings::load(&flags, std::env::vars_os())?;
                 let warnings = settings.warnings();
                 if json {

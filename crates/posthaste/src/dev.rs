@@ -24,7 +24,7 @@ const TELL_AFTER: Duration = Duration::from_secs(1);
 const DATABASE: &str = "posthaste-data/posthaste.db";
 
 pub(crate) fn run() -> anyhow::Result<ExitCode> {
-    let settings = settings::load_for_this_machine(std::env::vars_os())?;
+    let settings = settings::load_for_dev(std::env::vars_os())?;
     logs::start(&settings.log)?;
     let (settings, key) = for_one_machine(settings)?;
     migrate()?;

@@ -5,6 +5,7 @@ mod cli;
 mod client;
 mod database;
 mod dev;
+mod duration;
 mod listen;
 mod logs;
 mod network;
@@ -15,6 +16,7 @@ mod serve;
 mod settings;
 mod signals;
 mod stdout;
+mod toml_text;
 
 use clap::Parser as _;
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! The settings: read from four sources through ONE table, checked together, and handed to the wiring as
-//! plain types. Whoever holds a [`Settings`] need not doubt any of it.
+//! Settings: read from defaults, file, environment and flags through one [`table`], checked together, and passed to the
+//! wiring as plain types. A [`Settings`] is always valid.
 
 mod combination;
 mod environment;
@@ -9,6 +9,7 @@ mod kinds;
 mod nearest;
 mod print;
 mod problem;
+mod reference;
 mod secret;
 mod setting;
 mod source;
@@ -19,6 +20,7 @@ mod warning;
 pub(crate) use flags::{DatabaseFlags, Flags};
 pub(crate) use print::{as_json, as_table, example};
 pub(crate) use problem::Problems;
+pub(crate) use reference::as_markdown;
 pub(crate) use secret::Secret;
 pub(crate) use source::Values;
 pub(crate) use types::{
@@ -32,16 +34,19 @@ use posthaste_services::egress::EgressPolicy;
 use problem::Problem;
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::time::Duration;
 use table as t;
 
-/// This machine.
+/// The loopback networks.
 const LOOPBACK: [IpNet; 2] = [
     IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8)),
     IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128)),
 ];
 
-/// Reads all sources. Either everything is right, or everything that is wrong is told.
+/// Reads all sources.
+///
+/// # Errors
+///
+/// Returns all problems at once: values that cannot be read, unknown names, and combinations that conflict.
 pub(crate) fn load(
     flags: &Flags,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -49,15 +54,15 @@ pub(crate) fn load(
     read(flags, environment, &[])
 }
 
-/// As [`load`], for a process whose requests may reach its own machine without TLS, whatever else is set.
-/// The rules must know of that: a broker on this machine is then no contradiction.
-pub(crate) fn load_for_this_machine(
+/// Like [`load`], for `posthaste dev`, whose requests may always reach the loopback networks without TLS. The check of
+/// combinations takes that into account: a broker on this machine is then allowed.
+pub(crate) fn load_for_dev(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Settings, Problems> {
     read(&Flags::default(), environment, &LOOPBACK).map(|(settings, _)| settings)
 }
 
-/// The networks are those that are open beside the set ones, also without TLS.
+/// Reads all sources. Requests may also reach the networks `open`, without TLS if there are any.
 fn read(
     flags: &Flags,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -139,7 +144,7 @@ fn outbox(values: &Values) -> Result<OutboxSettings, Problem> {
             retries_max: values.value(&t::OUTBOX_RETRY_MAX)?,
             ..OrderRetryPolicy::ORDER
         },
-        idle_sleep: Duration::from_millis(values.value(&t::OUTBOX_IDLE_SLEEP_MS)?.into()),
+        idle_sleep: values.value(&t::OUTBOX_IDLE_SLEEP_MS)?,
         stuck_threshold: values.value(&t::OUTBOX_STUCK_THRESHOLD_MIN)?,
         ledger_ttl: values.value(&t::OUTBOX_LEDGER_TTL)?,
         lag_sla: values.value(&t::OUTBOX_LAG_SLA)?,
@@ -151,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_those_of_the_core() {
+    fn defaults_match_those_of_core() {
         let (settings, _) = load(&Flags::default(), []).unwrap();
         assert_eq!(settings.retry, RetryPolicy::WEBHOOK);
         assert_eq!(settings.outbox.retry, OrderRetryPolicy::ORDER);
@@ -161,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_on_this_machine_is_fine_where_this_machine_is_open() {
+    fn broker_on_loopback_is_allowed_for_dev() {
         for (url, fits) in [
             ("http://127.0.0.1:9", true),
             ("http://[::1]:9", true),
@@ -169,15 +174,15 @@ mod tests {
             ("https://broker.example", true),
         ] {
             let broker = || [(OsString::from("POSTHASTE_BROKER_URL"), OsString::from(url))];
-            assert_eq!(load_for_this_machine(broker()).is_ok(), fits, "{url}");
+            assert_eq!(load_for_dev(broker()).is_ok(), fits, "{url}");
             assert_eq!(load(&Flags::default(), broker()).is_ok(), url.starts_with("https"), "{url}");
         }
-        let policy = load_for_this_machine([]).unwrap().egress.policy;
+        let policy = load_for_dev([]).unwrap().egress.policy;
         assert!(policy.allow_http && policy.allow_cidrs == LOOPBACK);
     }
 
     #[test]
-    fn nothing_secret_is_printed() {
+    fn secrets_are_never_printed() {
         let key = "5f".repeat(32);
         let variables = [
             ("POSTHASTE_ROOT_KEY", "hush-9f86d081884c7d659a2feaa0c55ad015"),

@@ -1,17 +1,19 @@
-//! Settings that are right each for itself and cannot be right together. Each rule names both.
+//! Checks combinations of settings that are valid on their own but conflict. Each rule names both settings.
 
 use super::problem::Problem;
 use super::setting::Setting;
 use super::source::{Source, Values};
 use super::table as t;
 use crate::database::DatabaseUrl;
+use crate::duration;
 use ipnet::IpNet;
-use posthaste_core::duration;
-use posthaste_core::job::REPORT_TIME;
 use posthaste_core::retry::{ORDER_BACKOFF_MAX, OrderRetryPolicy, RETRY_AFTER_MAX};
 use std::time::Duration;
 
-/// Adds what does not fit. A rule that lacks a value, because it could not be read, says nothing.
+/// The time that a worker has for reporting a result after the request has ended.
+const REPORT_TIME: Duration = Duration::from_secs(5);
+
+/// Adds a problem for each rule that is violated. A rule is skipped if one of its values is invalid.
 pub(super) fn check(values: &Values, open: &[IpNet], problems: &mut Vec<Problem>) {
     let rules = [
         request_and_lease(values),
@@ -25,81 +27,75 @@ pub(super) fn check(values: &Values, open: &[IpNet], problems: &mut Vec<Problem>
     problems.extend(embedded_and_logins(values));
 }
 
-fn contradiction<A, B>(
-    values: &Values,
-    one: &Setting<A>,
-    other: &Setting<B>,
-    why: impl Into<String>,
-) -> Problem {
-    Problem::Contradiction { one: values.spelled(one), other: values.spelled(other), why: why.into() }
+fn conflict<A, B>(values: &Values, one: &Setting<A>, other: &Setting<B>, why: impl Into<String>) -> Problem {
+    Problem::Conflict { one: values.spelled(one), other: values.spelled(other), why: why.into() }
 }
 
 fn request_and_lease(values: &Values) -> Option<Problem> {
     let fits = values.get(&t::REQUEST_TIMEOUT)?.saturating_add(REPORT_TIME) <= values.get(&t::LEASE)?;
-    let why = "a request must end 5s before its lease does, so that its result can still be reported";
-    (!fits).then(|| contradiction(values, &t::REQUEST_TIMEOUT, &t::LEASE, why))
+    let why =
+        "a request must time out at least 5s before its lease expires, so that its result can be reported";
+    (!fits).then(|| conflict(values, &t::REQUEST_TIMEOUT, &t::LEASE, why))
 }
 
 fn base_and_cap(values: &Values) -> Option<Problem> {
     let fits = values.get(&t::RETRY_BASE)? <= values.get(&t::RETRY_CAP)?;
-    let why = "the first wait cannot be longer than the longest";
-    (!fits).then(|| contradiction(values, &t::RETRY_BASE, &t::RETRY_CAP, why))
+    let why = "the first delay must not exceed the longest one";
+    (!fits).then(|| conflict(values, &t::RETRY_BASE, &t::RETRY_CAP, why))
 }
 
 fn cleaner_and_lease(values: &Values) -> Option<Problem> {
     let fits = values.get(&t::CLEANER_INTERVAL)? < values.get(&t::LEASE)?;
-    let why = "the cleaner must look more often than leases run out";
-    (!fits).then(|| contradiction(values, &t::CLEANER_INTERVAL, &t::LEASE, why))
+    let why = "the cleaner must run more often than leases expire";
+    (!fits).then(|| conflict(values, &t::CLEANER_INTERVAL, &t::LEASE, why))
 }
 
 fn request_and_stuck(values: &Values) -> Option<Problem> {
     let fits = values.get(&t::REQUEST_TIMEOUT)?.saturating_add(REPORT_TIME) <= stuck_threshold(values)?;
-    let why = "a request must end 5s before its order counts as stuck (so many minutes)";
-    (!fits).then(|| contradiction(values, &t::REQUEST_TIMEOUT, &t::OUTBOX_STUCK_THRESHOLD_MIN, why))
+    let why = "a request must time out at least 5s before its order counts as stuck (in minutes)";
+    (!fits).then(|| conflict(values, &t::REQUEST_TIMEOUT, &t::OUTBOX_STUCK_THRESHOLD_MIN, why))
 }
 
 pub(super) fn stuck_threshold(values: &Values) -> Option<Duration> {
     values.get(&t::OUTBOX_STUCK_THRESHOLD_MIN)
 }
 
-/// A key that is forgotten while its order is still being tried would let a second submission through.
+/// An idempotency key that expires while its order is still being retried would let a duplicate through.
 fn ledger_and_retries(values: &Values) -> Option<Problem> {
     let policy =
         OrderRetryPolicy { retries_max: values.get(&t::OUTBOX_RETRY_MAX)?, ..OrderRetryPolicy::ORDER };
     let chain = longest_chain(policy, stuck_threshold(values)?);
     let fits = values.get(&t::OUTBOX_LEDGER_TTL)? >= chain;
-    let why = format!(
-        "an order can be under way for {}, and its key must be remembered as long",
-        duration::format(chain)
-    );
-    (!fits).then(|| contradiction(values, &t::OUTBOX_LEDGER_TTL, &t::OUTBOX_RETRY_MAX, why))
+    let why =
+        format!("an order can be retried for {}, and its key must be kept as long", duration::format(chain));
+    (!fits).then(|| conflict(values, &t::OUTBOX_LEDGER_TTL, &t::OUTBOX_RETRY_MAX, why))
 }
 
-/// Every send hangs until it counts as stuck, and every wait is the longest that the broker or the
-/// backoff can ask for.
+/// Returns the longest time between the first and the last send of an order: every send hangs until it counts as
+/// stuck, and every delay is the longest that `Retry-After` or the backoff allows.
 fn longest_chain(policy: OrderRetryPolicy, send: Duration) -> Duration {
     let longest_wait = |retry| {
-        // The deviation of this key may be the lowest, nine tenths; another's the highest, eleven.
+        // The jitter of this key may be the lowest, 0.9; that of another key the highest, 1.1.
         let backoff = policy.backoff("", retry) * 11 / 9;
         backoff.clamp(RETRY_AFTER_MAX, ORDER_BACKOFF_MAX * 11 / 10)
     };
     (1..=policy.retries_max).map(|retry| longest_wait(retry) + send).sum::<Duration>() + send
 }
 
-/// Orders pass the same guard as webhooks. What stands in the URL can be judged now; what its name
-/// resolves to, only when it is looked up.
+/// Orders are subject to the same egress policy as webhooks. The URL itself is checked here; the addresses that its
+/// host resolves to are checked before each request.
 fn broker_and_egress(values: &Values, open: &[IpNet]) -> Option<Problem> {
     let url = values.get(&t::BROKER_URL)?;
     let policy = super::egress_policy(values, open).ok()?;
     let blocked = policy.check_url(&url).err()?;
     Some(if policy.allow_http {
-        contradiction(values, &t::BROKER_URL, &t::ALLOW_CIDRS, blocked.to_string())
+        conflict(values, &t::BROKER_URL, &t::ALLOW_CIDRS, blocked.to_string())
     } else {
-        contradiction(values, &t::BROKER_URL, &t::ALLOW_HTTP, blocked.to_string())
+        conflict(values, &t::BROKER_URL, &t::ALLOW_HTTP, blocked.to_string())
     })
 }
 
-/// An embedded database has no logins. Where nobody named a database, the logins mean PostgreSQL.
+/// The embedded database has no logins. Logins without a database URL imply PostgreSQL.
 fn embedded_and_logins(values: &Values) -> Vec<Problem> {
     let given = values.given(t::DATABASE_URL.about.env);
     let named = given.is_some_and(|given| given.source != Source::Default);
@@ -108,8 +104,8 @@ fn embedded_and_logins(values: &Values) -> Vec<Problem> {
     }
     let logins = [&t::DATABASE_URL_DIRECT].into_iter().chain(t::LOGINS.iter().map(|(_, login)| *login));
     let given = logins.filter(|login| values.given(login.about.env).is_some());
-    let why = "logins are for PostgreSQL; the embedded database has none";
-    given.map(|login| contradiction(values, login, &t::DATABASE_URL, why)).collect()
+    let why = "logins require PostgreSQL; the embedded database has none";
+    given.map(|login| conflict(values, login, &t::DATABASE_URL, why)).collect()
 }
 
 #[cfg(test)]
@@ -127,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_together() {
+    fn compatible_settings_pass() {
         for variables in [
             &[][..],
             &[("POSTHASTE_REQUEST_TIMEOUT", "55s")],
@@ -152,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not() {
+    fn conflicting_settings_are_refused() {
         for (variables, names) in [
             (
                 &[("POSTHASTE_REQUEST_TIMEOUT", "56s")][..],
@@ -174,7 +170,7 @@ mod tests {
                 &[("OUTBOX_LEDGER_TTL", "9h")],
                 [
                     "OUTBOX_LEDGER_TTL=9h",
-                    "OUTBOX_RETRY_MAX=8 (the default): an order can be under way for 570m",
+                    "OUTBOX_RETRY_MAX=8 (the default): an order can be retried for 570m",
                 ],
             ),
             (
@@ -199,15 +195,15 @@ mod tests {
                 ],
             ),
         ] {
-            let told = check(variables);
-            assert_eq!(told.len(), 1, "{told:?}");
+            let messages = check(variables);
+            assert_eq!(messages.len(), 1, "{messages:?}");
             let expected = format!("{} and {}", names[0], names[1]);
-            assert!(told.iter().all(|told| told.starts_with(&expected)), "{told:?}");
+            assert!(messages.iter().all(|message| message.starts_with(&expected)), "{messages:?}");
         }
     }
 
     #[test]
-    fn a_value_that_cannot_be_read_contradicts_nothing() {
+    fn invalid_values_are_not_checked_for_conflicts() {
         assert_eq!(check(&[("POSTHASTE_LEASE", "soon"), ("POSTHASTE_REQUEST_TIMEOUT", "1h")]).len(), 2);
     }
 }

@@ -1,5 +1,5 @@
-//! The settings in the environment. Our prefixes are ours: a name behind them that means nothing is a
-//! mistake, and a setting that silently does not count is the worst kind.
+//! Reads settings from environment variables. An unknown variable with one of the prefixes is an error, because a
+//! misspelled setting would otherwise be ignored silently.
 
 use super::problem::Problem;
 use super::setting::About;
@@ -9,11 +9,12 @@ use std::path::PathBuf;
 
 const PREFIXES: [&str; 2] = ["POSTHASTE_", "OUTBOX_"];
 
-/// Names the file; it is no setting, since no file could hold it.
+/// The path of the settings file. Not a setting itself, because the file cannot contain it.
 const CONFIG: &str = "POSTHASTE_CONFIG";
 
-/// Not settings of the server: the tests' and the command line client's.
-const OTHERS: [&str; 4] = ["POSTHASTE_SEED", "POSTHASTE_BLESS", "POSTHASTE_URL", "POSTHASTE_KEY"];
+/// Variables that are not settings of the server: those of the client commands and of the tests.
+const OTHERS: [&str; 5] =
+    ["POSTHASTE_SEED", "POSTHASTE_BLESS", "POSTHASTE_URL", "POSTHASTE_KEY", "POSTHASTE_CONTEXT"];
 const TEST_PREFIX: &str = "POSTHASTE_TEST_";
 
 pub(super) struct Found {
@@ -28,14 +29,14 @@ pub(super) fn read(
     let mut found = Found { config: None, values: Vec::new() };
     let mut unknown = Vec::new();
     for (name, value) in environment {
-        // A name that is not UTF-8 is none of ours.
+        // All known names are ASCII.
         let Some(name) = name.to_str() else { continue };
         if name == CONFIG {
             found.config = Some(value).filter(|value| !value.is_empty()).map(PathBuf::from);
             continue;
         }
         let Some(row) = find(|row| row.about().env == name) else {
-            if is_ours(name) && !is_service_link(name, &value.to_string_lossy()) {
+            if has_our_prefix(name) && !is_service_link(name, &value.to_string_lossy()) {
                 unknown.push(Problem::unknown_variable(name));
             }
             continue;
@@ -45,19 +46,19 @@ pub(super) fn read(
             Err(_) => problems.push(not_utf8(row.about())),
         }
     }
-    // The environment has no order of its own; a message should.
+    // The environment is unordered; the message is sorted.
     unknown.sort_by_key(ToString::to_string);
     problems.extend(unknown);
     found
 }
 
-fn is_ours(name: &str) -> bool {
+fn has_our_prefix(name: &str) -> bool {
     let has_prefix = PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     has_prefix && !OTHERS.contains(&name) && !name.starts_with(TEST_PREFIX)
 }
 
-/// Kubernetes puts the addresses of a service called `posthaste` or `outbox` into every container beside
-/// it, in the manner of Docker's links. Nobody wrote those, so nobody could take them away.
+/// Returns whether Kubernetes set the variable: it puts the addresses of services named `posthaste` or `outbox` into
+/// every container, in the style of Docker links, where the operator cannot remove them.
 fn is_service_link(name: &str, value: &str) -> bool {
     let is_address = value.starts_with("tcp://") || value.starts_with("udp://");
     let has_protocol = ["_TCP", "_UDP"].iter().any(|protocol| name.contains(protocol));
@@ -68,7 +69,7 @@ fn is_service_link(name: &str, value: &str) -> bool {
 }
 
 fn not_utf8(about: &About) -> Problem {
-    Problem::Wrong { spelled: about.env.to_owned(), expected: "text in UTF-8".to_owned() }
+    Problem::Invalid { spelled: about.env.to_owned(), expected: "text in UTF-8".to_owned() }
 }
 
 #[cfg(test)]
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn which_names_are_refused() {
+    fn unknown_names_are_refused() {
         for (name, value, refused) in [
             ("PATH", "/bin", false),
             ("POSTHASTE_LEASE", "60s", false),
@@ -89,6 +90,7 @@ mod tests {
             ("POSTHASTE_BLESS", "1", false),
             ("POSTHASTE_URL", "http://h", false),
             ("POSTHASTE_KEY", "k", false),
+            ("POSTHASTE_CONTEXT", "prod", false),
             ("POSTHASTE_SERVICE_HOST", "10.0.0.1", false),
             ("POSTHASTE_SERVICE_PORT_HTTP", "8080", false),
             ("POSTHASTE_PORT", "tcp://10.0.0.1:8080", false),
@@ -103,11 +105,11 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn text_that_is_no_text() {
+    fn values_must_be_utf_8() {
         use std::os::unix::ffi::OsStringExt as _;
         let mut problems = Vec::new();
         read([(OsString::from("POSTHASTE_LOG"), OsString::from_vec(vec![0xff]))], &mut problems);
-        let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        assert_eq!(told, ["POSTHASTE_LOG: expected text in UTF-8"]);
+        let messages: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(messages, ["POSTHASTE_LOG: expected text in UTF-8"]);
     }
 }

@@ -1,19 +1,20 @@
-//! The settings in a TOML file: flat, each under its own key. Errors name the line, never what stands in
-//! it: it may be a secret.
+//! Reads settings from a flat TOML file. Errors name the line, never its contents, which may be secret.
 
 use super::problem::Problem;
 use super::setting::Row;
 use super::source::{Given, Source};
 use super::table::find;
+use crate::toml_text;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
-/// All settings with comments need a hundredth of this.
+/// The largest file, in bytes. All settings with comments take a hundredth of it.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
+/// Returns the settings of a file, in its order. Adds what is wrong with it to `problems`.
 pub(super) fn read(path: &Path, problems: &mut Vec<Problem>) -> Vec<(&'static dyn Row, Given)> {
     match read_text(path) {
         Ok(text) => parse(path, &text, problems),
@@ -26,33 +27,32 @@ pub(super) fn read(path: &Path, problems: &mut Vec<Problem>) -> Vec<(&'static dy
 
 fn read_text(path: &Path) -> Result<String, String> {
     let mut text = String::new();
-    let file = File::open(path).map_err(|error| format!("the file of settings cannot be opened: {error}"))?;
+    let file = File::open(path).map_err(|error| format!("cannot open the settings file: {error}"))?;
     let bytes = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
-    let bytes = bytes.map_err(|error| format!("the file of settings cannot be read: {error}"))?;
+    let bytes = bytes.map_err(|error| format!("cannot read the settings file: {error}"))?;
     if u64::try_from(bytes).unwrap_or(u64::MAX) > FILE_BYTES_MAX {
-        return Err(format!("the file of settings is larger than {FILE_BYTES_MAX} bytes"));
+        return Err(format!("the settings file is larger than {FILE_BYTES_MAX} bytes"));
     }
     Ok(text)
 }
 
 pub(super) fn parse(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Vec<(&'static dyn Row, Given)> {
-    let line_of = |at: usize| text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
-    let table = match DeTable::parse(text) {
+    let table = match toml_text::parse(text) {
         Ok(table) => table,
         Err(error) => {
-            let line = error.span().map_or(1, |span| line_of(span.start));
-            let file = format!("{} line {line}", path.display());
-            problems.push(Problem::File { file, why: format!("this is not TOML: {}", error.message()) });
+            let file = format!("{} line {}", path.display(), error.line);
+            problems.push(Problem::File { file, why: error.message });
             return Vec::new();
         }
     };
     let path = Arc::new(path.to_path_buf());
     let mut found = Vec::new();
-    // The table is sorted by name; people read files by line.
+    // The table is sorted by name; problems are reported in the order of the file.
     let mut entries: Vec<_> = table.get_ref().iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     for (key, value) in entries {
-        let source = Source::File { path: Arc::clone(&path), line: line_of(key.span().start) };
+        let source =
+            Source::File { path: Arc::clone(&path), line: toml_text::line_of(text, key.span().start) };
         let Some(row) = find(|row| row.about().key() == key.get_ref().as_ref()) else {
             problems.push(Problem::unknown_key(&source.to_string(), key.get_ref()));
             continue;
@@ -61,25 +61,26 @@ pub(super) fn parse(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Vec
             Some(text) => found.push((row, Given { text, source })),
             None => {
                 let spelled = format!("{source}: {}", row.about().key());
-                problems.push(Problem::Wrong { spelled, expected: expected_type(row).to_owned() });
+                problems.push(Problem::Invalid { spelled, expected: expected_type(row).to_owned() });
             }
         }
     }
     found
 }
 
-/// What the environment would say.
+/// Returns the value as it would be written in an environment variable, or `None` if its type is wrong.
 fn as_text(row: &dyn Row, value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Integer(number) => Some(number.to_string()),
         DeValue::Boolean(yes) => Some(yes.to_string()),
         DeValue::Array(entries) => {
-            let joint = row.joint()?;
-            // Each entry ends with the joint of lines, so that one alone is told from one of several.
-            let end = if joint == "\n" { joint } else { "" };
+            let separator = row.separator()?;
+            // Lines end with their separator, so that a single entry is not split at semicolons.
+            let end = if separator == "\n" { separator } else { "" };
             let entries: Option<Vec<&str>> = entries.iter().map(|entry| entry.get_ref().as_str()).collect();
-            entries.map(|entries| if entries.is_empty() { String::new() } else { entries.join(joint) + end })
+            entries
+                .map(|entries| if entries.is_empty() { String::new() } else { entries.join(separator) + end })
         }
         DeValue::Float(number) if row.is_bare() => Some(number.to_string()),
         DeValue::Float(_) | DeValue::Datetime(_) | DeValue::Table(_) => None,
@@ -87,12 +88,12 @@ fn as_text(row: &dyn Row, value: &DeValue<'_>) -> Option<String> {
 }
 
 fn expected_type(row: &dyn Row) -> &'static str {
-    if row.joint().is_some() {
-        "text in quotes, or a list of it"
+    if row.separator().is_some() {
+        "a string or a list of strings"
     } else if row.is_bare() {
         "a number, true or false"
     } else {
-        "text in quotes"
+        "a string"
     }
 }
 
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn values() {
+    fn values_are_read() {
         for (text, expected) in [
             ("retry_base = \"30s\"", "POSTHASTE_RETRY_BASE=\"30s\" p.toml line 1"),
             ("# c\n\noutbox_batch_size = 32", "OUTBOX_BATCH_SIZE=\"32\" p.toml line 3"),
@@ -129,40 +130,37 @@ mod tests {
     }
 
     #[test]
-    fn mistakes() {
+    fn mistakes_are_reported_with_their_line() {
         for (text, expected) in [
-            (
-                "\nretry_bas = \"30s\"",
-                "p.toml line 2: retry_bas: there is no such setting; did you mean retry_base?",
-            ),
+            ("\nretry_bas = \"30s\"", "p.toml line 2: retry_bas: unknown setting; did you mean retry_base?"),
             (
                 "POSTHASTE_LEASE = \"1m\"",
-                "p.toml line 1: POSTHASTE_LEASE: there is no such setting; did you mean lease?",
+                "p.toml line 1: POSTHASTE_LEASE: unknown setting; did you mean lease?",
             ),
-            ("[colours]\nred = 1", "p.toml line 1: colours: there is no such setting"),
-            ("outbox.batch_size = 1", "p.toml line 1: outbox: there is no such setting"),
-            ("lease = 1.5", "p.toml line 1: lease: expected text in quotes"),
-            ("lease = [\"1m\"]", "p.toml line 1: lease: expected text in quotes"),
+            ("[colours]\nred = 1", "p.toml line 1: colours: unknown setting"),
+            ("outbox.batch_size = 1", "p.toml line 1: outbox: unknown setting"),
+            ("lease = 1.5", "p.toml line 1: lease: expected a string"),
+            ("lease = [\"1m\"]", "p.toml line 1: lease: expected a string"),
             ("outbox_batch_size = [1]", "p.toml line 1: outbox_batch_size: expected a number, true or false"),
-            ("roles = [1]", "p.toml line 1: roles: expected text in quotes, or a list of it"),
+            ("roles = [1]", "p.toml line 1: roles: expected a string or a list of strings"),
         ] {
             assert_eq!(check(text), (vec![], vec![expected.to_owned()]), "{text}");
         }
     }
 
     #[test]
-    fn a_broken_file_tells_the_line_and_not_what_is_in_it() {
+    fn invalid_toml_is_reported_without_its_contents() {
         for text in
             ["lease = \"1m\"\nroot_key = \"hush", "lease = \"1m\"\nroot_key = hush", "lease = \"1m\"\nhush"]
         {
-            let (found, told) = check(text);
+            let (found, messages) = check(text);
             assert!(found.is_empty());
             assert!(
-                told.iter().all(|told| told.starts_with("p.toml line 2: this is not TOML: ")),
-                "{told:?}"
+                messages.iter().all(|message| message.starts_with("p.toml line 2: invalid TOML: ")),
+                "{messages:?}"
             );
-            assert!(told.iter().all(|told| !told.contains("hush")), "{told:?}");
-            assert_eq!(told.len(), 1);
+            assert!(messages.iter().all(|message| !message.contains("hush")), "{messages:?}");
+            assert_eq!(messages.len(), 1);
         }
     }
 }

@@ -1,20 +1,19 @@
-//! The settings as flags, made from the table: for commands that take all of them, and for those that
-//! only need the database.
+//! Settings as command-line flags, generated from the table: all of them, or only those of the database.
 
 use super::setting::{Group, Row, Shown};
 use super::table::{DATABASE_URL, DATABASE_URL_DIRECT, TABLE};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use std::path::PathBuf;
 
-/// What was said on the command line.
+/// The settings that were given on the command line.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Flags {
     pub(super) config: Option<PathBuf>,
-    /// By the setting's name in the environment.
+    /// Pairs of the variable's name and the text.
     pub(super) given: Vec<(&'static str, String)>,
 }
 
-/// The flags of a command that works on the database and nothing else.
+/// The flags of a command that only needs the database.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DatabaseFlags(pub(crate) Flags);
 
@@ -23,10 +22,11 @@ const CONFIG: &str = "config";
 impl Flags {
     fn augment(command: Command, rows: &[&'static dyn Row]) -> Command {
         let config = Arg::new(CONFIG)
+            .short('c')
             .long("config")
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
-            .help("A TOML file of settings [POSTHASTE_CONFIG, default posthaste.toml if there is one]");
+            .help("Settings file, in TOML [env: POSTHASTE_CONFIG] [default: posthaste.toml, if it exists]");
         command.arg(config).args(rows.iter().map(|row| arg(*row)))
     }
 
@@ -42,22 +42,19 @@ impl Flags {
 
 fn arg(row: &'static dyn Row) -> Arg {
     let about = row.about();
-    let origin = match about.default() {
-        Some(default) => format!("{}, default {default}", about.env),
-        None => about.env.to_owned(),
-    };
+    let default = about.default().map(|default| format!(" [default: {default}]")).unwrap_or_default();
     let caution = match about.shown {
         Shown::Whole | Shown::WithoutPassword | Shown::PlainUrl => "",
-        Shown::Nothing => "; better not as a flag, which every user of the machine can see",
+        Shown::Hidden => "; flags are visible to other users of the machine, so prefer the environment",
     };
     let arg = Arg::new(about.env)
         .long(about.long())
         .value_name(row.metavar())
         .action(ArgAction::Set)
-        // What is wrong with a value is told together with everything else that is.
+        // Values are checked later, so that all problems are reported together.
         .allow_negative_numbers(true)
         .help_heading(about.group.heading())
-        .help(format!("{}{caution} [{origin}]", about.help));
+        .help(format!("{}{caution} [env: {}]{default}", about.help, about.env));
     if row.is_switch() { arg.num_args(0..=1).default_missing_value("true") } else { arg }
 }
 

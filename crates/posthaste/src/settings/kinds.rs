@@ -1,18 +1,18 @@
-//! The kinds of settings: one small reader each. Numbers and times here, the rest in files of their own.
+//! The kinds of settings, with one parser each: numbers, durations and sizes here, others in the submodules.
 
 mod access;
 mod network;
 mod process;
 
 use super::setting::Kind;
-use posthaste_core::duration;
+use crate::duration;
 use std::time::Duration;
 
 pub(super) use access::{DatabaseAt, RootKey, SealingKeyText, ServerAt};
 pub(super) use network::{BrokerAt, Headers, Listen, Networks};
 pub(super) use process::{Filter, Format, OneLine, PathText, Roles};
 
-/// A whole number and a unit, such as `30s`.
+/// A duration, such as `30s`.
 #[derive(Debug)]
 pub(super) struct Time {
     pub(super) min: Duration,
@@ -21,13 +21,15 @@ pub(super) struct Time {
 
 impl Kind for Time {
     type Value = Duration;
-    const METAVAR: &'static str = "TIME";
+    const METAVAR: &'static str = "DURATION";
 
     fn read(&self, text: &str) -> Result<Duration, String> {
-        duration::parse(text).filter(|time| (self.min..=self.max).contains(time)).ok_or_else(|| {
-            let (min, max) = (duration::format(self.min), duration::format(self.max));
-            format!("a time from {min} to {max}: a whole number with ms, s, m, h or d, such as 30s")
-        })
+        let time = duration::parse(text).filter(|time| (self.min..=self.max).contains(time));
+        time.ok_or_else(|| format!("a {}: {}", self.accepts(), duration::NOTATION))
+    }
+
+    fn accepts(&self) -> String {
+        format!("duration from {} to {}", duration::format(self.min), duration::format(self.max))
     }
 }
 
@@ -43,10 +45,14 @@ impl Kind for Bytes {
     const METAVAR: &'static str = "SIZE";
 
     fn read(&self, text: &str) -> Result<usize, String> {
-        read_bytes(text).filter(|bytes| (self.min..=self.max).contains(bytes)).ok_or_else(|| {
-            let (min, max) = (show_bytes(self.min), show_bytes(self.max));
-            format!("a size from {min} to {max}: a whole number of bytes, or with KiB or MiB, such as 256KiB")
+        let bytes = read_bytes(text).filter(|bytes| (self.min..=self.max).contains(bytes));
+        bytes.ok_or_else(|| {
+            format!("a {}: a whole number of bytes, KiB or MiB, such as 256KiB", self.accepts())
         })
+    }
+
+    fn accepts(&self) -> String {
+        format!("size from {} to {}", show_bytes(self.min), show_bytes(self.max))
     }
 }
 
@@ -70,12 +76,12 @@ fn show_bytes(bytes: usize) -> String {
     }
 }
 
-/// Digits, and what follows them.
+/// Splits a text after its leading digits.
 fn split_number(text: &str) -> (&str, &str) {
     text.split_at(text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-/// A whole number; where it has a unit, the setting's name says which.
+/// A whole number.
 #[derive(Debug)]
 pub(super) struct Number {
     pub(super) min: u32,
@@ -90,28 +96,58 @@ impl Kind for Number {
     fn read(&self, text: &str) -> Result<u32, String> {
         let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
         let number = text.parse().ok().filter(|number| is_plain && (self.min..=self.max).contains(number));
-        number.ok_or_else(|| format!("a whole number from {} to {}", self.min, self.max))
+        number.ok_or_else(|| format!("a {}", self.accepts()))
+    }
+
+    fn accepts(&self) -> String {
+        format!("whole number from {} to {}", self.min, self.max)
     }
 }
 
-/// Minutes, whole or with up to three decimals, for a setting whose name says the unit.
+/// A duration whose setting names a unit, `_MS` or `_MIN`. A bare number counts in that unit, with up to three decimals
+/// if the unit is a minute; the common notation for durations is accepted as well.
 #[derive(Debug)]
-pub(super) struct Minutes {
+pub(super) struct UnitTime {
+    pub(super) unit: Unit,
     pub(super) min: Duration,
     pub(super) max: Duration,
 }
 
-impl Kind for Minutes {
+/// The unit in the name of a setting.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Unit {
+    Milliseconds,
+    Minutes,
+}
+
+impl Kind for UnitTime {
     type Value = Duration;
-    const METAVAR: &'static str = "MINUTES";
+    const METAVAR: &'static str = "DURATION";
     const BARE: bool = true;
 
     fn read(&self, text: &str) -> Result<Duration, String> {
-        read_minutes(text).filter(|time| (self.min..=self.max).contains(time)).ok_or_else(|| {
-            let (min, max) = (duration::format(self.min), duration::format(self.max));
-            format!("minutes such as 10 or 0.5, with at most three decimals, from {min} to {max}")
-        })
+        let number = || match self.unit {
+            Unit::Milliseconds => read_milliseconds(text),
+            Unit::Minutes => read_minutes(text),
+        };
+        let time = duration::parse(text).or_else(number);
+        time.filter(|time| (self.min..=self.max).contains(time))
+            .ok_or_else(|| format!("a {}", self.accepts()))
     }
+
+    fn accepts(&self) -> String {
+        let (min, max) = (duration::format(self.min), duration::format(self.max));
+        let number = match self.unit {
+            Unit::Milliseconds => "a number of milliseconds",
+            Unit::Minutes => "a number of minutes such as 10 or 0.5 (up to three decimals)",
+        };
+        format!("duration from {min} to {max}, or {number}")
+    }
+}
+
+fn read_milliseconds(text: &str) -> Option<Duration> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_plain).map(Duration::from_millis)
 }
 
 fn read_minutes(text: &str) -> Option<Duration> {
@@ -136,7 +172,11 @@ impl Kind for YesNo {
     const SWITCH: bool = true;
 
     fn read(&self, text: &str) -> Result<bool, String> {
-        text.parse().map_err(|_| "true or false".to_owned())
+        text.parse().map_err(|_| self.accepts())
+    }
+
+    fn accepts(&self) -> String {
+        "true or false".to_owned()
     }
 }
 
@@ -145,49 +185,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times() {
+    fn durations_have_a_range() {
         let kind = Time { min: Duration::from_millis(1), max: Duration::from_secs(7 * 86_400) };
-        let rows = [
-            ("1ms", 1),
-            ("100ms", 100),
-            ("30s", 30_000),
-            ("030s", 30_000),
-            ("1m", 60_000),
-            ("1h", 3_600_000),
-            ("7d", 604_800_000),
-        ];
-        for (text, ms) in rows {
+        for (text, ms) in [("1ms", 1), ("030s", 30_000), ("1h", 3_600_000), ("7d", 604_800_000)] {
             assert_eq!(kind.read(text), Ok(Duration::from_millis(ms)), "{text}");
         }
-        let wrong = [
-            "",
-            "30",
-            "s",
-            "0s",
-            "8d",
-            "1.5s",
-            "-1s",
-            "+1s",
-            "1 s",
-            " 1s",
-            "1s ",
-            "1S",
-            "1h30m",
-            "1w",
-            "1us",
-            "١s",
-            "99999999999999999999d",
-            "213503982335d",
-            "18446744073709551615d",
-        ];
-        for text in wrong {
-            let expected = "a time from 1ms to 7d: a whole number with ms, s, m, h or d, such as 30s";
+        for text in ["", "30", "0s", "8d", "1.5s", "-1s", "18446744073709551615d"] {
+            let expected =
+                "a duration from 1ms to 7d: a whole number followed by ms, s, m, h or d, such as 30s";
             assert_eq!(kind.read(text), Err(expected.to_owned()), "{text}");
         }
     }
 
     #[test]
-    fn sizes() {
+    fn sizes_have_a_range() {
         let kind = Bytes { min: 1, max: 1 << 20 };
         for (text, bytes) in
             [("1", 1), ("4096", 4096), ("256KiB", 262_144), ("1MiB", 1_048_576), ("1024KiB", 1_048_576)]
@@ -208,29 +219,47 @@ mod tests {
             "1.5MiB",
             "17592186044416MiB",
         ] {
-            let expected =
-                "a size from 1 to 1MiB: a whole number of bytes, or with KiB or MiB, such as 256KiB";
+            let expected = "a size from 1 to 1MiB: a whole number of bytes, KiB or MiB, such as 256KiB";
             assert_eq!(kind.read(text), Err(expected.to_owned()), "{text}");
         }
         assert_eq!((show_bytes(0), show_bytes(1025)), ("0".to_owned(), "1025".to_owned()));
     }
 
     #[test]
-    fn minutes() {
-        let kind = Minutes { min: Duration::from_secs(3), max: Duration::from_secs(86_400) };
-        for (text, ms) in
-            [("10", 600_000), ("1440", 86_400_000), ("0.5", 30_000), ("0.05", 3_000), ("1.125", 67_500)]
-        {
+    fn bare_numbers_count_in_the_unit_of_the_name() {
+        let (min, max) = (Duration::from_secs(3), Duration::from_secs(86_400));
+        let kind = UnitTime { unit: Unit::Minutes, min, max };
+        for (text, ms) in [
+            ("10", 600_000),
+            ("1440", 86_400_000),
+            ("0.5", 30_000),
+            ("0.05", 3_000),
+            ("1.125", 67_500),
+            ("10m", 600_000),
+            ("90s", 90_000),
+        ] {
             assert_eq!(kind.read(text), Ok(Duration::from_millis(ms)), "{text}");
         }
-        for text in ["", "0", "0.049", "1440.001", ".5", "5.", "1.0001", "1e1", "-1", "1,5", "10m", "1.5.0"] {
-            let expected = "minutes such as 10 or 0.5, with at most three decimals, from 3s to 1d";
+        for text in
+            ["", "0", "0.049", "1440.001", ".5", "5.", "1.0001", "1e1", "-1", "1,5", "2s", "25h", "1.5.0"]
+        {
+            let expected =
+                "a duration from 3s to 1d, or a number of minutes such as 10 or 0.5 (up to three decimals)";
+            assert_eq!(kind.read(text), Err(expected.to_owned()), "{text}");
+        }
+        let (min, max) = (Duration::from_millis(1), Duration::from_secs(60));
+        let kind = UnitTime { unit: Unit::Milliseconds, min, max };
+        for (text, ms) in [("200", 200), ("60000", 60_000), ("200ms", 200), ("1m", 60_000)] {
+            assert_eq!(kind.read(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for text in ["", "0", "0.5", "60001", "+1", "-1", "61s"] {
+            let expected = "a duration from 1ms to 1m, or a number of milliseconds";
             assert_eq!(kind.read(text), Err(expected.to_owned()), "{text}");
         }
     }
 
     #[test]
-    fn numbers_and_switches() {
+    fn numbers_have_a_range_and_switches_two_values() {
         let kind = Number { min: 1, max: 100 };
         for (text, number) in [("1", 1), ("100", 100), ("007", 7)] {
             assert_eq!(kind.read(text), Ok(number), "{text}");

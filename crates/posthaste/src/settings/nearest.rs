@@ -1,12 +1,12 @@
-//! Which setting somebody meant who mistyped its name.
+//! Finds the setting whose name is most similar to a misspelled one.
 
 use super::setting::{About, bare_name};
 use super::table::TABLE;
 
-/// Longer names are not mistyped, they are something else.
+/// Longer names get no suggestion: the longest setting has about half as many characters.
 const NAME_CHARS_MAX: usize = 64;
 
-/// The setting whose name is nearest, if one is near: at most one change in three characters.
+/// Returns the setting with the smallest edit distance, or `None` if it exceeds one change per three characters.
 pub(super) fn nearest(name: &str) -> Option<&'static About> {
     let name: Vec<char> = bare_name(name).replace('-', "_").chars().collect();
     if name.len() > NAME_CHARS_MAX {
@@ -17,7 +17,8 @@ pub(super) fn nearest(name: &str) -> Option<&'static About> {
     (changes * 3 <= name.len()).then_some(about)
 }
 
-/// How many characters must be put in, taken out or replaced: Levenshtein, one row of the table at a time.
+/// Returns the Levenshtein distance: the number of insertions, deletions and substitutions. Keeps one row of the
+/// matrix.
 fn distance(from: &[char], to: &str) -> usize {
     let mut row: Vec<usize> = (0..=from.len()).collect();
     for (above, target) in to.chars().enumerate() {
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances() {
+    fn distance_counts_edits() {
         for (from, to, expected) in [
             ("", "", 0),
             ("abc", "abc", 0),
@@ -55,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn mistyped_names() {
+    fn misspelled_names_are_recognized() {
         for (name, expected) in [
             ("POSTHASTE_RETYR_BASE", Some("POSTHASTE_RETRY_BASE")),
             ("POSTHASTE_DATABSE_URL", Some("POSTHASTE_DATABASE_URL")),

@@ -1,4 +1,4 @@
-//! What `posthaste config` prints: every setting in force and where it came from, or an example file.
+//! The output of `posthaste config`: all effective settings with their source, or an example file.
 
 use super::problem::shown;
 use super::setting::{Fallback, Row};
@@ -7,9 +7,9 @@ use super::table::{GROUPS, TABLE};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// For people.
+/// Returns the effective settings as a table.
 pub(crate) fn as_table(values: &Values) -> String {
-    let mut rows = vec![["SETTING".to_owned(), "VALUE".to_owned(), "FROM".to_owned()]];
+    let mut rows = vec![["SETTING".to_owned(), "VALUE".to_owned(), "SOURCE".to_owned()]];
     rows.extend(TABLE.iter().map(|row| {
         let about = row.about();
         match values.given(about.env) {
@@ -28,7 +28,7 @@ pub(crate) fn as_table(values: &Values) -> String {
     text
 }
 
-/// For programs.
+/// Returns the effective settings and the warnings as a JSON object.
 pub(crate) fn as_json(values: &Values, warnings: &[String]) -> String {
     let settings: Vec<Value> = TABLE.iter().map(|row| setting_json(*row, values)).collect();
     format!("{:#}", json!({ "settings": settings, "warnings": warnings }))
@@ -54,11 +54,11 @@ fn setting_json(row: &dyn Row, values: &Values) -> Value {
     })
 }
 
-/// A file that changes nothing: every setting with its default, commented out.
+/// Returns a settings file with every setting and its default, all commented out.
 pub(crate) fn example() -> String {
     let mut text = String::from(
-        "# Settings of Posthaste: the defaults. Take the # away from a line to change it. The environment and\n\
-         # flags stand above this file; `posthaste config` shows what is in force.\n",
+        "# Settings of Posthaste with their defaults. Remove the # from a line to change it. Environment variables\n\
+         # and flags override this file; `posthaste config` prints the effective settings.\n",
     );
     for group in GROUPS {
         let _ = writeln!(text, "\n# ---- {} ----", group.heading());
@@ -66,7 +66,7 @@ pub(crate) fn example() -> String {
             let about = row.about();
             let note = match about.fallback {
                 Fallback::Value(_) => "",
-                Fallback::Nothing { .. } => " (not set; for example)",
+                Fallback::Unset { .. } => " (not set by default; example)",
             };
             let _ = writeln!(text, "\n# {}{note}\n#{} = {}", about.help, about.key(), toml_value(*row));
         }
@@ -74,9 +74,9 @@ pub(crate) fn example() -> String {
     text
 }
 
-/// No default and no example holds a character that TOML would have escaped.
+/// Returns the default or the example as a TOML value. None of them contains a character that needs escaping.
 fn toml_value(row: &dyn Row) -> String {
-    let (Fallback::Value(value) | Fallback::Nothing { example: value }) = row.about().fallback;
+    let (Fallback::Value(value) | Fallback::Unset { example: value }) = row.about().fallback;
     if row.is_bare() { value.to_owned() } else { format!("\"{value}\"") }
 }
 
@@ -88,7 +88,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn the_example_is_a_file_of_all_settings() {
+    fn example_file_contains_all_settings() {
         let uncomment = |line: &str| {
             line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line).to_owned()
         };
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn as_it_is_the_example_says_nothing() {
+    fn example_file_sets_nothing() {
         let mut problems = Vec::new();
         assert!(file::parse(Path::new("example.toml"), &example(), &mut problems).is_empty());
         assert_eq!(problems, []);

@@ -1,5 +1,5 @@
-//! What is wrong with the settings: everything at once, each with its name as it was spelled, its value
-//! and what was expected.
+//! Problems with the settings. Each message names the setting as its source spells it, the value, and what is
+//! accepted.
 
 use super::nearest::nearest;
 use super::setting::{About, Shown};
@@ -7,24 +7,24 @@ use super::source::{Given, Source};
 use crate::database::without_password;
 use std::fmt;
 
-/// More of a value than this helps nobody.
+/// The maximum number of characters of a value in a message.
 const SHOWN_CHARS_MAX: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// A value that cannot be read.
-    Wrong { spelled: String, expected: String },
-    /// Two values that cannot both be right.
-    Contradiction { one: String, other: String, why: String },
-    /// A name that is none of ours.
+    /// A value that cannot be parsed.
+    Invalid { spelled: String, expected: String },
+    /// Two values that exclude each other.
+    Conflict { one: String, other: String, why: String },
+    /// A name that is not a setting.
     Unknown { spelled: String, nearest: Option<String> },
-    /// The file itself.
+    /// A settings file that cannot be read or parsed.
     File { file: String, why: String },
 }
 
 impl Problem {
-    pub(super) fn wrong(about: &About, given: &Given, expected: String) -> Self {
-        Self::Wrong { spelled: spelled(about, given), expected }
+    pub(super) fn invalid(about: &About, given: &Given, expected: String) -> Self {
+        Self::Invalid { spelled: spelled(about, given), expected }
     }
 
     pub(super) fn unknown_variable(name: &str) -> Self {
@@ -40,26 +40,26 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Wrong { spelled, expected } => write!(f, "{spelled}: expected {expected}"),
-            Self::Contradiction { one, other, why } => write!(f, "{one} and {other}: {why}"),
-            Self::Unknown { spelled, nearest: None } => write!(f, "{spelled}: there is no such setting"),
+            Self::Invalid { spelled, expected } => write!(f, "{spelled}: expected {expected}"),
+            Self::Conflict { one, other, why } => write!(f, "{one} and {other}: {why}"),
+            Self::Unknown { spelled, nearest: None } => write!(f, "{spelled}: unknown setting"),
             Self::Unknown { spelled, nearest: Some(name) } => {
-                write!(f, "{spelled}: there is no such setting; did you mean {name}?")
+                write!(f, "{spelled}: unknown setting; did you mean {name}?")
             }
             Self::File { file, why } => write!(f, "{file}: {why}"),
         }
     }
 }
 
-/// All that is wrong. Never empty.
+/// All problems with the settings. Never empty.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Problems(pub(super) Vec<Problem>);
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.len() {
-            1 => write!(f, "a setting is wrong:")?,
-            many => write!(f, "{many} settings are wrong:")?,
+            1 => write!(f, "1 setting is invalid:")?,
+            count => write!(f, "{count} settings are invalid:")?,
         }
         self.0.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
     }
@@ -67,7 +67,7 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// A setting as its source has it, for messages.
+/// Returns a setting in the notation of its source, for messages.
 pub(super) fn spelled(about: &About, given: &Given) -> String {
     let value = shown(about, &given.text);
     match &given.source {
@@ -78,7 +78,7 @@ pub(super) fn spelled(about: &About, given: &Given) -> String {
     }
 }
 
-/// As much of a value as may be seen.
+/// Returns the part of a value that may be shown.
 pub(super) fn shown(about: &About, text: &str) -> String {
     match about.shown {
         Shown::Whole => escaped(text),
@@ -87,7 +87,7 @@ pub(super) fn shown(about: &About, text: &str) -> String {
         }
         Shown::PlainUrl if text.contains(['@', '?']) => "(not shown)".to_owned(),
         Shown::PlainUrl => escaped(text),
-        Shown::Nothing => "(set, not shown)".to_owned(),
+        Shown::Hidden => "(set, not shown)".to_owned(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Text that must not be printed.
+//! A string that is never printed: its `Debug` output hides the value.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// For the one who needs it. It goes into no log and no message.
+    /// Returns the value. Callers must not log it or put it into a message.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }

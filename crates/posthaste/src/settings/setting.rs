@@ -1,33 +1,42 @@
-//! What a setting is: a row of [`super::table`], and the [`Kind`] that reads its text.
+//! A setting: a row of [`super::table`], and the [`Kind`] that parses its text.
 
-/// Reads the text of a setting. A kind knows nothing of where the text came from.
+use super::types::ProcessRole;
+
+/// Parses the text of a setting, independently of its source.
 pub(super) trait Kind: Sync {
     type Value;
-    /// What stands for the value in `--help`.
+    /// The placeholder for the value in `--help`.
     const METAVAR: &'static str;
-    /// What the entries of a list in the file are joined with; `None` where the file may hold no list.
-    const JOINT: Option<&'static str> = None;
-    /// Whether the file writes the value without quotes.
+    /// The separator that joins the entries of a list in the file. `None` if the file must not contain a list.
+    const SEPARATOR: Option<&'static str> = None;
+    /// Whether the file contains the value without quotes.
     const BARE: bool = false;
     /// Whether the flag alone means `true`.
     const SWITCH: bool = false;
 
-    /// The value, or what was expected instead. The answer never repeats the text: it may be a secret.
+    /// Parses a value.
+    ///
+    /// # Errors
+    ///
+    /// Returns a description of what is accepted. It never contains the text, which may be secret.
     fn read(&self, text: &str) -> Result<Self::Value, String>;
+
+    /// Returns the accepted values in a few words, with the range, for the settings reference.
+    fn accepts(&self) -> String;
 }
 
-/// How much of a value may be shown.
+/// The part of a value that may be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shown {
     Whole,
-    /// A database URL: everything but the password.
+    /// A database URL without its password.
     WithoutPassword,
-    /// A URL that has no room for a secret; one that carries some all the same is not shown.
+    /// A URL that must not contain credentials or a query; one that does is not shown.
     PlainUrl,
-    Nothing,
+    Hidden,
 }
 
-/// Under which heading a setting stands, in `--help` and in the example file.
+/// The heading of a setting in `--help`, in the example file and in the settings reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Group {
     Server,
@@ -44,44 +53,48 @@ impl Group {
             Self::Server => "Server",
             Self::Database => "Database",
             Self::Deliveries => "Deliveries",
-            Self::Egress => "Where requests may go",
-            Self::Orders => "Orders and the broker",
-            Self::Logs => "Logs",
+            Self::Egress => "Outgoing requests",
+            Self::Orders => "Orders",
+            Self::Logs => "Logging",
         }
     }
 }
 
-/// What holds when nobody says anything.
+/// The value of a setting that no source sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fallback {
     Value(&'static str),
-    /// Nothing; the example file shows this.
-    Nothing {
+    /// No value. The example file shows `example`.
+    Unset {
         example: &'static str,
     },
 }
 
-/// All of a row but how its text is read.
+/// The part of a row that does not depend on its kind.
 #[derive(Debug)]
 pub(super) struct About {
+    /// The name of the environment variable, which identifies the setting.
     pub(super) env: &'static str,
     pub(super) group: Group,
     pub(super) fallback: Fallback,
     pub(super) shown: Shown,
     pub(super) help: &'static str,
+    /// The process roles that use it.
+    pub(super) roles: &'static [ProcessRole],
 }
 
 impl About {
-    /// The name in the file: the environment's in lower case, without our prefix.
+    /// Returns the key in the settings file: the variable's name in lower case, without `posthaste_`.
     pub(super) fn key(&self) -> String {
         bare_name(self.env)
     }
 
+    /// Returns the flag with its dashes.
     pub(super) fn flag(&self) -> String {
         format!("--{}", self.long())
     }
 
-    /// The flag without its dashes, as clap wants it.
+    /// Returns the flag without its dashes, as clap expects it.
     pub(super) fn long(&self) -> String {
         self.key().replace('_', "-")
     }
@@ -89,12 +102,12 @@ impl About {
     pub(super) const fn default(&self) -> Option<&'static str> {
         match self.fallback {
             Fallback::Value(text) => Some(text),
-            Fallback::Nothing { .. } => None,
+            Fallback::Unset { .. } => None,
         }
     }
 }
 
-/// What all spellings of a setting's name have in common.
+/// Returns a name in lower case, without `posthaste_`: the form that all spellings of a setting share.
 pub(super) fn bare_name(name: &str) -> String {
     let lower = name.to_lowercase();
     lower.strip_prefix("posthaste_").map_or_else(|| lower.clone(), str::to_owned)
@@ -107,7 +120,7 @@ pub(super) struct Setting<K> {
 }
 
 impl<K> Setting<K> {
-    /// A setting that always has a value.
+    /// Creates a setting with a default.
     pub(super) const fn new(
         env: &'static str,
         default: &'static str,
@@ -116,34 +129,43 @@ impl<K> Setting<K> {
         help: &'static str,
     ) -> Self {
         let fallback = Fallback::Value(default);
-        Self { about: About { env, group, fallback, shown: Shown::Whole, help }, kind }
+        let roles = &ProcessRole::ALL;
+        Self { about: About { env, group, fallback, shown: Shown::Whole, help, roles }, kind }
     }
 
-    /// A setting that may be absent.
-    pub(super) const fn absent(
+    /// Creates a setting without a default.
+    pub(super) const fn optional(
         env: &'static str,
         example: &'static str,
         group: Group,
         kind: K,
         help: &'static str,
     ) -> Self {
-        let fallback = Fallback::Nothing { example };
-        Self { about: About { env, group, fallback, shown: Shown::Whole, help }, kind }
+        let fallback = Fallback::Unset { example };
+        let roles = &ProcessRole::ALL;
+        Self { about: About { env, group, fallback, shown: Shown::Whole, help, roles }, kind }
     }
 
     pub(super) const fn shown(mut self, shown: Shown) -> Self {
         self.about.shown = shown;
         self
     }
+
+    /// Sets the process roles that use the setting. Without a call, all do.
+    pub(super) const fn used_by(mut self, roles: &'static [ProcessRole]) -> Self {
+        self.about.roles = roles;
+        self
+    }
 }
 
-/// A row of the table, whatever its kind.
+/// A row of the table, independent of its kind.
 pub(super) trait Row: Sync {
     fn about(&self) -> &About;
     fn metavar(&self) -> &'static str;
-    fn joint(&self) -> Option<&'static str>;
+    fn separator(&self) -> Option<&'static str>;
     fn is_bare(&self) -> bool;
     fn is_switch(&self) -> bool;
+    fn accepts(&self) -> String;
     fn check(&self, text: &str) -> Result<(), String>;
 }
 
@@ -156,8 +178,8 @@ impl<K: Kind> Row for Setting<K> {
         K::METAVAR
     }
 
-    fn joint(&self) -> Option<&'static str> {
-        K::JOINT
+    fn separator(&self) -> Option<&'static str> {
+        K::SEPARATOR
     }
 
     fn is_bare(&self) -> bool {
@@ -166,6 +188,10 @@ impl<K: Kind> Row for Setting<K> {
 
     fn is_switch(&self) -> bool {
         K::SWITCH
+    }
+
+    fn accepts(&self) -> String {
+        self.kind.accepts()
     }
 
     fn check(&self, text: &str) -> Result<(), String> {

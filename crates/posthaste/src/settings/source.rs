@@ -1,5 +1,5 @@
-//! Where the text of each setting comes from: defaults, then the file, then the environment, then flags.
-//! What stands later replaces what stands earlier, whole settings at a time.
+//! Collects the text of each setting from its sources: defaults, file, environment, flags. A later source replaces the
+//! whole value of an earlier one.
 
 use super::environment;
 use super::file;
@@ -32,21 +32,21 @@ impl fmt::Display for Source {
     }
 }
 
-/// The text of one setting. It may be secret, so it is shown only through [`super::problem::shown`].
+/// The text of a setting and its source. It may be secret, so it is shown only through [`super::problem::shown`].
 #[derive(Clone)]
 pub(super) struct Given {
     pub(super) text: String,
     pub(super) source: Source,
 }
 
-/// The file that was named, or the one that is read if it is there.
+/// The settings file that is read, if it exists, when no other one is named.
 pub(super) const DEFAULT_FILE: &str = "posthaste.toml";
 
-/// The text of every setting that has one, by its name in the environment.
+/// The text of every setting that has one, by the name of its environment variable.
 pub(crate) struct Values(BTreeMap<&'static str, Given>);
 
 impl Values {
-    /// Collects from all sources; what is wrong with single values is added to `problems`.
+    /// Collects the values of all sources and checks each one. Adds what is invalid to `problems`.
     pub(super) fn collect(
         flags: &Flags,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -76,7 +76,7 @@ impl Values {
         values
     }
 
-    /// Nothing, said by the empty text, also takes back what an earlier source said.
+    /// Replaces a value. An empty text unsets a setting that has no default, also one that an earlier source set.
     fn put(&mut self, row: &dyn Row, given: Given) {
         if given.text.is_empty() && row.about().default().is_none() {
             self.0.remove(row.about().env);
@@ -90,7 +90,7 @@ impl Values {
             if let Some(given) = self.given(row.about().env)
                 && let Err(expected) = row.check(&given.text)
             {
-                problems.push(Problem::wrong(row.about(), given, expected));
+                problems.push(Problem::invalid(row.about(), given, expected));
             }
         }
     }
@@ -99,19 +99,19 @@ impl Values {
         self.0.get(env)
     }
 
-    /// The value, if there is one and it can be read.
+    /// Returns the value, or `None` if it is unset or invalid.
     pub(super) fn get<K: Kind>(&self, setting: &Setting<K>) -> Option<K::Value> {
         self.given(setting.about.env).and_then(|given| setting.kind.read(&given.text).ok())
     }
 
-    /// The value of a setting that always has one.
+    /// Returns the value of a setting with a default.
     pub(super) fn value<K: Kind>(&self, setting: &Setting<K>) -> Result<K::Value, Problem> {
         let missing = Given { text: String::new(), source: Source::Default };
         let given = self.given(setting.about.env).unwrap_or(&missing);
-        setting.kind.read(&given.text).map_err(|expected| Problem::wrong(&setting.about, given, expected))
+        setting.kind.read(&given.text).map_err(|expected| Problem::invalid(&setting.about, given, expected))
     }
 
-    /// How a setting is told in a message about two of them.
+    /// Returns a setting in the notation of its source, for a message about two settings.
     pub(super) fn spelled<K>(&self, setting: &Setting<K>) -> String {
         let name = || setting.about.env.to_owned();
         self.given(setting.about.env)

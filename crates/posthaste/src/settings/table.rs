@@ -1,27 +1,43 @@
-//! ONE table of all settings. It makes the reader of the file and of the environment, the flags with
-//! their help, `posthaste config` and the example file. Adding a setting is adding a row, and a field to
-//! [`super::Settings`] that takes it.
+//! The table of all settings. The file and environment readers, the flags and their help, `posthaste config`, the
+//! example file and the settings reference are generated from it. A new setting needs a row here and a field of
+//! [`super::Settings`].
 
 use super::kinds::{
-    BrokerAt, Bytes, DatabaseAt, Filter, Format, Headers, Listen, Minutes, Networks, Number, OneLine,
-    PathText, Roles, RootKey, SealingKeyText, ServerAt, Time, YesNo,
+    BrokerAt, Bytes, DatabaseAt, Filter, Format, Headers, Listen, Networks, Number, OneLine, PathText, Roles,
+    RootKey, SealingKeyText, ServerAt, Time, Unit, UnitTime, YesNo,
 };
 use super::setting::Group::{Database, Deliveries, Egress, Logs, Orders, Server};
-use super::setting::Shown::{Nothing, PlainUrl, WithoutPassword};
+use super::setting::Shown::{Hidden, PlainUrl, WithoutPassword};
 use super::setting::{Group, Row, Setting};
+use super::types::ProcessRole;
 use crate::database::DEFAULT_URL;
 use posthaste_core::retry::ATTEMPTS_LIMIT_MAX;
 use posthaste_store::grants::DbRole;
 use std::time::Duration;
 
-/// The CHECK of the table `events`: no larger payload could be stored.
+/// The largest payload that the CHECK constraint of the table `events` accepts, in bytes.
 const STORED_PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
-/// No key, on purpose: one that stands in an example is known to everybody, and must not work.
-pub(super) const KEY_EXAMPLE: &str = "<what openssl rand -hex 32 prints>";
+/// The example of a key. It is deliberately invalid, because a key in an example is public knowledge.
+pub(super) const KEY_EXAMPLE: &str = "<the output of: openssl rand -hex 32>";
 
 const HOUR_S: u64 = 3600;
 const DAY_S: u64 = 24 * HOUR_S;
+
+const API: &[ProcessRole] = &[ProcessRole::Api];
+const ROUTER: &[ProcessRole] = &[ProcessRole::Router];
+const ORCHESTRATOR: &[ProcessRole] = &[ProcessRole::Orchestrator];
+const WORKER: &[ProcessRole] = &[ProcessRole::Worker];
+const CLEANER: &[ProcessRole] = &[ProcessRole::Cleaner];
+const OUTBOX: &[ProcessRole] = &[ProcessRole::Outbox];
+const API_AND_CLEANER: &[ProcessRole] = &[ProcessRole::Api, ProcessRole::Cleaner];
+const API_AND_OUTBOX: &[ProcessRole] = &[ProcessRole::Api, ProcessRole::Outbox];
+const API_AND_WORKER: &[ProcessRole] = &[ProcessRole::Api, ProcessRole::Worker];
+/// The roles that use leases: the API reports expired ones.
+const LEASES: &[ProcessRole] = &[ProcessRole::Api, ProcessRole::Worker, ProcessRole::Cleaner];
+const POLLING: &[ProcessRole] = &[ProcessRole::Router, ProcessRole::Orchestrator, ProcessRole::Worker];
+/// The roles that send requests: the API sends verification challenges and test events.
+const SENDING: &[ProcessRole] = &[ProcessRole::Api, ProcessRole::Worker, ProcessRole::Outbox];
 
 const fn ms(min: u64, max_s: u64) -> Time {
     Time { min: Duration::from_millis(min), max: Duration::from_secs(max_s) }
@@ -31,8 +47,13 @@ const fn number(min: u32, max: u32) -> Number {
     Number { min, max }
 }
 
-const fn login(env: &'static str, example: &'static str, help: &'static str) -> Setting<ServerAt> {
-    Setting::absent(env, example, Database, ServerAt, help).shown(WithoutPassword)
+const fn login(
+    env: &'static str,
+    example: &'static str,
+    roles: &'static [ProcessRole],
+    help: &'static str,
+) -> Setting<ServerAt> {
+    Setting::optional(env, example, Database, ServerAt, help).shown(WithoutPassword).used_by(roles)
 }
 
 macro_rules! table {
@@ -44,113 +65,118 @@ macro_rules! table {
 
 table! {
     LISTEN: Listen = Setting::new("POSTHASTE_LISTEN", "127.0.0.1:8080", Server, Listen,
-        "Where the API listens");
-    METRICS_LISTEN: Listen = Setting::absent("POSTHASTE_METRICS_LISTEN", "127.0.0.1:9090", Server, Listen,
-        "Where /healthz, /readyz and /metrics are answered, with or without the role api; the last two only there");
+        "Address of the API and the dashboard").used_by(API);
+    METRICS_LISTEN: Listen = Setting::optional("POSTHASTE_METRICS_LISTEN", "127.0.0.1:9090", Server, Listen,
+        "Address of /healthz, /readyz and /metrics, for any role; of these, the API address then serves only /healthz");
     ROLES: Roles = Setting::new("POSTHASTE_ROLES", "all", Server, Roles,
-        "What this process does: all, or any of api,router,orchestrator,worker,cleaner,outbox");
-    ROOT_KEY: RootKey = Setting::absent("POSTHASTE_ROOT_KEY", KEY_EXAMPLE, Server, RootKey,
-        "An API key that may do everything, for the first start").shown(Nothing);
-    SECRET_KEY: SealingKeyText = Setting::absent("POSTHASTE_SECRET_KEY", KEY_EXAMPLE, Server, SealingKeyText,
-        "Encrypts the signing secrets in the database").shown(Nothing);
+        "Roles of this process: all, or a list of api,router,orchestrator,worker,cleaner,outbox");
+    ROOT_KEY: RootKey = Setting::optional("POSTHASTE_ROOT_KEY", KEY_EXAMPLE, Server, RootKey,
+        "API key with the role root, for creating the first keys").shown(Hidden).used_by(API);
+    SECRET_KEY: SealingKeyText = Setting::optional("POSTHASTE_SECRET_KEY", KEY_EXAMPLE, Server, SealingKeyText,
+        "Key that encrypts signing secrets in the database").shown(Hidden).used_by(API_AND_WORKER);
     PAYLOAD_BYTES_MAX: Bytes = Setting::new("POSTHASTE_PAYLOAD_BYTES_MAX", "256KiB", Server,
         Bytes { min: 1, max: STORED_PAYLOAD_BYTES_MAX },
-        "The largest payload of an event that is accepted");
+        "Maximum payload size of an event").used_by(API);
     BATCH_EVENTS_MAX: Number = Setting::new("POSTHASTE_BATCH_EVENTS_MAX", "1000", Server, number(1, 10_000),
-        "The most events in one request");
+        "Maximum number of events in one request").used_by(API);
     TRUSTED_PROXIES: Networks = Setting::new("POSTHASTE_TRUSTED_PROXIES", "127.0.0.0/8,::1/128", Server, Networks,
-        "Networks of proxies: no limit of connections for each peer, and x-forwarded-for names the client");
+        "Networks of reverse proxies: trusted to set x-forwarded-for, without a limit of connections per client");
     SHUTDOWN_GRACE: Time = Setting::new("POSTHASTE_SHUTDOWN_GRACE", "20s", Server, ms(0, HOUR_S),
-        "How long a stopping process may take to finish what it began");
+        "How long a process may drain after SIGTERM or SIGINT");
 
     DATABASE_URL: DatabaseAt = Setting::new("POSTHASTE_DATABASE_URL", DEFAULT_URL, Database, DatabaseAt,
-        "sqlite://<file> or postgres://<user>@<host>/<database>").shown(WithoutPassword);
+        "Database: sqlite://<file> or postgres://<user>@<host>/<database>").shown(WithoutPassword);
     DATABASE_URL_DIRECT: ServerAt = login("POSTHASTE_DATABASE_URL_DIRECT", "postgres://owner@db/posthaste",
-        "The way past a connection pooler, for migrations and notifications");
+        &ProcessRole::ALL, "URL that bypasses a connection pooler, for migrations and LISTEN");
     DATABASE_URL_INGEST: ServerAt = login("POSTHASTE_DATABASE_URL_INGEST", "postgres://ingest@db/posthaste",
-        "The login that accepts events, a member of event_ingest_writer");
+        API, "Login that stores events, a member of event_ingest_writer");
     DATABASE_URL_SUBSCRIPTIONS: ServerAt = login("POSTHASTE_DATABASE_URL_SUBSCRIPTIONS",
         "postgres://subscriptions@db/posthaste",
-        "The login that keeps subscriptions, a member of subscription_admin");
+        API, "Login that manages subscriptions, a member of subscription_admin");
     DATABASE_URL_ROUTER: ServerAt = login("POSTHASTE_DATABASE_URL_ROUTER", "postgres://router@db/posthaste",
-        "The login of the router, a member of router_worker");
+        ROUTER, "Login of the router, a member of router_worker");
     DATABASE_URL_ORCHESTRATOR: ServerAt = login("POSTHASTE_DATABASE_URL_ORCHESTRATOR",
         "postgres://orchestrator@db/posthaste",
-        "The login of the orchestrator, a member of saga_orchestrator");
+        ORCHESTRATOR, "Login of the orchestrator, a member of saga_orchestrator");
     DATABASE_URL_WORKER: ServerAt = login("POSTHASTE_DATABASE_URL_WORKER", "postgres://worker@db/posthaste",
-        "The login of the worker, a member of job_worker");
+        WORKER, "Login of the worker, a member of job_worker");
     DATABASE_URL_CLEANER: ServerAt = login("POSTHASTE_DATABASE_URL_CLEANER", "postgres://cleaner@db/posthaste",
-        "The login of the cleaner, a member of lease_cleaner");
+        CLEANER, "Login of the cleaner, a member of lease_cleaner");
     DATABASE_URL_DEAD_LETTERS: ServerAt = login("POSTHASTE_DATABASE_URL_DEAD_LETTERS",
         "postgres://dead_letters@db/posthaste",
-        "The login that requeues dead letters, a member of dead_letter_operator");
+        API, "Login that requeues dead letters, a member of dead_letter_operator");
     DATABASE_URL_ORDERS: ServerAt = login("POSTHASTE_DATABASE_URL_ORDERS", "postgres://orders@db/posthaste",
-        "The login that accepts orders, a member of outbox_writer");
+        API, "Login that stores orders, a member of outbox_writer");
     DATABASE_URL_OUTBOX: ServerAt = login("POSTHASTE_DATABASE_URL_OUTBOX", "postgres://outbox@db/posthaste",
-        "The login of the outbox worker, a member of outbox_worker");
+        OUTBOX, "Login of the outbox worker, a member of outbox_worker");
     DATABASE_URL_KEYS: ServerAt = login("POSTHASTE_DATABASE_URL_KEYS", "postgres://keys@db/posthaste",
-        "The login that keeps API keys, a member of key_keeper");
+        API, "Login that manages API keys, a member of key_keeper");
     DATABASE_URL_VIEWER: ServerAt = login("POSTHASTE_DATABASE_URL_VIEWER", "postgres://viewer@db/posthaste",
-        "The login that reads for the API, a member of viewer");
+        API, "Login that reads for the API, a member of viewer");
 
     MAX_RETRY_LIMIT: Number = Setting::new("POSTHASTE_MAX_RETRY_LIMIT", "5", Deliveries, number(1, ATTEMPTS_LIMIT_MAX),
-        "Attempts in all, the first included, unless a subscription has its own limit");
+        "Maximum number of attempts of a delivery, including the first; a subscription may set its own")
+        .used_by(ORCHESTRATOR);
     RETRY_BASE: Time = Setting::new("POSTHASTE_RETRY_BASE", "30s", Deliveries, ms(1, 7 * DAY_S),
-        "The wait after the first failed attempt; it doubles after each");
+        "Delay before the first retry; it doubles with each further one").used_by(ORCHESTRATOR);
     RETRY_CAP: Time = Setting::new("POSTHASTE_RETRY_CAP", "1h", Deliveries, ms(1, 7 * DAY_S),
-        "The longest wait between two attempts");
+        "Maximum delay between two attempts").used_by(ORCHESTRATOR);
     LEASE: Time = Setting::new("POSTHASTE_LEASE", "60s", Deliveries, ms(1_000, DAY_S),
-        "How long a worker may hold a job before another gets it");
+        "How long a worker may hold an attempt before it can be claimed again").used_by(LEASES);
     LEASE_RESETS_MAX: Number = Setting::new("POSTHASTE_LEASE_RESETS_MAX", "3", Deliveries, number(0, 100),
-        "After so many leases that ran out the attempt counts as failed");
+        "Number of expired leases after which an attempt counts as failed").used_by(CLEANER);
     CLEANER_INTERVAL: Time = Setting::new("POSTHASTE_CLEANER_INTERVAL", "1s", Deliveries, ms(10, HOUR_S),
-        "How often the cleaner looks for leases that ran out");
+        "How often the cleaner checks for expired leases").used_by(API_AND_CLEANER);
     POLL: Time = Setting::new("POSTHASTE_POLL", "100ms", Deliveries, ms(1, 60),
-        "How often a role looks for work that nobody announced");
+        "How often a role polls for work that no wake-up announced").used_by(POLLING);
     REQUEST_TIMEOUT: Time = Setting::new("POSTHASTE_REQUEST_TIMEOUT", "15s", Deliveries, ms(10, HOUR_S),
-        "The longest that one request may take, from connecting to the last byte");
+        "Timeout of a request, from connecting to the last byte of the response").used_by(SENDING);
     WORKER_CONCURRENCY: Number = Setting::new("POSTHASTE_WORKER_CONCURRENCY", "1024", Deliveries, number(1, 65_536),
-        "Requests that a worker has open at once");
-    SUBSCRIPTION_IN_FLIGHT: Number = Setting::new("POSTHASTE_SUBSCRIPTION_IN_FLIGHT", "2048", Deliveries, number(1, 65_536),
-        "Attempts of one subscription that may be under way at once");
+        "Maximum number of requests in flight in one worker").used_by(WORKER);
+    SUBSCRIPTION_IN_FLIGHT: Number = Setting::new("POSTHASTE_SUBSCRIPTION_IN_FLIGHT", "2048", Deliveries,
+        number(1, 65_536), "Maximum number of attempts in flight for one subscription").used_by(ORCHESTRATOR);
 
-    ALLOW_CIDRS: Networks = Setting::absent("POSTHASTE_ALLOW_CIDRS", "10.0.0.0/8", Egress, Networks,
-        "Networks that requests may reach although they are not public");
+    ALLOW_CIDRS: Networks = Setting::optional("POSTHASTE_ALLOW_CIDRS", "10.0.0.0/8", Egress, Networks,
+        "Networks that requests may reach although they are not public").used_by(SENDING);
     ALLOW_HTTP: YesNo = Setting::new("POSTHASTE_ALLOW_HTTP", "false", Egress, YesNo,
-        "Whether requests may go out without TLS");
-    CA_FILE: PathText = Setting::absent("POSTHASTE_CA_FILE", "/etc/ssl/our-ca.pem", Egress, PathText,
-        "Certificate authorities to trust beside those of the system, as PEM");
+        "Allow requests without TLS").used_by(SENDING);
+    CA_FILE: PathText = Setting::optional("POSTHASTE_CA_FILE", "/etc/ssl/our-ca.pem", Egress, PathText,
+        "Additional certificate authorities to trust, as a PEM file").used_by(SENDING);
 
-    BROKER_URL: BrokerAt = Setting::absent("POSTHASTE_BROKER_URL", "https://broker.example/orders", Orders, BrokerAt,
-        "Where orders are sent; without it they are refused").shown(PlainUrl);
-    BROKER_HEADERS: Headers = Setting::absent("POSTHASTE_BROKER_HEADERS", "Authorization: Bearer token", Orders, Headers,
-        "Headers for the broker, as Name: value with semicolons between them").shown(Nothing);
+    BROKER_URL: BrokerAt = Setting::optional("POSTHASTE_BROKER_URL", "https://broker.example/orders", Orders, BrokerAt,
+        "URL of the broker; orders are refused if it is not set").shown(PlainUrl).used_by(API_AND_OUTBOX);
+    BROKER_HEADERS: Headers = Setting::optional("POSTHASTE_BROKER_HEADERS", "Authorization: Bearer token", Orders,
+        Headers,
+        "Headers of requests to the broker, as Name: value separated by semicolons").shown(Hidden).used_by(OUTBOX);
     BROKER_PROCESSED_MARKER: OneLine = Setting::new("POSTHASTE_BROKER_PROCESSED_MARKER", "already processed", Orders,
         OneLine { chars_max: 200 },
-        "What a 409 of the broker says, in any case, about an order that it has executed");
+        "Text in a 409 response of the broker that proves that the order was executed; case is ignored")
+        .used_by(OUTBOX);
     OUTBOX_BATCH_SIZE: Number = Setting::new("OUTBOX_BATCH_SIZE", "32", Orders, number(1, 1_000),
-        "Orders that are taken at once");
+        "Maximum number of orders claimed at once").used_by(OUTBOX);
     OUTBOX_PARALLELISM: Number = Setting::new("OUTBOX_PARALLELISM", "4", Orders, number(1, 256),
-        "Senders in this process");
+        "Number of concurrent senders in this process").used_by(OUTBOX);
     OUTBOX_RETRY_MAX: Number = Setting::new("OUTBOX_RETRY_MAX", "8", Orders, number(0, 100),
-        "Sends of an order after the first");
-    OUTBOX_IDLE_SLEEP_MS: Number = Setting::new("OUTBOX_IDLE_SLEEP_MS", "200", Orders, number(1, 60_000),
-        "Milliseconds between two looks into an empty queue");
-    OUTBOX_STUCK_THRESHOLD_MIN: Minutes = Setting::new("OUTBOX_STUCK_THRESHOLD_MIN", "10", Orders,
-        Minutes { min: Duration::from_secs(3), max: Duration::from_secs(DAY_S) },
-        "Minutes after which an order that is being sent goes back to the queue");
+        "Maximum number of retries of an order").used_by(OUTBOX);
+    OUTBOX_IDLE_SLEEP_MS: UnitTime = Setting::new("OUTBOX_IDLE_SLEEP_MS", "200", Orders,
+        UnitTime { unit: Unit::Milliseconds, min: Duration::from_millis(1), max: Duration::from_secs(60) },
+        "How often an empty queue of orders is polled; a bare number is in milliseconds").used_by(OUTBOX);
+    OUTBOX_STUCK_THRESHOLD_MIN: UnitTime = Setting::new("OUTBOX_STUCK_THRESHOLD_MIN", "10", Orders,
+        UnitTime { unit: Unit::Minutes, min: Duration::from_secs(3), max: Duration::from_secs(DAY_S) },
+        "Age after which an order in the state sending is queued again; a bare number is in minutes")
+        .used_by(API_AND_OUTBOX);
     OUTBOX_LEDGER_TTL: Time = Setting::new("OUTBOX_LEDGER_TTL", "7d", Orders, ms(60_000, 3_650 * DAY_S),
-        "How long an idempotency key is remembered");
+        "How long idempotency keys are kept").used_by(API);
     OUTBOX_LAG_SLA: Time = Setting::new("OUTBOX_LAG_SLA", "60s", Orders, ms(1_000, 30 * DAY_S),
-        "The age of the oldest waiting order that is worth an alert");
+        "Age of the oldest queued order that triggers an alert");
 
     LOG: Filter = Setting::new("POSTHASTE_LOG", "info", Logs, Filter,
-        "What is logged: a level, or levels for parts as in info,posthaste_services=debug");
+        "Log level, optionally per module, as in info,posthaste_services=debug");
     LOG_FORMAT: Format = Setting::new("POSTHASTE_LOG_FORMAT", "human", Logs, Format,
-        "Lines for people, or a JSON object on each line");
+        "Log format: lines of text, or one JSON object per line");
 }
 
-/// The logins that one part of the program has for itself, by role of the database.
+/// The settings with the login of one database role.
 pub(super) static LOGINS: [(DbRole, &Setting<ServerAt>); 11] = [
     (DbRole::EventIngestWriter, &DATABASE_URL_INGEST),
     (DbRole::SubscriptionAdmin, &DATABASE_URL_SUBSCRIPTIONS),
@@ -167,6 +193,7 @@ pub(super) static LOGINS: [(DbRole, &Setting<ServerAt>); 11] = [
 
 pub(super) const GROUPS: [Group; 6] = [Server, Database, Deliveries, Egress, Orders, Logs];
 
+/// Returns the first row that matches.
 pub(super) fn find(is_it: impl Fn(&dyn Row) -> bool) -> Option<&'static dyn Row> {
     TABLE.iter().copied().find(|row| is_it(*row))
 }
@@ -178,15 +205,15 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_default_and_every_example_can_be_read() {
+    fn defaults_and_examples_are_valid() {
         for row in TABLE {
-            let (Fallback::Value(text) | Fallback::Nothing { example: text }) = row.about().fallback;
+            let (Fallback::Value(text) | Fallback::Unset { example: text }) = row.about().fallback;
             assert_eq!(row.check(text).is_ok(), text != KEY_EXAMPLE, "{}", row.about().env);
         }
     }
 
     #[test]
-    fn names_are_unique_and_prefixed() {
+    fn names_are_unique_and_have_a_prefix() {
         let keys: BTreeSet<String> = TABLE.iter().map(|row| row.about().key()).collect();
         assert_eq!(keys.len(), TABLE.len());
         assert!(TABLE.iter().all(|row| {
@@ -199,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_stand_together() {
+    fn rows_of_a_group_are_adjacent() {
         let mut groups: Vec<Group> = TABLE.iter().map(|row| row.about().group).collect();
         groups.dedup();
         assert_eq!(groups, GROUPS);

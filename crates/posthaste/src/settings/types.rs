@@ -1,4 +1,4 @@
-//! What the settings are once they are read: plain values that the wiring hands on.
+//! The parsed settings: plain values for the wiring.
 
 use super::secret::Secret;
 use crate::database::{DatabaseUrl, ServerUrl};
@@ -18,7 +18,7 @@ use tracing_subscriber::filter::Targets;
 pub(crate) struct Settings {
     pub(crate) database: DatabaseSettings,
     pub(crate) listen: SocketAddr,
-    /// A second address, for probes and scrapers alone.
+    /// A second address, only for health probes and metrics.
     pub(crate) metrics_listen: Option<SocketAddr>,
     pub(crate) trusted_proxies: Vec<IpNet>,
     /// Never empty.
@@ -38,7 +38,7 @@ pub(crate) struct Settings {
     pub(crate) outbox: OutboxSettings,
 }
 
-/// A part of Posthaste that a process may run.
+/// A set of services that a process may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum ProcessRole {
     Api,
@@ -72,14 +72,14 @@ impl ProcessRole {
 #[derive(Debug, Clone)]
 pub(crate) struct DatabaseSettings {
     pub(crate) url: DatabaseUrl,
-    /// Past a pooler: for LISTEN and for migrations.
+    /// The URL that bypasses a pooler, for LISTEN and migrations.
     pub(crate) direct: Option<ServerUrl>,
-    /// The roles of the database with a login of their own, which only PostgreSQL knows.
+    /// Database roles with their own login. Only on PostgreSQL.
     pub(crate) logins: Vec<(DbRole, ServerUrl)>,
 }
 
 impl DatabaseSettings {
-    /// Where migrations are applied, and where notifications are listened for.
+    /// Returns the URL for migrations and LISTEN.
     pub(crate) fn direct_url(&self) -> DatabaseUrl {
         self.direct.clone().map_or_else(|| self.url.clone(), DatabaseUrl::Postgres)
     }
@@ -124,9 +124,9 @@ pub(crate) enum LogFormat {
 
 #[derive(Debug, Clone)]
 pub(crate) struct BrokerSettings {
-    /// None: orders are refused.
+    /// Orders are refused if this is `None`.
     pub(crate) url: Option<String>,
-    /// The values are marked sensitive: they do not print themselves.
+    /// The values are marked as sensitive, which hides them in `Debug` output.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     pub(crate) processed_marker: String,
 }

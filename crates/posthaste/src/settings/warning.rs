@@ -1,11 +1,12 @@
-//! Settings that are legal and that nobody should have by accident.
+//! Warnings about settings that are valid but insecure.
 
 use super::Settings;
 use ipnet::IpNet;
 use std::collections::BTreeSet;
 
-/// Networks whose hosts trust whoever is near: an address in them is what a forged callback aims at.
-const NEAR: [&str; 10] = [
+/// Networks that are not public. Their hosts often trust their neighbors, which makes them targets of server-side
+/// request forgery through a callback URL.
+const PRIVATE: [&str; 10] = [
     "127.0.0.0/8",
     "::1/128",
     "10.0.0.0/8",
@@ -19,21 +20,22 @@ const NEAR: [&str; 10] = [
 ];
 
 impl Settings {
-    /// What `serve` says loudly when it starts.
+    /// Returns the warnings that `serve` logs at startup.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let policy = &self.egress.policy;
         if policy.allow_http {
             warnings.push(
-                "POSTHASTE_ALLOW_HTTP: requests may go out without TLS; whoever is on the way can read and change them"
+                "POSTHASTE_ALLOW_HTTP: requests may be sent without TLS; \
+                 anyone on the network path can read and change them"
                     .to_owned(),
             );
         }
-        warnings.extend(about_networks(&policy.allow_cidrs));
+        warnings.extend(network_warnings(&policy.allow_cidrs));
         if self.secret_key.is_none() {
             warnings.push(
-                "POSTHASTE_SECRET_KEY is not set: signing secrets lie in the database as plain text; \
-                 make a key with: openssl rand -hex 32"
+                "POSTHASTE_SECRET_KEY is not set: signing secrets are stored in plain text; \
+                 create a key with: openssl rand -hex 32"
                     .to_owned(),
             );
         }
@@ -41,27 +43,28 @@ impl Settings {
     }
 }
 
-/// Each network once, however often it was named.
-fn about_networks(networks: &[IpNet]) -> impl Iterator<Item = String> {
+/// Returns the warnings about networks, one for each distinct network.
+fn network_warnings(networks: &[IpNet]) -> impl Iterator<Item = String> {
     let networks: BTreeSet<IpNet> = networks.iter().copied().collect();
-    networks.into_iter().filter_map(about_network)
+    networks.into_iter().filter_map(network_warning)
 }
 
-fn about_network(network: IpNet) -> Option<String> {
+/// Returns a warning if the network overlaps a private one.
+fn network_warning(network: IpNet) -> Option<String> {
     if network.prefix_len() == 0 {
         return Some(format!(
-            "POSTHASTE_ALLOW_CIDRS: {network} is every address; callbacks can reach anything"
+            "POSTHASTE_ALLOW_CIDRS: {network} matches every address; callbacks can reach any host"
         ));
     }
-    let near = NEAR.iter().filter_map(|text| text.parse::<IpNet>().ok());
-    let met = near.into_iter().find(|near| near.contains(&network) || network.contains(near))?;
-    if met == network {
+    let private = PRIVATE.iter().filter_map(|text| text.parse::<IpNet>().ok());
+    let overlap = private.into_iter().find(|net| net.contains(&network) || network.contains(net))?;
+    if overlap == network {
         return Some(format!(
-            "POSTHASTE_ALLOW_CIDRS: {network} lets callbacks reach hosts there, which is not the Internet"
+            "POSTHASTE_ALLOW_CIDRS: callbacks can reach hosts in {network}, which is not public"
         ));
     }
     Some(format!(
-        "POSTHASTE_ALLOW_CIDRS: {network} lets callbacks reach hosts in {met}, which is not the Internet"
+        "POSTHASTE_ALLOW_CIDRS: {network} overlaps {overlap}, which is not public; callbacks can reach its hosts"
     ))
 }
 
@@ -70,14 +73,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_is_told_of_once() {
+    fn each_network_has_one_warning() {
         let loopback = "127.0.0.0/8".parse().expect("a network");
-        let told: Vec<_> = about_networks(&[loopback, loopback]).collect();
-        assert!(matches!(&told[..], [one] if one.matches("127.0.0.0/8").count() == 1), "{told:?}");
+        let warnings: Vec<_> = network_warnings(&[loopback, loopback]).collect();
+        assert!(matches!(&warnings[..], [one] if one.matches("127.0.0.0/8").count() == 1), "{warnings:?}");
     }
 
     #[test]
-    fn networks() {
+    fn only_networks_that_are_not_public_have_a_warning() {
         for (network, expected) in [
             ("127.0.0.1/32", Some("127.0.0.0/8")),
             ("8.0.0.0/5", Some("10.0.0.0/8")),
@@ -87,9 +90,9 @@ mod tests {
             ("203.0.113.0/24", None),
             ("2001:db8::/32", None),
         ] {
-            let told = network.parse().ok().and_then(about_network);
-            assert_eq!(told.is_some(), expected.is_some(), "{network}");
-            assert!(told.is_none_or(|told| expected.is_some_and(|part| told.contains(part))), "{network}");
+            let warning = network.parse().ok().and_then(network_warning);
+            assert_eq!(warning.is_some(), expected.is_some(), "{network}");
+            assert!(warning.is_none_or(|text| expected.is_some_and(|part| text.contains(part))), "{network}");
         }
     }
 }

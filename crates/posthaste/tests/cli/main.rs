@@ -8,6 +8,7 @@ mod https;
 mod lane;
 mod operations;
 mod orders;
+mod reference;
 mod settings;
 
 use posthaste_testkit::commands::{Dev, Ran, Running, run};

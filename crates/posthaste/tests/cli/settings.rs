@@ -1,4 +1,4 @@
-//! The settings as a user meets them: the built binary, its files, its environment and its flags.
+//! Settings of the built binary: file, environment, flags and defaults.
 
 use posthaste_testkit::commands::{Ran, run_in};
 use std::path::Path;
@@ -28,20 +28,20 @@ impl Run {
         run_in(self.folder.path(), arguments, &self.environment, "")
     }
 
-    /// What a good run prints.
+    /// Runs a command that must succeed, and returns its output.
     fn stdout(&self, arguments: &[&str]) -> String {
         self.output(arguments).expect(0).stdout
     }
 
-    /// What a bad run says.
+    /// Runs a command that must fail, and returns its message.
     fn refusal(&self, arguments: &[&str]) -> String {
         let output = self.output(arguments);
-        assert_ne!(output.code, Some(0), "{arguments:?} was taken");
+        assert_ne!(output.code, Some(0), "{arguments:?} was accepted");
         assert!(output.stdout.is_empty(), "{arguments:?} printed something");
         output.stderr
     }
 
-    /// Value and source of a setting, in the table and in JSON.
+    /// Returns value and source of a setting from the JSON, and checks that the table has the same value.
     fn setting(&self, name: &str, arguments: &[&str]) -> (String, String) {
         let table = self.stdout(&[&["config"], arguments].concat());
         let line =
@@ -62,7 +62,7 @@ fn pair(value: &str, source: &str) -> (String, String) {
 }
 
 #[test]
-fn without_a_word_the_defaults_hold() {
+fn defaults_apply_if_nothing_is_set() {
     let run = Run::new();
     for (name, value) in [
         ("POSTHASTE_DATABASE_URL", "sqlite://posthaste-data/posthaste.db"),
@@ -85,7 +85,7 @@ fn without_a_word_the_defaults_hold() {
 }
 
 #[test]
-fn a_file_stands_under_the_environment_and_that_under_flags() {
+fn flags_override_environment_and_environment_overrides_file() {
     let lease = |run: &Run, arguments: &[&str]| run.setting("POSTHASTE_LEASE", arguments);
     let run = Run::new().file("posthaste.toml", "# ours\nlease = \"2m\"\n");
     assert_eq!(lease(&run, &[]), pair("2m", "file"));
@@ -97,7 +97,7 @@ fn a_file_stands_under_the_environment_and_that_under_flags() {
 }
 
 #[test]
-fn a_file_can_be_named() {
+fn settings_file_can_be_named() {
     let run = Run::new()
         .file("posthaste.toml", "lease = \"2m\"")
         .file("a.toml", "lease = \"3m\"\nallow_cidrs = [\"10.0.0.0/8\", \"fd00::/8\"]\noutbox_batch_size = 7")
@@ -107,20 +107,20 @@ fn a_file_can_be_named() {
     assert_eq!(run.setting("POSTHASTE_ALLOW_CIDRS", &[]), pair("10.0.0.0/8,fd00::/8", "file"));
     assert_eq!(run.setting("OUTBOX_BATCH_SIZE", &[]), pair("7", "file"));
     assert_eq!(run.setting("POSTHASTE_LEASE", &["--config", "b.toml"]), pair("4m", "file"));
-    let told = run.refusal(&["config", "--config", "c.toml"]);
-    assert!(told.contains("c.toml: the file of settings cannot be opened"), "{told}");
+    let message = run.refusal(&["config", "-c", "c.toml"]);
+    assert!(message.contains("c.toml: cannot open the settings file"), "{message}");
 }
 
 #[test]
-fn the_empty_text_takes_a_value_back() {
+fn empty_value_unsets_a_setting() {
     let run = Run::new().file("posthaste.toml", "ca_file = \"a.pem\"").env("POSTHASTE_CA_FILE", "");
     assert_eq!(run.setting("POSTHASTE_CA_FILE", &[]), pair("none", "default"));
-    let told = Run::new().env("POSTHASTE_LEASE", "").refusal(&["config"]);
-    assert!(told.contains("POSTHASTE_LEASE=: expected a time"), "{told}");
+    let message = Run::new().env("POSTHASTE_LEASE", "").refusal(&["config"]);
+    assert!(message.contains("POSTHASTE_LEASE=: expected a duration"), "{message}");
 }
 
 #[test]
-fn secrets_are_not_shown() {
+fn secrets_are_masked() {
     let run = Run::new()
         .env("POSTHASTE_ROOT_KEY", "hush-9f86d081884c7d659a2feaa0c55ad015")
         .env("POSTHASTE_SECRET_KEY", "5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f")
@@ -144,7 +144,7 @@ fn secrets_are_not_shown() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once() {
+fn all_problems_are_reported_at_once() {
     let run = Run::new()
         .file("posthaste.toml", "\nretry_bas = \"30s\"\npoll = 5\n")
         .env("POSTHASTE_DATABSE_URL", "sqlite://x.db")
@@ -152,13 +152,15 @@ fn everything_that_is_wrong_is_told_at_once() {
         .env("POSTHASTE_LISTEN", "8080")
         .env("OUTBOX_COLOUR", "red")
         .env("PATH", "/bin");
-    let expected = "posthaste: 7 settings are wrong:
-  OUTBOX_COLOUR: there is no such setting
-  POSTHASTE_DATABSE_URL: there is no such setting; did you mean POSTHASTE_DATABASE_URL?
-  posthaste.toml line 2: retry_bas: there is no such setting; did you mean retry_base?
-  POSTHASTE_LISTEN=8080: expected an IP address and a port, such as 127.0.0.1:8080 or [::]:8080
-  POSTHASTE_SECRET_KEY=(set, not shown): expected 64 hexadecimal characters or the base64 of 32 bytes; make one with: openssl rand -hex 32
-  posthaste.toml line 3: poll = 5: expected a time from 1ms to 1m: a whole number with ms, s, m, h or d, such as 30s
+    let expected = "posthaste: 7 settings are invalid:
+  OUTBOX_COLOUR: unknown setting
+  POSTHASTE_DATABSE_URL: unknown setting; did you mean POSTHASTE_DATABASE_URL?
+  posthaste.toml line 2: retry_bas: unknown setting; did you mean retry_base?
+  POSTHASTE_LISTEN=8080: expected an IP address and port, such as 127.0.0.1:8080 or [::]:8080
+  POSTHASTE_SECRET_KEY=(set, not shown): expected 64 hexadecimal characters or the base64 of 32 bytes; \
+  create one with: openssl rand -hex 32
+  posthaste.toml line 3: poll = 5: expected a duration from 1ms to 1m: \
+  a whole number followed by ms, s, m, h or d, such as 30s
   --worker-concurrency -1: expected a whole number from 1 to 65536
 ";
     let flags = ["--worker-concurrency", "-1"];
@@ -168,19 +170,50 @@ fn everything_that_is_wrong_is_told_at_once() {
 }
 
 #[test]
-fn what_cannot_be_right_together_is_told_with_both_names() {
+fn conflicting_settings_are_both_named() {
     let run = Run::new().file("posthaste.toml", "request_timeout = \"58s\"");
     assert_eq!(
         run.refusal(&["serve", "--cleaner-interval", "2m"]),
-        "posthaste: 2 settings are wrong:
-  posthaste.toml line 1: request_timeout = 58s and POSTHASTE_LEASE=60s (the default): a request must end 5s before its lease does, so that its result can still be reported
-  --cleaner-interval 2m and POSTHASTE_LEASE=60s (the default): the cleaner must look more often than leases run out
+        "posthaste: 2 settings are invalid:
+  posthaste.toml line 1: request_timeout = 58s and POSTHASTE_LEASE=60s (the default): \
+  a request must time out at least 5s before its lease expires, so that its result can be reported
+  --cleaner-interval 2m and POSTHASTE_LEASE=60s (the default): the cleaner must run more often than leases expire
 "
     );
 }
 
 #[test]
-fn the_example_is_a_file_that_changes_nothing() {
+fn durations_have_one_notation() {
+    // Settings whose names contain a unit also accept bare numbers in that unit.
+    for (name, values) in [
+        ("POSTHASTE_RETRY_BASE", &["500ms", "30s", "5m", "1h", "1d"][..]),
+        ("OUTBOX_IDLE_SLEEP_MS", &["200", "200ms", "1s"]),
+        ("OUTBOX_STUCK_THRESHOLD_MIN", &["10", "0.5", "10m", "90s", "1h"]),
+        ("OUTBOX_LAG_SLA", &["90s"]),
+    ] {
+        for value in values {
+            let run = Run::new().env(name, value).env("POSTHASTE_RETRY_CAP", "7d");
+            assert_eq!(run.setting(name, &[]), pair(value, "environment"), "{name}");
+        }
+    }
+    for (name, value) in [
+        ("POSTHASTE_RETRY_BASE", "30"),
+        ("POSTHASTE_RETRY_BASE", "1.5s"),
+        ("OUTBOX_IDLE_SLEEP_MS", "0.5"),
+        ("OUTBOX_IDLE_SLEEP_MS", "2m"),
+        ("OUTBOX_STUCK_THRESHOLD_MIN", "1s"),
+    ] {
+        let message = Run::new().env(name, value).refusal(&["config"]);
+        assert!(message.contains(&format!("{name}={value}: expected a duration from ")), "{message}");
+    }
+    let run =
+        Run::new().file("posthaste.toml", "outbox_idle_sleep_ms = \"1s\"\noutbox_stuck_threshold_min = 0.5");
+    assert_eq!(run.setting("OUTBOX_IDLE_SLEEP_MS", &[]), pair("1s", "file"));
+    assert_eq!(run.setting("OUTBOX_STUCK_THRESHOLD_MIN", &[]), pair("0.5", "file"));
+}
+
+#[test]
+fn example_file_changes_nothing() {
     let example = Run::new().stdout(&["config", "--example"]);
     assert!(example.contains("\n#retry_base = \"30s\"\n"), "{example}");
     let run = Run::new().file("posthaste.toml", &example);
@@ -194,24 +227,25 @@ fn help_names_the_variable_and_the_default() {
     let help = words.join(" ");
     for part in [
         "Deliveries:",
-        "--retry-base <TIME> The wait after the first failed attempt; it doubles after each [POSTHASTE_RETRY_BASE, default 30s]",
+        "--retry-base <DURATION> Delay before the first retry; it doubles with each further one \
+         [env: POSTHASTE_RETRY_BASE] [default: 30s]",
         "--outbox-batch-size <NUMBER>",
-        "[OUTBOX_BATCH_SIZE, default 32]",
+        "[env: OUTBOX_BATCH_SIZE] [default: 32]",
     ] {
         assert!(help.contains(part), "{part}: {help}");
     }
 }
 
 #[test]
-fn migrate_takes_its_database_from_the_settings() {
+fn migrate_uses_the_database_of_the_settings() {
     let run = Run::new().file("posthaste.toml", "database_url = \"sqlite://here.db\"");
-    let told = run.stdout(&["migrate"]);
-    assert!(told.starts_with("here.db: applied migration"), "{told}");
+    let message = run.stdout(&["migrate"]);
+    assert!(message.starts_with("here.db: applied migration"), "{message}");
     assert!(Path::new(run.folder.path()).join("here.db").exists());
 }
 
 #[test]
-fn the_log_warns_in_json() {
+fn warnings_are_logged_as_json() {
     let run = Run::new().env("POSTHASTE_LOG_FORMAT", "json").env("POSTHASTE_ALLOW_HTTP", "true");
     let output = run.output(&["serve", "--roles", "router"]);
     let text = output.stderr;

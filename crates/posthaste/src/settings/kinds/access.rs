@@ -1,4 +1,4 @@
-//! Kinds that are secret, or hold a secret: database URLs and keys.
+//! Kinds that are secret or contain a secret: database URLs and keys.
 
 use super::Kind;
 use crate::database::{DatabaseUrl, ServerUrl};
@@ -6,7 +6,7 @@ use crate::settings::secret::Secret;
 use posthaste_services::seal::SealingKey;
 use std::collections::HashSet;
 
-/// Which database: either engine.
+/// The URL of a database of either engine.
 #[derive(Debug)]
 pub(in crate::settings) struct DatabaseAt;
 
@@ -15,11 +15,15 @@ impl Kind for DatabaseAt {
     const METAVAR: &'static str = "URL";
 
     fn read(&self, text: &str) -> Result<DatabaseUrl, String> {
-        text.parse().map_err(|_| "sqlite://<file> or postgres://<user>@<host>/<database>".to_owned())
+        text.parse().map_err(|_| self.accepts())
+    }
+
+    fn accepts(&self) -> String {
+        "sqlite://<file> or postgres://<user>@<host>/<database>".to_owned()
     }
 }
 
-/// Another login to the same PostgreSQL server.
+/// The URL of a PostgreSQL database, with the login of one role.
 #[derive(Debug)]
 pub(in crate::settings) struct ServerAt;
 
@@ -28,23 +32,28 @@ impl Kind for ServerAt {
     const METAVAR: &'static str = "URL";
 
     fn read(&self, text: &str) -> Result<ServerUrl, String> {
-        text.parse().map_err(|_| "postgres://<user>@<host>/<database>".to_owned())
+        text.parse().map_err(|_| self.accepts())
+    }
+
+    fn accepts(&self) -> String {
+        "postgres://<user>@<host>/<database>".to_owned()
     }
 }
 
-/// The key for the first start. It travels as a bearer token, so it must fit into a header; and it may do
-/// everything, so it must not be guessed.
+/// The root key. It is sent as a bearer token, so it must fit into a header, and it grants every role, so it must be
+/// hard to guess.
 #[derive(Debug)]
 pub(in crate::settings) struct RootKey;
 
+/// 32 hexadecimal digits are 128 random bits.
 const ROOT_KEY_CHARS_MIN: usize = 32;
 const ROOT_KEY_CHARS_MAX: usize = 256;
 
-/// The fewest different characters of a key. 32 random hexadecimal digits have fewer less than once in 20 million
-/// keys; a key that is held down or a short word that is repeated has fewer.
+/// The minimum number of distinct characters. Fewer than one in 20 million random keys of 32 hexadecimal digits fall
+/// below it; repeated characters and repeated short words do.
 const ROOT_KEY_DISTINCT_MIN: usize = 8;
 
-/// The key that README.md showed until version 0.1: everybody knows it.
+/// The key that README.md showed before version 0.1, which is public knowledge.
 const PUBLISHED: &str = "a-long-random-text";
 
 impl Kind for RootKey {
@@ -55,25 +64,30 @@ impl Kind for RootKey {
         let fits = (ROOT_KEY_CHARS_MIN..=ROOT_KEY_CHARS_MAX).contains(&text.len());
         if !fits || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(format!(
-                "{ROOT_KEY_CHARS_MIN} to {ROOT_KEY_CHARS_MAX} visible ASCII characters; make one with: openssl rand -hex 32"
+                "{ROOT_KEY_CHARS_MIN} to {ROOT_KEY_CHARS_MAX} visible ASCII characters; \
+                 create one with: openssl rand -hex 32"
             ));
         }
         if is_trivial(text) {
             return Err(format!(
-                "a key that nobody can guess: no example, no repeated text, no row of letters or digits, and at least \
-                 {ROOT_KEY_DISTINCT_MIN} different characters; make one with: openssl rand -hex 32"
+                "a key that is hard to guess: not an example, no repetition, no sequence of letters or digits, and at \
+                 least {ROOT_KEY_DISTINCT_MIN} distinct characters; create one with: openssl rand -hex 32"
             ));
         }
         Ok(Secret::new(text))
     }
+
+    fn accepts(&self) -> String {
+        format!("{ROOT_KEY_CHARS_MIN} to {ROOT_KEY_CHARS_MAX} visible ASCII characters")
+    }
 }
 
-/// Returns whether a key holds a published example, has too few different characters, repeats one text, or counts up
-/// or down.
+/// Returns whether a key contains a published example, has too few distinct characters, is periodic, or is an ascending
+/// or descending sequence.
 fn is_trivial(text: &str) -> bool {
     let bytes = text.as_bytes();
     let distinct = bytes.iter().collect::<HashSet<_>>().len();
-    // A text has a period of n if it equals itself n places further on.
+    // A text has period n if it equals itself shifted by n.
     let repeats =
         |period: usize| bytes.iter().zip(bytes.iter().skip(period)).all(|(one, other)| one == other);
     let pairs = || bytes.iter().zip(bytes.iter().skip(1));
@@ -85,6 +99,7 @@ fn is_trivial(text: &str) -> bool {
         || ascending.max(descending) > bytes.len() / 2
 }
 
+/// The key that encrypts signing secrets.
 #[derive(Debug)]
 pub(in crate::settings) struct SealingKeyText;
 
@@ -93,10 +108,12 @@ impl Kind for SealingKeyText {
     const METAVAR: &'static str = "KEY";
 
     fn read(&self, text: &str) -> Result<SealingKey, String> {
-        SealingKey::parse(text).map_err(|_| {
-            "64 hexadecimal characters or the base64 of 32 bytes; make one with: openssl rand -hex 32"
-                .to_owned()
-        })
+        let expected = || format!("{}; create one with: openssl rand -hex 32", self.accepts());
+        SealingKey::parse(text).map_err(|_| expected())
+    }
+
+    fn accepts(&self) -> String {
+        "64 hexadecimal characters or the base64 of 32 bytes".to_owned()
     }
 }
 
@@ -105,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_server_has_logins() {
+    fn logins_are_urls_of_postgres_only() {
         for (text, any, server) in [
             ("postgres://u:p@h/d", true, true),
             ("postgresql://h/d", true, true),
@@ -120,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_checked_and_never_repeated() {
+    fn invalid_keys_are_refused_without_being_shown() {
         let hex = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
         assert_eq!(RootKey.read(hex).map(|key| key.expose().to_owned()), Ok(hex.to_owned()));
         assert!(SealingKeyText.read(hex).is_ok());
@@ -128,18 +145,16 @@ mod tests {
         for text in ["", "hush", "hush hush hush hush", "hush\thushhushhush", "sécret-sécret-sécret", &long]
         {
             let (root, sealing) = (RootKey.read(text).err(), SealingKeyText.read(text).err());
-            for told in [root, sealing] {
-                assert!(
-                    told.as_ref().is_some_and(|told| told.ends_with("openssl rand -hex 32")),
-                    "{text}: {told:?}"
-                );
-                assert!(told.is_some_and(|told| !told.contains("hush")), "{text}");
+            for message in [root, sealing] {
+                let message = message.expect(text);
+                assert!(message.ends_with("openssl rand -hex 32"), "{text}: {message}");
+                assert!(!message.contains("hush"), "{text}: {message}");
             }
         }
     }
 
     #[test]
-    fn a_root_key_that_can_be_guessed_is_refused() {
+    fn guessable_root_keys_are_refused() {
         let short = &"9f86d081884c7d659a2feaa0c55ad015"[..31];
         let rows = [
             "a-long-random-text".to_owned(),
@@ -156,8 +171,11 @@ mod tests {
             short.to_owned(),
         ];
         for text in rows {
-            let told = RootKey.read(&text).map(|_| ()).expect_err(&text);
-            assert!(told.ends_with("openssl rand -hex 32") && !told.contains(&text), "{text}: {told}");
+            let message = RootKey.read(&text).map(|_| ()).expect_err(&text);
+            assert!(
+                message.ends_with("openssl rand -hex 32") && !message.contains(&text),
+                "{text}: {message}"
+            );
         }
         for text in [
             "9f86d081884c7d659a2feaa0c55ad015",

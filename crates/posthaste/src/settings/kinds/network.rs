@@ -1,4 +1,4 @@
-//! Kinds that name places on a network, and the headers that a place wants.
+//! Kinds for the network: addresses, networks, the broker's URL and its headers.
 
 use super::Kind;
 use http::{HeaderName, HeaderValue};
@@ -6,6 +6,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use posthaste_services::egress::{Blocked, EgressPolicy};
 use std::net::SocketAddr;
 
+/// A socket address.
 #[derive(Debug)]
 pub(in crate::settings) struct Listen;
 
@@ -14,32 +15,38 @@ impl Kind for Listen {
     const METAVAR: &'static str = "ADDRESS";
 
     fn read(&self, text: &str) -> Result<SocketAddr, String> {
-        text.parse().map_err(|_| "an IP address and a port, such as 127.0.0.1:8080 or [::]:8080".to_owned())
+        text.parse().map_err(|_| format!("an {}", self.accepts()))
+    }
+
+    fn accepts(&self) -> String {
+        "IP address and port, such as 127.0.0.1:8080 or [::]:8080".to_owned()
     }
 }
 
-/// Networks that requests may reach although they are not public.
+/// A list of networks in CIDR notation.
 #[derive(Debug)]
 pub(in crate::settings) struct Networks;
 
-/// Every address of every request is compared with each.
+/// The maximum number of networks in a list. The address of every request is compared with each of them.
 const NETWORKS_MAX: usize = 256;
 
 impl Kind for Networks {
     type Value = Vec<IpNet>;
     const METAVAR: &'static str = "CIDRS";
-    const JOINT: Option<&'static str> = Some(",");
+    const SEPARATOR: Option<&'static str> = Some(",");
 
     fn read(&self, text: &str) -> Result<Vec<IpNet>, String> {
         let networks: Result<Vec<IpNet>, _> =
             text.split(',').map(|part| part.trim().parse::<IpNet>().map(|net| net.trunc())).collect();
-        networks.ok().filter(|networks| networks.len() <= NETWORKS_MAX).ok_or_else(|| {
-            format!("at most {NETWORKS_MAX} networks with commas between them, such as 10.0.0.0/8,fd00::/8")
-        })
+        networks.ok().filter(|networks| networks.len() <= NETWORKS_MAX).ok_or_else(|| self.accepts())
+    }
+
+    fn accepts(&self) -> String {
+        format!("up to {NETWORKS_MAX} networks separated by commas, such as 10.0.0.0/8,fd00::/8")
     }
 }
 
-/// Where orders are sent. Only its form is read here; whether it may be reached is a combination.
+/// The URL of the broker. Only its form is checked here; `combination` checks it against the egress policy.
 #[derive(Debug)]
 pub(in crate::settings) struct BrokerAt;
 
@@ -48,9 +55,9 @@ impl Kind for BrokerAt {
     const METAVAR: &'static str = "URL";
 
     fn read(&self, text: &str) -> Result<String, String> {
-        let expected = "an https URL such as https://broker.example/orders";
+        let expected = format!("an {}", self.accepts());
         if text.contains('?') {
-            return Err(format!("{expected}, without a query: what is secret belongs into the headers"));
+            return Err(format!("{expected}, without a query: put secrets into the headers"));
         }
         let anything = EgressPolicy {
             allow_http: true,
@@ -58,22 +65,26 @@ impl Kind for BrokerAt {
         };
         match anything.check_url(text) {
             Ok(_) => Ok(text.to_owned()),
-            // The scheme may be a part of a secret that was put here by mistake.
-            Err(Blocked::Scheme(_)) => Err(expected.to_owned()),
+            // The scheme may be part of a secret that was entered here by mistake.
+            Err(Blocked::Scheme(_)) => Err(expected),
             Err(blocked) => Err(format!("{expected} ({blocked})")),
         }
     }
+
+    fn accepts(&self) -> String {
+        "https URL such as https://broker.example/orders".to_owned()
+    }
 }
 
-/// Headers for the broker, `Name: value`, with semicolons between them; or one on each line, and then a
-/// value may hold a semicolon.
+/// Headers for the broker, `Name: value`, separated by semicolons, or by line breaks if a value contains a semicolon.
 #[derive(Debug)]
 pub(in crate::settings) struct Headers;
 
+/// The maximum number of headers for the broker.
 const HEADERS_MAX: usize = 32;
 
-/// What the request brings itself: twice would be two opinions on where it ends or whose it is.
-const OURS: [&str; 9] = [
+/// Headers that the sender sets itself. Duplicates of them could change the framing or the identity of a request.
+const RESERVED: [&str; 9] = [
     "connection",
     "content-length",
     "content-type",
@@ -88,22 +99,23 @@ const OURS: [&str; 9] = [
 impl Kind for Headers {
     type Value = Vec<(HeaderName, HeaderValue)>;
     const METAVAR: &'static str = "HEADERS";
-    const JOINT: Option<&'static str> = Some("\n");
+    const SEPARATOR: Option<&'static str> = Some("\n");
 
     fn read(&self, text: &str) -> Result<Self::Value, String> {
         let separator = if text.contains('\n') { '\n' } else { ';' };
         let lines: Vec<&str> = text.split(separator).map(str::trim).filter(|line| !line.is_empty()).collect();
         let headers: Option<Self::Value> = lines.iter().map(|line| header(line)).collect();
-        let headers =
-            headers.filter(|headers| (1..=HEADERS_MAX).contains(&headers.len())).ok_or_else(|| {
-                format!(
-                    "at most {HEADERS_MAX} headers as Name: value, with semicolons or line ends between them"
-                )
-            })?;
-        match headers.iter().find(|(name, _)| OURS.contains(&name.as_str())) {
-            Some((name, _)) => Err(format!("headers that Posthaste does not set itself, as it does {name}")),
+        let headers = headers
+            .filter(|headers| (1..=HEADERS_MAX).contains(&headers.len()))
+            .ok_or_else(|| self.accepts())?;
+        match headers.iter().find(|(name, _)| RESERVED.contains(&name.as_str())) {
+            Some((name, _)) => Err(format!("headers other than {name}, which Posthaste sets itself")),
             None => Ok(headers),
         }
+    }
+
+    fn accepts(&self) -> String {
+        format!("up to {HEADERS_MAX} headers as Name: value, separated by semicolons or line breaks")
     }
 }
 
@@ -120,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_to_listen_on() {
+    fn socket_addresses_are_parsed() {
         for text in ["127.0.0.1:8080", "[::]:80", "0.0.0.0:0"] {
             assert!(Listen.read(text).is_ok(), "{text}");
         }
@@ -130,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn networks() {
+    fn networks_are_parsed_and_truncated() {
         let check = |text: &str| {
             Networks.read(text).map(|nets| nets.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
         };
@@ -150,20 +162,20 @@ mod tests {
     }
 
     #[test]
-    fn brokers() {
+    fn broker_urls_have_no_credentials_and_no_query() {
         for text in ["https://broker.example", "https://broker.example/v2/orders", "http://127.0.0.1:9000/"] {
             assert_eq!(BrokerAt.read(text).as_deref(), Ok(text));
         }
         for text in
             ["", "broker.example", "ftp://b.example", "https://u:hush@b.example", "https://b.example/?k=hush"]
         {
-            let told = BrokerAt.read(text).err();
-            assert!(told.is_some_and(|told| !told.contains("hush")), "{text}");
+            let message = BrokerAt.read(text).err();
+            assert!(message.is_some_and(|message| !message.contains("hush")), "{text}");
         }
     }
 
     #[test]
-    fn headers() {
+    fn headers_are_parsed_and_hidden() {
         let check = |text: &str| {
             let headers = Headers.read(text)?;
             let shown =
@@ -182,7 +194,7 @@ mod tests {
         for text in
             ["", ";", "hush", "X A: hush", "X-A:", "X-A: hu\u{1}sh", "Host: hush", "X-A: 1; hush", &many]
         {
-            assert!(check(text).is_err_and(|told| !told.contains("hush")), "{text}");
+            assert!(check(text).is_err_and(|message| !message.contains("hush")), "{text}");
         }
         assert_eq!(format!("{:?}", Headers.read("X-A: hush")), r#"Ok([("x-a", Sensitive)])"#);
     }

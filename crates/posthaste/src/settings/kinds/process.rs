@@ -1,4 +1,4 @@
-//! Kinds about the process itself: what it runs, what it logs, which files it reads.
+//! Kinds about the process itself: its roles, its log, files and text.
 
 use super::Kind;
 use crate::settings::{LogFormat, ProcessRole};
@@ -6,13 +6,14 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
+/// A set of process roles.
 #[derive(Debug)]
 pub(in crate::settings) struct Roles;
 
 impl Kind for Roles {
     type Value = BTreeSet<ProcessRole>;
     const METAVAR: &'static str = "ROLES";
-    const JOINT: Option<&'static str> = Some(",");
+    const SEPARATOR: Option<&'static str> = Some(",");
 
     fn read(&self, text: &str) -> Result<BTreeSet<ProcessRole>, String> {
         if text == "all" {
@@ -20,24 +21,23 @@ impl Kind for Roles {
         }
         let roles: Option<BTreeSet<ProcessRole>> =
             text.split(',').map(|name| ProcessRole::parse(name.trim())).collect();
-        roles.ok_or_else(|| {
-            format!(
-                "all, or any of {} with commas between them",
-                ProcessRole::ALL.map(ProcessRole::as_str).join(", ")
-            )
-        })
+        roles.ok_or_else(|| self.accepts())
+    }
+
+    fn accepts(&self) -> String {
+        format!("all, or a list of {}", ProcessRole::ALL.map(ProcessRole::as_str).join(", "))
     }
 }
 
-/// Levels, for everything or for one part of the program. A bare word that is no level would be read by
-/// the usual filters as the name of a part, and a mistyped `inof` would silence the log.
+/// Log levels, global or for a module. Unlike the usual filters, a bare word must be a level: they would read a
+/// misspelled `inof` as the name of a module and turn logging off.
 #[derive(Debug)]
 pub(in crate::settings) struct Filter;
 
 impl Kind for Filter {
     type Value = Targets;
     const METAVAR: &'static str = "FILTER";
-    const JOINT: Option<&'static str> = Some(",");
+    const SEPARATOR: Option<&'static str> = Some(",");
 
     fn read(&self, text: &str) -> Result<Targets, String> {
         let mut targets = Targets::new();
@@ -50,15 +50,16 @@ impl Kind for Filter {
                 (None, Some(level)) => targets.with_default(level),
                 (Some(target), Some(level)) if is_module_path(target) => targets.with_target(target, level),
                 (Some(_) | None, Some(_) | None) => {
-                    return Err(
-                        "off, error, warn, info, debug or trace, alone or for a part of the program, \
-                                such as info,posthaste_services=debug"
-                            .to_owned(),
-                    );
+                    return Err(self.accepts());
                 }
             };
         }
         Ok(targets)
+    }
+
+    fn accepts(&self) -> String {
+        "off, error, warn, info, debug or trace, optionally per module, such as info,posthaste_services=debug"
+            .to_owned()
     }
 }
 
@@ -73,6 +74,7 @@ fn is_module_path(text: &str) -> bool {
     text.split("::").all(is_ident)
 }
 
+/// The format of log lines.
 #[derive(Debug)]
 pub(in crate::settings) struct Format;
 
@@ -84,12 +86,16 @@ impl Kind for Format {
         match text {
             "human" => Ok(LogFormat::Human),
             "json" => Ok(LogFormat::Json),
-            _ => Err("human or json".to_owned()),
+            _ => Err(self.accepts()),
         }
+    }
+
+    fn accepts(&self) -> String {
+        "human or json".to_owned()
     }
 }
 
-/// A file. Whether it can be read is found out by whoever reads it.
+/// The path of a file. Whether the file can be read is checked when it is used.
 #[derive(Debug)]
 pub(in crate::settings) struct PathText;
 
@@ -99,14 +105,18 @@ impl Kind for PathText {
 
     fn read(&self, text: &str) -> Result<PathBuf, String> {
         if text.is_empty() || text.contains('\0') {
-            Err("a path".to_owned())
+            Err(format!("a {}", self.accepts()))
         } else {
             Ok(PathBuf::from(text))
         }
     }
+
+    fn accepts(&self) -> String {
+        "path".to_owned()
+    }
 }
 
-/// Text that is searched for.
+/// Text without control characters.
 #[derive(Debug)]
 pub(in crate::settings) struct OneLine {
     pub(in crate::settings) chars_max: usize,
@@ -118,11 +128,11 @@ impl Kind for OneLine {
 
     fn read(&self, text: &str) -> Result<String, String> {
         let fits = (1..=self.chars_max).contains(&text.chars().count());
-        if fits && !text.chars().any(char::is_control) {
-            Ok(text.to_owned())
-        } else {
-            Err(format!("one line of 1 to {} characters", self.chars_max))
-        }
+        if fits && !text.chars().any(char::is_control) { Ok(text.to_owned()) } else { Err(self.accepts()) }
+    }
+
+    fn accepts(&self) -> String {
+        format!("one line of 1 to {} characters", self.chars_max)
     }
 }
 
@@ -132,7 +142,7 @@ mod tests {
     use tracing::Level;
 
     #[test]
-    fn roles() {
+    fn roles_are_a_set() {
         let check = |text: &str| {
             Roles.read(text).map(|roles| roles.into_iter().map(ProcessRole::as_str).collect::<Vec<_>>())
         };
@@ -144,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn filters() {
+    fn filters_are_levels_with_optional_modules() {
         let enabled = |text: &str, target: &str, level: Level| {
             Filter.read(text).map(|filter| filter.would_enable(target, &level)).ok()
         };
@@ -176,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn files_and_lines() {
+    fn paths_and_lines_are_not_empty() {
         assert_eq!(PathText.read("ca.pem"), Ok(PathBuf::from("ca.pem")));
         assert!(PathText.read("").is_err());
         let line = OneLine { chars_max: 5 };

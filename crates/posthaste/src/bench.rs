@@ -1,6 +1,5 @@
-//! `posthaste bench`: real load through this very program, over real sockets, on a store made for it. Every
-//! figure stands beside two ceilings of the same run, because absolute ones do not hold from one machine, or
-//! one hour, to the next.
+//! `posthaste bench`: sends load through this program, over real sockets, on temporary stores. Each result is compared
+//! with two ceilings measured in the same run, because absolute figures vary between machines and between hours.
 
 use crate::database::ServerUrl;
 use crate::progress::Progress;
@@ -18,36 +17,36 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The posts that tell what HTTP alone can do.
+/// The number of requests that measure the ceiling of plain HTTP.
 const STRAIGHT_POSTS: u32 = 40_000;
-/// The deliveries that tell what the store alone can do.
+/// The number of deliveries that measure the ceiling of the store alone.
 const STORE_DELIVERIES: u32 = 40_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchFlags {
-    /// Only these scenarios; --list names them
+    /// Scenarios to run, as listed by --list [default: all]
     #[arg(value_name = "SCENARIO", value_parser = find)]
     scenarios: Vec<Scenario>,
-    /// A PostgreSQL server to measure as well; the benchmark makes databases there, and drops them
+    /// Also measure this PostgreSQL server; the benchmark creates databases there and drops them
     #[arg(long, env = "POSTHASTE_BENCH_DATABASE_URL", value_name = "postgres://…", hide_env_values = true)]
     #[arg(value_parser = server_url)]
     database_url: Option<ServerUrl>,
-    /// Leave the embedded store out
+    /// Skip the embedded store
     #[arg(long, requires = "database_url")]
     no_sqlite: bool,
-    /// So many events in each scenario, instead of its own number
+    /// Events per scenario [default: depends on the scenario]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     events: Option<u32>,
-    /// The connections that events are posted over
+    /// Connections that send events
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_024))]
     connections: u32,
-    /// Where the embedded store is put while it is measured; make it the disk that you would use
+    /// Folder for the embedded store; choose the disk that production would use
     #[arg(long, default_value = ".", value_name = "FOLDER")]
     folder: PathBuf,
-    /// A JSON object instead of a table
+    /// Print JSON
     #[arg(long)]
-    json: bool,
-    /// Name the scenarios and end
+    pub(crate) json: bool,
+    /// List the scenarios and exit
     #[arg(long)]
     list: bool,
 }
@@ -55,14 +54,15 @@ pub(crate) struct BenchFlags {
 fn find(name: &str) -> Result<Scenario, String> {
     let found = scenario::ALL.into_iter().find(|scenario| scenario.name == name);
     let names = || scenario::ALL.map(|scenario| scenario.name).join(", ");
-    found.ok_or_else(|| format!("no such scenario; there are {}", names()))
+    found.ok_or_else(|| format!("unknown scenario, expected one of {}", names()))
 }
 
 fn server_url(text: &str) -> Result<ServerUrl, &'static str> {
-    text.parse().map_err(|_| "expected postgres://…; the embedded store needs no URL, see --folder")
+    text.parse().map_err(|_| "expected postgres://…; the embedded store is placed with --folder")
 }
 
-pub(crate) fn run(flags: &BenchFlags) -> anyhow::Result<ExitCode> {
+/// Runs the scenarios and prints one row for each. Exit code 1 if a delivery was repeated without a fault.
+pub(crate) fn run(flags: &BenchFlags, json: bool) -> anyhow::Result<ExitCode> {
     if flags.list {
         let line = |scenario: &Scenario| format!("  {:<14} {}\n", scenario.name, scenario.about);
         stdout::print(&scenario::ALL.iter().map(line).collect::<String>()).context("writing to stdout")?;
@@ -73,24 +73,25 @@ pub(crate) fn run(flags: &BenchFlags) -> anyhow::Result<ExitCode> {
         let mut signals = Signals::new()?;
         measure(flags, &mut signals).await
     })?;
-    let text = match flags.json {
+    let text = match json {
         true => json!({ "rows": rows.iter().map(Row::json).collect::<Vec<_>>() }).to_string() + "\n",
         false => report::table(&rows),
     };
     stdout::print(&text).context("writing to stdout")?;
-    let lost = rows.iter().any(|row| row.outcome.repeated > 0);
-    if lost {
-        eprintln!("posthaste: some deliveries arrived more than once, though nothing failed");
+    let repeated = rows.iter().any(|row| row.outcome.repeated > 0);
+    if repeated {
+        eprintln!("posthaste: some deliveries arrived more than once although nothing failed");
     }
-    Ok(if lost { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if repeated { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// A signal ends what is measured, and not what is made or removed: so nothing is left behind.
-async fn unless_ended<T>(
+/// Runs a measurement, which a signal interrupts. Setup and removal are not interrupted, so that no database and no
+/// file is left behind.
+async fn interruptible<T>(
     signals: &mut Signals,
     work: impl Future<Output = anyhow::Result<T>>,
 ) -> anyhow::Result<T> {
-    signals.or(work).await.unwrap_or_else(|| Err(anyhow::anyhow!("ended by a signal")))
+    signals.or(work).await.unwrap_or_else(|| Err(anyhow::anyhow!("interrupted by a signal")))
 }
 
 async fn measure(flags: &BenchFlags, signals: &mut Signals) -> anyhow::Result<Vec<Row>> {
@@ -132,16 +133,16 @@ async fn measure_one(
     if scenario.kind == Kind::Orders {
         settings.push(("POSTHASTE_BROKER_URL", format!("http://{}{EXECUTES}", receiver.address)));
     }
-    // TLS is not straight: the ceiling is the same for all.
+    // The HTTP ceiling is measured without TLS in every scenario, so that it is comparable.
     let plain = if scenario.https { Some(Receiver::start(None)?) } else { None };
     let plain = plain.as_ref().unwrap_or(&receiver);
     let straight = if scenario.kind == Kind::Claim {
         None
     } else {
         let straight = ceiling::straight(plain, flags.connections, STRAIGHT_POSTS);
-        Some(unless_ended(signals, straight).await?)
+        Some(interruptible(signals, straight).await?)
     };
-    let program = std::env::current_exe().context("asking for the path of this program")?;
+    let program = std::env::current_exe().context("reading the path of this program")?;
     let scratch = engine.scratch(folder, scenario.name).await?;
     let stage = Stage {
         program: &program,
@@ -157,7 +158,7 @@ async fn measure_one(
         },
     };
     let run = scenario.run(&stage, flags.events.unwrap_or(scenario.events));
-    let outcome = unless_ended(signals, run).await;
+    let outcome = interruptible(signals, run).await;
     scratch.remove().await;
     progress.end();
     let outcome = outcome.with_context(|| format!("measuring {what}"))?;
@@ -166,18 +167,20 @@ async fn measure_one(
     Ok(Row { engine: engine.name(), scenario, about, outcome, straight, store })
 }
 
+/// Starts a progress display.
 fn begin(what: &str) -> Progress {
     let progress = Progress::new();
     progress.at(0, None, what);
     progress
 }
 
+/// Measures the deliveries per second of the store alone.
 async fn store_alone(engine: &Engine, folder: &Path, signals: &mut Signals) -> anyhow::Result<f64> {
-    let progress = begin(&format!("{} store alone", engine.name()));
+    let progress = begin(&format!("{} store ceiling", engine.name()));
     let scratch = engine.scratch(folder, "store").await?;
     let measured = async { Bare::open(&scratch.url).await?.deliver(STORE_DELIVERIES).await };
-    let measured = unless_ended(signals, measured).await;
+    let measured = interruptible(signals, measured).await;
     scratch.remove().await;
     progress.end();
-    measured.context("measuring the store alone")
+    measured.context("measuring the ceiling of the store")
 }

@@ -108,8 +108,8 @@ impl Cli {
                 Ok(printed)
             }
             Command::Client(resource) => resource.run(),
-            Command::Listen { flags } => listen::run(flags),
-            Command::Bench { flags } => bench::run(&flags),
+            Command::Listen { flags } => listen::run(flags, false),
+            Command::Bench { flags } => bench::run(&flags, flags.json),
             Command::Openapi => print(&(posthaste_api::document()? + "\n")),
             Command::Completions { shell } => {
                 let mut script = Vec::new();

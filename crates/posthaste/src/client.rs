@@ -1,7 +1,6 @@
 //! The commands that talk to a running Posthaste. Each verb is one [`Call`] of the HTTP API; what came
 //! back is printed as it came (`--json`) or as a table for people.
 
-mod answer;
 mod audit;
 mod call;
 mod dead_letter;
@@ -12,6 +11,7 @@ mod exchange;
 mod explain;
 mod failure;
 mod input;
+mod json_text;
 mod key;
 mod order;
 mod outbox;
@@ -133,7 +133,7 @@ async fn perform(mut call: Call, reach: &Reach) -> Result<ExitCode, Failure> {
         return summed_up(call, &server, sum).await;
     }
     for _ in 0..PAGES_MAX {
-        let (text, answer) = server.ask_value(&call).await?;
+        let (text, answer) = server.call_json(&call).await?;
         // A call that answers nothing has nothing to hand to a program either.
         let shown = match (reach.json, text.is_empty()) {
             (true, true) => String::new(),
@@ -160,7 +160,7 @@ async fn summed_up(
     let progress = Progress::new();
     let mut all = Value::Null;
     for _ in 0..PAGES_MAX {
-        let (_, answer) = server.ask_value(&call).await?;
+        let (_, answer) = server.call_json(&call).await?;
         all = sum(&all, &answer);
         let Some(next) = (call.next)(&call, &answer) else { break };
         progress.at(0, None, &(call.show)(&all));

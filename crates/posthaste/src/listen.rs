@@ -1,10 +1,10 @@
-//! `posthaste listen`: a receiver of webhooks to try things with. It tells of each request on one line,
-//! echoes challenges, and fails or dawdles when it is told to. `posthaste dev` has one of its own.
+//! `posthaste listen`: a webhook receiver for testing. It prints one line per request, echoes verification challenges,
+//! and can fail or delay its responses. `posthaste dev` runs one as its demo receiver.
 
 mod request;
 
 use crate::signals::Signals;
-use crate::stdout;
+use crate::{duration, stdout};
 use anyhow::Context as _;
 use bytes::Bytes;
 use clap::Args;
@@ -18,6 +18,7 @@ use posthaste_core::Timestamp;
 use posthaste_core::duration;
 use posthaste_core::signature::SigningSecret;
 use request::{Received, event_type};
+use serde_json::json;
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
@@ -27,20 +28,23 @@ use std::time::{Duration, SystemTime};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-/// Twice what a store can hold.
+/// The largest request body, in bytes: twice the largest payload that a store accepts.
 const BODY_BYTES_MAX: usize = 2 << 20;
+/// The maximum number of concurrent connections.
 const CONNECTIONS_MAX: usize = 4_096;
+/// How long a client may take to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a receiver waits before it takes the next connection when the system refuses one.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// The delay before the next `accept` after a failure, such as a lack of file descriptors.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
+/// The maximum of `--delay`.
 const DELAY_MAX: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug, Args)]
 pub(crate) struct ListenFlags {
-    /// The port on 127.0.0.1; 0 takes a free one
-    #[arg(long, default_value_t = 8081)]
+    /// Port on 127.0.0.1; 0 selects a free one
+    #[arg(short, long, default_value_t = 8081)]
     port: u16,
-    /// The secret of the subscription, to verify signatures with; several while one rotates
+    /// Signing secret of the subscription, for verifying signatures; several are separated by commas
     #[arg(long = "secret", value_name = "whsec_…", value_parser = SigningSecret::parse)]
     #[arg(value_delimiter = ',')]
     secrets: Vec<SigningSecret>,
@@ -48,26 +52,26 @@ pub(crate) struct ListenFlags {
     behaviour: Behaviour,
 }
 
-/// How a receiver treats what comes. Challenges are answered at once whatever is said here, so that a
-/// failing receiver can still be verified.
+/// How a receiver responds. Failures and delays do not apply to challenges, so that a failing receiver can still be
+/// verified.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Behaviour {
-    /// Answer with this status instead of 200
+    /// Respond with this status instead of 200
     #[arg(long, value_name = "STATUS", value_parser = clap::value_parser!(u16).range(200..=599))]
     fail: Option<u16>,
-    /// Fail so many requests only, with --fail or 500, and take all that come after
+    /// Fail only the first N requests, with the status of --fail or 500
     #[arg(long, value_name = "N")]
     fail_first: Option<u64>,
-    /// Wait so long before each answer, such as 2s or 500ms
-    #[arg(long, value_name = "TIME", value_parser = read_delay)]
+    /// Wait before each response, such as 2s or 500ms; at most 1h
+    #[arg(long, value_name = "DURATION", value_parser = parse_delay)]
     delay: Option<Duration>,
-    /// Do not echo challenges, so that the URL cannot be verified
+    /// Do not echo challenges, so that verification fails
     #[arg(long)]
     no_echo: bool,
 }
 
 impl Behaviour {
-    /// The status for one more request, of which `before` came earlier.
+    /// Returns the status of the response to a request after `before` earlier ones.
     fn status(&self, before: u64) -> u16 {
         match (self.fail, self.fail_first) {
             (None, None) => 200,
@@ -78,92 +82,108 @@ impl Behaviour {
     }
 }
 
-fn read_delay(text: &str) -> Result<Duration, String> {
-    let expected = || "expected a time up to an hour, such as 2s or 500ms".to_owned();
-    duration::parse(text).filter(|delay| *delay <= DELAY_MAX).ok_or_else(expected)
+fn parse_delay(text: &str) -> Result<Duration, String> {
+    let delay = duration::parse(text).filter(|delay| *delay <= DELAY_MAX);
+    delay.ok_or_else(|| format!("expected a duration up to 1h: {}", duration::NOTATION))
 }
 
-pub(crate) fn run(flags: ListenFlags) -> anyhow::Result<ExitCode> {
+/// Serves requests until a signal arrives. With `json`, each line that is printed is a JSON object.
+pub(crate) fn run(flags: ListenFlags, json: bool) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.context("starting the runtime")?.block_on(async {
         let mut signals = Signals::new()?;
         let listener = bind(flags.port).await?;
-        let address = listener.local_addr().context("asking for the address")?;
-        let receiver = Receiver::new(flags.behaviour);
-        let verifies =
-            if flags.secrets.is_empty() { "no --secret, so nothing is verified" } else { "verifies" };
-        tell(&format!("listens on http://{address}/ ({verifies}); Ctrl-C ends it"));
+        let address = listener.local_addr().context("reading the local address")?;
+        let receiver = Receiver::new(flags.behaviour, json);
+        let url = format!("http://{address}/");
+        let verifies = !flags.secrets.is_empty();
+        let signatures =
+            if verifies { "verifying signatures" } else { "signatures are not verified: no --secret" };
+        print_line(&match json {
+            true => json!({"listening": url, "verifies": verifies}).to_string(),
+            false => format!("listening on {url} ({signatures}); press Ctrl-C to stop"),
+        });
         receiver.trust(flags.secrets);
         signals.or(receiver.run(listener)).await;
         Ok(ExitCode::SUCCESS)
     })
 }
 
-/// Only this machine can reach it.
+/// Opens a socket on the loopback interface, which only this machine can reach.
 pub(crate) async fn bind(port: u16) -> anyhow::Result<TcpListener> {
-    let told =
-        || format!("cannot listen on 127.0.0.1:{port}: end what listens there, or choose another --port");
-    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.with_context(told)
+    let context = || {
+        format!("cannot listen on 127.0.0.1:{port}: stop the process that uses it, or choose another --port")
+    };
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.with_context(context)
 }
 
-/// Somebody who stops reading does not stop the receiver.
-fn tell(line: &str) {
+/// Prints a line. Errors are ignored, so that the receiver keeps running when nobody reads its output.
+fn print_line(line: &str) {
     let _ = stdout::print(&format!("{line}\n"));
 }
 
+/// A receiver of webhooks. Clones share their state.
 #[derive(Debug, Clone)]
 pub(crate) struct Receiver(Arc<Shared>);
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Debug)]
 struct Shared {
     behaviour: Behaviour,
+    json: bool,
     secrets: RwLock<Vec<SigningSecret>>,
-    /// Requests that were no challenges.
-    taken: AtomicU64,
+    /// The number of requests so far, without challenges.
+    requests: AtomicU64,
     connections: Arc<Semaphore>,
 }
 
 impl Receiver {
-    pub(crate) fn new(behaviour: Behaviour) -> Self {
-        let (secrets, taken) = (RwLock::default(), AtomicU64::new(0));
+    pub(crate) fn new(behaviour: Behaviour, json: bool) -> Self {
+        let (secrets, requests) = (RwLock::default(), AtomicU64::new(0));
         let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        Self(Arc::new(Shared { behaviour, secrets, taken, connections }))
+        Self(Arc::new(Shared { behaviour, json, secrets, requests, connections }))
     }
 
-    /// Messages are verified with these from now on; with none, they are not.
+    /// Sets the secrets for verifying signatures. An empty list turns verification off.
     pub(crate) fn trust(&self, secrets: Vec<SigningSecret>) {
         *self.0.secrets.write().unwrap_or_else(PoisonError::into_inner) = secrets;
     }
 
-    /// Until it is dropped.
+    /// Serves connections until the future is dropped.
     pub(crate) async fn run(&self, listener: TcpListener) {
         loop {
             let Ok(permit) = Arc::clone(&self.0.connections).acquire_owned().await else { return };
             let Ok((stream, _)) = listener.accept().await else {
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 continue;
             };
             let receiver = self.clone();
             tokio::spawn(async move {
-                receiver.converse(stream).await;
+                receiver.serve(stream).await;
                 drop(permit);
             });
         }
     }
 
-    async fn converse(&self, stream: TcpStream) {
-        let answer = service_fn(|request| async { Ok::<_, Infallible>(self.answer(request).await) });
+    async fn serve(&self, stream: TcpStream) {
+        let service = service_fn(|request| async { Ok::<_, Infallible>(self.respond(request).await) });
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-        // A peer that goes away has told us all it wanted.
-        let _ = http.serve_connection(TokioIo::new(stream), answer).await;
+        // An error means that the client closed the connection early.
+        let _ = http.serve_connection(TokioIo::new(stream), service).await;
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn respond(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let (head, body) = request.into_parts();
         let Ok(body) = Limited::new(body, BODY_BYTES_MAX).collect().await else {
-            tell(&format!("{}  the body broke off, or is too large  -> 413", event_type(&head.headers)));
+            let event_type = event_type(&head.headers);
+            print_line(&match self.0.json {
+                true => {
+                    json!({"event_type": event_type, "error": "body incomplete or too large", "status": 413})
+                        .to_string()
+                }
+                false => format!("{event_type}  body incomplete or too large  -> 413"),
+            });
             return response(413, String::new());
         };
         let received = Received { headers: head.headers, body: body.to_bytes() };
@@ -175,14 +195,17 @@ impl Receiver {
             Some(echo) if !self.0.behaviour.no_echo && checked.is_trusted() => (200, echo),
             Some(_) => (if checked.is_trusted() { 200 } else { 401 }, String::new()),
             None => {
-                let before = self.0.taken.fetch_add(1, Ordering::Relaxed);
+                let before = self.0.requests.fetch_add(1, Ordering::Relaxed);
                 if let Some(delay) = self.0.behaviour.delay {
                     tokio::time::sleep(delay).await;
                 }
                 (if checked.is_trusted() { self.0.behaviour.status(before) } else { 401 }, String::new())
             }
         };
-        tell(&received.line(&checked, status));
+        print_line(&match self.0.json {
+            true => received.json(&checked, status).to_string(),
+            false => received.line(&checked, status),
+        });
         response(status, body)
     }
 }
@@ -203,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_fails_as_it_was_told() {
+    fn status_follows_the_failure_flags() {
         for (fail, fail_first, statuses) in [
             (None, None, [200, 200, 200]),
             (Some(503), None, [503, 503, 503]),
@@ -216,11 +239,12 @@ mod tests {
     }
 
     #[test]
-    fn delays() {
-        assert_eq!(read_delay("2s"), Ok(Duration::from_secs(2)));
-        assert_eq!(read_delay("500ms"), Ok(Duration::from_millis(500)));
-        for text in ["", "2", "s", "-1s", "1.5s", "3601s", "2m"] {
-            assert!(read_delay(text).is_err(), "{text}");
+    fn delays_have_a_unit_and_a_limit() {
+        assert_eq!(parse_delay("2s"), Ok(Duration::from_secs(2)));
+        assert_eq!(parse_delay("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_delay("60m"), Ok(DELAY_MAX));
+        for text in ["", "2", "s", "-1s", "1.5s", "3601s", "61m", "1d"] {
+            assert!(parse_delay(text).is_err(), "{text}");
         }
     }
 }

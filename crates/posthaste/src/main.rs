@@ -10,6 +10,7 @@ mod listen;
 mod logs;
 mod network;
 mod postgres_login;
+mod private_file;
 mod progress;
 mod random;
 mod serve;

@@ -1,4 +1,4 @@
-//! `posthaste audit …`
+//! `posthaste audit …`: lists the changes that people made.
 
 use super::call::{Page, Span};
 use super::table::{self, Column};
@@ -8,8 +8,11 @@ use clap::Subcommand;
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
     /// List changes, newest first
+    #[command(
+        after_help = "Example:\n  posthaste audit list --action key_created --since 2026-01-31T00:00:00Z"
+    )]
     List {
-        /// Only this action, such as subscription_changed or sign_in_failed
+        /// Only changes of this kind, such as subscription_changed or sign_in_failed
         #[arg(long, value_name = "ACTION")]
         action: Option<String>,
         #[command(flatten)]
@@ -23,7 +26,7 @@ pub(crate) enum AuditCommand {
 
 const COLUMNS: [Column; 8] = [
     ("ID", "id"),
-    ("TIME", "created_at"),
+    ("CREATED", "created_at"),
     ("KEY", "key_name"),
     ("ADDRESS", "client_address"),
     ("ACTION", "action"),

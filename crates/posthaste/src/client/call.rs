@@ -1,5 +1,5 @@
-//! One call of the API: what is asked, and how the answer reads. Pure, so that each verb can be checked
-//! without a server.
+//! One call of the API: the request, and how its response is printed. Building a call has no side effects, so it can be
+//! tested without a server.
 
 use super::table;
 use http::Method;
@@ -9,20 +9,20 @@ use url::form_urlencoded::Serializer;
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) method: Method,
-    /// With its query.
+    /// The path with its query.
     pub(crate) path: String,
     pub(crate) body: Option<String>,
-    /// The header `Idempotency-Key`, of orders.
+    /// The header `Idempotency-Key`, for orders.
     pub(crate) idempotency_key: Option<String>,
-    /// The answer, for people.
+    /// Formats the response as text.
     pub(crate) show: fn(&Value) -> String,
-    /// Whether an answer that was no refusal is what was hoped for.
+    /// Returns whether a 2xx response reports success. If not, the exit code is 1.
     pub(crate) succeeded: fn(&Value) -> bool,
-    /// The call that goes on where this one stopped, for work that takes several.
+    /// Returns the call that continues this one, for work that takes several calls.
     pub(crate) next: fn(&Self, &Value) -> Option<Self>,
-    /// Adds an answer to the sum of those before, for work that is worth watching.
+    /// Adds a response to the total of the earlier ones, for work whose progress is shown.
     pub(crate) sum: Option<fn(&Value, &Value) -> Value>,
-    /// A field that every answer to this call has. Without it the answer is a failure.
+    /// A field that every response to this call has. A response without it is an error.
     pub(crate) required: Option<&'static str>,
 }
 
@@ -57,7 +57,7 @@ impl Call {
         Self::new(Method::DELETE, path)
     }
 
-    /// Only what was said goes into the query.
+    /// Adds the parameters that have a value to the query.
     pub(crate) fn query(mut self, parameters: &[(&str, Option<String>)]) -> Self {
         let mut query = Serializer::new(String::new());
         for (name, value) in parameters {
@@ -73,11 +73,11 @@ impl Call {
         self
     }
 
-    /// An object; what is null was not said.
+    /// Sets the body to an object of the fields that are not null.
     pub(crate) fn fields<const N: usize>(self, fields: [(&str, Value); N]) -> Self {
-        let said = fields.into_iter().filter(|(_, value)| !value.is_null());
+        let given = fields.into_iter().filter(|(_, value)| !value.is_null());
         let object: serde_json::Map<String, Value> =
-            said.map(|(name, value)| (name.to_owned(), value)).collect();
+            given.map(|(name, value)| (name.to_owned(), value)).collect();
         self.body(Value::Object(object).to_string())
     }
 
@@ -89,7 +89,7 @@ impl Call {
         Self { show, ..self }
     }
 
-    /// A call whose answer is a list.
+    /// Sets the format of a response that is a list.
     pub(crate) fn list(self, show: fn(&Value) -> String) -> Self {
         self.show(show).required("items")
     }
@@ -103,13 +103,13 @@ impl Call {
     }
 }
 
-/// The page of a list that is asked for.
+/// The flags that select a page of a list.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Page {
-    /// How many at most, 1 to 200
-    #[arg(long, value_name = "N")]
+    /// Maximum number of items, 1 to 200 [default: 50]
+    #[arg(short = 'n', long, value_name = "N")]
     limit: Option<u32>,
-    /// Where to go on: what the page before said at its end
+    /// Cursor of the next page, as printed at the end of the previous one
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
 }
@@ -120,13 +120,13 @@ impl Call {
     }
 }
 
-/// The stretch of time that a list is asked for.
+/// The flags that select a time range.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Span {
-    /// Only those of this time or later, such as 2026-01-31T12:00:00Z
+    /// Only items created at this time or later, such as 2026-01-31T12:00:00Z
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Only those of before this time
+    /// Only items created before this time
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
 }
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_said_is_sent() {
+    fn absent_parameters_and_fields_are_not_sent() {
         let call = Call::get("/v1/x").query(&[("a", Some("1&2".into())), ("b", None)]);
         assert_eq!(call.path, "/v1/x?a=1%262");
         assert_eq!(Call::get("/v1/x").query(&[("b", None)]).path, "/v1/x");

@@ -1,4 +1,4 @@
-//! `posthaste dead-letter …`
+//! `posthaste dead-letter …`: lists, shows and requeues dead letters.
 
 use super::call::Page;
 use super::table::{self, Record};
@@ -9,10 +9,11 @@ use serde_json::Value;
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeadLetterCommand {
     /// List dead letters, newest first
+    #[command(after_help = "Example:\n  posthaste dead-letter list --subscription 7")]
     List {
         #[command(flatten)]
         filter: Filter,
-        /// With the payloads, cut in the table; a page then ends at 4 MiB of them
+        /// Include payloads, truncated in the table; a page then has at most 4 MiB of them
         #[arg(long)]
         payload: bool,
         #[command(flatten)]
@@ -21,26 +22,29 @@ pub(crate) enum DeadLetterCommand {
         reach: Reach,
     },
     /// Show a dead letter with its payload
+    #[command(after_help = "Example:\n  posthaste dead-letter show 42")]
     Show {
-        /// The dead letter's number, as dead-letter list shows it
+        /// Id of the dead letter
         #[arg(value_parser = value_parser!(i64).range(1..))]
         id: i64,
         #[command(flatten)]
         reach: Reach,
     },
-    /// Make a fresh delivery from a dead letter; a second time names the same one
+    /// Create a new delivery from a dead letter; repeating it returns the same delivery
+    #[command(after_help = "Example:\n  posthaste dead-letter requeue 42")]
     Requeue {
-        /// The dead letter's number, as dead-letter list shows it
+        /// Id of the dead letter
         #[arg(value_parser = value_parser!(i64).range(1..))]
         id: i64,
         #[command(flatten)]
         reach: Reach,
     },
-    /// Make fresh deliveries from all that the filter finds
+    /// Create new deliveries from all dead letters that match the filter
+    #[command(after_help = "Example:\n  posthaste dead-letter requeue-all --subscription 7 --dry-run")]
     RequeueAll {
         #[command(flatten)]
         filter: Filter,
-        /// Only say what would be done
+        /// Count the matches without requeuing them
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
@@ -48,19 +52,19 @@ pub(crate) enum DeadLetterCommand {
     },
 }
 
-/// Every part narrows.
+/// The flags that filter dead letters. All conditions must match.
 #[derive(Debug, Args)]
 pub(crate) struct Filter {
-    /// Only those of this subscription
+    /// Only dead letters of this subscription
     #[arg(long, value_name = "ID", value_parser = value_parser!(i64).range(1..))]
     subscription: Option<i64>,
-    /// Only those of this type of event
-    #[arg(long = "type", value_name = "TYPE")]
+    /// Only dead letters of this event type
+    #[arg(short = 't', long = "type", value_name = "TYPE")]
     event_type: Option<String>,
-    /// Only what failed at or after this time, such as 2026-01-31T12:00:00Z
+    /// Only dead letters that failed at this time or later, such as 2026-01-31T12:00:00Z
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Only what failed before this time
+    /// Only dead letters that failed before this time
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
 }
@@ -107,10 +111,9 @@ impl DeadLetterCommand {
                 (call.show(|answer| DEAD_LETTER.show(answer)), reach)
             }
             Self::Requeue { id, reach } => {
-                let made = |answer: &Value| {
-                    format!("delivery {} was made from it\n", table::cell(&answer["saga_id"]))
-                };
-                (Call::post(format!("/v1/dead-letters/{id}/requeue")).show(made), reach)
+                let requeued =
+                    |answer: &Value| format!("requeued as delivery {}\n", table::cell(&answer["saga_id"]));
+                (Call::post(format!("/v1/dead-letters/{id}/requeue")).show(requeued), reach)
             }
             Self::RequeueAll { filter, dry_run, reach } => {
                 let call = Call::post("/v1/dead-letters/requeue").fields([
@@ -120,26 +123,27 @@ impl DeadLetterCommand {
                     ("until", filter.until.clone().into()),
                     ("dry_run", (*dry_run).into()),
                 ]);
-                (Call { show: counted, next: the_rest, sum: Some(summed), ..call }, reach)
+                (Call { show: counts, next: next_call, sum: Some(add), ..call }, reach)
             }
         }
     }
 }
 
-fn counted(answer: &Value) -> String {
+/// Formats the counts of a bulk requeue.
+fn counts(answer: &Value) -> String {
     let count = |name: &str| answer[name].as_u64().unwrap_or_default();
     let (matched, requeued) = (count("matched"), count("requeued"));
     if answer["dry_run"] == true {
-        return format!("{matched} found; nothing was done\n");
+        return format!("{matched} matched; dry run, none requeued\n");
     }
     let (before, deleted) = (count("already_requeued"), count("subscription_deleted"));
     format!(
-        "{matched} found: {requeued} requeued, {before} were before, {deleted} have no subscription any more\n"
+        "{matched} matched: {requeued} requeued, {before} already requeued, {deleted} skipped (subscription deleted)\n"
     )
 }
 
-/// What all parts came to so far.
-fn summed(before: &Value, answer: &Value) -> Value {
+/// Adds the counts of a response to the total.
+fn add(before: &Value, answer: &Value) -> Value {
     let mut sum = answer.clone();
     for name in ["matched", "requeued", "already_requeued", "subscription_deleted"] {
         let count = |of: &Value| of[name].as_u64().unwrap_or_default();
@@ -148,8 +152,8 @@ fn summed(before: &Value, answer: &Value) -> Value {
     sum
 }
 
-/// The server does a bounded part of the work in one call, and says where to go on.
-fn the_rest(call: &Call, answer: &Value) -> Option<Call> {
+/// Returns the next call: the server requeues a bounded number per call and returns a cursor.
+fn next_call(call: &Call, answer: &Value) -> Option<Call> {
     let cursor = answer["next_cursor"].as_str()?;
     let mut body: Value = serde_json::from_str(call.body.as_deref()?).ok()?;
     body["cursor"] = cursor.into();
@@ -162,18 +166,21 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn parts_add_up() {
-        let part = json!({"dry_run": false, "matched": 3, "requeued": 2, "already_requeued": 1, "subscription_deleted": 0});
-        let sum = summed(&summed(&Value::Null, &part), &part);
-        assert_eq!(counted(&sum), "6 found: 4 requeued, 2 were before, 0 have no subscription any more\n");
+    fn counts_are_added() {
+        let part = json!({
+            "dry_run": false, "matched": 3, "requeued": 2, "already_requeued": 1, "subscription_deleted": 0
+        });
+        let sum = add(&add(&Value::Null, &part), &part);
+        let expected = "6 matched: 4 requeued, 2 already requeued, 0 skipped (subscription deleted)\n";
+        assert_eq!(counts(&sum), expected);
     }
 
     #[test]
-    fn long_work_goes_on_with_the_same_filter() {
+    fn next_call_keeps_the_filter() {
         let call = Call::post("/v1/x").fields([("event_type", "a".into()), ("dry_run", true.into())]);
-        assert!(the_rest(&call, &json!({"next_cursor": null})).is_none());
-        let next = the_rest(&call, &json!({"next_cursor": "c1"})).expect("another call");
-        let next = the_rest(&next, &json!({"next_cursor": "c2"})).expect("a third call");
+        assert!(next_call(&call, &json!({"next_cursor": null})).is_none());
+        let next = next_call(&call, &json!({"next_cursor": "c1"})).expect("another call");
+        let next = next_call(&next, &json!({"next_cursor": "c2"})).expect("a third call");
         assert_eq!(next.body.as_deref(), Some(r#"{"cursor":"c2","dry_run":true,"event_type":"a"}"#));
     }
 }

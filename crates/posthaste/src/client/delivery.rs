@@ -1,4 +1,4 @@
-//! `posthaste delivery …`
+//! `posthaste delivery …`: lists and shows deliveries.
 
 use super::call::{Page, Span};
 use super::table::{self, Column, Record};
@@ -9,20 +9,21 @@ use serde_json::Value;
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeliveryCommand {
     /// List deliveries, newest first
+    #[command(after_help = "Example:\n  posthaste delivery list --status DeadLettered --type order.paid")]
     List {
-        /// Only those in this state, such as Completed or DeadLettered
-        #[arg(long, value_name = "STATUS")]
+        /// Only deliveries in this state: Pending, InProgress, PendingRetry, Completed or DeadLettered
+        #[arg(short, long, value_name = "STATUS")]
         status: Option<String>,
-        /// Only those of this subscription
+        /// Only deliveries to this subscription
         #[arg(long, value_name = "ID", value_parser = value_parser!(i64).range(1..))]
         subscription: Option<i64>,
-        /// Only those of this event
-        #[arg(long, value_name = "ID", value_parser = value_parser!(i64).range(1..))]
+        /// Only deliveries of this event
+        #[arg(short, long, value_name = "ID", value_parser = value_parser!(i64).range(1..))]
         event: Option<i64>,
-        /// Only those of this type of event
-        #[arg(long = "type", value_name = "TYPE")]
+        /// Only deliveries of this event type
+        #[arg(short = 't', long = "type", value_name = "TYPE")]
         event_type: Option<String>,
-        /// Only those whose last error is this, such as HTTP_503
+        /// Only deliveries with this last error, such as HTTP_503
         #[arg(long, value_name = "CODE")]
         error: Option<String>,
         #[command(flatten)]
@@ -32,9 +33,10 @@ pub(crate) enum DeliveryCommand {
         #[command(flatten)]
         reach: Reach,
     },
-    /// Show a delivery with every attempt
+    /// Show a delivery with all its attempts
+    #[command(after_help = "Example:\n  posthaste delivery show 42")]
     Show {
-        /// The delivery's number, as delivery list shows it
+        /// Id of the delivery
         #[arg(value_parser = value_parser!(i64).range(1..))]
         id: i64,
         #[command(flatten)]
@@ -52,7 +54,7 @@ pub(super) const DELIVERY: Record = Record {
         ("attempts", "attempt_count"),
         ("next attempt", "next_attempt_at"),
         ("error", "final_error_code"),
-        ("from dead letter", "requeued_from"),
+        ("requeued from", "requeued_from"),
         ("created", "created_at"),
         ("updated", "updated_at"),
     ],
@@ -72,8 +74,8 @@ pub(super) const DELIVERY: Record = Record {
 const ATTEMPTS: [Column; 7] = [
     ("ATTEMPT", "job_id"),
     ("STATUS", "status"),
-    ("AT", "attempt_at"),
-    ("ANSWER", "response_status"),
+    ("SCHEDULED", "attempt_at"),
+    ("RESPONSE", "response_status"),
     ("ERROR", "error_code"),
     ("MS", "duration_ms"),
     ("WORKER", "worker_id"),

@@ -1,4 +1,4 @@
-//! `posthaste doctor`: walks all of history page by page, and says what it found in one table.
+//! `posthaste doctor`: has the server check its whole history page by page, and prints the merged findings.
 
 use super::{ApiClient, Call, Failure, Reach, table};
 use crate::progress::Progress;
@@ -6,14 +6,14 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-/// More pages than any store has events for: a server that never ends must not hold us for ever.
+/// The maximum number of pages that are fetched. It only matters if a server returns cursors endlessly.
 const PAGES_MAX: usize = 1_000_000;
-/// So much of what the pages found is told of one check.
-const TOLD_MAX: usize = 5;
+/// The maximum number of findings shown for one check.
+const FINDINGS_MAX: usize = 5;
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// Look at the newest 10,000 events and orders only
+    /// Check only the newest 10,000 events and orders
     #[arg(long)]
     recent: bool,
     #[command(flatten)]
@@ -21,41 +21,42 @@ pub(crate) struct Doctor {
 }
 
 impl Doctor {
-    /// Exit code 0 when nothing is a problem, 1 when something is.
+    /// Prints the findings. Returns exit code 1 if there is a problem.
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
         let server = self.reach.server()?;
-        let diagnosis = self.walk(&server).await?;
+        let diagnosis = self.fetch(&server).await?;
         let shown = if self.reach.json { format!("{diagnosis}\n") } else { shown(&diagnosis) };
         super::print(&shown)?;
         let healthy = diagnosis["healthy"] == true;
         Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    async fn walk(&self, server: &ApiClient) -> Result<Value, Failure> {
+    /// Fetches all pages and merges them.
+    async fn fetch(&self, server: &ApiClient) -> Result<Value, Failure> {
         let recent = self.recent.then(|| "true".to_owned());
         let mut call = Call::get("/v1/doctor").query(&[("recent", recent)]);
         let progress = Progress::new();
         let mut all = json!({"healthy": true, "checks": [], "examined": {}, "pages": 0});
         for _ in 0..PAGES_MAX {
-            let (_, page) = server.ask_value(&call.clone().required("checks")).await?;
+            let (_, page) = server.call_json(&call.clone().required("checks")).await?;
             merge(&mut all, &page);
             let Some(cursor) = page["next_cursor"].as_str() else {
                 progress.end();
                 return Ok(all);
             };
-            let told = format!(
+            let message = format!(
                 "{} events and {} orders examined, {} faults",
                 examined(&all, "events"),
                 examined(&all, "orders"),
                 examined(&all, "faults")
             );
-            // Orders may go on when all events were looked at.
+            // Pages of orders may follow those of events.
             let last = page["last_event_id"].as_u64();
             let place = page["examined_through"].as_u64().or(last).unwrap_or_default();
-            progress.at(place, last, &told);
+            progress.at(place, last, &message);
             call = Call::get("/v1/doctor").query(&[("cursor", Some(cursor.to_owned()))]);
         }
-        Err(Failure::Local("the server's history does not end: is this Posthaste?".to_owned()))
+        Err(Failure::Local("the server returned too many pages: is this a Posthaste server?".to_owned()))
     }
 }
 
@@ -63,7 +64,7 @@ fn examined(all: &Value, name: &str) -> u64 {
     all["examined"][name].as_u64().unwrap_or_default()
 }
 
-/// Adds one page to what is known: counts are summed up, and of each check the worst stands.
+/// Merges a page into the result: counts are added, and each check keeps its worst status.
 fn merge(all: &mut Value, page: &Value) {
     all["healthy"] = (all["healthy"] == true && page["healthy"] == true).into();
     all["server_time"] = page["server_time"].clone();
@@ -76,19 +77,20 @@ fn merge(all: &mut Value, page: &Value) {
     for check in checks {
         match known.iter_mut().find(|one| one["name"] == check["name"]) {
             None => known.push(check),
-            Some(one) => worst_of(one, &check),
+            Some(one) => keep_worst(one, &check),
         }
     }
 }
 
-fn worst_of(one: &mut Value, other: &Value) {
+/// Replaces a check by a worse one. Findings of equal severity are appended, up to [`FINDINGS_MAX`].
+fn keep_worst(one: &mut Value, other: &Value) {
     let rank = |check: &Value| ["ok", "warning", "problem"].iter().position(|name| check["status"] == *name);
     match (rank(one), rank(other)) {
-        (Some(0), Some(0)) => one["found"] = "every page is as it should be".into(),
+        (Some(0), Some(0)) => one["found"] = "no problem on any page".into(),
         (before, now) if now > before => *one = other.clone(),
         (before, now) if now == before => {
             let found = one["found"].as_str().unwrap_or_default();
-            if found.lines().count() < TOLD_MAX {
+            if found.lines().count() < FINDINGS_MAX {
                 one["found"] = format!("{found}\n{}", other["found"].as_str().unwrap_or_default()).into();
             }
         }
@@ -96,6 +98,7 @@ fn worst_of(one: &mut Value, other: &Value) {
     }
 }
 
+/// Formats the findings as text.
 fn shown(all: &Value) -> String {
     let mut text = String::new();
     let checks = all["checks"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -116,8 +119,8 @@ fn shown(all: &Value) -> String {
     let [events, deliveries, orders, undecidable] =
         ["events", "deliveries", "orders", "undecidable"].map(|name| examined(all, name));
     text.push_str(&format!(
-        "\nexamined: events {events}, deliveries {deliveries}, orders {orders}; pairs of event and \
-         subscription that cannot be decided: {undecidable}\n{}: {}, {}\n",
+        "\nexamined: {events} events, {deliveries} deliveries, {orders} orders; undecidable pairs of event and \
+         subscription: {undecidable}\n{}: {}, {}\n",
         if problems == 0 { "healthy" } else { "not healthy" },
         counted(problems, "problem"),
         counted(warnings, "warning")
@@ -143,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_pages_the_worst_stands_and_the_rest_is_summed_up() {
+    fn pages_are_merged_by_worst_status_and_sum_of_counts() {
         let mut all = json!({"healthy": true, "checks": [], "examined": {}, "pages": 0});
         for (status, found, healthy) in [
             ("ok", "fine", true),

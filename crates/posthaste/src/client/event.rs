@@ -1,4 +1,4 @@
-//! `posthaste event …`
+//! `posthaste event …`: sends, lists and shows events.
 
 use super::call::{Page, Span};
 use super::table::{self, Record};
@@ -10,32 +10,36 @@ use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum EventCommand {
-    /// Send an event; its payload is any JSON, and is delivered byte for byte
+    /// Send an event; its payload is any JSON and is delivered byte for byte
+    #[command(
+        after_help = "Example:\n  posthaste event send order.paid --payload '{\"id\":7}' --external-id order-7"
+    )]
     Send {
-        /// What subscriptions ask for, such as order.paid
+        /// Type of the event, such as order.paid
         #[arg(value_name = "TYPE")]
         event_type: String,
-        /// The payload; without this and --file it is read from stdin
-        #[arg(long, value_name = "JSON", conflicts_with = "file")]
+        /// Payload as JSON [default: read from --file or stdin]
+        #[arg(short, long, value_name = "JSON", conflicts_with = "file")]
         payload: Option<String>,
-        /// A file that holds the payload
-        #[arg(long, value_name = "FILE")]
+        /// File with the payload
+        #[arg(short, long, value_name = "FILE")]
         file: Option<PathBuf>,
-        /// Your own name for the event; a second one of that name is the same event
+        /// Your own id of the event; sending the same event again with it is a no-op
         #[arg(long, value_name = "ID")]
         external_id: Option<String>,
         #[command(flatten)]
         reach: Reach,
     },
     /// List events, newest first
+    #[command(after_help = "Example:\n  posthaste event list --type order.paid --limit 10")]
     List {
-        /// Only those of this type
-        #[arg(long = "type", value_name = "TYPE")]
+        /// Only events of this type
+        #[arg(short = 't', long = "type", value_name = "TYPE")]
         event_type: Option<String>,
-        /// Only the one of this name
+        /// Only the event with this external id
         #[arg(long, value_name = "ID")]
         external_id: Option<String>,
-        /// With the payloads, cut in the table; a page then ends at 4 MiB of them
+        /// Include payloads, truncated in the table; a page then has at most 4 MiB of them
         #[arg(long)]
         payload: bool,
         #[command(flatten)]
@@ -46,8 +50,9 @@ pub(crate) enum EventCommand {
         reach: Reach,
     },
     /// Show an event with its deliveries
+    #[command(after_help = "Example:\n  posthaste event show 42")]
     Show {
-        /// The event's number, as event list and event send show it
+        /// Id of the event
         #[arg(value_parser = value_parser!(i64).range(1..))]
         id: i64,
         #[command(flatten)]
@@ -94,7 +99,8 @@ impl EventCommand {
     }
 }
 
-/// The payload goes in as it is: reading and writing it anew would change numbers and the order of keys.
+/// Returns the body of a request. The payload is inserted unchanged: parsing and serializing it would change the
+/// notation of numbers and the order of keys.
 fn body(event_type: &str, payload: Vec<u8>, external_id: Option<&str>) -> Result<String, Failure> {
     let payload = JsonText::parse(payload, input::BYTES_MAX);
     let payload = payload.map_err(|error| Failure::Usage(format!("the payload: {error}")))?;
@@ -106,7 +112,7 @@ fn body(event_type: &str, payload: Vec<u8>, external_id: Option<&str>) -> Result
 fn sent(answer: &Value) -> String {
     let id = table::cell(&answer["id"]);
     if answer["duplicate"] == true {
-        return format!("event {id} was accepted before under this name; nothing was added\n");
+        return format!("event {id} was accepted before with this external id; unchanged\n");
     }
     format!("event {id} is accepted\n")
 }
@@ -132,12 +138,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_payload_goes_in_byte_for_byte() {
+    fn payload_is_inserted_unchanged() {
         let text = body("a.b", b" {\"z\": 1.0, \"a\": 1e400 } ".to_vec(), Some("n\"1"));
         let expected =
             r#"{"event_type":"a.b","payload": {"z": 1.0, "a": 1e400 } ,"external_event_id":"n\"1"}"#;
         assert_eq!(text.as_deref(), Ok(expected));
-        // What would only be JSON together with what stands around it is none.
+        // A payload must be valid JSON on its own, not only together with the text around it.
         for payload in ["", "{", r#"1,"external_event_id":"x""#, "nope", "\u{1}"] {
             assert!(matches!(body("a", payload.into(), None), Err(Failure::Usage(_))), "{payload}");
         }

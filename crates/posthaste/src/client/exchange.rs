@@ -1,6 +1,6 @@
-//! One request to the server and its answer, over HTTP/1.1. Every wait and every body has a bound.
+//! Sends a request to the server and reads the response, over HTTP/1.1. Every wait has a timeout, every body a limit.
 
-use super::{Call, Failure, answer, tls};
+use super::{Call, Failure, json_text, tls};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderValue, Request, StatusCode, Uri};
@@ -13,45 +13,54 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+/// The timeout for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longer than the server takes for a challenge to a receiver that does not answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
-/// More than the largest page: 4 MiB of payloads, and what stands around 200 of them.
-const ANSWER_BYTES_MAX: usize = 16 << 20;
+/// The timeout of a response. A verification takes the longest: it waits for a receiver that may not respond.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(120);
+/// The largest response, in bytes. The largest page has 4 MiB of payloads in 200 items.
+const RESPONSE_BYTES_MAX: usize = 16 << 20;
 const AGENT: &str = concat!("posthaste-cli/", env!("CARGO_PKG_VERSION"));
 
-/// A Posthaste that answers somewhere, and who we are to it.
+/// A client of a server, with the API key that it sends.
 #[derive(Clone)]
 pub(crate) struct ApiClient {
-    /// As it was given, for messages.
+    /// The URL as it was given, for messages.
     url: String,
     host: String,
     port: u16,
     is_tls: bool,
-    /// Of every call, when the server stands behind a path.
+    /// The path of the URL, which is prepended to that of every call.
     prefix: String,
     authorization: Option<HeaderValue>,
 }
 
 impl ApiClient {
+    /// Creates a client.
+    ///
+    /// # Errors
+    ///
+    /// Returns a usage error if the URL or the key is invalid.
     pub(crate) fn new(url: &str, key: Option<&str>) -> Result<Self, Failure> {
-        let wrong = |why: &str| Failure::Usage(format!("--url {url}: {why}"));
-        let parsed: Uri = url.parse().map_err(|_| wrong("not a URL such as http://127.0.0.1:8080"))?;
+        let wrong = |why: &str| Failure::Usage(format!("server URL {url:?}: {why}"));
+        let parsed: Uri = url.parse().map_err(|_| wrong("expected a URL such as http://127.0.0.1:8080"))?;
         match parsed.scheme_str() {
             Some("http" | "https") => {}
-            Some(_) | None => return Err(wrong("a URL begins with http:// or https://")),
+            Some(_) | None => return Err(wrong("expected a URL that begins with http:// or https://")),
         }
         let is_tls = parsed.scheme_str() == Some("https");
-        let host = parsed.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("names no host"))?;
+        let host =
+            parsed.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("the host is missing"))?;
         if parsed.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return Err(Failure::Usage("--url takes no user and no password: the key is --key".to_owned()));
+            return Err(Failure::Usage(
+                "the server URL must not contain a user or password: pass the key with --key".to_owned(),
+            ));
         }
         if parsed.query().is_some() {
-            return Err(wrong("takes no query"));
+            return Err(wrong("a query is not allowed"));
         }
         let authorization = key.map(|key| HeaderValue::from_str(&format!("Bearer {key}"))).transpose();
-        let mut authorization =
-            authorization.map_err(|_| Failure::Usage("the key holds what no key may hold".to_owned()))?;
+        let mut authorization = authorization
+            .map_err(|_| Failure::Usage("the API key contains characters that no key has".to_owned()))?;
         if let Some(value) = &mut authorization {
             value.set_sensitive(true);
         }
@@ -65,32 +74,34 @@ impl ApiClient {
         })
     }
 
-    /// The body of an answer that is 2xx.
-    pub(crate) async fn ask(&self, call: &Call) -> Result<String, Failure> {
+    /// Returns the body of a 2xx response.
+    pub(crate) async fn call(&self, call: &Call) -> Result<String, Failure> {
         let stream = self.connect().await?;
         let exchange = async {
             match self.is_tls {
-                true => self.converse(tls::shake_hands(self.name(), stream).await?, call).await,
-                false => self.converse(stream, call).await,
+                true => self.send(tls::connect(self.name(), stream).await?, call).await,
+                false => self.send(stream, call).await,
             }
         };
-        let late = || self.unreachable(format!("no whole answer within {} s", ANSWER_TIMEOUT.as_secs()));
-        let exchanged = timeout(ANSWER_TIMEOUT, exchange).await.map_err(|_| late())?;
+        let late =
+            || self.unreachable(format!("no complete response within {}s", RESPONSE_TIMEOUT.as_secs()));
+        let exchanged = timeout(RESPONSE_TIMEOUT, exchange).await.map_err(|_| late())?;
         let (status, body) = exchanged.map_err(|error| self.unreachable(format!("{error:#}")))?;
         if !status.is_success() {
-            return Err(Failure::of_answer(status.as_u16(), &body));
+            return Err(Failure::from_response(status.as_u16(), &body));
         }
-        let not_text = |_| Failure::Local(format!("{}: the answer is not text", self.url));
-        String::from_utf8(body.to_vec()).map_err(not_text)
+        String::from_utf8(body.to_vec()).map_err(|_| self.unreadable("it is not UTF-8"))
     }
 
-    /// The body of a 2xx answer, and its value; `Null` for an empty one.
+    /// Returns the body of a 2xx response and its parsed value, `Null` if it is empty.
     ///
-    /// Returns an error if the body is not JSON, or has not the fields that every answer to this call has: an
-    /// answer that was not understood must not pass for an empty one.
-    pub(crate) async fn ask_value(&self, call: &Call) -> Result<(String, Value), Failure> {
-        let text = self.ask(call).await?;
-        let value = if text.is_empty() { Ok(Value::Null) } else { answer::parse(&text) };
+    /// # Errors
+    ///
+    /// Returns an error if the body is not JSON or lacks the required field of the call: a response that was not
+    /// understood must not be taken for an empty one.
+    pub(crate) async fn call_json(&self, call: &Call) -> Result<(String, Value), Failure> {
+        let text = self.call(call).await?;
+        let value = if text.is_empty() { Ok(Value::Null) } else { json_text::parse(&text) };
         let value = value.map_err(|why| self.unreadable(&why))?;
         match call.required.filter(|field| value.get(field).is_none()) {
             Some(field) => Err(self.unreadable(&format!("it has no field {field}"))),
@@ -99,28 +110,23 @@ impl ApiClient {
     }
 
     fn unreadable(&self, why: &str) -> Failure {
-        Failure::Local(format!(
-            "cannot read the answer of {}: {why}\n\
-             Check that --url or POSTHASTE_URL leads to Posthaste, and that it has the version of this program \
-             (posthaste --version).",
-            self.url
-        ))
+        Failure::Unreadable { text: format!("cannot read the response of {}: {why}", self.url) }
     }
 
-    async fn converse<S>(&self, stream: S, call: &Call) -> anyhow::Result<(StatusCode, Bytes)>
+    async fn send<S>(&self, stream: S, call: &Call) -> anyhow::Result<(StatusCode, Bytes)>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        let talking = tokio::spawn(connection);
+        let connection = tokio::spawn(connection);
         let answer = sender.send_request(self.request(call)?).await?;
         let status = answer.status();
-        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-        talking.abort();
+        let body = Limited::new(answer.into_body(), RESPONSE_BYTES_MAX).collect().await;
+        connection.abort();
         Ok((status, body.map_err(anyhow::Error::from_boxed)?.to_bytes()))
     }
 
-    /// The host as a resolver and a certificate know it, without the brackets of IPv6.
+    /// Returns the host without the brackets of an IPv6 address, for name resolution and certificates.
     fn name(&self) -> &str {
         self.host.trim_start_matches('[').trim_end_matches(']')
     }
@@ -129,7 +135,7 @@ impl ApiClient {
         match timeout(CONNECT_TIMEOUT, TcpStream::connect((self.name(), self.port))).await {
             Ok(Ok(stream)) => Ok(stream),
             Ok(Err(error)) => Err(self.unreachable(error.to_string())),
-            Err(_) => Err(self.unreachable(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs()))),
+            Err(_) => Err(self.unreachable(format!("no connection within {}s", CONNECT_TIMEOUT.as_secs()))),
         }
     }
 
@@ -161,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn which_urls_are_taken() {
+    fn server_urls_are_parsed_or_refused() {
         for (url, host, port, prefix) in [
             ("http://127.0.0.1:8080", "127.0.0.1", 8080, ""),
             ("http://posthaste/", "posthaste", 80, ""),

@@ -1,4 +1,4 @@
-//! `posthaste explain`: where an event went and why, on one page.
+//! `posthaste explain`: shows to which subscriptions an event was routed, and why.
 
 use super::table::{self, Column};
 use super::{Call, Reach};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
-    /// The event's id, as sending it said
+    /// Id of the event
     #[arg(value_name = "EVENT_ID", value_parser = value_parser!(i64).range(1..))]
     id: i64,
     #[command(flatten)]
@@ -18,21 +18,22 @@ const FIELDS: [Column; 6] = [
     ("event", "event_id"),
     ("type", "event_type"),
     ("external id", "external_event_id"),
-    ("accepted", "created_at"),
+    ("created", "created_at"),
     ("routed", "routed"),
-    ("in short", "summary"),
+    ("summary", "summary"),
 ];
 
 const ATTEMPTS: [Column; 6] = [
-    ("ATTEMPT", "attempt_at"),
+    ("SCHEDULED", "attempt_at"),
     ("STATUS", "status"),
-    ("ANSWER", "response_status"),
+    ("RESPONSE", "response_status"),
     ("ERROR", "error_code"),
     ("MS", "duration_ms"),
     ("WORKER", "worker_id"),
 ];
 
-const UNMATCHED: [Column; 3] = [("SUBSCRIPTION", "subscription_id"), ("REASON", "reason"), ("", "told")];
+const UNMATCHED: [Column; 3] =
+    [("SUBSCRIPTION", "subscription_id"), ("REASON", "reason"), ("DETAIL", "told")];
 
 impl Explain {
     pub(super) fn call(&self) -> (Call, &Reach) {
@@ -53,7 +54,7 @@ fn shown(answer: &Value) -> String {
             cell("told")
         ));
         if !delivery["requeued_from"].is_null() {
-            text.push_str(&format!("  made from dead letter {}\n", cell("requeued_from")));
+            text.push_str(&format!("  requeued from dead letter {}\n", cell("requeued_from")));
         }
         let attempts = delivery["attempts"].as_array().map(Vec::as_slice).unwrap_or_default();
         if !attempts.is_empty() {
@@ -67,17 +68,17 @@ fn shown(answer: &Value) -> String {
         text.push_str(&table::rows(&UNMATCHED, list("unmatched")));
     }
     if answer["truncated"] == true {
-        text.push_str("\nthere is more than is shown: posthaste delivery list --event has all deliveries\n");
+        text.push_str("\ntruncated; list all deliveries with: posthaste delivery list --event ID\n");
     }
     text
 }
 
-/// The time of the first delivery is that of the routing; without a delivery nobody wrote one down.
+/// Replaces `routed` by the time of routing. It is that of the first delivery, so without deliveries it is unknown.
 fn with_routing(answer: &Value) -> Value {
     let mut answer = answer.clone();
     answer["routed"] = match (answer["routed"].as_bool(), answer["routed_at"].as_str()) {
         (_, Some(at)) => at.into(),
-        (Some(true), None) => "yes, the time is not kept".into(),
+        (Some(true), None) => "yes, time unknown".into(),
         (Some(false) | None, None) => "not yet".into(),
     };
     answer
@@ -89,7 +90,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn one_page_tells_it_all() {
+    fn deliveries_attempts_and_unmatched_subscriptions_are_shown() {
         let answer = json!({
             "event_id": 7, "event_type": "order.paid", "external_event_id": null,
             "created_at": "2026-01-31T12:00:00Z", "routed": true, "routed_at": "2026-01-31T12:00:01Z",
@@ -110,8 +111,8 @@ mod tests {
             "event        7",
             "routed       2026-01-31T12:00:01Z",
             "delivery 9 to subscription 3: Completed, delivered with 1 attempt",
-            "  made from dead letter 4",
-            "  2026-01-31T12:00:02Z  Completed  200     -      12  w",
+            "  requeued from dead letter 4",
+            "  2026-01-31T12:00:02Z  Completed  200       -      12  w",
             "5             paused  it was paused",
         ] {
             assert!(text.lines().any(|found| found == line), "{line:?} in\n{text}");
@@ -119,8 +120,8 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_matched_nothing_is_routed_all_the_same() {
-        for (routed, line) in [(true, "routed  yes, the time is not kept"), (false, "routed  not yet")] {
+    fn event_without_matches_counts_as_routed() {
+        for (routed, line) in [(true, "routed  yes, time unknown"), (false, "routed  not yet")] {
             assert_eq!(shown(&json!({"routed": routed, "routed_at": null})), format!("{line}\n"));
         }
     }

@@ -1,5 +1,4 @@
-//! What can go wrong between a command and the server, what people are told, and the exit code that
-//! scripts can rely on.
+//! Why a command failed: the message and the exit code.
 
 use serde_json::Value;
 use std::fmt;
@@ -7,67 +6,90 @@ use std::process::ExitCode;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// Something on this side, such as a file that cannot be read.
+    /// A fault on this machine, such as a file that cannot be read.
     Local(String),
-    /// The command line itself is wrong.
+    /// Invalid arguments or input.
     Usage(String),
-    /// The server answered, and said no.
+    /// The server responded with a status other than 2xx.
     Refused {
         status: u16,
         text: String,
+        /// The problem details in the response, as they came.
+        problem: Option<String>,
     },
-    NotFound(String),
-    Unreachable {
-        url: String,
-        why: String,
-    },
+    /// No response from the server.
+    Unreachable { url: String, why: String },
+    /// A response that is not one of this API.
+    Unreadable { text: String },
 }
 
 impl Failure {
-    /// An answer that is not 2xx.
-    pub(super) fn of_answer(status: u16, body: &[u8]) -> Self {
+    /// Creates a failure from a response with a status other than 2xx.
+    pub(super) fn from_response(status: u16, body: &[u8]) -> Self {
         let problem: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
         let part = |name: &str| problem.get(name).and_then(Value::as_str);
         let Some(title) = part("title") else {
-            let text = format!("answered {status} without a reason: is this Posthaste?");
-            return Self::Refused { status, text };
+            let text = format!("status {status} without problem details: is this a Posthaste server?");
+            return Self::Refused { status, text, problem: None };
         };
-        // A detail usually names its field already.
+        // The detail usually names the field already.
         let detail = part("detail").map(|detail| format!(": {detail}")).unwrap_or_default();
         let field = part("field").filter(|field| !detail.contains(field));
         let field = field.map(|field| format!(" ({field})")).unwrap_or_default();
         let text = format!("{title}{detail}{field}");
-        if status == 404 { Self::NotFound(text) } else { Self::Refused { status, text } }
+        Self::Refused { status, text, problem: Some(String::from_utf8_lossy(body).trim().to_owned()) }
+    }
+
+    /// Returns whether the server says that the object does not exist.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused { status: 404, problem: Some(_), .. })
     }
 
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Local(_) | Self::Refused { .. } => 1,
+            Self::Refused { .. } if self.is_not_found() => 4,
+            Self::Local(_) | Self::Refused { .. } | Self::Unreadable { .. } => 1,
             Self::Usage(_) => 2,
             Self::Unreachable { .. } => 3,
-            Self::NotFound(_) => 4,
         })
+    }
+
+    fn detail(&self) -> String {
+        match self {
+            Self::Local(text)
+            | Self::Usage(text)
+            | Self::Refused { text, .. }
+            | Self::Unreadable { text } => text.clone(),
+            Self::Unreachable { url, why } => format!("cannot reach a Posthaste server at {url}: {why}"),
+        }
+    }
+
+    /// Returns what to do about it.
+    const fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::Refused { status: 401, .. } => {
+                Some("Pass an API key with --key or POSTHASTE_KEY, or store one with `posthaste login`.")
+            }
+            Self::Refused { status: 403, .. } => {
+                Some("A root key can create a key with the required role: posthaste key create NAME ROLE")
+            }
+            Self::Unreachable { .. } => Some(
+                "Start a server with `posthaste dev` or `posthaste serve`, or give its URL with --url, \
+                 POSTHASTE_URL or a context.",
+            ),
+            Self::Unreadable { .. } => Some(
+                "Check that --url, POSTHASTE_URL or the context leads to a Posthaste server of the version of this \
+                 program (posthaste --version).",
+            ),
+            Self::Local(_) | Self::Usage(_) | Self::Refused { .. } => None,
+        }
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Local(text) | Self::Usage(text) | Self::NotFound(text) => f.write_str(text),
-            Self::Refused { status: 401, text } => {
-                write!(f, "{text}\nGive a key with POSTHASTE_KEY, or with --key.")
-            }
-            Self::Refused { status: 403, text } => {
-                write!(f, "{text}\nRoot makes a key of another role: posthaste key create NAME ROLE")
-            }
-            Self::Refused { text, .. } => f.write_str(text),
-            Self::Unreachable { url, why } => write!(
-                f,
-                "no Posthaste answers at {url}: {why}\n\
-                 Start one with `posthaste dev` or `posthaste serve`, or say where it is with POSTHASTE_URL \
-                 or --url."
-            ),
-        }
+        f.write_str(&self.detail())?;
+        self.advice().map_or(Ok(()), |advice| write!(f, "\n{advice}"))
     }
 }
 
@@ -78,8 +100,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_problem_is_told_with_its_field() {
-        for (status, body, told) in [
+    fn refusals_name_title_detail_and_field() {
+        for (status, body, message) in [
             (
                 422,
                 r#"{"title":"Not valid","detail":"limit must be 1","field":"limit"}"#,
@@ -92,13 +114,13 @@ mod tests {
             ),
             (409, r#"{"title":"Not possible"}"#, "Not possible"),
             (404, r#"{"title":"Not found","detail":"no such event"}"#, "Not found: no such event"),
-            (502, "<html>", "answered 502 without a reason: is this Posthaste?"),
-            (404, "", "answered 404 without a reason: is this Posthaste?"),
+            (502, "<html>", "status 502 without problem details: is this a Posthaste server?"),
+            (404, "", "status 404 without problem details: is this a Posthaste server?"),
         ] {
-            let failure = Failure::of_answer(status, body.as_bytes());
-            assert_eq!(failure.to_string(), told);
-            let is_ours = body.starts_with('{');
-            assert_eq!(matches!(failure, Failure::NotFound(_)), status == 404 && is_ours, "{status} {body}");
+            let failure = Failure::from_response(status, body.as_bytes());
+            assert_eq!(failure.to_string(), message);
+            let is_problem = body.starts_with('{');
+            assert_eq!(failure.is_not_found(), status == 404 && is_problem, "{status} {body}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `posthaste key …`
+//! `posthaste key …`: creates, lists and revokes API keys.
 
 use super::table::{self, Column};
 use super::{Call, Reach};
@@ -7,23 +7,26 @@ use serde_json::Value;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
-    /// Make a key; it is shown once
+    /// Create a key, which is shown only once
+    #[command(after_help = "Example:\n  posthaste key create shop ingest")]
     Create {
-        /// Whose key it is, for people
+        /// Name of its user or program
         name: String,
-        /// What it may do: root, admin, operator, viewer, ingest or orders
+        /// Role: root, admin, operator, viewer, ingest or orders
         role: String,
         #[command(flatten)]
         reach: Reach,
     },
-    /// List all keys, without the keys themselves
+    /// List all keys, without their secret part
+    #[command(after_help = "Example:\n  posthaste key list")]
     List {
         #[command(flatten)]
         reach: Reach,
     },
-    /// Revoke a key, for good
+    /// Revoke a key permanently
+    #[command(after_help = "Example:\n  posthaste key revoke 3")]
     Revoke {
-        /// The key's number, as key list shows it
+        /// Id of the key
         #[arg(value_parser = value_parser!(i64).range(1..))]
         id: i64,
         #[command(flatten)]
@@ -45,7 +48,7 @@ impl KeyCommand {
         match self {
             Self::Create { name, role, reach } => {
                 let fields = [("name", name.as_str().into()), ("role", role.as_str().into())];
-                (Call::post("/v1/keys").fields(fields).show(made), reach)
+                (Call::post("/v1/keys").fields(fields).show(created), reach)
             }
             Self::List { reach } => {
                 (Call::get("/v1/keys").list(|answer| table::list(&COLUMNS, "no keys", answer)), reach)
@@ -57,7 +60,7 @@ impl KeyCommand {
     }
 }
 
-fn made(answer: &Value) -> String {
+fn created(answer: &Value) -> String {
     let fields = [("id", "id"), ("name", "name"), ("role", "role"), ("key", "key")];
-    table::record(&fields, answer) + "\nKeep the key now: it is not shown again.\n"
+    table::record(&fields, answer) + "\nStore the key now: it is not shown again.\n"
 }

@@ -1,8 +1,8 @@
-//! `posthaste order …`
+//! `posthaste order …`: sends, lists and shows orders.
 
 use super::call::Page;
 use super::table::{self, Column, Record};
-use super::{Call, Failure, Reach, answer, input};
+use super::{Call, Failure, Reach, input, json_text};
 use crate::random;
 use clap::{Args, Subcommand};
 use posthaste_core::json::JsonText;
@@ -13,7 +13,10 @@ use url::form_urlencoded::byte_serialize;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum OrderCommand {
-    /// Send an order to the broker, from flags, a file or stdin; the same key again is the same order
+    /// Send an order, from flags, a file or stdin; repeating it with the same key is a no-op
+    #[command(
+        after_help = "Example:\n  posthaste order send --symbol USDJPY --intent BUY --qty 10000 --idempotency-key k7"
+    )]
     Send {
         #[command(flatten)]
         order: Given,
@@ -21,26 +24,29 @@ pub(crate) enum OrderCommand {
         reach: Reach,
     },
     /// List orders, newest first
+    #[command(after_help = "Example:\n  posthaste order list --status dead")]
     List {
-        /// Only those in this state: queued, sending, sent, failed or dead
-        #[arg(long, value_name = "STATUS")]
+        /// Only orders in this state: queued, sending, sent, failed or dead
+        #[arg(short, long, value_name = "STATUS")]
         status: Option<String>,
         #[command(flatten)]
         page: Page,
         #[command(flatten)]
         reach: Reach,
     },
-    /// Show an order, with the broker's answer once it is sent
+    /// Show an order, with the broker's response once it is sent
+    #[command(after_help = "Example:\n  posthaste order show desk-7")]
     Show {
-        /// The key under which it was sent
+        /// Idempotency key of the order
         #[arg(value_name = "IDEMPOTENCY_KEY", value_parser = key)]
         key: IdempotencyKey,
         #[command(flatten)]
         reach: Reach,
     },
-    /// Show everything that happened to an order, oldest first
+    /// List the state transitions of an order, oldest first
+    #[command(after_help = "Example:\n  posthaste order audit desk-7")]
     Audit {
-        /// The key under which it was sent
+        /// Idempotency key of the order
         #[arg(value_name = "IDEMPOTENCY_KEY", value_parser = key)]
         key: IdempotencyKey,
         #[command(flatten)]
@@ -50,31 +56,31 @@ pub(crate) enum OrderCommand {
     },
 }
 
-/// An order; without --symbol it is read as JSON from --file or stdin.
+/// The flags of an order. Without `--symbol`, it is read as JSON from `--file` or stdin.
 #[derive(Debug, Args)]
 pub(crate) struct Given {
-    /// What is traded, such as USDJPY
+    /// Symbol to trade, such as USDJPY [default: read the order from --file or stdin]
     #[arg(long, requires_all = ["intent", "qty"], conflicts_with = "file")]
     symbol: Option<String>,
-    /// What is to be done with it, such as BUY
+    /// Intent, such as BUY
     #[arg(long, requires = "symbol")]
     intent: Option<String>,
-    /// How much of it
+    /// Quantity
     #[arg(long, value_name = "NUMBER", requires = "symbol", value_parser = number)]
     qty: Option<String>,
-    /// The worst price that is acceptable
+    /// Limit price
     #[arg(long, value_name = "NUMBER", requires = "symbol", value_parser = number)]
     limit_price: Option<String>,
-    /// Goes with the order to the broker and into its audit
+    /// Trace id, passed to the broker and recorded in the audit
     #[arg(long, value_name = "ID", requires = "symbol")]
     trace_id: Option<String>,
-    /// An object with anything else that belongs to it
+    /// Object with additional fields
     #[arg(long, value_name = "JSON", requires = "symbol", value_parser = object)]
     meta: Option<String>,
-    /// A file that holds the whole order
-    #[arg(long, value_name = "FILE")]
+    /// File with the whole order as JSON
+    #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Under which it is executed once; without it, and none in the file, one is made
+    /// Idempotency key [default: the one in the file, or a new random one]
     #[arg(long, value_name = "KEY", value_parser = key)]
     idempotency_key: Option<IdempotencyKey>,
 }
@@ -83,27 +89,27 @@ fn key(text: &str) -> Result<IdempotencyKey, String> {
     IdempotencyKey::parse(text).map_err(|error| error.to_string())
 }
 
-/// Kept as it was typed: the server judges whether it is exact.
+/// Accepts any JSON number and returns it unchanged. The server checks whether it is exact.
 fn number(text: &str) -> Result<String, String> {
     let is_number = serde_json::from_str::<Value>(text).is_ok_and(|value| value.is_number());
-    is_number.then(|| text.trim().to_owned()).ok_or_else(|| "not a number such as 12.5".to_owned())
+    is_number.then(|| text.trim().to_owned()).ok_or_else(|| "expected a number such as 12.5".to_owned())
 }
 
 fn object(text: &str) -> Result<String, String> {
     let is_object = serde_json::from_str::<Value>(text).is_ok_and(|value| value.is_object());
-    is_object.then(|| text.to_owned()).ok_or_else(|| r#"not an object such as {"desk":"fx"}"#.to_owned())
+    is_object.then(|| text.to_owned()).ok_or_else(|| r#"expected an object such as {"desk":"fx"}"#.to_owned())
 }
 
 const ORDER: Record = Record {
     fields: &[
         ("order", "idempotency_key"),
         ("status", "status"),
-        ("failed sends", "retry_count"),
+        ("retries", "retry_count"),
         ("next attempt", "next_attempt_at"),
         ("error", "last_error"),
-        ("broker's id", "broker_order_id"),
+        ("broker order", "broker_order_id"),
         ("digest", "request_digest"),
-        ("digest of the result", "result_digest"),
+        ("result digest", "result_digest"),
         ("maybe executed", "maybe_executed"),
         ("created", "created_at"),
         ("updated", "updated_at"),
@@ -123,12 +129,12 @@ const ORDER: Record = Record {
 };
 
 const TRANSITIONS: [Column; 8] = [
-    ("AT", "created_at"),
+    ("CREATED", "created_at"),
     ("FROM", "status_from"),
     ("TO", "status_to"),
-    ("FAILED SENDS", "retry_count"),
+    ("RETRIES", "retry_count"),
     ("ERROR", "last_error"),
-    ("BROKER'S ID", "broker_order_id"),
+    ("BROKER ORDER", "broker_order_id"),
     ("WORKER", "worker_id"),
     ("NOTE", "note"),
 ];
@@ -157,13 +163,14 @@ impl OrderCommand {
             Self::Show { key, reach } => (Call::get(path(key)).show(|answer| ORDER.show(answer)), reach),
             Self::Audit { key, page, reach } => {
                 let call = Call::get(format!("{}/audit", path(key))).page(page);
-                (call.list(|answer| table::list(&TRANSITIONS, "nothing happened", answer)), reach)
+                (call.list(|answer| table::list(&TRANSITIONS, "no transitions", answer)), reach)
             }
         })
     }
 }
 
 impl Given {
+    /// Returns the order as JSON.
     fn text(&self) -> Result<Vec<u8>, Failure> {
         let (Some(symbol), Some(intent), Some(qty)) = (&self.symbol, &self.intent, &self.qty) else {
             return match &self.file {
@@ -186,45 +193,47 @@ impl Given {
     }
 }
 
+/// An order with or without an idempotency key.
 #[derive(Debug, PartialEq, Eq)]
 enum Keyed {
-    /// With the key that it names.
+    /// The key in the order, and the order.
     Whole(IdempotencyKey, String),
     Without(String),
 }
 
-/// Whether the order names its key. All else about it is the server's to judge.
-fn keyed(text: Vec<u8>, said: Option<&IdempotencyKey>) -> Result<Keyed, Failure> {
-    let unfit = |why: String| Failure::Usage(format!("the order: {why}"));
-    let text = JsonText::parse(text, input::BYTES_MAX).map_err(|error| unfit(error.to_string()))?;
+/// Looks for the idempotency key in an order. Everything else is left to the server to check.
+fn keyed(text: Vec<u8>, given: Option<&IdempotencyKey>) -> Result<Keyed, Failure> {
+    let invalid = |why: String| Failure::Usage(format!("the order: {why}"));
+    let text = JsonText::parse(text, input::BYTES_MAX).map_err(|error| invalid(error.to_string()))?;
     let text = text.into_string();
-    let order = answer::parse(&text).map_err(unfit)?;
-    let Value::Object(fields) = order else { return Err(unfit("it must be an object".to_owned())) };
+    let order = json_text::parse(&text).map_err(invalid)?;
+    let Value::Object(fields) = order else { return Err(invalid("it must be an object".to_owned())) };
     let Some(named) = fields.get("idempotency_key") else { return Ok(Keyed::Without(text)) };
     let named = IdempotencyKey::parse(named.as_str().unwrap_or_default());
-    let named = named.map_err(|error| unfit(format!("its idempotency_key: {error}")))?;
-    match said {
-        Some(said) if *said != named => {
-            Err(unfit(format!("it names the idempotency_key {named}, and --idempotency-key another")))
+    let named = named.map_err(|error| invalid(format!("its idempotency_key: {error}")))?;
+    match given {
+        Some(given) if *given != named => {
+            Err(invalid(format!("it has the idempotency_key {named}, but --idempotency-key is another one")))
         }
         Some(_) | None => Ok(Keyed::Whole(named, text)),
     }
 }
 
-/// Put in front, so that the rest stays as it was written.
+/// Inserts the key at the front, so that the rest of the text stays unchanged.
 fn with_key(text: &str, key: &IdempotencyKey) -> String {
     let rest = text.trim_start().trim_start_matches('{');
     let comma = if rest.trim() == "}" { "" } else { "," };
     format!(r#"{{"idempotency_key":"{key}"{comma}{rest}"#)
 }
 
-/// Told before the order is sent: whoever gets no answer can send it again under the same key.
+/// Creates a random key and prints it before the order is sent, so that the order can be sent again with the same key
+/// if there is no response.
 fn new_key() -> Result<IdempotencyKey, Failure> {
     let mut bits = [0; 16];
     random::fill(&mut bits);
     let key = IdempotencyKey::parse(format!("{:032x}", u128::from_be_bytes(bits)));
     let key = key.map_err(|error| Failure::Local(error.to_string()))?;
-    eprintln!("posthaste: the key of this order is {key}; --idempotency-key {key} sends it again");
+    eprintln!("posthaste: the idempotency key is {key}; repeat the order with --idempotency-key {key}");
     Ok(key)
 }
 
@@ -241,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_without_a_key_gets_one_and_is_else_left_as_it_is() {
+    fn key_is_inserted_without_other_changes() {
         for (text, expected) in [
             ("{}", r#"{"idempotency_key":"k"}"#),
             (" { } ", r#"{"idempotency_key":"k" } "#),
@@ -257,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_order_is_not_sent() {
+    fn invalid_orders_are_refused() {
         let rows = ["", "[]", "1", "{", r#"{"idempotency_key":7}"#, r#"{"idempotency_key":"a b"}"#];
         for text in rows.into_iter().chain([r#"{"idempotency_key":"another"}"#]) {
             let answer = keyed(text.into(), Some(&parsed("k")));
@@ -266,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_make_the_order() {
+    fn flags_become_an_order() {
         let given = Given {
             symbol: Some("A\"B".to_owned()),
             intent: Some("BUY".to_owned()),
@@ -286,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_stand_in_paths_as_they_may() {
+    fn keys_are_encoded_in_paths() {
         assert_eq!(path(&parsed("a/b?c%d+e")), "/v1/orders/a%2Fb%3Fc%25d%2Be");
     }
 }

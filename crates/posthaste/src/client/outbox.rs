@@ -1,4 +1,4 @@
-//! `posthaste outbox …`
+//! `posthaste outbox …`: shows and resumes the broker lane.
 
 use super::table::{self, Column};
 use super::{Call, Reach};
@@ -6,12 +6,14 @@ use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum OutboxCommand {
-    /// Show how the lane to the broker stands
+    /// Show the state of the broker lane
+    #[command(after_help = "Example:\n  posthaste outbox show")]
     Show {
         #[command(flatten)]
         reach: Reach,
     },
-    /// Let a lane that is paused, or sends one order at a time, go on
+    /// Resume a lane that is paused or sends one order at a time
+    #[command(after_help = "Example:\n  posthaste outbox resume")]
     Resume {
         #[command(flatten)]
         reach: Reach,
@@ -22,12 +24,12 @@ const FIELDS: [Column; 10] = [
     ("state", "state"),
     ("paused", "paused_at"),
     ("reason", "reason"),
-    ("sends per second", "rate"),
+    ("rate limit", "rate"),
     ("throttled", "throttled"),
-    ("being sent", "sending"),
-    ("refusals in a row", "unauthorized_in_row"),
-    ("faults in a row", "faults_in_row"),
-    ("next try not before", "probe_until"),
+    ("in flight", "sending"),
+    ("consecutive 401 or 403", "unauthorized_in_row"),
+    ("consecutive faults", "faults_in_row"),
+    ("next probe", "probe_until"),
     ("updated", "updated_at"),
 ];
 

@@ -1,4 +1,4 @@
-//! `posthaste stats`: what was done lately, and how much waits.
+//! `posthaste stats`: shows throughput, success rate, latency and backlogs.
 
 use super::table::{self, Column};
 use super::{Call, Reach};
@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 #[derive(Debug, Args)]
 pub(crate) struct Stats {
-    /// How far back it looks
-    #[arg(long, value_enum, default_value = "1h")]
+    /// Time range up to now
+    #[arg(short, long, value_enum, default_value = "1h")]
     window: Window,
     #[command(flatten)]
     reach: Reach,
@@ -24,18 +24,17 @@ enum Window {
 
 const FIELDS: [Column; 8] = [
     ("window", "window"),
-    ("deliveries that succeeded", "success_ratio"),
-    ("attempts that succeeded", "attempt_success_ratio"),
-    ("half took at most", "p50"),
-    ("9 of 10 took at most", "p90"),
-    ("99 of 100 took at most", "p99"),
+    ("success rate", "success_ratio"),
+    ("attempt success rate", "attempt_success_ratio"),
+    ("p50", "p50"),
+    ("p90", "p90"),
+    ("p99", "p99"),
     ("dead letters", "dead_letters"),
-    ("lane to the broker", "lane"),
+    ("broker lane", "lane"),
 ];
 
-const TOTALS: [Column; 2] = [("COUNTED", "name"), ("IN THE WINDOW", "total")];
-const STAGES: [Column; 3] =
-    [("WAITS FOR", "stage"), ("HOW MANY", "depth"), ("OLDEST, SECONDS", "oldest_age_s")];
+const TOTALS: [Column; 2] = [("COUNTER", "name"), ("TOTAL", "total")];
+const STAGES: [Column; 3] = [("STAGE", "stage"), ("BACKLOG", "depth"), ("OLDEST", "oldest_age_s")];
 
 impl Stats {
     pub(super) fn call(&self) -> (Call, &Reach) {
@@ -48,7 +47,7 @@ impl Stats {
 }
 
 fn shown(answer: &Value) -> String {
-    let mut text = table::record(&FIELDS, &in_words(answer));
+    let mut text = table::record(&FIELDS, &formatted(answer));
     let none = Map::new();
     let totals = answer["totals"].as_object().unwrap_or(&none).iter();
     let totals: Vec<Value> = totals.map(|(name, total)| json!({"name": name, "total": total})).collect();
@@ -56,7 +55,7 @@ fn shown(answer: &Value) -> String {
     text.push_str(&table::rows(&TOTALS, &totals));
     let waiting = &answer["waiting"];
     if waiting.is_null() {
-        text.push_str("\nwhat waits was not counted yet\n");
+        text.push_str("\nbacklogs not counted yet\n");
         return text;
     }
     let mut stages = waiting["stages"].as_array().cloned().unwrap_or_default();
@@ -67,7 +66,7 @@ fn shown(answer: &Value) -> String {
     text.push_str(&table::rows(&STAGES, &stages));
     let cell = |name: &str| table::cell(&waiting[name]);
     text.push_str(&format!(
-        "\nheld {}, stuck jobs {}, stuck orders {}; counted at {}\n",
+        "\nheld: {}, stuck attempts: {}, stuck orders: {}; counted at {}\n",
         cell("held"),
         cell("stuck_jobs"),
         cell("stuck_orders"),
@@ -76,30 +75,30 @@ fn shown(answer: &Value) -> String {
     text
 }
 
-/// The figures as people say them.
-fn in_words(answer: &Value) -> Value {
-    let share = |name: &str| match answer[name].as_f64() {
-        Some(share) => format!("{:.2} %", share * 100.0).into(),
+/// Returns the figures with their units.
+fn formatted(answer: &Value) -> Value {
+    let percent = |name: &str| match answer[name].as_f64() {
+        Some(ratio) => format!("{:.2}%", ratio * 100.0).into(),
         None => Value::Null,
     };
-    let took = |name: &str| match answer["latency"][name].as_f64() {
-        Some(ms) => format!("{ms:.1} ms").into(),
+    let latency = |name: &str| match answer["latency"][name].as_f64() {
+        Some(ms) => format!("{ms:.1}ms").into(),
         None => Value::Null,
     };
     let lane = &answer["outbox"];
     let lane = match lane["paused"].as_bool() {
         Some(true) => format!("paused: {}", table::cell(&lane["reason"])),
-        Some(false) | None => format!("not paused, {} sends a second at most", table::cell(&lane["rate"])),
+        Some(false) | None => format!("open, at most {} orders per second", table::cell(&lane["rate"])),
     };
     json!({
         "window": answer["window"], "dead_letters": answer["dead_letters"], "lane": lane,
-        "success_ratio": share("success_ratio"), "attempt_success_ratio": share("attempt_success_ratio"),
-        "p50": took("p50_ms"), "p90": took("p90_ms"), "p99": took("p99_ms"),
+        "success_ratio": percent("success_ratio"), "attempt_success_ratio": percent("attempt_success_ratio"),
+        "p50": latency("p50_ms"), "p90": latency("p90_ms"), "p99": latency("p99_ms"),
     })
 }
 
 fn seconds(value: &Value) -> Value {
-    value.as_f64().map_or(Value::Null, |seconds| format!("{seconds:.1}").into())
+    value.as_f64().map_or(Value::Null, |seconds| format!("{seconds:.1}s").into())
 }
 
 #[cfg(test)]
@@ -107,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_hour_on_one_page() {
+    fn figures_have_labels_and_units() {
         let answer = json!({
             "window": "1h", "totals": {"attempts_ok": 7, "events_accepted": 12}, "success_ratio": 0.995,
             "attempt_success_ratio": null, "latency": {"p50_ms": 7.62, "p90_ms": null, "p99_ms": null},
@@ -119,14 +118,14 @@ mod tests {
         });
         let text = shown(&answer);
         for line in [
-            "window                     1h",
-            "deliveries that succeeded  99.50 %",
-            "attempts that succeeded    -",
-            "half took at most          7.6 ms",
-            "lane to the broker         paused: refused",
+            "window                1h",
+            "success rate          99.50%",
+            "attempt success rate  -",
+            "p50                   7.6ms",
+            "broker lane           paused: refused",
             "events_accepted  12",
-            "routing    3         0.2",
-            "held 2, stuck jobs 0, stuck orders 0; counted at 2026-01-31T12:00:00Z",
+            "routing  3        0.2s",
+            "held: 2, stuck attempts: 0, stuck orders: 0; counted at 2026-01-31T12:00:00Z",
         ] {
             assert!(text.lines().any(|found| found == line), "{line:?} in\n{text}");
         }

@@ -1,19 +1,21 @@
-//! `posthaste subscription …`
+//! `posthaste subscription …`: manages subscriptions.
 
 use super::call::Page;
 use super::table::{self, Record};
 use super::{Call, Reach};
+use crate::duration;
 use clap::{Args, Subcommand, value_parser};
 use serde_json::Value;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SubscriptionCommand {
-    /// Subscribe a URL to a type of event; its secret is shown once
+    /// Create a subscription; its signing secret is shown only once
+    #[command(after_help = "Example:\n  posthaste subscription create order.paid https://shop.example/hook")]
     Create {
-        /// The type of event
+        /// Event type, such as order.paid
         #[arg(value_name = "TYPE")]
         event_type: String,
-        /// Where its events are sent
+        /// URL that receives the events
         #[arg(value_name = "URL")]
         callback_url: String,
         #[command(flatten)]
@@ -22,11 +24,12 @@ pub(crate) enum SubscriptionCommand {
         reach: Reach,
     },
     /// List subscriptions
+    #[command(after_help = "Example:\n  posthaste subscription list --state unverified")]
     List {
-        /// Only those of this type of event
-        #[arg(long = "type", value_name = "TYPE")]
+        /// Only subscriptions of this event type
+        #[arg(short = 't', long = "type", value_name = "TYPE")]
         event_type: Option<String>,
-        /// Only those in this state: active, paused or unverified
+        /// Only subscriptions in this state: active, paused or unverified
         #[arg(long, value_name = "STATE")]
         state: Option<String>,
         #[command(flatten)]
@@ -35,57 +38,67 @@ pub(crate) enum SubscriptionCommand {
         reach: Reach,
     },
     /// Show a subscription
+    #[command(after_help = "Example:\n  posthaste subscription show 7")]
     Show(One),
-    /// Change a subscription; a changed URL must be verified again
+    /// Change a subscription; a new URL must be verified again
+    #[command(
+        after_help = "Example:\n  posthaste subscription update 7 --callback-url https://shop.example/v2/hook"
+    )]
     #[command(group = clap::ArgGroup::new("change").required(true).multiple(true))]
     Update {
-        /// The subscription's number, as subscription list shows it
+        /// Id of the subscription
         #[arg(value_parser = value_parser!(i64).range(1..))]
         id: i64,
-        /// The type of event
-        #[arg(long = "type", value_name = "TYPE", group = "change")]
+        /// Event type [default: unchanged]
+        #[arg(short = 't', long = "type", value_name = "TYPE", group = "change")]
         event_type: Option<String>,
-        /// Where its events are sent
+        /// URL that receives the events [default: unchanged]
         #[arg(long, value_name = "URL", group = "change")]
         callback_url: Option<String>,
-        /// How many attempts are made in all, the first included; unless said otherwise as many as before
+        /// Maximum number of attempts, including the first [default: unchanged]
         #[arg(long, value_name = "N", group = "change")]
         max_retry_limit: Option<u32>,
-        /// The longest time for one request, such as 30s
-        #[arg(long, value_name = "TIME", group = "change")]
+        /// Timeout of one request, such as 30s [default: unchanged]
+        #[arg(long, value_name = "DURATION", group = "change")]
         timeout: Option<String>,
-        /// A note for people; unless said otherwise the one before
+        /// Description [default: unchanged]
         #[arg(long, value_name = "TEXT", group = "change")]
         description: Option<String>,
         #[command(flatten)]
         reach: Reach,
     },
-    /// Hold what was routed to it, and route no more
+    /// Pause a subscription: hold its deliveries and route no new events to it
+    #[command(after_help = "Example:\n  posthaste subscription pause 7")]
     Pause(One),
-    /// Go on with what was held
+    /// Resume a paused subscription and its held deliveries
+    #[command(after_help = "Example:\n  posthaste subscription resume 7")]
     Resume(One),
-    /// Challenge the receiver; until it has echoed, nothing else is sent to it
+    /// Verify the URL with a challenge that the receiver must echo; until then, no events are sent
+    #[command(after_help = "Example:\n  posthaste subscription verify 7")]
     Verify(One),
-    /// Give it a new secret, shown once; the one before goes on signing for a while
+    /// Replace the signing secret; the new one is shown only once
+    #[command(after_help = "Example:\n  posthaste subscription rotate-secret 7 --overlap 1h")]
     RotateSecret {
-        /// The subscription's number, as subscription list shows it
+        /// Id of the subscription
         #[arg(value_parser = value_parser!(i64).range(1..))]
         id: i64,
-        /// For how many seconds the secret before goes on signing; a day unless said otherwise
-        #[arg(long, value_name = "SECONDS")]
+        /// How long requests are also signed with the old secret, such as 1h or 0s [default: 24h]
+        #[arg(long, value_name = "DURATION", value_parser = parse_overlap)]
         overlap: Option<u64>,
         #[command(flatten)]
         reach: Reach,
     },
     /// Send a test event to the receiver
+    #[command(after_help = "Example:\n  posthaste subscription test 7")]
     Test(One),
-    /// Delete a subscription for good; what has not reached it yet never will
+    /// Delete a subscription permanently; its unfinished deliveries are never sent
+    #[command(after_help = "Example:\n  posthaste subscription delete 7")]
     Delete(One),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct One {
-    /// The subscription's number, as subscription list shows it
+    /// Id of the subscription
     #[arg(value_parser = value_parser!(i64).range(1..))]
     id: i64,
     #[command(flatten)]
@@ -94,15 +107,14 @@ pub(crate) struct One {
 
 #[derive(Debug, Args)]
 pub(crate) struct Extras {
-    /// How many attempts are made in all, the first included; unless said otherwise what the server is set to
-    /// (POSTHASTE_MAX_RETRY_LIMIT)
+    /// Maximum number of attempts, including the first [default: POSTHASTE_MAX_RETRY_LIMIT of the server]
     #[arg(long, value_name = "N")]
     max_retry_limit: Option<u32>,
-    /// The longest time for one request, such as 30s [default: the server's POSTHASTE_REQUEST_TIMEOUT]
-    #[arg(long, value_name = "TIME")]
+    /// Timeout of one request, such as 30s [default: POSTHASTE_REQUEST_TIMEOUT of the server]
+    #[arg(long, value_name = "DURATION")]
     timeout: Option<String>,
-    /// A note for people; none unless said otherwise
-    #[arg(long, value_name = "TEXT")]
+    /// Description [default: none]
+    #[arg(short, long, value_name = "TEXT")]
     description: Option<String>,
 }
 
@@ -113,7 +125,7 @@ const SUBSCRIPTION: Record = Record {
         ("url", "callback_url"),
         ("active", "active"),
         ("verified", "verified"),
-        ("attempts at most", "max_retry_limit"),
+        ("max attempts", "max_retry_limit"),
         ("timeout", "timeout"),
         ("description", "description"),
         ("created", "created_at"),
@@ -138,7 +150,7 @@ impl SubscriptionCommand {
                     ("timeout", extras.timeout.clone().into()),
                     ("description", extras.description.clone().into()),
                 ]);
-                (call.show(made), reach)
+                (call.show(created), reach)
             }
             Self::List { event_type, state, page, reach } => {
                 let filter = [("event_type", event_type.clone()), ("state", state.clone())];
@@ -166,11 +178,14 @@ impl SubscriptionCommand {
             Self::RotateSecret { id, overlap, reach } => {
                 let call = Call::post(format!("{}/rotate-secret", path(id)));
                 let call = call.fields([("overlap_s", (*overlap).into())]);
-                (call.show(|answer| shown(answer) + "\nKeep the secret now: it is not shown again.\n"), reach)
+                (
+                    call.show(|answer| shown(answer) + "\nStore the secret now: it is not shown again.\n"),
+                    reach,
+                )
             }
             Self::Test(One { id, reach }) => {
                 let call = Call::post(format!("{}/test", path(id)));
-                let call = call.show(|answer| outcome("delivered", answer) + &written(answer));
+                let call = call.show(|answer| outcome("delivered", answer) + &response_body(answer));
                 (call.succeeded(|answer| answer["delivered"] == true), reach)
             }
             Self::Delete(One { id, reach }) => {
@@ -180,33 +195,41 @@ impl SubscriptionCommand {
     }
 }
 
+/// Returns the whole seconds of a duration. A bare number is in seconds, the earlier notation.
+fn parse_overlap(text: &str) -> Result<u64, String> {
+    let seconds = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let whole = duration::parse(text).filter(|time| time.subsec_nanos() == 0).map(|time| time.as_secs());
+    seconds.or(whole).ok_or_else(|| "expected a duration in whole seconds, such as 30s or 24h".to_owned())
+}
+
 fn shown(answer: &Value) -> String {
     SUBSCRIPTION.show(answer)
 }
 
-fn made(answer: &Value) -> String {
+/// Shows a new subscription and what to do next.
+fn created(answer: &Value) -> String {
     let id = table::cell(&answer["id"]);
     format!(
-        "{}\nKeep the secret now: it is not shown again. Give it to the receiver, then let it prove that it \
-         listens:\n  posthaste subscription verify {id}\n",
+        "{}\nStore the secret now: it is not shown again. Configure it in the receiver, then verify the URL:\n  \
+         posthaste subscription verify {id}\n",
         shown(answer)
     )
 }
 
-/// What came of a challenge or a test.
+/// Formats the outcome of a verification or a test event.
 fn outcome(word: &'static str, answer: &Value) -> String {
-    let status = answer["response_status"].as_u64().map(|status| format!(", it answered {status}"));
-    let after = format!("after {} ms{}", table::cell(&answer["duration_ms"]), status.unwrap_or_default());
+    let status = answer["response_status"].as_u64().map(|status| format!(", response {status}"));
+    let after = format!("after {}ms{}", table::cell(&answer["duration_ms"]), status.unwrap_or_default());
     if answer[word] == true {
         return format!("{word} {after}\n");
     }
     format!("not {word} {after}: {}\n", table::cell(&answer["reason"]))
 }
 
-/// The beginning of what the receiver wrote, if it wrote anything.
-fn written(answer: &Value) -> String {
+/// Formats the beginning of the receiver's response body, if there is one.
+fn response_body(answer: &Value) -> String {
     let body = answer.get("response_body").filter(|body| !body.is_null());
-    body.map_or_else(String::new, |body| format!("it wrote: {}\n", table::cell(body)))
+    body.map_or_else(String::new, |body| format!("response body: {}\n", table::cell(body)))
 }
 
 #[cfg(test)]
@@ -215,14 +238,26 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn outcomes_read_well() {
+    fn outcomes_are_formatted() {
         let good = json!({"verified": true, "response_status": 200, "reason": null, "duration_ms": 3});
-        assert_eq!(outcome("verified", &good), "verified after 3 ms, it answered 200\n");
+        assert_eq!(outcome("verified", &good), "verified after 3ms, response 200\n");
         let bad =
             json!({"delivered": false, "response_status": null, "reason": "no connection", "duration_ms": 1});
-        assert_eq!(outcome("delivered", &bad), "not delivered after 1 ms: no connection\n");
-        assert_eq!(written(&bad), "");
-        let wrote = written(&json!({"response_body": "no\u{1b}[31m such shop"}));
-        assert!(wrote.starts_with("it wrote: no") && !wrote.contains('\u{1b}'), "{wrote:?}");
+        assert_eq!(outcome("delivered", &bad), "not delivered after 1ms: no connection\n");
+        assert_eq!(response_body(&bad), "");
+        let body = response_body(&json!({"response_body": "no\u{1b}[31m such shop"}));
+        assert!(body.starts_with("response body: no") && !body.contains('\u{1b}'), "{body:?}");
+    }
+
+    #[test]
+    fn overlap_is_a_duration_or_a_number_of_seconds() {
+        for (text, seconds) in
+            [("0", 0), ("0s", 0), ("60", 60), ("90s", 90), ("1h", 3_600), ("30d", 2_592_000)]
+        {
+            assert_eq!(parse_overlap(text), Ok(seconds), "{text}");
+        }
+        for text in ["", "-1", "1.5h", "500ms", "1500ms", "soon"] {
+            assert!(parse_overlap(text).is_err(), "{text}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! `posthaste system`: who runs what, on which database.
+//! `posthaste system`: shows the running processes and the database.
 
 use super::table::{self, Column};
 use super::{Call, Reach};
@@ -15,19 +15,19 @@ const MIB: f64 = 1_048_576.0;
 
 const FIELDS: [Column; 5] = [
     ("version", "version"),
-    ("time of the server", "server_time"),
+    ("server time", "server_time"),
     ("schema", "schema_version"),
     ("database", "database"),
-    ("its size", "size"),
+    ("database size", "size"),
 ];
 
 const PROCESSES: [Column; 6] = [
     ("PROCESS", "process_id"),
     ("ROLE", "role"),
-    ("RUNS", "running"),
+    ("RUNNING", "running"),
     ("VERSION", "version"),
     ("STARTED", "started_at"),
-    ("SEEN", "seen_at"),
+    ("LAST SEEN", "seen_at"),
 ];
 
 impl System {
@@ -46,7 +46,7 @@ fn shown(answer: &Value) -> String {
     let processes = answer["processes"].as_array().cloned().unwrap_or_default();
     let text = table::record(&FIELDS, &answer);
     match processes.is_empty() {
-        true => format!("{text}\nno process was seen within the last hour\n"),
+        true => format!("{text}\nno process in the last hour\n"),
         false => format!("{text}\n{}", table::rows(&PROCESSES, &processes)),
     }
 }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_database_and_the_processes_stand_below_each_other() {
+    fn database_and_processes_are_shown() {
         let answer = json!({
             "version": "0.1.0", "server_time": "2026-01-31T12:00:00Z", "schema_version": 2,
             "engine": {"name": "postgresql", "version": "15.4", "bytes": 104_857_600},
@@ -67,9 +67,9 @@ mod tests {
         });
         let text = shown(&answer);
         for line in [
-            "database            postgresql 15.4",
-            "its size            100.0 MiB",
-            "host-1   router  yes   0.1.0    a        b",
+            "database       postgresql 15.4",
+            "database size  100.0 MiB",
+            "host-1   router  yes      0.1.0    a        b",
         ] {
             assert!(text.lines().any(|found| found == line), "{line:?} in\n{text}");
         }

@@ -1,30 +1,30 @@
-//! Answers for people: small aligned tables. Text from elsewhere never reaches the terminal as control
-//! characters, nor as characters that change the direction in which a line is shown.
+//! Formats responses as aligned tables. Control characters and characters that change the text direction are replaced,
+//! so that untrusted text cannot manipulate the terminal.
 
 use serde_json::Value;
 
-/// A heading, and the field that stands below it.
+/// A heading and the name of a field.
 pub(super) type Column = (&'static str, &'static str);
 
-/// A record of the API. Lists show some of its fields, under the same headings in capital letters.
+/// The fields of an object of the API. Lists show some of them, with the headings in capital letters.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) fields: &'static [Column],
-    /// The fields that lists show. A column is left out if no item has its field.
+    /// The fields in lists. A column is omitted if no item has the field.
     pub(super) listed: &'static [&'static str],
-    /// The heading of the first of these.
+    /// The heading of the first column in lists.
     pub(super) key: &'static str,
 }
 
 impl Record {
-    /// One record.
+    /// Formats one object.
     pub(super) fn show(&self, answer: &Value) -> String {
         record(self.fields, answer)
     }
 
-    /// A page of a list.
-    pub(super) fn list(&self, nothing: &str, answer: &Value) -> String {
-        page(nothing, answer, |items| self.rows(items))
+    /// Formats a page of a list. `if_empty` is shown if there are no items.
+    pub(super) fn list(&self, if_empty: &str, answer: &Value) -> String {
+        page(if_empty, answer, |items| self.rows(items))
     }
 
     pub(super) fn rows(&self, items: &[Value]) -> String {
@@ -41,26 +41,26 @@ impl Record {
     }
 }
 
-/// Longer text is cut: a table is to look at, `--json` is to work with.
+/// The maximum number of characters of a cell in a list. Longer text is truncated; `--json` prints all of it.
 const CELL_CHARS_MAX: usize = 80;
 const GAP: &str = "  ";
 
-/// A page of a list.
-pub(super) fn list(columns: &[Column], nothing: &str, answer: &Value) -> String {
-    page(nothing, answer, |items| rows(columns, items))
+/// Formats a page of a list with these columns. `if_empty` is shown if there are no items.
+pub(super) fn list(columns: &[Column], if_empty: &str, answer: &Value) -> String {
+    page(if_empty, answer, |items| rows(columns, items))
 }
 
-/// The rows of a page, and how to see the next page.
-fn page(nothing: &str, answer: &Value, rows: impl Fn(&[Value]) -> String) -> String {
+/// Formats the rows of a page and the flag that fetches the next page.
+fn page(if_empty: &str, answer: &Value, rows: impl Fn(&[Value]) -> String) -> String {
     let items = answer.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let mut text = if items.is_empty() { format!("{nothing}\n") } else { rows(items) };
+    let mut text = if items.is_empty() { format!("{if_empty}\n") } else { rows(items) };
     if let Some(cursor) = answer.get("next_cursor").and_then(Value::as_str) {
-        text.push_str(&format!("more with: --cursor {}\n", visible(cursor)));
+        text.push_str(&format!("next page: --cursor {}\n", visible(cursor)));
     }
     text
 }
 
-/// A line of headings, and one for each item.
+/// Formats a line of headings and one line per item.
 pub(super) fn rows<H: AsRef<str>>(columns: &[(H, &str)], items: &[Value]) -> String {
     let headings = columns.iter().map(|(heading, _)| heading.as_ref().to_owned()).collect();
     let cells = |item: &Value| columns.iter().map(|(_, field)| short(&item[*field])).collect();
@@ -68,15 +68,15 @@ pub(super) fn rows<H: AsRef<str>>(columns: &[(H, &str)], items: &[Value]) -> Str
     aligned(&lines)
 }
 
-/// One field on each line; those that the answer does not have are left out.
+/// Formats one field per line. Missing fields are omitted.
 pub(super) fn record(fields: &[Column], answer: &Value) -> String {
-    let there = fields.iter().filter_map(|(heading, field)| Some((heading, answer.get(*field)?)));
+    let present = fields.iter().filter_map(|(heading, field)| Some((heading, answer.get(*field)?)));
     let lines: Vec<Vec<String>> =
-        there.map(|(heading, value)| vec![(*heading).to_owned(), cell(value)]).collect();
+        present.map(|(heading, value)| vec![(*heading).to_owned(), cell(value)]).collect();
     aligned(&lines)
 }
 
-/// An answer that nobody gave a form.
+/// Formats a response without a specific format, as indented JSON.
 pub(super) fn whole(answer: &Value) -> String {
     if answer.is_null() { "done\n".to_owned() } else { format!("{answer:#}\n") }
 }
@@ -97,6 +97,7 @@ fn aligned(lines: &[Vec<String>]) -> String {
     text
 }
 
+/// Returns a value as text, truncated to [`CELL_CHARS_MAX`].
 fn short(value: &Value) -> String {
     let text = cell(value);
     match text.char_indices().nth(CELL_CHARS_MAX) {
@@ -105,6 +106,7 @@ fn short(value: &Value) -> String {
     }
 }
 
+/// Returns a value as text.
 pub(super) fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
@@ -116,13 +118,14 @@ pub(super) fn cell(value: &Value) -> String {
     }
 }
 
+/// Replaces characters that could manipulate the terminal.
 fn visible(text: &str) -> String {
     let is_hidden = |char: char| char.is_control() || is_bidi_control(char);
     text.chars().map(|char| if is_hidden(char) { '\u{fffd}' } else { char }).collect()
 }
 
-/// Returns whether a character changes the direction of the text around it (Unicode's `Bidi_Control`): with these a
-/// cell can show `evil.example` where it holds something else, or reorder the cells next to it.
+/// Returns whether a character has the Unicode property `Bidi_Control`. Such characters can make a cell show
+/// `evil.example` although its text differs, or reorder the cells next to it.
 const fn is_bidi_control(char: char) -> bool {
     matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -135,19 +138,19 @@ mod tests {
     const COLUMNS: [Column; 3] = [("ID", "id"), ("NAME", "name"), ("GONE", "gone")];
 
     #[test]
-    fn columns_stand_below_each_other() {
+    fn columns_are_aligned() {
         let answer = json!({
             "items": [{"id": 7, "name": "é\u{1b}[2J", "gone": null}, {"id": 1234, "name": "b", "gone": true}],
             "next_cursor": "abc"
         });
         let expected =
-            "ID    NAME   GONE\n7     é\u{fffd}[2J  -\n1234  b      yes\nmore with: --cursor abc\n";
-        assert_eq!(list(&COLUMNS, "nothing", &answer), expected);
-        assert_eq!(list(&COLUMNS, "nothing", &json!({"items": [], "next_cursor": null})), "nothing\n");
+            "ID    NAME   GONE\n7     é\u{fffd}[2J  -\n1234  b      yes\nnext page: --cursor abc\n";
+        assert_eq!(list(&COLUMNS, "no items", &answer), expected);
+        assert_eq!(list(&COLUMNS, "no items", &json!({"items": [], "next_cursor": null})), "no items\n");
     }
 
     #[test]
-    fn a_list_shows_the_fields_of_a_record_that_some_item_has() {
+    fn columns_without_values_are_omitted() {
         let record = Record {
             fields: &[("order", "id"), ("failed sends", "retries"), ("payload", "payload")],
             listed: &["id", "retries", "payload"],
@@ -160,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn direction_marks_do_not_reach_the_terminal() {
+    fn bidi_controls_are_replaced() {
         let marks =
             "\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}";
         for mark in marks.chars() {
@@ -170,14 +173,14 @@ mod tests {
             let nested = cell(&json!({ &text: [text] }));
             assert_eq!(nested, format!(r#"{{"{replaced}":["{replaced}"]}}"#), "{}", mark.escape_unicode());
         }
-        // Letters of both directions stay, and so do the joiners that some scripts and emoji need.
+        // Letters of both directions stay, as do the joiners that some scripts and emoji need.
         for text in ["\u{5d0}\u{5d1}", "\u{645}\u{200c}\u{646}", "\u{1f469}\u{200d}\u{1f4bb}"] {
             assert_eq!(cell(&text.into()), text);
         }
     }
 
     #[test]
-    fn a_record_has_the_fields_that_are_there() {
+    fn missing_fields_are_omitted_and_long_cells_truncated() {
         assert_eq!(record(&COLUMNS, &json!({"id": 7, "gone": false})), "ID    7\nGONE  no\n");
         let long = json!([{"id": "x".repeat(100), "name": "", "gone": ""}]);
         let line = rows(&COLUMNS, long.as_array().map(Vec::as_slice).unwrap_or_default());

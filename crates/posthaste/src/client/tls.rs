@@ -1,5 +1,5 @@
-//! TLS to a server that stands behind https. Whom it believes is the same as for deliveries: the
-//! system's certificate authorities, and those of `POSTHASTE_CA_FILE`.
+//! TLS connections to a server with an https URL. As for deliveries, the system's certificate authorities and those of
+//! `POSTHASTE_CA_FILE` are trusted.
 
 use anyhow::Context as _;
 use posthaste_services::sender::Trust;
@@ -9,7 +9,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-pub(super) async fn shake_hands(name: &str, stream: TcpStream) -> anyhow::Result<TlsStream<TcpStream>> {
+/// Performs the TLS handshake and verifies the certificate.
+pub(super) async fn connect(name: &str, stream: TcpStream) -> anyhow::Result<TlsStream<TcpStream>> {
     let mut trust = Trust::system();
     if let Some(file) = std::env::var_os("POSTHASTE_CA_FILE").filter(|file| !file.is_empty()) {
         trust = trust.with_ca_file(Path::new(&file)).context("POSTHASTE_CA_FILE")?;

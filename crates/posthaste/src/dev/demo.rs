@@ -1,9 +1,9 @@
-//! The one subscription of `posthaste dev`: made once over the API, as anybody would, and led to the
-//! receiver's port of today at every start.
+//! The demo subscription of `posthaste dev`: created once through the API, and updated at every start with the URL of
+//! the demo receiver, whose port changes.
 
-use super::keep;
-use crate::client::{ApiClient, Call, Failure};
+use crate::client::{ApiClient, Call};
 use crate::listen::Receiver;
+use crate::private_file;
 use anyhow::Context as _;
 use posthaste_core::signature::SigningSecret;
 use serde_json::{Value, json};
@@ -11,9 +11,10 @@ use std::path::Path;
 
 pub(super) const EVENT_TYPE: &str = "demo.hello";
 const DESCRIPTION: &str = "The receiver of posthaste dev";
-/// Which subscription it is, and its secret: the API shows that once, and the receiver needs it always.
+/// The file with the id and the secret of the subscription. The API returns the secret only once.
 const FILE: &str = "demo-subscription";
 
+/// Ensures that a verified subscription leads to the demo receiver, which then verifies signatures with its secret.
 pub(super) async fn subscribe(
     server: &ApiClient,
     receiver: &Receiver,
@@ -21,12 +22,13 @@ pub(super) async fn subscribe(
     folder: &Path,
 ) -> anyhow::Result<()> {
     let subscription = match known(folder)? {
-        Some(known) if lead(server, known.id, receiver_url).await? => known,
-        Some(_) | None => make(server, receiver_url, folder).await?,
+        Some(known) if redirect(server, known.id, receiver_url).await? => known,
+        Some(_) | None => create(server, receiver_url, folder).await?,
     };
     receiver.trust(vec![subscription.secret]);
-    let verified = ask(server, &Call::post(format!("/v1/subscriptions/{}/verify", subscription.id))).await?;
-    let why = verified["reason"].as_str().unwrap_or("no reason was given");
+    let verified =
+        request(server, &Call::post(format!("/v1/subscriptions/{}/verify", subscription.id))).await?;
+    let why = verified["reason"].as_str().unwrap_or("no reason given");
     anyhow::ensure!(verified["verified"] == true, "the demo receiver was not verified: {why}");
     Ok(())
 }
@@ -37,40 +39,46 @@ struct Subscription {
 }
 
 impl Subscription {
-    fn of(answer: &Value) -> Option<Self> {
+    /// Returns `None` if the id or a valid secret is missing.
+    fn from_json(answer: &Value) -> Option<Self> {
         let secret = SigningSecret::parse(answer["secret"].as_str()?).ok()?;
         Some(Self { id: answer["id"].as_i64()?, secret })
     }
 }
 
-/// A file that cannot be read is as good as none: a new subscription costs nothing.
+/// Returns the subscription of an earlier start. Invalid contents count as no subscription: a new one is created.
 fn known(folder: &Path) -> anyhow::Result<Option<Subscription>> {
-    let text = keep::read(&folder.join(FILE))?.unwrap_or_default();
-    Ok(serde_json::from_str(&text).ok().as_ref().and_then(Subscription::of))
+    let text = private_file::read(&folder.join(FILE))?.unwrap_or_default();
+    Ok(serde_json::from_str(&text).ok().as_ref().and_then(Subscription::from_json))
 }
 
-/// Whether the subscription is still there. Then it leads to this URL.
-async fn lead(server: &ApiClient, id: i64, url: &str) -> anyhow::Result<bool> {
+/// Sets the callback URL. Returns `false` if the subscription no longer exists.
+async fn redirect(server: &ApiClient, id: i64, url: &str) -> anyhow::Result<bool> {
     let change = json!({ "callback_url": url }).to_string();
-    match server.ask(&Call::patch(format!("/v1/subscriptions/{id}")).body(change)).await {
+    match server.call(&Call::patch(format!("/v1/subscriptions/{id}")).body(change)).await {
         Ok(_) => Ok(true),
-        Err(Failure::NotFound(_)) => Ok(false),
-        Err(failure) => Err(failure).context("changing the demo subscription"),
+        Err(failure) if failure.is_not_found() => Ok(false),
+        Err(failure) => Err(failure).context("updating the demo subscription"),
     }
 }
 
-async fn make(server: &ApiClient, url: &str, folder: &Path) -> anyhow::Result<Subscription> {
+/// Creates the subscription and stores its id and secret.
+async fn create(server: &ApiClient, url: &str, folder: &Path) -> anyhow::Result<Subscription> {
     let call = Call::post("/v1/subscriptions").fields([
         ("event_type", EVENT_TYPE.into()),
         ("callback_url", url.into()),
         ("description", DESCRIPTION.into()),
     ]);
-    let answer = ask(server, &call).await?;
-    keep::write(&folder.join(FILE), &json!({ "id": answer["id"], "secret": answer["secret"] }).to_string())?;
-    Subscription::of(&answer).context("the API made a subscription without a secret")
+    let answer = request(server, &call).await?;
+    private_file::write(
+        &folder.join(FILE),
+        &json!({ "id": answer["id"], "secret": answer["secret"] }).to_string(),
+    )?;
+    Subscription::from_json(&answer).context("the API created a subscription without a secret")
 }
 
-async fn ask(server: &ApiClient, call: &Call) -> anyhow::Result<Value> {
-    let text = server.ask(call).await.context("preparing the demo subscription")?;
-    serde_json::from_str(&text).context("reading an answer of the API")
+/// Sends a call and parses the response.
+async fn request(server: &ApiClient, call: &Call) -> anyhow::Result<Value> {
+    let text = server.call(call).await.context("preparing the demo subscription")?;
+    serde_json::from_str(&text).context("reading a response of the API")
 }

@@ -1,14 +1,16 @@
-//! One request that came to the receiver: whose it is, what it says, and the line that tells of it.
+//! A request that the receiver got: checks its signature, recognizes challenges and formats the line that is printed.
 
 use bytes::Bytes;
 use http::HeaderMap;
 use posthaste_core::Timestamp;
 use posthaste_core::signature::{SigningSecret, verify};
 use serde_json::{Value, json};
+use std::fmt;
 use std::time::Duration;
 
-/// How far the clocks of sender and receiver may be apart.
+/// The clock skew that is tolerated between sender and receiver.
 const TOLERANCE: Duration = Duration::from_secs(300);
+/// The event type of a verification challenge.
 const CHALLENGE: &str = "posthaste.verification";
 
 #[derive(Debug)]
@@ -17,16 +19,27 @@ pub(super) struct Received {
     pub(super) body: Bytes,
 }
 
-/// What the signature is worth.
+/// The result of checking a signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Checked {
-    /// There is no secret to look with.
+    /// There is no secret to check with.
     Unchecked,
     Verified,
     NotVerified(String),
 }
 
+impl fmt::Display for Checked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unchecked => f.write_str("not checked"),
+            Self::Verified => f.write_str("verified"),
+            Self::NotVerified(why) => write!(f, "NOT VERIFIED: {why}"),
+        }
+    }
+}
+
 impl Checked {
+    /// Returns whether the request may be accepted.
     pub(super) const fn is_trusted(&self) -> bool {
         match self {
             Self::Unchecked | Self::Verified => true,
@@ -39,9 +52,9 @@ pub(super) fn event_type(headers: &HeaderMap) -> String {
     shown(headers, "posthaste-event-type")
 }
 
-/// A header for people; a dash when there is none.
+/// Returns a header for display, or a dash if it is missing.
 fn shown(headers: &HeaderMap, name: &str) -> String {
-    // Only visible ASCII can be had from a header as text: nothing here moves a terminal's cursor.
+    // `to_str` accepts only visible ASCII, so no control sequence reaches the terminal.
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("-").to_owned()
 }
 
@@ -50,11 +63,12 @@ impl Received {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
+    /// Checks the signature against each of `secrets`.
     pub(super) fn check(&self, secrets: &[SigningSecret], now: Timestamp) -> Checked {
         if secrets.is_empty() {
             return Checked::Unchecked;
         }
-        let missing = |name: &str| Checked::NotVerified(format!("no usable header {name}"));
+        let missing = |name: &str| Checked::NotVerified(format!("header {name} missing or invalid"));
         let Some(id) = self.text("webhook-id") else { return missing("webhook-id") };
         let timestamp_s = self.text("webhook-timestamp").and_then(|text| text.parse().ok());
         let Some(timestamp_s) = timestamp_s else { return missing("webhook-timestamp") };
@@ -66,7 +80,7 @@ impl Received {
         }
     }
 
-    /// The answer that a challenge asks for; nothing if this is none.
+    /// Returns the body that answers a challenge, or `None` if this is not one.
     pub(super) fn challenge(&self) -> Option<String> {
         if self.text("posthaste-event-type") != Some(CHALLENGE) {
             return None;
@@ -76,12 +90,20 @@ impl Received {
         Some(json!({ "challenge": challenge }).to_string())
     }
 
+    /// Returns the JSON object that is printed for this request.
+    pub(super) fn json(&self, checked: &Checked, status: u16) -> Value {
+        json!({
+            "webhook_id": self.text("webhook-id"),
+            "event_type": self.text("posthaste-event-type"),
+            "attempt": self.text("posthaste-attempt").and_then(|text| text.parse::<u32>().ok()),
+            "signature": checked.to_string(),
+            "bytes": self.body.len(),
+            "status": status,
+        })
+    }
+
+    /// Returns the line that is printed for this request.
     pub(super) fn line(&self, checked: &Checked, status: u16) -> String {
-        let checked = match checked {
-            Checked::Unchecked => "not checked".to_owned(),
-            Checked::Verified => "verified".to_owned(),
-            Checked::NotVerified(why) => format!("NOT VERIFIED: {why}"),
-        };
         let [id, kind, attempt] = ["webhook-id", "posthaste-event-type", "posthaste-attempt"]
             .map(|name| shown(&self.headers, name));
         let bytes = self.body.len();
@@ -102,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_counts_when_there_is_a_secret() {
+    fn signature_is_checked_if_there_is_a_secret() {
         let (ours, other) = (SigningSecret::from_random([7; 32]), SigningSecret::from_random([8; 32]));
         let now = Timestamp::from_micros(1_000_000_000);
         let signature = sign(&[&ours], "msg_1_2", 1_000, b"{}");
@@ -116,6 +138,11 @@ mod tests {
         assert_eq!(good.check(&[other.clone(), ours.clone()], now), Checked::Verified);
         let line = good.line(&Checked::Verified, 200);
         assert_eq!(line, "msg_1_2  -  attempt -  verified  2 bytes  -> 200");
+        let object = json!({
+            "webhook_id": "msg_1_2", "event_type": null, "attempt": null, "signature": "verified", "bytes": 2,
+            "status": 200
+        });
+        assert_eq!(good.json(&Checked::Verified, 200), object);
         for (bad, secret) in [
             (received(&headers, "{}"), &other),
             (received(&headers, "{ }"), &ours),
@@ -127,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_challenge_is_echoed() {
+    fn only_challenges_are_echoed() {
         let kind = ("posthaste-event-type", CHALLENGE);
         let body = r#"{"type":"posthaste.verification","challenge":"c1"}"#;
         assert_eq!(received(&[kind], body).challenge().as_deref(), Some(r#"{"challenge":"c1"}"#));

@@ -1,4 +1,4 @@
-//! A benchmark that is ended before its time.
+//! `posthaste bench` when a signal interrupts it.
 
 use posthaste_testkit::commands::Running;
 use std::process::{Command, ExitStatus};
@@ -6,26 +6,27 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Waits until the process exits.
 fn ended(running: &mut Running) -> ExitStatus {
     let until = Instant::now() + PATIENCE;
     loop {
         if let Some(status) = running.child.try_wait().expect("the child") {
             return status;
         }
-        assert!(Instant::now() < until, "it goes on");
+        assert!(Instant::now() < until, "it is still running");
         std::thread::yield_now();
     }
 }
 
 #[test]
-fn a_benchmark_that_is_ended_leaves_nothing_behind() {
+fn interrupted_benchmark_removes_its_files() {
     for signal in ["-INT", "-TERM"] {
         let folder = crate::folder();
         let count = || std::fs::read_dir(folder.path()).expect("a folder").count();
         let mut bench = Running::start(folder.path(), &["bench", "one"], &[]);
         let until = Instant::now() + PATIENCE;
         while count() == 0 {
-            assert!(Instant::now() < until, "it makes no folder");
+            assert!(Instant::now() < until, "it creates no folder");
             std::thread::yield_now();
         }
         let pid = bench.child.id().to_string();

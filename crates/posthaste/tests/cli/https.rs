@@ -1,4 +1,4 @@
-//! A server behind https: believed when its certificate is.
+//! The client and a server with https: the certificate must be trusted.
 
 use posthaste_testkit::commands::run;
 use posthaste_testkit::receiver::{Receiver, read_request};
@@ -14,7 +14,7 @@ use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 const ANSWER: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-length: 32\r\nconnection: close\r\n\r\n{\"items\":[],\"next_cursor\":null}\r\n";
 
-/// Answers every request with an empty list.
+/// Responds to every request with an empty list.
 async fn serve(stream: TcpStream, acceptor: TlsAcceptor) -> std::io::Result<()> {
     let mut stream = acceptor.accept(stream).await?;
     read_request(&mut stream).await?;
@@ -23,7 +23,7 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor) -> std::io::Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_is_checked() {
+async fn untrusted_certificate_is_refused() {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
     let folder = tempfile::tempdir().expect("a folder");
@@ -43,8 +43,8 @@ async fn a_certificate_is_checked() {
         let file = file.to_str().expect("text");
         let ours = [("POSTHASTE_URL", url.as_str()), ("POSTHASTE_CA_FILE", file)];
         assert_eq!(run(&["event", "list"], &ours, "").expect(0).stdout, "no events\n");
-        let stranger = run(&["event", "list"], &ours[..1], "").expect(3);
-        assert!(stranger.stderr.contains("TLS handshake"), "{stranger:?}");
+        let untrusted = run(&["event", "list"], &ours[..1], "").expect(3);
+        assert!(untrusted.stderr.contains("TLS handshake"), "{untrusted:?}");
     })
     .await
     .expect("an end");

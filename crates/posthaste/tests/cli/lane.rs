@@ -1,4 +1,4 @@
-//! What a process without a broker says of the lane to it.
+//! Readiness and metrics of the broker lane, in a process without a broker.
 
 use crate::folder;
 use posthaste_testkit::client::Call;
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The answer to a call that needs no key.
+/// Returns the response to a request without a key.
 fn get(url: &str, path: &str) -> String {
     let address = url.strip_prefix("http://").and_then(|address| address.parse().ok()).expect("a URL");
     Call::get(address, path).send_blocking().text()
 }
 
 #[test]
-fn readiness_and_metrics_tell_how_the_lane_stands() {
+fn readiness_and_metrics_show_the_lane() {
     let folder = folder();
     let dev = Dev::start(&folder);
     let until = Instant::now() + PATIENCE;

@@ -1,5 +1,4 @@
-//! The command line as people meet it: the built binary, started and asked as they would, on the embedded
-//! store.
+//! Runs the built binary as a user does, on the embedded store.
 #![allow(clippy::expect_used, clippy::panic)]
 
 mod bench;
@@ -27,7 +26,7 @@ fn is_completed(list: &Value) -> bool {
 }
 
 #[test]
-fn the_printed_commands_deliver_the_first_event() {
+fn printed_commands_deliver_the_first_event() {
     let folder = folder();
     let dev = Dev::start(&folder);
     let send = format!("{} event send demo.hello", Program::find().path().display());
@@ -44,7 +43,7 @@ fn the_printed_commands_deliver_the_first_event() {
 }
 
 #[test]
-fn a_second_start_finds_what_the_first_one_made() {
+fn second_start_reuses_key_and_subscription() {
     let folder = folder();
     let first = Dev::start(&folder);
     let (key, was) = (first.key.clone(), first.json(&["subscription", "list"]));
@@ -56,7 +55,7 @@ fn a_second_start_finds_what_the_first_one_made() {
     assert_eq!((&is["items"][0]["id"], &is["items"][0]["verified"]), (&was["items"][0]["id"], &true.into()));
     second.run(&["event", "send", "demo.hello", "--payload", "1"]).expect(0);
     second.running.line(&["msg_1_1", " verified ", "-> 200"]);
-    // A subscription that somebody deleted is made anew.
+    // A deleted subscription is created again.
     second.run(&["subscription", "delete", &is["items"][0]["id"].to_string()]).expect(0);
     drop(second);
     let third = Dev::start(&folder).json(&["subscription", "list"]);
@@ -67,7 +66,7 @@ fn a_second_start_finds_what_the_first_one_made() {
 }
 
 #[test]
-fn a_second_one_in_the_same_folder_says_that_it_waits() {
+fn second_process_in_the_same_folder_says_that_it_waits() {
     let folder = folder();
     let _first = Dev::start(&folder);
     let mut command = Program::find().command();
@@ -79,12 +78,12 @@ fn a_second_one_in_the_same_folder_says_that_it_waits() {
 }
 
 #[test]
-fn exit_codes_tell_what_went_wrong() {
+fn exit_codes_distinguish_failures() {
     let dev_folder = folder();
     let dev = Dev::start(&dev_folder);
-    // A port that only a system service could have.
+    // A privileged port on which no server listens.
     let nobody = "http://127.0.0.1:1";
-    for (arguments, code, told) in [
+    for (arguments, code, message) in [
         (vec!["event", "list"], 0, ""),
         (vec!["event", "list", "--key", "not-a-key"], 1, "POSTHASTE_KEY"),
         (vec!["delivery", "list", "--status", "Done"], 1, "Completed, DeadLettered"),
@@ -104,20 +103,20 @@ fn exit_codes_tell_what_went_wrong() {
         (vec!["key", "revoke", "99"], 4, "no such API key"),
     ] {
         let ran = dev.run(&arguments).expect(code);
-        assert!(ran.stderr.contains(told), "{arguments:?}: {ran:?}");
-        assert!(!ran.stderr.contains(&dev.key), "{arguments:?} told the key");
+        assert!(ran.stderr.contains(message), "{arguments:?}: {ran:?}");
+        assert!(!ran.stderr.contains(&dev.key), "{arguments:?} printed the key");
         assert_eq!(ran.stdout.is_empty(), code != 0, "{arguments:?}: {ran:?}");
     }
     let unreachable = run(&["event", "list"], &[("POSTHASTE_URL", nobody)], "").expect(3);
     assert!(unreachable.stderr.contains(nobody), "{unreachable:?}");
-    // The root key of the server's own environment is a key too, behind the client's.
+    // POSTHASTE_ROOT_KEY is used if POSTHASTE_KEY is not set.
     let root = [("POSTHASTE_URL", dev.url.as_str()), ("POSTHASTE_ROOT_KEY", &dev.key)];
     run(&["key", "list"], &root, "").expect(0);
     run(&["key", "list"], &[root.as_slice(), &[("POSTHASTE_KEY", "other")]].concat(), "").expect(1);
 }
 
 #[test]
-fn keys_are_made_and_revoked() {
+fn keys_are_created_and_revoked() {
     let folder = folder();
     let dev = Dev::start(&folder);
     let made = dev.json(&["key", "create", "shop", "viewer"]);
@@ -130,20 +129,20 @@ fn keys_are_made_and_revoked() {
     dev.run(&["event", "list", "--key", key]).expect(1);
 }
 
-/// A listener on a free port, and its URL.
+/// Starts `posthaste listen` on a free port and returns its URL.
 fn listen(arguments: &[&str]) -> (Running, String) {
     let running =
         Running::start(std::path::Path::new("/"), &[&["listen", "--port", "0"], arguments].concat(), &[]);
-    let line = running.line(&["listens on http://"]);
+    let line = running.line(&["listening on http://"]);
     let url = line.split(' ').find(|word| word.starts_with("http://")).expect("a URL").to_owned();
     (running, url)
 }
 
 #[test]
-fn a_listener_verifies_and_fails_as_it_is_told() {
+fn listener_verifies_signatures_and_fails_on_request() {
     let folder = folder();
     let dev = Dev::start(&folder);
-    // The secret is known once there is a subscription, and the port once somebody listens with it.
+    // The secret is known once there is a subscription, and the port once a listener uses the secret.
     let made =
         dev.json(&["subscription", "create", "order.paid", "http://127.0.0.1:9/", "--max-retry-limit", "2"]);
     let (id, secret) = (made["id"].to_string(), made["secret"].as_str().expect("a secret"));
@@ -175,7 +174,7 @@ fn a_listener_verifies_and_fails_as_it_is_told() {
         listener.line(&["order.paid", attempt, " verified ", "10 bytes", "-> 503"]);
     }
 
-    // Both attempts were used up: a dead letter, from which a fresh delivery is made.
+    // Both attempts failed: the delivery is dead-lettered, and requeued as a new one.
     let letters = dev.json_until(&["dead-letter", "list", "--type", "order.paid"], |list| {
         list["items"].as_array().is_some_and(|items| items.len() == 1)
     });
@@ -189,20 +188,21 @@ fn a_listener_verifies_and_fails_as_it_is_told() {
     listener.line(&["order.paid", "attempt 2", " verified ", "-> 200"]);
     dev.json_until(&["delivery", "show", &requeued.to_string()], |shown| shown["status"] == "Completed");
     let all = dev.run(&["dead-letter", "requeue-all"]).expect(0).stdout;
-    assert!(all.starts_with("1 found: 0 requeued, 1 were before"), "{all}");
+    assert!(all.starts_with("1 matched: 0 requeued, 1 already requeued"), "{all}");
     dev.run(&["subscription", "test", &id]).expect(0);
 
     assert_eq!(dev.json(&["subscription", "pause", &id])["active"], false);
     assert_eq!(dev.json(&["subscription", "resume", &id])["active"], true);
-    let rotated = dev.json(&["subscription", "rotate-secret", &id, "--overlap", "60"]);
+    dev.run(&["subscription", "rotate-secret", &id, "--overlap", "1.5h"]).expect(2);
+    let rotated = dev.json(&["subscription", "rotate-secret", &id, "--overlap", "1m"]);
     assert!(rotated["secret"].as_str().is_some_and(|new| new.starts_with("whsec_") && new != secret));
-    // The secret before goes on signing.
+    // The previous secret still signs.
     send("second");
     listener.line(&["order.paid", "attempt 1", " verified ", "-> 200"]);
 }
 
 #[test]
-fn descriptions_and_completions_are_printed() {
+fn openapi_document_and_completions_are_printed() {
     let document: Value = serde_json::from_str(&run(&["openapi"], &[], "").expect(0).stdout).expect("JSON");
     assert!(document["paths"]["/v1/events"]["post"].is_object());
     for shell in ["bash", "zsh", "fish"] {

@@ -1,5 +1,4 @@
-//! What operators ask: where an event went, whether all is well, and how a process without the API is
-//! probed and scraped.
+//! The commands for operators, and the health probes and metrics of processes with and without the API.
 
 use posthaste_testkit::client::{Answer, Call};
 use posthaste_testkit::commands::{Dev, Ran, Running, run};
@@ -13,7 +12,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
-fn an_event_is_explained_and_a_system_that_works_is_healthy() {
+fn event_is_explained_and_working_system_is_healthy() {
     let folder = crate::folder();
     let dev = Dev::start(&folder);
     dev.run(&["event", "send", "demo.hello", "--payload", "1"]).expect(0);
@@ -26,7 +25,7 @@ fn an_event_is_explained_and_a_system_that_works_is_healthy() {
     let unknown = dev.run(&["explain", "99"]).expect(4);
     assert!(unknown.stderr.contains("no such event") && unknown.stdout.is_empty(), "{unknown:?}");
 
-    // Until every role has said that it lives.
+    // Repeated until every role has reported its presence.
     let until = Instant::now() + PATIENCE;
     loop {
         let ran = dev.run(&["doctor", "--json"]);
@@ -50,7 +49,7 @@ fn an_event_is_explained_and_a_system_that_works_is_healthy() {
 }
 
 #[test]
-fn what_was_done_and_who_runs_is_shown() {
+fn stats_and_system_are_shown() {
     let folder = crate::folder();
     let dev = Dev::start(&folder);
     dev.run(&["event", "send", "demo.hello", "--payload", "1"]).expect(0);
@@ -60,7 +59,9 @@ fn what_was_done_and_who_runs_is_shown() {
         });
         assert_eq!(stats["window"], window);
         let told = dev.run(&["stats", "--window", window]).expect(0).stdout;
-        for words in ["lane to the broker", "events_accepted", "WAITS FOR", "held 0, stuck jobs 0"] {
+        for words in
+            ["broker lane", "success rate", "p99", "events_accepted", "BACKLOG", "held: 0, stuck attempts: 0"]
+        {
             assert!(told.contains(words), "{words} in {told}");
         }
     }
@@ -70,13 +71,13 @@ fn what_was_done_and_who_runs_is_shown() {
         system["processes"].as_array().is_some_and(|processes| processes.iter().any(is_router))
     });
     let told = dev.run(&["system"]).expect(0).stdout;
-    for words in ["database            sqlite 3.", " MiB", "PROCESS", "  router "] {
+    for words in ["database       sqlite 3.", " MiB", "PROCESS", "  router "] {
         assert!(told.contains(words), "{words} in {told}");
     }
 }
 
 #[test]
-fn what_people_changed_is_listed() {
+fn changes_by_people_are_listed() {
     let folder = crate::folder();
     let dev = Dev::start(&folder);
     dev.run(&["key", "create", "ann", "viewer"]).expect(0);
@@ -99,16 +100,16 @@ fn what_people_changed_is_listed() {
 }
 
 #[test]
-fn an_event_that_matches_nothing_is_routed_all_the_same() {
+fn event_without_matches_counts_as_routed() {
     let folder = crate::folder();
     let dev = Dev::start(&folder);
     dev.run(&["event", "send", "nobody.listens", "--payload", "1"]).expect(0);
     dev.json_until(&["explain", "1"], |told| told["routed"] == true);
     let told = dev.run(&["explain", "1"]).expect(0).stdout;
-    assert!(told.lines().any(|line| line == "routed       yes, the time is not kept"), "{told}");
+    assert!(told.lines().any(|line| line == "routed       yes, time unknown"), "{told}");
 }
 
-/// Answers one request after the other with these texts.
+/// Starts a server that responds to consecutive requests with these bodies.
 async fn server_of(pages: Vec<String>) -> Receiver {
     let pages = Mutex::new(pages.into_iter());
     Receiver::start(move |_| {
@@ -118,14 +119,14 @@ async fn server_of(pages: Vec<String>) -> Receiver {
     .await
 }
 
-/// What a command makes of these answers.
+/// Runs a command against a server with these responses.
 async fn run_against(pages: Vec<String>, command: &[&str]) -> Ran {
     let server = server_of(pages).await;
     run(command, &[("POSTHASTE_URL", &server.url(""))], "")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_cannot_be_read_is_a_failure_of_every_command() {
+async fn unreadable_response_fails_every_command() {
     let deep = format!(r#"{{"items":[{{"id":1,"payload":{}{}}}]}}"#, "[".repeat(200), "]".repeat(200));
     let bottomless = "[".repeat(4_000_000);
     let commands: &[&[&str]] = &[
@@ -162,7 +163,7 @@ async fn an_answer_that_cannot_be_read_is_a_failure_of_every_command() {
             assert_eq!(ran.stdout, "", "{command:?}");
         }
     }
-    // An answer of something else is no empty list either.
+    // A response without items is not an empty list.
     for command in commands.iter().filter(|command| command.contains(&"list")) {
         for body in ["", "null", "{}", "[]"] {
             let ran = run_against(vec![body.to_owned()], command).await.expect(1);
@@ -172,7 +173,7 @@ async fn an_answer_that_cannot_be_read_is_a_failure_of_every_command() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_deepest_payload_is_shown() {
+async fn deepest_payload_is_shown() {
     let payload = "[".repeat(128) + &"]".repeat(128);
     let letter =
         format!(r#"{{"id":7,"saga_id":9,"final_error_code":"HTTP_503","payload_snapshot":{payload}}}"#);
@@ -184,10 +185,9 @@ async fn the_deepest_payload_is_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn doctor_walks_every_page_and_tells_a_problem_by_its_exit_code() {
+async fn doctor_fetches_every_page_and_exits_with_1_on_a_problem() {
     let page = |status: &str, cursor: Option<&str>, through: u64| {
-        let checks =
-            json!([{"name": "conservation", "status": status, "found": "what it found", "to_do": null}]);
+        let checks = json!([{"name": "conservation", "status": status, "found": "a finding", "to_do": null}]);
         let examined = json!({"events": 10, "deliveries": 20, "orders": 0, "undecidable": 0, "faults": 0});
         json!({
             "healthy": status != "problem", "checks": checks, "examined": examined, "server_time": "now",
@@ -201,7 +201,7 @@ async fn doctor_walks_every_page_and_tells_a_problem_by_its_exit_code() {
         ran.stderr,
         "10 of 30: 10 events and 0 orders examined, 0 faults\n20 of 30: 20 events and 0 orders examined, 0 faults\n"
     );
-    assert!(ran.stdout.contains("examined: events 30, deliveries 60"), "{ran:?}");
+    assert!(ran.stdout.contains("examined: 30 events, 60 deliveries"), "{ran:?}");
     assert!(ran.stdout.contains("not healthy: 1 problem,"), "{ran:?}");
 }
 
@@ -212,7 +212,7 @@ fn get(address: SocketAddr, path: &str) -> Answer {
 fn until_listening(address: SocketAddr) {
     let until = Instant::now() + PATIENCE;
     while TcpStream::connect(address).is_err() {
-        assert!(Instant::now() < until, "nobody listens on {address}");
+        assert!(Instant::now() < until, "nothing listens on {address}");
     }
 }
 
@@ -224,7 +224,7 @@ fn until_ready(address: SocketAddr) {
 }
 
 #[test]
-fn metrics_and_readiness_leave_the_address_of_the_api() {
+fn metrics_and_readiness_move_to_their_own_address() {
     let folder = crate::folder();
     let database = format!("sqlite://{}", folder.path().join("posthaste.db").display());
     run(&["migrate"], &[("POSTHASTE_DATABASE_URL", &database)], "").expect(0);
@@ -254,7 +254,7 @@ fn metrics_and_readiness_leave_the_address_of_the_api() {
 }
 
 #[test]
-fn a_process_without_the_api_is_probed_and_scraped() {
+fn process_without_the_api_has_probes_and_metrics() {
     let folder = crate::folder();
     let database = format!("sqlite://{}", folder.path().join("posthaste.db").display());
     run(&["migrate"], &[("POSTHASTE_DATABASE_URL", &database)], "").expect(0);
@@ -278,7 +278,7 @@ fn a_process_without_the_api_is_probed_and_scraped() {
     ] {
         assert!(metrics.contains(words), "{words} in {metrics}");
     }
-    assert!(!metrics.contains("posthaste_queue_depth{"), "only who counts what waits may show it");
+    assert!(!metrics.contains("posthaste_queue_depth{"), "only the role api counts backlogs");
     get(address, "/v1/events").expect(404);
     let other = format!("{database}-other");
     let environment = [("POSTHASTE_DATABASE_URL", other.as_str()), ("POSTHASTE_ROLES", "cleaner")];

@@ -1,24 +1,24 @@
-//! Orders from the command line, to a broker that takes everything.
+//! Orders on the command line, with a broker that accepts everything.
 
 use crate::{folder, listen};
 use posthaste_testkit::commands::{Dev, run};
 use serde_json::Value;
 
 #[test]
-fn an_order_is_sent_and_looked_at() {
+fn orders_are_sent_listed_and_shown() {
     let (broker, url) = listen(&[]);
     let folder = folder();
-    // A broker on this machine needs no more than its URL.
+    // `posthaste dev` allows a broker on this machine.
     let dev = Dev::start_with(&folder, &[("POSTHASTE_BROKER_URL", &url)]);
     let flags = ["order", "send", "--symbol", "USDJPY", "--intent", "BUY", "--qty", "10000"];
 
-    // Without a key one is made, and told before anything can go wrong.
+    // A missing key is generated and printed before the order is sent.
     let ran = dev.run(&[&flags[..], &["--json"]].concat()).expect(0);
     let made: Value = serde_json::from_str(&ran.stdout).expect("JSON");
     let key = made["idempotency_key"].as_str().expect("a key");
     assert!(ran.stderr.contains(&format!("--idempotency-key {key}")), "{ran:?}");
 
-    // The same order from a file, under the same key, is the same one.
+    // The same order from a file, with the same key, is a duplicate.
     let file = folder.path().join("order.json");
     std::fs::write(&file, r#"{"symbol": "USDJPY", "intent": "BUY", "qty": 1e4}"#).expect("a file");
     let file = file.to_str().expect("a path");
@@ -42,7 +42,7 @@ fn an_order_is_sent_and_looked_at() {
         dev.json_until(&["order", "show", key], |order| order["status"] == "sent");
     }
     broker.line(&["-> 200"]);
-    assert!(dev.run(&["order", "audit", key]).expect(0).stdout.starts_with("AT "), "a table");
+    assert!(dev.run(&["order", "audit", key]).expect(0).stdout.starts_with("CREATED "), "a table");
     let first = dev.json(&["order", "audit", key, "--limit", "1"]);
     let cursor = first["next_cursor"].as_str().expect("more");
     let second = dev.json(&["order", "audit", key, "--limit", "1", "--cursor", cursor]);
@@ -53,13 +53,13 @@ fn an_order_is_sent_and_looked_at() {
     assert!(dev.run(&["outbox", "show"]).expect(0).stdout.contains("state "));
     assert_eq!(dev.json(&["outbox", "resume"])["state"], "open");
 
-    for (arguments, stdin, code, told) in [
+    for (arguments, stdin, code, message) in [
         (&["order", "show", "nobody"][..], "", 4, "no such order"),
         (&["order", "list", "--status", "Sent"], "", 1, "queued, sending, sent, failed, dead"),
         (&["order", "show", "a b"], "", 2, "visible ASCII"),
         (&["order", "send", "--symbol", "A"], "", 2, "--intent"),
         (&["order", "send"], "[]", 2, "must be an object"),
-        (&["order", "send", "--idempotency-key", "x"], other, 2, "names the idempotency_key a/b?c"),
+        (&["order", "send", "--idempotency-key", "x"], other, 2, "has the idempotency_key a/b?c"),
         (
             &["order", "send"],
             r#"{"idempotency_key":"q","symbol":"A","intent":"BUY","qty":0}"#,
@@ -68,15 +68,15 @@ fn an_order_is_sent_and_looked_at() {
         ),
     ] {
         let ran = dev.run_with_stdin(arguments, stdin).expect(code);
-        assert!(ran.stderr.contains(told), "{arguments:?}: {ran:?}");
+        assert!(ran.stderr.contains(message), "{arguments:?}: {ran:?}");
     }
-    // Another order under a key that is taken.
+    // Another order with a key that is in use.
     let changed = [&flags[..7], &["2", "--idempotency-key", key]].concat();
     assert!(dev.run(&changed).expect(1).stderr.contains("a new order needs a key of its own"));
 }
 
 #[test]
-fn without_a_broker_the_setting_is_named() {
+fn refusal_without_a_broker_names_the_setting() {
     let folder = folder();
     let dev = Dev::start(&folder);
     let order = r#"{"idempotency_key":"k","symbol":"A","intent":"BUY","qty":1}"#;

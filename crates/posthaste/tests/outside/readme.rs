@@ -116,7 +116,7 @@ fn dev_and_what_it_prints() {
 fn the_api_by_hand() {
     let folder = tempfile::tempdir().expect("a folder");
     let listener = Running::start(folder.path(), &["listen", "--port", "0"], &[]);
-    let line = listener.line(&["listens on http://"]);
+    let line = listener.line(&["listening on http://"]);
     let hook = line.split(' ').find(|word| word.starts_with("http://")).expect("a URL");
     let address = format!("127.0.0.1:{}", free_address().port());
     let here = address.replace("127.0.0.1", "localhost");

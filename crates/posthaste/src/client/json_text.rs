@@ -1,16 +1,18 @@
-//! JSON from outside as a value: answers of the server, and orders from a file. The depth is checked before
-//! anything recurses, because the parser's own limit of 127 levels is below what the server accepts.
+//! Parses untrusted JSON: responses of the server and orders from a file. The nesting depth is checked before parsing,
+//! because the parser's own limit of 127 levels is lower than that of the server.
 
 use posthaste_core::json::{NESTING_MAX, is_nested_deeper};
 use serde_json::Value;
 
-/// Levels that an answer may have around a payload: a list is an object with an array of objects. Some more
-/// are allowed for, so that a newer server can be read.
+/// The levels of a response around a payload. A list has three (an object with an array of objects); the others are a
+/// reserve for newer servers.
 const WRAPPER_LEVELS: usize = 8;
 
-/// Reads a JSON text that is nested up to [`NESTING_MAX`] levels, and an answer's own levels in addition.
+/// Parses a JSON text with up to [`NESTING_MAX`] levels, plus those of a response around a payload.
 ///
-/// Returns an error that says what is wrong with the text.
+/// # Errors
+///
+/// Returns a description of what is wrong with the text.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
     let levels_max = NESTING_MAX + WRAPPER_LEVELS;
     if is_nested_deeper(text, levels_max) {
@@ -36,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deepest_payload_is_read_in_a_list_and_no_bracket_overflows_the_stack() {
+    fn deepest_payload_is_parsed_and_deeper_nesting_is_refused() {
         let payload = nested(NESTING_MAX);
         let list = format!(r#"{{"items":[{{"id":7,"payload":{payload}}}],"next_cursor":null}}"#);
         let value = parse(&list).expect("a list");
@@ -48,10 +50,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_is_an_error() {
+    fn invalid_json_is_refused() {
         for text in ["", "<html>", "{", "{}x", "{\"items\":[}"] {
-            let told = parse(text).expect_err(text);
-            assert!(told.starts_with("it is not JSON: "), "{text}: {told}");
+            let message = parse(text).expect_err(text);
+            assert!(message.starts_with("it is not JSON: "), "{text}: {message}");
         }
     }
 }

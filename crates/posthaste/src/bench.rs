@@ -43,9 +43,6 @@ pub(crate) struct BenchFlags {
     /// Folder for the embedded store; choose the disk that production would use
     #[arg(long, default_value = ".", value_name = "FOLDER")]
     folder: PathBuf,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
     /// List the scenarios and exit
     #[arg(long)]
     list: bool,

@@ -1,51 +1,63 @@
-//! What can be typed after `posthaste`.
+//! The command line: parses the arguments, runs the command, and reports errors as text or as problem details.
 
+use crate::client::{self, ContextCommand, Failure, Logout, Reach, Resource, problem};
 use crate::database::DatabaseUrl;
-use crate::settings::{self, DatabaseFlags, Flags};
-use crate::{bench, client, dev, listen, logs, serve, stdout};
+use crate::settings::{self, DatabaseFlags, Flags, Problems};
+use crate::{bench, dev, listen, logs, serve, stdout};
 use anyhow::Context as _;
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 use posthaste_store::{postgres, sqlite};
+use serde_json::json;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-const EXIT_CODES: &str = "To try it: posthaste dev.\n\nExit codes: 0 done, 1 failed or refused, 2 wrong usage, 3 no server answers, 4 not found.";
+const EXIT_CODES: &str = "\
+Examples:
+  posthaste dev
+  posthaste event send demo.hello --payload '{\"hello\":\"world\"}'
+
+Exit codes: 0 success, 1 failed or refused, 2 invalid usage, 3 server unreachable, 4 not found.";
 
 const BENCH_HELP: &str = "\
-Starts servers, receivers and stores of its own, and removes them. Each figure stands beside what the same HTTP
-and the same store can do alone, in the same run: compare those ratios, and not the figures of two runs.";
+Starts its own servers, receivers and stores, and removes them. Each result is compared with the throughput of plain
+HTTP and of the store alone in the same run: compare these ratios, not the absolute figures of two runs.
 
-/// Delivers every event to every subscribed webhook, and every order to its broker.
+Example:
+  posthaste bench --events 10000";
+
+/// Deliver events to webhooks and orders to a broker
 #[derive(Debug, Parser)]
 #[command(name = "posthaste", version, arg_required_else_help = true, after_help = EXIT_CODES)]
-pub(crate) struct Cli {
+struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run everything on this machine to try it: a store in ./posthaste-data, a key, a receiver
+    /// Run everything on this machine, with a store in ./posthaste-data, a key and a demo receiver
     ///
-    /// Needs no argument. The store is always the embedded one in ./posthaste-data, whatever
-    /// POSTHASTE_DATABASE_URL says, and callbacks and orders may go to this machine over plain http. Other settings
-    /// count as they do for serve.
+    /// The store is always the embedded one in ./posthaste-data, whatever POSTHASTE_DATABASE_URL says, and requests to
+    /// this machine are allowed without TLS. Other settings apply as for serve.
+    #[command(after_help = "Example:\n  posthaste dev")]
     Dev,
-    /// Run Posthaste, or some of its roles
+    /// Run the server, with all roles or some of them
+    #[command(after_help = "Example:\n  posthaste serve --roles router,orchestrator --config posthaste.toml")]
     Serve {
         #[command(flatten)]
         flags: Flags,
     },
-    /// Bring a database to the schema that this Posthaste needs; safe to run again, and by several at once
+    /// Create or update the schema of a database; safe to repeat and to run concurrently
+    #[command(after_help = "Example:\n  posthaste migrate --database-url postgres://owner@db/posthaste")]
     Migrate {
         #[command(flatten)]
         flags: DatabaseFlags,
     },
-    /// Show the settings in force and where each came from
+    /// Show the effective settings and their sources
+    #[command(after_help = "Example:\n  posthaste config --example > posthaste.toml")]
     Config {
-        /// A JSON object instead of a table
-        #[arg(long)]
-        json: bool,
         /// Print a settings file with all defaults, commented out
         #[arg(long, conflicts_with = "json")]
         example: bool,
@@ -56,29 +68,115 @@ enum Command {
         flags: Flags,
     },
     #[command(flatten)]
-    Client(client::Resource),
-    /// Receive webhooks here, and tell of each on one line: to try things with
+    Client(Resource),
+    /// Remove a context with its key
+    #[command(after_help = "Example:\n  posthaste logout")]
+    Logout(Logout),
+    /// List, select and remove the contexts that `posthaste login` creates
+    #[command(subcommand)]
+    Context(ContextCommand),
+    /// Receive webhooks on this machine for testing, and print one line per request
+    #[command(after_help = "Example:\n  posthaste listen --port 8081 --fail 503 --fail-first 2")]
     Listen {
         #[command(flatten)]
         flags: listen::ListenFlags,
     },
-    /// Measure deliveries a second and latencies on this machine, through this very program
+    /// Measure throughput and latency of this program on this machine
     #[command(after_help = BENCH_HELP)]
     Bench {
         #[command(flatten)]
         flags: bench::BenchFlags,
     },
-    /// Print the description of the HTTP API (OpenAPI 3.1)
+    /// Print the OpenAPI 3.1 document of the HTTP API
+    #[command(after_help = "Example:\n  posthaste openapi > openapi.json")]
     Openapi,
-    /// Print the completions for a shell; its own documentation says where they belong
+    /// Print a completion script for a shell
+    #[command(
+        after_help = "Example:\n  posthaste completions bash > ~/.local/share/bash-completion/completions/posthaste"
+    )]
     Completions {
-        /// The shell that they are for
+        /// Shell that runs the script
         shell: Shell,
     },
 }
 
+/// Returns the names of the commands that call a server.
+fn client_commands() -> Vec<String> {
+    let commands = Resource::augment_subcommands(clap::Command::new("client"));
+    commands.get_subcommands().map(|command| command.get_name().to_owned()).collect()
+}
+
+/// Returns the whole command line. `--json` is accepted everywhere, the flags that select a server before and after
+/// the commands that call one.
+fn command_line() -> clap::Command {
+    let command = Cli::command().arg(Reach::json_arg().global(true)).args(Reach::server_args());
+    client_commands().iter().fold(command, |command, name| {
+        command.mut_subcommand(name, |client| client.args(Reach::server_args().map(|arg| arg.global(true))))
+    })
+}
+
+fn parse(arguments: &[OsString]) -> Result<(Cli, bool), clap::Error> {
+    let mut command = command_line();
+    let matches = command.try_get_matches_from_mut(arguments)?;
+    if let Some(flag) = Reach::given(&matches)
+        && let Some(name) = matches.subcommand_name()
+        && !client_commands().iter().any(|client| client == name)
+    {
+        let message = format!("{flag} does not apply to `posthaste {name}`, which does not call a server");
+        return Err(command.error(ErrorKind::ArgumentConflict, message));
+    }
+    Ok((Cli::from_arg_matches(&matches)?, matches.get_flag(client::JSON)))
+}
+
+/// Runs the command of these arguments, the first of which is the name of the program.
+pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
+    match parse(arguments) {
+        Ok((cli, json)) => cli.run(json).unwrap_or_else(|error| report(&error, json)),
+        Err(error) => report_usage(&error, wants_json(arguments)),
+    }
+}
+
+/// Returns whether `--json` is among arguments that could not be parsed.
+fn wants_json(arguments: &[OsString]) -> bool {
+    arguments
+        .iter()
+        .take_while(|argument| *argument != "--")
+        .any(|argument| argument == "--json" || argument == "-j")
+}
+
+fn report_usage(error: &clap::Error, json: bool) -> ExitCode {
+    if !json || !error.use_stderr() {
+        error.exit();
+    }
+    // The first paragraph is the message; usage and hints follow.
+    let text = error.render().to_string();
+    let message = if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        "a subcommand is missing; try --help"
+    } else {
+        text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ")
+    };
+    eprintln!("{}", problem("invalid-usage", "Invalid usage", message));
+    ExitCode::from(2)
+}
+
+/// Prints an error to stderr and returns the exit code.
+fn report(error: &anyhow::Error, json: bool) -> ExitCode {
+    let failure = error.downcast_ref::<Failure>();
+    // The whole chain on one line: what was attempted, and why it failed.
+    let text = format!("{error:#}");
+    match (failure, json) {
+        (_, false) => eprintln!("posthaste: {text}"),
+        (Some(failure), true) => eprintln!("{}", failure.problem()),
+        (None, true) if error.is::<Problems>() => {
+            eprintln!("{}", problem("invalid-settings", "Invalid settings", &text));
+        }
+        (None, true) => eprintln!("{}", problem("command-failed", "Command failed", &text)),
+    }
+    failure.map_or(ExitCode::FAILURE, Failure::exit_code)
+}
+
 impl Cli {
-    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+    fn run(self, json: bool) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Dev => dev::run(),
             Command::Serve { flags } => {
@@ -91,29 +189,20 @@ impl Cli {
             }
             Command::Migrate { flags: DatabaseFlags(flags) } => {
                 let (settings, _) = settings::load(&flags, std::env::vars_os())?;
-                migrate(&settings.database.direct_url())
+                migrate(&settings.database.direct_url(), json)
             }
             Command::Config { example: true, .. } => print(&settings::example()),
             Command::Config { reference: true, .. } => print(&settings::as_markdown()),
-            Command::Config { json, flags, example: false, reference: false } => {
-                let (settings, values) = settings::load(&flags, std::env::vars_os())?;
-                let warnings = settings.warnings();
-                if json {
-                    return print(&(settings::as_json(&values, &warnings) + "\n"));
-                }
-                let printed = print(&settings::as_table(&values))?;
-                for warning in warnings {
-                    eprintln!("warning: {warning}");
-                }
-                Ok(printed)
-            }
-            Command::Client(resource) => resource.run(),
-            Command::Listen { flags } => listen::run(flags, false),
-            Command::Bench { flags } => bench::run(&flags, flags.json),
+            Command::Config { flags, example: false, reference: false } => show_settings(&flags, json),
+            Command::Client(resource) => Ok(resource.run()?),
+            Command::Logout(logout) => Ok(logout.run(json)?),
+            Command::Context(verb) => Ok(verb.run(json)?),
+            Command::Listen { flags } => listen::run(flags, json),
+            Command::Bench { flags } => bench::run(&flags, json),
             Command::Openapi => print(&(posthaste_api::document()? + "\n")),
             Command::Completions { shell } => {
                 let mut script = Vec::new();
-                clap_complete::generate(shell, &mut Self::command(), "posthaste", &mut script);
+                clap_complete::generate(shell, &mut command_line(), "posthaste", &mut script);
                 print(&String::from_utf8(script)?)
             }
         }
@@ -125,7 +214,20 @@ fn print(text: &str) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn migrate(url: &DatabaseUrl) -> anyhow::Result<ExitCode> {
+fn show_settings(flags: &Flags, json: bool) -> anyhow::Result<ExitCode> {
+    let (settings, values) = settings::load(flags, std::env::vars_os())?;
+    let warnings = settings.warnings();
+    if json {
+        return print(&(settings::as_json(&values, &warnings) + "\n"));
+    }
+    let printed = print(&settings::as_table(&values))?;
+    for warning in warnings {
+        eprintln!("warning: {warning}");
+    }
+    Ok(printed)
+}
+
+fn migrate(url: &DatabaseUrl, json: bool) -> anyhow::Result<ExitCode> {
     let applied = match url {
         DatabaseUrl::Sqlite(path) => sqlite::migrate(path)?,
         DatabaseUrl::Postgres(url) => {
@@ -133,10 +235,107 @@ fn migrate(url: &DatabaseUrl) -> anyhow::Result<ExitCode> {
             runtime.context("starting the runtime")?.block_on(postgres::migrate(url.expose()))?.applied
         }
     };
-    match applied[..] {
-        [] => println!("{url}: nothing to do, the schema is current"),
-        [only] => println!("{url}: applied migration {only}, the schema is current"),
-        [first, .., last] => println!("{url}: applied migrations {first} to {last}, the schema is current"),
+    if json {
+        return print(&format!("{}\n", json!({"database": url.to_string(), "applied": applied})));
     }
-    Ok(ExitCode::SUCCESS)
+    print(&match applied[..] {
+        [] => format!("{url}: the schema is up to date\n"),
+        [only] => format!("{url}: applied migration {only}; the schema is up to date\n"),
+        [first, .., last] => {
+            format!("{url}: applied migrations {first} to {last}; the schema is up to date\n")
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Splits a command as a shell does, as far as the examples need it: single quotes, and no redirections.
+    fn words(line: &str) -> Vec<OsString> {
+        let mut words = Vec::new();
+        for (place, part) in line.split('\'').enumerate() {
+            if place % 2 == 1 {
+                words.push(part.into());
+            } else {
+                words.extend(
+                    part.split_whitespace().take_while(|word| !["<", ">"].contains(word)).map(Into::into),
+                );
+            }
+        }
+        words
+    }
+
+    /// Returns the examples in the help of a command and its subcommands. Every command without subcommands has one.
+    fn examples(command: &clap::Command, found: &mut Vec<String>) {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let of_command: Vec<String> =
+            help.lines().filter(|line| line.starts_with("  posthaste ")).map(str::to_owned).collect();
+        assert!(command.has_subcommands() || of_command.len() == 1, "{}: {help}", command.get_name());
+        found.extend(of_command);
+        command.get_subcommands().for_each(|subcommand| examples(subcommand, found));
+    }
+
+    #[test]
+    fn every_command_has_an_example_that_is_accepted() {
+        command_line().debug_assert();
+        let mut found = Vec::new();
+        examples(&command_line(), &mut found);
+        assert!(found.len() > 40, "{found:#?}");
+        for example in found {
+            let parsed = parse(&words(&example));
+            assert!(parsed.is_ok(), "{example}: {:?}", parsed.err());
+        }
+    }
+
+    #[test]
+    fn server_flags_are_accepted_before_and_after_the_command() {
+        for line in [
+            "posthaste --url http://h --key k --json event list",
+            "posthaste event --url http://h --key k --json list",
+            "posthaste event list --url http://h --key k --json",
+            "posthaste -u http://h event -j list --key k",
+            "posthaste --json --context prod stats",
+            "posthaste stats --context prod -j",
+        ] {
+            let (cli, json) = parse(&words(line)).expect(line);
+            assert!(json, "{line}");
+            let debugged = format!("{cli:?}");
+            let expected =
+                if line.contains("prod") { r#"context: Some("prod")"# } else { r#"url: Some("http://h")"# };
+            assert!(debugged.contains(expected) && debugged.contains("json: true"), "{line}: {debugged}");
+        }
+        // The value after the command has precedence.
+        let (cli, _) =
+            parse(&words("posthaste --url http://a event list --url http://b")).expect("a command");
+        assert!(format!("{cli:?}").contains(r#"url: Some("http://b")"#), "{cli:?}");
+    }
+
+    #[test]
+    fn server_flags_are_refused_where_no_server_is_called() {
+        for line in [
+            "posthaste --url http://h serve",
+            "posthaste serve --url http://h",
+            "posthaste --key k config",
+            "posthaste --context a context list",
+            "posthaste migrate --key k",
+            "posthaste config --json --example",
+            "posthaste event list --context a.b",
+        ] {
+            let error = parse(&words(line)).map(drop).expect_err(line);
+            assert_eq!(error.exit_code(), 2, "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn json_is_recognized_in_arguments_that_cannot_be_parsed() {
+        for (line, expected) in [
+            ("posthaste event show x --json", true),
+            ("posthaste -j event show x", true),
+            ("posthaste event show x", false),
+            ("posthaste event show -- --json", false),
+        ] {
+            assert_eq!(wants_json(&words(line)), expected, "{line}");
+        }
+    }
 }

@@ -1,8 +1,9 @@
-//! The commands that talk to a running Posthaste. Each verb is one [`Call`] of the HTTP API; what came
-//! back is printed as it came (`--json`) or as a table for people.
+//! The commands that call a running server. Each one is a [`Call`] of the HTTP API; the response is printed as it came
+//! (`--json`) or as a table.
 
 mod audit;
 mod call;
+mod context;
 mod dead_letter;
 mod delivery;
 mod doctor;
@@ -13,8 +14,12 @@ mod failure;
 mod input;
 mod json_text;
 mod key;
+mod login;
 mod order;
 mod outbox;
+mod profile;
+mod prompt;
+mod reach;
 mod stats;
 mod subscription;
 mod system;
@@ -22,83 +27,78 @@ mod table;
 mod tls;
 
 pub(crate) use call::Call;
+pub(crate) use context::{ContextCommand, Logout};
 pub(crate) use exchange::ApiClient;
-pub(crate) use failure::Failure;
+pub(crate) use failure::{Failure, problem};
+pub(crate) use reach::{JSON, Reach};
 
 use crate::progress::Progress;
 use crate::stdout;
-use anyhow::Context as _;
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use serde_json::Value;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
-/// More pages than any store has letters for: a server that never ends must not hold us for ever.
+/// The maximum number of pages that one command fetches. It only matters if a server returns cursors endlessly.
 const PAGES_MAX: usize = 100_000;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Resource {
-    /// Send events, and look at them
+    /// Send, list and show events
     #[command(subcommand)]
     Event(event::EventCommand),
-    /// Say which URL gets which events
+    /// Manage subscriptions: which URL receives which events
     #[command(subcommand)]
     Subscription(subscription::SubscriptionCommand),
-    /// See what became of events
+    /// List and show deliveries with their attempts
     #[command(subcommand)]
     Delivery(delivery::DeliveryCommand),
-    /// Look at deliveries that were given up, and make fresh ones from them
+    /// List, show and requeue dead letters
     #[command(subcommand)]
     DeadLetter(dead_letter::DeadLetterCommand),
-    /// Send orders to the broker, and see what became of them
+    /// Send, list and show orders
     #[command(subcommand)]
     Order(order::OrderCommand),
-    /// Look at the lane to the broker, and let it go on
+    /// Show and resume the broker lane
     #[command(subcommand)]
     Outbox(outbox::OutboxCommand),
-    /// Make and revoke API keys
+    /// Create, list and revoke API keys
     #[command(subcommand)]
     Key(key::KeyCommand),
-    /// See what people changed, when, with which key and from where
+    /// List changes made by people
     #[command(subcommand)]
     Audit(audit::AuditCommand),
-    /// Tell where an event went: what matched, what did not and why, and what became of each delivery
+    /// Explain where an event was routed, and why
+    #[command(after_help = "Example:\n  posthaste explain 42")]
     Explain(explain::Explain),
-    /// Show what was done in the last hour or day, and how much waits
+    /// Show throughput, success rate, latency and backlogs
+    #[command(after_help = "Example:\n  posthaste stats --window 24h")]
     Stats(stats::Stats),
-    /// Show which processes run, and on which database
+    /// Show the running processes and the database
+    #[command(after_help = "Example:\n  posthaste system")]
     System(system::System),
-    /// Prove that nothing was lost, look at what runs, and say what to do; exit code 1 if there is a problem
+    /// Check that nothing was lost and that everything runs; exit code 1 if there is a problem
+    #[command(after_help = "Example:\n  posthaste doctor --recent")]
     Doctor(doctor::Doctor),
-}
-
-/// Which server, as whom, and how the answer is shown.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Reach {
-    /// Where Posthaste listens
-    #[arg(long = "url", id = "server_url", env = "POSTHASTE_URL", value_name = "URL")]
-    #[arg(default_value = "http://127.0.0.1:8080", hide_env_values = true, help_heading = "Server")]
-    url: String,
-    /// The API key, better in the environment; without it that of POSTHASTE_ROOT_KEY
-    #[arg(long = "key", id = "server_key", env = "POSTHASTE_KEY", value_name = "KEY")]
-    #[arg(hide_env_values = true, help_heading = "Server")]
-    key: Option<String>,
-    /// Print the answer as it came, as JSON
-    #[arg(long, help_heading = "Server")]
-    json: bool,
+    /// Store the URL and the API key of a server as a context, and make it the current one
+    #[command(after_help = login::HELP)]
+    Login(login::Login),
 }
 
 impl Resource {
-    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+    /// Runs the command to completion.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason if the request could not be sent, was refused or had an unreadable response.
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let done = runtime.context("starting the runtime")?.block_on(self.done());
-        Ok(done.unwrap_or_else(|failure| {
-            eprintln!("posthaste: {failure}");
-            failure.exit_code()
-        }))
+        let runtime =
+            runtime.map_err(|error| Failure::Local(format!("cannot start the runtime: {error}")))?;
+        runtime.block_on(self.perform())
     }
 
-    async fn done(&self) -> Result<ExitCode, Failure> {
+    async fn perform(&self) -> Result<ExitCode, Failure> {
         let (call, reach) = match self {
             Self::Event(verb) => verb.call()?,
             Self::Subscription(verb) => verb.call(),
@@ -112,29 +112,22 @@ impl Resource {
             Self::Stats(stats) => stats.call(),
             Self::System(system) => system.call(),
             Self::Doctor(doctor) => return doctor.run().await,
+            Self::Login(login) => return login.run().await,
         };
         perform(call, reach).await
     }
 }
 
-impl Reach {
-    fn server(&self) -> Result<ApiClient, Failure> {
-        let filled = |text: &String| !text.is_empty();
-        let root_key = || std::env::var("POSTHASTE_ROOT_KEY").ok();
-        let key = self.key.clone().filter(filled).or_else(root_key).filter(filled);
-        ApiClient::new(&self.url, key.as_deref())
-    }
-}
-
+/// Sends a call and those that continue it, and prints each response.
 async fn perform(mut call: Call, reach: &Reach) -> Result<ExitCode, Failure> {
     let server = reach.server()?;
-    // People who watch see the sum grow, and then the sum; a file gets a line for each part.
+    // A terminal shows a growing total; a file or pipe gets one line per response.
     if let Some(sum) = call.sum.filter(|_| !reach.json && std::io::stdout().is_terminal()) {
-        return summed_up(call, &server, sum).await;
+        return perform_with_total(call, &server, sum).await;
     }
     for _ in 0..PAGES_MAX {
         let (text, answer) = server.call_json(&call).await?;
-        // A call that answers nothing has nothing to hand to a program either.
+        // With --json, an empty response prints nothing.
         let shown = match (reach.json, text.is_empty()) {
             (true, true) => String::new(),
             (true, false) => format!("{}\n", text.trim_end()),
@@ -152,22 +145,23 @@ async fn perform(mut call: Call, reach: &Reach) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn summed_up(
+/// Sends a call and those that continue it, and prints the total of their responses.
+async fn perform_with_total(
     mut call: Call,
     server: &ApiClient,
     sum: fn(&Value, &Value) -> Value,
 ) -> Result<ExitCode, Failure> {
     let progress = Progress::new();
-    let mut all = Value::Null;
+    let mut total = Value::Null;
     for _ in 0..PAGES_MAX {
         let (_, answer) = server.call_json(&call).await?;
-        all = sum(&all, &answer);
+        total = sum(&total, &answer);
         let Some(next) = (call.next)(&call, &answer) else { break };
-        progress.at(0, None, &(call.show)(&all));
+        progress.at(0, None, &(call.show)(&total));
         call = next;
     }
     progress.end();
-    print(&(call.show)(&all))?;
+    print(&(call.show)(&total))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,6 +1,6 @@
-//! Why a command failed: the message and the exit code.
+//! Why a command failed: the message, the problem details (RFC 9457) for `--json`, and the exit code.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt;
 use std::process::ExitCode;
 
@@ -21,6 +21,11 @@ pub(crate) enum Failure {
     Unreachable { url: String, why: String },
     /// A response that is not one of this API.
     Unreadable { text: String },
+}
+
+/// Returns problem details for an error that did not come from a server.
+pub(crate) fn problem(kind: &str, title: &str, detail: &str) -> Value {
+    json!({"type": format!("tag:posthaste,2026:problem/{kind}"), "title": title, "detail": detail})
 }
 
 impl Failure {
@@ -52,6 +57,27 @@ impl Failure {
             Self::Usage(_) => 2,
             Self::Unreachable { .. } => 3,
         })
+    }
+
+    /// Returns the problem details as JSON: those of the server, or new ones.
+    pub(crate) fn problem(&self) -> String {
+        let (kind, title) = match self {
+            Self::Refused { problem: Some(problem), .. } => return problem.clone(),
+            Self::Refused { problem: None, .. } | Self::Unreadable { .. } => {
+                ("unexpected-response", "Unexpected response")
+            }
+            Self::Local(_) => ("command-failed", "Command failed"),
+            Self::Usage(_) => ("invalid-usage", "Invalid usage"),
+            Self::Unreachable { .. } => ("server-unreachable", "Server unreachable"),
+        };
+        let mut problem = problem(kind, title, &self.detail());
+        if let Self::Refused { status, .. } = self {
+            problem["status"] = (*status).into();
+        }
+        if let Some(advice) = self.advice() {
+            problem["advice"] = advice.into();
+        }
+        problem.to_string()
     }
 
     fn detail(&self) -> String {
@@ -121,6 +147,28 @@ mod tests {
             assert_eq!(failure.to_string(), message);
             let is_problem = body.starts_with('{');
             assert_eq!(failure.is_not_found(), status == 404 && is_problem, "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn problem_of_the_server_is_kept_and_others_are_created() {
+        let body = r#"{"title":"Not found","status":404,"detail":"no such event","zebra":1.0}"#;
+        assert_eq!(Failure::from_response(404, body.as_bytes()).problem(), body);
+        for (failure, kind, status) in [
+            (Failure::from_response(502, b"<html>"), "unexpected-response", Value::from(502)),
+            (Failure::Unreadable { text: "x".to_owned() }, "unexpected-response", Value::Null),
+            (Failure::Local("x".to_owned()), "command-failed", Value::Null),
+            (Failure::Usage("x".to_owned()), "invalid-usage", Value::Null),
+            (
+                Failure::Unreachable { url: "u".to_owned(), why: "w".to_owned() },
+                "server-unreachable",
+                Value::Null,
+            ),
+        ] {
+            let problem: Value = serde_json::from_str(&failure.problem()).expect("JSON");
+            assert_eq!(problem["type"], format!("tag:posthaste,2026:problem/{kind}"), "{problem}");
+            assert_eq!(problem["status"], status, "{problem}");
+            assert!(problem["title"].is_string() && problem["detail"].is_string(), "{problem}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The help of every command, as people see it, kept in files: a change shows up in review, where it is read.
-//! `POSTHASTE_BLESS=1` rewrites them.
+//! Compares the help of every command with the files in `screens`, so that changes are reviewed. `POSTHASTE_BLESS=1`
+//! rewrites the files.
 
 use posthaste_testkit::commands::run;
 use std::collections::BTreeMap;
@@ -9,28 +9,29 @@ fn help(words: &[&str]) -> String {
     run(&[words, &["--help"]].concat(), &[], "").expect(0).stdout
 }
 
-/// The commands that a help lists.
+/// Returns the subcommands that a help screen lists.
 fn commands(help: &str) -> Vec<&str> {
     let listed =
         help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    // What goes on from the line before is further in.
+    // Continuation lines are indented further.
     let names =
         listed.filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).filter(|name| !name.is_empty());
     names.filter(|name| *name != "help").collect()
 }
 
-fn walk(words: &[&str], screens: &mut BTreeMap<String, String>) {
+/// Collects the help screens of a command and its subcommands.
+fn collect(words: &[&str], screens: &mut BTreeMap<String, String>) {
     let screen = help(words);
     for name in commands(&screen) {
-        walk(&[words, &[name]].concat(), screens);
+        collect(&[words, &[name]].concat(), screens);
     }
     screens.insert(format!("{}.txt", [&["posthaste"], words].concat().join("-")), screen);
 }
 
 #[test]
-fn every_screen_is_as_it_was_read() {
+fn screens_match_the_reviewed_files() {
     let mut screens = BTreeMap::new();
-    walk(&[], &mut screens);
+    collect(&[], &mut screens);
     assert!(screens.len() > 20, "{:?}", screens.keys());
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/screens");
     let bless = std::env::var_os("POSTHASTE_BLESS").is_some();
@@ -45,19 +46,19 @@ fn every_screen_is_as_it_was_read() {
         let kept = std::fs::read_to_string(folder.join(file)).unwrap_or_default();
         assert!(
             kept == *screen,
-            "tests/cli/screens/{file} is old: run this with POSTHASTE_BLESS=1 and read the diff\n{screen}"
+            "tests/cli/screens/{file} is out of date: run the test with POSTHASTE_BLESS=1 and read the diff\n{screen}"
         );
     }
     let kept = std::fs::read_dir(&folder).expect("the folder").filter_map(Result::ok);
     for file in kept.map(|entry| entry.file_name().to_string_lossy().into_owned()) {
-        assert!(screens.contains_key(&file), "tests/cli/screens/{file}: there is no such command any more");
+        assert!(screens.contains_key(&file), "tests/cli/screens/{file}: the command no longer exists");
     }
 }
 
 #[test]
-fn every_screen_reads_well() {
+fn screens_are_complete() {
     let mut screens = BTreeMap::new();
-    walk(&[], &mut screens);
+    collect(&[], &mut screens);
     for (file, screen) in &screens {
         let first = screen.lines().next().unwrap_or_default();
         assert!(first.chars().next().is_some_and(char::is_uppercase), "{file} begins with {first:?}");
@@ -65,11 +66,16 @@ fn every_screen_reads_well() {
         for line in screen.lines() {
             assert_eq!(line.trim_end(), line, "{file}");
         }
-        // An option or argument that says nothing.
+        // Every option and argument has a description.
         for (line, next) in screen.lines().zip(screen.lines().skip(1)) {
             let is_entry = line.starts_with("  ") && line.trim_start().starts_with(['-', '<', '[']);
-            let says = line.trim_start().split_once("  ").is_some() || next.starts_with("          ");
-            assert!(!is_entry || says, "{file}: {line:?} says nothing");
+            let is_described = line.trim_start().split_once("  ").is_some() || next.starts_with("          ");
+            assert!(!is_entry || is_described, "{file}: {line:?} has no description");
         }
+        let has_example =
+            screen.contains("\nExample:\n  posthaste ") || screen.contains("\nExamples:\n  posthaste ");
+        assert!(has_example || !commands(screen).is_empty(), "{file} has no example");
+        let first_word = first.split(' ').next().unwrap_or_default();
+        assert!(!first_word.ends_with('s'), "{file} is not imperative: {first:?}");
     }
 }

@@ -2,8 +2,10 @@
 #![allow(clippy::expect_used, clippy::panic)]
 
 mod bench;
+mod contexts;
 mod help;
 mod https;
+mod json_errors;
 mod lane;
 mod operations;
 mod orders;
@@ -202,12 +204,32 @@ fn listener_verifies_signatures_and_fails_on_request() {
 }
 
 #[test]
+fn listener_prints_json_lines() {
+    let folder = folder();
+    let dev = Dev::start(&folder);
+    let listener = Running::start(folder.path(), &["--json", "listen", "--port", "0", "--delay", "1ms"], &[]);
+    let parse = |line: String| serde_json::from_str::<Value>(&line).expect("JSON");
+    let first = parse(listener.line(&["listening"]));
+    assert_eq!(first["verifies"], false);
+    let url = first["listening"].as_str().expect("a URL");
+    let id = dev.json(&["subscription", "create", "order.paid", url])["id"].to_string();
+    dev.run(&["subscription", "verify", &id]).expect(0);
+    dev.run(&["event", "send", "order.paid", "--payload", "1"]).expect(0);
+    let request = parse(listener.line(&["order.paid"]));
+    let expected = serde_json::json!({"attempt": 1, "signature": "not checked", "bytes": 1, "status": 200});
+    for (name, value) in expected.as_object().expect("an object") {
+        assert_eq!(&request[name], value, "{request}");
+    }
+    run(&["listen", "--port", "0", "--delay", "2"], &[], "").expect(2);
+}
+
+#[test]
 fn openapi_document_and_completions_are_printed() {
     let document: Value = serde_json::from_str(&run(&["openapi"], &[], "").expect(0).stdout).expect("JSON");
     assert!(document["paths"]["/v1/events"]["post"].is_object());
     for shell in ["bash", "zsh", "fish"] {
         let script = run(&["completions", shell], &[], "").expect(0).stdout;
-        assert!(script.contains("requeue-all"), "{shell}");
+        assert!(script.contains("requeue-all") && script.contains("context"), "{shell}");
     }
     run(&["completions", "dos"], &[], "").expect(2);
 }

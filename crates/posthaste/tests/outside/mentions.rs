@@ -5,12 +5,13 @@ use posthaste_testkit::commands::run;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-const PAGES: [&str; 14] = [
+const PAGES: [&str; 15] = [
     "README.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
     "docs/api.md",
     "docs/concepts.md",
+    "docs/configuration.md",
     "docs/operations.md",
     "docs/orders.md",
     "docs/quickstart.md",
@@ -23,8 +24,14 @@ const PAGES: [&str; 14] = [
 ];
 
 /// Variables that are no settings of the server: the command line's, and those of tests and scripts.
-const OTHER_VARIABLES: [&str; 5] =
-    ["POSTHASTE_BLESS", "POSTHASTE_CONFIG", "POSTHASTE_KEY", "POSTHASTE_SEED", "POSTHASTE_URL"];
+const OTHER_VARIABLES: [&str; 6] = [
+    "POSTHASTE_BLESS",
+    "POSTHASTE_CONFIG",
+    "POSTHASTE_CONTEXT",
+    "POSTHASTE_KEY",
+    "POSTHASTE_SEED",
+    "POSTHASTE_URL",
+];
 
 fn page(name: &str) -> String {
     std::fs::read_to_string(tools::repository(name)).unwrap_or_else(|_| panic!("no {name}"))

@@ -1,0 +1,235 @@
+//! The flags of every command that calls a server, and where their values come from: flag, environment, context,
+//! default.
+
+use super::profile::{self, Profile};
+use super::{ApiClient, Failure};
+use crate::settings::Secret;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use http::Uri;
+
+pub(crate) const DEFAULT_URL: &str = "http://127.0.0.1:8080";
+
+const URL: &str = "server_url";
+const KEY: &str = "server_key";
+const CONTEXT: &str = "context_name";
+pub(crate) const JSON: &str = "json";
+
+/// The heading of these flags in help screens.
+const HEADING: &str = "Server";
+
+/// Which server a command calls, with which key, and whether it prints JSON.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reach {
+    pub(super) url: Option<String>,
+    pub(super) key: Option<Secret>,
+    pub(super) context: Option<String>,
+    pub(super) json: bool,
+}
+
+/// The environment variables of the client. Empty ones count as unset.
+#[derive(Debug, Default)]
+pub(super) struct Environment {
+    pub(super) url: Option<String>,
+    pub(super) key: Option<Secret>,
+    pub(super) context: Option<String>,
+    /// The root key of a server on this machine.
+    root_key: Option<Secret>,
+}
+
+impl Environment {
+    pub(super) fn read() -> Self {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Self {
+            url: variable("POSTHASTE_URL"),
+            key: variable("POSTHASTE_KEY").map(Secret::new),
+            context: variable("POSTHASTE_CONTEXT"),
+            root_key: variable("POSTHASTE_ROOT_KEY").map(Secret::new),
+        }
+    }
+}
+
+impl Reach {
+    /// Returns the flags that select a server. They are accepted before the subcommand and after it.
+    pub(crate) fn server_args() -> [Arg; 3] {
+        [
+            Arg::new(URL)
+                .short('u')
+                .long("url")
+                .value_name("URL")
+                .help(format!("URL of the server [env: POSTHASTE_URL] [default: {DEFAULT_URL}]")),
+            Arg::new(KEY).long("key").value_name("KEY").help(
+                "API key; other users can see flags, so prefer the environment or a context [env: POSTHASTE_KEY]",
+            ),
+            Arg::new(CONTEXT)
+                .long("context")
+                .value_name("NAME")
+                .value_parser(profile::parse_name)
+                .help("Context with URL and key [env: POSTHASTE_CONTEXT] [default: the current one]"),
+        ]
+        .map(|arg| arg.help_heading(HEADING).action(ArgAction::Set))
+    }
+
+    /// Returns the flag that selects JSON output.
+    pub(crate) fn json_arg() -> Arg {
+        Arg::new(JSON)
+            .short('j')
+            .long("json")
+            .action(ArgAction::SetTrue)
+            .help("Print JSON; errors are problem details (RFC 9457) on stderr")
+    }
+
+    /// Returns the first of the server flags that was given.
+    pub(crate) fn given(matches: &ArgMatches) -> Option<&'static str> {
+        [(URL, "--url"), (KEY, "--key"), (CONTEXT, "--context")]
+            .into_iter()
+            .find(|(id, _)| matches.try_contains_id(id).unwrap_or_default())
+            .map(|(_, flag)| flag)
+    }
+
+    /// Returns a client for the selected server.
+    pub(super) fn server(&self) -> Result<ApiClient, Failure> {
+        let (url, key) = self.resolve(Environment::read(), Profile::load_default)?;
+        ApiClient::new(&url, key.as_ref().map(Secret::expose))
+    }
+
+    /// Returns URL and key in the order of precedence: flag, environment, context, default.
+    ///
+    /// The key of a context is only sent to the server of that context, and the root key of this machine never to the
+    /// server of a context. The profile is read only if a value is missing or a context is named.
+    fn resolve(
+        &self,
+        environment: Environment,
+        profile: impl FnOnce() -> Result<Profile, Failure>,
+    ) -> Result<(String, Option<Secret>), Failure> {
+        let url = self.url.clone().or(environment.url);
+        let key = self.key.clone().or(environment.key);
+        let name = self.context.clone().or(environment.context);
+        let context = match (name, &url, &key) {
+            (Some(name), _, _) => Some(profile()?.context(&name)?),
+            (None, Some(_), Some(_)) => None,
+            (None, None, _) | (None, _, None) => profile()?.current_context(),
+        };
+        let url = url
+            .or_else(|| context.as_ref().map(|context| context.url.clone()))
+            .unwrap_or_else(|| DEFAULT_URL.to_owned());
+        let context = context.filter(|context| is_same_server(&url, &context.url));
+        let key = key.or(match context {
+            Some(context) => Some(context.key),
+            None => environment.root_key,
+        });
+        Ok((url, key))
+    }
+}
+
+/// Returns whether two URLs have the same scheme, host and port.
+fn is_same_server(one: &str, other: &str) -> bool {
+    let origin = |url: &str| {
+        let uri = url.parse::<Uri>().ok()?;
+        let scheme = uri.scheme_str()?.to_owned();
+        let port = uri.port_u16().unwrap_or(if scheme == "https" { 443 } else { 80 });
+        Some((scheme, uri.host()?.to_lowercase(), port))
+    };
+    origin(one).is_some_and(|origin_of_one| Some(origin_of_one) == origin(other))
+}
+
+/// The flags themselves are defined once per command by the caller of [`Reach::server_args`]; clap propagates their
+/// values to the subcommands.
+impl Args for Reach {
+    fn augment_args(command: Command) -> Command {
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        command
+    }
+}
+
+impl FromArgMatches for Reach {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let text = |id: &str| matches.try_get_one::<String>(id).ok().flatten().cloned();
+        Ok(Self {
+            url: text(URL),
+            key: text(KEY).filter(|key| !key.is_empty()).map(Secret::new),
+            context: text(CONTEXT),
+            json: matches.try_get_one::<bool>(JSON).ok().flatten().copied().unwrap_or_default(),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROFILE: &str = "current = \"a\"\n\
+        [contexts.a]\nurl = \"https://a.example\"\nkey = \"key-a\"\n\
+        [contexts.b]\nurl = \"https://b.example\"\nkey = \"key-b\"\n";
+
+    fn text(value: &str) -> Option<String> {
+        Some(value.to_owned()).filter(|value| !value.is_empty())
+    }
+
+    /// Resolves URL, key and context of flags, then of the environment, and the root key. Empty ones are unset.
+    fn resolve(
+        flags: [&str; 3],
+        variables: [&str; 3],
+        root_key: &str,
+        profile: &str,
+    ) -> Result<String, Failure> {
+        let reach = Reach {
+            url: text(flags[0]),
+            key: text(flags[1]).map(Secret::new),
+            context: text(flags[2]),
+            json: false,
+        };
+        let environment = Environment {
+            url: text(variables[0]),
+            key: text(variables[1]).map(Secret::new),
+            context: text(variables[2]),
+            root_key: text(root_key).map(Secret::new),
+        };
+        let (url, key) = reach.resolve(environment, || Profile::parse("p.toml".into(), profile))?;
+        Ok(format!("{url} {}", key.as_ref().map_or("none", Secret::expose)))
+    }
+
+    #[test]
+    fn precedence_is_flag_environment_context_default() {
+        for (flags, variables, root_key, profile, expected) in [
+            (["", "", ""], ["", "", ""], "", "", "http://127.0.0.1:8080 none"),
+            (["", "", ""], ["", "", ""], "root", "", "http://127.0.0.1:8080 root"),
+            (["", "", ""], ["", "", ""], "", PROFILE, "https://a.example key-a"),
+            (["", "", ""], ["", "", "b"], "", PROFILE, "https://b.example key-b"),
+            (["", "", "a"], ["", "", "b"], "", PROFILE, "https://a.example key-a"),
+            (["", "", ""], ["http://env", "env", ""], "", PROFILE, "http://env env"),
+            (["http://flag", "flag", ""], ["http://env", "env", "b"], "", PROFILE, "http://flag flag"),
+            (["", "flag", ""], ["", "env", ""], "root", PROFILE, "https://a.example flag"),
+            // The key of a context is not sent to another server, and the root key not to a context.
+            (["http://flag", "", ""], ["", "", ""], "", PROFILE, "http://flag none"),
+            (["http://flag", "", ""], ["", "", ""], "root", PROFILE, "http://flag root"),
+            (["https://A.example:443/x", "", ""], ["", "", ""], "", PROFILE, "https://A.example:443/x key-a"),
+            (["http://a.example", "", ""], ["", "", ""], "", PROFILE, "http://a.example none"),
+            (["", "", ""], ["", "", ""], "root", PROFILE, "https://a.example key-a"),
+        ] {
+            let found = resolve(flags, variables, root_key, profile);
+            assert_eq!(found.as_deref(), Ok(expected), "{flags:?} {variables:?}");
+        }
+    }
+
+    #[test]
+    fn unknown_context_is_a_usage_error() {
+        let failure =
+            resolve(["http://flag", "flag", "c"], ["", "", ""], "", PROFILE).expect_err("no context c");
+        assert!(matches!(&failure, Failure::Usage(text) if text.contains("a, b")), "{failure}");
+    }
+
+    #[test]
+    fn broken_profile_does_not_matter_if_url_and_key_are_given() {
+        let broken = "current = ";
+        assert!(resolve(["http://h", "k", ""], ["", "", ""], "", broken).is_ok());
+        assert!(resolve(["http://h", "", ""], ["", "", ""], "", broken).is_err());
+    }
+}

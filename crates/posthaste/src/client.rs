@@ -45,28 +45,28 @@ const PAGES_MAX: usize = 100_000;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Resource {
     /// Send, list and show events
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  posthaste event list --type order.paid")]
     Event(event::EventCommand),
     /// Manage subscriptions: which URL receives which events
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  posthaste subscription list --state active")]
     Subscription(subscription::SubscriptionCommand),
     /// List and show deliveries with their attempts
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  posthaste delivery list --status PendingRetry")]
     Delivery(delivery::DeliveryCommand),
     /// List, show and requeue dead letters
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  posthaste dead-letter requeue-all --dry-run")]
     DeadLetter(dead_letter::DeadLetterCommand),
     /// Send, list and show orders
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  posthaste order list --status queued")]
     Order(order::OrderCommand),
     /// Show and resume the broker lane
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  posthaste outbox show")]
     Outbox(outbox::OutboxCommand),
     /// Create, list and revoke API keys
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  posthaste key create ci viewer")]
     Key(key::KeyCommand),
     /// List changes made by people
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  posthaste audit list --limit 10")]
     Audit(audit::AuditCommand),
     /// Explain where an event was routed, and why
     #[command(after_help = "Example:\n  posthaste explain 42")]

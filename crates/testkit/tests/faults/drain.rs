@@ -61,7 +61,7 @@ impl Scene {
     async fn terminate(&mut self, place: usize) {
         let process = &self.fleet.members[place].process;
         process.terminate();
-        let heard = process.logs(|line| line.message.starts_with("stops: "), PATIENCE).await;
+        let heard = process.logs(|line| line.message == "shutting down, draining", PATIENCE).await;
         assert!(heard, "{:#?}", process.lines());
     }
 

@@ -5,6 +5,9 @@ use std::time::Duration;
 /// The units in milliseconds, longest first.
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
+/// Describes the notation, for messages.
+pub const NOTATION: &str = "a whole number followed by ms, s, m, h or d, such as 30s";
+
 /// Parses a whole number with the unit `ms`, `s`, `m`, `h` or `d`. Returns `None` for any other text.
 pub fn parse(text: &str) -> Option<Duration> {
     let digits = text.find(|character: char| !character.is_ascii_digit())?;

@@ -4,7 +4,7 @@
 mod request;
 
 use crate::signals::Signals;
-use crate::{duration, stdout};
+use crate::stdout;
 use anyhow::Context as _;
 use bytes::Bytes;
 use clap::Args;

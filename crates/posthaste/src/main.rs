@@ -5,7 +5,6 @@ mod cli;
 mod client;
 mod database;
 mod dev;
-mod duration;
 mod listen;
 mod logs;
 mod network;

@@ -3,8 +3,8 @@
 use super::call::Page;
 use super::table::{self, Record};
 use super::{Call, Reach};
-use crate::duration;
 use clap::{Args, Subcommand, value_parser};
+use posthaste_core::duration;
 use serde_json::Value;
 
 #[derive(Debug, Subcommand)]

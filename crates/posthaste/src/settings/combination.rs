@@ -5,13 +5,11 @@ use super::setting::Setting;
 use super::source::{Source, Values};
 use super::table as t;
 use crate::database::DatabaseUrl;
-use crate::duration;
 use ipnet::IpNet;
+use posthaste_core::duration;
+use posthaste_core::job::REPORT_TIME;
 use posthaste_core::retry::{ORDER_BACKOFF_MAX, OrderRetryPolicy, RETRY_AFTER_MAX};
 use std::time::Duration;
-
-/// The time that a worker has for reporting a result after the request has ended.
-const REPORT_TIME: Duration = Duration::from_secs(5);
 
 /// Adds a problem for each rule that is violated. A rule is skipped if one of its values is invalid.
 pub(super) fn check(values: &Values, open: &[IpNet], problems: &mut Vec<Problem>) {

@@ -5,7 +5,7 @@ mod network;
 mod process;
 
 use super::setting::Kind;
-use crate::duration;
+use posthaste_core::duration;
 use std::time::Duration;
 
 pub(super) use access::{DatabaseAt, RootKey, SealingKeyText, ServerAt};

@@ -40,9 +40,9 @@ macro_rules! machine {
 fn state_machines() -> String {
     let mut text = String::from(
         "# State machines\n\n\
-         Generated from `may_become` in `crates/core`. Triggers in the database refuse every other transition, for every\n\
-         role. An update that does not change the state is allowed unless the state is final: a row in a final state is\n\
-         never updated.\n",
+         Generated from `may_become` in `crates/core`. Triggers in the database refuse every other transition, for\n\
+         every role. An update that does not change the state is allowed unless the state is final: a row in a final\n\
+         state is never updated.\n",
     );
     let machines = [
         machine!(SagaStatus, "A delivery", "One event to one subscription; decided by `saga::step`."),

@@ -2,7 +2,8 @@
 
 BEGIN;
 CREATE TEMP TABLE numbers (k INTEGER PRIMARY KEY);
-INSERT INTO numbers WITH RECURSIVE counted (k) AS (VALUES (1) UNION ALL SELECT k + 1 FROM counted WHERE k < {deliveries})
+INSERT INTO numbers WITH RECURSIVE counted (k) AS
+    (VALUES (1) UNION ALL SELECT k + 1 FROM counted WHERE k < {deliveries})
     SELECT k FROM counted;
 
 INSERT INTO subscriptions (id, event_type, callback_url, verified, secret, created_at, updated_at)
@@ -13,17 +14,20 @@ INSERT INTO subscription_changes (subscription_id, event_type, callback_url, act
     SELECT k, 'kind.' || k, 'https://receiver.example/hook/' || k, 1, 1, 1767225600000000 FROM numbers WHERE k <= 10;
 
 INSERT INTO events (id, external_event_id, event_type, payload, created_at)
-    SELECT k, 'external-' || k, 'kind.' || (1 + k % 10), '{"order": ' || k || '}', 1767225600000000 + k * 1000000 FROM numbers;
+    SELECT k, 'external-' || k, 'kind.' || (1 + k % 10), '{"order": ' || k || '}', 1767225600000000 + k * 1000000
+        FROM numbers;
 
 INSERT INTO webhook_delivery_sagas (id, event_id, subscription_id, status, attempt_count, next_attempt_at,
         final_error_code, requeued_from, created_at, updated_at)
     SELECT k, k, 1 + k % 10, iif(k % 2 = 0, 'DeadLettered', 'Completed'), 1, 1767225600000000 + k * 1000000,
-        iif(k % 2 = 0, 'HTTP_500', NULL), iif(k % 2 = 1 AND k > 1, k / 2, NULL), 1767225600000000 + k * 1000000, 1767225600000000 + k * 1000000
+        iif(k % 2 = 0, 'HTTP_500', NULL), iif(k % 2 = 1 AND k > 1, k / 2, NULL), 1767225600000000 + k * 1000000,
+            1767225600000000 + k * 1000000
     FROM numbers;
 
 INSERT INTO webhook_delivery_jobs (id, saga_id, status, lease_until, attempt_at, lease_token, worker_id,
         response_status, error_code, duration_ms, created_at)
-    SELECT k, k, iif(k % 2 = 0, 'Failed', 'Completed'), 1767225600000000 + k * 1000000, 1767225600000000 + k * 1000000, zeroblob(16), 'worker-1', 200,
+    SELECT k, k, iif(k % 2 = 0, 'Failed', 'Completed'), 1767225600000000 + k * 1000000, 1767225600000000 + k * 1000000,
+        zeroblob(16), 'worker-1', 200,
         iif(k % 2 = 0, 'HTTP_500', NULL), 7, 1767225600000000 + k * 1000000
     FROM numbers;
 

@@ -1,5 +1,5 @@
-//! Rules for every tracked file of the repository: phrases that are always wrong, the width of lines, a head in each file.
-//! A phrase comes with the term to write instead, and with one bad and one good example.
+//! Rules for every tracked file of the repository: phrases that are always wrong, the width of lines, a head in each
+//! file. A phrase comes with the term to write instead, and with one bad and one good example.
 #![allow(clippy::expect_used)]
 
 mod phrases;

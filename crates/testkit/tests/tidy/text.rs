@@ -47,14 +47,13 @@ impl Language {
             Self::Sql => comments(text, "--"),
             Self::Hash => comments(text, "#"),
             Self::Markdown => markdown(text),
-            Self::Yaml | Self::Shown => {
-                lines(text).map(|(line, text)| Passage { line, text: text.to_owned() }).collect()
-            }
+            Self::Yaml => whole_lines(text),
+            Self::Shown => whole_lines(&without_template_code(text)),
         }
     }
 
-    /// Returns the lines that are too long, with their widths. What cannot be wrapped may be longer: a string in Rust, a
-    /// table or a link in Markdown.
+    /// Returns the lines that are too long, with their widths. Lines that cannot be wrapped are left out: a string in
+    /// Rust, a table or a link in Markdown.
     pub(crate) fn long_lines(self, text: &str, width_max: usize) -> Vec<(usize, usize)> {
         let cannot_wrap = |line: &str| match self {
             Self::Rust => line.contains('"') || line.contains("://"),
@@ -96,6 +95,22 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().map(|(index, line)| (index + 1, line))
 }
 
+fn whole_lines(text: &str) -> Vec<Passage> {
+    lines(text).map(|(line, text)| Passage { line, text: text.to_owned() }).collect()
+}
+
+/// Removes `{{ … }}` and `{% … %}`.
+fn without_template_code(text: &str) -> String {
+    let mut rest = text;
+    let mut shown = String::with_capacity(text.len());
+    while let Some(start) = rest.find("{{").into_iter().chain(rest.find("{%")).min() {
+        let end = if rest[start..].starts_with("{{") { "}}" } else { "%}" };
+        shown.push_str(&rest[..start]);
+        rest = rest[start..].split_once(end).map_or("", |(_, after)| after);
+    }
+    shown + rest
+}
+
 fn comments(text: &str, mark: &str) -> Vec<Passage> {
     let comment = |(line, text): (usize, &str)| {
         let text = text.trim_start().strip_prefix(mark)?;
@@ -131,7 +146,8 @@ fn rust(text: &str, with_strings: bool) -> Vec<Passage> {
         let (part, after) = rest.split_at(length);
         let is_wanted = match kind {
             Token::Comment => true,
-            Token::String => with_strings,
+            // One word is a name, not a text.
+            Token::String => with_strings && part.contains(' '),
             Token::Code => false,
         };
         if is_wanted {

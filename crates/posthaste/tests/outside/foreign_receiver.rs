@@ -1,5 +1,5 @@
-//! A receiver written in another language with that language's own package of Standard Webhooks knows our
-//! deliveries for genuine, also while a secret is changed, and anything altered for a forgery.
+//! A Python receiver that uses the Standard Webhooks library (`receiver.py`) accepts our signatures, also during the
+//! overlap of a rotation, and rejects tampered requests.
 
 use crate::tools;
 use posthaste_testkit::commands::{Dev, Running};
@@ -23,11 +23,11 @@ impl Python {
 
     fn trust(&mut self, secrets: &[&str]) {
         let stdin = self.running.child.stdin.as_mut().expect("a pipe");
-        writeln!(stdin, "{}", json!(secrets)).expect("a receiver that reads");
+        writeln!(stdin, "{}", json!(secrets)).expect("writing to the receiver");
         self.running.line(&["secrets"]);
     }
 
-    /// The next request of this type.
+    /// Waits for the next request of this type and returns the receiver's report on it.
     fn request(&self, event_type: &str) -> Value {
         parse(&self.running.line(&[&format!("\"event_type\": \"{event_type}\"")]))
     }
@@ -46,12 +46,12 @@ fn check(request: &Value, signatures: u64, genuine: &[bool]) {
 }
 
 #[test]
-fn a_receiver_in_another_language_knows_what_is_genuine() {
+fn a_python_receiver_verifies_our_signatures() {
     let folder = tempfile::tempdir().expect("a folder");
     let (dev, mut python) = (Dev::start(&folder), Python::start());
-    let made = dev.json(&["subscription", "create", "order.paid", &python.url, "--max-retry-limit", "1"]);
-    let (id, first) = (made["id"].to_string(), made["secret"].as_str().expect("a secret"));
-    // To one that knows another secret we are strangers.
+    let created = dev.json(&["subscription", "create", "order.paid", &python.url, "--max-retry-limit", "1"]);
+    let (id, first) = (created["id"].to_string(), created["secret"].as_str().expect("a secret"));
+    // A receiver with another secret rejects the challenge.
     let foreign = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     python.trust(&[foreign]);
     dev.run(&["subscription", "verify", &id]).expect(1);
@@ -68,7 +68,7 @@ fn a_receiver_in_another_language_knows_what_is_genuine() {
     let is_completed = |list: &Value| list["items"][0]["status"] == "Completed";
     dev.json_until(&["delivery", "list", "--subscription", &id], is_completed);
 
-    // While both secrets count, a message is signed with both: no receiver has to change at that moment.
+    // During the overlap, requests are signed with both secrets, so the receiver may switch at any time.
     let rotated = dev.json(&["subscription", "rotate-secret", &id, "--overlap", "3600"]);
     let second = rotated["secret"].as_str().expect("a secret");
     python.trust(&[first, second, foreign]);

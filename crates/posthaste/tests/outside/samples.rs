@@ -161,7 +161,7 @@ fn malformed_rows() -> Vec<Row> {
         at("99999999999999999999999").malformed("a timestamp of 23 digits"),
         Row { secret: "whsec_not base64".to_owned(), ..good.clone() }
             .malformed("a secret that is not base64"),
-        // Whoever forgets to set the secret must not accept what anybody can sign.
+        // A receiver without a secret must not accept a signature that anybody can create.
         Row { secret: String::new(), signatures: signed_with_no_key(&good), ..good.clone() }
             .malformed("no secret"),
     ];

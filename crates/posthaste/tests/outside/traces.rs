@@ -1,5 +1,4 @@
-//! What a caller follows an event by goes along to its end: the trace to the receiver, with every attempt, and
-//! the correlation id into the log of each.
+//! Every attempt sends the `traceparent` of its event to the receiver, and logs the correlation id.
 
 use crate::served::{Engine, PATIENCE, Served};
 use crate::world;
@@ -7,16 +6,18 @@ use posthaste_testkit::processes::LogLine;
 use posthaste_testkit::receiver::{Received, Receiver};
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-const NO_TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01";
+/// Invalid, because the parent id is zero.
+const INVALID_TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01";
 
 async fn check(engine: Engine) {
     let settings = [("POSTHASTE_RETRY_BASE", "1ms"), ("POSTHASTE_LOG", "debug")];
     let served = Served::start(engine, &settings).await;
     let receiver = Receiver::start(world::answer).await;
-    // Two attempts each, so that it is seen of a retry too.
+    // Two attempts each, so that a retry is checked, too.
     world::subscribe(&served, "traced", &receiver.url("/refuse"), 2);
     let known = receiver.received().len();
-    for (number, (sent, expected)) in [(TRACE, TRACE), (NO_TRACE, ""), ("", "")].into_iter().enumerate() {
+    for (number, (sent, expected)) in [(TRACE, TRACE), (INVALID_TRACE, ""), ("", "")].into_iter().enumerate()
+    {
         let call = served.call("POST", "/v1/events").json(r#"{"event_type":"traced","payload":1}"#);
         let call = call.header("x-correlation-id", &format!("correlated-{number}"));
         let call = if sent.is_empty() { call } else { call.header("traceparent", sent) };
@@ -30,7 +31,7 @@ async fn check(engine: Engine) {
             .map(|request| request.header("posthaste-attempt"))
             .collect();
         assert_eq!(attempts, ["1", "2"]);
-        let made = |attempt: usize| {
+        let finished = |attempt: usize| {
             move |line: &LogLine| {
                 line.message == "attempt finished"
                     && line.text.contains(&format!("\"correlated-{number}\""))
@@ -38,20 +39,20 @@ async fn check(engine: Engine) {
             }
         };
         for attempt in [1, 2] {
-            assert!(served.process.logs(made(attempt), PATIENCE).await, "{:#?}", served.process.lines());
+            assert!(served.process.logs(finished(attempt), PATIENCE).await, "{:#?}", served.process.lines());
         }
     }
-    let strange =
+    let has_correlation_id =
         |request: &Received| request.headers.keys().any(|name| name.as_str().contains("correlation"));
-    assert!(!receiver.received().iter().any(strange), "the correlation id is ours, and stays here");
+    assert!(!receiver.received().iter().any(has_correlation_id), "the correlation id was sent to a receiver");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_is_followed_to_its_receiver_on_sqlite() {
+async fn trace_context_is_propagated_on_sqlite() {
     check(Engine::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_is_followed_to_its_receiver_on_postgres() {
+async fn trace_context_is_propagated_on_postgres() {
     check(Engine::Postgres).await;
 }

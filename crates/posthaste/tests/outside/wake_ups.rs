@@ -1,5 +1,5 @@
-//! Processes on one PostgreSQL wake each other. Each role runs in a process of its own that looks for work by
-//! itself only once a minute, and an event must be through all of them well before that.
+//! Processes on one PostgreSQL database wake each other up. Each role runs in a separate process that polls once a
+//! minute, and twenty events must pass through all of them in less time.
 
 use crate::served::{PATIENCE, ROOT_KEY, Served};
 use crate::world;
@@ -12,7 +12,7 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 
 const POLL: &str = "60s";
-/// Three waits for a poll would be three minutes; even one would be too long.
+/// Less than one poll interval, so a single wait for a poll fails the test.
 const WITHIN: Duration = Duration::from_secs(45);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -39,11 +39,11 @@ async fn an_event_passes_four_processes_without_waiting_for_their_polls() {
     for number in 1..=20 {
         let event = json!({"event_type": "a", "payload": number}).to_string();
         api.post("/v1/events", &event).expect(202);
-        // One after the other: each of them has to wake everybody again.
+        // Each event starts after the previous one is delivered, and needs all wake-ups again.
         let path = "/v1/deliveries?status=Completed";
         api.get_until(path, |answer| answer.json()["items"].as_array().map(Vec::len) == Some(number));
     }
     let took = began.elapsed();
-    println!("twenty events, one after the other: {took:?}");
-    assert!(took < WITHIN, "somebody waited for its poll: {took:?}");
+    println!("twenty events in sequence: {took:?}");
+    assert!(took < WITHIN, "a process waited for its poll: {took:?}");
 }

@@ -1,6 +1,6 @@
-//! Posthaste as the outside meets it: what a new user types, a receiver in another language, a tester that
-//! knows the API by its description alone, Prometheus, and whoever searches the logs for secrets. The
-//! programs that this needs are found by `scripts/with-tools`, which `make test` runs first.
+//! Tests of the running program from outside: the commands of the documents, receivers in other languages, the API
+//! against its OpenAPI document, metrics and alerts, the dashboard in a browser, and a search for disclosed secrets.
+//! `make test` runs them under `scripts/with-tools`, which provides the external programs.
 #![allow(clippy::expect_used, clippy::panic)]
 
 mod alerts;

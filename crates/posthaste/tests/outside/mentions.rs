@@ -1,4 +1,4 @@
-//! What our pages mention is there: every setting, every metric, and every command with its flags.
+//! Every setting, metric, command and flag that the documents mention exists.
 
 use crate::{metrics, tools};
 use posthaste_testkit::commands::run;
@@ -23,7 +23,7 @@ const PAGES: [&str; 15] = [
     "deploy/posthaste.service",
 ];
 
-/// Variables that are no settings of the server: the command line's, and those of tests and scripts.
+/// Variables that are not settings of the server, but of the command line, tests and scripts.
 const OTHER_VARIABLES: [&str; 6] = [
     "POSTHASTE_BLESS",
     "POSTHASTE_CONFIG",
@@ -37,16 +37,16 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(tools::repository(name)).unwrap_or_else(|_| panic!("no {name}"))
 }
 
-/// The words of a text that begin with one of these.
-fn words(text: &str, beginnings: &[&str]) -> BTreeSet<String> {
+/// Returns the words of a text that begin with one of the prefixes.
+fn words(text: &str, prefixes: &[&str]) -> BTreeSet<String> {
     let words = text.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
-    let ours = words.filter(|word| beginnings.iter().any(|beginning| word.starts_with(beginning)));
-    // One that ends so stands for several.
+    let ours = words.filter(|word| prefixes.iter().any(|prefix| word.starts_with(prefix)));
+    // A word that ends with an underscore is itself a prefix of several names.
     ours.filter(|word| !word.ends_with('_')).map(str::to_owned).collect()
 }
 
 #[test]
-fn every_setting() {
+fn every_mentioned_setting_exists() {
     let shown: Value =
         serde_json::from_str(&run(&["config", "--json"], &[], "").expect(0).stdout).expect("JSON");
     let settings = words(&shown.to_string(), &["POSTHASTE_", "OUTBOX_"]);
@@ -58,14 +58,14 @@ fn every_setting() {
             .filter(|word| !settings.contains(*word) && !OTHER_VARIABLES.contains(&word.as_str()))
             .filter(|word| !word.starts_with("POSTHASTE_TEST_"))
             .collect();
-        assert!(unknown.is_empty(), "{name} mentions {unknown:?}, which are no settings");
+        assert!(unknown.is_empty(), "{name} mentions {unknown:?}, which are not settings");
     }
 }
 
 #[test]
-fn every_metric() {
+fn every_mentioned_metric_exists() {
     let known = metrics::known();
-    // Names of tables, roles and folders look the same.
+    // Tables and database roles have the same prefixes.
     let others = ["outbox_lane", "outbox_orders", "outbox_worker", "outbox_writer", "posthaste_owner"];
     for name in ["docs/runbook.md", "docs/operations.md", "deploy/alerts.yml"] {
         for word in words(&page(name), &["posthaste_", "outbox_"]) {
@@ -73,13 +73,13 @@ fn every_metric() {
             let is_known = [word.as_str(), metric].iter().any(|name| known.contains(name));
             assert!(
                 is_known || others.contains(&word.as_str()),
-                "{name} mentions {word}, which is no metric"
+                "{name} mentions {word}, which is not a metric"
             );
         }
     }
 }
 
-/// What stands in blocks and between backquotes, on one line each.
+/// Returns the code of a page: the lines of its code blocks, and its code spans, each on one line.
 fn code(page: &str) -> Vec<String> {
     let mut code = Vec::new();
     for (place, part) in page.split("```").enumerate() {
@@ -93,11 +93,11 @@ fn code(page: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_command() {
+fn every_mentioned_command_exists() {
     let mut tried = 0;
     for name in PAGES {
         for line in code(&page(name)) {
-            // A command may stand behind settings; what stands behind a number sign is a comment.
+            // Environment variables may precede a command, and a comment may follow it.
             let line = line.split(" #").next().unwrap_or_default();
             let mut words = line.split_whitespace().skip_while(|word| word.contains('='));
             if words.next() != Some("posthaste") {
@@ -107,7 +107,7 @@ fn every_command() {
             let is_verb = |word: &&&str| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
             let verbs = words.iter().take_while(|word| is_verb(word) && !word.starts_with('-'));
             let verbs: Vec<&str> = verbs.take(2).copied().collect();
-            // The second may be an argument, such as a shell.
+            // The second word may be an argument, such as the name of a shell.
             let helped = [&verbs[..], &verbs[..verbs.len().min(1)]]
                 .into_iter()
                 .map(|verbs| run(&[verbs, &["--help"]].concat(), &[], ""));

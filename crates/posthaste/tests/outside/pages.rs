@@ -1,10 +1,10 @@
-//! The code blocks of our documents, which tests run as they are. A comment before a block names it:
+//! Extracts the code blocks of the documents, which other tests run unchanged. A comment before a block names it:
 //! `<!-- walk: NAME -->`.
 
 use crate::tools;
 use std::collections::BTreeMap;
 
-/// Comments before blocks that no test runs: what a command prints, and code whose tools the tests do not install.
+/// Comments before blocks that no test runs: the output of commands, and code whose tools the tests do not install.
 const NOT_RUN: [&str; 2] = ["<!-- sample output -->", "<!-- not executed by the tests -->"];
 
 /// A code block: its language, the comment before it and its text.
@@ -51,10 +51,10 @@ pub(crate) fn guide(page: &str) -> BTreeMap<String, String> {
 }
 
 /// Returns the block of this name, with each example replaced by what a reader would insert.
-pub(crate) fn block(blocks: &BTreeMap<String, String>, name: &str, put_in: &[(&str, &str)]) -> String {
+pub(crate) fn block(blocks: &BTreeMap<String, String>, name: &str, replacements: &[(&str, &str)]) -> String {
     let mut block = blocks.get(name).unwrap_or_else(|| panic!("there is no block {name}")).clone();
-    for (example, real) in put_in {
-        assert!(block.contains(example), "the block {name} does not say {example}");
+    for (example, real) in replacements {
+        assert!(block.contains(example), "the block {name} does not contain {example}");
         block = block.replace(example, real);
     }
     block

@@ -1,6 +1,5 @@
-//! What README.md tells a new user to type works when it is typed. Every block of shell commands there is
-//! named in a comment before it, and is run here as it stands; only what a reader has to put in instead is
-//! put in. (`make dev` builds with the profile `quick`; here runs the same program as it is built for tests.)
+//! The shell commands of README.md work as they are printed there. Only what a reader has to insert, such as keys and
+//! URLs, is replaced. `make dev` builds with the profile `quick`; these tests run the program of the test build.
 
 use crate::served::ROOT_KEY;
 use crate::{pages, tools};
@@ -18,14 +17,14 @@ use std::process::{Command, Stdio};
 pub(crate) const ENDED: &str = "THE BLOCK ENDED";
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// A reader lets what runs on run in a terminal of its own; here it runs in the background.
+/// Runs `serve` and `listen` in the background, because they do not end. A reader runs each in a separate terminal.
 const BEFORE: &str = r#"
 set -e
 exec 2>&1
 posthaste() { case $1 in serve | listen) command posthaste "$@" & ;; *) command posthaste "$@" ;; esac; }
 "#;
 
-/// A shell and all that it started, until it is dropped.
+/// A shell and the processes that it started. All are killed on drop.
 pub(crate) struct Typed(Running);
 
 impl std::ops::Deref for Typed {
@@ -43,9 +42,9 @@ impl Drop for Typed {
     }
 }
 
-/// The block of this name, with what a reader puts in for an example.
-fn block(name: &str, put_in: &[(&str, &str)]) -> String {
-    pages::block(&pages::blocks("README.md", &["sh"]), name, put_in)
+/// Returns the block of this name, with each example replaced by what a reader would insert.
+fn block(name: &str, replacements: &[(&str, &str)]) -> String {
+    pages::block(&pages::blocks("README.md", &["sh"]), name, replacements)
 }
 
 pub(crate) fn typed(block: &str, folder: &Path, environment: &[(&str, &str)]) -> Typed {
@@ -58,14 +57,10 @@ pub(crate) fn typed(block: &str, folder: &Path, environment: &[(&str, &str)]) ->
 }
 
 #[test]
-fn every_block_is_walked() {
+fn every_block_has_a_test() {
     let names: Vec<String> = pages::blocks("README.md", &["sh"]).into_keys().collect();
-    assert_eq!(
-        names,
-        ["api", "dev", "make", "orders", "serve", "wrong"],
-        "a block without a test of its own"
-    );
-    // This one is what runs the tests: that its targets are there is all that can be asked.
+    assert_eq!(names, ["api", "dev", "make", "orders", "serve", "wrong"], "every block needs a test");
+    // This block runs the tests themselves, so only the existence of its targets is checked.
     let makefile = std::fs::read_to_string(tools::repository("Makefile")).expect("a Makefile");
     for line in block("make", &[]).lines() {
         let target = line.split_whitespace().nth(1).expect("a target");
@@ -74,26 +69,27 @@ fn every_block_is_walked() {
 }
 
 #[tokio::test]
-async fn the_roles_are_served_on_postgres() {
+async fn the_roles_run_on_postgres() {
     let folder = tempfile::tempdir().expect("a folder");
     let database = empty_database("readme").await;
     let block = block("serve", &[("postgres://user@host/db", &database)]);
     let running = typed(&block, folder.path(), &[("POSTHASTE_LISTEN", "127.0.0.1:0")]);
-    let mut waited_for = vec!["api,router,orchestrator", "\"router,orchestrator\"", ENDED];
+    let mut expected = vec!["api,router,orchestrator", "\"router,orchestrator\"", ENDED];
     let mut seen = Vec::new();
-    // In whatever order the processes come to it.
-    while !waited_for.is_empty() {
+    // The processes may start in any order.
+    while !expected.is_empty() {
         let line = running.line(&[""]);
-        let is_meant = |part: &str| line.contains(part) && (line.contains("serving") || part == ENDED);
-        waited_for.retain(|part| !is_meant(part));
+        let is_found = |part: &str| line.contains(part) && (line.contains("serving") || part == ENDED);
+        expected.retain(|part| !is_found(part));
         seen.push(line);
     }
-    let is_told = |line: &String| line.starts_with("POSTHASTE_DATABASE_URL ") && line.contains("environment");
-    assert!(seen.iter().any(is_told), "{seen:#?}");
+    let is_shown =
+        |line: &String| line.starts_with("POSTHASTE_DATABASE_URL ") && line.contains("environment");
+    assert!(seen.iter().any(is_shown), "{seen:#?}");
 }
 
 #[test]
-fn dev_and_what_it_prints() {
+fn dev_and_the_commands_that_it_prints_work() {
     let folder = tempfile::tempdir().expect("a folder");
     let dev = Dev::start(&folder);
     let server = [("POSTHASTE_URL", dev.url.as_str()), ("POSTHASTE_KEY", &dev.key)];
@@ -113,23 +109,23 @@ fn dev_and_what_it_prints() {
 }
 
 #[test]
-fn the_api_by_hand() {
+fn the_api_commands_work() {
     let folder = tempfile::tempdir().expect("a folder");
     let listener = Running::start(folder.path(), &["listen", "--port", "0"], &[]);
     let line = listener.line(&["listening on http://"]);
     let hook = line.split(' ').find(|word| word.starts_with("http://")).expect("a URL");
     let address = format!("127.0.0.1:{}", free_address().port());
     let here = address.replace("127.0.0.1", "localhost");
-    let given = [
+    let replacements = [
         ("$(openssl rand -hex 32)", ROOT_KEY),
         ("https://example.com/hook", hook),
         ("localhost:8080", &here),
     ];
-    let block = block("api", &given);
+    let block = block("api", &replacements);
     let environment = [
         ("POSTHASTE_LISTEN", address.as_str()),
         ("POSTHASTE_LOG", "error"),
-        // As README.md says of receivers on one's own machine.
+        // As README.md describes for receivers on the same machine.
         ("POSTHASTE_ALLOW_HTTP", "true"),
         ("POSTHASTE_ALLOW_CIDRS", "127.0.0.0/8"),
     ];
@@ -157,7 +153,7 @@ fn the_api_by_hand() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn orders_and_what_to_ask_when_something_looks_wrong() {
+async fn the_commands_for_orders_and_diagnosis_work() {
     let folder = tempfile::tempdir().expect("a folder");
     let broker = TestBroker::start(Behaviour::Well).await;
     let url = broker.url();

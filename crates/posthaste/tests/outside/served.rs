@@ -1,4 +1,4 @@
-//! `posthaste serve` with every role, on either engine, on a free port.
+//! Runs `posthaste serve` with all or some roles on either engine and a free port, and calls its API.
 
 use posthaste_testkit::client::{Answer, Call};
 use posthaste_testkit::commands::run;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub(crate) const ROOT_KEY: &str = "the-root-key-of-the-tests-from-outside";
-/// Far more than anything here takes, also on a machine that does other work.
+/// The time limit of every wait, much longer than any operation takes even on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,9 +22,9 @@ pub(crate) enum Engine {
 pub(crate) struct Served {
     pub(crate) process: Process,
     pub(crate) address: SocketAddr,
-    /// The URL of its database.
+    /// The URL of the database.
     pub(crate) database: String,
-    /// Where it keeps its file, if it does.
+    /// The folder of the database file, if the engine is SQLite.
     _folder: TempDir,
 }
 
@@ -44,7 +44,7 @@ impl Served {
         Self::over(folder, &database, &[&own, settings].concat()).await
     }
 
-    /// With these settings beside those of every test; a later one of a name counts.
+    /// Starts all roles with these settings in addition to the defaults of the tests. The last value of a name applies.
     pub(crate) async fn over(folder: TempDir, database: &str, settings: &[(&str, &str)]) -> Self {
         Self::of_roles("all", folder, database, settings).await
     }
@@ -68,7 +68,7 @@ impl Served {
         format!("http://{}", self.address)
     }
 
-    /// A call as root.
+    /// Creates a call with the root key.
     pub(crate) fn call(&self, method: &str, path: &str) -> Call {
         Call::new(self.address, method, path, ROOT_KEY)
     }
@@ -81,16 +81,17 @@ impl Served {
         self.call("POST", path).json(json).send_blocking()
     }
 
-    /// Asks again until the answer is as hoped for.
-    pub(crate) fn get_until(&self, path: &str, hoped: impl Fn(&Answer) -> bool) -> Answer {
-        self.get_as(ROOT_KEY, path, hoped)
+    /// Repeats the call until the response is as expected. Panics after [`PATIENCE`].
+    pub(crate) fn get_until(&self, path: &str, is_expected: impl Fn(&Answer) -> bool) -> Answer {
+        self.get_as(ROOT_KEY, path, is_expected)
     }
 
-    pub(crate) fn get_as(&self, key: &str, path: &str, hoped: impl Fn(&Answer) -> bool) -> Answer {
+    /// Like [`Self::get_until`], with another key.
+    pub(crate) fn get_as(&self, key: &str, path: &str, is_expected: impl Fn(&Answer) -> bool) -> Answer {
         let until = Instant::now() + PATIENCE;
         loop {
             let answer = self.call("GET", path).key(key).send_blocking();
-            if hoped(&answer) {
+            if is_expected(&answer) {
                 return answer;
             }
             assert!(Instant::now() < until, "{path}: {}", answer.whole());

@@ -1,25 +1,28 @@
-//! Where the programs are that others have written.
+//! Commands for the external programs that `scripts/with-tools` provides, and paths of files in the repository.
 
 use std::path::Path;
 use std::process::Command;
 
 fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| {
-        panic!("{name} is not set: run the tests with `make test`, or with scripts/with-tools scripts/with-postgres cargo test")
+        panic!(
+            "{name} is not set: run the tests with `make test`, \
+             or with scripts/with-tools scripts/with-postgres cargo test"
+        )
     })
 }
 
-/// A Python with the packages of `scripts/with-tools.txt`.
+/// Returns a Python with the packages of `scripts/with-tools.txt`.
 pub(crate) fn python() -> Command {
     Command::new(variable("POSTHASTE_TEST_PYTHON"))
 }
 
-/// A file of this folder.
+/// Returns the path of a file in this folder.
 pub(crate) fn file(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/outside").join(name)
 }
 
-/// A file of the repository.
+/// Returns the path of a file in the repository.
 pub(crate) fn repository(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
 }
@@ -32,15 +35,16 @@ pub(crate) fn chromedriver() -> Command {
     Command::new(variable("POSTHASTE_TEST_CHROMEDRIVER"))
 }
 
-/// The script that finds what keeps people from using a page.
+/// Returns the source of axe-core, the script that checks the accessibility of a page.
 pub(crate) fn axe() -> String {
-    let print = "import axe_core_python, pathlib; print((pathlib.Path(axe_core_python.__file__).parent / 'axe.min.js').read_text())";
+    let print = "import axe_core_python, pathlib; \
+                 print((pathlib.Path(axe_core_python.__file__).parent / 'axe.min.js').read_text())";
     let output = python().args(["-c", print]).output().expect("Python");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// The Go tool without access to the network. What it compiles is kept in the target folder.
+/// Returns the Go tool without access to the network. Its build cache is in the target folder.
 pub(crate) fn go() -> Command {
     let mut command = Command::new(variable("POSTHASTE_TEST_GO"));
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache");
@@ -60,7 +64,7 @@ pub(crate) fn javac() -> Command {
     Command::new(variable("POSTHASTE_TEST_JAVAC"))
 }
 
-/// The `java` of the same JDK as [`javac`].
+/// Returns the `java` of the same JDK as [`javac`].
 pub(crate) fn java() -> Command {
     Command::new(Path::new(&variable("POSTHASTE_TEST_JAVAC")).with_file_name("java"))
 }
@@ -69,7 +73,7 @@ pub(crate) fn node() -> Command {
     Command::new(variable("POSTHASTE_TEST_NODE"))
 }
 
-/// The folder with the packages of `scripts/with-tools-node`.
+/// Returns the folder with the packages of `scripts/with-tools-node`.
 pub(crate) fn node_modules() -> std::path::PathBuf {
     variable("POSTHASTE_TEST_NODE_MODULES").into()
 }

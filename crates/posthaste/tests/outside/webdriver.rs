@@ -50,8 +50,8 @@ impl Browser {
             "timeouts": {"script": PATIENCE.as_millis() as u64},
             "goog:chromeOptions": {"args": options},
         }}});
-        let made = browser.send("POST", "", &capabilities).expect("a session");
-        browser.session = format!("/{}", made["sessionId"].as_str().expect("its name"));
+        let created = browser.send("POST", "", &capabilities).expect("a session");
+        browser.session = format!("/{}", created["sessionId"].as_str().expect("its name"));
         browser
     }
 
@@ -186,7 +186,8 @@ impl Browser {
             "const done = arguments[0]; {axe};\
              axe.run(document).then((found) => done(found.violations\
                .filter((one) => ['serious', 'critical'].includes(one.impact))\
-               .map((one) => one.id + ': ' + one.nodes.slice(0, 3).map((node) => node.html.slice(0, 150)).join(' | '))));"
+               .map((one) => one.id + ': ' + one.nodes.slice(0, 3)\
+                 .map((node) => node.html.slice(0, 150)).join(' | '))));"
         );
         let found = self.post("/execute/async", &json!({"script": script, "args": []}));
         let lines = found.as_array().expect("findings").iter();

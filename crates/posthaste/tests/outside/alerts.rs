@@ -1,5 +1,5 @@
-//! The alert rules under `deploy/`: Prometheus's own tool reads them, each one is shown to fire and to stay
-//! quiet, asks for metrics that there are, and has its section in the runbook.
+//! The alert rules under `deploy/`: promtool accepts them, each alert is tested both firing and not firing, uses
+//! existing metrics, and has a section in the runbook.
 
 use crate::served::{Engine, Served};
 use crate::tools;
@@ -30,33 +30,36 @@ fn name(rule: &Value) -> &str {
 
 fn promtool(arguments: &[&str], file: &str) {
     let output = tools::promtool().args(arguments).arg(tools::repository(file)).output().expect("promtool");
-    let told = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{}{}", told(&output.stdout), told(&output.stderr));
+    let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}{}", lossy(&output.stdout), lossy(&output.stderr));
 }
 
 #[test]
-fn prometheus_takes_the_rules() {
+fn promtool_accepts_the_rules() {
     promtool(&["check", "rules"], "deploy/alerts.yml");
 }
 
 #[test]
-fn each_alert_fires_and_stays_quiet_when_it_should() {
+fn each_alert_is_tested_firing_and_not_firing() {
     promtool(&["test", "rules"], "deploy/alerts.test.yml");
     let tests = yaml("deploy/alerts.test.yml")["tests"].as_array().cloned().expect("tests");
     for rule in rules() {
-        let asked = format!("alertname=\"{}\"", name(&rule));
+        let selector = format!("alertname=\"{}\"", name(&rule));
         let samples: Vec<usize> = tests
             .iter()
             .flat_map(|test| test["promql_expr_test"].as_array().cloned().unwrap_or_default())
-            .filter(|check| check["expr"].as_str().is_some_and(|expr| expr.contains(&asked)))
+            .filter(|check| check["expr"].as_str().is_some_and(|expr| expr.contains(&selector)))
             .map(|check| check["exp_samples"].as_array().map_or(0, Vec::len))
             .collect();
-        assert!(samples.contains(&0) && samples.contains(&1), "{asked}: one test of each kind, {samples:?}");
+        assert!(
+            samples.contains(&0) && samples.contains(&1),
+            "{selector} needs a test that fires and one that does not: {samples:?}"
+        );
     }
 }
 
 #[test]
-fn each_alert_has_its_section_in_the_runbook() {
+fn each_alert_has_a_section_in_the_runbook() {
     let runbook = text("docs/runbook.md");
     let (mut alerts, headings) =
         (BTreeSet::new(), runbook.lines().filter_map(|line| line.strip_prefix("## ")));
@@ -82,7 +85,7 @@ fn each_alert_has_its_section_in_the_runbook() {
     }
 }
 
-/// The names of our metrics in an expression, as they are in an answer: a histogram's without its suffix.
+/// Returns the names of Posthaste's metrics in a PromQL expression, without the suffix of a histogram's series.
 fn metrics_of(expression: &str) -> BTreeSet<String> {
     let is_part = |char: char| char.is_ascii_alphanumeric() || char == '_';
     let words = expression.split(|char| !is_part(char));
@@ -91,16 +94,16 @@ fn metrics_of(expression: &str) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_rules_ask_for_metrics_that_there_are() {
+async fn the_rules_use_existing_metrics() {
     let (served, receiver) = (Served::start(Engine::Sqlite, &[]).await, Receiver::start(world::answer).await);
-    world::deliver_and_give_up(&served, &receiver);
+    world::deliver_and_dead_letter(&served, &receiver);
     let metrics = served.get("/metrics").expect(200).text();
     let families: BTreeSet<&str> =
         metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
-    let asked: BTreeSet<String> =
+    let used: BTreeSet<String> =
         rules().iter().flat_map(|rule| metrics_of(rule["expr"].as_str().expect("an expression"))).collect();
-    assert!(!asked.is_empty());
-    for name in &asked {
-        assert!(families.contains(name.as_str()), "a rule asks for {name}, which no process has");
+    assert!(!used.is_empty());
+    for name in &used {
+        assert!(families.contains(name.as_str()), "a rule uses {name}, which is not in /metrics");
     }
 }

@@ -1,5 +1,4 @@
-//! What `/metrics` says: Prometheus's own tool finds nothing to say against it, and every number moves when
-//! what it counts happens.
+//! `/metrics` passes the linter of promtool, and the value of every metric changes when what it measures happens.
 
 use crate::served::{Engine, Served};
 use crate::{tools, world};
@@ -13,8 +12,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// These move in this test.
-const MOVED_HERE: [&str; 22] = [
+/// Metrics whose values change in this test.
+const CHANGED_HERE: [&str; 22] = [
     "outbox_dequeue_total",
     "outbox_lag_seconds",
     "outbox_retry_count",
@@ -39,9 +38,9 @@ const MOVED_HERE: [&str; 22] = [
     "posthaste_store_seconds",
 ];
 
-/// These move in tests of the parts that count them: the metric, the file of the test, and what the file calls
-/// it. Panics cannot be caused from outside; what hangs on the state of a queue or the lane has to be arranged.
-const MOVED_ELSEWHERE: [(&str, &str, &str); 16] = [
+/// Metrics whose values change in tests of the components that record them: the metric, the file of the test, and the
+/// name used there. Panics cannot be caused from outside, and states of queues and of the lane need a special setup.
+const CHANGED_ELSEWHERE: [(&str, &str, &str); 16] = [
     ("outbox_inflight", "testkit/tests/orders/claims.rs", "outbox_inflight"),
     ("outbox_lag_sla_seconds", "posthaste/tests/cli/lane.rs", "outbox_lag_sla_seconds"),
     ("outbox_paused", "testkit/tests/orders/outages.rs", "outbox_paused"),
@@ -68,13 +67,13 @@ const MOVED_ELSEWHERE: [(&str, &str, &str); 16] = [
     ("posthaste_stuck_rows", "testkit/tests/api/operations.rs", "posthaste_stuck_rows"),
 ];
 
-/// Every metric there is.
+/// Returns the names of all metrics.
 pub(crate) fn known() -> BTreeSet<&'static str> {
-    MOVED_HERE.into_iter().chain(MOVED_ELSEWHERE.map(|(name, ..)| name)).collect()
+    CHANGED_HERE.into_iter().chain(CHANGED_ELSEWHERE.map(|(name, ..)| name)).collect()
 }
 
-/// A name in a comment shows nothing, nor does one that only begins like it.
-fn is_looked_at(name: &str, source: &str) -> bool {
+/// Returns whether source code contains the name as a whole word, outside of comments.
+fn is_mentioned(name: &str, source: &str) -> bool {
     let lines = source.lines().filter(|line| !line.trim_start().starts_with("//"));
     lines
         .flat_map(|line| line.match_indices(name).map(move |(at, _)| &line[at + name.len()..]))
@@ -82,17 +81,17 @@ fn is_looked_at(name: &str, source: &str) -> bool {
 }
 
 #[test]
-fn what_moves_elsewhere_is_looked_at_there() {
-    assert!(is_looked_at("outbox_rate", "assert_eq!(metric(\"outbox_rate\"), 1);"));
-    assert!(!is_looked_at("outbox_rate", "// outbox_rate\nmetric(\"outbox_rate_limit\")"));
-    for (metric, file, name) in MOVED_ELSEWHERE {
+fn metrics_tested_elsewhere_are_mentioned_there() {
+    assert!(is_mentioned("outbox_rate", "assert_eq!(metric(\"outbox_rate\"), 1);"));
+    assert!(!is_mentioned("outbox_rate", "// outbox_rate\nmetric(\"outbox_rate_limit\")"));
+    for (metric, file, name) in CHANGED_ELSEWHERE {
         let path = format!("{}/../{file}", env!("CARGO_MANIFEST_DIR"));
         let source = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-        assert!(is_looked_at(name, &source), "{file} does not look at {metric}");
+        assert!(is_mentioned(name, &source), "{file} does not mention {metric}");
     }
 }
 
-/// The sum of the samples of each metric; of a histogram, how many were observed.
+/// Returns the sum of the samples of each metric; for a histogram, the number of observations.
 fn sums(answer: &Answer) -> BTreeMap<String, f64> {
     let text = answer.text();
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
@@ -112,7 +111,7 @@ fn sums(answer: &Answer) -> BTreeMap<String, f64> {
     sums
 }
 
-/// Until the sum of this metric is above zero.
+/// Waits until the sum of this metric is above zero.
 fn wait_for(served: &Served, metric: &str) {
     served.get_until("/metrics", |answer| sums(answer).get(metric).is_some_and(|sum| *sum > 0.0));
 }
@@ -123,7 +122,7 @@ fn send(served: &Served, event_type: &str, external_id: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_metric_moves_and_prometheus_likes_them() {
+async fn every_metric_changes_and_passes_the_linter() {
     let broker = Receiver::start(broker).await;
     let broker_url = broker.url("/orders");
     let settings = [
@@ -142,22 +141,22 @@ async fn every_metric_moves_and_prometheus_likes_them() {
         _ => world::answer(received),
     })
     .await;
-    world::deliver_and_give_up(&served, &receiver);
+    world::deliver_and_dead_letter(&served, &receiver);
     world::subscribe(&served, "retried", &receiver.url("/refuse"), 2);
     for event_type in ["retried", "retried", "nobody"] {
         send(&served, event_type, event_type);
     }
     order(&served);
-    lose_a_lease(&served, &receiver, &gate).await;
-    lose_the_store(&served, || wait_for(&served, "posthaste_step_failures_total")).await;
+    expire_a_lease(&served, &receiver, &gate).await;
+    interrupt_the_store(&served, || wait_for(&served, "posthaste_step_failures_total")).await;
 
     let answer = served.get("/metrics").expect(200);
     let after = sums(&answer);
-    for metric in MOVED_HERE {
+    for metric in CHANGED_HERE {
         let value = |sums: &BTreeMap<String, f64>| sums.get(metric).copied().unwrap_or_default();
         assert!(
             value(&after) > value(&before),
-            "{metric} did not move: {} to {}",
+            "{metric} did not change: {} to {}",
             value(&before),
             value(&after)
         );
@@ -178,11 +177,11 @@ async fn every_metric_moves_and_prometheus_likes_them() {
     }
     let known = known();
     let unknown: Vec<&String> = after.keys().filter(|name| !known.contains(name.as_str())).collect();
-    assert!(unknown.is_empty(), "{unknown:?}: nobody shows that they move");
+    assert!(unknown.is_empty(), "no test shows that {unknown:?} change");
     lint(&answer);
 }
 
-/// Answers an order with the status that its key ends in.
+/// Responds to an order with the status at the end of its key.
 fn broker(received: &receiver::Received) -> receiver::Answer {
     let key = received.header("idempotency-key");
     let status = key.rsplit('-').next().and_then(|status| status.parse().ok()).unwrap_or(400);
@@ -190,39 +189,39 @@ fn broker(received: &receiver::Received) -> receiver::Answer {
     receiver::Answer::With { status, headers: Vec::new(), body }
 }
 
-/// An order for each outcome of a send.
+/// Submits an order for each outcome of a send.
 fn order(served: &Served) {
     for (key, status) in [("a-200", "sent"), ("b-409", "sent"), ("c-422", "dead"), ("d-500", "failed")] {
         let order =
             json!({"idempotency_key": key, "symbol": "USDJPY", "intent": "BUY", "qty": 1}).to_string();
         let call = served.call("POST", "/v1/orders").header("idempotency-key", key).body(order);
         call.send_blocking().expect(202);
-        let is_there = |text: &str| text.contains(&format!("\"status_to\":\"{status}\""));
-        served.get_until(&format!("/v1/orders/{key}/audit"), |answer| is_there(&answer.text()));
+        let has_status = |text: &str| text.contains(&format!("\"status_to\":\"{status}\""));
+        served.get_until(&format!("/v1/orders/{key}/audit"), |answer| has_status(&answer.text()));
     }
 }
 
-/// A worker that comes back after its job was given to another.
-async fn lose_a_lease(served: &Served, receiver: &Receiver, gate: &Semaphore) {
+/// Expires the lease of an attempt in flight, and lets its worker finish after the attempt was reset.
+async fn expire_a_lease(served: &Served, receiver: &Receiver, gate: &Semaphore) {
     world::subscribe(served, "held", &receiver.url("/hold"), 5);
     let before = receiver.received().len();
     send(served, "held", "held");
     receiver.wait_for(before + 1).await;
     let database = client(&served.database).await;
-    // Beside it a retry of another delivery may be under way.
+    // Restricted to this event type, because a retry of another delivery may be in flight.
     let expire = "UPDATE posthaste.webhook_delivery_jobs j SET lease_until = now() - interval '1 minute'
         FROM posthaste.webhook_delivery_sagas g JOIN posthaste.events e ON e.id = g.event_id
         WHERE j.status = 'Leased' AND j.saga_id = g.id AND e.event_type = 'held'";
-    assert_eq!(database.execute(expire, &[]).await.expect("to expire a lease"), 1);
+    assert_eq!(database.execute(expire, &[]).await.expect("expiring a lease"), 1);
     wait_for(served, "posthaste_lease_resets_total");
     gate.add_permits(2);
     wait_for(served, "posthaste_leases_lost_total");
 }
 
-/// Every connection breaks, and no new one is made while something is done.
-pub(crate) async fn lose_the_store(served: &Served, meanwhile: impl FnOnce()) {
+/// Closes all connections to the database, and refuses new ones while `meanwhile` runs.
+pub(crate) async fn interrupt_the_store(served: &Served, meanwhile: impl FnOnce()) {
     let (admin, name) = (client(&admin_url()).await, served.database.rsplit('/').next().expect("a name"));
-    let run = async |sql: String| admin.batch_execute(&sql).await.expect("to change the database");
+    let run = async |sql: String| admin.batch_execute(&sql).await.expect("changing the database");
     run(format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false")).await;
     run(format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")).await;
     meanwhile();
@@ -234,10 +233,10 @@ fn lint(answer: &Answer) {
     let mut command = tools::promtool();
     command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("promtool");
-    child.stdin.take().expect("a pipe").write_all(&answer.body).expect("to hand it over");
-    let output = child.wait_with_output().expect("an end");
-    let told = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && told.is_empty(), "{told}");
+    child.stdin.take().expect("a pipe").write_all(&answer.body).expect("writing to promtool");
+    let output = child.wait_with_output().expect("the output of promtool");
+    let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && printed.is_empty(), "{printed}");
     let kind = answer.header("content-type");
     assert!(kind.starts_with("text/plain; version=0.0.4"), "{}", answer.whole());
 }

@@ -1,5 +1,5 @@
-//! What `docs/operations.md` tells an operator to type works: the logins on a server of its own, with one
-//! process for each role; dumps and copies of databases that are in use.
+//! The commands and settings of `docs/operations.md` work: a login and a process for each role on a private PostgreSQL
+//! server, backups of databases in use, and a new secret key.
 
 use crate::pages::{block, blocks};
 use crate::served::{Engine, PATIENCE, ROOT_KEY, Served};
@@ -17,15 +17,15 @@ use std::path::Path;
 use std::process::Command;
 
 const PAGE: &str = "docs/operations.md";
-/// Where the page says that the server is.
+/// The server in the URLs of the page.
 const THERE: &str = "@db/";
 
 fn page() -> BTreeMap<String, String> {
     blocks(PAGE, &["sh", "sql"])
 }
 
-/// A command line as a shell takes it, with PostgreSQL's programs and ours at hand.
-fn typed(script: &str, folder: &Path) {
+/// Runs a script in a shell whose `PATH` has the programs of PostgreSQL and Posthaste. Panics if it fails.
+fn run_script(script: &str, folder: &Path) {
     let bin = std::env::var("POSTHASTE_TEST_POSTGRES_BIN").expect("scripts/with-postgres");
     let ours = Program::find().path().parent().expect("a folder").display().to_string();
     let path = std::env::var("PATH").unwrap_or_default();
@@ -37,10 +37,10 @@ fn typed(script: &str, folder: &Path) {
 
 fn sql(server: &PrivateServer, statements: &str, folder: &Path) {
     std::fs::write(folder.join("statements.sql"), statements).expect("a file");
-    typed(&format!("psql -v ON_ERROR_STOP=1 -f statements.sql '{}'", server.url("postgres")), folder);
+    run_script(&format!("psql -v ON_ERROR_STOP=1 -f statements.sql '{}'", server.url("postgres")), folder);
 }
 
-/// The lines of a block as settings, where the server is this one.
+/// Returns the lines of a block as settings, with the server replaced by `here`.
 fn settings(block: &str, here: &str) -> Vec<(String, String)> {
     let lines = block.lines().map(|line| line.replace(THERE, here));
     lines
@@ -48,18 +48,18 @@ fn settings(block: &str, here: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-fn is_there(served: &Served, path: &str, count: usize) {
+fn wait_for_items(served: &Served, path: &str, count: usize) {
     served.get_until(path, |answer| answer.json()["items"].as_array().map(Vec::len) == Some(count));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_role_with_its_own_login_and_a_dump() {
+async fn every_role_runs_with_its_own_login_and_a_dump_is_restored() {
     let (page, folder) = (page(), tempfile::tempdir().expect("a folder"));
     let server = PrivateServer::start("operations");
     let superuser = server.url("postgres");
     let here = format!("@{}/", superuser.split(['@', '/']).nth(3).expect("a socket"));
     sql(&server, &block(&page, "database", &[]), folder.path());
-    typed(&block(&page, "migrate", &[(THERE, &here)]), folder.path());
+    run_script(&block(&page, "migrate", &[(THERE, &here)]), folder.path());
     sql(&server, &block(&page, "logins", &[]), folder.path());
 
     let own = [("POSTHASTE_LISTEN", "127.0.0.1:0"), ("POSTHASTE_ROOT_KEY", ROOT_KEY)];
@@ -80,12 +80,12 @@ async fn every_role_with_its_own_login_and_a_dump() {
         assert!(process.serves(PATIENCE).await, "{}: {:#?}", process.name, process.lines());
     }
     let receiver = Receiver::start(world::answer).await;
-    world::deliver_and_give_up(&api, &receiver);
+    world::deliver_and_dead_letter(&api, &receiver);
     let letter = api.get("/v1/dead-letters").expect(200).json()["items"][0]["id"].clone();
     api.post(&format!("/v1/dead-letters/{letter}/requeue"), "").expect(201);
     api.post("/v1/keys", &json!({"name": "shop", "role": "ingest"}).to_string()).expect(201);
-    is_there(&api, "/v1/deliveries?status=DeadLettered", 2);
-    // With these logins every check can look.
+    wait_for_items(&api, "/v1/deliveries?status=DeadLettered", 2);
+    // These logins have the rights that every check needs.
     let diagnosis = api.get("/v1/doctor").expect(200).json();
     let checks = diagnosis["checks"].as_array().expect("checks");
     let could_not = |check: &&Value| check["found"].as_str().is_some_and(|text| text.contains("not checked"));
@@ -93,24 +93,24 @@ async fn every_role_with_its_own_login_and_a_dump() {
     assert_eq!(checks.iter().find(could_not), None);
 
     let dump = block(&page, "dump", &[(THERE, &here), ("postgres://admin@", "postgres://posthaste_test@")]);
-    typed(&dump, folder.path());
+    run_script(&dump, folder.path());
     let restored = server.url("restored");
     let own = [&own[..], &[("POSTHASTE_DATABASE_URL", restored.as_str())]].concat();
     let restored = Served::over(tempfile::tempdir().expect("a folder"), &restored, &own).await;
-    is_there(&restored, "/v1/deliveries?status=Completed", 1);
-    // It works on, and its rules came with it.
+    wait_for_items(&restored, "/v1/deliveries?status=Completed", 1);
+    // The restored server has the subscriptions and delivers new events.
     restored.post("/v1/events", r#"{"event_type":"taken","payload":1}"#).expect(202);
-    is_there(&restored, "/v1/deliveries?status=Completed", 2);
+    wait_for_items(&restored, "/v1/deliveries?status=Completed", 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_of_a_file_that_is_in_use() {
+async fn a_copy_of_a_database_in_use_is_restored() {
     let folder = tempfile::tempdir().expect("a folder");
     let copy = folder.path().join("posthaste-backup.db").display().to_string();
     let statement = block(&page(), "copy", &[("posthaste-backup.db", &copy)]);
     let served = Served::start(Engine::Sqlite, &[]).await;
     let receiver = Receiver::start(world::answer).await;
-    world::deliver_and_give_up(&served, &receiver);
+    world::deliver_and_dead_letter(&served, &receiver);
     let file = served.database.strip_prefix("sqlite://").expect("a file");
     sqlite_connection(Path::new(file)).execute_batch(&statement).expect("a copy");
     served.post("/v1/events", r#"{"event_type":"later","payload":1}"#).expect(202);
@@ -123,13 +123,13 @@ async fn a_copy_of_a_file_that_is_in_use() {
         ("POSTHASTE_ROOT_KEY", ROOT_KEY),
     ];
     let restored = Served::over(folder, &database, &own).await;
-    is_there(&restored, "/v1/events", 2);
-    is_there(&restored, "/v1/deliveries?status=Completed", 1);
+    wait_for_items(&restored, "/v1/events", 2);
+    wait_for_items(&restored, "/v1/deliveries?status=Completed", 1);
 }
 
-/// The steps under "The secret key".
+/// Follows the steps of the section "Secret key".
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_secret_key() {
+async fn deliveries_succeed_after_a_new_secret_key_and_a_rotation() {
     let folder = tempfile::tempdir().expect("a folder");
     let database = format!("sqlite://{}", folder.path().join("posthaste.db").display());
     run(&["migrate"], &[("POSTHASTE_DATABASE_URL", &database)], "").expect(0);
@@ -155,14 +155,14 @@ async fn a_new_secret_key() {
     let server = [("POSTHASTE_URL", after.url()), ("POSTHASTE_KEY", ROOT_KEY.to_owned())];
     let server = server.each_ref().map(|(name, value)| (*name, value.as_str()));
     run(&["subscription", "rotate-secret", "1", "--overlap", "0"], &server, "").expect(0);
-    is_there(&after, "/v1/deliveries?status=Completed", 1);
+    wait_for_items(&after, "/v1/deliveries?status=Completed", 1);
     assert_eq!(receiver.received().len(), 2, "the challenge and the event");
 }
 
 #[test]
-fn every_block_is_walked() {
+fn every_block_has_a_test() {
     let names: Vec<String> = page().into_keys().collect();
-    let walked =
+    let tested =
         ["api", "copy", "database", "dump", "logins", "migrate", "router orchestrator worker cleaner outbox"];
-    assert_eq!(names, walked, "a block without a test of its own");
+    assert_eq!(names, tested, "every block needs a test");
 }

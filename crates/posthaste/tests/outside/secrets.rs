@@ -1,6 +1,5 @@
-//! What must not be told is told nowhere by the running program. Markers are planted in every secret there is;
-//! then good calls, wrong calls and outages are driven through it, and its logs at their most talkative, its
-//! errors, its metrics and the answers that they do not belong into are searched.
+//! The program does not disclose secrets or payloads. The tests put markers into all of them, make valid and invalid
+//! calls, also during an outage of the store, and search the logs at level `trace`, errors, metrics and responses.
 
 use crate::served::{Engine, PATIENCE, Served};
 use crate::{metrics, world};
@@ -15,18 +14,19 @@ const SECRET_KEY: &str = "5ec2e7005ec2e7015ec2e7025ec2e7035ec2e7045ec2e7055ec2e7
 const PASSWORD: &str = "MARKER-DATABASE-PASSWORD";
 const BROKER_URL: &str = "https://broker.example/MARKER-BROKER-PATH";
 const BROKER: &str = "Authorization: Bearer MARKER-BROKER-TOKEN; X-Other: MARKER-BROKER-OTHER";
-const ALL_OF_OURS: &str = "info,posthaste=trace,posthaste_api=trace,posthaste_core=trace,posthaste_services=trace,posthaste_store=trace";
+const LOG_FILTER: &str = "info,posthaste=trace,posthaste_api=trace,posthaste_core=trace,\
+    posthaste_services=trace,posthaste_store=trace";
 
-/// What an order is known by wherever it goes: it belongs into the log, the audit and the broker's hands.
+/// The trace id of every order. It appears in the log, in the audit and in requests to the broker.
 const TRACE: &str = "trace-of-the-desk-7f3a";
 
-/// What becomes of each order at the broker: the part of its key after the dash is the status it is answered.
+/// The keys of the orders. The broker returns the status after the dash, or resets the connection.
 const ORDERS: [&str; 6] = ["order-200", "order-401", "order-409", "order-422", "order-500", "order-reset"];
 
-/// Beside the keys and secrets that are made on the way. Whatever begins so was planted.
-const PLANTED: &str = "MARKER-";
+/// The prefix of all markers. Keys and signing secrets that the server creates have no marker.
+const MARKER_PREFIX: &str = "MARKER-";
 
-/// All that was told, and what it was told by.
+/// Everything that the program printed or returned, as pairs of source and text.
 #[derive(Default)]
 struct Disclosed(Vec<(String, String)>);
 
@@ -35,32 +35,36 @@ impl Disclosed {
         self.0.push((by.to_owned(), text.into()));
     }
 
-    /// The answer to a call that nobody should learn anything from.
+    /// Adds a response that must not contain secrets.
     fn answer(&mut self, by: &str, answer: &Answer) {
         self.add(&format!("the answer {} to {by}", answer.status), answer.whole());
     }
 
-    /// Found there, and by nobody else.
+    /// Checks that the text appears in each of the allowed sources, and in no other.
     #[track_caller]
     fn check_only(&self, text: &str, allowed: &[&str]) {
-        let tellers: Vec<&str> =
-            self.0.iter().filter(|(_, told)| told.contains(text)).map(|(by, _)| by.as_str()).collect();
+        let sources: Vec<&str> = self
+            .0
+            .iter()
+            .filter(|(_, disclosed)| disclosed.contains(text))
+            .map(|(by, _)| by.as_str())
+            .collect();
         for part in allowed {
-            assert!(tellers.iter().any(|by| by.contains(part)), "{text} is missing in {part}");
+            assert!(sources.iter().any(|by| by.contains(part)), "{text} is missing in {part}");
         }
         let stray: Vec<_> =
-            tellers.iter().filter(|by| !allowed.iter().any(|part| by.contains(part))).collect();
-        assert!(stray.is_empty(), "{text} was told by {stray:?}");
+            sources.iter().filter(|by| !allowed.iter().any(|part| by.contains(part))).collect();
+        assert!(stray.is_empty(), "{text} is disclosed by {stray:?}");
     }
 
     #[track_caller]
     fn check(&self, secrets: &[&str]) {
         assert!(!self.0.is_empty());
-        for secret in secrets.iter().chain([&PLANTED, &SECRET_KEY]) {
-            // The part that signs, without what says that it is a secret.
+        for secret in secrets.iter().chain([&MARKER_PREFIX, &SECRET_KEY]) {
+            // The key itself, without the prefix of signing secrets.
             let core = secret.trim_start_matches("whsec_");
             for (by, text) in &self.0 {
-                assert!(!text.contains(core), "{core} was told by {by}: {text}");
+                assert!(!text.contains(core), "{core} is disclosed by {by}: {text}");
             }
         }
     }
@@ -74,12 +78,12 @@ fn settings<'a>(database: &'a str, broker: &'a str) -> Vec<(&'a str, &'a str)> {
         ("POSTHASTE_SECRET_KEY", SECRET_KEY),
         ("POSTHASTE_BROKER_URL", broker),
         ("POSTHASTE_BROKER_HEADERS", BROKER),
-        ("POSTHASTE_LOG", ALL_OF_OURS),
+        ("POSTHASTE_LOG", LOG_FILTER),
         ("POSTHASTE_RETRY_BASE", "1ms"),
     ]
 }
 
-/// Answers with what it was sent, wherever an answer has room, and fails where its path says so.
+/// Echoes the request in headers and body of the response, with a status that depends on the path.
 fn parrot(received: &receiver::Received) -> receiver::Answer {
     if received.header("posthaste-event-type") == "posthaste.verification" {
         return world::answer(received);
@@ -97,7 +101,7 @@ fn parrot(received: &receiver::Received) -> receiver::Answer {
     receiver::Answer::With { status, headers, body: [b"MARKER-BODY ", &received.body[..]].concat() }
 }
 
-/// A broker that says back whatever it was told, and takes, refuses or fails an order as its key says.
+/// Echoes the order and the credentials in headers and body, with the status in the key of the order.
 fn broker(received: &receiver::Received) -> receiver::Answer {
     let (key, token) = (received.header("idempotency-key"), received.header("authorization"));
     let Some(status) = key.strip_prefix("order-").and_then(|status| status.parse().ok()) else {
@@ -116,7 +120,7 @@ fn broker(received: &receiver::Received) -> receiver::Answer {
 
 struct World<'a> {
     served: &'a Served,
-    told: Disclosed,
+    disclosed: Disclosed,
 }
 
 impl World<'_> {
@@ -129,7 +133,7 @@ impl World<'_> {
         call.body(body).send_blocking()
     }
 
-    fn made(&self, path: &str, body: &Value) -> Value {
+    fn post(&self, path: &str, body: &Value) -> Value {
         let answer = self.call("POST", path, ROOT_KEY, body.to_string().as_bytes());
         assert!(matches!(answer.status, 200..=202), "{path}: {}", answer.whole());
         answer.json()
@@ -143,7 +147,7 @@ impl World<'_> {
             String::from_utf8_lossy(body),
             answer.whole()
         );
-        self.told.answer(&format!("{method} {}", path.replace(PLANTED, "…")), &answer);
+        self.disclosed.answer(&format!("{method} {}", path.replace(MARKER_PREFIX, "…")), &answer);
     }
 
     fn wrong_calls(&mut self, key: &str) {
@@ -179,13 +183,13 @@ impl World<'_> {
             let body = format!(r#"{{"idempotency_key":"{key}","symbol":"X","intent":"BUY",{rest}"#);
             let answer = self.submit(key, body.as_bytes());
             assert!(answer.status >= 400, "{body}: {}", answer.whole());
-            self.told.answer("a wrong order", &answer);
+            self.disclosed.answer("a wrong order", &answer);
         }
         self.wrong("GET", "/v1/events/99?MARKER-QUERY", ROOT_KEY, b"");
         self.wrong("GET", "/v1/nowhere/MARKER-PATH", ROOT_KEY, b"");
     }
 
-    /// Submits them, and waits until each was answered by the broker.
+    /// Submits the orders, and waits until the broker has responded to each.
     fn order(&self) {
         for key in ORDERS {
             let order = json!({
@@ -204,36 +208,36 @@ impl World<'_> {
         }
     }
 
-    /// All that tells how things stand. The payload of an event or a dead letter and the callback URL of a
-    /// subscription are shown by the calls whose matter they are; a reader of the others does not learn them.
+    /// Reads lists, reports and single objects. Payloads and callback URLs are returned only by the calls for events,
+    /// dead letters and subscriptions, and must not appear in other responses.
     fn listings(&mut self) {
         let own = ["/v1/keys", "/v1/deliveries", "/v1/deliveries/1", "/v1/events/1/explain"];
         let all =
             ["/readyz", "/metrics", "/openapi.json", "/v1/outbox", "/v1/doctor", "/v1/system", "/v1/stats"];
         for path in own.into_iter().chain(all).chain(["/v1/orders"]) {
             let answer = self.call("GET", path, ROOT_KEY, b"");
-            self.told.answer(path, &answer);
+            self.disclosed.answer(path, &answer);
         }
         for key in ORDERS {
             let path = format!("/v1/orders/{key}/audit");
             let answer = self.call("GET", &path, ROOT_KEY, b"");
-            self.told.answer(&path, &answer);
-            // Of one order the broker's own answer is shown, which is the matter of this call.
+            self.disclosed.answer(&path, &answer);
+            // Only this call returns the broker's response, and only in this field.
             let answer = self.call("GET", &format!("/v1/orders/{key}"), ROOT_KEY, b"");
             let mut order = answer.json();
             let result = order.as_object_mut().and_then(|fields| fields.remove("result"));
-            let told = |result: Value| result.to_string().contains("MARKER-FILL");
+            let has_fill = |result: Value| result.to_string().contains("MARKER-FILL");
             assert_eq!(
-                result.is_some_and(told),
+                result.is_some_and(has_fill),
                 answer.status == 200 && key == "order-200",
                 "{}",
                 answer.whole()
             );
-            self.told.add(&format!("the order {key}"), order.to_string());
+            self.disclosed.add(&format!("the order {key}"), order.to_string());
         }
         for path in ["/v1/subscriptions", "/v1/subscriptions/1"] {
             let answer = self.call("GET", path, ROOT_KEY, b"");
-            self.told.add(path, answer.whole().replace("?token=MARKER-QUERY", "?…"));
+            self.disclosed.add(path, answer.whole().replace("?token=MARKER-QUERY", "?…"));
         }
     }
 }
@@ -242,7 +246,7 @@ async fn check(engine: Engine, format: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let database = match engine {
         Engine::Sqlite => format!("sqlite://{}", folder.path().join("posthaste.db").display()),
-        // The test server asks nobody for a password, and takes one that is given.
+        // The test server does not require a password, and ignores a given one.
         Engine::Postgres => empty_database("secrets").await.replacen('@', &format!(":{PASSWORD}@"), 1),
     };
     let desk = Receiver::start(broker).await;
@@ -253,36 +257,37 @@ async fn check(engine: Engine, format: &str) {
     let migrated = run(&["migrate"], &settings, "").expect(0);
     let mut served = Served::over(folder, &database, &settings).await;
     let receiver = Receiver::start(parrot).await;
-    let mut world = World { served: &served, told: Disclosed::default() };
-    world.told.add("migrate", migrated.stdout + &migrated.stderr);
+    let mut world = World { served: &served, disclosed: Disclosed::default() };
+    world.disclosed.add("migrate", migrated.stdout + &migrated.stderr);
 
-    let key = world.made("/v1/keys", &json!({"name": "marked", "role": "ingest"}))["key"].clone();
+    let key = world.post("/v1/keys", &json!({"name": "marked", "role": "ingest"}))["key"].clone();
     let key = key.as_str().expect("a key");
     let mut secrets = vec![key.to_owned()];
     for path in ["/take", "/refuse", "/away"] {
         let url = receiver.url(&format!("{path}?token=MARKER-QUERY"));
         let subscription = json!({"event_type": "a", "callback_url": url, "max_retry_limit": 2});
-        let made = world.made("/v1/subscriptions", &subscription);
-        let path = format!("/v1/subscriptions/{}", made["id"]);
-        let verified = world.made(&format!("{path}/verify"), &json!({}));
+        let created = world.post("/v1/subscriptions", &subscription);
+        let path = format!("/v1/subscriptions/{}", created["id"]);
+        let verified = world.post(&format!("{path}/verify"), &json!({}));
         assert_eq!(verified["verified"], true);
-        let rotated = world.made(&format!("{path}/rotate-secret"), &json!({"overlap_s": 60}));
-        let mut tested = world.made(&format!("{path}/test"), &json!({}));
-        // What the receiver wrote is for whoever sends a test, in this field and nowhere else.
+        let rotated = world.post(&format!("{path}/rotate-secret"), &json!({"overlap_s": 60}));
+        let mut tested = world.post(&format!("{path}/test"), &json!({}));
+        // The response of a test contains the receiver's body in this field and nowhere else.
         let wrote = tested.as_object_mut().and_then(|fields| fields.remove("response_body"));
         assert!(wrote.is_some_and(|text| text.to_string().contains("MARKER-BODY")), "{tested}");
-        world.told.add("verify and test", format!("{verified}{tested}"));
-        secrets
-            .extend([&made, &rotated].map(|answer| answer["secret"].as_str().expect("a secret").to_owned()));
+        world.disclosed.add("verify and test", format!("{verified}{tested}"));
+        secrets.extend(
+            [&created, &rotated].map(|answer| answer["secret"].as_str().expect("a secret").to_owned()),
+        );
     }
-    world.made("/v1/events", &json!({"event_type": "a", "payload": "MARKER-PAYLOAD"}));
+    world.post("/v1/events", &json!({"event_type": "a", "payload": "MARKER-PAYLOAD"}));
     served.get_as(ROOT_KEY, "/v1/dead-letters", |answer| {
         answer.json()["items"].as_array().is_some_and(|items| items.len() == 2)
     });
     world.order();
     world.wrong_calls(key);
     world.listings();
-    // What is looked for has really been on the way.
+    // The markers were actually sent to the broker.
     let sent = desk.received();
     for text in ["MARKER-META", "MARKER-ACCOUNT"] {
         assert!(sent.iter().all(|request| String::from_utf8_lossy(&request.body).contains(text)), "{text}");
@@ -295,54 +300,54 @@ async fn check(engine: Engine, format: &str) {
         assert!(sent.iter().all(|request| request.header(name) == value), "{name}: {sent:#?}");
     }
     if engine == Engine::Postgres {
-        metrics::lose_the_store(&served, || {
+        metrics::interrupt_the_store(&served, || {
             world.wrong("POST", "/v1/events", ROOT_KEY, br#"{"event_type":"a","payload":"MARKER-PAYLOAD"}"#);
             world.listings();
         })
         .await;
     }
-    let mut told = world.told;
+    let mut disclosed = world.disclosed;
     served.process.terminate();
-    served.process.end(PATIENCE).await.expect("an end");
+    served.process.end(PATIENCE).await.expect("the exit status");
     for line in served.process.lines() {
-        told.add("a log line", line.text);
+        disclosed.add("a log line", line.text);
     }
-    let logged = |part: &str| told.0.iter().any(|(by, text)| by == "a log line" && text.contains(part));
-    // What was looked through was there, and in the form it should have.
+    let logged = |part: &str| disclosed.0.iter().any(|(by, text)| by == "a log line" && text.contains(part));
+    // The log contains the lines to search, in the expected format.
     assert!(
         logged("request answered") && logged("HTTP_503") && logged("saga_id"),
-        "the log is not talkative"
+        "the log is not at level trace"
     );
     for code in ["UNAUTHORIZED", "BROKER_5XX", "BAD_REQUEST", "UNKNOWN"] {
-        assert!(logged(code), "no order was told to have ended in {code}");
+        assert!(logged(code), "no log line contains {code}");
     }
     assert_eq!(logged("\"level\":"), format == "json");
-    told.check_only(TRACE, &["a log line", "/audit"]);
-    told.check(&secrets.iter().map(String::as_str).collect::<Vec<_>>());
+    disclosed.check_only(TRACE, &["a log line", "/audit"]);
+    disclosed.check(&secrets.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_told_on_sqlite_to_people() {
+async fn secrets_are_not_disclosed_on_sqlite_with_human_logs() {
     check(Engine::Sqlite, "human").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_told_on_postgres_in_json() {
+async fn secrets_are_not_disclosed_on_postgres_with_json_logs() {
     check(Engine::Postgres, "json").await;
 }
 
-/// Settings that are shown, and settings that are wrong: a refusal names the setting and not its value.
+/// Neither the output of `config` nor the error of an invalid setting contains a secret. The error names the setting.
 #[test]
-fn nothing_is_told_about_settings() {
+fn settings_do_not_disclose_secrets() {
     let database = format!("postgres://user:{PASSWORD}@127.0.0.1:1/db");
     let good = settings(&database, BROKER_URL);
-    let mut told = Disclosed::default();
+    let mut disclosed = Disclosed::default();
     for arguments in [&["config"][..], &["config", "--json"], &["migrate"], &["event", "list"]] {
         let ran = run(arguments, &good, "");
         assert!(ran.stdout.len() + ran.stderr.len() > 20, "{arguments:?}");
-        // A path is no secret: it is shown on purpose.
+        // A path is not a secret and is shown.
         let text = (ran.stdout + &ran.stderr).replace("MARKER-BROKER-PATH", "…");
-        told.add(&arguments.join(" "), text);
+        disclosed.add(&arguments.join(" "), text);
     }
     for (name, value) in [
         ("POSTHASTE_ROOT_KEY", "MARKER-SHORT"),
@@ -358,8 +363,8 @@ fn nothing_is_told_about_settings() {
         for arguments in [["serve"], ["config"]] {
             let ran = run(&arguments, &[(name, value)], "").expect(1);
             assert!(ran.stderr.contains(name), "{ran:?}");
-            told.add(&format!("{} with a wrong {name}", arguments[0]), ran.stdout + &ran.stderr);
+            disclosed.add(&format!("{} with a wrong {name}", arguments[0]), ran.stdout + &ran.stderr);
         }
     }
-    told.check(&[]);
+    disclosed.check(&[]);
 }

@@ -1,10 +1,10 @@
-//! A little history for tests that look at it: one delivery that was completed and one that was given up.
+//! A short history for other tests: one completed and one dead-lettered delivery.
 
 use crate::served::Served;
 use posthaste_testkit::receiver::{Answer, Received, Receiver};
 use serde_json::json;
 
-/// Takes everything but what goes to `/refuse`, and echoes challenges.
+/// Responds with 500 to `/refuse` and with 200 to all other paths, and echoes challenges.
 pub(crate) fn answer(received: &Received) -> Answer {
     if received.header("posthaste-event-type") == "posthaste.verification" {
         return Answer::to_challenge(received);
@@ -12,7 +12,7 @@ pub(crate) fn answer(received: &Received) -> Answer {
     Answer::Status(if received.path.starts_with("/refuse") { 500 } else { 200 })
 }
 
-/// A verified subscription; answers what its making was answered.
+/// Creates and verifies a subscription, and returns the response to its creation.
 pub(crate) fn subscribe(
     served: &Served,
     event_type: &str,
@@ -20,13 +20,14 @@ pub(crate) fn subscribe(
     attempts_max: u32,
 ) -> serde_json::Value {
     let body = json!({"event_type": event_type, "callback_url": url, "max_retry_limit": attempts_max});
-    let made = served.post("/v1/subscriptions", &body.to_string()).expect(201).json();
-    let verified = served.post(&format!("/v1/subscriptions/{}/verify", made["id"]), "").expect(200).json();
+    let created = served.post("/v1/subscriptions", &body.to_string()).expect(201).json();
+    let verified = served.post(&format!("/v1/subscriptions/{}/verify", created["id"]), "").expect(200).json();
     assert_eq!(verified["verified"], true, "{verified}");
-    made
+    created
 }
 
-pub(crate) fn deliver_and_give_up(served: &Served, receiver: &Receiver) {
+/// Creates one completed and one dead-lettered delivery.
+pub(crate) fn deliver_and_dead_letter(served: &Served, receiver: &Receiver) {
     subscribe(served, "taken", &receiver.url("/take"), 1);
     subscribe(served, "refused", &receiver.url("/refuse"), 1);
     for event_type in ["taken", "refused"] {

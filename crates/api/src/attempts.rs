@@ -1,5 +1,5 @@
-//! A token bucket for each client address: how many unknown keys an address may present before it has to wait.
-//! Known keys cost nothing, so a busy caller with a valid key never sees this.
+//! A token bucket per client address that limits attempts with unknown keys. Valid keys take no token, so the limit
+//! does not affect callers with a valid key.
 
 use crate::peer::PeerAddress;
 use std::collections::HashMap;
@@ -7,22 +7,22 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Addresses with a bucket of their own. When that many have failed recently, further addresses share one bucket.
+/// The number of addresses with a bucket each, which bounds the memory. Further addresses share one bucket.
 const ADDRESSES_MAX: usize = 10_000;
-/// The bucket of all addresses beyond [`ADDRESSES_MAX`]; no client has this address.
+/// The key of the bucket shared by all addresses beyond [`ADDRESSES_MAX`]; no client has this address.
 const SHARED: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 #[derive(Debug)]
 pub(crate) struct Attempts {
-    /// Failures that an address may make at once.
+    /// The capacity of a bucket, in failed attempts.
     burst: u32,
-    /// The time after which one more is allowed.
+    /// The time to refill one token.
     refill: Duration,
-    /// When each bucket is full again. A bucket that is full has no entry.
+    /// The time at which each bucket is full again. A full bucket has no entry.
     full_at: Mutex<HashMap<IpAddr, Instant>>,
 }
 
-/// Why an address has to wait.
+/// The error for an address whose bucket is empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exhausted {
     pub(crate) retry_after_s: u32,
@@ -33,8 +33,12 @@ impl Attempts {
         Self { burst, refill, full_at: Mutex::default() }
     }
 
-    /// Whether an address may make another attempt. It costs nothing until [`Self::record_failure`] says that it
-    /// failed: many first requests with a valid key at once all pass.
+    /// Checks whether an address may make another attempt. Only [`Self::record_failure`] takes a token, so concurrent
+    /// first requests with a valid key all pass.
+    ///
+    /// # Errors
+    ///
+    /// [`Exhausted`] if the bucket of the address is empty.
     pub(crate) fn check(&self, peer: PeerAddress, now: Instant) -> Result<(), Exhausted> {
         let full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
         let key = if full_at.contains_key(&peer.network()) || full_at.len() < ADDRESSES_MAX {
@@ -43,7 +47,7 @@ impl Attempts {
             SHARED
         };
         let Some(full_at) = full_at.get(&key) else { return Ok(()) };
-        // A bucket with one token is full again after all the others were refilled.
+        // A bucket that has one token is full after `burst - 1` refills.
         let wait = full_at.saturating_duration_since(now + self.refill * self.burst.saturating_sub(1));
         if wait.is_zero() {
             return Ok(());
@@ -52,7 +56,7 @@ impl Attempts {
         Err(Exhausted { retry_after_s: seconds.max(1) })
     }
 
-    /// Takes a token. Attempts that were checked at the same time may overdraw a bucket, by at most another burst.
+    /// Takes a token. Concurrent attempts may overdraw a bucket by at most one burst.
     pub(crate) fn record_failure(&self, peer: PeerAddress, now: Instant) {
         let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
         let mut key = peer.network();
@@ -83,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_allowed_and_then_one_at_a_time() {
+    fn after_a_burst_one_attempt_per_refill_is_allowed() {
         let (attempts, begin) = (Attempts::new(3, REFILL), Instant::now());
         let after = |ms| begin + Duration::from_millis(ms);
         for _ in 0..3 {
@@ -100,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_costs_nothing_and_debts_are_bounded() {
+    fn checks_take_no_token_and_overdrafts_are_bounded() {
         let (attempts, now) = (Attempts::new(3, REFILL), Instant::now());
         for _ in 0..100 {
             assert_eq!(attempts.check(peer(1), now), Ok(()));
@@ -112,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_of_addresses_fills_the_memory() {
+    fn memory_is_bounded_for_any_number_of_addresses() {
         let (attempts, begin) = (Attempts::new(1, REFILL), Instant::now());
         let count = u32::try_from(ADDRESSES_MAX).expect("few") + 1_000;
         for number in 0..count {
@@ -120,10 +124,10 @@ mod tests {
         }
         assert!(attempts.full_at.lock().expect("the map").len() <= ADDRESSES_MAX + 1);
         assert!(attempts.check(peer(0), begin).is_err());
-        assert!(attempts.check(peer(count), begin).is_err(), "it shares the bucket of the surplus");
+        assert!(attempts.check(peer(count), begin).is_err(), "it uses the shared bucket");
         let later = begin + Duration::from_secs(60);
         assert_eq!(attempts.check(peer(count), later), Ok(()));
         attempts.record_failure(peer(count), later);
-        assert!(attempts.full_at.lock().expect("the map").len() <= 2, "full buckets are forgotten");
+        assert!(attempts.full_at.lock().expect("the map").len() <= 2, "full buckets are removed");
     }
 }

@@ -1,5 +1,5 @@
-//! The audit of what people change: its list for admins, and the rows of sign-ins, which change nothing else. All other
-//! rows are written by the stores, with the change itself.
+//! The call that lists the audit of changes by people, and the records of sign-ins. All other records are written by
+//! the store in the transaction of the change.
 
 use crate::events::raw;
 use crate::problem::Problem;
@@ -19,28 +19,32 @@ use utoipa::ToSchema;
 
 pub(crate) const LIST: &str = "audit";
 
+/// A change made by a person.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
-    "id": 12, "created_at": "2026-01-31T12:00:00.000000Z", "key_id": 2, "key_name": "ann", "client_address": "192.0.2.7",
-    "action": "subscription_changed", "object": "subscriptions/3", "before": {"active": true},
-    "after": {"active": false}
+    "id": 12, "created_at": "2026-01-31T12:00:00.000000Z", "key_id": 2, "key_name": "ann",
+    "client_address": "192.0.2.7", "action": "subscription_changed", "object": "subscriptions/3",
+    "before": {"active": true}, "after": {"active": false}
 }))]
 pub(crate) struct AuditView {
+    /// The id.
     pub(crate) id: i64,
+    /// When the change was made.
     pub(crate) created_at: Utc,
-    /// Null for the root key of the settings, and where no key was known.
+    /// The id of the key; null for `POSTHASTE_ROOT_KEY` and for failed sign-ins.
     pub(crate) key_id: Option<i64>,
-    /// `root` for the root key of the settings; null where no key was known.
+    /// The name of the key; `root` for `POSTHASTE_ROOT_KEY`, null for failed sign-ins.
     pub(crate) key_name: Option<String>,
-    /// The address that the request came from: the proxy's, where there is one.
+    /// The client address of the request; that of the proxy if it is not trusted.
     pub(crate) client_address: Option<String>,
+    /// The action.
     pub(crate) action: String,
-    /// What was changed, as a path below `/v1`; `dashboard` for sign-ins.
+    /// The object of the change as a path below `/v1`; `dashboard` for sign-ins.
     pub(crate) object: String,
-    /// What the change replaced; of a changed subscription, the fields that differ. Never a secret.
+    /// The previous values, without secrets; of a changed subscription, only the fields that differ.
     #[schema(value_type = Option<serde_json::Value>)]
     pub(crate) before: Option<Box<RawValue>>,
-    /// What the change made.
+    /// The new values, without secrets.
     #[schema(value_type = Option<serde_json::Value>)]
     pub(crate) after: Option<Box<RawValue>>,
 }
@@ -63,11 +67,11 @@ impl AuditView {
 
 parameters! {
     struct Parameters(LIST) -> OperatorAuditFilter {
-        /// Such as subscription_changed or sign_in_failed
+        /// Only changes of this kind.
         action: AuditAction,
-        /// Written at this time or later
+        /// Only changes made at this time or later.
         since: Timestamp,
-        /// Written before this time
+        /// Only changes made before this time.
         until: Timestamp,
     }
 }
@@ -76,16 +80,18 @@ parameters! {
     get,
     path = "/v1/audit",
     tag = "operations",
-    operation_id = "audit",
-    summary = "List what people changed, newest first (role admin)",
+    operation_id = "list_audit",
+    summary = "List the audit",
+    description = "Returns changes made by people, newest first.",
+    security(("api_key" = ["admin"])),
     params(Parameters),
-    responses((status = 200, description = "A page", body = Listed<AuditView>)),
+    responses((status = 200, description = "A page of changes", body = Listed<AuditView>)),
 )]
 pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     ok(&find(&api, &uri, EXAMINED_MAX).await?)
 }
 
-/// What the parameters of an address ask for.
+/// Returns the page that the parameters of an address select.
 pub(crate) async fn find<S: Stores>(
     api: &ApiState<S>,
     uri: &Uri,
@@ -96,7 +102,7 @@ pub(crate) async fn find<S: Stores>(
     Ok(Listed::of(LIST, found, AuditView::of))
 }
 
-/// Records a sign-in. A store that cannot write keeps nobody from looking; the log has the sign-in then.
+/// Records a sign-in. If the store cannot write, the sign-in succeeds all the same and is logged instead.
 pub(crate) async fn signed_in<S: Stores>(api: &ApiState<S>, by: Actor) {
     if let Err(error) = api.keys.record_sign_in(by.clone(), api.clock.now()).await {
         let Actor { key_id, key_name, address } = by;
@@ -105,7 +111,7 @@ pub(crate) async fn signed_in<S: Stores>(api: &ApiState<S>, by: Actor) {
     }
 }
 
-/// Counts a sign-in that failed, and records it unless the address has a row of the last minute.
+/// Counts a failed sign-in, and records it unless the address has a record within the last minute.
 pub(crate) async fn sign_in_failed<S: Stores>(api: &ApiState<S>, address: Option<IpAddr>) {
     let now = api.clock.now();
     let Some(failed) = api.failed_sign_ins.add(address, now) else { return };

@@ -1,10 +1,10 @@
-//! Who calls, and whether they may: before a body is read or a store is asked for anything else. A key
-//! that was found is remembered for a moment, so that a busy caller costs no query for each request. A key that was
-//! not found is remembered too, and each client address may present only so many of them.
+//! Authentication by API key and authorization by role. Runs before the body is read and before any other query. Keys
+//! are cached for a second, known and unknown ones, so that requests with the same key share a query; unknown keys are
+//! rate-limited per client address.
 
 use crate::attempts::Exhausted;
 use crate::peer::PeerAddress;
-use crate::problem::Problem;
+use crate::problem::{Problem, ProblemKind};
 use crate::state::ApiState;
 use axum::extract::Request;
 use axum::middleware::Next;
@@ -22,33 +22,34 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq as _;
 
-/// How long a revoked key may still be taken.
+/// The lifetime of a cached key, and so how long another process may accept a revoked key.
 const REMEMBERED_FOR: Duration = Duration::from_secs(1);
-/// How many keys are remembered at once.
+/// The maximum number of cached keys.
 const REMEMBERED_MAX: usize = 1_000;
-/// How often the use of a key is noted.
+/// The minimum interval between updates of a key's `last_used_at`.
 const TOUCHED_EVERY: Duration = Duration::from_secs(60);
-/// The longest key that is looked at.
+/// The maximum length of a key, in bytes. A longer one is refused without a query.
 pub(crate) const KEY_BYTES_MAX: usize = 500;
-/// How long a key that was not found is answered without asking the store again.
+/// The lifetime of a cached unknown key.
 const UNKNOWN_FOR: Duration = Duration::from_secs(1);
-/// How many keys that were not found are remembered at once.
+/// The maximum number of cached unknown keys.
 const UNKNOWN_MAX: usize = 10_000;
-/// Unknown keys that one client address may present at once, and the time after which it may present one more. A
-/// person who mistypes a key needs a few, a misconfigured program that repeats one key is answered from memory.
+/// The number of unknown keys that a client address may present at once. A person who mistypes a key needs a few; a
+/// program that repeats one wrong key is answered from the cache and uses none.
 pub(crate) const UNKNOWN_KEYS_BURST: u32 = 20;
+/// The time after which a client address may present one more unknown key.
 pub(crate) const UNKNOWN_KEYS_REFILL: Duration = Duration::from_secs(1);
 
-/// What a key is known by.
+/// Returns the hash by which a key is stored and looked up.
 pub fn key_hash(key: &str) -> KeyHash {
     KeyHash(Sha256::digest(key.as_bytes()).into())
 }
 
-/// The key behind a request, for its log line; the root key of the settings has no row.
+/// The id of the key that a request was made with, for its log line. `None` for the root key, which has no row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Caller(pub(crate) Option<KeyId>);
 
-/// Who presents a key: the holder of the settings' root key, or of a key that the table has.
+/// The holder of a valid key: of `POSTHASTE_ROOT_KEY`, or of a key in the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Holder {
     Root,
@@ -70,7 +71,7 @@ impl Holder {
         }
     }
 
-    /// Who acts, for the audit.
+    /// Returns the holder as the actor of audit records.
     pub(crate) fn actor(&self, address: Option<IpAddr>) -> Actor {
         match self {
             Self::Root => Actor::root(address),
@@ -79,7 +80,7 @@ impl Holder {
     }
 }
 
-/// How a key is presented, as metrics and log lines name it.
+/// How a key was presented; a label of metrics and a field of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presented {
     ApiKey,
@@ -105,6 +106,7 @@ impl Presented {
     }
 }
 
+/// Passes a request on if its key has the required role, with the [`Actor`] as an extension.
 pub(crate) async fn admit<S: Stores>(
     api: Arc<ApiState<S>>,
     needs: KeyRole,
@@ -125,7 +127,7 @@ pub(crate) async fn admit<S: Stores>(
     }
 }
 
-/// The address of a request's client. Without a server there is none, and all requests share one.
+/// Returns the client address of a request, or the unspecified address if there is none, as in tests without a server.
 pub(crate) fn client(request: &Request) -> PeerAddress {
     let unknown = PeerAddress(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     request.extensions().get::<PeerAddress>().copied().unwrap_or(unknown)
@@ -139,18 +141,22 @@ async fn authorize<S: Stores>(
 ) -> Result<Holder, Problem> {
     let hash = bearer(headers).map(key_hash)?;
     let holder = check_key(api, hash, client, Presented::ApiKey).await?;
-    let holder = holder.ok_or_else(|| unauthorized("this API key is not known, or was revoked"))?;
+    let holder =
+        holder.ok_or_else(|| unauthorized("the API key is unknown or was revoked: use a valid one"))?;
     if !may(holder.role(), needs) {
         let (role, needs) = (holder.role().as_str(), needs.as_str());
-        let detail =
-            format!("a key of role {role} may not do this: use one of role {needs} (root may do all)");
-        return Err(Problem::new(403, "Not allowed", detail));
+        let detail = format!("this call requires a key of role {needs} or root, not {role}");
+        return Err(Problem::of(ProblemKind::Forbidden, detail));
     }
     Ok(holder)
 }
 
-/// The holder of a key that a stranger presents. Error if its address has presented too many unknown keys; a key that
-/// was valid a minute ago passes all the same, so that one client cannot lock out others behind the same address.
+/// Returns the holder of a key, or `None` if the key is unknown.
+///
+/// # Errors
+///
+/// A problem with status 429 if the address has presented too many unknown keys. Keys that were valid within the last
+/// minute are exempt, so that one client cannot lock out others behind the same address.
 pub(crate) async fn check_key<S: Stores>(
     api: &Arc<ApiState<S>>,
     hash: KeyHash,
@@ -177,31 +183,31 @@ pub(crate) async fn check_key<S: Stores>(
         api.unknown_keys.insert(hash, now);
         api.unknown_attempts.record_failure(client, now);
         api.metrics.auth_failures.get_or_create(&presented.unknown()).inc();
-        // At most as many lines as the address may make attempts.
+        // The rate limit bounds the number of these lines.
         tracing::warn!(client = %client.0, kind = presented.as_str(), "unknown key refused");
     }
     Ok(found)
 }
 
 pub(crate) fn too_many(exhausted: Exhausted) -> Problem {
-    let detail = "too many unknown keys came from this address: wait as Retry-After says";
+    let detail = "this address has sent too many unknown keys: try again after the time in Retry-After";
     Problem {
         retry_after_s: Some(exhausted.retry_after_s),
-        ..Problem::new(429, "Too many unknown keys", detail)
+        ..Problem::of(ProblemKind::TooManyRequests, detail)
     }
 }
 
-/// Where a request comes from, for the audit.
+/// Returns the client address of a request, for the audit.
 pub(crate) fn peer(extensions: &Extensions) -> Option<IpAddr> {
     extensions.get::<PeerAddress>().map(|PeerAddress(address)| *address)
 }
 
-/// The root key of the settings, which no table holds.
+/// Returns whether this is the hash of `POSTHASTE_ROOT_KEY`, which is in no table.
 fn is_root<S: Stores>(api: &ApiState<S>, hash: KeyHash) -> bool {
     api.root_key.is_some_and(|root| bool::from(root.0.ct_eq(&hash.0)))
 }
 
-/// Whether a key of one role may make a call that is meant for another.
+/// Returns whether a key of `role` may make a call that requires the role `needs`.
 pub(crate) const fn may(role: KeyRole, needs: KeyRole) -> bool {
     match role {
         KeyRole::Root => true,
@@ -214,7 +220,7 @@ pub(crate) const fn may(role: KeyRole, needs: KeyRole) -> bool {
 }
 
 fn unauthorized(detail: &str) -> Problem {
-    Problem::new(401, "No valid API key", detail)
+    Problem::of(ProblemKind::Unauthorized, detail)
 }
 
 fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
@@ -224,10 +230,10 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
         scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
     });
     key.filter(|key| (1..=KEY_BYTES_MAX).contains(&key.len()))
-        .ok_or_else(|| unauthorized("send an API key in the header: authorization: Bearer <key>"))
+        .ok_or_else(|| unauthorized("an API key is required: send the header authorization: Bearer <key>"))
 }
 
-/// The holder of a key, from memory or from the store. `None` if it is unknown or revoked.
+/// Returns the holder of a key from the cache or the store, or `None` if the key is unknown or revoked.
 pub(crate) async fn find<S: Stores>(
     api: &Arc<ApiState<S>>,
     hash: KeyHash,
@@ -245,17 +251,17 @@ pub(crate) async fn find<S: Stores>(
     let holder = Holder::Key(key);
     if api.known_keys.put(hash, holder.clone(), now) {
         let api = Arc::clone(api);
-        // The caller does not wait for it, and its failure is no reason to refuse him.
+        // In a task of its own: the request neither waits for this nor fails with it.
         tokio::spawn(async move {
             if let Err(error) = api.keys.touch_key(id, api.clock.now()).await {
-                tracing::debug!(key_id = %id, %error, "the use of a key could not be noted");
+                tracing::debug!(key_id = %id, %error, "last use of a key could not be recorded");
             }
         });
     }
     Ok(Some(holder))
 }
 
-/// Keys that were not found a moment ago.
+/// A cache of hashes of unknown keys.
 #[derive(Debug, Default)]
 pub(crate) struct UnknownKeys(Mutex<HashMap<[u8; 32], Instant>>);
 
@@ -277,7 +283,7 @@ impl UnknownKeys {
     }
 }
 
-/// Keys that were found a moment ago.
+/// A cache of valid keys by hash.
 #[derive(Debug, Default)]
 pub(crate) struct KeyCache(Mutex<HashMap<[u8; 32], Known>>);
 
@@ -289,7 +295,7 @@ struct Known {
 }
 
 impl KeyCache {
-    /// Whether a key was valid in the last minute; it may have been revoked since.
+    /// Returns whether a key was valid within the last minute. It may have been revoked since.
     fn was_known(&self, hash: KeyHash, now: Instant) -> bool {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(&hash.0).is_some_and(|known| now.saturating_duration_since(known.found) < TOUCHED_EVERY)
@@ -301,7 +307,7 @@ impl KeyCache {
         (now.saturating_duration_since(known.found) < REMEMBERED_FOR).then(|| known.holder.clone())
     }
 
-    /// Answers whether the use of the key should be noted.
+    /// Inserts a key. Returns whether its `last_used_at` is due for an update.
     fn put(&self, hash: KeyHash, holder: Holder, now: Instant) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= REMEMBERED_MAX {
@@ -316,7 +322,7 @@ impl KeyCache {
         touched.is_none()
     }
 
-    /// A key that was revoked here is refused here at once.
+    /// Removes a key, so that this process refuses it from now on.
     pub(crate) fn forget(&self, id: KeyId) {
         self.0
             .lock()
@@ -344,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_remembered_for_a_moment_and_noted_once_a_minute() {
+    fn a_key_is_cached_for_a_second_and_its_use_recorded_once_a_minute() {
         let (cache, hash, begin) = (KeyCache::default(), key_hash("one"), Instant::now());
         let after = |ms| begin + Duration::from_millis(ms);
         assert_eq!(cache.get(hash, begin), None);
@@ -358,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_of_keys_fills_the_memory() {
+    fn the_cache_of_keys_is_bounded() {
         let (cache, now) = (KeyCache::default(), Instant::now());
         for id in 1..=3_000 {
             cache.put(key_hash(&id.to_string()), key(id), now);
@@ -367,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_remembered_for_a_second() {
+    fn an_unknown_key_is_cached_for_a_second() {
         let (unknown, begin) = (UnknownKeys::default(), Instant::now());
         let after = |ms| begin + Duration::from_millis(ms);
         assert!(!unknown.contains(key_hash("one"), begin));

@@ -1,7 +1,7 @@
-//! Receives a body within bounds: its own size, the time it takes, and the memory of all bodies
-//! together. Nothing is parsed here.
+//! Receives request bodies within limits: the size of one body, the time it takes and the memory of all bodies
+//! together. Parsing is left to the handlers.
 
-use crate::problem::Problem;
+use crate::problem::{Problem, ProblemKind};
 use axum::body::Body;
 use axum::extract::Request;
 use bytes::Bytes;
@@ -13,16 +13,19 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// How long a body may take to arrive.
+/// The time limit to receive a body.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(30);
-/// A body that is too large is read on for a moment, so that its sender gets to read the answer.
+/// How many bytes of a body that is too large are read and discarded. A client that is still sending reads the response
+/// only if the connection stays open.
 const IGNORED_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The time limit to discard the rest of a body that is too large.
 const IGNORED_WITHIN: Duration = Duration::from_secs(2);
-/// The largest body of every call but ingest.
+/// The maximum size of a body, in bytes, except for events and orders.
 pub(crate) const SMALL_BYTES_MAX: usize = 64 * 1024;
+/// The bytes that one permit of the memory limit stands for.
 const PERMIT_BYTES: usize = 1024;
 
-/// A whole body, with its share of the memory for bodies.
+/// A complete body, with its permits of the memory limit.
 #[derive(Debug)]
 pub(crate) struct Upload {
     bytes: Vec<u8>,
@@ -30,17 +33,20 @@ pub(crate) struct Upload {
 }
 
 impl Upload {
+    /// Returns the body as text.
+    ///
+    /// # Errors
+    ///
+    /// A problem with status 400 if it is not UTF-8.
     pub(crate) fn text(&self) -> Result<&str, Problem> {
         std::str::from_utf8(&self.bytes).map_err(|error| {
             let at = error.valid_up_to();
-            Problem::unreadable(format!(
-                "the body is not UTF-8: the byte at offset {at} does not belong there"
-            ))
+            Problem::malformed(format!("the body is not UTF-8: the byte at offset {at} is invalid"))
         })
     }
 
-    /// Makes room for `bytes` in total. What counts is the memory of the buffer, not what it holds: it doubles, though
-    /// not beyond the announced length.
+    /// Grows the buffer to at least `bytes`, doubling it up to the announced length. The capacity of the buffer counts
+    /// against the memory limit, not its content.
     fn reserve(
         &mut self,
         uploads: &Arc<Semaphore>,
@@ -65,7 +71,8 @@ impl Upload {
         let more =
             u32::try_from(needed).ok().and_then(|n| Arc::clone(uploads).try_acquire_many_owned(n).ok());
         let Some(more) = more else {
-            return Err(Problem::try_again("Too much is being received", "try again in a moment"));
+            let detail = "the memory for request bodies is in use: try again in a moment";
+            return Err(Problem::try_again(ProblemKind::ServerBusy, detail));
         };
         match &mut self.share {
             Some(share) => share.merge(more),
@@ -75,7 +82,12 @@ impl Upload {
     }
 }
 
-/// Reads the body of a request that may hold up to `bytes_max`.
+/// Receives the body of a request.
+///
+/// # Errors
+///
+/// A problem with status 413 if it is larger than `bytes_max`, 408 if it takes too long, 415 if it is compressed, 503
+/// if the memory limit is reached.
 pub(crate) async fn receive(
     uploads: &Arc<Semaphore>,
     request: Request,
@@ -99,12 +111,16 @@ pub(crate) async fn receive(
         }
         Ok(())
     };
-    let slow = || Problem::new(408, "Too slow", "the body did not arrive in time: send it again");
+    let slow = || {
+        let seconds = ARRIVES_WITHIN.as_secs();
+        let detail = format!("the body was not received within {seconds} s: send it again");
+        Problem::of(ProblemKind::RequestTimeout, detail)
+    };
     let received = timeout(ARRIVES_WITHIN, whole).await.unwrap_or_else(|_| Err(slow()));
     if let Err(problem) = received {
         drop(upload);
         if problem.status == 413 {
-            ignore_rest(body).await;
+            discard_rest(body).await;
         }
         return Err(problem);
     }
@@ -112,12 +128,14 @@ pub(crate) async fn receive(
 }
 
 fn too_large(bytes_max: usize) -> Problem {
-    Problem::too_large(format!("the body has more than {bytes_max} bytes: send less at once"))
+    Problem::too_large(format!("the body is too large: send at most {bytes_max} bytes"))
 }
 
 async fn next(body: &mut Body) -> Result<Option<Bytes>, Problem> {
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Problem::unreadable("the body broke off"))?;
+        let frame = frame.map_err(|_| {
+            Problem::malformed("the body is incomplete: the connection was closed before its end")
+        })?;
         if let Ok(data) = frame.into_data() {
             return Ok(Some(data));
         }
@@ -125,7 +143,7 @@ async fn next(body: &mut Body) -> Result<Option<Bytes>, Problem> {
     Ok(None)
 }
 
-async fn ignore_rest(mut body: Body) {
+async fn discard_rest(mut body: Body) {
     let mut bytes = 0;
     let rest = async {
         while bytes <= IGNORED_BYTES_MAX
@@ -147,18 +165,36 @@ fn refuse_encoded(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The media type of a body in small letters, without its parameters; empty when none is named.
+/// Returns the media type of a body in lower case without parameters, or an empty string if the header is missing.
 pub(crate) fn media_type(headers: &HeaderMap) -> String {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Reads the small JSON body of a call that is not ingest.
+/// Receives the JSON body of any call except those for events and orders.
 pub(crate) async fn receive_json(uploads: &Arc<Semaphore>, request: Request) -> Result<Upload, Problem> {
+    receive_as(&["application/json"], uploads, request).await
+}
+
+/// Receives a merge patch (RFC 7396).
+pub(crate) async fn receive_merge_patch(
+    uploads: &Arc<Semaphore>,
+    request: Request,
+) -> Result<Upload, Problem> {
+    receive_as(&["application/merge-patch+json", "application/json"], uploads, request).await
+}
+
+/// Receives a body of one of these media types. A body without a content type is accepted.
+async fn receive_as(
+    accepted: &[&str],
+    uploads: &Arc<Semaphore>,
+    request: Request,
+) -> Result<Upload, Problem> {
     let media = media_type(request.headers());
     let (_, upload) = receive(uploads, request, SMALL_BYTES_MAX).await?;
-    if !upload.bytes.is_empty() && !media.is_empty() && media != "application/json" {
-        return Err(Problem::unsupported("the body must be JSON: send content-type: application/json"));
+    if !upload.bytes.is_empty() && !media.is_empty() && !accepted.contains(&media.as_str()) {
+        let detail = format!("the content type is not accepted: send {}", accepted.join(" or "));
+        return Err(Problem::unsupported(detail));
     }
     Ok(upload)
 }

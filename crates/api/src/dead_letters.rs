@@ -1,4 +1,4 @@
-//! Deliveries that were given up: to look at, and to make fresh deliveries from, one or many.
+//! The calls that list, show and requeue dead letters, one or many at a time.
 
 use crate::body::receive_json;
 use crate::events::{PAYLOAD_PAGE_BYTES, raw};
@@ -23,29 +23,39 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 pub(crate) const LIST: &str = "dead-letters";
+/// The name of a bulk requeue in cursors.
 const REQUEUE: &str = "requeue";
-/// Letters of one transaction, and transactions of one call: a longer work is done in several calls.
+/// The maximum number of dead letters that are requeued in one transaction.
 const REQUEUE_PAGE: u32 = 500;
+/// The maximum number of transactions of one call. The caller continues with the cursor.
 const REQUEUE_PAGES_MAX: usize = 20;
-/// The ids that an answer names.
+/// The maximum number of ids in a response.
 const IDS_SHOWN_MAX: usize = 1_000;
-/// The transactions of a call whose answer names every letter that was requeued.
+/// The maximum number of transactions of a call whose response contains the id of every requeued dead letter.
 pub(crate) const REQUEUE_PAGES_NAMED: usize = IDS_SHOWN_MAX / REQUEUE_PAGE as usize;
 
+/// A delivery that gets no further attempt.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "id": 4, "saga_id": 9, "event_id": 7, "subscription_id": 3, "final_error_code": "HTTP_503",
     "failed_at": "2026-01-31T13:00:00.000000Z", "requeued_as": null, "payload_snapshot": {"order": 7}
 }))]
 pub(crate) struct DeadLetterView {
+    /// The id.
     pub(crate) id: i64,
+    /// The id of the delivery.
     pub(crate) saga_id: i64,
+    /// The id of the event.
     pub(crate) event_id: i64,
+    /// The id of the subscription.
     pub(crate) subscription_id: i64,
+    /// The error code of the last attempt.
     pub(crate) final_error_code: Option<String>,
+    /// When the delivery was dead-lettered.
     pub(crate) failed_at: Utc,
+    /// The id of the delivery that it was requeued as.
     pub(crate) requeued_as: Option<i64>,
-    /// In lists only with `payload=true`.
+    /// The payload of the event. In lists only with `payload=true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub(crate) payload_snapshot: Option<Box<RawValue>>,
@@ -72,32 +82,36 @@ impl DeadLetterView {
 
 parameters! {
     struct Parameters(LIST) -> DeadLetterFilter {
+        /// Only dead letters of this subscription.
         subscription_id: SubscriptionId,
+        /// Only dead letters of events of this type.
         event_type: EventType,
-        /// Failed at or after.
+        /// Only deliveries dead-lettered at this time or later.
         since: Timestamp,
-        /// Failed before.
+        /// Only deliveries dead-lettered before this time.
         until: Timestamp,
     }
 }
 
 body! {
-    /// Every field narrows.
+    /// Selects dead letters. All conditions must be met; without any, all dead letters are selected.
     #[schema(example = json!({"event_type": "order.paid", "since": "2026-01-31T12:00:00Z", "dry_run": true}))]
     struct RequeueFilter {
+        /// Only dead letters of this subscription.
         #[schema(value_type = Option<i64>, minimum = 1)]
         subscription_id: Option<SubscriptionId>,
-        #[schema(value_type = Option<String>)]
+        /// Only dead letters of events of this type.
+        #[schema(value_type = Option<String>, max_length = 200, pattern = "^[A-Za-z0-9][A-Za-z0-9_.:/-]*$")]
         event_type: Option<EventType>,
-        /// Failed at or after.
+        /// Only deliveries dead-lettered at this time or later.
         #[schema(value_type = Option<String>, format = DateTime)]
         since: Option<Timestamp>,
-        /// Failed before.
+        /// Only deliveries dead-lettered before this time.
         #[schema(value_type = Option<String>, format = DateTime)]
         until: Option<Timestamp>,
-        /// Only say what would be done.
+        /// Whether to count the selected dead letters without requeueing them, by default false.
         dry_run: Option<bool>,
-        /// The next_cursor of the answer before, to go on.
+        /// The `next_cursor` of the previous response, to continue.
         cursor: Option<String>,
     }
 }
@@ -106,16 +120,19 @@ body! {
     get,
     path = "/v1/dead-letters",
     tag = "dead letters",
-    summary = "List dead letters, newest first (role viewer)",
+    operation_id = "list_dead_letters",
+    summary = "List dead letters",
+    description = "Returns dead letters, newest first.",
+    security(("api_key" = ["viewer"])),
     params(
         Parameters,
-        ("payload" = Option<bool>, Query, description = "true: with the payloads; a page ends at 4 MiB of them"),
+        ("payload" = Option<bool>, Query, description = "Whether to include payloads. A page then ends at 4 MiB."),
     ),
-    responses((status = 200, description = "A page", body = Listed<DeadLetterView>)),
+    responses((status = 200, description = "A page of dead letters", body = Listed<DeadLetterView>)),
 )]
 pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     let mut query = Query::of(&uri)?;
-    let has_payloads = query.flag("payload")?;
+    let has_payloads = query.flag("payload");
     let (filter, page) = Parameters::read(query)?;
     if !has_payloads {
         let found = api.reader.dead_letter_heads(filter, page).await?;
@@ -126,7 +143,7 @@ pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     Ok(reserved.hold(ok(&Listed::of(LIST, found, DeadLetterView::of))?))
 }
 
-/// The same for a page of the dashboard.
+/// Returns the page that the parameters of an address select, without payloads, for the dashboard.
 pub(crate) async fn find_heads<S: Stores, T>(
     api: &ApiState<S>,
     uri: &Uri,
@@ -142,22 +159,30 @@ pub(crate) async fn find_heads<S: Stores, T>(
     get,
     path = "/v1/dead-letters/{id}",
     tag = "dead letters",
-    summary = "A dead letter (role viewer)",
-    params(("id" = i64, Path)),
+    operation_id = "get_dead_letter",
+    summary = "Get a dead letter",
+    description = "Returns a dead letter with the payload of its event.",
+    security(("api_key" = ["viewer"])),
+    params(("id" = i64, Path, description = "The id of the dead letter.")),
     responses((status = 200, description = "The dead letter", body = DeadLetterView)),
 )]
 pub(crate) async fn show<S: Stores>(State(api): Api<S>, Path(text): Path<String>) -> ApiResult {
     ok(&find_one(&api, &text).await?)
 }
 
+/// Returns a dead letter with its payload.
 pub(crate) async fn find_one<S: Stores>(api: &ApiState<S>, text: &str) -> Result<DeadLetterView, Problem> {
     let letter = api.reader.dead_letter(id("id", text, DeadLetterId::new)?).await?;
     Ok(DeadLetterView::of(letter.ok_or_else(|| Problem::not_found("dead letter"))?))
 }
 
+/// The delivery that a dead letter was requeued as.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(example = json!({"saga_id": 12}))]
+#[schema(example = json!({"id": 12, "saga_id": 12}))]
 pub(crate) struct Requeued {
+    /// The id of the new delivery.
+    id: i64,
+    /// The id under its older name.
     saga_id: i64,
 }
 
@@ -165,14 +190,18 @@ pub(crate) struct Requeued {
     post,
     path = "/v1/dead-letters/{id}/requeue",
     tag = "dead letters",
-    summary = "Make a fresh delivery from a dead letter (role operator)",
-    params(("id" = i64, Path)),
+    operation_id = "requeue_dead_letter",
+    summary = "Requeue a dead letter",
+    description = "Creates a new delivery from a dead letter. A dead letter is requeued at most once: a repeated call \
+                   returns the same delivery.",
+    security(("api_key" = ["operator"])),
+    params(("id" = i64, Path, description = "The id of the dead letter.")),
     responses(
-        (status = 201, description = "Made", body = Requeued),
-        (status = 200, description = "Was made before", body = Requeued),
+        (status = 201, description = "A new delivery was created", body = Requeued),
+        (status = 200, description = "The dead letter had been requeued before", body = Requeued),
         (
             status = 409,
-            description = "Its subscription was deleted",
+            description = "The subscription was deleted",
             body = Problem,
             content_type = "application/problem+json",
         ),
@@ -184,10 +213,10 @@ pub(crate) async fn requeue_one<S: Stores>(
     Path(text): Path<String>,
 ) -> ApiResult {
     let (status, saga) = requeue(&api, by, &text).await?;
-    json(status, &Requeued { saga_id: saga.get() })
+    json(status, &Requeued { id: saga.get(), saga_id: saga.get() })
 }
 
-/// The delivery that was made from a letter, and whether it was made now.
+/// Requeues a dead letter. Returns its new delivery, with status 201 if this call created it.
 pub(crate) async fn requeue<S: Stores>(
     api: &ApiState<S>,
     by: Actor,
@@ -202,40 +231,47 @@ pub(crate) async fn requeue<S: Stores>(
         }
         Some(Requeue::AlreadyRequeued(saga)) => Ok((StatusCode::OK, *saga)),
         Some(Requeue::SubscriptionDeleted) => {
-            Err(Problem::conflict("its subscription was deleted, so nothing could ever be sent"))
+            Err(Problem::conflict("the subscription of this dead letter was deleted: it cannot be requeued"))
         }
         Some(Requeue::NotFound) | None => Err(Problem::not_found("dead letter")),
     }
 }
 
+/// The result of a bulk requeue.
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[schema(example = json!({
     "dry_run": false, "matched": 2, "requeued": 1, "already_requeued": 1, "subscription_deleted": 0, "ids": [4],
     "next_cursor": null
 }))]
 pub(crate) struct RequeuedMany {
+    /// Whether nothing was requeued because of `dry_run`.
     pub(crate) dry_run: bool,
-    /// Dead letters that the filter found.
+    /// The number of selected dead letters.
     pub(crate) matched: u64,
-    /// Of these, how many got a fresh delivery now.
+    /// The number of dead letters that this call requeued.
     pub(crate) requeued: u64,
+    /// The number of dead letters that had been requeued before.
     pub(crate) already_requeued: u64,
+    /// The number of dead letters that cannot be requeued because their subscription was deleted.
     pub(crate) subscription_deleted: u64,
-    /// The first of those that matched (`dry_run`) or were requeued.
+    /// The ids of the requeued dead letters, or of the selected ones with `dry_run`; up to 1,000.
     pub(crate) ids: Vec<i64>,
-    /// Send the same request with this as `cursor` to go on; null when the end was reached.
+    /// The `cursor` to continue with; null when all dead letters have been processed.
     pub(crate) next_cursor: Option<String>,
 }
 
-/// Goes through the letters oldest first, in bounded transactions. Repeating it is harmless: a letter is
-/// requeued once.
 #[utoipa::path(
     post,
     path = "/v1/dead-letters/requeue",
     tag = "dead letters",
-    summary = "Make fresh deliveries from all that a filter finds (role operator)",
+    operation_id = "requeue_dead_letters",
+    summary = "Requeue dead letters in bulk",
+    description = "Requeues all dead letters that a filter selects, oldest first, up to 10,000 in a call. Send the \
+                   same filter with `next_cursor` to continue. A dead letter is requeued at most once, so the call may \
+                   be repeated.",
+    security(("api_key" = ["operator"])),
     request_body = Option<RequeueFilter>,
-    responses((status = 200, description = "How many, and which", body = RequeuedMany)),
+    responses((status = 200, description = "The number of dead letters, and their ids", body = RequeuedMany)),
 )]
 pub(crate) async fn requeue_many<S: Stores>(
     State(api): Api<S>,
@@ -247,7 +283,7 @@ pub(crate) async fn requeue_many<S: Stores>(
     ok(&requeue_found(&api, by, fields, REQUEUE_PAGES_MAX, EXAMINED_MAX).await?)
 }
 
-/// One call's part of the work; `next_cursor` says whether there is more.
+/// Requeues up to `pages_max` pages of the selected dead letters; `next_cursor` is set if there are more.
 pub(crate) async fn requeue_found<S: Stores>(
     api: &ApiState<S>,
     by: Actor,
@@ -257,10 +293,10 @@ pub(crate) async fn requeue_found<S: Stores>(
 ) -> Result<RequeuedMany, Problem> {
     let RequeueFilter { subscription_id, event_type, since, until, dry_run, cursor } =
         RequeueFilter::read(&mut fields)?;
-    fields.finish()?;
     let filter = DeadLetterFilter { subscription_id, event_type, since, until };
     let dry_run = dry_run.unwrap_or(false);
-    let mut after = cursor.map(|cursor| read_cursor(REQUEUE, &cursor)).transpose()?;
+    let after = cursor.map(|cursor| read_cursor(REQUEUE, &cursor)).transpose();
+    let mut after = after.map_err(|problem| fields.wrong("cursor", problem.detail))?;
     let mut answer = RequeuedMany { dry_run, ..RequeuedMany::default() };
     for _ in 0..pages_max {
         let page = PageRequest::first(REQUEUE_PAGE).behind(after).looking_at(examined_max);

@@ -1,4 +1,4 @@
-//! Deliveries can be looked at, alone with every attempt; nobody changes one from here.
+//! The calls that list and show deliveries. They are read-only.
 
 use crate::problem::Problem;
 use crate::query::{Listed, Query, id, ok};
@@ -17,9 +17,10 @@ use utoipa::ToSchema;
 
 pub(crate) const LIST: &str = "deliveries";
 
+/// One event on its way to one subscription.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
-    "saga_id": 9, "event_id": 7, "subscription_id": 3, "event_type": "order.paid", "status": "PendingRetry",
+    "id": 9, "saga_id": 9, "event_id": 7, "subscription_id": 3, "event_type": "order.paid", "status": "PendingRetry",
     "attempt_count": 1, "next_attempt_at": "2026-01-31T12:00:30.000000Z", "final_error_code": "HTTP_503",
     "requeued_from": null, "created_at": "2026-01-31T12:00:00.004000Z", "updated_at": "2026-01-31T12:00:00.020000Z",
     "attempts": [{
@@ -28,34 +29,55 @@ pub(crate) const LIST: &str = "deliveries";
     }]
 }))]
 pub(crate) struct DeliveryView {
+    /// The id.
+    pub(crate) id: i64,
+    /// The id under its older name.
     pub(crate) saga_id: i64,
+    /// The id of the event.
     pub(crate) event_id: i64,
+    /// The id of the subscription.
     pub(crate) subscription_id: i64,
+    /// The type of the event.
     pub(crate) event_type: String,
+    /// The status. `Completed` and `DeadLettered` are final.
     pub(crate) status: &'static str,
+    /// The number of finished attempts.
     pub(crate) attempt_count: u32,
+    /// When the next attempt is due. Of a final delivery, when the last one was due.
     pub(crate) next_attempt_at: Utc,
+    /// The error code of the last failed attempt. A later success does not clear it.
     pub(crate) final_error_code: Option<String>,
+    /// The id of the dead letter that this delivery was requeued from.
     pub(crate) requeued_from: Option<i64>,
+    /// When the event was routed to the subscription, or requeued.
     pub(crate) created_at: Utc,
+    /// When it last changed.
     pub(crate) updated_at: Utc,
-    /// In the single view only.
+    /// The attempts, oldest first. Not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) attempts: Option<Vec<AttemptView>>,
 }
 
+/// One request to the receiver.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "job_id": 11, "status": "Completed", "attempt_at": "2026-01-31T12:00:00.010000Z", "response_status": 200,
     "error_code": null, "duration_ms": 8, "worker_id": "node1-77-5f3a"
 }))]
 pub(crate) struct AttemptView {
+    /// The id of the attempt.
     pub(crate) job_id: i64,
+    /// The status of the attempt.
     pub(crate) status: &'static str,
+    /// When the attempt was due.
     pub(crate) attempt_at: Utc,
+    /// The HTTP status of the response; null if there was none.
     pub(crate) response_status: Option<u16>,
+    /// Why the attempt failed; null if it succeeded or has not ended.
     pub(crate) error_code: Option<String>,
+    /// The duration of the request, in milliseconds.
     pub(crate) duration_ms: Option<u32>,
+    /// The process that made the attempt.
     pub(crate) worker_id: Option<String>,
 }
 
@@ -63,6 +85,7 @@ impl DeliveryView {
     pub(crate) fn of(delivery: &Delivery) -> Self {
         let (saga, state) = (&delivery.saga, &delivery.saga.state);
         Self {
+            id: saga.id.get(),
             saga_id: saga.id.get(),
             event_id: saga.event_id.get(),
             subscription_id: saga.subscription_id.get(),
@@ -100,15 +123,19 @@ impl AttemptView {
 
 parameters! {
     struct Parameters(LIST) -> DeliveryFilter {
+        /// Only deliveries in this status.
         status: SagaStatus,
+        /// Only deliveries to this subscription.
         subscription_id: SubscriptionId,
+        /// Only deliveries of this event.
         event_id: EventId,
+        /// Only deliveries of events of this type.
         event_type: EventType,
-        /// Its final_error_code, such as HTTP_503
+        /// Only deliveries with this `final_error_code`, such as `HTTP_503`.
         error_code: ErrorCode,
-        /// Made at this time or later
+        /// Only deliveries created at this time or later.
         since: Timestamp,
-        /// Made before this time
+        /// Only deliveries created before this time.
         until: Timestamp,
     }
 }
@@ -117,15 +144,18 @@ parameters! {
     get,
     path = "/v1/deliveries",
     tag = "deliveries",
-    summary = "List deliveries, newest first (role viewer)",
+    operation_id = "list_deliveries",
+    summary = "List deliveries",
+    description = "Returns deliveries without their attempts, newest first.",
+    security(("api_key" = ["viewer"])),
     params(Parameters),
-    responses((status = 200, description = "A page", body = Listed<DeliveryView>)),
+    responses((status = 200, description = "A page of deliveries", body = Listed<DeliveryView>)),
 )]
 pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     ok(&find(&api, &uri, EXAMINED_MAX).await?)
 }
 
-/// What the parameters of an address ask for.
+/// Returns the page that the parameters of an address select.
 pub(crate) async fn find<S: Stores>(
     api: &ApiState<S>,
     uri: &Uri,
@@ -140,16 +170,20 @@ pub(crate) async fn find<S: Stores>(
     get,
     path = "/v1/deliveries/{id}",
     tag = "deliveries",
-    summary = "A delivery with every attempt (role viewer)",
-    params(("id" = i64, Path)),
+    operation_id = "get_delivery",
+    summary = "Get a delivery",
+    description = "Returns a delivery with all its attempts.",
+    security(("api_key" = ["viewer"])),
+    params(("id" = i64, Path, description = "The id of the delivery.")),
     responses((status = 200, description = "The delivery", body = DeliveryView)),
 )]
 pub(crate) async fn show<S: Stores>(State(api): Api<S>, Path(text): Path<String>) -> ApiResult {
     ok(&find_one(&api, &text).await?)
 }
 
+/// Returns a delivery with its attempts.
 pub(crate) async fn find_one<S: Stores>(api: &ApiState<S>, text: &str) -> Result<DeliveryView, Problem> {
-    let saga_id = id("saga_id", text, SagaId::new)?;
+    let saga_id = id("id", text, SagaId::new)?;
     let Some((delivery, attempts)) = api.reader.delivery(saga_id).await? else {
         return Err(Problem::not_found("delivery"));
     };

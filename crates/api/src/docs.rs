@@ -1,5 +1,5 @@
-//! The description of the API for people, at `/docs`: one page of plain HTML, made from the very document that
-//! `/openapi.json` answers. It needs no script and nothing from another host, and its policy forbids both.
+//! The API reference at `/docs`: one HTML page, generated from the document that `/openapi.json` returns. It uses no
+//! scripts and no resources of other hosts, and its Content-Security-Policy forbids both.
 
 mod html;
 mod schema;
@@ -25,7 +25,7 @@ struct Page {
     policy: String,
 }
 
-/// Made once: the document does not change while the program runs.
+/// The page, generated once: the document does not change while the program runs.
 static PAGE: LazyLock<Result<Page, serde_json::Error>> = LazyLock::new(|| {
     let document = serde_json::from_str(&openapi::document()?)?;
     let style_hash = STANDARD.encode(Sha256::digest(STYLE));
@@ -37,8 +37,7 @@ static PAGE: LazyLock<Result<Page, serde_json::Error>> = LazyLock::new(|| {
 });
 
 pub(crate) async fn show() -> Result<Response, Problem> {
-    let broken =
-        |cause: &dyn std::fmt::Display| Problem::broken("the description could not be written", cause);
+    let broken = |cause: &dyn std::fmt::Display| Problem::broken("the page could not be generated", cause);
     let page = PAGE.as_ref().map_err(|error| broken(error))?;
     let policy = HeaderValue::from_str(&page.policy).map_err(|error| broken(&error))?;
     let fixed = |name: HeaderName, value: &'static str| (name, HeaderValue::from_static(value));
@@ -51,7 +50,7 @@ pub(crate) async fn show() -> Result<Response, Problem> {
     Ok((headers, page.html.as_str()).into_response())
 }
 
-/// One call of the document.
+/// One operation of the document.
 struct Call<'a> {
     method: String,
     path: &'a str,
@@ -63,41 +62,37 @@ impl Call<'_> {
         text(&self.operation["operationId"])
     }
 
-    /// What it does, and the role that its key needs.
-    fn summary_and_role(&self) -> (&str, Option<&str>) {
-        let summary = text(&self.operation["summary"]);
-        match summary.rsplit_once(" (role ").and_then(|(what, role)| Some((what, role.strip_suffix(')')?))) {
-            Some((what, role)) => (what, Some(role)),
-            None => (summary, None),
-        }
+    fn summary(&self) -> &str {
+        text(&self.operation["summary"])
+    }
+
+    /// Returns the role that the operation requires. `None` if it requires no key.
+    fn role(&self) -> Option<&str> {
+        self.operation["security"][0]["api_key"][0].as_str()
     }
 
     fn link(&self) -> String {
         let shown = format!("{} {}", tag("b", &self.method), escaped(self.path));
-        format!(
-            "<li><a href=\"#{}\">{shown}</a> {}",
-            escaped(self.anchor()),
-            escaped(self.summary_and_role().0)
-        )
+        format!("<li><a href=\"#{}\">{shown}</a> {}", escaped(self.anchor()), escaped(self.summary()))
     }
 
     fn section(&self, document: &Value) -> String {
-        let (summary, role) = self.summary_and_role();
-        let role = match role {
-            Some(role) => format!("An API key of role {}.", tag("b", &escaped(role))),
-            None => "No key.".to_owned(),
+        let role = match self.role() {
+            Some(role) => format!("an API key with the role {}", tag("b", &escaped(role))),
+            None => "no API key".to_owned(),
         };
         let description = tag("p", &escaped(text(&self.operation["description"])));
         format!(
-            "<section id=\"{}\"><h3><b>{}</b> {}</h3><p>{}</p><p class=\"needs\">Needs: {role}</p>{}{}{}{}</section>\n",
+            "<section id=\"{}\"><h3><b>{}</b> {}</h3><p>{}</p><p class=\"needs\">Requires {role}.</p>\
+             {}{}{}{}</section>\n",
             escaped(self.anchor()),
             self.method,
             code(self.path),
-            escaped(summary),
+            escaped(self.summary()),
             if description == "<p></p>" { "" } else { &description },
             self.parameters(),
             self.body(document),
-            self.answers(),
+            self.responses(),
         )
     }
 
@@ -110,7 +105,7 @@ impl Call<'_> {
                 row(&[code(text(&parameter["name"])), place, as_type(&parameter["schema"]), description])
             })
             .collect();
-        table("Parameters", &["name", "where", "type", ""], &rows)
+        table("Parameters", &["name", "in", "type", "description"], &rows)
     }
 
     fn body(&self, document: &Value) -> String {
@@ -124,18 +119,18 @@ impl Call<'_> {
         if kinds.is_empty() { kinds } else { format!("<h4>Body</h4>{kinds}") }
     }
 
-    fn answers(&self) -> String {
+    fn responses(&self) -> String {
         let rows: String = entries(&self.operation["responses"])
-            .map(|(status, answer)| {
+            .map(|(status, response)| {
                 let kinds: Vec<String> =
-                    entries(&answer["content"]).map(|(_, content)| as_type(&content["schema"])).collect();
-                let description = escaped(text(&answer["description"]));
+                    entries(&response["content"]).map(|(_, content)| as_type(&content["schema"])).collect();
+                let description = escaped(text(&response["description"]));
                 let mut kinds = kinds;
                 kinds.dedup();
                 row(&[code(status), description, kinds.join(" or ")])
             })
             .collect();
-        table("Answers", &["status", "when", "with"], &rows)
+        table("Responses", &["status", "description", "body"], &rows)
     }
 }
 
@@ -172,7 +167,8 @@ fn page(document: &Value) -> String {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}: HTTP API</title>\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><style>{STYLE}</style></head><body>\
          <h1>{title} {version}: HTTP API</h1><p>{about}</p>\
-         <p>A key goes into the header {}. For programs: <a href=\"/openapi.json\">/openapi.json</a>.</p>\
+         <p>Send an API key in the header {}. The same reference for programs is \
+         <a href=\"/openapi.json\">/openapi.json</a>.</p>\
          <nav><ul>{links}</ul></nav>{sections}<h2>Types</h2>{types}</body></html>\n",
         code("authorization: Bearer KEY"),
     )
@@ -194,7 +190,7 @@ fn row(cells: &[String]) -> String {
     tag("tr", &cells.iter().map(|cell| tag("td", cell)).collect::<String>())
 }
 
-/// Nothing without rows. What is wider than a phone scrolls by itself.
+/// Returns a table, or an empty string if there are no rows. The `div` scrolls on screens that are too narrow.
 fn table(title: &str, head: &[&str], rows: &str) -> String {
     if rows.is_empty() {
         return String::new();

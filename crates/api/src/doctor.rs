@@ -1,7 +1,7 @@
-//! Proves page by page that nothing was lost, and looks at what runs. The judging is
-//! [`posthaste_services::doctor`]'s; this brings it the facts.
+//! The call that checks the history page by page, and the running system. Collects the facts for
+//! [`posthaste_services::doctor`], which evaluates them.
 
-use crate::problem::Problem;
+use crate::problem::{Problem, ProblemKind};
 use crate::query::{Query, ok};
 use crate::state::{Api, ApiResult, ApiState};
 use crate::time::Utc;
@@ -16,6 +16,7 @@ use posthaste_services::telemetry;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+/// The result of the checks.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "healthy": true, "server_time": "2026-01-31T12:00:00.000000Z",
@@ -24,35 +25,48 @@ use utoipa::ToSchema;
     "examined_through": 10_000, "last_event_id": 25_000, "next_cursor": "ZG9jdG9yOjEwMDAwOi0"
 }))]
 pub(crate) struct Diagnosis {
-    /// No check of this page is a problem.
+    /// Whether no check of this page found a problem.
     pub(crate) healthy: bool,
+    /// The time of the checks.
     pub(crate) server_time: Utc,
+    /// The checks.
     pub(crate) checks: Vec<CheckView>,
+    /// What was checked.
     pub(crate) examined: ExaminedView,
-    /// The last event of this page.
+    /// The id of the last event on this page.
     pub(crate) examined_through: Option<i64>,
+    /// The id of the newest event.
     pub(crate) last_event_id: Option<i64>,
-    /// Where the next page of history goes on; nothing after the last one.
+    /// The `cursor` of the next page of history; null on the last page.
     pub(crate) next_cursor: Option<String>,
 }
 
+/// The result of one check.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CheckView {
+    /// The name of the check.
     pub(crate) name: &'static str,
-    /// ok, warning or problem.
+    /// The result.
     pub(crate) status: &'static str,
+    /// What was found.
     pub(crate) found: String,
-    /// Nothing where nothing is to be done.
+    /// What to do; null if no action is needed.
     pub(crate) to_do: Option<&'static str>,
 }
 
+/// The numbers of records that were checked.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ExaminedView {
+    /// The number of events.
     pub(crate) events: u64,
+    /// The number of deliveries.
     pub(crate) deliveries: u64,
+    /// The number of orders.
     pub(crate) orders: u64,
-    /// Pairs of event and subscription that changed too close to the routing to be decided.
+    /// The number of pairs of event and subscription that cannot be decided, because the subscription changed at about
+    /// the time of the routing.
     pub(crate) undecidable: u64,
+    /// The number of inconsistencies found.
     pub(crate) faults: u64,
 }
 
@@ -60,46 +74,46 @@ pub(crate) struct ExaminedView {
     get,
     path = "/v1/doctor",
     tag = "operations",
-    operation_id = "doctor",
-    summary = "Whether every event has what it must have, and what runs, runs well (role viewer)",
-    description = "The first page also looks at what runs; the others go on through history, at most 10,000 \
-                   events each.",
+    operation_id = "get_doctor",
+    summary = "Check the system",
+    description = "Checks that every event has its deliveries and every order its audit, in pages of up to 10,000 \
+                   events. The first page also checks the running system: queues, leases, processes, clocks, settings \
+                   and the database.",
+    security(("api_key" = ["viewer"])),
     params(
-        ("cursor" = Option<String>, Query, description = "The next_cursor of the page before"),
-        ("recent" = Option<bool>, Query, description = "Only the newest events and orders, on one page"),
+        ("cursor" = Option<String>, Query, description = "The `next_cursor` of the previous page."),
+        ("recent" = Option<bool>, Query, description = "Whether to check only the newest records, on one page."),
     ),
-    responses((status = 200, description = "What was found", body = Diagnosis)),
+    responses((status = 200, description = "The results", body = Diagnosis)),
 )]
 pub(crate) async fn show<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     let mut query = Query::of(&uri)?;
     let cursor = query.take("cursor");
-    let newest = match query.take("recent").as_deref() {
-        None | Some("false") => false,
-        Some("true") => true,
-        Some(_) => return Err(Problem::invalid("recent", "recent must be true or false")),
-    };
+    let newest = query.flag("recent");
     query.finish()?;
     let is_first = cursor.is_none();
     if newest && !is_first {
-        return Err(Problem::invalid("cursor", "recent has one page: leave the cursor out"));
+        let detail = "cursor must be left out with recent=true, which has one page";
+        return Err(Problem::invalid_parameter("cursor", detail));
     }
     let page = Examine { newest, ..place(cursor.as_deref())? };
     ok(&examine(&api, page, is_first).await?)
 }
 
-/// Where a walk begins, or goes on.
+/// Returns the page at a cursor, or the first page.
 pub(crate) fn place(cursor: Option<&str>) -> Result<Examine, Problem> {
     let begin = Examine { events_after: Some(0), orders_after: Some(0), newest: false };
     cursor.map_or(Ok(begin), read_cursor)
 }
 
-/// One page of history, and what runs if that is asked for too.
+/// Checks one page of the history, and the running system if `with_system` is set.
 pub(crate) async fn examine<S: Stores>(
     api: &ApiState<S>,
     page: Examine,
     with_system: bool,
 ) -> Result<Diagnosis, Problem> {
-    let busy = |_| Problem::try_again("Too much is examined already", "try again in a moment");
+    let busy =
+        |_| Problem::try_again(ProblemKind::ServerBusy, "another check is running: try again in a moment");
     let _turn = api.examinations.acquire().await.map_err(busy)?;
     let now = api.clock.now();
     let examined = api.insight.examine(page).await?;
@@ -127,7 +141,7 @@ pub(crate) async fn examine<S: Stores>(
     })
 }
 
-/// What runs, judged from the last count of what waits: cheap enough for a page that stays fresh.
+/// Checks the running system from the last survey of the queues. Cheap enough for a page that refreshes.
 pub(crate) async fn look<S: Stores>(api: &ApiState<S>) -> Result<Vec<CheckView>, Problem> {
     let now = api.clock.now();
     let survey = match api.operations.last_survey.get() {
@@ -166,7 +180,7 @@ fn view(check: Check) -> CheckView {
     CheckView { name, status: status.as_str(), found, to_do: Some(to_do).filter(|text| !text.is_empty()) }
 }
 
-/// Where events and orders go on; a dash for what was looked at to its end.
+/// Encodes where events and orders continue, with a dash for what is complete.
 fn write_cursor(examined: &Examined) -> Option<String> {
     let place = |next: Option<i64>| next.map_or_else(|| "-".to_owned(), |next| next.to_string());
     let (event, order) = (examined.next_event, examined.next_order);
@@ -185,7 +199,7 @@ fn read_cursor(text: &str) -> Result<Examine, Problem> {
         Some(Examine { events_after: place(events)?, orders_after: place(orders)?, newest: false })
     });
     read.ok_or_else(|| {
-        Problem::invalid("cursor", "cursor must be the next_cursor of the page before, of the same list")
+        Problem::invalid_parameter("cursor", "cursor must be the next_cursor of a page of this call")
     })
 }
 
@@ -194,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_says_where_both_walks_go_on() {
+    fn a_cursor_contains_the_positions_of_events_and_orders() {
         for (events_after, orders_after) in [(Some(7), Some(9)), (None, Some(9)), (Some(7), None)] {
             let examined = Examined {
                 events: vec![],

@@ -1,22 +1,22 @@
-//! Events come in here, and can be looked at. What arrives is checked and handed to ingest
-//! ([`posthaste_services::ingest`]); the answer comes after the commit.
+//! The calls that accept and show events. Accepted events go to ingest ([`posthaste_services::ingest`]); the response
+//! is sent after the commit.
 
 mod cloud;
+mod parse;
 
 pub(crate) use cloud::CloudEvent;
 
 use crate::body::{media_type, receive};
 use crate::deliveries::DeliveryView;
-use crate::fields::{Fields, elements};
-use crate::problem::Problem;
+use crate::problem::{Problem, ProblemKind, RequestError};
 use crate::query::{Listed, Query, id, json, ok, write_cursor};
-use crate::state::{Api, ApiResult, ApiState, Limits};
+use crate::state::{Api, ApiResult, ApiState};
 use crate::time::Utc;
 use crate::values::{body, parameters};
 use axum::extract::{Path, Request, State};
 use http::{HeaderMap, StatusCode, Uri};
-use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, NewEvent, TraceParent};
-use posthaste_core::json::{JsonError, JsonText};
+use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, TraceParent};
+use posthaste_core::json::JsonText;
 use posthaste_core::ports::{
     Conflict, DeliveryFilter, EventFilter, EventHead, Ingested, PAGE_BYTES_MAX, PageRequest,
     ReaderStore as _, RequestOutcome, StoredEvent, Stores,
@@ -27,34 +27,35 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 pub(crate) const LIST: &str = "events";
-/// The memory that a page with payloads takes: as the store returns it, and as text.
+/// The memory limit of a page with payloads, in bytes: the rows of the store and the serialized response.
 pub(crate) const PAYLOAD_PAGE_BYTES: usize = 2 * PAGE_BYTES_MAX;
-/// The deliveries that are shown with their event; the rest is a list of its own.
+/// The maximum number of deliveries in the response for one event. `/v1/deliveries` lists the others.
 const DELIVERIES_SHOWN_MAX: u32 = 200;
 
 body! {
+    /// A new event.
     #[schema(
         as = NewEvent,
         example = json!({"event_type": "order.paid", "payload": {"order": 7}, "external_event_id": "shop-7"})
     )]
     struct NewEventBody<'a> {
-        /// What subscriptions ask for.
+        /// The type, which decides the subscriptions that get the event.
         #[schema(value_type = String, max_length = 200, pattern = "^[A-Za-z0-9][A-Za-z0-9_.:/-]*$")]
         event_type: EventType,
-        /// Your own name for the event. A second event of that name with the same event_type and payload is the same
-        /// event; with another one it is refused.
+        /// The caller's own id of the event. A second event with the same id, type and payload is a duplicate and not
+        /// stored again; with another type or payload it is refused.
         #[schema(value_type = Option<String>, min_length = 1, max_length = 200)]
         external_event_id: Option<ExternalEventId>,
-        /// Goes through every log line; also as header x-correlation-id.
+        /// An id for log lines, to follow the event through the system. Replaces the header `x-correlation-id`.
         #[schema(value_type = Option<String>, min_length = 1, max_length = 200)]
         correlation_id: Option<CorrelationId>,
-        /// Any JSON. It is kept and delivered byte for byte.
+        /// Any JSON. It is stored and delivered byte for byte.
         #[schema(value_type = serde_json::Value)]
         payload: &'a RawValue,
     }
 }
 
-/// One event, or an array of them that is stored as a whole or not at all.
+/// One event, or an array of events that are stored in one transaction.
 #[derive(Debug, ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "the elements of an array are read one by one")]
@@ -63,10 +64,13 @@ pub(crate) enum EventOrEvents<'a> {
     Many(Vec<NewEventBody<'a>>),
 }
 
+/// An accepted event.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({"id": 7, "duplicate": false}))]
 pub(crate) struct Accepted {
+    /// The id of the event.
     id: i64,
+    /// Whether the event had been stored before, under the same `external_event_id`.
     duplicate: bool,
 }
 
@@ -74,16 +78,20 @@ pub(crate) struct Accepted {
     post,
     path = "/v1/events",
     tag = "events",
-    summary = "Accept events (role ingest)",
-    description = "With the headers ce-… the body is the data of one CloudEvent (its binary mode); ce-specversion \
-                   makes it one, and then ce-type, ce-source and ce-id are required. An external_event_id identifies \
-                   one content: with the same event_type and payload it is a duplicate, with another one the whole \
-                   request is refused with 422, which names the first event.",
+    operation_id = "create_events",
+    summary = "Publish events",
+    description = "Accepts one event, an array of events, or CloudEvents 1.0 in structured or binary mode. An array is \
+                   stored completely or not at all. The response is sent after the commit. An `external_event_id` \
+                   identifies one content: with the same type and payload it is a duplicate; with another type or \
+                   payload the whole request is refused with 422, and the detail contains the id of the first event. \
+                   In the binary mode of CloudEvents the header `ce-specversion` is set, `ce-type`, `ce-source` and \
+                   `ce-id` are required, and the body is the data.",
+    security(("api_key" = ["ingest"])),
     params(
-        ("ce-specversion" = Option<String>, Header, description = "1.0: the body is the data of a CloudEvent"),
-        ("ce-type" = Option<String>, Header, description = "Its event_type, such as order.paid"),
-        ("ce-source" = Option<String>, Header, description = "Who tells of it, such as /shop"),
-        ("ce-id" = Option<String>, Header, description = "Its name, unique within its source"),
+        ("ce-specversion" = Option<String>, Header, description = "The version of CloudEvents, `1.0`, in binary mode."),
+        ("ce-type" = Option<String>, Header, description = "The event type in binary mode, such as `order.paid`."),
+        ("ce-source" = Option<String>, Header, description = "The source in binary mode, such as `/shop`."),
+        ("ce-id" = Option<String>, Header, description = "The id in binary mode, unique within its source."),
     ),
     request_body(
         content(
@@ -93,14 +101,14 @@ pub(crate) struct Accepted {
         ),
     ),
     responses(
-        (status = 202, description = "Stored durably; at least one is new", body = AcceptedOrMany),
-        (status = 200, description = "All were known", body = AcceptedOrMany),
+        (status = 202, description = "Stored durably; at least one event is new", body = AcceptedOrMany),
+        (status = 200, description = "All events are duplicates", body = AcceptedOrMany),
     ),
 )]
 pub(crate) async fn create<S: Stores>(State(api): Api<S>, request: Request) -> ApiResult {
     let (head, upload) = receive(&api.uploads, request, api.limits.ingest_body_bytes_max()).await?;
-    let (events, is_list) = read_events(&head.headers, upload.text()?, api.limits)?;
-    // The share of the memory is kept until the events are stored.
+    let (events, is_list) = parse::read_events(&head.headers, upload.text()?, api.limits)?;
+    // The upload counts against the memory limit until the events are stored.
     let outcome = api.ingest.call(events).await;
     drop(upload);
     let stored = match outcome? {
@@ -108,29 +116,29 @@ pub(crate) async fn create<S: Stores>(State(api): Api<S>, request: Request) -> A
         RequestOutcome::Blocked => {
             let detail =
                 "another transaction holds an external_event_id of this request: try again in a moment";
-            return Err(Problem::try_again("The store is busy", detail));
+            return Err(Problem::try_again(ProblemKind::StoreBusy, detail));
         }
         RequestOutcome::Refused(reason) => {
-            let detail = "the database refuses this event: check its fields";
-            return Err(Problem { cause: Some(reason), ..Problem::invalid("body", detail) });
+            let detail = "the database does not accept a value of this request: check its fields";
+            return Err(Problem { cause: Some(reason.into()), ..Problem::invalid_body(detail) });
         }
-        RequestOutcome::Conflict(conflict) => return Err(conflicting(conflict, is_list)),
+        RequestOutcome::Conflict(conflict) => return Err(conflicting(conflict, is_list, &head.headers)),
     };
     let any_new = stored.iter().any(|ingested| matches!(ingested, Ingested::New(_)));
     let status = if any_new { StatusCode::ACCEPTED } else { StatusCode::OK };
     let mut accepted: Vec<Accepted> = stored.into_iter().map(Accepted::of).collect();
-    let answer = match accepted.pop() {
+    let body = match accepted.pop() {
         Some(only) if !is_list => AcceptedOrMany::One(only),
         last => {
             accepted.extend(last);
             AcceptedOrMany::Many(accepted)
         }
     };
-    json(status, &answer)
+    json(status, &body)
 }
 
-/// The caller may have mixed up two events, or another caller has used the id: either way nothing was stored.
-fn conflicting(Conflict { place, first }: Conflict, is_list: bool) -> Problem {
+/// Returns the problem for an external id that belongs to an event with another content. Nothing was stored.
+fn conflicting(Conflict { place, first }: Conflict, is_list: bool, headers: &HeaderMap) -> Problem {
     let field = if is_list { format!("[{place}].external_event_id") } else { "external_event_id".to_owned() };
     let owner = match first {
         Some(id) => format!("event {id}"),
@@ -140,7 +148,17 @@ fn conflicting(Conflict { place, first }: Conflict, is_list: bool) -> Problem {
         "{field} belongs to {owner}, which has another event_type or payload: send the same content again, or use a \
          new external_event_id"
     );
-    Problem::invalid(field, detail)
+    let index = place.to_string();
+    let error = match media_type(headers).as_str() {
+        _ if headers.contains_key(cloud::SPEC_VERSION_HEADER) => {
+            RequestError::in_header("ce-id", detail.clone())
+        }
+        cloud::ONE | cloud::BATCH if is_list => RequestError::in_body(&[&index, "id"], detail.clone()),
+        cloud::ONE | cloud::BATCH => RequestError::in_body(&["id"], detail.clone()),
+        _ if is_list => RequestError::in_body(&[&index, "external_event_id"], detail.clone()),
+        _ => RequestError::in_body(&["external_event_id"], detail.clone()),
+    };
+    Problem::of(ProblemKind::ValidationFailed, detail).at(field, error)
 }
 
 impl Accepted {
@@ -152,7 +170,7 @@ impl Accepted {
     }
 }
 
-/// One for each event: alone as the event came, or as a list.
+/// The accepted event, or an array in the order of the request.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 pub(crate) enum AcceptedOrMany {
@@ -160,100 +178,26 @@ pub(crate) enum AcceptedOrMany {
     Many(Vec<Accepted>),
 }
 
-/// What the headers say about all events of a request.
-#[derive(Debug, Clone)]
-struct Context {
-    correlation_id: Option<CorrelationId>,
-    traceparent: Option<TraceParent>,
-}
-
-impl Context {
-    /// A trace that cannot be read is begun anew, as its standard asks for; a correlation id is a promise.
-    fn of(headers: &HeaderMap) -> Result<Self, Problem> {
-        let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-        let correlation_id = text("x-correlation-id").map(CorrelationId::parse).transpose();
-        let correlation_id =
-            correlation_id.map_err(|error| Problem::invalid("x-correlation-id", error.to_string()))?;
-        let traceparent = text("traceparent").and_then(|text| TraceParent::parse(text).ok());
-        Ok(Self { correlation_id, traceparent })
-    }
-}
-
-/// The events of a request, and whether they came as a list.
-fn read_events(headers: &HeaderMap, text: &str, limits: Limits) -> Result<(Vec<NewEvent>, bool), Problem> {
-    let context = Context::of(headers)?;
-    if headers.contains_key(cloud::SPEC_VERSION_HEADER) {
-        return Ok((vec![cloud::binary(headers, text, context, limits)?], false));
-    }
-    let one: fn(Fields<'_>, Context, Limits) -> Result<NewEvent, Problem> = match media_type(headers).as_str()
-    {
-        "" | "application/json" => plain,
-        cloud::ONE | cloud::BATCH => cloud::structured,
-        _ => {
-            return Err(Problem::unsupported(
-                "send content-type: application/json, application/cloudevents+json or \
-                 application/cloudevents-batch+json",
-            ));
-        }
-    };
-    if !text.trim_start().starts_with('[') {
-        return Ok((vec![one(Fields::parse(text)?, context, limits)?], false));
-    }
-    let elements = elements(text, limits.batch_events_max)?;
-    if elements.is_empty() {
-        return Err(Problem::invalid("body", "the array holds no event"));
-    }
-    let read = |(index, raw)| one(Fields::of_element(raw, index)?, context.clone(), limits);
-    Ok((elements.into_iter().enumerate().map(read).collect::<Result<_, _>>()?, true))
-}
-
-/// Reads a [`NewEventBody`].
-fn plain(mut fields: Fields<'_>, context: Context, limits: Limits) -> Result<NewEvent, Problem> {
-    let NewEventBody { event_type, external_event_id, correlation_id, payload } =
-        NewEventBody::read(&mut fields)?;
-    let payload = payload_of(&fields, "payload", payload, limits)?;
-    fields.finish()?;
-    let correlation_id = correlation_id.or(context.correlation_id);
-    Ok(NewEvent { event_type, payload, external_event_id, correlation_id, traceparent: context.traceparent })
-}
-
-/// The payload as it came, byte for byte.
-fn payload_of(
-    fields: &Fields<'_>,
-    name: &str,
-    value: &RawValue,
-    limits: Limits,
-) -> Result<JsonText, Problem> {
-    JsonText::of_value(value, limits.payload_bytes_max).map_err(|error| unfit(&fields.path(name), &error))
-}
-
-/// The same of text that nobody has read yet.
-fn payload_of_text(field: &str, text: &str, limits: Limits) -> Result<JsonText, Problem> {
-    JsonText::parse(text, limits.payload_bytes_max).map_err(|error| unfit(field, &error))
-}
-
-fn unfit(field: &str, error: &JsonError) -> Problem {
-    let detail = format!("{field}: {error}");
-    match error {
-        JsonError::TooLong { .. } => Problem { field: Some(field.to_owned()), ..Problem::too_large(detail) },
-        JsonError::TooDeep { .. } => Problem::invalid(field, detail),
-        JsonError::NotUtf8 { .. } | JsonError::Invalid { .. } => Problem::unreadable(detail),
-    }
-}
-
+/// An event.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "id": 7, "external_event_id": "shop-7", "event_type": "order.paid", "correlation_id": null, "traceparent": null,
     "created_at": "2026-01-31T12:00:00.000000Z"
 }))]
 pub(crate) struct EventView {
+    /// The id.
     pub(crate) id: i64,
+    /// The caller's own id.
     pub(crate) external_event_id: Option<String>,
+    /// The type.
     pub(crate) event_type: String,
+    /// The id for log lines.
     pub(crate) correlation_id: Option<String>,
+    /// The trace context (W3C) of the request that published the event.
     pub(crate) traceparent: Option<String>,
+    /// When it was accepted.
     pub(crate) created_at: Utc,
-    /// Only with `payload=true`.
+    /// The payload. In lists only with `payload=true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub(crate) payload: Option<Box<RawValue>>,
@@ -285,18 +229,20 @@ impl EventView {
     }
 }
 
-/// Stored JSON as a part of an answer; a row that other hands wrote may hold none.
+/// Returns stored JSON as a part of a response, or null if a row that another program wrote is not JSON.
 pub(crate) fn raw(text: JsonText) -> Box<RawValue> {
     RawValue::from_string(text.into_string()).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
 parameters! {
     struct Parameters(LIST) -> EventFilter {
+        /// Only events of this type.
         event_type: EventType,
+        /// Only the event with this external id.
         external_event_id: ExternalEventId,
-        /// Accepted at this time or later; the latest come first
+        /// Only events accepted at this time or later.
         since: Timestamp,
-        /// Accepted before this time
+        /// Only events accepted before this time.
         until: Timestamp,
     }
 }
@@ -305,16 +251,19 @@ parameters! {
     get,
     path = "/v1/events",
     tag = "events",
-    summary = "List events, newest first (role viewer)",
+    operation_id = "list_events",
+    summary = "List events",
+    description = "Returns events, newest first.",
+    security(("api_key" = ["viewer"])),
     params(
         Parameters,
-        ("payload" = Option<bool>, Query, description = "true: with the payloads; a page ends at 4 MiB of them"),
+        ("payload" = Option<bool>, Query, description = "Whether to include payloads. A page then ends at 4 MiB."),
     ),
-    responses((status = 200, description = "A page", body = Listed<EventView>)),
+    responses((status = 200, description = "A page of events", body = Listed<EventView>)),
 )]
 pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     let mut query = Query::of(&uri)?;
-    let has_payloads = query.flag("payload")?;
+    let has_payloads = query.flag("payload");
     let (filter, page) = Parameters::read(query)?;
     if !has_payloads {
         let found = api.reader.event_heads(filter, page).await?;
@@ -325,7 +274,7 @@ pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     Ok(reserved.hold(ok(&Listed::of(LIST, found, EventView::of))?))
 }
 
-/// The same for a page of the dashboard.
+/// Returns the page that the parameters of an address select, without payloads, for the dashboard.
 pub(crate) async fn find_heads<S: Stores, T>(
     api: &ApiState<S>,
     uri: &Uri,
@@ -337,11 +286,12 @@ pub(crate) async fn find_heads<S: Stores, T>(
     Ok(Listed::of(LIST, api.reader.event_heads(filter, page).await?, view))
 }
 
+/// An event with its deliveries.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "id": 7, "external_event_id": "shop-7", "event_type": "order.paid", "correlation_id": null, "traceparent": null,
     "created_at": "2026-01-31T12:00:00.000000Z", "payload": {"order": 7}, "deliveries": [{
-        "saga_id": 9, "event_id": 7, "subscription_id": 3, "event_type": "order.paid", "status": "Completed",
+        "id": 9, "saga_id": 9, "event_id": 7, "subscription_id": 3, "event_type": "order.paid", "status": "Completed",
         "attempt_count": 1, "next_attempt_at": "2026-01-31T12:00:00.004000Z", "final_error_code": null,
         "requeued_from": null, "created_at": "2026-01-31T12:00:00.004000Z",
         "updated_at": "2026-01-31T12:00:00.020000Z"
@@ -349,16 +299,24 @@ pub(crate) async fn find_heads<S: Stores, T>(
     "deliveries_next_cursor": null
 }))]
 pub(crate) struct Shown {
+    /// The id.
     id: i64,
+    /// The caller's own id.
     external_event_id: Option<String>,
+    /// The type.
     event_type: String,
+    /// The id for log lines.
     correlation_id: Option<String>,
+    /// The trace context (W3C) of the request that published the event.
     traceparent: Option<String>,
+    /// When it was accepted.
     created_at: Utc,
+    /// The payload.
     #[schema(value_type = serde_json::Value)]
     payload: Box<RawValue>,
+    /// The deliveries of the event, newest first, up to 200.
     deliveries: Vec<DeliveryView>,
-    /// Goes on in `/v1/deliveries?event_id=…`.
+    /// The `cursor` for the other deliveries in `/v1/deliveries?event_id=…`; null if there are none.
     deliveries_next_cursor: Option<String>,
 }
 
@@ -366,8 +324,11 @@ pub(crate) struct Shown {
     get,
     path = "/v1/events/{id}",
     tag = "events",
-    summary = "An event with its deliveries (role viewer)",
-    params(("id" = i64, Path)),
+    operation_id = "get_event",
+    summary = "Get an event",
+    description = "Returns an event with its payload and its deliveries.",
+    security(("api_key" = ["viewer"])),
+    params(("id" = i64, Path, description = "The id of the event.")),
     responses((status = 200, description = "The event", body = Shown)),
 )]
 pub(crate) async fn show<S: Stores>(State(api): Api<S>, Path(text): Path<String>) -> ApiResult {
@@ -391,6 +352,7 @@ pub(crate) async fn show<S: Stores>(State(api): Api<S>, Path(text): Path<String>
     })
 }
 
+/// Returns an event with its payload.
 pub(crate) async fn find_one<S: Stores>(api: &ApiState<S>, id: EventId) -> Result<EventView, Problem> {
     let found = api.reader.event(id).await?;
     found.map(EventView::of).ok_or_else(|| Problem::not_found("event"))

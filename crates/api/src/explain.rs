@@ -1,5 +1,5 @@
-//! Why an event went where it went: what matched when it was routed, what did not and why, and what
-//! became of each delivery.
+//! Explains the routing of an event: which subscriptions matched, which did not and why, and the state of each
+//! delivery. Derived from the recorded changes of subscriptions.
 
 use crate::deliveries::DeliveryView;
 use crate::problem::Problem;
@@ -14,9 +14,10 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use utoipa::ToSchema;
 
-/// The most subscriptions without a delivery that are told of.
+/// The maximum number of subscriptions without a delivery in a response.
 const UNMATCHED_MAX: usize = 200;
 
+/// How an event was routed.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "event_id": 7, "event_type": "order.paid", "external_event_id": "shop-7", "correlation_id": null,
@@ -26,40 +27,53 @@ const UNMATCHED_MAX: usize = 200;
     "truncated": false
 }))]
 pub(crate) struct Explanation {
+    /// The id of the event.
     pub(crate) event_id: i64,
+    /// The type of the event.
     pub(crate) event_type: String,
+    /// The caller's own id of the event.
     pub(crate) external_event_id: Option<String>,
+    /// The id for log lines.
     pub(crate) correlation_id: Option<String>,
+    /// When the event was accepted.
     pub(crate) created_at: Utc,
-    /// False while the event waits for the router: what matches is decided then.
+    /// Whether the event has been routed. Subscriptions are matched at that time.
     pub(crate) routed: bool,
-    /// When its first delivery was made; nothing if no subscription matched.
+    /// When the first delivery was created; null if no subscription matched.
     pub(crate) routed_at: Option<Utc>,
+    /// The result in a sentence.
     pub(crate) summary: String,
-    /// Oldest first, 200 at most; those that were made from dead letters too.
+    /// The deliveries, oldest first, up to 200. Includes deliveries that were requeued from dead letters.
     pub(crate) deliveries: Vec<Explained>,
-    /// Subscriptions that had or have this type and got no delivery, 200 at most.
+    /// The subscriptions that have or had this event type and got no delivery, up to 200.
     pub(crate) unmatched: Vec<NotMatched>,
-    /// There is more than is told: see `/v1/deliveries?event_id=…`.
+    /// Whether entries were left out. `/v1/deliveries?event_id=…` lists all deliveries.
     pub(crate) truncated: bool,
 }
 
+/// A delivery with its attempts, its dead letter and a summary.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Explained {
+    /// The delivery.
     #[serde(flatten)]
     pub(crate) delivery: DeliveryView,
+    /// The id of its dead letter.
     pub(crate) dead_letter_id: Option<i64>,
-    /// The delivery that was made from its dead letter.
+    /// The id of the delivery that its dead letter was requeued as.
     pub(crate) requeued_as: Option<i64>,
-    /// What happened, in a sentence.
+    /// The state of the delivery in a sentence.
     pub(crate) told: String,
 }
 
+/// A subscription that got no delivery of an event.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NotMatched {
+    /// The id of the subscription.
     pub(crate) subscription_id: i64,
-    /// created_later, deleted, other_type, paused, unverified, changed_meanwhile or missing.
+    /// Why it got no delivery. `changed_meanwhile`: it changed too close to the routing to decide. `missing`: it
+    /// matched, and a delivery should exist.
     pub(crate) reason: &'static str,
+    /// The reason in a sentence.
     pub(crate) told: String,
 }
 
@@ -67,15 +81,19 @@ pub(crate) struct NotMatched {
     get,
     path = "/v1/events/{id}/explain",
     tag = "events",
-    operation_id = "explain",
-    summary = "Which subscriptions an event matched, which not and why, and what became of it (role viewer)",
-    params(("id" = i64, Path)),
+    operation_id = "explain_event",
+    summary = "Explain the routing of an event",
+    description = "Returns the subscriptions that an event matched, those that it did not match and why, and the \
+                   state of each delivery.",
+    security(("api_key" = ["viewer"])),
+    params(("id" = i64, Path, description = "The id of the event.")),
     responses((status = 200, description = "The explanation", body = Explanation)),
 )]
 pub(crate) async fn show<S: Stores>(State(api): Api<S>, Path(text): Path<String>) -> ApiResult {
     ok(&find(&api, id("id", &text, EventId::new)?).await?)
 }
 
+/// Returns the explanation of an event.
 pub(crate) async fn find<S: Stores>(api: &ApiState<S>, event_id: EventId) -> Result<Explanation, Problem> {
     let Some(found) = api.insight.explain(event_id).await? else { return Err(Problem::not_found("event")) };
     Ok(explanation(found, api.clock.now()))
@@ -87,7 +105,7 @@ fn explanation(found: ExplainedEvent, now: Timestamp) -> Explanation {
     let matched: BTreeSet<SubscriptionId> =
         found.deliveries.iter().map(|one| one.delivery.saga.subscription_id).collect();
     let summary = if found.is_queued {
-        "not yet routed: it waits for the router, which decides what matches then".to_owned()
+        "not yet routed: subscriptions are matched when the router processes the event".to_owned()
     } else {
         let (matches, others) = (count(matched.len(), "subscription"), count(unmatched.len(), "other"));
         format!("routed to {matches}; {others} of this type did not match")
@@ -117,7 +135,7 @@ fn first_delivery(found: &ExplainedEvent) -> Option<Timestamp> {
     sagas.filter(|saga| saga.requeued_from.is_none()).map(|saga| saga.created_at).min()
 }
 
-/// Every subscription that ever had the type and has no delivery, and why.
+/// Returns the subscriptions that ever had the event type and have no delivery, and whether there are more.
 fn unmatched(
     found: &ExplainedEvent,
     routed_at: Option<Timestamp>,
@@ -134,13 +152,13 @@ fn unmatched(
     }
     let kind = &found.event.event_type;
     let around = routed_between(found.event.created_at, routed_at, now);
-    let mut told = Vec::new();
+    let mut not_matched = Vec::new();
     for (id, changes) in &changes {
         let then = routed_at.map_or(around, |at| (at, at));
         let verdict_then = verdict(changes, kind, then.0, then.1);
         let (reason, text) = match (verdict_then, verdict(changes, kind, around.0, around.1)) {
             (Verdict::Not(reason), _) => (reason.as_str(), why(reason).to_owned()),
-            // What is not listed may be there.
+            // The delivery may be among those that were left out.
             (_, Verdict::Matched) if found.more_deliveries || found.more_changes => continue,
             (_, Verdict::Matched) => {
                 ("missing", "it matched and has no delivery: run posthaste doctor".to_owned())
@@ -150,22 +168,22 @@ fn unmatched(
                 ("changed_meanwhile", changed(turned, routed_at))
             }
         };
-        told.push(NotMatched { subscription_id: id.get(), reason, told: text });
+        not_matched.push(NotMatched { subscription_id: id.get(), reason, told: text });
     }
-    let more = told.len() > UNMATCHED_MAX;
-    told.truncate(UNMATCHED_MAX);
-    (told, more)
+    let more = not_matched.len() > UNMATCHED_MAX;
+    not_matched.truncate(UNMATCHED_MAX);
+    (not_matched, more)
 }
 
-/// Which change may have come before the routing or after it.
+/// Describes the change that may have happened before or after the routing.
 fn changed(turned: Option<(&SubscriptionChange, Option<Unmatched>)>, routed_at: Option<Timestamp>) -> String {
     let about_then = match routed_at {
         Some(_) => "about when the event was routed",
-        None => "and when exactly the event was routed is not kept",
+        None => "and the exact time of the routing is not recorded",
     };
     let Some((change, reason)) = turned else { return format!("it changed {about_then}") };
     let what = match reason {
-        None => "it began to take events of this type",
+        None => "it started to match events of this type",
         Some(Unmatched::CreatedLater) => "it was created",
         Some(Unmatched::Deleted) => "it was deleted",
         Some(Unmatched::OtherType) => "it was changed to another type",
@@ -179,14 +197,14 @@ const fn why(reason: Unmatched) -> &'static str {
     match reason {
         Unmatched::CreatedLater => "it was created after the event was routed",
         Unmatched::Deleted => "it was deleted before the event was routed",
-        Unmatched::OtherType => "it asked for another type when the event was routed",
+        Unmatched::OtherType => "it had another event type when the event was routed",
         Unmatched::Paused => "it was paused when the event was routed",
         Unmatched::Unverified => "its URL was not verified when the event was routed",
     }
 }
 
 fn explained(one: ExplainedDelivery) -> Explained {
-    let told = told(&one);
+    let told = describe(&one);
     let (letter, again) = one.dead_letter.map_or((None, None), |(letter, again)| (Some(letter), again));
     Explained {
         delivery: DeliveryView::with_attempts(&one.delivery, one.attempts),
@@ -196,27 +214,28 @@ fn explained(one: ExplainedDelivery) -> Explained {
     }
 }
 
-fn told(one: &ExplainedDelivery) -> String {
+/// Describes the state of a delivery in a sentence.
+fn describe(one: &ExplainedDelivery) -> String {
     use posthaste_core::saga::SagaStatus;
     let state = &one.delivery.saga.state;
     let tries = count(state.attempt_count as usize, "attempt");
     let error = state.final_error_code.as_ref().map(ToString::to_string).unwrap_or_default();
     let next = state.next_attempt_at;
     match (state.status, one.dead_letter) {
-        (SagaStatus::Pending, _) => format!("waits for its first attempt, due since {next}"),
-        (SagaStatus::InProgress, _) => format!("attempt {} is under way", state.attempt_count + 1),
+        (SagaStatus::Pending, _) => format!("the first attempt is due since {next}"),
+        (SagaStatus::InProgress, _) => format!("attempt {} is in progress", state.attempt_count + 1),
         (SagaStatus::PendingRetry, _) => {
             format!("{tries} failed, the last with {error}; the next is due at {next}")
         }
         (SagaStatus::Completed, _) => format!("delivered with {tries}"),
         (SagaStatus::DeadLettered, Some((letter, Some(again)))) => {
             format!(
-                "given up after {tries} with {error} as dead letter {letter}, requeued as delivery {again}"
+                "dead-lettered after {tries} with {error} as dead letter {letter}, requeued as delivery {again}"
             )
         }
         (SagaStatus::DeadLettered, Some((letter, None))) => {
-            format!("given up after {tries} with {error} as dead letter {letter}")
+            format!("dead-lettered after {tries} with {error} as dead letter {letter}")
         }
-        (SagaStatus::DeadLettered, None) => format!("given up after {tries} with {error}"),
+        (SagaStatus::DeadLettered, None) => format!("dead-lettered after {tries} with {error}"),
     }
 }

@@ -1,6 +1,6 @@
-//! The two spellings of metrics: OpenMetrics, as the registry writes it, and the older text format of
-//! Prometheus, for whoever did not ask for the other. They differ in where counters carry their `_total`,
-//! and in lines that the older one does not have.
+//! Converts metrics from OpenMetrics, the format of the registry, to the older Prometheus text format, which is
+//! returned unless the client accepts OpenMetrics. There, `_total` is part of a counter's name, and some lines do not
+//! exist.
 
 use http::HeaderMap;
 use http::header::ACCEPT;
@@ -8,6 +8,7 @@ use http::header::ACCEPT;
 pub(crate) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 pub(crate) const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+/// Returns whether the `Accept` header names OpenMetrics.
 pub(crate) fn asks_for_open_metrics(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted.flat_map(|value| value.split(',')).any(|media| {
@@ -20,10 +21,10 @@ pub(crate) fn asks_for_open_metrics(headers: &HeaderMap) -> bool {
     })
 }
 
-/// OpenMetrics as the older format has it.
+/// Converts OpenMetrics to the Prometheus text format.
 pub(crate) fn as_text(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
-    // A counter is told by its type, which stands after its help.
+    // The TYPE line follows the HELP line, so counters have to be looked up.
     let is_counter = |name: &str| {
         let prefix = format!("# TYPE {name} counter");
         open_metrics.lines().any(|line| line == prefix)
@@ -50,7 +51,7 @@ mod tests {
     use http::HeaderValue;
 
     #[test]
-    fn counters_are_named_as_their_samples_are() {
+    fn counters_are_named_like_their_samples() {
         let open = "# HELP a_events Events.\n# TYPE a_events counter\na_events_total 7\n\
                     # HELP a_seconds One step.\n# TYPE a_seconds histogram\n# UNIT a_seconds seconds\n\
                     a_seconds_sum 1.5\n# EOF\n";
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_asks_gets_open_metrics() {
+    fn open_metrics_is_returned_only_if_accepted() {
         for (accept, asked) in [
             (None, false),
             (Some("*/*"), false),

@@ -1,7 +1,7 @@
-//! A JSON object that came from outside, field by field. Each is asked for by name and type; what nobody
-//! asked for is refused. Values stay the text that they were.
+//! Reads the fields of a JSON object in a request by name and type, and refuses unknown ones. All errors of an object
+//! are collected. Values keep their original text.
 
-use crate::problem::Problem;
+use crate::problem::{Problem, ProblemKind, RequestError, ValidationErrors};
 use crate::values::Field;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -10,103 +10,139 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
 
-#[derive(Debug)]
+/// How many characters of an unknown name an error repeats.
+const NAME_CHARS_MAX: usize = 100;
+
+/// The fields of an object that have not been read yet, and the errors found so far.
+#[derive(Debug, Default)]
 pub(crate) struct Fields<'a> {
-    /// What stands before a field's name in messages, such as `[3].`.
-    at: String,
+    /// The index of the object, if it is an element of an array.
+    index: Option<usize>,
     members: Members<'a>,
+    is_extensible: bool,
+    errors: ValidationErrors,
 }
 
 #[derive(Debug, Default)]
 struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> Fields<'a> {
-    /// Of the text of a whole body.
+    /// Parses a body that is one object.
     pub(crate) fn parse(text: &'a str) -> Result<Self, Problem> {
-        Ok(Self { at: String::new(), members: read(text, "the body must be a JSON object")? })
+        let members = serde_json::from_str(text).map_err(|error| not_an_object(&error, "the body"))?;
+        Ok(Self { members, ..Self::default() })
     }
 
-    /// Of one element of a list.
+    /// Parses one element of an array.
     pub(crate) fn of_element(raw: &'a RawValue, index: usize) -> Result<Self, Problem> {
-        let members = read(raw.get(), "must be a JSON object").map_err(|problem| Problem {
-            field: Some(format!("[{index}]")),
-            detail: format!("[{index}]: {}", problem.detail),
-            ..problem
-        })?;
-        Ok(Self { at: format!("[{index}]."), members })
-    }
-
-    /// A body that may be left out.
-    pub(crate) fn parse_optional(text: &'a str) -> Result<Self, Problem> {
-        if text.trim().is_empty() {
-            return Ok(Self { at: String::new(), members: Members::default() });
-        }
-        Self::parse(text)
-    }
-
-    pub(crate) fn path(&self, name: &str) -> String {
-        format!("{}{name}", self.at)
-    }
-
-    /// Says that a field is wrong.
-    pub(crate) fn wrong(&self, name: &str, detail: impl fmt::Display) -> Problem {
-        Problem::invalid(self.path(name), format!("{}{detail}", self.at))
-    }
-
-    /// Takes a field out and reads its value.
-    pub(crate) fn take<T: Field<'a>>(&mut self, name: &str) -> Result<T, Problem> {
-        let index = self.members.0.iter().position(|(found, _)| found == name);
-        let raw = index.map(|index| self.members.0.swap_remove(index).1);
-        T::of(name, raw).map_err(|detail| self.wrong(name, detail))
-    }
-
-    /// Refuses what is left over.
-    pub(crate) fn finish(self) -> Result<(), Problem> {
-        match self.members.0.first() {
-            None => Ok(()),
-            Some((name, _)) => {
-                let shown: String = name.chars().take(100).collect();
-                Err(self.wrong(&shown, "this field is not known: leave it out, or check its spelling"))
+        let fields = Self { index: Some(index), ..Self::default() };
+        match serde_json::from_str(raw.get()) {
+            Ok(members) => Ok(Self { members, ..fields }),
+            Err(error) => {
+                let name = format!("[{index}]");
+                let Problem { kind, detail, .. } = not_an_object(&error, &name);
+                let error = RequestError::in_body(&[&index.to_string()], detail.clone());
+                Err(Problem::of(kind, detail).at(name, error))
             }
         }
     }
+
+    /// Parses a body that may be empty.
+    pub(crate) fn parse_optional(text: &'a str) -> Result<Self, Problem> {
+        if text.trim().is_empty() { Ok(Self::default()) } else { Self::parse(text) }
+    }
+
+    /// Accepts unknown fields.
+    #[must_use]
+    pub(crate) fn extensible(self) -> Self {
+        Self { is_extensible: true, ..self }
+    }
+
+    /// Returns the name of a field with the index of its object, as in `[3].event_type`.
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.index.map_or_else(|| name.to_owned(), |index| format!("[{index}].{name}"))
+    }
+
+    /// Creates a problem for an invalid field. The detail begins with the name of the field.
+    pub(crate) fn wrong(&self, name: &str, detail: impl fmt::Display) -> Problem {
+        self.problem(ProblemKind::ValidationFailed, name, self.path(&detail.to_string()))
+    }
+
+    /// Creates a problem of any kind that points to a field.
+    pub(crate) fn problem(&self, kind: ProblemKind, name: &str, detail: String) -> Problem {
+        let index = self.index.map(|index| index.to_string());
+        let path: Vec<&str> = index.as_deref().into_iter().chain([name]).collect();
+        let error = RequestError::in_body(&path, detail.clone());
+        Problem::of(kind, detail).at(self.path(name), error)
+    }
+
+    /// Removes a field and returns its value. Records an error and returns `None` if it is not valid.
+    pub(crate) fn read<T: Field<'a>>(&mut self, name: &str) -> Option<T> {
+        let index = self.members.0.iter().position(|(found, _)| found == name);
+        let raw = index.map(|index| self.members.0.swap_remove(index).1);
+        let value = T::of(name, raw).map_err(|detail| self.wrong(name, detail));
+        self.errors.check(value)
+    }
+
+    /// Checks the fields that have been read, and refuses those that have not.
+    ///
+    /// # Errors
+    ///
+    /// A problem with all errors.
+    pub(crate) fn finish(&mut self) -> Result<(), Problem> {
+        let unknown = if self.is_extensible { Members::default() } else { std::mem::take(&mut self.members) };
+        for (name, _) in unknown.0 {
+            let name: String = name.chars().take(NAME_CHARS_MAX).collect();
+            let problem = self.wrong(
+                &name,
+                format_args!("{name} is not a known field: leave it out, or check its spelling"),
+            );
+            self.errors.add(problem);
+        }
+        std::mem::take(&mut self.errors).into_result()
+    }
 }
 
-/// The elements of a list, at most `elements_max` of them. One more is an error, and nothing behind it is read:
-/// a body of a few bytes for each element would otherwise become many times as large in memory.
+/// Returns the elements of an array.
+///
+/// # Errors
+///
+/// A problem if the array has more than `elements_max` elements. The rest is not read then: small elements would take
+/// many times the memory of the body.
 pub(crate) fn elements(text: &str, elements_max: usize) -> Result<Vec<&RawValue>, Problem> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let read = Elements { elements_max }.deserialize(&mut deserializer);
     let read = read.and_then(|elements| deserializer.end().map(|()| elements));
     read.map_err(|error| match error.to_string().starts_with(TOO_MANY) {
-        true => {
-            Problem::too_large(format!("the array holds more than {elements_max} events: send fewer at once"))
-        }
-        false => told(&error, "the body must be a JSON array"),
+        true => Problem::too_large(format!(
+            "the array has too many events: send at most {elements_max} in a request"
+        )),
+        false => not_json_or(&error, "the body must be a JSON array"),
     })
 }
 
-fn read<'a>(text: &'a str, expected: &str) -> Result<Members<'a>, Problem> {
-    serde_json::from_str(text).map_err(|error| told(&error, expected))
+fn not_an_object(error: &serde_json::Error, what: &str) -> Problem {
+    not_json_or(error, &format!("{what} must be a JSON object"))
 }
 
-fn told(error: &serde_json::Error, expected: &str) -> Problem {
+/// Distinguishes text that is not JSON from JSON of another type than expected.
+fn not_json_or(error: &serde_json::Error, expected: &str) -> Problem {
     match error.classify() {
         Category::Data => {
-            let repeated = error.to_string();
-            let detail = if repeated.starts_with(REPEATED) { repeated } else { expected.to_owned() };
-            Problem::invalid("body", detail)
+            let text = error.to_string();
+            Problem::invalid_body(if text.starts_with(MEMBERS) { text } else { expected.to_owned() })
         }
         Category::Io | Category::Syntax | Category::Eof => {
-            Problem::unreadable(format!("the body is not JSON: {error}"))
+            Problem::malformed(format!("the body is not valid JSON: {error}"))
         }
     }
 }
 
-const REPEATED: &str = "a field comes twice";
+/// How messages about the members of an object begin.
+const MEMBERS: &str = "the object";
 const TOO_MANY: &str = "there are too many elements";
 
-/// Reads an array up to a number of elements.
+/// Deserializes an array up to a number of elements.
 struct Elements {
     elements_max: usize,
 }
@@ -152,10 +188,13 @@ impl<'de> Deserialize<'de> for Members<'de> {
                 let mut members: Vec<(Cow<'de, str>, &'de RawValue)> = Vec::new();
                 while let Some((Name(name), value)) = map.next_entry::<Name<'de>, &'de RawValue>()? {
                     if members.len() >= FIELDS_MAX {
-                        return Err(A::Error::custom(format_args!("{REPEATED} or there are too many")));
+                        let detail = format_args!("{MEMBERS} has more than {FIELDS_MAX} fields");
+                        return Err(A::Error::custom(detail));
                     }
                     if members.iter().any(|(known, _)| *known == name) {
-                        return Err(A::Error::custom(REPEATED));
+                        let name: String = name.chars().take(NAME_CHARS_MAX).collect();
+                        let detail = format_args!("{MEMBERS} has the field {name:?} twice: send it once");
+                        return Err(A::Error::custom(detail));
                     }
                     members.push((name, value));
                 }
@@ -166,10 +205,10 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-/// More than any object that we know has; payloads are not counted.
+/// The maximum number of fields of an object, more than any body has. Payloads are not counted.
 const FIELDS_MAX: usize = 100;
 
-/// A name, borrowed where it has no escapes.
+/// The name of a field, borrowed if it has no escapes.
 struct Name<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Name<'de> {
@@ -197,9 +236,10 @@ impl<'de> Deserialize<'de> for Name<'de> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
-    fn what_cannot_be_read_differs_from_what_is_wrong() {
+    fn malformed_json_differs_from_json_of_another_type() {
         let status = |text: &str| Fields::parse(text).map(|_| 0).unwrap_or_else(|problem| problem.status);
         let deep = "[".repeat(100_000);
         for (text, expected) in [
@@ -219,9 +259,9 @@ mod tests {
         }
     }
 
-    /// What stands behind one element too many would be refused with 400 if it were read.
+    /// Text after the first surplus element would be refused with 400 if it were read.
     #[test]
-    fn a_list_is_read_up_to_its_limit() {
+    fn an_array_is_read_up_to_its_limit() {
         let status = |text: &str| elements(text, 2).map_or_else(|problem| problem.status, |_| 0);
         for (text, expected) in [
             ("[]", 0),
@@ -237,20 +277,40 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_taken_by_name_and_type() {
+    fn fields_are_read_by_name_and_type_and_all_errors_are_reported() {
         let text = r#"{"b":true,"s":"x","z":null,"y":null,"r":[1.50, 2],"more":1}"#;
         let mut fields = Fields::parse(text).expect("fields");
-        assert_eq!(fields.take::<Option<bool>>("b").expect("a value"), Some(true));
-        assert_eq!(fields.take::<Option<String>>("z").expect("null"), None);
-        assert_eq!(fields.take::<Option<Option<String>>>("y").expect("null"), Some(None));
-        assert_eq!(fields.take::<Option<Option<String>>>("y").expect("left out"), None);
-        assert_eq!(fields.take::<&RawValue>("r").expect("JSON").get(), "[1.50, 2]");
-        let problem = fields.take::<bool>("s").expect_err("text");
+        assert_eq!(fields.read::<Option<bool>>("b"), Some(Some(true)));
+        assert_eq!(fields.read::<Option<String>>("z"), Some(None));
+        assert_eq!(fields.read::<Option<Option<String>>>("y"), Some(Some(None)));
+        assert_eq!(fields.read::<Option<Option<String>>>("y"), Some(None), "it has been read");
+        assert_eq!(fields.read::<&RawValue>("r").expect("JSON").get(), "[1.50, 2]");
+        assert_eq!(fields.read::<bool>("s"), None);
+        assert_eq!(fields.read::<String>("gone"), None);
+        let problem = fields.finish().expect_err("three errors");
         assert_eq!((problem.status, problem.field.as_deref()), (422, Some("s")));
         assert_eq!(problem.detail, "s must be true or false");
-        let problem = fields.take::<String>("gone").expect_err("not there");
-        assert_eq!(problem.detail, "gone is missing");
-        let problem = fields.finish().expect_err("a field too many");
-        assert_eq!(problem.field.as_deref(), Some("more"));
+        let expected = json!([
+            {"detail": "s must be true or false", "pointer": "#/s"},
+            {"detail": "gone is required", "pointer": "#/gone"},
+            {"detail": "more is not a known field: leave it out, or check its spelling", "pointer": "#/more"},
+        ]);
+        assert_eq!(serde_json::to_value(&problem.errors).expect("JSON"), expected);
+    }
+
+    #[test]
+    fn a_problem_of_an_element_has_its_index() {
+        let raw = serde_json::from_str("{}").expect("JSON");
+        let mut fields = Fields::of_element(raw, 3).expect("fields");
+        assert_eq!(fields.read::<bool>("b"), None);
+        let problem = fields.finish().expect_err("an error");
+        assert_eq!((problem.field.as_deref(), problem.detail.as_str()), (Some("[3].b"), "[3].b is required"));
+        assert_eq!(problem.errors, [RequestError::in_body(&["3", "b"], "[3].b is required")]);
+        let raw = serde_json::from_str("[]").expect("JSON");
+        let problem = Fields::of_element(raw, 3).expect_err("no object");
+        assert_eq!(
+            (problem.field.as_deref(), problem.detail.as_str()),
+            (Some("[3]"), "[3] must be a JSON object")
+        );
     }
 }

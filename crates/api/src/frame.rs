@@ -1,5 +1,5 @@
-//! What stands around every call: a request id, one log line, a problem for every failure, and a wall
-//! against panics.
+//! The middleware around every request: request id, log line, metrics, problem details for every failure, and a catch
+//! for panics.
 
 use crate::auth::Caller;
 use crate::dashboard::PAGE_TYPE;
@@ -20,10 +20,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The maximum length of a caller's request id, in bytes; longer ones are replaced.
 const REQUEST_ID_BYTES_MAX: usize = 128;
 
-/// Names requests that come without a name: what this process drew at its start, and a number. No call to the
-/// system for each request, and none is ever named like another.
+/// Generates ids for requests that have none: 64 random bits of the process and a counter. That is unique without a
+/// system call per request.
 #[derive(Debug)]
 pub(crate) struct RequestIds {
     process: u64,
@@ -44,26 +45,26 @@ impl RequestIds {
     }
 }
 
+/// Runs a request, logs and counts it, and turns every failure into a problem.
 pub(crate) async fn frame(ids: Arc<RequestIds>, metrics: Metrics, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let request_id = request_id(request.headers(), &ids);
     let correlation_id = correlation_id(request.headers());
     let method = request.method().clone();
-    // The pattern and not the path: what callers put into a path is theirs.
+    // The pattern, not the path: a path contains the caller's data.
     let route = request.extensions().get::<MatchedPath>().cloned();
-    let answered = async {
+    let handled = async {
         match check_host(&request) {
             Ok(()) => next.run(request).await,
             Err(problem) => problem.into_response(),
         }
     };
-    let mut response = match AssertUnwindSafe(answered).catch_unwind().await {
+    let mut response = match AssertUnwindSafe(handled).catch_unwind().await {
         Ok(response) => explained(response, route.as_ref().map(MatchedPath::as_str)),
         Err(panic) => {
             let text = panic_text(&*panic).to_owned();
-            let detail = "a fault of ours; the log tells more under this request's x-request-id";
-            let problem = Problem::new(500, "Something broke", detail);
-            Problem { cause: Some(format!("panic: {text}")), ..problem }.into_response()
+            let detail = "an unexpected error: the log has the cause under the x-request-id of this response";
+            Problem::broken(detail, &format_args!("panic: {text}")).into_response()
         }
     };
     let status = response.status().as_u16();
@@ -81,31 +82,32 @@ pub(crate) async fn frame(ids: Arc<RequestIds>, metrics: Metrics, request: Reque
         );
     } else {
         tracing::debug!(
-            request_id = id, correlation_id, %method, route, status, duration_ms, key_id, cause, "request answered"
+            request_id = id, correlation_id, %method, route, status, duration_ms, key_id, cause, "request completed"
         );
     }
     response.headers_mut().insert(REQUEST_ID, request_id);
-    // Answers hold keys and secrets now and then, and are never worth keeping.
+    // Responses may contain keys and secrets.
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
-/// HTTP/1.1 asks for exactly one `host`. A proxy and we could each believe another one of two.
+/// Checks that a request has exactly one `host` header, as HTTP/1.1 requires. Given two, a proxy and this server might
+/// each use a different one.
 fn check_host(request: &Request) -> Result<(), Problem> {
     let count = request.headers().get_all(HOST).iter().count();
     let is_old = matches!(request.version(), Version::HTTP_09 | Version::HTTP_10);
     if count == 1 || (count == 0 && is_old) {
         return Ok(());
     }
-    Err(Problem::unreadable(format!("a request must have one header host, this one has {count}")))
+    Err(Problem::malformed(format!("a request must have exactly one host header, this one has {count}")))
 }
 
-/// The correlation id of what a request brings, if it has one that may be kept.
+/// Returns the correlation id of a request, or `None` if it has none or an invalid one.
 fn correlation_id(headers: &HeaderMap) -> Option<CorrelationId> {
     CorrelationId::parse(headers.get("x-correlation-id")?.to_str().ok()?).ok()
 }
 
-/// What a request counts as: methods and patterns that we know, and one name for all the rest.
+/// Returns the metric label of a request: method and pattern, or `other`, so that callers cannot create new labels.
 fn call(method: &Method, route: Option<&str>) -> String {
     let known = [Method::GET, Method::POST, Method::PATCH, Method::DELETE, Method::HEAD].contains(method);
     match route {
@@ -114,7 +116,7 @@ fn call(method: &Method, route: Option<&str>) -> String {
     }
 }
 
-/// The caller's own, if it is short and harmless.
+/// Returns the caller's request id if it is short and has no special characters, otherwise a new one.
 fn request_id(headers: &HeaderMap, ids: &RequestIds) -> HeaderValue {
     let sane = |value: &&HeaderValue| {
         let fits = (1..=REQUEST_ID_BYTES_MAX).contains(&value.len());
@@ -127,10 +129,10 @@ fn request_id(headers: &HeaderMap, ids: &RequestIds) -> HeaderValue {
     ids.next()
 }
 
-/// Whatever refuses a request, it does so in one form.
+/// Replaces an error response that is neither a problem nor a page, such as one of the router, by a problem.
 fn explained(response: Response, route: Option<&str>) -> Response {
     let status = response.status();
-    // A page of the dashboard explains itself to a person.
+    // Pages of the dashboard contain their own message.
     let explains = |media: &HeaderValue| media == MEDIA_TYPE || media == PAGE_TYPE;
     let is_explained = response.headers().get(CONTENT_TYPE).is_some_and(explains);
     if is_explained || !(status.is_client_error() || status.is_server_error()) {
@@ -138,10 +140,11 @@ fn explained(response: Response, route: Option<&str>) -> Response {
     }
     let mut problem = Problem::of_status(status);
     match (status.as_u16(), route) {
-        (404, _) => problem.detail = "there is nothing at this address".to_owned(),
-        // The header `Allow` is added further out, after this.
+        (404, _) => problem.detail = "this path does not exist: see /docs for all calls".to_owned(),
+        // The router adds the header `Allow` later.
         (405, Some(route)) => {
-            problem.detail = format!("this address answers to {}", openapi::methods_of(route).join(", "));
+            let methods = openapi::methods_of(route).join(", ");
+            problem.detail = format!("this path does not support the method: use {methods}");
         }
         _ => {}
     }
@@ -158,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_harmless_request_ids_are_taken_over() {
+    fn only_short_request_ids_without_special_characters_are_kept() {
         let ids = RequestIds { process: 0xab, last: AtomicU64::new(0) };
         let made = format!("{:016x}{:016x}", 0xab, 1);
         let long = "x".repeat(129);
@@ -180,18 +183,18 @@ mod tests {
     }
 
     #[test]
-    fn the_correlation_id_of_a_request_is_told_if_it_may_be_kept() {
+    fn an_invalid_correlation_id_is_ignored() {
         let long = "x".repeat(10_000);
-        for (given, is_told) in [("checkout-7", true), ("", false), (long.as_str(), false)] {
+        for (given, is_valid) in [("checkout-7", true), ("", false), (long.as_str(), false)] {
             let mut headers = HeaderMap::new();
             headers.insert("x-correlation-id", HeaderValue::from_str(given).expect("a header"));
-            let told = correlation_id(&headers);
-            assert_eq!(told.as_ref().map(CorrelationId::as_str), is_told.then_some(given));
+            let found = correlation_id(&headers);
+            assert_eq!(found.as_ref().map(CorrelationId::as_str), is_valid.then_some(given));
         }
     }
 
     #[tokio::test]
-    async fn a_panic_is_a_problem_and_the_server_lives() {
+    async fn a_panic_becomes_a_problem_and_the_server_continues() {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let boom = || async {
             if true {

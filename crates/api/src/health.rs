@@ -1,7 +1,8 @@
-//! Whether this process lives, whether it works, and what it has counted. Needs no key.
+//! Liveness, readiness and metrics of this process. They require no key.
 
 use crate::exposition;
-use crate::problem::Problem;
+use crate::problem::{Problem, ProblemKind};
+use crate::process_metrics::{BuildInfo, process_registry};
 use crate::query::ok;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
@@ -12,6 +13,8 @@ use posthaste_core::ports::StoreResult;
 use posthaste_services::metrics::Metrics;
 use posthaste_services::outbox::LaneState;
 use posthaste_services::runner::Heartbeat;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::registry::Registry;
 use serde::Serialize;
 use std::fmt;
 use std::pin::Pin;
@@ -20,27 +23,28 @@ use std::time::Duration;
 use tokio::time::timeout;
 use utoipa::ToSchema;
 
-/// How long the store may take to answer.
-const STORE_ANSWERS_WITHIN: Duration = Duration::from_secs(3);
+/// The time limit for the query that checks the store.
+const STORE_CHECK_WITHIN: Duration = Duration::from_secs(3);
 
 type Probe = dyn Fn() -> Pin<Box<dyn Future<Output = StoreResult<()>> + Send>> + Send + Sync;
 
-/// What tells whether this process works.
+/// What `/readyz` checks, and the metrics.
 pub struct Readiness {
-    answers: Box<Probe>,
+    check_store: Box<Probe>,
     pub(crate) metrics: Metrics,
+    process_metrics: Registry,
     heartbeats: Vec<Arc<Heartbeat>>,
     late_after: Duration,
     lane: Option<LaneState>,
 }
 
 impl Readiness {
-    /// `answers` asks the store for something small. The services are those whose steps prove that this
-    /// process works; one is late after `late_after`. The lane is what this process knows of it, if
-    /// anything.
+    /// Creates the check. `check_store` runs a cheap query. Each service must have completed a step within `late_after`.
+    /// The lane is reported if this process knows its state.
     pub fn new<F>(
-        answers: impl Fn() -> F + Send + Sync + 'static,
+        check_store: impl Fn() -> F + Send + Sync + 'static,
         metrics: Metrics,
+        build: BuildInfo,
         heartbeats: Vec<Arc<Heartbeat>>,
         late_after: Duration,
         lane: Option<LaneState>,
@@ -48,38 +52,48 @@ impl Readiness {
     where
         F: Future<Output = StoreResult<()>> + Send + 'static,
     {
-        Self { answers: Box::new(move || Box::pin(answers())), metrics, heartbeats, late_after, lane }
+        let process_metrics = process_registry(build);
+        let check_store: Box<Probe> = Box::new(move || Box::pin(check_store()));
+        Self { check_store, metrics, process_metrics, heartbeats, late_after, lane }
     }
 }
 
 impl fmt::Debug for Readiness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Health").field("pulses", &self.heartbeats).finish_non_exhaustive()
+        f.debug_struct("Readiness").field("heartbeats", &self.heartbeats).finish_non_exhaustive()
     }
 }
 
+/// The process is running.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Healthy {
+    /// Always `ok`.
     status: &'static str,
 }
 
+/// The process is ready.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Ready {
+    /// Always true; a process that is not ready returns 503.
     ready: bool,
+    /// The services of this process.
     services: Vec<Stepped>,
-    /// The lane to the broker. A lane that is paused is everybody's, so it makes no process unready.
+    /// The lane to the broker. It is shared by all processes, so a paused lane does not make this one unready.
     #[serde(skip_serializing_if = "Option::is_none")]
     outbox: Option<LaneSeen>,
 }
 
+/// The state of the lane to the broker.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LaneSeen {
-    /// `open`, `throttled`, `one_at_a_time` (the broker does not answer) or `paused`.
+    /// `open`; `throttled` while the broker responds with 429; `one_at_a_time` while it is unavailable; `paused` while
+    /// it refuses the credentials.
     lane: &'static str,
+    /// Whether it is paused.
     paused: bool,
-    /// Why it is paused.
+    /// Why it is paused; null if it is not.
     reason: Option<String>,
-    /// What to do about it.
+    /// What to do about a paused lane.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<&'static str>,
 }
@@ -88,16 +102,20 @@ impl From<Lane> for LaneSeen {
     fn from(lane: Lane) -> Self {
         let mode = lane.mode();
         let paused = mode == LaneMode::Paused;
-        let advice = "mend the broker's credentials; a probe finds out by itself, or POST /v1/outbox/resume";
+        let advice =
+            "fix the broker's credentials; the next probe resumes the lane, or POST /v1/outbox/resume";
         Self { lane: mode.as_str(), paused, reason: lane.reason, advice: paused.then_some(advice) }
     }
 }
 
+/// A service of this process.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Stepped {
+    /// The name of the service.
     name: &'static str,
-    /// How long ago its last step went well.
+    /// The time since its last successful step, in milliseconds.
     age_ms: Option<u64>,
+    /// Whether its last step failed.
     failing: bool,
 }
 
@@ -105,8 +123,11 @@ pub(crate) struct Stepped {
     get,
     path = "/healthz",
     tag = "health",
-    summary = "Whether this process lives",
-    responses((status = 200, description = "It does", body = Healthy)),
+    operation_id = "get_healthz",
+    summary = "Check liveness",
+    description = "Returns 200 while the process can handle requests. It does not check the store.",
+    security(()),
+    responses((status = 200, description = "The process is running", body = Healthy)),
 )]
 pub(crate) async fn healthz() -> Result<Response, Problem> {
     ok(&Healthy { status: "ok" })
@@ -116,39 +137,42 @@ pub(crate) async fn healthz() -> Result<Response, Problem> {
     get,
     path = "/readyz",
     tag = "health",
-    summary = "Whether the store answers and every service of this process has stepped lately",
+    operation_id = "get_readyz",
+    summary = "Check readiness",
+    description = "Returns 200 if the store responds and every service of this process has recently completed a step.",
+    security(()),
     responses(
-        (status = 200, description = "Ready", body = Ready),
+        (status = 200, description = "The process is ready", body = Ready),
         (
             status = 503,
-            description = "Not ready; says why",
+            description = "The process is not ready; the detail has the reason",
             body = Problem,
             content_type = "application/problem+json",
         ),
     ),
 )]
 pub(crate) async fn readyz(State(health): State<Arc<Readiness>>) -> Result<Response, Problem> {
-    let away = |cause: Option<String>| Problem {
-        cause,
-        ..Problem::try_again("Not ready", "the store does not answer: see the log, and check the database")
+    let unavailable = |cause: Option<Box<str>>| {
+        let detail = "the store does not respond: see the log, and check the database";
+        Problem { cause, ..Problem::try_again(ProblemKind::NotReady, detail) }
     };
-    match timeout(STORE_ANSWERS_WITHIN, (health.answers)()).await {
+    match timeout(STORE_CHECK_WITHIN, (health.check_store)()).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => return Err(away(Problem::from(&error).cause)),
-        Err(_) => return Err(away(None)),
+        Ok(Err(error)) => return Err(unavailable(Problem::from(&error).cause)),
+        Err(_) => return Err(unavailable(None)),
     }
     let late: Vec<String> = health
         .heartbeats
         .iter()
         .filter(|heartbeat| heartbeat.age().is_none_or(|age| age > health.late_after))
         .map(|heartbeat| match heartbeat.age() {
-            None => format!("{} (has not stepped yet)", heartbeat.name),
+            None => format!("{} (no step completed yet)", heartbeat.name),
             Some(age) => format!("{} (last step {} s ago)", heartbeat.name, age.as_secs()),
         })
         .collect();
     if !late.is_empty() {
-        let detail = format!("these services are late, see the log: {}", late.join(", "));
-        return Err(Problem::try_again("Not ready", detail));
+        let detail = format!("services have not completed a step in time, see the log: {}", late.join(", "));
+        return Err(Problem::try_again(ProblemKind::NotReady, detail));
     }
     let stepped = |heartbeat: &Arc<Heartbeat>| Stepped {
         name: heartbeat.name,
@@ -163,11 +187,14 @@ pub(crate) async fn readyz(State(health): State<Arc<Readiness>>) -> Result<Respo
     get,
     path = "/metrics",
     tag = "health",
-    summary = "What this process has counted, for Prometheus",
+    operation_id = "get_metrics",
+    summary = "Get metrics",
+    description = "Returns the metrics of this process for Prometheus.",
+    security(()),
     responses(
         (
             status = 200,
-            description = "OpenMetrics for those who accept it, else the text format of Prometheus",
+            description = "OpenMetrics if the client accepts it, otherwise the Prometheus text format",
             content(
                 (String = "text/plain"),
                 (String = "application/openmetrics-text"),
@@ -180,8 +207,10 @@ pub(crate) async fn metrics(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let mut text = String::new();
-    let encoded = prometheus_client::encoding::text::encode(&mut text, &health.metrics.registry);
-    encoded.map_err(|_| Problem::new(500, "Something broke", "the metrics could not be written"))?;
+    let encoded = encode_registry(&mut text, &health.metrics.registry)
+        .and_then(|()| encode_registry(&mut text, &health.process_metrics))
+        .and_then(|()| encode_eof(&mut text));
+    encoded.map_err(|error| Problem::broken("the metrics could not be serialized", &error))?;
     let (media, text) = match exposition::asks_for_open_metrics(&headers) {
         true => (exposition::OPEN_METRICS, text),
         false => (exposition::TEXT, exposition::as_text(&text)),

@@ -1,4 +1,4 @@
-//! API keys: made, listed and revoked by root. A key is shown once and kept as a hash.
+//! The calls that create, list and revoke API keys. A key is shown once and stored as a hash.
 
 use crate::auth::key_hash;
 use crate::body::receive_json;
@@ -20,23 +20,31 @@ use posthaste_core::ports::{ApiKey, KeyRole, KeyStore as _, Stores};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// So that people, and programs that look for leaked keys, know one when they see it.
+/// The prefix by which people and secret scanners recognize a key.
 const KEY_PREFIX: &str = "phk_";
+/// The maximum length of a key's name, in characters.
 const NAME_CHARS_MAX: usize = 200;
 
+/// An API key.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "id": 2, "name": "shop", "role": "ingest", "created_at": "2026-01-31T12:00:00.000000Z", "last_used_at": null,
     "revoked_at": null
 }))]
 pub(crate) struct KeyView {
+    /// The id.
     id: i64,
+    /// The name.
     name: String,
+    /// The role, which decides the calls that the key allows.
     role: &'static str,
+    /// When it was created.
     created_at: Utc,
+    /// When it was last used, to the minute.
     last_used_at: Option<Utc>,
+    /// When it was revoked; null if it is valid.
     revoked_at: Option<Utc>,
-    /// At creation only.
+    /// The key itself. Only in the response to its creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
 }
@@ -56,11 +64,13 @@ impl KeyView {
 }
 
 body! {
+    /// A new API key.
     #[schema(as = NewKey, example = json!({"name": "shop", "role": "ingest"}))]
     struct NewKeyBody {
+        /// A name for people and the audit.
         #[schema(value_type = String, min_length = 1, max_length = 200)]
         name: KeyName,
-        /// What the key may do.
+        /// The role, which decides the calls that the key allows.
         #[schema(value_type = String)]
         role: KeyRole,
     }
@@ -79,13 +89,15 @@ impl Text for KeyName {
     }
 }
 
-/// Keys are few: people make them.
 #[utoipa::path(
     get,
     path = "/v1/keys",
     tag = "keys",
-    summary = "List API keys (role root)",
-    responses((status = 200, description = "All of them", body = Listed<KeyView>)),
+    operation_id = "list_keys",
+    summary = "List API keys",
+    description = "Returns all keys on one page, oldest first, including revoked ones.",
+    security(("api_key" = ["root"])),
+    responses((status = 200, description = "All keys", body = Listed<KeyView>)),
 )]
 pub(crate) async fn list<S: Stores>(State(api): Api<S>) -> ApiResult {
     let keys = api.keys.list_keys().await?;
@@ -96,9 +108,12 @@ pub(crate) async fn list<S: Stores>(State(api): Api<S>) -> ApiResult {
     post,
     path = "/v1/keys",
     tag = "keys",
-    summary = "Make an API key (role root)",
+    operation_id = "create_key",
+    summary = "Create an API key",
+    description = "Creates a key. The response contains the key itself, which is shown only once.",
+    security(("api_key" = ["root"])),
     request_body = NewKeyBody,
-    responses((status = 201, description = "Made; the key is shown once", body = KeyView)),
+    responses((status = 201, description = "Created; contains the key", body = KeyView)),
 )]
 pub(crate) async fn create<S: Stores>(
     State(api): Api<S>,
@@ -108,7 +123,6 @@ pub(crate) async fn create<S: Stores>(
     let upload = receive_json(&api.uploads, request).await?;
     let mut fields = Fields::parse(upload.text()?)?;
     let NewKeyBody { name, role } = NewKeyBody::read(&mut fields)?;
-    fields.finish()?;
     let key = format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(api.draw::<32>()));
     let made = api.keys.create_key(name.0, role, key_hash(&key), by, api.clock.now()).await?;
     json(StatusCode::CREATED, &KeyView { key: Some(key), ..KeyView::of(made) })
@@ -118,8 +132,11 @@ pub(crate) async fn create<S: Stores>(
     delete,
     path = "/v1/keys/{id}",
     tag = "keys",
-    summary = "Revoke an API key (role root)",
-    params(("id" = i64, Path)),
+    operation_id = "delete_key",
+    summary = "Revoke an API key",
+    description = "Revokes a key for good. Other processes accept it for up to a second.",
+    security(("api_key" = ["root"])),
+    params(("id" = i64, Path, description = "The id of the key.")),
     responses((status = 204, description = "Revoked")),
 )]
 pub(crate) async fn revoke<S: Stores>(

@@ -1,6 +1,6 @@
-//! The HTTP side of Posthaste: what people and programs ask for, checked at the wall and handed to the
-//! store's ports and the services. It decides nothing about deliveries. One file for each resource;
-//! [`router`] is the table of all calls and of who may make them.
+//! The HTTP API and the dashboard. Validates requests and passes them to the store's ports and the services; it makes
+//! no decision about deliveries. There is one file for each resource; [`router`] lists all calls and the roles they
+//! require.
 
 mod attempts;
 mod audit;
@@ -23,6 +23,7 @@ mod orders;
 mod outbox;
 mod peer;
 pub mod problem;
+mod process_metrics;
 mod query;
 mod responses;
 mod router;
@@ -38,5 +39,6 @@ pub use auth::key_hash;
 pub use health::Readiness;
 pub use openapi::document;
 pub use peer::{PeerAddress, TrustedProxies};
+pub use process_metrics::BuildInfo;
 pub use router::{health_router, router};
 pub use state::{ApiState, Limits, Operations, Outgoing};

@@ -1,8 +1,11 @@
-//! The description of this API in OpenAPI 3.1, made from the handlers and the types they answer with. What
-//! every call may be refused with is added in one place.
+//! The description of the API in OpenAPI 3.1, generated from the handlers and their types, and returned by
+//! `/openapi.json`. Error responses, enums and the security scheme are added here for all operations.
+//!
+//! Operation ids follow the paths: `list_` and `get_` for GET, `create_` for POST to a collection, `update_` for PATCH,
+//! `delete_` for DELETE, each with the plural or singular of the resource; an action is `<action>_<resource>`, as in
+//! `requeue_dead_letter`. A part of a resource has the name of both, as in `list_order_audit`.
 
-use crate::problem::Problem;
-use crate::query::ITEMS_MAX;
+use crate::problem::{Problem, ProblemKind};
 use crate::{
     audit, dead_letters, deliveries, doctor, events, explain, health, keys, orders, outbox, stats,
     subscriptions, system,
@@ -11,26 +14,47 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
+use posthaste_core::history::Unmatched;
 use posthaste_core::job::JobStatus;
+use posthaste_core::lane::LaneMode;
 use posthaste_core::order::OrderStatus;
-use posthaste_core::ports::KeyRole;
+use posthaste_core::ports::{KeyRole, Stage};
 use posthaste_core::saga::SagaStatus;
+use posthaste_services::doctor::Status;
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use utoipa::Number;
-use utoipa::openapi::path::Operation;
-use utoipa::openapi::schema::{SchemaType, Type};
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::path::{Operation, ParameterIn};
+use utoipa::openapi::schema::{ArrayItems, Object, SchemaType, Type};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Components, ContentBuilder, PathItem, Ref, RefOr, ResponseBuilder, Schema};
 use utoipa::{Modify, OpenApi};
 
+/// The name of the security scheme, also in the `security` of each handler.
 const KEY_SCHEME: &str = "api_key";
+/// What the scopes of the security scheme mean.
+const KEY_SCHEME_DESCRIPTION: &str = "An API key in the header `Authorization: Bearer <key>`. Each key has one role. \
+    An operation lists the role that it requires. The role `root` may call every operation; `operator` and `admin` may \
+    also call those that require `viewer`.";
 
 #[derive(Debug, OpenApi)]
 #[openapi(
     info(
         title = "Posthaste",
-        description = "Every event to every webhook that subscribed to it, every order to its broker. \
-                       Errors are application/problem+json (RFC 9457) and say what to do."
+        description = "Posthaste delivers events to webhooks and orders to a broker. Times are in UTC (RFC 3339). \
+                       Lists are paged: `next_cursor` is the `cursor` of the next page, and null on the last one. \
+                       Errors are problem details (RFC 9457)."
+    ),
+    servers((url = "/", description = "The server that returned this document")),
+    tags(
+        (name = "events", description = "Publish events and see what became of them."),
+        (name = "subscriptions", description = "Manage the webhooks that receive events."),
+        (name = "deliveries", description = "See the deliveries of events to subscriptions, with their attempts."),
+        (name = "dead letters", description = "See and requeue deliveries that get no further attempt."),
+        (name = "orders", description = "Submit orders to the broker, and control the lane."),
+        (name = "operations", description = "Observe the system and the changes made by people."),
+        (name = "keys", description = "Manage API keys."),
+        (name = "health", description = "Probes and metrics. They require no key."),
     ),
     paths(
         health::healthz,
@@ -57,7 +81,7 @@ const KEY_SCHEME: &str = "api_key";
         orders::create,
         orders::list,
         orders::show,
-        orders::audit,
+        orders::audit::list,
         outbox::show,
         outbox::resume,
         stats::show,
@@ -73,19 +97,21 @@ const KEY_SCHEME: &str = "api_key";
 )]
 struct Document;
 
-/// What holds for every call.
+/// Adds what all operations have in common.
 #[derive(Debug)]
 struct Common;
 
 impl Modify for Common {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
-        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+        let scheme =
+            HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(KEY_SCHEME_DESCRIPTION));
         let components = document.components.get_or_insert_default();
-        components.add_security_scheme(KEY_SCHEME, SecurityScheme::Http(scheme));
+        components.add_security_scheme(KEY_SCHEME, SecurityScheme::Http(scheme.build()));
+        refer_to_items(components);
         name_values(components);
+        name_kinds(components);
         for (path, item) in &mut document.paths.paths {
-            operations(item).for_each(name);
-            operations(item).for_each(bound_numbers);
+            operations(item).for_each(complete_parameters);
             let has_id = path.contains('{');
             if path.starts_with("/v1/") {
                 operations(item).for_each(|operation| refusals(operation, has_id));
@@ -94,19 +120,81 @@ impl Modify for Common {
     }
 }
 
-/// Fields that hold one of a few words: the words are those of the core.
+/// The prefix of the schema of a page, before the name of the schema of its items.
+const PAGE_PREFIX: &str = "Listed_";
+
+/// Replaces the copy of the item's schema in the schema of each page by a reference.
+fn refer_to_items(components: &mut Components) {
+    let names: BTreeSet<String> = components.schemas.keys().cloned().collect();
+    for (name, schema) in &mut components.schemas {
+        let Some(item) = name.strip_prefix(PAGE_PREFIX).filter(|item| names.contains(*item)) else {
+            continue;
+        };
+        let RefOr::T(Schema::Object(page)) = schema else { continue };
+        let Some(RefOr::T(Schema::Array(items))) = page.properties.get_mut("items") else { continue };
+        items.items = ArrayItems::RefOrSchema(Box::new(RefOr::Ref(Ref::from_schema_name(item))));
+    }
+}
+
+/// Adds the enums of fields that are plain strings in the code.
 fn name_values(components: &mut Components) {
+    use LaneMode::{OneAtATime, Open, Paused, Throttled};
+    let lane = [Open, Throttled, OneAtATime, Paused].map(LaneMode::as_str).to_vec();
+    let orders = OrderStatus::ALL.map(OrderStatus::as_str).to_vec();
+    let roles = KeyRole::ALL.map(KeyRole::as_str).to_vec();
+    let reasons = [
+        Unmatched::CreatedLater,
+        Unmatched::Deleted,
+        Unmatched::OtherType,
+        Unmatched::Paused,
+        Unmatched::Unverified,
+    ];
+    let reasons =
+        reasons.into_iter().map(Unmatched::as_str).chain(["changed_meanwhile", "missing"]).collect();
     let fields = [
         ("DeliveryView", "status", SagaStatus::ALL.map(SagaStatus::as_str).to_vec()),
         ("AttemptView", "status", JobStatus::ALL.map(JobStatus::as_str).to_vec()),
-        ("Order", "status", OrderStatus::ALL.map(OrderStatus::as_str).to_vec()),
-        ("KeyView", "role", KeyRole::ALL.map(KeyRole::as_str).to_vec()),
-        ("NewKey", "role", KeyRole::ALL.map(KeyRole::as_str).to_vec()),
+        ("Order", "status", orders.clone()),
+        ("OrderTransition", "status_from", orders.clone()),
+        ("OrderTransition", "status_to", orders),
+        ("OutboxLane", "state", lane.clone()),
+        ("LaneSeen", "lane", lane),
+        ("KeyView", "role", roles.clone()),
+        ("NewKey", "role", roles),
+        ("NotMatched", "reason", reasons),
+        ("CheckView", "status", [Status::Ok, Status::Warning, Status::Problem].map(Status::as_str).to_vec()),
+        ("StageView", "stage", Stage::ALL.map(Stage::as_str).to_vec()),
+        ("Stats", "window", vec!["1h", "24h"]),
+        ("EngineView", "name", vec!["sqlite", "postgresql"]),
+        ("Healthy", "status", vec!["ok"]),
     ];
     for (schema, field, words) in fields {
-        let Some(RefOr::T(Schema::Object(object))) = components.schemas.get_mut(schema) else { continue };
-        let Some(RefOr::T(Schema::Object(field))) = object.properties.get_mut(field) else { continue };
-        field.enum_values = Some(words.into_iter().map(Into::into).collect());
+        if let Some(field) = string_field(components, schema, field) {
+            let null =
+                (field.schema_type != SchemaType::Type(Type::String)).then_some(serde_json::Value::Null);
+            field.enum_values = Some(words.into_iter().map(Into::into).chain(null).collect());
+        }
+    }
+}
+
+/// Lists the kinds of problems in the description of their `type`.
+fn name_kinds(components: &mut Components) {
+    let kinds: Vec<String> =
+        ProblemKind::ALL.iter().map(|kind| format!("`{}` ({})", kind.name(), kind.status())).collect();
+    if let Some(field) = string_field(components, "Problem", "type") {
+        field.description = Some(format!(
+            "Identifies the kind of problem: `tag:posthaste,2026:problem/` and a name. It is not an address. The \
+             names are {}.",
+            kinds.join(", ")
+        ));
+    }
+}
+
+fn string_field<'a>(components: &'a mut Components, schema: &str, field: &str) -> Option<&'a mut Object> {
+    let Some(RefOr::T(Schema::Object(object))) = components.schemas.get_mut(schema) else { return None };
+    match object.properties.get_mut(field) {
+        Some(RefOr::T(Schema::Object(field))) => Some(field),
+        _ => None,
     }
 }
 
@@ -115,49 +203,44 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     [get, post, patch, delete].into_iter().filter_map(Option::as_mut)
 }
 
-/// Handlers are named within their resource; the names of operations must differ.
-fn name(operation: &mut Operation) {
-    let tag = operation.tags.iter().flatten().next().map(|tag| tag.replace(' ', "_"));
-    if let (Some(tag), Some(handler)) = (tag, &operation.operation_id) {
-        operation.operation_id = Some(format!("{tag}_{handler}"));
-    }
-}
-
-/// Ids begin at one, and a page has its largest size.
-fn bound_numbers(operation: &mut Operation) {
+/// Sets the minimum of ids in paths, and allows empty query parameters, which count as left out.
+fn complete_parameters(operation: &mut Operation) {
     for parameter in operation.parameters.iter_mut().flatten() {
         let RefOr::T(parameter) = parameter else { continue };
+        if parameter.parameter_in == ParameterIn::Query {
+            parameter.extensions = Some([("allowEmptyValue", true)].into_iter().collect());
+        }
         let Some(RefOr::T(Schema::Object(object))) = &mut parameter.schema else { continue };
-        if object.schema_type == SchemaType::Type(Type::Integer) {
-            let is_id = parameter.name == "id" || parameter.name.ends_with("_id");
-            let is_limit = parameter.name == "limit";
-            object.minimum = (is_id || is_limit).then_some(Number::Int(1)).or(object.minimum.take());
-            object.maximum = is_limit.then_some(Number::UInt(ITEMS_MAX as usize)).or(object.maximum.take());
+        if parameter.name == "id" && object.schema_type == SchemaType::Type(Type::Integer) {
+            object.minimum = Some(Number::Int(1));
         }
     }
 }
 
+/// Adds the error responses that an operation may return.
 fn refusals(operation: &mut Operation, has_id: bool) {
-    operation.security = Some(vec![SecurityRequirement::new(KEY_SCHEME, Vec::<String>::new())]);
     let mut statuses = vec![
-        (401, "No API key, or one that is not known"),
-        (403, "A key of another role"),
-        (429, "Too many unknown keys from this address: try again after Retry-After"),
-        (500, "A fault of ours"),
-        (503, "The store is away or busy, or too much waits: try again after Retry-After"),
+        (401, "The API key is missing, unknown or revoked"),
+        (403, "The role of the API key does not allow this call"),
+        (429, "This address has sent too many unknown API keys; try again after `Retry-After`"),
+        (500, "A fault of the server"),
+        (503, "The store is unavailable, or a limit is reached; try again after `Retry-After`"),
     ];
     let has_parameters = operation.parameters.as_ref().is_some_and(|list| !list.is_empty());
     if has_id || has_parameters || operation.request_body.is_some() {
-        statuses.extend([(400, "Cannot be read"), (422, "Can be read and is wrong; names the field")]);
+        statuses.extend([
+            (400, "The request is malformed"),
+            (422, "A value is not valid; `errors` lists what is wrong"),
+        ]);
     }
     if has_id {
-        statuses.push((404, "There is no such thing"));
+        statuses.push((404, "The resource does not exist"));
     }
     if operation.request_body.is_some() {
         statuses.extend([
-            (408, "The body came too slowly"),
-            (413, "Too large"),
-            (415, "Not JSON, or compressed"),
+            (408, "The body was not received in time"),
+            (413, "The request is too large"),
+            (415, "The content type is not accepted, or the body is compressed"),
         ]);
     }
     for (status, description) in statuses {
@@ -171,32 +254,32 @@ fn refusals(operation: &mut Operation, has_id: bool) {
 
 static DOCUMENT: LazyLock<utoipa::openapi::OpenApi> = LazyLock::new(Document::openapi);
 
-/// What a route answers to. The few that the document leaves out are pages to look at.
+/// Returns the methods that a route supports. Routes that are not in the document are pages.
 pub(crate) fn methods_of(route: &str) -> Vec<&'static str> {
     let Some(item) = DOCUMENT.paths.paths.get(route) else { return vec!["GET", "HEAD"] };
-    let there = [
+    let methods = [
         ("GET", item.get.is_some()),
-        // Whoever answers with a body can leave it out.
+        // The router handles HEAD with the handler of GET.
         ("HEAD", item.get.is_some()),
         ("POST", item.post.is_some()),
         ("PATCH", item.patch.is_some()),
         ("DELETE", item.delete.is_some()),
     ];
-    there.into_iter().filter(|(_, is_there)| *is_there).map(|(method, _)| method).collect()
+    methods.into_iter().filter(|(_, is_supported)| *is_supported).map(|(method, _)| method).collect()
 }
 
-/// Written once: every response shares these bytes, also those that nobody reads.
+/// The serialized document, shared by all responses.
 static WRITTEN: LazyLock<Result<Bytes, serde_json::Error>> =
     LazyLock::new(|| serde_json::to_vec(&*DOCUMENT).map(Bytes::from));
 
 pub(crate) async fn show() -> Result<Response, Problem> {
     let written = WRITTEN.as_ref();
-    let written = written.map_err(|error| Problem::broken("the description could not be written", error))?;
+    let written = written.map_err(|error| Problem::broken("the document could not be serialized", error))?;
     let media = HeaderValue::from_static("application/json");
     Ok(([(CONTENT_TYPE, media)], written.clone()).into_response())
 }
 
-/// The document as text, for whoever keeps a copy.
+/// Returns the document as formatted JSON.
 pub fn document() -> Result<String, serde_json::Error> {
     serde_json::to_string_pretty(&*DOCUMENT)
 }

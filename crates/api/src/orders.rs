@@ -1,10 +1,12 @@
-//! Orders come in here, and can be looked at. What arrives is checked and handed to the intake
-//! ([`posthaste_services::intake`]); the answer comes after the commit. Nothing here sends one.
+//! The calls that accept and show orders. Accepted orders go to the intake ([`posthaste_services::outbox::intake`]);
+//! the response is sent after the commit. The outbox worker sends them.
+
+pub(crate) mod audit;
 
 use crate::body::{media_type, receive};
 use crate::events::raw;
-use crate::problem::Problem;
-use crate::query::{Listed, PageParameters, Query, json, ok};
+use crate::problem::{Problem, ProblemKind, RequestError};
+use crate::query::{Listed, Query, json, ok};
 use crate::state::{Api, ApiResult, ApiState};
 use crate::time::Utc;
 use crate::values::parameters;
@@ -12,21 +14,23 @@ use axum::extract::{Path, Request, State};
 use http::{HeaderMap, StatusCode, Uri};
 use posthaste_core::json::{JsonError, JsonText};
 use posthaste_core::order::{IdempotencyKey, ORDER_BYTES_MAX, Order, OrderError, OrderStatus};
-use posthaste_core::ports::{AuditEntry, EXAMINED_MAX, OrderRecord, ReaderStore as _, Stores, Submission};
+use posthaste_core::ports::{EXAMINED_MAX, OrderRecord, ReaderStore as _, Stores, Submission};
 use posthaste_services::batcher::BatchError;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+pub(crate) use audit::{TransitionView, find_newest_audit};
+
 pub(crate) const LIST: &str = "orders";
-const AUDIT: &str = "audit";
 const KEY_HEADER: &str = "idempotency-key";
-/// What a problem may repeat of a name that the caller chose.
+/// How many characters of the caller's text an error repeats.
 const NAME_CHARS_MAX: usize = 100;
 
-/// Of an order that ended without an answer one could trust.
+/// What to do about an order whose execution is uncertain.
 const ADVICE: &str = "the broker may have executed this order: ask it before you submit a new one";
 
+/// An order.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Order, example = json!({
     "idempotency_key": "order-5678", "status": "sent", "retry_count": 1, "next_attempt_at": "2026-01-31T12:00:02Z",
@@ -37,32 +41,39 @@ const ADVICE: &str = "the broker may have executed this order: ask it before you
     "result": {"idempotency_key": "order-5678", "broker_order_id": "brk-8842", "status": "accepted"}
 }))]
 pub(crate) struct OrderView {
+    /// The caller's key of the order.
     pub(crate) idempotency_key: String,
-    /// One of queued, sending, sent, failed (waits to be sent again), dead.
+    /// The status. A `failed` order is sent again when it is due; `sent` and `dead` are final.
     pub(crate) status: &'static str,
-    /// Sends that failed.
+    /// The number of failed sends.
     pub(crate) retry_count: u32,
+    /// When the order is due to be sent. Of a final order, when the last send was due.
     pub(crate) next_attempt_at: Utc,
-    /// The last thing that went wrong, also on the way to success.
+    /// The error code of the last failed send. A later success does not clear it.
     pub(crate) last_error: Option<String>,
+    /// The broker's id of the order.
     pub(crate) broker_order_id: Option<String>,
+    /// The SHA-256 of the request in canonical JSON (RFC 8785).
     pub(crate) request_digest: String,
+    /// The SHA-256 of the broker's response.
     pub(crate) result_digest: Option<String>,
-    /// Some send ended in a way that does not rule out that the broker executed it. False once it is sent.
+    /// Whether the broker may have executed the order although no send succeeded, for example after a timeout.
     pub(crate) maybe_executed: bool,
+    /// When it was accepted.
     pub(crate) created_at: Utc,
+    /// When it last changed.
     pub(crate) updated_at: Utc,
-    /// What to do about an order that is dead and may have been executed.
+    /// What to do about a `dead` order that may have been executed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) advice: Option<&'static str>,
-    /// What the broker answered, once it is sent and if that was JSON; not in lists.
+    /// The broker's response to a `sent` order, if it is JSON. Not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub(crate) result: Option<Box<RawValue>>,
 }
 
 impl OrderView {
-    /// As lists have it.
+    /// Creates the view for lists, without the broker's response.
     fn brief(order: OrderRecord) -> Self {
         let in_doubt = order.status == OrderStatus::Dead && order.maybe_executed;
         Self {
@@ -74,7 +85,7 @@ impl OrderView {
             broker_order_id: order.broker_order_id,
             request_digest: order.request_digest.to_string(),
             result_digest: order.result_digest.map(|digest| digest.to_string()),
-            // Version 0.1 left it set on orders that were sent after a doubtful attempt.
+            // Version 0.1 did not clear it when a later send succeeded.
             maybe_executed: order.maybe_executed && order.status != OrderStatus::Sent,
             created_at: Utc(order.created_at),
             updated_at: Utc(order.updated_at),
@@ -83,13 +94,14 @@ impl OrderView {
         }
     }
 
+    /// Creates the full view.
     fn whole(mut order: OrderRecord) -> Self {
         let result = order.result_json.take().map(|text| raw(JsonText::from_store(text)));
         Self { result, ..Self::brief(order) }
     }
 
-    /// What the caller of a repeated order is told: the first answer again, or the end once there is one.
-    /// Where it stands in between is for those who look.
+    /// Creates the view for a repeated submission: the first response again, or the final result. The status in between
+    /// is available to the role viewer only.
     fn repeated(order: OrderRecord) -> Self {
         if order.status.is_terminal() {
             return Self::whole(order);
@@ -108,7 +120,7 @@ impl OrderView {
     }
 }
 
-/// An order to the broker. Fields beyond these are kept, and sent along.
+/// A new order. Other fields are accepted and sent to the broker as well.
 #[derive(Debug, ToSchema)]
 #[expect(dead_code, reason = "the core reads orders, and knows no schemas")]
 #[schema(
@@ -119,22 +131,25 @@ impl OrderView {
     })
 )]
 pub(crate) struct NewOrderBody {
-    /// Your own name for the order, also in the header: it is executed once, however often it is submitted.
+    /// The caller's key of the order, the same as in the header. An order is executed once per key.
     #[schema(min_length = 1, max_length = 200, pattern = "^[!#-\\[\\]-~]+$")]
     idempotency_key: String,
+    /// The symbol to trade.
     #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
     symbol: String,
+    /// What to do, such as `BUY` or `SELL`.
     #[schema(max_length = 32, pattern = "^[A-Z][A-Z_]*$")]
     intent: String,
+    /// The quantity.
     #[schema(exclusive_minimum = 0, maximum = 9_007_199_254_740_992_i64)]
     qty: f64,
-    /// Left out or null: at the market's price.
+    /// The limit price; null or left out for a market order.
     #[schema(exclusive_minimum = 0)]
     limit_price: Option<f64>,
-    /// Goes with the order to the broker and into every line of its audit.
+    /// An id that is sent to the broker and recorded in the audit of the order.
     #[schema(max_length = 200)]
     trace_id: Option<String>,
-    /// Anything else that belongs to it.
+    /// Any further data.
     meta: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
@@ -142,87 +157,94 @@ pub(crate) struct NewOrderBody {
     post,
     path = "/v1/orders",
     tag = "orders",
-    summary = "Accept an order (role orders)",
+    operation_id = "create_order",
+    summary = "Submit an order",
+    description = "Accepts an order, which is executed once per idempotency key. A repeated submission returns the \
+                   first response, or the final result once there is one. Another order under the same key is refused \
+                   with 422.",
+    security(("api_key" = ["orders"])),
     params(
-        ("Idempotency-Key" = String, Header, description = "The idempotency_key of the body, quoted or bare",
+        ("Idempotency-Key" = String, Header, description = "The `idempotency_key` of the body, with or without quotes.",
             example = "\"order-5678\""),
     ),
     request_body = NewOrderBody,
     responses(
-        (status = 202, description = "New; stored durably, and sent to the broker from here on", body = OrderView),
+        (status = 202, description = "Stored durably; it will be sent to the broker", body = OrderView),
         (
             status = 200,
-            description = "The same order was there: the first answer, or how it ended",
+            description = "The same order was submitted before: the first response, or the final result",
             body = OrderView,
         ),
     ),
 )]
 pub(crate) async fn create<S: Stores>(State(api): Api<S>, request: Request) -> ApiResult {
     let Some(orders) = &api.orders else {
-        let detail = "orders have nowhere to go: set POSTHASTE_BROKER_URL, and start the server again";
-        return Err(Problem::new(503, "No broker is set", detail));
+        let detail = "orders are not accepted: set POSTHASTE_BROKER_URL and restart the server";
+        return Err(Problem::of(ProblemKind::BrokerNotConfigured, detail));
     };
     let (head, upload) = receive(&api.uploads, request, ORDER_BYTES_MAX).await?;
     if !["", "application/json"].contains(&media_type(&head.headers).as_str()) {
-        return Err(Problem::unsupported("the body must be JSON: send content-type: application/json"));
+        return Err(Problem::unsupported("the content type is not accepted: send application/json"));
     }
-    let order = Order::parse(upload.text()?.as_bytes()).map_err(unfit)?;
+    let order = Order::parse(upload.text()?.as_bytes()).map_err(invalid_order)?;
     check_header(&head.headers, &order.key)?;
-    // The share of the memory is kept until the order is stored.
+    // The upload counts against the memory limit until the order is stored.
     let outcome = orders.call(order).await;
     drop(upload);
     match outcome.map_err(not_stored)? {
         Submission::New(order) => json(StatusCode::ACCEPTED, &OrderView::whole(order)),
         Submission::Same(order) => ok(&OrderView::repeated(order)),
-        // Nothing about the other order: it may be another caller's.
+        // Without details of the other order, which may be another caller's.
         Submission::Different => Err(Problem::invalid(
             "idempotency_key",
-            "another order was accepted under this idempotency_key: a new order needs a key of its own",
+            "idempotency_key was used for another order: use a new key for a new order",
         )),
     }
 }
 
-/// Both name the key, so that neither a proxy that goes by the header nor a reader of the body is misled.
+/// Checks that the header has the same key as the body, so that a proxy that uses the header is not misled.
 fn check_header(headers: &HeaderMap, key: &IdempotencyKey) -> Result<(), Problem> {
-    let wrong = |detail: String| Problem {
-        field: Some("Idempotency-Key".to_owned()),
-        ..Problem::new(400, "The Idempotency-Key header is wrong", detail)
+    let wrong = |detail: String| {
+        let error = RequestError::in_header("Idempotency-Key", detail.clone());
+        Problem::malformed(detail).at("Idempotency-Key", error)
     };
     let mut values = headers.get_all(KEY_HEADER).iter();
     let (first, second) = (values.next(), values.next());
     let Some(value) = first else {
-        return Err(wrong("send the header Idempotency-Key with the idempotency_key of the body".to_owned()));
+        let detail =
+            "the header Idempotency-Key is required: send the header with the body's idempotency_key";
+        return Err(wrong(detail.to_owned()));
     };
     if second.is_some() {
-        return Err(wrong("the header Idempotency-Key comes twice: send it once".to_owned()));
+        return Err(wrong("the header Idempotency-Key occurs twice: send it once".to_owned()));
     }
     let named = IdempotencyKey::from_header(value.as_bytes()).map_err(|error| wrong(error.to_string()))?;
     if named != *key {
-        return Err(wrong("the header Idempotency-Key and the body's idempotency_key differ".to_owned()));
+        return Err(wrong("the header Idempotency-Key must equal the body's idempotency_key".to_owned()));
     }
     Ok(())
 }
 
-fn unfit(error: OrderError) -> Problem {
+/// Returns the problem for an order that is not valid.
+fn invalid_order(error: OrderError) -> Problem {
     let detail = error.to_string();
     match error {
-        OrderError::Json(JsonError::NotUtf8 { .. } | JsonError::Invalid { .. }) => {
-            Problem::unreadable(detail)
-        }
+        OrderError::Json(JsonError::NotUtf8 { .. } | JsonError::Invalid { .. }) => Problem::malformed(detail),
         OrderError::Json(JsonError::TooLong { .. }) => Problem::too_large(detail),
         OrderError::Missing { field } | OrderError::Wrong { field, .. } => Problem::invalid(field, detail),
         OrderError::DuplicateKey { key } => {
             let key: String = key.chars().take(NAME_CHARS_MAX).collect();
             let detail = format!("{key:?} occurs twice in one object: send each field once");
-            Problem::invalid(key, detail)
+            // The object may be nested, so only the body is pointed to.
+            Problem { field: Some(key), ..Problem::invalid_body(detail) }
         }
         OrderError::Json(JsonError::TooDeep { .. })
         | OrderError::NotAnObject
         | OrderError::Nul
-        | OrderError::LoneSurrogate => Problem::invalid("body", detail),
+        | OrderError::LoneSurrogate => Problem::invalid_body(detail),
         OrderError::InexactNumber { number } => {
             let number: String = number.chars().take(NAME_CHARS_MAX).collect();
-            Problem::invalid("body", OrderError::InexactNumber { number }.to_string())
+            Problem::invalid_body(OrderError::InexactNumber { number }.to_string())
         }
     }
 }
@@ -230,8 +252,8 @@ fn unfit(error: OrderError) -> Problem {
 fn not_stored(error: BatchError) -> Problem {
     match error {
         BatchError::Gone => Problem::try_again(
-            "It is not known whether this was stored",
-            "the server is stopping; send it again under the same key, it is executed once",
+            ProblemKind::OutcomeUnknown,
+            "the server is shutting down: send the order again under the same key, it is executed once",
         ),
         error @ (BatchError::Full | BatchError::Failed(_)) => error.into(),
     }
@@ -244,7 +266,7 @@ pub(crate) struct OrderFilter {
 
 parameters! {
     struct Parameters(LIST) -> OrderFilter {
-        /// One of queued, sending, sent, failed, dead
+        /// Only orders in this status.
         status: OrderStatus,
     }
 }
@@ -253,15 +275,18 @@ parameters! {
     get,
     path = "/v1/orders",
     tag = "orders",
-    summary = "List orders, newest first (role viewer)",
+    operation_id = "list_orders",
+    summary = "List orders",
+    description = "Returns orders without the broker's responses, newest first.",
+    security(("api_key" = ["viewer"])),
     params(Parameters),
-    responses((status = 200, description = "A page", body = Listed<OrderView>)),
+    responses((status = 200, description = "A page of orders", body = Listed<OrderView>)),
 )]
 pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     ok(&find(&api, &uri, EXAMINED_MAX).await?)
 }
 
-/// What the parameters of an address ask for.
+/// Returns the page that the parameters of an address select.
 pub(crate) async fn find<S: Stores>(
     api: &ApiState<S>,
     uri: &Uri,
@@ -276,105 +301,24 @@ pub(crate) async fn find<S: Stores>(
     get,
     path = "/v1/orders/{idempotency_key}",
     tag = "orders",
-    summary = "An order, with the broker's answer once it is sent (role viewer)",
-    params(("idempotency_key" = String, Path, example = "order-5678")),
+    operation_id = "get_order",
+    summary = "Get an order",
+    description = "Returns an order, with the broker's response if it is sent.",
+    security(("api_key" = ["viewer"])),
+    params(("idempotency_key" = String, Path, description = "The key of the order.", example = "order-5678")),
     responses((status = 200, description = "The order", body = OrderView)),
 )]
 pub(crate) async fn show<S: Stores>(State(api): Api<S>, Path(text): Path<String>) -> ApiResult {
     ok(&find_one(&api, text).await?)
 }
 
+/// Returns an order with the broker's response.
 pub(crate) async fn find_one<S: Stores>(api: &ApiState<S>, text: String) -> Result<OrderView, Problem> {
     let order = api.reader.order(key(text)?).await?;
     Ok(OrderView::whole(order.ok_or_else(|| Problem::not_found("order"))?))
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = OrderAudit, example = json!({"idempotency_key": "order-5678", "items": [{
-    "id": 3, "status_from": "sending", "status_to": "failed", "retry_count": 1, "last_error": "BROKER_5XX",
-    "trace_id": "desk-7", "broker_order_id": null, "worker_id": "node1-77-5f3a",
-    "note": "the broker answered 503", "created_at": "2026-01-31T12:00:01Z"
-}], "next_cursor": null}))]
-pub(crate) struct AuditView {
-    idempotency_key: String,
-    /// Oldest first.
-    items: Vec<TransitionView>,
-    next_cursor: Option<String>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = OrderTransition)]
-pub(crate) struct TransitionView {
-    pub(crate) id: i64,
-    /// Null for the first: the order came in.
-    pub(crate) status_from: Option<&'static str>,
-    pub(crate) status_to: &'static str,
-    pub(crate) retry_count: u32,
-    pub(crate) last_error: Option<String>,
-    pub(crate) trace_id: Option<String>,
-    pub(crate) broker_order_id: Option<String>,
-    /// The process that did it.
-    pub(crate) worker_id: Option<String>,
-    /// What the code does not say.
-    pub(crate) note: Option<String>,
-    pub(crate) created_at: Utc,
-}
-
-impl TransitionView {
-    fn of(entry: AuditEntry) -> Self {
-        Self {
-            id: entry.id.get(),
-            status_from: entry.status_from.map(OrderStatus::as_str),
-            status_to: entry.status_to.as_str(),
-            retry_count: entry.retry_count,
-            last_error: entry.last_error,
-            trace_id: entry.trace_id,
-            broker_order_id: entry.broker_order_id,
-            worker_id: entry.worker_id,
-            note: entry.note,
-            created_at: Utc(entry.created_at),
-        }
-    }
-}
-
-#[utoipa::path(
-    get,
-    path = "/v1/orders/{idempotency_key}/audit",
-    tag = "orders",
-    summary = "Everything that happened to an order (role viewer)",
-    params(
-        ("idempotency_key" = String, Path, example = "order-5678"),
-        PageParameters,
-    ),
-    responses((status = 200, description = "A page of its transitions, oldest first", body = AuditView)),
-)]
-pub(crate) async fn audit<S: Stores>(State(api): Api<S>, Path(text): Path<String>, uri: Uri) -> ApiResult {
-    let key = key(text)?;
-    let mut query = Query::of(&uri)?;
-    let page = query.page(AUDIT)?;
-    query.finish()?;
-    let idempotency_key = key.as_str().to_owned();
-    let entries = api.reader.order_audit(key.clone(), page).await?;
-    // Coming in is a transition: an order that is there has an audit, though perhaps none behind a strange cursor.
-    if entries.items.is_empty() && api.reader.order(key).await?.is_none() {
-        return Err(Problem::not_found("order"));
-    }
-    let Listed { items, next_cursor } = Listed::of(AUDIT, entries, TransitionView::of);
-    ok(&AuditView { idempotency_key, items, next_cursor })
-}
-
-/// The last transitions, oldest first, and whether there were others before them.
-pub(crate) async fn find_newest_audit<S: Stores>(
-    api: &ApiState<S>,
-    text: String,
-    entries_max: u32,
-) -> Result<(Vec<TransitionView>, bool), Problem> {
-    let mut entries = api.reader.newest_order_audit(key(text)?, entries_max.saturating_add(1)).await?;
-    let more = entries.len() > entries_max as usize;
-    entries.truncate(entries_max as usize);
-    Ok((entries.into_iter().rev().map(TransitionView::of).collect(), more))
-}
-
 fn key(text: String) -> Result<IdempotencyKey, Problem> {
-    IdempotencyKey::parse(text).map_err(|error| Problem::invalid("idempotency_key", error.to_string()))
+    IdempotencyKey::parse(text)
+        .map_err(|error| Problem::invalid_parameter("idempotency_key", error.to_string()))
 }

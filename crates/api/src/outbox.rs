@@ -1,4 +1,4 @@
-//! The lane to the broker, for operators: how it stands, and that it may go on.
+//! The calls that show and resume the lane to the broker.
 
 use crate::problem::Problem;
 use crate::query::ok;
@@ -12,33 +12,37 @@ use posthaste_core::ports::{DeadLetterStore as _, LaneStanding, ReaderStore as _
 use serde::Serialize;
 use utoipa::ToSchema;
 
+/// The state of the lane to the broker, shared by all processes.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = OutboxLane, example = json!({
     "state": "paused", "paused_at": "2026-01-31T12:00:00Z",
-    "reason": "the broker refused our credentials 5 times in a row", "rate": 1000.0, "throttled": false,
+    "reason": "the broker refused the credentials 5 times in a row", "rate": 1000.0, "throttled": false,
     "sending": 0, "unauthorized_in_row": 5, "faults_in_row": 0, "probe_until": "2026-01-31T12:00:30Z",
     "updated_at": "2026-01-31T12:00:00Z"
 }))]
 pub(crate) struct LaneView {
-    /// open; throttled while the broker asks for fewer; one_at_a_time while it is away; paused while it refuses our
-    /// credentials. The last that applies.
+    /// `open`; `throttled` while the broker responds with 429; `one_at_a_time` while it is unavailable; `paused` while
+    /// it refuses the credentials. If several apply, the last of these.
     pub(crate) state: &'static str,
     #[serde(skip)]
     pub(crate) mode: LaneMode,
+    /// When it was paused; null if it is not.
     pub(crate) paused_at: Option<Utc>,
-    /// Why it is paused.
+    /// Why it is paused; null if it is not.
     pub(crate) reason: Option<String>,
-    /// Sends per second that are allowed.
+    /// The maximum number of orders sent per second.
     pub(crate) rate: f64,
-    /// Whether that is less than the lane would send by itself.
+    /// Whether the rate is below its maximum.
     pub(crate) throttled: bool,
-    /// Orders that are being sent, by all processes.
+    /// The number of orders in flight, over all processes.
     pub(crate) sending: u32,
+    /// The number of consecutive responses with 401 or 403.
     pub(crate) unauthorized_in_row: u32,
+    /// The number of consecutive network faults and 5xx responses.
     pub(crate) faults_in_row: u32,
-    /// Until then no further order is tried; only while the lane is not open.
+    /// When the next probe may be sent; null while the lane is open.
     pub(crate) probe_until: Option<Utc>,
-    /// Null on the embedded store as long as nothing was sent.
+    /// When it last changed; null on SQLite if no order was ever sent.
     pub(crate) updated_at: Option<Utc>,
 }
 
@@ -55,7 +59,7 @@ impl LaneView {
             unauthorized_in_row: lane.unauthorized_in_row,
             faults_in_row: lane.faults_in_row,
             probe_until: lane.probe_until.filter(|_| mode.is_holding()).map(Utc),
-            // In the embedded store the row is there from the first migration on, with the time zero.
+            // On SQLite the first migration inserts the row with the time zero.
             updated_at: (lane.updated_at.micros() > 0).then_some(Utc(lane.updated_at)),
             reason: lane.reason,
         }
@@ -66,14 +70,17 @@ impl LaneView {
     get,
     path = "/v1/outbox",
     tag = "orders",
-    operation_id = "lane",
-    summary = "How the lane to the broker stands (role viewer)",
+    operation_id = "get_outbox",
+    summary = "Get the state of the lane",
+    description = "Returns the state of the lane to the broker.",
+    security(("api_key" = ["viewer"])),
     responses((status = 200, description = "The lane", body = LaneView)),
 )]
 pub(crate) async fn show<S: Stores>(State(api): Api<S>) -> ApiResult {
     ok(&read(&api).await?)
 }
 
+/// Returns the state of the lane.
 pub(crate) async fn read<S: Stores>(api: &ApiState<S>) -> Result<LaneView, Problem> {
     Ok(LaneView::of(api.reader.lane().await?))
 }
@@ -82,14 +89,17 @@ pub(crate) async fn read<S: Stores>(api: &ApiState<S>) -> Result<LaneView, Probl
     post,
     path = "/v1/outbox/resume",
     tag = "orders",
-    summary = "Let a lane that is paused or holds back go on (role operator)",
-    responses((status = 200, description = "The lane as it is now", body = LaneView)),
+    operation_id = "resume_outbox",
+    summary = "Resume the lane",
+    description = "Opens a lane that is paused or sends one order at a time, and resets its counts of failures.",
+    security(("api_key" = ["operator"])),
+    responses((status = 200, description = "The lane after the change", body = LaneView)),
 )]
 pub(crate) async fn resume<S: Stores>(State(api): Api<S>, Extension(by): Extension<Actor>) -> ApiResult {
     ok(&go_on(&api, by).await?)
 }
 
-/// Opens the lane, and says how it stands then.
+/// Opens the lane, and returns its new state.
 pub(crate) async fn go_on<S: Stores>(api: &ApiState<S>, by: Actor) -> Result<LaneView, Problem> {
     let lane = api.dead_letters.resume_lane(by, api.clock.now()).await?;
     api.wake_ups.wake(Stage::Outbox);

@@ -1,16 +1,16 @@
-//! The address that a request comes from. [`crate::server`] adds it to every request as an extension; handlers
-//! read it with `Extension<PeerAddress>`.
+//! The client address of a request. [`crate::server`] adds it to every request as an extension; handlers read it with
+//! `Extension<PeerAddress>`.
 
 use http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// Proxies in a row that are looked through for the address of the client.
+/// The maximum number of proxies in a chain; entries of `x-forwarded-for` beyond it are not read.
 const PROXIES_MAX: usize = 16;
 
-/// The IP address of a client: that of the connection's peer, or the one that a trusted proxy reports. An IPv4
-/// address that arrives over IPv6 is an IPv4 address here.
+/// The IP address of a client: that of the connection's peer, or the one that a trusted proxy reports. IPv4-mapped IPv6
+/// addresses are converted to IPv4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PeerAddress(pub IpAddr);
 
@@ -19,7 +19,8 @@ impl PeerAddress {
         Self(peer.ip().to_canonical())
     }
 
-    /// What limits count as one client: an IPv4 address, or the /64 network that an IPv6 customer gets.
+    /// Returns the key by which limits count a client: an IPv4 address, or the /64 network of an IPv6 address, since
+    /// providers assign whole /64 networks.
     pub(crate) fn network(self) -> IpAddr {
         match self.0 {
             IpAddr::V4(address) => IpAddr::V4(address),
@@ -28,8 +29,7 @@ impl PeerAddress {
     }
 }
 
-/// Networks whose hosts forward the requests of others. They may open any number of connections, and their
-/// `x-forwarded-for` is believed.
+/// The networks of trusted proxies. Their connections are not limited, and their `x-forwarded-for` is used.
 #[derive(Debug, Clone)]
 pub struct TrustedProxies(pub Vec<IpNet>);
 
@@ -38,8 +38,8 @@ impl TrustedProxies {
         self.0.iter().any(|network| network.contains(&peer.0))
     }
 
-    /// The address of the client behind a peer: each proxy appends the address that it was called from, so the last
-    /// one that is no proxy of ours is the client's. What stands before it is the client's own claim.
+    /// Returns the address of the client behind a peer. Each proxy appends the address of its caller, so the client is
+    /// the last one that is not a trusted proxy; entries before it were sent by the client and cannot be trusted.
     pub(crate) fn client(&self, peer: PeerAddress, headers: &HeaderMap) -> PeerAddress {
         if !self.contains(peer) {
             return peer;
@@ -58,7 +58,7 @@ impl TrustedProxies {
     }
 }
 
-/// An address, with or without a port.
+/// Parses an address with or without a port.
 fn parse_hop(text: &str) -> Option<PeerAddress> {
     let address = text.parse().or_else(|_| text.parse::<SocketAddr>().map(|address| address.ip()));
     address.ok().map(|address: IpAddr| PeerAddress(address.to_canonical()))
@@ -72,7 +72,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     #[test]
-    fn an_ipv4_address_has_one_spelling() {
+    fn ipv4_mapped_addresses_are_converted() {
         for (peer, expected) in [
             ("127.0.0.1:80", "127.0.0.1"),
             ("[::ffff:127.0.0.1]:80", "127.0.0.1"),
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_the_last_address_that_is_no_proxy() {
+    fn the_client_is_the_last_address_that_is_not_a_proxy() {
         let networks = ["127.0.0.0/8", "10.0.0.0/8"].map(|network| network.parse().expect("a network"));
         let proxies = TrustedProxies(networks.to_vec());
         for (peer, forwarded, expected) in [
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn handlers_receive_the_address() {
+    async fn handlers_receive_the_client_address() {
         let shown =
             |Extension(PeerAddress(address)): Extension<PeerAddress>| async move { address.to_string() };
         let router = axum::Router::new().route("/", axum::routing::get(shown));

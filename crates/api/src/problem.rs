@@ -1,5 +1,5 @@
-//! Answers that say what went wrong and what to do, as RFC 9457 has it. Every error of a store becomes
-//! one here; its cause stays in the log.
+//! Error responses as problem details (RFC 9457). Handlers and errors of the store become a [`Problem`]; the cause of a
+//! server error goes to the log, never to the caller.
 
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -11,98 +11,270 @@ use std::error::Error;
 use std::fmt;
 use utoipa::ToSchema;
 
+pub use kind::ProblemKind;
+
+mod kind;
+
 /// The media type of a [`Problem`].
 pub const MEDIA_TYPE: &str = "application/problem+json";
-/// How long a caller is asked to wait when the store is away or busy.
+/// The `Retry-After` of a 503, in seconds.
 pub const RETRY_AFTER_S: u32 = 1;
+/// The maximum number of errors that a problem lists.
+pub(crate) const ERRORS_MAX: usize = 20;
 
+/// Problem details (RFC 9457).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(example = json!({
-    "status": 422, "title": "Not valid", "detail": "event_type is missing", "field": "event_type"
+    "type": "tag:posthaste,2026:problem/validation-failed", "title": "Validation failed", "status": 422,
+    "detail": "[0].event_type is required", "field": "[0].event_type",
+    "errors": [
+        {"detail": "[0].event_type is required", "pointer": "#/0/event_type"},
+        {"detail": "[2].paylod is not a known field: leave it out, or check its spelling", "pointer": "#/2/paylod"}
+    ]
 }))]
 pub struct Problem {
+    /// Identifies the kind of problem. It is a name, not an address.
+    #[serde(rename = "type")]
+    #[schema(value_type = String, format = "uri")]
+    pub kind: ProblemKind,
+    /// The HTTP status of the response.
     pub status: u16,
+    /// The kind of problem in words.
     pub title: &'static str,
+    /// What is wrong with this request, and what is accepted. If there are several errors, the first one.
     pub detail: String,
-    /// The field, parameter or header that is wrong.
+    /// The field, parameter or header of the first error. Fields in an array have an index, as in `[0].event_type`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// The `Retry-After` header, where trying again may help.
+    /// The errors in the request, up to 20.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 20)]
+    pub errors: Vec<RequestError>,
+    /// The `Retry-After` header, in seconds.
     #[serde(skip)]
     pub retry_after_s: Option<u32>,
-    /// What lies behind it: for the log, never for the caller.
+    /// The cause, for the log only.
     #[serde(skip)]
-    pub cause: Option<String>,
+    pub cause: Option<Box<str>>,
+}
+
+/// One error in a request, with exactly one of `pointer`, `parameter` and `header`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct RequestError {
+    /// What is wrong, and what is accepted.
+    detail: String,
+    /// The place in the body, as a JSON pointer in the form of a URI fragment (RFC 6901).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pointer: Option<String>,
+    /// The name of the path or query parameter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameter: Option<String>,
+    /// The name of the header.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    header: Option<String>,
+}
+
+impl RequestError {
+    /// Creates an error at a place in the body, given by its keys and indexes.
+    pub(crate) fn in_body(path: &[&str], detail: impl Into<String>) -> Self {
+        let pointer = Some(path.iter().fold("#".to_owned(), |pointer, key| pointer + "/" + &escaped(key)));
+        Self { detail: detail.into(), pointer, parameter: None, header: None }
+    }
+
+    /// Creates an error in a path or query parameter.
+    pub(crate) fn in_parameter(name: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { detail: detail.into(), pointer: None, parameter: Some(name.into()), header: None }
+    }
+
+    /// Creates an error in a header.
+    pub(crate) fn in_header(name: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { detail: detail.into(), pointer: None, parameter: None, header: Some(name.into()) }
+    }
+}
+
+/// Escapes a key of a JSON pointer, and percent-encodes what a URI fragment does not allow.
+fn escaped(key: &str) -> String {
+    let mut escaped = String::new();
+    for byte in key.replace('~', "~0").replace('/', "~1").bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => escaped.push(byte.into()),
+            _ => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
 }
 
 /// A cause on its way to the log line of its request.
 #[derive(Debug, Clone)]
-pub(crate) struct LoggedCause(pub(crate) String);
+pub(crate) struct LoggedCause(pub(crate) Box<str>);
 
 impl Problem {
-    pub fn new(status: u16, title: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, title, detail: detail.into(), field: None, retry_after_s: None, cause: None }
+    /// Creates a problem with the status and title of its kind.
+    pub(crate) fn of(kind: ProblemKind, detail: impl Into<String>) -> Self {
+        Self {
+            kind,
+            status: kind.status(),
+            title: kind.title(),
+            detail: detail.into(),
+            field: None,
+            errors: Vec::new(),
+            retry_after_s: None,
+            cause: None,
+        }
     }
 
-    pub(crate) fn unreadable(detail: impl Into<String>) -> Self {
-        Self::new(400, "The request cannot be read", detail)
+    /// Creates a problem with a title of its own, for pages of the dashboard.
+    pub(crate) fn new(status: u16, title: &'static str, detail: impl Into<String>) -> Self {
+        Self { status, title, ..Self::of(ProblemKind::of_status(status), detail) }
+    }
+
+    /// Sets what is wrong with the request, and the name of the field, parameter or header.
+    #[must_use]
+    pub(crate) fn at(mut self, field: impl Into<String>, error: RequestError) -> Self {
+        self.field = Some(field.into());
+        self.errors = vec![error];
+        self
+    }
+
+    pub(crate) fn malformed(detail: impl Into<String>) -> Self {
+        Self::of(ProblemKind::MalformedRequest, detail)
     }
 
     pub(crate) fn not_found(what: &str) -> Self {
-        Self::new(404, "Not found", format!("there is no such {what}"))
+        Self::of(ProblemKind::NotFound, format!("this {what} does not exist"))
     }
 
     pub(crate) fn conflict(detail: impl Into<String>) -> Self {
-        Self::new(409, "Not possible as things stand", detail)
+        Self::of(ProblemKind::Conflict, detail)
     }
 
     pub(crate) fn too_large(detail: impl Into<String>) -> Self {
-        Self::new(413, "Too large", detail)
+        Self::of(ProblemKind::ContentTooLarge, detail)
     }
 
     pub(crate) fn unsupported(detail: impl Into<String>) -> Self {
-        Self::new(415, "Not supported", detail)
+        Self::of(ProblemKind::UnsupportedMediaType, detail)
     }
 
-    /// A fault of ours. The cause is for the log.
+    /// Creates a problem for a fault of the server. The cause is for the log.
     pub(crate) fn broken(detail: &str, cause: &dyn fmt::Display) -> Self {
-        Self { cause: Some(cause.to_string()), ..Self::new(500, "Something broke", detail) }
+        Self { cause: Some(cause.to_string().into()), ..Self::of(ProblemKind::InternalError, detail) }
     }
 
-    /// What can be read and is wrong.
-    pub(crate) fn invalid(field: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { field: Some(field.into()), ..Self::new(422, "Not valid", detail) }
+    /// Creates a problem for an invalid field of the body.
+    pub(crate) fn invalid(field: &str, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        let error = RequestError::in_body(&[field], detail.clone());
+        Self::of(ProblemKind::ValidationFailed, detail).at(field, error)
     }
 
-    /// Nothing was done; the same request may be made again.
-    pub(crate) fn try_again(title: &'static str, detail: impl Into<String>) -> Self {
-        Self { retry_after_s: Some(RETRY_AFTER_S), ..Self::new(503, title, detail) }
+    /// Creates a problem for a body that is invalid as a whole.
+    pub(crate) fn invalid_body(detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        let error = RequestError::in_body(&[], detail.clone());
+        Self::of(ProblemKind::ValidationFailed, detail).at("body", error)
     }
 
-    /// A status that nobody explained.
+    /// Creates a problem for an invalid path or query parameter.
+    pub(crate) fn invalid_parameter(name: &str, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        let error = RequestError::in_parameter(name, detail.clone());
+        Self::of(ProblemKind::ValidationFailed, detail).at(name, error)
+    }
+
+    /// Creates a problem for an invalid header.
+    pub(crate) fn invalid_header(name: &str, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        let error = RequestError::in_header(name, detail.clone());
+        Self::of(ProblemKind::ValidationFailed, detail).at(name, error)
+    }
+
+    /// Adds the errors of another problem to this one if both are failed validations, up to [`ERRORS_MAX`].
+    pub(crate) fn merge(&mut self, other: Self) {
+        if self.kind == ProblemKind::ValidationFailed && other.kind == self.kind {
+            self.errors.extend(other.errors);
+            self.errors.truncate(ERRORS_MAX);
+        }
+    }
+
+    /// Creates a problem with status 503 for a request that had no effect and may be repeated.
+    pub(crate) fn try_again(kind: ProblemKind, detail: impl Into<String>) -> Self {
+        Self { retry_after_s: Some(RETRY_AFTER_S), ..Self::of(kind, detail) }
+    }
+
+    /// Creates a problem for a status that the router or the server chose.
     pub(crate) fn of_status(status: StatusCode) -> Self {
-        let title = status.canonical_reason().unwrap_or("The request failed");
-        Self::new(status.as_u16(), title, "the request cannot be answered as it is")
+        let kind = ProblemKind::of_status(status.as_u16());
+        let detail = "the request cannot be processed in this form";
+        Self { status: status.as_u16(), ..Self::of(kind, detail) }
     }
 }
 
-/// Every text is fixed: what the database said may name hosts, logins and rows, and the caller may have no key. It
-/// goes to the log, as the cause.
+/// Collects the errors of one request.
+#[derive(Debug, Default)]
+pub(crate) struct ValidationErrors(Option<Problem>);
+
+impl ValidationErrors {
+    pub(crate) fn add(&mut self, problem: Problem) {
+        match &mut self.0 {
+            Some(first) => first.merge(problem),
+            None => self.0 = Some(problem),
+        }
+    }
+
+    /// Records the error of a result, and returns its value.
+    pub(crate) fn check<T>(&mut self, result: Result<T, Problem>) -> Option<T> {
+        result.map_err(|problem| self.add(problem)).ok()
+    }
+
+    /// Returns whether no further error would be listed.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.as_ref().is_some_and(|first| {
+            first.kind != ProblemKind::ValidationFailed || first.errors.len() >= ERRORS_MAX
+        })
+    }
+
+    /// Returns all errors as one problem.
+    ///
+    /// # Errors
+    ///
+    /// The problem, if there was an error.
+    pub(crate) fn into_result(self) -> Result<(), Problem> {
+        self.0.map_or(Ok(()), Err)
+    }
+}
+
+/// The texts are fixed: the database's own message may contain hosts, logins and data, and the caller may have no key.
+/// It becomes the cause, for the log.
 impl From<&StoreError> for Problem {
     fn from(error: &StoreError) -> Self {
-        let (status, title, detail) = match error {
-            StoreError::Unavailable { .. } => (503, "The store is away", error.to_string()),
-            StoreError::Busy { .. } => (503, "The store is busy", error.to_string()),
-            StoreError::Full { .. } => (503, "The store is full", error.to_string()),
-            StoreError::OutcomeUnknown { .. } => {
-                (503, "It is not known whether this was stored", error.to_string())
-            }
-            StoreError::Unusable { .. } => (503, "The store is away", UNUSABLE.to_owned()),
-            StoreError::Unreadable { .. } => (500, "The store could not do this", UNREADABLE.to_owned()),
-            StoreError::Refused { .. } => (500, "The store could not do this", error.to_string()),
+        let (kind, detail) = match error {
+            StoreError::Unavailable { doing, .. } => (
+                ProblemKind::StoreUnavailable,
+                format!("the database cannot be reached while {doing}: nothing was changed, try again"),
+            ),
+            StoreError::Busy { doing, .. } => (
+                ProblemKind::StoreBusy,
+                format!(
+                    "another transaction holds a lock that {doing} needs: nothing was changed, try again"
+                ),
+            ),
+            StoreError::Full { doing, .. } => (
+                ProblemKind::StoreFull,
+                format!("the database has no free space while {doing}: nothing was changed, try again later"),
+            ),
+            StoreError::OutcomeUnknown { doing, .. } => (
+                ProblemKind::OutcomeUnknown,
+                format!(
+                    "the connection to the database failed while {doing}: check the outcome before repeating it"
+                ),
+            ),
+            StoreError::Unusable { .. } => (ProblemKind::StoreUnavailable, UNUSABLE.to_owned()),
+            StoreError::Unreadable { .. } => (ProblemKind::InternalError, UNREADABLE.to_owned()),
+            StoreError::Refused { .. } => (ProblemKind::InternalError, REFUSED.to_owned()),
         };
         let cause = match error {
-            // The text of the others consists of what was being done, and their source says why it failed.
+            // These have no source; their text is the cause.
             StoreError::Unusable { .. } | StoreError::Unreadable { .. } => Some(error.to_string()),
             StoreError::Unavailable { .. }
             | StoreError::Busy { .. }
@@ -110,13 +282,14 @@ impl From<&StoreError> for Problem {
             | StoreError::OutcomeUnknown { .. }
             | StoreError::Refused { .. } => error.source().map(chain),
         };
-        let retry_after_s = (status == 503).then_some(RETRY_AFTER_S);
-        Self { retry_after_s, cause, ..Self::new(status, title, detail) }
+        let retry_after_s = (kind.status() == 503).then_some(RETRY_AFTER_S);
+        Self { retry_after_s, cause: cause.map(String::into_boxed_str), ..Self::of(kind, detail) }
     }
 }
 
-const UNUSABLE: &str = "the database cannot be used as it is: the server's log has the cause";
+const UNUSABLE: &str = "the database cannot be used in its present state: the server's log has the cause";
 const UNREADABLE: &str = "a stored row cannot be read: the server's log has the cause";
+const REFUSED: &str = "the database refused a statement: the server's log has the cause";
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
@@ -127,10 +300,13 @@ impl From<StoreError> for Problem {
 impl From<BatchError> for Problem {
     fn from(error: BatchError) -> Self {
         match error {
-            BatchError::Full => Self::try_again("Too much waits already", "try again in a moment"),
+            BatchError::Full => Self::try_again(
+                ProblemKind::QueueFull,
+                "the queue of requests is full: try again in a moment",
+            ),
             BatchError::Gone => Self::try_again(
-                "It is not known whether this was stored",
-                "the server is stopping; send it again, with an external_event_id it is stored once",
+                ProblemKind::OutcomeUnknown,
+                "the server is shutting down: send the events again; with an external_event_id each is stored once",
             ),
             BatchError::Failed(error) => Self::from(&*error),
         }
@@ -158,38 +334,4 @@ impl IntoResponse for Problem {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_store_that_is_away_asks_to_come_back_and_hides_the_cause() {
-        let cause = "connection to 10.0.0.7 refused".into();
-        let error = StoreError::Unavailable { doing: "storing events", source: cause };
-        let problem = Problem::from(&error);
-        assert_eq!((problem.status, problem.retry_after_s), (503, Some(1)));
-        assert_eq!(problem.cause.as_deref(), Some("connection to 10.0.0.7 refused"));
-        let text = serde_json::to_string(&problem).expect("JSON");
-        assert!(text.contains("storing events") && !text.contains("10.0.0.7"), "{text}");
-    }
-
-    #[test]
-    fn what_the_database_said_stays_in_the_log() {
-        let text = "no pg_hba.conf entry for host \"10.0.0.7\", user \"keys\"";
-        let unusable = StoreError::Unusable { what: text.to_owned() };
-        let unreadable = StoreError::Unreadable { doing: "listing keys", reason: text.to_owned() };
-        for (error, status) in [(unusable, 503), (unreadable, 500)] {
-            let problem = Problem::from(&error);
-            assert_eq!((problem.status, problem.retry_after_s), (status, (status == 503).then_some(1)));
-            assert!(problem.cause.as_deref().is_some_and(|cause| cause.contains(text)), "{problem:?}");
-            let shown = serde_json::to_string(&problem).expect("JSON");
-            assert!(!shown.contains("pg_hba") && !shown.contains("10.0.0.7"), "{shown}");
-        }
-    }
-
-    #[test]
-    fn a_refusal_is_our_fault_and_not_worth_repeating() {
-        let error = StoreError::Refused { doing: "moving sagas", source: "trigger".into() };
-        let problem = Problem::from(&error);
-        assert_eq!((problem.status, problem.retry_after_s), (500, None));
-    }
-}
+mod tests;

@@ -1,8 +1,8 @@
-//! The parameters behind a question mark, and the cursors that lists go on from. A cursor is opaque to
-//! callers; inside it names its list and the last id seen, so that it stays right while rows arrive.
+//! Query parameters, cursors and JSON responses. A cursor is opaque to callers: it contains the name of its list and
+//! the last id returned, so that it stays valid while rows are inserted.
 
-use crate::problem::Problem;
-use crate::values::{Parameter, described};
+use crate::problem::{Problem, ProblemKind, ValidationErrors};
+use crate::values::{Parameter, described, number_schema, string_schema};
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,92 +14,120 @@ use serde::Serialize;
 use utoipa::openapi::path::{Parameter as Described, ParameterIn};
 use utoipa::{IntoParams, ToSchema};
 
-/// Parameters for an address; those without a value are left out.
+/// Encodes query parameters, without those that are empty.
 pub(crate) fn write_query<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let filled = pairs.into_iter().filter(|(_, value)| !value.is_empty());
     url::form_urlencoded::Serializer::new(String::new()).extend_pairs(filled).finish()
 }
 
-/// The parameters of one query or form. More than any call has, as for the fields of a body; it also bounds the
-/// search for repeated names, which compares every pair.
+/// The maximum number of parameters of a query or form, more than any call has. It bounds the search for repeated
+/// names, which is quadratic.
 const PARAMETERS_MAX: usize = 100;
 
-/// Decodes the pairs of a query or of a form's body. Error if there are more than [`PARAMETERS_MAX`]; what
-/// follows those is not read.
+/// Decodes a query or the body of a form.
+///
+/// # Errors
+///
+/// A problem if there are more than [`PARAMETERS_MAX`] parameters. The rest is not decoded.
 pub(crate) fn parameters(text: &[u8]) -> Result<Vec<(String, String)>, Problem> {
     let mut decoded = url::form_urlencoded::parse(text);
     let pairs =
         decoded.by_ref().take(PARAMETERS_MAX).map(|(name, value)| (name.into_owned(), value.into_owned()));
     let pairs = pairs.collect();
     if decoded.next().is_some() {
-        let detail = format!("there are more than {PARAMETERS_MAX} parameters: send fewer");
-        return Err(Problem::invalid("parameters", detail));
+        let detail = format!("there are too many parameters: send at most {PARAMETERS_MAX}");
+        let problem = Problem::of(ProblemKind::ValidationFailed, detail);
+        return Err(Problem { field: Some("parameters".to_owned()), ..problem });
     }
     Ok(pairs)
 }
 
+/// The default number of items on a page.
 pub(crate) const ITEMS_DEFAULT: u32 = 50;
+/// The maximum number of items on a page.
 pub(crate) const ITEMS_MAX: u32 = 200;
 
+/// The parameters of a query that have not been read yet, and the errors found so far.
 #[derive(Debug)]
-pub(crate) struct Query(Vec<(String, String)>);
+pub(crate) struct Query {
+    pairs: Vec<(String, String)>,
+    errors: ValidationErrors,
+}
 
 impl Query {
-    /// A parameter without a value counts as left out.
+    /// Parses the query of an address. A parameter without a value counts as left out.
+    ///
+    /// # Errors
+    ///
+    /// A problem if a parameter occurs twice, or if there are too many.
     pub(crate) fn of(uri: &Uri) -> Result<Self, Problem> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for (name, value) in parameters(uri.query().unwrap_or_default().as_bytes())? {
             if pairs.iter().any(|(known, _)| *known == name) {
-                let detail = format!("{} comes twice", shortened(&name));
-                return Err(Problem::invalid(shortened(&name), detail));
+                let name = shortened(&name);
+                return Err(Problem::invalid_parameter(&name, format!("{name} occurs twice: send it once")));
             }
             pairs.push((name, value));
         }
         pairs.retain(|(name, value)| !value.is_empty() || name.is_empty());
-        Ok(Self(pairs))
+        Ok(Self { pairs, errors: ValidationErrors::default() })
     }
 
+    /// Removes a parameter and returns its text.
     pub(crate) fn take(&mut self, name: &str) -> Option<String> {
-        let index = self.0.iter().position(|(found, _)| found == name)?;
-        Some(self.0.swap_remove(index).1)
+        let index = self.pairs.iter().position(|(found, _)| found == name)?;
+        Some(self.pairs.swap_remove(index).1)
     }
 
-    /// Takes a parameter and reads its value.
+    /// Removes a parameter and returns its value.
+    ///
+    /// # Errors
+    ///
+    /// A problem if the value is not valid.
     pub(crate) fn get<T: Parameter>(&mut self, name: &str) -> Result<Option<T>, Problem> {
         let read = self.take(name).map(|text| T::read(name, text)).transpose();
-        read.map_err(|detail| Problem::invalid(name, detail))
+        read.map_err(|detail| Problem::invalid_parameter(name, detail))
     }
 
-    /// Whether something is asked for that is left out otherwise.
-    pub(crate) fn flag(&mut self, name: &str) -> Result<bool, Problem> {
-        match self.take(name).as_deref() {
-            None | Some("false") => Ok(false),
-            Some("true") => Ok(true),
-            Some(_) => Err(Problem::invalid(name, format!("{name} must be true or false"))),
-        }
+    /// Removes a parameter and returns its value. Records an error and returns `None` if it is not valid.
+    pub(crate) fn read<T: Parameter>(&mut self, name: &str) -> Option<T> {
+        let value = self.get(name);
+        self.errors.check(value).flatten()
     }
 
-    /// Which part of a list is asked for.
-    pub(crate) fn page(&mut self, list: &str) -> Result<PageRequest, Problem> {
+    /// Reads a parameter that is `true` or `false`, by default `false`.
+    pub(crate) fn flag(&mut self, name: &str) -> bool {
+        self.read::<bool>(name).unwrap_or(false)
+    }
+
+    /// Reads `limit` and `cursor`.
+    pub(crate) fn page(&mut self, list: &str) -> PageRequest {
         let limit = self.take("limit").map_or(Some(ITEMS_DEFAULT), |text| text.parse().ok());
-        let items_max = limit.filter(|limit| (1..=ITEMS_MAX).contains(limit)).ok_or_else(|| {
-            Problem::invalid("limit", format!("limit must be a whole number from 1 to {ITEMS_MAX}"))
-        })?;
-        let after = self.take("cursor").map(|text| read_cursor(list, &text)).transpose()?;
-        Ok(PageRequest::first(items_max).behind(after))
+        let items_max = limit.filter(|limit| (1..=ITEMS_MAX).contains(limit)).unwrap_or_else(|| {
+            let detail = format!("limit must be a whole number from 1 to {ITEMS_MAX}");
+            self.errors.add(Problem::invalid_parameter("limit", detail));
+            ITEMS_DEFAULT
+        });
+        let after = self.take("cursor").and_then(|text| self.errors.check(read_cursor(list, &text)));
+        PageRequest::first(items_max).behind(after)
     }
 
-    pub(crate) fn finish(self) -> Result<(), Problem> {
-        match self.0.first() {
-            None => Ok(()),
-            Some((name, _)) => {
-                let detail = "this parameter is not known: leave it out, or check its spelling";
-                Err(Problem::invalid(shortened(name), detail))
-            }
+    /// Checks the parameters that have been read, and refuses those that have not.
+    ///
+    /// # Errors
+    ///
+    /// A problem with all errors.
+    pub(crate) fn finish(mut self) -> Result<(), Problem> {
+        for (name, _) in self.pairs {
+            let name = shortened(&name);
+            let detail = format!("{name} is not a known parameter: leave it out, or check its spelling");
+            self.errors.add(Problem::invalid_parameter(&name, detail));
         }
+        self.errors.into_result()
     }
 }
 
+/// Returns the beginning of a name that an error repeats.
 fn shortened(name: &str) -> String {
     name.chars().take(100).collect()
 }
@@ -110,10 +138,11 @@ pub(crate) struct PageParameters;
 
 impl PageParameters {
     pub(crate) fn described() -> [Described; 2] {
-        let limit = format!("1 to {ITEMS_MAX}; {ITEMS_DEFAULT} unless said otherwise");
+        let limit =
+            number_schema().minimum(Some(1)).maximum(Some(ITEMS_MAX)).default(Some(ITEMS_DEFAULT.into()));
         [
-            described::<u32>("limit", &limit),
-            described::<String>("cursor", "The next_cursor of the page before"),
+            described("limit", "The maximum number of items on the page.", limit.build()),
+            described("cursor", "The `next_cursor` of the previous page.", string_schema().build()),
         ]
     }
 }
@@ -124,12 +153,20 @@ impl IntoParams for PageParameters {
     }
 }
 
-/// An id in a path.
+/// Parses an id in a path.
+///
+/// # Errors
+///
+/// A problem if it is not a number from 1 to 2⁶³ − 1.
 pub(crate) fn id<T>(name: &str, text: &str, new: fn(i64) -> Result<T, IdOutOfRange>) -> Result<T, Problem> {
-    read_id(name, text, new).map_err(|detail| Problem::invalid(name, detail))
+    read_id(name, text, new).map_err(|detail| Problem::invalid_parameter(name, detail))
 }
 
-/// Reads an id. The error says what is wrong with the parameter `name`.
+/// Parses the id in the parameter `name`.
+///
+/// # Errors
+///
+/// A message if it is not valid.
 pub(crate) fn read_id<T>(
     name: &str,
     text: &str,
@@ -140,6 +177,11 @@ pub(crate) fn read_id<T>(
     number.ok_or_else(|| format!("{name} must be a whole number from 1 to {}", i64::MAX))
 }
 
+/// Decodes a cursor of a list.
+///
+/// # Errors
+///
+/// A problem if it is not a cursor, or one of another list.
 pub(crate) fn read_cursor(list: &str, text: &str) -> Result<i64, Problem> {
     let decoded = URL_SAFE_NO_PAD.decode(text).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let after = decoded.as_deref().and_then(|inner| {
@@ -147,18 +189,21 @@ pub(crate) fn read_cursor(list: &str, text: &str) -> Result<i64, Problem> {
         if of == list { after.parse().ok() } else { None }
     });
     after.filter(|after: &i64| *after >= 0).ok_or_else(|| {
-        Problem::invalid("cursor", "cursor must be the next_cursor of the page before, of the same list")
+        Problem::invalid_parameter("cursor", "cursor must be the next_cursor of a page of the same list")
     })
 }
 
+/// Encodes the cursor of the next page. Returns `None` if this is the last one.
 pub(crate) fn write_cursor(list: &str, next: Option<i64>) -> Option<String> {
     next.map(|next| URL_SAFE_NO_PAD.encode(format!("{list}:{next}")))
 }
 
-/// A part of a list, as an answer.
+/// A page of a list.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Listed<T> {
+    /// The items of this page. A filter may leave a page empty although more pages follow.
     pub(crate) items: Vec<T>,
+    /// The `cursor` of the next page; null on the last page.
     pub(crate) next_cursor: Option<String>,
 }
 
@@ -169,14 +214,16 @@ impl<T> Listed<T> {
     }
 }
 
-pub(crate) fn json(status: StatusCode, answer: &impl Serialize) -> Result<Response, Problem> {
-    let text = serde_json::to_vec(answer);
-    let text = text.map_err(|error| Problem::broken("the answer could not be written", &error))?;
+/// Returns a JSON response.
+pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Result<Response, Problem> {
+    let text = serde_json::to_vec(body);
+    let text = text.map_err(|error| Problem::broken("the response could not be serialized", &error))?;
     Ok((status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response())
 }
 
-pub(crate) fn ok(answer: &impl Serialize) -> Result<Response, Problem> {
-    json(StatusCode::OK, answer)
+/// Returns a JSON response with status 200.
+pub(crate) fn ok(body: &impl Serialize) -> Result<Response, Problem> {
+    json(StatusCode::OK, body)
 }
 
 #[cfg(test)]
@@ -184,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_fits_its_own_list_only() {
+    fn a_cursor_is_valid_for_its_own_list_only() {
         let cursor = write_cursor("events", Some(41)).expect("a cursor");
         assert_eq!(read_cursor("events", &cursor).expect("the id"), 41);
         for bad in ["", "x", "ZXZlbnRzOg", "*", cursor.get(1..).expect("a part")] {
@@ -194,11 +241,11 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_checked() {
+    fn parameters_are_checked_and_all_errors_are_reported() {
         let page = |query: &str| {
             let uri: Uri = format!("/v1/events?{query}").parse().expect("a URI");
             let mut query = Query::of(&uri)?;
-            let page = query.page("events")?;
+            let page = query.page("events");
             query.finish().map(|()| page.items_max)
         };
         assert_eq!(page("").expect("a page"), 50);
@@ -206,13 +253,19 @@ mod tests {
         for bad in ["limit=0", "limit=201", "limit=x", "limit=1&limit=1", "limits=1", "cursor=x"] {
             assert_eq!(page(bad).expect_err(bad).status, 422, "{bad}");
         }
+        let problem = page("cursor=x&limit=x&more=1").expect_err("three errors");
+        let errors = serde_json::to_value(&problem.errors).expect("JSON");
+        let parameters: Vec<_> =
+            errors.as_array().expect("a list").iter().map(|one| &one["parameter"]).collect();
+        assert_eq!(parameters, ["limit", "cursor", "more"]);
+        assert_eq!(problem.field.as_deref(), Some("limit"));
     }
 
     #[test]
     fn the_number_of_parameters_is_limited() {
         let query = |count: usize| (0..count).map(|number| format!("p{number}=1&")).collect::<String>();
         assert_eq!(parameters(query(PARAMETERS_MAX).as_bytes()).expect("pairs").len(), PARAMETERS_MAX);
-        // The largest query that fits into the head of a request: nothing behind the limit is read.
+        // 15,000 is about the largest query that fits into the head of a request.
         for count in [PARAMETERS_MAX + 1, 15_000] {
             let problem = parameters(query(count).as_bytes()).expect_err("too many");
             assert_eq!((problem.status, problem.field.as_deref()), (422, Some("parameters")), "{count}");

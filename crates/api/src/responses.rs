@@ -1,7 +1,7 @@
-//! The memory of responses that are being written, as [`crate::body`] has it for requests: all of them together are
-//! bounded, because a client that reads slowly keeps its response in memory.
+//! Limits the memory of all responses together, as [`crate::body`] does for requests: a client that reads slowly keeps
+//! its response in memory.
 
-use crate::problem::Problem;
+use crate::problem::{Problem, ProblemKind};
 use axum::body::{Body, HttpBody};
 use axum::response::Response;
 use bytes::Bytes;
@@ -11,41 +11,48 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+/// The bytes that one permit of the budget stands for.
 const PERMIT_BYTES: usize = 1024;
-/// Responses up to this size are not counted: most are smaller, and refusals must always pass.
+/// Responses up to this size, in bytes, are not counted. Most are smaller, and error responses must always be sent.
 const UNCOUNTED_BYTES_MAX: usize = 4 * 1024;
 
-/// The bytes that all responses may have together.
+/// The memory budget that all responses share.
 #[derive(Debug, Clone)]
 pub(crate) struct ResponseBudget(Arc<Semaphore>);
 
-/// A part of the budget.
+/// A reserved part of the budget, released on drop.
 #[derive(Debug)]
 pub(crate) struct Reservation(OwnedSemaphorePermit);
 
-/// Marks a response whose body is part of the budget already.
+/// Marks a response whose body is already counted.
 #[derive(Debug, Clone, Copy)]
 struct Counted;
 
 impl ResponseBudget {
+    /// Creates a budget of this many KiB.
     pub(crate) fn new(kib: usize) -> Self {
         Self(Arc::new(Semaphore::new(kib)))
     }
 
-    /// Takes `bytes` out of the budget, before a response of this size is read from the store.
+    /// Reserves `bytes`, before a response of this size is read from the store.
     ///
-    /// Returns a problem with status 503 if there is not as much left.
+    /// # Errors
+    ///
+    /// A problem with status 503 if less is left.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<Reservation, Problem> {
         let permits = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).ok();
         let permit = permits.and_then(|permits| Arc::clone(&self.0).try_acquire_many_owned(permits).ok());
-        permit
-            .map(Reservation)
-            .ok_or_else(|| Problem::try_again("Too much is being sent", "try again in a moment"))
+        permit.map(Reservation).ok_or_else(|| {
+            let detail = "the memory for responses is in use: try again in a moment";
+            Problem::try_again(ProblemKind::ServerBusy, detail)
+        })
     }
 
-    /// Counts a response until it was written or its client is gone.
+    /// Counts a response until it has been written or its client has disconnected.
     ///
-    /// Returns a problem with status 503 if it does not fit.
+    /// # Errors
+    ///
+    /// A problem with status 503 if it exceeds what is left.
     pub(crate) fn count(&self, response: Response) -> Result<Response, Problem> {
         let is_counted = response.extensions().get::<Counted>().is_some();
         let bytes = body_bytes(&response);
@@ -57,7 +64,8 @@ impl ResponseBudget {
 }
 
 impl Reservation {
-    /// Keeps as much as the body of the response needs until it was written, and releases the rest.
+    /// Attaches the reservation to the body of a response until it has been written, and releases what it does not
+    /// need.
     pub(crate) fn hold(mut self, response: Response) -> Response {
         let needed = body_bytes(&response).div_ceil(PERMIT_BYTES);
         drop(self.0.split(self.0.num_permits().saturating_sub(needed)));
@@ -72,8 +80,8 @@ fn body_bytes(response: &Response) -> usize {
     usize::try_from(hint.upper().unwrap_or(hint.lower())).unwrap_or(usize::MAX)
 }
 
-/// A body whose every frame holds the reservation. The frames hold it and not the body alone, because a server drops the
-/// body as soon as its last frame waits to be written.
+/// A body whose frames hold the reservation. The body alone would not do: the server drops it as soon as the last frame
+/// is queued for writing.
 struct HeldBody {
     body: Body,
     reservation: Arc<Reservation>,
@@ -124,15 +132,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_response_is_counted_until_its_last_byte_is_gone() {
+    async fn a_response_is_counted_until_its_last_frame_is_dropped() {
         let budget = ResponseBudget::new(10);
         let status = |bytes| budget.count(response(bytes)).map_or_else(|problem| problem.status, |_| 200);
         let first = budget.count(response(8 * 1024)).expect("room");
-        assert_eq!(first.body().size_hint().exact(), Some(8 * 1024), "the length is known all the same");
+        assert_eq!(first.body().size_hint().exact(), Some(8 * 1024), "the length is still known");
         let refused = budget.count(response(8 * 1024)).expect_err("no room");
         assert_eq!((refused.status, refused.retry_after_s), (503, Some(1)));
-        assert_eq!(status(4 * 1024), 200, "a small one always passes");
-        // The frame waits to be written, as in the buffer of a connection that nobody reads.
+        assert_eq!(status(4 * 1024), 200, "a small response is never refused");
+        // The frame is queued, as in the buffer of a connection whose client does not read.
         let mut body = first.into_body();
         let frame = body.frame().await.and_then(Result::ok).and_then(|frame| frame.into_data().ok());
         drop(body);
@@ -146,7 +154,7 @@ mod tests {
     fn an_excess_reservation_is_released() {
         let budget = ResponseBudget::new(10);
         let reserved = budget.reserve(10 * 1024).expect("all of it");
-        assert_eq!(budget.reserve(1).expect_err("nothing is left").status, 503);
+        assert_eq!(budget.reserve(1).expect_err("the budget is empty").status, 503);
         let first = reserved.hold(response(5 * 1024));
         assert_eq!(budget.0.available_permits(), 5);
         let first = budget.count(first).expect("room");

@@ -1,4 +1,4 @@
-//! Every call, and the role that it needs. Authentication stands before each handler, and so before its
+//! The routes of the API, each with the role that it requires. Authentication runs before the handler, so before the
 //! body is read.
 
 use crate::frame::RequestIds;
@@ -16,6 +16,7 @@ use http::StatusCode;
 use posthaste_core::ports::{KeyRole, Stores};
 use std::sync::Arc;
 
+/// Returns the whole API with the dashboard.
 pub fn router<S: Stores>(state: ApiState<S>) -> Router {
     let api = Arc::new(state);
     let (metrics, health) = (api.metrics.clone(), Arc::clone(&api.health));
@@ -53,7 +54,7 @@ pub fn router<S: Stores>(state: ApiState<S>) -> Router {
         .route("/v1/dead-letters/{id}/requeue", operator(post(dead_letters::requeue_one)))
         .route("/v1/orders", viewer(get(orders::list)).merge(submitter(post(orders::create))))
         .route("/v1/orders/{idempotency_key}", viewer(get(orders::show)))
-        .route("/v1/orders/{idempotency_key}/audit", viewer(get(orders::audit)))
+        .route("/v1/orders/{idempotency_key}/audit", viewer(get(orders::audit::list)))
         .route("/v1/outbox", viewer(get(outbox::show)))
         .route("/v1/outbox/resume", operator(post(outbox::resume)))
         .route("/v1/stats", viewer(get(stats::show)))
@@ -71,7 +72,7 @@ pub fn router<S: Stores>(state: ApiState<S>) -> Router {
         }))
 }
 
-/// What needs no key and no store of the API's roles, for a process that answers nothing else.
+/// Returns the routes `/healthz`, `/readyz` and `/metrics`, which require no key, for a process without the API.
 pub fn health_router(health: Arc<Readiness>, random: fn(&mut [u8])) -> Router {
     let (metrics, ids) = (health.metrics.clone(), Arc::new(RequestIds::new(random)));
     health_calls(health).fallback(|| async { StatusCode::NOT_FOUND }).layer(from_fn(
@@ -79,17 +80,17 @@ pub fn health_router(health: Arc<Readiness>, random: fn(&mut [u8])) -> Router {
     ))
 }
 
-/// Says that the process lives, and nothing else about it.
+/// Returns the route `/healthz` only, which reveals nothing about the process.
 fn liveness() -> Router {
     Router::new().route("/healthz", get(health::healthz))
 }
 
 fn health_calls(health: Arc<Readiness>) -> Router {
-    let of_this_process = Router::new()
+    let details = Router::new()
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(health::metrics))
         .with_state(health);
-    liveness().merge(of_this_process)
+    liveness().merge(details)
 }
 
 type Methods<S> = MethodRouter<Arc<ApiState<S>>>;

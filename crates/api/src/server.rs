@@ -1,5 +1,5 @@
-//! Takes connections and hands their requests to the router, within bounds: so many connections, in all and of each
-//! peer, so long for a head and for a response to be read. At the end it takes no more and finishes what was begun.
+//! The HTTP server. Accepts connections and passes their requests to the router, with limits on connections in total
+//! and per peer, and on the time to receive a request head and to read a response. Supports graceful shutdown.
 
 mod peer_connections;
 mod response_deadline;
@@ -22,30 +22,30 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
-/// Connections at once; whoever comes later waits to be accepted.
+/// The maximum number of open connections. Further ones wait in the backlog of the socket.
 const CONNECTIONS_MAX: usize = 10_000;
-/// Connections of one peer at once, a tenth of all: what it opens beyond that is closed at once. A proxy, which may
-/// need more, is named in `POSTHASTE_TRUSTED_PROXIES`.
+/// The maximum number of open connections per peer, a tenth of the total. Further ones are closed at once. Proxies,
+/// which may need more, are listed in `POSTHASTE_TRUSTED_PROXIES`.
 const CONNECTIONS_PER_PEER_MAX: usize = 1_000;
-/// How long a client may take to read a response, as long as it may take to send a body. It counts from when the
-/// buffers of the kernel are full.
+/// The time limit for a client to read a response, the same as for sending a body. It starts when the socket's send
+/// buffer is full.
 const READ_WITHIN: Duration = Duration::from_secs(30);
-/// Refused connections are reported in the log at most once in this time.
+/// The minimum interval between log messages about refused connections.
 const REFUSAL_REPORT_PAUSE: Duration = Duration::from_secs(60);
-/// How long the head of a request may take, and a connection may idle.
+/// The time limit to receive the head of a request; also closes idle connections.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
-/// The longest head of a request.
+/// The maximum size of a request head, in bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// After a failed accept: the process may be out of file handles.
+/// The pause after a failed `accept`, for example because the process has no free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a server needs to know about its peers.
+/// The limits of a server, and the proxies it trusts.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     pub trusted_proxies: TrustedProxies,
     pub connections_per_peer_max: usize,
     pub read_within: Duration,
-    /// Counts the connections that were closed because their peer had too many.
+    /// Counts connections that were closed because of `connections_per_peer_max`.
     pub connections_refused: Counter,
 }
 
@@ -60,7 +60,7 @@ impl Default for ServerOptions {
     }
 }
 
-/// A server that runs until it is stopped.
+/// A running server. Dropping it stops it without waiting for open requests.
 #[derive(Debug)]
 pub struct Server {
     stop: oneshot::Sender<Duration>,
@@ -68,19 +68,21 @@ pub struct Server {
 }
 
 impl Server {
+    /// Starts a server with default options.
     pub fn start(listener: TcpListener, router: Router) -> Self {
         Self::start_with(listener, router, ServerOptions::default())
     }
 
+    /// Starts a server.
     pub fn start_with(listener: TcpListener, router: Router, options: ServerOptions) -> Self {
         let (stop, stopped) = oneshot::channel();
         Self { stop, running: tokio::spawn(run(listener, router, options, stopped)) }
     }
 
-    /// Takes no more connections, and finishes the requests that were begun. Answers whether all of them
-    /// came to their end within `patience`.
+    /// Stops accepting connections and waits up to `patience` for requests in progress. Returns whether all of them
+    /// completed.
     pub async fn stop(self, patience: Duration) -> bool {
-        // If nobody hears it, the server has ended already.
+        // Fails only if the server task has ended already.
         let _ = self.stop.send(patience);
         self.running.await.unwrap_or(false)
     }
@@ -107,17 +109,17 @@ async fn run(
                     let Ok(counted) = entrance.admit(peer) else { continue };
                     let connection = open.watch(entrance.connection(stream, peer, router.clone()));
                     tokio::spawn(async move {
-                        // However it ended, the caller knows.
+                        // An error of the connection is visible to its client.
                         let _ = connection.await;
                         drop((slot, counted));
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    tracing::warn!(%error, "accepting a connection failed, retrying");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
-            // A server whose handle was dropped ends at once.
+            // An error means that the handle was dropped: stop at once.
             patience = &mut stopped => break patience.unwrap_or_default(),
         }
     };
@@ -125,7 +127,7 @@ async fn run(
     tokio::time::timeout(patience, open.shutdown()).await.is_ok()
 }
 
-/// Decides which connections are served, and with which limits.
+/// Decides which connections are served, and configures them.
 #[derive(Debug)]
 struct Entrance {
     options: ServerOptions,
@@ -134,7 +136,7 @@ struct Entrance {
     refusal_reported: Option<Instant>,
 }
 
-/// A peer has as many connections as it may have.
+/// The error for a peer that has reached its limit of connections.
 #[derive(Debug)]
 struct TooManyConnections;
 
@@ -145,7 +147,11 @@ impl Entrance {
         Self { options, trusted_proxies, connections, refusal_reported: None }
     }
 
-    /// Counts a connection of its peer; a trusted proxy's is not counted.
+    /// Counts a connection against the limit of its peer. Returns `None` for a trusted proxy, which has no limit.
+    ///
+    /// # Errors
+    ///
+    /// [`TooManyConnections`] if the peer has reached its limit; the connection is to be closed.
     fn admit(&mut self, peer: PeerAddress) -> Result<Option<Counted>, TooManyConnections> {
         if self.trusted_proxies.contains(peer) {
             return Ok(None);
@@ -163,7 +169,7 @@ impl Entrance {
     }
 
     fn connection(&self, stream: TcpStream, peer: PeerAddress, router: Router) -> Connection {
-        // Without it answers only wait longer.
+        // A failure only delays responses.
         let _ = stream.set_nodelay(true);
         let trusted_proxies = Arc::clone(&self.trusted_proxies);
         let service = PeerService { router: TowerToHyperService::new(router), peer, trusted_proxies };
@@ -178,7 +184,7 @@ impl Entrance {
 
 type Connection = http1::Connection<TokioIo<ResponseDeadline<TcpStream>>, PeerService>;
 
-/// The router as one connection sees it: every request carries the address of its client.
+/// The router as the service of one connection. Adds the client address to every request as an extension.
 #[derive(Debug, Clone)]
 struct PeerService {
     router: TowerToHyperService<Router>,
@@ -207,7 +213,7 @@ mod tests {
     use std::net::SocketAddr;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-    /// Bounds a wait that never ends where the code is wrong.
+    /// Bounds waits that would not end if the code were wrong.
     const PATIENCE: Duration = Duration::from_secs(60);
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
@@ -219,7 +225,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_does_not_read_is_disconnected() {
-        // Dropped together with the body of the response, which is when the connection ends.
+        // Dropped together with the body of the response, when the connection ends.
         let (held, released) = oneshot::channel::<Infallible>();
         let held = Arc::new(std::sync::Mutex::new(Some(held)));
         let endless = move || {
@@ -239,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_peer_has_so_many_connections_and_a_proxy_any_number() {
+    async fn connections_are_limited_per_peer_except_for_proxies() {
         let router = || Router::new().route("/", get(|| async { "hello" }));
         let options = ServerOptions { connections_per_peer_max: 2, ..ServerOptions::default() };
         let (address, _server) = start(router(), options.clone()).await;
@@ -262,10 +268,10 @@ mod tests {
         }
     }
 
-    /// The connection after a response; `None` if it was closed without one.
+    /// Returns the connection after a response, or `None` if the server closed it without one.
     async fn ask(address: SocketAddr) -> Option<TcpStream> {
         let mut stream = TcpStream::connect(address).await.expect("a connection");
-        // The other side may have closed already.
+        // The server may have closed the connection already.
         let _ = stream.write_all(REQUEST).await;
         let mut begin = [0; 12];
         stream.read_exact(&mut begin).await.ok()?;

@@ -1,10 +1,10 @@
-//! What the handlers share. The wiring fills it in; every handler is given all of it and uses the port
-//! of its own role.
+//! The state shared by all handlers, created by the wiring. Each handler uses the port of its own role.
 
 use crate::attempts::Attempts;
 use crate::auth::{KeyCache, UNKNOWN_KEYS_BURST, UNKNOWN_KEYS_REFILL, UnknownKeys};
 use crate::health::Readiness;
 use crate::problem::Problem;
+use crate::process_metrics::BuildInfo;
 use crate::responses::ResponseBudget;
 use axum::extract::State;
 use axum::response::Response;
@@ -27,28 +27,28 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// What a handler is given.
+/// The extractor of the shared state.
 pub(crate) type Api<S> = State<Arc<ApiState<S>>>;
 
-/// What a handler of the API returns.
+/// The return type of handlers.
 pub(crate) type ApiResult = Result<Response, Problem>;
 
-/// The bytes of all bodies that are being received or wait to be stored, in KiB.
+/// The memory limit of all request bodies that are being received or stored, in KiB.
 const UPLOADS_KIB_MAX: usize = 256 * 1024;
-/// The bytes of all responses that are being read from the store or written, in KiB: eight pages of lists with
-/// payloads, and much more of everything else.
+/// The memory limit of all responses, in KiB: enough for eight pages of lists with payloads, which are the largest.
 const RESPONSES_KIB_MAX: usize = 64 * 1024;
-/// Challenges and tests that are out at the same time.
+/// The maximum number of challenges and test events in flight.
 const OUTGOING_MAX: usize = 64;
-/// Pages of history that are examined at the same time: each takes a reader of the store for a while.
+/// The maximum number of concurrent requests of `/v1/doctor`. Each uses a connection of the store for a while.
 const EXAMINATIONS_MAX: usize = 1;
 
-/// Sessions that are over or unknown which one client address may present at once, and the time after which it may
-/// present one more. Open pages of an ended session ask again every few seconds.
+/// The number of expired or unknown sessions that a client address may present at once. Open pages of an expired
+/// session refresh every few seconds.
 const UNKNOWN_SESSIONS_BURST: u32 = 100;
+/// The time after which a client address may present one more unknown session.
 const UNKNOWN_SESSIONS_REFILL: Duration = Duration::from_millis(100);
 
-/// Bounds of what callers may send.
+/// The limits of ingest requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     pub payload_bytes_max: usize,
@@ -56,7 +56,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The largest body of an ingest request: a batch need not have room for its every event at full size.
+    /// Returns the maximum size of an ingest request, in bytes: 8 MiB, or one event of the maximum size if that is
+    /// more. A batch in which every event has the maximum size may exceed it.
     pub(crate) const fn ingest_body_bytes_max(self) -> usize {
         const BATCH_BYTES: usize = 8 * 1024 * 1024;
         const ENVELOPE_BYTES: usize = 64 * 1024;
@@ -65,7 +66,7 @@ impl Limits {
     }
 }
 
-/// What challenges and test events need.
+/// What is needed to send challenges and test events.
 #[derive(Debug)]
 pub struct Outgoing {
     pub sender: Sender,
@@ -73,21 +74,22 @@ pub struct Outgoing {
     pub timeouts: RequestTimeouts,
 }
 
-/// What operators are told about this process beside what the store knows.
+/// Facts about this process for `/v1/system` and `/v1/doctor` that are not in the store.
 #[derive(Debug, Clone)]
 pub struct Operations {
-    pub version: &'static str,
-    /// The schema that this program was made for.
+    pub build: BuildInfo,
+    /// The schema version that this program requires.
     pub schema_needed: u32,
-    /// What the settings leave open.
+    /// Warnings about the settings.
     pub warnings: Vec<String>,
     pub survey: SurveyOptions,
-    /// What waits, as last counted.
+    /// The backlog as of the last survey.
     pub last_survey: LastSurvey,
-    /// What this machine's own clock says.
+    /// Returns the time of this machine's clock.
     pub machine_now: fn() -> posthaste_core::Timestamp,
 }
 
+/// The ports, services and limits that handlers use.
 pub struct ApiState<S: Stores> {
     pub(crate) subscriptions: S::Subscriptions,
     pub(crate) dead_letters: S::DeadLetters,
@@ -95,7 +97,7 @@ pub struct ApiState<S: Stores> {
     pub(crate) reader: S::Reader,
     pub(crate) insight: S::Insight,
     pub(crate) ingest: Batcher<IngestRequest, RequestOutcome>,
-    /// Nothing where no broker is set.
+    /// `None` if no broker is configured.
     pub(crate) orders: Option<Batcher<Order, Submission>>,
     pub(crate) clock: Clock,
     pub(crate) metrics: Metrics,
@@ -112,7 +114,7 @@ pub struct ApiState<S: Stores> {
     pub(crate) unknown_attempts: Attempts,
     pub(crate) session_attempts: Attempts,
     pub(crate) health: Arc<Readiness>,
-    /// `/metrics` and `/readyz` are served at another address only.
+    /// Whether `/metrics` and `/readyz` are served at another address only.
     pub(crate) metrics_elsewhere: bool,
     pub(crate) operations: Operations,
     pub(crate) random: fn(&mut [u8]),
@@ -126,7 +128,8 @@ impl<S: Stores> fmt::Debug for ApiState<S> {
 }
 
 impl<S: Stores> ApiState<S> {
-    /// `random` fills a buffer with bytes that nobody can guess: keys, secrets and nonces come from it.
+    /// Creates the state. `random` fills a buffer with cryptographically secure random bytes, which become keys,
+    /// secrets and nonces.
     #[expect(clippy::too_many_arguments, reason = "each is one part of the process, named by its type")]
     pub fn new(
         store: &S,
@@ -139,8 +142,9 @@ impl<S: Stores> ApiState<S> {
         operations: Operations,
         random: fn(&mut [u8]),
     ) -> Self {
+        let build = operations.build;
         let health =
-            health_of::<S>(store.reader(), metrics.clone(), Vec::new(), Duration::from_secs(15), None);
+            health_of::<S>(store.reader(), metrics.clone(), build, Vec::new(), Duration::from_secs(15), None);
         Self {
             subscriptions: store.subscriptions(),
             dead_letters: store.dead_letters(),
@@ -171,29 +175,29 @@ impl<S: Stores> ApiState<S> {
         }
     }
 
-    /// A key with every role that no table holds.
+    /// Sets the root key, which has every role and is in no table.
     #[must_use]
     pub fn with_root_key(mut self, hash: Option<KeyHash>) -> Self {
         self.root_key = hash;
         self
     }
 
-    /// Where failed sign-ins are counted; the service that writes them to the audit shares it.
+    /// Sets the counter of failed sign-ins, shared with the service that writes them to the audit.
     #[must_use]
     pub fn with_failed_sign_ins(mut self, counter: FailedSignInCounter) -> Self {
         self.failed_sign_ins = counter;
         self
     }
 
-    /// Where orders go in; without it they are refused.
+    /// Sets the intake of orders. Without one, orders are refused.
     #[must_use]
     pub fn with_orders(mut self, orders: Option<Batcher<Order, Submission>>) -> Self {
         self.orders = orders;
         self
     }
 
-    /// The services whose steps prove that this process works; one is late after `late_after`. What this
-    /// process knows of the lane to the broker is for readiness to tell.
+    /// Sets what `/readyz` checks and reports: the services, each of which must have completed a step within
+    /// `late_after`, and the state of the lane.
     #[must_use]
     pub fn with_pulses(
         mut self,
@@ -202,17 +206,19 @@ impl<S: Stores> ApiState<S> {
         lane: LaneState,
     ) -> Self {
         let (reader, metrics) = (self.reader.clone(), self.metrics.clone());
-        self.health = Arc::new(health_of::<S>(reader, metrics, heartbeats, late_after, Some(lane)));
+        let build = self.operations.build;
+        self.health = Arc::new(health_of::<S>(reader, metrics, build, heartbeats, late_after, Some(lane)));
         self
     }
 
-    /// Leaves out `/metrics` and `/readyz`, which tell strangers about this process: another address serves them.
+    /// Leaves out `/metrics` and `/readyz`, which reveal details of this process, because another address serves them.
     #[must_use]
     pub fn with_metrics_elsewhere(mut self, elsewhere: bool) -> Self {
         self.metrics_elsewhere = elsewhere;
         self
     }
 
+    /// Returns random bytes.
     pub(crate) fn draw<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];
         (self.random)(&mut bytes);
@@ -220,17 +226,18 @@ impl<S: Stores> ApiState<S> {
     }
 }
 
-/// Ready is who can read: any event will do, also one that is not there.
+/// Returns a readiness check that reads one event, whether it exists or not.
 fn health_of<S: Stores>(
     reader: S::Reader,
     metrics: Metrics,
+    build: BuildInfo,
     heartbeats: Vec<Arc<Heartbeat>>,
     late_after: Duration,
     lane: Option<LaneState>,
 ) -> Readiness {
-    let answers = move || {
+    let check_store = move || {
         let reader = reader.clone();
         async move { reader.event(EventId::from_store(1)).await.map(drop) }
     };
-    Readiness::new(answers, metrics, heartbeats, late_after, lane)
+    Readiness::new(check_store, metrics, build, heartbeats, late_after, lane)
 }

@@ -1,9 +1,11 @@
-//! What was done lately, and how much waits: sums that every process adds to, never a read of history.
+//! The call that returns recent activity and the backlog. It reads sums that every process adds to (`rollups`), never
+//! the history.
 
 use crate::problem::Problem;
 use crate::query::{Query, ok};
 use crate::state::{Api, ApiResult, ApiState};
 use crate::time::Utc;
+use crate::values::{Text, described, string_schema};
 use axum::extract::State;
 use http::Uri;
 use posthaste_core::Timestamp;
@@ -16,12 +18,15 @@ use posthaste_services::metrics::CHARTED;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use utoipa::ToSchema;
+use utoipa::openapi::path::{Parameter, ParameterIn};
+use utoipa::openapi::schema::Object;
+use utoipa::{IntoParams, ToSchema};
 
-/// A window, the width of its intervals, and how many there are.
+/// Each window with the width and the number of its intervals.
 const WINDOWS: [(&str, RollupWidth, u32); 2] =
     [("1h", RollupWidth::TenSeconds, 360), ("24h", RollupWidth::FiveMinutes, 288)];
 
+/// Recent activity and the backlog.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "window": "1h", "from": "2026-01-31T11:00:10.000000Z", "interval_s": 10,
@@ -35,84 +40,131 @@ const WINDOWS: [(&str, RollupWidth, u32); 2] =
     "outbox": {"paused": false, "paused_at": null, "reason": null, "rate": 1000.0}
 }))]
 pub(crate) struct Stats {
+    /// The window.
     pub(crate) window: &'static str,
     /// When the first interval begins.
     pub(crate) from: Utc,
+    /// The length of an interval, in seconds.
     pub(crate) interval_s: u32,
-    /// By counter, one number for each interval, the oldest first; the last one is not over yet.
+    /// The value of each counter per interval, oldest first. The last interval is incomplete.
     pub(crate) series: BTreeMap<String, Vec<i64>>,
-    /// By counter, over the whole window.
+    /// The value of each counter over the whole window.
     pub(crate) totals: BTreeMap<String, i64>,
-    /// Deliveries that were completed, of all that ended; nothing if none did.
+    /// The share of completed deliveries among those that ended; null if none did.
     pub(crate) success_ratio: Option<f64>,
-    /// Attempts that a receiver took, of all that were made.
+    /// The share of successful attempts; null if there were none.
     pub(crate) attempt_success_ratio: Option<f64>,
-    /// From routing to the end of a delivery.
+    /// The time from the acceptance of an event to its delivery.
     pub(crate) latency: Latency,
+    /// The number of deliveries that were dead-lettered.
     pub(crate) dead_letters: i64,
-    /// Nothing before it was first counted.
+    /// The backlog; null until it was first measured.
     pub(crate) waiting: Option<WaitingView>,
+    /// The state of the lane to the broker.
     pub(crate) outbox: LaneView,
 }
 
+/// Percentiles of the latency; null if nothing was delivered. Each is an upper bound, at most 50 % too high.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Latency {
+    /// The median, in milliseconds.
     pub(crate) p50_ms: Option<f64>,
+    /// The 90th percentile, in milliseconds.
     pub(crate) p90_ms: Option<f64>,
+    /// The 99th percentile, in milliseconds.
     pub(crate) p99_ms: Option<f64>,
 }
 
+/// The backlog.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WaitingView {
-    /// When it was counted.
+    /// When it was measured.
     pub(crate) sampled_at: Utc,
+    /// The queue before each stage.
     pub(crate) stages: Vec<StageView>,
-    /// Unfinished deliveries of paused, unverified or deleted subscriptions, counted to 100,000.
+    /// The number of unfinished deliveries of paused, unverified or deleted subscriptions, counted up to 100,000.
     pub(crate) held: u32,
+    /// The number of attempts whose lease expired long ago.
     pub(crate) stuck_jobs: u32,
+    /// The number of orders in `sending` for longer than the threshold.
     pub(crate) stuck_orders: u32,
 }
 
+/// The queue before a stage.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct StageView {
+    /// The stage.
     pub(crate) stage: &'static str,
-    /// Counted to 100,000.
+    /// The number of entries, counted up to 100,000.
     pub(crate) depth: u32,
+    /// The age of the oldest entry, in seconds.
     pub(crate) oldest_age_s: f64,
 }
 
+/// The state of the lane to the broker.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LaneView {
     #[serde(skip)]
     pub(crate) mode: LaneMode,
+    /// Whether it is paused.
     pub(crate) paused: bool,
+    /// When it was paused; null if it is not.
     pub(crate) paused_at: Option<Utc>,
+    /// Why it is paused; null if it is not.
     pub(crate) reason: Option<String>,
-    /// Sends a second at most.
+    /// The maximum number of orders sent per second.
     pub(crate) rate: f64,
+}
+
+/// The name of a window.
+#[derive(Debug)]
+struct Window(String);
+
+impl Text for Window {
+    fn text_schema() -> Object {
+        let names = WINDOWS.map(|(name, ..)| name);
+        string_schema().enum_values(Some(names)).default(Some("1h".into())).build()
+    }
+
+    fn read_text(name: &str, text: String) -> Result<Self, String> {
+        let is_known = WINDOWS.iter().any(|(known, ..)| *known == text);
+        if is_known { Ok(Self(text)) } else { Err(format!("{name} must be 1h or 24h")) }
+    }
+}
+
+/// The query parameters.
+#[derive(Debug)]
+struct Parameters;
+
+impl IntoParams for Parameters {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        vec![described("window", "How far back the numbers go.", Window::text_schema())]
+    }
 }
 
 #[utoipa::path(
     get,
     path = "/v1/stats",
     tag = "operations",
-    operation_id = "stats",
-    summary = "What was done in the last hour or day, and how much waits (role viewer)",
-    params(("window" = Option<String>, Query, description = "1h (unless said otherwise) or 24h", example = "24h")),
-    responses((status = 200, description = "Sums and gauges", body = Stats)),
+    operation_id = "get_stats",
+    summary = "Get statistics",
+    description = "Returns the activity of the last hour or day, latency percentiles and the backlog.",
+    security(("api_key" = ["viewer"])),
+    params(Parameters),
+    responses((status = 200, description = "The statistics", body = Stats)),
 )]
 pub(crate) async fn show<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     let mut query = Query::of(&uri)?;
-    let asked = query.take("window");
+    let window = query.read::<Window>("window");
     query.finish()?;
-    ok(&read(&api, asked.as_deref().unwrap_or("1h")).await?)
+    ok(&read(&api, window.as_ref().map_or("1h", |window| &window.0)).await?)
 }
 
-/// The sums of one window, by its name.
+/// Returns the statistics of a window.
 pub(crate) async fn read<S: Stores>(api: &ApiState<S>, asked: &str) -> Result<Stats, Problem> {
     let window = WINDOWS.into_iter().find(|(name, _, _)| *name == asked);
     let (name, width, intervals) =
-        window.ok_or_else(|| Problem::invalid("window", "window must be 1h or 24h"))?;
+        window.ok_or_else(|| Problem::invalid_parameter("window", "window must be 1h or 24h"))?;
     let width_s = Duration::from_secs(width.seconds().into());
     let from = width.start_of(api.clock.now()).before(width_s * (intervals - 1));
     let rollups = api.insight.rollups(width, from, known_counters()).await?;
@@ -121,7 +173,8 @@ pub(crate) async fn read<S: Stores>(api: &ApiState<S>, asked: &str) -> Result<St
     Ok(Sums::of(&rollups, from, width, intervals).stats(name, waiting, lane))
 }
 
-/// Everything that a process counts. Any login of the database may add counters of other names, which are not read.
+/// Returns the names of the counters that processes write. Other names, which any login of the database may add, are
+/// not read.
 fn known_counters() -> Vec<String> {
     CHARTED.into_iter().map(str::to_owned).chain((0..BUCKETS).map(latency::counter)).collect()
 }

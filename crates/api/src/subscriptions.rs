@@ -1,15 +1,15 @@
-//! Subscriptions: made, looked at, changed and deleted. A secret leaves here twice: when it is made, and
-//! when it is rotated. [`challenge`] talks to the receivers.
+//! The calls that list, create, change and delete subscriptions. A secret is returned only when it is created or
+//! rotated. [`challenge`] sends requests to receivers.
 
 pub(crate) mod challenge;
 
-use crate::body::receive_json;
+use crate::body::{receive_json, receive_merge_patch};
 use crate::fields::Fields;
 use crate::problem::Problem;
 use crate::query::{Listed, Query, id, json, ok};
 use crate::state::{Api, ApiResult, ApiState};
 use crate::time::Utc;
-use crate::values::{Number, Text, body, parameters};
+use crate::values::{NotNull, Number, Text, body, parameters};
 use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::IntoResponse as _;
@@ -33,12 +33,14 @@ use utoipa::ToSchema;
 pub(crate) use challenge::{test, verify};
 
 pub(crate) const LIST: &str = "subscriptions";
-/// The most attempts that a subscription may ask for.
+/// The highest `max_retry_limit` that a subscription may have.
 const RETRY_LIMIT_MAX: u32 = 100;
-/// How long the secret before goes on signing, unless the caller says otherwise.
+/// How long the previous secret remains valid after a rotation by default, in seconds: a day.
 const OVERLAP_S: u32 = 24 * 3_600;
+/// The longest time that the previous secret may remain valid, in seconds: 30 days.
 const OVERLAP_S_MAX: u32 = 30 * 24 * 3_600;
 
+/// A subscription.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "id": 3, "event_type": "order.paid", "callback_url": "https://example.com/hook", "active": true, "verified": true,
@@ -46,18 +48,28 @@ const OVERLAP_S_MAX: u32 = 30 * 24 * 3_600;
     "updated_at": "2026-01-31T12:00:05.000000Z"
 }))]
 pub(crate) struct SubscriptionView {
+    /// The id.
     pub(crate) id: i64,
+    /// The type of the events that are delivered.
     pub(crate) event_type: String,
+    /// The URL that events are sent to.
     pub(crate) callback_url: String,
+    /// Whether events are routed and delivered. An inactive subscription gets no new deliveries, and those that exist
+    /// are held.
     pub(crate) active: bool,
+    /// Whether the receiver has confirmed the URL. Nothing is sent to a URL that is not verified.
     pub(crate) verified: bool,
+    /// The number of attempts after which a delivery is dead-lettered; null for the default of the server.
     pub(crate) max_retry_limit: Option<u32>,
-    /// The longest time for one request, such as 30s; null: the server's setting (POSTHASTE_REQUEST_TIMEOUT).
+    /// The timeout of one request, such as `30s`; null for the default of the server (`POSTHASTE_REQUEST_TIMEOUT`).
     pub(crate) timeout: Option<String>,
+    /// A note for people.
     pub(crate) description: Option<String>,
+    /// When it was created.
     pub(crate) created_at: Utc,
+    /// When it was last changed.
     pub(crate) updated_at: Utc,
-    /// At creation and rotation only.
+    /// The signing secret (`whsec_…`). Only in the responses to creation and rotation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) secret: Option<String>,
 }
@@ -85,52 +97,62 @@ impl SubscriptionView {
 }
 
 body! {
+    /// A new subscription.
     #[schema(
         as = NewSubscription,
         example = json!({"event_type": "order.paid", "callback_url": "https://example.com/hook"})
     )]
     struct NewSubscriptionBody {
-        #[schema(value_type = String)]
+        /// The type of the events to deliver.
+        #[schema(value_type = String, max_length = 200, pattern = "^[A-Za-z0-9][A-Za-z0-9_.:/-]*$")]
         event_type: EventType,
-        /// https; its address must be public.
+        /// The URL to send events to: `https`, and a host with a public address.
         #[schema(max_length = 2000)]
         callback_url: String,
-        /// How many attempts are made in all.
+        /// The number of attempts after which a delivery is dead-lettered, by default that of the server.
         #[schema(value_type = Option<u32>, minimum = 1, maximum = 100)]
         max_retry_limit: Option<Number<1, RETRY_LIMIT_MAX>>,
-        /// The longest time for one request, from 1s to 5s less than POSTHASTE_LEASE. The default is the server's
-        /// setting (POSTHASTE_REQUEST_TIMEOUT).
+        /// The timeout of one request, from 1s to 5s less than the lease, by default that of the server
+        /// (`POSTHASTE_REQUEST_TIMEOUT`).
         #[schema(example = "30s")]
         timeout: Option<String>,
+        /// A note for people.
         #[schema(value_type = Option<String>, max_length = 1000)]
         description: Option<Description>,
     }
 }
 
 body! {
-    /// What is left out stays as it is.
+    /// A merge patch (RFC 7396): null resets a field to its default, and a field that is left out is not changed.
     #[schema(example = json!({"active": false}))]
     struct SubscriptionChange {
-        #[schema(value_type = Option<String>)]
-        event_type: Option<EventType>,
-        /// A changed URL must be verified again.
-        callback_url: Option<String>,
-        /// False holds what was routed, and routes no more.
-        active: Option<bool>,
+        /// The type of the events to deliver. It has no default, so null is refused.
+        #[schema(value_type = String, required = false, max_length = 200, pattern = "^[A-Za-z0-9][A-Za-z0-9_.:/-]*$")]
+        event_type: NotNull<EventType>,
+        /// The URL to send events to. A new URL must be verified again. It has no default, so null is refused.
+        #[schema(value_type = String, required = false, max_length = 2000)]
+        callback_url: NotNull<String>,
+        /// Whether events are routed and delivered, by default true. If false, existing deliveries are held.
+        #[schema(value_type = Option<bool>)]
+        active: Option<Option<bool>>,
+        /// The number of attempts after which a delivery is dead-lettered, by default that of the server.
         #[schema(value_type = Option<u32>, minimum = 1, maximum = 100)]
         max_retry_limit: Option<Option<Number<1, RETRY_LIMIT_MAX>>>,
-        /// The longest time for one request, from 1s to 5s less than POSTHASTE_LEASE. Null: the server's setting.
+        /// The timeout of one request, from 1s to 5s less than the lease, by default that of the server.
         #[schema(value_type = Option<String>, example = "30s")]
         timeout: Option<Option<String>>,
+        /// A note for people, by default none.
         #[schema(value_type = Option<String>, max_length = 1000)]
         description: Option<Option<Description>>,
     }
 }
 
 body! {
+    /// The options of a rotation.
     #[schema(example = json!({"overlap_s": 3600}))]
     struct Rotation {
-        /// How long the secret before goes on signing; a day unless said otherwise.
+        /// How long the previous secret remains valid, in seconds, by default a day (86400). Until then, requests carry
+        /// a signature for each secret.
         #[schema(value_type = Option<u32>, minimum = 0, maximum = 2_592_000)]
         overlap_s: Option<Number<0, OVERLAP_S_MAX>>,
     }
@@ -148,8 +170,9 @@ impl Text for Description {
 
 parameters! {
     struct Parameters(LIST) -> SubscriptionFilter {
+        /// Only subscriptions with this event type.
         event_type: EventType,
-        /// active, paused or unverified
+        /// Only subscriptions in this state.
         standing as "state": Standing,
     }
 }
@@ -158,15 +181,18 @@ parameters! {
     get,
     path = "/v1/subscriptions",
     tag = "subscriptions",
-    summary = "List subscriptions (role viewer)",
+    operation_id = "list_subscriptions",
+    summary = "List subscriptions",
+    description = "Returns subscriptions in the order of their ids, newest first. Deleted ones are left out.",
+    security(("api_key" = ["viewer"])),
     params(Parameters),
-    responses((status = 200, description = "A page", body = Listed<SubscriptionView>)),
+    responses((status = 200, description = "A page of subscriptions", body = Listed<SubscriptionView>)),
 )]
 pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     ok(&find(&api, &uri, EXAMINED_MAX).await?)
 }
 
-/// What the parameters of an address ask for.
+/// Returns the page that the parameters of an address select.
 pub(crate) async fn find<S: Stores>(
     api: &ApiState<S>,
     uri: &Uri,
@@ -181,14 +207,18 @@ pub(crate) async fn find<S: Stores>(
     get,
     path = "/v1/subscriptions/{id}",
     tag = "subscriptions",
-    summary = "A subscription (role viewer)",
-    params(("id" = i64, Path)),
+    operation_id = "get_subscription",
+    summary = "Get a subscription",
+    description = "Returns one subscription, without its secret.",
+    security(("api_key" = ["viewer"])),
+    params(("id" = i64, Path, description = "The id of the subscription.")),
     responses((status = 200, description = "The subscription", body = SubscriptionView)),
 )]
 pub(crate) async fn show<S: Stores>(State(api): Api<S>, Path(text): Path<String>) -> ApiResult {
     ok(&find_one(&api, &text).await?)
 }
 
+/// Returns a subscription that is not deleted.
 pub(crate) async fn find_one<S: Stores>(api: &ApiState<S>, text: &str) -> Result<SubscriptionView, Problem> {
     let found = api.reader.subscription(subscription_id(text)?).await?;
     let found = found.filter(|subscription| subscription.deleted_at.is_none());
@@ -199,9 +229,13 @@ pub(crate) async fn find_one<S: Stores>(api: &ApiState<S>, text: &str) -> Result
     post,
     path = "/v1/subscriptions",
     tag = "subscriptions",
-    summary = "Subscribe a URL to a type of event (role admin)",
+    operation_id = "create_subscription",
+    summary = "Create a subscription",
+    description = "Subscribes a URL to a type of events. The response contains the signing secret, which is shown only \
+                   once. Nothing is delivered until the URL is verified.",
+    security(("api_key" = ["admin"])),
     request_body = NewSubscriptionBody,
-    responses((status = 201, description = "Made; the secret is shown once", body = SubscriptionView)),
+    responses((status = 201, description = "Created; contains the secret", body = SubscriptionView)),
 )]
 pub(crate) async fn create<S: Stores>(
     State(api): Api<S>,
@@ -212,14 +246,13 @@ pub(crate) async fn create<S: Stores>(
     json(StatusCode::CREATED, &make(&api, by, Fields::parse(upload.text()?)?).await?)
 }
 
-/// A new subscription, with its secret.
+/// Creates a subscription, and returns it with its secret.
 pub(crate) async fn make<S: Stores>(
     api: &ApiState<S>,
     by: Actor,
     mut fields: Fields<'_>,
 ) -> Result<SubscriptionView, Problem> {
     let body = NewSubscriptionBody::read(&mut fields)?;
-    fields.finish()?;
     let (secret, sealed) = draw_secret(api);
     let new = NewSubscription {
         event_type: body.event_type,
@@ -237,10 +270,19 @@ pub(crate) async fn make<S: Stores>(
     patch,
     path = "/v1/subscriptions/{id}",
     tag = "subscriptions",
-    summary = "Change a subscription (role admin)",
-    params(("id" = i64, Path)),
-    request_body = SubscriptionChange,
-    responses((status = 200, description = "As it is now", body = SubscriptionView)),
+    operation_id = "update_subscription",
+    summary = "Change a subscription",
+    description = "Applies a merge patch (RFC 7396). A new callback URL must be verified again before anything is sent \
+                   to it.",
+    security(("api_key" = ["admin"])),
+    params(("id" = i64, Path, description = "The id of the subscription.")),
+    request_body(
+        content(
+            (SubscriptionChange = "application/merge-patch+json"),
+            (SubscriptionChange = "application/json"),
+        ),
+    ),
+    responses((status = 200, description = "The changed subscription", body = SubscriptionView)),
 )]
 pub(crate) async fn update<S: Stores>(
     State(api): Api<S>,
@@ -249,10 +291,11 @@ pub(crate) async fn update<S: Stores>(
     request: Request,
 ) -> ApiResult {
     let id = subscription_id(&text)?;
-    let upload = receive_json(&api.uploads, request).await?;
+    let upload = receive_merge_patch(&api.uploads, request).await?;
     ok(&change(&api, by, id, Fields::parse(upload.text()?)?).await?)
 }
 
+/// Applies a merge patch to a subscription, and returns the result.
 pub(crate) async fn change<S: Stores>(
     api: &ApiState<S>,
     by: Actor,
@@ -260,18 +303,17 @@ pub(crate) async fn change<S: Stores>(
     mut fields: Fields<'_>,
 ) -> Result<SubscriptionView, Problem> {
     let body = SubscriptionChange::read(&mut fields)?;
-    fields.finish()?;
     let allowed = |url: String| allowed_url(&url, api.outgoing.sender.policy());
     let patch = SubscriptionPatch {
-        event_type: body.event_type,
-        callback_url: body.callback_url.map(allowed).transpose()?,
-        active: body.active,
+        event_type: body.event_type.0,
+        callback_url: body.callback_url.0.map(allowed).transpose()?,
+        active: body.active.map(|active| active.unwrap_or(true)),
         max_retry_limit: body.max_retry_limit.map(|limit| limit.map(|limit| limit.0)),
         timeout: body.timeout.map(|timeout| timeout_of(api, timeout)).transpose()?,
         description: body.description.map(|text| text.map(|text| text.0)),
     };
     let changed = api.subscriptions.update_subscription(id, patch, by, api.clock.now()).await?;
-    // What was held may go on.
+    // Deliveries that were held may be due now.
     api.wake_ups.wake(Stage::Admission);
     Ok(SubscriptionView::of(changed.ok_or_else(not_found)?))
 }
@@ -280,8 +322,12 @@ pub(crate) async fn change<S: Stores>(
     delete,
     path = "/v1/subscriptions/{id}",
     tag = "subscriptions",
-    summary = "Delete a subscription (role admin)",
-    params(("id" = i64, Path)),
+    operation_id = "delete_subscription",
+    summary = "Delete a subscription",
+    description = "Deletes a subscription for good. Its unfinished deliveries are held and never sent; its history \
+                   remains visible.",
+    security(("api_key" = ["admin"])),
+    params(("id" = i64, Path, description = "The id of the subscription.")),
     responses((status = 204, description = "Deleted")),
 )]
 pub(crate) async fn remove<S: Stores>(
@@ -293,7 +339,7 @@ pub(crate) async fn remove<S: Stores>(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Deletes it: what it still has to deliver is held for good.
+/// Deletes a subscription. Its unfinished deliveries are held for good.
 pub(crate) async fn end<S: Stores>(api: &ApiState<S>, by: Actor, id: SubscriptionId) -> Result<(), Problem> {
     let deleted = api.subscriptions.delete_subscription(id, by, api.clock.now()).await?;
     if deleted { Ok(()) } else { Err(not_found()) }
@@ -303,10 +349,13 @@ pub(crate) async fn end<S: Stores>(api: &ApiState<S>, by: Actor, id: Subscriptio
     post,
     path = "/v1/subscriptions/{id}/rotate-secret",
     tag = "subscriptions",
-    summary = "Give a subscription a new secret (role admin)",
-    params(("id" = i64, Path)),
+    operation_id = "rotate_subscription_secret",
+    summary = "Rotate the signing secret",
+    description = "Creates a new signing secret, which is shown once. The previous secret remains valid for a time.",
+    security(("api_key" = ["admin"])),
+    params(("id" = i64, Path, description = "The id of the subscription.")),
     request_body = Option<Rotation>,
-    responses((status = 200, description = "With the new secret, shown once", body = SubscriptionView)),
+    responses((status = 200, description = "The subscription with its new secret", body = SubscriptionView)),
 )]
 pub(crate) async fn rotate_secret<S: Stores>(
     State(api): Api<S>,
@@ -319,7 +368,7 @@ pub(crate) async fn rotate_secret<S: Stores>(
     ok(&rotate(&api, by, id, Fields::parse_optional(upload.text()?)?).await?)
 }
 
-/// The subscription with its new secret.
+/// Creates a new secret, and returns the subscription with it.
 pub(crate) async fn rotate<S: Stores>(
     api: &ApiState<S>,
     by: Actor,
@@ -327,7 +376,6 @@ pub(crate) async fn rotate<S: Stores>(
     mut fields: Fields<'_>,
 ) -> Result<SubscriptionView, Problem> {
     let overlap_s = Rotation::read(&mut fields)?.overlap_s.map_or(OVERLAP_S, |overlap_s| overlap_s.0);
-    fields.finish()?;
     let (secret, sealed) = draw_secret(api);
     let now = api.clock.now();
     let previous_until = now.after(Duration::from_secs(overlap_s.into()));
@@ -354,7 +402,8 @@ fn timeout_of<S: Stores>(api: &ApiState<S>, text: Option<String>) -> Result<Opti
     parsed.map_err(|error| Problem::invalid("timeout", error.to_string()))
 }
 
-/// Checks its form, and every rule of the policy that needs no look-up; the rest is checked before each request.
+/// Parses a URL and applies the address policy as far as possible without resolving the host. Each request checks the
+/// resolved addresses.
 fn allowed_url(text: &str, policy: &EgressPolicy) -> Result<CallbackUrl, Problem> {
     let wrong = |detail: String| Problem::invalid("callback_url", detail);
     let url = CallbackUrl::parse(text, policy.allow_http).map_err(|error| wrong(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! Who runs what, on which database.
+//! The call that returns the running processes, their roles and the database.
 
 use crate::problem::Problem;
 use crate::query::ok;
@@ -11,9 +11,10 @@ use serde::Serialize;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// Processes that were seen within this time are told of.
+/// Processes that have not reported for longer than this are left out.
 const SEEN_WITHIN: Duration = Duration::from_secs(3_600);
 
+/// The processes and the database.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "version": "0.1.0", "server_time": "2026-01-31T12:00:00.000000Z", "schema_version": 2,
@@ -24,34 +25,45 @@ const SEEN_WITHIN: Duration = Duration::from_secs(3_600);
     }]
 }))]
 pub(crate) struct System {
-    /// Of the process that answers.
+    /// The version of the process that handles this request.
     pub(crate) version: &'static str,
-    /// By the clock that decides.
+    /// The time by the clock that schedules deliveries: the database's on PostgreSQL, the machine's on SQLite.
     pub(crate) server_time: Utc,
+    /// The version of the database schema.
     pub(crate) schema_version: u32,
+    /// The database.
     pub(crate) engine: EngineView,
-    /// Every role of every process that was seen within the last hour.
+    /// Each role of each process that reported within the last hour.
     pub(crate) processes: Vec<ProcessView>,
 }
 
+/// The database.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EngineView {
-    /// sqlite or postgresql.
+    /// The name of the engine.
     pub(crate) name: &'static str,
+    /// The version of the engine.
     pub(crate) version: String,
+    /// The size of the database, in bytes.
     pub(crate) bytes: Option<u64>,
 }
 
+/// A role of a process.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ProcessView {
+    /// The id of the process.
     pub(crate) process_id: String,
+    /// The role.
     pub(crate) role: String,
+    /// The version of the process.
     pub(crate) version: String,
+    /// When the process started.
     pub(crate) started_at: Utc,
+    /// When the process last reported.
     pub(crate) seen_at: Utc,
-    /// How long ago it was seen.
+    /// The time since the last report, in seconds.
     pub(crate) age_s: f64,
-    /// It was seen within the last half minute.
+    /// Whether the process reported within the last 30 seconds.
     pub(crate) running: bool,
 }
 
@@ -59,14 +71,17 @@ pub(crate) struct ProcessView {
     get,
     path = "/v1/system",
     tag = "operations",
-    operation_id = "system",
-    summary = "Processes, roles, the database and its schema (role viewer)",
+    operation_id = "get_system",
+    summary = "Get processes and database",
+    description = "Returns the processes with their roles and versions, and the database with its schema version.",
+    security(("api_key" = ["viewer"])),
     responses((status = 200, description = "The system", body = System)),
 )]
 pub(crate) async fn show<S: Stores>(State(api): Api<S>) -> ApiResult {
     ok(&read(&api).await?)
 }
 
+/// Returns the processes and the database.
 pub(crate) async fn read<S: Stores>(api: &ApiState<S>) -> Result<System, Problem> {
     let now = api.clock.now();
     let engine = api.insight.engine().await?;
@@ -84,7 +99,7 @@ pub(crate) async fn read<S: Stores>(api: &ApiState<S>) -> Result<System, Problem
         }
     };
     Ok(System {
-        version: api.operations.version,
+        version: api.operations.build.version,
         server_time: Utc(now),
         schema_version: engine.schema_version,
         engine: EngineView { name: engine.name, version: engine.version, bytes: engine.bytes },

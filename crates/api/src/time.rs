@@ -1,4 +1,4 @@
-//! Instants as callers read and write them: RFC 3339, in UTC, to the microsecond.
+//! Timestamps in requests and responses: RFC 3339, in UTC, with microseconds.
 
 use posthaste_core::Timestamp;
 use serde::{Serialize, Serializer};
@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 const SECOND_US: i64 = 1_000_000;
 const DAY_S: i64 = 86_400;
 
-/// An instant in an answer.
+/// A time in UTC with microseconds (RFC 3339).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ToSchema)]
 #[schema(value_type = String, format = DateTime)]
 pub(crate) struct Utc(pub(crate) Timestamp);
@@ -19,19 +19,20 @@ impl Serialize for Utc {
 }
 
 impl Utc {
-    /// For machines.
+    /// Returns the time in RFC 3339.
     pub(crate) fn iso(self) -> String {
         self.0.to_string()
     }
 
-    /// For people: to the second.
+    /// Returns the time without its fraction and zone, for display.
     pub(crate) fn short(self) -> String {
         let text = self.0.to_string();
         text.get(..19).map_or_else(String::new, |text| text.replacen('T', " ", 1))
     }
 }
 
-/// Any offset and any number of decimals; what is finer than a microsecond is cut off.
+/// Parses a time of RFC 3339 with any offset. Digits beyond microseconds are truncated. Returns `None` if it is
+/// invalid.
 pub(crate) fn parse(text: &str) -> Option<Timestamp> {
     let bytes = text.as_bytes();
     let mark = |at: usize, marks: &[u8]| bytes.get(at).is_some_and(|byte| marks.contains(byte));
@@ -43,7 +44,7 @@ pub(crate) fn parse(text: &str) -> Option<Timestamp> {
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
     let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
     let in_range = year >= 1 && (1..=12).contains(&month) && (1..=month_days(year, month)).contains(&day);
-    // A leap second is taken as the last of its minute's second after.
+    // A leap second counts as the first second of the next minute.
     if !in_range || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
@@ -95,7 +96,7 @@ const fn month_days(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days from 1970-01-01. Years are counted from March, so that the leap day is the last of its year.
+/// Returns the days since 1970-01-01. Years start in March here, so that a leap day is the last day of its year.
 const fn days_before(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instants_are_written_and_read_alike() {
+    fn times_round_trip() {
         let rows = [
             (0, "1970-01-01T00:00:00.000000Z"),
             (-1, "1969-12-31T23:59:59.999999Z"),
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_and_decimals_count() {
+    fn offsets_and_fractions_are_parsed() {
         let rows = [
             ("1970-01-01T01:00:00+01:00", 0),
             ("1969-12-31 23:30:00.5-00:30", 500_000),
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_instant_is_refused() {
+    fn invalid_times_are_refused() {
         for bad in [
             "",
             "1970-01-01",

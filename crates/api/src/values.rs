@@ -1,22 +1,25 @@
-//! The values of requests: how each type is read from a field of a JSON body and from a query parameter, and what the
-//! message says when it is wrong. A request is described once on top of them: [`body!`] and [`parameters!`] make what
-//! reads it and what the OpenAPI document says about it.
+//! Parses the values of JSON fields and query parameters, with an error message and a schema for each type. [`body!`]
+//! and [`parameters!`] define a request once: they generate both its parser and its description in the OpenAPI
+//! document.
 
 use crate::query::read_id;
 use crate::time;
 use posthaste_core::audit::AuditAction;
-use posthaste_core::event::{CorrelationId, EventType, ExternalEventId};
+use posthaste_core::event::{
+    CORRELATION_ID_CHARS_MAX, CorrelationId, EVENT_TYPE_CHARS_MAX, EXTERNAL_ID_CHARS_MAX, EventType,
+    ExternalEventId,
+};
 use posthaste_core::order::OrderStatus;
-use posthaste_core::outcome::ErrorCode;
+use posthaste_core::outcome::{ERROR_CODE_CHARS_MAX, ErrorCode};
 use posthaste_core::ports::KeyRole;
 use posthaste_core::saga::SagaStatus;
 use posthaste_core::subscription::Standing;
 use posthaste_core::{DeadLetterId, EventId, SubscriptionId, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use utoipa::PartialSchema;
-use utoipa::openapi::Required;
 use utoipa::openapi::path::{Parameter as Described, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{KnownFormat, Object, ObjectBuilder, SchemaFormat, Type};
+use utoipa::openapi::{RefOr, Required, Schema};
 
 /// Defines a body: a struct whose fields are read by name, and its schema. A field of type `Option` may be left out;
 /// `Option<Option<_>>` distinguishes null from a field that is left out.
@@ -30,11 +33,20 @@ macro_rules! body {
         pub(crate) struct $name $(<$life>)? { $($(#[$of_field])* pub(crate) $field: $kind,)* }
 
         impl $(<$life>)? $name $(<$life>)? {
-            /// Takes the fields of this body. [`Fields::finish`](crate::fields::Fields::finish) refuses the others.
+            /// Reads this body.
+            ///
+            /// # Errors
+            ///
+            /// A problem with all errors in the fields.
             pub(crate) fn read(
                 fields: &mut $crate::values::fields_of!($($life)?),
             ) -> Result<Self, $crate::problem::Problem> {
-                Ok(Self { $($field: fields.take(stringify!($field).trim_start_matches("r#"))?,)* })
+                $(let $field = fields.read(stringify!($field).trim_start_matches("r#"));)*
+                fields.finish()?;
+                let ($(Some($field),)*) = ($($field,)*) else {
+                    return Err($crate::problem::Problem::invalid_body("the body is not valid"));
+                };
+                Ok(Self { $($field,)* })
             }
         }
     };
@@ -45,8 +57,8 @@ macro_rules! fields_of {
     ($life:lifetime) => { $crate::fields::Fields<$life> };
 }
 
-/// Defines the parameters of a list: its filter, each field with the type it is read as, and the page. A doc comment
-/// becomes the description of the parameter.
+/// Defines the query parameters of a list: those of its filter, each with its type, and those of the page. A doc
+/// comment is the description of a parameter.
 macro_rules! parameters {
     (
         struct $name:ident($list:expr) -> $filter:ident {
@@ -57,16 +69,21 @@ macro_rules! parameters {
         pub(crate) struct $name;
 
         impl $name {
-            /// The names of the parameters of the filter.
+            /// The names of the filter's parameters.
             pub(crate) const NAMES: &[&str] = &[$($crate::values::name_of!($field $($parameter)?)),*];
 
+            /// Reads the filter and the page.
+            ///
+            /// # Errors
+            ///
+            /// A problem with all errors in the query.
             pub(crate) fn read(
                 mut query: $crate::query::Query,
             ) -> Result<($filter, posthaste_core::ports::PageRequest), $crate::problem::Problem> {
                 let filter = $filter {
-                    $($field: query.get::<$kind>($crate::values::name_of!($field $($parameter)?))?,)*
+                    $($field: query.read::<$kind>($crate::values::name_of!($field $($parameter)?)),)*
                 };
-                let page = query.page($list)?;
+                let page = query.page($list);
                 query.finish()?;
                 Ok((filter, page))
             }
@@ -77,8 +94,8 @@ macro_rules! parameters {
                 _: impl Fn() -> Option<utoipa::openapi::path::ParameterIn>,
             ) -> Vec<utoipa::openapi::path::Parameter> {
                 use $crate::values::{Parameter, described, name_of};
-                let filter = [$(described::<<$kind as Parameter>::Shown>(
-                    name_of!($field $($parameter)?), concat!($($help),*),
+                let filter = [$(described(
+                    name_of!($field $($parameter)?), concat!($($help),*), <$kind as Parameter>::schema(),
                 )),*];
                 filter.into_iter().chain($crate::query::PageParameters::described()).collect()
             }
@@ -97,14 +114,19 @@ macro_rules! name_of {
 
 pub(crate) use {body, fields_of, name_of, parameters};
 
-/// A value of a body that is not null.
+/// A value of a JSON field that is not null.
 pub(crate) trait Value: Sized {
-    /// Reads JSON. The error says what is wrong with the field `name`.
+    /// Parses the JSON of the field `name`.
+    ///
+    /// # Errors
+    ///
+    /// A message that begins with the name of the field.
     fn read(name: &str, json: &str) -> Result<Self, String>;
 }
 
-/// A field of a body: a value that is required, one that may be left out, or JSON that is kept as it came.
+/// A field of a body: a required value, an optional one, or JSON that keeps its text.
 pub(crate) trait Field<'a>: Sized {
+    /// Parses a field, which is `None` if it is left out.
     fn of(name: &str, raw: Option<&'a RawValue>) -> Result<Self, String>;
 }
 
@@ -130,6 +152,22 @@ impl<'a, T: Value> Field<'a> for Option<Option<T>> {
     }
 }
 
+/// A field of a merge patch (RFC 7396) that has no default: it can be changed, but not reset with null.
+#[derive(Debug)]
+pub(crate) struct NotNull<T>(pub(crate) Option<T>);
+
+impl<'a, T: Value> Field<'a> for NotNull<T> {
+    fn of(name: &str, raw: Option<&'a RawValue>) -> Result<Self, String> {
+        match Option::<Option<T>>::of(name, raw)? {
+            Some(None) => {
+                Err(format!("{name} must not be null, since it has no default: leave it out to keep it"))
+            }
+            Some(value @ Some(_)) => Ok(Self(value)),
+            None => Ok(Self(None)),
+        }
+    }
+}
+
 impl<'a> Field<'a> for &'a RawValue {
     fn of(name: &str, raw: Option<&'a RawValue>) -> Result<Self, String> {
         raw.ok_or_else(|| missing(name))
@@ -143,19 +181,25 @@ impl<'a> Field<'a> for Option<&'a RawValue> {
 }
 
 fn missing(name: &str) -> String {
-    format!("{name} is missing")
+    format!("{name} is required")
 }
 
-/// Reads JSON of a type that needs no further check.
+/// Deserializes JSON. `what` names the expected type in the error.
 fn from_json<T: DeserializeOwned>(name: &str, json: &str, what: &str) -> Result<T, String> {
     serde_json::from_str(json).map_err(|_| format!("{name} must be {what}"))
 }
 
-/// A value that is written as text, in bodies and in parameters.
+/// A value that is a string, in bodies and in parameters.
 pub(crate) trait Text: Sized {
-    /// What other JSON must be.
-    const WHAT: &str = "text";
+    /// What is accepted, for the error if the JSON is not a string.
+    const WHAT: &str = "a string";
 
+    /// Returns the schema of the string.
+    fn text_schema() -> Object {
+        string_schema().build()
+    }
+
+    /// Parses the string of the field or parameter `name`.
     fn read_text(name: &str, text: String) -> Result<Self, String>;
 }
 
@@ -174,14 +218,22 @@ impl Text for String {
 impl Text for Timestamp {
     const WHAT: &str = "a time such as 2026-01-31T12:00:00Z";
 
+    fn text_schema() -> Object {
+        string_schema().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))).build()
+    }
+
     fn read_text(name: &str, text: String) -> Result<Self, String> {
         time::parse(&text).ok_or_else(|| format!("{name} must be {}", Self::WHAT))
     }
 }
 
 macro_rules! parsed {
-    ($($kind:ty),*) => {$(
+    ($($kind:ty: $chars_max:expr, $pattern:expr;)*) => {$(
         impl Text for $kind {
+            fn text_schema() -> Object {
+                string_schema().max_length(Some($chars_max)).pattern($pattern).build()
+            }
+
             fn read_text(_: &str, text: String) -> Result<Self, String> {
                 Self::parse(text).map_err(|error| error.to_string())
             }
@@ -189,11 +241,20 @@ macro_rules! parsed {
     )*};
 }
 
-parsed!(EventType, ExternalEventId, CorrelationId, ErrorCode);
+parsed! {
+    EventType: EVENT_TYPE_CHARS_MAX, Some("^[A-Za-z0-9][A-Za-z0-9_.:/-]*$");
+    ExternalEventId: EXTERNAL_ID_CHARS_MAX, None::<String>;
+    CorrelationId: CORRELATION_ID_CHARS_MAX, None::<String>;
+    ErrorCode: ERROR_CODE_CHARS_MAX, Some("^[A-Z0-9_]+$");
+}
 
 macro_rules! one_of_words {
     ($($kind:ty),*) => {$(
         impl Text for $kind {
+            fn text_schema() -> Object {
+                string_schema().enum_values(Some(Self::ALL.map(Self::as_str))).build()
+            }
+
             fn read_text(name: &str, text: String) -> Result<Self, String> {
                 let known = || Self::ALL.map(Self::as_str).join(", ");
                 Self::parse(&text).ok_or_else(|| format!("{name} must be one of {}", known()))
@@ -210,7 +271,7 @@ impl Value for bool {
     }
 }
 
-/// A whole number within bounds.
+/// A whole number from `MIN` to `MAX`.
 #[derive(Debug)]
 pub(crate) struct Number<const MIN: u32, const MAX: u32>(pub(crate) u32);
 
@@ -229,24 +290,44 @@ impl Value for SubscriptionId {
 
 /// A value of a query parameter.
 pub(crate) trait Parameter: Sized {
-    /// The type that the OpenAPI document shows.
-    type Shown: PartialSchema;
+    /// Returns the schema for the OpenAPI document.
+    fn schema() -> Object;
 
+    /// Parses the parameter `name`.
+    ///
+    /// # Errors
+    ///
+    /// A message that says what is accepted.
     fn read(name: &str, text: String) -> Result<Self, String>;
 }
 
 impl<T: Text> Parameter for T {
-    type Shown = String;
+    fn schema() -> Object {
+        T::text_schema()
+    }
 
     fn read(name: &str, text: String) -> Result<Self, String> {
         T::read_text(name, text)
     }
 }
 
+impl Parameter for bool {
+    fn schema() -> Object {
+        ObjectBuilder::new().schema_type(Type::Boolean).default(Some(false.into())).build()
+    }
+
+    fn read(name: &str, text: String) -> Result<Self, String> {
+        text.parse().map_err(|_| format!("{name} must be true or false"))
+    }
+}
+
 macro_rules! ids {
     ($($kind:ty),*) => {$(
         impl Parameter for $kind {
-            type Shown = i64;
+            fn schema() -> Object {
+                let format = SchemaFormat::KnownFormat(KnownFormat::Int64);
+                number_schema().format(Some(format)).minimum(Some(1)).build()
+            }
 
             fn read(name: &str, text: String) -> Result<Self, String> {
                 read_id(name, &text, Self::new)
@@ -257,10 +338,19 @@ macro_rules! ids {
 
 ids!(SubscriptionId, EventId, DeadLetterId);
 
-/// Describes a query parameter that may be left out. An empty `help` is no description.
-pub(crate) fn described<T: PartialSchema>(name: &str, help: &str) -> Described {
-    let described =
-        ParameterBuilder::new().name(name).parameter_in(ParameterIn::Query).schema(Some(T::schema()));
-    let help = Some(help.trim()).filter(|help| !help.is_empty());
-    described.required(Required::False).description(help).build()
+/// Returns the beginning of the schema of a string.
+pub(crate) fn string_schema() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String)
+}
+
+/// Returns the beginning of the schema of a whole number.
+pub(crate) fn number_schema() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::Integer)
+}
+
+/// Describes an optional query parameter.
+pub(crate) fn described(name: &str, help: &str, schema: Object) -> Described {
+    let described = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Query);
+    let schema = RefOr::T(Schema::Object(schema));
+    described.schema(Some(schema)).required(Required::False).description(Some(help.trim())).build()
 }

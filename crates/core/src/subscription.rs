@@ -203,7 +203,7 @@ impl SubscriptionPatch {
             ..before.clone()
         };
         after.verified &= after.callback_url == before.callback_url;
-        (after != *before).then(|| Subscription { updated_at: now, ..after })
+        (after != *before).then_some(Subscription { updated_at: now, ..after })
     }
 }
 

@@ -10,7 +10,7 @@ use crate::signals::Signals;
 use crate::{network, postgres_login, random};
 use anyhow::Context as _;
 use posthaste_api::server::{Server, ServerOptions};
-use posthaste_api::{Readiness, TrustedProxies, health_router};
+use posthaste_api::{BuildInfo, Readiness, TrustedProxies, health_router};
 use posthaste_core::order::Order;
 use posthaste_core::ports::{IngestRequest, RequestOutcome, Stage, Stores, Submission};
 use posthaste_core::{Timestamp, WorkerId};
@@ -278,11 +278,18 @@ impl<'a, S: Stores> Process<'a, S> {
             async move { store.now().await.map(drop) }
         };
         let (heartbeats, lane) = (self.heartbeats(), Some(self.lane.clone()));
-        let health = Readiness::new(ping, self.metrics.clone(), heartbeats, self.late_after(), lane);
+        let (metrics, build) = (self.metrics.clone(), self.build_info());
+        let health = Readiness::new(ping, metrics, build, heartbeats, self.late_after(), lane);
         let address = listener.local_addr().context("reading the local address")?;
         tracing::info!(url = format!("http://{address}/metrics"), "metrics listening");
         let router = health_router(Arc::new(health), random::fill);
         Ok(Some(Server::start_with(listener, router, self.server_options())))
+    }
+
+    /// Returns the labels of `posthaste_build_info`.
+    fn build_info(&self) -> BuildInfo {
+        let has_postgres = postgres_login::postgres_options(self.settings).is_some();
+        BuildInfo::of_engine(if has_postgres { "postgresql" } else { "sqlite" })
     }
 
     fn server_options(&self) -> ServerOptions {

@@ -131,10 +131,10 @@ impl<S: KeyStore> Step for FailedSignInWriter<S> {
         match tokio::time::timeout(patience, self.write(due, now)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(%error, "failed sign-ins not written to the audit, their counts are lost")
+                tracing::warn!(%error, "failed sign-ins not written to the audit, their counts are lost");
             }
             Err(_) => {
-                tracing::warn!("failed sign-ins not written to the audit in time, their counts are lost")
+                tracing::warn!("failed sign-ins not written to the audit in time, their counts are lost");
             }
         }
     }

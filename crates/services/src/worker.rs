@@ -216,7 +216,7 @@ impl<S: WorkerStore + Clone> Step for Worker<S> {
         let (jobs, worker_id) = (left.len(), self.options.worker_id.as_str());
         match self.release(&left, clock.now()).await {
             Ok(released) => {
-                tracing::warn!(jobs, released, worker_id, "shutting down, unfinished jobs released")
+                tracing::warn!(jobs, released, worker_id, "shutting down, unfinished jobs released");
             }
             Err(error) => {
                 let error: &StoreError = &error;

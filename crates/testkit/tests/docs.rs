@@ -1,6 +1,7 @@
 //! Documents that are made from the code are what the code says. `POSTHASTE_BLESS=1` rewrites them.
 #![allow(clippy::expect_used)]
 
+use posthaste_api::problem::ProblemKind;
 use posthaste_core::Timestamp;
 use posthaste_core::job::JobStatus;
 use posthaste_core::order::OrderStatus;
@@ -98,6 +99,18 @@ fn every_error_code_is_documented() {
         let is_status = matches!(failure, Failure::Http(_));
         let code = if is_status { "HTTP_<status>".to_owned() } else { failure.code().to_string() };
         assert!(page.contains(&format!("| `{code}` |")), "docs/error-codes.md has no row for {code}");
+    }
+}
+
+#[test]
+fn every_kind_of_problem_is_documented() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/error-codes.md");
+    let page = std::fs::read_to_string(path).expect("docs/error-codes.md");
+    for kind in ProblemKind::ALL {
+        let (name, status, title, meaning) =
+            (kind.name(), kind.status(), kind.title(), kind.meaning().trim());
+        let row = format!("| `{name}` | {status} | {title} | {meaning} |");
+        assert!(page.contains(&row), "docs/error-codes.md has no row {row}");
     }
 }
 

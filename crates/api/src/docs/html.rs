@@ -1,5 +1,6 @@
-//! Text as HTML has it.
+//! Escapes text and writes tags, for the page of [`crate::docs`].
 
+/// Returns text with the special characters of HTML escaped, for content and quoted attributes.
 pub(super) fn escaped(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for char in text.chars() {
@@ -15,7 +16,7 @@ pub(super) fn escaped(text: &str) -> String {
     html
 }
 
-/// What is inside must be HTML already.
+/// Returns an element. `inside` must be HTML already.
 pub(super) fn tag(name: &str, inside: &str) -> String {
     format!("<{name}>{inside}</{name}>")
 }
@@ -29,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_ends_a_tag_or_an_attribute() {
+    fn special_characters_are_escaped() {
         assert_eq!(code(r#"<a href="x">&'"#), "<code>&lt;a href=&quot;x&quot;&gt;&amp;&#39;</code>");
     }
 }

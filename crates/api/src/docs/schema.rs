@@ -1,4 +1,4 @@
-//! A schema in words: its type with a link where it has a name, its fields, and an example.
+//! Renders schemas of the OpenAPI document as HTML: types, fields and examples.
 
 use super::html::{code, escaped};
 use super::{entries, list, row, table, text};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 const REFERENCE: &str = "#/components/schemas/";
 
-/// The type, as HTML.
+/// Returns the type of a schema as HTML, with a link if it has a name.
 pub(super) fn as_type(schema: &Value) -> String {
     if let Some(name) = text(&schema["$ref"]).strip_prefix(REFERENCE) {
         return format!("<a href=\"#type-{0}\">{0}</a>", escaped(name));
@@ -19,18 +19,19 @@ pub(super) fn as_type(schema: &Value) -> String {
     if names.is_empty() {
         return "any JSON".to_owned();
     }
-    let said = |name: &str| match name {
+    let one = |name: &str| match name {
         "array" => format!("list of {}", as_type(&schema["items"])),
         "null" => "null".to_owned(),
         other => escaped(other) + &bounds(schema),
     };
-    names.iter().map(|name| said(name)).collect::<Vec<_>>().join(" or ")
+    names.iter().map(|name| one(name)).collect::<Vec<_>>().join(" or ")
 }
 
-/// What a value must keep to, in brackets.
+/// Returns the constraints of a schema in parentheses, or an empty string.
 fn bounds(schema: &Value) -> String {
     let number = |name: &str| schema[name].as_number().map(ToString::to_string);
     let mut parts = Vec::new();
+    parts.extend(schema["format"].as_str().filter(|format| *format == "date-time").map(escaped));
     match (number("minimum"), number("maximum")) {
         (Some(min), Some(max)) => parts.push(format!("{min} to {max}")),
         (Some(min), None) => parts.push(format!("at least {min}")),
@@ -50,25 +51,25 @@ fn bounds(schema: &Value) -> String {
     if parts.is_empty() { String::new() } else { format!(" ({})", parts.join("; ")) }
 }
 
-/// The fields of an object; the type of anything else.
+/// Returns a table of the fields of an object, or the type of any other schema.
 pub(super) fn as_fields(schema: &Value) -> String {
     let required: Vec<&str> = list(&schema["required"]).map(text).collect();
     let rows: String = entries(&schema["properties"])
         .map(|(name, field)| {
-            let needed = if required.contains(&name) { "always" } else { "" };
+            let needed = if required.contains(&name) { "yes" } else { "" };
             row(&[code(name), as_type(field), needed.to_owned(), escaped(text(&field["description"]))])
         })
         .collect();
     if rows.is_empty() {
         return format!("<p>{}</p>", as_type(schema));
     }
-    table("", &["field", "type", "there", ""], &rows)
+    table("", &["field", "type", "required", "description"], &rows)
 }
 
-/// The example of a schema, or of what it refers to, as HTML.
+/// Returns the example of a schema, or of the schema that it refers to, as HTML.
 pub(super) fn as_example(schema: &Value, document: &Value) -> Option<String> {
     let mut schema = schema;
-    // A reference leads to a schema that may be one of several; more steps than this no document takes.
+    // Follows references and the first of several choices. The limit ends cycles.
     for _ in 0..8 {
         if !schema["example"].is_null() {
             return serde_json::to_string_pretty(&schema["example"]).ok().map(|json| escaped(&json));
@@ -87,11 +88,12 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn types_in_words() {
+    fn types_are_rendered() {
         for (schema, words) in [
             (json!({}), "any JSON"),
             (json!({"type": "integer", "minimum": 1}), "integer (at least 1)"),
             (json!({"type": ["string", "null"], "maxLength": 9}), "string (at most 9 characters) or null"),
+            (json!({"type": "string", "format": "date-time"}), "string (date-time)"),
             (json!({"type": "string", "enum": ["a", "<"]}), "string (<code>a</code>, <code>&lt;</code>)"),
             (json!({"type": "array", "items": {"type": "boolean"}}), "list of boolean"),
             (json!({"$ref": "#/components/schemas/Key"}), "<a href=\"#type-Key\">Key</a>"),
@@ -102,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn an_example_is_found_behind_references() {
+    fn examples_are_found_through_references() {
         let document = json!({"components": {"schemas": {
             "Either": {"oneOf": [{"$ref": "#/components/schemas/One"}]},
             "One": {"example": {"a": "<"}},

@@ -1,10 +1,10 @@
-//! CloudEvents 1.0 over HTTP, structured and binary. Ids are unique within a source only, so the external
-//! id is made of both. The data is the payload; of the other attributes only the trace is kept.
+//! Reads CloudEvents 1.0 in structured and binary mode. Ids are unique within a source only, so the external id
+//! consists of both. The data is the payload; of the other attributes only `traceparent` is stored.
 
-use super::{Context, payload_of, payload_of_text};
+use super::parse::{Context, kind_of, payload_of};
 use crate::body::media_type;
 use crate::fields::Fields;
-use crate::problem::Problem;
+use crate::problem::{Problem, ProblemKind, RequestError, ValidationErrors};
 use crate::state::Limits;
 use crate::values::body;
 use base64::Engine as _;
@@ -18,68 +18,73 @@ pub(super) const ONE: &str = "application/cloudevents+json";
 pub(super) const BATCH: &str = "application/cloudevents-batch+json";
 pub(super) const SPEC_VERSION_HEADER: &str = "ce-specversion";
 const SPEC_VERSION: &str = "1.0";
-/// Between source and id: a character that neither a URI nor a sane id has.
+/// Separates source and id in the external id. Neither may contain it.
 const SEPARATOR: char = '\u{1f}';
 
 body! {
-    /// CloudEvents 1.0; the binary mode is taken too.
+    /// A CloudEvent 1.0 in structured mode. Other attributes are accepted and ignored.
     #[schema(example = json!({
         "specversion": "1.0", "type": "order.paid", "source": "/shop", "id": "7", "data": {"order": 7}
     }))]
     struct CloudEvent<'a> {
+        /// The version of CloudEvents, `1.0`.
         #[schema(pattern = "^1\\.0$")]
         specversion: String,
+        /// The event type.
         r#type: String,
+        /// The source of the event. Source and id together are the external id.
         source: String,
+        /// The id of the event, unique within its source.
         id: String,
-        /// The trace that the event belongs to (W3C Trace Context).
+        /// The trace context of the event (W3C Trace Context).
         traceparent: Option<String>,
-        /// A JSON media type.
+        /// The media type of the data, which must be JSON.
         datacontenttype: Option<String>,
+        /// The payload, any JSON.
         #[schema(value_type = Option<serde_json::Value>)]
         data: Option<&'a RawValue>,
-        /// JSON as base64, instead of data.
+        /// The payload as base64 of JSON, instead of `data`.
         data_base64: Option<String>,
     }
 }
 
-/// All attributes and the data in one JSON object. Attributes that we do not know are extensions.
-pub(super) fn structured(
-    mut fields: Fields<'_>,
-    context: Context,
-    limits: Limits,
-) -> Result<NewEvent, Problem> {
+/// Reads an event in structured mode: a JSON object with all attributes and the data. Unknown attributes are
+/// extensions.
+pub(super) fn structured(fields: Fields<'_>, context: Context, limits: Limits) -> Result<NewEvent, Problem> {
+    let mut fields = fields.extensible();
     let body = CloudEvent::read(&mut fields)?;
     if body.specversion != SPEC_VERSION {
         return Err(fields.wrong("specversion", "specversion must be 1.0"));
     }
     if body.datacontenttype.is_some_and(|media| !is_json(&media)) {
-        return Err(fields.wrong("datacontenttype", "only JSON is delivered: data must be JSON"));
+        return Err(fields.wrong("datacontenttype", "datacontenttype must be a JSON media type"));
     }
     let payload = match (body.data, body.data_base64) {
         (Some(_), Some(_)) => {
-            return Err(fields.wrong("data_base64", "data and data_base64 must not come together"));
+            return Err(fields.wrong("data_base64", "data_base64 must not be used together with data"));
         }
         (Some(data), None) => payload_of(&fields, "data", data, limits)?,
         (None, Some(encoded)) => {
             let bytes = STANDARD.decode(encoded).ok().and_then(|bytes| String::from_utf8(bytes).ok());
             let text =
                 bytes.ok_or_else(|| fields.wrong("data_base64", "data_base64 must be the base64 of JSON"))?;
-            let wrong = |problem: Problem| match problem.status {
-                400 => fields.wrong("data_base64", problem.detail),
-                _ => problem,
-            };
-            payload_of_text(&fields.path("data_base64"), &text, limits).map_err(wrong)?
+            JsonText::parse(text, limits.payload_bytes_max).map_err(|error| {
+                // The body itself is well-formed JSON.
+                let is_malformed = kind_of(&error) == ProblemKind::MalformedRequest;
+                let kind = if is_malformed { ProblemKind::ValidationFailed } else { kind_of(&error) };
+                let detail = format!("{}: {error}", fields.path("data_base64"));
+                fields.problem(kind, "data_base64", detail)
+            })?
         }
         (None, None) => JsonText::from_store("null".to_owned()),
     };
-    let said = |name: &str, detail: String| fields.wrong(name, detail);
+    let wrong = |name: &str, detail: String| fields.wrong(name, detail);
     let traceparent = body.traceparent.and_then(|trace| TraceParent::parse(trace).ok());
     let context = Context { traceparent: traceparent.or(context.traceparent), ..context };
-    event(&body.r#type, &body.source, &body.id, payload, context, said)
+    event(&body.r#type, &body.source, &body.id, payload, context, wrong)
 }
 
-/// Attributes in headers, the data as the body.
+/// Reads an event in binary mode: the attributes are headers, the data is the body.
 pub(super) fn binary(
     headers: &HeaderMap,
     text: &str,
@@ -87,51 +92,65 @@ pub(super) fn binary(
     limits: Limits,
 ) -> Result<NewEvent, Problem> {
     let attribute = |name: &str| {
-        let value = headers.get(name).ok_or_else(|| Problem::invalid(name, format!("{name} is missing")))?;
+        let Some(value) = headers.get(name) else {
+            return Err(Problem::invalid_header(name, format!("{name} is required")));
+        };
         let decoded = value.to_str().ok().and_then(percent_decoded);
         decoded.ok_or_else(|| {
-            Problem::invalid(name, format!("{name} must be text, percent-encoded where it is not ASCII"))
+            let detail = format!("{name} must be ASCII, with other characters percent-encoded as UTF-8");
+            Problem::invalid_header(name, detail)
         })
     };
     if attribute(SPEC_VERSION_HEADER)? != SPEC_VERSION {
-        return Err(Problem::invalid(SPEC_VERSION_HEADER, "ce-specversion must be 1.0"));
+        return Err(Problem::invalid_header(SPEC_VERSION_HEADER, "ce-specversion must be 1.0"));
     }
     let media = media_type(headers);
     if !(media.is_empty() || is_json(&media)) {
-        return Err(Problem::unsupported("only JSON is delivered: send content-type: application/json"));
+        return Err(Problem::unsupported("the data of an event must be JSON: send application/json"));
     }
-    let (kind, source, id) = (attribute("ce-type")?, attribute("ce-source")?, attribute("ce-id")?);
+    let mut errors = ValidationErrors::default();
+    let [kind, source, id] = ["ce-type", "ce-source", "ce-id"].map(|name| errors.check(attribute(name)));
+    errors.into_result()?;
+    let (kind, source, id) = (kind.unwrap_or_default(), source.unwrap_or_default(), id.unwrap_or_default());
     let payload = if text.is_empty() {
         JsonText::from_store("null".to_owned())
     } else {
-        payload_of_text("body", text, limits)?
+        JsonText::parse(text, limits.payload_bytes_max).map_err(|error| {
+            let detail = format!("the body: {error}");
+            let kind = kind_of(&error);
+            let at = RequestError::in_body(&[], detail.clone());
+            let problem = Problem::of(kind, detail);
+            if kind == ProblemKind::MalformedRequest { problem } else { problem.at("body", at) }
+        })?
     };
-    let said = |name: &str, detail: String| Problem::invalid(format!("ce-{name}"), detail);
-    event(&kind, &source, &id, payload, context, said)
+    let wrong =
+        |name: &str, detail: String| Problem::invalid_header(&format!("ce-{name}"), format!("ce-{detail}"));
+    event(&kind, &source, &id, payload, context, wrong)
 }
 
+/// Creates an event from attributes. `wrong` creates the problem for an attribute; its message begins with the name.
 fn event(
     kind: &str,
     source: &str,
     id: &str,
     payload: JsonText,
     context: Context,
-    said: impl Fn(&str, String) -> Problem,
+    wrong: impl Fn(&str, String) -> Problem,
 ) -> Result<NewEvent, Problem> {
     for (name, value) in [("source", source), ("id", id)] {
         if value.is_empty() {
-            return Err(said(name, format!("{name} must not be empty")));
+            return Err(wrong(name, format!("{name} must not be empty")));
         }
         if value.contains(SEPARATOR) {
-            return Err(said(name, format!("{name} must not contain U+001F")));
+            return Err(wrong(name, format!("{name} must not contain U+001F")));
         }
     }
     let event_type = EventType::parse(kind);
-    let event_type = event_type.map_err(|error| said("type", format!("type: {error}")))?;
+    let event_type = event_type.map_err(|error| wrong("type", format!("type: {error}")))?;
     let external = ExternalEventId::parse(format!("{source}{SEPARATOR}{id}"));
     let external_event_id = Some(
         external
-            .map_err(|_| said("id", "source and id together must be at most 199 characters".to_owned()))?,
+            .map_err(|_| wrong("id", "id and source together must be at most 199 characters".to_owned()))?,
     );
     let Context { correlation_id, traceparent } = context;
     Ok(NewEvent { event_type, payload, external_event_id, correlation_id, traceparent })

@@ -1,18 +1,18 @@
-//! Counts the open connections of each peer, so that one peer cannot take all of them.
+//! Counts open connections per peer for [`crate::server`], so that one peer cannot use up the limit of all.
 
 use crate::peer::PeerAddress;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Has at most one entry for each open connection, whose number is limited.
+/// The counts by network. The total limit of connections bounds the size of the map.
 #[derive(Debug, Clone)]
 pub(crate) struct PeerConnections {
     open: Arc<Mutex<HashMap<IpAddr, usize>>>,
     per_peer_max: usize,
 }
 
-/// One counted connection, until it is dropped.
+/// A counted connection; dropping it decrements the count.
 #[derive(Debug)]
 pub(crate) struct Counted {
     connections: PeerConnections,
@@ -24,7 +24,7 @@ impl PeerConnections {
         Self { open: Arc::default(), per_peer_max }
     }
 
-    /// Counts one more connection of a peer. `None` if the peer has as many as it may have.
+    /// Counts one more connection of a peer. Returns `None` if the peer has reached its limit.
     pub(crate) fn open(&self, peer: PeerAddress) -> Option<Counted> {
         let network = peer.network();
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_has_so_many_connections_and_others_have_their_own() {
+    fn each_peer_has_its_own_limit() {
         let connections = PeerConnections::new(2);
         let first = connections.open(peer("192.0.2.1"));
         let second = connections.open(peer("192.0.2.1"));
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn the_addresses_of_one_ipv6_network_are_one_peer() {
+    fn the_addresses_of_an_ipv6_network_count_as_one_peer() {
         let connections = PeerConnections::new(1);
         let _first = connections.open(peer("2001:db8::1")).expect("the first");
         assert!(connections.open(peer("2001:db8::ffff")).is_none());

@@ -1,5 +1,5 @@
-//! A connection whose responses must be read within a time: between the socket and hyper. A client that does not
-//! read fills the buffers of the kernel; from then on a timer runs until hyper has written all that it has.
+//! A stream between the socket and hyper with a time limit for reading a response. The timer starts when the socket's
+//! send buffer is full because the client does not read, and stops when hyper has written everything.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,8 +12,8 @@ use tokio::time::{Sleep, sleep};
 pub(crate) struct ResponseDeadline<T> {
     stream: T,
     within: Duration,
-    /// Runs from the first write that had to wait to the one that left nothing to write. A write of a part does not
-    /// restart it, so a client that reads a byte at a time gains nothing.
+    /// Runs from the first write that blocks to the first one that is complete. A partial write does not restart it, so
+    /// reading a byte at a time does not extend the limit.
     blocked: Option<Pin<Box<Sleep>>>,
 }
 
@@ -94,14 +94,14 @@ mod tests {
     const NEVER: Duration = Duration::from_secs(3_600);
 
     #[tokio::test]
-    async fn a_response_that_nobody_reads_ends() {
+    async fn a_response_that_is_not_read_times_out() {
         let (server, _client) = duplex(1_000);
         let written = ResponseDeadline::new(server, SOON).write_all(&[0; 1_001]).await;
         assert_eq!(written.expect_err("no room").kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test]
-    async fn reading_a_byte_at_a_time_gains_nothing() {
+    async fn reading_a_byte_at_a_time_does_not_extend_the_limit() {
         let (server, mut client) = duplex(1_000);
         let mut server = ResponseDeadline::new(server, SOON);
         let trickle = async {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_response_has_the_whole_time() {
+    async fn each_response_has_the_full_time() {
         let (server, mut client) = duplex(1_000);
         let mut server = ResponseDeadline::new(server, NEVER);
         let response = [0; 1_500];
@@ -127,7 +127,7 @@ mod tests {
             let first = tokio::time::timeout(SOON, server.write(&response)).await;
             assert_eq!(first.expect("at once").expect("to write"), 1_000);
             assert!(tokio::time::timeout(SOON, server.write(&response[1_000..])).await.is_err());
-            assert!(server.blocked.is_some(), "the rest has to wait");
+            assert!(server.blocked.is_some(), "the rest is blocked");
             client.read_exact(&mut [0; 1_000]).await.expect("to read");
             assert_eq!(server.write(&response[1_000..]).await.expect("to write"), 500);
             assert!(server.blocked.is_none(), "all was written");

@@ -1,8 +1,8 @@
-//! What the API itself sends to a receiver: the challenge that verifies a URL, and a test event. Both are
-//! signed as deliveries are, and leave through the same guard.
+//! Requests that the API itself sends to receivers: the challenge that verifies a URL, and test events. Both are signed
+//! like deliveries and subject to the same address policy.
 
 use super::{not_found, subscription_id};
-use crate::problem::Problem;
+use crate::problem::{Problem, ProblemKind};
 use crate::query::ok;
 use crate::state::{Api, ApiResult, ApiState};
 use crate::time::Utc;
@@ -24,9 +24,9 @@ use utoipa::ToSchema;
 
 const VERIFICATION: &str = "posthaste.verification";
 const TEST: &str = "posthaste.test";
-/// Of an answer to a challenge; more is no echo.
+/// The maximum size of a response to a challenge, in bytes. A longer one cannot be an echo.
 const ECHO_BYTES_MAX: usize = 4_096;
-/// Of an answer to a test: enough for a message, too little for a page.
+/// The maximum number of bytes of a test's response that are shown: enough for an error message.
 const SHOWN_BYTES_MAX: usize = 1_024;
 
 #[derive(Debug, Serialize)]
@@ -36,11 +36,11 @@ struct Challenge<'a> {
     challenge: &'a str,
 }
 
-/// What a receiver answers to a [`Challenge`].
+/// A receiver's response to a [`Challenge`].
 #[derive(Debug, Deserialize)]
 struct Echo {
     challenge: String,
-    /// Of a receiver that echoes requests as they come: it would consent to anything.
+    /// Whether the response has a field `type`. Then the receiver echoes every request, which proves no consent.
     #[serde(rename = "type", default, deserialize_with = "is_there")]
     has_type: bool,
 }
@@ -49,17 +49,22 @@ fn is_there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error
     IgnoredAny::deserialize(deserializer).map(|IgnoredAny| true)
 }
 
+/// The result of a challenge.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "verified": false, "response_status": 404, "error_code": "HTTP_404",
-    "reason": "the receiver answered 404", "duration_ms": 12
+    "reason": "the receiver returned status 404 instead of 2xx", "duration_ms": 12
 }))]
 pub(crate) struct Verified {
+    /// Whether the URL is verified now.
     pub(crate) verified: bool,
+    /// The HTTP status of the receiver's response; null if there was none.
     pub(crate) response_status: Option<u16>,
+    /// Why the request failed; null if it succeeded.
     pub(crate) error_code: Option<String>,
-    /// Why not.
+    /// Why the URL is not verified; null if it is.
     pub(crate) reason: Option<String>,
+    /// The duration of the request, in milliseconds.
     pub(crate) duration_ms: u64,
 }
 
@@ -71,19 +76,24 @@ struct TestEvent {
     sent_at: Utc,
 }
 
+/// The result of a test event.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "delivered": true, "response_status": 200, "error_code": null, "reason": null, "duration_ms": 12,
     "response_body": "{\"ok\":true}"
 }))]
 pub(crate) struct Tested {
+    /// Whether the receiver accepted the event.
     pub(crate) delivered: bool,
+    /// The HTTP status of the receiver's response; null if there was none.
     pub(crate) response_status: Option<u16>,
+    /// Why the request failed; null if it succeeded.
     pub(crate) error_code: Option<String>,
+    /// Why the request failed, in a sentence; null if it succeeded.
     pub(crate) reason: Option<String>,
+    /// The duration of the request, in milliseconds.
     pub(crate) duration_ms: u64,
-    /// The beginning of what the receiver answered, at most 1,024 bytes; it is kept nowhere. Bytes that are no text are
-    /// replaced.
+    /// The first 1,024 bytes of the receiver's response, which are not stored. Bytes that are not UTF-8 are replaced.
     pub(crate) response_body: Option<String>,
 }
 
@@ -91,9 +101,12 @@ pub(crate) struct Tested {
     post,
     path = "/v1/subscriptions/{id}/verify",
     tag = "subscriptions",
-    summary = "Challenge the receiver (role admin)",
-    params(("id" = i64, Path)),
-    responses((status = 200, description = "What came of it", body = Verified)),
+    operation_id = "verify_subscription",
+    summary = "Verify the URL of a subscription",
+    description = "Sends a challenge to the callback URL, and marks it as verified if the receiver returns it.",
+    security(("api_key" = ["admin"])),
+    params(("id" = i64, Path, description = "The id of the subscription.")),
+    responses((status = 200, description = "The result, also if the receiver did not pass", body = Verified)),
 )]
 pub(crate) async fn verify<S: Stores>(
     State(api): Api<S>,
@@ -103,7 +116,7 @@ pub(crate) async fn verify<S: Stores>(
     ok(&challenge(&api, by, subscription_id(&text)?).await?)
 }
 
-/// Sends a challenge, and verifies the URL if it comes back.
+/// Sends a challenge, and marks the URL as verified if the receiver returns it.
 pub(crate) async fn challenge<S: Stores>(
     api: &ApiState<S>,
     by: Actor,
@@ -121,8 +134,8 @@ pub(crate) async fn challenge<S: Stores>(
         if api.subscriptions.mark_verified(id, challenged, by, api.clock.now()).await? {
             api.wake_ups.wake(Stage::Admission);
         } else {
-            let changed =
-                "the URL or the secret was changed meanwhile, or the subscription deleted: verify it again";
+            let changed = "the URL or the secret changed during the challenge, or the subscription was deleted: \
+                           verify it again";
             reason = Some(changed.to_owned());
         }
     }
@@ -135,15 +148,17 @@ pub(crate) async fn challenge<S: Stores>(
     })
 }
 
-/// Nothing but a challenge goes to an unverified URL.
 #[utoipa::path(
     post,
     path = "/v1/subscriptions/{id}/test",
     tag = "subscriptions",
-    summary = "Send a test event (role admin)",
-    params(("id" = i64, Path)),
+    operation_id = "test_subscription",
+    summary = "Send a test event",
+    description = "Sends a signed test event to the callback URL and returns the response. Nothing is stored.",
+    security(("api_key" = ["admin"])),
+    params(("id" = i64, Path, description = "The id of the subscription.")),
     responses(
-        (status = 200, description = "What came of it", body = Tested),
+        (status = 200, description = "The result, also if the receiver refused the event", body = Tested),
         (
             status = 409,
             description = "The URL is not verified",
@@ -156,11 +171,12 @@ pub(crate) async fn test<S: Stores>(State(api): Api<S>, Path(text): Path<String>
     ok(&send_test(&api, subscription_id(&text)?).await?)
 }
 
+/// Sends a test event. Only a challenge may be sent to a URL that is not verified.
 pub(crate) async fn send_test<S: Stores>(api: &ApiState<S>, id: SubscriptionId) -> Result<Tested, Problem> {
     let (subscription, secrets) = api.subscriptions.load_subscription(id).await?.ok_or_else(not_found)?;
     if !subscription.verified {
         return Err(Problem::conflict(format!(
-            "nothing is sent to a URL that is not verified: POST /v1/subscriptions/{id}/verify first"
+            "the callback URL is not verified: call POST /v1/subscriptions/{id}/verify first"
         )));
     }
     let now = api.clock.now();
@@ -190,8 +206,8 @@ async fn send<S: Stores>(
     message: Message,
 ) -> Result<Exchange, Problem> {
     let Ok(_slot) = api.outgoing_slots.try_acquire() else {
-        let detail = "too many challenges and tests are out already: try again in a moment";
-        return Err(Problem::try_again("Too much at once", detail));
+        let detail = "too many challenges and test events are in flight: try again in a moment";
+        return Err(Problem::try_again(ProblemKind::ServerBusy, detail));
     };
     let now = api.clock.now();
     let opened = open(api, subscription.id, secrets, now)?;
@@ -206,7 +222,7 @@ async fn send<S: Stores>(
     Ok(api.outgoing.sender.send_to_url(url, Post { headers, body, answer, deadline }, now).await)
 }
 
-/// Every secret that signs now.
+/// Decrypts the current secret, and the previous one while it is still valid.
 fn open<S: Stores>(
     api: &ApiState<S>,
     id: SubscriptionId,
@@ -217,38 +233,39 @@ fn open<S: Stores>(
     let live = std::iter::once(&secrets.current).chain(previous);
     let opened: Result<Vec<SigningSecret>, _> = live.map(|sealed| api.outgoing.sealer.open(sealed)).collect();
     opened.map_err(|error| Problem {
-        cause: Some(error.to_string()),
-        ..Problem::new(
-            500,
-            "The signing secret cannot be opened",
-            format!("see the log and POSTHASTE_SECRET_KEY, or POST /v1/subscriptions/{id}/rotate-secret"),
+        cause: Some(error.to_string().into()),
+        ..Problem::of(
+            ProblemKind::InternalError,
+            format!(
+                "the signing secret cannot be decrypted: check POSTHASTE_SECRET_KEY, or call \
+                 POST /v1/subscriptions/{id}/rotate-secret"
+            ),
         )
     })
 }
 
 fn written(message: &impl Serialize) -> Result<Bytes, Problem> {
     let text = serde_json::to_vec(message);
-    text.map(Bytes::from)
-        .map_err(|_| Problem::new(500, "Something broke", "the message could not be written"))
+    text.map(Bytes::from).map_err(|error| Problem::broken("the message could not be serialized", &error))
 }
 
 fn millis(exchange: &Exchange) -> u64 {
     u64::try_from(exchange.duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The beginning of the answer's body, as text.
+/// Returns the beginning of the response body as text, or `None` if it is empty.
 fn shown(exchange: &Exchange) -> Option<String> {
     let body = exchange.body.get(..SHOWN_BYTES_MAX).unwrap_or(&exchange.body);
     (!body.is_empty()).then(|| String::from_utf8_lossy(body).into_owned())
 }
 
-/// Why an answer does not verify; nothing if it does.
+/// Returns why a response does not verify the URL, or `None` if it does.
 fn why_not(exchange: &Exchange, challenge: &str) -> Option<String> {
     if let Some(failure) = failure(exchange) {
         return Some(failure);
     }
     if !exchange.body_complete {
-        return Some(format!("the answer was cut off, or longer than {ECHO_BYTES_MAX} bytes"));
+        return Some(format!("the response was incomplete, or longer than {ECHO_BYTES_MAX} bytes"));
     }
     let body = exchange.body.trim_ascii();
     let same = |text: &[u8]| bool::from(text.ct_eq(challenge.as_bytes()));
@@ -258,30 +275,32 @@ fn why_not(exchange: &Exchange, challenge: &str) -> Option<String> {
     }
     if echo.is_some() {
         return Some(
-            "the answer repeats the whole request, as a receiver does that echoes everything: answer with \
-             {\"challenge\":\"…\"} without type, or with the bare text"
+            "the response repeats the whole request: return {\"challenge\":\"…\"} without type, or the challenge as \
+             plain text"
                 .to_owned(),
         );
     }
     Some(
-        "the answer does not hold the challenge: echo it as {\"challenge\":\"…\"} or as the bare text"
+        "the response does not contain the challenge: return it as {\"challenge\":\"…\"} or as plain text"
             .to_owned(),
     )
 }
 
+/// Returns why an exchange failed, or `None` if it succeeded.
 fn failure(exchange: &Exchange) -> Option<String> {
     let AttemptOutcome::Failed { failure, .. } = exchange.outcome else { return None };
     Some(match failure {
-        Failure::Http(status) => format!("the receiver answered {status}; only 2xx counts"),
-        Failure::Timeout => "the receiver did not answer in time".to_owned(),
-        Failure::ConnectFailed => "no connection, or it broke off before the answer".to_owned(),
-        Failure::DnsFailed => "the name of the host has no address".to_owned(),
+        Failure::Http(status) => format!("the receiver returned status {status} instead of 2xx"),
+        Failure::Timeout => "the receiver did not respond in time".to_owned(),
+        Failure::ConnectFailed => "the connection failed, or was closed before the response".to_owned(),
+        Failure::DnsFailed => "the host name did not resolve".to_owned(),
         Failure::TlsFailed => "the TLS handshake failed: check the certificate and its chain".to_owned(),
         Failure::BlockedAddress => {
-            "the address is private or reserved: POSTHASTE_ALLOW_CIDRS may allow it".to_owned()
+            "the host has a private or reserved address: use a public one, or add it to POSTHASTE_ALLOW_CIDRS"
+                .to_owned()
         }
-        Failure::ResponseInvalid => "what came back is not HTTP, or too much of it".to_owned(),
-        Failure::UrlInvalid => "the URL does not pass today's rules: change it".to_owned(),
+        Failure::ResponseInvalid => "the response is not HTTP, or its headers are too large".to_owned(),
+        Failure::UrlInvalid => "the URL does not conform to the current rules: change it".to_owned(),
         Failure::NotVerified
         | Failure::LeaseExpired
         | Failure::EventGone

@@ -59,7 +59,7 @@ impl<S: Stores> Process<'_, S> {
             );
         }
         Operations {
-            version: env!("CARGO_PKG_VERSION"),
+            build: self.build_info(),
             schema_needed: MIGRATIONS.last().map_or(0, |migration| migration.version),
             warnings,
             survey: self.survey_options(),

@@ -101,8 +101,8 @@ fn exit_codes_distinguish_failures() {
         (vec!["event", "send", "a.b", "--payload", "{"], 2, "the payload"),
         (vec!["event", "list", "--url", "127.0.0.1:8080"], 2, "http://"),
         (vec!["event", "list", "--url", nobody], 3, "posthaste dev"),
-        (vec!["event", "show", "99"], 4, "no such event"),
-        (vec!["key", "revoke", "99"], 4, "no such API key"),
+        (vec!["event", "show", "99"], 4, "this event does not exist"),
+        (vec!["key", "revoke", "99"], 4, "this API key does not exist"),
     ] {
         let ran = dev.run(&arguments).expect(code);
         assert!(ran.stderr.contains(message), "{arguments:?}: {ran:?}");

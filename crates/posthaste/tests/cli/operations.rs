@@ -23,7 +23,7 @@ fn event_is_explained_and_working_system_is_healthy() {
     }
     assert_eq!(dev.json(&["explain", "1"])["deliveries"][0]["attempts"][0]["response_status"], 200);
     let unknown = dev.run(&["explain", "99"]).expect(4);
-    assert!(unknown.stderr.contains("no such event") && unknown.stdout.is_empty(), "{unknown:?}");
+    assert!(unknown.stderr.contains("this event does not exist") && unknown.stdout.is_empty(), "{unknown:?}");
 
     // Repeated until every role has reported its presence.
     let until = Instant::now() + PATIENCE;

@@ -54,7 +54,7 @@ fn orders_are_sent_listed_and_shown() {
     assert_eq!(dev.json(&["outbox", "resume"])["state"], "open");
 
     for (arguments, stdin, code, message) in [
-        (&["order", "show", "nobody"][..], "", 4, "no such order"),
+        (&["order", "show", "nobody"][..], "", 4, "this order does not exist"),
         (&["order", "list", "--status", "Sent"], "", 1, "queued, sending, sent, failed, dead"),
         (&["order", "show", "a b"], "", 2, "visible ASCII"),
         (&["order", "send", "--symbol", "A"], "", 2, "--intent"),
@@ -72,7 +72,7 @@ fn orders_are_sent_listed_and_shown() {
     }
     // Another order with a key that is in use.
     let changed = [&flags[..7], &["2", "--idempotency-key", key]].concat();
-    assert!(dev.run(&changed).expect(1).stderr.contains("a new order needs a key of its own"));
+    assert!(dev.run(&changed).expect(1).stderr.contains("use a new key for a new order"));
 }
 
 #[test]

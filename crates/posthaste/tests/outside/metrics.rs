@@ -38,14 +38,24 @@ const CHANGED_HERE: [&str; 22] = [
     "posthaste_store_seconds",
 ];
 
+/// The file of the metrics of the process, and of their test.
+const PROCESS_METRICS: &str = "api/src/process_metrics.rs";
+
 /// Metrics whose values change in tests of the components that record them: the metric, the file of the test, and the
 /// name used there. Panics cannot be caused from outside, and states of queues and of the lane need a special setup.
-const CHANGED_ELSEWHERE: [(&str, &str, &str); 16] = [
+const CHANGED_ELSEWHERE: [(&str, &str, &str); 23] = [
     ("outbox_inflight", "testkit/tests/orders/claims.rs", "outbox_inflight"),
     ("outbox_lag_sla_seconds", "posthaste/tests/cli/lane.rs", "outbox_lag_sla_seconds"),
     ("outbox_paused", "testkit/tests/orders/outages.rs", "outbox_paused"),
     ("outbox_rate", "testkit/tests/orders/throttle.rs", "outbox_rate"),
     ("outbox_rewound_total", "testkit/tests/orders/claims.rs", "outbox_rewound_total"),
+    ("posthaste_build_info", PROCESS_METRICS, "posthaste_build_info"),
+    ("process_cpu_seconds_total", PROCESS_METRICS, "process_cpu_seconds_total"),
+    ("process_max_fds", PROCESS_METRICS, "process_max_fds"),
+    ("process_open_fds", PROCESS_METRICS, "process_open_fds"),
+    ("process_resident_memory_bytes", PROCESS_METRICS, "process_resident_memory_bytes"),
+    ("process_start_time_seconds", PROCESS_METRICS, "process_start_time_seconds"),
+    ("process_virtual_memory_bytes", PROCESS_METRICS, "process_virtual_memory_bytes"),
     ("posthaste_auth_failures_total", "testkit/tests/api/roles.rs", "metrics.auth_failures"),
     ("posthaste_connections_refused_total", "api/src/server.rs", "connections_refused.get"),
     ("posthaste_clock_steps_total", "services/src/clock.rs", "metrics.clock_steps"),
@@ -179,6 +189,17 @@ async fn every_metric_changes_and_passes_the_linter() {
     let unknown: Vec<&String> = after.keys().filter(|name| !known.contains(name.as_str())).collect();
     assert!(unknown.is_empty(), "no test shows that {unknown:?} change");
     lint(&answer);
+    has_help(&answer.text());
+}
+
+/// Every metric has a HELP line with a text.
+fn has_help(text: &str) {
+    let names = |keyword: &str| -> BTreeSet<String> {
+        let lines =
+            text.lines().filter_map(|line| line.strip_prefix("# ")?.strip_prefix(keyword)?.split_once(' '));
+        lines.filter(|(_, text)| !text.trim().is_empty()).map(|(name, _)| name.to_owned()).collect()
+    };
+    assert_eq!(names("TYPE "), names("HELP "));
 }
 
 /// Responds to an order with the status at the end of its key.

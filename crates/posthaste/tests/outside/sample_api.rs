@@ -4,7 +4,7 @@
 use crate::sample_data::{self, NOW, Samples, VERSION};
 use crate::served::ROOT_KEY;
 use posthaste_api::server::Server;
-use posthaste_api::{ApiState, Limits, Operations, Outgoing, key_hash, router};
+use posthaste_api::{ApiState, BuildInfo, Limits, Operations, Outgoing, key_hash, router};
 use posthaste_core::Timestamp;
 use posthaste_core::job::RequestTimeouts;
 use posthaste_core::ports::{InsightStore as _, Stores};
@@ -57,7 +57,7 @@ impl SampleApi {
         let last_survey = LastSurvey::default();
         last_survey.set(h.store.insight().survey(SURVEY.request(NOW)).await.expect("a survey"), NOW);
         let operations = Operations {
-            version: VERSION,
+            build: BuildInfo { version: VERSION, revision: "unknown", engine: "sqlite" },
             schema_needed: MIGRATIONS[MIGRATIONS.len() - 1].version,
             warnings: Vec::new(),
             survey: SURVEY,

@@ -315,7 +315,7 @@ async fn check(engine: Engine, format: &str) {
     let logged = |part: &str| disclosed.0.iter().any(|(by, text)| by == "a log line" && text.contains(part));
     // The log contains the lines to search, in the expected format.
     assert!(
-        logged("request answered") && logged("HTTP_503") && logged("saga_id"),
+        logged("request completed") && logged("HTTP_503") && logged("saga_id"),
         "the log is not at level trace"
     );
     for code in ["UNAUTHORIZED", "BROKER_5XX", "BAD_REQUEST", "UNKNOWN"] {

@@ -47,8 +47,10 @@ pub(crate) async fn a_delivery_is_listed_and_shown_with_its_attempts<S: Stores>(
         assert_eq!(delivery[field], expected, "{field}");
     }
     api.h.fail_attempts(one, at(30)).await;
-    let path = format!("/v1/deliveries/{}", delivery["saga_id"]);
+    assert_eq!(delivery["id"], delivery["saga_id"]);
+    let path = format!("/v1/deliveries/{}", delivery["id"]);
     let shown = api.get(&path).expect(200).await;
+    assert_eq!((&shown["id"], &shown["saga_id"]), (&delivery["id"], &delivery["id"]));
     let attempts = shown["attempts"].as_array().expect("attempts");
     assert_eq!((attempts.len(), &shown["attempt_count"]), (2, &2.into()));
     for attempt in attempts {
@@ -57,7 +59,7 @@ pub(crate) async fn a_delivery_is_listed_and_shown_with_its_attempts<S: Stores>(
         assert!(attempt["job_id"].is_i64() && attempt["attempt_at"].is_string(), "{attempt}");
     }
     api.get("/v1/deliveries/999").refused(404, "").await;
-    api.get("/v1/deliveries/-1").refused(422, "saga_id").await;
+    api.get("/v1/deliveries/-1").refused(422, "id").await;
     for (query, field) in
         [("status=Lost", "status"), ("event_id=x", "event_id"), ("subscription_id=0", "subscription_id")]
     {

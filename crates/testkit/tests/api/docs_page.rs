@@ -50,9 +50,9 @@ async fn the_page_renders_the_whole_document() {
             let roles =
                 CALLS.iter().find(|(verb, call, _)| *verb == method.to_uppercase() && is_call(call, path));
             let needs = match roles {
-                None => "Needs: No key.".to_owned(),
+                None => "Requires no API key.".to_owned(),
                 Some((_, _, roles)) => {
-                    format!("Needs: An API key of role <b>{}</b>.", roles.first().unwrap_or(&"root"))
+                    format!("Requires an API key with the role <b>{}</b>.", roles.first().unwrap_or(&"root"))
                 }
             };
             assert!(section.contains(&needs), "{id}: not {needs:?} in {section}");
@@ -65,7 +65,7 @@ async fn the_page_renders_the_whole_document() {
 }
 
 /// Returns whether a call of the roles table, where digits stand for an id, matches this path.
-fn is_call(call: &str, path: &str) -> bool {
+pub(crate) fn is_call(call: &str, path: &str) -> bool {
     let (call, path) = (call.split('/'), path.split('/'));
     call.clone().count() == path.clone().count()
         && call.zip(path).all(|(call, path)| call == path || path.starts_with('{'))

@@ -79,8 +79,12 @@ pub(crate) async fn every_delivery_state_is_explained<S: Stores>(api: &TestApi<S
     let (dead, fresh) = (&deliveries[0], &deliveries[1]);
     assert_eq!((&dead["saga_id"], &dead["status"]), (&saga.get().into(), &"DeadLettered".into()));
     assert_eq!((&dead["dead_letter_id"], &dead["requeued_as"]), (&letter.get().into(), &again["saga_id"]));
+    assert_eq!((&dead["id"], &again["id"]), (&dead["saga_id"], &again["saga_id"]));
     assert_eq!(dead["attempts"][0]["error_code"], "HTTP_500");
-    assert!(dead["told"].as_str().is_some_and(|text| text.contains("given up after 1 attempt")), "{dead}");
+    assert!(
+        dead["told"].as_str().is_some_and(|text| text.contains("dead-lettered after 1 attempt")),
+        "{dead}"
+    );
     assert_eq!((&fresh["requeued_from"], &fresh["status"]), (&letter.get().into(), &"Pending".into()));
 
     let one = api.h.subscribe("a").await;

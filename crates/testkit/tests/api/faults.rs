@@ -155,7 +155,7 @@ async fn a_stalled_service_is_named() {
     api.post("/v1/events").json(EVENT).expect(202).await;
     let problem = api.get("/readyz").no_key().refused(503, "").await;
     let detail = problem["detail"].as_str().expect("a detail");
-    assert!(detail.contains("stuck (has not stepped yet)") && !detail.contains("ingest"), "{detail}");
+    assert!(detail.contains("stuck (no step completed yet)") && !detail.contains("ingest"), "{detail}");
 }
 
 /// An external id held by an open transaction blocks its own request and no other.

@@ -28,6 +28,7 @@ mod openapi;
 mod operations;
 mod orders;
 mod pages;
+mod problems;
 mod roles;
 mod secrets;
 mod server;
@@ -56,6 +57,10 @@ posthaste_testkit::on_both_engines! {
     cloud_events::ids_are_unique_within_their_source_only,
     cloud_events::bad_cloud_events_are_refused,
     openapi::the_document_describes_every_call,
+    openapi::everything_has_a_description,
+    openapi::roles_are_security_scopes,
+    problems::all_errors_of_a_request_are_reported,
+    problems::each_problem_has_its_type_and_title,
     openapi::the_examples_are_accepted,
     openapi::responses_match_their_schemas,
     pages::every_row_is_listed_once_while_rows_are_inserted,
@@ -64,6 +69,7 @@ posthaste_testkit::on_both_engines! {
     pages::too_many_parameters_are_refused,
     subscriptions::a_subscription_is_created_changed_and_deleted,
     subscriptions::bad_subscriptions_are_refused_by_name,
+    subscriptions::a_change_is_a_merge_patch,
     subscriptions::a_changed_url_must_be_verified_again,
     subscriptions::secrets_are_shown_at_creation_and_rotation_only,
     verification::only_an_echo_verifies_and_failures_give_the_reason,

@@ -1,5 +1,6 @@
 //! The OpenAPI document: it describes every call, its examples are accepted, and responses match it.
 
+use crate::docs_page::is_call;
 use crate::roles::CALLS;
 use crate::server::TestApi;
 use posthaste_core::ports::Stores;
@@ -62,6 +63,60 @@ pub(crate) async fn the_examples_are_accepted<S: Stores>(api: &TestApi<S>) {
     api.post("/v1/keys").json(example("NewKey")).expect(201).await;
 }
 
+/// Collects the places without a description: operations, parameters, responses, schemas and their properties.
+pub(crate) async fn everything_has_a_description<S: Stores>(api: &TestApi<S>) {
+    let document = api.get("/openapi.json").expect(200).await;
+    assert!(document["servers"][0]["url"].is_string(), "no servers");
+    let mut missing = Vec::new();
+    let mut check = |place: String, described: &Value| {
+        if described["description"].as_str().is_none_or(|text| text.trim().is_empty()) {
+            missing.push(place);
+        }
+    };
+    for (path, methods) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in methods.as_object().expect("methods") {
+            check(format!("{method} {path}"), operation);
+            let id = operation["operationId"].as_str().expect("an id");
+            assert!(id.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{id}");
+            for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                check(format!("{method} {path} {}", parameter["name"]), parameter);
+            }
+            for (status, response) in operation["responses"].as_object().expect("responses") {
+                check(format!("{method} {path} {status}"), response);
+            }
+        }
+    }
+    for (name, schema) in document["components"]["schemas"].as_object().expect("schemas") {
+        check(name.clone(), schema);
+        let parts = schema["allOf"].as_array().into_iter().flatten().chain([schema]);
+        for (field, property) in parts.filter_map(|part| part["properties"].as_object()).flatten() {
+            // A reference that may be null has its description next to the reference.
+            let choices = property["oneOf"].as_array().into_iter().flatten();
+            let described =
+                choices.clone().find(|choice| choice["description"].is_string()).unwrap_or(property);
+            check(format!("{name}.{field}"), described);
+        }
+    }
+    assert!(missing.is_empty(), "without a description: {missing:#?}");
+}
+
+/// Every operation has a security requirement, or an explicit empty one, and the role is the one that is enforced.
+pub(crate) async fn roles_are_security_scopes<S: Stores>(api: &TestApi<S>) {
+    let document = api.get("/openapi.json").expect(200).await;
+    assert_eq!(document["components"]["securitySchemes"]["api_key"]["scheme"], "bearer");
+    for (path, methods) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in methods.as_object().expect("methods") {
+            let call =
+                CALLS.iter().find(|(verb, call, _)| *verb == method.to_uppercase() && is_call(call, path));
+            let expected = match call {
+                None => json!([{}]),
+                Some((_, _, roles)) => json!([{"api_key": [roles.first().unwrap_or(&"root")]}]),
+            };
+            assert_eq!(operation["security"], expected, "{method} {path}");
+        }
+    }
+}
+
 /// The example responses of the document match their schemas: types are right, no field is missing or
 /// undocumented.
 pub(crate) async fn responses_match_their_schemas<S: Stores>(api: &TestApi<S>) {
@@ -99,9 +154,33 @@ pub(crate) async fn responses_match_their_schemas<S: Stores>(api: &TestApi<S>) {
         ("KeyView", "role", "operator"),
         ("Order", "status", "queued"),
         ("NewKey", "role", "viewer"),
+        ("OrderTransition", "status_to", "dead"),
+        ("OutboxLane", "state", "one_at_a_time"),
+        ("CheckView", "status", "warning"),
+        ("NotMatched", "reason", "missing"),
     ] {
         let words = schemas[name]["properties"][field]["enum"].as_array().expect("an enum");
         assert!(words.contains(&word.into()), "{name}.{field}: {words:?}");
+    }
+    let parameter = |path: &str, name: &str| {
+        let parameters = document["paths"][path]["get"]["parameters"].as_array().expect("parameters");
+        let found = parameters.iter().find(|parameter| parameter["name"] == name);
+        found.unwrap_or_else(|| panic!("{path} has no {name}"))["schema"].clone()
+    };
+    for (path, name, word) in [
+        ("/v1/deliveries", "status", "DeadLettered"),
+        ("/v1/orders", "status", "dead"),
+        ("/v1/subscriptions", "state", "paused"),
+        ("/v1/audit", "action", "subscription_changed"),
+        ("/v1/stats", "window", "24h"),
+    ] {
+        let words = parameter(path, name)["enum"].as_array().expect("an enum").clone();
+        assert!(words.contains(&word.into()), "{path} {name}: {words:?}");
+    }
+    for path in ["/v1/events", "/v1/deliveries", "/v1/dead-letters", "/v1/audit"] {
+        for name in ["since", "until"] {
+            assert_eq!(parameter(path, name)["format"], "date-time", "{path} {name}");
+        }
     }
     // The binary mode of CloudEvents is described too.
     let parameters = document["paths"]["/v1/events"]["post"]["parameters"].as_array().expect("parameters");

@@ -422,6 +422,7 @@ async fn without_a_broker_the_missing_setting_is_named() {
     let api = TestApi::start_with(Harness::sqlite("no broker").await, options).await;
     let problem = submit(&api, "k", body("k")).refused(503, "").await;
     assert!(problem["detail"].as_str().is_some_and(|it| it.contains("POSTHASTE_BROKER_URL")), "{problem}");
+    assert_eq!(problem["type"], "tag:posthaste,2026:problem/broker-not-configured");
     // Reading is still possible.
     assert_eq!(listed(&api, "").await, Vec::<Value>::new());
     assert_eq!(api.get("/v1/outbox").expect(200).await["state"], "open");

@@ -42,7 +42,7 @@ async fn secrets_are_never_logged_or_returned() {
         told.push_str(&call.send().await.text());
     }
     let logged = log.text();
-    assert!(logged.contains("request answered") && logged.contains("/v1/events"), "nothing was logged");
+    assert!(logged.contains("request completed") && logged.contains("/v1/events"), "nothing was logged");
     let hidden = [key.as_str(), ROOT_KEY, &secret, "MARKER-WRONG-KEY", "MARKER-PAYLOAD"];
     for marker in hidden {
         assert!(!told.contains(marker), "{marker} was returned");

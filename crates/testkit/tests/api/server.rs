@@ -1,7 +1,7 @@
 //! An API server for tests: a new database on a free port, with ingest and order intake and no other service.
 
 use posthaste_api::server::Server;
-use posthaste_api::{ApiState, Limits, Operations, Outgoing, key_hash, router};
+use posthaste_api::{ApiState, BuildInfo, Limits, Operations, Outgoing, key_hash, router};
 use posthaste_core::Timestamp;
 use posthaste_core::job::RequestTimeouts;
 use posthaste_core::ports::{KeyRole, KeyStore as _, StoreResult, Stores};
@@ -190,7 +190,7 @@ async fn serve<S: Stores>(h: &Harness<S>, options: Options) -> Served {
     let lane = LaneState::new(metrics.clone());
     let (last_survey, failed_sign_ins) = (LastSurvey::default(), FailedSignInCounter::default());
     let operations = Operations {
-        version: "0.0.0",
+        build: BuildInfo { version: "0.0.0", revision: "unknown", engine: "sqlite" },
         schema_needed: SCHEMA_VERSION,
         warnings: options.warnings,
         survey: SURVEY,

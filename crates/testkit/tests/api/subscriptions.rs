@@ -104,6 +104,34 @@ pub(crate) async fn bad_subscriptions_are_refused_by_name<S: Stores>(api: &TestA
     assert_eq!(api.count("subscriptions").await, 1);
 }
 
+/// RFC 7396: null resets a field to its default; a field without a default cannot be reset.
+pub(crate) async fn a_change_is_a_merge_patch<S: Stores>(api: &TestApi<S>) {
+    let given = format!(
+        r#"{{"event_type":"order.paid","callback_url":"{URL}","max_retry_limit":3,"description":"shop"}}"#
+    );
+    let made = api.post("/v1/subscriptions").json(given).expect(201).await;
+    let path = format!("/v1/subscriptions/{}", made["id"]);
+    let patch = |media: &str, body: &str| {
+        api.call("PATCH", &path).header("content-type", media).body(body.to_owned())
+    };
+    let merge = "application/merge-patch+json";
+    let paused = patch(merge, r#"{"active":false}"#).expect(200).await;
+    assert_eq!((&paused["active"], &paused["description"]), (&false.into(), &"shop".into()));
+    let nulls = r#"{"active":null,"max_retry_limit":null,"description":null}"#;
+    let reset = patch("application/json; charset=utf-8", nulls).expect(200).await;
+    assert_eq!((&reset["active"], &reset["callback_url"]), (&true.into(), &URL.into()));
+    assert!(reset["max_retry_limit"].is_null() && reset["description"].is_null(), "{reset}");
+    let problem = patch(merge, r#"{"event_type":null,"callback_url":null}"#).refused(422, "event_type").await;
+    let pointers: Vec<_> =
+        problem["errors"].as_array().expect("errors").iter().map(|one| &one["pointer"]).collect();
+    assert_eq!(pointers, ["#/event_type", "#/callback_url"]);
+    for media in ["application/json-patch+json", "application/x-www-form-urlencoded", "text/plain"] {
+        let problem = patch(media, "{}").refused(415, "").await;
+        assert_eq!(problem["type"], "tag:posthaste,2026:problem/unsupported-media-type");
+    }
+    assert_eq!(api.get(&path).expect(200).await, reset);
+}
+
 /// Address rules that need no DNS lookup are checked when the URL is set.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refused_urls_name_the_violated_rule() {

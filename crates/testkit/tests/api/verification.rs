@@ -63,13 +63,13 @@ pub(crate) async fn only_an_echo_verifies_and_failures_give_the_reason<S: Stores
         ("/bare", true, Some(201), None, ""),
         ("/echo", false, Some(200), None, "repeats the whole request"),
         ("/null", false, Some(200), None, "repeats the whole request"),
-        ("/wrong", false, Some(200), None, "does not hold the challenge"),
-        ("/empty", false, Some(204), None, "does not hold the challenge"),
-        ("/part", false, Some(200), None, "does not hold the challenge"),
+        ("/wrong", false, Some(200), None, "does not contain the challenge"),
+        ("/empty", false, Some(204), None, "does not contain the challenge"),
+        ("/part", false, Some(200), None, "does not contain the challenge"),
         ("/flood", false, Some(200), None, "longer than"),
-        ("/refuses", false, Some(500), Some("HTTP_500"), "answered 500"),
-        ("/redirects", false, Some(302), Some("HTTP_302"), "answered 302"),
-        ("/resets", false, None, Some("CONNECT_FAILED"), "broke off"),
+        ("/refuses", false, Some(500), Some("HTTP_500"), "returned status 500"),
+        ("/redirects", false, Some(302), Some("HTTP_302"), "returned status 302"),
+        ("/resets", false, None, Some("CONNECT_FAILED"), "closed before the response"),
         ("/hangs", false, None, Some("TIMEOUT"), "in time"),
     ] {
         let (subscription, secret) = subscribe(api, &receiver.url(path)).await;
@@ -119,7 +119,10 @@ pub(crate) async fn a_change_during_verification_leaves_it_unverified<S: Stores>
         gate.add_permits(1);
         let told = verifying.await.expect("a response");
         assert_eq!(told["verified"], false, "{change}");
-        assert!(told["reason"].as_str().is_some_and(|why| why.contains("meanwhile")), "{change}: {told}");
+        assert!(
+            told["reason"].as_str().is_some_and(|why| why.contains("changed during the challenge")),
+            "{change}: {told}"
+        );
         if change != "DELETE" {
             assert_eq!(api.get(&subscription).expect(200).await["verified"], false, "{change}");
         }

@@ -16,8 +16,10 @@ pub(crate) enum Language {
     Hash,
     /// Alert rules: comments begin with `#`, and the values are shown to operators.
     Yaml,
-    /// Templates, help screens and the OpenAPI document: every line is shown to users.
+    /// Templates and help screens: every line is shown to users.
     Shown,
+    /// The OpenAPI document: values are shown to users, names are not prose.
+    Json,
 }
 
 impl Language {
@@ -35,7 +37,7 @@ impl Language {
             "yaml" | "yml" => Some(Self::Yaml),
             "html" => Some(Self::Shown),
             "txt" if name.contains("/screens/") => Some(Self::Shown),
-            "json" if name == "docs/openapi.json" => Some(Self::Shown),
+            "json" if name == "docs/openapi.json" => Some(Self::Json),
             _ if name.starts_with("scripts/") && !file.contains('.') => Some(Self::Hash),
             _ => None,
         }
@@ -49,6 +51,7 @@ impl Language {
             Self::Markdown => markdown(text),
             Self::Yaml => whole_lines(text),
             Self::Shown => whole_lines(&without_template_code(text)),
+            Self::Json => json(text),
         }
     }
 
@@ -59,7 +62,7 @@ impl Language {
             Self::Rust => line.contains('"') || line.contains("://"),
             Self::Sql => false,
             Self::Markdown => line.starts_with('|') || line.contains("](") || line.contains("://"),
-            Self::Hash | Self::Yaml | Self::Shown => true,
+            Self::Hash | Self::Yaml | Self::Shown | Self::Json => true,
         };
         let mut is_code = false;
         lines(text)
@@ -81,7 +84,7 @@ impl Language {
             Self::Markdown => first.starts_with("# "),
             // The name of a section says what a manifest is.
             Self::Hash | Self::Yaml => first.starts_with("# ") || first.starts_with('['),
-            Self::Shown => true,
+            Self::Shown | Self::Json => true,
         })
     }
 }
@@ -97,6 +100,14 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 fn whole_lines(text: &str) -> Vec<Passage> {
     lines(text).map(|(line, text)| Passage { line, text: text.to_owned() }).collect()
+}
+
+fn json(text: &str) -> Vec<Passage> {
+    let value = |(line, text): (usize, &str)| {
+        let (_, value) = text.split_once("\": \"")?;
+        Some(Passage { line, text: value.to_owned() })
+    };
+    lines(text).filter_map(value).collect()
 }
 
 /// Removes `{{ … }}` and `{% … %}`.

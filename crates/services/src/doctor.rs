@@ -1,5 +1,5 @@
-//! Checks the facts that the store returns: whether every event has its deliveries, and whether the system is
-//! healthy. Each check says what was found and what to do. Read-only.
+//! Checks facts read from the store: whether every event has its deliveries, and whether the system is
+//! healthy. Each check describes the finding and the required action. Read-only.
 
 mod history;
 mod system;
@@ -7,11 +7,11 @@ mod system;
 pub use history::{PageFindings, examine_page};
 pub use system::{ROLES, SystemFacts, examine_system};
 
-/// The result of a check.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
     Ok,
-    /// No data is lost, but an operator should investigate.
+    /// No data is lost, but the operator should investigate.
     Warning,
     Problem,
 }
@@ -26,17 +26,17 @@ impl Status {
     }
 }
 
-/// One check with its result.
+/// A check and its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     pub name: &'static str,
     pub status: Status,
     pub found: String,
-    /// What the operator should do; empty if no action is needed.
+    /// The action that the operator should take. Empty if none is needed.
     pub to_do: &'static str,
 }
 
-/// Formats a count with the singular or plural noun.
+/// Formats a count with its noun in the singular or plural.
 fn counted(count: u64, one: &str, many: &str) -> String {
     let what = if count == 1 { one } else { many };
     format!("{count} {what}")

@@ -1,4 +1,4 @@
-//! Checks one page of history: conservation of events, and whether rows are consistent with their state.
+//! Checks one page of history: the conservation of events, and whether rows are consistent with their state.
 
 use super::{Check, Status, counted};
 use posthaste_core::Timestamp;
@@ -8,22 +8,23 @@ use posthaste_core::ids::SubscriptionId;
 use posthaste_core::ports::Examined;
 use std::collections::BTreeMap;
 
-/// The maximum number of faults that are listed; the rest is only counted.
+/// The maximum number of faults listed. Any others are only counted.
 const NAMED_MAX: usize = 10;
 
 const REPAIR: &str = "stop manual writes to the database, keep a backup, and report it with these ids: \
                       the program never creates such rows";
 
-/// The findings of one page of history.
+/// The findings for one page of history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageFindings {
     pub checks: Vec<Check>,
     pub events: u64,
     pub deliveries: u64,
     pub orders: u64,
-    /// Pairs of event and subscription for which the recorded changes do not show whether they matched.
+    /// The number of pairs of event and subscription for which the recorded changes do not show whether they
+    /// matched.
     pub undecidable: u64,
-    /// The number of faults.
+    /// The number of faults found.
     pub faults: u64,
 }
 

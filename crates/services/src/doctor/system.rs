@@ -1,5 +1,4 @@
-//! Checks the running system: queues, leases, the lane, processes, clocks, settings, and the maintenance of
-//! the database.
+//! Checks the running system: queues, leases, the lane, processes, clocks, settings and database maintenance.
 
 use super::{Check, counted};
 use crate::clock::ClockStep;
@@ -12,36 +11,41 @@ use posthaste_core::ports::{
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Every role that at least one process must run.
+/// The roles that must each be run by at least one process.
 pub const ROLES: [&str; 6] = ["api", "router", "orchestrator", "worker", "cleaner", "outbox"];
 
-/// The age of the oldest item in a queue: above the first it is a warning, above the second a problem.
+/// The ages of the oldest unrouted event above which the status is a warning and a problem.
 const ROUTING_AGE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(600));
+/// The ages of the oldest row ready for delivery, results or the outbox above which the status is a warning
+/// and a problem.
 const READY_AGE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(600));
+/// The ages of the oldest due delivery above which the status is a warning and a problem.
 const DUE_AGE: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(3_600));
+/// The ages of the oldest open transaction above which the status is a warning and a problem.
 const TRANSACTION_AGE: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(3_600));
-/// The maximum offset between this machine and the database. Deliveries use the database's time, so a larger
-/// offset only makes logs hard to compare.
+/// The maximum offset between the clocks of this machine and the database. Deliveries use the database's
+/// time, so a larger offset only makes logs harder to compare.
 const CLOCK_OFFSET_MAX: Duration = Duration::from_secs(2);
-/// How long a clock step is reported as a warning. Retries that were scheduled before it have run by then.
+/// The time for which a clock step is reported as a warning. Retries that were scheduled before the step have
+/// run by then.
 const CLOCK_STEP_AGE: Duration = Duration::from_secs(3_600);
-/// The maximum age of a replication slot's xmin, in transactions. An older one keeps too many dead rows.
+/// The maximum age of a replication slot's xmin, in transactions. An older xmin retains too many dead rows.
 const SLOT_AGE_MAX: u64 = 1_000_000;
-/// The number of dead rows in a table above which vacuum may be falling behind. They must also exceed a fifth
-/// of the live rows.
+/// The number of dead rows in a table above which vacuum may be falling behind, if they are also more than a
+/// fifth of the live rows.
 const DEAD_ROWS_MAX: u64 = 200_000;
 
-/// The state of the system at one time.
+/// The state of the system at one point in time.
 #[derive(Debug)]
 pub struct SystemFacts<'a> {
     pub now: Timestamp,
     pub survey: &'a Survey,
     pub engine: &'a EngineFacts,
-    /// The schema version that this program needs.
+    /// The schema version that this program requires.
     pub schema_needed: u32,
-    /// The time of this machine's clock when the engine returned its own.
+    /// The time of this machine's clock when the engine's time was read.
     pub machine_now: Timestamp,
-    /// The last clock step since this process started.
+    /// The last clock step since this process started, if any.
     pub clock_step: Option<ClockStep>,
     pub lane: &'a Lane,
     pub processes: &'a [ProcessSeen],
@@ -132,7 +136,8 @@ fn results(facts: &SystemFacts<'_>) -> Check {
     aged("results", facts.survey.results, facts.now, READY_AGE, to_do)
 }
 
-/// Checks the orders that could be sent. If the lane holds them, the check `lane` reports that separately.
+/// Checks the backlog of orders that could be sent. Orders that the lane holds are reported by the check
+/// `lane`.
 fn outbox(facts: &SystemFacts<'_>) -> Check {
     let to_do =
         "check that a process runs the role outbox, that the lane is open, and that the broker responds";
@@ -175,7 +180,7 @@ fn roles(facts: &SystemFacts<'_>) -> Check {
     let found = format!("no process runs {}", missing.join(", "));
     match missing[..] {
         [] => Check::ok("roles", "every role is running"),
-        // The role outbox is optional: it needs a broker and is not needed while no order waits.
+        // The role `outbox` is optional: it needs a broker, and is not needed while no order is queued.
         ["outbox"] if facts.survey.outbox.depth == 0 => {
             Check::ok("roles", "every role is running except outbox, for which no order waits")
         }

@@ -1,4 +1,4 @@
-//! Tests of the check that reports each fault of a system.
+//! Tests that each fault of a system is reported by its check.
 
 use super::*;
 use crate::clock::StepDirection;
@@ -51,7 +51,7 @@ fn healthy() -> World {
     }
 }
 
-/// Asserts that exactly this check reports a fault after a change to a healthy system.
+/// Asserts that exactly the check `name` reports a fault after `change` is applied to a healthy system.
 fn check(name: &str, expected: Status, change: impl FnOnce(&mut World)) {
     let mut world = healthy();
     change(&mut world);

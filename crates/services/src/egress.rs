@@ -1,6 +1,6 @@
-//! The egress policy: which URLs and addresses requests may go to. The API checks URLs when they are set; the
-//! [`crate::sender`] checks the resolved addresses before every request. Pure: no DNS lookups, no
-//! connections.
+//! The address policy: the URLs and addresses that requests may be sent to. The API checks URLs when they are
+//! set; the [`crate::sender`] checks the resolved addresses before each connection. Pure: no DNS lookups and
+//! no connections.
 
 mod address;
 
@@ -14,15 +14,15 @@ use url::{Host, Position, Url};
 
 pub use address::AddressRule;
 
-/// What the operator allows beyond public addresses over https. The default allows nothing else.
+/// The destinations allowed in addition to public addresses over https. The default allows no others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EgressPolicy {
     pub allow_http: bool,
-    /// Addresses in these networks are always allowed.
+    /// Networks whose addresses are always allowed.
     pub allow_cidrs: Vec<IpNet>,
 }
 
-/// Why a URL, or an address that its name resolves to, is refused.
+/// The reason why a URL, or an address that its host name resolves to, is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Blocked {
     #[error("the URL is invalid: {0}")]
@@ -48,8 +48,7 @@ pub enum Blocked {
 }
 
 impl Blocked {
-    /// Returns the error code of an attempt that is refused. A refused address and an invalid URL have
-    /// different codes.
+    /// Returns the error code reported for an attempt that is refused for this reason.
     pub const fn failure(&self) -> Failure {
         match self {
             Self::LocalName { .. } | Self::Address { .. } => Failure::BlockedAddress,
@@ -64,15 +63,16 @@ impl Blocked {
     }
 }
 
-/// A URL that was accepted, split into the parts that a connection and a request need.
+/// An accepted URL, split into the parts needed for a connection and a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
     pub(crate) tls: bool,
     pub(crate) host: DestinationHost,
     pub(crate) port: u16,
-    /// The value of the `host` header. It contains the port only if it is not the default of the scheme.
+    /// The value of the `host` header. It includes the port only if that is not the default port of the
+    /// scheme.
     pub(crate) authority: HeaderValue,
-    /// The key of pooled connections: scheme, host and port.
+    /// The key for pooled connections: scheme, host and port.
     pub(crate) origin: String,
     pub(crate) path: PathAndQuery,
 }
@@ -84,7 +84,7 @@ pub(crate) enum DestinationHost {
 }
 
 impl EgressPolicy {
-    /// Checks a URL without resolving its name. The URL parser normalizes every notation of an address
+    /// Checks a URL without resolving its host name. The URL parser normalizes every notation of an address
     /// (decimal, octal, hexadecimal, short, full-width, percent-encoded) before the rules are applied. The
     /// connection uses the parsed host, so no second parser can interpret it differently.
     pub fn check_url(&self, text: &str) -> Result<Destination, Blocked> {
@@ -124,8 +124,8 @@ impl EgressPolicy {
         Ok(Destination { tls, host, port, authority, origin, path })
     }
 
-    /// Checks the addresses that a name resolved to. A single refused address refuses all of them: a name
-    /// that mixes public and private addresses may be an attempt to reach the private one.
+    /// Checks the addresses that a host name resolved to. One refused address refuses all of them, because a
+    /// name that mixes public and private addresses may be an attempt to reach a private address.
     pub fn check_addresses(&self, addresses: &[IpAddr]) -> Result<(), Blocked> {
         if addresses.is_empty() {
             return Err(Blocked::NoAddress);
@@ -144,7 +144,7 @@ impl EgressPolicy {
         self.check_address(address).map(|()| DestinationHost::Address(address))
     }
 
-    /// Validates a host name and removes its final dot, which receivers do not need and certificates never
+    /// Validates a host name and removes its trailing dot, which receivers do not need and certificates never
     /// contain.
     fn check_name(&self, name: &str) -> Result<DestinationHost, Blocked> {
         let name = name.strip_suffix('.').unwrap_or(name);
@@ -152,7 +152,7 @@ impl EgressPolicy {
         if name.len() > 253 || !name.split('.').all(label_fits) {
             return Err(Blocked::Name);
         }
-        // Known without a lookup, so the API can refuse the URL when it is set (RFC 6761, 6.3).
+        // These names need no lookup (RFC 6761, section 6.3), so the API can refuse the URL when it is set.
         let is_local = name == "localhost" || name.ends_with(".localhost");
         let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
         if is_local && !loopback.into_iter().any(|address| self.is_allowed(address)) {
@@ -161,7 +161,7 @@ impl EgressPolicy {
         Ok(DestinationHost::Name(name.to_owned()))
     }
 
-    /// Returns whether a network in the settings contains the address. An IPv4-mapped address is reached over
+    /// Returns whether a network in the settings contains `address`. An IPv4-mapped address is reached over
     /// IPv4, so an IPv4 network also allows it.
     fn is_allowed(&self, address: IpAddr) -> bool {
         let inner = address::wrapped_ipv4(address).map(IpAddr::V4);

@@ -1,6 +1,7 @@
-//! Failed sign-ins to the dashboard, counted by client address. The audit gets at most one row per minute and
-//! address, with a count. The API writes the first failure of an address at once, as [`FailedSignInCounter`]
-//! returns it; the step [`FailedSignInWriter`] writes the count of the following ones after the minute.
+//! Failed sign-ins to the dashboard, counted by client address. The audit gets at most one row per address
+//! and minute, with a count. The API writes the first failure of an address at once, when
+//! [`FailedSignInCounter`] returns it; the step [`FailedSignInWriter`] writes the count of later failures
+//! when the minute has passed.
 
 use crate::clock::Clock;
 use crate::step::{Progress, Step};
@@ -11,12 +12,12 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The minimum time between two rows of one address.
+/// The minimum time between two audit rows for one address.
 pub const WINDOW: Duration = Duration::from_secs(60);
-/// The time between checks for windows that have passed.
+/// The interval between checks for expired windows.
 pub const EVERY: Duration = Duration::from_secs(5);
-/// The maximum number of addresses that are counted separately, at about 100 bytes each. Further ones share
-/// one row without an address.
+/// The maximum number of addresses counted separately, at about 100 bytes each. Any others share one row
+/// without an address.
 const ADDRESSES_MAX: usize = 1_000;
 /// The maximum number of rows that one step writes.
 const ROWS_MAX: usize = 100;
@@ -24,19 +25,19 @@ const ROWS_MAX: usize = 100;
 #[derive(Debug, Clone, Copy)]
 struct Window {
     written_at: Timestamp,
-    /// Failures since `written_at`.
+    /// The number of failures since `written_at`.
     count: u32,
 }
 
 impl Window {
-    /// Returns whether the window has passed. A time in the future means that the clock was set back, and
-    /// counts as passed.
+    /// Returns whether the window has expired. A window that starts in the future counts as expired, because
+    /// the clock was set back.
     fn has_passed(&self, now: Timestamp) -> bool {
         now < self.written_at || now.since(self.written_at) >= WINDOW
     }
 }
 
-/// Counts failures until they are due to be written. Clones share the counts.
+/// Counts of failed sign-ins that are not yet written. Clones share the counts.
 #[derive(Debug, Clone, Default)]
 pub struct FailedSignInCounter(Arc<Mutex<HashMap<Option<IpAddr>, Window>>>);
 
@@ -45,7 +46,8 @@ impl FailedSignInCounter {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts one failure. Returns the row to write now, or `None` within a minute of the last row.
+    /// Counts one failure. Returns the row to write now, or `None` if the last row was written less than a
+    /// minute ago.
     pub fn add(&self, address: Option<IpAddr>, now: Timestamp) -> Option<FailedSignIns> {
         let mut windows = self.windows();
         let is_full = windows.len() >= ADDRESSES_MAX;
@@ -63,14 +65,14 @@ impl FailedSignInCounter {
         Some(FailedSignIns { address, count })
     }
 
-    /// Adds back a count that could not be written.
+    /// Adds a count that could not be written back to the counter.
     pub fn put_back(&self, failed: FailedSignIns, now: Timestamp) {
         let mut windows = self.windows();
         let window = windows.entry(failed.address).or_insert(Window { written_at: now, count: 0 });
         window.count = window.count.saturating_add(failed.count);
     }
 
-    /// Returns and resets the counts whose minute has passed, at most `rows_max`. Removes addresses without
+    /// Returns and resets at most `rows_max` counts whose window has expired. Removes expired windows without
     /// failures.
     fn take_due(&self, now: Timestamp, rows_max: usize) -> Vec<FailedSignIns> {
         self.take(now, rows_max, |window| window.has_passed(now))
@@ -88,7 +90,7 @@ impl FailedSignInCounter {
     }
 }
 
-/// Writes counts to the audit after their minute has passed.
+/// A step that writes counts to the audit when their window has expired.
 #[derive(Debug)]
 pub struct FailedSignInWriter<S> {
     store: S,
@@ -124,7 +126,7 @@ impl<S: KeyStore> Step for FailedSignInWriter<S> {
         Ok(progress)
     }
 
-    /// Writes all counts, including those whose minute has not passed.
+    /// Writes all counts, including those whose window has not expired.
     async fn drain(&mut self, clock: &Clock, patience: Duration) {
         let now = clock.now();
         let due = self.counter.take(now, ADDRESSES_MAX + 1, |_| true);

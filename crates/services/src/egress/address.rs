@@ -1,5 +1,5 @@
-//! Addresses that are not public, from the IANA special-purpose address registries (IPv4, IPv6) as of 2026.
-//! For IPv6 the rule is inverted: everything outside the block of global unicast addresses is refused.
+//! The addresses that are not public, from the IANA special-purpose address registries (IPv4 and IPv6) as of
+//! 2026. For IPv6, every address outside the global unicast block is refused.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -68,7 +68,8 @@ const fn v4(a: u8, b: u8, c: u8, d: u8, prefix: u32, rule: Rule) -> (u32, u32, R
     (Ipv4Addr::new(a, b, c, d).to_bits(), prefix, rule)
 }
 
-/// The first matching row names the rule, so single addresses come before the blocks that contain them.
+/// The IPv4 blocks that are refused, as network, prefix length and rule. The first match applies, so single
+/// addresses come before the blocks that contain them.
 const IPV4: &[(u32, u32, Rule)] = &[
     v4(0, 0, 0, 0, 32, Rule::Unspecified),
     v4(0, 0, 0, 0, 8, Rule::ThisNetwork),
@@ -86,7 +87,7 @@ const IPV4: &[(u32, u32, Rule)] = &[
     v4(198, 18, 0, 0, 15, Rule::Benchmarking),
     v4(198, 51, 100, 0, 24, Rule::Documentation),
     v4(203, 0, 113, 0, 24, Rule::Documentation),
-    // A public address by number, but inside Azure it is a service of the host.
+    // A public address, but within Azure it is the address of a platform service.
     v4(168, 63, 129, 16, 32, Rule::Metadata),
     v4(224, 0, 0, 0, 4, Rule::Multicast),
     v4(255, 255, 255, 255, 32, Rule::Broadcast),
@@ -125,12 +126,12 @@ const IPV6: &[(u128, u32, Rule)] = &[
 /// The block that contains all global unicast IPv6 addresses: 2000::/3.
 const IPV6_PUBLIC: (u128, u32) = (0x2000_u128 << 112, 3);
 
-/// Returns the rule that refuses an address, or `None` if it is public.
+/// Returns the rule that refuses `address`, or `None` if the address is public.
 pub(super) fn refused_by(address: IpAddr) -> Option<AddressRule> {
     match address {
         IpAddr::V4(address) => {
             let bits = address.to_bits();
-            // No row has the prefix 0, which would overflow this shift.
+            // No row has the prefix length 0, for which this shift would overflow.
             let row = IPV4.iter().find(|(net, prefix, _)| (bits ^ net) >> (32 - prefix) == 0);
             row.map(|(_, _, rule)| *rule)
         }
@@ -144,7 +145,7 @@ pub(super) fn refused_by(address: IpAddr) -> Option<AddressRule> {
     }
 }
 
-/// Returns the IPv4 address inside an IPv4-mapped or IPv4-compatible address.
+/// Returns the IPv4 address embedded in an IPv4-mapped or IPv4-compatible address.
 pub(super) fn wrapped_ipv4(address: IpAddr) -> Option<Ipv4Addr> {
     let IpAddr::V6(wrapping) = address else { return None };
     let [.., a, b, c, d] = wrapping.octets();

@@ -1,6 +1,6 @@
-//! Combines single calls into batches, for ingest, job reports and orders. A batch is what arrived while the
-//! previous one was processed. There is no timer, so a single call is executed at once, and batches grow with
-//! the load. The queue is bounded; a call that finds it full fails.
+//! Combines single calls into batches, for ingest, job reports and orders. A batch contains the calls that
+//! arrived while the previous batch was processed. There is no timer, so a single call is executed at once,
+//! and batches grow with the load. The queue is bounded; a call fails if it is full.
 
 use crate::clock::Clock;
 use crate::step::{Progress, Step};
@@ -11,26 +11,26 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// Why a call got no result from its handler.
+/// An error returned by [`Batcher::call`].
 #[derive(Debug, thiserror::Error)]
 pub enum BatchError {
-    /// The queue is full. The call was not executed and may be repeated.
+    /// The queue is full. The call was not executed and may be retried.
     #[error("queue full, try again in a moment")]
     Full,
-    /// The batcher was shut down, or the handler panicked. Whether the call was executed is unknown.
+    /// The batcher was shut down, or the handler panicked. It is unknown whether the call was executed.
     #[error("the call was aborted, whether it was executed is unknown")]
     Gone,
-    /// The batch failed, and with it every call in it.
+    /// The whole batch that contained the call failed.
     #[error(transparent)]
     Failed(Arc<StoreError>),
 }
 
-/// Processes the batches of a batcher.
+/// A handler that processes the batches of a [`Batcher`].
 pub trait BatchHandler: Send {
     type Input: Send;
     type Output: Send;
 
-    /// Returns one output for each input, in the same order.
+    /// Processes a batch. Returns one output for each input, in the same order.
     fn handle(
         &mut self,
         inputs: Vec<Self::Input>,
@@ -38,17 +38,17 @@ pub trait BatchHandler: Send {
     ) -> impl Future<Output = Result<Vec<Self::Output>, Failed<Self::Input>>> + Send;
 }
 
-/// A failed batch. The inputs in `again` are retried while their callers keep waiting; with `None` the
-/// callers get the error.
+/// A failed batch.
 #[derive(Debug)]
 pub struct Failed<In> {
     pub error: StoreError,
+    /// The inputs to retry while their callers keep waiting. If `None`, the error is returned to the callers.
     pub again: Option<Vec<In>>,
 }
 
 impl<In> Failed<In> {
-    /// Creates the failure of a batch of reports. Each report carries the token of its claim, so a repetition
-    /// is harmless even if the first one was executed. The batch is retried if the error may be transient.
+    /// Creates the failure of a batch of reports, which is retried if the error may be transient. Each report
+    /// contains the token of its claim, so a retry is harmless even if the first call was executed.
     pub(crate) fn repeated(error: StoreError, reports: Vec<In>) -> Self {
         let is_retryable = match error {
             StoreError::Unavailable { .. }
@@ -63,7 +63,7 @@ impl<In> Failed<In> {
 
 type Caller<Out> = oneshot::Sender<Result<Out, Arc<StoreError>>>;
 
-/// The sending side: accepts calls. Cheap to clone.
+/// The sending half of a batcher: queues calls. Cheap to clone.
 #[derive(Debug)]
 pub struct Batcher<In, Out> {
     queue: mpsc::Sender<(In, Caller<Out>)>,
@@ -76,18 +76,19 @@ impl<In, Out> Clone for Batcher<In, Out> {
     }
 }
 
-/// The receiving side: a step that processes one batch.
+/// The receiving half of a batcher. Each step processes one batch.
 #[derive(Debug)]
 pub struct Batches<W: BatchHandler> {
     queue: mpsc::Receiver<(W::Input, Caller<W::Output>)>,
     work: W,
     batch_max: usize,
-    /// A failed batch that is retried.
+    /// The inputs and callers of a failed batch that the next step retries.
     held: (Vec<W::Input>, Vec<Caller<W::Output>>),
     wake_up: WakeUp,
 }
 
-/// Creates a batcher with a queue of at most `waiting_max` calls and batches of at most `batch_max`.
+/// Creates a batcher whose queue holds at most `waiting_max` calls and whose batches contain at most
+/// `batch_max`.
 pub fn batcher<W: BatchHandler>(
     work: W,
     waiting_max: usize,
@@ -100,11 +101,12 @@ pub fn batcher<W: BatchHandler>(
 }
 
 impl<In, Out> Batcher<In, Out> {
-    /// Queues a call and waits for the result of its batch.
+    /// Queues a call and waits for its result.
     ///
     /// # Errors
     ///
-    /// [`BatchError::Full`] if the queue is full, [`BatchError::Failed`] if the batch failed.
+    /// Returns [`BatchError::Full`] if the queue is full, [`BatchError::Failed`] if the batch failed, and
+    /// [`BatchError::Gone`] if the batcher was shut down or its handler panicked.
     pub async fn call(&self, input: In) -> Result<Out, BatchError> {
         let (answer, answered) = oneshot::channel();
         self.queue.try_send((input, answer)).map_err(|error| match error {
@@ -121,7 +123,7 @@ impl<In, Out> Batcher<In, Out> {
 }
 
 impl<W: BatchHandler> Batches<W> {
-    /// Returns the wake-up that is notified for each call.
+    /// Returns the wake-up that each call notifies.
     pub fn wake_up(&self) -> WakeUp {
         self.wake_up.clone()
     }
@@ -145,7 +147,7 @@ impl<W: BatchHandler> Step for Batches<W> {
             return Ok(Progress::Unasked);
         }
         match self.work.handle(inputs, now).await {
-            // A caller that stopped waiting is ignored.
+            // Sending fails if the caller no longer waits, which is harmless.
             Ok(outputs) => callers.into_iter().zip(outputs).for_each(|(caller, output)| {
                 let _ = caller.send(Ok(output));
             }),
@@ -164,7 +166,7 @@ impl<W: BatchHandler> Step for Batches<W> {
         Ok(if self.queue.is_empty() { Progress::Idle } else { Progress::More })
     }
 
-    /// Closes the queue and processes the calls in it, for at most `patience`.
+    /// Closes the queue and processes the remaining calls, for at most `patience`.
     async fn drain(&mut self, clock: &Clock, patience: Duration) {
         self.queue.close();
         let all = async {
@@ -184,7 +186,7 @@ impl<W: BatchHandler> Step for Batches<W> {
     }
 }
 
-/// The pause after a failed step while draining.
+/// The pause after a step that failed during a drain.
 const DRAIN_PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -195,7 +197,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_micros(0);
 
-    /// Doubles numbers. A batch with 0 fails; a batch with 100 fails once and is retried.
+    /// A handler that doubles numbers. A batch with 0 fails; a batch with 100 fails once and is retried.
     #[derive(Default)]
     struct Doubling {
         sizes: Arc<Mutex<Vec<usize>>>,
@@ -222,7 +224,7 @@ mod tests {
 
     type Calling = std::pin::Pin<Box<dyn Future<Output = Result<u32, BatchError>>>>;
 
-    /// Returns a call that is in the queue.
+    /// Queues a call and returns its future.
     fn calling(calls: &Batcher<u32, u32>, input: u32) -> Calling {
         let calls = calls.clone();
         let mut call: Calling = Box::pin(async move { calls.call(input).await });

@@ -1,4 +1,4 @@
-//! Resets jobs whose lease has expired because their worker died or hangs, so that another worker can claim
+//! Resets jobs whose lease has expired because their worker died or hung, so that another worker can claim
 //! them. Never changes a saga.
 
 use crate::clock::{CLOCK_SKEW_MAX, Clock};
@@ -13,10 +13,10 @@ use posthaste_core::job::ExpiredLease;
 use posthaste_core::ports::{CleanerStore, LeaseTake, ResetLease, Stage, StoreResult};
 use std::time::Duration;
 
-/// The maximum number of leases in one step.
+/// The maximum number of leases that one step resets.
 const JOBS_MAX: u32 = 500;
-/// The grace period after a clock step back: twice the interval of the clock samples. Until every process has
-/// sampled the new time, live workers grant leases that seem to end too far ahead.
+/// The grace period after a clock step back: twice the interval at which clocks are sampled. Until every
+/// process has sampled the new time, live workers grant leases that appear to end too far in the future.
 const GRACE_AFTER_STEP: Duration = grace::GRACE_MAX;
 
 #[derive(Debug)]
@@ -29,8 +29,8 @@ pub struct Cleaner<S> {
     wake_ups: WakeUps,
     metrics: Metrics,
     grace: Grace,
-    /// Leases that expired before this mark were handled. A lease that was locked by a report is skipped, and
-    /// found by a full scan if that report failed.
+    /// The position up to which expired leases were handled. A lease that is locked by a report is skipped; a
+    /// full scan finds it if that report fails.
     mark: LowWaterMark<Timestamp>,
     full_scans: ScanSchedule,
 }
@@ -60,8 +60,9 @@ impl<S: CleanerStore> Cleaner<S> {
         }
     }
 
-    /// Returns a request for expired leases. The maximum lease ahead is twice the configured one, because
-    /// processes may run with different settings while it is being changed.
+    /// Builds a request for expired leases. A lease that ends too far in the future also counts as expired.
+    /// That limit is twice the configured lease, because processes may run with different settings during a
+    /// change.
     fn take(&self, from: Option<Timestamp>, jobs_max: u32) -> LeaseTake {
         LeaseTake { from, jobs_max, ahead_max: self.lease.saturating_mul(2) }
     }
@@ -138,7 +139,7 @@ mod tests {
     use std::collections::VecDeque;
     use std::sync::{Arc, Mutex};
 
-    /// Fails as scripted and records the calls.
+    /// A store that fails as scripted and records its calls.
     #[derive(Debug, Default, Clone)]
     struct Scripted {
         unavailable: Arc<Mutex<VecDeque<bool>>>,
@@ -210,7 +211,7 @@ mod tests {
             cleaner.step(clock.now()).await.expect("a step");
         }
         let from: Vec<_> = store.asked.lock().expect("the list").iter().map(|take| take.from).collect();
-        // The mark lags by one window. The last step is after a small clock step back.
+        // The mark lags by one window. The last step runs after a small clock step back.
         assert_eq!(from, [None, Some(at(4_900)), Some(at(4_900)), None, Some(at(5_500)), None]);
     }
 }

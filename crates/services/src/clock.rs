@@ -1,6 +1,6 @@
-//! The clock that supplies every time that affects a decision: the database's time on PostgreSQL, the
-//! system's time on SQLite. It is sampled regularly as an offset to this machine's monotonic clock. Tests set
-//! the time themselves. Both sources may be stepped, see [`Clock::steps_back`].
+//! The clock that supplies every time used in a decision: the database's time on PostgreSQL, the system time
+//! on SQLite. It is sampled regularly as an offset from the monotonic clock of this machine. Tests set it
+//! explicitly. Both sources may be stepped; see [`Clock::steps_back`].
 
 use crate::metrics::{Direction, Metrics};
 use crate::step::{Progress, Step};
@@ -11,19 +11,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The maximum drift between the store's clock and the monotonic clock, in parts per million. NTP slews a
-/// clock by at most this much.
+/// clock by at most this rate.
 const DRIFT_PPM: u32 = 500;
 
-/// The maximum clock skew between two processes. A row that another process has just written may be this far
-/// in the future here and is not yet due for the step that was woken for it, so that step runs once more
-/// after this time. A row written slightly later than one of ours may be this far in the past.
+/// The maximum clock skew between two processes. A row that another process has just written may have a time
+/// this far in the future and not be due for the step that was woken for it, so that step runs again after
+/// this delay. Likewise, a new row may have a time this far in the past.
 pub(crate) const CLOCK_SKEW_MAX: Duration = Duration::from_millis(100);
 
-/// The smallest change of the clock that counts as a clock step. NTP corrects smaller offsets by slewing, and
-/// samples are more exact than this. Times that were stored before a step may be off by its size.
+/// The smallest change that counts as a clock step. NTP corrects smaller offsets by slewing, and samples are
+/// more accurate than this. Times stored before a step may be off by its size.
 pub const STEP_MIN: Duration = posthaste_core::retry::CLOCK_STEP_MIN;
 
-/// Cheap to clone; clones share their time.
+/// The time source of a process. Cheap to clone; clones share the same time.
 #[derive(Debug, Clone)]
 pub struct Clock(Arc<Shared>);
 
@@ -39,7 +39,7 @@ struct Shared {
 pub struct ClockStep {
     pub direction: StepDirection,
     pub size: Duration,
-    /// The time right after the step.
+    /// The time immediately after the step.
     pub at: Timestamp,
 }
 
@@ -74,12 +74,12 @@ enum TimeSource {
 }
 
 impl Clock {
-    /// Creates a clock that starts at `now` and advances.
+    /// Creates a clock that starts at `now` and runs.
     pub fn running(now: Timestamp) -> Self {
         Self::with(TimeSource::Running { origin: Instant::now(), at_origin_us: AtomicI64::new(now.micros()) })
     }
 
-    /// Creates a clock that starts at the middle of a sample's bounds and advances.
+    /// Creates a clock that starts at the midpoint of the bounds that `sample` implies, and runs.
     pub fn sampled(sample: &ClockSample) -> Self {
         let bounds = Bounds::of(sample, Instant::now());
         Self::running(bounds.middle())
@@ -103,7 +103,7 @@ impl Clock {
         }
     }
 
-    /// Sets the clock. Returns the clock step, if the change is large enough to be one.
+    /// Sets the clock. Returns the clock step if the time changed by more than [`STEP_MIN`].
     pub fn set(&self, now: Timestamp) -> Option<ClockStep> {
         let before = self.now();
         match &self.0.source {
@@ -116,7 +116,8 @@ impl Clock {
         *self.0.last_step.lock().unwrap_or_else(PoisonError::into_inner) = Some(step);
         match step.direction {
             StepDirection::Forward => {}
-            // Incremented after the new time is stored, so that a reader of the count also sees the new time.
+            // Incremented after the new time is stored, so that a reader that sees the new count also sees
+            // the new time.
             StepDirection::Back => {
                 self.0.steps_back.fetch_add(1, Ordering::Release);
             }
@@ -124,25 +125,25 @@ impl Clock {
         Some(step)
     }
 
-    /// Returns how often the clock was set back by more than [`STEP_MIN`]. A component that finds a larger
-    /// count than before knows that times it stored may be too far ahead.
+    /// Returns the number of times that the clock was set back by more than [`STEP_MIN`]. After an increase,
+    /// times that were stored earlier may be too far in the future.
     pub fn steps_back(&self) -> u64 {
         self.0.steps_back.load(Ordering::Acquire)
     }
 
-    /// Returns the last clock step, in either direction.
+    /// Returns the last clock step in either direction.
     pub fn last_step(&self) -> Option<ClockStep> {
         *self.0.last_step.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Returns whether something is due that was delayed by `span` until `at`. A clock step back (a failover of
-/// the database to a machine whose clock is behind, for example) does not extend the delay.
+/// Returns whether a delay of length `span` that ends at `at` is over. A clock step back, for example after a
+/// failover to a database server whose clock is behind, does not extend the delay.
 pub(crate) fn is_due(at: Timestamp, span: Duration, now: Timestamp) -> bool {
     now >= at || now.after(span) < at
 }
 
-/// Follows the store's clock by sampling it regularly, because it drifts against the monotonic clock.
+/// A step that samples the store's clock and corrects the drift of the process's [`Clock`].
 #[derive(Debug)]
 pub struct ClockSetter<S> {
     store: S,
@@ -163,7 +164,7 @@ impl<S: Stores> Step for ClockSetter<S> {
     }
 }
 
-/// The range that contains the store's time at one moment.
+/// The range that contains the store's time at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Bounds {
     low: Timestamp,
@@ -171,7 +172,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// Returns the bounds that a sample implies for the moment `at`, which is not before the end of the
+    /// Returns the bounds that `sample` implies for the instant `at`, which must not be before the end of the
     /// sample.
     fn of(sample: &ClockSample, at: Instant) -> Self {
         let elapsed = at.saturating_duration_since(sample.asked_at);
@@ -183,8 +184,9 @@ impl Bounds {
         Self { low: time.before(error), high: time.after(error) }
     }
 
-    /// Returns the intersection of both bounds, so that an inexact sample does not move an exact clock. If it
-    /// is empty, the store's clock was stepped, and only the sample's bounds are valid.
+    /// Returns the intersection of both bounds, so that an inaccurate sample does not move an accurate clock.
+    /// If the intersection is empty, the store's clock was stepped, and the bounds of the sample are
+    /// returned.
     fn narrowed_by(self, sample: Self) -> Self {
         let both = Self { low: self.low.max(sample.low), high: self.high.min(sample.high) };
         if both.low <= both.high { both } else { sample }
@@ -199,8 +201,8 @@ impl Bounds {
     }
 }
 
-/// Keeps a clock within the bounds that samples imply. The possible error of the clock grows by the drift
-/// between samples.
+/// Keeps a clock within the bounds that samples imply. Between samples, the maximum error of the clock grows
+/// with the drift.
 #[derive(Debug)]
 struct Discipline {
     clock: Clock,
@@ -208,7 +210,7 @@ struct Discipline {
     held: Option<Held>,
 }
 
-/// The maximum error of the clock at some moment.
+/// The maximum error of the clock at one instant.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     error: Duration,
@@ -281,17 +283,17 @@ mod tests {
         let ms = Duration::from_millis;
         let clock = Clock::fixed(at_ms(0));
         let mut discipline = Discipline { clock: clock.clone(), metrics: Metrics::new(), held: None };
-        // The second of the sample, the store's time, the round trip, and the expected clock. Both clocks
-        // stand still between samples; the store's is at 1,000 ms, then at 1,010 ms, then stepped back by an
-        // hour.
+        // The time of the sample in seconds; the store's time, the round trip and the expected time in ms. Neither
+        // clock advances between samples. The store's clock is at 1,000 ms, then at 1,010 ms, then stepped back
+        // by an hour.
         let rows = [
             (0, 1_000, 4, 1_002),
-            // Delayed by the connection: the middle of its bounds is 1,095.
+            // Delayed by the connection: the midpoint of the bounds is 1,095.
             (0, 1_000, 190, 1_002),
             (0, 1_001, 2, 1_002),
             (0, 1_010, 2, 1_011),
-            // A hundred seconds later the clock may be off by 50 ms more, so a less exact sample narrows the
-            // bounds.
+            // After a hundred seconds the error of the clock may be 50 ms larger, so a less accurate sample
+            // narrows the bounds.
             (100, 1_000, 20, 1_010),
             (100, 1_010 - 3_600_000, 2, 1_011 - 3_600_000),
         ];

@@ -1,5 +1,5 @@
-//! The grace period in which no claims of other processes are taken back. After an outage of the store, it
-//! gives delayed reports time to be written first.
+//! The grace period in which claims of other processes are not reset. After an outage of the store, it allows
+//! delayed reports to be written first.
 
 use crate::clock::is_due;
 use posthaste_core::Timestamp;
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// The length of the grace period after an outage. It is longer than the 2 s between retries of a report
 /// while the store is unavailable.
 pub(crate) const AFTER_OUTAGE: Duration = Duration::from_secs(5);
-/// The longest grace period that a caller may start.
+/// The maximum length of a grace period.
 pub(crate) const GRACE_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,8 +26,8 @@ impl Grace {
         *self = Self::Outage;
     }
 
-    /// Returns whether the store was unavailable. The caller must then check with an empty request whether it
-    /// is available again.
+    /// Returns whether the last call to the store failed. The caller must then send an empty request to check
+    /// whether the store is available again.
     pub(crate) fn is_outage(&self) -> bool {
         *self == Self::Outage
     }
@@ -36,7 +36,7 @@ impl Grace {
         *self = Self::Until(now.after(length.min(GRACE_MAX)));
     }
 
-    /// Returns when the grace period ends, or `None` if there is none at `now`.
+    /// Returns the end of the grace period, or `None` if no grace period is in effect at `now`.
     pub(crate) fn end(&mut self, now: Timestamp) -> Option<Timestamp> {
         match *self {
             Self::Until(until) if !is_due(until, GRACE_MAX, now) => Some(until),

@@ -1,5 +1,5 @@
 //! The outcomes of attempts by subscription, summed in memory until [`telemetry`](crate::telemetry) writes
-//! them to the store. Counting never waits for the store, and its memory is bounded.
+//! them to the store. Counting never waits for the store, and its memory use is bounded.
 
 use posthaste_core::health::Attempts;
 use posthaste_core::outcome::ErrorCode;
@@ -9,8 +9,7 @@ use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The maximum number of subscriptions that are counted between two reports. Attempts of further ones are not
-/// counted.
+/// The maximum number of subscriptions counted between two reports. Attempts for any others are not counted.
 const SUBSCRIPTIONS_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
@@ -25,7 +24,7 @@ impl HealthTally {
         self.count(id, |attempts| attempts.fail(code, at));
     }
 
-    /// Returns and resets the sums.
+    /// Returns the sums and resets them.
     pub fn take(&self) -> HashMap<SubscriptionId, Attempts> {
         mem::take(&mut *self.sums())
     }

@@ -1,5 +1,5 @@
-//! Stores the events of callers (the API) in batches, returns each caller its result, and wakes the router.
-//! An event is acknowledged only after it is durable.
+//! Stores events from callers (the API) in batches, returns a result to each caller, and wakes the router. An
+//! event is acknowledged only after it is durable.
 
 use crate::batcher::{BatchHandler, Failed};
 use crate::metrics::Metrics;
@@ -11,7 +11,7 @@ pub const SERVICE: &str = "ingest";
 
 /// The maximum number of requests in one batch.
 pub const BATCH_MAX: usize = 500;
-/// The maximum number of requests that wait for a batch.
+/// The maximum number of requests in the queue.
 pub const WAITING_MAX: usize = 10_000;
 
 #[derive(Debug)]
@@ -50,7 +50,8 @@ impl<S: IngestStore> BatchHandler for Ingest<S> {
     type Input = IngestRequest;
     type Output = RequestOutcome;
 
-    /// A failed batch is not retried here: its callers get the error and decide whether to retry.
+    /// Stores a batch of events. A failed batch is not retried: its callers get the error and decide whether
+    /// to retry.
     async fn handle(
         &mut self,
         requests: Vec<IngestRequest>,

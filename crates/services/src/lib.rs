@@ -1,5 +1,5 @@
-//! The components of Posthaste as steps: bounded units of work on a store's port, without loops, sleeps or
-//! clocks of their own. This crate contains no SQL and no HTTP server.
+//! The components of Posthaste, implemented as steps: bounded units of work on a port of the store, without
+//! loops, sleeps or clocks of their own. This crate contains no SQL and no HTTP server.
 
 pub mod batcher;
 pub mod cleaner;

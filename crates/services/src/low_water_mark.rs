@@ -1,39 +1,40 @@
 //! The position from which a queue is read: the smallest key fetched recently.
 //!
 //! While another session keeps a transaction open, PostgreSQL cannot remove dequeued rows, and a read from
-//! the beginning of the index steps over all of them. So most reads start at the mark. Keys do not arrive in
-//! order (jobs finish when their receivers respond, ids are assigned before they are committed), so the mark
-//! covers a window of time and not only the last fetch. Rows further behind are found by a full scan, see
-//! [`ScanSchedule`](crate::scan_schedule::ScanSchedule).
+//! the beginning of the index steps over all of them. Most reads therefore start at the mark. Keys do not
+//! arrive in order (jobs finish when their receivers respond, ids are assigned before they are committed), so
+//! the mark covers a window of time and not only the last fetch. Rows further behind are found by a full
+//! scan; see [`ScanSchedule`](crate::scan_schedule::ScanSchedule).
 
 use crate::clock::is_due;
 use posthaste_core::Timestamp;
 use std::time::Duration;
 
-/// The length of a window. The mark covers the fetches of the current and the previous one.
+/// The length of a window. The mark covers the fetches of the current and the previous window.
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// The smallest key fetched in the last one to two windows.
+/// The smallest key fetched in the current and the previous window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LowWaterMark<K> {
-    /// The smallest keys of the current and of the previous window.
+    /// The smallest key fetched in the current window.
     current: Option<K>,
+    /// The smallest key fetched in the previous window.
     previous: Option<K>,
     window_began: Timestamp,
 }
 
 impl<K: Ord + Copy> LowWaterMark<K> {
-    /// Creates an empty mark: the first read starts at the beginning.
+    /// Creates an empty mark, with which the first read starts at the beginning of the queue.
     pub(crate) const fn new() -> Self {
         Self { current: None, previous: None, window_began: Timestamp::MIN }
     }
 
-    /// Creates a mark at a key that is known to exist.
+    /// Creates a mark at a key that is known to be in the queue.
     pub(crate) const fn at(key: K) -> Self {
         Self { current: Some(key), previous: None, window_began: Timestamp::MIN }
     }
 
-    /// Returns the key to read from, or `None` for the beginning.
+    /// Returns the key to read from, or `None` to read from the beginning of the queue.
     pub(crate) fn get(&self) -> Option<K> {
         match (self.current, self.previous) {
             (Some(current), Some(previous)) => Some(current.min(previous)),
@@ -41,7 +42,7 @@ impl<K: Ord + Copy> LowWaterMark<K> {
         }
     }
 
-    /// Returns whether a read from the mark misses this key.
+    /// Returns whether the mark is above `key`, so that a read from the mark would miss it.
     pub(crate) fn is_above(&self, key: K) -> bool {
         self.get().is_some_and(|mark| key < mark)
     }
@@ -56,7 +57,7 @@ impl<K: Ord + Copy> LowWaterMark<K> {
         }
     }
 
-    /// Lowers the mark to a key that is known to exist. An empty mark already covers it.
+    /// Lowers the mark to a key that is known to be in the queue. An empty mark already covers every key.
     pub(crate) fn lower_to(&mut self, key: K) {
         if self.is_above(key) {
             self.current = Some(key);
@@ -76,7 +77,7 @@ mod tests {
     fn mark_covers_the_last_one_to_two_windows() {
         let mut mark = LowWaterMark::new();
         assert_eq!(mark.get(), None);
-        // time of the fetch, its smallest key, the mark afterwards
+        // Time of the fetch in ms, its smallest key, and the expected mark.
         for (ms, lowest, expected) in [(0, 7, 7), (50, 20, 7), (100, 31, 7), (150, 25, 7), (200, 40, 25)] {
             mark.record(lowest, at(ms));
             assert_eq!(mark.get(), Some(expected), "after {ms} ms");

@@ -1,7 +1,8 @@
-//! The order lane, one step per task: [`OrderSender`] claims orders (stored by the [`intake`]) and sends
-//! them, [`Settlements`] record the broker's responses, [`OrderRequeue`] queues failed orders again when they
-//! are due, [`OrderJanitor`] takes back orders whose sender never reported, [`LedgerPurge`] deletes expired
-//! keys, [`LaneObserver`] logs changes of the lane. `core` decides the transitions of orders and of the lane.
+//! The order lane, with one step per task. [`OrderSender`] claims orders (stored by the [`intake`]) and sends
+//! them, [`Settlements`] records the broker's responses, [`OrderRequeue`] queues failed orders again when
+//! they are due, [`OrderJanitor`] reclaims orders whose sender never reported, [`LedgerPurge`] deletes
+//! expired keys, and [`LaneObserver`] logs changes of the lane. `core` decides the transitions of orders and
+//! of the lane.
 
 mod broker;
 mod http;
@@ -25,5 +26,5 @@ pub use requeue::{OrderRequeue, REQUEUE_EVERY};
 pub use sender::{OrderSender, OutboxKit, OutboxOptions};
 pub use settlements::{SERVICE as SETTLEMENTS, Settlements};
 
-/// The maximum number of orders that one step requeues or takes back.
+/// The maximum number of orders that one step requeues or reclaims.
 const MOVED_MAX: u32 = 500;

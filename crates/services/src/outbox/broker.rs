@@ -1,5 +1,5 @@
-//! The port to the broker that executes orders. [`HttpBroker`](super::HttpBroker) is the only implementation
-//! that is shipped.
+//! The port to the broker that executes orders. Its only implementation outside tests is
+//! [`HttpBroker`](super::HttpBroker).
 
 use posthaste_core::Timestamp;
 use posthaste_core::broker::BrokerOutcome;
@@ -7,9 +7,9 @@ use posthaste_core::ports::ClaimedOrder;
 use std::time::Duration;
 
 pub trait Broker: Send + Sync + 'static {
-    /// Sends an order once, under its idempotency key, and returns the outcome.
+    /// Sends an order once, with its idempotency key, and returns the outcome.
     fn send_order(&self, order: &ClaimedOrder, now: Timestamp) -> impl Future<Output = BrokerOutcome> + Send;
 
-    /// Returns the longest time that a send can take.
+    /// Returns the maximum duration of a request.
     fn deadline(&self) -> Duration;
 }

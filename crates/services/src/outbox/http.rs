@@ -1,5 +1,5 @@
-//! The broker adapter for HTTP: one POST of the canonical bytes through the shared [`Sender`] and its address
-//! policy. [`classify_answer`] interprets the response.
+//! The HTTP adapter for the broker. Sends one POST request with the canonical bytes of an order through the
+//! shared [`Sender`] and its address policy. [`classify_answer`] interprets the response.
 
 use super::broker::Broker;
 use crate::sender::{AGENT, Post, ReadUpTo, Sender};
@@ -21,11 +21,11 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 pub struct HttpBrokerOptions {
     /// The URL that orders are posted to.
     pub url: String,
-    /// Sent with every order. They may contain credentials.
+    /// Headers sent with every order. They may contain credentials.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// The text by which the broker says that it executed an order before.
+    /// The text in a response that indicates that the broker has already executed the order.
     pub processed_marker: String,
-    /// Covers one whole exchange.
+    /// The time limit for a whole exchange.
     pub deadline: Duration,
 }
 
@@ -47,8 +47,8 @@ impl HttpBroker {
         Self { sender, options }
     }
 
-    /// Returns the configured headers, overridden by those that no setting may change. Returns `None` if the
-    /// key is not a valid header value: without it the order must not be sent.
+    /// Returns the configured headers together with those that settings cannot override. Returns `None` if
+    /// the key is not a valid header value, because an order must not be sent without its key.
     fn headers(&self, order: &ClaimedOrder) -> Option<HeaderMap> {
         let key = HeaderValue::from_str(order.idempotency_key.as_str()).ok()?;
         let mut headers = HeaderMap::with_capacity(self.options.headers.len() + 5);
@@ -59,7 +59,7 @@ impl HttpBroker {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(IDEMPOTENCY_KEY, key);
         if let Some(trace_id) = &order.trace_id {
-            // The body carries the trace id too, so it may be left out here.
+            // The body also contains the trace id, so an invalid header value is omitted.
             if let Ok(value) = HeaderValue::from_str(trace_id) {
                 headers.insert(TRACE_ID, value.clone());
                 if TraceParent::parse(trace_id.as_str()).is_ok() {

@@ -1,4 +1,4 @@
-//! Stores the orders of callers (the API) in batches, returns each caller its result, and wakes the outbox
+//! Stores orders from callers (the API) in batches, returns a result to each caller, and wakes the outbox
 //! worker. An order is acknowledged only after it and its ledger entry are durable.
 
 use crate::batcher::{BatchHandler, Failed};
@@ -13,7 +13,7 @@ pub const SERVICE: &str = "intake";
 
 /// The maximum number of orders in one batch.
 pub const BATCH_MAX: usize = 200;
-/// The maximum number of orders that wait for a batch.
+/// The maximum number of orders in the queue.
 pub const WAITING_MAX: usize = 2_000;
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct Intake<S> {
 }
 
 impl<S: OutboxIntakeStore> Intake<S> {
-    /// Creates the handler. A key stays in the ledger for at least `ledger_ttl`.
+    /// Creates a handler that keeps keys in the ledger for at least `ledger_ttl`.
     pub const fn new(store: S, ledger_ttl: Duration, wake_ups: WakeUps, metrics: Metrics) -> Self {
         Self { store, ledger_ttl, wake_ups, metrics }
     }
@@ -35,7 +35,8 @@ impl<S: OutboxIntakeStore> BatchHandler for Intake<S> {
     type Input = Order;
     type Output = Submission;
 
-    /// A failed batch is not retried here: its callers get the error, and their keys make a retry safe.
+    /// Stores a batch of orders. A failed batch is not retried: its callers get the error, and may safely
+    /// retry with the same keys.
     async fn handle(&mut self, orders: Vec<Order>, now: Timestamp) -> Result<Vec<Submission>, Failed<Order>> {
         self.metrics.batch(SERVICE, orders.len());
         match self.store.submit_orders(orders, self.ledger_ttl, now).await {

@@ -1,6 +1,5 @@
-//! Takes back orders whose sender never reported an outcome, and wakes the
-//! [`OrderSender`](super::OrderSender). The order lane's counterpart of the
-//! [`Cleaner`](crate::cleaner::Cleaner).
+//! Reclaims orders whose sender never reported an outcome, and wakes the [`OrderSender`](super::OrderSender).
+//! The counterpart of the [`Cleaner`](crate::cleaner::Cleaner) for orders.
 
 use super::{MOVED_MAX, Sent};
 use crate::grace::{self, Grace};
@@ -13,18 +12,18 @@ use posthaste_core::ports::{OrderRecord, OutboxWorkerStore, StoreResult};
 use posthaste_core::retry::OrderRetryPolicy;
 use std::time::Duration;
 
-/// The time between checks for stuck orders. A request ends 5 s before its order counts as stuck, so an
-/// outage that delays a settlement for longer than that is noticed here and starts the grace period.
+/// The interval between checks for stuck orders. A request ends 5 s before its order counts as stuck, so a
+/// check notices any outage that delays a settlement for longer than that and starts the grace period.
 pub const REWIND_EVERY: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub struct OrderJanitor<S> {
     store: S,
-    /// The age of a claim above which its sender counts as lost.
+    /// The age from which a claim counts as stuck.
     stuck_threshold: Duration,
     policy: OrderRetryPolicy,
     metrics: Metrics,
-    /// Wakes the sender.
+    /// The wake-up of the sender.
     sender: WakeUp,
     grace: Grace,
 }

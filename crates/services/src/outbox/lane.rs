@@ -1,4 +1,4 @@
-//! The state of the lane as a process last read it, for its metrics and its readiness check. Each change is
+//! The state of the lane as last read by this process, for its metrics and readiness check. Each change is
 //! logged once.
 
 use crate::metrics::Metrics;
@@ -9,10 +9,10 @@ use posthaste_core::ports::{OutboxWorkerStore, ReaderStore, StoreResult};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The time between reads of the lane.
+/// The interval between reads of the lane.
 pub const LANE_EVERY: Duration = Duration::from_secs(1);
 
-/// The lane as it was last read. Cheap to clone; clones share their state.
+/// The lane as last read. Cheap to clone; clones share their state.
 #[derive(Debug, Clone)]
 pub struct LaneState {
     seen: Arc<Mutex<Option<Lane>>>,
@@ -24,7 +24,7 @@ impl LaneState {
         Self { seen: Arc::default(), metrics }
     }
 
-    /// Returns the lane as it was last read, or `None` before the first read.
+    /// Returns the lane as last read, or `None` before the first read.
     pub fn seen(&self) -> Option<Lane> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -36,7 +36,7 @@ impl LaneState {
     }
 }
 
-/// Reads the lane with the rights of the viewer, for a process that serves the API.
+/// A step that reads the lane with the rights of the viewer role, for a process that serves the API.
 #[derive(Debug)]
 pub struct LaneWatch<S> {
     store: S,
@@ -58,7 +58,7 @@ impl<S: ReaderStore> Step for LaneWatch<S> {
     }
 }
 
-/// Reads the lane with the rights of the outbox worker and logs each change once, with advice.
+/// A step that reads the lane with the rights of the outbox worker and logs each change once, with advice.
 #[derive(Debug)]
 pub struct LaneObserver<S> {
     store: S,

@@ -5,8 +5,8 @@ use posthaste_core::Timestamp;
 use posthaste_core::ports::{OutboxWorkerStore, StoreResult};
 use std::time::Duration;
 
-/// The time between purges. It is well below the ten minutes after which a service without a step raises an
-/// alert.
+/// The interval between purges. It is well below the ten minutes without a step after which an alert is
+/// raised.
 pub const PURGE_EVERY: Duration = Duration::from_secs(60);
 /// The maximum number of keys that one step deletes.
 const PURGED_MAX: u32 = 1_000;

@@ -1,4 +1,4 @@
-//! The metrics of the order lane. Their names come from its specification.
+//! The metrics of the order lane. Their names are defined by its specification.
 
 use posthaste_core::ports::OrderRecord;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -9,7 +9,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use std::sync::atomic::AtomicU64;
 
-/// The result of polling the queue of orders.
+/// The `result` label: the result of polling the order queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Dequeue {
     result: &'static str,
@@ -18,11 +18,12 @@ pub struct Dequeue {
 impl Dequeue {
     pub const CLAIMED: Self = Self { result: "claimed" };
     pub const EMPTY: Self = Self { result: "empty" };
-    /// The lane allowed no claim.
+    /// The lane allowed no claims.
     pub const HELD: Self = Self { result: "held" };
 }
 
-/// The outcome of a send, or of an order that ended without one.
+/// The `outcome` label: the outcome of a request to the broker, or of an order that reached a final state
+/// without one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Sent {
     outcome: &'static str,
@@ -63,7 +64,7 @@ impl Default for OutboxMeters {
             inflight: Gauge::default(),
             paused: Gauge::default(),
             rate: Gauge::default(),
-            // 1 ms to about three hours.
+            // Buckets from 1 ms to about four hours.
             lag: Histogram::new(exponential_buckets(0.001, 3.0, 16)),
             retry_count: Histogram::new((0..=9).map(f64::from)),
             lag_sla: Gauge::default(),

@@ -10,10 +10,10 @@ use posthaste_core::ports::{OutboxWorkerStore, StoreResult};
 use posthaste_core::retry::OrderRetryPolicy;
 use std::time::Duration;
 
-/// The time between lookups of the next failed order. The shortest backoff is longer, so every order is known
-/// before it is due.
+/// The interval between lookups of the next failed order. The shortest backoff is longer, so every order is
+/// known before it is due.
 pub const REQUEUE_EVERY: Duration = Duration::from_secs(1);
-/// The delay before the next step when due orders are locked by another process that is requeueing them.
+/// The delay before the next step if another process holds locks on due orders to requeue them.
 const SHORTLY: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
@@ -21,13 +21,13 @@ pub struct OrderRequeue<S> {
     pub store: S,
     pub policy: OrderRetryPolicy,
     pub metrics: Metrics,
-    /// Wakes the sender.
+    /// The wake-up of the sender.
     pub sender: WakeUp,
 }
 
 impl<S: OutboxWorkerStore> Step for OrderRequeue<S> {
     async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
-        // Reads first, so that an idle lane causes no writes.
+        // The read comes first, so that an idle lane causes no writes.
         match self.store.next_orders_at().await?.failed_at {
             None => return Ok(Progress::Idle),
             Some(at) if at > now => return Ok(Progress::IdleUntil(at)),

@@ -1,5 +1,5 @@
-//! One send of one order, from the claim to the accepted settlement. Called by the
-//! [`OrderSender`](super::OrderSender) for each order of a claim.
+//! Sends one claimed order and settles it. Called by the [`OrderSender`](super::OrderSender) for each order
+//! of a claim.
 
 use super::broker::Broker;
 use super::{OutboxKit, OutboxOptions, Sent};
@@ -18,7 +18,7 @@ pub(super) struct Claimed {
     pub(super) probe: bool,
 }
 
-/// Sends orders and settles them.
+/// Sends orders to the broker and settles them.
 #[derive(Debug)]
 pub(super) struct OrderTransport<S, B> {
     store: S,
@@ -40,8 +40,8 @@ impl<S: OutboxWorkerStore, B: Broker> OrderTransport<S, B> {
         self.broker.deadline()
     }
 
-    /// Sends the order and settles it. If the claim would count as stuck before the deadline of the send, the
-    /// order is released instead.
+    /// Sends the order and settles it. If the claim would count as stuck before the request deadline,
+    /// releases the order instead.
     pub(super) async fn send(&self, claimed: Claimed) {
         let Claimed { order, token, probe } = claimed;
         let now = self.kit.clock.now();

@@ -1,8 +1,9 @@
-//! Claims orders, sends them to the broker and reports the outcomes. Claims at most as many orders as there
-//! are free slots and as the lane allows.
+//! Claims orders, sends them to the broker and reports the outcomes. A claim is limited by the number of free
+//! slots and by the lane.
 //!
-//! A step claims orders and spawns the sends; it does not wait for the broker. Each send reports through the
-//! [`Settlements`](super::Settlements) batcher and frees its slot when the report was accepted or refused.
+//! A step claims orders and spawns a task for each; it does not wait for the broker. Each task reports
+//! through the [`Settlements`](super::Settlements) batcher and frees its slot when the report was accepted or
+//! refused.
 
 use super::broker::Broker;
 use super::send::{Claimed, OrderTransport};
@@ -23,8 +24,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time in addition to the deadline of a send within which a probe must be settled. After it, another
-/// probe may be sent.
+/// The margin added to the request deadline, within which a probe must be settled. After that, another probe
+/// may be sent.
 const PROBE_MARGIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone)]
@@ -32,20 +33,20 @@ pub struct OutboxOptions {
     pub worker_id: WorkerId,
     /// The maximum number of orders in one claim.
     pub batch_size: u32,
-    /// The maximum number of concurrent sends.
+    /// The maximum number of concurrent requests.
     pub parallelism: u32,
     pub policy: OrderRetryPolicy,
-    /// The age of a claim above which its sender counts as lost.
+    /// The age from which a claim counts as stuck.
     pub stuck_threshold: Duration,
 }
 
-/// The parts of a sender other than its store and its broker.
+/// The dependencies of a sender other than its store and its broker.
 #[derive(Debug, Clone)]
 pub struct OutboxKit {
     pub settlements: Batcher<OrderReport, Settled>,
     pub clock: Clock,
     pub metrics: Metrics,
-    /// Wakes the sender when a slot is freed that it waits for.
+    /// Wakes the sender when a slot that it waits for is freed.
     pub wake_up: WakeUp,
 }
 
@@ -57,8 +58,8 @@ pub struct OrderSender<S, B> {
     metrics: Metrics,
     slots: Slots,
     sends: SendTasks<OrderId>,
-    /// A claim whose outcome is unknown, and its time. It may have claimed orders, so it is repeated under
-    /// the same token before any other claim; otherwise they would be taken back as stuck.
+    /// A claim whose outcome is unknown, and its time. It may have claimed orders, so it is retried with the
+    /// same token before any new claim; otherwise the orders would remain claimed until they count as stuck.
     unanswered: Option<(OutboxClaim, Timestamp)>,
     /// Whether the last claim emptied the queue.
     queue_was_empty: bool,
@@ -90,13 +91,13 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OrderSender<S, B> {
         }
     }
 
-    /// Waits until every send in flight has finished and was settled.
+    /// Waits until every request in flight has finished and is settled.
     pub async fn settle(&mut self) {
         self.sends.settle().await;
     }
 
-    /// Returns whether the queue was empty and still is. This read comes before the claim, because a claim
-    /// locks the lane, and on an idle system that lock would be taken for nothing.
+    /// Returns whether the queue was empty and still is. Avoids a claim on an idle system, because a claim
+    /// locks the lane.
     async fn is_idle(&self) -> StoreResult<bool> {
         let is_known = self.queue_was_empty && self.unanswered.is_none();
         Ok(is_known && !self.store.next_orders_at().await?.has_queued)
@@ -122,7 +123,7 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OrderSender<S, B> {
         let next_at = claimed.lane.next_claim_at(now);
         let may_be_more = again || taken == asked;
         self.queue_was_empty = !may_be_more && !claimed.held && next_at.is_none();
-        // A freed slot also means that the broker has responded, so the lane may allow more.
+        // A freed slot also means that the broker has responded, so the lane may allow more claims.
         self.slots.set_awaited(may_be_more || claimed.lane.is_holding());
         let was_set_aside = !claimed.set_aside.is_empty();
         for order in claimed.orders {
@@ -190,8 +191,8 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> Step for OrderSender<S, B> {
         self.claim(now).await
     }
 
-    /// Waits for the sends in flight. One that does not finish in time may have been executed, so it stays
-    /// claimed and is taken back after the stuck threshold.
+    /// Waits for the requests in flight. An order whose request does not finish in time may have been
+    /// executed, so it stays claimed and is reclaimed after the stuck threshold.
     async fn drain(&mut self, _clock: &Clock, patience: Duration) {
         let worker_id = self.options.worker_id.as_str();
         for order_id in self.sends.drain(patience).await {

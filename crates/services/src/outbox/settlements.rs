@@ -1,5 +1,5 @@
 //! Writes the broker's responses to the store, in batches. A settlement is retried while the store is
-//! unavailable, and its send keeps its slot until then.
+//! unavailable, and its order keeps its slot until then.
 
 use crate::batcher::{BatchHandler, Failed};
 use crate::metrics::Metrics;
@@ -33,7 +33,7 @@ impl<S: OutboxWorkerStore> BatchHandler for Settlements<S> {
     ) -> Result<Vec<Settled>, Failed<OrderReport>> {
         self.metrics.batch(SERVICE, reports.len());
         let answers = self.store.settle_orders(reports.clone(), self.policy, now).await;
-        // Settlements that are not retried: their orders are taken back after the stuck threshold.
+        // Orders whose settlements are not retried are reclaimed after the stuck threshold.
         answers.map_err(|error| Failed::repeated(error, reports))
     }
 }

@@ -1,6 +1,6 @@
-//! Moves sagas: [`Admission`] creates the jobs of due sagas (created by the router and by requeues),
-//! [`Results`] applies what workers reported. The transitions are decided in `core::saga`; this module only
-//! chooses which subscription is served next.
+//! Advances sagas. [`Admission`] creates jobs for due sagas (created by the router and by requeues);
+//! [`Results`] applies the outcomes that workers reported. `core::saga` decides the transitions; this module
+//! only chooses the subscription to serve next.
 
 mod admission;
 mod due;

@@ -1,6 +1,6 @@
-//! Creates the jobs of due sagas, round-robin over subscriptions and within a limit for each; workers claim
-//! them. Subscriptions with due sagas come from a router in the same process, from reads of the sagas that
-//! came due recently, and from a scan over all subscriptions with unfinished sagas.
+//! Creates jobs for due sagas, round-robin over subscriptions and up to the in-flight limit of each; workers
+//! claim the jobs. Subscriptions with due sagas come from a router in the same process, from reads of
+//! recently due sagas, and from a scan over all subscriptions with unfinished sagas.
 
 use super::InFlight;
 use super::due::DueQueue;
@@ -18,12 +18,11 @@ pub(super) const SERVICE: &str = "admission";
 
 /// The maximum number of jobs that one step creates.
 const JOBS_MAX: u32 = 1_000;
-/// The maximum number of recently due sagas that one step reads in each waiting state.
+/// The maximum number of recently due sagas that one step reads for each waiting state.
 const SAGAS_MAX: u32 = 1_000;
-/// The time between reads of recently due sagas while other work is known.
+/// The interval between reads of recently due sagas while other work is known.
 const READ_EVERY: Duration = Duration::from_millis(20);
-/// The maximum number of subscriptions that one page of a scan probes. A probe costs about 17 µs on
-/// PostgreSQL.
+/// The maximum number of subscriptions probed by one page of a scan. A probe takes about 17 µs on PostgreSQL.
 const PROBES_MAX: u32 = 256;
 
 #[derive(Debug)]
@@ -36,17 +35,17 @@ pub struct Admission<S> {
     metrics: Metrics,
     due: DueQueue,
     recent: RecentReads,
-    /// The scan over all subscriptions with unfinished sagas. It finds those that were resumed, and sagas
-    /// that were committed too late for the reads of recently due ones.
+    /// The schedule of scans over all subscriptions with unfinished sagas. A scan finds resumed
+    /// subscriptions, and sagas committed too late for the reads of recently due sagas.
     scan: ScanSchedule,
-    /// The last subscription of the previous page, while a scan is running.
+    /// The last subscription of the previous page, or `None` if no scan is running.
     scanned: Option<SubscriptionId>,
 }
 
-/// The position of the reads of recently due sagas.
+/// The position of reads of recently due sagas.
 #[derive(Debug)]
 struct RecentReads {
-    /// Sagas that came due before this were read.
+    /// The time before which all due sagas were read.
     from: Timestamp,
     last: Timestamp,
     /// Whether the last read returned a full page.
@@ -58,14 +57,14 @@ impl RecentReads {
         self.has_more || is_due(self.last.after(READ_EVERY), READ_EVERY, now)
     }
 
-    /// Returns where a read at `now` starts. A position in the future, from before a clock step back, is
+    /// Returns the start of a read at `now`. A position in the future, stored before a clock step back, is
     /// ignored.
     fn from(&self, now: Timestamp) -> Timestamp {
         if self.from <= now { self.from } else { recent(now) }
     }
 
-    /// Records a read at `now` that read everything before `until`, or everything if `None`. Returns false if
-    /// it made no progress: more sagas came due at one instant than one read returns.
+    /// Records a read at `now` that covered all sagas due before `until`, or all due sagas if `None`. Returns
+    /// `false` if the read made no progress because more sagas came due at one instant than a read returns.
     fn record(&mut self, until: Option<Timestamp>, now: Timestamp) -> bool {
         let from = self.from(now);
         let until = until.filter(|until| *until < now);
@@ -76,8 +75,8 @@ impl RecentReads {
     }
 }
 
-/// Returns the start of the period in which further sagas may still appear: those of a process whose clock is
-/// behind, or whose commit was slow, are older than sagas that were already read.
+/// Returns the start of the period in which new sagas may still appear. A process whose clock is behind, or
+/// whose commit was slow, creates sagas older than those already read.
 fn recent(now: Timestamp) -> Timestamp {
     now.before(CLOCK_SKEW_MAX)
 }
@@ -137,7 +136,7 @@ impl<S: OrchestratorStore> Admission<S> {
         Ok(())
     }
 
-    /// Returns whether a subscription with known due sagas is below its in-flight limit.
+    /// Returns whether any subscription with known due sagas is below its in-flight limit.
     fn has_work(&self) -> bool {
         self.in_flight.free(self.due.subscriptions()).iter().any(|free| *free > 0)
     }
@@ -171,8 +170,8 @@ impl<S: OrchestratorStore> Step for Admission<S> {
             self.scan_page(now).await?;
         }
         self.wake_ups.take_due().into_iter().for_each(|due| self.due.add(due));
-        // Sagas from a router in this process are admitted before the read. This gains 5 % throughput on
-        // SQLite.
+        // Sagas from a router in this process are admitted before the read, which increases throughput on
+        // SQLite by 5 %.
         let had_work = self.has_work();
         if !had_work {
             self.read_recent(now).await?;

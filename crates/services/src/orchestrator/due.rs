@@ -1,5 +1,5 @@
 //! The queue of subscriptions that are known to have due sagas, each with the position from which its sagas
-//! are read. Owned by [`Admission`](super::Admission); kept in memory only, and rebuilt by a scan after a
+//! are read. Owned by [`Admission`](super::Admission). Kept in memory only, and rebuilt by a scan after a
 //! restart.
 
 use super::InFlight;
@@ -8,13 +8,13 @@ use posthaste_core::ports::{Admitted, DueSince, Quota};
 use posthaste_core::{SubscriptionId, Timestamp};
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// Above this number of known subscriptions, the positions of those without due sagas are dropped, to bound
-/// memory.
+/// The number of known subscriptions above which positions of subscriptions without due sagas are dropped, to
+/// bound memory use.
 const KNOWN_MAX: usize = 100_000;
 
 #[derive(Debug, Default)]
 pub(super) struct DueQueue {
-    /// Contains each subscription at most once.
+    /// The subscriptions in the order in which they are served, each at most once.
     turns: VecDeque<SubscriptionId>,
     known: HashMap<SubscriptionId, Known>,
 }
@@ -37,8 +37,8 @@ impl DueQueue {
         }
     }
 
-    /// Returns whether only a scan finds this saga: it is behind the position of its subscription or, while
-    /// that subscription is not queued, before `recent`, where the reads of recently due sagas start.
+    /// Returns whether only a scan finds this saga: it is behind the position of its subscription or, if that
+    /// subscription is not queued, before `recent`, where reads of recently due sagas start.
     pub(super) fn would_miss(&self, due: DueSince, recent: Timestamp) -> bool {
         match self.known.get(&due.subscription_id) {
             Some(known) if known.is_queued => known.mark.is_above(due.since),
@@ -50,14 +50,14 @@ impl DueQueue {
         self.turns.iter().copied()
     }
 
-    /// Returns how many jobs each subscription may get now, at most `jobs_max` in total. A share that one
-    /// subscription cannot use goes to the others. If there are more subscriptions than jobs, the queue
-    /// rotates.
+    /// Returns the number of jobs that each subscription may get now, at most `jobs_max` in total. A share
+    /// that one subscription cannot use is divided among the others. If there are more subscriptions than
+    /// jobs, the first in the queue are served.
     pub(super) fn quotas(&self, in_flight: &InFlight, jobs_max: u32) -> Vec<Quota> {
         let free = in_flight.free(self.subscriptions());
         let open = self.turns.iter().zip(free).filter(|(_, free)| *free > 0).take(jobs_max as usize);
         let mut open: Vec<(u32, SubscriptionId)> = open.map(|(id, free)| (free, *id)).collect();
-        // Sorted by free capacity, so that the unused part of a small share goes to the following ones.
+        // Sorted by free capacity, so that the unused part of a small share is divided among the larger ones.
         open.sort_unstable();
         let mut left = jobs_max;
         let mut sharers = u32::try_from(open.len()).unwrap_or(u32::MAX);
@@ -72,7 +72,7 @@ impl DueQueue {
     }
 
     /// Updates the queue after an admission. A subscription that did not use its whole quota has no more due
-    /// sagas and leaves the queue; the others move to the end.
+    /// sagas and is removed from the queue. The other subscriptions in `quotas` move to the end.
     pub(super) fn served(&mut self, quotas: &[Quota], admitted: &Admitted, now: Timestamp) {
         let mut used: HashMap<SubscriptionId, u32> = HashMap::new();
         let started = admitted.jobs.iter().map(|job| job.subscription_id);

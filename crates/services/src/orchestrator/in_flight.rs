@@ -1,9 +1,10 @@
 //! The number of jobs in flight for each subscription, and its limit. [`Admission`](super::Admission) reads
-//! the free capacity, [`Results`](super::Results) records finished jobs. Kept in memory only, and counted
+//! the free capacity; [`Results`](super::Results) records finished jobs. Kept in memory only, and counted
 //! again after a restart.
 //!
-//! With several orchestrators on one database, one may apply the results of jobs that another admitted. So a
-//! count is corrected from the database when a subscription is first seen and while it is full.
+//! With several orchestrators on one database, one may apply the results of jobs that another admitted.
+//! Counts are therefore corrected from the database when a subscription is first seen and while it is at its
+//! limit.
 
 use crate::clock::is_due;
 use posthaste_core::in_flight::InFlightBound;
@@ -13,21 +14,24 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The time between recounts of a full subscription while no other orchestrator seems to be active.
+/// The interval between recounts of a subscription at its limit while no other orchestrator appears to be
+/// active.
 const RECOUNT_ALONE: Duration = Duration::from_secs(1);
-/// The same while another orchestrator is active and counting is not slow.
+/// The interval between recounts of a subscription at its limit while another orchestrator is active and
+/// counting is not slow.
 const RECOUNT_SHARED: Duration = Duration::from_millis(20);
-/// The duration above which a count is slow. Next to a long-running transaction, a count steps over the dead
-/// entries of everything that was in flight since that transaction began.
+/// The duration from which a count is slow. During a long-running transaction, a count steps over the dead
+/// index entries of every job that was in flight since the transaction began.
 const SLOW_COUNT: Duration = Duration::from_millis(5);
-/// How long another orchestrator counts as active after its last sign.
+/// The time for which another orchestrator counts as active after it was last detected.
 const SHARED_FOR: Duration = Duration::from_secs(10);
-/// The maximum number of subscriptions in one count.
+/// The maximum number of subscriptions in one recount.
 const RECOUNT_MAX: usize = 256;
-/// Above this number of known subscriptions, those without jobs in flight are dropped, to bound memory.
+/// The number of known subscriptions above which those without jobs in flight are dropped, to bound memory
+/// use.
 const KNOWN_MAX: usize = 100_000;
 
-/// Cheap to clone; clones share their state.
+/// The counts of jobs in flight. Cheap to clone; clones share their state.
 #[derive(Debug, Clone)]
 pub struct InFlight(Arc<Mutex<Memory>>);
 
@@ -47,7 +51,8 @@ struct Count {
 }
 
 impl InFlight {
-    /// Creates an empty set of counts. `in_flight_max` is the upper bound of every subscription's limit.
+    /// Creates an empty set of counts. `in_flight_max` is the upper bound for the limit of every
+    /// subscription.
     pub fn new(in_flight_max: u32) -> Self {
         let (known, shared_until) = (HashMap::new(), Timestamp::MIN);
         Self(Arc::new(Mutex::new(Memory { in_flight_max, known, shared_until, was_last_count_slow: false })))
@@ -61,13 +66,13 @@ impl InFlight {
         self.memory().in_flight_max
     }
 
-    /// Returns how many more jobs each of these subscriptions may get, in order.
+    /// Returns the number of additional jobs that each subscription in `ids` may get, in the same order.
     pub(super) fn free(&self, ids: impl Iterator<Item = SubscriptionId>) -> Vec<u32> {
         let memory = &mut *self.memory();
         ids.map(|id| memory.count(id).free()).collect()
     }
 
-    /// Returns the subscriptions that must be counted in the database before jobs are admitted.
+    /// Returns the subscriptions in `ids` that must be counted in the database before jobs are admitted.
     pub(super) fn to_count(
         &self,
         ids: impl Iterator<Item = SubscriptionId>,
@@ -91,7 +96,8 @@ impl InFlight {
         memory.was_last_count_slow = took >= SLOW_COUNT;
         for (id, counted) in ids.iter().zip(counts) {
             let count = memory.count(*id);
-            // Fewer than expected: another orchestrator applied results of jobs that this one admitted.
+            // If there are fewer than expected, another orchestrator applied results of jobs that this one
+            // admitted.
             let is_shared = count.counted_at.is_some() && *counted < count.in_flight;
             (count.in_flight, count.counted_at) = (*counted, Some(now));
             if is_shared {
@@ -109,7 +115,7 @@ impl InFlight {
         memory.forget_idle();
     }
 
-    /// Records applied results. Returns whether a subscription that was full has free capacity now.
+    /// Records applied results. Returns whether a subscription that was at its limit has free capacity now.
     pub(super) fn applied(&self, results: &[AppliedResult], now: Timestamp) -> bool {
         let mut seen: HashMap<SubscriptionId, Seen> = HashMap::new();
         for result in results.iter().filter(|result| !result.is_ignored()) {
@@ -126,7 +132,7 @@ impl InFlight {
         for (id, seen) in seen {
             let count = memory.count(id);
             let was_full = count.free() == 0;
-            // More than were admitted here: another orchestrator admits jobs too.
+            // If more jobs finished than were admitted here, another orchestrator is admitting jobs too.
             let is_shared = count.counted_at.is_some() && seen.finished > count.in_flight;
             count.in_flight = count.in_flight.saturating_sub(seen.finished);
             count.bound = count.bound.after(seen.answered, seen.unanswered);

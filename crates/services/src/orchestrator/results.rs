@@ -1,5 +1,5 @@
-//! Applies the results of jobs that workers reported or the cleaner failed, each once: the saga completes,
-//! waits for its next attempt, or is dead-lettered.
+//! Applies each result of a job once. Results are reported by workers, or written by the cleaner when it
+//! fails a job. The saga completes, waits for its next attempt, or is dead-lettered.
 
 use super::InFlight;
 use crate::clock::Clock;
@@ -15,7 +15,7 @@ use posthaste_core::{JobId, Timestamp};
 
 pub(super) const SERVICE: &str = "results";
 
-/// The maximum number of results in one step.
+/// The maximum number of results that one step applies.
 const RESULTS_MAX: u32 = 1_000;
 
 #[derive(Debug)]
@@ -25,8 +25,8 @@ pub struct Results<S> {
     in_flight: InFlight,
     wake_ups: WakeUps,
     metrics: Metrics,
-    /// Jobs of slow receivers finish after jobs with larger ids, so reports pass the ids along with the
-    /// wake-up.
+    /// The position of reads by job id. Jobs of slow receivers finish after jobs with larger ids, so each
+    /// wake-up includes the smallest id that finished.
     position: ReadPosition<JobId>,
 }
 
@@ -45,7 +45,7 @@ impl<S: OrchestratorStore> Results<S> {
 
     fn record_result(&self, result: &AppliedResult, now: Timestamp) {
         self.metrics.decided(&result.decision);
-        // No worker reported this attempt: its lease expired too often.
+        // No worker reported this attempt, because its lease expired too often.
         if let Some(code) = result.error_code.as_ref().filter(|code| **code == Failure::LeaseExpired.code())
             && !result.is_ignored()
         {
@@ -53,7 +53,7 @@ impl<S: OrchestratorStore> Results<S> {
         }
         let (saga_id, job_id, event_id) = (result.saga_id, result.job_id, result.event_id);
         let subscription_id = result.subscription_id;
-        // The age since routing. This role may not read when the event was accepted.
+        // The age since routing. This role may not read the time at which the event was accepted.
         let age_s = now.since(result.saga_created_at).as_secs();
         match &result.decision {
             Decision::Complete { attempt_count } => {

@@ -9,7 +9,7 @@ use posthaste_core::{EventId, JobId, SagaId};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-/// Subscription `i + 1` has `due[i]` due sagas.
+/// A store in which subscription `i + 1` has `due[i]` due sagas.
 #[derive(Debug, Clone)]
 struct Scripted(Arc<Mutex<World>>);
 
@@ -18,11 +18,13 @@ struct World {
     due: Vec<u32>,
     probes: Vec<Option<i64>>,
     given: Vec<u32>,
-    /// The start and the time of each read of recently due sagas, and how far the next reads get.
+    /// The start and the time of each read of recently due sagas.
     reads: Vec<(Timestamp, Timestamp)>,
+    /// The position that each of the next reads reaches; `None` is the end.
     reach: VecDeque<Option<Timestamp>>,
-    /// The time from which scans report them due, and the positions from which they were fetched.
+    /// The time since which scans report sagas as due.
     due_since: Timestamp,
+    /// The positions from which sagas were fetched.
     takes: Vec<Option<Timestamp>>,
 }
 
@@ -157,7 +159,7 @@ fn at_ms(ms: u64) -> Timestamp {
 
 use Progress::{Idle, More};
 
-/// Returns a rig after its first scan.
+/// Creates a rig and runs its first scan.
 async fn started(due: Vec<u32>) -> Rig {
     let mut rig = Rig::new(due);
     rig.step(0).await;
@@ -190,7 +192,7 @@ async fn reads_of_recently_due_sagas_continue_at_the_last_position() {
     let mut rig = started(vec![0]).await;
     rig.step(0).await;
     rig.world().reads.clear();
-    // The third read does not reach the end, and the sixth does not get past one instant.
+    // The third read does not reach the end, and the sixth makes no progress.
     let reach = [None, None, Some(2_500), None, None, Some(3_900)].map(|ms: Option<u64>| ms.map(at_ms));
     rig.world().reach = reach.into();
     let mut progress = Vec::new();
@@ -208,14 +210,14 @@ async fn reads_of_recently_due_sagas_continue_at_the_last_position() {
         (3_400, 3_500),
     ];
     let world = rig.world();
-    // The first read starts at the start of the process, minus the tolerance for clock skew.
+    // The first read starts at the process start time, minus the tolerance for clock skew.
     assert_eq!(world.reads[0].0, NOW.before(CLOCK_SKEW_MAX));
     assert_eq!(
         world.reads[1..],
         reads[1..].iter().map(|(since, now)| (at_ms(*since), at_ms(*now))).collect::<Vec<_>>()
     );
     assert_eq!(progress, [Idle, Idle, More, Idle, Idle, Idle, Idle, Idle]);
-    // One at the start, one each second, one at 4.05 s (only a scan finds all sagas that came due at one
+    // One scan at the start, one each second, one at 4.05 s (only a scan finds all sagas that came due at one
     // instant), and one after the clock step back.
     assert_eq!(world.probes.len(), 7);
 }
@@ -235,7 +237,7 @@ async fn sagas_reported_by_the_router_are_admitted_before_a_read() {
 
 #[tokio::test]
 async fn recently_due_sagas_are_read_every_20_ms_while_there_is_known_work() {
-    // Each step scans a page of 256 subscriptions and admits their sagas, so there is always known work.
+    // Each step scans a page of 256 subscriptions and admits their sagas, so some work is always known.
     let mut rig = started(vec![1; 3_000]).await;
     rig.world().reads.clear();
     for ms in [1, 5, 19, 20, 30] {
@@ -248,12 +250,12 @@ async fn recently_due_sagas_are_read_every_20_ms_while_there_is_known_work() {
 #[tokio::test]
 async fn position_moves_back_to_what_a_scan_found() {
     let mut rig = started(vec![0]).await;
-    // Sagas come due when they are created, except for one whose subscription was resumed.
+    // Sagas are due when they are created, except for the saga of a resumed subscription.
     for (ms, due_since) in [(1_000, 990), (2_000, 1_990), (3_000, 300), (4_000, 3_990)] {
         rig.store.one_is_due(at_ms(due_since));
         rig.step(ms).await;
     }
     let from = |ms: u64| Some(at_ms(ms));
-    // The scripted store reports fetches with the time of the step.
+    // The scripted store records fetches with the time of the step.
     assert_eq!(rig.world().takes, [from(990), from(990), from(300), from(300)]);
 }

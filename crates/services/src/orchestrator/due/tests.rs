@@ -1,4 +1,4 @@
-//! Tests of the order of turns, the quotas, and the positions from which sagas are read.
+//! Tests of the serving order, the quotas, and the positions from which sagas are read.
 
 use super::*;
 use posthaste_core::ports::AdmittedJob;
@@ -109,7 +109,7 @@ fn saga_behind_the_read_position_would_be_missed() {
     let (mut queue, in_flight) = queue(&[]);
     queue.add(due(1, 500));
     let recent = at_ms(900);
-    // subscription, due since, whether only a scan finds it
+    // Subscription, due time in ms, and whether only a scan finds the saga.
     for (id, since_ms, expected) in [(1, 499, true), (1, 500, false), (2, 899, true), (2, 900, false)] {
         assert_eq!(queue.would_miss(due(id, since_ms), recent), expected, "{id} since {since_ms}");
     }

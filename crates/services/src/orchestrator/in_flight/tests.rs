@@ -46,7 +46,7 @@ fn to_count(in_flight: &InFlight, id: i64, ms: u64) -> bool {
     !in_flight.to_count([sub(id)].into_iter(), at_ms(ms)).is_empty()
 }
 
-/// Returns counts for subscriptions that had no jobs in flight at the start.
+/// Creates counts for subscriptions without jobs in flight.
 fn counted(ids: &[i64]) -> InFlight {
     let in_flight = InFlight::new(MAX);
     let ids: Vec<_> = ids.iter().map(|id| sub(*id)).collect();
@@ -67,7 +67,7 @@ fn results_free_capacity_of_a_full_subscription() {
 
 #[test]
 fn limit_grows_with_responses_and_shrinks_with_timeouts() {
-    // An HTTP error is a response; a DNS failure says nothing about the receiver.
+    // An HTTP error is a response; a DNS failure does not affect the limit.
     let rows = [
         (None, 32),
         (Some(Failure::Http(500)), 32),
@@ -102,10 +102,10 @@ fn new_subscriptions_are_counted_at_once_and_full_ones_every_second() {
     assert!(!to_count(&in_flight, 1, 5_000), "it has room");
     admit(&in_flight, 1, 6);
     assert!(!to_count(&in_flight, 1, 999) && to_count(&in_flight, 1, 1_000));
-    // As many as expected: no other orchestrator is active.
+    // The count is as expected: no other orchestrator is active.
     in_flight.counted(&[sub(1)], &[16], Duration::ZERO, at_ms(1_000));
     assert!(!to_count(&in_flight, 1, 1_500));
-    // Fewer than expected: another orchestrator is active.
+    // The count is lower than expected: another orchestrator is active.
     in_flight.counted(&[sub(1)], &[12], Duration::ZERO, at_ms(2_000));
     admit(&in_flight, 1, 4);
     assert!(!to_count(&in_flight, 1, 2_019) && to_count(&in_flight, 1, 2_020));

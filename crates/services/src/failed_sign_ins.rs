@@ -65,7 +65,7 @@ impl FailedSignInCounter {
         Some(FailedSignIns { address, count })
     }
 
-    /// Adds a count that could not be written back to the counter.
+    /// Restores a count that could not be written.
     pub fn put_back(&self, failed: FailedSignIns, now: Timestamp) {
         let mut windows = self.windows();
         let window = windows.entry(failed.address).or_insert(Window { written_at: now, count: 0 });

@@ -1,4 +1,4 @@
-//! The metrics of Posthaste and their names in Prometheus. Every label has a small, fixed set of values that
+//! The metrics of Posthaste and their Prometheus names. Every label has a small, fixed set of values that
 //! receivers and callers cannot extend.
 
 use crate::health::HealthTally;
@@ -42,7 +42,7 @@ pub struct Kind {
     pub kind: &'static str,
 }
 
-/// The `call` label: the pattern of an API call, such as `POST /v1/events`.
+/// The `call` label: the method and route of an API call, such as `POST /v1/events`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct HttpCall {
     pub call: String,
@@ -54,8 +54,8 @@ pub struct HttpAnswer {
     pub status: u16,
 }
 
-/// The labels of a refused key. The kind is `api_key`, `sign_in` or `session`; the reason `unknown` or
-/// `rate_limited`.
+/// The labels of the counter for refused credentials. The kind is `api_key`, `sign_in` or `session`; the
+/// reason is `unknown` or `rate_limited`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct AuthFailure {
     pub kind: &'static str,
@@ -72,7 +72,7 @@ pub struct Direction {
     pub direction: &'static str,
 }
 
-/// The empty label set, for a gauge that is exported only once its value is known.
+/// The empty label set, for a gauge that is exported only after its value is known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Unlabelled {}
 
@@ -89,8 +89,7 @@ impl MetricConstructor<Histogram> for Buckets {
 
 type ByService<M, C = fn() -> M> = Family<Service, M, C>;
 
-/// The counters of the charts, by their names in the table `rollups`. The latency buckets are stored in
-/// addition.
+/// The names of the chart counters in the table `rollups`, not including the latency buckets.
 pub const CHARTED: [&str; 12] = [
     "events_accepted",
     "events_duplicate",
@@ -106,7 +105,7 @@ pub const CHARTED: [&str; 12] = [
     "orders_dead",
 ];
 
-/// Cheap to clone; clones share their counters.
+/// The metrics of a process. Cheap to clone; clones share the counters.
 #[derive(Debug, Clone)]
 pub struct Metrics(Arc<Meters>);
 
@@ -137,7 +136,7 @@ pub struct Meters {
     pub step_seconds: ByService<Histogram, Buckets>,
     pub step_failures: ByService<Counter>,
     pub step_panics: ByService<Counter>,
-    /// Exported under `outbox_`, without the prefix of the others.
+    /// Exported with the prefix `outbox_` instead of the common one.
     pub outbox: OutboxMeters,
     pub queue_depth: Family<StageLabel, Gauge>,
     pub queue_oldest_age: Family<StageLabel, Seconds>,
@@ -152,20 +151,22 @@ pub struct Meters {
     pub clock_steps: Family<Direction, Counter>,
     pub wal_bytes: Family<Unlabelled, Gauge>,
     pub wal_blocked: Family<Unlabelled, Gauge>,
-    /// For charts, which distinguish only successful and failed attempts and use finer latency buckets.
+    // Counters for the charts, which distinguish only successful and failed attempts and have finer latency
+    // buckets.
     attempts_ok: Counter,
     attempts_failed: Counter,
     latencies: [AtomicU64; latency::BUCKETS],
-    /// For the pages of subscriptions. Not exported, because the number of subscriptions is unbounded.
+    /// Attempt sums for the subscription pages. Not exported, because the number of subscriptions is
+    /// unbounded.
     pub health: HealthTally,
 }
 
-/// Buckets from 0.5 ms to about 40 minutes.
+/// Creates a histogram with buckets from 0.5 ms to about 40 minutes.
 fn long_times() -> Histogram {
     Histogram::new(exponential_buckets(0.000_5, 3.0, 15))
 }
 
-/// Buckets from 0.1 ms to about 18 s.
+/// Creates a histogram with buckets from 0.1 ms to about 18 s.
 fn short_times() -> Histogram {
     Histogram::new(exponential_buckets(0.000_1, 3.0, 12))
 }
@@ -224,7 +225,7 @@ impl Metrics {
         Self(Arc::new(meters))
     }
 
-    /// Counts one attempt. HTTP status codes outside 100 to 599 share one label.
+    /// Counts one attempt. HTTP status codes outside the range 100 to 599 share one label.
     pub fn attempt(&self, outcome: &AttemptOutcome) {
         let charted = if outcome.code().is_none() { &self.attempts_ok } else { &self.attempts_failed };
         charted.inc();
@@ -258,8 +259,7 @@ impl Metrics {
         }
     }
 
-    /// Returns the current values of the chart counters, each by its name in [`CHARTED`], and of the latency
-    /// buckets.
+    /// Returns the current values of the chart counters, named as in [`CHARTED`], and of the latency buckets.
     pub fn charted(&self) -> Vec<(String, u64)> {
         let ended = |outcome| self.deliveries.get_or_create(&Outcome { outcome }).get();
         let ordered = |sent| self.outbox.send.get_or_create(&sent).get();
@@ -283,8 +283,8 @@ impl Metrics {
         counters.into_iter().map(|(name, count)| (name.to_owned(), count)).chain(latencies).collect()
     }
 
-    /// Sets the gauges from a survey. After a failed survey they keep their values, and the time of the last
-    /// sample shows how old they are.
+    /// Sets the gauges from a survey. After a failed survey they keep their values; the time of the last
+    /// sample shows their age.
     pub fn surveyed(&self, survey: &Survey, now: posthaste_core::Timestamp) {
         for stage in Stage::ALL {
             let Waiting { depth, oldest } = survey.of(stage);
@@ -301,14 +301,14 @@ impl Metrics {
         self.queue_sampled_at.get_or_create(&Unlabelled {}).set(since_epoch.as_secs_f64());
     }
 
-    /// Counts one response. `call` is a pattern of the router, never the caller's input.
+    /// Counts one response. `call` is the route, never text from the request.
     pub fn answered(&self, call: String, status: u16, took: Duration) {
         let call = HttpCall { call };
         self.http_request_seconds.get_or_create(&call).observe(took.as_secs_f64());
         self.http_requests.get_or_create(&HttpAnswer { call: call.call, status }).inc();
     }
 
-    /// Records the duration of one call of a role's port.
+    /// Records the duration of one call to the port of a role.
     pub fn store_called(&self, role: &'static str, took: Duration) {
         self.store_seconds.get_or_create(&StoreRole { role }).observe(took.as_secs_f64());
     }

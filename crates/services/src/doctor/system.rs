@@ -16,8 +16,7 @@ pub const ROLES: [&str; 6] = ["api", "router", "orchestrator", "worker", "cleane
 
 /// The ages of the oldest unrouted event above which the status is a warning and a problem.
 const ROUTING_AGE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(600));
-/// The ages of the oldest row ready for delivery, results or the outbox above which the status is a warning
-/// and a problem.
+/// The ages of the oldest pending job, result or order above which the status is a warning and a problem.
 const READY_AGE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(600));
 /// The ages of the oldest due delivery above which the status is a warning and a problem.
 const DUE_AGE: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(3_600));

@@ -1,5 +1,5 @@
-//! The concurrent sends of a worker, for webhooks and for orders: [`Slots`] limit how many run and wake the
-//! worker when they are freed, [`SendTasks`] run them.
+//! The concurrent requests of a worker, for webhooks and for orders. [`Slots`] limits their number and wakes
+//! the worker when slots are freed; [`SendTasks`] runs them.
 
 use crate::wake::WakeUp;
 use std::collections::HashMap;
@@ -15,17 +15,17 @@ pub(crate) struct Slots {
     freed: Arc<Freed>,
 }
 
-/// Counts the slots that were freed since the worker began to wait for them.
+/// Counts the slots freed since the worker began to wait for them.
 #[derive(Debug)]
 struct Freed {
     is_awaited: AtomicBool,
     count: AtomicU32,
-    /// The worker is woken after every `wake_every` freed slots, so that its claims stay large.
+    /// The number of freed slots after which the worker is woken. A larger number keeps its claims large.
     wake_every: u32,
     wake_up: WakeUp,
 }
 
-/// One slot. It is freed on drop, also when the send panics.
+/// One slot. It is freed on drop, even if the task panics.
 #[derive(Debug)]
 pub(crate) struct Slot {
     permit: Option<OwnedSemaphorePermit>,
@@ -49,7 +49,7 @@ impl Slots {
         Some(Slot { permit: Some(permit), freed: Arc::clone(&self.freed) })
     }
 
-    /// Sets whether slots that are freed from now on wake the worker.
+    /// Sets whether slots freed from now on wake the worker.
     pub(crate) fn set_awaited(&self, is_awaited: bool) {
         self.freed.count.store(0, Ordering::SeqCst);
         self.freed.is_awaited.store(is_awaited, Ordering::SeqCst);
@@ -57,7 +57,7 @@ impl Slots {
 }
 
 impl Freed {
-    /// Counts one freed slot. Returns whether the worker must be woken.
+    /// Counts a freed slot. Returns whether the worker must be woken.
     fn record(&self) -> bool {
         self.is_awaited.load(Ordering::SeqCst)
             && (self.count.fetch_add(1, Ordering::SeqCst) + 1).is_multiple_of(self.wake_every)
@@ -73,7 +73,7 @@ impl Drop for Slot {
     }
 }
 
-/// The sends in flight, each with the item that it sends.
+/// The tasks in flight, each with the item that it sends.
 #[derive(Debug)]
 pub(crate) struct SendTasks<T> {
     tasks: JoinSet<()>,
@@ -87,27 +87,27 @@ impl<T> SendTasks<T> {
     }
 
     pub(crate) fn spawn(&mut self, item: T, send: impl Future<Output = ()> + Send + 'static) {
-        // On the heap: tokio moves a future several times, and this one has a size of a few thousand bytes.
+        // Boxed because tokio moves a future several times, and this one is a few thousand bytes long.
         let task = self.tasks.spawn(Box::pin(send));
         self.items.insert(task.id(), item);
     }
 
-    /// Removes the sends that have finished.
+    /// Removes the tasks that have finished.
     pub(crate) fn reap(&mut self) {
         while let Some(ended) = self.tasks.try_join_next_with_id() {
             self.remove(ended);
         }
     }
 
-    /// Waits until every send has finished.
+    /// Waits until every task has finished.
     pub(crate) async fn settle(&mut self) {
         while let Some(ended) = self.tasks.join_next_with_id().await {
             self.remove(ended);
         }
     }
 
-    /// Waits until every send has finished, for at most `patience`. Aborts the others and returns their
-    /// items.
+    /// Waits until every task has finished, for at most `patience`. Then aborts the remaining tasks and
+    /// returns their items.
     pub(crate) async fn drain(&mut self, patience: Duration) -> Vec<T> {
         if tokio::time::timeout(patience, self.settle()).await.is_err() {
             self.reap();

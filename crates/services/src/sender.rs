@@ -1,7 +1,7 @@
-//! Sends one request and returns its outcome. Deliveries, verification challenges, test sends and orders all
-//! use it, under one [`EgressPolicy`]. One deadline covers the whole exchange, the response is bounded, and
-//! there are no redirects, proxies or decompression. A request is never repeated after a byte of it was sent;
-//! retries are decided elsewhere.
+//! Sends one request and returns its outcome. Used for deliveries, verification challenges, test requests and
+//! orders, under one [`EgressPolicy`]. One deadline covers the whole exchange, the size of the response is
+//! bounded, and redirects, proxies and compression are not supported. A request is never resent after a byte
+//! of it was sent; retries are decided elsewhere.
 
 mod connect;
 mod connection;
@@ -37,20 +37,20 @@ pub use pool::KeepAlive;
 pub use resolve::{Resolve, Resolving, SystemResolver};
 pub use trust::{Trust, TrustError};
 
-/// The default limit for a whole exchange.
+/// The default time limit for a whole exchange.
 pub const DEADLINE: Duration = Duration::from_secs(15);
 
-/// The upper bound of the deadline, regardless of settings.
+/// The upper bound for the deadline, regardless of settings.
 const DEADLINE_MAX: Duration = Duration::from_secs(3600);
 
-/// One POST request.
+/// A POST request.
 #[derive(Clone)]
 pub struct Post {
-    /// The headers of the message. Host, framing and connection headers are set by the sender.
+    /// The headers of the request. Host, framing and connection headers are set by the sender.
     pub headers: HeaderMap,
     pub body: Bytes,
     pub answer: ReadUpTo,
-    /// Covers everything: DNS lookup, connection, TLS, request and response.
+    /// The time limit for the whole exchange: DNS lookup, connection, TLS handshake, request and response.
     pub deadline: Duration,
 }
 
@@ -62,16 +62,16 @@ impl fmt::Debug for Post {
     }
 }
 
-/// How much of a response is needed.
+/// The part of a response to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadUpTo {
-    /// Only the status line; [`Exchange::body`] stays empty.
+    /// The status line only. [`Exchange::body`] is empty.
     Status,
-    /// The body as well, up to `bytes_max` bytes. The rest is not read.
+    /// The status line and up to `bytes_max` bytes of the body.
     Body { bytes_max: usize },
 }
 
-/// Cheap to clone; clones share connections.
+/// An HTTP client for outgoing requests. Cheap to clone; clones share connections.
 #[derive(Clone)]
 pub struct Sender {
     connector: Arc<Connector>,
@@ -104,7 +104,7 @@ impl Sender {
         &self.connector.policy
     }
 
-    /// Checks a URL as far as possible without a DNS lookup. The result can be reused for several requests.
+    /// Checks a URL as far as possible without a DNS lookup. The result can be used for several requests.
     pub fn aim(&self, url: &str) -> Result<Destination, Failure> {
         self.connector.policy.check_url(url).map_err(|blocked| blocked.failure())
     }
@@ -117,8 +117,8 @@ impl Sender {
         }
     }
 
-    /// Sends a request once. `now` is used to interpret a date in `Retry-After`; the deadline uses the
-    /// monotonic clock.
+    /// Sends a request once. `now` is used to interpret a date in `Retry-After`; the deadline is measured
+    /// with the monotonic clock.
     pub async fn send(&self, to: &Destination, post: Post, now: Timestamp) -> Exchange {
         let started = Instant::now();
         let until = started + post.deadline.min(DEADLINE_MAX);
@@ -128,7 +128,7 @@ impl Sender {
         let duration = started.elapsed();
         let header = progress.retry_after.as_ref().map(HeaderValue::as_bytes);
         let outcome = match (progress.status, result) {
-            // A known status decides, even if the rest of the exchange failed.
+            // A known status determines the outcome, even if the rest of the exchange failed.
             (Some(status), Ok(()) | Err(_)) => classify(status, header, now.after(duration)),
             (None, Err(failure)) => AttemptOutcome::failed(failure),
             (None, Ok(())) => AttemptOutcome::failed(Failure::ResponseInvalid),
@@ -143,8 +143,8 @@ impl Sender {
         }
     }
 
-    /// Uses a pooled connection if there is one. If the peer closed it before the first byte was sent, the
-    /// request is sent once more on a new connection.
+    /// Sends the request on a pooled connection, if there is one. If the peer closed that connection before
+    /// the first byte was sent, sends the request on a new connection.
     async fn exchange(
         &self,
         to: &Destination,
@@ -162,7 +162,7 @@ impl Sender {
                 Err(ExchangeError::Unsent) => {}
             }
         }
-        // On the heap: most exchanges reuse a connection, and every future would have to reserve the space.
+        // Boxed because most exchanges reuse a connection, but every future would have to reserve the space.
         let connection = Box::pin(self.connector.connect(to, until)).await?;
         let conversation = ExchangeAttempt { pool: &self.pool, origin, wanted, was_idle: None };
         match conversation.run(connection, request, progress).await {

@@ -1,5 +1,5 @@
-//! Opens a connection: resolves the name, checks every address with [`crate::egress`], connects to one of the
-//! checked addresses and performs the TLS handshake. Called by the [`crate::sender`] when no pooled
+//! Opens a connection: resolves the host name, checks every address with [`crate::egress`], connects to one
+//! of the checked addresses and performs the TLS handshake. Called by the [`crate::sender`] if no pooled
 //! connection is available.
 
 use std::net::{IpAddr, SocketAddr};
@@ -16,9 +16,10 @@ use super::resolve::Resolve;
 use super::wire::{Channel, Socket, Stream, Track};
 use crate::egress::{Destination, DestinationHost, EgressPolicy};
 
-/// The maximum number of addresses of one name that are tried. All of them are checked.
+/// The maximum number of addresses tried for one host name. All addresses are checked, including those not
+/// tried.
 const ADDRESSES_TRIED_MAX: usize = 4;
-/// The maximum time for connecting to one address while there are others to try.
+/// The maximum time for connecting to one address while other addresses remain.
 const ONE_ADDRESS_MAX: Duration = Duration::from_secs(3);
 
 pub(super) struct Connector {
@@ -56,14 +57,15 @@ impl Connector {
     }
 }
 
-/// Tries the addresses in order. Each gets only its share of the remaining time.
+/// Connects to the first address that accepts a connection. The remaining time is divided among the addresses
+/// not yet tried.
 async fn connect_to_one(addresses: &[IpAddr], port: u16, until: Instant) -> Option<TcpStream> {
     let tried = addresses.len().min(ADDRESSES_TRIED_MAX);
     for (address, left) in addresses.iter().zip((1..=tried as u32).rev()) {
         let share = until.saturating_duration_since(Instant::now()) / left;
         let wait = if left > 1 { share.min(ONE_ADDRESS_MAX) } else { share };
         if let Ok(Ok(tcp)) = timeout(wait, TcpStream::connect(SocketAddr::new(*address, port))).await {
-            // A request is written at once, so Nagle's algorithm would only delay it.
+            // A request is written all at once, so Nagle's algorithm would only delay it.
             let _ = tcp.set_nodelay(true);
             return Some(tcp);
         }

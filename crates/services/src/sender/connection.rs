@@ -1,5 +1,5 @@
-//! One HTTP/1.1 connection. It is polled by the task that uses it and by none while it is idle. Without a
-//! task of its own, an exchange needs no switch between threads.
+//! An HTTP/1.1 connection. It is polled by the task that uses it, and by no task while it is idle. Because it
+//! has no task of its own, an exchange needs no context switch between threads.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -14,8 +14,8 @@ use hyper_util::rt::TokioIo;
 
 use super::wire::{Stream, Track};
 
-/// The maximum size of a response head, in bytes; the parser also stops at 100 headers. Bodies use the same
-/// buffer.
+/// The maximum size of a response head, in bytes. The parser also rejects more than 100 headers. Bodies use
+/// the same buffer.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 type Driver = Pin<Box<http1::Connection<TokioIo<Stream>, Full<Bytes>>>>;
@@ -23,12 +23,12 @@ type Driver = Pin<Box<http1::Connection<TokioIo<Stream>, Full<Bytes>>>>;
 #[derive(Debug)]
 pub(super) struct Connection {
     requests: http1::SendRequest<Full<Bytes>>,
-    /// `None` once the connection has ended; pending requests then fail.
+    /// `None` after the connection has ended; pending requests then fail.
     driver: Option<Driver>,
     track: Track,
 }
 
-/// Why there is no response.
+/// The reason why there is no response.
 #[derive(Debug)]
 pub(super) struct NoAnswer {
     pub(super) error: hyper::Error,
@@ -36,11 +36,11 @@ pub(super) struct NoAnswer {
     pub(super) unsent: bool,
 }
 
-/// How the reading of a body ended.
+/// The result of reading a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BodyEnd {
     Complete,
-    /// The body is longer than requested.
+    /// The body is longer than the limit.
     Cut,
     BrokenOff,
 }
@@ -77,7 +77,7 @@ impl Connection {
         }
     }
 
-    /// Reads a body of up to `bytes_max` bytes, and stores it in `kept` if that is given.
+    /// Reads a body of up to `bytes_max` bytes and appends it to `kept`, if present.
     pub(super) async fn read_body(
         &mut self,
         mut body: Incoming,
@@ -100,11 +100,12 @@ impl Connection {
         }
     }
 
-    /// Returns whether the connection can accept another request, as far as is known. It also replaces the
-    /// waker of the task that used the connection, so that no task is woken while it is idle.
+    /// Returns whether the connection can accept another request, as far as is known. Also replaces the waker
+    /// of the task that used the connection, so that no task is woken while it is idle.
     pub(super) async fn is_reusable(&mut self) -> bool {
         let driver = &mut self.driver;
-        // Not limited by the task's cooperative budget: a forced `Pending` would look like a healthy peer.
+        // The cooperative budget of the task does not apply here: a forced `Pending` would look like a
+        // healthy peer.
         tokio::task::coop::unconstrained(poll_fn(|_| {
             let mut noop = Context::from_waker(Waker::noop());
             if driver.as_mut().is_some_and(|driver| driver.as_mut().poll(&mut noop).is_ready()) {

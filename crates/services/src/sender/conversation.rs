@@ -1,6 +1,6 @@
-//! One request and its response on one connection: reads the response, classifies failures, and returns the
-//! connection to the pool if it can be reused. Called by the [`crate::sender`] with a pooled or a new
-//! connection.
+//! Performs one exchange on one connection: sends the request, reads the response, classifies failures, and
+//! returns the connection to the pool if it can be reused. Called by the [`crate::sender`] with a pooled or a
+//! new connection.
 
 use std::error::Error as _;
 use std::io;
@@ -23,19 +23,19 @@ use super::pool::Pool;
 use super::wire::Track;
 use crate::egress::Destination;
 
-/// The maximum size of an unneeded body that is read so that its connection can be reused.
+/// The maximum size of an unneeded body that is read so that its connection can be reused, in bytes.
 const IGNORED_BODY_BYTES_MAX: usize = 16 * 1024;
-/// The maximum time for reading such a body. The status has already decided, so a slow body must not occupy a
-/// worker's slot until the deadline.
+/// The maximum time for reading an unneeded body. The outcome is already known, so a slow body must not
+/// occupy a worker's slot until the deadline.
 const IGNORED_BODY_WAIT: Duration = Duration::from_millis(500);
 
-/// Headers of the connection and the framing, which only the sender sets.
+/// Connection and framing headers, which only the sender sets.
 const RESERVED_HEADERS: [HeaderName; 7] =
     [CONNECTION, CONTENT_LENGTH, EXPECT, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
-/// The state of an exchange in progress. It remains available when the deadline cancels the exchange.
+/// The state of an exchange in progress. It remains available if the deadline cancels the exchange.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     track: Option<Track>,
@@ -51,10 +51,10 @@ impl Progress {
     }
 }
 
-/// Why a connection returned no response.
+/// The reason why an exchange failed.
 #[derive(Debug)]
 pub(super) enum ExchangeError {
-    /// It was closed while it was idle and no byte was sent, so the request may be sent on another
+    /// The pooled connection was closed before a byte was sent, so the request may be sent on another
     /// connection.
     Unsent,
     Failed(Failure),
@@ -65,11 +65,11 @@ pub(super) struct ExchangeAttempt<'a> {
     pub(super) pool: &'a Arc<Pool>,
     pub(super) origin: &'a str,
     pub(super) wanted: ReadUpTo,
-    /// How long the connection was idle, or `None` if it is new.
+    /// The time for which the connection was idle, or `None` if it is new.
     pub(super) was_idle: Option<Duration>,
 }
 
-/// Builds the request in origin form: the path as the target, and the host as a header.
+/// Builds a request in origin form, with the path as the target and the host as a header.
 pub(super) fn request(to: &Destination, mut headers: HeaderMap, body: Bytes) -> Request<Full<Bytes>> {
     for name in RESERVED_HEADERS {
         headers.remove(name);
@@ -100,7 +100,7 @@ impl ExchangeAttempt<'_> {
         }
     }
 
-    /// Reads the needed part of the body, and returns the connection to the pool if the body was complete.
+    /// Reads the requested part of the body, and returns the connection to the pool if the body is complete.
     async fn read_response(
         &self,
         mut connection: Connection,
@@ -129,7 +129,7 @@ impl ExchangeAttempt<'_> {
         }
     }
 
-    /// Classifies a missing response. A status line that arrived before the connection broke still counts. A
+    /// Classifies a failed request. A status line received before the connection broke still counts. A
     /// response that is not HTTP, or whose head is too long, is invalid regardless of its status line.
     fn classify(
         &self,
@@ -147,7 +147,7 @@ impl ExchangeAttempt<'_> {
         {
             self.pool.found_closed(self.origin, idle);
             if no_answer.unsent {
-                // Bytes written by a failing TLS session were not part of the request.
+                // Any bytes written came from the failing TLS session, not from the request.
                 progress.track = None;
                 return Err(ExchangeError::Unsent);
             }
@@ -164,7 +164,7 @@ impl ExchangeAttempt<'_> {
     }
 }
 
-/// Returns whether the connection ended, as opposed to an invalid response.
+/// Returns whether the error is a broken connection, as opposed to an invalid response.
 fn is_break(error: &hyper::Error) -> bool {
     error.is_incomplete_message() || error.is_canceled() || error.is_closed() || io_error(error).is_some()
 }
@@ -177,8 +177,8 @@ fn is_tls_error(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
 }
 
-/// Returns how long a receiver keeps an idle connection (`Keep-Alive: timeout=5`), minus a fifth for the
-/// network.
+/// Returns the time for which the receiver keeps idle connections (`Keep-Alive: timeout=5`), less a fifth as
+/// a margin for network latency.
 fn offered_idle(header: &HeaderValue) -> Option<Duration> {
     let text = header.to_str().ok()?;
     let timeout = text.split(',').find_map(|part| part.trim().strip_prefix("timeout="))?;

@@ -14,14 +14,14 @@ pub struct Exchange {
     pub bytes_written: bool,
     /// The unparsed `Retry-After` header of the response.
     pub retry_after: Option<HeaderValue>,
-    /// The part of the body that was requested and received.
+    /// The received body, up to the requested size.
     pub body: Bytes,
     pub body_complete: bool,
     pub duration: Duration,
 }
 
 impl Exchange {
-    /// Creates the outcome of a request that was never started.
+    /// Creates the outcome of a request that was refused before it was sent.
     pub const fn refused(failure: Failure) -> Self {
         Self {
             outcome: AttemptOutcome::failed(failure),
@@ -33,18 +33,18 @@ impl Exchange {
         }
     }
 
-    /// Returns the status of the response, or `None` if there was none.
+    /// Returns the HTTP status of the response, or `None` if there was no response.
     pub const fn status(&self) -> Option<u16> {
         self.outcome.status()
     }
 
-    /// Returns why there was no response, as a broker fault, or `None` if there was one.
+    /// Returns the reason why there was no response, or `None` if there was one.
     pub const fn broker_fault(&self) -> Option<BrokerFault> {
         let AttemptOutcome::Failed { failure, status: None, .. } = self.outcome else { return None };
         let bytes_written = self.bytes_written;
         Some(match failure {
             Failure::Timeout => BrokerFault::TimedOut { bytes_written },
-            // A session that fails after the order was sent is not a failed handshake.
+            // A TLS session that fails after the order was sent is not a failed handshake.
             Failure::ConnectFailed | Failure::TlsFailed if bytes_written => {
                 BrokerFault::Reset { bytes_written }
             }
@@ -52,7 +52,7 @@ impl Exchange {
             Failure::TlsFailed => BrokerFault::TlsFailed,
             Failure::DnsFailed => BrokerFault::DnsFailed,
             Failure::Http(_) | Failure::ResponseInvalid => BrokerFault::Unreadable,
-            // Of these, the sender reports only those that the policy refused before anything was sent.
+            // Of these, the sender returns only those that the policy refuses before a byte is sent.
             Failure::BlockedAddress
             | Failure::UrlInvalid
             | Failure::NotVerified

@@ -1,4 +1,4 @@
-//! The headers of outgoing messages: those of Standard Webhooks, and some that describe the delivery.
+//! The headers of outgoing requests: those of Standard Webhooks, and some that describe the delivery.
 
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -16,18 +16,18 @@ const EVENT_TYPE: HeaderName = HeaderName::from_static("posthaste-event-type");
 const ATTEMPT: HeaderName = HeaderName::from_static("posthaste-attempt");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// The attempt that the headers describe.
+/// The attempt described by the headers.
 #[derive(Debug, Clone, Copy)]
 pub struct Delivery<'a> {
     pub event_id: EventId,
     pub subscription_id: SubscriptionId,
     pub event_type: &'a EventType,
-    /// Starts at one.
+    /// The number of the attempt, starting at one.
     pub attempt: u32,
     pub traceparent: Option<&'a TraceParent>,
 }
 
-/// Returns the headers of a delivery, with a signature for every valid secret.
+/// Returns the headers of a delivery, with a signature for each of `secrets`.
 pub fn delivery_headers(
     delivery: &Delivery<'_>,
     secrets: &[&SigningSecret],
@@ -44,7 +44,7 @@ pub fn delivery_headers(
     headers
 }
 
-/// Returns the headers that every signed message has: verifications, tests and deliveries.
+/// Returns the headers common to all signed requests: verifications, tests and deliveries.
 pub fn signed_headers(
     webhook_id: &str,
     secrets: &[&SigningSecret],
@@ -61,8 +61,8 @@ pub fn signed_headers(
     headers
 }
 
-/// Inserts a header. The values contain only characters that are valid in headers, unless a row was written
-/// outside Posthaste; then the header is omitted and the delivery still sent.
+/// Inserts a header. A value that is not valid in a header can only come from a row written by another
+/// program; it is omitted, and the request is still sent.
 fn put(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);

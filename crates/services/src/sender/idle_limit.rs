@@ -1,22 +1,22 @@
-//! Learns how long a host keeps idle connections open. If a receiver closes a connection just as a request is
-//! written, the attempt is lost, so an idle time that failed once is not used again. Pure: times are
+//! Learns how long a host keeps idle connections open. If a receiver closes a connection while a request is
+//! being written, the attempt is lost, so an idle time that failed once is not used again. Pure: times are
 //! arguments.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The minimum idle time before the first reuse of a connection to a host that has never responded on a
-/// reused one. Hosts that close after every response have done so by then.
+/// The minimum idle time before a connection is reused if the host has never responded on a reused
+/// connection. A host that closes connections after every response has done so by then.
 const MIN_IDLE: Duration = Duration::from_millis(20);
-/// How long a limit is remembered, and how long a host without requests.
+/// The time for which a limit is remembered, and for which a host without requests is remembered.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IdleLimit {
-    /// The longest idle time after which a connection still got a response.
+    /// The longest idle time after which a reused connection got a response.
     survived: Option<Duration>,
-    /// The longest idle time that is allowed, and when it was set.
+    /// The maximum idle time, and the time at which it was set.
     limit: Option<(Duration, Instant)>,
     used_at: Instant,
 }
@@ -26,7 +26,7 @@ impl IdleLimit {
         Self { survived: None, limit: None, used_at: now }
     }
 
-    /// Returns the minimum idle time of a connection that is reused.
+    /// Returns the minimum idle time before a connection may be reused.
     pub(super) const fn min_idle(&self) -> Duration {
         match self.survived {
             Some(_) => Duration::ZERO,
@@ -34,19 +34,19 @@ impl IdleLimit {
         }
     }
 
-    /// Returns the maximum idle time of a connection that is reused.
+    /// Returns the maximum idle time after which a connection may be reused.
     pub(super) fn keep_max(&self) -> Duration {
         self.limit.map_or(Duration::MAX, |(keep, _)| keep)
     }
 
-    /// Records a response on a connection that was idle for this long.
+    /// Records a response on a connection that was idle for `idle`.
     pub(super) fn answered_after(&mut self, idle: Duration) {
         self.survived = self.survived.max(Some(idle));
     }
 
-    /// Records that a connection was found closed after this idle time. If longer idle times have worked, a
-    /// single failure sets no limit (the receiver may have been restarted), but halves the time that counts
-    /// as working.
+    /// Records that a connection was found closed after being idle for `idle`. If longer idle times have
+    /// worked, a single failure sets no limit (the receiver may have restarted), but halves the idle time
+    /// that is known to work.
     pub(super) fn closed_after(&mut self, idle: Duration, now: Instant) {
         match self.survived {
             Some(survived) if idle <= survived => self.survived = Some(idle / 2),
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn closed_connections_set_a_limit_and_a_single_restart_does_not() {
         let now = Instant::now();
-        // (idle times that worked, idle times found closed) → how long connections are then kept
+        // Idle times that worked, idle times after which the connection was closed, and the expected maximum.
         let rows: &[(&[u64], &[u64], Duration)] = &[
             (&[], &[1000], ms(500)),
             (&[], &[1000, 600], ms(300)),

@@ -1,5 +1,6 @@
-//! The pool of idle connections. They are kept for a few seconds for the next request to the same origin,
-//! bounded per host and in total. A background task closes expired ones while the pool is not empty.
+//! The pool of idle connections. Connections are kept for a few seconds for the next request to the same
+//! origin, with a limit per host and in total. A background task closes expired connections while the pool is
+//! not empty.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -10,26 +11,28 @@ use tokio::time::{Instant, sleep};
 use super::connection::Connection;
 use super::idle_limit::IdleLimit;
 
-/// The interval of the background task. It closes connections that would expire before its next run.
+/// The interval of the background task. Each run closes the connections that would expire before the next
+/// run.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
 /// The maximum number of hosts in the pool.
 const HOSTS_MAX: usize = 10_000;
 
-/// The limits of idle connections.
+/// The limits for idle connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeepAlive {
     pub idle_max: Duration,
     pub idle_per_host_max: usize,
     pub idle_total_max: usize,
-    /// Whether the first connection to a host must be idle for a minimum time before it is reused. Only tests
-    /// that count connections turn this off.
+    /// Whether the first connection to a host must be idle for a minimum time before it is reused. Only
+    /// disabled by tests that count connections.
     pub rest_at_new_hosts: bool,
 }
 
 impl Default for KeepAlive {
-    /// Four seconds, because common servers close idle connections after five. The limit per host equals the
-    /// total, because connections that are returned were in use at the same time and will be again. With a
-    /// limit of 128, draining a backlog to one host opened a new connection for 44 of 100 deliveries.
+    /// Returns the default limits. The idle time is four seconds, because common servers close idle
+    /// connections after five. The limit per host equals the total, because pooled connections were in use at
+    /// the same time and will be again. With a limit of 128, draining a backlog to one host opened a new
+    /// connection for 44 of 100 deliveries.
     fn default() -> Self {
         Self {
             idle_max: Duration::from_secs(4),
@@ -49,7 +52,7 @@ struct Idle {
 
 #[derive(Debug)]
 struct Host {
-    /// Ordered from oldest to newest.
+    /// The idle connections, oldest first.
     idle: VecDeque<Idle>,
     idle_limit: IdleLimit,
 }
@@ -67,7 +70,7 @@ pub(super) struct Pool {
     kept: Mutex<IdleConnections>,
 }
 
-/// A pooled connection, and how long it was idle.
+/// A pooled connection, and the time for which it was idle.
 #[derive(Debug)]
 pub(super) struct Reused {
     pub(super) connection: Connection,
@@ -83,8 +86,8 @@ impl Pool {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the most recently used connection, so that surplus ones expire. For a new host, returns the
-    /// one that was idle longest. Returns `None` if none can be reused yet.
+    /// Removes and returns the most recently used connection, so that surplus connections expire. For a new
+    /// host, uses the connection that was idle longest. Returns `None` if no connection can be reused.
     pub(super) fn take(&self, origin: &str, now: Instant) -> Option<Reused> {
         let mut kept = self.lock();
         let host = kept.hosts.get_mut(origin)?;
@@ -104,7 +107,7 @@ impl Pool {
         (now < taken.until).then_some(Reused { connection: taken.connection, idle })
     }
 
-    /// Returns a connection to the pool. `offered` is how long the receiver says that it keeps it.
+    /// Returns a connection to the pool. `offered` is the idle time that the receiver allows, if it sent one.
     pub(super) fn put(self: &Arc<Self>, origin: &str, connection: Connection, offered: Option<Duration>) {
         let now = Instant::now();
         let mut kept = self.lock();
@@ -131,7 +134,7 @@ impl Pool {
             tokio::spawn(sweep(Arc::downgrade(self)));
         }
         drop(kept);
-        // Closed after the lock was released, so that no system call delays other tasks.
+        // Closed after the lock is released, so that the system call does not block other tasks.
         drop(surplus);
     }
 
@@ -147,7 +150,7 @@ impl Pool {
         }
     }
 
-    /// Closes connections that expire by `until`. Returns whether the pool still has hosts.
+    /// Closes connections that expire by `until`. Returns whether any hosts remain in the pool.
     fn close_old(&self, now: Instant, until: Instant) -> bool {
         let mut old = Vec::new();
         let mut kept = self.lock();
@@ -165,8 +168,9 @@ impl Pool {
 }
 
 impl IdleConnections {
-    /// Removes the oldest connection of all hosts. The linear search is acceptable: a full pool is rare, and
-    /// otherwise a busy host without a place would open a new connection for every request.
+    /// Removes the oldest connection of any host. The linear search is acceptable because a full pool is
+    /// rare. If no connection were removed, a busy host without a pooled connection would open a new one for
+    /// every request.
     fn take_oldest(&mut self) -> Option<Idle> {
         let since = |host: &Host| host.idle.front().map(|idle| idle.since);
         let hosts = self.hosts.values_mut().filter(|host| !host.idle.is_empty());

@@ -1,5 +1,5 @@
-//! Resolves host names for the sender. The addresses are checked by [`crate::egress`] before any connection.
-//! Tests use scripted resolvers.
+//! Resolves host names for the sender. [`crate::egress`] checks the addresses before any connection is
+//! opened. Tests use scripted resolvers.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,22 +9,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Semaphore, watch};
 
-/// The maximum number of concurrent lookups. Each occupies a thread of the runtime until the system resolver
-/// returns, even if its caller has stopped waiting.
+/// The maximum number of concurrent lookups. Each lookup occupies a thread of the runtime until the system
+/// resolver returns, even if its caller no longer waits.
 const LOOKUPS_MAX: usize = 128;
 
-/// A boxed future, so that the sender needs no type parameter for the resolver.
+/// The future returned by [`Resolve::resolve`]. Boxed so that the sender needs no type parameter for the
+/// resolver.
 pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
 
 pub trait Resolve: Send + Sync + 'static {
-    /// Returns all addresses of a name, in the order in which they are tried.
+    /// Returns all addresses of a host name, in the order in which they should be tried.
     fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a>;
 }
 
 type Answer = Option<Result<Vec<IpAddr>, io::ErrorKind>>;
 
-/// The system's resolver. Concurrent lookups of one name are shared, so that a name whose servers do not
-/// respond occupies one thread and not one per delivery. Results are not cached.
+/// The resolver of the system. Concurrent lookups of the same name share one thread, so a name whose servers
+/// do not respond does not occupy a thread per delivery. Results are not cached.
 #[derive(Debug, Clone)]
 pub struct SystemResolver {
     permits: Arc<Semaphore>,
@@ -40,7 +41,7 @@ impl Default for SystemResolver {
 impl SystemResolver {
     fn start_lookup(&self, name: &str) -> watch::Receiver<Answer> {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        // A lookup that was aborted has dropped its sender, so a new one is started.
+        // An aborted lookup has dropped its sender; a new lookup is started in that case.
         if let Some(answer) = pending.get(name).filter(|answer| answer.has_changed().is_ok()) {
             return answer.clone();
         }
@@ -52,7 +53,7 @@ impl SystemResolver {
 
     async fn lookup(self, name: String, answer: watch::Sender<Answer>) {
         let _permit = self.permits.acquire().await;
-        // The port is required by the function and not used.
+        // The function requires a port, which is not used.
         let found = tokio::net::lookup_host((name.as_str(), 0)).await;
         let addresses = found.map(|addresses| addresses.map(|address| address.ip()).collect());
         self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
@@ -98,7 +99,7 @@ mod tests {
 
     #[tokio::test]
     async fn invalid_name_is_an_error() {
-        // Too long for any resolver, so that no query is sent.
+        // The name is too long for any resolver, so no query is sent.
         assert!(SystemResolver::default().resolve(&"a".repeat(300)).await.is_err());
     }
 }

@@ -1,19 +1,20 @@
-//! Reads the status line of the final response alongside the HTTP parser, which reports it only with the
-//! complete head. The status decides the outcome even if the connection breaks one byte later. Pure: bytes
-//! in, status out.
+//! Parses the status line of the final response in parallel with the HTTP parser, which returns it only with
+//! the complete head. The status determines the outcome even if the connection breaks one byte later. Pure:
+//! bytes in, status out.
 
-/// The length of `HTTP/1.x NNN` and the character after it, which is all of the status line that is needed.
+/// The length of `HTTP/1.x NNN` and the character after it, in bytes. The rest of the status line is not
+/// needed.
 const START_LEN: usize = 13;
 
-/// The parser state of one response.
+/// The state of the parser for one response.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum StatusLine {
-    /// Inside a status line, of which `len` bytes were received.
+    /// Within a status line of which `len` bytes were received.
     Reading {
         start: [u8; START_LEN],
         len: usize,
     },
-    /// Inside the head of an interim response (1xx), which ends with an empty line.
+    /// Within the head of an interim response (1xx), which ends with an empty line.
     Interim {
         line_is_empty: bool,
     },
@@ -24,7 +25,7 @@ pub(super) enum StatusLine {
 impl StatusLine {
     pub(super) const START: Self = Self::Reading { start: [0; START_LEN], len: 0 };
 
-    /// Returns the status once its line is complete.
+    /// Returns the status of the final response, or `None` if its status line is not complete.
     pub(super) const fn status(&self) -> Option<u16> {
         match self {
             Self::Final(status) => Some(*status),
@@ -49,7 +50,7 @@ impl StatusLine {
 
     fn read_line(mut start: [u8; START_LEN], len: usize, byte: u8) -> Self {
         match byte {
-            // Empty lines before a response are skipped, as HTTP parsers do.
+            // Skips empty lines before a response, as HTTP parsers do.
             b'\r' | b'\n' if len == 0 => Self::START,
             b'\n' => match parse(&start) {
                 Some(status) if is_interim(status) => Self::Interim { line_is_empty: true },
@@ -66,7 +67,8 @@ impl StatusLine {
     }
 }
 
-/// Returns whether a status is interim. 101 is final, because the connection no longer uses HTTP after it.
+/// Returns whether a status is interim. Status 101 is final, because the connection does not use HTTP after
+/// it.
 const fn is_interim(status: u16) -> bool {
     matches!(status, 100 | 102..=199)
 }

@@ -1,5 +1,5 @@
-//! The certificate authorities that TLS trusts: the system's and those of one extra file
-//! (`POSTHASTE_CA_FILE`). Read once at the start.
+//! The certificate authorities trusted for TLS: those of the system and those in an optional file
+//! (`POSTHASTE_CA_FILE`). Read once at startup.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 
-/// Why the extra file cannot be used. The process then does not start.
+/// An error in the TLS configuration, which prevents the process from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     #[error("{path} does not contain valid PEM certificates")]
@@ -22,31 +22,32 @@ pub enum TrustError {
     Setup(#[from] rustls::Error),
 }
 
-/// The trusted certificate authorities.
+/// A set of trusted certificate authorities.
 #[derive(Debug, Clone)]
 pub struct Trust {
     roots: RootCertStore,
 }
 
 impl Trust {
-    /// Trusts no authority: every TLS handshake fails.
+    /// Creates an empty set, with which every TLS handshake fails.
     pub fn nobody() -> Self {
         Self { roots: RootCertStore::empty() }
     }
 
-    /// Trusts the system's authorities. Unreadable ones are left out, so check [`Trust::authorities`]: with
-    /// none at all (as in a minimal container) no delivery over https can succeed.
+    /// Loads the authorities of the system, except those that cannot be read. Check [`Trust::authorities`]:
+    /// if the set is empty (as in a minimal container), no delivery over https can succeed.
     pub fn system() -> Self {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         Self { roots }
     }
 
-    /// Trusts the authorities of a PEM file in addition.
+    /// Adds the authorities in a PEM file.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, contains no certificate or an invalid one.
+    /// Returns an error if the file cannot be read, contains no certificate, or contains an invalid
+    /// certificate.
     pub fn with_ca_file(mut self, path: &Path) -> Result<Self, TrustError> {
         let unreadable = |source| TrustError::File { path: path.to_owned(), source };
         let before = self.authorities();
@@ -65,7 +66,7 @@ impl Trust {
         self.roots.len()
     }
 
-    /// Returns the TLS configuration of the client. It offers HTTP/1.1 only.
+    /// Creates the TLS client configuration, which offers only HTTP/1.1.
     pub fn client_config(self) -> Result<Arc<ClientConfig>, TrustError> {
         let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()?

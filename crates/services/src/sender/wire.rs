@@ -1,6 +1,6 @@
-//! The stream under an HTTP connection, and what it observed: the number of bytes sent, whether the peer had
-//! closed before the first of them, and the status line received. [`Socket`] counts below TLS, where bytes
-//! are sent; [`Stream`] reads above it, where they are decrypted.
+//! The stream below an HTTP connection, which records the number of bytes sent, whether data arrived before
+//! the first byte was sent, and the received status line. [`Socket`] counts the bytes sent below TLS;
+//! [`Stream`] reads the decrypted bytes above it.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -15,26 +15,27 @@ use tokio_rustls::client::TlsStream;
 
 use super::status_line::StatusLine;
 
-/// The maximum number of bytes that are read before the head of a response is complete: one head of the
-/// parser's maximum length, and interim responses before it.
+/// The maximum number of bytes read before the head of the final response is complete. Allows for a head of
+/// the maximum length that the parser accepts, and for interim responses before it.
 const UNTIL_HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// What was observed on a connection since the current exchange began.
+/// The state recorded for a connection since the current exchange began.
 #[derive(Debug)]
 pub(super) struct Seen {
-    /// Bytes accepted by the kernel.
+    /// The number of bytes accepted by the kernel.
     pub(super) bytes_written: u64,
-    /// Whether data was received before anything was sent.
+    /// Whether data was received before any byte was sent.
     pub(super) unsolicited: bool,
-    /// Whether the limit was reached without a complete final head.
+    /// Whether [`UNTIL_HEAD_BYTES_MAX`] was reached before the head of the final response was complete.
     pub(super) flooded: bool,
     pub(super) status_line: StatusLine,
     until_head_left: usize,
-    /// Whether the connection was idle. Then the peer is checked before the first byte is sent.
+    /// Whether the connection was idle before. If so, the peer is checked before the first byte is sent.
     was_idle: bool,
 }
 
-/// Shared by the stream, which the HTTP connection owns, and the exchange on it.
+/// A handle to the recorded state, shared by the stream, which the HTTP connection owns, and the current
+/// exchange.
 #[derive(Debug, Clone)]
 pub(super) struct Track(Arc<Mutex<Seen>>);
 
@@ -47,7 +48,7 @@ impl Track {
         *self.lock() = Seen::at_start(was_idle);
     }
 
-    /// Records that the head is complete. From here on the reader of the body limits its size.
+    /// Records that the head is complete. The reader of the body enforces its own size limit.
     pub(super) fn head_is_complete(&self) {
         let mut seen = self.lock();
         (seen.until_head_left, seen.flooded) = (usize::MAX, false);
@@ -95,8 +96,8 @@ impl Socket {
         Self { tcp, track }
     }
 
-    /// Fails if the peer has closed an idle connection or sent data on it. Asks the kernel directly, because
-    /// the runtime may not know yet.
+    /// Returns an error if the peer has closed an idle connection or sent data on it. Queries the kernel
+    /// directly, because the runtime may not have been notified yet.
     fn check_peer(&self) -> io::Result<()> {
         let seen = self.track.lock();
         if !seen.was_idle || seen.bytes_written > 0 {
@@ -156,14 +157,14 @@ impl AsyncWrite for Socket {
     }
 }
 
-/// The transport of an HTTP connection.
+/// The transport below an HTTP connection.
 #[derive(Debug)]
 pub(super) enum Channel {
     Plain(Socket),
     Tls(Box<TlsStream<Socket>>),
 }
 
-/// A channel that observes the data read from it.
+/// A channel that records the data read from it.
 #[derive(Debug)]
 pub(super) struct Stream {
     channel: Channel,
@@ -176,7 +177,7 @@ impl Stream {
     }
 }
 
-/// Calls a method on either kind of channel.
+/// Calls a method on the socket or the TLS session of a channel.
 macro_rules! on_channel {
     ($stream:expr, $method:ident $(, $argument:expr)*) => {
         match &mut $stream.get_mut().channel {

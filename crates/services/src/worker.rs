@@ -1,5 +1,4 @@
-//! Claims the jobs that the orchestrator created, sends them and reports their outcomes. Never changes a
-//! saga.
+//! Claims jobs created by the orchestrator, sends them and reports their outcomes. Never changes a saga.
 //!
 //! A step claims at most as many jobs as there are free slots, reads each distinct event and subscription
 //! once, and spawns the attempts; it does not wait for receivers. Each attempt reports through the
@@ -31,20 +30,20 @@ pub use reports::{Reports, SERVICE as REPORTS};
 
 /// The maximum number of jobs in one claim.
 const JOBS_MAX: u32 = 500;
-/// The longest time that freed slots stay empty while more jobs may be waiting.
+/// The maximum time for which freed slots stay empty while more jobs may be waiting.
 const REFILL_WAIT: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone)]
 pub struct WorkerOptions {
     pub worker_id: WorkerId,
     pub lease: Duration,
-    /// Covers one whole exchange. Must be well below the lease.
+    /// The time limit for a whole exchange. Must be well below the lease.
     pub deadline: Duration,
     /// The maximum number of concurrent exchanges.
     pub slots: u32,
 }
 
-/// The parts of a worker other than its store.
+/// The dependencies of a worker other than its store.
 #[derive(Debug, Clone)]
 pub struct WorkerKit {
     pub sender: Sender,
@@ -52,11 +51,11 @@ pub struct WorkerKit {
     pub reports: Batcher<JobReport, Report>,
     pub clock: Clock,
     pub metrics: Metrics,
-    /// Notified when slots are freed that the worker waits for.
+    /// Notified when slots that the worker waits for are freed.
     pub wake_up: WakeUp,
 }
 
-/// Generates a new token of 128 random bits.
+/// A function that generates a new token of 128 random bits.
 pub type DrawToken = Box<dyn Fn() -> LeaseToken + Send + Sync>;
 
 pub struct Worker<S> {
@@ -66,7 +65,7 @@ pub struct Worker<S> {
     deliverer: Arc<Deliverer<S>>,
     slots: Slots,
     attempts: SendTasks<(ClaimedJob, LeaseToken)>,
-    /// Jobs that were claimed but whose events and subscriptions are not read yet.
+    /// Claimed jobs whose events and subscriptions have not been read yet.
     unread: Vec<ClaimedJob>,
     unread_token: LeaseToken,
     position: ReadPosition<Timestamp>,
@@ -81,9 +80,9 @@ impl<S: fmt::Debug> fmt::Debug for Worker<S> {
 
 impl<S: WorkerStore + Clone> Worker<S> {
     pub fn new(store: S, options: WorkerOptions, kit: WorkerKit, draw_token: DrawToken) -> Self {
-        // While all slots are occupied and more jobs wait, the worker claims again once a quarter is free, so
-        // that claims stay large. Slow receivers may occupy more than three quarters; then `REFILL_WAIT`
-        // limits how long the freed slots stay empty.
+        // While all slots are occupied and more jobs are waiting, the worker claims again when a quarter of
+        // the slots is free, so that claims stay large. If slow receivers occupy more than three quarters,
+        // `REFILL_WAIT` limits the time for which freed slots stay empty.
         let slots = Slots::new(options.slots, options.slots / 4, kit.wake_up.clone());
         let suspects = Suspects::new(kit.wake_up.clone());
         let position = ReadPosition::new(kit.clock.clone());
@@ -105,12 +104,12 @@ impl<S: WorkerStore + Clone> Worker<S> {
         }
     }
 
-    /// Waits until every attempt in flight has finished and was reported.
+    /// Waits until every attempt in flight has finished and is reported.
     pub async fn settle(&mut self) {
         self.attempts.settle().await;
     }
 
-    /// Returns a claim under a new token.
+    /// Creates a claim with a new token.
     fn new_claim(&self, from: Option<Timestamp>, jobs_max: u32) -> Claim {
         Claim {
             worker_id: self.options.worker_id.clone(),
@@ -121,7 +120,7 @@ impl<S: WorkerStore + Clone> Worker<S> {
         }
     }
 
-    /// Claims a suspect, if there is one. Returns whether it did.
+    /// Claims a suspect. Returns whether there was one.
     async fn claim_suspect(&mut self, now: Timestamp) -> StoreResult<bool> {
         let claim = self.new_claim(None, 1);
         self.unread_token = claim.token;
@@ -149,14 +148,14 @@ impl<S: WorkerStore + Clone> Worker<S> {
             let suspect = if job.suspect { self.suspects.occupy() } else { None };
             self.attempts.spawn((job, token), async move {
                 deliverer.deliver(loaded, token).await;
-                // The slot is freed first, because freeing the suspect's slot wakes up the worker.
+                // The worker's slot is freed first, because freeing the suspect's slot wakes the worker.
                 drop(slot);
                 drop(suspect);
             });
         }
     }
 
-    /// Releases jobs that were not sent, so that they can be claimed before their leases expire.
+    /// Releases unsent jobs, so that they can be claimed again before their leases expire.
     async fn release(&self, jobs: &[(ClaimedJob, LeaseToken)], now: Timestamp) -> StoreResult<u32> {
         let mut by_token: HashMap<LeaseToken, Vec<_>> = HashMap::new();
         for (job, token) in jobs {
@@ -205,8 +204,8 @@ impl<S: WorkerStore + Clone> Step for Worker<S> {
         })
     }
 
-    /// Waits for the attempts in flight. Those that do not finish in time are released, and may be sent
-    /// twice.
+    /// Waits for the attempts in flight. Jobs whose attempt does not finish in time are released, and may be
+    /// sent twice.
     async fn drain(&mut self, clock: &Clock, patience: Duration) {
         let mut left = self.attempts.drain(patience).await;
         left.extend(self.unread.drain(..).map(|job| (job, self.unread_token)));

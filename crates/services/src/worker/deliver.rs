@@ -1,5 +1,5 @@
-//! One attempt of one delivery, from the claimed job to the accepted report. Called by the
-//! [`Worker`](super::Worker) for each job of a claim.
+//! Sends one claimed job and reports its outcome. Called by the [`Worker`](super::Worker) for each job of a
+//! claim.
 
 use super::{WorkerKit, WorkerOptions};
 use crate::batcher::BatchError;
@@ -23,7 +23,7 @@ use tokio::time::Instant;
 /// expires.
 const LEASE_MARGIN: Duration = Duration::from_secs(1);
 
-/// A claimed job with everything that its attempt needs, or the reason why it cannot be sent.
+/// A claimed job with the data that its attempt needs, or the reason why it cannot be sent.
 #[derive(Debug)]
 pub(super) struct LoadedJob {
     pub(super) job: ClaimedJob,
@@ -36,18 +36,18 @@ impl LoadedJob {
     }
 }
 
-/// An event, read once for all jobs of a claim that send it.
+/// The content of an event, read once for all jobs of a claim that send it.
 #[derive(Debug)]
 struct Content {
     event_type: EventType,
     body: Bytes,
     correlation_id: Option<CorrelationId>,
     traceparent: Option<TraceParent>,
-    /// When the event was accepted.
+    /// The time at which the event was accepted.
     created_at: Timestamp,
 }
 
-/// A subscription, read once for all jobs of a claim that are sent to it.
+/// The destination and secrets of a subscription, read once for all jobs of a claim that are sent to it.
 #[derive(Debug)]
 struct Address {
     to: Destination,
@@ -71,7 +71,7 @@ impl<S: WorkerStore> Deliverer<S> {
         Self { store, kit, timeouts, worker_id }
     }
 
-    /// Reads what the jobs of a claim need, each event and subscription once.
+    /// Reads the data for the jobs of a claim, each event and subscription once.
     pub(super) async fn read(&self, jobs: &[ClaimedJob], now: Timestamp) -> StoreResult<Vec<LoadedJob>> {
         let events = distinct(jobs.iter().map(|job| job.event_id));
         let targets = distinct(jobs.iter().map(|job| job.subscription_id));
@@ -113,8 +113,8 @@ impl<S: WorkerStore> Deliverer<S> {
     ///
     /// # Errors
     ///
-    /// The failure that the attempt is reported with, if the subscription is not verified, a secret cannot be
-    /// decrypted or the URL is refused.
+    /// Returns the failure to report for the attempt if the subscription is not verified, a secret cannot be
+    /// decrypted, or the URL is refused.
     fn address(&self, target: &Target, now: Timestamp) -> Result<Address, Failure> {
         if !target.verified {
             return Err(Failure::NotVerified);
@@ -132,7 +132,7 @@ impl<S: WorkerStore> Deliverer<S> {
         Ok(Address { to, timeout: self.timeouts.of(target.timeout), secrets })
     }
 
-    /// Sends the attempt and reports it. If the rest of the lease is too short, the job is released instead.
+    /// Sends the attempt and reports it. If the rest of the lease is too short, releases the job instead.
     pub(super) async fn deliver(&self, loaded: LoadedJob, token: LeaseToken) {
         let (job, began) = (loaded.job, Instant::now());
         let now = self.kit.clock.now();
@@ -156,8 +156,8 @@ impl<S: WorkerStore> Deliverer<S> {
                 Some(code) => self.kit.metrics.health.failed(job.subscription_id, code, ended_at),
             }
         }
-        // Only the worker may read when the event was accepted, so the latency is measured here and not where
-        // the delivery completes.
+        // Only the worker may read the time at which the event was accepted, so the latency is measured here
+        // and not where the delivery completes.
         if let (Ok(Report::Accepted), None, Ok((content, _))) = (&reported, outcome.code(), &loaded.content) {
             self.kit.metrics.delivered(ended_at.since(content.created_at));
         }
@@ -261,8 +261,7 @@ fn distinct<T: Copy + Ord>(ids: impl Iterator<Item = T>) -> Vec<T> {
     ids
 }
 
-/// Loads rows one at a time. A row that cannot be read is left out, as if it did not exist, so that it does
-/// not fail the others.
+/// Loads rows one at a time. Omits unreadable rows, so that they do not cause the others to fail.
 async fn one_by_one<Id, T, F>(ids: Vec<Id>, load: impl Fn(Id) -> F) -> StoreResult<Vec<T>>
 where
     F: Future<Output = StoreResult<Vec<T>>>,

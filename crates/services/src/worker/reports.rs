@@ -36,7 +36,7 @@ impl<S: WorkerStore> BatchHandler for Reports<S> {
         if answers.is_ok() {
             self.wake_ups.wake_results(reports.iter().map(|report| report.job_id));
         }
-        // Reports that are not retried: their leases expire, and the jobs are sent again.
+        // Jobs whose reports are not retried are sent again after their leases expire.
         answers.map_err(|error| Failed::repeated(error, reports))
     }
 }

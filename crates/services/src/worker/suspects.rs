@@ -1,6 +1,6 @@
 //! Decides when the worker may claim a suspect: a job that was in flight when its workers died (see
 //! [`posthaste_core::job::ExpiredLease`]). A process has at most one suspect in flight, so a job that kills
-//! its worker does not fail other suspects.
+//! its worker does not cause other suspects to fail.
 
 use crate::clock::is_due;
 use crate::send_tasks::{Slot, Slots};
@@ -8,8 +8,9 @@ use crate::wake::WakeUp;
 use posthaste_core::Timestamp;
 use std::time::Duration;
 
-/// The time between polls that find no suspect. Suspects are rare and have lost several leases already, so a
-/// delay of a second does not matter to them, and an idle process runs only one more statement a second.
+/// The interval between polls that find no suspect. Suspects are rare and have already lost several leases,
+/// so a delay of a second does not matter to them, and an idle process runs only one more statement per
+/// second.
 const POLL_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -17,8 +18,8 @@ pub(super) struct Suspects {
     /// A single slot, held by the suspect in flight.
     slots: Slots,
     next_poll_at: Timestamp,
-    /// Set when a suspect was claimed, cleared when normal jobs were: with a single slot in the worker, the
-    /// two alternate.
+    /// Whether normal jobs are claimed before the next suspect. In a worker with a single slot, the two
+    /// alternate.
     is_normal_next: bool,
 }
 
@@ -43,7 +44,7 @@ impl Suspects {
         self.is_normal_next = false;
     }
 
-    /// Returns the slot that the attempt of a suspect holds until it finishes, or `None` if it is occupied.
+    /// Returns the slot that a suspect holds until its attempt finishes, or `None` if the slot is occupied.
     pub(super) fn occupy(&self) -> Option<Slot> {
         self.slots.acquire()
     }

@@ -1,5 +1,5 @@
-//! The start of the next fetch from a queue: the low-water mark, or the beginning when a full scan is due.
-//! Used by the components that read queues.
+//! The start of the next fetch from a queue: the low-water mark, or the beginning if a full scan is due. Used
+//! by the components that read queues.
 
 use crate::clock::Clock;
 use crate::low_water_mark::LowWaterMark;
@@ -17,12 +17,12 @@ impl<K: Ord + Copy> ReadPosition<K> {
         Self { mark: LowWaterMark::new(), full_scans: ScanSchedule::new(clock) }
     }
 
-    /// Returns the key from which a fetch at `now` starts, or `None` for the beginning.
+    /// Returns the key from which a fetch at `now` starts, or `None` for the beginning of the queue.
     pub(crate) fn from(&self, now: Timestamp) -> Option<K> {
         if self.full_scans.is_due(now) { None } else { self.mark.get() }
     }
 
-    /// Records the smallest key of the fetch that started at `now`, or `None` if it was empty.
+    /// Records a fetch that started at `now`. `lowest` is its smallest key, or `None` if it was empty.
     pub(crate) fn record(&mut self, lowest: Option<K>, now: Timestamp) {
         if self.full_scans.is_due(now) {
             let has_found = lowest.is_some_and(|lowest| self.mark.is_above(lowest));
@@ -35,7 +35,7 @@ impl<K: Ord + Copy> ReadPosition<K> {
         }
     }
 
-    /// Lowers the mark to a key that is known to exist.
+    /// Lowers the mark to a key that is known to be in the queue.
     pub(crate) fn lower_to(&mut self, key: K) {
         self.mark.lower_to(key);
     }
@@ -53,9 +53,9 @@ mod tests {
         Timestamp::from_micros(0).after(Duration::from_millis(ms))
     }
 
-    /// Simulates 2,048 jobs in flight. Each finishes after `finishes_after_ms(key)`; a fetch takes
-    /// `fetch_ms(start, is_full_scan)`. Returns the longest time from the end of a job to the start of its
-    /// fetch.
+    /// Simulates 2,048 jobs in flight. Each job finishes after `finishes_after_ms(key)`; a fetch takes
+    /// `fetch_ms(start, is_full_scan)`. Returns the longest time from the end of a job to the start of the
+    /// fetch that returns it.
     fn longest_wait_ms(
         mut finishes_after_ms: impl FnMut(u32) -> u64,
         mut fetch_ms: impl FnMut(u64, bool) -> u64,
@@ -86,7 +86,7 @@ mod tests {
         longest
     }
 
-    /// A fixed pseudorandom time: larger keys often finish first.
+    /// Returns a reproducible pseudorandom time, with which larger keys often finish first.
     fn scattered(key: u32) -> u64 {
         20 + u64::from(key.wrapping_mul(2_654_435_761) >> 8) % 200
     }
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn rows_behind_the_mark_are_found_within_two_seconds_of_a_stall() {
-        // Ten stalls of 1.5 s. The wait of a job that ended during a stall includes the stall.
+        // There are ten stalls of 1.5 s. The wait of a job that finished during a stall includes the stall.
         let stalls = |now: u64, _| if now < 40_000 && now % 4_000 < 30 { 1_500 } else { 30 };
         let wait = longest_wait_ms(one_in_100_is_slow, stalls, false);
         assert!(wait <= 1_500 + 2_000, "{wait} ms");

@@ -1,5 +1,5 @@
-//! Dequeues accepted events (queued when ingest inserts them) and creates the sagas that the orchestrator
-//! admits. Never reads sagas, jobs or payloads.
+//! Dequeues accepted events (queued by ingest) and creates the sagas that the orchestrator admits. Never
+//! reads sagas, jobs or payloads.
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -12,10 +12,10 @@ use posthaste_core::{EventId, Timestamp};
 
 const SERVICE: &str = "router";
 
-/// The maximum number of events in one step.
+/// The maximum number of events that one step routes.
 const EVENTS_MAX: u32 = 500;
-/// The approximate number of sagas that one step creates. It limits the events of a step when the fan-out is
-/// high.
+/// The approximate number of sagas that one step creates. With a high fan-out, it limits the number of events
+/// in a step.
 const SAGAS_TARGET: u32 = 2_000;
 
 #[derive(Debug)]
@@ -24,7 +24,8 @@ pub struct Router<S> {
     wake_ups: WakeUps,
     metrics: Metrics,
     events_max: u32,
-    /// Ids commit out of order. An event that was committed late is found by a full scan.
+    /// The position of reads by event id. Ids are not committed in order; a full scan finds events that were
+    /// committed late.
     position: ReadPosition<EventId>,
 }
 
@@ -66,7 +67,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    /// Returns scripted results and records the calls.
+    /// A store that returns scripted results and records its calls.
     #[derive(Debug, Default, Clone)]
     struct Scripted {
         asked: Arc<Mutex<Vec<RouteTake>>>,

@@ -1,5 +1,5 @@
-//! The loop that runs every [`Step`] as a service: it polls the step or waits for a wake-up, backs off while
-//! the store is unavailable, catches panics, measures, and drains at shutdown.
+//! The loop that runs a [`Step`] as a service. It polls the step or waits for a wake-up, backs off while the
+//! store is unavailable, catches panics, records metrics, and drains at shutdown.
 
 mod backoff;
 
@@ -19,17 +19,17 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// A step, with the settings of its loop.
+/// A step and the settings of its loop.
 #[derive(Debug)]
 pub struct Service<S> {
     pub name: &'static str,
     pub step: S,
     pub wake_up: WakeUp,
-    /// The longest idle time, after which the step runs without a wake-up.
+    /// The maximum idle time, after which the step runs without a wake-up.
     pub poll: Duration,
     /// The minimum time between the starts of two steps. Zero means no limit.
     pub pace: Duration,
-    /// The longest backoff while the store is unavailable.
+    /// The maximum backoff while the store is unavailable.
     pub pause_max: Duration,
     pub phase: DrainPhase,
 }
@@ -41,12 +41,13 @@ impl<S> Service<S> {
     }
 }
 
-/// When a service drains: first those that take on work, then those that report results, and last telemetry.
+/// The phase of the shutdown in which a service drains: first services that accept work, then services that
+/// report results, and finally telemetry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DrainPhase {
     Intake,
     Results,
-    /// Last, so that it also covers the drain of the others.
+    /// The last phase, so that telemetry also covers the drain of all other services.
     Telemetry,
 }
 
@@ -71,7 +72,8 @@ impl RunState {
 pub struct Heartbeat {
     pub name: &'static str,
     started: Instant,
-    /// Milliseconds from the start to the last successful step, plus one. Zero before the first.
+    /// The time from the start to the last successful step in milliseconds, plus one. Zero before the first
+    /// step.
     stepped_ms: AtomicU64,
     failing: AtomicBool,
 }
@@ -88,7 +90,7 @@ impl Heartbeat {
         self.failing.load(Ordering::Relaxed)
     }
 
-    /// Records a successful step. One that did not use the store leaves the failure flag unchanged.
+    /// Records a successful step. A step that did not use the store leaves the failure flag unchanged.
     fn beat(&self, progress: Progress) {
         let ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
         self.stepped_ms.store(ms + 1, Ordering::Relaxed);
@@ -119,7 +121,7 @@ impl Runner {
         Self { started, clock, metrics, run_state, intake, results, telemetry, heartbeats: Vec::new() }
     }
 
-    /// Returns the heartbeats of all services that were started.
+    /// Returns the heartbeats of all started services.
     pub fn heartbeats(&self) -> &[Arc<Heartbeat>] {
         &self.heartbeats
     }
@@ -149,11 +151,11 @@ impl Runner {
         );
     }
 
-    /// Drains all services in the order of their phases, within `grace`. Returns whether all of them ended in
-    /// time.
+    /// Drains all services in the order of their phases, within `grace`. Returns whether all of them finished
+    /// in time.
     pub async fn stop(mut self, grace: Duration) -> bool {
         let until = Instant::now() + grace;
-        // The time kept for reporting results and for releasing unfinished work.
+        // The time reserved for reporting results and releasing unfinished work.
         let reserve = grace / 5;
         let mut all = true;
         for (phase, tasks, kept) in [
@@ -165,7 +167,7 @@ impl Runner {
             let timeout = left.saturating_sub(kept);
             self.run_state.send_replace(RunState::Draining { last: phase, timeout });
             let ended = async { while tasks.join_next().await.is_some() {} };
-            // A service that hangs must not use up the time of the following phases.
+            // A service that hangs must not use up the time of later phases.
             all &= tokio::time::timeout(left.saturating_sub(kept / 2), ended).await.is_ok();
         }
         all
@@ -233,7 +235,7 @@ impl<S: Step> Loop<S> {
     async fn idle(&mut self, progress: Progress, now: Timestamp, began: Instant) {
         match progress {
             Progress::More => {
-                // Lets other tasks run between steps that always have more to do.
+                // Lets other tasks run if every step has more work to do.
                 tokio::task::yield_now().await;
             }
             Progress::Idle | Progress::Unasked => self.wait(self.longest_idle(), true).await,
@@ -245,19 +247,19 @@ impl<S: Step> Loop<S> {
         }
     }
 
-    /// Returns the time to the next poll. Polls of all services with the same interval coincide, so an idle
-    /// process wakes up once for all of them, and their statements share one group commit.
+    /// Returns the time until the next poll. Polls of all services with the same interval coincide, so an
+    /// idle process wakes up once for all of them, and their statements share one group commit.
     fn longest_idle(&self) -> Duration {
         let poll = self.service.poll;
         if self.was_notified {
-            // With clock skew, the rows that it was woken for may only be due then.
+            // With clock skew, the rows that caused the wake-up may become due only after this time.
             return poll.min(CLOCK_SKEW_MAX);
         }
         let since_last = self.runner_started.elapsed().as_nanos().checked_rem(poll.as_nanos()).unwrap_or(0);
         poll.saturating_sub(Duration::from_nanos(u64::try_from(since_last).unwrap_or(0)))
     }
 
-    /// Waits for `span`, for a wake-up if `listens`, or for the shutdown.
+    /// Waits until `span` has passed, the shutdown begins or, if `listens` is true, a wake-up arrives.
     async fn wait(&mut self, span: Duration, listens: bool) {
         let phase = self.service.phase;
         let wake_up = &self.service.wake_up;
@@ -265,7 +267,7 @@ impl<S: Step> Loop<S> {
         tokio::select! {
             () = tokio::time::sleep(span) => {}
             () = wake_up.notified(), if listens => self.was_notified = true,
-            // The sender is dropped with the runner, which also ends the service.
+            // Dropping the runner drops the sender, which also ends this wait.
             _ = self.run_state.wait_for(|run_state| run_state.stops(phase).is_some()) => {}
         }
     }

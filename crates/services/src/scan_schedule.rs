@@ -2,9 +2,9 @@
 //! behind the [`LowWaterMark`](crate::low_water_mark::LowWaterMark), such as those of a transaction that
 //! committed late.
 //!
-//! Next to a long-running transaction a full scan is slow, because it steps over everything that was dequeued
-//! since. The interval then grows up to [`INTERVAL_MAX`], which bounds how late a row is found. A single slow
-//! scan does not count: it may have waited for a connection, a lock or a stalled disk.
+//! During a long-running transaction a full scan is slow, because it steps over every row dequeued since that
+//! transaction began. The interval then grows up to [`INTERVAL_MAX`], which bounds the delay until a row is
+//! found. A single slow scan has no effect: it may have waited for a connection, a lock or a stalled disk.
 
 use crate::clock::{Clock, is_due};
 use posthaste_core::Timestamp;
@@ -12,9 +12,9 @@ use std::time::Duration;
 
 const INTERVAL_BASE: Duration = Duration::from_secs(1);
 const INTERVAL_MAX: Duration = Duration::from_secs(5);
-/// A scan is slow if at the base interval it would take more than 1/`SLOW_SHARE` of the time: 2 %.
+/// The reciprocal of the fraction of the base interval from which a scan counts as slow: 1/50, or 2 %.
 const SLOW_SHARE: u32 = 50;
-/// Scans count as slow if the fastest of this many is slow.
+/// The number of consecutive scans that must be slow before the interval grows.
 const SCANS_JUDGED: usize = 3;
 
 #[derive(Debug)]
@@ -24,13 +24,14 @@ pub(crate) struct ScanSchedule {
     interval_max: Duration,
     interval: Duration,
     next_at: Timestamp,
-    /// The durations of the last scans minus that of an ordinary fetch, latest first.
+    /// The durations of the last scans, most recent first, each less the duration of an ordinary fetch.
     durations: [Duration; SCANS_JUDGED],
-    /// The duration of the last ordinary fetch. It is subtracted because under load a scan does the same
-    /// useful work.
+    /// The duration of the last ordinary fetch. It is subtracted because under load a scan also does the work
+    /// of a fetch.
     fetch: Duration,
-    /// The total duration of the pages of the running scan, and whether they found rows.
+    /// The total duration of the pages of the running scan.
     running: Duration,
+    /// Whether the running scan found rows that only a scan finds.
     has_found: bool,
     is_running: bool,
     /// Whether another scan was requested since the last one began.
@@ -38,7 +39,7 @@ pub(crate) struct ScanSchedule {
 }
 
 impl ScanSchedule {
-    /// Creates a schedule. The first scan is due at once.
+    /// Creates a schedule whose first scan is due at once.
     pub(crate) const fn new(clock: Clock) -> Self {
         Self::with_intervals(clock, INTERVAL_BASE, INTERVAL_MAX)
     }
@@ -64,7 +65,7 @@ impl ScanSchedule {
         }
     }
 
-    /// Returns whether a scan is running or the next one is due.
+    /// Returns whether a scan is running or due.
     pub(crate) fn is_due(&self, now: Timestamp) -> bool {
         self.is_running || self.is_requested || is_due(self.next_at, self.interval, now)
     }
@@ -73,17 +74,17 @@ impl ScanSchedule {
         self.is_running
     }
 
-    /// Makes the next scan due at once, for rows that only a scan can find.
+    /// Makes a scan due at once, for rows that only a scan can find.
     pub(crate) const fn request(&mut self) {
         self.is_requested = true;
     }
 
-    /// Records a fetch that was not a scan and started at `began`.
+    /// Records an ordinary fetch that started at `began`.
     pub(crate) fn record_fetch(&mut self, began: Timestamp) {
         self.fetch = self.clock.now().since(began);
     }
 
-    /// Records a page of a scan that started at `began`. `has_found` indicates whether it found rows that
+    /// Records a page of a scan. The page started at `began`; `has_found` is true if it contained rows that
     /// only a scan finds.
     pub(crate) fn record_page(&mut self, began: Timestamp, has_found: bool, is_last: bool) {
         self.is_requested &= self.is_running;
@@ -113,7 +114,7 @@ mod tests {
         Timestamp::from_micros(0).after(Duration::from_millis(ms))
     }
 
-    /// Runs each scan as soon as it is due. Returns the pauses after them, in seconds.
+    /// Runs each scan as soon as it is due. Returns the pause after each scan, in seconds.
     fn pauses(scans: &[(u64, bool)]) -> Vec<u64> {
         let clock = Clock::fixed(at(0));
         let mut schedule = ScanSchedule::new(clock.clone());

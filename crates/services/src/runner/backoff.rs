@@ -1,4 +1,4 @@
-//! Computes the pause after a failed step, and logs each change between working and failing once.
+//! Computes the pause after a failed step, and logs once each time a service starts to fail or recovers.
 
 use crate::step::Progress;
 use posthaste_core::ports::StoreError;
@@ -6,11 +6,11 @@ use std::any::Any;
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-/// The longest pause while the store is unavailable. A recovery is noticed at most this much later.
+/// The maximum pause while the store is unavailable. It bounds the delay until a recovery is noticed.
 pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(2);
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 
-/// The outcome of one call of a step.
+/// The outcome of one call to a step.
 #[derive(Debug)]
 pub(super) enum StepOutcome {
     Done(Progress),
@@ -37,14 +37,15 @@ impl Backoff {
         Self { pause_max, failing: None }
     }
 
-    /// Records the outcome of a step. Returns its progress, or the time to pause as `Err`.
+    /// Records the outcome of a step. Returns its progress, or `Err` with the time to pause.
     pub(super) fn after(
         &mut self,
         service: &'static str,
         outcome: StepOutcome,
     ) -> Result<Progress, Duration> {
         match outcome {
-            // The store was not used and may still be unavailable, so the failure and its pauses remain.
+            // The store was not used and may still be unavailable, so the service remains in the failing
+            // state.
             StepOutcome::Done(Progress::Unasked) => Ok(Progress::Unasked),
             StepOutcome::Done(progress) => {
                 if let Some(failing) = self.failing.take() {
@@ -66,7 +67,7 @@ impl Backoff {
                 Err(self.pause(kind))
             }
             StepOutcome::Panicked(text) => {
-                // Every panic is logged: it is a bug, and the pause limits the rate of these lines.
+                // Every panic is logged, because it is a bug. The pause limits the rate of these messages.
                 tracing::error!(service, panic = text, "step panicked, backing off");
                 Err(self.pause("panic"))
             }
@@ -93,14 +94,14 @@ impl Backoff {
     }
 }
 
-/// Returns seconds, truncated to milliseconds for readability.
+/// Returns `span` in seconds, truncated to milliseconds for readability.
 fn seconds(span: Duration) -> f64 {
     Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)).as_secs_f64()
 }
 
 const fn kind(error: &StoreError) -> &'static str {
     match error {
-        // The same outage causes either error, depending on when the connection broke.
+        // An outage causes either error, depending on when the connection broke.
         StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. } => "unavailable",
         StoreError::Busy { .. } => "busy",
         StoreError::Full { .. } => "full",
@@ -110,7 +111,7 @@ const fn kind(error: &StoreError) -> &'static str {
     }
 }
 
-/// Returns an error and its sources on one line.
+/// Formats an error and its sources on one line.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -123,7 +123,7 @@ async fn backoff_is_not_shortened_by_wake_ups() {
         rig.wake_up.notify();
         rig.until(call).await;
     }
-    // 50 + 100 + 200 + 400 + 800 + 1600 + 2000 + 2000 ms
+    // The pauses are 50 + 100 + 200 + 400 + 800 + 1600 + 2000 + 2000 ms.
     assert_eq!(before.elapsed().as_millis(), 7_150);
     let label = metrics::Service { service: "scripted" };
     assert_eq!(rig.metrics.step_failures.get_or_create(&label).get(), 8);

@@ -1,5 +1,5 @@
-//! Counts the backlog before each stage every few seconds, for metrics and statistics. The last result is
-//! kept with its time, so that during an outage of the store it becomes old rather than zero.
+//! Counts the backlog of each stage every few seconds, for metrics and statistics. The last result is kept
+//! with its time, so that during an outage of the store the numbers become stale rather than zero.
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -10,22 +10,23 @@ use posthaste_core::ports::{InsightStore, StoreResult, Survey, SurveyRequest};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-/// The interval of surveys.
+/// The interval between surveys.
 pub const EVERY: Duration = Duration::from_secs(5);
-/// The maximum interval while counting is slow: a queue is long, or its dequeued rows cannot be vacuumed.
+/// The maximum interval while counting is slow because a queue is long or its dequeued rows cannot be
+/// vacuumed.
 const EVERY_SLOW: Duration = Duration::from_secs(60);
-/// The time after expiry within which the cleaner resets a lease, including the grace period after an outage.
+/// The time within which the cleaner resets an expired lease, including the grace period after an outage.
 const LEASE_SLACK: Duration = Duration::from_secs(30);
-/// The same for orders and the step that takes them back.
+/// The time within which a stuck order is reclaimed, including the grace period after an outage.
 const ORDER_SLACK: Duration = Duration::from_secs(60);
 
-/// The times after which rows count as stuck.
+/// The settings that determine when rows count as stuck.
 #[derive(Debug, Clone, Copy)]
 pub struct SurveyOptions {
     pub lease: Duration,
     /// The polling interval of the cleaner.
     pub cleaner_interval: Duration,
-    /// The maximum time for which an order may be `sending`.
+    /// The maximum time for which an order may be in the state `sending`.
     pub order_stuck_after: Duration,
 }
 
@@ -40,7 +41,7 @@ impl SurveyOptions {
     }
 }
 
-/// The last survey and its time, or `None` before the first. Clones share it.
+/// The last survey and its time, or `None` before the first survey. Clones share the value.
 #[derive(Debug, Clone, Default)]
 pub struct LastSurvey(Arc<RwLock<Option<(Survey, Timestamp)>>>);
 
@@ -65,8 +66,8 @@ pub struct Surveyor<S> {
 
 impl<S: InsightStore> Surveyor<S> {
     pub fn new(store: S, options: SurveyOptions, clock: Clock, metrics: Metrics) -> Self {
-        // The service runs every `EVERY`. The interval is shorter, so that the duration of a count does not
-        // skip a step.
+        // The service runs every `EVERY`. The schedule uses a shorter interval, so that the time taken by a
+        // count does not cause a run to be skipped.
         let counts = ScanSchedule::with_intervals(clock, EVERY / 2, EVERY_SLOW);
         Self { store, options, metrics, last: LastSurvey::default(), counts }
     }

@@ -1,7 +1,6 @@
-//! Writes to the store every few seconds which roles this process runs and what its
-//! [`metrics`](crate::metrics) counted, for the dashboard and for `doctor`. There are three reports: the
-//! [`presence`] of the process, the [`chart_counts`] of all deliveries and the [`attempt_sums`] of each
-//! subscription.
+//! Writes the roles of this process and the counts from its [`metrics`](crate::metrics) to the store every
+//! few seconds, for the dashboard and for `doctor`. There are three reports: the [`presence`] of the process,
+//! the [`chart_counts`] of all deliveries and the [`attempt_sums`] of each subscription.
 
 mod attempt_sums;
 mod chart_counts;
@@ -19,13 +18,13 @@ use std::time::Duration;
 
 pub use presence::{GONE_AFTER, Identity};
 
-/// The interval of reports.
+/// The interval between reports.
 pub const EVERY: Duration = Duration::from_secs(5);
 /// The maximum number of sums in one report.
 const REPORT_MAX: usize = 500;
 
 /// Removes the first `reported` sums if the store received them or may have. A report whose outcome is
-/// unknown is not repeated: a chart that lacks a few seconds is better than one that counts them twice.
+/// unknown is not retried: a chart that lacks a few seconds is better than one that counts them twice.
 fn settle<K: Ord, V>(sums: &mut BTreeMap<K, V>, reported: usize, answer: StoreResult<()>) -> StoreResult<()> {
     if matches!(answer, Ok(()) | Err(StoreError::OutcomeUnknown { .. })) {
         (0..reported).for_each(|_| drop(sums.pop_first()));
@@ -48,7 +47,7 @@ impl<S: PresenceStore> Telemetry<S> {
         Self { store, identity, metrics, chart_counts, attempt_sums }
     }
 
-    /// Adds the counts since the last call.
+    /// Adds the counts since the last call to the unreported sums.
     fn collect(&mut self, now: Timestamp) {
         self.chart_counts.collect(&self.metrics, now);
         self.attempt_sums.collect(&self.metrics, now);

@@ -1,4 +1,4 @@
-//! Sums of the attempts of each subscription, by interval of [`posthaste_core::health`].
+//! Sums of attempts by subscription and interval of [`posthaste_core::health`].
 
 use super::{REPORT_MAX, settle};
 use crate::metrics::Metrics;
@@ -7,13 +7,13 @@ use posthaste_core::ports::{HealthSum, PresenceStore, StoreResult};
 use posthaste_core::{SubscriptionId, Timestamp};
 use std::collections::BTreeMap;
 
-/// The maximum number of sums that are kept while the store is unavailable. Further ones are dropped, so the
-/// latest intervals are lost.
+/// The maximum number of sums kept while the store is unavailable. Any others are dropped, so the latest
+/// intervals are lost.
 pub(super) const WAITING_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub(super) struct AttemptSums {
-    /// Sums that the store has not received yet.
+    /// Sums not yet received by the store.
     pub(super) unreported: BTreeMap<(Timestamp, SubscriptionId), Attempts>,
 }
 

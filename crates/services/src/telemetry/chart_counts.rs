@@ -1,4 +1,4 @@
-//! The counters of the process for the charts, in intervals of ten seconds.
+//! The counters of this process for the charts, in intervals of ten seconds.
 
 use super::{REPORT_MAX, settle};
 use crate::metrics::Metrics;
@@ -6,15 +6,15 @@ use posthaste_core::Timestamp;
 use posthaste_core::ports::{PresenceStore, ProcessSeen, Rollup, RollupWidth, StoreResult};
 use std::collections::{BTreeMap, HashMap};
 
-/// The maximum number of sums that are kept while the store is unavailable. Further counts are added to the
-/// last interval.
+/// The maximum number of sums kept while the store is unavailable. Later counts are added to the last
+/// interval.
 pub(super) const WAITING_MAX: usize = 5_000;
 
 #[derive(Debug, Default)]
 pub(super) struct ChartCounts {
     /// The counter values at the last collection.
     known: HashMap<String, u64>,
-    /// Sums that the store has not received yet.
+    /// Sums not yet received by the store.
     pub(super) unreported: BTreeMap<(Timestamp, String), i64>,
 }
 
@@ -33,7 +33,7 @@ impl ChartCounts {
         }
     }
 
-    /// Reports the sums together with the presence of a role, in one statement.
+    /// Reports the sums and the presence of a role in one statement.
     pub(super) async fn report<S: PresenceStore>(&mut self, store: &S, seen: ProcessSeen) -> StoreResult<()> {
         let rollup = |((interval_start, counter), amount): (&(Timestamp, String), &i64)| Rollup {
             interval_start: *interval_start,

@@ -4,16 +4,16 @@ use posthaste_core::ports::ProcessSeen;
 use posthaste_core::{Timestamp, WorkerId};
 use std::time::Duration;
 
-/// The time without a report after which a process no longer counts as running.
+/// The time since its last report after which a process no longer counts as running.
 pub const GONE_AFTER: Duration = Duration::from_secs(30);
 
-/// The process that reports.
+/// The identity of the process that reports.
 #[derive(Debug, Clone)]
 pub struct Identity {
     pub process_id: WorkerId,
     pub version: &'static str,
     pub started_at: Timestamp,
-    /// The roles that it runs.
+    /// The roles that the process runs.
     pub roles: Vec<&'static str>,
 }
 

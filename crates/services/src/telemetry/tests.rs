@@ -12,7 +12,7 @@ enum Reply {
     Unknown,
 }
 
-/// Returns scripted results and records what it received.
+/// A store that returns scripted results and records the reports.
 #[derive(Debug, Clone, Default)]
 struct Scripted {
     script: Arc<Mutex<Vec<Reply>>>,
@@ -62,7 +62,7 @@ fn telemetry(store: &Scripted, metrics: &Metrics) -> Telemetry<Scripted> {
 async fn every_count_is_reported_at_most_once() {
     for (script, expected) in [
         (vec![], 3),
-        // The last entry is used first.
+        // Replies are used from last to first.
         (vec![Reply::Unavailable, Reply::Unavailable], 3),
         // Counts that may have been received are not reported again.
         (vec![Reply::Unknown], 1),
@@ -72,7 +72,7 @@ async fn every_count_is_reported_at_most_once() {
         let mut telemetry = telemetry(&store, &metrics);
         metrics.events_accepted.inc_by(2);
         let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
-        // The outcome of each step is scripted.
+        // The outcome is scripted and may be an error.
         let _ = telemetry.step(at(0)).await;
         metrics.events_accepted.inc();
         let _ = telemetry.step(at(10)).await;
@@ -88,7 +88,7 @@ async fn attempts_are_reported_once_for_each_subscription() {
     let taken = Reply::Accepted;
     for (script, expected) in [
         (vec![], 3),
-        // The last entry is used first: two roles report, then the attempts are reported.
+        // Replies are used from last to first: two for the roles, then one for the attempts.
         (vec![Reply::Unavailable, taken, taken], 3),
         (vec![Reply::Unknown, taken, taken], 1),
     ] {
@@ -99,7 +99,7 @@ async fn attempts_are_reported_once_for_each_subscription() {
         let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
         metrics.health.succeeded(one, Duration::from_millis(7));
         metrics.health.succeeded(other, Duration::from_millis(7));
-        // The outcome is scripted.
+        // The outcome is scripted and may be an error.
         let _ = telemetry.step(at(601)).await;
         metrics.health.failed(one, posthaste_core::outcome::Failure::Timeout.code(), at(602));
         telemetry.step(at(606)).await.expect("the script has ended");

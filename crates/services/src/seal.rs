@@ -1,9 +1,9 @@
 //! Encryption of signing secrets at rest. The API encrypts a secret when it is created or rotated; the worker
-//! decrypts it to sign. The key is `POSTHASTE_SECRET_KEY`; the nonce is an argument.
+//! decrypts it to sign requests. The key is `POSTHASTE_SECRET_KEY`; the nonce is an argument.
 //!
-//! Without a key a secret is stored in plain text, `whsec_…`. With a key it is stored as `v1:<key id>:<base64
-//! of nonce, ciphertext and tag>`, encrypted with AES-256-GCM. The key id distinguishes a wrong key from
-//! damaged data, and names the missing key without revealing it.
+//! Without a key, a secret is stored in plain text, `whsec_…`. With a key, it is encrypted with AES-256-GCM
+//! and stored as `v1:<key id>:<base64 of nonce, ciphertext and tag>`. The key id distinguishes a wrong key
+//! from damaged data, and identifies the missing key without revealing it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const KEY_BYTES: usize = 32;
 const KEY_HEX_CHARS: usize = KEY_BYTES * 2;
 const VERSION_PREFIX: &str = "v1:";
 
-/// Text that is not a valid sealing key. The error does not contain the text.
+/// The error returned for text that is not a valid sealing key. It does not contain the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a sealing key must be 64 hexadecimal characters or the base64 of 32 bytes; generate one with: openssl rand -hex 32"
@@ -30,7 +30,7 @@ pub struct BadSealingKey;
 #[derive(Clone)]
 pub struct SealingKey {
     cipher: Arc<LessSafeKey>,
-    /// The first 8 hexadecimal characters of the key's SHA-256.
+    /// The first 8 hexadecimal digits of the SHA-256 digest of the key.
     id: String,
 }
 
@@ -43,7 +43,7 @@ impl SealingKey {
         Ok(Self { cipher: Arc::new(LessSafeKey::new(cipher)), id })
     }
 
-    /// Returns the id of the key, which encrypted secrets contain. It is not secret.
+    /// Returns the id of the key, which is part of every secret encrypted with it. The id is not secret.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -55,7 +55,7 @@ impl fmt::Debug for SealingKey {
     }
 }
 
-/// Why a stored secret cannot be decrypted. The error does not contain the secret.
+/// The reason why a stored secret cannot be decrypted. It does not contain the secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnsealError {
     #[error("the secret is encrypted with key {sealed_with}, but POSTHASTE_SECRET_KEY is not set")]
@@ -79,8 +79,8 @@ impl SecretSealer {
         Self { key }
     }
 
-    /// Returns the form in which a secret is stored. The nonce must be random: a nonce that is used twice
-    /// with one key reveals both secrets.
+    /// Returns the stored form of a secret. The nonce must be random: using a nonce twice with the same key
+    /// compromises both secrets.
     pub fn seal(&self, secret: &SigningSecret, nonce: [u8; NONCE_LEN]) -> SealedSecret {
         match &self.key {
             None => SealedSecret::new(secret.reveal()),
@@ -88,13 +88,14 @@ impl SecretSealer {
         }
     }
 
-    /// Decrypts a stored secret. Also accepts one that was stored in plain text before there was a key.
+    /// Decrypts a stored secret. Also accepts a secret that was stored in plain text before a key was
+    /// configured.
     pub fn open(&self, sealed: &SealedSecret) -> Result<SigningSecret, UnsealError> {
         let Some(rest) = sealed.expose().strip_prefix(VERSION_PREFIX) else {
             return SigningSecret::parse(sealed.expose()).map_err(UnsealError::NotASecret);
         };
         let (sealed_with, encoded) = rest.split_once(':').ok_or(UnsealError::Damaged)?;
-        // Errors contain the id, so it must have the form of one.
+        // Errors contain the id, so its format is checked first.
         if decode_hex(sealed_with).is_none_or(|id| id.len() != 4) {
             return Err(UnsealError::Damaged);
         }
@@ -109,7 +110,7 @@ impl SecretSealer {
 }
 
 impl SealingKey {
-    /// Returns the prefix of the stored form. It is authenticated as well, so that it cannot be exchanged.
+    /// Returns the prefix of the stored form. It is part of the authenticated data, so it cannot be replaced.
     fn prefix(&self) -> String {
         format!("{VERSION_PREFIX}{}:", self.id)
     }
@@ -196,14 +197,14 @@ mod tests {
     fn stored_form_is_stable() {
         let plain = SecretSealer::new(None).seal(&secret(), NONCE);
         assert_eq!(plain.expose(), secret().reveal());
-        // The id is from `sha256sum`, the ciphertext from another implementation of AES-GCM.
+        // The id was computed with `sha256sum`, the ciphertext with another implementation of AES-GCM.
         let sealed = sealer(1).seal(&secret(), NONCE);
         let expected = concat!(
             "v1:72cd6e84:BwcHBwcHBwcHBwcH+puZwWzx/MdSyz1Cnocsk9bb1a4OPl8d",
             "M2t/7bxdPZ8ASI7jkqrk5VO8rW/VILAQgx772hJ9"
         );
         assert_eq!(sealed.expose(), expected);
-        // Another nonce gives another ciphertext.
+        // A different nonce results in a different ciphertext.
         assert_ne!(sealed, sealer(1).seal(&secret(), [8; NONCE_LEN]));
     }
 

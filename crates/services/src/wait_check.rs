@@ -1,6 +1,6 @@
-//! Restarts stored waits after a clock step back. Such a step leaves rows whose next attempt is, by the
-//! corrected clock, up to an hour ahead. They are read page by page at the start, after each step back, and
-//! once more a minute later.
+//! Restarts stored waits after a clock step back. Such a step leaves rows whose next attempt is up to an hour
+//! in the future by the corrected clock. They are read page by page at startup, after each step back, and
+//! again a minute later.
 
 use crate::clock::Clock;
 use crate::step::{Progress, Step};
@@ -9,17 +9,17 @@ use posthaste_core::ports::{OrchestratorStore, OutboxWorkerStore, RestartedWaits
 use posthaste_core::retry::{OrderRetryPolicy, RetryPolicy};
 use std::time::Duration;
 
-/// The interval at which the clock is checked for a step back. This needs no statement.
+/// The interval between checks for a clock step back. A check runs no statement.
 pub const EVERY: Duration = Duration::from_secs(1);
-/// The maximum number of rows in one page.
+/// The maximum number of rows in a page.
 const ROWS_MAX: u32 = 1_000;
-/// The time to the second check. A transaction that began before the step may commit its times after the
-/// first.
+/// The delay before the second check. A transaction that began before the clock step may commit its times
+/// after the first check.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// A source of rows that wait for their next attempt: a store with its retry policy.
 pub trait Waits: Send {
-    /// The name of the rows in the log.
+    /// The name of the rows in log messages.
     const WHAT: &str;
 
     fn restart(
@@ -49,7 +49,7 @@ impl<S: OutboxWorkerStore> Waits for (S, OrderRetryPolicy) {
 pub struct WaitCheck<W> {
     waits: W,
     clock: Clock,
-    /// The number of steps back when the last check began; `None` before the first.
+    /// The number of steps back when the last check began, or `None` before the first check.
     steps_back: Option<u64>,
     from: Option<Timestamp>,
     again_at: Option<Timestamp>,
@@ -61,7 +61,8 @@ impl<W: Waits> WaitCheck<W> {
     }
 
     /// Returns the next page to check and the current time, or `None` if every wait was checked. The time is
-    /// read after the count of steps, because the time of the caller's step may be from before the step back.
+    /// read after the number of steps back, because the time passed by the caller may be from before the step
+    /// back.
     fn page(&mut self) -> Option<(WaitPage, Timestamp)> {
         let steps_back = Some(self.clock.steps_back());
         let now = self.clock.now();
@@ -94,7 +95,7 @@ mod tests {
     use Progress::{Idle, More, Unasked};
     use std::sync::Mutex;
 
-    /// Has two pages at each check and records where the pages began.
+    /// A source with two pages for each check, which records the start of each page.
     #[derive(Debug, Default)]
     struct TwoPages(Mutex<Vec<Timestamp>>);
 
@@ -124,7 +125,7 @@ mod tests {
             (9_900, Unasked),
             (5_000, More),
             (5_000, Idle),
-            // The second check, for transactions that began before the step.
+            // The second check finds transactions that began before the step back.
             (64_999, Unasked),
             (65_000, More),
             (65_000, Idle),
@@ -145,7 +146,7 @@ mod tests {
         for _ in 0..2 {
             check.step(clock.now()).await.expect("a step");
         }
-        // The clock is set back after the time of the step was read.
+        // The clock is set back after the time was read.
         let before = clock.now();
         clock.set(at_ms(10_000));
         check.step(before).await.expect("a step");

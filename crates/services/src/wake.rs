@@ -1,5 +1,5 @@
-//! Wake-ups between stages: directly within a process, through the database to other processes. A spurious or
-//! missing wake-up affects latency only.
+//! Wake-ups between stages: directly within a process, and through the database to other processes. A
+//! spurious or missing wake-up affects only latency.
 
 use crate::step::{Progress, Step};
 use posthaste_core::ports::{AnnounceStore, Announcement, DueSince, ListenStore, Stage, StoreResult};
@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// The notification that a service waits for between steps. One that arrives during a step is kept.
+/// The notification that a service waits for between steps. A notification that arrives during a step is
+/// kept.
 #[derive(Debug, Clone, Default)]
 pub struct WakeUp(Arc<Notify>);
 
@@ -31,29 +32,30 @@ pub struct WakeUps(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     wake_ups: [WakeUp; Stage::ALL.len()],
-    /// The stages that this process runs. They are notified directly and not announced to other processes.
+    /// The stages that this process runs. They are notified directly, without an announcement to other
+    /// processes.
     local_stages: Vec<Stage>,
-    /// The pending announcement to other processes; `None` if there are none.
+    /// The pending announcement to other processes, or `None` if this is the only process.
     pending: Option<Mutex<Announcement>>,
     announcer: WakeUp,
-    /// The smallest job id that finished since the last read of the results stage, or [`NO_JOB`].
+    /// The smallest id of the jobs that finished since the results stage last read it, or [`NO_JOB`].
     lowest_finished: AtomicI64,
-    /// The subscriptions that the router reported since admission last read them, and since when they have
-    /// due sagas.
+    /// The subscriptions that the router reported since admission last read them, each with the time since
+    /// which it has had due sagas.
     due: Mutex<HashMap<SubscriptionId, Timestamp>>,
 }
 
 const NO_JOB: i64 = i64::MAX;
-/// The maximum number of reported due subscriptions. Admission finds further ones in the store.
+/// The maximum number of reported subscriptions. Admission finds any others in the store.
 const DUE_MAX: usize = 10_000;
 
 impl WakeUps {
-    /// Creates the wake-ups for the only process on a store.
+    /// Creates the wake-ups for the only process that uses the store.
     pub fn alone() -> Self {
         Self::new(Stage::ALL.to_vec(), None)
     }
 
-    /// Creates the wake-ups for one of several processes; it runs the stages `local_stages`.
+    /// Creates the wake-ups for one of several processes, which runs the stages `local_stages`.
     pub fn among_others(local_stages: Vec<Stage>) -> Self {
         Self::new(local_stages, Some(Mutex::default()))
     }
@@ -69,18 +71,18 @@ impl WakeUps {
         self.wake_up_ref(stage).clone()
     }
 
-    /// Notifies a stage that there is work, in whichever process it runs.
+    /// Notifies a stage that there is work, regardless of the process that runs it.
     pub fn wake(&self, stage: Stage) {
         self.deliver(Announcement { stages: [stage].into(), lowest_finished: None });
     }
 
-    /// Wakes the results stage, which then reads from the smallest of these job ids.
+    /// Wakes the results stage and passes it the smallest of the finished job ids, from which it then reads.
     pub fn wake_results(&self, finished: impl IntoIterator<Item = JobId>) {
         let lowest_finished = finished.into_iter().min();
         self.deliver(Announcement { stages: [Stage::Results].into(), lowest_finished });
     }
 
-    /// Wakes admission and, if it runs in this process, passes it these subscriptions.
+    /// Wakes admission and, if it runs in this process, passes it the due subscriptions.
     pub fn wake_admission(&self, due: impl IntoIterator<Item = DueSince>) {
         if self.0.local_stages.contains(&Stage::Admission) {
             let mut known = self.0.due.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,13 +95,13 @@ impl WakeUps {
         self.wake(Stage::Admission);
     }
 
-    /// Returns the subscriptions that the router reported since the last call.
+    /// Returns and removes the subscriptions that the router reported since the last call.
     pub(crate) fn take_due(&self) -> Vec<DueSince> {
         let due = std::mem::take(&mut *self.0.due.lock().unwrap_or_else(PoisonError::into_inner));
         due.into_iter().map(|(subscription_id, since)| DueSince { subscription_id, since }).collect()
     }
 
-    /// Notifies local stages directly, and leaves the others to the announcer.
+    /// Notifies the stages directly if all of them run in this process. Otherwise queues the announcement.
     fn deliver(&self, announcement: Announcement) {
         let is_here = announcement.stages.iter().all(|stage| self.0.local_stages.contains(stage));
         if is_here {
@@ -118,7 +120,8 @@ impl WakeUps {
         announcement.stages.iter().for_each(|stage| self.wake_up_ref(*stage).notify());
     }
 
-    /// Returns the smallest job id of the wake-ups since the last call, or `None`.
+    /// Returns and resets the smallest id of the jobs that finished since the last call, or `None` if there
+    /// was none.
     pub(crate) fn take_lowest_finished(&self) -> Option<JobId> {
         let job = self.0.lowest_finished.swap(NO_JOB, Ordering::Relaxed);
         (job != NO_JOB).then(|| JobId::from_store(job))
@@ -142,8 +145,8 @@ impl WakeUps {
     }
 }
 
-/// Announces pending wake-ups to other processes. Its service has a pace, because an announcement briefly
-/// takes a lock on the whole database.
+/// A step that announces pending wake-ups to other processes. The rate of its service is limited, because an
+/// announcement briefly locks the whole database.
 #[derive(Debug)]
 pub struct Announcer<S> {
     store: S,
@@ -175,14 +178,14 @@ impl<S: AnnounceStore> Step for Announcer<S> {
     }
 }
 
-/// Notifies local stages of the wake-ups that other processes announce.
+/// A step that notifies local stages of the wake-ups announced by other processes.
 #[derive(Debug)]
 pub struct Listener<S> {
     store: S,
     wake_ups: WakeUps,
 }
 
-/// The longest time that one step listens, so that the runner can check for a shutdown.
+/// The maximum time that one step listens. It is short so that the runner can check for a shutdown.
 const LISTEN_MAX: Duration = Duration::from_millis(500);
 
 impl<S: ListenStore> Listener<S> {

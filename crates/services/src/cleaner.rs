@@ -60,9 +60,9 @@ impl<S: CleanerStore> Cleaner<S> {
         }
     }
 
-    /// Builds a request for expired leases. A lease that ends too far in the future also counts as expired.
-    /// That limit is twice the configured lease, because processes may run with different settings during a
-    /// change.
+    /// Builds a request for expired leases. A lease also counts as expired if it ends further in the future
+    /// than twice the configured duration. The factor allows for processes with different settings while the
+    /// setting is being changed.
     fn take(&self, from: Option<Timestamp>, jobs_max: u32) -> LeaseTake {
         LeaseTake { from, jobs_max, ahead_max: self.lease.saturating_mul(2) }
     }

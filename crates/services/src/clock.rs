@@ -19,8 +19,8 @@ const DRIFT_PPM: u32 = 500;
 /// this delay. Likewise, a new row may have a time this far in the past.
 pub(crate) const CLOCK_SKEW_MAX: Duration = Duration::from_millis(100);
 
-/// The smallest change that counts as a clock step. NTP corrects smaller offsets by slewing, and samples are
-/// more accurate than this. Times stored before a step may be off by its size.
+/// The size above which a change counts as a clock step. NTP corrects smaller offsets by slewing, and samples
+/// are more accurate than this. Times stored before a step may be off by its size.
 pub const STEP_MIN: Duration = posthaste_core::retry::CLOCK_STEP_MIN;
 
 /// The time source of a process. Cheap to clone; clones share the same time.
@@ -201,8 +201,8 @@ impl Bounds {
     }
 }
 
-/// Keeps a clock within the bounds that samples imply. Between samples, the maximum error of the clock grows
-/// with the drift.
+/// A controller that keeps a clock within the bounds that samples imply. Between samples, the maximum error
+/// of the clock grows with the drift.
 #[derive(Debug)]
 struct Discipline {
     clock: Clock,

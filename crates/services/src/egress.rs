@@ -124,8 +124,8 @@ impl EgressPolicy {
         Ok(Destination { tls, host, port, authority, origin, path })
     }
 
-    /// Checks the addresses that a host name resolved to. One refused address refuses all of them, because a
-    /// name that mixes public and private addresses may be an attempt to reach a private address.
+    /// Checks the addresses that a host name resolved to. If one address is refused, all of them are, because
+    /// a name that mixes public and private addresses may be an attempt to reach a private address.
     pub fn check_addresses(&self, addresses: &[IpAddr]) -> Result<(), Blocked> {
         if addresses.is_empty() {
             return Err(Blocked::NoAddress);

@@ -86,7 +86,7 @@ mod tests {
         longest
     }
 
-    /// Returns a reproducible pseudorandom time, with which larger keys often finish first.
+    /// Returns a reproducible pseudorandom duration. Larger keys often finish first.
     fn scattered(key: u32) -> u64 {
         20 + u64::from(key.wrapping_mul(2_654_435_761) >> 8) % 200
     }

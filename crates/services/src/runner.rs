@@ -100,7 +100,7 @@ impl Heartbeat {
     }
 }
 
-/// Runs all services of a process.
+/// The running services of a process.
 #[derive(Debug)]
 pub struct Runner {
     started: Instant,
@@ -167,7 +167,7 @@ impl Runner {
             let timeout = left.saturating_sub(kept);
             self.run_state.send_replace(RunState::Draining { last: phase, timeout });
             let ended = async { while tasks.join_next().await.is_some() {} };
-            // A service that hangs must not use up the time of later phases.
+            // A service that hangs must not use up the time reserved for later phases.
             all &= tokio::time::timeout(left.saturating_sub(kept / 2), ended).await.is_ok();
         }
         all

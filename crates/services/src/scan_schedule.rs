@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const INTERVAL_BASE: Duration = Duration::from_secs(1);
 const INTERVAL_MAX: Duration = Duration::from_secs(5);
-/// The reciprocal of the fraction of the base interval from which a scan counts as slow: 1/50, or 2 %.
+/// The divisor of the base interval that gives the duration from which a scan counts as slow: 1/50, or 2 %.
 const SLOW_SHARE: u32 = 50;
 /// The number of consecutive scans that must be slow before the interval grows.
 const SCANS_JUDGED: usize = 3;

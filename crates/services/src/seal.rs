@@ -68,7 +68,7 @@ pub enum UnsealError {
     NotASecret(#[source] BadSecret),
 }
 
-/// Encrypts and decrypts signing secrets.
+/// A cipher for signing secrets. Without a key, it stores them in plain text.
 #[derive(Debug, Clone)]
 pub struct SecretSealer {
     key: Option<SealingKey>,

@@ -15,7 +15,7 @@ pub(crate) struct Slots {
     freed: Arc<Freed>,
 }
 
-/// Counts the slots freed since the worker began to wait for them.
+/// A counter of the slots freed since the worker began to wait for them.
 #[derive(Debug)]
 struct Freed {
     is_awaited: AtomicBool,
@@ -87,7 +87,7 @@ impl<T> SendTasks<T> {
     }
 
     pub(crate) fn spawn(&mut self, item: T, send: impl Future<Output = ()> + Send + 'static) {
-        // Boxed because tokio moves a future several times, and this one is a few thousand bytes long.
+        // Boxed because tokio moves a future several times, and this one occupies a few thousand bytes.
         let task = self.tasks.spawn(Box::pin(send));
         self.items.insert(task.id(), item);
     }

@@ -1,6 +1,6 @@
 //! Sends one request and returns its outcome. Used for deliveries, verification challenges, test requests and
-//! orders, under one [`EgressPolicy`]. One deadline covers the whole exchange, the size of the response is
-//! bounded, and redirects, proxies and compression are not supported. A request is never resent after a byte
+//! orders, under one [`EgressPolicy`]. One deadline covers the whole exchange, and the size of the response
+//! is bounded. Redirects, proxies and decompression are not supported. A request is never resent after a byte
 //! of it was sent; retries are decided elsewhere.
 
 mod connect;

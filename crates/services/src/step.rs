@@ -1,5 +1,5 @@
-//! The trait implemented by all components: one bounded unit of work that returns whether there may be more.
-//! Called by the [runner](crate::runner).
+//! The [`Step`] trait, implemented by all components: a bounded unit of work that returns whether there may
+//! be more. Called by the [runner](crate::runner).
 
 use crate::clock::Clock;
 use posthaste_core::Timestamp;

@@ -125,7 +125,7 @@ mod tests {
             (9_900, Unasked),
             (5_000, More),
             (5_000, Idle),
-            // The second check finds transactions that began before the step back.
+            // The second check covers transactions that began before the step back.
             (64_999, Unasked),
             (65_000, More),
             (65_000, Idle),

@@ -2,7 +2,7 @@
 //!
 //! A step claims at most as many jobs as there are free slots, reads each distinct event and subscription
 //! once, and spawns the attempts; it does not wait for receivers. Each attempt reports through the
-//! [`Reports`] batcher and frees its slot when the report was accepted or refused.
+//! [`Reports`] batcher and frees its slot when the report is accepted or refused.
 
 mod deliver;
 mod reports;
@@ -51,7 +51,7 @@ pub struct WorkerKit {
     pub reports: Batcher<JobReport, Report>,
     pub clock: Clock,
     pub metrics: Metrics,
-    /// Notified when slots that the worker waits for are freed.
+    /// The wake-up that is notified when slots that the worker waits for are freed.
     pub wake_up: WakeUp,
 }
 
@@ -81,7 +81,7 @@ impl<S: fmt::Debug> fmt::Debug for Worker<S> {
 impl<S: WorkerStore + Clone> Worker<S> {
     pub fn new(store: S, options: WorkerOptions, kit: WorkerKit, draw_token: DrawToken) -> Self {
         // While all slots are occupied and more jobs are waiting, the worker claims again when a quarter of
-        // the slots is free, so that claims stay large. If slow receivers occupy more than three quarters,
+        // the slots are free, so that claims stay large. If slow receivers occupy more than three quarters,
         // `REFILL_WAIT` limits the time for which freed slots stay empty.
         let slots = Slots::new(options.slots, options.slots / 4, kit.wake_up.clone());
         let suspects = Suspects::new(kit.wake_up.clone());
@@ -104,7 +104,7 @@ impl<S: WorkerStore + Clone> Worker<S> {
         }
     }
 
-    /// Waits until every attempt in flight has finished and is reported.
+    /// Waits until every attempt in flight has finished and its outcome is reported.
     pub async fn settle(&mut self) {
         self.attempts.settle().await;
     }

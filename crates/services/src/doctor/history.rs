@@ -21,8 +21,8 @@ pub struct PageFindings {
     pub events: u64,
     pub deliveries: u64,
     pub orders: u64,
-    /// The number of pairs of event and subscription for which the recorded changes do not show whether they
-    /// matched.
+    /// The number of event and subscription pairs for which the recorded changes do not show whether they
+    /// match.
     pub undecidable: u64,
     /// The number of faults found.
     pub faults: u64,

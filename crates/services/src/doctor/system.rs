@@ -14,13 +14,13 @@ use std::time::Duration;
 /// The roles that must each be run by at least one process.
 pub const ROLES: [&str; 6] = ["api", "router", "orchestrator", "worker", "cleaner", "outbox"];
 
-/// The ages of the oldest unrouted event above which the status is a warning and a problem.
+/// The ages above which the oldest unrouted event is a warning and a problem, respectively.
 const ROUTING_AGE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(600));
-/// The ages of the oldest pending job, result or order above which the status is a warning and a problem.
+/// The ages above which the oldest pending job, result or order is a warning and a problem, respectively.
 const READY_AGE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(600));
-/// The ages of the oldest due delivery above which the status is a warning and a problem.
+/// The ages above which the oldest due delivery is a warning and a problem, respectively.
 const DUE_AGE: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(3_600));
-/// The ages of the oldest open transaction above which the status is a warning and a problem.
+/// The ages above which the oldest open transaction is a warning and a problem, respectively.
 const TRANSACTION_AGE: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(3_600));
 /// The maximum offset between the clocks of this machine and the database. Deliveries use the database's
 /// time, so a larger offset only makes logs harder to compare.
@@ -135,8 +135,7 @@ fn results(facts: &SystemFacts<'_>) -> Check {
     aged("results", facts.survey.results, facts.now, READY_AGE, to_do)
 }
 
-/// Checks the backlog of orders that could be sent. Orders that the lane holds are reported by the check
-/// `lane`.
+/// Checks the backlog of orders. A lane that holds them back is reported separately, by the check `lane`.
 fn outbox(facts: &SystemFacts<'_>) -> Check {
     let to_do =
         "check that a process runs the role outbox, that the lane is open, and that the broker responds";

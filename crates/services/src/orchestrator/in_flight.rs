@@ -20,8 +20,8 @@ const RECOUNT_ALONE: Duration = Duration::from_secs(1);
 /// The interval between recounts of a subscription at its limit while another orchestrator is active and
 /// counting is not slow.
 const RECOUNT_SHARED: Duration = Duration::from_millis(20);
-/// The duration from which a count is slow. During a long-running transaction, a count steps over the dead
-/// index entries of every job that was in flight since the transaction began.
+/// The duration from which a count is considered slow. During a long-running transaction, a count steps over
+/// the dead index entries of every job that was in flight since the transaction began.
 const SLOW_COUNT: Duration = Duration::from_millis(5);
 /// The time for which another orchestrator counts as active after it was last detected.
 const SHARED_FOR: Duration = Duration::from_secs(10);
@@ -96,8 +96,8 @@ impl InFlight {
         memory.was_last_count_slow = took >= SLOW_COUNT;
         for (id, counted) in ids.iter().zip(counts) {
             let count = memory.count(*id);
-            // If there are fewer than expected, another orchestrator applied results of jobs that this one
-            // admitted.
+            // If there are fewer jobs than expected, another orchestrator applied results of jobs that this
+            // one admitted.
             let is_shared = count.counted_at.is_some() && *counted < count.in_flight;
             (count.in_flight, count.counted_at) = (*counted, Some(now));
             if is_shared {

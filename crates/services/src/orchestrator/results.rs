@@ -45,7 +45,7 @@ impl<S: OrchestratorStore> Results<S> {
 
     fn record_result(&self, result: &AppliedResult, now: Timestamp) {
         self.metrics.decided(&result.decision);
-        // No worker reported this attempt, because its lease expired too often.
+        // The cleaner failed this attempt, because its lease expired too often.
         if let Some(code) = result.error_code.as_ref().filter(|code| **code == Failure::LeaseExpired.code())
             && !result.is_ignored()
         {

@@ -12,18 +12,19 @@ use posthaste_core::ports::{OrderRecord, OutboxWorkerStore, StoreResult};
 use posthaste_core::retry::OrderRetryPolicy;
 use std::time::Duration;
 
-/// The interval between checks for stuck orders. A request ends 5 s before its order counts as stuck, so a
-/// check notices any outage that delays a settlement for longer than that and starts the grace period.
+/// The interval between checks for stuck orders. A request ends 5 s before its order counts as stuck. An
+/// outage that delays a settlement for longer therefore coincides with a check, which starts the grace
+/// period.
 pub const REWIND_EVERY: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub struct OrderJanitor<S> {
     store: S,
-    /// The age from which a claim counts as stuck.
+    /// The age above which a claim counts as stuck.
     stuck_threshold: Duration,
     policy: OrderRetryPolicy,
     metrics: Metrics,
-    /// The wake-up of the sender.
+    /// The wake-up that notifies the sender.
     sender: WakeUp,
     grace: Grace,
 }

@@ -21,7 +21,7 @@ pub struct OrderRequeue<S> {
     pub store: S,
     pub policy: OrderRetryPolicy,
     pub metrics: Metrics,
-    /// The wake-up of the sender.
+    /// The wake-up that notifies the sender.
     pub sender: WakeUp,
 }
 

@@ -18,7 +18,7 @@ pub(super) struct Claimed {
     pub(super) probe: bool,
 }
 
-/// Sends orders to the broker and settles them.
+/// A client that sends orders to the broker and settles them.
 #[derive(Debug)]
 pub(super) struct OrderTransport<S, B> {
     store: S,

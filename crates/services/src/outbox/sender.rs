@@ -2,7 +2,7 @@
 //! slots and by the lane.
 //!
 //! A step claims orders and spawns a task for each; it does not wait for the broker. Each task reports
-//! through the [`Settlements`](super::Settlements) batcher and frees its slot when the report was accepted or
+//! through the [`Settlements`](super::Settlements) batcher and frees its slot when the report is accepted or
 //! refused.
 
 use super::broker::Broker;
@@ -36,7 +36,7 @@ pub struct OutboxOptions {
     /// The maximum number of concurrent requests.
     pub parallelism: u32,
     pub policy: OrderRetryPolicy,
-    /// The age from which a claim counts as stuck.
+    /// The age above which a claim counts as stuck.
     pub stuck_threshold: Duration,
 }
 
@@ -46,7 +46,7 @@ pub struct OutboxKit {
     pub settlements: Batcher<OrderReport, Settled>,
     pub clock: Clock,
     pub metrics: Metrics,
-    /// Wakes the sender when a slot that it waits for is freed.
+    /// The wake-up that is notified when a slot that the sender waits for is freed.
     pub wake_up: WakeUp,
 }
 
@@ -91,7 +91,7 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> OrderSender<S, B> {
         }
     }
 
-    /// Waits until every request in flight has finished and is settled.
+    /// Waits until every request in flight has finished and its order is settled.
     pub async fn settle(&mut self) {
         self.sends.settle().await;
     }
@@ -192,7 +192,7 @@ impl<S: OutboxWorkerStore + Clone, B: Broker> Step for OrderSender<S, B> {
     }
 
     /// Waits for the requests in flight. An order whose request does not finish in time may have been
-    /// executed, so it stays claimed and is reclaimed after the stuck threshold.
+    /// executed, so it stays claimed until the stuck threshold.
     async fn drain(&mut self, _clock: &Clock, patience: Duration) {
         let worker_id = self.options.worker_id.as_str();
         for order_id in self.sends.drain(patience).await {

@@ -1,5 +1,5 @@
 //! Writes the broker's responses to the store, in batches. A settlement is retried while the store is
-//! unavailable, and its order keeps its slot until then.
+//! unavailable; its order occupies a slot until the settlement is written.
 
 use crate::batcher::{BatchHandler, Failed};
 use crate::metrics::Metrics;

@@ -23,7 +23,7 @@ type Driver = Pin<Box<http1::Connection<TokioIo<Stream>, Full<Bytes>>>>;
 #[derive(Debug)]
 pub(super) struct Connection {
     requests: http1::SendRequest<Full<Bytes>>,
-    /// `None` after the connection has ended; pending requests then fail.
+    /// The connection future, or `None` after the connection has ended. Pending requests then fail.
     driver: Option<Driver>,
     track: Track,
 }

@@ -38,7 +38,7 @@ impl Exchange {
         self.outcome.status()
     }
 
-    /// Returns the reason why there was no response, or `None` if there was one.
+    /// Returns the reason why there was no valid response, or `None` if there was one.
     pub const fn broker_fault(&self) -> Option<BrokerFault> {
         let AttemptOutcome::Failed { failure, status: None, .. } = self.outcome else { return None };
         let bytes_written = self.bytes_written;

@@ -61,8 +61,8 @@ pub fn signed_headers(
     headers
 }
 
-/// Inserts a header. A value that is not valid in a header can only come from a row written by another
-/// program; it is omitted, and the request is still sent.
+/// Inserts a header. An invalid value can only come from a row written by another program. In that case the
+/// header is omitted, and the request is still sent.
 fn put(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);

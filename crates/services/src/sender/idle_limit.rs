@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// The minimum idle time before a connection is reused if the host has never responded on a reused
 /// connection. A host that closes connections after every response has done so by then.
 const MIN_IDLE: Duration = Duration::from_millis(20);
-/// The time for which a limit is remembered, and for which a host without requests is remembered.
+/// The time for which limits, and hosts without requests, are remembered.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy)]

@@ -23,8 +23,8 @@ pub struct KeepAlive {
     pub idle_max: Duration,
     pub idle_per_host_max: usize,
     pub idle_total_max: usize,
-    /// Whether the first connection to a host must be idle for a minimum time before it is reused. Only
-    /// disabled by tests that count connections.
+    /// Whether the first connection to a host must be idle for a minimum time before it is reused. Disabled
+    /// only by tests that count connections.
     pub rest_at_new_hosts: bool,
 }
 

@@ -24,8 +24,8 @@ pub trait Resolve: Send + Sync + 'static {
 
 type Answer = Option<Result<Vec<IpAddr>, io::ErrorKind>>;
 
-/// The resolver of the system. Concurrent lookups of the same name share one thread, so a name whose servers
-/// do not respond does not occupy a thread per delivery. Results are not cached.
+/// The system resolver. Concurrent lookups of the same name share one thread, so a name whose servers do not
+/// respond does not occupy a thread per delivery. Results are not cached.
 #[derive(Debug, Clone)]
 pub struct SystemResolver {
     permits: Arc<Semaphore>,
@@ -41,7 +41,7 @@ impl Default for SystemResolver {
 impl SystemResolver {
     fn start_lookup(&self, name: &str) -> watch::Receiver<Answer> {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        // An aborted lookup has dropped its sender; a new lookup is started in that case.
+        // An aborted lookup has dropped its sender, so a new lookup is started.
         if let Some(answer) = pending.get(name).filter(|answer| answer.has_changed().is_ok()) {
             return answer.clone();
         }

@@ -55,7 +55,7 @@ struct Address {
     secrets: Vec<SigningSecret>,
 }
 
-/// Reads events and subscriptions, sends attempts and reports them.
+/// A client that reads events and subscriptions, sends attempts and reports their outcomes.
 #[derive(Debug)]
 pub(super) struct Deliverer<S> {
     store: S,

@@ -1,5 +1,5 @@
 //! Writes the outcomes of attempts to the store, in batches. A report is retried while the store is
-//! unavailable, and its attempt keeps its slot until then.
+//! unavailable; its attempt occupies a slot until the report is written.
 
 use crate::batcher::{BatchHandler, Failed};
 use crate::metrics::Metrics;

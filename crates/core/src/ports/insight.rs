@@ -1,5 +1,5 @@
-//! Port of the role viewer, for operators: backlog, counters, processes, the explanation of one event, and
-//! the facts that `doctor` checks. No call has a cost proportional to the history.
+//! Port of the role viewer for monitoring: backlog, counters, processes, the explanation of one event, and the
+//! rows that `doctor` checks. The cost of a call does not grow with the number of stored events.
 
 use super::{Attempt, Delivery, ProcessSeen, Rollup, Stage, StoreResult, StoredEvent};
 use crate::conservation::{EventFacts, OrderFacts, SagaFacts};
@@ -9,38 +9,38 @@ use crate::ids::{DeadLetterId, EventId, SagaId, SubscriptionId};
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// The maximum count of waiting rows; counting stops there.
+/// The maximum number of waiting rows counted for each stage. Counting stops at this value.
 pub const COUNTED_MAX: u32 = 100_000;
 
-/// The maximum number of deliveries in an explanation.
+/// The maximum number of deliveries in the explanation of an event.
 pub const EXPLAINED_MAX: u32 = 200;
-/// The maximum number of subscription changes that are read for one explanation or page.
+/// The maximum number of subscription changes read for one explanation or one [`Examined`] page.
 pub const CHANGES_MAX: u32 = 50_000;
-/// The maximum number of sagas in one page. The page contains only events whose sagas are all among them.
+/// The maximum number of sagas in one [`Examined`] page. The page omits events whose sagas do not all fit.
 pub const SAGAS_MAX: u32 = 200_000;
 
-/// The parameters of a survey.
+/// The parameters of [`InsightStore::survey`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SurveyRequest {
     pub now: Timestamp,
-    /// The length of leases, from which the end of a finished job is derived.
+    /// The lease duration, from which the end of a finished job is computed.
     pub lease: Duration,
-    /// A lease that expired before this should have been reset.
+    /// Leases that expired before this time count as stuck.
     pub jobs_stuck_before: Timestamp,
-    /// An order that has been `sending` since before this should have been taken back.
+    /// Orders that have been `sending` since before this time count as stuck.
     pub orders_stuck_before: Timestamp,
 }
 
-/// The backlog before one stage.
+/// The backlog of one stage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Waiting {
-    /// Counted up to [`COUNTED_MAX`].
+    /// The number of waiting rows, counted up to [`COUNTED_MAX`].
     pub depth: u32,
-    /// Since when the oldest row has been waiting.
+    /// The time since which the oldest row has been waiting.
     pub oldest: Option<Timestamp>,
 }
 
-/// The backlog before every stage, each counted up to [`COUNTED_MAX`].
+/// The backlog of every stage. Each number is counted up to [`COUNTED_MAX`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Survey {
     pub routing: Waiting,
@@ -67,7 +67,7 @@ impl Survey {
     }
 }
 
-/// The length of the intervals of counters.
+/// The length of the intervals for which counters are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RollupWidth {
     TenSeconds,
@@ -89,34 +89,34 @@ impl RollupWidth {
     }
 }
 
-/// The database behind the store.
+/// Information about the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineFacts {
     pub name: &'static str,
     pub version: String,
-    /// The last migration that was completed.
+    /// The number of the last completed migration.
     pub schema_version: u32,
-    /// Migrations that were started and not finished.
+    /// The number of migrations that were started but not completed.
     pub unfinished_migrations: u32,
     pub bytes: Option<u64>,
-    /// The time of its clock.
+    /// The time according to the database's clock.
     pub now: Timestamp,
 }
 
-/// An observation, or why it could not be made.
+/// A value read from the database, or the reason why it could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Observed<T> {
     Seen(T),
-    /// The role lacks the right to see it.
+    /// The database role is not permitted to read the value.
     Denied,
-    /// This engine does not have it.
+    /// The value does not exist in this engine.
     Without,
 }
 
-/// A transaction that has been open for a long time.
+/// A long-running transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OldTransaction {
-    /// The application name of the session, or the name of a prepared transaction or a replication slot.
+    /// The application name of the session, or the name of the prepared transaction.
     pub who: String,
     pub age: Duration,
 }
@@ -129,16 +129,17 @@ pub struct DeadTuples {
     pub dead: u64,
 }
 
-/// What prevents the database from removing old data.
+/// Conditions that prevent the database from removing old data, and other maintenance information.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upkeep {
     pub oldest_transaction: Observed<Option<OldTransaction>>,
     pub oldest_prepared: Observed<Option<OldTransaction>>,
-    /// Replication slots that keep old rows, each with the age of its xmin in transactions.
+    /// The replication slots that prevent the removal of old rows, each with the age of its xmin in
+    /// transactions.
     pub holding_slots: Observed<Vec<(String, u64)>>,
     /// The tables with the most dead rows.
     pub dead_tuples: Observed<Vec<DeadTuples>>,
-    /// Database files that other users of this machine can read.
+    /// The database files that other users of this machine can read.
     pub exposed_files: Observed<Vec<String>>,
     pub write_ahead_log: Observed<WriteAheadLog>,
 }
@@ -147,31 +148,31 @@ pub struct Upkeep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteAheadLog {
     pub bytes: u64,
-    /// How long an open reader has blocked checkpoints; `None` if it does not.
+    /// The time for which an open reader has blocked checkpoints, or `None` if checkpoints are not blocked.
     pub blocked_for: Option<Duration>,
 }
 
-/// One delivery of an explained event.
+/// One delivery in the explanation of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExplainedDelivery {
     pub delivery: Delivery,
-    /// In order.
+    /// The attempts of the delivery, oldest first.
     pub attempts: Vec<Attempt>,
-    /// Its dead letter, and the delivery that was requeued from it.
+    /// The dead letter of this delivery, and the delivery that was requeued from it.
     pub dead_letter: Option<(DeadLetterId, Option<SagaId>)>,
 }
 
-/// An event and everything that explains where it was delivered.
+/// An event with its deliveries and the subscription changes that explain them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExplainedEvent {
     pub event: StoredEvent,
-    /// Whether it waits for the router.
+    /// Whether the event is still waiting for the router.
     pub is_queued: bool,
-    /// Oldest first.
+    /// The deliveries of the event, oldest first.
     pub deliveries: Vec<ExplainedDelivery>,
-    /// Whether there are more deliveries than listed.
+    /// Whether there are more deliveries than [`EXPLAINED_MAX`].
     pub more_deliveries: bool,
-    /// The changes of every subscription that ever had this event type, for each from oldest to newest.
+    /// The changes to every subscription that ever had this event type, oldest first for each subscription.
     pub changes: Vec<SubscriptionChange>,
     /// Whether there are more changes than were read.
     pub more_changes: bool,
@@ -181,11 +182,11 @@ pub struct ExplainedEvent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscriptionHealth {
     pub subscription_id: SubscriptionId,
-    /// Unfinished deliveries without an attempt in flight, counted up to the requested maximum.
+    /// The number of unfinished deliveries without an attempt in flight, counted up to the requested maximum.
     pub waiting: u32,
-    /// Counted up to the same maximum.
+    /// The number of deliveries with an attempt in flight, counted up to the same maximum.
     pub in_flight: u32,
-    /// The attempts since the requested time. The last error may be that of an older dead letter.
+    /// The attempts since the requested time. The last error may be older, from a dead letter.
     pub attempts: Attempts,
 }
 
@@ -195,50 +196,53 @@ impl SubscriptionHealth {
     }
 }
 
-/// The part of the history to examine, in the order of ids.
+/// The range of events and orders to examine, in id order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Examine {
-    /// Examine events after this id; `None` if all were examined.
+    /// The id after which events are examined, or `None` to examine no events.
     pub events_after: Option<i64>,
-    /// Examine orders after this id; `None` if all were examined.
+    /// The id after which orders are examined, or `None` to examine no orders.
     pub orders_after: Option<i64>,
-    /// Examine the newest rows instead.
+    /// Whether to examine the newest rows instead.
     pub newest: bool,
 }
 
 impl Examine {
-    /// Returns the start of the next page if this page of `rows` rows was full; `last` is its last id.
+    /// Returns the id after which the next page starts, or `None` if this page was not full. `rows` is the
+    /// number of rows on this page, and `last` is the last id.
     pub fn next(self, rows: usize, last: Option<i64>) -> Option<i64> {
         last.filter(|_| !self.newest && rows >= super::EXAMINED_MAX as usize)
     }
 }
 
-/// One page of facts from one snapshot: at most [`super::EXAMINED_MAX`] events and as many orders.
+/// One page of rows to check, read in one snapshot: at most [`super::EXAMINED_MAX`] events and
+/// [`super::EXAMINED_MAX`] orders.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Examined {
     pub events: Vec<EventFacts>,
     pub sagas: Vec<SagaFacts>,
-    /// The changes of every subscription that ever had one of the types, for each from oldest to newest.
+    /// The changes to every subscription that ever had the type of one of the events, oldest first for each
+    /// subscription.
     pub changes: Vec<SubscriptionChange>,
     /// Whether there are more changes than were read.
     pub more_changes: bool,
     pub orders: Vec<OrderFacts>,
-    /// The start of the next page, or `None` if there is none.
+    /// The event id after which the next page starts, or `None` if there are no more events.
     pub next_event: Option<i64>,
     pub next_order: Option<i64>,
-    /// The newest event.
+    /// The id of the newest event.
     pub last_event: Option<EventId>,
 }
 
 impl Examined {
-    /// Removes the events whose sagas were not all read; the next page begins with them.
+    /// Removes the events whose sagas were not all read. The next page starts with them.
     pub fn keep_whole_events(&mut self) {
         if self.sagas.len() <= SAGAS_MAX as usize {
             return;
         }
         let Some(cut) = self.sagas.last().map(|saga| saga.event_id) else { return };
         if self.events.first().is_some_and(|event| event.id == cut) {
-            // One event fills the page. Its unread sagas cannot be checked.
+            // A single event fills the page, so its remaining sagas cannot be checked.
             self.events.truncate(1);
             self.more_changes = true;
         } else {
@@ -252,9 +256,9 @@ impl Examined {
 pub trait InsightStore: Send + Sync + 'static {
     fn survey(&self, request: SurveyRequest) -> impl Future<Output = StoreResult<Survey>> + Send;
 
-    /// Returns the values of these counters in the intervals that begin at `since` or later, oldest first.
-    /// Latency counters are summed over all intervals and returned at `since`. Any login may add a counter,
-    /// so the caller names those that it knows.
+    /// Returns the values of `counters` in the intervals that start at `since` or later, oldest first. Latency
+    /// counters are summed over all intervals and returned with the interval start `since`. Counters that are
+    /// not in the list are ignored, because any database role can add one.
     fn rollups(
         &self,
         width: RollupWidth,
@@ -262,15 +266,15 @@ pub trait InsightStore: Send + Sync + 'static {
         counters: Vec<String>,
     ) -> impl Future<Output = StoreResult<Vec<Rollup>>> + Send;
 
-    /// Returns the processes that reported at `since` or later, the most recent first, at most a thousand.
+    /// Returns the processes that reported at `since` or later, most recent first, limited to 1,000.
     fn processes(&self, since: Timestamp) -> impl Future<Output = StoreResult<Vec<ProcessSeen>>> + Send;
 
     fn engine(&self) -> impl Future<Output = StoreResult<EngineFacts>> + Send;
 
     fn upkeep(&self) -> impl Future<Output = StoreResult<Upkeep>> + Send;
 
-    /// Returns the state of the deliveries of these subscriptions, in the same order: the backlog, counted up
-    /// to `counted_max`, and the attempts of the intervals that begin at `since` or later.
+    /// Returns the state of each subscription's deliveries, in the order of `ids`: the backlog, counted up to
+    /// `counted_max`, and the attempts in the intervals that start at `since` or later.
     fn subscription_health(
         &self,
         ids: Vec<SubscriptionId>,

@@ -1,9 +1,10 @@
-//! The ports: one trait per role, with exactly the operations that the role may request from a store. The
-//! stores implement them; each service gets exactly one.
+//! The ports: traits with the operations that each database role may call. Both stores implement them. A
+//! service depends on one port.
 //!
-//! Rules for every operation: it is one transaction, it works on sets of rows, it is bounded by its
-//! arguments, and the time is an argument. Rows that are not ready, or that another process has locked, are
-//! left out of the result and are not an error.
+//! Every operation works on sets of rows, is bounded by its arguments and takes the time as an argument. An
+//! operation is one transaction, except for `insert_events`, `route_events` and `apply_job_results`, which may
+//! use several. Rows that are not ready, or that another process has locked, are omitted from the result and
+//! are not an error.
 
 mod announce;
 mod cleaner;
@@ -51,28 +52,29 @@ pub use stores::{ClockSample, Stores};
 pub use subscriptions::{SubscriptionStore, Verification};
 pub use worker::{Claim, ClaimedJob, JobReport, Report, Target, WorkerStore};
 
-/// The cause of a store's error, for the log.
+/// The underlying error of a [`StoreError`], for the log.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a store call failed. The variant determines what the caller may do about it.
+/// An error from a store. The variant determines whether the caller may retry.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// No change was made. The call may be repeated later.
+    /// The store cannot be reached. No change was made. The call may be retried later.
     #[error("store unavailable while {doing}, no change was made")]
     Unavailable { doing: &'static str, source: Cause },
-    /// The connection broke after the commit was requested, so it may or may not have been executed.
+    /// The connection was lost after the commit was requested, so the transaction may or may not have been
+    /// committed.
     #[error("connection lost while {doing}, the outcome is unknown: check before repeating it")]
     OutcomeUnknown { doing: &'static str, source: Cause },
-    /// An open transaction of another session holds a lock that is needed. No change was made.
+    /// An open transaction in another session holds a required lock. No change was made.
     #[error("another transaction holds a lock needed for {doing}, no change was made: try again in a moment")]
     Busy { doing: &'static str, source: Cause },
-    /// There is no space left. No change was made.
+    /// No space is left on the disk. No change was made.
     #[error(
         "no space left in the store while {doing}, no change was made: free some space, and work resumes"
     )]
     Full { doing: &'static str, source: Cause },
-    /// A constraint or a missing right of the database forbids it. No change was made. Posthaste never
-    /// requests such a change.
+    /// The change violates a constraint, or the database role lacks a privilege. No change was made. Posthaste
+    /// never requests such a change in normal operation.
     #[error("the database refused {doing}")]
     Refused { doing: &'static str, source: Cause },
     /// A row contains a value that Posthaste never writes.
@@ -84,7 +86,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Returns whether no change was made and the same call may be repeated.
+    /// Returns whether the error is transient: no change was made, and the call may be retried.
     pub const fn is_passing(&self) -> bool {
         match self {
             Self::Unavailable { .. } | Self::Busy { .. } | Self::Full { .. } => true,
@@ -95,7 +97,7 @@ impl StoreError {
         }
     }
 
-    /// Returns a copy of the error whose sources are flattened to one text.
+    /// Returns a copy of the error whose source chain is flattened into one string.
     #[must_use]
     pub fn flattened(&self) -> Self {
         let text = |source: &Cause| chain(&**source).into();
@@ -111,7 +113,7 @@ impl StoreError {
     }
 }
 
-/// Returns an error and its sources on one line.
+/// Returns the messages of an error and all its sources, joined by colons.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")

@@ -1,4 +1,4 @@
-//! Port of the role viewer: reads everything except secrets and key hashes, and changes nothing.
+//! Port of the role viewer: read-only access to everything except secrets and key hashes.
 
 use super::{DeadLetterFilter, LaneStanding, OrderRecord, StoreResult};
 use crate::audit::{OperatorAuditEntry, OperatorAuditFilter};
@@ -13,23 +13,23 @@ use crate::subscription::{Standing, Subscription};
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// The maximum number of rows that one page reads, regardless of how many match its filter.
+/// The maximum number of rows read for one page, including rows that do not match the filter.
 pub const EXAMINED_MAX: u32 = 10_000;
 
-/// The maximum total size of the payloads in one page, in bytes. A page ends before the item that would
-/// exceed it, but has at least one. 16 payloads at the default limit of 256 KiB fit.
+/// The maximum total size of the payloads in one page, in bytes. A page ends before the item that would exceed
+/// the maximum, but contains at least one item. The value is 16 times the default payload limit of 256 KiB.
 pub const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The maximum number of requeued deliveries whose state is counted in one call.
+/// The maximum number of requeued deliveries counted in one call.
 pub const FATES_MAX: u32 = 500;
 
-/// A page of a list: rows after the cursor `after` in id order, newest first unless documented otherwise.
+/// A request for one page of a list. Lists are ordered by id, newest first unless documented otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageRequest {
-    /// The cursor of the previous page.
+    /// The cursor at which the previous page ended, or `None` for the first page.
     pub after: Option<i64>,
     pub items_max: u32,
-    /// How many rows are read to find them; at most [`EXAMINED_MAX`].
+    /// The maximum number of rows to read while searching for matches; at most [`EXAMINED_MAX`].
     pub examined_max: u32,
 }
 
@@ -39,13 +39,13 @@ impl PageRequest {
         Self { after: None, items_max, examined_max: EXAMINED_MAX }
     }
 
-    /// Returns the same request, starting after a cursor.
+    /// Returns this request, starting after the cursor `after`.
     #[must_use]
     pub const fn behind(self, after: Option<i64>) -> Self {
         Self { after, ..self }
     }
 
-    /// Returns the same request, reading fewer rows.
+    /// Returns this request, limited to reading `examined_max` rows.
     #[must_use]
     pub const fn looking_at(self, examined_max: u32) -> Self {
         Self { examined_max, ..self }
@@ -55,7 +55,7 @@ impl PageRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
     pub items: Vec<T>,
-    /// The cursor of the next page; `None` after the last one.
+    /// The cursor for the next page, or `None` if this is the last page.
     pub next: Option<i64>,
 }
 
@@ -103,15 +103,16 @@ impl EventHead {
 pub struct EventFilter {
     pub event_type: Option<EventType>,
     pub external_event_id: Option<ExternalEventId>,
-    /// Accepted at this time or later. With a time, the list is ordered by time and not by id.
+    /// Selects events accepted at this time or later. If `since` or `until` is set, the list is ordered by time
+    /// instead of id.
     pub since: Option<Timestamp>,
-    /// Accepted before this time.
+    /// Selects events accepted before this time.
     pub until: Option<Timestamp>,
 }
 
 impl EventFilter {
-    /// Returns the bounds of a page in time order: the exclusive upper id within the last instant, the first
-    /// instant and the last one. `reached` is the last event of the previous page.
+    /// Returns the bounds of a page in time order: the exclusive maximum id at the latest time, the earliest
+    /// time and the latest time. `reached` is the id and time of the last event on the previous page.
     pub fn time_bounds(&self, reached: Option<(i64, Timestamp)>) -> (i64, Timestamp, Timestamp) {
         let from = self.since.unwrap_or(Timestamp::MIN);
         let to = self.until.map_or(Timestamp::MAX, |until| until.before(Duration::from_micros(1)));
@@ -142,13 +143,13 @@ pub struct DeliveryFilter {
     pub event_id: Option<EventId>,
     pub event_type: Option<EventType>,
     pub error_code: Option<ErrorCode>,
-    /// Created at this time or later.
+    /// Selects deliveries created at this time or later.
     pub since: Option<Timestamp>,
-    /// Created before this time.
+    /// Selects deliveries created before this time.
     pub until: Option<Timestamp>,
 }
 
-/// A job, as part of its delivery.
+/// One attempt of a delivery, read from its job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
     pub job_id: JobId,
@@ -179,18 +180,19 @@ pub struct DeadLetter {
     pub payload_snapshot: JsonText,
 }
 
-/// The origin of a delivery and its successor.
+/// The requeue that created a delivery, and the delivery requeued from it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lineage {
-    /// The dead letter that it was requeued from, and the delivery of that letter.
+    /// The dead letter from which this delivery was requeued, and the original delivery of that dead letter.
     pub made_from: Option<(DeadLetterId, SagaId)>,
-    /// Its own dead letter, if it was dead-lettered.
+    /// The dead letter of this delivery, if it was dead-lettered.
     pub dead_letter_id: Option<DeadLetterId>,
-    /// The delivery that was requeued from that letter.
+    /// The delivery that was requeued from `dead_letter_id`.
     pub requeued_as: Option<SagaId>,
 }
 
-/// A range of dead letters whose requeued deliveries are counted, with a filter.
+/// A filter for dead letters by id range, time, subscription and event type. Deliveries requeued from them are
+/// counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequeuedRange {
     pub first: DeadLetterId,
@@ -200,18 +202,18 @@ pub struct RequeuedRange {
     pub event_type: Option<EventType>,
 }
 
-/// The number of requeued deliveries by state, up to [`FATES_MAX`].
+/// The number of requeued deliveries in each state. At most [`FATES_MAX`] are counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequeuedFates {
     pub delivered: u32,
-    /// Not finished yet.
+    /// Deliveries that are not finished.
     pub waiting: u32,
     pub given_up: u32,
-    /// The last letter that was read, if there may be more after it.
+    /// The last dead letter that was read, or `None` if there are no more after it.
     pub reached: Option<DeadLetterId>,
 }
 
-/// One transition of an order.
+/// One state transition of an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditEntry {
     pub id: AuditId,
@@ -230,14 +232,14 @@ pub struct AuditEntry {
 pub trait ReaderStore: Send + Sync + 'static {
     fn event(&self, id: EventId) -> impl Future<Output = StoreResult<Option<StoredEvent>>> + Send;
 
-    /// Returns events with their payloads. A page ends at [`PAGE_BYTES_MAX`] of them.
+    /// Returns events with their payloads, at most [`PAGE_BYTES_MAX`] of payloads per page.
     fn events(
         &self,
         filter: EventFilter,
         page: PageRequest,
     ) -> impl Future<Output = StoreResult<Page<StoredEvent>>> + Send;
 
-    /// Returns the same list without the payloads, which are not read.
+    /// Returns the same events as [`events`](Self::events), without reading their payloads.
     fn event_heads(
         &self,
         filter: EventFilter,
@@ -249,7 +251,7 @@ pub trait ReaderStore: Send + Sync + 'static {
         id: SubscriptionId,
     ) -> impl Future<Output = StoreResult<Option<Subscription>>> + Send;
 
-    /// Returns subscriptions, except deleted ones.
+    /// Returns subscriptions that are not deleted.
     fn subscriptions(
         &self,
         filter: SubscriptionFilter,
@@ -269,21 +271,21 @@ pub trait ReaderStore: Send + Sync + 'static {
 
     fn dead_letter(&self, id: DeadLetterId) -> impl Future<Output = StoreResult<Option<DeadLetter>>> + Send;
 
-    /// Returns dead letters with their payloads. A page ends at [`PAGE_BYTES_MAX`] of them.
+    /// Returns dead letters with their payloads, at most [`PAGE_BYTES_MAX`] of payloads per page.
     fn dead_letters(
         &self,
         filter: DeadLetterFilter,
         page: PageRequest,
     ) -> impl Future<Output = StoreResult<Page<DeadLetter>>> + Send;
 
-    /// Returns the same list without the payloads, which are not read.
+    /// Returns the same dead letters as [`dead_letters`](Self::dead_letters), without reading their payloads.
     fn dead_letter_heads(
         &self,
         filter: DeadLetterFilter,
         page: PageRequest,
     ) -> impl Future<Output = StoreResult<Page<DeadLetterHead>>> + Send;
 
-    /// Returns the lineage of a delivery. It is empty if the delivery does not exist.
+    /// Returns the lineage of a delivery. All fields are `None` if the delivery does not exist.
     fn lineage(&self, id: SagaId) -> impl Future<Output = StoreResult<Lineage>> + Send;
 
     fn count_requeued(&self, range: RequeuedRange)
@@ -291,22 +293,22 @@ pub trait ReaderStore: Send + Sync + 'static {
 
     fn order(&self, key: IdempotencyKey) -> impl Future<Output = StoreResult<Option<OrderRecord>>> + Send;
 
-    /// Returns orders without the broker's responses.
+    /// Returns orders, newest first, without the broker's responses.
     fn orders(
         &self,
         status: Option<OrderStatus>,
         page: PageRequest,
     ) -> impl Future<Output = StoreResult<Page<OrderRecord>>> + Send;
 
-    /// Returns the transitions of an order, oldest first.
+    /// Returns the state transitions of an order, oldest first.
     fn order_audit(
         &self,
         key: IdempotencyKey,
         page: PageRequest,
     ) -> impl Future<Output = StoreResult<Page<AuditEntry>>> + Send;
 
-    /// Returns the last transitions of an order, newest first. An order that was a probe of a paused lane for
-    /// a long time has many.
+    /// Returns the last `entries_max` state transitions of an order, newest first. An order that was retried as
+    /// the probe of a paused lane can have a large number of transitions.
     fn newest_order_audit(
         &self,
         key: IdempotencyKey,
@@ -320,6 +322,6 @@ pub trait ReaderStore: Send + Sync + 'static {
         page: PageRequest,
     ) -> impl Future<Output = StoreResult<Page<OperatorAuditEntry>>> + Send;
 
-    /// Returns the lane to the broker and the number of orders in flight.
+    /// Returns the state of the lane to the broker, and the number of orders in flight.
     fn lane(&self) -> impl Future<Output = StoreResult<LaneStanding>> + Send;
 }

@@ -1,8 +1,8 @@
-//! The types and decisions of Posthaste, without I/O, clocks or randomness.
+//! The domain types and decision logic of Posthaste, without I/O, clocks or randomness.
 //!
-//! [`saga::step`] is the only place that decides the next state of a delivery, [`order::step`] that of an
-//! order. [`admission`] and [`results`] apply the former to sets of deliveries. The [`ports`] define what
-//! each role may request from a store, and the stores implement them.
+//! [`saga::step`] is the only function that decides the next state of a delivery, and [`order::step`] the only
+//! function that decides the next state of an order. [`admission`] and [`results`] apply [`saga::step`] to sets
+//! of deliveries. The [`ports`] define the operations that each database role may call on a store.
 
 pub mod admission;
 pub mod audit;

@@ -1,22 +1,22 @@
-//! Port of every role: wakes stages in other processes. A lost announcement only adds latency, because every
-//! stage also polls.
+//! Port of every role: notifies other processes that a stage has work. A lost announcement only adds latency,
+//! because every stage also polls.
 
 use super::StoreResult;
 use crate::ids::JobId;
 use std::collections::BTreeSet;
 
-/// A stage that can be woken. Each is one service of the pipeline.
+/// A stage of the pipeline that can be woken up. Each stage is one service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// Events wait for the router.
+    /// Routes events that are waiting for the router.
     Routing,
-    /// Sagas may have come due, or a subscription may have free capacity.
+    /// Admits sagas that have become due, or whose subscription has free capacity.
     Admission,
-    /// Jobs wait for a worker.
+    /// Sends jobs that are waiting for a worker.
     Delivery,
-    /// Results of finished jobs wait to be applied.
+    /// Applies the results of finished jobs.
     Results,
-    /// Orders wait to be sent.
+    /// Sends orders that are waiting for the outbox worker.
     Outbox,
 }
 
@@ -38,19 +38,19 @@ impl Stage {
     }
 }
 
-/// The stages that have work.
+/// The stages that may have work.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Announcement {
     pub stages: BTreeSet<Stage>,
-    /// The smallest job id that finished. The results stage reads from there.
+    /// The smallest id of the finished jobs, at which the results stage starts reading.
     pub lowest_finished: Option<JobId>,
 }
 
-/// Separates the stage and the job id in a message.
+/// The separator between the stage and the job id in a message.
 const SEPARATOR: char = ' ';
 
 impl Announcement {
-    /// Returns an announcement of every stage, for use when announcements may have been lost.
+    /// Returns an announcement for all stages, for use when announcements may have been lost.
     pub fn all() -> Self {
         Self { stages: Stage::ALL.into(), lowest_finished: None }
     }
@@ -63,7 +63,7 @@ impl Announcement {
         self.stages.insert(stage);
     }
 
-    /// Adds the results stage and a finished job.
+    /// Adds the results stage, and the smallest id of the finished jobs if it is known.
     pub fn add_finished(&mut self, lowest: Option<JobId>) {
         self.stages.insert(Stage::Results);
         self.lowest_finished = [self.lowest_finished, lowest].into_iter().flatten().min();
@@ -74,7 +74,7 @@ impl Announcement {
         self.lowest_finished = [self.lowest_finished, other.lowest_finished].into_iter().flatten().min();
     }
 
-    /// Returns one message for each stage, in the format of [`add_message`](Self::add_message).
+    /// Returns one message per stage, in the format that [`add_message`](Self::add_message) parses.
     pub fn messages(&self) -> Vec<String> {
         let message = |stage: &Stage| match (stage, self.lowest_finished) {
             (Stage::Results, Some(job)) => format!("{}{SEPARATOR}{job}", stage.as_str()),
@@ -86,7 +86,7 @@ impl Announcement {
         self.stages.iter().map(message).collect()
     }
 
-    /// Adds the content of a message. A stage of a later version is ignored.
+    /// Adds the content of a message. Unknown stages, which a later version may send, are ignored.
     pub fn add_message(&mut self, message: &str) {
         let (stage, job) = match message.split_once(SEPARATOR) {
             Some((stage, job)) => (stage, job.parse().ok().map(JobId::from_store)),
@@ -103,14 +103,16 @@ impl Announcement {
 }
 
 pub trait AnnounceStore: Send + Sync + 'static {
-    /// Notifies every listening process, in its own transaction after the work was committed.
+    /// Notifies every listening process. Runs in a separate transaction, after the work has been committed.
     fn announce(&self, announcement: Announcement) -> impl Future<Output = StoreResult<()>> + Send;
 }
 
 pub trait ListenStore: Send + 'static {
-    /// Waits for the next announcements of other processes, without a timeout; it is cancel safe. Connects if
-    /// there is no connection. Announcements made without a connection are lost, so the first result after
-    /// connecting names every stage.
+    /// Waits for the next announcements from other processes, without a timeout. Connects if there is no
+    /// connection. Announcements sent while there is no connection are lost, so the first result after
+    /// connecting contains every stage.
+    ///
+    /// This method is cancel safe.
     fn next_announcements(&mut self) -> impl Future<Output = StoreResult<Announcement>> + Send;
 }
 

@@ -1,4 +1,4 @@
-//! Port of the role job_worker, as the cleaner: resets jobs whose lease has expired.
+//! Port of the role lease_cleaner: resets jobs whose lease has expired.
 
 use super::StoreResult;
 use crate::ids::{EventId, JobId, SagaId};
@@ -19,18 +19,20 @@ pub struct ResetLease {
     pub outcome: ExpiredLease,
 }
 
-/// How many leases to read, and the `lease_until` from which to read; `None` means from the beginning.
+/// The maximum number of leases to read, and the `lease_until` at which to start reading. `None` starts at the
+/// oldest lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseTake {
     pub from: Option<Timestamp>,
     pub jobs_max: u32,
-    /// A lease that ends further ahead than this counts as expired: the clock was set back since it was
-    /// granted.
+    /// The maximum remaining time of a valid lease. A lease that ends later counts as expired, because the
+    /// clock was set back after it was granted.
     pub ahead_max: Duration,
 }
 
 pub trait CleanerStore: Send + Sync + 'static {
-    /// Handles leases that expired before `now`, oldest first, as [`crate::job::expire`] decides.
+    /// Resets or fails the jobs whose lease expired before `now`, oldest first, as decided by
+    /// [`crate::job::expire`].
     fn reset_expired_leases(
         &self,
         take: LeaseTake,

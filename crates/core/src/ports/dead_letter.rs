@@ -1,5 +1,4 @@
-//! Port of the role dead_letter_operator: reads dead letters, creates new sagas from them, and resumes the
-//! lane to the broker.
+//! Port of the role dead_letter_operator: reads and requeues dead letters, and resumes the lane to the broker.
 
 use super::{Page, PageRequest, StoreResult};
 use crate::audit::Actor;
@@ -8,30 +7,30 @@ use crate::ids::{DeadLetterId, SagaId, SubscriptionId};
 use crate::lane::Lane;
 use crate::time::Timestamp;
 
-/// A filter for dead letters. All given conditions must hold.
+/// A filter for dead letters. A dead letter must match all fields that are set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeadLetterFilter {
     pub subscription_id: Option<SubscriptionId>,
     pub event_type: Option<EventType>,
-    /// Failed at this time or later.
+    /// Selects dead letters that failed at this time or later.
     pub since: Option<Timestamp>,
-    /// Failed before this time.
+    /// Selects dead letters that failed before this time.
     pub until: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requeue {
     Created(SagaId),
-    /// It was requeued before, as this saga.
+    /// The dead letter was already requeued, as this saga.
     AlreadyRequeued(SagaId),
-    /// Its subscription was deleted, so it could never be sent.
+    /// The subscription was deleted, so a new saga could never be delivered.
     SubscriptionDeleted,
     NotFound,
 }
 
 pub trait DeadLetterStore: Send + Sync + 'static {
-    /// Creates a new saga from each dead letter, at most once for each. Returns the results in the same
-    /// order.
+    /// Creates a new saga from each dead letter that was not requeued before. Returns the results in the order
+    /// of `ids`.
     fn requeue_dead_letters(
         &self,
         ids: Vec<DeadLetterId>,
@@ -39,14 +38,14 @@ pub trait DeadLetterStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Vec<Requeue>>> + Send;
 
-    /// Returns the ids that match a filter, oldest first.
+    /// Returns the ids of the dead letters that match a filter, oldest first.
     fn find_dead_letters(
         &self,
         filter: DeadLetterFilter,
         page: PageRequest,
     ) -> impl Future<Output = StoreResult<Page<DeadLetterId>>> + Send;
 
-    /// Applies [`Lane::resumed`] to the lane's row and returns the lane. The role cannot change the lane in
-    /// any other way.
+    /// Applies [`Lane::resumed`] to the lane and returns the new state. The role cannot change the lane in any
+    /// other way.
     fn resume_lane(&self, by: Actor, now: Timestamp) -> impl Future<Output = StoreResult<Lane>> + Send;
 }

@@ -1,5 +1,4 @@
-//! Port of the role key_keeper: API keys, stored as hashes, and the dashboard sessions that were started with
-//! them.
+//! Port of the role key_keeper: manages API keys, which are stored as hashes, and dashboard sessions.
 
 use super::StoreResult;
 use crate::audit::Actor;
@@ -8,7 +7,7 @@ use crate::time::Timestamp;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// What the holder of a key may do.
+/// The permissions of an API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KeyRole {
     Root,
@@ -39,7 +38,7 @@ impl KeyRole {
     }
 }
 
-/// The SHA-256 of a key of 256 random bits. The key itself is never stored.
+/// The SHA-256 hash of an API key, which has 256 random bits. The key itself is never stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyHash(pub [u8; 32]);
 
@@ -53,18 +52,19 @@ pub struct ApiKey {
     pub revoked_at: Option<Timestamp>,
 }
 
-/// The lifetime of a session. A session that ends later than this from now is invalid: no process created it.
+/// The lifetime of a dashboard session. A session that expires further in the future is invalid, because no
+/// process creates such a session.
 pub const SESSION_LENGTH: Duration = Duration::from_secs(12 * 3_600);
-/// The maximum number of sessions of one key. Beyond it, the oldest are ended.
+/// The maximum number of sessions per key. When it is exceeded, the oldest sessions end.
 pub const SESSIONS_PER_KEY_MAX: u32 = 100;
 
-/// The SHA-256 of a session's random token. The token itself is never stored.
+/// The SHA-256 hash of a session's random token. The token itself is never stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionHash(pub [u8; 32]);
-/// A number of failed sign-ins to the dashboard.
+/// A count of failed sign-ins to the dashboard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailedSignIns {
-    /// `None` if the address is unknown, or for the sum of several addresses.
+    /// The client's address. `None` if it is unknown, or if the count is the sum over several addresses.
     pub address: Option<IpAddr>,
     pub count: u32,
 }
@@ -79,12 +79,12 @@ pub trait KeyStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<ApiKey>> + Send;
 
-    /// Returns the key with that hash, unless it was revoked.
+    /// Returns the key with the given hash, or `None` if it does not exist or was revoked.
     fn find_key(&self, hash: KeyHash) -> impl Future<Output = StoreResult<Option<ApiKey>>> + Send;
 
     fn list_keys(&self) -> impl Future<Output = StoreResult<Vec<ApiKey>>> + Send;
 
-    /// Revokes a key. Returns whether there was one to revoke.
+    /// Revokes a key. Returns `false` if the key does not exist or was already revoked.
     fn revoke_key(
         &self,
         id: KeyId,
@@ -95,18 +95,18 @@ pub trait KeyStore: Send + Sync + 'static {
     /// Records a sign-in to the dashboard in the audit.
     fn record_sign_in(&self, by: Actor, now: Timestamp) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// Writes the number of failed sign-ins from one address since the last row to the audit.
+    /// Records in the audit the number of failed sign-ins from one address since the last record.
     fn record_failed_sign_ins(
         &self,
         failed: FailedSignIns,
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// Records that a key was used. Writes at most once a minute for each key.
+    /// Records that a key was used. Writes at most once per minute for each key.
     fn touch_key(&self, id: KeyId, now: Timestamp) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// Starts a session of [`SESSION_LENGTH`] for the holder of a key. Removes expired sessions, and the
-    /// oldest ones of the key beyond [`SESSIONS_PER_KEY_MAX`].
+    /// Creates a session that expires after [`SESSION_LENGTH`]. Removes expired sessions, and the oldest
+    /// sessions of the key if it has more than [`SESSIONS_PER_KEY_MAX`].
     fn create_session(
         &self,
         session: SessionHash,
@@ -114,14 +114,14 @@ pub trait KeyStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// Returns the key that a session was started with, or `None` if the session does not exist or has
-    /// expired.
+    /// Returns the hash of the key with which a session was created, or `None` if the session does not exist or
+    /// has expired.
     fn find_session(
         &self,
         session: SessionHash,
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Option<KeyHash>>> + Send;
 
-    /// Ends a session for all processes. Ending one that does not exist is not an error.
+    /// Ends a session for all processes. Has no effect if the session does not exist.
     fn end_session(&self, session: SessionHash) -> impl Future<Output = StoreResult<()>> + Send;
 }

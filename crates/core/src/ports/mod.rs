@@ -68,7 +68,7 @@ pub enum StoreError {
     /// An open transaction in another session holds a required lock. No change was made.
     #[error("another transaction holds a lock needed for {doing}, no change was made: try again in a moment")]
     Busy { doing: &'static str, source: Cause },
-    /// No space is left on the disk. No change was made.
+    /// There is no space left for the database. No change was made.
     #[error(
         "no space left in the store while {doing}, no change was made: free some space, and work resumes"
     )]

@@ -1,4 +1,5 @@
-//! Port of the role saga_orchestrator: moves sagas and creates jobs, as [`crate::saga::step`] decides.
+//! Port of the role saga_orchestrator: creates jobs and applies the decisions of [`crate::saga::step`] to
+//! sagas.
 
 use super::StoreResult;
 use crate::ids::{EventId, JobId, SagaId, SubscriptionId};
@@ -8,14 +9,14 @@ use crate::saga::Decision;
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// A subscription with due sagas, and the smallest `next_attempt_at` of those that were read.
+/// A subscription with due sagas, and the smallest `next_attempt_at` among the sagas that were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DueSince {
     pub subscription_id: SubscriptionId,
     pub since: Timestamp,
 }
 
-/// Subscriptions that are active, verified and have a due saga.
+/// A page of active, verified subscriptions that have a due saga.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DueSubscriptions {
     pub due: Vec<DueSince>,
@@ -23,16 +24,16 @@ pub struct DueSubscriptions {
     pub next: Option<SubscriptionId>,
 }
 
-/// Subscriptions whose sagas came due recently, including paused and unverified ones.
+/// Subscriptions whose sagas became due recently, including paused and unverified subscriptions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecentlyDue {
     pub due: Vec<DueSince>,
-    /// `None` if everything was read; otherwise everything that came due before this time was.
+    /// The time up to which all due sagas were read, or `None` if all of them were read.
     pub until: Option<Timestamp>,
 }
 
-/// How many more jobs a subscription may get now, and the `next_attempt_at` from which its due sagas are
-/// read; `None` means from the beginning.
+/// The maximum number of jobs to create for a subscription, and the `next_attempt_at` at which to start reading
+/// its due sagas. `None` starts at the oldest saga.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
     pub subscription_id: SubscriptionId,
@@ -51,13 +52,13 @@ pub struct AdmittedJob {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Admitted {
     pub jobs: Vec<AdmittedJob>,
-    /// Sagas whose attempt limit was lowered while they waited.
+    /// The sagas that were dead-lettered because their attempt limit was lowered while they were waiting.
     pub dead_lettered: Vec<DeadLetteredSaga>,
-    /// The smallest `next_attempt_at` that was fetched for each subscription.
+    /// The smallest `next_attempt_at` fetched for each subscription.
     pub fetched: Vec<DueSince>,
 }
 
-/// A saga that gets no further attempt.
+/// A saga that was dead-lettered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeadLetteredSaga {
     pub saga_id: SagaId,
@@ -65,14 +66,15 @@ pub struct DeadLetteredSaga {
     pub subscription_id: SubscriptionId,
 }
 
-/// How many finished jobs to fetch, and the id from which to read; `None` means from the beginning.
+/// The maximum number of finished jobs to fetch, and the id at which to start reading. `None` starts at the
+/// smallest id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResultTake {
     pub from: Option<JobId>,
     pub results_max: u32,
 }
 
-/// A page of waiting rows, ordered by time.
+/// A page of waiting rows, ordered by the time at which they become due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WaitPage {
     pub from: Timestamp,
@@ -87,9 +89,9 @@ pub struct RestartedWaits {
 }
 
 impl RestartedWaits {
-    /// Returns the result of a page of `rows` rows whose last wait ends at `last`. Rows with equal times may
-    /// be on both sides of a page boundary, so the next page starts at that time, unless this page began
-    /// there and restarted none of its rows.
+    /// Creates the result for a page of `rows` rows whose last wait ends at `last`. Rows with the same time may
+    /// be on both sides of a page boundary, so the next page starts at `last`. If this page also started at
+    /// `last` and restarted no wait, the next page starts one microsecond later.
     pub fn of_page(page: WaitPage, rows: usize, restarted: usize, last: Option<Timestamp>) -> Self {
         let is_full = rows >= page.rows_max as usize;
         let next = last.filter(|last| is_full && *last < Timestamp::MAX).map(|last| {
@@ -100,7 +102,7 @@ impl RestartedWaits {
     }
 }
 
-/// One finished job and its effect on the saga. There is none if the decision is [`Decision::Ignore`].
+/// A finished job and its effect on the saga. If the decision is [`Decision::Ignore`], the saga is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AppliedResult {
     pub job_id: JobId,
@@ -110,20 +112,20 @@ pub struct AppliedResult {
     /// Why the attempt failed; `None` if it succeeded.
     pub error_code: Option<ErrorCode>,
     pub decision: Decision,
-    /// When the saga was created, to compute the total duration of the delivery.
+    /// The creation time of the saga, from which the total duration of the delivery is computed.
     pub saga_created_at: Timestamp,
 }
 
 impl AppliedResult {
-    /// Returns whether the saga was unchanged because this was not its current job.
+    /// Returns whether the result was ignored and the saga is unchanged.
     pub const fn is_ignored(&self) -> bool {
         matches!(self.decision, Decision::Ignore(_))
     }
 }
 
 pub trait OrchestratorStore: Send + Sync + 'static {
-    /// Probes the subscriptions that have unfinished sagas, and returns those that are active, verified and
-    /// due. Probes at most `probes_max`, those after `after`. A Pending saga is always due.
+    /// Returns the active, verified subscriptions that have a due saga. Checks at most `probes_max`
+    /// subscriptions with unfinished sagas, starting after `after`. A Pending saga is always due.
     fn find_due_subscriptions(
         &self,
         after: Option<SubscriptionId>,
@@ -131,9 +133,9 @@ pub trait OrchestratorStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<DueSubscriptions>> + Send;
 
-    /// Returns the subscriptions whose sagas have come due since `since`, oldest first. Reads at most
-    /// `sagas_max` sagas that wait for their first attempt (which are always due) and as many that wait for a
-    /// retry.
+    /// Returns the subscriptions whose sagas have become due since `since`, oldest first. Reads at most
+    /// `sagas_max` sagas that are waiting for their first attempt, which are always due, and at most
+    /// `sagas_max` sagas that are waiting for a retry.
     fn find_recently_due(
         &self,
         since: Timestamp,
@@ -141,7 +143,7 @@ pub trait OrchestratorStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<RecentlyDue>> + Send;
 
-    /// Creates the jobs of due sagas, as [`crate::admission::decide`] decides.
+    /// Creates jobs for due sagas, as decided by [`crate::admission::decide`].
     fn admit_due_sagas(
         &self,
         quotas: Vec<Quota>,
@@ -149,8 +151,8 @@ pub trait OrchestratorStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Admitted>> + Send;
 
-    /// Reads the waiting retries whose `next_attempt_at` is `page.from` or later, and restarts the waits that
-    /// were stored before a clock step back, as [`RetryPolicy::restarted_wait`] decides.
+    /// Reads the sagas that are waiting for a retry at `page.from` or later, and restarts the waits that were
+    /// stored before the clock was set back, as decided by [`RetryPolicy::restarted_wait`].
     fn restart_waits(
         &self,
         page: WaitPage,
@@ -158,9 +160,9 @@ pub trait OrchestratorStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<RestartedWaits>> + Send;
 
-    /// Applies the results of finished jobs to their sagas, each once. Returns all of them, including those
-    /// that [`crate::results::decide`] ignores. A job that is not finished or has no saga is only removed
-    /// from the inbox.
+    /// Applies the results of finished jobs to their sagas, each exactly once. Returns all results, including
+    /// those ignored by [`crate::results::decide`]. A job that is not finished or has no saga is only removed
+    /// from `finished_jobs`.
     fn apply_job_results(
         &self,
         take: ResultTake,
@@ -168,8 +170,8 @@ pub trait OrchestratorStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Vec<AppliedResult>>> + Send;
 
-    /// Returns how many deliveries of each subscription are in flight, from all orchestrators: one number for
-    /// each, in order, at most `count_max`.
+    /// Returns the number of deliveries in flight for each subscription, in the same order, across all
+    /// orchestrators. Each number is counted up to `count_max`.
     fn count_in_flight(
         &self,
         subscriptions: Vec<SubscriptionId>,

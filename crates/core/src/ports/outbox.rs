@@ -1,5 +1,5 @@
-//! Ports of the roles outbox_writer and outbox_worker: orders are accepted once and sent until they end.
-//! [`crate::order::step`] decides the state of orders, [`crate::lane`] that of the lane.
+//! Ports of the roles outbox_writer, which accepts orders, and outbox_worker, which sends them.
+//! [`crate::order::step`] decides the state of an order, and [`crate::lane`] decides the state of the lane.
 
 use super::{RestartedWaits, StoreResult, WaitPage};
 use crate::broker::BrokerOutcome;
@@ -24,7 +24,7 @@ pub struct OrderRecord {
     pub broker_order_id: Option<String>,
     pub request_digest: Digest,
     pub result_digest: Option<Digest>,
-    /// The broker's response, if it is valid JSON.
+    /// The broker's response, if it is JSON that can be stored.
     pub result_json: Option<String>,
     pub maybe_executed: bool,
     pub created_at: Timestamp,
@@ -34,15 +34,15 @@ pub struct OrderRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Submission {
     New(OrderRecord),
-    /// The same order was already stored; this is its current state.
+    /// The same order was already stored. Contains its current state.
     Same(OrderRecord),
-    /// Another order was stored under the same key. No change was made.
+    /// A different order was already stored under the same key. No change was made.
     Different,
 }
 
 pub trait OutboxIntakeStore: Send + Sync + 'static {
-    /// Stores orders with their ledger entries. Returns the results in order. Two orders with the same key in
-    /// one call have the same effect as two calls.
+    /// Stores orders with their ledger entries. Returns the results in the order of `orders`. Submitting two
+    /// orders with the same key in one call has the same effect as submitting them in two calls.
     fn submit_orders(
         &self,
         orders: Vec<Order>,
@@ -51,29 +51,28 @@ pub trait OutboxIntakeStore: Send + Sync + 'static {
     ) -> impl Future<Output = StoreResult<Vec<Submission>>> + Send;
 }
 
-/// One claim: the worker, the maximum number of orders, and how long a probe may be in flight if the lane
-/// allows only that.
+/// A request to claim orders. If the lane allows only a probe, it may be in flight for `probe_for`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxClaim {
     pub worker_id: WorkerId,
     pub token: LeaseToken,
     pub orders_max: u32,
     pub probe_for: Duration,
-    /// Whether the same claim, with this token and time, was sent before and its outcome is unknown. Then it
-    /// claims nothing new and returns what it claimed before.
+    /// Whether this claim is a retry, with the same token and time, because the outcome of the first call is
+    /// unknown. A retry claims no new orders and returns those that the first call claimed.
     pub again: bool,
 }
 
-/// The result of a claim. A probe has at most one order.
+/// The result of a claim. A probe contains at most one order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClaimedOrders {
     pub probe: bool,
-    /// Whether the lane allowed no claim.
+    /// Whether the lane did not allow a claim.
     pub held: bool,
     pub orders: Vec<ClaimedOrder>,
-    /// Orders that were claimed and ended, because they no longer match what was accepted.
+    /// The orders that were marked as dead because their stored content no longer matches their digest.
     pub set_aside: Vec<OrderRecord>,
-    /// The lane after the claim.
+    /// The state of the lane after the claim.
     pub lane: Lane,
 }
 
@@ -87,7 +86,7 @@ impl ClaimedOrders {
 pub struct ClaimedOrder {
     pub id: OrderId,
     pub idempotency_key: IdempotencyKey,
-    /// The canonical text, which the digest covers and the broker gets.
+    /// The canonical JSON of the order. The digest covers this text, and it is sent to the broker.
     pub canonical: String,
     pub request_digest: Digest,
     pub trace_id: Option<String>,
@@ -100,7 +99,7 @@ pub struct ClaimedOrder {
 pub struct OrderReport {
     pub id: OrderId,
     pub token: LeaseToken,
-    /// Whether this send was a probe.
+    /// Whether the request was a probe.
     pub probe: bool,
     pub outcome: BrokerOutcome,
 }
@@ -108,18 +107,19 @@ pub struct OrderReport {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settled {
     Accepted(Box<OrderRecord>),
-    /// The claim was taken back; no change was made.
+    /// The token of the report is not that of the order's last claim. No change was made.
     ClaimLost,
 }
 
-/// Whether orders are queued, and when the next failed one is due; `None` if there is none.
+/// Whether there are queued orders, and when the next failed order is due. `failed_at` is `None` if there are
+/// no failed orders.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NextOrders {
     pub has_queued: bool,
     pub failed_at: Option<Timestamp>,
 }
 
-/// The lane, and the number of `sending` orders in all processes.
+/// The state of the lane, and the number of `sending` orders across all processes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LaneStanding {
     pub lane: Lane,
@@ -127,7 +127,7 @@ pub struct LaneStanding {
 }
 
 pub trait OutboxWorkerStore: Send + Sync + 'static {
-    /// Queues failed orders that are due again, or ends them if they exceed a lowered limit.
+    /// Queues the failed orders that are due. Orders that exceed a lowered retry limit are marked as dead.
     fn requeue_due_orders(
         &self,
         orders_max: u32,
@@ -136,7 +136,7 @@ pub trait OutboxWorkerStore: Send + Sync + 'static {
     ) -> impl Future<Output = StoreResult<Vec<OrderRecord>>> + Send;
 
     /// Reads the failed orders whose `next_attempt_at` is `page.from` or later, and restarts the waits that
-    /// were stored before a clock step back, as [`OrderRetryPolicy::restarted_wait`] decides.
+    /// were stored before the clock was set back, as decided by [`OrderRetryPolicy::restarted_wait`].
     fn restart_waits(
         &self,
         page: WaitPage,
@@ -144,13 +144,13 @@ pub trait OutboxWorkerStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<RestartedWaits>> + Send;
 
-    /// Returns when the next orders are due. Read-only, so an empty queue causes no write.
+    /// Returns when the next orders are due. Read-only, so that polling an empty queue causes no writes.
     fn next_orders_at(&self) -> impl Future<Output = StoreResult<NextOrders>> + Send;
 
-    /// Claims queued orders, oldest first, as many as the lane allows now. One transaction locks the lane's
-    /// row, counts the orders in flight, calls [`Lane::may_claim`] and writes [`Lane::claimed`] or
-    /// [`Lane::probing`] together with the claim. An order that does not match its digest is set aside and
-    /// does not affect the others.
+    /// Claims queued orders, oldest first, up to the number that the lane allows. One transaction locks the
+    /// lane's row, counts the orders in flight, calls [`Lane::may_claim`], and writes [`Lane::claimed`] or
+    /// [`Lane::probing`] together with the claim. An order that does not match its digest is marked as dead and
+    /// does not affect other orders.
     fn claim_orders(
         &self,
         claim: OutboxClaim,
@@ -158,7 +158,8 @@ pub trait OutboxWorkerStore: Send + Sync + 'static {
     ) -> impl Future<Output = StoreResult<ClaimedOrders>> + Send;
 
     /// Records the broker's responses in the orders, the ledger and the lane, in one transaction. Returns the
-    /// results in order. A report without the current token of the claim changes nothing.
+    /// results in the order of `reports`. A report whose token is not that of the order's last claim has no
+    /// effect.
     fn settle_orders(
         &self,
         reports: Vec<OrderReport>,
@@ -166,8 +167,8 @@ pub trait OutboxWorkerStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Vec<Settled>>> + Send;
 
-    /// Releases claimed orders that were not sent, if the token still holds them. Returns how many were
-    /// released.
+    /// Releases claimed orders that were not sent, if they are still claimed with `token`. Returns the number
+    /// of released orders.
     fn release_orders(
         &self,
         orders: Vec<OrderId>,
@@ -176,8 +177,9 @@ pub trait OutboxWorkerStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<u32>> + Send;
 
-    /// Queues orders that have been `sending` for longer than `stuck_threshold`, or ends them. The same
-    /// applies to orders claimed further than that in the future: the clock was set back since.
+    /// Queues the orders that have been `sending` for longer than `stuck_threshold`. Orders without retries
+    /// left are marked as dead. Orders claimed more than `stuck_threshold` in the future are also stuck,
+    /// because the clock was set back after the claim.
     fn rewind_stuck_orders(
         &self,
         stuck_threshold: Duration,
@@ -186,7 +188,8 @@ pub trait OutboxWorkerStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Vec<OrderRecord>>> + Send;
 
-    /// Deletes ledger rows that expired before `now` and whose order has ended.
+    /// Deletes the ledger rows that expired before `now` and whose order is in a final state. Returns the
+    /// number of deleted rows.
     fn purge_ledger(&self, rows_max: u32, now: Timestamp) -> impl Future<Output = StoreResult<u32>> + Send;
 
     fn load_lane(&self) -> impl Future<Output = StoreResult<Lane>> + Send;

@@ -1,12 +1,13 @@
-//! Port of every role: reports that the process is alive and adds its counters, in total and by subscription.
-//! It uses functions of the owner, so that no role needs rights on the tables behind them.
+//! Port of every role: reports that the process is alive, and adds to the counters for the whole server and for
+//! each subscription. It calls functions that run with the owner's privileges, so that no role needs privileges
+//! on the underlying tables.
 
 use super::StoreResult;
 use crate::health::Attempts;
 use crate::ids::{SubscriptionId, WorkerId};
 use crate::time::Timestamp;
 
-/// One process and one role that it runs.
+/// A process, and one of the roles that it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessSeen {
     pub process_id: WorkerId,
@@ -16,7 +17,7 @@ pub struct ProcessSeen {
     pub seen_at: Timestamp,
 }
 
-/// The increase of one counter within one interval.
+/// The amount by which a counter increased within one interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rollup {
     pub interval_start: Timestamp,
@@ -24,7 +25,7 @@ pub struct Rollup {
     pub amount: i64,
 }
 
-/// The attempts of one subscription within one interval of [`crate::health`].
+/// The attempts of one subscription within one interval; see [`crate::health::interval_start`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthSum {
     pub subscription_id: SubscriptionId,
@@ -39,8 +40,8 @@ pub trait PresenceStore: Send + Sync + 'static {
         rollups: Vec<Rollup>,
     ) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// Adds sums, at most one for each subscription and interval, and deletes those that are too old at
-    /// `now`.
+    /// Adds `sums` to the stored sums, and deletes the stored sums that are too old at `now`. `sums` contains
+    /// at most one entry for each subscription and interval.
     fn report_health(
         &self,
         sums: Vec<HealthSum>,

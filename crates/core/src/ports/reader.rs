@@ -191,8 +191,7 @@ pub struct Lineage {
     pub requeued_as: Option<SagaId>,
 }
 
-/// A filter for dead letters by id range, time, subscription and event type. Deliveries requeued from them are
-/// counted.
+/// A filter for deliveries that were requeued at `since` or later from the dead letters `first` to `last`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequeuedRange {
     pub first: DeadLetterId,

@@ -4,8 +4,8 @@ use super::StoreResult;
 use crate::ids::{EventId, SubscriptionId};
 use crate::time::Timestamp;
 
-/// How many events to fetch, and the id from which to read; `None` means from the beginning, which also finds
-/// ids that were committed late.
+/// The maximum number of events to fetch, and the id at which to start reading. `None` starts at the beginning
+/// of the queue, which also finds events whose transaction was committed late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RouteTake {
     pub from: Option<EventId>,
@@ -15,16 +15,16 @@ pub struct RouteTake {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Routed {
     pub events: u32,
-    /// The number of matching pairs of event and subscription. A pair that already had a saga is counted as
-    /// well, because the router may not read sagas.
+    /// The number of matching pairs of event and subscription. Includes pairs that already had a saga, because
+    /// the router has no permission to read sagas.
     pub pairs: u32,
     pub lowest: Option<EventId>,
-    /// The subscriptions of the pairs, each once.
+    /// The distinct subscriptions of the pairs.
     pub subscriptions: Vec<SubscriptionId>,
 }
 
 pub trait RouterStore: Send + Sync + 'static {
-    /// Dequeues events and creates one Pending saga for each subscription that matches now.
+    /// Dequeues events and creates one Pending saga for each subscription that matches at this time.
     fn route_events(
         &self,
         take: RouteTake,

@@ -1,5 +1,5 @@
-//! The common interface of both engines: the ports of all roles from one store. Only the wiring and the tests
-//! use it; a component gets a single port.
+//! The common interface of both engines, which provides the ports of all roles. It is used only at startup and
+//! in tests; a component depends on a single port.
 
 use super::{
     CleanerStore, DeadLetterStore, IngestStore, InsightStore, KeyStore, OrchestratorStore, OutboxIntakeStore,
@@ -35,18 +35,19 @@ pub trait Stores: Clone + Send + Sync + 'static {
     fn keys(&self) -> Self::Keys;
     fn reader(&self) -> Self::Reader;
     fn insight(&self) -> Self::Insight;
-    /// Reports with the rights of the viewer, the role that every process has.
+    /// Returns the port for presence reports. It uses the role viewer, which every process has.
     fn presence(&self) -> Self::Presence;
 
-    /// Returns the authoritative time: the database's if several processes share it, otherwise the machine's.
+    /// Returns the authoritative time: the database server's if several processes can share the database,
+    /// otherwise the local machine's.
     fn now(&self) -> impl Future<Output = StoreResult<Timestamp>> + Send;
 
-    /// Samples the same clock against the monotonic clock of this machine. The round trip covers only the
-    /// query, not the wait for a connection, and is the smallest of several.
+    /// Compares the clock of [`now`](Self::now) with the monotonic clock of this machine. Returns the sample
+    /// with the shortest round trip of several. The round trip excludes the wait for a connection.
     fn sample_clock(&self) -> impl Future<Output = StoreResult<ClockSample>> + Send;
 }
 
-/// One sample of the store's clock: it showed `time` at some moment within `round_trip` after `asked_at`.
+/// One sample of the store's clock, which showed `time` at some point within `round_trip` after `asked_at`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockSample {
     pub time: Timestamp,

@@ -1,4 +1,4 @@
-//! Port of the role subscription_admin: manages subscriptions.
+//! Port of the role subscription_admin: creates, changes, verifies and deletes subscriptions.
 
 use super::StoreResult;
 use crate::audit::Actor;
@@ -8,7 +8,7 @@ use crate::subscription::{
 };
 use crate::time::Timestamp;
 
-/// The URL that a challenge was sent to, and the secret that signed it.
+/// The URL to which a challenge was sent, and the secret with which it was signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verification {
     pub callback_url: CallbackUrl,
@@ -23,15 +23,14 @@ pub trait SubscriptionStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Subscription>> + Send;
 
-    /// Returns the subscription with the secrets that sign a challenge or a test, or `None` if it does not
-    /// exist or was deleted.
+    /// Returns a subscription with its signing secrets, or `None` if it does not exist or was deleted.
     fn load_subscription(
         &self,
         id: SubscriptionId,
     ) -> impl Future<Output = StoreResult<Option<(Subscription, Secrets)>>> + Send;
 
-    /// Applies a change. A patch that changes nothing leaves no trace in the history. Returns `None` if there is no
-    /// such subscription or it was deleted.
+    /// Applies a patch and returns the subscription, or `None` if it does not exist or was deleted. A patch
+    /// that changes no value is not recorded in the history.
     fn update_subscription(
         &self,
         id: SubscriptionId,
@@ -40,7 +39,7 @@ pub trait SubscriptionStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Option<Subscription>>> + Send;
 
-    /// Deletes a subscription permanently. Returns whether there was one to delete.
+    /// Deletes a subscription permanently. Returns `false` if it does not exist or was already deleted.
     fn delete_subscription(
         &self,
         id: SubscriptionId,
@@ -48,8 +47,8 @@ pub trait SubscriptionStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<bool>> + Send;
 
-    /// Marks a subscription as verified if its URL and secret are still those of the challenge. Returns
-    /// whether it did.
+    /// Marks a subscription as verified if its URL and secret are still those of the challenge. Returns whether
+    /// the subscription was marked.
     fn mark_verified(
         &self,
         id: SubscriptionId,
@@ -58,7 +57,8 @@ pub trait SubscriptionStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<bool>> + Send;
 
-    /// Replaces the secret. The old one stays valid until `previous_until`.
+    /// Replaces the signing secret and returns the subscription, or `None` if it does not exist or was deleted.
+    /// The previous secret remains valid until `previous_until`.
     fn rotate_secret(
         &self,
         id: SubscriptionId,

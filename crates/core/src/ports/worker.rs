@@ -1,4 +1,5 @@
-//! Port of the role job_worker: claims jobs, reads what to send and reports outcomes. Never changes a saga.
+//! Port of the role job_worker: claims jobs, reads their events and subscriptions, and reports outcomes. Never
+//! changes a saga.
 
 use super::{StoreResult, StoredEvent};
 use crate::ids::{EventId, JobId, LeaseToken, SagaId, SubscriptionId, WorkerId};
@@ -7,8 +8,8 @@ use crate::subscription::{CallbackUrl, Secrets};
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// One claim: the worker, the maximum number of jobs, and the length of the lease. `from` is the
-/// `lease_until` from which to read; `None` means from the beginning.
+/// A request to claim jobs. `from` is the `lease_until` at which to start reading. `None` starts at the job
+/// that has been waiting longest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     pub worker_id: WorkerId,
@@ -24,16 +25,16 @@ pub struct ClaimedJob {
     pub saga_id: SagaId,
     pub event_id: EventId,
     pub subscription_id: SubscriptionId,
-    /// The number of this attempt of the delivery, starting at one.
+    /// The number of this attempt within the delivery, starting at 1.
     pub attempt: u32,
-    /// Since when the job could be claimed.
+    /// The time at which the job became claimable.
     pub claimable_since: Timestamp,
     pub lease_until: Timestamp,
-    /// Whether it was claimed by [`WorkerStore::claim_suspect_job`].
+    /// Whether the job was claimed by [`WorkerStore::claim_suspect_job`].
     pub suspect: bool,
 }
 
-/// The destination of a delivery, and the secrets that sign it.
+/// The destination of a delivery, and its signing secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     pub subscription_id: SubscriptionId,
@@ -53,45 +54,46 @@ pub struct JobReport {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Report {
-    /// The result was recorded. Reporting it again returns the same and has no effect.
+    /// The outcome was recorded. Reporting it again has no effect and also returns `Accepted`.
     Accepted,
-    /// The lease was lost to another worker, or the job has ended; no change was made.
+    /// The lease was lost to another worker, or the job is finished. No change was made.
     LeaseLost,
 }
 
 pub trait WorkerStore: Send + Sync + 'static {
-    /// Leases the jobs that have waited longest, except suspects.
+    /// Claims the jobs that have been waiting longest, except suspects.
     fn claim_due_jobs(
         &self,
         claim: Claim,
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Vec<ClaimedJob>>> + Send;
 
-    /// Leases the suspect (see [`crate::job::ExpiredLease`]) that has waited longest, if there is one.
-    /// `jobs_max` of the claim is ignored.
+    /// Claims the suspect (see [`crate::job::ExpiredLease`]) that has been waiting longest. Returns `None` if
+    /// there are no suspects. Ignores the `jobs_max` of the claim.
     fn claim_suspect_job(
         &self,
         claim: Claim,
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Option<ClaimedJob>>> + Send;
 
-    /// Returns each distinct event once, in any order. Missing ones are left out.
+    /// Returns each distinct event once, in any order. Events that do not exist are omitted.
     fn load_events(&self, ids: Vec<EventId>) -> impl Future<Output = StoreResult<Vec<StoredEvent>>> + Send;
 
-    /// Returns each distinct subscription once, in any order. Missing ones are left out.
+    /// Returns the target of each distinct subscription once, in any order. Subscriptions that do not exist are
+    /// omitted.
     fn load_targets(&self, ids: Vec<SubscriptionId>)
     -> impl Future<Output = StoreResult<Vec<Target>>> + Send;
 
-    /// Records results and returns one report for each, in order. A result without the current token of the
-    /// lease changes nothing.
+    /// Records the outcomes of jobs. Returns the results in the order of `reports`. A report without the
+    /// current lease token has no effect.
     fn report_jobs(
         &self,
         reports: Vec<JobReport>,
         now: Timestamp,
     ) -> impl Future<Output = StoreResult<Vec<Report>>> + Send;
 
-    /// Releases jobs that were claimed and not sent, without counting a reset. Returns how many were
-    /// released.
+    /// Releases claimed jobs that were not sent, without counting a lease reset. Returns the number of released
+    /// jobs.
     fn release_jobs(
         &self,
         jobs: Vec<JobId>,

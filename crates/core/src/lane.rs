@@ -1,14 +1,14 @@
-//! The lane to the broker: one row, shared by all processes, that limits how much is sent. The outbox
-//! worker's store reads and changes it in the transactions that claim and settle orders.
+//! The lane to the broker, which limits the orders sent by all processes together. Its state is one row, which
+//! the outbox worker's store reads and updates in the transactions that claim and settle orders.
 //!
-//! The lane holds orders back in three cases:
+//! The lane limits sending in three cases:
 //!
-//! - Refused credentials would end one order after the other. After several refusals in a row the lane
-//!   pauses, and occasional probes find out when the credentials are accepted again.
-//! - An outage would use up the retries of every order. After several faults in a row one order at a time is
-//!   sent, with growing pauses, until the broker responds.
-//! - Rate limits also cost retries. Each 429 halves the rate of sends and each success raises it a little, so
-//!   that the rate stays close to what the broker accepts.
+//! - Refused credentials. Every order would become dead. After [`UNAUTHORIZED_MAX`] consecutive refusals the
+//!   lane pauses, and a probe every [`PROBE_WAIT`] checks whether the credentials are accepted again.
+//! - An outage. Every order would use up its retries. After [`FAULTS_MAX`] consecutive faults, one order at a
+//!   time is sent, with increasing delays, until the broker responds.
+//! - Rate limiting, which also uses up retries. A 429 response halves the rate and each success increases it
+//!   slightly, so that the rate stays close to the broker's limit.
 
 use std::time::Duration;
 
@@ -16,82 +16,84 @@ use crate::broker::BrokerOutcome;
 use crate::retry::{CLOCK_STEP_MIN, doubled};
 use crate::time::Timestamp;
 
-/// The number of consecutive 401 or 403 responses that pause the lane.
+/// The number of consecutive 401 or 403 responses after which the lane pauses.
 pub const UNAUTHORIZED_MAX: u32 = 5;
 
 /// The number of consecutive faults after which one order at a time is sent.
 pub const FAULTS_MAX: u32 = 5;
 
-/// The maximum rate, in sends per second. At this rate, where the lane starts, there is no throttle and no
-/// write for it.
+/// The maximum rate, in orders per second. A lane starts at this rate, at which it is not throttled and a claim
+/// does not update its row.
 pub const RATE_MAX: f64 = 1000.0;
 
-/// The minimum rate, in sends per second, after any number of 429s.
+/// The minimum rate, in orders per second.
 pub const RATE_MIN: f64 = 0.1;
 
-/// The increase of the rate after one second of successes, in sends per second.
+/// The increase of the rate during one second of successes, in orders per second.
 pub const RATE_STEP: f64 = 1.0;
 
-/// The time between probes of a paused lane.
+/// The delay between probes of a paused lane.
 pub const PROBE_WAIT: Duration = Duration::from_secs(30);
 
-/// The pause between single sends during an outage doubles with each fault. It is always half of the nominal
-/// backoff of an order with as many retries, so that a lane with one order never waits longer than that
-/// order's own backoff. Its maximum bounds how late a recovery is noticed.
+/// The delay after the first fault of an outage. It doubles with each fault and is half the nominal backoff of
+/// an order with the same number of retries, so that the lane never delays a single order longer than its own
+/// backoff.
 const FAULT_WAIT_BASE: Duration = Duration::from_secs(1);
+/// The maximum delay between orders during an outage, which limits how late a recovery is detected.
 const FAULT_WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// The time for which an idle throttled lane accumulates unused sends.
+/// The maximum time for which a throttled lane accumulates unused capacity.
 const BURST: Duration = Duration::from_secs(1);
 
-/// The longest wait for the next send: one send at [`RATE_MIN`].
+/// The maximum plausible delay until the next order may be sent: the interval at [`RATE_MIN`].
 const SEND_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// The longest wait for a probe: the maximum request timeout in the settings plus a margin. A later time was
-/// stored before a clock step back.
+/// The maximum plausible delay until the next probe: the maximum request timeout in the settings plus a margin.
+/// A later time was stored before the clock was set back.
 const PROBE_UNTIL_MAX: Duration = Duration::from_secs(3_600 + 60);
 
-/// All 429s within this time count as one burst and halve the rate once.
+/// The time within which several 429 responses halve the rate only once.
 const SLOWDOWN_PAUSE: Duration = Duration::from_secs(1);
 
-/// The state of the lane, as stored in its row.
+/// The stored state of the lane.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lane {
     pub paused_at: Option<Timestamp>,
-    /// Why it is paused, as text for the operator.
+    /// The reason for the pause, for the operator.
     pub reason: Option<String>,
-    /// Sends per second; [`RATE_MAX`] means no throttle.
+    /// The rate in orders per second. At [`RATE_MAX`] the lane is not throttled.
     pub rate: f64,
     pub unauthorized_in_row: u32,
     pub faults_in_row: u32,
-    /// No probe is sent before this time: one is in flight until then, or the pause after the last one has
-    /// not passed.
+    /// The time before which no probe is sent, because a probe is in flight or the delay after the last probe
+    /// has not passed.
     pub probe_until: Option<Timestamp>,
-    /// When a throttled lane may send next. A time in the past means that sends were accumulated, up to a
-    /// limit.
+    /// The time at which a throttled lane may send the next order. A time in the past means that unused
+    /// capacity has accumulated.
     pub next_send_at: Option<Timestamp>,
-    /// When the rate was last halved.
+    /// The time at which the rate was last halved.
     pub slowed_at: Option<Timestamp>,
     pub updated_at: Timestamp,
 }
 
-/// How much a worker may claim now.
+/// The orders that a worker may claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaimMode {
-    /// At most this many orders.
+    /// Up to this number of orders.
     Normal(u32),
     /// One order, as a probe.
     Probe,
     Nothing,
 }
 
-/// The state of the lane. If several apply, the most severe: a paused lane may be throttled as well.
+/// The mode of the lane. If several apply, the mode is the most severe one: a paused lane may also be
+/// throttled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaneMode {
     Open,
     /// The rate is below its maximum.
     Throttled,
-    /// The broker does not respond: one order at a time is sent.
+    /// The broker does not respond, so one order at a time is sent.
     OneAtATime,
     Paused,
 }
@@ -106,7 +108,7 @@ impl LaneMode {
         }
     }
 
-    /// Returns whether only probes are sent.
+    /// Returns whether only probes may be sent in this mode.
     pub const fn is_holding(self) -> bool {
         match self {
             Self::Open | Self::Throttled => false,
@@ -116,7 +118,7 @@ impl LaneMode {
 }
 
 impl Lane {
-    /// Creates the initial state of a lane.
+    /// Creates a lane in its initial state.
     pub const fn open(now: Timestamp) -> Self {
         Self {
             paused_at: None,
@@ -131,7 +133,7 @@ impl Lane {
         }
     }
 
-    /// Returns the state that follows from the row. This is the only place that derives it.
+    /// Returns the mode that follows from the stored state.
     pub fn mode(&self) -> LaneMode {
         if self.paused_at.is_some() {
             LaneMode::Paused
@@ -144,17 +146,18 @@ impl Lane {
         }
     }
 
-    /// Returns whether only probes are sent: the lane is paused, or the broker does not respond.
+    /// Returns whether only probes may be sent, because the lane is paused or the broker does not respond.
     pub fn is_holding(&self) -> bool {
         self.mode().is_holding()
     }
 
-    /// Returns whether the rate is below its maximum, regardless of the mode.
+    /// Returns whether the rate is below [`RATE_MAX`], regardless of the mode.
     pub fn is_throttled(&self) -> bool {
         self.rate_in_force() < RATE_MAX
     }
 
-    /// Returns when more may be claimed, or `None` if that is now or not known.
+    /// Returns the earliest time at which more orders may be claimed, or `None` if they may be claimed now or
+    /// the time is not known.
     pub fn next_claim_at(&self, now: Timestamp) -> Option<Timestamp> {
         let at = if self.is_holding() {
             self.probes_from(now)
@@ -166,7 +169,8 @@ impl Lane {
         at.filter(|at| *at > now)
     }
 
-    /// Returns how much may be claimed while `in_flight` orders are being sent in all processes.
+    /// Returns the orders that may be claimed, up to `wanted`. `in_flight` is the number of orders being sent
+    /// across all processes.
     pub fn may_claim(&self, in_flight: u32, wanted: u32, now: Timestamp) -> ClaimMode {
         if wanted == 0 {
             return ClaimMode::Nothing;
@@ -174,10 +178,10 @@ impl Lane {
         if self.is_holding() {
             return match self.probes_from(now) {
                 Some(until) if until > now => ClaimMode::Nothing,
-                // The wait is over. A send that is still in flight has used up its time; its sender may have
-                // died.
+                // The delay has passed. The deadline of an order that is still in flight has also passed; its
+                // sender may have died.
                 Some(_) => ClaimMode::Probe,
-                // No wait was set, so the sends in flight may still show whether the broker works.
+                // No delay was set, so the orders in flight may still show whether the broker works.
                 None if in_flight > 0 => ClaimMode::Nothing,
                 None => ClaimMode::Probe,
             };
@@ -188,21 +192,22 @@ impl Lane {
         }
     }
 
-    /// Returns the lane after a claim, to be written in its transaction. Without a throttle it is unchanged.
+    /// Returns the lane after a claim of `sends` orders, to be stored in the same transaction. A lane that is
+    /// not throttled is unchanged.
     #[must_use]
     pub fn claimed(self, sends: u32, now: Timestamp) -> Self {
         let rate = self.rate_in_force();
         if sends == 0 || rate >= RATE_MAX {
             return self;
         }
-        // At most 2^32 sends at 0.1 per second: about 43 billion seconds, which fits into a Duration.
+        // At most 2^32 orders at 0.1 per second: about 43 billion seconds, which fits in a `Duration`.
         let taken = Duration::from_secs_f64(f64::from(sends) / rate);
         let next_send_at = Some(self.sends_from(now).after(taken));
         Self { next_send_at, updated_at: now, ..self }
     }
 
-    /// Returns the lane after a claim of `sends` orders, to be written in its transaction. `probe_until` is
-    /// the end of a probe. An empty claim leaves the lane unchanged.
+    /// Returns the lane after a claim of `sends` orders, to be stored in the same transaction. If the claim is
+    /// a probe, `probe_until` is its deadline. An empty claim leaves the lane unchanged.
     #[must_use]
     pub fn after_claim(self, sends: u32, probe_until: Option<Timestamp>, now: Timestamp) -> Self {
         let claimed = self.claimed(sends, now);
@@ -212,15 +217,15 @@ impl Lane {
         }
     }
 
-    /// Returns the lane after the claim of a probe that must be settled by `until`.
+    /// Returns the lane after a claim of a probe with the deadline `until`.
     #[must_use]
     pub fn probing(self, until: Timestamp, now: Timestamp) -> Self {
         Self { probe_until: Some(until), updated_at: now, ..self }
     }
 
-    /// Returns the lane after the outcome of a send. A success ends a pause only if it was a probe: an order
-    /// that was sent before says nothing about credentials that were refused since. An unchanged lane keeps
-    /// its `updated_at`.
+    /// Returns the lane after an attempt to send an order. A success ends a pause only if the order was a
+    /// probe: an order that was sent before the pause does not show that the credentials are accepted now. An
+    /// unchanged lane keeps its `updated_at`.
     #[must_use]
     pub fn after(self, outcome: &BrokerOutcome, probe: bool, now: Timestamp) -> Self {
         let before = self.clone();
@@ -242,8 +247,8 @@ impl Lane {
         if after == before { after } else { Self { updated_at: now, ..after } }
     }
 
-    /// Returns the lane after an operator resumed it. The rate is unchanged, because it depends on the
-    /// broker.
+    /// Returns the lane after an operator has resumed it. The rate is unchanged, because it reflects the
+    /// broker's limit.
     #[must_use]
     pub fn resumed(self, now: Timestamp) -> Self {
         Self { updated_at: now, ..self.freed() }
@@ -260,8 +265,8 @@ impl Lane {
         }
     }
 
-    /// Records a response of the broker. While the lane is paused that is not enough, and another probe
-    /// follows after a pause: a broker that refuses probes might end every order that it gets.
+    /// Returns the lane after a response that shows that the broker is reachable. A paused lane stays paused
+    /// and schedules another probe, because a broker that refuses the probe might refuse every order.
     fn answered(self, now: Timestamp) -> Self {
         let probe_until = self.paused_at.map(|_| now.after(PROBE_WAIT));
         Self { faults_in_row: 0, probe_until, ..self }
@@ -300,14 +305,14 @@ impl Lane {
         Self { rate, slowed_at: Some(now), ..self }
     }
 
-    /// Raises the rate after a success. At a rate of r there are r successes per second, and each adds 1/r of
-    /// the step. Below one send per second, each adds the whole step.
+    /// Returns the lane with a higher rate after a success. At a rate of r orders per second, each success adds
+    /// 1/r of [`RATE_STEP`]. Below one order per second, each success adds the whole step.
     fn faster(self) -> Self {
         let rate = self.rate_in_force();
         Self { rate: (rate + RATE_STEP / rate.max(1.0)).min(RATE_MAX), ..self }
     }
 
-    /// Returns the rate in sends per second, limited to the valid range, because the row may contain any
+    /// Returns the rate in orders per second, clamped to the valid range because the row may contain any
     /// double.
     pub fn rate_in_force(&self) -> f64 {
         if self.rate.is_nan() { RATE_MAX } else { self.rate.clamp(RATE_MIN, RATE_MAX) }
@@ -321,8 +326,8 @@ impl Lane {
         })
     }
 
-    /// Returns the time from which sends are counted against the rate. A time further ahead than one send at
-    /// the minimum rate is the result of a clock step back and is ignored.
+    /// Returns the time from which orders are counted against the rate. A `next_send_at` more than
+    /// [`SEND_WAIT_MAX`] in the future was stored before the clock was set back and is ignored.
     fn sends_from(&self, now: Timestamp) -> Timestamp {
         let planned = self.next_send_at.filter(|at| at.since(now) <= SEND_WAIT_MAX);
         planned.unwrap_or(now).max(now.before(BURST))
@@ -337,7 +342,7 @@ impl Lane {
         if from > now {
             return 0;
         }
-        // At most one second at less than 1,000 per second: the conversion only drops the fraction.
+        // At most one second at less than 1,000 orders per second, so the conversion only drops the fraction.
         let saved = now.since(from).as_secs_f64() * rate;
         saved as u32 + 1
     }

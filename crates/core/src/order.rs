@@ -1,6 +1,6 @@
-//! Orders to a broker: validation of submitted orders, and the state machine for the outbox worker and the
-//! stores. [`step`] is the only place that decides the next state of an order; a store writes its decision and
-//! refuses every transition that [`OrderStatus::may_become`] does not allow.
+//! Orders to a broker: validation of submitted orders, and their state machine. [`step`] is the only function
+//! that decides the next state of an order. The stores write its decision, and refuse every transition that
+//! [`OrderStatus::may_become`] does not allow.
 //!
 //! ```text
 //! queued ──▶ sending ──▶ sent
@@ -26,15 +26,15 @@ pub use body::{
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OrderStatus {
-    /// Waits for a sender.
+    /// Waiting to be claimed.
     Queued,
-    /// Claimed by a sender; the request may have been sent.
+    /// Claimed by a worker. The request may have been sent.
     Sending,
     /// Accepted by the broker.
     Sent,
-    /// The last send failed; waits until it is due to be queued again.
+    /// The last attempt failed. The order is queued again when it is due.
     Failed,
-    /// Ended without success; never sent again.
+    /// Failed permanently. The order is never sent again.
     Dead,
 }
 
@@ -63,7 +63,7 @@ impl OrderStatus {
         }
     }
 
-    /// Returns whether an update from this status to `to` is legal. The same status means that only other
+    /// Returns whether an order with this status may be updated to status `to`. If both are equal, only other
     /// columns change.
     pub const fn may_become(self, to: Self) -> bool {
         match self {
@@ -79,31 +79,33 @@ impl OrderStatus {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderState {
     pub status: OrderStatus,
-    /// The number of failed sends that count as retries.
+    /// The number of failed attempts that count as retries.
     pub retry_count: u32,
     pub next_attempt_at: Timestamp,
-    /// Whether the broker may have executed a send whose outcome is unknown. Never set on a `sent` order,
-    /// whose execution is certain.
+    /// Whether the broker may have executed the order in an attempt that did not succeed. Always `false` for a
+    /// `sent` order, which is known to be executed.
     pub maybe_executed: bool,
     pub idempotency_key: IdempotencyKey,
 }
 
-/// What can happen to an order. Claiming is not a signal: the store changes `queued` to `sending` itself.
+/// An event that may change the state of an order. Claiming is not a signal: the store itself changes `queued`
+/// to `sending`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OrderSignal<'a> {
-    /// The worker checked whether a failed order is due.
+    /// The worker checks whether a failed order is due.
     Due,
-    /// The clock may have been set back since a failed order was stored at `since`.
+    /// The clock may have been set back after a failed order was stored. `since` is the time at which it was
+    /// stored.
     ClockStep { since: Timestamp },
-    /// A send has finished. `probe` indicates whether it was a probe of a lane that holds other orders back.
+    /// An attempt to send the order has finished. `probe` indicates whether the attempt was a probe of the
+    /// lane.
     Settled { outcome: &'a BrokerOutcome, probe: bool },
-    /// The claim of a `sending` order is older than the threshold: its sender is lost, but its request may
-    /// have been sent.
+    /// The claim of a `sending` order is older than the threshold. The worker is assumed to be dead, but the
+    /// request may have been sent.
     Stuck,
-    /// The sender releases the claim, and knows that no part of the order was sent.
+    /// The worker releases its claim and no part of the order was sent.
     Unsent,
-    /// The stored order is not the one that was accepted: its digest does not match, or it is nested too
-    /// deep.
+    /// The stored order is not the accepted one: it does not match its digest or is nested too deeply.
     Unreadable,
 }
 
@@ -114,18 +116,19 @@ pub enum OrderDecision {
     Ignore(OrderIgnored),
 }
 
-/// Everything that a store writes for a transition: to the order, the ledger and the audit.
+/// The values that a store writes to the order, the ledger and the audit for a transition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderUpdate {
     pub status: OrderStatus,
     pub retry_count: u32,
     pub next_attempt_at: Timestamp,
-    /// `None` leaves the column unchanged, so that after a success it still shows the last failure.
+    /// The new value of the column. `None` leaves the column unchanged, so that it still contains the last
+    /// failure after a success.
     pub last_error: Option<ErrorCode>,
     pub maybe_executed: bool,
-    /// Details for the audit that the code does not contain.
+    /// Details for the audit, in addition to the error code.
     pub note: Option<String>,
-    /// What the broker returned. Set if and only if the order becomes `sent`.
+    /// The broker's response. Set if and only if the order becomes `sent`.
     pub receipt: Option<Receipt>,
 }
 
@@ -218,7 +221,7 @@ fn settle(
         BrokerOutcome::Accepted(receipt) | BrokerOutcome::AlreadyProcessed(receipt) => OrderUpdate {
             last_error,
             note,
-            // The broker has the order, so an earlier send without a response no longer matters.
+            // The broker has the order, so an earlier attempt without a response no longer matters.
             maybe_executed: false,
             receipt: Some(receipt.clone()),
             ..unchanged(state, OrderStatus::Sent)
@@ -241,9 +244,8 @@ fn settle(
     }
 }
 
-/// Returns whether a failed send counts as a retry. A probe is sent to test the lane, so it counts only if
-/// the broker may have received the order: refused credentials and failed connections say nothing about the
-/// order, and an outage of hours must not use up its retries.
+/// Returns whether a failed attempt counts as a retry. Refused credentials and failed connections do not count
+/// for a probe, because they do not depend on the order, and a long outage must not use up its retries.
 fn is_counted(outcome: &BrokerOutcome, probe: bool) -> bool {
     match outcome {
         BrokerOutcome::Unauthorized { .. } => !probe,
@@ -276,8 +278,8 @@ fn fail(
     OrderUpdate { retry_count, maybe_executed, next_attempt_at, ..unchanged(state, OrderStatus::Failed) }
 }
 
-/// Takes back a stuck order. The outcome of its send is unknown, so `maybe_executed` is set. It has already
-/// waited for the threshold, so it is queued at once.
+/// Returns the update for a stuck order. The outcome of the attempt is unknown, so `maybe_executed` is set. The
+/// order has already waited for the threshold, so it is queued immediately.
 fn rewind(state: &OrderState, policy: &OrderRetryPolicy, now: Timestamp) -> OrderUpdate {
     let retry_count = state.retry_count.saturating_add(1);
     let is_over = retry_count > policy.retries_max;
@@ -293,14 +295,15 @@ fn rewind(state: &OrderState, policy: &OrderRetryPolicy, now: Timestamp) -> Orde
     }
 }
 
-/// Returns an unsent order to the queue. It keeps its position, and no retry is counted.
+/// Returns the update that queues an unsent order again. The order keeps its position, and no retry is counted.
 fn release(state: &OrderState) -> OrderUpdate {
     let note = Some("was claimed and not sent".to_owned());
     let next_attempt_at = state.next_attempt_at.after(Duration::from_micros(1));
     OrderUpdate { note, next_attempt_at, ..unchanged(state, OrderStatus::Queued) }
 }
 
-/// Ends an order whose stored content is not the original. It must never be sent; `maybe_executed` is kept.
+/// Returns the update that marks an order as dead because its stored content was altered. It must never be
+/// sent.
 fn set_aside(state: &OrderState) -> OrderUpdate {
     OrderUpdate {
         last_error: Some(UNKNOWN),

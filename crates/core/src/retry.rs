@@ -1,5 +1,5 @@
-//! Retry policies for deliveries and orders. Pure arithmetic: the state machine of sagas uses
-//! [`RetryPolicy`], that of orders [`OrderRetryPolicy`], and no other code computes a delay.
+//! Retry policies: [`RetryPolicy`] for deliveries, used by [`crate::saga`], and [`OrderRetryPolicy`] for
+//! orders, used by [`crate::order`].
 
 use std::time::{Duration, SystemTime};
 
@@ -7,14 +7,15 @@ use sha2::{Digest as _, Sha256};
 
 use crate::time::Timestamp;
 
-/// The maximum delay that a receiver can request. With more, it could defer deliveries for days.
+/// The maximum delay that a receiver can request with `Retry-After`. Without a maximum, a receiver could defer
+/// deliveries for days.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
-/// The maximum backoff of an order, before jitter. Without it, a raised retry limit would lead to waits of
-/// weeks.
+/// The maximum backoff of an order, before jitter. Without a maximum, a high retry limit would lead to delays
+/// of weeks.
 pub const ORDER_BACKOFF_MAX: Duration = Duration::from_secs(3600);
 
-/// The largest attempt limit that a subscription may have.
+/// The maximum attempt limit of a subscription.
 pub const ATTEMPTS_LIMIT_MAX: u32 = 100;
 
 /// The backoff and the attempt limit of a webhook delivery.
@@ -22,7 +23,7 @@ pub const ATTEMPTS_LIMIT_MAX: u32 = 100;
 pub struct RetryPolicy {
     pub base: Duration,
     pub cap: Duration,
-    /// The total number of attempts, including the first one.
+    /// The maximum number of attempts, including the first.
     pub attempts_max: u32,
 }
 
@@ -30,7 +31,7 @@ impl RetryPolicy {
     pub const WEBHOOK: Self =
         Self { base: Duration::from_secs(30), cap: Duration::from_secs(3600), attempts_max: 5 };
 
-    /// Returns the policy with the limit of a subscription, if it has its own.
+    /// Returns the policy with `limit` as its attempt limit, or unchanged if `limit` is `None`.
     pub const fn with_limit(self, limit: Option<u32>) -> Self {
         match limit {
             Some(attempts_max) => Self { attempts_max, ..self },
@@ -38,17 +39,17 @@ impl RetryPolicy {
         }
     }
 
-    /// Returns the backoff after the failed attempt number `attempt`, counted from one. 0 is treated as 1.
+    /// Returns the backoff after failed attempt number `attempt`, starting at 1. 0 is treated as 1.
     pub fn backoff(&self, attempt: u32) -> Duration {
         doubled(self.base, attempt, self.cap)
     }
 
-    /// Returns when the attempt after number `attempt` is due. A delay requested by the receiver can only
-    /// lengthen the backoff.
+    /// Returns the time at which the attempt after number `attempt` is due. A delay requested by the receiver
+    /// can only lengthen the backoff.
     ///
-    /// The result is never equal to `previous`, since that time is the identity of an attempt. After a clock
-    /// step back it may be earlier than `previous`, because the backoff starts at `now`. The only exception
-    /// is [`Timestamp::MAX`], after which there is no other time.
+    /// The result differs from `previous`, because the time of an attempt identifies it within its delivery.
+    /// The only exception is [`Timestamp::MAX`]. The result may be earlier than `previous` if the clock was set
+    /// back, because the backoff starts at `now`.
     pub fn next_attempt_at(
         &self,
         attempt: u32,
@@ -59,27 +60,27 @@ impl RetryPolicy {
         due(self.backoff(attempt), retry_after, previous, now)
     }
 
-    /// Returns the new time of a waiting attempt that was stored by a clock that was ahead; see
-    /// [`restarted`].
+    /// Returns the new time of a waiting attempt if it was stored before the clock was set back, or `None` if
+    /// its time is plausible. A restarted wait keeps its length.
     pub fn restarted_wait(&self, wait: Wait, now: Timestamp) -> Option<Timestamp> {
         restarted(wait, self.cap.max(RETRY_AFTER_MAX), now)
     }
 }
 
-/// A stored wait.
+/// A waiting period, as stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait {
-    /// When it was stored.
+    /// The time at which the wait was stored.
     pub since: Timestamp,
     pub until: Timestamp,
 }
 
-/// The smallest difference that counts as a clock step; smaller ones are clock skew between processes.
+/// The minimum difference that counts as a clock step. A smaller difference is clock skew between processes.
 pub const CLOCK_STEP_MIN: Duration = Duration::from_secs(1);
 
-/// Returns the new end of a wait that began in the future, or that is longer than any schedule allows: the
-/// clock was ahead when it was stored. The wait then starts again at `now` with its own length. Returns
-/// `None` if the wait is plausible.
+/// Returns the new end of a wait that starts in the future or is longer than `wait_max`, because the clock was
+/// set back after it was stored. The wait restarts at `now` with its original length. Returns `None` if the
+/// wait is plausible.
 fn restarted(wait: Wait, wait_max: Duration, now: Timestamp) -> Option<Timestamp> {
     let is_from_the_future = wait.since > now.after(CLOCK_STEP_MIN) && wait.until > now;
     let is_too_long = wait.until.since(now) > wait_max;
@@ -91,16 +92,16 @@ fn restarted(wait: Wait, wait_max: Duration, now: Timestamp) -> Option<Timestamp
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OrderRetryPolicy {
     pub base: Duration,
-    /// The number of sends after the first one.
+    /// The maximum number of retries, excluding the first attempt.
     pub retries_max: u32,
 }
 
 impl OrderRetryPolicy {
     pub const ORDER: Self = Self { base: Duration::from_secs(2), retries_max: 8 };
 
-    /// Returns the backoff before retry `retry_count` (from 1; 0 is treated as 1), with a jitter of ±10 %.
-    /// The jitter is a hash and not random: it spreads the orders that failed in one outage, and is
-    /// reproducible.
+    /// Returns the backoff before retry number `retry_count`, with a jitter of ±10 %. The jitter spreads out
+    /// the orders that failed in one outage. It is derived from a hash instead of a random number, so that it
+    /// is reproducible.
     pub fn backoff(&self, idempotency_key: &str, retry_count: u32) -> Duration {
         let nominal = doubled(self.base, retry_count, ORDER_BACKOFF_MAX);
         let hash = Sha256::new()
@@ -110,12 +111,12 @@ impl OrderRetryPolicy {
             .finalize();
         let draw = hash.iter().take(8).fold(0_u64, |sum, byte| (sum << 8) | u64::from(*byte));
         let millionths = 900_000 + draw % 200_001;
-        // At most 3600 s * 1.1 in nanoseconds: fits into 128 bits, and into 64 after the division.
+        // At most 3600 s * 1.1 in nanoseconds. The product fits in 128 bits, and the quotient in 64 bits.
         let nanos = nominal.as_nanos() * u128::from(millionths) / 1_000_000;
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Returns when retry `retry_count` is due; see [`RetryPolicy::next_attempt_at`].
+    /// Returns the time at which retry `retry_count` is due; see [`RetryPolicy::next_attempt_at`].
     pub fn next_attempt_at(
         &self,
         idempotency_key: &str,
@@ -127,9 +128,9 @@ impl OrderRetryPolicy {
         due(self.backoff(idempotency_key, retry_count), retry_after, previous, now)
     }
 
-    /// See [`RetryPolicy::restarted_wait`].
+    /// Returns the new time of a waiting order, or `None`; see [`RetryPolicy::restarted_wait`].
     pub fn restarted_wait(&self, wait: Wait, now: Timestamp) -> Option<Timestamp> {
-        // Jitter lengthens the longest wait by 10 %.
+        // Jitter can lengthen the maximum backoff by 10 %.
         restarted(wait, RETRY_AFTER_MAX.max(ORDER_BACKOFF_MAX * 11 / 10), now)
     }
 }
@@ -140,15 +141,15 @@ fn due(backoff: Duration, retry_after: Option<Duration>, previous: Timestamp, no
     if at == previous { at.after(Duration::from_micros(1)) } else { at }
 }
 
-/// Returns `min(base * 2^(n-1), cap)`. Limiting the exponent to 63 changes no result, since 2^63 nanoseconds
-/// are centuries. The product of 94 and 63 bits exceeds 128 bits only where it is capped anyway.
+/// Returns `min(base * 2^(n-1), cap)`. The exponent is limited to 63, since 2^63 nanoseconds are centuries. The
+/// product of a 94-bit and a 64-bit number saturates only where the result is capped anyway.
 pub(crate) fn doubled(base: Duration, n: u32, cap: Duration) -> Duration {
     let exponent = n.saturating_sub(1).min(63);
     let nanos = base.as_nanos().saturating_mul(1_u128 << exponent);
     if nanos >= cap.as_nanos() {
         return cap;
     }
-    // Less than `cap`, which is a `Duration`, so the seconds fit.
+    // The value is less than `cap`, which is a `Duration`, so the seconds fit in 64 bits.
     let seconds = u64::try_from(nanos / 1_000_000_000).unwrap_or(u64::MAX);
     let rest = u32::try_from(nanos % 1_000_000_000).unwrap_or(0);
     Duration::new(seconds, rest)
@@ -167,13 +168,14 @@ pub fn attempts_limit(raw: i64) -> Result<u32, AttemptsLimitOutOfRange> {
     }
 }
 
-/// Parses a `Retry-After` header: seconds or an HTTP date, limited to [`RETRY_AFTER_MAX`].
+/// Parses a `Retry-After` header, either a number of seconds or an HTTP date, and limits it to
+/// [`RETRY_AFTER_MAX`].
 ///
-/// A date in the past means no delay, like `0`. Returns `None` for anything else.
+/// A date in the past is equivalent to `0`. Returns `None` if the header is invalid.
 pub fn parse_retry_after(header: &[u8], now: Timestamp) -> Option<Duration> {
     let text = std::str::from_utf8(header).ok()?.trim_matches([' ', '\t']);
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // A number that does not fit is a very long time, not an error.
+        // A number that does not fit in 64 bits is treated as the maximum, not as an error.
         let seconds = text.parse().unwrap_or(u64::MAX);
         return Some(Duration::from_secs(seconds).min(RETRY_AFTER_MAX));
     }
@@ -223,16 +225,16 @@ mod tests {
     #[test]
     fn next_attempt_waits_for_its_backoff_and_has_a_distinct_time() {
         let rows = [
-            // attempt, retry_after, previous, now, expected: plain backoff,
+            // Columns: attempt, retry_after, previous, now, expected. Backoff only.
             (1, None, at(0), at(100), at(130)),
-            // a request that lengthens it, one that would shorten it, one beyond the maximum,
+            // A requested delay that is longer than the backoff, shorter, and longer than the maximum.
             (1, Some(secs(90)), at(0), at(100), at(190)),
             (4, Some(secs(1)), at(0), at(100), at(340)),
             (1, Some(Duration::MAX), at(0), at(100), at(3700)),
-            // a clock step back: the same time again, and a previous attempt in the future,
+            // The clock was set back: the same time again, and a previous attempt in the future.
             (1, None, at(130), at(100), Timestamp::from_micros(130_000_001)),
             (1, None, at(3_700), at(100), at(130)),
-            // and the maximum time.
+            // The maximum time.
             (1, None, at(0), Timestamp::MAX, Timestamp::MAX),
             (1, None, Timestamp::MAX, at(100), at(130)),
         ];
@@ -246,16 +248,17 @@ mod tests {
     fn implausible_waits_are_restarted() {
         let now = at(100);
         let rows = [
-            // since, until, expected: plausible waits, also from a clock that is slightly ahead,
+            // Columns: since, until, expected. Plausible waits, including one from a clock that is slightly
+            // ahead.
             (90, 120, None),
             (101, 131, None),
             (90, 100 + 3_600, None),
-            // waits that have ended,
+            // A wait that has ended.
             (3_700, 90, None),
-            // waits from a clock that was an hour ahead, which keep their length,
+            // Waits from a clock that was ahead, which keep their length.
             (3_700, 3_730, Some(130)),
             (102, 132, Some(130)),
-            // and waits longer than any schedule allows.
+            // Waits longer than the maximum.
             (90, 100 + 3_601, Some(3_700)),
             (90, 1_000_000_000, Some(3_700)),
             (1_000_000_000, 2_000_000_000, Some(3_700)),
@@ -354,8 +357,8 @@ mod tests {
         waits.dedup();
         assert!(waits.len() > 990, "{} different waits", waits.len());
         assert_ne!(policy.backoff("key", 1) * 2, policy.backoff("key", 2));
-        // Computed with another SHA-256 implementation over "key", a zero byte and 00000001: 1.054777 times
-        // two seconds.
+        // Computed with another SHA-256 implementation over "key", a zero byte and 00000001. The factor is
+        // 1.054777.
         assert_eq!(policy.backoff("key", 1), Duration::from_micros(2_109_554));
     }
 

@@ -1,4 +1,4 @@
-//! Tests of the lane under refusals, outages and rate limits.
+//! Tests of the lane with refused credentials, outages and rate limits.
 
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ fn answer(status: u16) -> BrokerOutcome {
     classify_answer(status, b"{}", &key, PROCESSED_MARKER, None, at(0))
 }
 
-/// Returns the lane after these responses, all at the same time.
+/// Returns the lane after the given outcomes, all at the same time.
 fn after(lane: Lane, statuses: &[u16], now: Timestamp) -> Lane {
     statuses.iter().fold(lane, |lane, status| lane.after(&answer(*status), true, now))
 }
@@ -39,7 +39,7 @@ fn consecutive_refusals_pause_the_lane() {
         (&[401, 403, 401, 403, 401], true),
         (&[401, 401, 401, 401, 200, 401], false),
         (&[401, 401, 401, 401, 422, 401], false),
-        // Responses that say nothing about credentials do not interrupt the sequence.
+        // Outcomes that do not depend on the credentials do not interrupt the sequence.
         (&[401, 401, 500, 401, 429, 401, 500, 401], true),
     ];
     for (statuses, paused) in rows {
@@ -55,7 +55,7 @@ fn paused_lane_sends_probes_until_one_succeeds() {
     let wait = 30_000;
     assert_eq!(paused.may_claim(0, 32, at(wait - 1)), ClaimMode::Nothing);
     assert_eq!(paused.may_claim(0, 32, at(wait)), ClaimMode::Probe);
-    // One probe at a time in all processes; one that is lost counts as ended when its time has passed.
+    // There is one probe at a time across all processes. A lost probe ends at its deadline.
     let probing = paused.clone().probing(at(wait + 10_000), at(wait));
     assert_eq!(probing.may_claim(1, 32, at(wait + 9_999)), ClaimMode::Nothing);
     assert_eq!(probing.may_claim(1, 32, at(wait + 10_000)), ClaimMode::Probe);
@@ -76,7 +76,7 @@ fn operator_resumes_the_lane() {
     assert_eq!(lane, Lane::open(at(9)));
     let throttled = after(Lane::open(at(0)), &[429], at(0)).resumed(at(9));
     assert!(throttled.rate < RATE_MAX, "resuming does not change the rate");
-    // Four refusals after that are fewer than the limit.
+    // Four further refusals are below the limit.
     assert_eq!(after(lane, &[401; 4], at(10)).paused_at, None);
 }
 

@@ -21,7 +21,7 @@ fn state(status: OrderStatus, retry_count: u32, maybe_executed: bool) -> OrderSt
 
 fn answer(status: u16) -> BrokerOutcome {
     let body: &[u8] = br#"{"idempotency_key":"k-1","broker_order_id":"b-1"}"#;
-    // 1409 stands for a conflict with evidence.
+    // 1409 represents a 409 response with evidence.
     let (status, body) = match status {
         1409 => (409, body),
         409 => (409, &b"{}"[..]),
@@ -101,7 +101,7 @@ fn signals_for_another_state_are_ignored() {
 #[test]
 fn each_outcome_leads_to_its_state() {
     use OrderStatus::{Dead, Failed, Sent};
-    // status, becomes, counted, last_error, maybe executed afterwards
+    // Columns: status, new state, counted, last_error, maybe_executed.
     let rows = [
         (200, Sent, 0, None, false),
         (204, Sent, 0, None, false),
@@ -125,7 +125,7 @@ fn each_outcome_leads_to_its_state() {
             assert_eq!(update.status, becomes, "{status}");
             assert_eq!(update.retry_count, 2 + counted, "{status}");
             assert_eq!(update.last_error.as_ref().map(ErrorCode::as_str), last_error, "{status}");
-            // An order that the broker accepted is executed, regardless of earlier sends.
+            // An order that the broker accepted is known to be executed, regardless of earlier attempts.
             let in_doubt = becomes != Sent && (maybe_executed || earlier);
             assert_eq!(update.maybe_executed, in_doubt, "{status}");
             assert_eq!(update.receipt.is_some(), becomes == Sent, "{status}");
@@ -164,7 +164,7 @@ fn probe_counts_as_a_retry_only_if_the_broker_may_have_received_it() {
     let refused = answer(401);
     let unreachable = BrokerOutcome::NoAnswer(BrokerFault::ConnectFailed);
     let silent = BrokerOutcome::NoAnswer(BrokerFault::TimedOut { bytes_written: true });
-    // outcome, retries before, becomes, retries after
+    // Columns: outcome, retries before, new state, retries after.
     let rows = [
         (&refused, 0, OrderStatus::Failed, 0),
         (&refused, 8, OrderStatus::Failed, 8),

@@ -1,5 +1,5 @@
-//! Decides which due sagas start an attempt: the oldest of each subscription, up to its quota. The stores
-//! read the due sagas, apply the [`Admission`] and return it with the ids of the jobs that they created.
+//! Decides which due sagas start an attempt: the oldest sagas of each subscription, up to its quota. The stores
+//! read the due sagas, write the [`Admission`], and return the jobs that they created.
 
 use crate::ids::{EventId, JobId, SagaId, SubscriptionId};
 use crate::ports::{Admitted, AdmittedJob, DeadLetteredSaga, DueSince, Quota};
@@ -8,7 +8,7 @@ use crate::saga::{self, Decision, SagaSignal, SagaState};
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 
-/// A saga that waits for an attempt, with the attempt limit of its subscription.
+/// A saga that is waiting for an attempt, with the attempt limit of its subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueSaga {
     pub saga_id: SagaId,
@@ -28,13 +28,13 @@ pub struct Start {
     pub suspect: bool,
 }
 
-/// The sagas that start an attempt or are dead-lettered. Both lists are sorted by id, the order in which
-/// sagas are locked everywhere.
+/// The sagas that start an attempt or are dead-lettered. Both lists are sorted by saga id, because sagas are
+/// always locked in this order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Admission {
     pub starts: Vec<Start>,
     pub dead_lettered: Vec<DeadLetteredSaga>,
-    /// The smallest `next_attempt_at` of each subscription.
+    /// The smallest `next_attempt_at` for each subscription.
     pub fetched: Vec<DueSince>,
 }
 
@@ -43,8 +43,8 @@ impl Admission {
         self.starts.is_empty() && self.dead_lettered.is_empty()
     }
 
-    /// Returns what was admitted, given the jobs that were created. A saga whose attempt already has a job
-    /// gets no second one.
+    /// Returns the admitted jobs, given the jobs that were created. No job is created for a saga whose attempt
+    /// already has one.
     pub fn carried_out(self, created: impl IntoIterator<Item = (JobId, SagaId)>) -> Admitted {
         let job = |(job_id, saga_id)| {
             let place = self.starts.binary_search_by_key(&saga_id, |start| start.saga_id).ok()?;
@@ -56,8 +56,8 @@ impl Admission {
     }
 }
 
-/// Returns the non-empty quotas sorted by subscription, each subscription once, so that two orchestrators
-/// lock the same subscriptions in the same order.
+/// Returns the non-zero quotas, sorted by subscription and without duplicates, so that all orchestrators lock
+/// subscriptions in the same order.
 pub fn distinct(mut quotas: Vec<Quota>) -> Vec<Quota> {
     quotas.retain(|quota| quota.jobs_max > 0);
     quotas.sort_unstable_by_key(|quota| quota.subscription_id);
@@ -65,8 +65,8 @@ pub fn distinct(mut quotas: Vec<Quota>) -> Vec<Quota> {
     quotas
 }
 
-/// Decides which due sagas start an attempt and which are dead-lettered. For each subscription `due` contains
-/// at least the `jobs_max` oldest sagas of both waiting states, or all of them.
+/// Decides which due sagas start an attempt and which are dead-lettered. For each subscription, `due` must
+/// contain at least the `jobs_max` oldest sagas of each waiting state, or all of them.
 pub fn decide(quotas: &[Quota], mut due: Vec<DueSaga>, policy: RetryPolicy, now: Timestamp) -> Admission {
     due.sort_by_key(|saga| saga.state.next_attempt_at);
     let mut left: BTreeMap<SubscriptionId, u32> =
@@ -108,7 +108,7 @@ mod tests {
         Quota { subscription_id: SubscriptionId::from_store(subscription), jobs_max, from: None }
     }
 
-    /// A saga's id, subscription, status, attempts so far, and the second at which it is due.
+    /// A saga: its id, subscription, status, attempt count, and the second at which it is due.
     type Row = (i64, i64, SagaStatus, u32, i64);
 
     fn due((id, subscription, status, attempt_count, second): Row) -> DueSaga {
@@ -138,21 +138,20 @@ mod tests {
     fn oldest_of_both_waiting_states_are_admitted_up_to_the_quota() {
         let (new, again) = (Pending, PendingRetry);
         check(&[(1, 5)], &[], &[], &[], &[]);
-        // The order in which they were read does not matter; the result is sorted by id.
+        // The order of the input does not matter; the result is sorted by id.
         let mixed = [(4, 1, new, 0, 40), (3, 1, new, 0, 10), (2, 1, again, 1, 30), (1, 1, again, 1, 20)];
         check(&[(1, 1)], &mixed, &[3], &[], &[(1, 10)]);
         check(&[(1, 2)], &mixed, &[1, 3], &[], &[(1, 10)]);
         check(&[(1, 3)], &mixed, &[1, 2, 3], &[], &[(1, 10)]);
         check(&[(1, 9)], &mixed, &[1, 2, 3, 4], &[], &[(1, 10)]);
-        // Each subscription has its own quota; one without a quota gets no jobs.
+        // Each subscription has its own quota. A subscription without a quota gets no jobs.
         let two = [(1, 1, new, 0, 5), (2, 1, new, 0, 6), (3, 2, new, 0, 7), (4, 3, new, 0, 1)];
         check(&[(1, 1), (2, 8)], &two, &[1, 3], &[], &[(1, 5), (2, 7)]);
-        // A first attempt is always due. A retry that is not due and a saga with an active job do not use the
+        // A first attempt is always due. Retries that are not due and sagas with an active job do not use the
         // quota.
         let early = [(1, 1, InProgress, 0, 1), (2, 1, again, 1, 101), (3, 1, new, 0, 500)];
         check(&[(1, 1)], &early, &[3], &[], &[(1, 500)]);
-        // The limit of subscription 9 is 2 attempts. A dead-lettered saga uses the quota as an admitted one
-        // does.
+        // The limit of subscription 9 is 2 attempts. A dead-lettered saga also uses the quota.
         let limited = [(1, 9, again, 2, 1), (2, 9, again, 1, 2), (3, 9, again, 3, 3), (4, 9, new, 0, 4)];
         check(&[(9, 3)], &limited, &[2], &[1, 3], &[(9, 1)]);
     }

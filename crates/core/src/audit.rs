@@ -1,6 +1,6 @@
-//! The audit of changes made by people. Every method of a port that makes such a change takes an [`Actor`];
-//! the store writes one [`Change`] to `operator_audit` in the same transaction. A [`Change`] never contains
-//! secrets, keys or hashes.
+//! The audit of changes made by people. Each port method that makes such a change takes an [`Actor`], and the
+//! store writes one [`Change`] to `operator_audit` in the same transaction. A [`Change`] never contains
+//! secrets, API keys or hashes.
 
 use crate::duration;
 use crate::ids::{DeadLetterId, KeyId, OperatorAuditId, SagaId, SubscriptionId};
@@ -12,22 +12,22 @@ use crate::time::Timestamp;
 use serde_json::{Map, Value, json};
 use std::net::IpAddr;
 
-/// The name of the root key from the settings, which has no row in `api_keys`.
+/// The name recorded for the root key, which is configured in the settings and has no row in `api_keys`.
 pub const ROOT_NAME: &str = "root";
 
-/// The person or program that makes a change.
+/// The API key and the address from which a change is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Actor {
-    /// `None` for the root key from the settings, and for a caller without a valid key.
+    /// The id of the API key. `None` for the root key, and for a caller without a valid key.
     pub key_id: Option<KeyId>,
-    /// `None` for a caller without a valid key.
+    /// The name of the API key. `None` for a caller without a valid key.
     pub key_name: Option<String>,
-    /// The address of the client, or of the proxy if there is one.
+    /// The IP address of the client, or of the proxy through which it connects.
     pub address: Option<IpAddr>,
 }
 
 impl Actor {
-    /// Returns the actor of the root key from the settings.
+    /// Creates the actor for the root key.
     pub fn root(address: Option<IpAddr>) -> Self {
         Self { key_id: None, key_name: Some(ROOT_NAME.to_owned()), address }
     }
@@ -36,13 +36,13 @@ impl Actor {
         Self { key_id: Some(id), key_name: Some(name.into()), address }
     }
 
-    /// Returns the actor of a caller without a valid key.
+    /// Creates the actor for a caller without a valid key.
     pub fn unknown(address: Option<IpAddr>) -> Self {
         Self { key_id: None, key_name: None, address }
     }
 }
 
-/// The kind of a change.
+/// The kind of change that an audit row records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AuditAction {
     KeyCreated,
@@ -94,7 +94,7 @@ impl AuditAction {
     }
 }
 
-/// One row of the audit, before the store adds its id, its time and the [`Actor`].
+/// The content of an audit row, to which the store adds the id, the time and the [`Actor`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     pub action: AuditAction,
@@ -128,7 +128,7 @@ impl Change {
         Self::new(AuditAction::SubscriptionCreated, subscription(created.id), None, Some(after))
     }
 
-    /// Creates the row of a changed subscription, with only the fields that differ.
+    /// Creates the audit row for a change to a subscription. It contains only the fields that differ.
     pub fn subscription_changed(before: &Subscription, after: &Subscription) -> Self {
         let (mut was, mut is) = (subscription_fields(before), subscription_fields(after));
         is.retain(|field, value| was.get(field) != Some(value));
@@ -152,7 +152,7 @@ impl Change {
         Self::new(AuditAction::SecretRotated, subscription(id), None, Some(after))
     }
 
-    /// Creates the row of a requeue, or returns `None` if no dead letter was requeued.
+    /// Creates the audit row for a requeue, or returns `None` if no dead letter was requeued.
     pub fn dead_letters_requeued(created: &[(DeadLetterId, SagaId)]) -> Option<Self> {
         let (object, after) = match created {
             [] => return None,
@@ -174,7 +174,7 @@ impl Change {
         Self::new(AuditAction::SignedIn, DASHBOARD, None, None)
     }
 
-    /// Creates a row for the failed sign-ins of one address since the previous row.
+    /// Creates the audit row for the failed sign-ins from one address since the previous row.
     pub fn sign_in_failed(count: u32) -> Self {
         Self::new(AuditAction::SignInFailed, DASHBOARD, None, Some(json!({ "count": count })))
     }
@@ -203,7 +203,7 @@ fn subscription_fields(subscription: &Subscription) -> Map<String, Value> {
     fields.into_iter().map(|(field, value)| (field.to_owned(), value)).collect()
 }
 
-/// One row of the audit.
+/// A row of the audit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperatorAuditEntry {
     pub id: OperatorAuditId,
@@ -211,20 +211,20 @@ pub struct OperatorAuditEntry {
     pub key_id: Option<KeyId>,
     pub key_name: Option<String>,
     pub client_address: Option<String>,
-    /// An [`AuditAction`], or an action that only a newer version knows.
+    /// The name of an [`AuditAction`]. It may be an action from a newer version.
     pub action: String,
     pub object: String,
     pub before: Option<JsonText>,
     pub after: Option<JsonText>,
 }
 
-/// A filter for rows of the audit. All given conditions must hold.
+/// A filter for audit rows. A row must match all fields that are set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OperatorAuditFilter {
     pub action: Option<AuditAction>,
-    /// Rows written at this time or later.
+    /// Selects rows written at this time or later.
     pub since: Option<Timestamp>,
-    /// Rows written before this time.
+    /// Selects rows written before this time.
     pub until: Option<Timestamp>,
 }
 

@@ -1,5 +1,5 @@
-//! The meaning of a broker's response, or of its absence, for an order. [`classify_answer`] is called by the
-//! broker adapter; [`crate::order::step`] and [`crate::lane::Lane::after`] act on its result.
+//! The outcome of an attempt to send an order to the broker. The broker client classifies responses with
+//! [`classify_answer`]; [`crate::order::step`] and [`crate::lane::Lane::after`] use the outcome.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::outcome::ErrorCode;
 use crate::retry::parse_retry_after;
 use crate::time::Timestamp;
 
-/// The maximum size of a broker's response that is read, in bytes.
+/// The maximum size of a broker's response, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 65_536;
 
-/// The maximum length of a broker's order id that is stored, in characters.
+/// The maximum length of a broker's order id, in characters. A longer id is not stored.
 pub const BROKER_ORDER_ID_CHARS_MAX: usize = 200;
 
-/// The default text by which a broker says that it executed this order before.
+/// The default text that indicates in a broker's response that the order was already executed.
 pub const PROCESSED_MARKER: &str = "already processed";
 
 pub const NETWORK_TIMEOUT: ErrorCode = ErrorCode::known("NETWORK_TIMEOUT");
@@ -29,26 +29,26 @@ pub const UNAUTHORIZED: ErrorCode = ErrorCode::known("UNAUTHORIZED");
 pub const CONFLICT_PROCESSED: ErrorCode = ErrorCode::known("CONFLICT_PROCESSED");
 pub const UNKNOWN: ErrorCode = ErrorCode::known("UNKNOWN");
 
-/// The outcome of one send of an order.
+/// The outcome of one attempt to send an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BrokerOutcome {
     /// 2xx: the broker accepted the order.
     Accepted(Receipt),
-    /// 409 with evidence that an earlier send of this order was executed.
+    /// 409 with evidence that the order was executed in an earlier attempt.
     AlreadyProcessed(Receipt),
-    /// 429: not executed; the lane must slow down.
+    /// 429: the order was not executed, and the rate must be reduced.
     RateLimited { retry_after: Option<Duration> },
-    /// 5xx: perhaps executed.
+    /// 5xx: the order may have been executed.
     ServerError { status: u16, retry_after: Option<Duration> },
-    /// 408: the broker, or a server behind it, timed out; perhaps executed.
+    /// 408: the broker or an upstream server timed out. The order may have been executed.
     AnsweredTimeout,
-    /// A status without a clear meaning, such as 3xx, or 409 without evidence: perhaps executed.
+    /// An ambiguous status, such as 3xx or 409 without evidence. The order may have been executed.
     Unclear { status: u16 },
     /// 401 or 403: the credentials were refused and the order was not executed.
     Unauthorized { status: u16 },
-    /// Any other 4xx: the order itself was refused.
+    /// Any other 4xx status: the order itself was refused.
     BadRequest { status: u16 },
-    /// No readable response.
+    /// There was no valid response.
     NoAnswer(BrokerFault),
 }
 
@@ -60,14 +60,14 @@ pub struct Receipt {
     pub result_digest: Digest,
     /// The response, if it is JSON that both engines can store.
     pub result_json: Option<JsonText>,
-    /// A remark about an unexpected response, for the audit.
+    /// A note on an unexpected response, for the audit.
     pub note: Option<&'static str>,
 }
 
-/// Why there was no response.
+/// The reason why there was no valid response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BrokerFault {
-    /// The connection was refused or the host unreachable: nothing was sent.
+    /// The connection was refused or the host was unreachable. Nothing was sent.
     ConnectFailed,
     DnsFailed,
     TlsFailed,
@@ -77,17 +77,16 @@ pub enum BrokerFault {
     TimedOut {
         bytes_written: bool,
     },
-    /// The connection broke.
+    /// The connection was lost. `bytes_written` indicates whether any part of the request was sent.
     Reset {
         bytes_written: bool,
     },
-    /// The response is not HTTP, or too long.
+    /// The response is not valid HTTP or is too long.
     Unreadable,
 }
 
 impl BrokerFault {
-    /// Returns whether the broker may have received the whole order. An order that was not sent cannot have
-    /// been executed.
+    /// Returns whether the broker may have received and executed the order.
     pub const fn may_have_executed(self) -> bool {
         match self {
             Self::ConnectFailed | Self::DnsFailed | Self::TlsFailed | Self::BlockedAddress => false,
@@ -108,7 +107,7 @@ impl BrokerFault {
         }
     }
 
-    /// Returns the exact cause for the audit, since the code covers several.
+    /// Returns the exact cause for the audit, because several causes have the same error code.
     pub const fn note(self) -> &'static str {
         match self {
             Self::ConnectFailed => "no connection to the broker",
@@ -125,7 +124,7 @@ impl BrokerFault {
 }
 
 impl BrokerOutcome {
-    /// Returns the code for `last_error`, or `None` for an acceptance.
+    /// Returns the error code for `last_error`, or `None` if the order was accepted.
     pub const fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Accepted(_) => None,
@@ -140,7 +139,7 @@ impl BrokerOutcome {
         }
     }
 
-    /// Returns whether a send that was not accepted may have been executed anyway.
+    /// Returns whether the order may have been executed although it was not accepted.
     pub const fn may_have_executed(&self) -> bool {
         match self {
             Self::ServerError { .. } | Self::AnsweredTimeout | Self::Unclear { .. } => true,
@@ -153,7 +152,7 @@ impl BrokerOutcome {
         }
     }
 
-    /// Returns how long the broker asks to wait.
+    /// Returns the delay that the broker requested with `Retry-After`.
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::RateLimited { retry_after } | Self::ServerError { retry_after, .. } => *retry_after,
@@ -167,7 +166,7 @@ impl BrokerOutcome {
         }
     }
 
-    /// Returns the note for the audit in addition to the code.
+    /// Returns a note for the audit, in addition to the error code.
     pub fn note(&self) -> Option<String> {
         match self {
             Self::Accepted(receipt) | Self::AlreadyProcessed(receipt) => receipt.note.map(str::to_owned),
@@ -185,8 +184,8 @@ impl BrokerOutcome {
     }
 }
 
-/// Classifies a response. `body` is the part of it that was read, `marker` the broker's text for "already
-/// processed".
+/// Classifies a response of the broker. `marker` is the text that indicates that the order was already
+/// processed.
 pub fn classify_answer(
     status: u16,
     body: &[u8],
@@ -210,12 +209,12 @@ pub fn classify_answer(
     }
 }
 
-/// Returns whether a 409 proves that this order was executed, as opposed to being in progress or refused for
-/// another reason. A false positive loses an order and a false negative costs one retry, so the rule is
-/// strict: the key counts only as a field of its own, where it cannot be part of other text.
+/// Returns whether a 409 response proves that this order was executed, as opposed to being in progress or
+/// refused for another reason. A false positive loses an order, whereas a false negative costs one retry.
+/// Therefore the key must be the value of the field `idempotency_key`; a key within other text is not accepted.
 fn is_evidence(body: &[u8], key: &IdempotencyKey, marker: &str) -> bool {
     let Some(mut answer) = read_object(body) else { return false };
-    // Removed before the search, so that a key that contains the marker is not evidence.
+    // The key is removed before the search, so that a key that contains the marker is not evidence.
     let named = answer.remove("idempotency_key");
     if named.as_ref().and_then(Value::as_str) != Some(key.as_str()) {
         return false;
@@ -237,7 +236,7 @@ fn receipt(body: &[u8], key: &IdempotencyKey) -> Receipt {
         None => Some("the broker's response has no idempotency_key"),
     };
     let broker_order_id = order_id(&answer);
-    // U+0000 is valid in a response but not in a JSONB column.
+    // U+0000 is valid in a JSON response, but a JSONB column cannot store it.
     let has_nul = any_text(&Value::Object(answer), &|text| text.contains('\0'));
     let result_json = if has_nul { None } else { JsonText::parse(body, ANSWER_BYTES_MAX).ok() };
     Receipt { broker_order_id, result_digest, result_json, note }
@@ -254,7 +253,7 @@ fn read_object(body: &[u8]) -> Option<Object> {
     }
 }
 
-/// Returns the broker's id of the order if it fits into the column. Some brokers use numbers.
+/// Returns the broker's order id, a string or a number, if it can be stored.
 fn order_id(answer: &Object) -> Option<String> {
     let id = match answer.get("broker_order_id")? {
         Value::String(id) => id.clone(),
@@ -265,8 +264,8 @@ fn order_id(answer: &Object) -> Option<String> {
     (fits && !id.chars().any(char::is_control)).then_some(id)
 }
 
-/// Returns whether any string in the value, including keys, passes the test. The parser limits the depth of
-/// the recursion.
+/// Returns whether `test` returns `true` for any string or object key in the value. The recursion depth is
+/// limited by the parser.
 fn any_text(value: &Value, test: &dyn Fn(&str) -> bool) -> bool {
     match value {
         Value::String(text) => test(text),

@@ -1,5 +1,5 @@
-//! Digests of orders and of brokers' responses. The digest of an order covers its canonical form (RFC 8785),
-//! so that two spellings of one order have the same digest; that of a response covers its bytes.
+//! SHA-256 digests of orders and of broker responses. The digest of an order covers its canonical form (RFC
+//! 8785), so that it does not depend on formatting. The digest of a response covers its bytes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,18 +11,18 @@ use sha2::{Digest as _, Sha256};
 const PREFIX: &str = "sha256:";
 const HEX_CHARS: usize = 64;
 
-/// A SHA-256 digest in its stored form: `sha256:` and 64 lower-case hexadecimal digits.
+/// A SHA-256 digest as text: `sha256:` followed by 64 lower-case hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Digest(Cow<'static, str>);
 
-/// Text that is not a digest.
+/// An error from parsing a digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a digest must be \"{PREFIX}\" followed by {HEX_CHARS} lower-case hexadecimal digits")]
 pub struct BadDigest;
 
 impl Digest {
-    /// The result digest when a broker returned "already processed" without a body. It is not a valid hash,
-    /// so it cannot be mistaken for one.
+    /// The result digest for an "already processed" response without a body. It cannot be confused with a real
+    /// digest.
     pub const FROM_CONFLICT: Self = Self(Cow::Borrowed("sha256:from-conflict"));
 
     pub fn parse(text: &str) -> Result<Self, BadDigest> {
@@ -34,7 +34,7 @@ impl Digest {
         if is_hex { Ok(Self(Cow::Owned(text.to_owned()))) } else { Err(BadDigest) }
     }
 
-    /// Creates a digest from stored text without checking it.
+    /// Creates a digest from stored text, without validation.
     pub const fn from_store(text: String) -> Self {
         Self(Cow::Owned(text))
     }
@@ -50,18 +50,18 @@ impl fmt::Display for Digest {
     }
 }
 
-/// A value without a canonical form.
+/// An error for a value that has no canonical form.
 #[derive(Debug, thiserror::Error)]
 #[error("the value has no canonical JSON form")]
 pub struct NotCanonical(#[from] serde_json::Error);
 
-/// Returns the canonical form of RFC 8785: keys sorted by UTF-16 code units, numbers as ECMAScript prints
-/// doubles.
+/// Returns the canonical form of a value according to RFC 8785: keys are sorted by UTF-16 code units, and
+/// numbers are formatted as in ECMAScript.
 pub fn canonical(value: &Value) -> Result<String, NotCanonical> {
     Ok(serde_json_canonicalizer::to_string(value)?)
 }
 
-/// Returns the digest of these bytes.
+/// Returns the SHA-256 digest of `bytes`.
 pub fn digest_of(bytes: &[u8]) -> Digest {
     let hash = Sha256::digest(bytes);
     let mut text = String::with_capacity(PREFIX.len() + HEX_CHARS);
@@ -74,9 +74,9 @@ pub fn digest_of(bytes: &[u8]) -> Digest {
     Digest(Cow::Owned(text))
 }
 
-/// Returns the canonical text that `expected` is the digest of. The stored text may have another form of the
-/// same value. Returns `None` if the digests differ, or if the text is nested deeper than accepted orders
-/// are, which could overflow the stack.
+/// Returns the canonical form of stored JSON text, if its digest is `expected`. The stored text may be
+/// formatted differently. Returns `None` if the digest differs, or if the text is nested so deeply that parsing
+/// could overflow the stack.
 pub fn canonical_of(stored: &str, expected: &Digest) -> Option<String> {
     if is_too_deep(stored) {
         return None;
@@ -98,7 +98,7 @@ mod tests {
         canonical(&serde_json::from_str(text).unwrap()).unwrap()
     }
 
-    /// RFC 8785, appendix B: the bits of a double and how it is written.
+    /// Checks the samples of RFC 8785, appendix B. Columns: the bits of a double, its text.
     #[test]
     fn numbers_match_appendix_b_of_the_rfc() {
         let rows: &[(u64, &str)] = &[
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn digests_are_sha256_in_lower_case() {
-        // FIPS 180-4's "abc", and the empty message.
+        // The messages "abc" from FIPS 180-4, and the empty message.
         let rows: &[(&[u8], &str)] = &[
             (b"abc", "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
             (b"", "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),

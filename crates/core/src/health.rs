@@ -1,17 +1,18 @@
-//! Sums of the attempts of one subscription, which can be added over processes and time: the number of
-//! failures, and a histogram of the durations of successes.
+//! Statistics of the attempts of a subscription: the number of failures, and a histogram of the durations of
+//! successful attempts. Statistics of several processes and intervals can be added up.
 
 use crate::outcome::ErrorCode;
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// The upper bounds of the histogram, in milliseconds. Longer attempts are counted in one more bucket.
+/// The upper bounds of the histogram buckets, in milliseconds. Longer attempts are counted in an additional
+/// bucket.
 pub const WITHIN_MS: [u64; 11] = [5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000];
 pub const BUCKETS: usize = WITHIN_MS.len() + 1;
 
-/// The length of one interval of sums, in microseconds: ten minutes.
+/// The length of an interval, in microseconds: ten minutes.
 const INTERVAL_US: i64 = 600_000_000;
-/// The maximum number of intervals that are kept, and so of those that are read.
+/// The maximum number of intervals that are stored and read.
 pub const INTERVALS_MAX: u32 = 300;
 
 /// Returns the start of the interval that contains `at`.
@@ -19,18 +20,18 @@ pub fn interval_start(at: Timestamp) -> Timestamp {
     Timestamp::from_micros(at.micros().div_euclid(INTERVAL_US) * INTERVAL_US)
 }
 
-/// A percentile of the durations of successful attempts.
+/// A percentile of the durations of successful attempts, as a bucket bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Within {
     AtMost(Duration),
-    /// Longer than the largest bound of the histogram.
+    /// The duration exceeds the largest bucket bound, which is contained.
     Beyond(Duration),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attempts {
     pub failed: u64,
-    /// Successful attempts by duration; see [`WITHIN_MS`].
+    /// The number of successful attempts in each bucket; see [`WITHIN_MS`].
     pub took: [u64; BUCKETS],
     pub last_error: Option<(ErrorCode, Timestamp)>,
 }
@@ -48,7 +49,7 @@ impl Attempts {
         self.note_error(code, at);
     }
 
-    /// Records an error, unless a later one is known.
+    /// Records an error, unless a later error was already recorded.
     pub fn note_error(&mut self, code: ErrorCode, at: Timestamp) {
         if self.last_error.as_ref().is_none_or(|(_, known)| *known < at) {
             self.last_error = Some((code, at));
@@ -71,8 +72,8 @@ impl Attempts {
         self.succeeded() + self.failed
     }
 
-    /// Returns the given percentile of the durations of successful attempts, rounded up to a bucket bound.
-    /// Returns `None` if there were none.
+    /// Returns a percentile (1 to 100) of the durations of successful attempts, rounded up to a bucket bound,
+    /// or `None` if there were no successful attempts.
     pub fn within(&self, of_hundred: u64) -> Option<Within> {
         let rank = (self.succeeded() * of_hundred).div_ceil(100).max(1);
         let mut below = 0;

@@ -1,18 +1,20 @@
-//! The past states of a subscription, derived from its recorded changes, to explain why an event matched it
-//! or not. An event matches the subscriptions that are active and verified when it is routed.
+//! The past states of a subscription, derived from its recorded changes. They explain why an event matched a
+//! subscription or not: an event matches the subscriptions that are active and verified when it is routed.
 
 use crate::event::EventType;
 use crate::ids::SubscriptionId;
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// The maximum difference between the times of two processes, and between a transaction's time and its
-/// commit. It is unknown whether a change this close to the routing of an event counted for it.
+/// The maximum clock skew between two processes, and the maximum time between the timestamp of a transaction
+/// and its commit. If a subscription changed this close to the routing of an event, it is unknown whether the
+/// router used the old or the new state.
 pub const UNSURE_BEFORE: Duration = Duration::from_secs(30);
-/// How much older a saga may seem than it is: a router that was suspended continues with its old time.
+/// The maximum difference between the creation time of a saga and the time at which it was actually created. A
+/// suspended router continues with its old timestamp.
 pub const UNSURE_AFTER: Duration = Duration::from_secs(900);
 
-/// One recorded change: the state of the subscription from then on.
+/// A recorded change to a subscription. Contains the new state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscriptionChange {
     pub subscription_id: SubscriptionId,
@@ -23,7 +25,7 @@ pub struct SubscriptionChange {
     pub changed_at: Timestamp,
 }
 
-/// Why a subscription did not match an event.
+/// The reason why a subscription did not match an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unmatched {
     CreatedLater,
@@ -45,12 +47,12 @@ impl Unmatched {
     }
 }
 
-/// Whether a subscription matched an event, according to its changes.
+/// Whether a subscription matched an event, according to its recorded changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Matched,
     Not(Unmatched),
-    /// It changed around that time, so it may or may not have matched.
+    /// The subscription changed when the event was routed, so it may or may not have matched.
     Unsure,
 }
 
@@ -71,8 +73,9 @@ impl SubscriptionChange {
     }
 }
 
-/// Returns whether a subscription with these changes, oldest first, matched this event type during the whole
-/// time from `from` to `to`, at no time, or only during a part of it. The reason is that of the last state.
+/// Returns whether a subscription matched an event type for all of, none of, or part of the time between `from`
+/// and `to`. `changes` contains the changes to the subscription, oldest first. If it never matched, the reason
+/// is that of the last state.
 pub fn verdict(
     changes: &[SubscriptionChange],
     event_type: &EventType,
@@ -90,8 +93,8 @@ pub fn verdict(
     })
 }
 
-/// Returns the last change between the two times by which the subscription began or ceased to match this
-/// event type, and the reason if it ceased.
+/// Returns the last change between `from` and `to` that made the subscription start or stop matching an event
+/// type. If it stopped matching, the reason is also returned.
 pub fn turn<'a>(
     changes: &'a [SubscriptionChange],
     event_type: &EventType,
@@ -102,7 +105,7 @@ pub fn turn<'a>(
         Verdict::Not(reason) => Some(reason),
         Verdict::Matched | Verdict::Unsure => None,
     };
-    // Before its first change the subscription did not exist.
+    // Before the first change, the subscription did not exist.
     let before = std::iter::once(Some(Unmatched::CreatedLater)).chain(changes.iter().map(reason));
     let turned = changes.iter().zip(before).filter(|(change, before)| {
         let is_within = change.changed_at > from && change.changed_at <= to;
@@ -111,8 +114,8 @@ pub fn turn<'a>(
     turned.last().map(|(change, _)| (change, reason(change)))
 }
 
-/// Returns the interval in which an event was routed: around the creation of its first delivery if it has
-/// one, otherwise between its arrival and now.
+/// Returns the interval in which an event was routed. If the event has a delivery, this is the time around the
+/// creation of the first delivery; otherwise it is the time from the arrival of the event until now.
 pub fn routed_between(
     arrived_at: Timestamp,
     first_delivery_at: Option<Timestamp>,

@@ -1,29 +1,30 @@
-//! The in-flight limit of one subscription. The orchestrator reads it at admission and updates it with the
-//! results that it applies.
+//! The adaptive in-flight limit of a subscription. The orchestrator reads the limit at admission, and updates
+//! it with the results that it applies.
 //!
-//! The limit grows while a receiver responds and shrinks while it does not; an HTTP error also counts as a
-//! response. Results are judged in windows of as many as the limit allows in flight, as TCP judges by round
-//! trips: attempts that time out together were sent together and show one overload, not many.
+//! The limit grows while the receiver responds and shrinks while it does not. An HTTP error also counts as a
+//! response. As with round trips in TCP congestion control, the limit changes at most once per window of as
+//! many results as the limit, because attempts that time out together were sent together and indicate one
+//! overload.
 //!
-//! - When as many responses as the limit have arrived since it last changed, it doubles.
-//! - An attempt without a response halves it, unless fewer results than the limit have arrived since it last
-//!   changed: those attempts were sent under another limit.
+//! - When the number of responses since the last change reaches the limit, the limit doubles.
+//! - An attempt without a response halves the limit, unless the number of results since the last change is less
+//!   than the limit: those attempts were sent under the previous limit.
 //!
-//! Responses are counted during that pause. So if a receiver loses a share p of the attempts, only a loss
-//! among the last p * limit results before the doubling has an effect: a loss of one in a hundred does not
-//! reduce limits of thousands, a loss of one in three keeps the limit near its minimum. A receiver that stops
-//! responding is at the minimum after as many timeouts as it had attempts in flight, or twice as many if the
-//! limit was still growing: one or two deadlines later.
+//! Responses are counted during that window as well. If a share p of the attempts gets no response, only those
+//! among the last p * limit results before the doubling have an effect. A loss of one in a hundred does not
+//! reduce limits of thousands, and a loss of one in three keeps the limit near its minimum. When a receiver
+//! stops responding, its limit reaches the minimum after as many timeouts as it had attempts in flight, or
+//! twice as many if the limit was still growing. This takes one or two request timeouts.
 
 /// The initial limit of a subscription.
 pub const IN_FLIGHT_START: u32 = 16;
 
-/// The minimum limit, so that a receiver that recovers is noticed. A lower maximum in the settings takes
-/// precedence.
+/// The minimum limit, which ensures that the recovery of a receiver is detected. A lower maximum in the
+/// settings takes precedence.
 pub const IN_FLIGHT_FLOOR: u32 = 4;
 
-/// The maximum number of results processed in one call. From larger batches, a sample with the same share of
-/// responses is processed.
+/// The maximum number of results processed in one call. A larger batch is scaled down to this number, with the
+/// same share of responses.
 const RESULTS_MAX: u32 = 16_384;
 
 /// The limit of one subscription, and the results since it last changed.
@@ -31,14 +32,15 @@ const RESULTS_MAX: u32 = 16_384;
 pub struct InFlightBound {
     bound: u32,
     max: u32,
-    /// Responses since the limit last changed.
+    /// The number of responses since the limit last changed.
     answered: u32,
-    /// The number of results that must arrive before an attempt without a response may halve the limit again.
+    /// The number of further results after which an attempt without a response can halve the limit again.
     pause: u32,
 }
 
 impl InFlightBound {
-    /// Creates the initial limit. A maximum of 0 would stop the subscription permanently, so it counts as 1.
+    /// Creates the initial limit with the maximum `max`. A maximum of 0 is treated as 1, because it would stop
+    /// the subscription permanently.
     pub const fn new(max: u32) -> Self {
         let max = if max == 0 { 1 } else { max };
         let bound = if max < IN_FLIGHT_START { max } else { IN_FLIGHT_START };
@@ -49,13 +51,13 @@ impl InFlightBound {
         self.bound
     }
 
-    /// Returns how many more jobs may be admitted.
+    /// Returns the number of jobs that may be admitted while `in_flight` jobs are in flight.
     pub const fn free(&self, in_flight: u32) -> u32 {
         self.bound.saturating_sub(in_flight)
     }
 
-    /// Returns the limit after a batch of results. The order of the results is not known, so they are
-    /// processed as evenly mixed; any other order would favour one kind.
+    /// Returns the limit after a batch of results. The order of the results is not known, so responses and
+    /// attempts without a response are assumed to be evenly distributed.
     #[must_use]
     pub fn after(self, answered: u32, unanswered: u32) -> Self {
         let (total, unanswered) = sample(answered, unanswered);
@@ -80,7 +82,7 @@ impl InFlightBound {
             return Self { answered, pause, ..self };
         }
         let bound = self.bound.saturating_mul(2).min(self.max);
-        // At the maximum the limit did not change, so there is no pause.
+        // At the maximum the limit does not change, so no pause is needed.
         let pause = if bound > self.bound { bound } else { 0 };
         Self { bound, answered: 0, pause, ..self }
     }
@@ -94,13 +96,13 @@ impl InFlightBound {
     }
 }
 
-/// Returns the number of results to process, and how many of them had no response.
+/// Returns the number of results to process, and the number of those without a response.
 fn sample(answered: u32, unanswered: u32) -> (u32, u32) {
     let total = u64::from(answered) + u64::from(unanswered);
     match u32::try_from(total) {
         Ok(total @ 0..=RESULTS_MAX) => (total, unanswered),
         Ok(_) | Err(_) => {
-            // The share is at most one, so the quotient is at most RESULTS_MAX.
+            // `unanswered` is at most `total`, so the quotient is at most `RESULTS_MAX`.
             let scaled = (u64::from(unanswered) * u64::from(RESULTS_MAX)).div_ceil(total);
             (RESULTS_MAX, u32::try_from(scaled).unwrap_or(RESULTS_MAX))
         }
@@ -113,7 +115,8 @@ mod tests {
 
     use super::*;
 
-    /// Applies batches of (answered, unanswered) and compares the limit after each.
+    /// Applies batches of results and checks the limit after each. Columns: answered, unanswered, expected
+    /// limit.
     fn check(max: u32, start: u32, rows: &[(u32, u32, u32)]) {
         let mut bound = InFlightBound::new(max);
         assert_eq!(bound.get(), start);
@@ -137,7 +140,7 @@ mod tests {
     #[test]
     fn attempts_without_response_halve_the_limit_once_per_window() {
         check(2048, 16, &[(0, 1, 8), (0, 8, 8), (0, 1, 4), (0, 1000, 4)]);
-        // A loss among responses halves the limit at once, and the following responses restore it.
+        // An attempt without a response halves the limit immediately, and the following responses restore it.
         check(2048, 16, &[(5, 1, 8), (7, 1, 8), (1, 0, 16)]);
     }
 
@@ -169,7 +172,7 @@ mod tests {
 
     #[test]
     fn share_of_losses_determines_the_stable_limit() {
-        // one loss in this many results, then the lowest and highest limit in the stable state
+        // Columns: number of results per loss, minimum and maximum limit in the steady state.
         let rows = [(100, 1024, 2048), (20, 128, 256), (4, 8, 16), (2, 4, 4), (1, 4, 4)];
         for (one_in, low, high) in rows {
             let mut bound = InFlightBound::new(2048);

@@ -1,6 +1,6 @@
-//! One attempt of a delivery: its states, the timeout of its request, and what happens when its lease expires. Jobs are
-//! created by the orchestrator, executed by workers and reset by the cleaner; [`crate::saga`] decides what a result
-//! means for the delivery.
+//! Jobs, each of which is one attempt of a delivery: their states, request timeouts and expired leases. The
+//! orchestrator creates jobs, workers execute them and the cleaner resets them. [`crate::saga`] decides the
+//! effect of a result on the delivery.
 
 use crate::broker::UNKNOWN;
 use crate::duration;
@@ -40,7 +40,7 @@ impl JobStatus {
         }
     }
 
-    /// Returns whether an update from this status to `to` is legal. The same status means that only other
+    /// Returns whether a job with this status may be updated to status `to`. If both are equal, only other
     /// columns change.
     pub const fn may_become(self, to: Self) -> bool {
         match self {
@@ -51,7 +51,7 @@ impl JobStatus {
     }
 }
 
-/// How a finished job ended, according to its row.
+/// The outcome of a finished job, as stored in its row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobOutcome {
     Completed,
@@ -59,8 +59,8 @@ pub enum JobOutcome {
 }
 
 impl JobOutcome {
-    /// Returns the outcome in a job's row, or `None` if the job is not finished. A failed job without an
-    /// error code, which only a write outside Posthaste can cause, still counts as failed.
+    /// Creates the outcome from the columns of a job, or returns `None` if the job is not finished. A failed
+    /// job without an error code, which Posthaste never writes, has the error code `UNKNOWN`.
     pub fn of_row(
         status: JobStatus,
         error_code: Option<ErrorCode>,
@@ -77,18 +77,19 @@ impl JobOutcome {
     }
 }
 
-/// A finished job, as the orchestrator reads it.
+/// The id and the outcome of a finished job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobResult {
     pub job_id: JobId,
     pub outcome: JobOutcome,
 }
 
-/// What happens to a job whose lease has expired: it is reset until the limit of resets is reached.
+/// The new state of a job whose lease has expired. The job is reset until the maximum number of resets is
+/// reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExpiredLease {
-    /// A `suspect` may have killed its worker. From then on it runs without other suspects in its process, so
-    /// a job that does kill its worker uses up only its own resets.
+    /// The job is reset. A `suspect` may have crashed its worker. A process runs one suspect at a time, so that
+    /// a job that crashes its worker does not use up the resets of other suspects.
     GiveBack {
         lease_resets: u32,
         suspect: bool,
@@ -98,12 +99,12 @@ pub enum ExpiredLease {
     },
 }
 
-/// The number of resets from which a job is suspect. A single crash makes no job suspect, so after an
-/// ordinary restart all jobs run at full speed. It is lower if the limit of resets is lower, because the next
-/// reset would fail the job.
+/// The number of resets after which a job is suspect. A single reset does not make a job suspect, so that all
+/// jobs run concurrently after an ordinary restart. If the maximum number of resets is 1, a job is suspect
+/// after the first reset, because the next reset would fail it.
 const SUSPECT_RESETS: u32 = 2;
 
-/// Returns whether a job whose lease has expired is reset or failed. `lease_resets` is the number of earlier
+/// Returns whether a job with an expired lease is reset or fails. `lease_resets` is the number of previous
 /// resets.
 pub const fn expire(lease_resets: u32, resets_max: u32) -> ExpiredLease {
     let lease_resets = lease_resets.saturating_add(1);
@@ -115,18 +116,18 @@ pub const fn expire(lease_resets: u32, resets_max: u32) -> ExpiredLease {
     }
 }
 
-/// Returns whether the next job of a saga with this last error is suspect: the previous job lost too many
-/// workers.
+/// Returns whether the next job of a saga is suspect, because the previous job failed after too many lease
+/// resets.
 pub fn is_suspect_after(last_error: Option<&ErrorCode>) -> bool {
     last_error == Some(&Failure::LeaseExpired.code())
 }
 
-/// The time between the end of a request and the end of its lease, in which the outcome is reported.
+/// The time reserved for reporting the outcome, between the timeout of a request and the end of its lease.
 pub const REPORT_TIME: Duration = Duration::from_secs(5);
-/// The shortest timeout of a subscription: a TLS handshake over a slow network needs most of it.
+/// The minimum timeout of a subscription. A TLS handshake over a slow network takes most of this time.
 pub const TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
-/// The server's timeout for requests, and the lease that limits it.
+/// The server's default request timeout, and the lease duration, which limits the timeouts of subscriptions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestTimeouts {
     pub default: Duration,
@@ -148,19 +149,20 @@ impl RequestTimeouts {
         self.lease.saturating_sub(REPORT_TIME)
     }
 
-    /// Parses the timeout of a subscription.
+    /// Parses the timeout of a subscription and checks its range.
     pub fn parse(&self, text: &str) -> Result<Duration, TimeoutError> {
         let timeout = duration::parse(text).filter(|timeout| (TIMEOUT_MIN..=self.max()).contains(timeout));
         timeout.ok_or(TimeoutError { max: self.max() })
     }
 
-    /// Returns the timeout of a request. A lease that was shortened after the subscription was stored caps it.
+    /// Returns the timeout for a request, given the timeout of the subscription. It is capped if the lease
+    /// duration was shortened after the subscription was stored.
     pub fn of(&self, subscription: Option<Duration>) -> Duration {
         subscription.map_or(self.default, |own| own.min(self.max()))
     }
 }
 
-/// Returns the whole milliseconds of a duration, as stores keep it.
+/// Returns a duration in whole milliseconds, as it is stored.
 pub fn millis(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
 }

@@ -1,24 +1,23 @@
-//! JSON text that is stored unchanged: the payload of an event, from ingest through both stores to the
-//! receiver. It is validated as RFC 8259 when it is accepted and never rewritten, since the signature covers
-//! the bytes that are sent.
+//! JSON text that is stored and sent unchanged, such as the payload of an event. It is validated according to
+//! RFC 8259 when it is accepted and never reformatted, because the signature of a delivery covers the exact
+//! bytes.
 
 use std::fmt;
 
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-/// The maximum nesting depth of arrays and objects. Parsers of receivers recurse, and many have this limit.
+/// The maximum nesting depth of arrays and objects. Many receivers use recursive parsers with this limit.
 pub const NESTING_MAX: usize = 128;
 
 /// The maximum size of a payload in the database, in bytes. Settings may lower it.
 pub const PAYLOAD_BYTES_MAX: usize = 1_048_576;
 
-/// Valid JSON, byte for byte as submitted, including white space, notation of numbers, escapes and repeated
-/// keys.
+/// Valid JSON, byte for byte as submitted, including white space, number notation, escapes and duplicate keys.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct JsonText(String);
 
-/// Why bytes are refused as JSON.
+/// An error from validating JSON text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
     #[error("the text is not valid UTF-8: invalid byte at offset {at}")]
@@ -32,7 +31,7 @@ pub enum JsonError {
 }
 
 impl JsonText {
-    /// Accepts any RFC 8259 text of at most `bytes_max` bytes and [`NESTING_MAX`] levels.
+    /// Validates JSON text of at most `bytes_max` bytes and [`NESTING_MAX`] nesting levels.
     pub fn parse(bytes: impl Into<Vec<u8>>, bytes_max: usize) -> Result<Self, JsonError> {
         let bytes = bytes.into();
         if bytes.len() > bytes_max {
@@ -44,7 +43,8 @@ impl JsonText {
         Ok(Self(text))
     }
 
-    /// Accepts a value that was parsed as part of a larger text, within the same limits.
+    /// Creates JSON text from a value that was parsed as part of a larger text, with the same limits as
+    /// [`parse`](Self::parse).
     pub fn of_value(value: &RawValue, bytes_max: usize) -> Result<Self, JsonError> {
         let text = value.get();
         if text.len() > bytes_max {
@@ -56,7 +56,7 @@ impl JsonText {
         Ok(Self(text.to_owned()))
     }
 
-    /// Creates the value from stored text, which was validated when it was accepted.
+    /// Creates JSON text from stored text, without validation.
     pub const fn from_store(text: String) -> Self {
         Self(text)
     }
@@ -70,15 +70,16 @@ impl JsonText {
     }
 }
 
-/// Omits the text: payloads must not be logged.
+/// Omits the text, because payloads must not be logged.
 impl fmt::Debug for JsonText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "JsonText({} bytes)", self.0.len())
     }
 }
 
-/// Checks syntax and depth without building a value. `IgnoredAny` neither evaluates numbers (1e99999 is valid
-/// JSON but not a double) nor decodes escapes (a lone surrogate is valid JSON but not valid text).
+/// Checks syntax and nesting depth without building a value. `IgnoredAny` does not convert numbers (1e99999 is
+/// valid JSON but not a finite double) and does not decode escapes (a lone surrogate is valid JSON but not
+/// valid Unicode text).
 fn check(text: &str) -> Result<(), JsonError> {
     if is_too_deep(text) {
         return Err(JsonError::TooDeep { max: NESTING_MAX });
@@ -95,18 +96,18 @@ fn check(text: &str) -> Result<(), JsonError> {
     }
 }
 
-/// Returns whether a text is nested deeper than accepted text may be. Also used for stored text, which may
-/// have been written outside Posthaste.
+/// Returns whether JSON text is nested deeper than [`NESTING_MAX`]. Stored text is checked as well, because it
+/// may have been written by another program.
 pub fn is_too_deep(text: &str) -> bool {
     is_nested_deeper(text, NESTING_MAX)
 }
 
-/// Returns whether a text has more than `levels_max` nested arrays and objects.
+/// Returns whether JSON text is nested deeper than `levels_max` arrays and objects.
 ///
 /// Counts open brackets outside strings. It runs before the parser, so that deep nesting never reaches a
-/// recursive function. For invalid JSON the result is arbitrary; the parser refuses it afterwards.
+/// recursive function. The result for invalid JSON is unspecified.
 pub fn is_nested_deeper(text: &str, levels_max: usize) -> bool {
-    // Nearly all texts have fewer brackets than the limit, and counting them is fast.
+    // Most texts have fewer brackets than the limit, and counting them is fast.
     if text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count() <= levels_max {
         return false;
     }

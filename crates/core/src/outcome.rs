@@ -1,5 +1,5 @@
-//! The outcome of one attempt to deliver an event, and its error codes. The worker creates it from the HTTP
-//! exchange and writes it to the job; the orchestrator reads it.
+//! The outcome of an attempt to deliver an event, and its error code. The worker creates the outcome from the
+//! HTTP exchange and stores it in the job, where the orchestrator reads it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::retry::parse_retry_after;
 use crate::time::Timestamp;
 
-/// The maximum length of an error code in the database, in characters.
+/// The maximum length of an error code, in characters.
 pub const ERROR_CODE_CHARS_MAX: usize = 100;
 
-/// Why an attempt failed, as stored in a row: a stable, machine-readable code such as `HTTP_503`.
+/// The reason for a failed attempt: a stable, machine-readable code such as `HTTP_503`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ErrorCode(Cow<'static, str>);
 
@@ -28,12 +28,12 @@ impl ErrorCode {
         if fits && plain { Ok(Self(Cow::Owned(code))) } else { Err(BadErrorCode) }
     }
 
-    /// Creates a code from stored text, which was valid when it was written.
+    /// Creates a code from stored text, without validation.
     pub const fn from_store(code: String) -> Self {
         Self(Cow::Owned(code))
     }
 
-    /// Creates one of the program's own codes. Tests check each of them with [`ErrorCode::parse`].
+    /// Creates a code from a constant. Tests validate each constant with [`ErrorCode::parse`].
     pub(crate) const fn known(code: &'static str) -> Self {
         Self(Cow::Borrowed(code))
     }
@@ -42,7 +42,7 @@ impl ErrorCode {
         &self.0
     }
 
-    /// Returns the value of [`Failure::answered`] for the failure with this code.
+    /// Returns the value of [`Failure::answered`] for the failure that has this code.
     pub fn answered(&self) -> Option<bool> {
         match self.as_str() {
             TIMEOUT | CONNECT_FAILED => Some(false),
@@ -64,37 +64,37 @@ const HTTP_PREFIX: &str = "HTTP_";
 const TIMEOUT: &str = "TIMEOUT";
 const CONNECT_FAILED: &str = "CONNECT_FAILED";
 
-/// Why an attempt failed.
+/// The reason for a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
     /// An HTTP response with a status other than 2xx.
     Http(u16),
-    /// The deadline of the whole exchange passed.
+    /// The request did not complete within its timeout.
     Timeout,
-    /// No connection, or one that broke before the response.
+    /// The connection could not be established, or was lost before the response.
     ConnectFailed,
     DnsFailed,
     TlsFailed,
     /// The address policy refused the address.
     BlockedAddress,
-    /// The response is not HTTP, or its head is too long.
+    /// The response is not valid HTTP, or its header section is too long.
     ResponseInvalid,
-    /// The callback URL is not verified, or no longer: nothing was sent.
+    /// The callback URL is not verified. Nothing was sent.
     NotVerified,
-    /// The lease of the job expired too often, and the cleaner failed the attempt.
+    /// The lease of the job expired too many times. The cleaner reports this failure.
     LeaseExpired,
-    /// The event of the job was not found.
+    /// The event does not exist.
     EventGone,
-    /// The subscription of the job was deleted or not found.
+    /// The subscription does not exist or was deleted.
     SubscriptionGone,
     /// The signing secret cannot be decrypted with the configured key.
     SecretUnreadable,
-    /// The stored callback URL is invalid under the current rules.
+    /// The stored callback URL is invalid according to the current rules.
     UrlInvalid,
 }
 
 impl Failure {
-    /// Every failure once; `Http` with one status as an example.
+    /// All failures, with one example status for `Http`.
     pub const ALL: [Self; 13] = [
         Self::Http(503),
         Self::Timeout,
@@ -130,9 +130,8 @@ impl Failure {
         ErrorCode::known(word)
     }
 
-    /// Returns what the attempt shows about the capacity of the receiver: `Some(true)` if it sent an HTTP
-    /// response (including an HTTP error), `Some(false)` if it did not respond in time, `None` if the cause
-    /// is unrelated to its load.
+    /// Returns `Some(true)` if the receiver sent an HTTP response, including an HTTP error, `Some(false)` if it
+    /// did not respond, or `None` if the failure is unrelated to the load on the receiver.
     pub const fn answered(self) -> Option<bool> {
         match self {
             Self::Http(_) => Some(true),
@@ -159,12 +158,12 @@ pub enum AttemptOutcome {
 }
 
 impl AttemptOutcome {
-    /// Creates a failure without a response.
+    /// Creates a failed outcome without a response.
     pub const fn failed(failure: Failure) -> Self {
         Self::Failed { failure, status: None, retry_after: None }
     }
 
-    /// Returns the HTTP status, if there was a response.
+    /// Returns the HTTP status, or `None` if there was no response.
     pub const fn status(&self) -> Option<u16> {
         match self {
             Self::Delivered { status } => Some(*status),
@@ -180,7 +179,7 @@ impl AttemptOutcome {
         }
     }
 
-    /// Returns the delay that the receiver asked for, in seconds, rounded up so that the retry is never too
+    /// Returns the delay that the receiver requested, in seconds, rounded up so that the retry is not too
     /// early.
     pub fn retry_after_s(&self) -> Option<u32> {
         match self {
@@ -192,7 +191,7 @@ impl AttemptOutcome {
         }
     }
 
-    /// Like [`Failure::answered`]; a successful delivery is a response.
+    /// Returns the value of [`Failure::answered`], or `Some(true)` for a successful delivery.
     pub const fn answered(&self) -> Option<bool> {
         match self {
             Self::Delivered { .. } => Some(true),
@@ -201,8 +200,8 @@ impl AttemptOutcome {
     }
 }
 
-/// Classifies a response by its status. `Retry-After` is used for 429 and 503 only; with a redirect, for
-/// example, it has another meaning.
+/// Classifies a response by its status. `Retry-After` is used only with 429 and 503; it has a different meaning
+/// with other statuses, such as redirects.
 pub fn classify(status: u16, retry_after_header: Option<&[u8]>, now: Timestamp) -> AttemptOutcome {
     let retry_after = match status {
         200..=299 => return AttemptOutcome::Delivered { status },

@@ -1,6 +1,6 @@
-//! The state machine of a delivery. [`step`] is the only place that decides the next state of a saga: the
-//! orchestrator reads rows, calls it and writes the decision. Triggers of the stores refuse every transition
-//! that [`SagaStatus::may_become`] does not allow.
+//! The state machine of a delivery. [`step`] is the only function that decides the next state of a saga. The
+//! stores read sagas, call it and write its decision. Database triggers refuse every transition that
+//! [`SagaStatus::may_become`] does not allow.
 //!
 //! ```text
 //! Pending ──▶ InProgress ──▶ Completed
@@ -50,7 +50,7 @@ impl SagaStatus {
         }
     }
 
-    /// Returns whether an update from this status to `to` is legal. The same status means that only other
+    /// Returns whether a saga with this status may be updated to status `to`. If both are equal, only other
     /// columns change.
     pub const fn may_become(self, to: Self) -> bool {
         match self {
@@ -81,28 +81,28 @@ pub struct Saga {
     pub event_id: EventId,
     pub subscription_id: SubscriptionId,
     pub state: SagaState,
-    /// The dead letter that this saga was requeued from; `None` if the router created it.
+    /// The dead letter from which this saga was requeued, or `None` if the router created the saga.
     pub requeued_from: Option<DeadLetterId>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
 
-/// What can happen to a saga.
+/// An event that may change the state of a saga.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SagaSignal<'a> {
-    /// The orchestrator checked whether an attempt is due.
+    /// The orchestrator checks whether an attempt is due.
     Due,
-    /// A job has finished.
+    /// A job of the saga has finished.
     JobFinished(&'a JobResult),
 }
 
-/// The effect of a signal.
+/// The effect of a signal on a saga.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// Create the job of this attempt and move the saga to InProgress.
+    /// Create a job for the next attempt and change the saga to InProgress.
     StartAttempt {
         attempt_at: Timestamp,
-        /// See [`job::is_suspect_after`].
+        /// Whether the job is suspect; see [`job::is_suspect_after`].
         suspect: bool,
     },
     Complete {
@@ -120,20 +120,21 @@ pub enum Decision {
     Ignore(Ignored),
 }
 
-/// Why a signal is ignored.
+/// The reason why a signal is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ignored {
     /// The saga is in a final state.
     Terminal,
     /// The saga is not due yet.
     NotDue,
-    /// Its current job is not finished.
+    /// The current job of the saga is not finished.
     JobActive,
-    /// The result belongs to a job that is not the current one: it was applied before, or is another saga's.
+    /// The job is not the current job of the saga. Its result was already applied, or it belongs to another
+    /// saga.
     NotItsJob,
 }
 
-/// Returns the effect of a signal on a saga. `policy` is that of the saga's subscription.
+/// Returns the effect of a signal on a saga. `policy` is the retry policy of the saga's subscription.
 pub fn step(saga: &SagaState, signal: &SagaSignal<'_>, policy: &RetryPolicy, now: Timestamp) -> Decision {
     match (saga.status, signal) {
         (SagaStatus::Completed | SagaStatus::DeadLettered, SagaSignal::Due | SagaSignal::JobFinished(_)) => {
@@ -149,11 +150,11 @@ pub fn step(saga: &SagaState, signal: &SagaSignal<'_>, policy: &RetryPolicy, now
 }
 
 fn start_if_due(saga: &SagaState, policy: &RetryPolicy, now: Timestamp) -> Decision {
-    // A Pending saga is always due: a time in the future is the result of a clock step back.
+    // A Pending saga is always due. Its time is in the future only if the clock was set back.
     if saga.status == SagaStatus::PendingRetry && saga.next_attempt_at > now {
         Decision::Ignore(Ignored::NotDue)
     } else if saga.status == SagaStatus::PendingRetry && saga.attempt_count >= policy.attempts_max {
-        // The limit was lowered while the saga waited.
+        // The limit was lowered while the saga was waiting.
         Decision::DeadLetter { attempt_count: saga.attempt_count, error_code: saga.final_error_code.clone() }
     } else {
         let suspect = job::is_suspect_after(saga.final_error_code.as_ref());
@@ -191,7 +192,7 @@ impl SagaState {
         }
     }
 
-    /// Returns the state after a decision; `job` is the job that a started attempt created.
+    /// Returns the state after a decision. `job` is the job that was created if the decision starts an attempt.
     pub fn after(self, decision: &Decision, job: JobId) -> Self {
         match decision {
             Decision::StartAttempt { .. } => {

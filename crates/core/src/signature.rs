@@ -1,5 +1,5 @@
-//! Signatures of Standard Webhooks 1.0: the worker signs every delivery, a receiver (`listen`, the tests)
-//! verifies it. Pure: the secret, the time and the tolerance are arguments.
+//! Signatures according to Standard Webhooks 1.0. The worker signs every delivery; `posthaste listen` and the
+//! tests verify the signatures.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use subtle::{Choice, ConstantTimeEq as _};
 use crate::ids::{EventId, SubscriptionId};
 use crate::time::Timestamp;
 
-/// The minimum length of a secret in the standard, in bytes.
+/// The minimum length of a signing secret, in bytes, as specified by the standard.
 pub const SECRET_BYTES_MIN: usize = 24;
-/// The maximum length of a secret in the standard, in bytes.
+/// The maximum length of a signing secret, in bytes, as specified by the standard.
 pub const SECRET_BYTES_MAX: usize = 64;
 
 const SECRET_PREFIX: &str = "whsec_";
 const VERSION: &str = "v1";
 
-/// The key that Posthaste and a receiver share.
+/// The secret key shared between Posthaste and a receiver.
 #[derive(Clone)]
 pub struct SigningSecret(Vec<u8>);
 
-/// Why text is not a valid secret. The error does not contain the text.
+/// An error from parsing a signing secret. It does not contain the secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadSecret {
     #[error("a signing secret must start with {SECRET_PREFIX}")]
@@ -37,12 +37,12 @@ pub enum BadSecret {
 }
 
 impl SigningSecret {
-    /// Creates a secret from bytes that the caller generated at random.
+    /// Creates a secret from random bytes.
     pub fn from_random(bytes: [u8; 32]) -> Self {
         Self(bytes.to_vec())
     }
 
-    /// Parses the format of [`SigningSecret::reveal`].
+    /// Parses a secret in the format that [`SigningSecret::reveal`] returns.
     pub fn parse(text: &str) -> Result<Self, BadSecret> {
         let encoded = text.strip_prefix(SECRET_PREFIX).ok_or(BadSecret::NoPrefix)?;
         let bytes = STANDARD.decode(encoded).map_err(|_| BadSecret::NotBase64)?;
@@ -53,13 +53,13 @@ impl SigningSecret {
         }
     }
 
-    /// Returns the secret in plain text, `whsec_…`. It is shown to its owner once, and stored.
+    /// Returns the secret as plain text in the format `whsec_…`.
     pub fn reveal(&self) -> String {
         format!("{SECRET_PREFIX}{}", STANDARD.encode(&self.0))
     }
 
-    /// Returns the MAC, keyed with the secret. A secret is never longer than the block of SHA-256, to which
-    /// HMAC pads the key with zeros. Padding it here avoids a fallible constructor.
+    /// Creates the HMAC for this secret. A secret is never longer than a SHA-256 block, and HMAC pads the key
+    /// to a block with zeros. Padding the key here avoids a fallible constructor.
     fn hmac(&self) -> Hmac<Sha256> {
         let mut block = [0; SECRET_BYTES_MAX];
         for (slot, byte) in block.iter_mut().zip(&self.0) {
@@ -83,14 +83,14 @@ impl PartialEq for SigningSecret {
 
 impl Eq for SigningSecret {}
 
-/// Returns the `webhook-id` of a delivery. It is the same in every attempt and after a requeue, so that a
-/// receiver can distinguish a repetition from a second event.
+/// Returns the `webhook-id` of a delivery. It is the same for every attempt and after a requeue, so that a
+/// receiver can detect duplicates.
 pub fn webhook_id(event: EventId, subscription: SubscriptionId) -> String {
     format!("msg_{event}_{subscription}")
 }
 
-/// Returns the `webhook-signature` header: one entry for each valid secret, so that a receiver may use either
-/// one during a rotation.
+/// Returns the `webhook-signature` header. It contains one signature for each secret, so that a receiver can
+/// use either secret during a rotation.
 pub fn sign(secrets: &[&SigningSecret], webhook_id: &str, timestamp_s: i64, body: &[u8]) -> String {
     let entries: Vec<String> =
         secrets.iter().map(|secret| entry(secret, webhook_id, timestamp_s, body)).collect();
@@ -112,7 +112,7 @@ fn entry(secret: &SigningSecret, webhook_id: &str, timestamp_s: i64, body: &[u8]
     entry
 }
 
-/// Why a message is not authentic.
+/// The reason why a message could not be verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotAuthentic {
     #[error("the timestamp is older than the tolerance allows, perhaps a replay")]
@@ -123,12 +123,12 @@ pub enum NotAuthentic {
     NoMatch,
 }
 
-/// Verifies a message as a receiver does. Every entry is compared with every secret in constant time, so that
-/// the duration reveals nothing about a partial match.
+/// Verifies the signature and the timestamp of a message. Every signature is compared with that of every secret
+/// in constant time, so that the duration does not reveal partial matches.
 ///
 /// # Errors
 ///
-/// Fails if the timestamp is outside the tolerance, or if no signature matches.
+/// Returns an error if the timestamp is outside the tolerance or no signature matches.
 pub fn verify(
     secrets: &[&SigningSecret],
     webhook_id: &str,
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(check(&[&old], ""), Err(NotAuthentic::NoMatch));
         assert_eq!(check(&[&old], "v1, v2,x"), Err(NotAuthentic::NoMatch));
         assert_eq!(sign(&[], "msg_1_2", 1000, b"{}"), "");
-        // Entries of unknown versions are ignored.
+        // Signatures with unknown versions are ignored.
         assert_eq!(check(&[&old], &format!("v1a,x {header} v2,y")), Ok(()));
     }
 

@@ -1,5 +1,5 @@
-//! Subscriptions: which events are delivered to which URL. They are validated here; this is configuration
-//! only.
+//! Subscriptions: their fields, validation and changes. A subscription specifies the event type that is
+//! delivered to a callback URL.
 
 use crate::event::EventType;
 use crate::ids::SubscriptionId;
@@ -13,7 +13,7 @@ pub const CALLBACK_URL_BYTES_MAX: usize = 2_000;
 /// The maximum length of a description, in characters.
 pub const DESCRIPTION_CHARS_MAX: usize = 1_000;
 
-/// The rule that a subscription violates.
+/// An error from validating a subscription.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SubscriptionError {
     #[error("callback_url must be an absolute URL with a host: {0}")]
@@ -32,7 +32,7 @@ pub enum SubscriptionError {
     Description,
 }
 
-/// The URL that deliveries are sent to. Its form is validated here; its address is checked before every
+/// The URL to which deliveries are sent. Its syntax is validated here; the address is checked before every
 /// request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CallbackUrl(String);
@@ -64,7 +64,7 @@ impl CallbackUrl {
         Ok(Self(normal))
     }
 
-    /// Creates the value from stored text.
+    /// Creates a URL from stored text, without validation.
     pub fn from_store(text: String) -> Self {
         Self(text)
     }
@@ -74,7 +74,7 @@ impl CallbackUrl {
     }
 }
 
-/// A signing secret as it is stored, possibly encrypted. Its debug output omits it.
+/// A signing secret in its stored form, which may be encrypted. The debug output omits it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SealedSecret(String);
 
@@ -83,7 +83,7 @@ impl SealedSecret {
         Self(text.into())
     }
 
-    /// Returns the stored text, for the store and for decryption.
+    /// Returns the stored form of the secret.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -95,14 +95,14 @@ impl fmt::Debug for SealedSecret {
     }
 }
 
-/// The secrets that sign a delivery. The previous secret also signs until it expires.
+/// The signing secrets of a subscription. The previous secret is also used until it expires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Secrets {
     pub current: SealedSecret,
     pub previous: Option<(SealedSecret, Timestamp)>,
 }
 
-/// Checks the description that an operator gives a subscription.
+/// Checks the length and the characters of a subscription's description.
 pub fn check_description(text: &str) -> Result<(), SubscriptionError> {
     if text.contains('\0') || text.chars().take(DESCRIPTION_CHARS_MAX + 1).count() > DESCRIPTION_CHARS_MAX {
         Err(SubscriptionError::Description)
@@ -111,7 +111,7 @@ pub fn check_description(text: &str) -> Result<(), SubscriptionError> {
     }
 }
 
-/// A valid subscription that is ready to be stored: active, and not yet verified.
+/// A valid subscription that has not been stored. It will be active and unverified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSubscription {
     pub event_type: EventType,
@@ -123,7 +123,7 @@ pub struct NewSubscription {
 }
 
 impl NewSubscription {
-    /// Returns a subscription with the server's defaults for everything that is optional.
+    /// Creates a subscription that uses the server's defaults for all optional fields.
     pub fn new(event_type: EventType, callback_url: CallbackUrl, secret: SealedSecret) -> Self {
         Self { event_type, callback_url, max_retry_limit: None, timeout: None, description: None, secret }
     }
@@ -145,12 +145,12 @@ pub struct Subscription {
     pub deleted_at: Option<Timestamp>,
 }
 
-/// Whether a subscription gets deliveries, and if not, why.
+/// The state of a subscription. Only an active subscription receives deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     Active,
     Paused,
-    /// Its URL must be verified first, whether it is paused or not.
+    /// The callback URL is not verified. The subscription may also be paused.
     Unverified,
 }
 
@@ -178,7 +178,7 @@ impl Standing {
     }
 }
 
-/// A change of a subscription. `None` leaves a field unchanged.
+/// A change to a subscription. A field that is `None` is unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SubscriptionPatch {
     pub event_type: Option<EventType>,
@@ -190,7 +190,8 @@ pub struct SubscriptionPatch {
 }
 
 impl SubscriptionPatch {
-    /// Returns the subscription after the change, or `None` if nothing would change. A new URL is not verified.
+    /// Returns the subscription after the change, or `None` if no field differs. A new callback URL is
+    /// unverified.
     pub fn apply(self, before: &Subscription, now: Timestamp) -> Option<Subscription> {
         let Self { event_type, callback_url, active, max_retry_limit, timeout, description } = self;
         let mut after = Subscription {

@@ -1,4 +1,4 @@
-//! Tests of the outcome of each status and each fault.
+//! Tests of the outcome for each HTTP status and each fault.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn classify(status: u16, body: &str, retry_after: Option<&[u8]>) -> BrokerOutcom
 
 #[test]
 fn each_status_has_a_code_and_shows_whether_the_order_may_have_been_executed() {
-    // status, code, may have executed, uses Retry-After
+    // Columns: status, error code, may have executed, uses `Retry-After`.
     let rows = [
         (200, None, false, false),
         (202, None, false, false),
@@ -79,26 +79,26 @@ fn each_fault_has_a_code_and_shows_whether_the_order_may_have_been_executed() {
 #[test]
 fn conflict_counts_as_processed_only_with_evidence() {
     let rows = [
-        // our key, and an id or the marker
+        // The key of the order, and a broker order id or the marker.
         (r#"{"idempotency_key":"k-1","broker_order_id":"b-1"}"#, true),
         (r#"{"idempotency_key":"k-1","broker_order_id":77}"#, true),
         (r#"{"idempotency_key":"k-1","error":"Order was ALREADY Processed."}"#, true),
         (r#"{"idempotency_key":"k-1","error":{"detail":["x","already processed"]}}"#, true),
         (r#"{"idempotency_key":"k-1","already processed":true}"#, true),
-        // our key alone
+        // Only the key of the order.
         (r#"{"idempotency_key":"k-1"}"#, false),
         (r#"{"idempotency_key":"k-1","error":"in progress"}"#, false),
         (r#"{"idempotency_key":"k-1","broker_order_id":null}"#, false),
         (r#"{"idempotency_key":"k-1","broker_order_id":""}"#, false),
         (r#"{"idempotency_key":"k-1","broker_order_id":{}}"#, false),
-        // another key, or none
+        // A different key, or no key.
         (r#"{"idempotency_key":"k-11","broker_order_id":"b-1"}"#, false),
         (r#"{"idempotency_key":"K-1","broker_order_id":"b-1"}"#, false),
         (r#"{"idempotency_key":1,"broker_order_id":"b-1"}"#, false),
         (r#"{"broker_order_id":"b-1","error":"already processed"}"#, false),
         (r#"{"error":"k-1 already processed"}"#, false),
         (r#"{"order":{"idempotency_key":"k-1","broker_order_id":"b-1"}}"#, false),
-        // not an object
+        // Not a JSON object.
         (r#"[{"idempotency_key":"k-1","broker_order_id":"b-1"}]"#, false),
         ("already processed k-1", false),
         ("", false),

@@ -1,4 +1,4 @@
-//! Tests of the state machine of a delivery, with tables and random walks.
+//! Tests of the state machine of a delivery, with tables of cases and random walks.
 
 use super::*;
 use proptest::prelude::*;
@@ -110,11 +110,12 @@ fn success_keeps_the_last_error() {
     assert_eq!(saga.final_error_code.as_ref().map(ErrorCode::as_str), Some("HTTP_503"));
 }
 
-/// One random step of a walk.
+/// One step of a random walk.
 #[derive(Debug, Clone)]
 enum WalkStep {
     Due,
-    /// A result of the job `back` jobs ago (0 is the latest), perhaps applied before.
+    /// A result of an earlier job, which may already be applied. `back` counts back from the latest job, which
+    /// is 0.
     Result {
         back: i64,
         success: bool,

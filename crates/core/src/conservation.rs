@@ -1,5 +1,5 @@
-//! The consistency rules of stored rows, for `doctor`. The input is one snapshot of the database; the output
-//! is what is wrong with it.
+//! Consistency checks of stored rows, for `posthaste doctor`. The input is read from one snapshot of the
+//! database; the output describes the inconsistencies.
 
 use crate::event::EventType;
 use crate::history::{SubscriptionChange, Verdict, routed_between, verdict};
@@ -16,11 +16,11 @@ pub struct EventFacts {
     pub id: EventId,
     pub event_type: EventType,
     pub created_at: Timestamp,
-    /// Whether it waits for the router.
+    /// Whether the event is waiting for the router.
     pub is_queued: bool,
 }
 
-/// A saga with the rows that belong to it.
+/// A saga and the state of its related rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SagaFacts {
     pub id: SagaId,
@@ -31,16 +31,16 @@ pub struct SagaFacts {
     pub requeued_from: Option<DeadLetterId>,
     pub created_at: Timestamp,
     pub current_job: Option<JobId>,
-    /// The state of the current job, if that job exists and belongs to this saga.
+    /// The status of the current job, or `None` if the job does not exist or belongs to another saga.
     pub current_job_status: Option<JobStatus>,
-    /// Whether the result of the current job waits to be applied.
+    /// Whether the result of the current job is waiting to be applied.
     pub is_in_inbox: bool,
-    /// The Pending or Leased job of this saga.
+    /// The Pending or Leased job of this saga, if there is one.
     pub active_job: Option<JobId>,
     pub has_dead_letter: bool,
 }
 
-/// An order with the rows that belong to it.
+/// An order and the state of its related rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderFacts {
     pub id: OrderId,
@@ -50,20 +50,21 @@ pub struct OrderFacts {
     pub last_error: Option<String>,
     pub receipt: Receipt,
     pub request_digest: String,
-    /// The row of the ledger. It may have been purged once the order has ended.
+    /// The request digest and the receipt in the ledger. `None` if the row does not exist, for example because
+    /// it was purged.
     pub ledger: Option<(String, Receipt)>,
-    /// The last row of the audit: status, retry count, error.
+    /// The status, retry count and error in the last audit row of the order.
     pub audit: Option<(OrderStatus, u32, Option<String>)>,
 }
 
-/// What the broker returned for an order.
+/// The digest and the order id from the broker's response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Receipt {
     pub result_digest: Option<String>,
     pub broker_order_id: Option<String>,
 }
 
-/// Returns what is wrong with a saga, or `None` if its rows are consistent with its state.
+/// Returns a description of the first inconsistency of a saga, or `None` if it is consistent.
 pub fn saga_fault(saga: &SagaFacts) -> Option<&'static str> {
     match saga.status {
         SagaStatus::Pending | SagaStatus::PendingRetry if saga.active_job.is_some() => {
@@ -106,7 +107,8 @@ fn in_progress_fault(saga: &SagaFacts) -> Option<&'static str> {
     }
 }
 
-/// Returns what is wrong with an order, or `None` if ledger and audit agree with it.
+/// Returns a description of the first inconsistency between an order and its ledger or audit rows, or `None` if
+/// they are consistent.
 pub fn order_fault(order: &OrderFacts) -> Option<&'static str> {
     match &order.audit {
         None => return Some("it has no audit"),
@@ -131,27 +133,28 @@ pub fn order_fault(order: &OrderFacts) -> Option<&'static str> {
 }
 
 impl Receipt {
-    /// Returns whether the ledger's receipt agrees with the order's. The ledger stores a receipt only with a
-    /// result; the broker's id of an order without a result is stored in the order alone.
+    /// Returns whether this receipt, from the ledger, agrees with the receipt of the order. The ledger contains
+    /// a receipt only if there is a result. Without a result, the broker's order id is stored only in the
+    /// order.
     fn agrees_with(&self, of_order: &Self) -> bool {
         self.result_digest == of_order.result_digest
             && (self.result_digest.is_none() || self.broker_order_id == of_order.broker_order_id)
     }
 }
 
-/// The result of the conservation check for the routed events of a page.
+/// The result of the conservation check for one page of events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Conservation {
-    /// Pairs of event and subscription that must have a saga, and have one.
+    /// The number of pairs of event and subscription that must have a saga and have one.
     pub kept: u64,
-    /// Pairs without a saga whose subscription changed around the time of routing.
+    /// The number of pairs without a saga whose subscription changed around the time of routing.
     pub undecidable: u64,
-    /// Pairs that must have a saga, and have none.
+    /// The pairs that must have a saga but do not have one.
     pub lost: Vec<(EventId, SubscriptionId)>,
 }
 
-/// Compares routed events with the sagas that they must have. `changes` contains every subscription that ever
-/// had one of the types, each with its changes from oldest to newest.
+/// Checks that routed events have the sagas that they must have. `changes` contains the changes to every
+/// subscription that ever had the type of one of the events, oldest first for each subscription.
 pub fn conserve(
     events: &[EventFacts],
     sagas: &[SagaFacts],

@@ -1,14 +1,16 @@
-//! The notation of durations in settings, flags and requests: a whole number with a unit, such as `30s`.
+//! The notation for durations in settings, command-line flags and requests: a whole number with a unit, such as
+//! `30s`.
 
 use std::time::Duration;
 
-/// The units in milliseconds, longest first.
+/// The units and their lengths in milliseconds, longest first.
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// Describes the notation, for messages.
+/// A description of the notation, for error messages.
 pub const NOTATION: &str = "a whole number followed by ms, s, m, h or d, such as 30s";
 
-/// Parses a whole number with the unit `ms`, `s`, `m`, `h` or `d`. Returns `None` for any other text.
+/// Parses a whole number with the unit `ms`, `s`, `m`, `h` or `d`. Returns `None` if the text is invalid or the
+/// duration is too long.
 pub fn parse(text: &str) -> Option<Duration> {
     let digits = text.find(|character: char| !character.is_ascii_digit())?;
     let (number, unit) = text.split_at(digits);
@@ -16,7 +18,7 @@ pub fn parse(text: &str) -> Option<Duration> {
     number.parse::<u64>().ok()?.checked_mul(unit_ms).map(Duration::from_millis)
 }
 
-/// Formats a duration in the longest unit that leaves a whole number. Fractions of a millisecond are dropped.
+/// Formats a duration as a whole number of the longest possible unit. Fractions of a millisecond are dropped.
 pub fn format(duration: Duration) -> String {
     let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let fits = |(_, unit_ms): &(&str, u64)| ms >= *unit_ms && ms.is_multiple_of(*unit_ms);

@@ -1,16 +1,16 @@
-//! Events as callers submit them. They are validated here and never changed afterwards.
+//! Events as submitted by callers. The fields are validated here; an accepted event is never changed.
 
 use crate::json::JsonText;
 use std::fmt;
 
-/// The maximum length of an event type, in characters; each is one byte.
+/// The maximum length of an event type, in ASCII characters.
 pub const EVENT_TYPE_CHARS_MAX: usize = 200;
 /// The maximum length of an external id, in characters.
 pub const EXTERNAL_ID_CHARS_MAX: usize = 200;
 /// The maximum length of a correlation id, in characters.
 pub const CORRELATION_ID_CHARS_MAX: usize = 200;
 
-/// The field of an event that is invalid, and what is accepted.
+/// An error for an invalid field of an event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EventError {
     #[error(
@@ -33,7 +33,7 @@ macro_rules! text {
         pub struct $name(String);
 
         impl $name {
-            /// Creates the value from stored text, which was validated when it was inserted.
+            /// Creates the value from stored text, without validation.
             pub fn from_store(text: String) -> Self {
                 Self(text)
             }
@@ -56,13 +56,13 @@ macro_rules! text {
 }
 
 text! {
-    /// The type of an event, which subscriptions select by.
+    /// The type of an event, by which subscriptions select events.
     EventType
-    /// The caller's id of an event. A second event with the same id is a duplicate.
+    /// The caller's id for an event. A second event with the same id is a duplicate.
     ExternalEventId
-    /// The caller's id for the operation that an event belongs to. It is part of log lines.
+    /// The caller's id for the operation to which an event belongs. It is included in log messages.
     CorrelationId
-    /// The W3C trace context, accepted at ingest and sent on to receivers.
+    /// A W3C `traceparent` header, which is stored with the event and sent to receivers.
     TraceParent
 }
 
@@ -127,7 +127,7 @@ impl TraceParent {
     }
 }
 
-/// A valid event that is ready to be stored.
+/// A valid event that has not been stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEvent {
     pub event_type: EventType,
@@ -138,8 +138,8 @@ pub struct NewEvent {
 }
 
 impl NewEvent {
-    /// Returns whether both have the same type and the same payload, byte for byte. An external id identifies
-    /// this content.
+    /// Returns whether both events have the same type and byte-for-byte the same payload. Events with the same
+    /// external id must have the same content.
     pub fn has_content_of(&self, other: &Self) -> bool {
         self.event_type == other.event_type && self.payload == other.payload
     }

@@ -24,7 +24,7 @@ pub fn interval_start(at: Timestamp) -> Timestamp {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Within {
     AtMost(Duration),
-    /// The duration exceeds the largest bucket bound, which is contained.
+    /// The duration exceeds this value, which is the largest bucket bound.
     Beyond(Duration),
 }
 

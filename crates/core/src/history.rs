@@ -52,7 +52,7 @@ impl Unmatched {
 pub enum Verdict {
     Matched,
     Not(Unmatched),
-    /// The subscription changed when the event was routed, so it may or may not have matched.
+    /// The subscription changed around the time of routing, so it may or may not have matched.
     Unsure,
 }
 

@@ -1,9 +1,9 @@
-//! Identifiers: row ids, lease tokens, worker names. Each has its own type, so that two kinds cannot be
+//! Identifiers: row ids, lease tokens and worker ids. Each kind has its own type, so that they cannot be
 //! confused.
 
 use std::fmt;
 
-/// An id that is not a positive 64-bit integer.
+/// An error for an id that is not positive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an id must be between 1 and 9223372036854775807, got {0}")]
 pub struct IdOutOfRange(pub i64);
@@ -19,12 +19,12 @@ macro_rules! row_id {
             ///
             /// # Errors
             ///
-            /// Fails if `raw` is not positive.
+            /// Returns an error if `raw` is not positive.
             pub fn new(raw: i64) -> Result<Self, IdOutOfRange> {
                 if raw > 0 { Ok(Self(raw)) } else { Err(IdOutOfRange(raw)) }
             }
 
-            /// Creates an id from a stored value, which is known to be valid.
+            /// Creates an id from a stored value, without validation.
             pub const fn from_store(raw: i64) -> Self {
                 Self(raw)
             }
@@ -45,7 +45,7 @@ macro_rules! row_id {
 row_id! {
     /// Identifies an accepted event.
     EventId
-    /// Identifies a subscription of a webhook to an event type.
+    /// Identifies a subscription.
     SubscriptionId
     /// Identifies one delivery of one event to one subscription.
     SagaId
@@ -53,23 +53,23 @@ row_id! {
     JobId
     /// Identifies a dead letter.
     DeadLetterId
-    /// Identifies an order to the broker.
+    /// Identifies an order.
     OrderId
-    /// Identifies a row of an order's audit trail.
+    /// Identifies a row in the audit of an order.
     AuditId
-    /// Identifies a row of the audit of changes made by people.
+    /// Identifies a row in the audit of changes made by people.
     OperatorAuditId
     /// Identifies an API key.
     KeyId
 }
 
-/// The fencing token of a lease: 128 random bits, new for every claim. It is never a counter, because ids can
-/// be reissued after a crash.
+/// The fencing token of a lease: 128 random bits, generated for every claim. A counter would not be safe,
+/// because its values could be reused after a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LeaseToken(u128);
 
 impl LeaseToken {
-    /// Creates a token from bits that the caller generated at random.
+    /// Creates a token from random bits.
     pub const fn from_random(bits: u128) -> Self {
         Self(bits)
     }
@@ -79,21 +79,21 @@ impl LeaseToken {
     }
 }
 
-/// Omits the bits: the holder of a token may report, so it must not be logged.
+/// Omits the bits, because a token permits reports and must not be logged.
 impl fmt::Debug for LeaseToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("LeaseToken(…)")
     }
 }
 
-/// The name of a process, stored in the rows that it claims.
+/// The name of a process, which is stored in the rows that it claims.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WorkerId(String);
 
-/// The maximum length of a worker's name, in bytes.
+/// The maximum length of a worker id, in bytes.
 pub const WORKER_ID_BYTES_MAX: usize = 100;
 
-/// A worker's name that does not fit into its column.
+/// An error from parsing a worker id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a worker id must be 1 to {WORKER_ID_BYTES_MAX} visible ASCII characters")]
 pub struct BadWorkerId;

@@ -1,40 +1,41 @@
-//! Latencies as counts in fixed buckets, each 1.5 times as wide as the previous one. Counts of processes and
-//! intervals can be added, and percentiles are computed from the sum.
+//! Latency histograms with fixed buckets. Each upper bound is 1.5 times the previous one. Counts of several
+//! processes and intervals can be added, and percentiles are computed from the sums.
 
 use std::time::Duration;
 
 /// The upper bound of the first bucket, in microseconds.
 const FIRST_US: f64 = 1_000.0;
 const GROWTH: f64 = 1.5;
-/// The number of buckets. The last one counts everything above the previous one, which ends at about an hour.
+/// The number of buckets. The last bucket counts all latencies above the bound of the previous bucket, which is
+/// about an hour.
 pub const BUCKETS: usize = 39;
 
-/// Returns the upper bound of a bucket, or the lower bound of the last one.
+/// Returns the upper bound of a bucket. Returns the lower bound for the last bucket, which has no upper bound.
 pub fn upper_bound(bucket: usize) -> Duration {
     let exponent = u32::try_from(bucket.min(BUCKETS - 2)).unwrap_or(0);
     Duration::from_secs_f64(FIRST_US * GROWTH.powi(i32::try_from(exponent).unwrap_or(0)) / 1e6)
 }
 
-/// Returns the bucket of a latency.
+/// Returns the index of the bucket for a latency.
 pub fn bucket(took: Duration) -> usize {
     (0..BUCKETS - 1).find(|bucket| took <= upper_bound(*bucket)).unwrap_or(BUCKETS - 1)
 }
 
-/// Returns the counter name of a bucket.
+/// Returns the name of the counter for a bucket.
 pub fn counter(bucket: usize) -> String {
     format!("{COUNTER_PREFIX}{bucket:02}")
 }
 
-/// The prefix of the counter names of buckets, which no other counter has.
+/// The prefix of the names of bucket counters. No other counter has this prefix.
 pub const COUNTER_PREFIX: &str = "latency_";
 
-/// Returns the bucket of a counter name, or `None` for any other counter.
+/// Returns the index of the bucket for a counter name, or `None` if the counter is not a bucket counter.
 pub fn bucket_of(counter: &str) -> Option<usize> {
     counter.strip_prefix(COUNTER_PREFIX)?.parse().ok().filter(|bucket| *bucket < BUCKETS)
 }
 
-/// Returns the percentile `share` (0 to 1), rounded up to the bound of its bucket: never too small and at
-/// most 50 % too large. Returns `None` if there are no counts.
+/// Returns the percentile `share` (0 to 1), rounded up to a bucket bound, or `None` if all counts are 0.
+/// Rounding adds at most 50 %.
 pub fn percentile(counts: &[u64; BUCKETS], share: f64) -> Option<Duration> {
     let all: u64 = counts.iter().sum();
     if all == 0 {

@@ -1,5 +1,5 @@
 //! Computes the effect of finished jobs on their sagas. The stores read the jobs with their sagas, write the
-//! changes and return every result; one without an effect has [`Decision::Ignore`].
+//! new states and return every result. A result without an effect has [`Decision::Ignore`].
 
 use crate::ids::{EventId, SagaId, SubscriptionId};
 use crate::job::{JobOutcome, JobResult};
@@ -20,8 +20,8 @@ pub struct FinishedJob {
     pub max_retry_limit: Option<u32>,
 }
 
-/// Returns the result of each job and the state of its saga afterwards, in the same order. Only the current
-/// job of a saga changes it.
+/// Returns the result of each job and the new state of its saga, in the same order. Only the current job of a
+/// saga can change its state.
 pub fn decide(
     finished: impl IntoIterator<Item = FinishedJob>,
     policy: RetryPolicy,

@@ -1,5 +1,5 @@
-//! Which subscriptions match an event, and how many events the router fetches at once. The stores implement
-//! the same rule in SQL; `explain` and `doctor` use this one.
+//! Routing: the rule for matching events with subscriptions, and the batch size of the router. The stores
+//! implement the same rule in SQL.
 
 use crate::event::EventType;
 
@@ -12,7 +12,7 @@ pub struct Routable<'a> {
     pub deleted: bool,
 }
 
-/// Returns whether a subscription matches an event that is routed now.
+/// Returns whether a subscription, in its current state, matches an event.
 pub fn matches(event_type: &EventType, subscription: Routable<'_>) -> bool {
     subscription.active
         && subscription.verified
@@ -20,8 +20,9 @@ pub fn matches(event_type: &EventType, subscription: Routable<'_>) -> bool {
         && subscription.event_type == event_type
 }
 
-/// Returns how many events to fetch next, so that one step creates about `sagas_target` sagas. The fan-out of
-/// the last step is the estimate for the next one.
+/// Returns the number of events to fetch, at most `events_max`, so that the next step creates about
+/// `sagas_target` sagas. The estimate assumes the fan-out of the last step, which created `sagas` sagas from
+/// `events` events.
 pub fn events_to_take(events: u32, sagas: u32, sagas_target: u32, events_max: u32) -> u32 {
     if events == 0 || sagas <= events {
         return events_max.max(1);

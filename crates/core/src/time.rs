@@ -1,5 +1,5 @@
-//! Timestamps and durations in whole microseconds, the resolution of both stores. The core never reads a
-//! clock; the time is an argument.
+//! Timestamps in whole microseconds, which is the resolution of both stores. The core never reads a clock; the
+//! time is always an argument.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,12 +12,12 @@ const DAY_S: i64 = 86_400;
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// 0001-01-01, the earliest time that both engines and RFC 3339 can represent.
+    /// The first microsecond of the year 1, the earliest time that both engines and RFC 3339 can represent.
     pub const MIN: Self = Self(-62_135_596_800_000_000);
     /// The last microsecond of the year 9999.
     pub const MAX: Self = Self(253_402_300_799_999_999);
 
-    /// Creates a timestamp. A value outside the years 1 to 9999 is clamped.
+    /// Creates a timestamp from microseconds since 1970-01-01. Values outside the years 1 to 9999 are clamped.
     pub const fn from_micros(micros: i64) -> Self {
         if micros < Self::MIN.0 {
             Self::MIN
@@ -61,8 +61,8 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Returns year, month and day of a day number counted from 1970-01-01. Internally years begin in March, so
-/// that the leap day is the last day of a year.
+/// Returns the year, month and day for a number of days since 1970-01-01. The calculation uses years that begin
+/// in March, so that the leap day is the last day of a year.
 const fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));

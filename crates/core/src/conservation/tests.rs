@@ -1,4 +1,4 @@
-//! Tests of the consistency rules, and of cases that cannot be decided.
+//! Tests of the consistency checks, including undecidable cases.
 
 use super::*;
 
@@ -114,7 +114,8 @@ fn every_event_has_a_saga_for_each_matching_subscription() {
         is_deleted: false,
         changed_at: at(hours),
     };
-    // One that always matched, one that was paused after five hours, one that was never active.
+    // The first subscription always matched, the second was paused after five hours, and the third was never
+    // active.
     let changes: BTreeMap<_, _> =
         [vec![change(1, 0, true)], vec![change(2, 0, true), change(2, 5, false)], vec![change(3, 0, false)]]
             .into_iter()
@@ -136,8 +137,7 @@ fn every_event_has_a_saga_for_each_matching_subscription() {
         [event(1, 1, false), event(2, 1, false), event(3, 1, false), event(4, 6, false), event(5, 1, true)];
     let sagas = [made(1, 1, 2), made(1, 2, 2), made(2, 1, 5), made(4, 1, 7)];
     let found = conserve(&events, &sagas, &changes, at(9));
-    // The third event has no saga, so the time of its routing is unknown; but the first subscription always
-    // matched.
+    // The third event has no saga, so its routing time is unknown, but the first subscription always matched.
     let lost = vec![(EventId::from_store(3), SubscriptionId::from_store(1))];
     assert_eq!(found, Conservation { kept: 4, undecidable: 2, lost });
 }

@@ -1,5 +1,5 @@
-//! Computes the changes of sets of orders: which of them a signal changes, and what reports do to orders and
-//! to the lane. The stores read the orders and write the changes.
+//! Computes the changes to sets of orders and to the lane. The stores read the orders, call these functions and
+//! write the changes.
 
 use super::{OrderDecision, OrderSignal, OrderState, OrderUpdate, step};
 use crate::ids::{LeaseToken, OrderId};
@@ -9,10 +9,10 @@ use crate::retry::OrderRetryPolicy;
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 
-/// An order as it was read, and its change.
+/// An order before a change, and the change.
 pub type OrderChange = (OrderRecord, OrderUpdate);
 
-/// Orders, each with the token of its last claim.
+/// Orders by id, each with the token of its last claim.
 pub type HeldOrders = BTreeMap<OrderId, (OrderRecord, Option<LeaseToken>)>;
 
 impl OrderRecord {
@@ -27,7 +27,7 @@ impl OrderRecord {
     }
 }
 
-/// Returns the orders that a signal changes.
+/// Returns the changes to the orders whose state `signal` changes.
 pub fn changes<'s>(
     orders: impl IntoIterator<Item = OrderRecord>,
     signal: impl Fn(&OrderRecord) -> OrderSignal<'s>,
@@ -41,8 +41,8 @@ pub fn changes<'s>(
     orders.into_iter().filter_map(change).collect()
 }
 
-/// Returns the orders that reports change, and the lane afterwards. A report counts if its token is that of
-/// the order's last claim. A second report on the same order has no effect.
+/// Returns the changes to orders caused by `reports`, and the new state of the lane. A report has an effect
+/// only if its token is that of the order's last claim. A second report for the same order has no effect.
 pub fn settle(
     reports: &[OrderReport],
     held: &HeldOrders,
@@ -64,8 +64,8 @@ pub fn settle(
     (settled.into_values().collect(), lane)
 }
 
-/// Returns the result of each report: the current order, for the sender that holds the claim or held it when
-/// the order was settled.
+/// Returns the result of each report, in order. A report with the token of the order's last claim is accepted
+/// and returns the current order.
 pub fn answers(
     reports: &[OrderReport],
     held: &HeldOrders,
@@ -125,7 +125,7 @@ mod tests {
             (order(4, OrderStatus::Failed), Some(token(7))),
         ];
         let held: HeldOrders = orders.into_iter().map(|held| (held.0.id, held)).collect();
-        // The order, the token of the report, and whether it is accepted.
+        // Columns: the order, the token of the report, and whether the report is accepted.
         let rows = [(1, 7, true), (1, 7, true), (2, 7, false), (3, 7, false), (4, 7, true), (5, 7, false)];
         let report = |(id, bits, _)| OrderReport {
             id: OrderId::from_store(id),

@@ -1,5 +1,5 @@
-//! Validates the order that a caller submits: an [`Order`] is always valid. Created by the intake and stored
-//! by the outbox writer; the broker gets its canonical text.
+//! Validates submitted orders: an [`Order`] is always valid. The API parses it, the intake stores it, and the
+//! outbox worker sends its canonical JSON to the broker.
 
 use std::fmt;
 
@@ -15,19 +15,19 @@ pub const ORDER_BYTES_MAX: usize = 256 * 1024;
 /// The maximum length of an idempotency key, in characters.
 pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 200;
 
-/// The maximum quantity: 2^53, up to which a double represents every integer exactly.
+/// The maximum quantity: 2^53. A double represents every integer up to this value exactly.
 pub const QTY_MAX: f64 = 9_007_199_254_740_992.0;
 
 const SYMBOL_CHARS_MAX: usize = 64;
 const INTENT_CHARS_MAX: usize = 32;
 const TRACE_ID_CHARS_MAX: usize = 200;
 
-/// The caller's key of an order, under which it is executed once. It is sent as a header, bare or quoted, so
-/// it contains no character that would need escaping there.
+/// The caller's key for an order. An order is executed once per key. The key is sent in a header, unquoted or
+/// as a quoted string, so it contains no characters that require escaping.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IdempotencyKey(String);
 
-/// Text that is not a valid idempotency key.
+/// An error from parsing an idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "an idempotency key must be 1 to {IDEMPOTENCY_KEY_CHARS_MAX} visible ASCII characters other than \" and \\"
@@ -42,7 +42,7 @@ impl IdempotencyKey {
         if fits && plain { Ok(Self(text)) } else { Err(BadIdempotencyKey) }
     }
 
-    /// Parses an `Idempotency-Key` header, either a quoted string or bare.
+    /// Parses an `Idempotency-Key` header, either unquoted or as a quoted string.
     pub fn from_header(header: &[u8]) -> Result<Self, BadIdempotencyKey> {
         let text = std::str::from_utf8(header).map_err(|_| BadIdempotencyKey)?;
         let text = text.trim_matches([' ', '\t']);
@@ -50,7 +50,7 @@ impl IdempotencyKey {
         Self::parse(quoted.unwrap_or(text))
     }
 
-    /// Creates a key from stored text.
+    /// Creates a key from stored text, without validation.
     pub const fn from_store(text: String) -> Self {
         Self(text)
     }
@@ -66,7 +66,7 @@ impl fmt::Display for IdempotencyKey {
     }
 }
 
-/// The rule that an order violates.
+/// An error from validating an order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OrderError {
     #[error(transparent)]
@@ -88,7 +88,7 @@ pub enum OrderError {
 }
 
 impl OrderError {
-    /// Returns whether the body could not be parsed, as opposed to being valid JSON with invalid content.
+    /// Returns whether the body is not valid JSON, as opposed to valid JSON with invalid content.
     pub const fn is_syntax(&self) -> bool {
         match self {
             Self::Json(JsonError::NotUtf8 { .. } | JsonError::Invalid { .. }) => true,
@@ -123,8 +123,8 @@ impl From<Flaw> for OrderError {
 #[derive(Clone, PartialEq)]
 pub struct Order {
     pub key: IdempotencyKey,
-    /// The whole order, including unknown fields, in canonical form. The digest covers this form, the store
-    /// keeps it and the broker gets it.
+    /// The whole order, including unknown fields, as canonical JSON. This text is covered by the digest,
+    /// stored, and sent to the broker.
     pub canonical: String,
     pub digest: Digest,
     pub trace_id: Option<String>,
@@ -134,7 +134,7 @@ pub struct Order {
     pub limit_price: Option<f64>,
 }
 
-/// Omits the content of the order, which must not be logged.
+/// Omits the content of the order, because it must not be logged.
 impl fmt::Debug for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Order").field("key", &self.key).field("digest", &self.digest).finish_non_exhaustive()
@@ -142,7 +142,7 @@ impl fmt::Debug for Order {
 }
 
 impl Order {
-    /// Parses an order from the body of a request.
+    /// Parses and validates an order from the body of a request.
     pub fn parse(bytes: &[u8]) -> Result<Self, OrderError> {
         let text = JsonText::parse(bytes, ORDER_BYTES_MAX)?;
         let value = strict_json::read(&text)?;
@@ -154,7 +154,7 @@ impl Order {
         let limit_price = limit_price(fields)?;
         let trace_id = trace_id(fields)?;
         check_meta(fields)?;
-        // Every number is a finite double and every key is unique, so this cannot fail.
+        // Cannot fail, because every number is a finite double and every key is unique.
         let canonical = canonical(&value).map_err(|_| Flaw::Malformed)?;
         let digest = digest_of(canonical.as_bytes());
         Ok(Self { key, canonical, digest, trace_id, symbol, intent, qty, limit_price })

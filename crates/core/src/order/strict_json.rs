@@ -1,26 +1,26 @@
-//! Parses the JSON of an order into a value, and refuses content that would change in JSONB or in a double,
-//! or that two parsers may read differently. The input is text that [`JsonText`] validated; syntax is not
-//! checked again. The parser of `serde_json` cannot be used: it stops one level below the accepted depth,
-//! keeps the last of two equal keys, and rounds numbers silently.
+//! Parses the JSON of an order, and refuses content that JSONB or a double cannot represent exactly, or that
+//! parsers interpret differently. The input was validated by [`JsonText`]; its syntax is not checked again.
+//! `serde_json` cannot be used, because its depth limit is one level too low, it keeps the last of several
+//! duplicate keys, and it rounds numbers silently.
 
 use serde_json::{Map, Number, Value};
 
 use crate::digest::canonical;
 use crate::json::JsonText;
 
-/// Why a JSON text cannot be used as an order.
+/// The reason why valid JSON is refused as an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Flaw {
     DuplicateKey(String),
     Nul,
     LoneSurrogate,
-    /// The number as it is written, truncated.
+    /// A number that a double cannot represent exactly. Contains its text, truncated.
     InexactNumber(String),
-    /// The text is not valid JSON. Cannot occur for validated text.
+    /// The text is not valid JSON. This cannot occur for validated text.
     Malformed,
 }
 
-/// The maximum length of the caller's text that an error contains, in characters.
+/// The maximum length of submitted text quoted in an error, in characters.
 const QUOTED_CHARS_MAX: usize = 40;
 
 pub(super) fn read(json: &JsonText) -> Result<Value, Flaw> {
@@ -32,7 +32,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Parses a value. Recurses as deep as the text is nested, which [`JsonText`] limits.
+    /// Parses a value. The recursion depth is the nesting depth of the text, which [`JsonText`] limits.
     fn value(&mut self) -> Result<Value, Flaw> {
         match self.peek()? {
             b'{' => self.object(),
@@ -135,8 +135,8 @@ impl<'a> Reader<'a> {
         let double: f64 = token.parse().map_err(|_| Flaw::Malformed)?;
         let inexact = || Flaw::InexactNumber(shortened(token));
         let value = Value::Number(Number::from_f64(double).ok_or_else(inexact)?);
-        // Compared with the form that is sent. The shortest form of the standard library differs for doubles
-        // that are halfway between two decimals: 1424953923781206.25 ends in .3 there, in .2 here.
+        // Compared with the canonical form, which is sent. The standard library formats doubles halfway between
+        // two decimals differently: 1424953923781206.25 ends in .3 instead of .2.
         let shortest = canonical(&value).map_err(|_| Flaw::Malformed)?;
         if Decimal::of(token) == Decimal::of(&shortest) { Ok(value) } else { Err(inexact()) }
     }
@@ -146,7 +146,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// Returns the next byte that is not white space.
+    /// Skips white space and returns the next byte, without consuming it.
     fn peek(&mut self) -> Result<u8, Flaw> {
         self.rest = self.rest.trim_start_matches([' ', '\t', '\n', '\r']);
         self.rest.bytes().next().ok_or(Flaw::Malformed)
@@ -172,8 +172,8 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// The value of a decimal number in a normalized form: its digits without leading or trailing zeros, and the
-/// power of ten of the last digit. Zero has no digits, no sign and power 0.
+/// A decimal number in normalized form: its digits without leading or trailing zeros, and the power of ten of
+/// the last digit. Zero has no digits, no sign and the power 0.
 #[derive(Debug, PartialEq, Eq)]
 struct Decimal {
     negative: bool,
@@ -205,7 +205,8 @@ fn signed(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }
 
-/// Parses an exponent. One that does not fit is out of range for any mantissa in a text of limited length.
+/// Parses an exponent. An exponent that does not fit in 64 bits saturates, because it is out of range for any
+/// mantissa of limited length.
 fn exponent_of(text: &str) -> i64 {
     text.parse().unwrap_or(if text.starts_with('-') { i64::MIN } else { i64::MAX })
 }

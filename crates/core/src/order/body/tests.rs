@@ -1,4 +1,4 @@
-//! Tests of the rules for an order's body.
+//! Tests of the validation of orders.
 
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ const SEED: &str = r#"{
   "meta": {"source":"DoLayer"}
 }"#;
 
-/// Returns a valid order with some members replaced, added, or (with an empty text) removed.
+/// Returns a valid order with some members replaced or added. An empty text removes a member.
 fn order_with(changes: &[(&str, &str)]) -> String {
     let mut members =
         vec![("idempotency_key", r#""k""#), ("symbol", r#""S""#), ("intent", r#""BUY""#), ("qty", "1")];
@@ -129,7 +129,7 @@ fn error_names_the_missing_field() {
 fn syntax_errors_are_distinguished_from_invalid_content() {
     let deep = |levels: usize| order_with(&[("x", &("[".repeat(levels) + &"]".repeat(levels)))]);
     let big = |bytes: usize| order_with(&[("x", &text(bytes - order_with(&[("x", r#""""#)]).len()))]);
-    // body, then None if it is valid, else whether the error is one of syntax
+    // Columns: the body, and `None` if it is valid or whether the error is a syntax error.
     let rows: Vec<(Vec<u8>, Option<bool>)> = vec![
         (deep(NESTING_MAX - 1).into_bytes(), None),
         (deep(NESTING_MAX).into_bytes(), Some(false)),

@@ -1,4 +1,4 @@
-//! Tests that exact content is parsed as `serde_json` does, and that other content is refused.
+//! Tests that accepted content is parsed as by `serde_json`, and that other content is refused.
 
 use proptest::prelude::*;
 
@@ -126,7 +126,7 @@ fn deepest_accepted_text_is_parsed() {
     assert_eq!(levels, NESTING_MAX);
 }
 
-/// Values whose numbers are exact, so that both parsers must agree.
+/// Returns a strategy for values whose numbers are exact, for which both parsers must agree.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -18,7 +18,7 @@ pub const ANSWER_BYTES_MAX: usize = 65_536;
 /// The maximum length of a broker's order id, in characters. A longer id is not stored.
 pub const BROKER_ORDER_ID_CHARS_MAX: usize = 200;
 
-/// The default text that indicates in a broker's response that the order was already executed.
+/// The default text in a broker's response that indicates that the order was already executed.
 pub const PROCESSED_MARKER: &str = "already processed";
 
 pub const NETWORK_TIMEOUT: ErrorCode = ErrorCode::known("NETWORK_TIMEOUT");
@@ -184,8 +184,7 @@ impl BrokerOutcome {
     }
 }
 
-/// Classifies a response of the broker. `marker` is the text that indicates that the order was already
-/// processed.
+/// Classifies the broker's response. `marker` is the text that indicates that the order was already processed.
 pub fn classify_answer(
     status: u16,
     body: &[u8],

@@ -134,7 +134,7 @@ mod tests {
         }
     }
 
-    /// The examples of RFC 8785 (3.2.2 and 3.2.3) and the samples published with its reference code.
+    /// Checks the examples of RFC 8785 (3.2.2 and 3.2.3) and the samples published with its reference code.
     #[test]
     fn published_samples_match() {
         let rows: &[(&str, &str)] = &[

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 /// The maximum nesting depth of arrays and objects. Many receivers use recursive parsers with this limit.
 pub const NESTING_MAX: usize = 128;
 
-/// The maximum size of a payload in the database, in bytes. Settings may lower it.
+/// The maximum size of a payload in the database, in bytes. The settings may specify a lower limit.
 pub const PAYLOAD_BYTES_MAX: usize = 1_048_576;
 
 /// Valid JSON, byte for byte as submitted, including white space, number notation, escapes and duplicate keys.

@@ -35,9 +35,9 @@ pub const RATE_STEP: f64 = 1.0;
 /// The delay between probes of a paused lane.
 pub const PROBE_WAIT: Duration = Duration::from_secs(30);
 
-/// The delay after the first fault of an outage. It doubles with each fault and is half the nominal backoff of
-/// an order with the same number of retries, so that the lane never delays a single order longer than its own
-/// backoff.
+/// The base of the delay between orders during an outage, which doubles with each fault. The delay is half the
+/// nominal backoff of an order with the same number of retries, so that the lane never delays a single order
+/// longer than its own backoff.
 const FAULT_WAIT_BASE: Duration = Duration::from_secs(1);
 /// The maximum delay between orders during an outage, which limits how late a recovery is detected.
 const FAULT_WAIT_MAX: Duration = Duration::from_secs(60);

@@ -88,8 +88,8 @@ pub struct OrderState {
     pub idempotency_key: IdempotencyKey,
 }
 
-/// An event that may change the state of an order. Claiming is not a signal: the store itself changes `queued`
-/// to `sending`.
+/// An input of [`step`], which may change the state of an order. Claiming is not a signal: the store itself
+/// changes `queued` to `sending`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OrderSignal<'a> {
     /// The worker checks whether a failed order is due.
@@ -109,7 +109,7 @@ pub enum OrderSignal<'a> {
     Unreadable,
 }
 
-/// The effect of a signal.
+/// The effect of a signal on an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OrderDecision {
     Update(OrderUpdate),
@@ -132,7 +132,7 @@ pub struct OrderUpdate {
     pub receipt: Option<Receipt>,
 }
 
-/// Why a signal is ignored.
+/// The reason why a signal is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrderIgnored {
     /// The order is in a final state.

@@ -15,7 +15,7 @@ pub const ERROR_CODE_CHARS_MAX: usize = 100;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ErrorCode(Cow<'static, str>);
 
-/// Text that is not a valid error code.
+/// An error from parsing an error code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an error code must be 1 to {ERROR_CODE_CHARS_MAX} characters of A-Z, 0-9 and _")]
 pub struct BadErrorCode;
@@ -150,7 +150,7 @@ impl Failure {
     }
 }
 
-/// The result of one attempt.
+/// The outcome of one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttemptOutcome {
     Delivered { status: u16 },

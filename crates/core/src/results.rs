@@ -1,5 +1,5 @@
 //! Computes the effect of finished jobs on their sagas. The stores read the jobs with their sagas, write the
-//! new states and return every result. A result without an effect has [`Decision::Ignore`].
+//! new states and return every result. A result without an effect has the decision [`saga::Decision::Ignore`].
 
 use crate::ids::{EventId, SagaId, SubscriptionId};
 use crate::job::{JobOutcome, JobResult};

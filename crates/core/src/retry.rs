@@ -39,13 +39,13 @@ impl RetryPolicy {
         }
     }
 
-    /// Returns the backoff after failed attempt number `attempt`, starting at 1. 0 is treated as 1.
+    /// Returns the backoff after the failed attempt `attempt`. Attempts are numbered from 1; 0 is treated as 1.
     pub fn backoff(&self, attempt: u32) -> Duration {
         doubled(self.base, attempt, self.cap)
     }
 
-    /// Returns the time at which the attempt after number `attempt` is due. A delay requested by the receiver
-    /// can only lengthen the backoff.
+    /// Returns the time at which the attempt after `attempt` is due. A delay requested by the receiver can only
+    /// lengthen the backoff.
     ///
     /// The result differs from `previous`, because the time of an attempt identifies it within its delivery.
     /// The only exception is [`Timestamp::MAX`]. The result may be earlier than `previous` if the clock was set
@@ -99,9 +99,9 @@ pub struct OrderRetryPolicy {
 impl OrderRetryPolicy {
     pub const ORDER: Self = Self { base: Duration::from_secs(2), retries_max: 8 };
 
-    /// Returns the backoff before retry number `retry_count`, with a jitter of ±10 %. The jitter spreads out
-    /// the orders that failed in one outage. It is derived from a hash instead of a random number, so that it
-    /// is reproducible.
+    /// Returns the backoff before the retry `retry_count`, with a jitter of ±10 %. Retries are numbered from 1;
+    /// 0 is treated as 1. The jitter spreads out the orders that failed in one outage. It is derived from a
+    /// hash instead of a random number, so that it is reproducible.
     pub fn backoff(&self, idempotency_key: &str, retry_count: u32) -> Duration {
         let nominal = doubled(self.base, retry_count, ORDER_BACKOFF_MAX);
         let hash = Sha256::new()
@@ -155,7 +155,7 @@ pub(crate) fn doubled(base: Duration, n: u32, cap: Duration) -> Duration {
     Duration::new(seconds, rest)
 }
 
-/// An attempt limit outside the accepted range.
+/// An error for an attempt limit outside the accepted range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("max_retry_limit must be between 1 and {ATTEMPTS_LIMIT_MAX}, got {0}")]
 pub struct AttemptsLimitOutOfRange(pub i64);

@@ -87,12 +87,12 @@ pub struct Saga {
     pub updated_at: Timestamp,
 }
 
-/// An event that may change the state of a saga.
+/// An input of [`step`], which may change the state of a saga.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SagaSignal<'a> {
     /// The orchestrator checks whether an attempt is due.
     Due,
-    /// A job of the saga has finished.
+    /// A job has finished.
     JobFinished(&'a JobResult),
 }
 

@@ -111,7 +111,7 @@ pub fn check_description(text: &str) -> Result<(), SubscriptionError> {
     }
 }
 
-/// A valid subscription that has not been stored. It will be active and unverified.
+/// A valid subscription that has not been stored. It is stored as active and unverified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSubscription {
     pub event_type: EventType,

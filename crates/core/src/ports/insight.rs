@@ -44,12 +44,12 @@ pub struct Waiting {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Survey {
     pub routing: Waiting,
-    /// Due sagas of active, verified subscriptions.
+    /// The due sagas of active, verified subscriptions.
     pub admission: Waiting,
     pub delivery: Waiting,
     pub results: Waiting,
     pub outbox: Waiting,
-    /// Unfinished sagas of paused, unverified or deleted subscriptions.
+    /// The number of unfinished sagas of paused, unverified or deleted subscriptions.
     pub held: u32,
     pub stuck_jobs: u32,
     pub stuck_orders: u32,
@@ -203,7 +203,7 @@ pub struct Examine {
     pub events_after: Option<i64>,
     /// The id after which orders are examined, or `None` to examine no orders.
     pub orders_after: Option<i64>,
-    /// Whether to examine the newest rows instead.
+    /// Whether to examine the newest events and orders instead. If set, the ids are ignored.
     pub newest: bool,
 }
 

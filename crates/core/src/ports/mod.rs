@@ -1,10 +1,9 @@
-//! The ports: traits with the operations that each database role may call. Both stores implement them. A
-//! service depends on one port.
+//! The ports: traits with the operations that each database role may call. Both stores implement them, and a
+//! service gets only the port of its role.
 //!
-//! Every operation works on sets of rows, is bounded by its arguments and takes the time as an argument. An
-//! operation is one transaction, except for `insert_events`, `route_events` and `apply_job_results`, which may
-//! use several. Rows that are not ready, or that another process has locked, are omitted from the result and
-//! are not an error.
+//! The work of every operation is bounded, and the current time is an argument. An operation is one
+//! transaction, except for `insert_events`, `route_events` and `apply_job_results`, which may use several. Rows
+//! that are not ready, or that another process has locked, are omitted from the result and are not an error.
 
 mod announce;
 mod cleaner;
@@ -80,7 +79,7 @@ pub enum StoreError {
     /// A row contains a value that Posthaste never writes.
     #[error("invalid row in the store while {doing}: {reason}")]
     Unreadable { doing: &'static str, reason: String },
-    /// The store cannot be used until an operator changes something.
+    /// The store cannot be used until an operator fixes the problem.
     #[error("{what}")]
     Unusable { what: String },
 }

@@ -20,7 +20,7 @@ pub struct DueSince {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DueSubscriptions {
     pub due: Vec<DueSince>,
-    /// The start of the next page; `None` after the last one.
+    /// The value of `after` for the next page, or `None` if this is the last page.
     pub next: Option<SubscriptionId>,
 }
 
@@ -84,7 +84,7 @@ pub struct WaitPage {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RestartedWaits {
     pub restarted: u32,
-    /// The start of the next page; `None` after the last one.
+    /// The value of `from` for the next page, or `None` if this is the last page.
     pub next: Option<Timestamp>,
 }
 
@@ -109,7 +109,7 @@ pub struct AppliedResult {
     pub saga_id: SagaId,
     pub event_id: EventId,
     pub subscription_id: SubscriptionId,
-    /// Why the attempt failed; `None` if it succeeded.
+    /// The error code of the attempt, or `None` if it succeeded.
     pub error_code: Option<ErrorCode>,
     pub decision: Decision,
     /// The creation time of the saga, from which the total duration of the delivery is computed.

@@ -51,7 +51,8 @@ pub trait OutboxIntakeStore: Send + Sync + 'static {
     ) -> impl Future<Output = StoreResult<Vec<Submission>>> + Send;
 }
 
-/// A request to claim orders. If the lane allows only a probe, it may be in flight for `probe_for`.
+/// A request to claim orders. If the lane allows only a probe, `probe_for` is the time for which it may be in
+/// flight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxClaim {
     pub worker_id: WorkerId,

@@ -29,7 +29,7 @@ pub struct PageRequest {
     /// The cursor at which the previous page ended, or `None` for the first page.
     pub after: Option<i64>,
     pub items_max: u32,
-    /// The maximum number of rows to read while searching for matches; at most [`EXAMINED_MAX`].
+    /// The maximum number of rows to read while searching for matches. At most [`EXAMINED_MAX`].
     pub examined_max: u32,
 }
 
@@ -180,7 +180,7 @@ pub struct DeadLetter {
     pub payload_snapshot: JsonText,
 }
 
-/// The requeue that created a delivery, and the delivery requeued from it.
+/// The relation of a delivery to others by requeues: its predecessor and its successor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lineage {
     /// The dead letter from which this delivery was requeued, and the original delivery of that dead letter.
@@ -205,10 +205,10 @@ pub struct RequeuedRange {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequeuedFates {
     pub delivered: u32,
-    /// Deliveries that are not finished.
+    /// The number of deliveries that are not finished.
     pub waiting: u32,
     pub given_up: u32,
-    /// The last dead letter that was read, or `None` if there are no more after it.
+    /// The last dead letter that was read, or `None` if there are no more to read.
     pub reached: Option<DeadLetterId>,
 }
 

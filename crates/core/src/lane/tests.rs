@@ -147,16 +147,16 @@ fn one_second_of_successes_adds_the_step() {
 #[test]
 fn throttled_lane_sends_at_its_rate() {
     let mut lane = Lane { rate: 10.0, ..Lane::open(at(0)) };
-    // millisecond, wanted, allowed
+    // Columns: time in milliseconds, wanted, allowed.
     let rows = [
-        (0, 32, ClaimMode::Normal(1)), // no sends accumulated yet
+        (0, 32, ClaimMode::Normal(1)), // no capacity accumulated yet
         (99, 32, ClaimMode::Nothing),
         (100, 32, ClaimMode::Normal(1)),
         (450, 32, ClaimMode::Normal(3)),
         (499, 1, ClaimMode::Nothing),
         (700, 1, ClaimMode::Normal(1)),
         (700, 32, ClaimMode::Normal(2)),
-        (9_000, 32, ClaimMode::Normal(11)), // at most one second's worth, and the one that is due
+        (9_000, 32, ClaimMode::Normal(11)), // the capacity of one second, and the order that is due
         (9_050, 32, ClaimMode::Nothing),
     ];
     for (millis, wanted, expected) in rows {

@@ -129,7 +129,7 @@ fn error_names_the_missing_field() {
 fn syntax_errors_are_distinguished_from_invalid_content() {
     let deep = |levels: usize| order_with(&[("x", &("[".repeat(levels) + &"]".repeat(levels)))]);
     let big = |bytes: usize| order_with(&[("x", &text(bytes - order_with(&[("x", r#""""#)]).len()))]);
-    // Columns: the body, and `None` if it is valid or whether the error is a syntax error.
+    // Columns: the body, and whether the error is a syntax error, or `None` if the body is valid.
     let rows: Vec<(Vec<u8>, Option<bool>)> = vec![
         (deep(NESTING_MAX - 1).into_bytes(), None),
         (deep(NESTING_MAX).into_bytes(), Some(false)),

@@ -1,6 +1,6 @@
-//! Migrates a database to the schema of this version: tables first, then roles and rights. Several processes may
-//! migrate the same database, or different databases of one cluster, at the same time: an advisory lock serializes
-//! migrations of a database, and creating the roles, which a cluster shares, is idempotent.
+//! Migrates a database to the schema of this version: first the tables, then the roles and grants. An advisory lock
+//! serializes the migrations of one database. Roles are shared by all databases of a cluster, so creating them is
+//! idempotent.
 
 use crate::grants::{self, DbRole};
 use crate::migration::{self, Applied, Migration, MigrationError, migrations};
@@ -12,20 +12,22 @@ use std::time::Duration;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, Row};
 
-/// All migrations of this engine, in order.
+/// All PostgreSQL migrations, in order.
 pub const MIGRATIONS: &[Migration] = migrations!();
 
 const DOING: &str = "migrating the database";
-/// Advisory lock of a database that is being migrated ("posthast" in ASCII).
+/// Key of the advisory lock held during a migration: "posthast" in ASCII.
 const LOCK_KEY: i64 = 0x706f_7374_6861_7374;
-/// How long to wait for the migration of another process, and how often to check. Waiting inside the server would
-/// hold a snapshot, for which a CREATE INDEX CONCURRENTLY of the other process would wait in turn.
+/// Maximum time to wait for the migration of another process. The advisory lock is polled, because waiting in the
+/// server would hold a snapshot, for which CREATE INDEX CONCURRENTLY of the other process would wait in turn.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(600);
+/// Interval between two attempts to acquire the advisory lock.
 const LOCK_POLL_PAUSE: Duration = Duration::from_millis(50);
-/// How long a migration waits for a table lock, while all later statements on that table queue behind it, and how
-/// often it tries.
+/// Limits how long a migration waits for a table lock, because all later statements on the table queue behind it.
 const LOCK_TIMEOUT: &str = "SET lock_timeout = '5s'";
+/// Maximum number of attempts to run a statement.
 const TRIES_MAX: u32 = 10;
+/// Pause between two attempts to run a statement.
 const TRY_PAUSE: Duration = Duration::from_millis(100);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -34,17 +36,17 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct MigrateReport {
     /// The versions that were applied, in order.
     pub applied: Vec<u32>,
-    /// The version of the database.
+    /// The schema version of the database after the migration.
     pub version: u32,
 }
 
-/// Migrates the database to the schema and the rights of this version. The URL must be a direct one (no pooler), of a
-/// login that may create schemas and, unless they exist, roles.
+/// Migrates the database to the schema and the grants of this version. `url` must connect to the server directly,
+/// without a connection pooler, with a login that may create schemas and, unless they exist, roles.
 pub async fn migrate(url: &str) -> StoreResult<MigrateReport> {
     migrate_with(url, MIGRATIONS).await
 }
 
-/// Like [`migrate`], with another list of migrations.
+/// Migrates the database with the given list of migrations. See [`migrate`].
 pub async fn migrate_with(url: &str, migrations: &[Migration]) -> StoreResult<MigrateReport> {
     let config = parse_url(url, "posthaste migrate", CONNECT_TIMEOUT)?;
     let (client, connection) =
@@ -53,7 +55,8 @@ pub async fn migrate_with(url: &str, migrations: &[Migration]) -> StoreResult<Mi
     report
 }
 
-/// Runs the migrations. Dropping the client at the end closes the connection and releases the lock.
+/// Runs the missing migrations, then creates the roles and grants. Dropping the client at the end closes the connection
+/// and releases the advisory lock.
 async fn run(client: Client, migrations: &[Migration]) -> StoreResult<MigrateReport> {
     acquire_lock(&client).await?;
     execute(&client, LOCK_TIMEOUT).await?;
@@ -93,7 +96,7 @@ async fn acquire_lock(client: &Client) -> StoreResult<()> {
     }
 }
 
-/// Lists the applied migrations; every component role may read them.
+/// The query for the applied migrations. Every component role may run it.
 pub(super) const APPLIED: &str = include_str!("sql/migrate/applied.sql");
 
 async fn applied(client: &Client) -> Result<Vec<Applied>, Error> {
@@ -109,7 +112,7 @@ fn applied_row(row: &Row) -> Result<Applied, Error> {
     })
 }
 
-/// Checks that a database with these rows can be used.
+/// Checks that the applied migrations in `rows` are those of this version.
 pub(super) fn check(rows: &[Row]) -> StoreResult<()> {
     let applied: Result<Vec<Applied>, Error> = rows.iter().map(applied_row).collect();
     migration::check(MIGRATIONS, &applied.map_err(store_error)?).map_err(|error| refused(&error))
@@ -140,8 +143,8 @@ async fn apply(client: &Client, migration: &Migration) -> StoreResult<()> {
     })
 }
 
-/// Runs the steps one by one; each may be repeated. The row is inserted before the first step, to record that the
-/// migration has started.
+/// Runs the steps of a migration one by one. Each step is idempotent. The migration is recorded as started before the
+/// first step.
 async fn apply_steps(client: &Client, migration: &Migration) -> Result<(), Error> {
     execute_with_retries(client, &progress_statement(migration, "NULL")).await?;
     for step in migration.steps() {
@@ -150,8 +153,8 @@ async fn apply_steps(client: &Client, migration: &Migration) -> Result<(), Error
     execute_with_retries(client, &progress_statement(migration, "clock_timestamp()")).await
 }
 
-/// Returns the statement that records the progress of a migration. Name and checksum are constants and contain no
-/// quote.
+/// Returns the statement that records the progress of a migration. Name and checksum need no escaping, because they
+/// contain no quotes.
 fn progress_statement(migration: &Migration, finished_at: &str) -> String {
     format!(
         "INSERT INTO posthaste.schema_migrations (version, name, checksum, started_at, finished_at) \
@@ -163,7 +166,7 @@ fn progress_statement(migration: &Migration, finished_at: &str) -> String {
     )
 }
 
-/// Runs a statement, and repeats it after a lock timeout, a deadlock, or a concurrent update of a shared row by the
+/// Runs a statement. Retries it after a lock timeout, a deadlock, or a concurrent update of a shared catalog row by the
 /// migration of another database.
 async fn execute_with_retries(client: &Client, sql: &str) -> Result<(), Error> {
     for _ in 1..TRIES_MAX {
@@ -186,7 +189,8 @@ fn is_transient(error: &Error) -> bool {
         || (*db.code() == SqlState::INTERNAL_ERROR && db.message().contains("concurrently"))
 }
 
-/// Creates the roles. They belong to the cluster, so they may exist already or be created concurrently.
+/// Creates the roles and makes the login a member of each. Roles belong to the cluster, so they may exist already or be
+/// created concurrently.
 async fn create_roles(client: &Client) -> StoreResult<()> {
     for role in DbRole::ALL {
         let name = role.name();
@@ -214,8 +218,8 @@ fn already_exists(error: &Error) -> bool {
     [Some(&SqlState::DUPLICATE_OBJECT), Some(&SqlState::UNIQUE_VIOLATION)].contains(&error.code())
 }
 
-/// Makes the login a member of a role. A superuser needs no membership. If the login may not grant the role to
-/// itself, every role needs its own URL.
+/// Makes the login a member of a role, unless it is a superuser or already a member. Logs a warning if the login may
+/// not grant the role to itself; then every role needs its own URL.
 async fn join_role(client: &Client, name: &str) -> StoreResult<()> {
     let sql = "SELECT rolsuper OR pg_has_role(current_user, $1::name, 'MEMBER') \
                FROM pg_catalog.pg_roles WHERE rolname = current_user";
@@ -249,7 +253,7 @@ fn server_message(error: &Error) -> String {
     error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned())
 }
 
-/// Converts an error. Migrating is idempotent, so a lost response counts as not done.
+/// Converts a driver error. Migrating is idempotent, so a call whose connection is lost counts as not done.
 fn store_error(error: Error) -> StoreError {
     classify(error, Phase::BeforeCommit).into_error(DOING, true)
 }

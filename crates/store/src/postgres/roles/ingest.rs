@@ -1,6 +1,6 @@
-//! Stores events from the API, each external id once, for many callers in one batch; a trigger queues them for the
-//! router. A caller's open transaction delays the batch for a bounded time only, and an invalid request does not
-//! affect the others.
+//! Stores batches of events from many API callers, one event per external id. A trigger queues the events for the
+//! router. A lock held by another transaction delays a batch only for a bounded time, and an invalid request does not
+//! affect other requests in the batch.
 
 mod rows;
 mod statements;
@@ -20,22 +20,25 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant as Clock};
 
 const DOING: &str = "storing events";
-/// Limits of one statement, in bytes and events. A larger batch uses several statements; a request is never split.
+/// Maximum approximate size of one statement, in bytes. A larger batch is split into several statements, but a request
+/// never is.
 const GROUP_BYTES_MAX: usize = 16 << 20;
+/// Maximum number of events in one statement, unless a single request has more.
 const GROUP_EVENTS_MAX: usize = 5_000;
-/// Largest request, in bytes. The protocol is limited to 1 GiB, and the server holds a request twice.
+/// Maximum size of a request, in bytes. A protocol message is limited to 1 GiB, and the server holds a request in
+/// memory twice.
 const REQUEST_BYTES_MAX: usize = 256 << 20;
-/// Lock timeout of a statement for several requests.
+/// Lock timeout for a statement that stores several requests.
 const WAIT_TOGETHER: Duration = Duration::from_millis(100);
-/// Lock timeout of a request that is retried alone, and the total time for all of those in one call. After that, the
-/// lock timeout is 1 ms.
+/// Lock timeout for a statement that stores a single request.
 const WAIT_ALONE: Duration = Duration::from_millis(50);
+/// Time that one call may spend on statements that store a single request. After that, their lock timeout is 1 ms.
 const WAIT_ALONE_IN_ALL: Duration = Duration::from_millis(1_000);
-/// Total time for the last retry of all requests that were blocked so far. It is long enough for another batch with
-/// the same ids to commit, but not for a caller that keeps its transaction open.
+/// Total lock timeout for the final retry of all blocked requests. It is long enough for a concurrent batch with the
+/// same external ids to commit, but not for a client that keeps its transaction open.
 const WAIT_LAST_IN_ALL: Duration = Duration::from_millis(400);
 
-/// Port of the role event_ingest_writer.
+/// The PostgreSQL implementation of [`IngestStore`], with the rights of the role `event_ingest_writer`.
 #[derive(Debug, Clone)]
 pub struct PostgresIngest {
     pool: RolePool,
@@ -59,21 +62,21 @@ impl IngestStore for PostgresIngest {
     }
 }
 
-/// One call: its requests and their outcomes so far.
+/// The state of one call to [`IngestStore::insert_events`]: the requests, and their outcomes so far.
 struct Batch<'a> {
     pool: &'a RolePool,
     requests: &'a [IngestRequest],
     now: Timestamp,
     outcomes: Vec<Option<RequestOutcome>>,
-    /// Whether events without an external id were stored. Repeating the call would store them again, so a later
-    /// failure must not be reported as "not done".
+    /// Whether events without an external id have been stored. Repeating the call would store them again, so a later
+    /// error must not claim that nothing was stored.
     stored_once: bool,
     waited_alone: Duration,
-    /// Requests that were blocked by another open transaction so far.
+    /// Indexes of the requests that a lock held by another transaction has blocked so far.
     held: Vec<usize>,
 }
 
-/// Indexes of requests that are stored by one statement.
+/// Indexes of the requests that one statement stores.
 type Group = Vec<usize>;
 
 /// The result of storing a group.
@@ -97,8 +100,8 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Stores requests that do not conflict with each other, then those that have different content for an external
-    /// id of the first. One round is enough unless callers use the same new id for two contents.
+    /// Stores the requests in rounds. A request that has different content for an external id of an earlier request is
+    /// deferred to the next round. One round suffices unless the batch contains such a request.
     async fn run_rounds(&mut self) -> StoreResult<()> {
         let mut waiting = self.settle_invalid();
         while !waiting.is_empty() {
@@ -110,7 +113,8 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Sets the outcome of requests that are empty, too large or conflict with themselves; returns the others.
+    /// Sets the outcomes of requests that are empty, are too large or contain conflicting events. Returns the remaining
+    /// requests.
     fn settle_invalid(&mut self) -> Group {
         let mut fit = Group::with_capacity(self.requests.len());
         for (index, request) in self.requests.iter().enumerate() {
@@ -129,7 +133,7 @@ impl<'a> Batch<'a> {
         fit
     }
 
-    /// Splits off the requests that have different content for an external id of an earlier request.
+    /// Removes and returns the requests that have different content for an external id of an earlier request.
     fn split_off_other_contents(&self, waiting: &mut Group) -> Group {
         let requests = self.requests;
         let mut first_of: HashMap<&ExternalEventId, &NewEvent> = HashMap::new();
@@ -150,8 +154,8 @@ impl<'a> Batch<'a> {
         later
     }
 
-    /// Refuses requests that conflict with events that are stored by now, in as few statements as the sizes allow;
-    /// returns the others.
+    /// Refuses the requests that conflict with stored events, comparing as many requests per statement as fit. Returns
+    /// the remaining requests.
     async fn refuse_known_conflicts(&mut self, later: Group) -> StoreResult<Group> {
         let mut rest = Group::new();
         for group in self.first_groups(&later) {
@@ -164,8 +168,8 @@ impl<'a> Batch<'a> {
                 let own = known.by_ref().take(requests[index].len());
                 let conflicts =
                     own.enumerate().filter_map(|(place, known)| known.and_then(|k| k.conflict(place)));
-                // The first conflict. `reduce` consumes the iterator, so that the next request starts at its own
-                // events.
+                // `reduce` returns the first conflict but consumes the whole iterator, so that the next request starts
+                // at its own events.
                 match conflicts.reduce(|first, _| first) {
                     Some(conflict) => self.note(index, RequestOutcome::Conflict(conflict)),
                     None => rest.push(index),
@@ -176,7 +180,7 @@ impl<'a> Batch<'a> {
     }
 
     async fn run(&mut self, mut groups: Vec<Group>) -> StoreResult<()> {
-        // Groups are popped from the end, so that the parts of a split group keep their position.
+        // Used as a stack: the parts of a split group are stored before the remaining groups.
         groups.reverse();
         while let Some(group) = groups.pop() {
             let alone = group.len() == 1;
@@ -201,13 +205,13 @@ impl<'a> Batch<'a> {
         self.retry_blocked().await
     }
 
-    /// Retries the blocked requests after all others were stored.
+    /// Retries the blocked requests, one at a time, after all other requests have been stored.
     async fn retry_blocked(&mut self) -> StoreResult<()> {
         let began = Clock::now();
         for index in std::mem::take(&mut self.held) {
             let left = WAIT_LAST_IN_ALL.saturating_sub(began.elapsed());
             match self.store_group(&[index], left).await {
-                // A single request is either stored or refused, so there is no rest.
+                // A single request is either stored or in conflict, so no request remains.
                 Ok(stored) => drop(self.settle(&[index], stored)),
                 Err(Fault::Refused(cause)) => self.note(index, RequestOutcome::Refused(plain(&*cause))),
                 Err(Fault::Locked(_) | Fault::Clash(_)) => self.note(index, RequestOutcome::Blocked),
@@ -217,7 +221,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Splits requests into as few statements as the sizes allow.
+    /// Splits requests into groups that each fit into one statement.
     fn first_groups(&self, waiting: &[usize]) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         let (mut bytes, mut events) = (0, 0);
@@ -248,8 +252,8 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Splits a group that ran into a lock: requests without external ids cannot be blocked and stay together, the
-    /// others are stored one by one. The order is reversed, see [`Self::run`].
+    /// Splits a group that was blocked by a lock. Requests without external ids cannot be blocked and stay in one
+    /// group; every other request gets its own group. Returns the groups in reverse order, see [`Self::run`].
     fn unblocked_first(&self, group: &[usize]) -> Vec<Group> {
         let (free, named): (Vec<usize>, Vec<usize>) =
             group.iter().copied().partition(|&index| self.requests[index].iter().all(is_unnamed));
@@ -260,9 +264,9 @@ impl<'a> Batch<'a> {
         groups
     }
 
-    /// Stores a group. A request with several events, at least one of them with an external id, needs a transaction
-    /// that can be rolled back: a conflict of one event refuses all of them. A single event in conflict is not inserted
-    /// in the first place.
+    /// Stores a group with one statement. If a request has several events and at least one external id, the statement
+    /// runs in a transaction that can be rolled back, because a conflict of one event refuses the whole request. A
+    /// conflicting event that is alone in its request is not inserted in the first place.
     async fn store_group(&self, group: &[usize], patience: Duration) -> Result<Stored, Fault> {
         let events: Vec<&NewEvent> = group.iter().flat_map(|&index| &self.requests[index]).collect();
         let rows = Rows::arrange(&events);
@@ -284,8 +288,8 @@ impl<'a> Batch<'a> {
         Ok(Stored { answers: rows.answers(&events, &ids)?, is_stored })
     }
 
-    /// Sets the outcomes of a group; returns the requests that are neither stored nor in conflict, because the
-    /// transaction was rolled back for another request.
+    /// Sets the outcomes of a group. Returns the requests that must be stored again because the transaction was rolled
+    /// back for a conflict of another request.
     fn settle(&mut self, group: &[usize], stored: Stored) -> Group {
         let mut answers = stored.answers.into_iter();
         let mut rest = Group::new();
@@ -312,8 +316,8 @@ impl<'a> Batch<'a> {
         self.outcomes[index] = Some(outcome);
     }
 
-    /// Converts a fault to an error. Once a part of the batch is stored that cannot be repeated, "not done" would be
-    /// wrong, so such an error becomes `OutcomeUnknown`.
+    /// Converts a fault to an error. If events without an external id have been stored, returns `OutcomeUnknown`
+    /// instead of an error that says that nothing was done.
     fn to_error(&self, fault: Fault, group: &[usize]) -> StoreError {
         let idempotent = group.iter().all(|&index| !self.requests[index].iter().any(is_unnamed));
         let error = fault.into_error(DOING, idempotent);
@@ -332,7 +336,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Returns the approximate size of a request in a statement, in bytes.
+/// Returns the approximate number of bytes that a request adds to a statement.
 fn size_of(request: &IngestRequest) -> usize {
     request.iter().map(|event| event.payload.as_str().len() + 500).sum()
 }
@@ -342,7 +346,8 @@ fn halves(mut group: Group) -> [Group; 2] {
     [second, group]
 }
 
-/// Converts a fault of the comparison after an insert: the insert is committed, so "not done" becomes `Lost`.
+/// Converts a fault of a comparison that follows a committed insert. A fault that says that nothing was done becomes
+/// `Lost`.
 fn after_insert(fault: Fault) -> Fault {
     match fault {
         Fault::Away(cause) | Fault::TimedOut(cause) | Fault::Clash(cause) | Fault::Locked(cause) => {

@@ -1,8 +1,8 @@
-//! Bounds the size of the write-ahead log. The writer calls it after every group.
+//! Limits the size of the write-ahead log. The writer calls [`Log::keep_short`] after every group.
 //!
-//! A reader with an open snapshot pins the log from that snapshot on: newer frames cannot be copied into the
-//! database, and the log grows until the reader ends. The writer waits for readers in one attempt only. After that it
-//! probes without waiting, and waits again, for a short time, when that reader has ended.
+//! A reader with an open snapshot prevents newer frames from being copied into the database, so the log grows until the
+//! reader finishes. The writer waits for such a reader only once. After that, it probes without waiting, and waits
+//! again, briefly, once that reader has finished.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,37 +15,39 @@ use crate::LogObserver;
 use crate::sqlite::conn::connection::BUSY_TIMEOUT;
 use crate::sqlite::conn::session::Guarded;
 
-/// How long one try to truncate the log waits for readers.
+/// Maximum time that one try to truncate the log waits for readers.
 const TRY_WAIT: Duration = Duration::from_millis(20);
-/// Maximum number of tries of an attempt. Two suffice for short, overlapping readers; the rest is for a busy machine.
+/// Maximum number of tries in an attempt. Two suffice for short, overlapping readers; the others are a reserve for a
+/// busy machine.
 const TRIES_MAX: u32 = 25;
-/// Maximum number of tries after a failed attempt, when another reader blocks the checkpoint.
+/// Maximum number of tries in an attempt after a blocked one, when a different reader blocks the checkpoint.
 const TRIES_AFTER_PROBE: u32 = 3;
-/// Interval of probes while a reader blocks the checkpoint, unless the log grows by a quarter of its limit before.
+/// Interval between probes while a reader blocks the checkpoint. The log is also probed when it has grown by a quarter
+/// of its limit.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Log {
     path: PathBuf,
     bytes_max: u64,
-    /// The size at which the log is truncated; larger than the limit after an attempt that a reader blocked.
+    /// The size in bytes at which the log is truncated. Larger than `bytes_max` after a blocked attempt.
     empty_from: u64,
     blocked: Option<Blocked>,
-    /// Number of attempts that waited for readers.
+    /// The number of attempts that waited for readers.
     waits: u64,
     state: Arc<LogState>,
     observer: LogObserver,
 }
 
-/// State after an attempt that a reader blocked.
+/// The state after a reader has blocked an attempt.
 #[derive(Debug, Clone, Copy)]
 struct Blocked {
-    /// Number of frames that could be copied. While it does not change, the same reader blocks.
+    /// The number of frames that could be copied. While it does not change, the same reader blocks the checkpoint.
     frames_copied: i64,
     probed_at: Instant,
 }
 
-/// What the writer last observed, for operators.
+/// The state of the log that the writer last observed, for display to operators.
 #[derive(Debug, Default)]
 pub(crate) struct LogState {
     bytes: AtomicU64,
@@ -86,8 +88,8 @@ impl Log {
         std::fs::metadata(&self.path).map_or(0, |file| file.len())
     }
 
-    /// Truncates a log that exceeds its limit. The automatic checkpoint copies pages, but restarts the log only while
-    /// there is no reader, which never happens under constant reads.
+    /// Truncates the log if it exceeds its limit. The automatic checkpoint copies pages, but restarts the log only
+    /// while there is no reader, which never happens under constant reads.
     pub(crate) fn keep_short(&mut self, guarded: &Guarded) {
         let mut bytes = self.bytes();
         let probes = self.blocked.is_some_and(|blocked| blocked.probed_at.elapsed() >= PROBE_EVERY);
@@ -121,7 +123,7 @@ impl Log {
         }
     }
 
-    /// Returns `None` if the log was truncated, otherwise the number of frames that could be copied.
+    /// Tries to truncate the log. Returns `None` on success, otherwise the number of frames that could be copied.
     fn attempt(&mut self, guarded: &Guarded) -> rusqlite::Result<Option<i64>> {
         let tries = match self.blocked {
             None => TRIES_MAX,
@@ -138,14 +140,14 @@ impl Log {
     }
 }
 
-/// Copies the whole log into the database and truncates it. Returns `false` if readers blocked it.
+/// Copies the whole log into the database and truncates it. Returns `false` if readers prevented that.
 pub(crate) fn checkpoint(guarded: &Guarded) -> rusqlite::Result<bool> {
     checkpoint_with(guarded, TRIES_MAX)
 }
 
-/// Waits in short tries. SQLite waits for the lock of the reader that it found in an old part of the log, and does
-/// not notice when newer readers, for which it need not wait, take over that lock from each other. With two readers
-/// that always overlap, one try of ten seconds failed, while the second of many short ones succeeds.
+/// Runs a checkpoint in several short tries. SQLite waits for the lock of the reader that it found in an old part of
+/// the log, and does not notice when newer readers, which it need not wait for, take over that lock from each other.
+/// With two readers that always overlap, one try of ten seconds failed, while the second of many short tries succeeds.
 fn checkpoint_with(guarded: &Guarded, tries: u32) -> rusqlite::Result<bool> {
     let connection = guarded.connection();
     connection.busy_timeout(TRY_WAIT)?;
@@ -194,7 +196,7 @@ mod tests {
         };
         reader.execute_batch("BEGIN").expect("a transaction");
         assert_eq!(count(&reader), 1);
-        // More than a hundred quarters of the limit; each could cause another wait.
+        // This writes a quarter of the limit more than a hundred times, and each time could cause another wait.
         for _ in 0..200 {
             write(&mut log);
         }
@@ -203,7 +205,7 @@ mod tests {
         let seen = state.seen();
         assert!(seen.bytes > 20 * BYTES_MAX && seen.blocked_for.is_some(), "{seen:?}");
         reader.execute_batch("COMMIT").expect("the end of the snapshot");
-        // At most a quarter of the limit until the next probe.
+        // The next probe runs after at most a quarter of the limit.
         for _ in 0..4 {
             write(&mut log);
         }

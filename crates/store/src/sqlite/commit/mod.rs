@@ -1,4 +1,4 @@
-//! The commit pipeline. Every role queues its work; one thread commits it in groups, another flushes the log.
+//! The commit pipeline. All roles queue their work; one thread commits it in groups, and another flushes the log.
 //!
 //! ```text
 //!  callers ──▶ queue ──▶ writer: BEGIN, a savepoint for each task, COMMIT (written, not flushed)
@@ -12,8 +12,8 @@
 //!                                                                 refers to must survive a power failure
 //! ```
 //!
-//! A task that fails is rolled back to its savepoint; a full disk rolls back the whole group, and every caller in it
-//! gets the error. After a failed fsync nothing is written until the whole log is checkpointed.
+//! A failed task is rolled back to its savepoint. A full disk rolls back the whole group, and every caller in the group
+//! gets the error. After a failed fsync, nothing is written until the whole log has been checkpointed.
 
 pub(crate) mod flusher;
 pub(crate) mod log;

@@ -1,4 +1,4 @@
-//! A unit of work that a port sends to a thread with a connection, and the channel for its result.
+//! Units of work that ports send to the database threads, and the channels for their results.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::grants::DbRole;
 use crate::sqlite::conn::error::{Answer, Fault, GroupLoss};
 use crate::sqlite::conn::session::{Guarded, Session};
 
-/// The result of running a task. The caller is not notified before the transaction is committed.
+/// The result of running a task. The caller is notified only after the transaction is committed.
 #[derive(Debug, Clone)]
 pub(crate) enum TaskResult {
     Done,
@@ -19,28 +19,28 @@ pub(crate) enum TaskResult {
     Lost(Arc<GroupLoss>),
 }
 
-/// What must happen to a commit before its caller is notified.
+/// The condition under which the caller of a committed task is notified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durability {
-    /// It is flushed.
+    /// The commit is flushed.
     Flushed,
-    /// It is written, and will be flushed with the next commit that requires it. The log keeps its order, so after a
-    /// power failure the database is in an earlier state in which the same work is still to be done. A killed process
-    /// loses nothing.
+    /// The commit is written, and will be flushed with the next commit that requires it. The log preserves the commit
+    /// order, so after a power failure the database is in an earlier state, in which the same work is still pending. If
+    /// only the process is killed, nothing is lost.
     Relaxed,
-    /// Like `Relaxed`, and all earlier commits are flushed. A claimed job is sent, and nothing may be sent that the
-    /// database does not contain after a power failure.
+    /// The commit is written, and all earlier commits are flushed. Used for claims: a claimed job is sent, and a
+    /// request must not refer to data that a power failure may erase.
     AfterFlushes,
 }
 
-/// A task of any result type, so that one queue can hold all of them.
+/// A task with an erased result type, so that one queue can hold tasks of all types.
 pub(crate) trait Task: Send {
-    /// Returns what must happen to the commit before the caller is notified.
+    /// Returns the condition under which the caller is notified.
     fn durability(&self) -> Durability;
 
     fn run(&mut self, guarded: &Guarded) -> TaskResult;
 
-    /// Sends the result to the caller, or the loss of its group.
+    /// Sends the result to the caller, or `loss` if the group was lost.
     fn acknowledge(self: Box<Self>, loss: Option<&Arc<GroupLoss>>);
 }
 
@@ -93,7 +93,8 @@ fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     words.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()
 }
 
-/// Queues work for a role (`None`: the owner), waiting while the queue is full, and awaits its result.
+/// Queues work for a role, or for the owner if `role` is `None`, and waits for its result. Waits while the queue is
+/// full.
 pub(crate) async fn ask<T, F>(
     queue: &Queue,
     role: Option<DbRole>,

@@ -1,6 +1,6 @@
-//! The writer thread. It executes the tasks of all roles from one queue and commits them in groups: a group is what
-//! was queued while the previous one was committed. Callers are notified after the flush (see [`Flusher`]), except
-//! for work that is repeated after a crash (see [`crate::sqlite::commit::task::Durability`]).
+//! The writer thread. It runs the tasks of all roles from one queue and commits them in groups: a group contains the
+//! tasks that were queued while the previous group was committed. Callers are notified after the flush (see
+//! [`Flusher`]), except for work that is repeated after a crash (see [`crate::sqlite::commit::task::Durability`]).
 
 use std::collections::VecDeque;
 use std::fs::OpenOptions;
@@ -18,18 +18,18 @@ use crate::sqlite::commit::task::{Durability, Queue, Task, TaskResult};
 use crate::sqlite::conn::error::{Fault, GroupLoss};
 use crate::sqlite::conn::session::Guarded;
 
-/// Maximum number of queued tasks; further callers wait.
+/// Maximum number of queued tasks. Callers wait while the queue is full.
 const QUEUE_MAX: usize = 1_024;
 /// Maximum number of tasks in a group.
 const GROUP_MAX: usize = 256;
-/// A group is committed when its tasks have run for this long, so that large tasks do not add up to a long wait.
+/// Running time after which a group is committed, so that large tasks do not add up to a long wait.
 const GROUP_TIME_MAX: Duration = Duration::from_millis(50);
-/// Default limit of the write-ahead log, in bytes.
+/// Default size limit of the write-ahead log, in bytes.
 pub(crate) const LOG_BYTES_MAX: u64 = 64 << 20;
 
-/// Starts the thread. It ends when all senders of the queue are dropped and the queue is empty.
+/// Starts the writer thread. It ends when all senders of the queue are dropped and the queue is empty.
 pub(crate) fn start(guarded: Guarded, log: Log) -> StoreResult<(Queue, JoinHandle<()>)> {
-    // A commit is written without fsync, which is left to the flusher. Checkpoints still use fsync.
+    // Commits are written without fsync, which the flusher calls. Checkpoints still use fsync.
     let unflushed = guarded.connection().pragma_update(None, "synchronous", "normal");
     unflushed.map_err(|error| Fault::Sqlite(error).during("preparing the writer"))?;
     let path = log.path().to_owned();
@@ -68,7 +68,7 @@ fn run_loop(guarded: &Guarded, flusher: Flusher, mut tasks: mpsc::Receiver<Box<d
         turn = turn.next(&waiting);
         let mut group = turn.take(&mut waiting);
         commit_group(guarded, &flusher, &mut group);
-        // Tasks that did not fit come first, in their order.
+        // Tasks that did not fit into the group return to the front of the queue, in order.
         while let Some(task) = group.pop_back() {
             waiting.push_front(task);
         }
@@ -80,7 +80,7 @@ fn run_loop(guarded: &Guarded, flusher: Flusher, mut tasks: mpsc::Receiver<Box<d
     }
 }
 
-/// The two kinds of groups, which alternate: while a group of one kind is flushed, one of the other kind is
+/// The kind of a group. The kinds alternate: while a group of one kind is flushed, a group of the other kind is
 /// committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GroupKind {
@@ -111,7 +111,7 @@ impl GroupKind {
     }
 }
 
-/// Runs tasks from the front of the queue in one transaction. Their callers are notified when it is committed and,
+/// Runs tasks from the front of `waiting` in one transaction. Their callers are notified once it is committed and,
 /// where required, flushed.
 fn commit_group(guarded: &Guarded, flusher: &Flusher, waiting: &mut VecDeque<Box<dyn Task>>) {
     let mut group = Vec::with_capacity(waiting.len());
@@ -127,14 +127,14 @@ fn commit_group(guarded: &Guarded, flusher: &Flusher, waiting: &mut VecDeque<Box
     {
         tracing::error!(%error, "rolling back a failed group failed");
     }
-    // The rest of the group has not run and gets the same error; its callers may retry.
+    // The remaining tasks of the group have not run and get the same error. Their callers may retry.
     group.extend(waiting.drain(..));
     for task in group {
         task.acknowledge(Some(&loss));
     }
 }
 
-/// After a failed flush, checkpoints the whole log. Nothing is written before that has succeeded.
+/// Checkpoints the whole log if a flush has failed. Nothing is written until that succeeds.
 fn recover(guarded: &Guarded, flusher: &Flusher) -> Result<(), Arc<GroupLoss>> {
     if !flusher.is_broken() {
         return Ok(());
@@ -185,8 +185,8 @@ fn run_group(
     guarded.owner("COMMIT").map_err(GroupLoss::during_commit)
 }
 
-/// Returns whether the task succeeded. On a full disk, an I/O error or out of memory, SQLite rolls back the whole
-/// transaction; a task that reports success afterwards is lost.
+/// Returns whether the task succeeded. Returns an error if the transaction is no longer open, even if the task
+/// succeeded: on a full disk, an I/O error or out of memory, SQLite rolls back the whole transaction.
 fn still_open(guarded: &Guarded, ran: TaskResult) -> Result<bool, Arc<GroupLoss>> {
     match ran {
         TaskResult::Lost(loss) => Err(loss),
@@ -202,7 +202,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::{Sender, channel};
 
-    /// Inserts one row.
+    /// A task that inserts one row.
     struct Row(Sender<bool>);
 
     impl Task for Row {
@@ -246,7 +246,7 @@ mod tests {
             let task = |(kind, name)| Box::new(Named(kind, name, told.clone())) as Box<dyn Task>;
             let mut waiting: VecDeque<Box<dyn Task>> = rows.into_iter().map(task).collect();
             let mut turn = before;
-            // In the third round there is no other kind, so the new task is next.
+            // In the third round there is no task of the other kind, so the new task is next.
             for expected in [first, second, "e"] {
                 if waiting.is_empty() {
                     waiting.push_back(task((Flushed, "e")));

@@ -1,5 +1,5 @@
-//! Opens and configures connections to the file for the writer, the readers and migrations. Reports why a file cannot
-//! be used, and never changes a file of another program.
+//! Opens and configures connections to the database file, for the writer, the readers and migrations. Errors say why a
+//! file cannot be used. Never modifies a database of another program.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,34 +16,37 @@ use crate::sqlite::conn::permissions;
 /// The application id that identifies a Posthaste database: "POST" in ASCII.
 pub(crate) const APPLICATION_ID: i32 = 0x504f_5354;
 
-/// How long a connection waits for a lock. There is no other writer; only a checkpoint can block, for a short time.
+/// Maximum time that a connection waits for a lock. There is only one writer, so only a checkpoint can block a
+/// connection, and only briefly.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The writer checkpoints after this many pages of log. A page that was changed in many commits is copied once:
-/// averaged over many batches of 500, including checkpoints, a delivery took 35 µs of the writer with 1,000 pages,
-/// 31 µs with 4,000, and no less with 16,000.
+/// Number of pages in the write-ahead log at which the writer runs a checkpoint. A page changed by many commits is
+/// copied only once: averaged over many batches of 500, including checkpoints, a delivery took 35 µs of writer time
+/// with 1,000 pages, 31 µs with 4,000, and no less with 16,000.
 const CHECKPOINT_PAGES: u32 = 4_000;
 
-/// Maximum size of the log file after a checkpoint, in bytes.
+/// Maximum size of the write-ahead log file after a checkpoint, in bytes.
 const LOG_BYTES_KEPT: u32 = 64 << 20;
 
-/// Page cache of the writer. After a B-tree was rebalanced, SQLite scans the whole cache at the next commit: with
-/// 48 MiB that was 6 % of the writer's time. With 16 MiB, one subscription was 1.03 to 1.13 times as fast, and ten
-/// subscriptions 1.02 to 1.08 times, in alternating runs; the process uses 80 to 110 MB instead of 130 to 140. 4 and
-/// 8 MiB brought no further gain.
+/// Page cache size of the writer, in KiB. After a B-tree is rebalanced, SQLite scans the whole cache at the next
+/// commit: with 48 MiB, that was 6 % of writer time. With 16 MiB, one subscription was 1.03 to 1.13 times as fast, and
+/// ten subscriptions 1.02 to 1.08 times, in alternating runs; the process uses 80 to 110 MB instead of 130 to 140. 4
+/// and 8 MiB were no faster.
 const WRITER_CACHE_KIB: i32 = 16_384;
+/// Page cache size of each reader, in KiB.
 const READER_CACHE_KIB: i32 = 16_384;
 
-/// What an existing file contains.
+/// The content of an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileState {
     /// No tables, and no application id.
     Empty,
+    /// A Posthaste database.
     Ours,
 }
 
-/// Opens the file to migrate it, and creates it if it does not exist. The file is not created by SQLite, which would
-/// use the mode that the umask leaves.
+/// Opens the file for a migration. Creates it first if it does not exist, because SQLite would create it with the
+/// permissions that the umask leaves.
 pub(crate) fn open_new(path: &Path, page_bytes: u32) -> StoreResult<Connection> {
     if !path.exists() {
         permissions::open_or_create(path)
@@ -53,7 +56,7 @@ pub(crate) fn open_new(path: &Path, page_bytes: u32) -> StoreResult<Connection> 
     Ok(connection)
 }
 
-/// Returns an error if the file does not exist: only a migration creates it.
+/// Returns an error if the file does not exist. Only a migration creates it.
 pub(crate) fn must_exist(path: &Path) -> StoreResult<()> {
     match path.try_exists() {
         Ok(true) => Ok(()),
@@ -62,7 +65,7 @@ pub(crate) fn must_exist(path: &Path) -> StoreResult<()> {
     }
 }
 
-/// Opens the only connection that writes.
+/// Opens the connection of the writer.
 pub(crate) fn open_writer(path: &Path) -> StoreResult<(Connection, FileState)> {
     open(path, None)
 }
@@ -87,7 +90,7 @@ pub(crate) fn open_reader(path: &Path) -> StoreResult<Connection> {
     Ok(connection)
 }
 
-/// Counts the virtual machine steps of the connection, if `steps` is set.
+/// Counts the virtual machine steps of the connection in `steps`, if it is set.
 pub(crate) fn count_steps(
     path: &Path,
     connection: &mut Connection,
@@ -101,7 +104,7 @@ pub(crate) fn count_steps(
     connection.progress_handler(1, Some(count)).map_err(|error| refused(path, &error))
 }
 
-/// Creates the folder of the file.
+/// Creates the parent folder of the file.
 pub(crate) fn make_folder(path: &Path) -> StoreResult<()> {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => {
@@ -113,7 +116,8 @@ pub(crate) fn make_folder(path: &Path) -> StoreResult<()> {
     }
 }
 
-/// Determines whether the file belongs to Posthaste, before anything in it is changed.
+/// Determines whether the file is empty or a Posthaste database, without changing it. Returns an error for a database
+/// of another program.
 fn examine(path: &Path, connection: &Connection) -> StoreResult<FileState> {
     let read = || -> rusqlite::Result<(i32, i64)> {
         connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -130,8 +134,8 @@ fn examine(path: &Path, connection: &Connection) -> StoreResult<FileState> {
 
 fn set_up(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    // A plan depends on the text alone. Otherwise SQLite prepares a statement again whenever a bound value changes
-    // that might change the plan: 8 % of the writer's time in batches of 32.
+    // Query plans must not depend on bound values. Otherwise SQLite prepares a statement again whenever a bound value
+    // that might affect the plan changes: 8 % of writer time in batches of 32.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.pragma_update(None, "recursive_triggers", true)?;
@@ -157,7 +161,7 @@ fn set_up_reader(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "query_only", true)
 }
 
-/// Returns the error for a file that cannot be used.
+/// Converts an SQLite error to the error for a file that cannot be used.
 pub(crate) fn refused(path: &Path, error: &rusqlite::Error) -> StoreError {
     let reason = match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => "this file is not a database; choose another file".to_owned(),

@@ -1,4 +1,4 @@
-//! The store on one SQLite file, for one process. [`commit`] commits and flushes in groups; [`conn`] opens
+//! The SQLite store: one file, used by one process. [`commit`] commits and flushes in groups; [`conn`] opens
 //! connections and enforces the rights of each role; [`roles`] has one module per role.
 
 mod commit;
@@ -41,18 +41,18 @@ use conn::error::Answer;
 use conn::lock::FileLock;
 use conn::session::{Guarded, Session};
 
-/// Options of a SQLite store.
+/// Options for a SQLite store.
 #[derive(Debug, Clone)]
 pub struct SqliteOptions {
     pub path: PathBuf,
-    /// Number of reader threads, in addition to the writer.
+    /// The number of reader threads, in addition to the writer.
     pub readers: usize,
-    /// Limit of the write-ahead log, in bytes, at which the writer truncates it.
+    /// The size of the write-ahead log, in bytes, at which the writer truncates it.
     pub log_bytes_max: u64,
-    /// Receives the duration of each call, including its wait for the writer.
+    /// The observer that receives the duration of each call, including its time in the queue.
     pub observer: Observer,
     pub log_observer: LogObserver,
-    /// Counts the virtual machine steps of all connections, to measure the cost of calls.
+    /// The counter of virtual machine steps of all connections, used to measure the cost of calls.
     pub steps: Option<Arc<AtomicU64>>,
 }
 
@@ -64,7 +64,7 @@ impl SqliteOptions {
     }
 }
 
-/// An open database file. Clones share it; dropping the last one finishes the queued work, truncates the log and
+/// An open database file. Clones share it. Dropping the last clone finishes the queued work, truncates the log and
 /// releases the file.
 #[derive(Debug, Clone)]
 pub struct SqliteStore {
@@ -79,7 +79,7 @@ struct Threads {
     observer: Observer,
     log: Arc<LogState>,
     path: PathBuf,
-    /// Released after the threads have ended.
+    /// The lock on the database, released after the threads have ended.
     _lock: FileLock,
 }
 
@@ -87,8 +87,8 @@ struct Threads {
 struct Queues {
     writer: Queue,
     readers: Queue,
-    /// The queue of a reader for API keys only: every call waits for its key, and must not wait behind the long lists
-    /// of other callers.
+    /// The queue of the reader that serves only API key lookups. Every API call starts with a key lookup, which must
+    /// not wait for long lists of other callers.
     keys: Queue,
 }
 
@@ -96,7 +96,7 @@ impl Drop for Threads {
     fn drop(&mut self) {
         self.queues = None;
         for handle in self.handles.drain(..) {
-            // The last handle may have been dropped by a task on one of these threads.
+            // The last clone of the store may have been dropped by a task on one of these threads.
             if handle.thread().id() != std::thread::current().id() && handle.join().is_err() {
                 tracing::error!("a database thread panicked");
             }
@@ -136,7 +136,7 @@ impl SqliteStore {
         Ok(Self { threads: Arc::new(threads) })
     }
 
-    /// Runs work in a write transaction, which it may share with other work.
+    /// Runs work in a write transaction, which it may share with other work. Returns after the commit is flushed.
     async fn write<T, F>(&self, role: DbRole, doing: &'static str, work: F) -> StoreResult<T>
     where
         T: Send + 'static,
@@ -145,7 +145,7 @@ impl SqliteStore {
         self.write_as(Durability::Flushed, role, doing, work).await
     }
 
-    /// Like [`SqliteStore::write`], with the given durability.
+    /// Runs work in a write transaction with the given durability. See [`SqliteStore::write`].
     async fn write_as<T, F>(
         &self,
         durability: Durability,
@@ -171,7 +171,7 @@ impl SqliteStore {
         self.threads.observer.time(role, asked).await.map_err(|fault| fault.during(doing))
     }
 
-    /// Runs read-only work on API keys in its own transaction.
+    /// Runs read-only work in its own transaction, on the reader for API keys.
     async fn read_keys<T, F>(&self, role: DbRole, doing: &'static str, work: F) -> StoreResult<T>
     where
         T: Send + 'static,
@@ -207,8 +207,8 @@ impl SqliteStore {
     }
 }
 
-/// Logs files that other users can open. Files that an earlier version created, or that the operator opened on
-/// purpose, keep their mode.
+/// Logs a warning if other users can open files of the database. Does not change the permissions, which the operator
+/// may have set on purpose.
 fn warn_of_exposed_files(path: &Path) {
     let files = conn::permissions::exposed_files(path);
     if !files.is_empty() {

@@ -1,4 +1,4 @@
-//! Classifies the errors of the driver and of the pool as a [`Fault`].
+//! Classifies errors of the driver and the pool as [`Fault`]s.
 
 use crate::remote::{Fault, Phase};
 use deadpool_postgres::{HookError, PoolError, TimeoutType};
@@ -6,11 +6,11 @@ use posthaste_core::ports::Cause;
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
-/// Classifies the error of a statement.
+/// Classifies an error that a statement returned.
 pub(crate) fn classify(error: Error, phase: Phase) -> Fault {
     let Some(db) = error.as_db_error() else {
-        // Not an error of the server: either the connection broke, or a parameter could not be serialized, so that
-        // the message was never sent.
+        // Not an error from the server: either the connection broke, or a parameter could not be serialized and the
+        // message was never sent.
         return if was_not_sent(&error) { Fault::Refused(error.into()) } else { broken(error, phase) };
     };
     let ends_connection = match db.parsed_severity() {
@@ -29,7 +29,7 @@ pub(crate) fn classify(error: Error, phase: Phase) -> Fault {
         return broken(error, phase);
     }
     if is_stale_plan(db) {
-        // A migration changed a table under a prepared statement. A new connection prepares it again.
+        // A migration changed a table that a prepared statement uses. A new connection prepares the statement again.
         return Fault::Away(error.into());
     }
     by_code(error)
@@ -42,7 +42,8 @@ fn broken(error: Error, phase: Phase) -> Fault {
     }
 }
 
-/// Returns whether the message could not be serialized. The driver does not expose the kinds of its errors.
+/// Returns whether the message could not be serialized. Compares the error text, because the driver does not expose the
+/// kind of an error.
 fn was_not_sent(error: &Error) -> bool {
     let told = error.to_string();
     told.starts_with("error serializing parameter") || told.starts_with("error encoding message")
@@ -58,23 +59,23 @@ fn is_stale_plan(db: &DbError) -> bool {
         || (*db.code() == SqlState::FEATURE_NOT_SUPPORTED && db.message().starts_with("cached plan"))
 }
 
-/// Classifies an error after which the connection is usable and the statement has had no effect.
+/// Classifies an error of a statement that had no effect and left the connection usable.
 fn by_code(error: Error) -> Fault {
     let code = error.code().map_or("", SqlState::code).to_owned();
     let cause: Cause = error.into();
     match code.as_str() {
         "40P01" | "40001" => Fault::Clash(cause),
         "55P03" => Fault::Locked(cause),
-        // A cancelled statement or a server without memory or connections may succeed later.
+        // The statement was cancelled, or the server is out of memory or connections. A later call may succeed.
         "57014" | "53200" | "53300" => Fault::TimedOut(cause),
         "53100" => Fault::Full(cause),
-        // A constraint (23xxx, or PH001 from our triggers), a missing right (42501) or a value that no column
-        // accepts.
+        // A constraint violation (23xxx, or PH001 raised by a trigger), a missing privilege (42501) or a value that no
+        // column accepts.
         _ => Fault::Refused(cause),
     }
 }
 
-/// Classifies the reason why the pool has no connection. Nothing has been sent yet.
+/// Classifies an error of the pool. No statement has been sent yet.
 pub(crate) fn classify_pool(error: PoolError) -> Fault {
     match error {
         PoolError::Timeout(TimeoutType::Wait) => {
@@ -90,7 +91,7 @@ pub(crate) fn classify_pool(error: PoolError) -> Fault {
     }
 }
 
-/// Classifies the reason why a connection could not be established or could not set its role.
+/// Classifies an error that occurred while connecting or setting the role.
 pub(crate) fn connecting(error: Error) -> Fault {
     let Some(db) = error.as_db_error() else {
         return Fault::Away(error.into());

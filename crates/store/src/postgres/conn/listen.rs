@@ -1,8 +1,9 @@
-//! Receives the notifications of other processes (sent by [`PostgresAnnouncer`](crate::postgres::PostgresAnnouncer))
-//! on a separate connection.
+//! Receives notifications from other processes (sent by [`PostgresAnnouncer`](crate::postgres::PostgresAnnouncer)) on a
+//! dedicated connection.
 //!
-//! A task connects, listens and collects notifications; the caller waits for the collected ones. So a cancelled wait
-//! interrupts nothing, not even connecting, and the server does not have to buffer notifications for a busy listener.
+//! A background task connects, listens and collects notifications; the caller waits for collected notifications.
+//! Cancelling the wait therefore does not interrupt the connection or its setup, and the server does not have to buffer
+//! notifications for a busy process.
 
 use crate::postgres::conn::error::{classify, connecting};
 use crate::postgres::conn::pool::{connector, parse_url};
@@ -19,13 +20,13 @@ use tokio_postgres::{AsyncMessage, Client, Config, Connection};
 
 const PROGRAM: &str = "posthaste listener";
 const DOING: &str = "listening for announcements";
-/// The channel of `sql/announce/announce.sql`.
+/// The statement that subscribes to the channel used by `sql/announce/announce.sql`.
 const LISTEN: &str = "LISTEN posthaste";
-/// Timeout for connecting and for LISTEN, each.
+/// Timeout for connecting, and timeout for LISTEN.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Receives the notifications of all processes on this database, including its own. The URL must be a direct one (no
-/// pooler); any login will do, since LISTEN needs no privilege.
+/// A listener for the notifications of all processes that use the database, including its own. The URL must connect to
+/// the server directly, without a connection pooler. Any login will do, since LISTEN needs no privilege.
 pub struct PostgresListener {
     config: Config,
     task: Option<ListenTask>,
@@ -39,7 +40,7 @@ impl std::fmt::Debug for PostgresListener {
 }
 
 impl PostgresListener {
-    /// Parses the URL; the first wait connects.
+    /// Parses the URL. The first call of [`ListenStore::next_announcements`] connects.
     pub fn new(url: &str) -> StoreResult<Self> {
         Ok(Self { config: parse_url(url, PROGRAM, ANSWER_TIMEOUT)?, task: None })
     }
@@ -56,7 +57,7 @@ impl ListenStore for PostgresListener {
     }
 }
 
-/// A task with a connection, and the notifications it has received.
+/// A background task with a connection, and the notifications that it has received.
 #[derive(Debug)]
 struct ListenTask {
     mailbox: Arc<Mailbox>,
@@ -74,14 +75,12 @@ impl ListenTask {
         Self { mailbox, task }
     }
 
-    /// Waits for notifications and removes them from the mailbox. Cancellation-safe: what was removed is returned
-    /// without waiting again.
+    /// Waits for notifications and removes them from the mailbox. Cancel safe: nothing is awaited after the removal.
     async fn receive(&self) -> Result<Announcement, Fault> {
         loop {
             let Received { announcement, fault } = self.mailbox.take();
             match fault {
-                // Notifications from before the failure are covered by the first result after it, which wakes every
-                // stage.
+                // Earlier notifications may be dropped, because the first result after reconnecting wakes every stage.
                 Some(fault) => return Err(fault),
                 None if !announcement.is_empty() => return Ok(announcement),
                 None => self.mailbox.written.notified().await,
@@ -96,19 +95,19 @@ impl Drop for ListenTask {
     }
 }
 
-/// Shared by the task, which writes, and the waiting caller. It contains each stage once, however often it was
-/// notified.
+/// The received notifications, written by the background task and read by the caller. A stage is stored once, no matter
+/// how many notifications arrive for it.
 #[derive(Debug, Default)]
 struct Mailbox {
     received: Mutex<Received>,
-    /// Stores one wake-up for a reader that arrives later.
+    /// Notified after each write. Stores one wake-up for a reader that starts to wait later.
     written: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Received {
     announcement: Announcement,
-    /// Why the task ended.
+    /// The reason why the task ended.
     fault: Option<Fault>,
 }
 
@@ -123,7 +122,7 @@ impl Mailbox {
     }
 }
 
-/// Connects and collects notifications until the connection breaks; returns the reason.
+/// Connects and collects notifications until an error occurs. Returns the error.
 async fn listen(config: &Config, mailbox: &Mailbox) -> Fault {
     match timeout(ANSWER_TIMEOUT, config.connect(connector())).await {
         Err(_) => timed_out(),
@@ -135,8 +134,8 @@ async fn listen(config: &Config, mailbox: &Mailbox) -> Fault {
     }
 }
 
-/// Executes LISTEN. From then on no notification is missed; all stages are woken once for those sent before. Keeps
-/// the client alive, without which the connection would end.
+/// Executes LISTEN, then wakes all stages once, because notifications may have been sent before. Returns only on an
+/// error: the connection must stay open, and dropping the client would close it.
 async fn begin(client: &Client, mailbox: &Mailbox) -> Fault {
     match timeout(ANSWER_TIMEOUT, client.batch_execute(LISTEN)).await {
         Err(_) => timed_out(),

@@ -1,4 +1,4 @@
-//! Connections: pools, sessions, the LISTEN connection, errors and the conversion of values.
+//! Connection pools, sessions, the LISTEN connection, error classification and value conversion.
 
 pub(crate) mod error;
 pub(crate) mod listen;

@@ -1,4 +1,4 @@
-//! Options of a PostgreSQL store: URLs, roles, pool size and timeouts.
+//! Options for a PostgreSQL store: URLs, roles, pool size and timeouts.
 
 use crate::Observer;
 use crate::grants::DbRole;
@@ -7,20 +7,21 @@ use std::time::Duration;
 
 #[derive(Clone)]
 pub struct PostgresOptions {
-    /// URL of a login that is a member of all its roles. Not needed if every role of this process has its own login.
+    /// The URL of a login that is a member of all roles of this process. Not needed if each of these roles has its own
+    /// login.
     pub url: Option<String>,
-    /// Logins for single roles, which take precedence over `url`.
+    /// URLs of separate logins for individual roles. They take precedence over `url`.
     pub role_urls: Vec<(DbRole, String)>,
-    /// The roles of this process. The first is also used to check the schema, to read the time, to report presence
-    /// and to notify other processes.
+    /// The roles that this process uses. The first is also used to check the schema, to read the time, to report
+    /// presence and to notify other processes.
     pub roles: Vec<DbRole>,
-    /// Maximum number of connections per role.
+    /// The maximum number of connections per role.
     pub connections_max: usize,
-    /// Timeout for establishing a connection.
+    /// The timeout for establishing a connection.
     pub connect_timeout: Duration,
-    /// How long a call waits for a connection if all are in use.
+    /// The maximum time that a call waits for a connection if all are in use.
     pub wait_timeout: Duration,
-    /// Receives the duration of each call.
+    /// The observer that receives the duration of each call.
     pub observer: Observer,
 }
 
@@ -38,7 +39,8 @@ impl std::fmt::Debug for PostgresOptions {
     }
 }
 
-/// No URL, and all roles. The viewer comes first, because its connections are the least busy.
+/// Returns options without a URL and with all component roles. The viewer comes first, because its connections are the
+/// least busy.
 impl Default for PostgresOptions {
     fn default() -> Self {
         let mut roles = DbRole::COMPONENTS.to_vec();
@@ -60,7 +62,7 @@ impl PostgresOptions {
         Self { url: Some(url.into()), ..Self::default() }
     }
 
-    /// Returns the login of a role, or `None` if no URL is set for it.
+    /// Returns the login for a role, or `None` if no URL is set for it.
     pub(crate) fn login(&self, role: DbRole) -> Option<Login<'_>> {
         match self.role_urls.iter().find(|(owner, _)| *owner == role) {
             Some((_, url)) => Some(Login { url, takes_role: None }),
@@ -69,8 +71,8 @@ impl PostgresOptions {
     }
 }
 
-/// A URL, and the role that a new connection sets. `None` if the login has the rights of its role itself, which also
-/// works behind a pooler.
+/// A URL, and the role that each new connection sets. The role is `None` if the login itself has the rights of the
+/// role. Such a login also works behind a connection pooler.
 #[derive(Clone, Copy)]
 pub(crate) struct Login<'a> {
     pub(crate) url: &'a str,

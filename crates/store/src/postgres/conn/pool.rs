@@ -1,6 +1,6 @@
-//! One connection pool per database role. A role with its own URL logs in as itself; with the common URL every new
-//! connection executes SET ROLE first. Connections are created on demand and broken ones are replaced, so a pool
-//! survives restarts of the server.
+//! One connection pool per database role. A role with its own URL uses that login; with the common URL, every new
+//! connection executes SET ROLE first. Connections are created on demand, and broken ones are replaced, so a pool
+//! survives server restarts.
 
 use crate::Observer;
 use crate::grants::DbRole;
@@ -15,16 +15,16 @@ use std::time::Duration;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Config, NoTls};
 
-/// How long a connection to an unreachable peer may go undetected (TCP user timeout, keepalive).
+/// TCP user timeout and keepalive idle time, after which an unreachable server is detected.
 const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Parses a URL, and refuses options that are not supported.
+/// Parses a database URL. Returns an error for unsupported options.
 pub(crate) fn parse_url(url: &str, program: &str, timeout: Duration) -> StoreResult<Config> {
     let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
         let cause = error.into_source().map_or_else(String::new, |source| format!(": {source}"));
         StoreError::Unusable { what: format!("the URL of the PostgreSQL database cannot be read{cause}") }
     })?;
-    // Stricter modes cannot be satisfied.
+    // Stricter modes require TLS, which is not supported.
     if ![SslMode::Disable, SslMode::Prefer].contains(&config.get_ssl_mode()) {
         return Err(StoreError::Unusable {
             what: "the URL of the PostgreSQL database has sslmode=require, but this version of Posthaste \
@@ -42,13 +42,12 @@ pub(crate) fn parse_url(url: &str, program: &str, timeout: Duration) -> StoreRes
     Ok(config)
 }
 
-/// Returns the TLS implementation of all connections to the server.
+/// Returns the TLS connector used for all connections. TLS is not supported.
 pub(crate) const fn connector() -> NoTls {
     NoTls
 }
 
-/// The connections of one role. None is opened before the first call, so an unused role costs nothing and needs no
-/// URL.
+/// The connection pool of one role. Connections are opened on demand, so an unused role costs nothing and needs no URL.
 #[derive(Clone)]
 pub(crate) struct RolePool {
     role: DbRole,
@@ -76,7 +75,7 @@ impl RolePool {
         pool.get().await.map(Session::new).map_err(classify_pool)
     }
 
-    /// Runs a call on a connection of the pool, and repeats it on another where its fault allows that.
+    /// Runs a call on a pooled connection. Repeats it on another connection if the fault allows that.
     pub(crate) async fn call<T, F, Run>(&self, call: Call, run: Run) -> StoreResult<T>
     where
         Run: Fn(Session) -> F,
@@ -85,7 +84,8 @@ impl RolePool {
         call.conclude(self.attempts(call, run).await)
     }
 
-    /// Like [`Self::call`], for a caller that handles some faults itself.
+    /// Runs a call in the same way as [`Self::call`], but returns the fault, for callers that handle some faults
+    /// themselves.
     pub(crate) async fn attempts<T, F, Run>(&self, call: Call, run: Run) -> Result<T, Fault>
     where
         Run: Fn(Session) -> F,
@@ -125,12 +125,12 @@ fn set_role(role: DbRole) -> Hook {
     })
 }
 
-/// How long prepared statements are kept, in a connection that is no longer new.
+/// Interval at which a connection discards its prepared statements.
 const PLAN_AGE_MAX: Duration = Duration::from_secs(60);
 
-/// Clears the cache of prepared statements periodically. The server keeps the plan of a prepared statement until
-/// ANALYZE, and a plan for a table of a hundred rows is very slow with a million. So statements are planned again
-/// whenever the number of uses has quadrupled, while a new table grows fastest, and every minute.
+/// Clears the cache of prepared statements periodically. A cached generic plan made for a small table may be very slow
+/// once the table has grown. Statements are therefore prepared again at use 1, 4, 16, 64, … of a connection, because
+/// new tables grow fastest, and once a minute.
 fn replan_periodically() -> Hook {
     Hook::sync_fn(|client, metrics| {
         let uses = metrics.recycle_count;

@@ -1,4 +1,4 @@
-//! Temporary databases: a benchmark creates one on a server and drops it afterwards.
+//! Creates and drops the temporary databases that benchmarks use.
 
 use crate::postgres::conn::error::{classify, connecting};
 use crate::postgres::conn::pool::{connector, parse_url};
@@ -8,18 +8,18 @@ use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Creates an empty database. The name may contain lower-case letters, digits and underscores.
+/// Creates an empty database. `name` may contain lower-case letters, digits and underscores.
 pub async fn create_database(server_url: &str, name: &str) -> StoreResult<()> {
     execute(server_url, name, "creating a database", |name| format!("CREATE DATABASE {name}")).await
 }
 
-/// Drops a database, even if there are connections to it.
+/// Drops a database, even if clients are connected to it.
 pub async fn drop_database(server_url: &str, name: &str) -> StoreResult<()> {
     let sql = |name: &str| format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
     execute(server_url, name, "dropping a database", sql).await
 }
 
-/// Runs VACUUM and ANALYZE, as autovacuum does after a while.
+/// Runs VACUUM (ANALYZE), as autovacuum would eventually do.
 pub async fn vacuum_database(url: &str) -> StoreResult<()> {
     run(url, "vacuuming a database", "VACUUM (ANALYZE)".to_owned()).await
 }

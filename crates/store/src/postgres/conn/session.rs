@@ -1,5 +1,5 @@
-//! A borrowed connection, which returns to its pool only in a clean state. If a call ends early because of an error
-//! or cancellation, the connection is dropped instead, and the server rolls back.
+//! A connection borrowed from a pool, and returned to it only in a clean state. If a call ends early because of an
+//! error or cancellation, the connection is closed instead, and the server rolls back.
 
 use crate::postgres::conn::error::classify;
 use crate::remote::{Fault, Phase};
@@ -10,14 +10,14 @@ use tokio_postgres::{Row, Statement};
 
 pub(crate) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// How a transaction is started.
+/// The durability and isolation of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TransactionMode {
     /// The commit is flushed before it is acknowledged.
     Flushed,
-    /// For work that is repeated after a crash: the commit is not flushed, but the log keeps its order.
+    /// The commit is not flushed, but the log preserves the commit order. Used for work that is repeated after a crash.
     Relaxed,
-    /// Read-only; all statements see the same snapshot.
+    /// The transaction is read-only, and all statements see the same snapshot.
     Snapshot,
 }
 
@@ -33,9 +33,9 @@ impl TransactionMode {
 
 pub(crate) struct Session {
     connection: Option<Object>,
-    /// A response is outstanding or will never arrive.
+    /// Whether a response is outstanding or will never arrive.
     awaiting: bool,
-    /// A transaction is open.
+    /// Whether a transaction is open.
     in_transaction: bool,
 }
 
@@ -56,7 +56,7 @@ impl Session {
         prepared.map_err(|error| classify(error, Phase::BeforeCommit))
     }
 
-    /// Records whether the connection has no response outstanding.
+    /// Clears `awaiting`, unless the fault has made the connection unusable.
     fn record_response<T>(&mut self, answer: Result<T, Fault>) -> Result<T, Fault> {
         self.awaiting = answer.as_ref().is_err_and(|fault| !fault.spares_connection());
         answer
@@ -69,7 +69,7 @@ impl Session {
         self.record_response(answer)
     }
 
-    /// Runs one statement in its own transaction whose commit is not flushed, in one round trip: for work that is
+    /// Runs one statement in its own transaction, in one round trip, without flushing the commit. Used for work that is
     /// repeated after a crash.
     pub(crate) async fn run_relaxed(&mut self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Fault> {
         self.awaiting = true;
@@ -83,7 +83,7 @@ impl Session {
             connection.batch_execute("COMMIT"),
         )
         .await;
-        // The first error is the cause; a COMMIT after it acts as a ROLLBACK.
+        // The first error is the cause. COMMIT after a failed statement acts as ROLLBACK.
         let answer = begun.and(answer).and_then(|rows| committed.map(|()| rows));
         self.record_response(answer.map_err(|error| classify(error, Phase::MayBeDone)))
     }
@@ -121,14 +121,14 @@ impl Session {
         self.undo_if_failed(answer).await
     }
 
-    /// Runs a statement inside the transaction.
+    /// Runs a statement in the open transaction.
     pub(crate) async fn go_on(&mut self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Fault> {
         let answer = self.read(sql, params).await;
         self.undo_if_failed(answer).await
     }
 
-    /// Runs the last statement and commits, in one round trip. Safe because a COMMIT after a failed statement acts as
-    /// a ROLLBACK.
+    /// Runs the last statement of the transaction and commits, in one round trip. This is safe because COMMIT after a
+    /// failed statement acts as ROLLBACK.
     pub(crate) async fn commit_with(&mut self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Fault> {
         self.awaiting = true;
         let prepared = self.prepare(sql).await;
@@ -142,7 +142,7 @@ impl Session {
             join(connection.query(&statement, params), connection.batch_execute("COMMIT")).await;
         let answer = match (answer, committed) {
             (Ok(rows), Ok(())) => Ok(rows),
-            // The first error is the cause. After a failed statement nothing was committed.
+            // The first error is the cause. If the statement failed, nothing was committed.
             (Err(error), _) | (Ok(_), Err(error)) => Err(classify(error, Phase::MayBeDone)),
         };
         let answer = self.record_response(answer);
@@ -150,7 +150,7 @@ impl Session {
         answer
     }
 
-    /// Commits a transaction whose last statement has returned.
+    /// Commits the open transaction.
     pub(crate) async fn commit(&mut self) -> Result<(), Fault> {
         self.awaiting = true;
         let done = self.connection()?.batch_execute("COMMIT").await;
@@ -159,7 +159,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a transaction that has nothing to commit.
+    /// Rolls back the open transaction.
     pub(crate) async fn roll_back(&mut self) -> Result<(), Fault> {
         self.awaiting = true;
         let undone = self.connection()?.batch_execute("ROLLBACK").await;

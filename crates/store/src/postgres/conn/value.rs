@@ -1,5 +1,4 @@
-//! Conversion between PostgreSQL columns and core types: times as `timestamptz`, payloads as `json`, tokens as
-//! `uuid`.
+//! Converts between PostgreSQL columns and core types: times as `timestamptz`, payloads as `json`, tokens as `uuid`.
 
 use crate::remote::Fault;
 use posthaste_core::outcome::ErrorCode;
@@ -12,16 +11,16 @@ use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 use uuid::Uuid;
 
-/// Microseconds from 1970-01-01, the zero of [`Timestamp`], to 2000-01-01, the zero of `timestamptz`.
+/// Microseconds from 1970-01-01, the epoch of [`Timestamp`], to 2000-01-01, the epoch of `timestamptz`.
 const EPOCH_SHIFT_MICROS: i64 = 946_684_800_000_000;
 
-/// A time as a `timestamptz`.
+/// A [`Timestamp`] stored as `timestamptz`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Instant(pub(crate) Timestamp);
 
 impl ToSql for Instant {
     fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
-        // The years 1 to 9999 cannot overflow.
+        // The years 1 to 9999 do not overflow.
         out.extend_from_slice(&(self.0.micros() - EPOCH_SHIFT_MICROS).to_be_bytes());
         Ok(IsNull::No)
     }
@@ -39,7 +38,7 @@ impl<'a> FromSql<'a> for Instant {
     accepts!(TIMESTAMPTZ);
 }
 
-/// JSON text as a `json` column, byte for byte.
+/// JSON text stored in a `json` column, byte for byte.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Json<'a>(pub(crate) &'a str);
 
@@ -65,21 +64,21 @@ pub(crate) fn token(token: LeaseToken) -> Uuid {
     Uuid::from_u128(token.bits())
 }
 
-/// Maximum number of rows that one statement fetches from a queue. The statements contain it as a literal, so that
-/// the planner knows it; a call for more rows runs several statements.
+/// Maximum number of rows that one statement fetches from a queue. It is a literal in the statements, so that the
+/// planner knows it. A call that requests more rows runs several statements.
 pub(crate) const TAKE_MAX: u32 = 1_000;
 
-/// Returns the LIMIT of the next statement of a call that wants `wanted` more rows.
+/// Returns the LIMIT for the next statement of a call that still needs `wanted` rows.
 pub(crate) fn take(wanted: u32) -> i32 {
     int(wanted.min(TAKE_MAX))
 }
 
-/// Converts a limit or count to `integer`; larger values become the maximum.
+/// Converts a limit or count to `integer`, saturating at the maximum.
 pub(crate) fn int(count: u32) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// A column of a statement: its name, or its index if there is only one.
+/// A column of a statement, by name, or by index if there is only one.
 pub(crate) trait Column: RowIndex + Display {}
 
 impl<C: RowIndex + Display> Column for C {}
@@ -108,7 +107,7 @@ pub(crate) fn id_or_none<T>(
     Ok(get::<Option<i64>>(row, column)?.map(from_store))
 }
 
-/// Reads a count, which a CHECK keeps non-negative.
+/// Reads a count. A CHECK constraint ensures that it is not negative.
 pub(crate) fn count(row: &Row, column: impl Column) -> Result<u32, Fault> {
     let raw: i32 = get(row, column)?;
     u32::try_from(raw).map_err(|_| Fault::Unreadable(format!("{raw} is not a count")))
@@ -124,7 +123,7 @@ pub(crate) fn error_code(row: &Row, column: impl Column) -> Result<Option<ErrorC
     Ok(get::<Option<String>>(row, column)?.map(ErrorCode::from_store))
 }
 
-/// Parses a text with a function of the core, such as a status.
+/// Reads a text column, such as a status, and parses it with `parse`.
 pub(crate) fn word<T>(row: &Row, column: impl Column, parse: fn(&str) -> Option<T>) -> Result<T, Fault> {
     let text: &str = get(row, column)?;
     parse(text).ok_or_else(|| Fault::Unreadable(format!("{text:?} is not a known value")))

@@ -1,10 +1,11 @@
-//! Enforces the rights of the roles within one process: when a statement is prepared, SQLite calls [`Gate::authorize`]
-//! for every access, and the table in [`grants`] decides.
+//! Enforces the rights of the roles within one process. When a statement is prepared, SQLite calls [`Gate::authorize`]
+//! for every access, which checks it against the table in [`grants`].
 //!
-//! Triggers and views run with the rights of the owner, as triggers and functions do on PostgreSQL: SQLite passes the
-//! name of the trigger or view that an access comes from, and authorizes the write or read that leads there
-//! separately. A common table expression of the same name would be mistaken for the trigger or view. All statements
-//! are constants, so a test proves that none has such a name, and that each stays within the rights of its role.
+//! Triggers and views run with the rights of the owner, as triggers and functions do on PostgreSQL. SQLite passes the
+//! name of the trigger or view that causes an access, and separately authorizes the statement that fires the trigger or
+//! reads the view. A common table expression with the same name would be mistaken for the trigger or view. All
+//! statements are constants, so a test can prove that none has such a name, and that each stays within the rights of
+//! its role.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,16 +16,16 @@ use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
 use crate::grants::{self, DbRole, Privilege};
 
-/// Table-valued functions that return only the arguments of the statement.
+/// Table-valued functions that every role may call, because they return only arguments of the statement.
 const TABLE_FUNCTIONS: [&str; 2] = ["rarray", "json_each"];
 
-/// The role that uses a connection. The thread that owns the connection sets it before every task; the authorizer of
-/// the connection reads it.
+/// The role that currently uses a connection. The thread that owns the connection sets it before every task, and the
+/// authorizer reads it.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    /// Index in [`DbRole::ALL`]. Any other number is the owner, who may do everything.
+    /// Index in [`DbRole::ALL`]. Any other value means the owner, who may do everything.
     current: AtomicUsize,
-    /// Names of all triggers and views.
+    /// Names of all triggers and views, which run with the rights of the owner.
     owner_code: HashSet<String>,
 }
 
@@ -39,7 +40,7 @@ impl Gate {
         Ok(gate)
     }
 
-    /// Sets the role of the connection; `None` is the owner.
+    /// Sets the role of the connection, or the owner if `role` is `None`.
     pub(crate) fn set_role(&self, role: Option<DbRole>) {
         let index = role.and_then(|role| DbRole::ALL.iter().position(|one| *one == role));
         self.current.store(index.unwrap_or(usize::MAX), Ordering::Relaxed);

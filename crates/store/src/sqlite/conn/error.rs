@@ -1,5 +1,4 @@
-//! Errors of SQLite calls. Tasks return a [`Fault`]; this is the only place that converts faults into
-//! [`StoreError`]s.
+//! Errors of SQLite calls. Tasks return a [`Fault`], and only this module converts faults to [`StoreError`]s.
 
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use rusqlite::ErrorCode;
 /// The result of a task.
 pub(crate) type Answer<T> = Result<T, Fault>;
 
-/// Reason why a task failed.
+/// The reason why a task failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
     #[error(transparent)]
@@ -18,7 +17,7 @@ pub(crate) enum Fault {
     /// A row contains a value that Posthaste never writes.
     #[error("{0}")]
     Unreadable(String),
-    /// A statement of one role that was executed by another.
+    /// A role executed a statement of another role.
     #[error("this statement does not belong to the role {0}")]
     ForeignStatement(&'static str),
     /// The work panicked; its changes were rolled back.
@@ -27,7 +26,7 @@ pub(crate) enum Fault {
     /// The whole group was rolled back, including this task.
     #[error(transparent)]
     GroupLost(#[from] Arc<GroupLoss>),
-    /// The number of rows of a statement that a test executed; it was rolled back.
+    /// A statement that a test executed succeeded with this number of rows, and was rolled back.
     #[error("the probed statement succeeded with {0} rows")]
     Probed(usize),
     /// The event at `place` has the external id of a stored event with different content.
@@ -38,7 +37,7 @@ pub(crate) enum Fault {
     Closed,
 }
 
-/// Reason why a whole group was rolled back or could not be flushed.
+/// The reason why a whole group was rolled back or could not be flushed.
 #[derive(Debug, thiserror::Error)]
 #[error("the group commit {cause}")]
 pub(crate) struct GroupLoss {
@@ -46,7 +45,7 @@ pub(crate) struct GroupLoss {
     cause: String,
 }
 
-/// Classification of a fault by what the caller can do.
+/// The class of a fault, which determines the kind of [`StoreError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Full,
@@ -63,13 +62,13 @@ impl GroupLoss {
         Arc::new(Self { kind: kind_of(fault), cause: rolled_back(fault) })
     }
 
-    /// SQLite rolled back the whole transaction, and the task that caused it did not report an error.
+    /// Returns the loss of a group whose transaction SQLite rolled back although no task reported an error.
     pub(crate) fn vanished() -> Arc<Self> {
         Arc::new(Self { kind: Kind::Away, cause: rolled_back(&"the transaction had been closed") })
     }
 
-    /// A commit that failed during its write may be recovered after a crash, so its outcome is unknown; a commit that
-    /// failed for lack of space is not recovered.
+    /// Returns the loss of a group whose commit failed. A commit that failed while it was being written may be
+    /// recovered after a crash, so its outcome is unknown. A commit that failed for lack of space is not recovered.
     pub(crate) fn during_commit(error: rusqlite::Error) -> Arc<Self> {
         let fault = Fault::Sqlite(error);
         let kind = match kind_of(&fault) {
@@ -84,7 +83,7 @@ impl GroupLoss {
         Arc::new(Self { kind, cause: rolled_back(&fault) })
     }
 
-    /// The group is committed, but may be lost in a power failure.
+    /// Returns the loss of a group that is committed but not flushed, and may be lost in a power failure.
     pub(crate) fn during_flush(error: &std::io::Error) -> Arc<Self> {
         Arc::new(Self { kind: Kind::Unknown, cause: format!("could not be flushed: {error}") })
     }
@@ -95,8 +94,8 @@ fn rolled_back(why: &dyn std::fmt::Display) -> String {
 }
 
 impl Fault {
-    /// Returns whether SQLite may have rolled back more than the failed statement. Then the whole group counts as
-    /// lost, even if the transaction is still open.
+    /// Returns whether SQLite may have rolled back more than the failed statement. In that case the whole group counts
+    /// as lost, even if the transaction is still open.
     pub(crate) fn is_fatal_for_group(&self) -> bool {
         match self {
             Self::Sqlite(error) => matches!(
@@ -119,7 +118,7 @@ impl Fault {
         }
     }
 
-    /// Returns whether a constraint of the schema refused a row: a CHECK, a unique index or a trigger.
+    /// Returns whether a schema constraint refused a row: a CHECK, a unique index or a trigger.
     pub(crate) fn is_constraint(&self) -> bool {
         match self {
             Self::Sqlite(error) => error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation),
@@ -133,7 +132,7 @@ impl Fault {
         }
     }
 
-    /// Converts the fault to the error for the caller.
+    /// Converts the fault to the error that the caller gets.
     pub(crate) fn during(self, doing: &'static str) -> StoreError {
         let kind = kind_of(&self);
         let source: Cause = match self {

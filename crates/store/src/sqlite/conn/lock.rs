@@ -1,5 +1,5 @@
-//! Ensures that one process at a time uses a database: a lock file next to it. The lock ends with the process that
-//! holds it; the file remains and contains the process id of the last holder.
+//! Ensures that only one process at a time uses a database, with a lock file next to it. The lock ends with the process
+//! that holds it. The file remains and contains the process id of the last holder.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -10,19 +10,19 @@ use posthaste_core::ports::{StoreError, StoreResult};
 
 use crate::sqlite::conn::permissions;
 
-/// Interval at which a waiting migration tries again.
+/// Interval between two attempts to acquire the lock.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// More than the digits of any process id.
+/// Maximum number of bytes read from the lock file: more than the digits of any process id.
 const PID_BYTES_MAX: u64 = 20;
 
-/// Held as long as this process uses the database.
+/// The lock on a database, held while this process uses it.
 #[derive(Debug)]
 pub(crate) struct FileLock {
     file: File,
 }
 
-/// Unlocks explicitly. Closing the file is not enough: a process that was forked meanwhile has inherited it, and with
-/// it the lock, until it executes another program.
+/// Unlocks explicitly. Closing the file is not enough, because a forked process inherits the file and its lock, and
+/// keeps them until it executes another program.
 impl Drop for FileLock {
     fn drop(&mut self) {
         let _ = self.file.unlock();
@@ -30,7 +30,7 @@ impl Drop for FileLock {
 }
 
 impl FileLock {
-    /// Acquires the lock of a database, waiting at most `patience` for its holder.
+    /// Acquires the lock on a database, waiting at most `patience` for another process to release it.
     pub(crate) fn take(database: &Path, patience: Duration) -> StoreResult<Self> {
         let path = permissions::lock_path(database);
         let mut file = permissions::open_or_create(&path).map_err(|error| {
@@ -84,7 +84,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("posthaste.db");
         let lock = FileLock::take(&database, Duration::ZERO).unwrap();
-        // What a forked process has until it executes another program.
+        // A forked process has such a copy until it executes another program.
         let _copy = lock.file.try_clone().unwrap();
         assert!(FileLock::take(&database, Duration::ZERO).is_err());
         drop(lock);

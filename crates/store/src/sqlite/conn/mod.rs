@@ -1,4 +1,4 @@
-//! Connections: opening and locking the file, the rights of the roles, sessions, errors and the conversion of values.
+//! Opening and locking the database file, authorization, sessions, error classification and value conversion.
 
 pub(crate) mod authorizer;
 pub(crate) mod connection;

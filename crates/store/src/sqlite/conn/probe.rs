@@ -1,4 +1,4 @@
-//! For tests: executes or explains one statement as a role or as the owner, and rolls it back.
+//! Test support: runs or explains a statement as a role and rolls it back, and limits the size of the file.
 
 use posthaste_core::ports::StoreResult;
 
@@ -32,7 +32,7 @@ impl SqliteStore {
         plan.await.map_err(|fault| fault.during("explaining a statement"))
     }
 
-    /// Limits the size of the file, to test a full disk.
+    /// Limits the size of the database to `pages_max` pages, to test a full disk.
     #[doc(hidden)]
     pub async fn limit_pages(&self, pages_max: u32) -> StoreResult<()> {
         let limit = self.ask(
@@ -53,7 +53,7 @@ fn with_head(role: DbRole, sql: &str) -> String {
     format!("-- role: {}\n{sql}", role.name())
 }
 
-/// Returns an error even if the statement succeeded, so that the writer rolls it back.
+/// Runs a statement. Returns an error even if it succeeds, so that the writer rolls it back.
 fn probe(session: &Session<'_>, sql: &str) -> Answer<usize> {
     let mut statement = session.try_text(sql)?;
     let mut rows = statement.raw_query();

@@ -1,5 +1,5 @@
-//! Threads that read concurrently with the writer, each with its own read-only connection. They share one queue; each
-//! task reads from one snapshot.
+//! Reader threads, each with its own read-only connection. They share one queue and run concurrently with the writer.
+//! Each task reads from one snapshot.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -11,10 +11,10 @@ use crate::sqlite::commit::task::{Queue, Task};
 use crate::sqlite::conn::error::{Fault, GroupLoss};
 use crate::sqlite::conn::session::Guarded;
 
-/// Maximum number of queued tasks; further callers wait.
+/// Maximum number of queued tasks. Callers wait while the queue is full.
 const QUEUE_MAX: usize = 256;
 
-/// Starts a thread for each connection. They end when all senders of the queue are dropped.
+/// Starts a reader thread for each connection. The threads end when all senders of the queue are dropped.
 pub(crate) fn start(name: &str, connections: Vec<Guarded>) -> StoreResult<(Queue, Vec<JoinHandle<()>>)> {
     let (queue, tasks) = mpsc::channel(QUEUE_MAX);
     let tasks = Arc::new(Mutex::new(tasks));

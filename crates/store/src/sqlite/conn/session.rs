@@ -1,4 +1,4 @@
-//! A connection with its authorizer, and the session through which a task executes statements of its role.
+//! A connection with an authorizer, and the session in which a task executes the statements of its role.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::grants::DbRole;
 use crate::sqlite::conn::authorizer::Gate;
 use crate::sqlite::conn::error::{Answer, Fault};
 
-/// Size of the statement cache: enough for all statements of all roles, so that none is prepared twice.
+/// Capacity of the statement cache. It fits all statements of all roles, so that none is prepared twice.
 const STATEMENTS_MAX: usize = 256;
 
-/// Start of the first line of every SQL file; the name of its role follows.
+/// Prefix of the first line of every SQL file, followed by the name of its role.
 const HEAD: &str = "-- role: ";
 
 /// A connection with an authorizer.
@@ -29,7 +29,7 @@ impl Guarded {
         Ok(Self { connection, gate })
     }
 
-    /// Runs a statement that is reserved for the thread: BEGIN, SAVEPOINT, COMMIT.
+    /// Runs a statement as the owner, such as BEGIN, SAVEPOINT or COMMIT.
     pub(crate) fn owner(&self, sql: &str) -> rusqlite::Result<()> {
         let mut statement = self.connection.prepare_cached(sql)?;
         statement.raw_execute().map(drop)
@@ -39,7 +39,7 @@ impl Guarded {
         &self.connection
     }
 
-    /// Starts a session of a role; `None` is the owner.
+    /// Starts a session for a role, or for the owner if `role` is `None`.
     pub(crate) fn session(&self, role: Option<DbRole>) -> Session<'_> {
         self.gate.set_role(role);
         Session { guarded: self, role }
@@ -65,20 +65,20 @@ impl Drop for Session<'_> {
 }
 
 impl<'c> Session<'c> {
-    /// Returns a statement of this role from the cache. The cache is keyed by the text, and the text contains the
-    /// role, so a statement that one role prepared is never run by another.
+    /// Returns a statement of this role, from the cache if possible. The cache is keyed by the text, which contains the
+    /// role, so a role never runs a statement that another role prepared.
     pub(crate) fn statement(&self, sql: &'static str) -> Answer<CachedStatement<'c>> {
         self.check_head(sql)?;
         Ok(self.guarded.connection.prepare_cached(sql)?)
     }
 
-    /// Prepares a text that is not a constant, without caching it: for tests of what a role may do.
+    /// Prepares a statement that is not a constant, without caching it. Used only for tests.
     pub(crate) fn try_text(&self, sql: &str) -> Answer<rusqlite::Statement<'c>> {
         self.check_head(sql)?;
         Ok(self.guarded.connection.prepare(sql)?)
     }
 
-    /// Runs `work`, and rolls back its changes, and only those, if it fails.
+    /// Runs `work` in a savepoint. If it fails, rolls back its changes, and only those.
     pub(crate) fn all_or_nothing<T>(&self, work: impl FnOnce() -> Answer<T>) -> Answer<T> {
         self.as_owner("SAVEPOINT part")?;
         match work() {
@@ -109,7 +109,7 @@ impl<'c> Session<'c> {
         if named == Some(role.name()) { Ok(()) } else { Err(Fault::ForeignStatement(role.name())) }
     }
 
-    /// Returns the size of the database in bytes, without its log.
+    /// Returns the size of the database in bytes, without its write-ahead log.
     pub(crate) fn database_bytes(&self) -> Answer<u64> {
         self.guarded.gate.set_role(None);
         let pragma =
@@ -125,7 +125,7 @@ impl<'c> Session<'c> {
     }
 
     /// Runs a statement that must change exactly `rows` rows: all of them were read in this transaction, and there is
-    /// no other writer.
+    /// no other writer. Returns an error for any other number.
     pub(crate) fn change_all(
         &self,
         sql: &'static str,

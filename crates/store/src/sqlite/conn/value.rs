@@ -1,4 +1,4 @@
-//! Conversion between SQLite columns and core types. A value that Posthaste never writes is a [`Fault::Unreadable`].
+//! Converts between SQLite columns and core types. A value that Posthaste never writes is a [`Fault::Unreadable`].
 
 use std::rc::Rc;
 
@@ -10,8 +10,8 @@ use rusqlite::{Row, Statement};
 
 use crate::sqlite::conn::error::{Answer, Fault};
 
-/// Indexes of the columns of a record, looked up by name. A lookup compares the names of a statement one by one, so a
-/// statement that returns many rows does it once for all of them.
+/// Defines a struct with the indexes of columns, looked up by name. A lookup compares the column names of the statement
+/// one by one, so it is done once per statement instead of once per row.
 macro_rules! columns {
     ($name:ident { $($column:ident),+ $(,)? }) => {
         #[derive(Debug, Clone, Copy)]
@@ -26,7 +26,7 @@ macro_rules! columns {
 }
 pub(crate) use columns;
 
-/// A column of a statement: its name, or its index.
+/// A column of a statement, by name or by index.
 pub(crate) trait Column: Copy {
     fn place(self, row: &Row<'_>) -> rusqlite::Result<usize>;
 }
@@ -69,12 +69,12 @@ pub(crate) fn error_code(row: &Row<'_>, column: impl Column) -> rusqlite::Result
     Ok(get::<Option<String>>(row, column)?.map(ErrorCode::from_store))
 }
 
-/// Reads a text without copying it.
+/// Reads a text column without copying it.
 pub(crate) fn text<'r>(row: &'r Row<'_>, column: impl Column) -> rusqlite::Result<&'r str> {
     Ok(row.get_ref(column.place(row)?)?.as_str()?)
 }
 
-/// Parses a text with a function of the core, such as a status.
+/// Reads a text column, such as a status, and parses it with `parse`.
 pub(crate) fn word<T>(
     row: &Row<'_>,
     column: impl Column,
@@ -84,7 +84,7 @@ pub(crate) fn word<T>(
     parse(text).ok_or_else(|| Fault::Unreadable(format!("{text:?} is not a known value")))
 }
 
-/// Like [`word`], or `None` for NULL.
+/// Reads and parses a text column in the same way as [`word`]. Returns `None` for NULL.
 pub(crate) fn maybe_word<T>(
     row: &Row<'_>,
     column: impl Column,
@@ -98,7 +98,7 @@ pub(crate) fn token(token: LeaseToken) -> [u8; 16] {
     token.bits().to_be_bytes()
 }
 
-/// Converts ids for the table-valued function rarray.
+/// Converts ids to an argument for the table-valued function `rarray`.
 pub(crate) fn array(ids: impl IntoIterator<Item = i64>) -> Array {
     Rc::new(ids.into_iter().map(Value::Integer).collect())
 }

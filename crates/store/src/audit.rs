@@ -1,10 +1,10 @@
-//! Logs a change made by a person. The `audit` module of each engine writes the row in the transaction of the change
-//! and calls this function after the commit.
+//! Logs changes made by people. The `audit` module of each engine writes the audit row in the transaction of the
+//! change, and calls [`log()`] after the commit.
 
 use posthaste_core::KeyId;
 use posthaste_core::audit::{Actor, Change};
 
-/// Writes one line without the values before and after: URLs and descriptions do not belong in a log.
+/// Logs a change without the values before and after it, because URLs and descriptions do not belong in a log.
 pub(crate) fn log(by: &Actor, change: &Change) {
     tracing::info!(
         action = change.action.as_str(),

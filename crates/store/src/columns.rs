@@ -1,9 +1,9 @@
-//! The columns of each record, listed once. The statements of both engines name a list in braces (`{subscription}`),
-//! and [`sql!`] replaces it.
+//! Column lists shared by the statements of both engines. A statement names a list in braces, such as `{subscription}`,
+//! and [`sql!`] replaces the name by the columns.
 
 use std::sync::LazyLock;
 
-/// A subscription without its secrets.
+/// The columns of a subscription, without its secrets.
 const SUBSCRIPTION: &[&str] = &[
     "id",
     "event_type",
@@ -18,9 +18,9 @@ const SUBSCRIPTION: &[&str] = &[
     "deleted_at",
 ];
 const SECRETS: &[&str] = &["secret", "previous_secret", "previous_secret_expires_at"];
-/// What a worker reads of a subscription.
+/// The columns of a subscription that a worker reads.
 const TARGET: &[&str] = &["id", "callback_url", "verified", "timeout_ms"];
-/// An event without its payload.
+/// The columns of an event, without its payload.
 const EVENT_HEAD: &[&str] =
     &["id", "external_event_id", "event_type", "correlation_id", "traceparent", "created_at"];
 
@@ -31,13 +31,13 @@ const LISTS: [(&str, &[&str]); 4] = [
     ("{event_head}", EVENT_HEAD),
 ];
 
-/// Returns the statement with the lists that it names.
+/// Returns the statement with each list name replaced by its columns.
 pub fn expand(sql: &str) -> String {
     let replace = |text: String, (name, columns): (&str, &[&str])| text.replace(name, &columns.join(", "));
     LISTS.into_iter().fold(sql.to_owned(), replace)
 }
 
-/// A statement that names a list of columns. Expanded once, at first use.
+/// A statement that contains names of column lists. They are replaced at first use.
 pub(crate) type SqlText = LazyLock<String>;
 
 macro_rules! sql {

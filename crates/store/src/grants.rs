@@ -1,5 +1,5 @@
-//! The table of rights. It generates the PostgreSQL roles and grants, the SQLite authorizer and `docs/roles.md`. A
-//! right that is not listed is denied. The tests compare both databases with a matrix that was written by hand.
+//! The table of rights, from which the PostgreSQL grants, the SQLite authorizer and `docs/roles.md` are derived. A
+//! right that is not listed is denied. Tests compare both engines with a hand-written matrix.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ pub enum DbRole {
     OutboxWorker,
     KeyKeeper,
     Viewer,
-    /// For applications that publish events in their own transactions. No component uses it.
+    /// The role for applications that publish events in their own transactions. No component uses it.
     EventPublisher,
 }
 
@@ -37,7 +37,7 @@ impl DbRole {
         Self::EventPublisher,
     ];
 
-    /// The roles that components of the program use.
+    /// The roles that the components of Posthaste use.
     pub const COMPONENTS: [Self; 11] = [
         Self::EventIngestWriter,
         Self::SubscriptionAdmin,
@@ -69,8 +69,8 @@ impl DbRole {
         }
     }
 
-    /// Returns the setting for the URL of a separate login for this role, or `None` for a role that no component
-    /// uses.
+    /// Returns the name of the setting for the URL of a separate login for this role, or `None` for a role that no
+    /// component uses.
     pub const fn url_setting(self) -> Option<&'static str> {
         Some(match self {
             Self::EventIngestWriter => "POSTHASTE_DATABASE_URL_INGEST",
@@ -95,7 +95,8 @@ pub enum Privilege {
     Insert,
     Update,
     Delete,
-    /// Call a function of the owner (SQLite: access the view that replaces it).
+    /// The right to call a function that runs as the owner. On SQLite, the right to access the view that replaces the
+    /// function.
     Execute,
 }
 
@@ -111,7 +112,8 @@ impl Privilege {
     }
 }
 
-/// One right. Empty `columns` means all columns, or that the object is a function.
+/// A privilege of a role on a table or function. Empty `columns` means all columns; for a function, `columns` is always
+/// empty.
 #[derive(Debug, Clone, Copy)]
 pub struct Grant {
     pub role: DbRole,
@@ -149,7 +151,7 @@ const HEALTH: &str = "subscription_health";
 const OPERATOR_AUDIT: &str = "operator_audit";
 const MIGRATIONS: &str = "schema_migrations";
 
-/// All tables of the schema, in the order used in documents.
+/// All tables of the schema, in the order used in the documentation.
 pub const TABLES: [&str; 19] = [
     EVENTS,
     SUBSCRIPTIONS,
@@ -172,8 +174,7 @@ pub const TABLES: [&str; 19] = [
     MIGRATIONS,
 ];
 
-/// Functions that run with the rights of the owner (SECURITY DEFINER). SQLite has views instead, see
-/// [`SQLITE_VIEWS`].
+// Functions that run with the rights of the owner (SECURITY DEFINER). SQLite has views instead, see [`SQLITE_VIEWS`].
 pub const PUBLISH: &str = "publish";
 pub const COMPARE_EVENTS: &str = "compare_events";
 pub const REQUEUE: &str = "requeue";
@@ -181,7 +182,7 @@ pub const RESUME_LANE: &str = "resume_lane";
 pub const REPORT_PRESENCE: &str = "report_presence";
 pub const REPORT_HEALTH: &str = "report_health";
 
-/// The SQLite views, each with the function that it replaces.
+/// The SQLite views, each with the PostgreSQL function that it replaces.
 pub const SQLITE_VIEWS: [(&str, &str); 6] = [
     ("compare_events", COMPARE_EVENTS),
     ("requeue", REQUEUE),
@@ -278,13 +279,14 @@ const JOB_WORK: &[&str] = &[
 const LEASE_READ: &[&str] = &["id", "saga_id", "status", "lease_until", "lease_resets", "worker_id"];
 const LEASE_RESET: &[&str] =
     &["status", "lease_until", "lease_token", "lease_resets", "worker_id", "error_code", "suspect"];
-/// Name, role and hash of a key never change.
+/// The columns of an API key that may be updated. Name, role and hash never change.
 const KEY_MOVES: &[&str] = &["last_used_at", "revoked_at"];
-/// The server generates id and time.
+/// The columns of an audit row that may be inserted. The server generates the id and the time.
 const AUDITED: &[&str] = &["key_id", "key_name", "client_address", "action", "object", "before", "after"];
 const NO_HASH: &[&str] = &["id", "name", "role", "created_at", "last_used_at", "revoked_at"];
 
-/// The table of rights. SELECT … FOR UPDATE SKIP LOCKED requires UPDATE on a queue; no statement updates its rows.
+/// All rights, except those that every component role has. UPDATE on a queue is granted because SELECT … FOR UPDATE
+/// SKIP LOCKED requires it; no statement updates a queue.
 pub const GRANTS: &[Grant] = &[
     grant(DbRole::EventIngestWriter, Privilege::Insert, EVENTS, EVENT_NEW),
     grant(DbRole::EventIngestWriter, Privilege::Select, EVENTS, &["id", "external_event_id"]),
@@ -364,12 +366,12 @@ pub const GRANTS: &[Grant] = &[
     grant(DbRole::EventPublisher, Privilege::Execute, PUBLISH, ALL),
 ];
 
-/// Functions that every component role may call, because every process reports its counters.
+/// The functions that every component role may call, because every process reports its counters.
 pub const EVERY_ROLE_EXECUTES: [&str; 2] = [REPORT_PRESENCE, REPORT_HEALTH];
 /// The table that every component role may read, because every process checks the schema version.
 pub const EVERY_ROLE_READS: &str = MIGRATIONS;
 
-/// Returns whether a role has a privilege on a column; `None` means on any column.
+/// Returns whether a role has a privilege on a column of an object, or on any of its columns if `column` is `None`.
 pub fn allows(role: DbRole, privilege: Privilege, object: &str, column: Option<&str>) -> bool {
     let is_everybodys = match privilege {
         Privilege::Execute => EVERY_ROLE_EXECUTES.contains(&object),
@@ -387,15 +389,15 @@ pub fn allows(role: DbRole, privilege: Privilege, object: &str, column: Option<&
     })
 }
 
-/// Returns whether a role may call the function of the owner that this SQLite view replaces, by an INSERT into the
-/// view or a SELECT from it.
+/// Returns whether a role may use a SQLite view, by INSERT or SELECT, because it may call the function that the view
+/// replaces.
 pub fn may_call_view(role: DbRole, view: &str) -> bool {
     SQLITE_VIEWS
         .iter()
         .any(|(name, function)| *name == view && allows(role, Privilege::Execute, function, None))
 }
 
-/// Returns the statements that set the rights of a PostgreSQL database to this table. The roles must exist.
+/// Returns the statements that set the rights in a PostgreSQL database to those of this table. The roles must exist.
 pub fn postgres_grants() -> String {
     let mut sql = String::new();
     let roles = DbRole::ALL.map(DbRole::name).join(", ");

@@ -1,7 +1,7 @@
 //! Implements the ports of `posthaste-core` on SQLite and PostgreSQL. No other crate contains SQL.
 //!
 //! Each engine has one module per role and one SQL file per statement. [`grants`] defines the rights of each role on
-//! both engines; [`migration`] decides which migrations a database needs.
+//! both engines; [`migration`] determines which migrations a database needs.
 
 mod audit;
 pub mod columns;

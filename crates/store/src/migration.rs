@@ -1,9 +1,9 @@
-//! Decides which migrations a database needs, and whether it can be used at all. Pure: each engine reads the applied
-//! migrations, calls [`plan`] and runs the result under a lock.
+//! Determines which migrations a database needs, and whether it can be used. Performs no I/O: each engine reads the
+//! applied migrations, calls [`plan`] and runs the returned migrations under a lock.
 
 use sha2::{Digest as _, Sha256};
 
-/// One numbered file in the `migrations` folder of an engine.
+/// A numbered file in the `migrations` folder of an engine.
 #[derive(Debug, Clone, Copy)]
 pub struct Migration {
     pub version: u32,
@@ -11,7 +11,8 @@ pub struct Migration {
     pub sql: &'static str,
 }
 
-/// Defines the migrations of an engine, in order. Each is a file in its `migrations` folder. Both have the same.
+/// Defines the migrations of an engine, in order, from the files in its `migrations` folder. Both engines have the same
+/// versions and names.
 macro_rules! migrations {
     () => {
         $crate::migration::migrations! {
@@ -35,12 +36,12 @@ macro_rules! migrations {
 }
 pub(crate) use migrations;
 
-/// First line of a file that cannot run inside a transaction (CREATE INDEX CONCURRENTLY). Its statements, separated
-/// by lines that start with `-- step`, must each be safe to repeat.
+/// First line of a migration that cannot run in a transaction, such as CREATE INDEX CONCURRENTLY. Its statements are
+/// separated by lines that start with `-- step`, and each must be idempotent.
 const NO_TRANSACTION: &str = "-- posthaste: no transaction";
 
 impl Migration {
-    /// Returns the SHA-256 of the file, in hex.
+    /// Returns the SHA-256 of the file, in hexadecimal.
     pub fn checksum(&self) -> String {
         Sha256::digest(self.sql.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -49,7 +50,7 @@ impl Migration {
         !self.sql.starts_with(NO_TRANSACTION)
     }
 
-    /// Returns the steps of a file. A file that runs in a transaction has one step.
+    /// Returns the steps of the migration. A migration that runs in a transaction has one step.
     pub fn steps(&self) -> Vec<&'static str> {
         if self.in_transaction() {
             return vec![self.sql];
@@ -73,11 +74,11 @@ impl Migration {
 pub struct Applied {
     pub version: u32,
     pub checksum: String,
-    /// `false` if a migration without a transaction has started but not finished.
+    /// Whether the migration has finished. `false` if a migration without a transaction was interrupted.
     pub finished: bool,
 }
 
-/// Reason why a database cannot be migrated or used.
+/// The reason why a database cannot be migrated or used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MigrationError {
     #[error(
@@ -96,7 +97,7 @@ pub enum MigrationError {
     Behind { at: u32, needed: u32 },
 }
 
-/// Returns the migrations to run, in order, including those that started but did not finish.
+/// Returns the migrations to run, in order, including those that were started but not finished.
 pub fn plan<'a>(known: &'a [Migration], applied: &[Applied]) -> Result<Vec<&'a Migration>, MigrationError> {
     for row in applied {
         let Some(migration) = known.iter().find(|migration| migration.version == row.version) else {

@@ -1,11 +1,12 @@
-//! Callbacks that receive measurements of the store, so that it does not depend on the metrics.
+//! Callbacks that receive measurements from the store, so that the store does not depend on the metrics.
 
 use crate::grants::DbRole;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Receives the role and the duration of each call, whether it succeeds or fails. Clones share the callback.
+/// A callback that receives the role and the duration of each call, whether it succeeds or fails. Clones share the
+/// callback.
 #[derive(Clone, Default)]
 pub struct Observer(Option<Arc<Callback>>);
 
@@ -26,8 +27,8 @@ impl Observer {
     }
 }
 
-/// Receives the size of SQLite's write-ahead log in bytes, and whether an open reader blocks its truncation, after
-/// every commit.
+/// A callback that receives, after every commit, the size of SQLite's write-ahead log in bytes and whether an open
+/// reader blocks its truncation.
 #[derive(Clone, Default)]
 pub struct LogObserver(Option<Arc<LogSeen>>);
 

@@ -23,7 +23,8 @@ const LOCK_KEY: i64 = 0x706f_7374_6861_7374;
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(600);
 /// Interval between two attempts to acquire the advisory lock.
 const LOCK_POLL_PAUSE: Duration = Duration::from_millis(50);
-/// Limits how long a migration waits for a table lock, because all later statements on the table queue behind it.
+/// The statement that limits how long a migration waits for a table lock, because all later statements on the table
+/// queue behind it.
 const LOCK_TIMEOUT: &str = "SET lock_timeout = '5s'";
 /// Maximum number of attempts to run a statement.
 const TRIES_MAX: u32 = 10;

@@ -1,6 +1,6 @@
-//! The store on PostgreSQL 15 and later, for many processes on many machines. [`roles`] has one module per role, each
-//! with a pool that has the rights of that role; [`conn`] has pools, sessions, errors and values; [`migrate`] creates
-//! the schema.
+//! The PostgreSQL store (version 15 and later), for many processes on many machines. [`roles`] has one module per role,
+//! each with a connection pool that has the rights of the role; [`conn`] contains pools, sessions, errors and values;
+//! [`migrate`] creates the schema.
 
 mod conn;
 mod migrate;
@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio_postgres::error::SqlState;
 
-/// The pools of all roles. Only the wiring and the tests hold one; a component gets a single port.
+/// The connection pools of all roles. Only startup code and tests use it directly; a component gets a single port.
 #[derive(Debug, Clone)]
 pub struct PostgresStore {
     pools: Arc<Pools>,
@@ -44,7 +44,7 @@ pub struct PostgresStore {
 
 #[derive(Debug)]
 struct Pools {
-    /// The role whose pool serves calls that every process makes.
+    /// The role whose pool serves the calls that every process makes.
     home: DbRole,
     event_ingest_writer: RolePool,
     subscription_admin: RolePool,
@@ -57,14 +57,13 @@ struct Pools {
     outbox_worker: RolePool,
     key_keeper: RolePool,
     viewer: RolePool,
-    /// Unused: the role is for applications.
+    /// Never used, because the role is for applications.
     event_publisher: RolePool,
 }
 
 impl PostgresStore {
     /// Creates the pools and checks that the database has exactly the schema of this version. Every role of this
-    /// process must have a login. The port of another role can be created, but its calls fail if that role has no
-    /// login.
+    /// process must have a login. Ports of other roles can be created, but their calls fail if the role has no login.
     pub async fn connect(options: &PostgresOptions) -> StoreResult<Self> {
         let Some(home) = options.roles.first().copied() else {
             return Err(StoreError::Unusable { what: "this process has no role in the database".to_owned() });
@@ -116,7 +115,7 @@ impl PostgresStore {
         self.pool(self.pools.home)
     }
 
-    /// Returns the port that notifies other processes. It needs no rights beyond those of every role.
+    /// Returns the port that notifies other processes. Every role may use it.
     pub fn announcer(&self) -> PostgresAnnouncer {
         PostgresAnnouncer::new(self)
     }
@@ -145,7 +144,8 @@ fn code_of(cause: &Cause) -> Option<&SqlState> {
     cause.downcast_ref::<tokio_postgres::Error>().and_then(tokio_postgres::Error::code)
 }
 
-/// Returns the error for missing rights: they were never granted, or the login is not a member of its role.
+/// Returns the error for a login that may not read the schema: either the rights were never granted, or the login is
+/// not a member of the role.
 fn cannot_read_schema(role: DbRole) -> StoreError {
     let name = role.name();
     StoreError::Unusable {
@@ -233,11 +233,11 @@ impl Stores for PostgresStore {
     }
 }
 
-/// Number of queries per clock sample; the one with the shortest round trip is used.
+/// Number of queries per clock sample. The one with the shortest round trip is used.
 const SAMPLE_QUERIES: u32 = 5;
 
-/// Samples the clock. The connection is already acquired, so only the query is timed. The first query also prepares
-/// the statement; a later one is faster and replaces it.
+/// Samples the clock of the server. The connection is already acquired, so only the queries are timed. The first query
+/// also prepares the statement, so one of the later queries is normally faster.
 async fn sample_clock(mut session: Session) -> Result<ClockSample, Fault> {
     let mut best = timed_query(&mut session).await?;
     for _ in 1..SAMPLE_QUERIES {

@@ -1,4 +1,4 @@
-//! Why a call over a connection failed, and what the caller may do. The only place that turns faults into
+//! Faults of calls over a connection, and whether a call may be repeated. Only this module converts these faults to
 //! [`StoreError`]s.
 //!
 //! A fault depends on the error and on the phase of the call. If the connection breaks before a commit was requested,
@@ -6,10 +6,10 @@
 
 use posthaste_core::ports::{Cause, StoreError};
 
-/// How far a call had got when it failed.
+/// The phase in which a call failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Nothing durable had been requested.
+    /// No commit had been requested.
     BeforeCommit,
     /// The server may have committed.
     MayBeDone,
@@ -17,21 +17,22 @@ pub(crate) enum Phase {
 
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// No connection, or one that broke before the commit: nothing was done.
+    /// There was no connection, or it broke before the commit. Nothing was done.
     Away(Cause),
-    /// No connection within the timeout, or the server lacks resources. Not repeated: it would only wait again.
+    /// No connection was available within the timeout, or the server lacks resources. Not repeated, because a retry
+    /// would only wait again.
     TimedOut(Cause),
     /// The connection broke after the commit was requested.
     Lost(Cause),
-    /// A deadlock or a serialization failure: nothing was done.
+    /// A deadlock or a serialization failure occurred. Nothing was done.
     Clash(Cause),
-    /// The lock timeout has passed: nothing was done.
+    /// The lock timeout expired. Nothing was done.
     Locked(Cause),
     Full(Cause),
     Refused(Cause),
-    /// A row holds a value that Posthaste never writes.
+    /// A row contains a value that Posthaste never writes.
     Unreadable(String),
-    /// The operator has to change something first.
+    /// The database cannot be used until the operator changes something.
     Unusable(String),
 }
 
@@ -50,7 +51,7 @@ impl Fault {
         }
     }
 
-    /// Returns the error for the caller. A lost call that is idempotent counts as not done.
+    /// Converts the fault to the error that the caller gets. A lost call that is idempotent counts as not done.
     pub(crate) fn into_error(self, doing: &'static str, idempotent: bool) -> StoreError {
         match self {
             Self::Away(source) | Self::TimedOut(source) => StoreError::Unavailable { doing, source },

@@ -1,5 +1,5 @@
-//! Shared by engines that speak SQL over a connection: calls that are repeated after a fault, and what a fault means.
-//! An engine adds its driver and the classification of its errors.
+//! Code shared by engines that connect to a server: calls with retries, and faults. Each engine adds its driver and the
+//! classification of driver errors.
 
 mod call;
 mod fault;

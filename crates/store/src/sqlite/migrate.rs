@@ -1,4 +1,4 @@
-//! Migrates a file to the schema of this version, under the lock that keeps other processes out.
+//! Migrates a database file to the schema of this version, while holding the lock on the database.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -11,15 +11,15 @@ use crate::migration::{self, Applied, Migration, migrations};
 use crate::sqlite::conn::connection::{self, APPLICATION_ID, FileState, refused};
 use crate::sqlite::conn::lock::{FileLock, unusable};
 
-/// All migrations of this engine, in order.
+/// All SQLite migrations, in order.
 pub const MIGRATIONS: &[Migration] = migrations!();
 
-/// How long a migration waits for a concurrent one.
+/// Maximum time that a migration waits for another process to release the lock.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Page size in bytes, which is fixed when the file is created. In batches of 500, a delivery took 25 µs of the
-/// writer with 4 KiB, 26 µs with 8 KiB, 31 µs with 16 KiB; in batches of 32, 49, 54 and 65 µs: each statement
-/// journals the pages it changes.
+/// Page size in bytes, fixed when the file is created. In batches of 500, a delivery took 25 µs of writer time with 4
+/// KiB, 26 µs with 8 KiB and 31 µs with 16 KiB; in batches of 32, it took 49, 54 and 65 µs. Each statement journals the
+/// pages that it changes.
 const PAGE_BYTES: u32 = 4_096;
 
 /// Applies the missing migrations and returns their versions.
@@ -27,7 +27,7 @@ pub fn migrate(path: &Path) -> StoreResult<Vec<u32>> {
     migrate_with(path, MIGRATIONS)
 }
 
-/// Like [`migrate`], with another list of migrations.
+/// Applies the missing migrations of the given list. See [`migrate`].
 pub fn migrate_with(path: &Path, migrations: &[Migration]) -> StoreResult<Vec<u32>> {
     connection::make_folder(path)?;
     let _lock = FileLock::take(path, PATIENCE)?;
@@ -47,7 +47,7 @@ pub fn migrate_with(path: &Path, migrations: &[Migration]) -> StoreResult<Vec<u3
     Ok(versions)
 }
 
-/// Checks that an opened file has the schema of this version.
+/// Checks that an open database has the schema of this version.
 pub(super) fn check(path: &Path, connection: &Connection, state: FileState) -> StoreResult<()> {
     let applied = match state {
         FileState::Empty => Vec::new(),
@@ -57,7 +57,7 @@ pub(super) fn check(path: &Path, connection: &Connection, state: FileState) -> S
         .map_err(|error| StoreError::Unusable { what: format!("{}: {error}", path.display()) })
 }
 
-/// Sets the application id and creates the table of migrations, in one transaction.
+/// Sets the application id and creates the table `schema_migrations`, in one transaction.
 fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -117,7 +117,7 @@ fn end_row(connection: &Connection, migration: &Migration) -> rusqlite::Result<(
         .map(drop)
 }
 
-/// Returns the time of the system clock.
+/// Returns the current time of the system clock.
 pub(super) fn system_now() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_micros(0).after(since_epoch)

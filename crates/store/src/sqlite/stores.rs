@@ -1,4 +1,4 @@
-//! Creates the ports of the engine from one store; only the wiring and the tests use all of them.
+//! Creates the SQLite ports from a [`SqliteStore`].
 
 use std::time::Instant;
 

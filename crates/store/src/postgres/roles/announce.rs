@@ -1,4 +1,4 @@
-//! Notifies other processes that a stage has work. They receive it through
+//! Notifies other processes that a stage has work. They receive the notification through
 //! [`PostgresListener`](crate::postgres::PostgresListener).
 
 use crate::postgres::PostgresStore;
@@ -7,7 +7,7 @@ use crate::postgres::conn::session::Session;
 use crate::remote::{Call, Fault};
 use posthaste_core::ports::{AnnounceStore, Announcement, StoreResult};
 
-/// Port available to every role.
+/// The PostgreSQL implementation of [`AnnounceStore`], available to every role.
 #[derive(Debug, Clone)]
 pub struct PostgresAnnouncer {
     pool: RolePool,

@@ -1,5 +1,5 @@
-//! The operator audit: writes one row in the transaction of each change made by a person, for every role that makes
-//! such changes, and reads the rows for the role viewer.
+//! The operator audit. Writes one row in the transaction of each change made by a person, and reads the rows for the
+//! role `viewer`.
 
 use crate::audit::log;
 use crate::postgres::conn::session::Session;
@@ -13,7 +13,7 @@ use posthaste_core::{KeyId, OperatorAuditId};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-/// A role that writes to the audit. Each role has its own statement, which only that role prepares.
+/// A role that writes to the operator audit. Each role has its own statement, which no other role prepares.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Writer {
     KeyKeeper,
@@ -31,7 +31,7 @@ impl Writer {
     }
 }
 
-/// Writes the row and commits the open transaction.
+/// Writes the audit row and commits the open transaction.
 pub(crate) async fn commit(
     session: &mut Session,
     writer: Writer,
@@ -44,7 +44,7 @@ pub(crate) async fn commit(
     Ok(())
 }
 
-/// Writes the row of an action that changes nothing else.
+/// Writes the audit row for an action that changes nothing else, in its own transaction.
 pub(crate) async fn record(
     session: &mut Session,
     writer: Writer,

@@ -1,5 +1,5 @@
-//! Resets jobs whose lease has expired because their worker died or hung, or fails those that were reset too often
-//! and inserts them into the orchestrator's inbox. [`job::expire`] decides.
+//! Resets jobs whose lease has expired because their worker died or hung. Jobs that were reset too often fail instead,
+//! and are inserted into the orchestrator's inbox. [`job::expire`] makes the decision.
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-/// Port of the role lease_cleaner.
+/// The PostgreSQL implementation of [`CleanerStore`], with the rights of the role `lease_cleaner`.
 #[derive(Debug, Clone)]
 pub struct PostgresCleaner {
     pool: RolePool,
@@ -37,7 +37,7 @@ impl CleanerStore for PostgresCleaner {
         let call = Call::repeatable("resetting expired leases");
         let mut leases = Vec::new();
         let mut wanted = take.jobs_max;
-        // At least one call, even for zero jobs: the caller uses it to check that the server responds.
+        // Makes at least one call, even for zero jobs, because the caller uses it to check that the server responds.
         loop {
             let few = LeaseTake { jobs_max: wanted.min(TAKE_MAX), ..take };
             let (taken, part) = self.pool.call(call, |session| reset(session, few, resets_max, now)).await?;
@@ -50,7 +50,7 @@ impl CleanerStore for PostgresCleaner {
     }
 }
 
-/// Returns the number of leases examined and the outcome of each.
+/// Resets expired leases. Returns the number of leases fetched and the outcome of each.
 async fn reset(
     mut session: Session,
     take: LeaseTake,
@@ -94,7 +94,7 @@ fn expired(row: &Row, resets_max: u32) -> Result<ResetLease, Fault> {
     })
 }
 
-/// Returns the number of resets, whether the job fails, and whether it becomes suspect.
+/// Returns the new number of resets, whether the job fails, and whether it becomes suspect.
 fn verdict(outcome: ExpiredLease) -> (i32, (bool, bool)) {
     match outcome {
         ExpiredLease::GiveBack { lease_resets, suspect } => (int(lease_resets), (false, suspect)),

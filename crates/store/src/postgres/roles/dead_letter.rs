@@ -1,5 +1,5 @@
-//! Finds dead letters (written by a trigger when a saga ends), creates new sagas from them and resumes the lane. Both
-//! changes go through SECURITY DEFINER functions.
+//! Finds dead letters, creates new sagas from them, and resumes the lane. A trigger writes a dead letter when a saga is
+//! dead-lettered. Both changes use SECURITY DEFINER functions.
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
@@ -18,7 +18,7 @@ use posthaste_core::{DeadLetterId, SagaId, SubscriptionId, Timestamp};
 use std::collections::HashMap;
 use tokio_postgres::Row;
 
-/// Port of the role dead_letter_operator.
+/// The PostgreSQL implementation of [`DeadLetterStore`], with the rights of the role `dead_letter_operator`.
 #[derive(Debug, Clone)]
 pub struct PostgresDeadLetters {
     pool: RolePool,
@@ -75,7 +75,7 @@ async fn requeue(
     let made: HashMap<i64, Requeue> = outcomes.into_iter().collect();
     let mut created_told = std::collections::HashSet::new();
     let answer = |id: &DeadLetterId| match made.get(&id.get()) {
-        // An id that occurs twice in one call: the second occurrence was already requeued.
+        // The id occurs twice in one call: at its second occurrence, it is already requeued.
         Some(Requeue::Created(saga)) if !created_told.insert(*id) => Ok(Requeue::AlreadyRequeued(*saga)),
         Some(outcome) => Ok(*outcome),
         None => Err(Fault::Unreadable(format!("no outcome for the dead letter {id}"))),
@@ -83,7 +83,7 @@ async fn requeue(
     ids.iter().map(answer).collect()
 }
 
-/// Returns the dead letters for which a saga was created.
+/// Returns the dead letters for which a saga was created, each with its new saga.
 fn created(outcomes: &[(i64, Requeue)]) -> Vec<(DeadLetterId, SagaId)> {
     let created = outcomes.iter().filter_map(|(letter, outcome)| match outcome {
         Requeue::Created(saga) => Some((DeadLetterId::from_store(*letter), *saga)),

@@ -1,4 +1,4 @@
-//! Reads events for the role viewer, with and without payloads.
+//! Reads events, with and without payloads, for the roles `viewer` and `job_worker`.
 
 use crate::columns::{SqlText, sql};
 use crate::postgres::conn::session::Session;

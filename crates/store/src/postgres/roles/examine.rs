@@ -1,5 +1,4 @@
-//! Reads rows together with their related rows, each page from one snapshot: for `explain`, which shows them, and for
-//! `doctor`, which checks them.
+//! Reads rows together with related rows, each page from one snapshot. `explain` shows them, and `doctor` checks them.
 
 use crate::postgres::conn::session::{Session, TransactionMode};
 use crate::postgres::conn::value::{count, get, id_or_none, instant, word};
@@ -96,7 +95,7 @@ pub(crate) async fn examine(mut session: Session, page: Examine) -> Result<Exami
         if !page.newest || sagas.len() <= SAGAS_MAX as usize || events.len() < 2 {
             break sagas;
         }
-        // The newest events are requested: keep fewer of them, each with all its sagas.
+        // Too many sagas: keep the newer half of the events, each with all its sagas.
         events.drain(..events.len() / 2);
     };
     let orders = orders(&mut session, page).await?;
@@ -113,7 +112,7 @@ pub(crate) async fn examine(mut session: Session, page: Examine) -> Result<Exami
     Ok(examined)
 }
 
-/// Returns events in id order.
+/// Returns a page of events in id order.
 async fn events(session: &mut Session, page: Examine) -> Result<Vec<EventFacts>, Fault> {
     let mut rows = match (page.newest, page.events_after) {
         (true, _) => session.go_on(include_str!("../sql/insight/examine_newest_events.sql"), &[]).await?,

@@ -1,5 +1,5 @@
 //! Reads operational data: backlogs, counters, running processes and the state of the server. [`examine`] reads
-//! single rows.
+//! individual rows.
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
@@ -18,7 +18,7 @@ use posthaste_core::{EventId, SubscriptionId, Timestamp, WorkerId};
 use std::time::Duration;
 use tokio_postgres::Row;
 
-/// Port of the role viewer.
+/// The PostgreSQL implementation of [`InsightStore`], with the rights of the role `viewer`.
 #[derive(Debug, Clone)]
 pub struct PostgresInsight {
     pool: RolePool,
@@ -78,7 +78,7 @@ impl InsightStore for PostgresInsight {
     }
 }
 
-/// Reads both parts in one snapshot.
+/// Reads the backlogs of queues and sagas from one snapshot.
 async fn survey(mut session: Session, request: SurveyRequest) -> Result<Survey, Fault> {
     let SurveyRequest { now, lease, jobs_stuck_before, orders_stuck_before } = request;
     let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);

@@ -1,4 +1,4 @@
-//! Stores hashes of API keys and sessions, for authentication in the API.
+//! Stores the hashes of API keys and sessions, with which the API authenticates callers.
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
@@ -18,7 +18,7 @@ use tokio_postgres::types::ToSql;
 
 const WRITER: Writer = Writer::KeyKeeper;
 
-/// Port of the role key_keeper.
+/// The PostgreSQL implementation of [`KeyStore`], with the rights of the role `key_keeper`.
 #[derive(Debug, Clone)]
 pub struct PostgresKeys {
     pool: RolePool,

@@ -1,4 +1,4 @@
-//! Converts between the single row of `outbox_lane` and [`Lane`].
+//! Reads and writes the single row of `outbox_lane` as a [`Lane`].
 
 use crate::postgres::conn::session::{Session, TransactionMode};
 use crate::postgres::conn::value::{Instant, count, get, instant, instant_or_none, int};
@@ -19,7 +19,7 @@ pub(crate) async fn read(session: &mut Session) -> Result<Lane, Fault> {
     lane(&rows)
 }
 
-/// Reads the lane for the role viewer.
+/// Reads the lane and the number of orders in flight, for the role `viewer`.
 pub(crate) async fn view(mut session: Session) -> Result<LaneStanding, Fault> {
     let rows = session.read(include_str!("../sql/reader/lane.sql"), &[]).await?;
     let lane = lane(&rows)?;
@@ -36,14 +36,14 @@ fn counted(rows: &[Row]) -> Result<u32, Fault> {
     Ok(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// Begins a transaction that may change the lane, and locks its row.
+/// Begins a transaction and locks the row of the lane.
 pub(crate) async fn lock(session: &mut Session) -> Result<Lane, Fault> {
     let sql = include_str!("../sql/outbox_worker/lock_lane.sql");
     let rows = session.begin(TransactionMode::Flushed, sql, &[]).await?;
     lane(&rows)
 }
 
-/// Writes the lane and commits.
+/// Writes the lane and commits the open transaction.
 pub(crate) async fn commit(session: &mut Session, lane: &Lane) -> Result<(), Fault> {
     let (paused_at, probe_until) = (lane.paused_at.map(Instant), lane.probe_until.map(Instant));
     let (next_send_at, slowed_at) = (lane.next_send_at.map(Instant), lane.slowed_at.map(Instant));
@@ -67,7 +67,7 @@ pub(crate) async fn commit(session: &mut Session, lane: &Lane) -> Result<(), Fau
     Ok(())
 }
 
-/// Resumes the lane for an operator, through a SECURITY DEFINER function.
+/// Resumes the lane on behalf of an operator, with a SECURITY DEFINER function.
 pub(crate) async fn resume(mut session: Session, by: &Actor, now: Timestamp) -> Result<Lane, Fault> {
     let sql = include_str!("../sql/dead_letter/load_resumed_lane.sql");
     let before = lane(&session.begin(TransactionMode::Flushed, sql, &[]).await?)?;

@@ -1,4 +1,5 @@
-//! Reads dead letters for the role viewer, with and without payloads, and counts the outcomes of requeued ones.
+//! Reads dead letters for the role `viewer`, with and without payloads, and counts the outcomes of requeued dead
+//! letters.
 
 use crate::postgres::conn::session::Session;
 use crate::postgres::conn::value::{Instant, Json, error_code, get, instant};
@@ -37,7 +38,7 @@ pub(crate) async fn heads(
     found(&mut session, filter, request).await
 }
 
-/// Reads a page with the statement for all subscriptions or the one for a single subscription.
+/// Reads a page of dead letters, with the statement for all subscriptions or the statement for a single one.
 async fn found(
     session: &mut Session,
     filter: &DeadLetterFilter,

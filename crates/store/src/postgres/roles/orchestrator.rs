@@ -1,5 +1,5 @@
-//! Starts attempts of due sagas (created by the router) and applies the results that workers report. This file reads
-//! rows and writes decisions; [`admission::decide`] and [`results::decide`] make them.
+//! Starts attempts for due sagas, which the router created, and applies the results that workers report. This module
+//! reads rows and writes decisions; [`admission::decide`] and [`results::decide`] make the decisions.
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
@@ -24,7 +24,7 @@ use std::collections::{HashMap, HashSet};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-/// Port of the role saga_orchestrator.
+/// The PostgreSQL implementation of [`OrchestratorStore`], with the rights of the role `saga_orchestrator`.
 #[derive(Debug, Clone)]
 pub struct PostgresOrchestrator {
     pool: RolePool,
@@ -224,7 +224,7 @@ async fn admit(
     write_admission(session, admission, now).await
 }
 
-/// Rolls the transaction back and returns the fault.
+/// Rolls back the transaction and returns the fault.
 async fn undone(mut session: Session, fault: Fault) -> Fault {
     // If the rollback fails, the connection is dropped, and the server rolls back.
     let _ = session.roll_back().await;
@@ -241,7 +241,7 @@ fn due_saga(row: &Row) -> Result<DueSaga, Fault> {
     })
 }
 
-/// Reads the columns on which [`admission`] and [`results`] decide.
+/// Reads the state of a saga, on which [`admission`] and [`results`] base their decisions.
 pub(crate) fn saga_state(row: &Row) -> Result<SagaState, Fault> {
     Ok(SagaState {
         status: word(row, "status", SagaStatus::parse)?,
@@ -277,7 +277,7 @@ async fn write_admission(
     Ok(admission.carried_out(created))
 }
 
-/// Returns the number of finished jobs fetched, and their results.
+/// Applies the results of finished jobs. Returns the number of jobs fetched, and their results.
 async fn apply(
     mut session: Session,
     take: ResultTake,
@@ -308,8 +308,8 @@ async fn apply(
     Ok((u32::try_from(taken.len()).unwrap_or(u32::MAX), results))
 }
 
-/// Returns `None` if the saga does not exist or the job has not finished, which only a manual change of the database
-/// can cause.
+/// Reads a finished job. Returns `None` if the saga does not exist or the job has not finished, which only a manual
+/// change to the database can cause.
 fn finished_job(row: &Row) -> Result<Option<FinishedJob>, Fault> {
     let Some(saga_id) = id_or_none(row, "saga_id", SagaId::from_store)? else {
         return Ok(None);
@@ -331,8 +331,8 @@ fn finished_job(row: &Row) -> Result<Option<FinishedJob>, Fault> {
     }))
 }
 
-/// Writes the new states of sagas and removes the fetched jobs from the inbox. Returns the jobs whose result changed
-/// a saga.
+/// Writes the new states of sagas and removes the fetched jobs from the inbox. Returns the jobs whose results changed a
+/// saga.
 async fn write_results(
     mut session: Session,
     taken: &[i64],

@@ -1,4 +1,4 @@
-//! Reads orders for the intake, the outbox worker and the viewer, and writes the changes of the outbox worker.
+//! Reads orders for the intake, the outbox worker and the viewer, and writes the changes made by the outbox worker.
 
 use crate::postgres::conn::session::Session;
 use crate::postgres::conn::value::{Instant, Json, count, get, instant, int};
@@ -40,7 +40,7 @@ pub(crate) fn records(rows: &[Row]) -> Result<Vec<OrderRecord>, Fault> {
     rows.iter().map(order_record).collect()
 }
 
-/// Returns orders with the tokens of their claims.
+/// Reads orders together with the tokens of their claims.
 pub(crate) fn held_orders(rows: &[Row]) -> Result<HeldOrders, Fault> {
     let held = |row: &Row| {
         let (record, holder) = (order_record(row)?, get::<Option<Uuid>>(row, "lease_token")?);
@@ -49,7 +49,7 @@ pub(crate) fn held_orders(rows: &[Row]) -> Result<HeldOrders, Fault> {
     rows.iter().map(held).collect()
 }
 
-/// Writes changes. `commits` ends the transaction; `frees` removes the claims.
+/// Writes changes to orders. Removes their claims if `frees` is set, and commits the transaction if `commits` is set.
 pub(crate) async fn write(
     session: &mut Session,
     changes: &[OrderChange],

@@ -1,4 +1,4 @@
-//! Stores orders from the API, each idempotency key once, with its row in the ledger. The outbox worker sends them.
+//! Stores orders from the API, one per idempotency key, each with a row in the ledger. The outbox worker sends them.
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use tokio_postgres::Row;
 
-/// Port of the role outbox_writer.
+/// The PostgreSQL implementation of [`OutboxIntakeStore`], with the rights of the role `outbox_writer`.
 #[derive(Debug, Clone)]
 pub struct PostgresOutboxIntake {
     pool: RolePool,
@@ -45,7 +45,7 @@ async fn submit(
     expires_at: Timestamp,
     now: Timestamp,
 ) -> Result<Vec<Submission>, Fault> {
-    // Sorted and distinct by key: the first order of a key is stored, the others are compared with it.
+    // Sorted and distinct by key: the first order with a key is stored, and the others are compared with it.
     let mut first: Vec<&Order> = orders.iter().collect();
     first.sort_by_key(|order| &order.key);
     first.dedup_by_key(|order| &order.key);
@@ -72,8 +72,7 @@ fn by_key(rows: &[Row]) -> Result<HashMap<IdempotencyKey, OrderRecord>, Fault> {
     records.map(|record| record.map(|record| (record.idempotency_key.clone(), record))).collect()
 }
 
-/// Returns `New` for the first order of a key that was inserted by this call; compares every other order with the
-/// stored one.
+/// Returns `New` for the first order with a key that this call inserted. Compares any other order with the stored one.
 fn answer(
     order: &Order,
     stored: &HashMap<IdempotencyKey, OrderRecord>,

@@ -1,5 +1,5 @@
-//! Claims orders (stored by the intake) for the sender, records the broker's responses and takes back orders whose
-//! sender never reported. [`batch`] decides about orders, [`Lane`] about how many may be sent. Lock order is the
+//! Claims orders, which the intake stored, records the broker's responses, and resets orders whose sender never
+//! reported. [`batch`] determines the changes to orders, and [`Lane`] how many orders may be sent. Lock order: the
 //! lane, then orders.
 
 use crate::grants::DbRole;
@@ -25,7 +25,7 @@ use std::time::Duration;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-/// Port of the role outbox_worker.
+/// The PostgreSQL implementation of [`OutboxWorkerStore`], with the rights of the role `outbox_worker`.
 #[derive(Debug, Clone)]
 pub struct PostgresOutboxWorker {
     pool: RolePool,
@@ -64,7 +64,7 @@ impl OutboxWorkerStore for PostgresOutboxWorker {
     }
 
     async fn claim_orders(&self, claim: OutboxClaim, now: Timestamp) -> StoreResult<ClaimedOrders> {
-        // A repetition first checks for orders that the previous try may have claimed.
+        // A retry first checks for orders that the previous try may have claimed.
         let again = AtomicBool::new(claim.again);
         let call = Call::repeatable("claiming orders");
         self.pool.call(call, |session| claim_orders(session, &claim, now, &again)).await
@@ -116,7 +116,7 @@ impl OutboxWorkerStore for PostgresOutboxWorker {
     }
 }
 
-/// Writes changes and commits; rolls back if there are none.
+/// Writes changes and commits. Rolls back if there are no changes.
 async fn commit(
     session: &mut Session,
     changes: &[OrderChange],
@@ -165,7 +165,7 @@ async fn next_orders_at(mut session: Session) -> Result<NextOrders, Fault> {
     Ok(NextOrders { has_queued: get(row, "has_queued")?, failed_at: instant_or_none(row, "failed_at")? })
 }
 
-/// Ends a claim for its holder without a response from the broker.
+/// Ends the claim on those orders that still hold its token, without a response from the broker.
 async fn end_claim(
     session: &mut Session,
     orders: &[OrderId],
@@ -229,7 +229,7 @@ async fn claim_orders(
     answer_claim(&mut session, claim, &rows, probe, lane, now).await
 }
 
-/// Claims at most `most` orders and writes the lane as it is after that many sends.
+/// Claims at most `most` orders, and writes the state that the lane has after sending them.
 async fn take(
     session: &mut Session,
     claim: &OutboxClaim,
@@ -241,7 +241,7 @@ async fn take(
     let sql = include_str!("../sql/outbox_worker/claim_orders.sql");
     let (moment, proof, worker) = (Instant(now), token(claim.token), claim.worker_id.as_str());
     let params: [&(dyn ToSql + Sync); 4] = [&moment, &int(most), &proof, &worker];
-    // A lane without a throttle does not change, however many orders are sent: the claim is the last statement.
+    // An unthrottled lane does not change, however many orders are sent, so the claim is the last statement.
     if after(1) == *before {
         return Ok((session.commit_with(sql, &params).await?, before.clone()));
     }
@@ -257,8 +257,8 @@ async fn take(
     Ok((rows, lane))
 }
 
-/// Returns the orders of a claim whose response was lost. If the lane is restricted by now, the claim counts as a
-/// probe, which is the more cautious choice.
+/// Returns the orders of a claim whose response was lost, or `None` if there are none. If the lane has been restricted
+/// since, the claim counts as a probe, which is the more cautious choice.
 async fn find_claimed(
     session: &mut Session,
     claim: &OutboxClaim,
@@ -273,8 +273,8 @@ async fn find_claimed(
     answer_claim(session, claim, &rows, lane.is_holding(), lane, now).await.map(Some)
 }
 
-/// Returns the orders of a claim after ending those that must not be sent. If that fails, a repetition or the rewind
-/// finds them again.
+/// Returns the claimed orders, and marks those that must not be sent as dead. If that fails, a retry or the reset of
+/// stuck orders finds them again.
 async fn answer_claim(
     session: &mut Session,
     claim: &OutboxClaim,
@@ -295,7 +295,7 @@ async fn answer_claim(
     let set_aside = if unreadable.is_empty() {
         Vec::new()
     } else {
-        // The signal ends an order whatever the policy.
+        // This signal marks an order as dead regardless of the policy.
         let (signal, policy) = (OrderSignal::Unreadable, OrderRetryPolicy::ORDER);
         end_claim(session, &unreadable, claim.token, &signal, policy, now).await?
     };
@@ -303,10 +303,10 @@ async fn answer_claim(
     Ok(ClaimedOrders { probe, held: false, orders, set_aside, lane })
 }
 
-/// Returns an order to send, or `None` if its content does not match its digest.
+/// Returns the order to send, or `None` if its key is invalid or its content does not match its digest.
 fn claimed(row: &Row) -> Result<Option<ClaimedOrder>, Fault> {
     let request_digest = Digest::from_store(get(row, "request_digest")?);
-    // The server prints a `jsonb` in its own format, with every digit of a number and with spaces.
+    // The server formats `jsonb` in its own way: with spaces, and with all digits of a number.
     let canonical = canonical_of(get(row, "request_json")?, &request_digest);
     let (Some(canonical), Ok(key)) =
         (canonical, IdempotencyKey::parse(get::<String>(row, "idempotency_key")?))
@@ -338,7 +338,7 @@ async fn settle(
     let rows = session.go_on(include_str!("../sql/outbox_worker/lock_orders.sql"), &[&ids]).await?;
     let held = held_orders(&rows)?;
     let (changes, lane) = batch::settle(reports, &held, before.clone(), policy, now);
-    // Without a change of an order there is none of the lane.
+    // If no order changes, the lane does not change either.
     let settled = if lane == before {
         commit(&mut session, &changes, false, now).await?
     } else {

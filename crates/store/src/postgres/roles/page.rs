@@ -1,5 +1,5 @@
 //! Pages of lists. A statement examines a bounded number of rows in id order and returns those that match, up to one
-//! more than the page holds. If there are fewer, a second statement returns the last row examined.
+//! more than the page holds. If it returns fewer rows, a second statement returns the last row examined.
 
 use crate::postgres::conn::session::{Params, Session};
 use crate::postgres::conn::value::{Json, get};
@@ -13,7 +13,7 @@ pub(crate) fn rows_max(page: PageRequest) -> i64 {
     i64::from(page.items_max.max(1)) + 1
 }
 
-/// Returns how many rows to examine.
+/// Returns the maximum number of rows to examine.
 pub(crate) fn examined_max(page: PageRequest) -> i64 {
     i64::from(page.examined_max.clamp(1, EXAMINED_MAX))
 }
@@ -28,7 +28,7 @@ pub(crate) fn above(page: PageRequest) -> i64 {
     page.after.unwrap_or(i64::MIN)
 }
 
-/// Creates a page of the rows that were found; every row has an `id`. Runs `last_examined` only if the page is not
+/// Creates a page from the rows found, each of which has an `id` column. Runs `last_examined` only if the page is not
 /// full.
 pub(crate) async fn fill<T>(
     session: &mut Session,
@@ -49,9 +49,9 @@ pub(crate) async fn fill<T>(
     Ok(Page { items, next })
 }
 
-/// Adds the payloads to a page. It ends before the payload that exceeds [`PAGE_BYTES_MAX`], unless that is the first.
-/// The statement gets the ids and the limit, and returns the payloads in this order, as many as fit. An item whose
-/// row was deleted is left out.
+/// Adds the payloads to a page. The page ends before the first payload that exceeds [`PAGE_BYTES_MAX`], but contains at
+/// least one. `sql` gets the ids and the limit, and returns as many payloads as fit, in the order of the ids. Items
+/// whose rows were deleted are omitted.
 pub(crate) async fn with_payloads<T, U>(
     session: &mut Session,
     sql: &str,

@@ -1,4 +1,4 @@
-//! Records that a process is running and adds its counters, through SECURITY DEFINER functions.
+//! Records that a process is running and adds its counters, with SECURITY DEFINER functions.
 
 use crate::postgres::PostgresStore;
 use crate::postgres::conn::pool::RolePool;
@@ -8,7 +8,7 @@ use crate::remote::{Call, Fault};
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{HealthSum, PresenceStore, ProcessSeen, Rollup, StoreResult};
 
-/// Port available to every role.
+/// The PostgreSQL implementation of [`PresenceStore`], available to every role.
 #[derive(Debug, Clone)]
 pub struct PostgresPresence {
     pool: RolePool,

@@ -1,4 +1,4 @@
-//! Reads everything except secrets and key hashes, for the API and the dashboard. Changes nothing.
+//! Reads all data except secrets and key hashes, for the API and the dashboard.
 
 use crate::columns::{SqlText, sql};
 use crate::grants::DbRole;
@@ -35,7 +35,7 @@ use tokio_postgres::Row;
 static SUBSCRIPTIONS: SqlText = sql!("../sql/reader/subscriptions.sql");
 static SUBSCRIPTION: SqlText = sql!("../sql/reader/subscription.sql");
 
-/// Port of the role viewer.
+/// The PostgreSQL implementation of [`ReaderStore`], with the rights of the role `viewer`.
 #[derive(Debug, Clone)]
 pub struct PostgresReader {
     pool: RolePool,

@@ -1,5 +1,5 @@
-//! Creates sagas for queued events (queued by a trigger when they are stored). The orchestrator continues with them.
-//! Never reads sagas, payloads or secrets.
+//! Creates a saga for each queued event and matching subscription. A trigger queues events when they are stored, and
+//! the orchestrator processes the sagas. Never reads sagas, payloads or secrets.
 
 use crate::grants::DbRole;
 use crate::postgres::PostgresStore;
@@ -10,7 +10,7 @@ use crate::remote::{Call, Fault};
 use posthaste_core::ports::{RouteTake, Routed, RouterStore, StoreResult};
 use posthaste_core::{EventId, SubscriptionId, Timestamp};
 
-/// Port of the role router_worker.
+/// The PostgreSQL implementation of [`RouterStore`], with the rights of the role `router_worker`.
 #[derive(Debug, Clone)]
 pub struct PostgresRouter {
     pool: RolePool,

@@ -1,4 +1,4 @@
-//! Stores the configuration of subscriptions, for the API. Nothing is cached: the router and the worker read a change
+//! Stores the configuration of subscriptions, for the API. Nothing is cached: the router and the worker see a change
 //! with their next statement.
 
 use crate::columns::{SqlText, sql};
@@ -27,7 +27,7 @@ static ROTATE_SECRET: SqlText = sql!("../sql/subscriptions/rotate_secret.sql");
 
 const WRITER: Writer = Writer::SubscriptionAdmin;
 
-/// Port of the role subscription_admin.
+/// The PostgreSQL implementation of [`SubscriptionStore`], with the rights of the role `subscription_admin`.
 #[derive(Debug, Clone)]
 pub struct PostgresSubscriptions {
     pool: RolePool,
@@ -124,7 +124,7 @@ pub(crate) fn target(row: &Row) -> Result<Target, Fault> {
     })
 }
 
-/// Reads the current secret, and the previous one with its expiry.
+/// Reads the current secret, and the previous secret with its expiry time.
 fn secrets(row: &Row) -> Result<Secrets, Fault> {
     let previous = get::<Option<String>>(row, "previous_secret")?.map(SealedSecret::new);
     Ok(Secrets {
@@ -133,7 +133,7 @@ fn secrets(row: &Row) -> Result<Secrets, Fault> {
     })
 }
 
-/// Begins a transaction and locks the subscription. Returns `None`, with no transaction open, if it does not exist.
+/// Begins a transaction and locks the subscription. If it does not exist, rolls back and returns `None`.
 async fn lock(session: &mut Session, id: SubscriptionId) -> Result<Option<Subscription>, Fault> {
     let rows = session.begin(TransactionMode::Flushed, &LOCK_SUBSCRIPTION, &[&id.get()]).await?;
     if rows.is_empty() {
@@ -209,7 +209,7 @@ async fn update(
     Ok(Some(after))
 }
 
-/// Returns the subscription that was locked before the change.
+/// Returns the changed subscription. An update must return its row, because the row is locked.
 fn changed(rows: &[Row]) -> Result<Subscription, Fault> {
     rows.first().map_or_else(|| Err(Fault::Unreadable("the update returned no row".to_owned())), subscription)
 }

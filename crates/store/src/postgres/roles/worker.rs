@@ -1,5 +1,5 @@
-//! Leases jobs (created by the orchestrator), reads what to send, and writes outcomes to the orchestrator's inbox.
-//! Never changes a saga.
+//! Claims jobs, which the orchestrator created, reads the events and subscriptions to send, and writes outcomes to the
+//! orchestrator's inbox. Never changes a saga.
 
 use crate::columns::{SqlText, sql};
 use crate::grants::DbRole;
@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 static LOAD_TARGETS: SqlText = sql!("../sql/worker/load_targets.sql");
 
-/// Port of the role job_worker.
+/// The PostgreSQL implementation of [`WorkerStore`], with the rights of the role `job_worker`.
 #[derive(Debug, Clone)]
 pub struct PostgresWorker {
     pool: RolePool,
@@ -42,7 +42,7 @@ impl WorkerStore for PostgresWorker {
         let mut wanted = claim.jobs_max;
         while wanted > 0 {
             let most = wanted.min(TAKE_MAX);
-            // A repetition first checks for jobs that the previous try may have leased.
+            // A retry first checks for jobs that the previous try may have claimed.
             let again = AtomicBool::new(false);
             let part =
                 self.pool.call(call, |session| claim_jobs(session, &claim, most, &jobs, now, &again)).await?;
@@ -81,7 +81,7 @@ impl WorkerStore for PostgresWorker {
     }
 }
 
-/// Claims at most `most` jobs; `known` are the jobs that earlier statements of the same call have claimed.
+/// Claims at most `most` jobs. `known` contains the jobs that earlier statements of the same call have claimed.
 async fn claim_jobs(
     mut session: Session,
     claim: &Claim,
@@ -114,7 +114,7 @@ async fn claim_jobs(
     Ok(jobs)
 }
 
-/// Claims the oldest suspect. A repetition returns the job that the previous try leased, if any.
+/// Claims the oldest suspect job. A retry returns the job that the previous try claimed, if any.
 async fn claim_suspect(
     mut session: Session,
     claim: &Claim,
@@ -136,7 +136,7 @@ async fn claim_suspect(
     rows.first().map(|row| claimed(row, lease_until).map(suspect)).transpose()
 }
 
-/// Returns the jobs of a claim, by its token and the end of its leases.
+/// Returns the jobs of a claim, identified by its token and the end of its leases.
 async fn find_claimed(
     session: &mut Session,
     lease_until: Timestamp,
@@ -171,7 +171,8 @@ async fn load_targets(mut session: Session, ids: &[i64]) -> Result<Vec<Target>, 
 }
 
 async fn report(mut session: Session, reports: &[JobReport]) -> Result<Vec<Report>, Fault> {
-    // Sorted by id, so that two calls cannot deadlock; of equal reports the first is kept.
+    // Sorted by id, so that two calls cannot deadlock. Of several reports for one claim of a job, only the first is
+    // kept.
     let mut told: Vec<&JobReport> = reports.iter().collect();
     told.sort_by_key(|report| (report.job_id, report.token.bits()));
     told.dedup_by_key(|report| (report.job_id, report.token));

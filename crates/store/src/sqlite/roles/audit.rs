@@ -1,5 +1,5 @@
-//! The operator audit: writes one row in the transaction of each change made by a person, for every role that makes
-//! such changes, and reads the rows for the role viewer.
+//! The operator audit. Writes one row in the transaction of each change made by a person, and reads the rows for the
+//! role `viewer`.
 
 use posthaste_core::audit::{Actor, Change, OperatorAuditEntry, OperatorAuditFilter};
 use posthaste_core::json::JsonText;
@@ -19,7 +19,7 @@ use crate::sqlite::roles::reader::list;
 
 const OPERATOR_AUDIT: &str = include_str!("../sql/reader/operator_audit.sql");
 
-/// A role that writes to the audit.
+/// A role that writes to the operator audit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Writer {
     KeyKeeper,
@@ -46,8 +46,8 @@ impl Writer {
 }
 
 impl SqliteStore {
-    /// Runs work that may make a change for a person, and writes its audit row in the same transaction. `work`
-    /// returns its result and the change, or `None` if nothing was changed.
+    /// Runs work on behalf of a person, and writes its audit row in the same transaction. `work` returns its result and
+    /// the change, or `None` in place of the change if nothing was changed.
     pub(crate) async fn write_audited<T, F>(
         &self,
         writer: Writer,

@@ -1,5 +1,5 @@
-//! Resets jobs whose lease has expired, or fails those that were reset too often and inserts them into the
-//! orchestrator's inbox. [`job::expire`] decides.
+//! Resets jobs whose lease has expired. Jobs that were reset too often fail instead, and are inserted into the
+//! orchestrator's inbox. [`job::expire`] makes the decision.
 
 use posthaste_core::job::{self, ExpiredLease};
 use posthaste_core::outcome::Failure;
@@ -19,7 +19,7 @@ const MARK_SUSPECT: &str = include_str!("../sql/cleaner/mark_suspect.sql");
 const FAIL_JOB: &str = include_str!("../sql/cleaner/fail_job.sql");
 const INSERT_FINISHED: &str = include_str!("../sql/cleaner/insert_finished.sql");
 
-/// Port of the role lease_cleaner.
+/// The SQLite implementation of [`CleanerStore`], with the rights of the role `lease_cleaner`.
 #[derive(Debug, Clone)]
 pub struct SqliteCleaner(pub(crate) SqliteStore);
 

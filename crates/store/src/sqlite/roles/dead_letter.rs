@@ -1,5 +1,5 @@
-//! Finds dead letters (written by a trigger when a saga ends), creates new sagas from them and resumes the lane. Both
-//! changes go through views that have the rights of the owner.
+//! Finds dead letters, creates new sagas from them, and resumes the lane. A trigger writes a dead letter when a saga is
+//! dead-lettered. Both changes use views that have the rights of the owner.
 
 use posthaste_core::audit::{Actor, Change};
 use posthaste_core::lane::Lane;
@@ -24,7 +24,7 @@ const FIND_DEAD_LETTERS_OF_SUBSCRIPTION: &str =
 
 const ROLE: DbRole = DbRole::DeadLetterOperator;
 
-/// Port of the role dead_letter_operator.
+/// The SQLite implementation of [`DeadLetterStore`], with the rights of the role `dead_letter_operator`.
 #[derive(Debug, Clone)]
 pub struct SqliteDeadLetters(pub(crate) SqliteStore);
 
@@ -68,7 +68,7 @@ impl DeadLetterStore for SqliteDeadLetters {
     }
 }
 
-/// Returns the dead letters for which a saga was created.
+/// Returns the dead letters for which a saga was created, each with its new saga.
 fn created(ids: &[DeadLetterId], outcomes: &[Requeue]) -> Vec<(DeadLetterId, SagaId)> {
     let created = ids.iter().zip(outcomes).filter_map(|(id, outcome)| match outcome {
         Requeue::Created(saga) => Some((*id, *saga)),
@@ -93,7 +93,7 @@ fn requeue(session: &Session<'_>, id: DeadLetterId, now: Timestamp) -> Answer<Re
 }
 
 /// Returns the saga that was created from a dead letter, if any, and whether its subscription was deleted. Returns
-/// `None` if there is no such dead letter.
+/// `None` if the dead letter does not exist.
 fn find_requeued(session: &Session<'_>, id: DeadLetterId) -> Answer<Option<(Option<SagaId>, bool)>> {
     let found = session
         .statement(FIND_REQUEUED)?
@@ -124,7 +124,7 @@ fn find_dead_letters(
     }
 }
 
-/// Returns whether a row matches the parts of a filter that no index serves. Reads the columns `event_type` and
+/// Returns whether a row matches the parts of a filter that no index covers. Reads the columns `event_type` and
 /// `failed_at`.
 pub(crate) fn matches(filter: &DeadLetterFilter, row: &Row<'_>) -> Answer<bool> {
     let failed_at = value::time(row, "failed_at")?;

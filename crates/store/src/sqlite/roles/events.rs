@@ -1,4 +1,4 @@
-//! Reads events for the role viewer, with and without payloads.
+//! Reads events, with and without payloads, for the roles `viewer` and `job_worker`.
 
 use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, TraceParent};
 use posthaste_core::json::JsonText;
@@ -68,8 +68,8 @@ pub(crate) fn heads(
     }
 }
 
-/// Returns the bounds of a page in time order: the largest id (exclusive) at the latest time, the earliest time and
-/// the latest time.
+/// Returns the bounds of a page in time order: the exclusive upper bound of ids at the latest time, the earliest time
+/// and the latest time.
 fn time_bounds(
     session: &Session<'_>,
     filter: &EventFilter,
@@ -99,7 +99,7 @@ impl HeadColumns {
     }
 }
 
-/// Columns of an event with its payload.
+/// The column indexes of an event with its payload.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EventColumns(HeadColumns, PayloadColumn);
 

@@ -1,5 +1,4 @@
-//! Reads rows together with their related rows, each page from one snapshot: for `explain`, which shows them, and for
-//! `doctor`, which checks them.
+//! Reads rows together with related rows, each page from one snapshot. `explain` shows them, and `doctor` checks them.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -83,7 +82,7 @@ pub(crate) fn examine(session: &Session<'_>, page: Examine) -> Answer<Examined> 
         if !page.newest || sagas.len() <= SAGAS_MAX as usize || events.len() < 2 {
             break sagas;
         }
-        // The newest events are requested: keep fewer of them, each with all its sagas.
+        // Too many sagas: keep the newer half of the events, each with all its sagas.
         events.drain(..events.len() / 2);
     };
     let orders = orders(session, page)?;
@@ -98,7 +97,7 @@ pub(crate) fn examine(session: &Session<'_>, page: Examine) -> Answer<Examined> 
     Ok(examined)
 }
 
-/// Returns events in id order.
+/// Returns a page of events in id order.
 fn events(session: &Session<'_>, page: Examine) -> Answer<Vec<EventFacts>> {
     let read = |row: &Row<'_>| {
         Ok(EventFacts {

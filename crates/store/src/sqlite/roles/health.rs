@@ -1,5 +1,5 @@
-//! Reads the health of subscriptions: counts of unfinished sagas, read along their index, and attempt counts that
-//! every process has added up.
+//! Reads the health of subscriptions: the number of unfinished sagas, counted with an index, and the attempt counts
+//! that all processes have reported.
 
 use posthaste_core::health::{Attempts, BUCKETS};
 use posthaste_core::ports::SubscriptionHealth;

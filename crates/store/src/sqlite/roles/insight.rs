@@ -1,5 +1,5 @@
 //! Reads operational data: backlogs, counters, running processes and the state of the database. [`examine`] reads
-//! single rows.
+//! individual rows.
 
 use posthaste_core::ports::{
     COUNTED_MAX, EngineFacts, Examine, Examined, ExplainedEvent, InsightStore, Observed, ProcessSeen, Rollup,
@@ -31,7 +31,7 @@ const ENGINE: &str = include_str!("../sql/insight/engine.sql");
 
 const ROLE: DbRole = DbRole::Viewer;
 
-/// Port of the role viewer, for operators.
+/// The SQLite implementation of [`InsightStore`], with the rights of the role `viewer`.
 #[derive(Debug, Clone)]
 pub struct SqliteInsight(pub(crate) SqliteStore);
 

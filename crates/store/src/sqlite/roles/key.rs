@@ -1,4 +1,4 @@
-//! Stores hashes of API keys and sessions, for authentication in the API.
+//! Stores the hashes of API keys and sessions, with which the API authenticates callers.
 
 use std::time::Duration;
 
@@ -31,10 +31,10 @@ const END_SESSION: &str = include_str!("../sql/key/end_session.sql");
 const ROLE: DbRole = DbRole::KeyKeeper;
 const WRITER: Writer = Writer::KeyKeeper;
 
-/// Shortest time between two writes of a key's last use, so that a busy key does not cost a write per request.
+/// Minimum time between two updates of a key's last use, so that a busy key does not cost a write per request.
 const TOUCH_PAUSE: Duration = Duration::from_secs(60);
 
-/// Port of the role key_keeper.
+/// The SQLite implementation of [`KeyStore`], with the rights of the role `key_keeper`.
 #[derive(Debug, Clone)]
 pub struct SqliteKeys(pub(crate) SqliteStore);
 

@@ -1,5 +1,5 @@
-//! Converts between the single row of `outbox_lane` and [`Lane`], and counts the orders in flight: for the outbox
-//! worker, and read-only for the viewer.
+//! Reads and writes the single row of `outbox_lane` as a [`Lane`], and counts the orders in flight, for the outbox
+//! worker and the viewer.
 
 use posthaste_core::Timestamp;
 use posthaste_core::lane::Lane;
@@ -30,8 +30,8 @@ pub(crate) fn view(session: &Session<'_>) -> Answer<LaneStanding> {
     Ok(LaneStanding { lane: read(session, VIEW_LANE)?, sending: count(session, VIEW_COUNT_SENDING)? })
 }
 
-/// Resumes the lane for an operator, through a view that has the rights of the owner. Returns the lane before and
-/// after.
+/// Resumes the lane on behalf of an operator, with a view that has the rights of the owner. Returns the lane before and
+/// after the change.
 pub(crate) fn resume(session: &Session<'_>, now: Timestamp) -> Answer<(Lane, Lane)> {
     let before = read(session, LOAD_RESUMED_LANE)?;
     session.run(RESUME_LANE, params![now.micros()])?;

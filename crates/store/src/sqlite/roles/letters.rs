@@ -1,4 +1,5 @@
-//! Reads dead letters for the role viewer, with and without payloads, and counts the outcomes of requeued ones.
+//! Reads dead letters for the role `viewer`, with and without payloads, and counts the outcomes of requeued dead
+//! letters.
 
 use posthaste_core::event::EventType;
 use posthaste_core::json::JsonText;

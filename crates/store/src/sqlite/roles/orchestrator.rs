@@ -1,5 +1,5 @@
-//! Starts attempts of due sagas (created by the router) and applies the results that workers report. This file reads
-//! rows and writes decisions; [`admission::decide`] and [`results::decide`] make them.
+//! Starts attempts for due sagas, which the router created, and applies the results that workers report. This module
+//! reads rows and writes decisions; [`admission::decide`] and [`results::decide`] make the decisions.
 
 use std::collections::HashMap;
 
@@ -40,7 +40,7 @@ const COUNT_IN_FLIGHT: &str = include_str!("../sql/orchestrator/count_in_flight.
 
 const ROLE: DbRole = DbRole::SagaOrchestrator;
 
-/// Port of the role saga_orchestrator.
+/// The SQLite implementation of [`OrchestratorStore`], with the rights of the role `saga_orchestrator`.
 #[derive(Debug, Clone)]
 pub struct SqliteOrchestrator(pub(crate) SqliteStore);
 
@@ -228,7 +228,7 @@ fn admit_due_sagas(
     Ok(admission.carried_out(created))
 }
 
-/// Creates the jobs and moves the sagas whose job was created.
+/// Creates the jobs, and updates the sagas for which a job was created.
 fn start_attempts(session: &Session<'_>, starts: &[Start], now: Timestamp) -> Answer<Vec<(JobId, SagaId)>> {
     if starts.is_empty() {
         return Ok(Vec::new());
@@ -248,14 +248,15 @@ fn start_attempts(session: &Session<'_>, starts: &[Start], now: Timestamp) -> An
     Ok(created)
 }
 
-/// Returns the retry limit of a subscription, or `None` if it is inactive, unverified or deleted.
+/// Returns the retry limit of a subscription. The outer `Option` is `None` if the subscription is inactive, unverified
+/// or deleted.
 fn find_limit(session: &Session<'_>, id: SubscriptionId) -> Answer<Option<Option<u32>>> {
     let mut find = session.statement(FIND_SUBSCRIPTION)?;
     Ok(find.query_row([id.get()], |row| row.get(0)).optional()?)
 }
 
-/// Adds the oldest due sagas of a subscription, up to the quota in each waiting state. Adds none if the subscription
-/// is inactive, unverified or deleted.
+/// Adds the oldest due sagas of a subscription to `due`, up to the quota in each waiting state. Adds none if the
+/// subscription is inactive, unverified or deleted.
 fn fetch_due_sagas(
     session: &Session<'_>,
     quota: Quota,
@@ -285,7 +286,7 @@ columns!(DueColumns { id, event_id });
 columns!(StateColumns { status, attempt_count, next_attempt_at, final_error_code, current_job_id });
 
 impl StateColumns {
-    /// Reads the columns on which [`admission`] and [`results`] decide.
+    /// Reads the state of a saga, on which [`admission`] and [`results`] base their decisions.
     pub(crate) fn read(self, row: &Row<'_>) -> Answer<SagaState> {
         Ok(SagaState {
             status: value::word(row, self.status, SagaStatus::parse)?,
@@ -324,7 +325,7 @@ fn apply_job_results(
     Ok(results)
 }
 
-/// Writes the sagas of equal decisions in one statement; a batch has few different decisions.
+/// Writes the new states of sagas, with one statement per distinct decision. A batch has few distinct decisions.
 fn write_results(session: &Session<'_>, results: &[AppliedResult], now: Timestamp) -> Answer<()> {
     let mut groups: Vec<(&Decision, Vec<i64>)> = Vec::new();
     for result in results {
@@ -366,8 +367,8 @@ columns!(ResultColumns {
     max_retry_limit,
 });
 
-/// Returns `None` if the saga does not exist or the job has not finished, which only a manual change of the database
-/// can cause.
+/// Reads a finished job. Returns `None` if the saga does not exist or the job has not finished, which only a manual
+/// change to the database can cause.
 fn finished_job(row: &Row<'_>, at: ResultColumns, state: StateColumns) -> Answer<Option<FinishedJob>> {
     let Some(saga_id) = value::maybe_id(row, at.saga_id, SagaId::from_store)? else { return Ok(None) };
     let status = value::word(row, at.job_status, JobStatus::parse)?;

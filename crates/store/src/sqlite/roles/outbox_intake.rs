@@ -1,4 +1,4 @@
-//! Stores orders from the API, each idempotency key once, with its row in the ledger. The outbox worker sends them.
+//! Stores orders from the API, one per idempotency key, each with a row in the ledger. The outbox worker sends them.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const INSERT_ORDER: &str = include_str!("../sql/outbox_intake/insert_order.sql")
 const INSERT_LEDGER: &str = include_str!("../sql/outbox_intake/insert_ledger.sql");
 const FIND_ORDERS: &str = include_str!("../sql/outbox_intake/find_orders.sql");
 
-/// Port of the role outbox_writer.
+/// The SQLite implementation of [`OutboxIntakeStore`], with the rights of the role `outbox_writer`.
 #[derive(Debug, Clone)]
 pub struct SqliteOutboxIntake(pub(crate) SqliteStore);
 

@@ -1,5 +1,5 @@
-//! Claims orders (stored by the intake) for the sender, records the broker's responses and takes back orders whose
-//! sender never reported. [`batch`] decides about orders, [`Lane`] about how many may be sent.
+//! Claims orders, which the intake stored, records the broker's responses, and resets orders whose sender never
+//! reported. [`batch`] determines the changes to orders, and [`Lane`] how many orders may be sent.
 
 use posthaste_core::digest::{Digest, canonical_of};
 use posthaste_core::lane::{ClaimMode, Lane};
@@ -37,7 +37,7 @@ const NEXT_ORDERS_AT: &str = include_str!("../sql/outbox_worker/next_orders_at.s
 
 const ROLE: DbRole = DbRole::OutboxWorker;
 
-/// Port of the role outbox_worker.
+/// The SQLite implementation of [`OutboxWorkerStore`], with the rights of the role `outbox_worker`.
 #[derive(Debug, Clone)]
 pub struct SqliteOutboxWorker(pub(crate) SqliteStore);
 
@@ -143,7 +143,7 @@ impl OutboxWorkerStore for SqliteOutboxWorker {
 fn claim_orders(session: &Session<'_>, claim: &OutboxClaim, now: Timestamp) -> Answer<ClaimedOrders> {
     let lane = load_lane(session)?;
     if claim.again {
-        // A failed claim has claimed nothing: without a network, no response can be lost.
+        // A failed claim has no effect, since no response can be lost without a network.
         return Ok(ClaimedOrders::nothing(false, lane));
     }
     let (orders_max, probe) = match lane.may_claim(count_sending(session)?, claim.orders_max, now) {
@@ -160,7 +160,7 @@ fn claim_orders(session: &Session<'_>, claim: &OutboxClaim, now: Timestamp) -> A
             None => unreadable.push(id),
         }
     }
-    // The signal ends an order whatever the policy.
+    // This signal marks an order as dead regardless of the policy.
     let (signal, policy) = (OrderSignal::Unreadable, OrderRetryPolicy::ORDER);
     let set_aside = end_claim(session, &unreadable, claim.token, &signal, policy, now)?;
     let sends = u32::try_from(orders.len()).unwrap_or(u32::MAX);
@@ -172,7 +172,7 @@ fn claim_orders(session: &Session<'_>, claim: &OutboxClaim, now: Timestamp) -> A
     Ok(ClaimedOrders { probe, held: false, orders, set_aside, lane: after })
 }
 
-/// Returns the oldest orders of the queue, without content (`None`) for each that must not be sent.
+/// Returns the oldest queued orders. The content is `None` for an order that must not be sent.
 fn list_queued(
     session: &Session<'_>,
     orders_max: u32,
@@ -187,7 +187,7 @@ fn list_queued(
     Ok(queued)
 }
 
-/// Ends a claim for its holder without a response from the broker.
+/// Ends the claim on those orders that still hold its token, without a response from the broker.
 fn end_claim(
     session: &Session<'_>,
     orders: &[OrderId],
@@ -212,7 +212,7 @@ fn next_orders_at(session: &Session<'_>) -> Answer<NextOrders> {
     Ok(NextOrders { has_queued: get(row, "has_queued")?, failed_at: value::maybe_time(row, "failed_at")? })
 }
 
-/// Returns an order to send, or `None` if its content does not match its digest.
+/// Returns the order to send, or `None` if its key is invalid or its content does not match its digest.
 fn read_claimed(row: &Row<'_>, now: Timestamp) -> Answer<Option<ClaimedOrder>> {
     let request_digest = Digest::from_store(get(row, "request_digest")?);
     let canonical = canonical_of(value::text(row, "request_json")?, &request_digest);
@@ -256,7 +256,7 @@ fn settle(
     Ok(batch::answers(reports, &held, settled))
 }
 
-/// Writes each change with the given statement.
+/// Writes each change with the given statement. Returns the changed orders.
 fn write(
     session: &Session<'_>,
     sql: &'static str,
@@ -326,7 +326,7 @@ fn updated(session: &Session<'_>, sql: &'static str, values: impl Params) -> Ans
     let mut update = session.statement(sql)?;
     let mut rows = update.query(values)?;
     let order = rows.next()?.map(read_order).transpose()?;
-    // The first row is returned before the statement has finished; reading all rows finishes it.
+    // SQLite returns the first row before the statement has finished. Reading the remaining rows finishes it.
     while rows.next()?.is_some() {}
     Ok(order)
 }

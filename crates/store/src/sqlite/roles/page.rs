@@ -1,17 +1,17 @@
-//! Pages of lists: a bounded number of rows is examined in id order, and those that match are returned with the
-//! position where the next page continues.
+//! Pages of lists. A bounded number of rows is examined in id order, and those that match are returned, with the
+//! position at which the next page continues.
 
 use posthaste_core::ports::{EXAMINED_MAX, Page, PageRequest};
 use rusqlite::{Row, Rows};
 
 use crate::sqlite::conn::error::Answer;
 
-/// Returns how many rows a page examines.
+/// Returns the maximum number of rows that a page examines.
 fn examined_max(page: PageRequest) -> u32 {
     page.examined_max.clamp(1, EXAMINED_MAX)
 }
 
-/// Returns the LIMIT of a list: one more than a page examines, to detect whether there is another page.
+/// Returns the LIMIT of a list: one more than the page examines, to detect whether there is another page.
 pub(crate) fn rows_max(page: PageRequest) -> u32 {
     examined_max(page) + 1
 }
@@ -26,7 +26,7 @@ pub(crate) fn above(page: PageRequest) -> i64 {
     page.after.unwrap_or(0)
 }
 
-/// Fills a page from rows whose first column is the id. `read` returns `None` for a row that does not match, before
+/// Creates a page from rows whose first column is the id. `read` returns `None` for a row that does not match, before
 /// it reads expensive columns.
 pub(crate) fn fill<T>(
     mut rows: Rows<'_>,

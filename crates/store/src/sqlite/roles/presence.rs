@@ -1,4 +1,4 @@
-//! Records that the process is running and adds its counters, through views that any role may insert into.
+//! Records that the process is running and adds its counters, with views that any role may insert into.
 
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{HealthSum, PresenceStore, ProcessSeen, Rollup, StoreResult};
@@ -12,7 +12,7 @@ const REPORT_PRESENCE: &str = include_str!("../sql/presence/report_presence.sql"
 const REPORT_HEALTH: &str = include_str!("../sql/presence/report_health.sql");
 const REPORT_ROLLUP: &str = include_str!("../sql/presence/report_rollup.sql");
 
-/// Port of every process, with the rights of the role viewer.
+/// The SQLite implementation of [`PresenceStore`], with the rights of the role `viewer`.
 #[derive(Debug, Clone)]
 pub struct SqlitePresence(pub(crate) SqliteStore);
 

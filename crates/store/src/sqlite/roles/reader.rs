@@ -1,5 +1,5 @@
-//! Reads everything except secrets and key hashes, for the API and the dashboard. Lists examine a bounded number of
-//! rows in id order; see [`page`].
+//! Reads all data except secrets and key hashes, for the API and the dashboard. Lists examine a bounded number of rows
+//! in id order, see [`page`].
 
 use posthaste_core::audit::{OperatorAuditEntry, OperatorAuditFilter};
 use posthaste_core::event::EventType;
@@ -46,7 +46,7 @@ const NEWEST_ORDER_AUDIT: &str = include_str!("../sql/reader/newest_order_audit.
 
 const ROLE: DbRole = DbRole::Viewer;
 
-/// Port of the role viewer.
+/// The SQLite implementation of [`ReaderStore`], with the rights of the role `viewer`.
 #[derive(Debug, Clone)]
 pub struct SqliteReader(pub(crate) SqliteStore);
 
@@ -270,8 +270,8 @@ pub(crate) fn list<T>(
     page::fill(statement.query(values)?, page, read)
 }
 
-/// Adds the payloads to a page, reading them one by one. It ends before the payload that exceeds [`PAGE_BYTES_MAX`],
-/// unless that is the first. An item whose row was deleted is left out.
+/// Adds the payloads to a page, reading them one by one. The page ends before the first payload that exceeds
+/// [`PAGE_BYTES_MAX`], but contains at least one. Items whose rows were deleted are omitted.
 pub(crate) fn with_payloads<T, U>(
     session: &Session<'_>,
     sql: &'static str,

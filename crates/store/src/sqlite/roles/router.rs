@@ -1,5 +1,5 @@
-//! Dequeues events and creates a saga for each matching subscription. The orchestrator continues with them. Never
-//! reads sagas.
+//! Dequeues events and creates a saga for each matching subscription. The orchestrator processes the sagas. Never reads
+//! sagas.
 
 use posthaste_core::ports::{RouteTake, Routed, RouterStore, StoreResult};
 use posthaste_core::{EventId, SubscriptionId, Timestamp};
@@ -16,7 +16,7 @@ const MATCH_SUBSCRIPTIONS: &str = include_str!("../sql/router/match_subscription
 const INSERT_SAGAS: &str = include_str!("../sql/router/insert_sagas.sql");
 const DELETE_ROUTED: &str = include_str!("../sql/router/delete_routed.sql");
 
-/// Port of the role router_worker.
+/// The SQLite implementation of [`RouterStore`], with the rights of the role `router_worker`.
 #[derive(Debug, Clone)]
 pub struct SqliteRouter(pub(crate) SqliteStore);
 

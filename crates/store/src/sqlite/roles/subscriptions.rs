@@ -30,7 +30,7 @@ static ROTATE_SECRET: SqlText = sql!("../sql/subscriptions/rotate_secret.sql");
 const ROLE: DbRole = DbRole::SubscriptionAdmin;
 const WRITER: Writer = Writer::SubscriptionAdmin;
 
-/// Port of the role subscription_admin.
+/// The SQLite implementation of [`SubscriptionStore`], with the rights of the role `subscription_admin`.
 #[derive(Debug, Clone)]
 pub struct SqliteSubscriptions(pub(crate) SqliteStore);
 
@@ -140,7 +140,7 @@ impl SubscriptionStore for SqliteSubscriptions {
     }
 }
 
-/// Returns the subscription with its secrets, unless it is deleted.
+/// Returns a subscription with its secrets, or `None` if it is deleted.
 fn load(session: &Session<'_>, id: SubscriptionId) -> Answer<Option<(Subscription, Secrets)>> {
     let mut load = session.statement(&LOAD_SUBSCRIPTION)?;
     let found = load.query_row([id.get()], |row| Ok((read_subscription(row)?, read_secrets(row)?)));
@@ -177,7 +177,7 @@ pub(crate) fn target(row: &Row<'_>) -> rusqlite::Result<Target> {
     })
 }
 
-/// Reads the current secret, and the previous one with its expiry.
+/// Reads the current secret, and the previous secret with its expiry time.
 fn read_secrets(row: &Row<'_>) -> rusqlite::Result<Secrets> {
     let current = SealedSecret::new(get::<String>(row, "secret")?);
     let previous = get::<Option<String>>(row, "previous_secret")?.map(SealedSecret::new);

@@ -1,5 +1,5 @@
-//! Leases jobs (created by the orchestrator), reads what to send, and writes outcomes to the orchestrator's inbox.
-//! Never changes a saga.
+//! Claims jobs, which the orchestrator created, reads the events and subscriptions to send, and writes outcomes to the
+//! orchestrator's inbox. Never changes a saga.
 
 use posthaste_core::outcome::AttemptOutcome;
 use posthaste_core::ports::{
@@ -32,10 +32,10 @@ const RELEASE_JOBS: &str = include_str!("../sql/worker/release_jobs.sql");
 
 const ROLE: DbRole = DbRole::JobWorker;
 
-/// Number of jobs that [`COMPLETE_32_JOBS`] completes.
+/// The number of jobs that [`COMPLETE_32_JOBS`] completes.
 const STRIDE: usize = 32;
 
-/// Port of the role job_worker.
+/// The SQLite implementation of [`WorkerStore`], with the rights of the role `job_worker`.
 #[derive(Debug, Clone)]
 pub struct SqliteWorker(pub(crate) SqliteStore);
 
@@ -194,8 +194,8 @@ fn report_jobs(session: &Session<'_>, reports: &[JobReport]) -> Answer<Vec<Repor
     Ok(answers)
 }
 
-/// Completes the jobs of all successful deliveries, 32 per statement, and returns whether it did. If one of them lost
-/// its lease or was reported before, none is changed, and each must be written separately.
+/// Completes the jobs of all successful attempts, 32 per statement. Returns `false` without a change if there are fewer
+/// than two, or if a job has lost its lease or was reported before. The caller must then write each report separately.
 fn complete_all(session: &Session<'_>, reports: &[JobReport]) -> Answer<bool> {
     let delivered = |report: &JobReport| match report.outcome {
         AttemptOutcome::Delivered { status } => {

@@ -1,4 +1,5 @@
-//! The database file: one process at a time, clear errors for a file that cannot be used, and no change to it.
+//! Tests of the database file: only one process can open it, and a file that cannot be used causes a clear error and
+//! stays unchanged.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 use std::os::unix::process::CommandExt as _;
@@ -17,13 +18,13 @@ use crate::sqlite::conn::permissions::exposed_files;
 use crate::sqlite::migrate;
 use crate::sqlite::migrate_with;
 
-/// For a child process: the database to open.
+/// Environment variable of a child process: the database to open.
 const CHILD: &str = "POSTHASTE_TEST_DATABASE";
-/// For a child process: the database to create and keep open.
+/// Environment variable of a child process: the database to create and keep open.
 const CREATOR: &str = "POSTHASTE_TEST_NEW_DATABASE";
-/// For a child process: the lock file to lock.
+/// Environment variable of a child process: the lock file to lock.
 const LOCKER: &str = "POSTHASTE_TEST_LOCK_FILE";
-/// The user id of nobody, since no file is read-only for root.
+/// The user id of `nobody`. For root, no file is read-only.
 const NOBODY: u32 = 65_534;
 
 fn words(error: StoreError) -> String {
@@ -35,7 +36,7 @@ fn refusal(path: &Path) -> String {
     words(SqliteStore::open(&SqliteOptions::new(path)).unwrap_err())
 }
 
-/// Not a test: opens and migrates a database in a child process.
+/// Opens and migrates a database when it runs in a child process; otherwise does nothing.
 #[test]
 fn child_tries_a_database() {
     if let Some(path) = std::env::var_os(CHILD) {
@@ -51,12 +52,12 @@ fn child_tries_a_database() {
     }
 }
 
-/// Returns the output of a child process that opens a database, as root or as nobody.
+/// Runs a child process that opens a database, as `nobody` if `as_nobody` is set, and returns its output.
 fn ask_child(path: &Path, folder: &Path, as_nobody: bool) -> String {
     run_child("child_tries_a_database", (CHILD, path), folder, as_nobody)
 }
 
-/// Returns the output of a test that runs in a child process without a umask.
+/// Runs a test in a child process with umask 000, and returns its output.
 fn run_child(test: &str, (name, value): (&str, &Path), folder: &Path, as_nobody: bool) -> String {
     let program = folder.join("child");
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
@@ -72,7 +73,7 @@ fn run_child(test: &str, (name, value): (&str, &Path), folder: &Path, as_nobody:
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Not a test: creates a database and prints the modes of its files while it is open.
+/// Creates a database and prints the modes of its files when it runs in a child process; otherwise does nothing.
 #[test]
 fn child_creates_a_database() {
     if let Some(path) = std::env::var_os(CREATOR) {
@@ -90,7 +91,7 @@ fn child_creates_a_database() {
     }
 }
 
-/// Not a test: prints whether another user can lock a lock file.
+/// Prints whether it can lock a lock file when it runs in a child process; otherwise does nothing.
 #[test]
 fn child_locks_a_file() {
     if let Some(path) = std::env::var_os(LOCKER) {

@@ -1,4 +1,4 @@
-//! Group commit: results and stored rows when a task of a group fails.
+//! Tests of group commit: results and stored rows when a task in a group fails.
 
 use std::sync::mpsc;
 
@@ -10,7 +10,7 @@ use crate::grants::DbRole;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::conn::error::Fault;
 
-/// Blocks the writer, so that the tasks queued meanwhile become one group.
+/// A task that blocks the writer, so that the tasks queued meanwhile form one group.
 struct Held {
     store: SqliteStore,
     go: mpsc::Sender<()>,
@@ -69,7 +69,7 @@ async fn limit_to_present_size(fixture: &Fixture, more: u32) {
 #[tokio::test]
 async fn full_disk_fails_the_whole_group() {
     let fixture = Fixture::new();
-    // Enough for four of ten events.
+    // Space for four of ten events.
     limit_to_present_size(&fixture, 110).await;
     let held = Held::new(&fixture.store).await;
     let tasks: Vec<_> = (0..10).map(|_| insert(&fixture.store, event(None, 100_000))).collect();
@@ -80,7 +80,7 @@ async fn full_disk_fails_the_whole_group() {
     }
     assert_eq!((fixture.count("events").await, fixture.count("routing_queue").await), (0, 0));
 
-    // A smaller task succeeds, and with more space all do.
+    // A smaller task succeeds, and with more space all tasks do.
     insert(&fixture.store, event(None, 100)).await.unwrap().unwrap();
     fixture.store.limit_pages(1_000_000).await.unwrap();
     let held = Held::new(&fixture.store).await;
@@ -130,7 +130,7 @@ async fn failing_or_panicking_task_does_not_affect_others() {
     assert!(matches!(panicking.await.unwrap(), Err(StoreError::Refused { .. })));
     assert_eq!(fixture.count("events").await, 2);
 
-    // A single task in its group has no savepoint and is rolled back all the same.
+    // A task that is alone in its group has no savepoint, but is rolled back too.
     let alone = fixture.store.write(DbRole::EventIngestWriter, "panicking", |session| {
         let sql = "-- role: event_ingest_writer\n\
             INSERT INTO events (event_type, payload, created_at) VALUES ('c', '1', 0)";
@@ -145,7 +145,7 @@ async fn failing_or_panicking_task_does_not_affect_others() {
     insert(&fixture.store, event(None, 10)).await.unwrap().unwrap();
 }
 
-/// An event that the core types would refuse, to test the schema.
+/// Returns an event that the core types would refuse, to test the schema.
 fn malformed() -> NewEvent {
     NewEvent { event_type: EventType::from_store("not a type".to_owned()), ..event(None, 10) }
 }
@@ -177,7 +177,7 @@ async fn ids_match_their_events_for_every_batch_size() {
     let ingest = fixture.store.ingest();
     let mut known = std::collections::HashMap::new();
     for (round, size) in [1_usize, 7, 8, 9, 31, 32, 33, 40, 77, 500].into_iter().enumerate() {
-        // Some ids repeat within a batch, some were stored before, some events have none.
+        // Some ids repeat within a batch, some are already stored, and some events have no id.
         let name = |at: usize| match at % 5 {
             0 | 3 => None,
             1 => Some(format!("{round}-{}", at / 10)),

@@ -1,4 +1,4 @@
-//! The write-ahead log stays bounded under writes with readers that never pause.
+//! Tests that the write-ahead log stays bounded under writes while readers never pause.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use posthaste_core::ports::{IngestStore as _, Stores as _};
 use super::{Fixture, NOW, event};
 
 const LOG_BYTES_MAX: u64 = 4 << 20;
-/// The largest group of this test, including its indexes, in bytes.
+/// The maximum size of a group in this test, including its indexes, in bytes.
 const GROUP_BYTES_MAX: u64 = 1 << 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -15,7 +15,8 @@ async fn log_stays_bounded_under_writes_and_reads() {
     let fixture =
         Fixture::with(|options| crate::sqlite::SqliteOptions { log_bytes_max: LOG_BYTES_MAX, ..options });
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    // Two readers, of which one always has a snapshot: the log can never be restarted without waiting.
+    // Two readers, at least one of which always has an open snapshot, so that the log can never be restarted without
+    // waiting.
     let readers: Vec<_> = (0..2)
         .map(|_| {
             let (store, stop) = (fixture.store.clone(), stop.clone());

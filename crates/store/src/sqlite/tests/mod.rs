@@ -1,4 +1,4 @@
-//! Tests of this engine only: group commit, rights of the roles, one process per file, the size of the log.
+//! Tests specific to SQLite: group commit, the rights of roles, one process per file, and the size of the log.
 
 mod files;
 mod groups;
@@ -40,7 +40,7 @@ impl Fixture {
         self.folder.path().join("posthaste.db")
     }
 
-    /// Returns the number of rows of a table, as seen by a reader.
+    /// Returns the number of rows in a table, as seen by a reader.
     async fn count(&self, table: &'static str) -> i64 {
         let sql = format!("SELECT count(*) FROM {table}");
         let counted = self.store.ask(

@@ -1,11 +1,11 @@
-//! Every statement uses an index: none scans or sorts a whole table, with or without statistics.
+//! Tests that every statement uses an index: none scans or sorts a whole table, with or without statistics.
 
 use std::path::Path;
 
 use super::Fixture;
 use crate::grants::DbRole;
 
-/// Files whose statements may scan or sort a table, and why.
+/// Files whose statements may scan or sort a table, with the reason.
 const EXCEPTIONS: [(&str, &str); 7] = [
     ("insight/changes_of_types.sql", "returns each subscription once"),
     ("insight/engine.sql", "migrations are few"),
@@ -16,7 +16,7 @@ const EXCEPTIONS: [(&str, &str); 7] = [
     ("reader/deliveries_of_event.sql", "sorts the sagas of one event"),
 ];
 
-/// Scans that are allowed: of rows that the statement itself provides, or of a bounded subquery.
+/// Allowed scans: of rows that the statement itself provides, or of a bounded subquery.
 const SCANNED: [&str; 9] = [
     "SCAN taken",
     "SCAN walk",
@@ -51,7 +51,7 @@ pub(super) fn statements() -> Vec<(String, DbRole, String)> {
 
 async fn check_plans(fixture: &Fixture, when: &str) {
     for (label, role, sql) in statements() {
-        // The role itself prepares it: this proves that each statement stays within the rights of its role.
+        // The statement is prepared as its role, which proves that it stays within the rights of the role.
         let plan =
             fixture.store.probe_plan(role, &sql).await.unwrap_or_else(|error| panic!("{label}: {error:?}"));
         if EXCEPTIONS.iter().any(|(name, _)| *name == label) {
@@ -89,7 +89,7 @@ async fn no_statement_scans_or_sorts_a_table() {
     check_plans(&fixture, "analyzed").await;
 }
 
-/// A history in which everything is finished, which is how a queue appears in the statistics.
+/// Statements that create a history in which all work is finished, as statistics usually find it.
 const FILL: [&str; 8] = [
     "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
      INSERT INTO events (event_type, payload, created_at) SELECT 'type.' || (i % 10), '{}', i FROM n",

@@ -1,4 +1,4 @@
-//! Key lookups do not wait behind other readers.
+//! Tests that key lookups do not wait for other readers.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use posthaste_core::ports::{KeyHash, KeyRole, KeyStore as _, Stores as _};
 
 use super::{Fixture, NOW};
 
-/// Far longer than a lookup takes. Without its own reader, the lookup would wait until the others are released, which
-/// happens only afterwards.
+/// Timeout for a lookup, far longer than it takes. Without its own reader, the lookup would wait until the other
+/// readers are released, which happens only afterwards.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Every API call begins with a key lookup, which must not wait behind the lists of other callers.
+/// Every API call starts with a key lookup, which must not wait for the lists of other callers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn key_lookup_does_not_wait_for_busy_readers() {
     const READERS: usize = 2;

@@ -1,6 +1,6 @@
-//! Statements of the roles: each role runs only its own, and none can bypass the authorizer. The rights of each role
-//! are tested against the matrix of rights, together with PostgreSQL; that every statement stays within the rights of
-//! its role, by [`plans`](super::plans).
+//! Tests that each role runs only its own statements, and that no statement can bypass the authorizer. The matrix of
+//! rights is tested together with PostgreSQL; [`plans`](super::plans) tests that every statement stays within the
+//! rights of its role.
 
 use super::Fixture;
 use super::plans::statements;
@@ -44,8 +44,8 @@ async fn rights_are_checked_again_after_a_schema_change() {
     assert_eq!(count().await, 0);
 }
 
-/// The authorizer attributes an access to the trigger or view that SQLite names, and SQLite names a common table
-/// expression in the same way.
+/// The authorizer identifies triggers and views by the name that SQLite passes, and SQLite passes the names of common
+/// table expressions in the same way.
 #[tokio::test]
 async fn no_statement_is_mistaken_for_a_trigger_or_view() {
     let fixture = Fixture::new();

@@ -1,4 +1,4 @@
-//! The insertion order of the events of a group, and the mapping from rows back to events.
+//! The insertion order of events in a group, and the mapping from inserted rows to events.
 
 use crate::remote::Fault;
 use posthaste_core::EventId;
@@ -10,10 +10,10 @@ pub(super) fn is_unnamed(event: &NewEvent) -> bool {
     event.external_event_id.is_none()
 }
 
-/// Ids of the rows that a statement inserted or found.
+/// The ids of the rows that a statement inserted or found.
 #[derive(Default)]
 pub(super) struct Ids {
-    /// Ids of rows without an external id, ascending, which is insertion order.
+    /// The ids of rows without an external id, in ascending order, which is their insertion order.
     pub(super) unnamed: Vec<i64>,
     pub(super) new: HashMap<String, i64>,
     pub(super) known: HashMap<String, Known>,
@@ -23,19 +23,19 @@ pub(super) struct Ids {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
     pub(super) id: i64,
-    /// Whether it has the type and the payload of the given event.
+    /// Whether the stored event has the same type and payload as the new event.
     pub(super) is_same: bool,
 }
 
 impl Known {
-    /// Returns the conflict of the event at `place` of its request if the contents differ.
+    /// Returns the conflict for the event at `place` in its request, or `None` if the contents are equal.
     pub(super) fn conflict(self, place: usize) -> Option<Conflict> {
         (!self.is_same).then(|| Conflict { place, first: Some(EventId::from_store(self.id)) })
     }
 }
 
 impl Ids {
-    /// Adds the results of a comparison with events that were stored before.
+    /// Adds the results of comparing `events` with stored events.
     pub(super) fn extend(&mut self, events: &[&NewEvent], found: Vec<Option<Known>>) {
         let names =
             events.iter().map(|event| event.external_event_id.as_ref().map(|name| name.as_str().to_owned()));
@@ -43,11 +43,12 @@ impl Ids {
     }
 }
 
-/// Result for one event: inserted or duplicate, or the event that has its external id with different content.
+/// The result for one event: new or duplicate, or the id of the stored event that has the same external id but
+/// different content.
 pub(super) type Answer = Result<Ingested, EventId>;
 
-/// Insertion order of a group: events without an external id in input order, then each external id once, sorted, so
-/// that two batches cannot deadlock. Events of one external id within a group have the same content.
+/// The insertion order of a group: events without an external id in input order, then each external id once, sorted, so
+/// that two batches cannot deadlock. All events with the same external id in a group have the same content.
 pub(super) struct Rows {
     pub(super) order: Vec<usize>,
 }
@@ -62,7 +63,7 @@ impl Rows {
         Self { order }
     }
 
-    /// Returns events with an external id that were not inserted, because they were stored before.
+    /// Returns the events with an external id that were not inserted, because they are already stored.
     pub(super) fn missing<'e>(&self, events: &[&'e NewEvent], ids: &Ids) -> Vec<&'e NewEvent> {
         let is_missing = |event: &&NewEvent| match &event.external_event_id {
             Some(name) => !ids.new.contains_key(name.as_str()),
@@ -71,7 +72,8 @@ impl Rows {
         self.order.iter().map(|&i| events[i]).filter(is_missing).collect()
     }
 
-    /// Returns one result per event, in input order. Of equal external ids the first is new.
+    /// Returns one result per event, in input order. If several events have the same new external id, the first is new
+    /// and the others are duplicates.
     pub(super) fn answers(&self, events: &[&NewEvent], ids: &Ids) -> Result<Vec<Answer>, Fault> {
         let mut unnamed = ids.unnamed.iter();
         let mut first_of: HashMap<&str, usize> = HashMap::new();

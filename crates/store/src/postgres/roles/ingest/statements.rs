@@ -1,4 +1,4 @@
-//! The statements that store a group and compare its events with those stored before.
+//! Runs the statements that store a group and compare its events with stored events.
 
 use super::rows::{Ids, Known, Rows};
 use crate::postgres::conn::session::{Params, Session, TransactionMode};
@@ -18,12 +18,12 @@ const COMPARE_EVENTS: &str = include_str!("../../sql/ingest/compare_events.sql")
 pub(super) struct Storing {
     pub(super) now: Timestamp,
     pub(super) patience: Duration,
-    /// Whether an external id that already has different content prevents the whole batch from being stored.
+    /// Whether a conflict of one event prevents the whole group from being stored.
     pub(super) all_or_nothing: bool,
 }
 
-/// Stores events in one statement. With `all_or_nothing` the statement is part of a transaction that also compares
-/// the events that were stored before. Returns the ids and whether the new rows are stored.
+/// Stores events with one statement. With `all_or_nothing`, the statement is part of a transaction that also compares
+/// the events that were already stored. Returns the ids, and whether the new rows are stored.
 pub(super) async fn insert(
     mut session: Session,
     events: &[&NewEvent],
@@ -59,7 +59,7 @@ pub(super) async fn insert(
     Ok((ids, true))
 }
 
-/// Returns for each event the stored event with the same external id, and whether its content is the same.
+/// Returns, for each event, the stored event with the same external id, if any, and whether its content is the same.
 pub(super) async fn compare(mut session: Session, events: &[&NewEvent]) -> Result<Vec<Option<Known>>, Fault> {
     let answer = session.read(COMPARE_EVENTS, &comparison(events).params()).await?;
     compared(events, &answer)
@@ -83,7 +83,7 @@ fn compared(events: &[&NewEvent], answer: &[Row]) -> Result<Vec<Option<Known>>, 
     for row in answer {
         let place: i64 = get(row, 0)?;
         let known = Known { id: get(row, 1)?, is_same: get(row, 2)? };
-        // The server counts from one.
+        // Array positions in SQL start at one.
         if let Some(slot) = usize::try_from(place - 1).ok().and_then(|place| found.get_mut(place)) {
             *slot = Some(known);
         }
@@ -91,7 +91,7 @@ fn compared(events: &[&NewEvent], answer: &[Row]) -> Result<Vec<Option<Known>>, 
     Ok(found)
 }
 
-/// Arrays of the events to compare. An event without an external id matches none.
+/// The parameters of a comparison, as one array per column. An event without an external id matches no stored event.
 struct Comparison<'e> {
     names: Vec<Option<&'e str>>,
     types: Vec<&'e str>,

@@ -1,7 +1,7 @@
 -- role: lease_cleaner
--- Returns and locks the leases that expired between $3 and $1, oldest first, and those that end later than $4: the
--- clock was set back since they were granted. A job that is locked by its report is skipped, so the report wins. The
--- event columns are for the log.
+-- Returns and locks the leases that expired between $3 and $1, oldest first, and those that end later than $4, because
+-- the clock was set back after they were granted. A job that is locked by its report is skipped, so the report wins.
+-- The event columns are for the log.
 -- index: idx_job_status_lease, webhook_delivery_sagas_pkey, events_pkey.
 -- planner: row comparison, literal LIMIT.
 SELECT few.id, few.saga_id, few.worker_id, few.lease_until, few.lease_resets, told.event_id, told.correlation_id

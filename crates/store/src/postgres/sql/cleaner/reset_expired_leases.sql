@@ -1,6 +1,6 @@
 -- role: lease_cleaner
 -- Resets jobs to Pending, or fails those that were reset too often and inserts them into the orchestrator's inbox. Both
--- remove the token, so that a late report of the previous holder is refused.
+-- updates remove the token, so that a late report of the previous holder is refused.
 -- index: webhook_delivery_jobs_pkey.
 -- The two updates affect different rows: only jobs that become suspect have their flag set, since the cleaner may not
 -- read it.

@@ -1,5 +1,5 @@
 -- role: dead_letter_operator
--- Like find_dead_letters.sql, for one subscription: examines only the dead letters of that subscription.
+-- Variant of find_dead_letters.sql for one subscription: examines only the dead letters of that subscription.
 -- index: idx_dead_subscription; events_pkey for the type.
 -- planner: row comparison, two limits. Rows keep the order of the scan; there is no outer sort.
 SELECT few.id

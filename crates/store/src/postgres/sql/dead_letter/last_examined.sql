@@ -1,5 +1,6 @@
 -- role: dead_letter_operator
--- Returns the id of the last of $3 dead letters after $1, of subscription $2 or of all; NULL if there are fewer.
+-- Returns the id of the last of $3 dead letters after $1, of subscription $2 or of all subscriptions; NULL if there are
+-- fewer.
 -- index: dead_letters_pkey or idx_dead_subscription.
 SELECT CASE WHEN $2::bigint IS NULL
     THEN (SELECT d.id

@@ -1,7 +1,8 @@
 -- role: event_ingest_writer
--- Returns the events that already have one of the external ids $1, and whether their content is equal to the given one.
--- The SECURITY DEFINER function reads the payloads, which this role may not.
--- A separate statement, since the rows that an insert conflicts with are not visible in the snapshot of that insert.
+-- Returns the stored events with the external ids $1, and whether their content equals that of the given events. A
+-- SECURITY DEFINER function reads the payloads, which this role may not read.
+-- This is a separate statement, because the rows that an insert conflicts with are not visible in the snapshot of that
+-- insert.
 -- index: uniq_event_external_id.
 SELECT c.place, c.event_id, c.is_same
 FROM posthaste.compare_events((SELECT $1::text[]), (SELECT $2::text[]), (SELECT $3::json[])) c

@@ -1,5 +1,5 @@
 -- role: viewer
--- Like examine_events.sql, for the newest 10,000 events, newest first.
+-- Variant of examine_events.sql for the newest 10,000 events, newest first.
 -- index: events_pkey backwards, routing_queue_pkey.
 -- The queue is probed for the first id from e.id on: one index descent, however small the statistics say the queue is.
 SELECT e.id, e.event_type, e.created_at,

@@ -1,7 +1,6 @@
 -- role: viewer
--- Returns the depth of each queue, counted up to 100,000, and the time of its oldest entry; and the number of stuck
--- jobs and orders. $1 is now, $2 the lease in ms; $3 and $4 are the times before which a lease or a sending order is
--- stuck.
+-- Returns the depth of each queue, counted up to 100,000, the time of its oldest entry, and the number of stuck jobs
+-- and orders. $1 is now, $2 the lease in ms; $3 and $4 are the times before which a lease or a sending order is stuck.
 -- index: routing_queue_pkey, events_pkey, idx_job_status_lease, finished_jobs_pkey, webhook_delivery_jobs_pkey,
 -- idx_order_status_next. Ranges are row comparisons with an ORDER BY of all their columns, which only these indexes
 -- serve.

@@ -1,8 +1,8 @@
 -- role: viewer
--- Returns the number of sagas that are due at $1 and may be sent, the time since when the oldest of them is due, and
+-- Returns the number of sagas that are due at $1 and may be sent, the time at which the oldest of them became due, and
 -- the number of held sagas. Each is counted up to 100,000, over at most 10,000 subscriptions with unfinished sagas.
 -- index: idx_saga_subscription_due, one descent per subscription; subscriptions_pkey. find_due_subscriptions.sql
--- explains the ranges. The LIMIT keeps each lookup from becoming a join.
+-- explains the ranges. The LIMIT prevents the planner from turning a lookup into a join.
 WITH RECURSIVE walk (subscription_id, step) AS (
     (
         SELECT g.subscription_id, 1 FROM posthaste.webhook_delivery_sagas g

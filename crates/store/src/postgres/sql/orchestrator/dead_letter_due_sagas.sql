@@ -1,6 +1,6 @@
 -- role: saga_orchestrator
--- Dead-letters due sagas that have reached their retry limit, which was lowered meanwhile; a trigger writes the dead
--- letters. fetch_due_sagas.sql has locked the rows.
+-- Dead-letters due sagas that have reached their retry limit because it was lowered. A trigger writes the dead letters.
+-- fetch_due_sagas.sql has locked the rows.
 -- index: webhook_delivery_sagas_pkey.
 UPDATE posthaste.webhook_delivery_sagas g
 SET status = 'DeadLettered', current_job_id = NULL, updated_at = $2::timestamptz

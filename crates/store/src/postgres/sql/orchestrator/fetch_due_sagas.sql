@@ -1,11 +1,11 @@
 -- role: saga_orchestrator
 -- Returns and locks the due sagas of each active, verified subscription in $1: up to $2 that are due for their first
--- attempt and up to $2 that are due for a retry, oldest first (admission::decide chooses among both). Skips sagas that
+-- attempt and up to $2 that are due for a retry, oldest first (admission::decide chooses among them). Skips sagas that
 -- another orchestrator is admitting and those that were due before $3. A Pending saga is due regardless of its time.
 -- index: idx_saga_subscription_due, subscriptions_pkey.
 -- planner: literal predicate, state from VALUES, array of one.
 -- Each branch reads the index in order and stops at the quota, so the cost does not depend on the size of the backlog.
--- Measured next to 300,000 finished sagas, 32 subscriptions of 16: 2 buffers and 3 µs per saga.
+-- Measured with 300,000 finished sagas and 32 subscriptions with 16 due sagas each: 2 buffers and 3 µs per saga.
 SELECT g.id, g.event_id, quota.subscription_id, waiting.status::text, g.attempt_count, g.next_attempt_at,
     g.final_error_code, g.current_job_id, s.max_retry_limit
 FROM unnest((SELECT $1::bigint[]), (SELECT $2::integer[]), (SELECT $3::timestamptz[])) AS quota

@@ -1,13 +1,14 @@
 -- role: saga_orchestrator
--- Walks the subscriptions with unfinished sagas, at most $2 of them after $1, and returns for each the earliest time of
--- a saga that is due at $3: NULL if none is due or if the subscription is inactive, unverified or deleted. A Pending
--- saga is due regardless of its time.
+-- Iterates over the subscriptions with unfinished sagas, at most $2 of them after $1, and returns for each the earliest
+-- time of a saga that is due at $3: NULL if none is due or if the subscription is inactive, unverified or deleted. A
+-- Pending saga is due regardless of its time.
 -- index: idx_saga_subscription_due, subscriptions_pkey.
 -- planner: literal predicate, state from VALUES, scalar lookup, array of one.
 -- Each step is one descent into the index, however many sagas a subscription has. A row comparison of the whole range
--- uses the index too, but PostgreSQL 15 ends such a scan by the first column alone: it reads everything that the
--- subscription has in flight and waiting.
--- Measured: 243 pages for 32 due subscriptions, whatever they have in flight (251 next to a backlog of 100,000).
+-- uses the index too, but PostgreSQL 15 ends such a scan by the first column alone, so it would read all sagas that the
+-- subscription has in flight or waiting.
+-- Measured: reads 243 pages for 32 due subscriptions, however many sagas they have in flight (251 with a backlog of
+-- 100,000).
 WITH RECURSIVE walk (subscription_id, step) AS (
     (
         SELECT g.subscription_id, 1 FROM posthaste.webhook_delivery_sagas g

@@ -3,8 +3,8 @@
 -- sagas of each, and their first and last times. A Pending saga is due regardless of its time: one in the future was
 -- stored before the clock was set back.
 -- index: idx_saga_status_retry.
--- planner: state from VALUES, literal LIMIT. No row comparison: without statistics the planner then chooses the index
--- on the status alone, and sorts.
+-- planner: state from VALUES, literal LIMIT. A row comparison is not used: without statistics, the planner would then
+-- choose the index on the status alone, and sort.
 -- The scan starts at $1, so dead rows before it cost nothing.
 SELECT waiting.status::text, g.subscription_id, count(*) AS sagas, min(g.next_attempt_at) AS first_at,
     max(g.next_attempt_at) AS last_at

@@ -1,5 +1,5 @@
 -- role: saga_orchestrator
--- Moves retries from the times $2 to the times $3, unless they have changed since they were read.
+-- Reschedules retries from the times $2 to the times $3, unless they have changed since they were read.
 -- index: webhook_delivery_sagas_pkey.
 -- planner: status in a CASE, array from a subselect.
 UPDATE posthaste.webhook_delivery_sagas g

@@ -2,7 +2,7 @@
 -- Inserts new orders, each with its ledger row, and returns them.
 -- index: uniq_order_idempotency_key detects duplicates.
 -- The caller sorts by key, so that two batches cannot deadlock. Of two concurrent submissions of one key, the second
--- waits for the commit of the first, at most lock_timeout.
+-- waits for the commit of the first, for at most lock_timeout.
 WITH made AS (
     INSERT INTO posthaste.outbox_orders
         (idempotency_key, request_json, request_digest, trace_id, next_attempt_at, created_at, updated_at)

@@ -3,7 +3,7 @@
 -- was stored before the clock was set back.
 -- index: idx_order_status_next.
 -- planner: materialized claim, row comparison, literal LIMIT, update by ctid.
--- Unlike the claim of a job, this one is flushed: after a crash, an order that was sent must not appear unsent.
+-- Unlike a claim of jobs, this commit is flushed: after a crash, an order that was sent must not appear unsent.
 WITH picked AS MATERIALIZED (
     SELECT few.place
     FROM (

@@ -1,7 +1,7 @@
 -- role: outbox_worker
--- Returns and locks orders that were claimed before $1, or after $3: the clock was set back since. Skips an order that
--- is being settled.
--- index: idx_order_status_next; reads as many rows as orders are being sent.
+-- Returns and locks orders that were claimed before $1, or after $3, because the clock was set back. Skips an order
+-- that is being settled.
+-- index: idx_order_status_next; reads one row per order in flight.
 SELECT few.*
 FROM (
     SELECT o.id, o.idempotency_key, o.status, o.retry_count, o.next_attempt_at, o.last_error, o.trace_id,

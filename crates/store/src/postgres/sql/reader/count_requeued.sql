@@ -1,9 +1,9 @@
 -- role: viewer
 -- Counts the sagas that were requeued from the dead letters $1 to $2 by state: examined, delivered, waiting,
--- dead-lettered; and returns the last dead letter examined. It examines 500 rows; the caller continues after the last
--- one.
+-- dead-lettered. Also returns the last dead letter examined. Examines 500 rows; the caller continues after the last
+-- row.
 -- index: uniq_saga_requeued_from; events_pkey for the type.
--- planner: single bound, literal LIMIT. Rows after $2 are examined and left out.
+-- planner: single bound, literal LIMIT. Rows after $2 are examined but not returned.
 SELECT count(*) FILTER (WHERE made.is_meant) AS looked_at,
     count(*) FILTER (WHERE made.fits AND made.status = 'Completed') AS delivered,
     count(*) FILTER (WHERE made.fits AND made.status IN ('Pending', 'InProgress', 'PendingRetry')) AS waiting,

@@ -1,7 +1,7 @@
 -- role: viewer
 -- Counts the orders that are being sent.
 -- index: idx_order_status_next, one entry per order in flight. With the ORDER BY and the LIMIT the planner has no
--- reason to read the table, whatever its statistics.
+-- reason to read the table, regardless of its statistics.
 SELECT count(*)
 FROM (
     SELECT FROM posthaste.outbox_orders o

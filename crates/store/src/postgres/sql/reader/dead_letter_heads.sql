@@ -1,5 +1,5 @@
 -- role: viewer
--- Returns the dead letters below $1 that match the filter, newest first, examining at most $7. Payloads are left out,
+-- Returns the dead letters below $1 that match the filter, newest first, examining at most $7. Payloads are omitted,
 -- since they may be large.
 -- index: dead_letters_pkey, uniq_saga_requeued_from; events_pkey for the type.
 -- planner: two limits. Rows keep the order of the scan; there is no outer sort.

@@ -1,5 +1,5 @@
 -- role: viewer
--- Like dead_letter_heads.sql, for one subscription: examines only the dead letters of that subscription.
+-- Variant of dead_letter_heads.sql for one subscription: examines only the dead letters of that subscription.
 -- index: idx_dead_subscription, uniq_saga_requeued_from; events_pkey for the type.
 -- planner: row comparison, two limits. Rows keep the order of the scan; there is no outer sort.
 SELECT d.id, d.saga_id, d.event_id, d.subscription_id, d.final_error_code, d.failed_at,

@@ -1,6 +1,6 @@
 -- role: viewer
--- Returns the payloads of the dead letters $1, in this order: as many as fit into $2 bytes, and at least the first. The
--- payload of a missing row is NULL.
+-- Returns the payloads of the dead letters $1, in the given order: as many as fit into $2 bytes, and at least the
+-- first. The payload of a missing row is NULL.
 -- index: dead_letters_pkey.
 -- The recursion adds up the sizes and stops at the limit, so that the server decompresses at most one payload more than
 -- it returns. A window function would decompress all of them.

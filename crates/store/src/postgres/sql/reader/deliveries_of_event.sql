@@ -1,5 +1,5 @@
 -- role: viewer
--- Like deliveries.sql, for one event: examines only the sagas of that event.
+-- Variant of deliveries.sql for one event: examines only the sagas of that event.
 -- index: idx_saga_event. An event has one saga per matching subscription; they are sorted by id.
 -- planner: two limits. Rows keep the order of the scan; there is no outer sort.
 SELECT g.id, g.event_id, g.subscription_id, g.status::text, g.attempt_count, g.next_attempt_at, g.final_error_code,

@@ -1,5 +1,5 @@
 -- role: viewer
--- Returns the events below $1 that match the filter, newest first, examining at most $4. Payloads are left out, since
+-- Returns the events below $1 that match the filter, newest first, examining at most $4. Payloads are omitted, since
 -- they may be large.
 -- index: events_pkey. The index on event_type is not in id order: using it would sort all events of a type.
 -- planner: two limits. Rows keep the order of the scan; there is no outer sort.

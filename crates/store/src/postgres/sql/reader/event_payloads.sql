@@ -1,5 +1,5 @@
 -- role: viewer
--- Returns the payloads of the events $1, in this order: as many as fit into $2 bytes, and at least the first. The
+-- Returns the payloads of the events $1, in the given order: as many as fit into $2 bytes, and at least the first. The
 -- payload of a missing row is NULL.
 -- index: events_pkey.
 -- The recursion adds up the sizes and stops at the limit, so that the server decompresses at most one payload more than

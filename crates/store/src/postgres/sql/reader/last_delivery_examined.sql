@@ -1,5 +1,5 @@
 -- role: viewer
--- Returns the id of the last of $3 sagas below $1, of event $2 or of all; NULL if there are fewer.
+-- Returns the id of the last of $3 sagas below $1, of event $2 or of all events; NULL if there are fewer.
 -- index: webhook_delivery_sagas_pkey or idx_saga_event.
 SELECT CASE WHEN $2::bigint IS NULL
     THEN (SELECT g.id

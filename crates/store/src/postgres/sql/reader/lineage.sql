@@ -1,6 +1,6 @@
 -- role: viewer
 -- Returns the dead letter that a saga was requeued from, with its saga; the saga's own dead letter; and the saga that
--- was requeued from that one.
+-- was requeued from the latter.
 -- index: webhook_delivery_sagas_pkey, dead_letters_pkey, idx_dead_saga, uniq_saga_requeued_from; one row of each.
 SELECT g.requeued_from, (SELECT d.saga_id FROM posthaste.dead_letters d WHERE d.id = g.requeued_from) AS made_from_saga,
     g.letter_id,

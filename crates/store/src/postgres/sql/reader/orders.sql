@@ -1,6 +1,6 @@
 -- role: viewer
 -- Returns the orders below $1 that match the filter, newest first, examining at most $4. The broker's responses are
--- left out, since they may be large.
+-- omitted, since they may be large.
 -- index: outbox_orders_pkey. The index on the status is not in id order.
 -- planner: two limits. Rows keep the order of the scan; there is no outer sort.
 SELECT o.id, o.idempotency_key, o.status, o.retry_count, o.next_attempt_at, o.last_error, o.trace_id, o.broker_order_id,

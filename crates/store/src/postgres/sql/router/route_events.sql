@@ -6,7 +6,7 @@
 -- planner: materialized claim, literal LIMIT, update by ctid, fenced lookup. Subscriptions are looked up once for each
 -- distinct type.
 -- The router may not read sagas, so there is no RETURNING and no conflict target.
--- Measured next to 300,000 sagas, batches of 500: 28 buffers and 16 µs per row; 23 of the buffers are for the saga and
+-- Measured with 300,000 sagas, in batches of 500: 28 buffers and 16 µs per row; 23 of the buffers are for the saga and
 -- its indexes.
 WITH taken AS MATERIALIZED (
     SELECT few.place, few.event_id

@@ -1,5 +1,5 @@
 -- role: subscription_admin
--- Replaces the secret; the old one becomes the previous secret until $3.
+-- Replaces the secret; the old secret becomes the previous secret until $3.
 -- index: subscriptions_pkey.
 UPDATE posthaste.subscriptions s
 SET previous_secret = s.secret, previous_secret_expires_at = $3::timestamptz, secret = $2::text,

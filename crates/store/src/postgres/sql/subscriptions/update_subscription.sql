@@ -1,5 +1,5 @@
 -- role: subscription_admin
--- Writes the whole row: core has applied the change to the row that this transaction locked.
+-- Writes the whole row, because core has applied the change to the row that this transaction locked.
 -- index: subscriptions_pkey.
 UPDATE posthaste.subscriptions s
 SET event_type = $2::text, callback_url = $3::text, active = $4::boolean, verified = $5::boolean,

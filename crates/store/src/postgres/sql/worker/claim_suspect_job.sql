@@ -1,7 +1,7 @@
 -- role: job_worker
 -- Leases the suspect that has waited longest since $1, and returns the columns of claim_due_jobs.sql. There is no upper
 -- bound: a Pending job is due regardless of its time.
--- index: idx_job_suspect, webhook_delivery_jobs_pkey, webhook_delivery_sagas_pkey. One buffer while there is no
+-- index: idx_job_suspect, webhook_delivery_jobs_pkey, webhook_delivery_sagas_pkey. Reads one buffer while there is no
 -- suspect.
 -- planner: materialized claim, literal predicate, status in a CASE.
 WITH picked AS MATERIALIZED (

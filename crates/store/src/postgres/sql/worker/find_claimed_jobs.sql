@@ -1,6 +1,6 @@
 -- role: job_worker
--- Returns the jobs of a claim whose response was lost, by its token and the exact end of its leases. The time since
--- when they were claimable has been overwritten; their creation time is a safe substitute.
+-- Returns the jobs of a claim whose response was lost, by its token and the exact end of its leases. The time at which
+-- they became claimable has been overwritten; their creation time is a safe substitute.
 -- index: idx_job_status_lease, webhook_delivery_sagas_pkey.
 -- planner: row comparison.
 SELECT j.id, j.saga_id, g.event_id, g.subscription_id, g.attempt_count, j.created_at AS claimable_since

@@ -1,5 +1,5 @@
 -- role: job_worker
--- Releases jobs that were claimed and not started; no reset is counted.
+-- Releases jobs that were claimed but not started. This does not count as a reset.
 -- index: webhook_delivery_jobs_pkey.
 UPDATE posthaste.webhook_delivery_jobs j
 SET status = 'Pending', lease_until = $3::timestamptz, lease_token = NULL, worker_id = NULL

@@ -1,9 +1,9 @@
 -- role: job_worker
--- Finishes jobs and inserts them into the orchestrator's inbox in one statement; returns the finished ones.
+-- Finishes jobs and inserts them into the orchestrator's inbox in one statement. Returns the finished jobs.
 -- index: webhook_delivery_jobs_pkey.
 -- planner: status in a CASE, array from a subselect.
 -- Only a report with the current token changes a job.
--- Measured next to 300,000 jobs, batches of 500: 25 buffers and 14 µs per job; 3 of the buffers are for the inbox.
+-- Measured with 300,000 jobs, in batches of 500: 25 buffers and 14 µs per job; 3 of the buffers are for the inbox.
 WITH done AS (
     UPDATE posthaste.webhook_delivery_jobs j
     SET status = told.status::posthaste.job_status, response_status = told.response_status,

@@ -1,5 +1,5 @@
 -- role: lease_cleaner
--- Returns the leases that expired between ?3 and ?1 and those that end at ?4 or later (the clock was set back since
+-- Returns the leases that expired between ?3 and ?1 and those that end at ?4 or later (the clock was set back after
 -- they were granted), in the order of their ends. The event columns are for the log.
 -- index: idx_job_status_lease, one range for each of the two; primary keys of webhook_delivery_sagas and events
 SELECT taken.id, taken.saga_id, taken.worker_id, taken.lease_until, taken.lease_resets,

@@ -1,6 +1,6 @@
 -- role: dead_letter_operator
--- Returns the next ?2 dead letters after ?1, oldest first. The caller applies the filter, so that it knows the last row
--- examined.
+-- Returns the next ?2 dead letters after ?1, oldest first. The caller applies the filter, because it must know the last
+-- row examined.
 -- index: primary keys of dead_letters (in order) and events
 SELECT d.id, d.subscription_id, e.event_type, d.failed_at
 FROM dead_letters d

@@ -1,5 +1,5 @@
 -- role: dead_letter_operator
--- Like find_dead_letters.sql, for one subscription: returns only the dead letters of that subscription.
+-- Variant of find_dead_letters.sql for one subscription: returns only the dead letters of that subscription.
 -- index: idx_dead_subscription (in order), primary key of events
 SELECT d.id, d.subscription_id, e.event_type, d.failed_at
 FROM dead_letters d INDEXED BY idx_dead_subscription

@@ -1,6 +1,6 @@
 -- role: viewer
--- Returns the depth of each queue, counted up to 100,000, and the time of its oldest entry; and the number of stuck
--- jobs and orders.
+-- Returns the depth of each queue, counted up to 100,000, the time of its oldest entry, and the number of stuck jobs
+-- and orders.
 -- index: primary keys of routing_queue, events, finished_jobs and webhook_delivery_jobs; idx_job_status_lease;
 -- idx_order_status_next
 -- The time when a job finished is not stored. It is computed: the lease began ?2 ms before lease_until, and the attempt

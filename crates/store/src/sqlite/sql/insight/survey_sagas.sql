@@ -1,5 +1,5 @@
 -- role: viewer
--- Returns the number of sagas that are due at ?1 and may be sent, the time since when the oldest of them is due, and
+-- Returns the number of sagas that are due at ?1 and may be sent, the time at which the oldest of them became due, and
 -- the number of held sagas; see find_due_subscriptions.sql.
 -- index: idx_saga_subscription_due, one probe per subscription, at most 10,000; primary key of subscriptions
 WITH RECURSIVE walk (subscription_id, probes) AS (

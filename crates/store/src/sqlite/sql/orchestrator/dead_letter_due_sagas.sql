@@ -1,6 +1,5 @@
 -- role: saga_orchestrator
--- Dead-letters due sagas that have reached their retry limit, which was lowered meanwhile; a trigger writes the dead
--- letters.
+-- Dead-letters due sagas that have reached their retry limit because it was lowered. A trigger writes the dead letters.
 -- index: primary key; the unary + keeps the status from selecting an index
 UPDATE webhook_delivery_sagas
 SET status = 'DeadLettered', current_job_id = NULL, updated_at = ?2

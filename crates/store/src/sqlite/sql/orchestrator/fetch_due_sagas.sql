@@ -1,6 +1,6 @@
 -- role: saga_orchestrator
 -- Returns up to ?3 sagas of a subscription that are due for their first attempt and up to ?3 that are due for a retry,
--- oldest first (admission::decide chooses among both). A Pending saga is due regardless of its time: one in the future
+-- oldest first (admission::decide chooses among them). A Pending saga is due regardless of its time: one in the future
 -- was stored before the clock was set back.
 -- index: idx_saga_subscription_due, one range for each of the two states
 SELECT * FROM (

@@ -1,5 +1,5 @@
 -- role: saga_orchestrator
--- Returns finished jobs whose result has yet to be applied, each with its saga and the retry limit of its subscription.
+-- Returns finished jobs whose result is not yet applied, each with its saga and the retry limit of its subscription.
 -- The inbox contains only unapplied results, so the cost does not depend on the sagas in progress or on history.
 -- index: primary keys of finished_jobs, webhook_delivery_jobs, webhook_delivery_sagas and subscriptions. The outer
 -- joins keep the inbox as the outermost loop.

@@ -1,11 +1,11 @@
 -- role: saga_orchestrator
--- Walks the subscriptions with unfinished sagas, at most ?2 of them after ?1, and returns for each the earliest time of
--- a saga that is due at ?3: NULL if none is due or if the subscription is inactive, unverified or deleted. A Pending
--- saga is due regardless of its time: one in the future was stored before the clock was set back.
+-- Iterates over the subscriptions with unfinished sagas, at most ?2 of them after ?1, and returns for each the earliest
+-- time of a saga that is due at ?3: NULL if none is due or if the subscription is inactive, unverified or deleted. A
+-- Pending saga is due regardless of its time: one in the future was stored before the clock was set back.
 -- index: idx_saga_subscription_due, one probe per subscription; primary key of subscriptions
 -- This is a skip scan by recursion: each step jumps to the next subscription, however many sagas the current one has.
--- The conditions on the three states are written exactly like the predicate of the partial index, which SQLite must
--- recognize.
+-- The conditions on the three states repeat the predicate of the partial index word for word, so that SQLite recognizes
+-- it.
 WITH RECURSIVE walk (subscription_id, probes) AS (
     SELECT (SELECT g.subscription_id
             FROM webhook_delivery_sagas g INDEXED BY idx_saga_subscription_due

@@ -1,5 +1,5 @@
 -- role: outbox_worker
--- Returns orders that were claimed before ?1, or after ?3: the clock was set back since.
+-- Returns orders that were claimed before ?1, or after ?3, because the clock was set back.
 -- index: idx_order_status_next; reads all orders that are being sent, whose number is bounded
 SELECT id, idempotency_key, status, retry_count, next_attempt_at, last_error, trace_id, broker_order_id,
     request_digest, result_digest, result_json, maybe_executed, created_at, updated_at,

@@ -1,5 +1,5 @@
 -- role: outbox_worker
--- Returns whether orders are queued, and when the next failed one is due.
+-- Returns whether orders are queued, and when the next failed order is due.
 -- index: idx_order_status_next, the first entry of each status
 SELECT
     EXISTS (SELECT 1 FROM outbox_orders INDEXED BY idx_order_status_next

@@ -1,7 +1,7 @@
 -- role: viewer
 -- Counts the sagas that were requeued from the dead letters ?1 to ?2 by state: examined, delivered, waiting,
--- dead-lettered; and returns the last dead letter examined. It examines 500 rows; the caller continues after the last
--- one.
+-- dead-lettered. Also returns the last dead letter examined. Examines 500 rows; the caller continues after the last
+-- row.
 -- index: uniq_saga_requeued_from; primary key of events for the type
 SELECT count(*) AS looked_at,
     count(*) FILTER (WHERE taken.fits AND taken.status = 'Completed') AS delivered,

@@ -1,5 +1,5 @@
 -- role: viewer
--- Like dead_letter_heads.sql, for one subscription: returns only the dead letters of that subscription.
+-- Variant of dead_letter_heads.sql for one subscription: returns only the dead letters of that subscription.
 -- index: idx_dead_subscription (backwards), primary key of events, uniq_saga_requeued_from
 SELECT d.id, d.saga_id, d.event_id, d.subscription_id, d.final_error_code, d.failed_at,
     (SELECT r.id FROM webhook_delivery_sagas r INDEXED BY uniq_saga_requeued_from WHERE r.requeued_from = d.id)

@@ -1,5 +1,5 @@
 -- role: viewer
--- Returns the next ?2 sagas below ?1, newest first. The caller applies the filter, so that it knows the last row
+-- Returns the next ?2 sagas below ?1, newest first. The caller applies the filter, because it must know the last row
 -- examined.
 -- index: primary keys of webhook_delivery_sagas (backwards) and events
 SELECT g.id, g.event_id, g.subscription_id, g.status, g.attempt_count, g.next_attempt_at, g.final_error_code,

@@ -1,5 +1,5 @@
 -- role: viewer
--- Like deliveries.sql, for one event. An event has one saga per matching subscription; they are sorted by id.
+-- Variant of deliveries.sql for one event. An event has one saga per matching subscription; they are sorted by id.
 -- index: idx_saga_event
 SELECT g.id, g.event_id, g.subscription_id, g.status, g.attempt_count, g.next_attempt_at, g.final_error_code,
     g.current_job_id, g.requeued_from, g.created_at, g.updated_at, e.event_type

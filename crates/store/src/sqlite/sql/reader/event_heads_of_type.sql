@@ -1,5 +1,5 @@
 -- role: viewer
--- Like event_heads.sql, for one event type.
+-- Variant of event_heads.sql for one event type.
 -- index: idx_event_type, backwards, without a sort: index entries end with the rowid
 SELECT {event_head}
 FROM events INDEXED BY idx_event_type

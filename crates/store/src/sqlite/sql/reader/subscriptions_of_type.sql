@@ -1,5 +1,5 @@
 -- role: viewer
--- Like subscriptions.sql, for one event type.
+-- Variant of subscriptions.sql for one event type.
 -- index: idx_subscription_event_type, backwards, without a sort: index entries end with the rowid
 SELECT {subscription}
 FROM subscriptions INDEXED BY idx_subscription_event_type

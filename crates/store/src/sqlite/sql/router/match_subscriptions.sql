@@ -2,7 +2,7 @@
 -- Returns the queued events from ?1, oldest first, each with its matching subscriptions; an event without one is
 -- returned with NULL.
 -- index: primary keys of routing_queue and events, idx_subscription_event_type. CROSS JOIN keeps the queue as the
--- outermost loop, whatever the statistics.
+-- outermost loop, regardless of the statistics.
 SELECT taken.event_id, s.id
 FROM (SELECT event_id FROM routing_queue WHERE event_id >= ?1 ORDER BY event_id LIMIT ?2) AS taken
 CROSS JOIN events e ON e.id = taken.event_id

@@ -1,6 +1,6 @@
 -- role: job_worker
--- Like complete_job.sql, for 32 jobs. A statement that fires a trigger journals each page it changes, so reports cost a
--- quarter less than one by one. Rows of NULL match no job.
+-- Variant of complete_job.sql for 32 jobs. A statement that fires a trigger journals each page it changes, so a report
+-- costs a quarter less than with one statement per job. Rows of NULL match no job.
 -- index: primary key; the unary + keeps the other columns from selecting an index
 WITH delivered (job_id, token, response_status, duration_ms) AS (
     VALUES

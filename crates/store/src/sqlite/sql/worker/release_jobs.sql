@@ -1,5 +1,5 @@
 -- role: job_worker
--- Releases a job that was claimed and not started; no reset is counted.
+-- Releases a job that was claimed but not started. This does not count as a reset.
 -- index: primary key; the unary + keeps the other columns from selecting an index
 UPDATE webhook_delivery_jobs
 SET status = 'Pending', lease_until = ?3, lease_token = NULL, worker_id = NULL

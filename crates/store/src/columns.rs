@@ -1,5 +1,5 @@
 //! Column lists shared by the statements of both engines. A statement names a list in braces, such as `{subscription}`,
-//! and [`sql!`] replaces the name by the columns.
+//! and [`sql!`] replaces the name with the columns.
 
 use std::sync::LazyLock;
 

@@ -389,8 +389,8 @@ pub fn allows(role: DbRole, privilege: Privilege, object: &str, column: Option<&
     })
 }
 
-/// Returns whether a role may use a SQLite view, by INSERT or SELECT, because it may call the function that the view
-/// replaces.
+/// Returns whether a role may insert into or select from a SQLite view, which requires the right to call the function
+/// that the view replaces.
 pub fn may_call_view(role: DbRole, view: &str) -> bool {
     SQLITE_VIEWS
         .iter()

@@ -36,8 +36,8 @@ macro_rules! migrations {
 }
 pub(crate) use migrations;
 
-/// First line of a migration that cannot run in a transaction, such as CREATE INDEX CONCURRENTLY. Its statements are
-/// separated by lines that start with `-- step`, and each must be idempotent.
+/// First line of a migration that cannot run in a transaction, for example because it uses CREATE INDEX CONCURRENTLY.
+/// Its statements are separated by lines that start with `-- step`, and each must be idempotent.
 const NO_TRANSACTION: &str = "-- posthaste: no transaction";
 
 impl Migration {

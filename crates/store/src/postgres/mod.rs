@@ -57,7 +57,7 @@ struct Pools {
     outbox_worker: RolePool,
     key_keeper: RolePool,
     viewer: RolePool,
-    /// Never used, because the role is for applications.
+    /// Unused, because only applications use this role.
     event_publisher: RolePool,
 }
 

@@ -73,7 +73,7 @@ pub struct SqliteStore {
 
 #[derive(Debug)]
 struct Threads {
-    /// `None` only during shutdown.
+    /// The queues of all threads. `None` only during shutdown.
     queues: Option<Queues>,
     handles: Vec<JoinHandle<()>>,
     observer: Observer,

@@ -25,7 +25,7 @@ const LISTEN: &str = "LISTEN posthaste";
 /// Timeout for connecting, and timeout for LISTEN.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A listener for the notifications of all processes that use the database, including its own. The URL must connect to
+/// A listener for the notifications of all processes that use the database, including this one. The URL must connect to
 /// the server directly, without a connection pooler. Any login will do, since LISTEN needs no privilege.
 pub struct PostgresListener {
     config: Config,
@@ -40,7 +40,7 @@ impl std::fmt::Debug for PostgresListener {
 }
 
 impl PostgresListener {
-    /// Parses the URL. The first call of [`ListenStore::next_announcements`] connects.
+    /// Parses the URL. The first call to [`ListenStore::next_announcements`] connects.
     pub fn new(url: &str) -> StoreResult<Self> {
         Ok(Self { config: parse_url(url, PROGRAM, ANSWER_TIMEOUT)?, task: None })
     }

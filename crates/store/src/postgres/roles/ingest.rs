@@ -82,7 +82,7 @@ type Group = Vec<usize>;
 /// The result of storing a group.
 struct Stored {
     answers: Vec<Answer>,
-    /// `false` if the transaction was rolled back because of a conflict.
+    /// Whether the new rows are stored. `false` if the transaction was rolled back because of a conflict.
     is_stored: bool,
 }
 

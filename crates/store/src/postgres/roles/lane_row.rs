@@ -67,7 +67,7 @@ pub(crate) async fn commit(session: &mut Session, lane: &Lane) -> Result<(), Fau
     Ok(())
 }
 
-/// Resumes the lane on behalf of an operator, with a SECURITY DEFINER function.
+/// Resumes the lane on behalf of an operator, through a SECURITY DEFINER function.
 pub(crate) async fn resume(mut session: Session, by: &Actor, now: Timestamp) -> Result<Lane, Fault> {
     let sql = include_str!("../sql/dead_letter/load_resumed_lane.sql");
     let before = lane(&session.begin(TransactionMode::Flushed, sql, &[]).await?)?;

@@ -165,7 +165,7 @@ async fn next_orders_at(mut session: Session) -> Result<NextOrders, Fault> {
     Ok(NextOrders { has_queued: get(row, "has_queued")?, failed_at: instant_or_none(row, "failed_at")? })
 }
 
-/// Ends the claim on those orders that still hold its token, without a response from the broker.
+/// Ends a claim without a response from the broker. Orders that no longer have the token of the claim are not changed.
 async fn end_claim(
     session: &mut Session,
     orders: &[OrderId],

@@ -49,9 +49,9 @@ pub(crate) async fn fill<T>(
     Ok(Page { items, next })
 }
 
-/// Adds the payloads to a page. The page ends before the first payload that exceeds [`PAGE_BYTES_MAX`], but contains at
-/// least one. `sql` gets the ids and the limit, and returns as many payloads as fit, in the order of the ids. Items
-/// whose rows were deleted are omitted.
+/// Adds the payloads to a page. The page ends before the payload with which the total size would exceed
+/// [`PAGE_BYTES_MAX`], but contains at least one. `sql` gets the ids and the limit, and returns as many payloads as
+/// fit, in the order of the ids. Items whose rows were deleted are omitted.
 pub(crate) async fn with_payloads<T, U>(
     session: &mut Session,
     sql: &str,

@@ -1,4 +1,4 @@
-//! Records that a process is running and adds its counters, with SECURITY DEFINER functions.
+//! Records that a process is running and adds its counters, through SECURITY DEFINER functions.
 
 use crate::postgres::PostgresStore;
 use crate::postgres::conn::pool::RolePool;

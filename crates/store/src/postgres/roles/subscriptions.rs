@@ -209,7 +209,7 @@ async fn update(
     Ok(Some(after))
 }
 
-/// Returns the changed subscription. An update must return its row, because the row is locked.
+/// Returns the changed subscription. The update must have returned it, because its row was locked.
 fn changed(rows: &[Row]) -> Result<Subscription, Fault> {
     rows.first().map_or_else(|| Err(Fault::Unreadable("the update returned no row".to_owned())), subscription)
 }

@@ -1,7 +1,7 @@
-//! The thread that flushes the write-ahead log. The writer commits without flushing, and passes the tasks that must not
-//! be acknowledged before the flush to this thread. One fsync covers all commits written before it began, while the
-//! writer continues. With 64 callers and one subscription, this yields 5 to 10 % more deliveries than flushing in the
-//! writer.
+//! The thread that flushes the write-ahead log. The writer commits without flushing, and passes to this thread the
+//! tasks that must not be acknowledged before the flush. One fsync covers all commits written before it began, while
+//! the writer continues. With 64 callers and one subscription, this yields 5 to 10 % more deliveries than flushing in
+//! the writer.
 
 use std::io;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ struct Group {
 
 /// A handle to the flusher thread. Dropping it ends the thread after all queued tasks are acknowledged.
 pub(crate) struct Flusher {
-    /// `None` only during shutdown.
+    /// The sender of committed groups. `None` only during shutdown.
     queue: Option<mpsc::Sender<Group>>,
     thread: Option<JoinHandle<()>>,
     broken: Arc<AtomicBool>,

@@ -20,7 +20,8 @@ const TRY_WAIT: Duration = Duration::from_millis(20);
 /// Maximum number of tries in an attempt. Two suffice for short, overlapping readers; the others are a reserve for a
 /// busy machine.
 const TRIES_MAX: u32 = 25;
-/// Maximum number of tries in an attempt after a blocked one, when a different reader blocks the checkpoint.
+/// Maximum number of tries in an attempt that follows a probe, after the reader that blocked the checkpoint has
+/// finished.
 const TRIES_AFTER_PROBE: u32 = 3;
 /// Interval between probes while a reader blocks the checkpoint. The log is also probed when it has grown by a quarter
 /// of its limit.

@@ -39,7 +39,7 @@ const READER_CACHE_KIB: i32 = 16_384;
 /// The content of an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileState {
-    /// No tables, and no application id.
+    /// A database with neither tables nor an application id.
     Empty,
     /// A Posthaste database.
     Ours,
@@ -65,7 +65,7 @@ pub(crate) fn must_exist(path: &Path) -> StoreResult<()> {
     }
 }
 
-/// Opens the connection of the writer.
+/// Opens the writer's connection.
 pub(crate) fn open_writer(path: &Path) -> StoreResult<(Connection, FileState)> {
     open(path, None)
 }
@@ -161,7 +161,7 @@ fn set_up_reader(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "query_only", true)
 }
 
-/// Converts an SQLite error to the error for a file that cannot be used.
+/// Converts a SQLite error to the error for a file that cannot be used.
 pub(crate) fn refused(path: &Path, error: &rusqlite::Error) -> StoreError {
     let reason = match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => "this file is not a database; choose another file".to_owned(),

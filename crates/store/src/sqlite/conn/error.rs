@@ -62,12 +62,12 @@ impl GroupLoss {
         Arc::new(Self { kind: kind_of(fault), cause: rolled_back(fault) })
     }
 
-    /// Returns the loss of a group whose transaction SQLite rolled back although no task reported an error.
+    /// Creates the loss of a group whose transaction SQLite rolled back although no task reported an error.
     pub(crate) fn vanished() -> Arc<Self> {
         Arc::new(Self { kind: Kind::Away, cause: rolled_back(&"the transaction had been closed") })
     }
 
-    /// Returns the loss of a group whose commit failed. A commit that failed while it was being written may be
+    /// Creates the loss of a group whose commit failed. A commit that failed while it was being written may be
     /// recovered after a crash, so its outcome is unknown. A commit that failed for lack of space is not recovered.
     pub(crate) fn during_commit(error: rusqlite::Error) -> Arc<Self> {
         let fault = Fault::Sqlite(error);
@@ -83,7 +83,7 @@ impl GroupLoss {
         Arc::new(Self { kind, cause: rolled_back(&fault) })
     }
 
-    /// Returns the loss of a group that is committed but not flushed, and may be lost in a power failure.
+    /// Creates the loss of a group that is committed but not flushed, and may be lost in a power failure.
     pub(crate) fn during_flush(error: &std::io::Error) -> Arc<Self> {
         Arc::new(Self { kind: Kind::Unknown, cause: format!("could not be flushed: {error}") })
     }

@@ -29,7 +29,7 @@ impl Guarded {
         Ok(Self { connection, gate })
     }
 
-    /// Runs a statement as the owner, such as BEGIN, SAVEPOINT or COMMIT.
+    /// Runs a statement, such as BEGIN, SAVEPOINT or COMMIT, as the owner.
     pub(crate) fn owner(&self, sql: &str) -> rusqlite::Result<()> {
         let mut statement = self.connection.prepare_cached(sql)?;
         statement.raw_execute().map(drop)

@@ -30,8 +30,8 @@ pub(crate) fn view(session: &Session<'_>) -> Answer<LaneStanding> {
     Ok(LaneStanding { lane: read(session, VIEW_LANE)?, sending: count(session, VIEW_COUNT_SENDING)? })
 }
 
-/// Resumes the lane on behalf of an operator, with a view that has the rights of the owner. Returns the lane before and
-/// after the change.
+/// Resumes the lane on behalf of an operator, through a view that has the rights of the owner. Returns the lane before
+/// and after the change.
 pub(crate) fn resume(session: &Session<'_>, now: Timestamp) -> Answer<(Lane, Lane)> {
     let before = read(session, LOAD_RESUMED_LANE)?;
     session.run(RESUME_LANE, params![now.micros()])?;

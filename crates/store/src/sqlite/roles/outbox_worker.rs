@@ -187,7 +187,7 @@ fn list_queued(
     Ok(queued)
 }
 
-/// Ends the claim on those orders that still hold its token, without a response from the broker.
+/// Ends a claim without a response from the broker. Orders that no longer have the token of the claim are not changed.
 fn end_claim(
     session: &Session<'_>,
     orders: &[OrderId],

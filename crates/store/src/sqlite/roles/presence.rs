@@ -1,4 +1,4 @@
-//! Records that the process is running and adds its counters, with views that any role may insert into.
+//! Records that the process is running and adds its counters, through views that any role may insert into.
 
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{HealthSum, PresenceStore, ProcessSeen, Rollup, StoreResult};

@@ -270,8 +270,8 @@ pub(crate) fn list<T>(
     page::fill(statement.query(values)?, page, read)
 }
 
-/// Adds the payloads to a page, reading them one by one. The page ends before the first payload that exceeds
-/// [`PAGE_BYTES_MAX`], but contains at least one. Items whose rows were deleted are omitted.
+/// Adds the payloads to a page, reading them one by one. The page ends before the payload with which the total size
+/// would exceed [`PAGE_BYTES_MAX`], but contains at least one. Items whose rows were deleted are omitted.
 pub(crate) fn with_payloads<T, U>(
     session: &Session<'_>,
     sql: &'static str,

@@ -89,7 +89,7 @@ async fn no_statement_scans_or_sorts_a_table() {
     check_plans(&fixture, "analyzed").await;
 }
 
-/// Statements that create a history in which all work is finished, as statistics usually find it.
+/// Statements that create a history in which all work is finished, so that the queues are empty in the statistics.
 const FILL: [&str; 8] = [
     "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
      INSERT INTO events (event_type, payload, created_at) SELECT 'type.' || (i % 10), '{}', i FROM n",

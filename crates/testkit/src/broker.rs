@@ -1,5 +1,5 @@
-//! A broker on a real socket for tests. It executes each idempotency key at most once, independent of what it
-//! responds; misbehaviour is drawn from a seed. [`accounts`] records what was received and executed.
+//! A test broker on a real socket. It executes each idempotency key at most once, whatever response it sends;
+//! misbehaviour is drawn from a seed. [`accounts`] records the received requests and executed orders.
 
 pub mod accounts;
 pub mod behaviour;
@@ -13,11 +13,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Listens until dropped.
+/// A test broker, which listens until it is dropped.
 pub struct TestBroker {
     address: SocketAddr,
     shared: Arc<Shared>,
-    /// `None` while the broker is down.
+    /// The listening server, or `None` while the broker is down.
     receiver: Mutex<Option<Receiver>>,
 }
 
@@ -27,7 +27,7 @@ impl fmt::Debug for TestBroker {
     }
 }
 
-/// State that survives a crash.
+/// The state that survives a crash of the broker.
 struct Shared {
     behaviour: Behaviour,
     accounts: Mutex<Accounts>,
@@ -46,7 +46,7 @@ impl TestBroker {
         format!("http://{}/orders", self.address)
     }
 
-    /// Closes the listener and all connections; the records are kept.
+    /// Closes the listener and all connections. The records are kept.
     pub fn crash(&self) {
         drop(self.receiver.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
@@ -58,12 +58,12 @@ impl TestBroker {
         *self.receiver.lock().unwrap_or_else(PoisonError::into_inner) = Some(receiver);
     }
 
-    /// Sets whether the broker accepts the credentials from now on.
+    /// Sets whether the broker accepts the credentials.
     pub fn set_trusting(&self, trusting: bool) {
         self.shared.accounts().set_trusting(trusting);
     }
 
-    /// Refuses the credentials after this many executed orders.
+    /// Makes the broker refuse the credentials after `executions` executed orders.
     pub fn revoke_after(&self, executions: usize) {
         self.shared.accounts().revoke_after(executions);
     }
@@ -133,7 +133,7 @@ mod tests {
         let first = send(&sender, &url, "a").await;
         assert_eq!((first.status(), broker.executions()), (Some(200), 1));
         broker.crash();
-        // The socket closes asynchronously; requests until then may still get a response.
+        // The socket closes asynchronously; until then, requests may still get a response.
         while send(&sender, &url, "a").await.status().is_some() {}
         broker.come_back().await;
         let again = send(&sender, &url, "a").await;

@@ -1,4 +1,4 @@
-//! Captures what a thread logs, so that a test can read it.
+//! Captures the log output of a thread for tests.
 
 use std::io::{Result, Write};
 use std::sync::{Arc, Mutex};
@@ -7,20 +7,20 @@ use tracing::subscriber::{DefaultGuard, NoSubscriber};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Captured text. Clones write to the same buffer.
+/// Captured log output. Clones share one buffer.
 #[derive(Debug, Clone, Default)]
 pub struct CapturedLog(Arc<Mutex<Vec<u8>>>);
 
-/// Captures until dropped.
+/// A guard that captures log output until it is dropped.
 #[derive(Debug)]
 pub struct Capturing {
     _guard: DefaultGuard,
-    /// With a single subscriber in the process, `tracing` caches the interest that the first thread to reach
-    /// a call site computes, for all threads. A second subscriber makes it consult both.
+    /// A second subscriber. With only one in the process, `tracing` caches the interest computed by the first
+    /// thread that reaches a call site and uses it for all threads; with two, it evaluates the interest of both.
     _second: Dispatch,
 }
 
-/// Format of the lines.
+/// The format of captured lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lines {
     Text,
@@ -28,7 +28,7 @@ pub enum Lines {
 }
 
 impl CapturedLog {
-    /// Captures what this thread logs; for tests that run on one thread.
+    /// Captures the log output of the current thread. The test must run on a single thread.
     pub fn of_this_thread(lines: Lines, level: LevelFilter) -> (Self, Capturing) {
         let (log, second) = (Self::default(), Dispatch::new(NoSubscriber::default()));
         let writer = log.clone();

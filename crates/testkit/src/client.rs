@@ -1,6 +1,6 @@
-//! The HTTP client of the tests: sends one request on one connection, byte for byte as the test specifies,
-//! and reads the response. [`Call::send`] and [`Call::send_blocking`] panic if there is no response;
-//! [`Call::try_send`] is for servers that may stop at any time.
+//! The HTTP client for tests: sends one request per connection, byte for byte as the test specifies, and reads
+//! the response. [`Call::send`] and [`Call::send_blocking`] panic if there is no response; [`Call::try_send`] is
+//! for servers that may stop at any time.
 
 use serde_json::Value;
 use std::io::{self, Read as _, Write as _};
@@ -10,9 +10,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long [`Call::try_send`] waits for a response.
+/// The timeout of [`Call::try_send`].
 const ANSWERS_WITHIN: Duration = Duration::from_secs(15);
-/// Read timeout of blocking calls; generous, for a busy machine.
+/// The read timeout of blocking calls, chosen to suffice on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ impl Call {
         Self::get(address, path).method(method).key(key)
     }
 
-    /// Creates a GET without a key.
+    /// Creates a GET request without an API key.
     pub fn get(address: SocketAddr, path: &str) -> Self {
         let (method, path) = ("GET".to_owned(), path.to_owned());
         Self { address, method, path, headers: Vec::new(), body: Vec::new() }
@@ -92,11 +92,11 @@ impl Call {
         Answer::parse(&self.exchange().await.expect("a response")).expect("a head")
     }
 
-    /// Returns a complete response received within 15 seconds.
+    /// Sends the request and returns the complete response, with a timeout of 15 seconds.
     ///
     /// # Errors
     ///
-    /// Fails if the connection breaks, the timeout expires, or the response is shorter than its
+    /// Returns an error if the connection breaks, the timeout expires, or the response is shorter than its
     /// `content-length`.
     pub async fn try_send(self) -> io::Result<Answer> {
         let answer = Answer::parse(&timeout(ANSWERS_WITHIN, self.exchange()).await??);
@@ -104,7 +104,7 @@ impl Call {
         answer.filter(Answer::is_whole).ok_or_else(incomplete)
     }
 
-    /// Sends the request from a thread without a runtime. A response without a head has the status 0.
+    /// Sends the request without an async runtime. The status is 0 if the response has no head.
     pub fn send_blocking(self) -> Answer {
         let mut stream = std::net::TcpStream::connect(self.address).expect("a connection");
         // The server may have responded and closed the connection already.
@@ -112,7 +112,7 @@ impl Call {
         Answer::read_blocking(&mut stream)
     }
 
-    /// Sends the head and the first `bytes` of the body. Returns the connection and the rest of the body.
+    /// Sends the head and the first `bytes` bytes of the body. Returns the connection and the rest of the body.
     pub async fn begin(self, bytes: usize) -> (TcpStream, Vec<u8>) {
         let mut stream = self.connect().await.expect("a connection");
         let (now, later) = self.body.split_at(bytes);
@@ -138,7 +138,7 @@ impl Call {
         answer
     }
 
-    /// Sends the request and checks that the response is a problem with this status and field.
+    /// Sends the request and checks that the response is a problem document with this status and field.
     pub async fn refused(self, status: u16, field: &str) -> Value {
         let what = format!("{} {}", self.method, self.path);
         let answer = self.answered(status).await;
@@ -178,7 +178,7 @@ impl Answer {
         Self::parse(&bytes).expect("a head")
     }
 
-    /// Reads until the response is complete or the connection ends.
+    /// Reads until the response is complete or the connection is closed.
     pub fn read_blocking(stream: &mut std::net::TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).expect("a bound");
         let (mut bytes, mut buffer) = (Vec::new(), [0; 65_536]);
@@ -195,7 +195,7 @@ impl Answer {
         self
     }
 
-    /// Returns the value of a header, or an empty string.
+    /// Returns the value of a header, or an empty string if there is none.
     pub fn header(&self, name: &str) -> &str {
         let mut headers = self.head.lines().filter_map(|line| line.split_once(':'));
         headers.find(|(found, _)| found.eq_ignore_ascii_case(name)).map_or("", |(_, value)| value.trim())
@@ -206,12 +206,12 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Returns head and body.
+    /// Returns the head and the body as text.
     pub fn whole(&self) -> String {
         format!("{}\r\n\r\n{}", self.head, self.text())
     }
 
-    /// Returns the body as JSON, `Null` if it is empty.
+    /// Returns the body as JSON, or `Null` if it is empty.
     pub fn json(&self) -> Value {
         if self.body.is_empty() {
             return Value::Null;

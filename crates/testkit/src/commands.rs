@@ -1,5 +1,5 @@
-//! Runs commands of the built binary. A command that keeps running is killed on drop, and its output is read
-//! line by line. [`processes`](crate::processes) starts the services.
+//! Runs commands of the built binary. A long-running command is killed on drop, and its output is read line by
+//! line. [`processes`](crate::processes) starts the services.
 
 use crate::processes::Program;
 use serde_json::Value;
@@ -10,10 +10,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Far longer than any command takes, even on a busy machine.
+/// The timeout for a command, much longer than any command takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A running command; killed on drop.
+/// A running command, which is killed on drop.
 #[derive(Debug)]
 pub struct Running {
     pub child: Child,
@@ -27,7 +27,7 @@ impl Running {
         Self::of(command.stdin(Stdio::null()))
     }
 
-    /// Starts any program.
+    /// Starts an arbitrary program.
     pub fn of(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the program runs");
         let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -36,7 +36,7 @@ impl Running {
         Self { child, lines }
     }
 
-    /// Returns all lines up to the first that contains all `parts`.
+    /// Returns all lines up to and including the first one that contains all `parts`.
     pub fn lines_until(&self, parts: &[&str]) -> Vec<String> {
         let until = Instant::now() + PATIENCE;
         let mut seen = Vec::new();
@@ -63,11 +63,11 @@ impl Drop for Running {
     }
 }
 
-/// `posthaste dev` in its own folder, with what it printed.
+/// A running `posthaste dev` in its own folder, with the values that it printed.
 #[derive(Debug)]
 pub struct Dev {
     pub running: Running,
-    /// The commands it printed, ready to paste.
+    /// The printed commands, ready to paste into a shell.
     pub commands: Vec<String>,
     pub url: String,
     pub key: String,
@@ -105,13 +105,13 @@ impl Dev {
         run(arguments, &[("POSTHASTE_URL", &self.url), ("POSTHASTE_KEY", &self.key)], stdin)
     }
 
-    /// Runs a command with `--json`, which must succeed, and returns its output.
+    /// Runs a command with `--json`, checks that it succeeds, and returns its output.
     pub fn json(&self, arguments: &[&str]) -> Value {
         let ran = self.run(&[arguments, &["--json"]].concat()).expect(0);
         serde_json::from_str(&ran.stdout).expect("JSON")
     }
 
-    /// Repeats a command until its output satisfies `hoped`.
+    /// Repeats a command with `--json` until its output satisfies `hoped`, and returns that output.
     pub fn json_until(&self, arguments: &[&str], hoped: impl Fn(&Value) -> bool) -> Value {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -124,7 +124,7 @@ impl Dev {
     }
 }
 
-/// Exit code and output of a finished command.
+/// The exit code and output of a finished command.
 #[derive(Debug)]
 pub struct Ran {
     pub code: Option<i32>,
@@ -144,12 +144,12 @@ impl Ran {
     }
 }
 
-/// Runs a command of the binary to completion, with only this environment.
+/// Runs a command of the binary to completion, with `environment` as its only environment variables.
 pub fn run(arguments: &[&str], environment: &[(&str, &str)], stdin: &str) -> Ran {
     run_in(Path::new("."), arguments, environment, stdin)
 }
 
-/// Like [`run`], in a folder.
+/// Runs a command of the binary to completion in `folder`, with `environment` as its only environment variables.
 pub fn run_in(folder: &Path, arguments: &[&str], environment: &[(&str, &str)], stdin: &str) -> Ran {
     let mut child = Program::find()
         .command()

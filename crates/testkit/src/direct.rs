@@ -1,5 +1,5 @@
-//! Runs SQL as the database owner, bypassing the ports, to arrange and check tests. Statements name tables
-//! without a schema and use SQL that both engines accept.
+//! Runs SQL as the database owner, bypassing the ports, to set up and check tests. Statements name tables without
+//! a schema and use SQL that both engines accept.
 
 use rusqlite::types::ValueRef;
 use std::path::{Path, PathBuf};
@@ -27,18 +27,18 @@ impl Direct {
         Self::Postgres(client)
     }
 
-    /// Returns every row, columns as text.
+    /// Returns all rows, with columns as text.
     pub async fn rows(&self, sql: &str) -> Vec<Row> {
         self.try_rows(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
-    /// Returns a single number.
+    /// Returns the first column of the first row as a number.
     pub async fn number(&self, sql: &str) -> i64 {
         let rows = self.rows(sql).await;
         rows[0][0].as_deref().expect("not null").parse().unwrap_or_else(|_| panic!("{sql}: {:?}", rows[0]))
     }
 
-    /// Waits until a statement returns `expected`. Panics after `within`.
+    /// Polls a statement until it returns `expected`. Panics after `within`.
     pub async fn until(&self, what: &str, sql: &str, expected: i64, within: Duration) {
         let began = Instant::now();
         loop {
@@ -54,7 +54,7 @@ impl Direct {
         }
     }
 
-    /// Returns one column of text.
+    /// Returns the first column of all rows as text.
     pub async fn texts(&self, sql: &str) -> Vec<String> {
         self.rows(sql).await.into_iter().map(|mut row| row.remove(0).unwrap_or_default()).collect()
     }
@@ -64,8 +64,7 @@ impl Direct {
         self.rows(sql).await;
     }
 
-    /// Runs statements with triggers disabled, which only the owner can do, to create rows that must never
-    /// exist.
+    /// Runs statements with triggers disabled, which only the owner can do, to create rows that must never exist.
     pub async fn force(&self, sql: &str) {
         match self {
             Self::Sqlite(path) => {
@@ -102,7 +101,7 @@ fn postgres_row(message: &SimpleQueryMessage) -> Option<Row> {
     Some((0..row.len()).map(|column| row.get(column).map(str::to_owned)).collect())
 }
 
-/// Opens a connection configured like the store's, without an authorizer, as the owner of the file.
+/// Opens a connection as the owner of the file, configured like the store's but without an authorizer.
 pub fn sqlite_connection(path: &Path) -> rusqlite::Connection {
     let connection = rusqlite::Connection::open(path).expect("the file");
     connection.busy_timeout(std::time::Duration::from_secs(30)).expect("a timeout");

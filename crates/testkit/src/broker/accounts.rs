@@ -1,5 +1,5 @@
-//! The broker's records: every request received and every order executed. No I/O, so the broker's behaviour
-//! can be tested without a socket.
+//! The broker's records: every received request and every executed order. This module does no I/O, so the broker's
+//! behaviour can be tested without a socket.
 
 use super::behaviour::Misbehaviour;
 use posthaste_core::digest::digest_of;
@@ -9,13 +9,13 @@ use std::collections::HashMap;
 /// A request to the broker.
 #[derive(Debug, Clone)]
 pub struct Request<'a> {
-    /// From the `Idempotency-Key` header, which decides.
+    /// The value of the `Idempotency-Key` header, which identifies the order.
     pub key: Option<String>,
     pub body: &'a [u8],
     pub at_us: i64,
 }
 
-/// A received request, as recorded.
+/// The record of a received request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sent {
     pub key: Option<String>,
@@ -28,11 +28,11 @@ pub struct Sent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Executed {
     pub key: String,
-    /// `meta.order`: identifies the order independent of its key.
+    /// The value of `meta.order`, which identifies the order under any key.
     pub order: Option<u64>,
 }
 
-/// All requests and executions.
+/// The records of all requests and executions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Books {
     pub sent: Vec<Sent>,
@@ -52,7 +52,7 @@ pub struct Accounts {
     /// The broker's order id for each executed key.
     ids: HashMap<String, String>,
     trusting: bool,
-    /// The number of executions after which the credentials are refused; `None` for no limit.
+    /// The number of executions after which the credentials are refused, or `None` for no limit.
     revoked_after: Option<usize>,
 }
 
@@ -81,17 +81,17 @@ impl Accounts {
         self.trusting = trusting;
     }
 
-    /// Refuses the credentials after this many executions.
+    /// Makes the broker refuse the credentials after `executions` executed orders.
     pub fn revoke_after(&mut self, executions: usize) {
         self.revoked_after = Some(executions);
     }
 
-    /// Returns how often a key was received so far.
+    /// Returns the number of requests received so far with `key`.
     pub fn sends_of(&self, key: Option<&str>) -> usize {
         key.and_then(|key| self.sends.get(key)).copied().unwrap_or_default()
     }
 
-    /// Records a request, executes the order if `turn` says so, and returns the response.
+    /// Records a request, executes its order if `turn` requires that, and returns the response.
     pub fn attend(&mut self, request: Request<'_>, turn: Misbehaviour) -> Reply {
         let order: Value = serde_json::from_slice(request.body).unwrap_or(Value::Null);
         self.books.sent.push(Sent {
@@ -149,7 +149,7 @@ impl Accounts {
         self.receipt(key)
     }
 
-    /// Executes the order unless its key was executed before or the order is marked unfit.
+    /// Executes the order if `executes` is set, unless its key was already executed or the order is marked unfit.
     fn execute_if(&mut self, executes: bool, key: &str, order: &Value) {
         if !executes || is_unfit(order) || self.ids.contains_key(key) {
             return;
@@ -167,7 +167,7 @@ impl Accounts {
     }
 }
 
-/// Returns whether the order is marked as one that the broker refuses.
+/// Returns whether the order is marked as unfit, which means that the broker must refuse it.
 fn is_unfit(order: &Value) -> bool {
     order["meta"]["unfit"] == true
 }

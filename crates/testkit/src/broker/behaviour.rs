@@ -1,32 +1,32 @@
-//! How the broker handles a request: correctly, or with misbehaviour drawn from a seed. The choice depends
-//! only on the seed, the key and how often the key was received, so a run can be reproduced.
+//! Determines how the broker handles a request: correctly, or with misbehaviour drawn from a seed. The choice depends
+//! only on the seed, the key and the number of earlier requests with that key, so a run can be reproduced.
 
 use crate::random::Random;
 use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Behaviour {
-    /// Responds correctly and at once.
+    /// Responds correctly and immediately.
     Well,
-    /// Misbehaves in about one of five requests, and is slow in one of three.
+    /// Misbehaves in about one of five requests and delays the response in one of three.
     Rough { seed: u64 },
 }
 
-/// How one request is handled.
+/// The way in which one request is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Misbehaviour {
     Honest,
-    /// Responds correctly, after a delay.
+    /// Responds correctly after a delay.
     Late(Duration),
-    /// Never responds; executes the order first if `executes`.
+    /// Never responds. Executes the order first if `executes` is set.
     Stall {
         executes: bool,
     },
-    /// Resets the connection instead of responding.
+    /// Resets the connection instead of responding. Executes the order first if `executes` is set.
     Reset {
         executes: bool,
     },
-    /// Responds with 5xx, which does not show whether the order was executed.
+    /// Responds with 5xx, which does not reveal whether the order was executed.
     Fail {
         status: u16,
         executes: bool,
@@ -35,14 +35,14 @@ pub enum Misbehaviour {
     Limit {
         retry_after_s: Option<u32>,
     },
-    /// For a key that was executed: 409 without details, as if the order were still in progress.
+    /// Responds to an executed key with 409 and no details, as if the order were still in progress.
     Vague,
-    /// For a key that was executed: 409 with the marker text, without the order's id.
+    /// Responds to an executed key with 409 and the marker text, but without the order id.
     Wordy,
-    /// For a key that was executed: 409 with the order's id.
+    /// Responds to an executed key with 409 and the order id.
     Plain,
-    /// For a key that was executed: 422, as some brokers respond to any repetition. The order ends `dead`,
-    /// and only `maybe_executed` tells that it may have been executed.
+    /// Responds to an executed key with 422, as some brokers do for any repeated key. The order becomes `dead`;
+    /// only `maybe_executed` shows that it may have been executed.
     Refuse,
 }
 
@@ -62,7 +62,7 @@ impl Behaviour {
             12..14 => Misbehaviour::Fail { status: 500, executes: false },
             14..17 => Misbehaviour::Fail { status: 503, executes: true },
             17 => Misbehaviour::Limit { retry_after_s: (random.below(2) == 0).then_some(1) },
-            // Long enough for a fault of the sender to happen meanwhile.
+            // Long enough for the sender to fail before the response.
             18..50 => Misbehaviour::Late(Duration::from_millis(20 + random.below(800))),
             50..56 => Misbehaviour::Vague,
             56..66 => Misbehaviour::Wordy,

@@ -1,4 +1,4 @@
-//! Every change by a person is audited in the transaction of the change.
+//! Checks that every change by a person is audited in the transaction of the change.
 
 use crate::fixtures::{T0, URL, actor, at, callback};
 use crate::harness::Harness;
@@ -39,7 +39,7 @@ async fn letter<S: Stores>(h: &Harness<S>, kind: &str) -> DeadLetterId {
     letter
 }
 
-/// Returns all entries, oldest first.
+/// Returns all audit entries, oldest first.
 async fn entries<S: Stores>(h: &Harness<S>) -> Vec<OperatorAuditEntry> {
     let (filter, page) = (OperatorAuditFilter::default(), PageRequest::first(200));
     let page = h.sure(async || h.store.reader().operator_audit(filter, page).await).await;
@@ -47,7 +47,7 @@ async fn entries<S: Stores>(h: &Harness<S>) -> Vec<OperatorAuditEntry> {
     page.items.into_iter().rev().collect()
 }
 
-/// Returns action, object, before and after.
+/// Returns the action, the object, and the values before and after the change.
 fn told(entry: &OperatorAuditEntry) -> (&str, &str, Value, Value) {
     let json = |text: Option<&posthaste_core::json::JsonText>| {
         text.map_or(Value::Null, |text| serde_json::from_str(text.as_str()).expect("JSON"))
@@ -120,7 +120,7 @@ pub async fn every_change_is_audited<S: Stores>(h: &Harness<S>) {
         let by = if entry.action == "sign_in_failed" { (None, None) } else { (Some(7), Some("ann")) };
         assert_eq!((entry.key_id.map(KeyId::get), entry.key_name.as_deref()), by, "{entry:?}");
     }
-    // The root key of the settings has a name but no id.
+    // The root key from the settings has a name but no id.
     keys.record_sign_in(Actor::root(None), at(12)).await.expect("a row");
     let last = entries(h).await.pop().expect("a row");
     assert_eq!((last.key_id, last.key_name.as_deref(), last.client_address), (None, Some("root"), None));
@@ -149,7 +149,7 @@ pub async fn a_no_op_is_not_audited<S: Stores>(h: &Harness<S>) {
     assert_eq!(entries(h).await, before);
 }
 
-/// If the audit row is refused, the change is rolled back.
+/// Checks that a change is rolled back if its audit row cannot be inserted.
 pub async fn a_change_that_cannot_be_audited_is_rolled_back<S: Stores>(h: &Harness<S>) {
     let letter = letter(h, "kept").await;
     let id = h.subscribe("other").await;
@@ -218,7 +218,7 @@ pub async fn entries_are_found_by_action_and_time<S: Stores>(h: &Harness<S>) {
     assert_eq!(found(span, 50).await, (newest_first(&within), None));
     let (first, next) = found(none, 4).await;
     assert_eq!((first, next), (newest_first(&|_| true)[..4].to_vec(), Some(all[6].id.get())));
-    // Examined rows that did not match count for the position where the next page starts.
+    // The next page starts after the examined rows, including those that did not match.
     let page = PageRequest::first(50).looking_at(3);
     let page = h.sure(async || h.store.reader().operator_audit(failed, page).await).await;
     assert_eq!((page.items.len(), page.next), (2, Some(all[7].id.get())));

@@ -1,4 +1,4 @@
-//! Expired leases are reset, once, and at most up to a limit.
+//! Checks that expired leases are reset once, and at most up to a limit.
 
 use crate::fixtures::{LEASE, MANY, T0, at, claim, delivered, leases};
 use crate::harness::{Engine, Harness};
@@ -63,12 +63,12 @@ pub async fn the_cleaner_is_idempotent_and_stops_at_the_limit<S: Stores>(h: &Har
     let resets = "SELECT lease_resets FROM webhook_delivery_jobs ORDER BY id LIMIT 1";
     for round in 0..4_u32 {
         let now = at(u64::from(round) * 100);
-        // From the second reset on, the job is suspect and skipped by the normal claim.
+        // After the second reset, the job is suspect, and the normal claim skips it.
         let is_suspect = round >= 2;
         let normal = h.claim_all(&claim(MANY), now).await;
         assert_eq!(normal.len(), usize::from(!is_suspect), "round {round}");
         assert_eq!(h.claim_suspect(&claim(1), now).await.is_some(), is_suspect, "round {round}");
-        // A lease is still valid at the exact moment of its end.
+        // A lease is still valid at its exact end.
         let until = at(u64::from(round) * 100 + 60);
         let early =
             h.sure(async || h.store.cleaner().reset_expired_leases(leases(MANY), 3, until).await).await;
@@ -94,12 +94,12 @@ pub async fn the_cleaner_is_idempotent_and_stops_at_the_limit<S: Stores>(h: &Har
     }
     let last = h.direct.rows("SELECT status, error_code FROM webhook_delivery_jobs").await;
     assert_eq!(last, [[Some("Failed".to_owned()), Some("LEASE_EXPIRED".to_owned())]]);
-    // The attempt is counted now, and the delivery continues.
+    // The attempt is counted now, and the delivery is retried.
     h.apply_all(at(400)).await;
     let saga =
         h.direct.rows("SELECT status, attempt_count, final_error_code FROM webhook_delivery_sagas").await;
     assert_eq!(saga, [["PendingRetry", "1", "LEASE_EXPIRED"].map(|text| Some(text.to_owned()))]);
-    // Its next job starts as a suspect and remains one after its first reset.
+    // The next job starts as a suspect and remains one after its first reset.
     h.admit(subscription, at(1_000)).await;
     for now in [at(1_000), at(1_100)] {
         assert!(h.claim_all(&claim(MANY), now).await.is_empty());
@@ -132,7 +132,7 @@ pub async fn a_lease_beyond_the_maximum_counts_as_expired<S: Stores>(h: &Harness
     h.publish("a", 2).await;
     h.route_all(T0).await;
     h.admit(subscription, T0).await;
-    // The first is claimed by a correct clock, the second by a clock that is an hour ahead.
+    // The first lease is claimed by a correct clock, the second by one that is an hour fast.
     assert_eq!(h.claim_all(&claim(1), T0).await.len(), 1);
     assert_eq!(h.claim_all(&claim(1), at(3_600)).await.len(), 1);
     h.sure(async || h.store.cleaner().reset_expired_leases(leases(MANY), 3, at(1)).await).await;

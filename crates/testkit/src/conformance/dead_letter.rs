@@ -1,4 +1,4 @@
-//! Dead letters are immutable and can be requeued as new sagas.
+//! Checks that dead letters are immutable and can be requeued as new sagas.
 
 use crate::fixtures::{MANY, POLICY, T0, actor, at, delivered, event_type, json, stored};
 use crate::harness::{Engine, Harness};
@@ -23,7 +23,7 @@ pub async fn a_dead_letter_commits_with_the_status_and_keeps_the_payload<S: Stor
         .map(|job| crate::fixtures::failed(job, token, posthaste_core::outcome::Failure::Http(410)))
         .collect();
     h.sure(async || h.store.worker().report_jobs(reports.clone(), at(1)).await).await;
-    // A letter and its status are never visible separately, while results are applied a few at a time.
+    // A dead letter and its saga's status always become visible together, even if results are applied in small batches.
     let apply = async {
         while h.direct.number("SELECT count(*) FROM finished_jobs").await > 0 {
             let take = ResultTake { from: None, results_max: 3 };
@@ -71,7 +71,7 @@ pub async fn concurrent_requeues_create_one_saga<S: Stores>(h: &Harness<S>) {
     assert_eq!(seen.head.requeued_as, sagas.first().copied());
 }
 
-/// Requeues a letter and returns the new saga.
+/// Requeues a dead letter and returns the new saga.
 async fn requeue<S: Stores>(h: &Harness<S>, letter: DeadLetterId, seconds: u64) -> SagaId {
     match h
         .sure(async || h.store.dead_letters().requeue_dead_letters(vec![letter], actor(), at(seconds)).await)

@@ -1,4 +1,4 @@
-//! Lists return every match of their filters, page by page; health is counted per subscription.
+//! Checks that lists return every match of their filters, page by page, and that health is counted per subscription.
 
 use crate::fixtures::{T0, actor, at, event, event_type, id_of, json, stored};
 use crate::harness::{Engine, Harness};
@@ -32,7 +32,7 @@ fn head_of(event: &StoredEvent) -> EventHead {
     }
 }
 
-/// Reads all pages. Returns what was found and the number of pages.
+/// Reads all pages. Returns the event ids and the number of pages.
 async fn walk<S: Stores>(h: &Harness<S>, filter: &EventFilter, items_max: u32) -> (Vec<EventId>, usize) {
     let (mut found, mut pages) = (Vec::new(), 0);
     let mut page = PageRequest::first(items_max);
@@ -50,8 +50,8 @@ async fn walk<S: Stores>(h: &Harness<S>, filter: &EventFilter, items_max: u32) -
     }
 }
 
-/// A page of large payloads ends at its limit and the next page continues there, with every filter and for
-/// dead letters too.
+/// Checks that a page of large payloads ends at its limit and that the next page continues there, with every
+/// filter and also for dead letters.
 pub async fn a_page_of_payloads_ends_at_its_limit<S: Stores>(h: &Harness<S>) {
     let quarter = format!("\"{}\"", "x".repeat(PAGE_BYTES_MAX / 4 - 2));
     let mut payloads = vec!["1"; 3];
@@ -128,8 +128,7 @@ pub async fn a_page_of_payloads_ends_at_its_limit<S: Stores>(h: &Harness<S>) {
 }
 
 pub async fn events_are_found_by_time<S: Stores>(h: &Harness<S>) {
-    // The order of ids and times may differ: a transaction may have started long before its event was
-    // inserted.
+    // Ids and times may be in different orders: a transaction may have started long before its event was inserted.
     let late = publish_at(h, "a", 3, at(20)).await;
     let early = publish_at(h, "a", 2, at(10)).await;
     let others = publish_at(h, "b", 2, at(20)).await;
@@ -152,7 +151,8 @@ pub async fn events_are_found_by_time<S: Stores>(h: &Harness<S>) {
     }
 }
 
-/// A page examines a limited number of rows and returns where the next one continues, even if it found none.
+/// Checks that a page examines a limited number of rows and returns the position of the next page, even if no
+/// row matched.
 pub async fn a_scan_beyond_the_limit_continues_on_the_next_page<S: Stores>(h: &Harness<S>) {
     let rare = publish_at(h, "rare", 1, T0).await;
     let many = EXAMINED_MAX + 50;
@@ -227,7 +227,8 @@ pub async fn deliveries_are_found_by_error_and_time<S: Stores>(h: &Harness<S>) {
     }
 }
 
-/// Backlog and in-flight counts come from the deliveries, attempts from the reports of all processes.
+/// Checks that backlog and in-flight counts come from the deliveries, and attempt counts from the reports of all
+/// processes.
 pub async fn subscription_health_sums_all_reports<S: Stores>(h: &Harness<S>) {
     let (one, idle) = (h.subscribe_with("a", Some(1)).await, h.subscribe("b").await);
     h.publish("a", 2).await;
@@ -275,8 +276,8 @@ pub async fn subscription_health_sums_all_reports<S: Stores>(h: &Harness<S>) {
     assert_eq!(h.direct.number("SELECT count(*) FROM subscription_health").await, 1);
 }
 
-/// A page that examines few rows ends there and the next one continues; small pages together return every
-/// row.
+/// Checks that a page ends at its limit of examined rows, that the next page continues there, and that small pages
+/// together return every row.
 pub async fn small_scans_continue_on_the_next_page<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe_with("a", Some(1)).await;
     h.publish("a", 7).await;
@@ -288,7 +289,7 @@ pub async fn small_scans_continue_on_the_next_page<S: Stores>(h: &Harness<S>) {
     let of_type = |kind: &str| EventFilter { event_type: Some(event_type(kind)), ..EventFilter::default() };
     let none = DeliveryFilter { error_code: Some(Failure::Timeout.code()), ..DeliveryFilter::default() };
     let of_time = EventFilter { since: Some(T0), ..of_type("a") };
-    // SQLite finds a type along its index, which is in id order.
+    // SQLite finds events of a type in an index that is in id order.
     let parts = if h.engine == Engine::Sqlite { [3, 3, 1].as_slice() } else { &[2, 3, 2] };
     let mut cursor = None;
     for (index, count) in parts.iter().enumerate() {
@@ -314,7 +315,7 @@ pub async fn small_scans_continue_on_the_next_page<S: Stores>(h: &Harness<S>) {
         assert!(part.items.is_empty() && part.next.is_some() && part.next == whole.next, "{part:?}");
         assert!(found.items.is_empty() && found.next.is_some(), "{found:?}");
     }
-    // A page that is full before its limit of examined rows continues after its last row.
+    // If a page is full before its limit of examined rows, the next one continues after its last row.
     let full =
         h.sure(async || reader.deliveries(DeliveryFilter::default(), PageRequest::first(2)).await).await;
     let ids: Vec<i64> = full.items.iter().map(|one| one.saga.id.get()).collect();

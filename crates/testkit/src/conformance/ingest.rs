@@ -1,4 +1,5 @@
-//! Events are stored once, a request is stored completely or not at all, and payloads are returned unchanged.
+//! Checks that events are stored once, that a request is stored completely or not at all, and that payloads are
+//! returned unchanged.
 
 use crate::fixtures::{T0, event, id_of, json, named_event, stored};
 use crate::harness::{Engine, Harness};
@@ -56,7 +57,7 @@ pub async fn duplicates_within_a_batch_are_stored_once<S: Stores>(h: &Harness<S>
     assert_eq!(id_of(one[0]), id_of(one[2]));
     assert_eq!(id_of(one[3]), id_of(two[0]));
     assert_eq!(h.direct.number("SELECT count(*) FROM events").await, 4);
-    // All external ids are known: no new event, the same ids.
+    // All external ids exist: no event is inserted, and the same ids are returned.
     let again: Vec<Vec<NewEvent>> = requests
         .into_iter()
         .map(|request| request.into_iter().filter(|event| event.external_event_id.is_some()).collect())
@@ -75,7 +76,7 @@ pub async fn an_external_id_identifies_one_content<S: Stores>(h: &Harness<S>) {
     let other_payload = NewEvent { payload: json("2"), ..named_event("a", "x") };
     let first = id_of(stored(&ingest(vec![vec![named_event("a", "x")]]).await[0])[0]);
     for other in [named_event("b", "x"), other_payload.clone()] {
-        // Alone, after new events of its own array, and before another caller's events.
+        // Test the event alone, after new events in its own array, and before another caller's events.
         let conflict = |place| RequestOutcome::Conflict(Conflict { place, first: Some(first) });
         assert_eq!(ingest(vec![vec![other.clone()]]).await, [conflict(0)]);
         let before = count().await;
@@ -92,7 +93,7 @@ pub async fn an_external_id_identifies_one_content<S: Stores>(h: &Harness<S>) {
         assert_eq!(stored(&outcomes[2]).len(), 1, "another caller's event is stored");
         assert_eq!(count().await - before, 2, "an array with a conflict is not stored at all");
     }
-    // Two contents under one new external id: refused within an array; of two callers, the first wins.
+    // Two contents under one new external id: within an array, they are refused; of two callers, the first wins.
     let before = count().await;
     let (one, two) = (named_event("a", "y"), named_event("b", "y"));
     let outcomes = ingest(vec![vec![one.clone(), two.clone()], vec![event("a")]]).await;
@@ -105,8 +106,7 @@ pub async fn an_external_id_identifies_one_content<S: Stores>(h: &Harness<S>) {
     assert_eq!(outcomes[1], RequestOutcome::Conflict(Conflict { place: 0, first: Some(y) }));
     assert_eq!(outcomes[2], RequestOutcome::Conflict(Conflict { place: 1, first: None }));
     assert_eq!(id_of(stored(&outcomes[3])[0]), y);
-    // The first caller's array is refused for another reason, so the second caller's content becomes the
-    // first.
+    // The first caller's array is refused for another reason, so the second caller's content is stored.
     let refused = vec![named_event("a", "z"), other_payload];
     let outcomes = ingest(vec![refused, vec![named_event("b", "z")]]).await;
     assert_eq!(outcomes[0], RequestOutcome::Conflict(Conflict { place: 1, first: Some(first) }));
@@ -116,7 +116,7 @@ pub async fn an_external_id_identifies_one_content<S: Stores>(h: &Harness<S>) {
     assert_eq!(count().await, h.direct.number("SELECT count(*) FROM routing_queue").await);
 }
 
-/// Content that the API refuses, passed to the store directly.
+/// Creates an event that the API refuses, to pass to the store directly.
 fn too_large() -> NewEvent {
     NewEvent { payload: JsonText::from_store(format!("\"{}\"", "x".repeat(1_100_000))), ..event("a") }
 }

@@ -1,4 +1,4 @@
-//! Keys are found by their hash; processes report their presence and counts.
+//! Checks that keys are found by their hash, and that processes report their presence and counts.
 
 use crate::fixtures::{T0, actor, at, worker_id};
 use crate::harness::{Engine, Harness};
@@ -9,7 +9,7 @@ use posthaste_core::ports::{
     SESSIONS_PER_KEY_MAX, SessionHash, StoreError, Stores,
 };
 
-/// The maximum of a stored sum.
+/// The maximum value of a stored sum.
 const AMOUNT_MAX: i64 = 1_000_000_000_000_000;
 
 pub async fn keys_are_found_by_hash_until_revoked<S: Stores>(h: &Harness<S>) {
@@ -22,7 +22,7 @@ pub async fn keys_are_found_by_hash_until_revoked<S: Stores>(h: &Harness<S>) {
     assert_eq!((found.name.as_str(), found.role, found.last_used_at), ("ci", KeyRole::Ingest, None));
     assert_eq!(h.sure(async || keys.find_key(KeyHash([8; 32])).await).await, None);
     h.sure(async || keys.touch_key(made.id, at(10)).await).await;
-    // No write within a minute of the last one.
+    // There is no write within a minute of the previous one.
     h.sure(async || keys.touch_key(made.id, at(69)).await).await;
     assert_eq!(h.sure(async || keys.list_keys().await).await[0].last_used_at, Some(at(10)));
     h.sure(async || keys.touch_key(made.id, at(70)).await).await;
@@ -45,7 +45,7 @@ pub async fn sessions_are_found_until_they_end<S: Stores>(h: &Harness<S>) {
         (T0, Some(key)),
         (at(12 * 3_600 - 1), Some(key)),
         (end, None),
-        // By a clock that was set back, the session would last longer than the maximum.
+        // According to a clock that was set back, the session would last longer than the maximum.
         (T0.before(std::time::Duration::from_secs(1)), None),
     ] {
         assert_eq!(found(token, now).await, expected, "{now:?}");
@@ -93,7 +93,7 @@ pub async fn a_key_is_immutable_and_cannot_be_unrevoked<S: Stores>(h: &Harness<S
         format!("UPDATE api_keys SET key_hash = {other}"),
         "DELETE FROM api_keys".to_owned(),
     ];
-    // The owner is refused too.
+    // The owner is refused as well.
     for change in &changes {
         assert!(h.direct.try_rows(change).await.is_err(), "{change}");
     }
@@ -142,7 +142,8 @@ pub async fn presence_and_counts_are_recorded<S: Stores>(h: &Harness<S>) {
     assert_eq!(h.direct.texts("SELECT process_id FROM processes").await, ["worker-2"]);
 }
 
-/// Any login may report: invalid names and counts are refused, and sums stop at a maximum.
+/// Checks that reports, which any login may write, are refused if a name or count is invalid, and that sums stop at
+/// a maximum.
 pub async fn reports_are_bounded<S: Stores>(h: &Harness<S>) {
     let presence = h.calm.presence();
     let seen = ProcessSeen {

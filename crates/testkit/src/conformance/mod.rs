@@ -1,5 +1,5 @@
-//! The promises of a store. Each is a function that is generic over the engine; [`promises`] lists them all,
-//! so that every engine runs every one.
+//! The promises of a store. Each one is a function that is generic over the engine. [`promises`] lists all of them,
+//! so that every engine is checked against every promise.
 
 pub mod audit;
 pub mod cleaner;
@@ -14,7 +14,7 @@ pub mod router;
 pub mod subscriptions;
 pub mod worker;
 
-/// Calls a macro with every promise.
+/// Invokes a macro with the list of all promises.
 #[macro_export]
 macro_rules! promises {
     ($call:ident) => {

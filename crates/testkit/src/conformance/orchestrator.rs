@@ -1,4 +1,4 @@
-//! Sagas follow the state machine, each has at most one active job, and no subscription starves.
+//! Checks that sagas follow the state machine, that each has at most one active job, and that no subscription starves.
 
 use crate::fixtures::{MANY, POLICY, T0, actor, at, claim, delivered, failed, leases, quota};
 use crate::harness::{Engine, Harness};
@@ -46,7 +46,7 @@ pub async fn two_orchestrators_create_one_job_for_each_saga<S: Stores>(h: &Harne
     h.check_invariants().await;
 }
 
-/// All components run concurrently with unsynchronized clocks, and leases expire while workers hold them.
+/// Runs all components concurrently with unsynchronized clocks, while leases expire that workers hold.
 pub async fn a_saga_never_has_two_active_jobs<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe_with("a", Some(3)).await;
     h.publish("a", 60).await;
@@ -114,7 +114,7 @@ pub async fn a_result_applied_twice_counts_once<S: Stores>(h: &Harness<S>) {
     let sagas = "SELECT * FROM webhook_delivery_sagas ORDER BY id";
     let before = h.direct.rows(sagas).await;
     assert_eq!(h.direct.number("SELECT sum(attempt_count) FROM webhook_delivery_sagas").await, 40);
-    // The same results are queued again, before and after the next attempt starts.
+    // Queue the same results again, before and after the next attempt starts.
     let again =
         "INSERT INTO finished_jobs (job_id) SELECT id FROM webhook_delivery_jobs WHERE status = 'Failed'";
     h.direct.run(again).await;
@@ -163,13 +163,13 @@ pub async fn an_ignored_result_is_returned_and_changes_nothing<S: Stores>(h: &Ha
         }
         assert_eq!(h.direct.rows(sagas).await, before);
         assert_eq!(h.direct.number("SELECT count(*) FROM finished_jobs").await, 0);
-        // The second time, the next attempt has its own job.
+        // On the second iteration, the next attempt has its own job.
         h.admit(subscription, at(31)).await;
     }
     h.check_invariants().await;
 }
 
-/// Inbox rows that no component writes are removed, and all other results are applied.
+/// Checks that invalid inbox rows, which no component writes, are removed and that all other results are applied.
 pub async fn an_invalid_result_does_not_stop_others<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
     h.publish("a", 3).await;
@@ -257,7 +257,7 @@ pub async fn retry_after_is_read_from_the_row<S: Stores>(h: &Harness<S>) {
     assert_eq!(h.direct.number(JOBS).await, 2);
 }
 
-/// Returns every due subscription and since when it is due, over all pages.
+/// Returns every due subscription with the time since which it has been due, from all pages.
 async fn due<S: Stores>(h: &Harness<S>, now: Timestamp) -> Vec<(SubscriptionId, Timestamp)> {
     let mut all: Vec<DueSince> = Vec::new();
     let mut after = None;
@@ -312,7 +312,7 @@ pub async fn recently_due_sagas_are_found_oldest_first<S: Stores>(h: &Harness<S>
     let (jobs, token) = h.start_attempts(retried, T0).await;
     let report = vec![failed(&jobs[0], token, Failure::Http(500))];
     h.sure(async || h.store.worker().report_jobs(report.clone(), T0).await).await;
-    // Its next attempt is due at 30 s.
+    // The next attempt is due at 30 s.
     h.apply_all(T0).await;
     h.publish("early", 2).await;
     h.route_all(at(10)).await;
@@ -324,7 +324,7 @@ pub async fn recently_due_sagas_are_found_oldest_first<S: Stores>(h: &Harness<S>
         (pairs(&found.due), found.until)
     };
     let (early, late, retried) = ((early, at(10)), (late, at(20)), (retried, at(30)));
-    // First attempts are due whatever the clock says.
+    // First attempts are due regardless of the clock.
     assert_eq!(look(0, 100, 9).await, (vec![early, late], None));
     assert_eq!(look(0, 100, 29).await, (vec![early, late], None));
     assert_eq!(look(0, 100, 30).await, (vec![early, late, retried], None));
@@ -336,7 +336,7 @@ pub async fn recently_due_sagas_are_found_oldest_first<S: Stores>(h: &Harness<S>
     assert_eq!(due(h, at(29)).await[2], (retried.0, at(29)), "the retry is due later");
     h.admit(retried.0, at(29)).await;
     assert_eq!(due(h, at(31)).await[2], retried);
-    // The limit was reached: there may be more rows after the last.
+    // The limit was reached, so there may be more rows after the last one.
     assert_eq!(look(0, 2, 29).await, (vec![early], Some(at(10))));
     assert_eq!(look(0, 3, 40).await, (vec![early, late, retried], Some(at(20))));
 }
@@ -420,7 +420,7 @@ pub async fn a_deleted_subscription_holds_its_deliveries_for_ever<S: Stores>(h: 
     assert_eq!(h.direct.number(sql).await, 2, "held, not lost");
 }
 
-/// The clock is an hour ahead while one delivery fails, one is admitted and one is routed.
+/// Uses a clock that is an hour fast while one delivery fails, one is admitted and one is routed.
 pub async fn a_clock_set_back_delays_no_delivery<S: Stores>(h: &Harness<S>) {
     let (ahead, now) = (at(3_600), at(10));
     let (failing, admitted, routed) =
@@ -451,7 +451,7 @@ pub async fn a_clock_set_back_delays_no_delivery<S: Stores>(h: &Harness<S>) {
     h.check_invariants().await;
 }
 
-/// Includes a duplicate id and an unknown id.
+/// Checks the counts of several subscriptions, including a duplicate id and an unknown id.
 pub async fn deliveries_in_flight_are_counted_across_orchestrators<S: Stores>(h: &Harness<S>) {
     let (many, few, idle) = (h.subscribe("many").await, h.subscribe("few").await, h.subscribe("idle").await);
     h.publish("many", 6).await;
@@ -464,7 +464,7 @@ pub async fn deliveries_in_flight_are_counted_across_orchestrators<S: Stores>(h:
         h.sure(async || h.store.orchestrator().count_in_flight(asked.clone(), count_max).await).await
     };
     assert_eq!(count(MANY).await, [0; 5], "a waiting saga is not in flight");
-    // Through `calm`, whose connections do not break, so that a quota is admitted once.
+    // Use `calm`, whose connections do not break, so that a quota is admitted once.
     let quotas = [quota(many, 4), quota(few, 9)].concat();
     h.calm.orchestrator().admit_due_sagas(quotas, POLICY, T0).await.expect("admission");
     for (count_max, expected) in [(MANY, [2, 0, 4, 0, 2]), (3, [2, 0, 3, 0, 2]), (0, [0; 5])] {

@@ -1,4 +1,4 @@
-//! An order is stored once, is claimed by one sender at a time, and keeps its result.
+//! Checks that an order is stored once, is claimed by one sender at a time, and keeps its result.
 
 use crate::fixtures::{MANY, T0, at, order, order_claim, token};
 use crate::harness::{Engine, Harness};
@@ -165,7 +165,7 @@ pub async fn a_settled_order_keeps_its_result<S: Stores>(h: &Harness<S>) {
     submit(h, "key-1", 1, T0).await;
     let (orders, token) = claim(h, 10, T0).await;
     for second in [1, 2] {
-        // The second call is a repetition and returns the same.
+        // The second call is a retry and returns the same record.
         let Settled::Accepted(record) = settle(h, &orders[0], token, accepted("brk-1"), at(second)).await
         else {
             panic!("the holder settles")
@@ -216,7 +216,7 @@ pub async fn failed_orders_are_requeued_when_due<S: Stores>(h: &Harness<S>) {
     assert_eq!(next, NextOrders::default());
 }
 
-/// The clock starts an hour ahead.
+/// Starts with a clock that is an hour fast.
 pub async fn a_clock_set_back_delays_no_order<S: Stores>(h: &Harness<S>) {
     let (ahead, now) = (at(3_600), at(10));
     for key in ["failed", "sending", "queued"] {
@@ -262,7 +262,7 @@ pub async fn a_released_order_does_not_count_a_retry<S: Stores>(h: &Harness<S>) 
     assert_eq!(release(holder).await, 0, "a finished order is not released");
 }
 
-/// Inserts an order by SQL, bypassing the store.
+/// Inserts an order with SQL, bypassing the store.
 async fn tamper<S: Stores>(h: &Harness<S>, key: &str, json: &str, digest: &Digest, now: Timestamp) {
     let micros = now.micros();
     let moment = match h.engine {
@@ -286,7 +286,7 @@ pub async fn a_tampered_order_ends_dead_unsent<S: Stores>(h: &Harness<S>) {
     check_ends_dead_unsent(h, "foreign", "digest").await;
 }
 
-/// Inserts a row by SQL, nested as deep as the engine accepts, with the digest of its own text.
+/// Inserts an order with SQL that is nested as deeply as the engine accepts and has a correct digest.
 pub async fn a_too_deeply_nested_order_ends_dead_unsent<S: Stores>(h: &Harness<S>) {
     let levels = match h.engine {
         Engine::Sqlite => 900,
@@ -297,7 +297,8 @@ pub async fn a_too_deeply_nested_order_ends_dead_unsent<S: Stores>(h: &Harness<S
     check_ends_dead_unsent(h, "deep", "nested").await;
 }
 
-/// Checks that the order under this key ends unsent with a note, and that the next order is sent.
+/// Checks that the order with this key becomes dead without being sent, with `noted` in its audit, and that the
+/// next order is sent.
 async fn check_ends_dead_unsent<S: Stores>(h: &Harness<S>, key: &str, noted: &str) {
     submit(h, "key-1", 1, at(1)).await;
     let (orders, holder) = claim(h, 10, at(2)).await;

@@ -1,4 +1,4 @@
-//! Lists stay correct while rows are inserted; a delivery includes all its attempts.
+//! Checks that lists stay correct while rows are inserted, and that a delivery includes all its attempts.
 
 use crate::fixtures::{T0, at, delivered};
 use crate::harness::Harness;

@@ -1,4 +1,4 @@
-//! Every event gets exactly one saga for each subscription that matches when it is routed.
+//! Checks that every event gets exactly one saga for each subscription that matches at the time of routing.
 
 use crate::fixtures::{MANY, T0, actor, at, event, id_of, stored};
 use crate::harness::{Engine, Harness};
@@ -14,7 +14,7 @@ pub async fn an_event_queued_twice_creates_one_saga<S: Stores>(h: &Harness<S>) {
     let (subscription, _, letter) = h.dead_letter("order.paid").await;
     let event = h.direct.number("SELECT event_id FROM dead_letters").await;
     let again = format!("INSERT INTO routing_queue (event_id) VALUES ({event})");
-    // After its saga was dead-lettered, and again after the requeue.
+    // Route the event again after its saga was dead-lettered, and once more after the requeue.
     h.direct.run(&again).await;
     h.route_all(at(1)).await;
     assert_eq!(h.direct.number(SAGAS).await, 1);
@@ -43,7 +43,7 @@ pub async fn an_event_committed_late_is_still_routed<S: Stores>(h: &Harness<S>) 
     let mut from: Option<EventId> = None;
     for _ in 0..10 {
         h.publish("a", 1_000).await;
-        // Like the router: from the lowest id of the previous fetch.
+        // Like the router, start at the lowest id of the previous fetch.
         let take = RouteTake { from, events_max: 700 };
         let routed = h.sure(async || h.store.router().route_events(take, T0).await).await;
         from = routed.lowest.or(from);
@@ -63,7 +63,7 @@ pub async fn an_event_committed_late_is_still_routed<S: Stores>(h: &Harness<S>) 
     } else {
         h.direct.run("COMMIT").await;
     }
-    // A read from the cursor does not see it; the full scan finds it.
+    // A read from the cursor misses the late event; the full scan finds it.
     h.sure(async || h.store.router().route_events(RouteTake { from, events_max: MANY }, T0).await).await;
     h.route_all(T0).await;
     assert_eq!(h.direct.number(&format!("{SAGAS} WHERE event_id = {late}")).await, 1);
@@ -102,7 +102,7 @@ pub async fn two_routers_share_the_queue<S: Stores>(h: &Harness<S>) {
         while h.sure(async || h.store.router().route_events(take, T0).await).await.events > 0 {}
     };
     tokio::join!(drain(), drain(), drain());
-    // A fetch that found all rows locked by the others ends early; they route the rest.
+    // A concurrent call that finds all rows locked ends early, so drain once more.
     drain().await;
     assert_eq!(Ok(h.direct.number(SAGAS).await), i64::try_from(ids.len()));
     assert_eq!(h.direct.number("SELECT count(*) FROM routing_queue").await, 0);

@@ -1,4 +1,4 @@
-//! Subscriptions change as requested, and a URL is verified only by a challenge sent to it.
+//! Checks that subscriptions change as requested, and that a URL is verified only by a challenge sent to it.
 
 use crate::fixtures::{URL, actor, at, callback, event_type};
 use crate::harness::Harness;

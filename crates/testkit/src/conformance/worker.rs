@@ -1,4 +1,4 @@
-//! A job is claimed by one worker at a time, and only the holder of the lease reports.
+//! Checks that a job is claimed by one worker at a time, and that only the holder of the lease can report.
 
 use crate::fixtures::{
     LEASE, MANY, T0, actor, at, claim, delivered, failed, job_ids, leases, token, worker_id,
@@ -36,19 +36,19 @@ pub async fn sixteen_claimers_share_ten_thousand_jobs<S: Stores>(h: &Harness<S>)
         }
     };
     let all = futures_util::future::join_all((0..16).map(|number| claimer(number, T0))).await;
-    // A claimer that finds all rows locked by others stops early; the last one claims the rest.
+    // A claimer that finds all rows locked stops early; the last one claims the rest.
     let rest = claimer(99, T0).await;
     let mut holders = HashMap::new();
     for (job, token) in all.into_iter().flatten().chain(rest) {
         assert!(holders.insert(job, token).is_none(), "{job} was claimed twice");
     }
-    // A claim whose responses were all cut off leases jobs that no claimer knows of.
+    // A claim whose response was lost leases jobs that no claimer knows of.
     assert!(holders.len() == 10_000 || h.engine == Engine::PostgresCut, "{} were claimed", holders.len());
     assert_eq!(
         h.direct.number("SELECT count(*) FROM webhook_delivery_jobs WHERE status = 'Leased'").await,
         10_000
     );
-    // Every returned token matches the row: each report is accepted.
+    // Every returned token matches its row, so each report is accepted.
     for chunk in holders.iter().collect::<Vec<_>>().chunks(1_000) {
         let reports: Vec<_> = chunk
             .iter()
@@ -62,7 +62,7 @@ pub async fn sixteen_claimers_share_ten_thousand_jobs<S: Stores>(h: &Harness<S>)
         let answers = h.sure(async || h.store.worker().report_jobs(reports.clone(), at(1)).await).await;
         assert!(answers.iter().all(|answer| *answer == Report::Accepted));
     }
-    // Those jobs are reset when their lease expires, and no others.
+    // Only the jobs from lost responses are reset when their leases expire.
     let expired = at(61);
     while !h
         .sure(async || h.store.cleaner().reset_expired_leases(leases(MANY), 3, expired).await)
@@ -105,7 +105,7 @@ pub async fn a_report_after_the_lease_was_lost_is_refused<S: Stores>(h: &Harness
     let answer = h.sure(async || h.store.worker().report_jobs(report.clone(), expired).await).await;
     assert_eq!(answer, [Report::LeaseLost]);
     assert_eq!(h.row("webhook_delivery_jobs", job).await, before, "a lost lease changes nothing");
-    // Also while another worker holds it, and after that worker has reported.
+    // The same holds while another worker holds the lease, and after that worker has reported.
     let holder = claim(MANY);
     let again = h.claim_all(&holder, expired).await;
     assert_eq!(job_ids(&again), job_ids(&jobs));
@@ -153,7 +153,7 @@ pub async fn a_repeated_report_is_accepted_and_changes_nothing<S: Stores>(h: &Ha
     h.check_invariants().await;
 }
 
-/// More reports than one statement writes, including one with a lost lease, one repetition and one duplicate.
+/// Sends more reports than fit in one statement, including one with a lost lease, one retry and one duplicate.
 pub async fn a_lost_lease_does_not_affect_other_reports<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
     h.publish("a", 100).await;
@@ -205,8 +205,8 @@ pub async fn events_and_targets_are_loaded_once_each<S: Stores>(h: &Harness<S>) 
     assert_eq!(targets[0].secrets.previous, None);
 }
 
-/// The normal claim skips suspects. Suspects that are not claimed stay Pending, so no reset is counted for
-/// them.
+/// Checks that the normal claim skips suspects. Suspects that are not claimed stay `Pending`, so no reset is
+/// counted for them.
 pub async fn suspects_are_claimed_one_by_one_and_oldest_first<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
     h.publish("a", 3).await;
@@ -241,7 +241,7 @@ pub async fn suspects_are_claimed_one_by_one_and_oldest_first<S: Stores>(h: &Har
     h.check_invariants().await;
 }
 
-/// A job that exists when its subscription is deleted must not be sent: the worker loads no target.
+/// Checks that a job is not sent after its subscription was deleted: the worker loads no target for it.
 pub async fn a_subscription_deleted_after_admission_is_not_loaded<S: Stores>(h: &Harness<S>) {
     let (deleted, kept) = (h.subscribe("a").await, h.subscribe("a").await);
     h.publish("a", 1).await;

@@ -1,5 +1,5 @@
-//! Submits events at a steady rate. Each has an external id and is submitted again until it is acknowledged.
-//! Records the acknowledged events.
+//! Submits events at a steady rate and records the acknowledged ones. Each event has an external id and is
+//! resubmitted until it is acknowledged.
 
 use crate::fixtures::{id_of, named_event, stored};
 use crate::random::Random;
@@ -12,19 +12,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// Interval between submissions, and between retries of one.
+/// The interval between submissions, and between retries of a submission.
 const PACE: Duration = Duration::from_millis(50);
-/// After this time without an acknowledgement, the run fails.
+/// The time without an acknowledgement after which the run fails.
 const PATIENCE: Duration = Duration::from_secs(900);
 
 /// The acknowledged events.
 #[derive(Debug, Default)]
 pub struct Accepted {
-    /// Id and type of each event.
+    /// The id and type of each event.
     pub events: Vec<(i64, String)>,
-    /// Submissions that failed or had an unknown outcome, and were repeated.
+    /// The number of submissions that failed or had an unknown outcome, and were retried.
     pub repeated: usize,
-    /// Events that were stored by a submission of unknown outcome.
+    /// The number of events that were stored by a submission with an unknown outcome.
     pub were_stored: usize,
 }
 
@@ -36,7 +36,7 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// Submits until [`end`](Self::end) is called. The types are drawn from `kinds`.
+    /// Starts submitting events with types drawn from `kinds`, until [`end`](Self::end) is called.
     pub fn start(store: PostgresStore, kinds: &[&str], seed: u64, events_per_second: usize) -> Self {
         let (stop, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let kinds: Vec<String> = kinds.iter().map(|kind| (*kind).to_owned()).collect();
@@ -53,12 +53,13 @@ impl Acceptor {
         Self { stop, acknowledged, task }
     }
 
-    /// Returns how many events were acknowledged so far.
+    /// Returns the number of events acknowledged so far.
     pub fn acknowledged(&self) -> usize {
         self.acknowledged.load(Ordering::Relaxed)
     }
 
-    /// Stops after the current submission is acknowledged, so no outcome is unknown.
+    /// Stops after the current submission is acknowledged, so that no outcome is unknown. Returns the acknowledged
+    /// events.
     pub async fn end(self) -> Accepted {
         self.stop.store(true, Ordering::Relaxed);
         self.task.await.expect("the acceptor")
@@ -85,7 +86,7 @@ impl Accepting {
         self.accepted
     }
 
-    /// Submits one request of several events until it is acknowledged.
+    /// Submits a request with several events until it is acknowledged.
     async fn submit(&mut self) {
         let known = self.accepted.events.len();
         let (mut kinds, mut request) = (Vec::new(), Vec::new());
@@ -110,7 +111,7 @@ impl Accepting {
         self.acknowledged.store(self.accepted.events.len(), Ordering::Relaxed);
     }
 
-    /// Returns the ids of a stored request, or `None` if it was blocked.
+    /// Inserts the events and returns their ids, or `None` if the request was blocked.
     async fn insert(
         &mut self,
         request: Vec<posthaste_core::event::NewEvent>,

@@ -1,5 +1,5 @@
-//! Seven processes deliver under load while processes, PostgreSQL and connections fail at times drawn from a
-//! seed. When all deliveries have ended, the [`checker`] verifies the database and the receiver's journal.
+//! Runs seven processes under load while processes, PostgreSQL and connections fail at times drawn from a seed.
+//! When all deliveries have finished, the [`checker`] verifies the database and the receiver's journal.
 
 pub mod behaviour;
 pub mod checker;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const LEASE: Duration = Duration::from_secs(8);
-/// Longer than the lease of a job that the worker claimed just before it was stopped.
+/// The duration of a freeze, longer than the lease of a job claimed just before it.
 const FREEZE: Duration = Duration::from_secs(10);
 const SETTINGS: [(&str, &str); 5] = [
     ("POSTHASTE_LEASE", "8s"),
@@ -35,7 +35,7 @@ const SETTINGS: [(&str, &str); 5] = [
 ];
 const ROLES: [(Role, usize); 4] =
     [(Role::Router, 1), (Role::Orchestrator, 2), (Role::Worker, 3), (Role::Cleaner, 1)];
-/// Event type, behaviour and retry limit of each subscription; the last type has no subscriber.
+/// The event type, behaviour and retry limit of each subscription. The last event type has no subscription.
 const SUBSCRIBERS: [(&str, Behaviour, Option<u32>); 6] = [
     ("chaos.a", Behaviour::Well, None),
     ("chaos.a", Behaviour::Slow, None),
@@ -46,7 +46,7 @@ const SUBSCRIBERS: [(&str, Behaviour, Option<u32>); 6] = [
 ];
 const KINDS: [&str; 4] = ["chaos.a", "chaos.b", "chaos.c", "chaos.nobody"];
 
-/// Long enough for several leases to expire one after the other on a busy machine.
+/// The maximum time to settle, long enough for several leases to expire in sequence on a busy machine.
 const SETTLE_MAX: Duration = Duration::from_secs(180);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -65,12 +65,12 @@ pub struct ChaosReport {
     pub made: Vec<Made>,
     pub accepted: Accepted,
     pub evidence: Evidence,
-    /// Time from the end of the load until every delivery had ended.
+    /// The time from the end of the load until every delivery had finished.
     pub settled: Duration,
     pub warnings: usize,
     /// The log lines of all processes.
     pub logs: Vec<String>,
-    /// Violations found; empty if the run passed.
+    /// The violations found; empty if the run passed.
     pub complaints: Vec<String>,
 }
 
@@ -129,7 +129,8 @@ fn expected(accepted: &Accepted, subscribers: &[Subscriber]) -> std::collections
     pairs
 }
 
-/// Waits until no work is left, at most [`SETTLE_MAX`]; the checker reports what is left.
+/// Waits until no work is left or [`SETTLE_MAX`] has passed; the checker reports remaining work. Returns the
+/// elapsed time.
 async fn settle(direct: &Direct) -> Duration {
     let began = Instant::now();
     let sql = "SELECT (SELECT count(*) FROM webhook_delivery_sagas WHERE status NOT IN ('Completed', 'DeadLettered'))
@@ -140,7 +141,7 @@ async fn settle(direct: &Direct) -> Duration {
     began.elapsed()
 }
 
-/// Returns processes that ended on their own and lines that report a panic.
+/// Returns the processes that ended on their own and the log lines that report a panic.
 fn faults_of_processes(fleet: &Fleet) -> Vec<String> {
     let ended = fleet.ended().into_iter().map(|name| format!("{name} has ended"));
     let panicked = fleet.complaints().into_iter().filter(|line| line.contains("panicked"));

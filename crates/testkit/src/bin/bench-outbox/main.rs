@@ -1,8 +1,9 @@
 //! Measures the throughput of the order lane. The real worker, adapter and store drain a queue of orders to a
-//! local broker that accepts everything; for comparison, the same bodies are posted through the same sender
-//! without the lane, with the same concurrency. Compare the ratio of the two, from one run.
+//! local broker that accepts every order. For comparison, the same bodies are posted by the same sender without
+//! the lane, with the same concurrency. Compare the two as a ratio, within one run.
 //!
-//! `bench-outbox [--orders N] [--rounds N]`; needs the server that `scripts/with-postgres --durable` starts.
+//! Usage: `bench-outbox [--orders N] [--rounds N]`. Requires the server that `scripts/with-postgres --durable`
+//! starts.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use bytes::Bytes;
@@ -19,12 +20,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// Numbers of concurrent senders that are measured.
+/// The numbers of concurrent senders to measure.
 const SENDERS: [u32; 2] = [4, 32];
 const SUBMIT: usize = 500;
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A broker that accepts every order and counts them.
+/// A broker that accepts and counts all orders.
 struct Accepting {
     receiver: Receiver,
     had: Arc<Semaphore>,
@@ -57,7 +58,7 @@ async fn main() {
     println!("{orders} orders; medians of {rounds} rounds");
     for senders in SENDERS {
         let mut times: [Vec<Duration>; 3] = Default::default();
-        // The variants alternate, so that a slowdown of the machine affects all of them.
+        // Alternate the variants, so that a slowdown of the machine affects all of them.
         for _ in 0..rounds {
             times[0].push(post_all(orders, senders).await);
             times[1].push(drain(Harness::postgres("bench").await, orders, senders).await);
@@ -67,7 +68,7 @@ async fn main() {
     }
 }
 
-/// Posts the bodies without the lane and returns how long it took.
+/// Posts the bodies without the lane and returns the elapsed time.
 async fn post_all(orders: usize, at_once: u32) -> Duration {
     let broker = Accepting::start().await;
     let (sender, url) = (loopback_sender(), broker.receiver.url("/orders"));
@@ -84,7 +85,7 @@ async fn post(sender: &Sender, url: &str, body: String) {
     assert_eq!(exchange.status(), Some(200));
 }
 
-/// Sends the same orders through the lane and returns the time from the start to the last settlement.
+/// Sends the orders through the lane and returns the time until the last one is settled.
 async fn drain<S: Stores>(h: Harness<S>, orders: usize, senders: u32) -> Duration {
     let engine = h.engine;
     let broker = Accepting::start().await;

@@ -13,8 +13,8 @@ use std::time::Instant;
 use tempfile::TempDir;
 use tokio_postgres::Client;
 
-/// Returns the number of deliveries per round: enough batches for a stable figure, and no more rows than
-/// needed.
+/// Returns the number of deliveries per round: enough batches for a stable figure, but no more rows than
+/// necessary.
 const fn round_rows(batch: u32) -> u32 {
     let rows = batch * 32;
     if rows < 100 {
@@ -26,8 +26,8 @@ const fn round_rows(batch: u32) -> u32 {
     }
 }
 
-/// Returns over how many batches a stage runs before the next stage starts. The CPU time of a process is
-/// exact only while it is idle; the error is negligible for a large batch, but not for a single row.
+/// Returns the number of batches that a stage processes before the next stage starts. The CPU time of a process
+/// is exact only while the process is idle; the error is negligible for a large batch, but not for a single row.
 const fn block_batches(batch: u32) -> u32 {
     let batches = 160 / batch;
     if batches == 0 {
@@ -40,7 +40,8 @@ const fn block_batches(batch: u32) -> u32 {
 }
 
 const COUNTED_BATCHES: u32 = 10;
-/// Batches before counting starts: a new connection plans its statements again during its first executions.
+/// The number of batches before counting starts. PostgreSQL replans the statements of a new connection during
+/// their first executions.
 const UNCOUNTED_BATCHES: u32 = 20;
 
 #[derive(Debug)]
@@ -94,7 +95,7 @@ impl Bench {
         Self::warm(Self { engine: Engine::Sqlite, batch, store, rounds: Vec::new() }).await
     }
 
-    /// Runs one round that is not measured, for connections, prepared statements and the page cache.
+    /// Runs one round that is not measured, to fill connection pools, statement caches and the page cache.
     async fn warm(mut self) -> Self {
         self.round().await;
         self.rounds.clear();
@@ -163,14 +164,14 @@ async fn run_round<S: posthaste_core::ports::Stores>(
             };
         }
     }
-    // The meters of an embedded store are part of this process, those of a server are not; the report
-    // separates them.
+    // The CPU time of an embedded store is part of this process, that of a server is not. The report separates
+    // the two.
     round.process_ns = process.cpu_ns() - process_before;
     round.database_ns = database_ns;
     round
 }
 
-/// Counts statements, round trips, commits and flushes of a few batches on a new database.
+/// Counts the statements, round trips, commits and flushes of a few batches on a new database.
 async fn count(batch: u32, admin: &Client) -> Counted {
     let url = postgres::migrated_database(&format!("count_{batch}")).await;
     let flushes_before = flushes(admin).await;
@@ -215,7 +216,7 @@ async fn log_bytes(admin: &Client) -> u64 {
 }
 
 async fn flushes(admin: &Client) -> u64 {
-    // PostgreSQL 18 keeps this count in `pg_stat_io`.
+    // PostgreSQL 18 moved this counter to `pg_stat_io`.
     let kept =
         "SELECT count(*) FROM pg_attribute WHERE attrelid = 'pg_stat_wal'::regclass AND attname = 'wal_sync'";
     if number(admin, kept).await == 1 {
@@ -225,12 +226,12 @@ async fn flushes(admin: &Client) -> u64 {
     }
 }
 
-/// Returns the number of transactions that have written something.
+/// Returns the number of write transactions so far.
 async fn write_transactions(admin: &Client) -> u64 {
     number(admin, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").await
 }
 
-/// Disables autovacuum: a vacuum during a round would distort that round.
+/// Disables autovacuum, because a vacuum during a round would distort its figures.
 async fn forbid_autovacuum(owner: &Client) {
     let sql = "SELECT format('ALTER TABLE %s SET (autovacuum_enabled = false)', oid::regclass)
         FROM pg_class WHERE relnamespace = 'posthaste'::regnamespace AND relkind = 'r'";
@@ -239,8 +240,8 @@ async fn forbid_autovacuum(owner: &Client) {
     }
 }
 
-/// The first change of a page after a checkpoint writes the whole page to the WAL. One checkpoint before the
-/// first round makes this cost equal for all.
+/// Runs a checkpoint. The first change to a page after a checkpoint writes the whole page to the WAL; a single
+/// checkpoint before the first round makes this cost the same for all variants.
 pub(crate) async fn checkpoint() {
     postgres::client(&postgres::admin_url()).await.batch_execute("CHECKPOINT").await.expect("a checkpoint");
 }

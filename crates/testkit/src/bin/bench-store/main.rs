@@ -1,22 +1,22 @@
-//! Measures the stores alone: what one delivery costs a database, stage by stage, without HTTP, services or
-//! concurrent callers. Engines and batch sizes alternate within a run, so that a slowdown of the machine
-//! affects all of them; compare figures of one run only, as ratios.
+//! Measures the database cost of one delivery, stage by stage, without HTTP, services or concurrent callers.
+//! Engines and batch sizes alternate within a run, so that a slowdown of the machine affects all of them. Compare
+//! only figures from the same run, as ratios.
 //!
-//! One delivery is one event of about 300 bytes with one subscription, through every stage: it is inserted,
-//! routed, admitted, claimed, loaded (event and target), reported as delivered and applied. A batch of 32
-//! moves 32 deliveries with each call of a port. The report shows, per stage and in total:
+//! One delivery is an event of about 300 bytes with one subscription that passes through every stage: it is
+//! inserted, routed, admitted, claimed, loaded (event and target), reported as delivered and applied. With a
+//! batch size of 32, each port call processes 32 deliveries. The report shows, per stage and in total:
 //!
-//! - wall: microseconds per row from the call to its return, flushes included;
-//! - CPU: microseconds per row of database CPU time. PostgreSQL: the backends of that database; the WAL
-//!   writer, the checkpointer and other background processes are shown separately. SQLite: the writer thread
-//!   and the reader threads, which do the work of a server.
+//! - wall: microseconds per row from the call to its return, including flushes;
+//! - CPU: microseconds of database CPU time per row. For PostgreSQL, this is the CPU time of the backends of the
+//!   database; the WAL writer, the checkpointer and other background processes are shown separately. For SQLite,
+//!   it is the CPU time of the writer thread and the reader threads.
 //!
-//! The ratio compares a whole delivery with inserting one event in batches of the same size. Every figure is
-//! the median over the rounds. Tables are vacuumed before every round and never during one; there is one
-//! checkpoint, before the first round. Statements, round trips and flushes are counted afterwards, over a few
-//! batches that are not timed.
+//! The ratio is the cost of a whole delivery divided by that of inserting one event, at the same batch size.
+//! Every figure is the median over all rounds. Tables are vacuumed before every round and never during one. The
+//! only checkpoint precedes the first round. Statements, round trips and flushes are counted afterwards, over a
+//! few batches that are not timed.
 //!
-//! `bench-store [--engine postgres|sqlite]… [--batch N]… [--rounds N] [--json]`; needs the server that
+//! Usage: `bench-store [--engine postgres|sqlite]… [--batch N]… [--rounds N] [--json]`. Requires the server that
 //! `scripts/with-postgres --durable` starts.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -140,11 +140,11 @@ async fn measure(options: &Options) -> Vec<Figures> {
     figures
 }
 
-/// Prints a progress line that the next one overwrites, if standard error is a terminal.
+/// Prints a progress line that overwrites the previous one, if standard error is a terminal.
 fn progress(text: &str) {
     let mut terminal = std::io::stderr();
     if terminal.is_terminal() {
-        // Ignore a failed write: progress is optional.
+        // Ignore write errors: progress is optional.
         let _ = write!(terminal, "\r\x1b[K{text}").and_then(|()| terminal.flush());
     }
 }

@@ -1,10 +1,10 @@
-//! Measures the CPU time of the database, in nanoseconds, from `/proc/…/schedstat` of the processes or
-//! threads that belong to it.
+//! Measures the CPU time of the database, in nanoseconds, from the `schedstat` files of its processes or threads
+//! under `/proc`.
 
 use std::fs;
 use tokio_postgres::{Client, Row};
 
-/// Thread names of the embedded store.
+// Thread names of the embedded store.
 pub(crate) const SQLITE_WRITER: &str = "sqlite-writer";
 pub(crate) const SQLITE_READER: &str = "sqlite-reader";
 
@@ -13,13 +13,13 @@ pub(crate) const SQLITE_READER: &str = "sqlite-reader";
 pub(crate) struct Meter(Vec<String>);
 
 impl Meter {
-    /// The backends of one database, on a PostgreSQL server on this machine.
+    /// Creates a meter for the backends of one database. The PostgreSQL server must run on this machine.
     pub(crate) async fn backends(admin: &Client, database: &str) -> Self {
         let sql = "SELECT pid FROM pg_stat_activity WHERE datname = $1 AND backend_type = 'client backend'";
         Self::processes(&admin.query(sql, &[&database]).await.expect("the backends"))
     }
 
-    /// The background processes of the server: WAL writer, checkpointer and others.
+    /// Creates a meter for the background processes of the server, such as the WAL writer and the checkpointer.
     pub(crate) async fn background(admin: &Client) -> Self {
         let sql = "SELECT pid FROM pg_stat_activity WHERE datname IS NULL";
         Self::processes(&admin.query(sql, &[]).await.expect("the processes"))
@@ -33,7 +33,8 @@ impl Meter {
         Self(files)
     }
 
-    /// The threads of this process whose names start with one of `names`, or all threads if `None`.
+    /// Creates a meter for the threads of this process whose names start with one of `names`, or for all threads
+    /// if `names` is `None`.
     pub(crate) fn threads(names: Option<&[&str]>) -> Self {
         let mut files = Vec::new();
         for entry in fs::read_dir("/proc/self/task").expect("the threads of this process").flatten() {
@@ -48,13 +49,13 @@ impl Meter {
         Self(files)
     }
 
-    /// Returns the CPU time used so far.
+    /// Returns the CPU time used so far, in nanoseconds.
     pub(crate) fn cpu_ns(&self) -> u64 {
         self.0.iter().map(|file| run_time_ns(file)).sum()
     }
 }
 
-/// Returns the first field of a schedstat file, or 0 if the process or thread has ended.
+/// Returns the CPU time in a `schedstat` file, or 0 if the process or thread has ended.
 fn run_time_ns(file: &str) -> u64 {
     let text = fs::read_to_string(file).unwrap_or_default();
     text.split_ascii_whitespace().next().and_then(|figure| figure.parse().ok()).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! Formats the medians over the rounds (from `engines`) as a table or as JSON.
+//! Formats the medians of the measured rounds as a table or as JSON.
 
 use posthaste_testkit::proxy::Counts;
 use posthaste_testkit::stages::Stage;
@@ -24,7 +24,7 @@ pub(crate) struct Round {
     pub(crate) log_bytes: Option<u64>,
 }
 
-/// Sums over [`Counted::batches`].
+/// Counts from the proxy and the server, as totals over `batches`.
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
     pub(crate) batches: u32,
@@ -62,7 +62,7 @@ impl Figures {
         f64::midpoint(below, above)
     }
 
-    /// Returns microseconds per row, wall and CPU.
+    /// Returns the wall time and the CPU time of a stage, in microseconds per row.
     fn stage_us(&self, stage: usize) -> (f64, f64) {
         let wall = self.median(|round| round.a_row(round.stages[stage].wall_ns) / 1e3);
         (wall, self.median(|round| round.a_row(round.stages[stage].cpu_ns) / 1e3))
@@ -73,7 +73,7 @@ impl Figures {
         (wall, self.median(|round| round.a_row(round.delivery().cpu_ns) / 1e3))
     }
 
-    /// Returns the cost of a whole delivery divided by that of inserting one event, wall and CPU.
+    /// Returns the cost of a whole delivery divided by that of inserting one event, as wall time and CPU time.
     fn ratio(&self) -> (f64, f64) {
         let insert = |round: &Round| round.stages[0];
         let wall = self.median(|round| round.delivery().wall_ns as f64 / insert(round).wall_ns as f64);
@@ -85,7 +85,7 @@ impl Figures {
         Some(self.median(|round| round.a_row(figure(round).unwrap_or(0)) / 1e3))
     }
 
-    /// Returns the CPU time per delivery of the calling process, without the database.
+    /// Returns the CPU time of the calling process per delivery in microseconds, excluding the database.
     fn caller_us(&self) -> f64 {
         // For an embedded store, `process_ns` includes the database threads.
         let own = |round: &Round| round.writer_ns.map_or(0, |_| round.database_ns);

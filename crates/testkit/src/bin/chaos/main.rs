@@ -1,6 +1,6 @@
-//! `make chaos`: an outage of `OUTAGE_SECONDS`, then `CHAOS_ROUNDS` rounds of chaos with `CHAOS_SECONDS` of
-//! load each, for deliveries and for orders. Every round has its own server and its own seed;
-//! `POSTHASTE_SEED` sets the first one. `CHAOS_ONLY=orders` skips the deliveries.
+//! `make chaos`: one outage of `OUTAGE_SECONDS`, then `CHAOS_ROUNDS` rounds of chaos for deliveries and for
+//! orders, with `CHAOS_SECONDS` of load each. Every round has its own server and its own seed;
+//! `POSTHASTE_SEED` sets the first seed. `CHAOS_ONLY=orders` skips the deliveries.
 
 use posthaste_bench::variable;
 use posthaste_testkit::faults::chaos::{ChaosOptions, run};
@@ -9,7 +9,7 @@ use posthaste_testkit::faults::outage;
 use posthaste_testkit::random::seed;
 use std::time::Duration;
 
-/// Seconds of load per injected fault.
+/// The average interval between injected faults, in seconds.
 const SECONDS_PER_FAULT: u64 = 4;
 const EVENTS_PER_SECOND: usize = 100;
 const ORDERS_PER_SECOND: u64 = 20;

@@ -1,7 +1,7 @@
-//! `make siege`: `SIEGE_CONNECTIONS` connections that do not read (1,000), `SIEGE_UPLOADS` slow uploads
-//! (1,000) and `SIEGE_QUERIES` queries per second with 15,000 parameters each (50), all at the same time,
-//! against one process on each store. Measures for `SIEGE_SECONDS` (20) before, during and after, and fails
-//! if a limit is exceeded.
+//! `make siege`: attacks one process on each store with `SIEGE_CONNECTIONS` connections that do not read (1,000),
+//! `SIEGE_UPLOADS` slow uploads (1,000) and `SIEGE_QUERIES` queries per second with 15,000 parameters each (50),
+//! all at the same time. Measures for `SIEGE_SECONDS` (20) each before, during and after the attack, and fails if
+//! a limit is exceeded.
 
 use posthaste_bench::scratch::Engine;
 use posthaste_bench::variable;
@@ -11,8 +11,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Raises the limit of open files: each connection needs one, here and in the process, which inherits the
-/// limit.
+/// Raises the limit of open files. Each connection needs a file descriptor in this process and in the attacked
+/// one, which inherits the limit.
 fn allow_many_files() {
     let limit = getrlimit(Resource::Nofile);
     let most = Rlimit { current: limit.maximum, maximum: limit.maximum };

@@ -1,5 +1,5 @@
-//! `make steady`: `STEADY_RATE` events per second (1,000) for `STEADY_MINUTES` (30), then for `OPEN_MINUTES`
-//! (10) next to an open transaction, on PostgreSQL.
+//! `make steady`: `STEADY_RATE` events per second (1,000) on PostgreSQL for `STEADY_MINUTES` (30), then for
+//! `OPEN_MINUTES` (10) while another transaction stays open.
 
 use posthaste_bench::variable;
 use posthaste_testkit::steady::{self, SteadyOptions};

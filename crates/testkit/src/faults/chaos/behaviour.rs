@@ -1,5 +1,5 @@
-//! How the receivers of a run respond: correctly, slowly, with occasional failures, or always with an error.
-//! The response to an attempt depends only on the seed, its `webhook-id` and its number.
+//! Determines how the receivers in a run respond: correctly, slowly, with occasional failures, or always with an
+//! error. The response to an attempt depends only on the seed, its `webhook-id` and its number.
 
 use super::evidence::Request;
 use crate::random::Random;
@@ -34,7 +34,7 @@ impl Behaviour {
         Self::ALL.into_iter().find(|one| one.name() == name).unwrap_or(Self::Well)
     }
 
-    /// Returns the status of the response (`None` for no response) and its delay.
+    /// Returns the status of the response, or `None` for no response, and its delay.
     fn answer(self, random: &mut Random) -> (Option<u16>, Duration) {
         let lot = random.below(100);
         match self {
@@ -52,7 +52,7 @@ impl Behaviour {
     }
 }
 
-/// Longer than the timeout of any attempt.
+/// A delay longer than the timeout of any attempt.
 const HANGS: Duration = Duration::from_secs(3600);
 
 /// Chooses every response and records every request.

@@ -1,43 +1,43 @@
-//! Checks the evidence of a run and returns the violations. Independent of how the run was produced.
+//! Checks the evidence from a run and returns the violations. Does not depend on how the run was produced.
 //!
-//! Requests are checked against two bounds for each pair; "extra" are requests beyond its job rows:
+//! For each pair of event and subscription, the requests beyond its number of job rows are called "extra". Two
+//! bounds apply to them:
 //!
-//! 1. extra ≤ the disturbances during its leases. The database does not keep leases that have ended, but
-//!    every request was sent under one, which started at most one lease length before the request and ended at
-//!    most one lease length after it. A disturbance counts if it overlaps that span of any request of the pair.
-//!    So without a disturbance, no request may be extra.
-//! 2. extra ≤ the lease resets of its jobs + the kills of the server during its leases. A job is sent again
-//!    only after the cleaner reset its lease, which is counted, or after the server lost the lease in a crash,
-//!    which is not. (A lease released at shutdown would count too, but no process is asked to shut down in a
-//!    chaos run.)
+//! 1. extra ≤ the disturbances during the pair's leases. The database does not keep leases that have ended, but
+//!    every request was sent under a lease that started at most one lease length before the request and ended at
+//!    most one lease length after it. A disturbance counts if it overlaps that span for any request of the pair.
+//!    Without a disturbance, no request may be extra.
+//! 2. extra ≤ the lease resets of the pair's jobs + the server kills during its leases. A job is sent again only
+//!    after the cleaner has reset its lease, which is counted, or after the server has lost the lease in a crash,
+//!    which is not. (A lease released at shutdown would count too, but no process is shut down in a chaos run.)
 
 use super::evidence::{Evidence, JobRow, Pair, Request, SagaRow};
 use crate::faults::Complaint;
 use std::collections::HashMap;
 
-/// The violated rule.
+/// The rule that was violated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// An acknowledged event has no saga for a subscription that it matches.
     SagaMissing,
     SagaTwice,
-    /// A saga or a request for a pair of event and subscription that was not expected.
+    /// There is a saga or a request for an unexpected pair of event and subscription.
     Unasked,
     SagaUnfinished,
-    /// Completed, but the receiver never responded with 2xx.
+    /// A saga is completed, but the receiver never responded with 2xx.
     CompletedUnanswered,
-    /// A DeadLettered saga without exactly one dead letter, or another saga with one.
+    /// A dead-lettered saga does not have exactly one dead letter, or another saga has one.
     DeadLetters,
-    /// A job is Pending or Leased after the end.
+    /// A job is still `Pending` or `Leased` at the end.
     JobActive,
     TwoJobsActive,
-    /// `attempt_count` is not the number of finished jobs.
+    /// The `attempt_count` of a saga is not the number of its finished jobs.
     AttemptCount,
-    /// More requests than the disturbances explain.
+    /// There are more requests than the disturbances explain.
     ExtraBeyondDisturbances,
-    /// More requests than the lost leases explain.
+    /// There are more requests than the lost leases explain.
     ExtraBeyondLeases,
-    /// Rows are left in a queue.
+    /// A queue is not empty at the end.
     LeftOver,
 }
 
@@ -50,7 +50,7 @@ pub fn check(evidence: &Evidence) -> Vec<Complaint<Rule>> {
     checker.complaints
 }
 
-/// Returns the number of requests beyond the job rows, over all pairs.
+/// Returns the total number of requests in excess of the job rows.
 pub fn extra_requests(evidence: &Evidence) -> usize {
     let checker = Checker::new(evidence);
     evidence.sagas.iter().map(|saga| checker.extra(saga)).sum()

@@ -1,4 +1,4 @@
-//! Tests of the checker: each rule is violated once, to prove that it is detected.
+//! Tests that the checker detects a violation of each rule.
 
 use super::*;
 use crate::faults::chaos::evidence::Disturbance;
@@ -20,7 +20,8 @@ fn request(pair: Pair, at: Duration, answer: Option<u16>) -> Request {
     Request { pair, at, answer }
 }
 
-/// Three deliveries: one succeeds at once, one at the second attempt, one is dead-lettered.
+/// Creates valid evidence of three deliveries: one succeeds at the first attempt, one at the second, and one is
+/// dead-lettered.
 fn sound() -> Evidence {
     Evidence {
         expected: [(1, 1), (1, 2), (2, 1)].into(),
@@ -102,7 +103,7 @@ fn disturb(all: &mut Evidence, from: u64, until: u64, server: bool) {
 fn an_extra_request_without_a_fault_is_a_violation() {
     let both = [Rule::ExtraBeyondDisturbances, Rule::ExtraBeyondLeases];
     assert_eq!(rules(doubled), both);
-    // A fault outside of all leases does not explain the request, nor does a reset without a fault.
+    // A fault outside all leases does not explain the request, nor does a reset without a fault.
     for (from, until) in [(10, 91), (119, 130)] {
         let rules = rules(|all| {
             doubled(all);
@@ -111,7 +112,7 @@ fn an_extra_request_without_a_fault_is_a_violation() {
         });
         assert_eq!(rules, [Rule::ExtraBeyondDisturbances], "{from} to {until}");
     }
-    // A fault without a lost lease does not explain it either.
+    // A fault without a lost lease does not explain the request either.
     let unlost = rules(|all| {
         doubled(all);
         disturb(all, 101, 102, false);

@@ -1,4 +1,4 @@
-//! Records for tests, and short forms of common calls.
+//! Values for tests, and shorthands for common calls.
 
 use crate::harness::Harness;
 use crate::random::Random;
@@ -18,19 +18,19 @@ use posthaste_core::{DeadLetterId, EventId, JobId, LeaseToken, SagaId, Subscript
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The time at which every test starts.
+/// The start time of every test.
 pub const T0: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 pub const LEASE: Duration = Duration::from_secs(60);
 pub const POLICY: RetryPolicy = RetryPolicy::WEBHOOK;
 pub const URL: &str = "https://receiver.example/hook";
-/// More rows than any test creates.
+/// A limit that exceeds the number of rows in any test.
 pub const MANY: u32 = 100_000;
 
 pub fn at(seconds: u64) -> Timestamp {
     T0.after(Duration::from_secs(seconds))
 }
 
-/// The actor of changes in tests that are not about the audit.
+/// Returns the actor for tests that do not check the audit.
 pub fn actor() -> Actor {
     Actor::root(None)
 }
@@ -53,12 +53,12 @@ pub fn event(kind: &str) -> NewEvent {
     }
 }
 
-/// Returns a subscription with defaults for the fields a test does not set.
+/// Creates a subscription with defaults for all other fields.
 pub fn subscription(kind: &str) -> NewSubscription {
     NewSubscription::new(event_type(kind), callback(URL), SealedSecret::new("secret-1"))
 }
 
-/// Creates a subscription and marks it verified, as if its receiver had passed the challenge.
+/// Creates a subscription and marks it as verified, as if its receiver had passed the challenge.
 pub async fn subscribe_verified(store: &impl Stores, new: NewSubscription, now: Timestamp) -> SubscriptionId {
     let challenged = Verification { callback_url: new.callback_url.clone(), secret: new.secret.clone() };
     let subscriptions = store.subscriptions();
@@ -83,7 +83,7 @@ pub fn worker_id(number: u64) -> WorkerId {
     WorkerId::parse(format!("worker-{number}")).expect("a worker id")
 }
 
-/// Returns a token that is unique in this process.
+/// Returns a lease token that is unique in this process.
 pub fn token() -> LeaseToken {
     static DRAWN: AtomicU64 = AtomicU64::new(1);
     let mut random = Random::new(DRAWN.fetch_add(1, Ordering::Relaxed));
@@ -94,7 +94,7 @@ pub fn claim(jobs_max: u32) -> Claim {
     Claim { worker_id: worker_id(1), token: token(), lease: LEASE, from: None, jobs_max }
 }
 
-/// Returns a claim of orders by the first worker.
+/// Creates a claim of up to `orders_max` orders by the first worker.
 pub fn order_claim(orders_max: u32) -> OutboxClaim {
     let probe_for = Duration::from_secs(30);
     OutboxClaim { worker_id: worker_id(1), token: token(), orders_max, probe_for, again: false }
@@ -114,7 +114,7 @@ pub fn quota(subscription_id: SubscriptionId, jobs_max: u32) -> Vec<Quota> {
     vec![Quota { subscription_id, jobs_max, from: None }]
 }
 
-/// Returns a request for up to `jobs_max` expired leases, oldest first.
+/// Creates a request for up to `jobs_max` expired leases, oldest first.
 pub const fn leases(jobs_max: u32) -> LeaseTake {
     LeaseTake { from: None, jobs_max, ahead_max: Duration::from_secs(2 * LEASE.as_secs()) }
 }
@@ -151,7 +151,7 @@ impl<S: Stores> Harness<S> {
         made.expect("a subscription").id
     }
 
-    /// Inserts `count` events of a type.
+    /// Inserts `count` events of a type and returns their ids.
     pub async fn publish(&self, kind: &str, count: usize) -> Vec<EventId> {
         let request = vec![event(kind); count];
         let outcomes = self.calm.ingest().insert_events(vec![request], T0).await.expect("events");
@@ -183,7 +183,7 @@ impl<S: Stores> Harness<S> {
         self.sure(async || self.store.orchestrator().apply_job_results(take, POLICY, now).await).await
     }
 
-    /// Admits and claims what is due for one subscription.
+    /// Admits the due sagas of a subscription and claims their jobs.
     pub async fn start_attempts(
         &self,
         subscription: SubscriptionId,
@@ -195,7 +195,7 @@ impl<S: Stores> Harness<S> {
         (jobs, claim.token)
     }
 
-    /// Runs one complete failed attempt for everything that is due.
+    /// Runs one failed attempt for every due saga of a subscription, and applies the results.
     pub async fn fail_attempts(&self, subscription: SubscriptionId, now: Timestamp) -> Vec<AppliedResult> {
         let (jobs, token) = self.start_attempts(subscription, now).await;
         let mut reports: Vec<_> = jobs.iter().map(|job| failed(job, token, Failure::Http(500))).collect();
@@ -208,7 +208,7 @@ impl<S: Stores> Harness<S> {
         self.apply_all(now).await
     }
 
-    /// Creates one event whose only delivery is dead-lettered. Returns subscription, saga and dead letter.
+    /// Creates one event whose only delivery is dead-lettered. Returns the subscription, the saga and the dead letter.
     pub async fn dead_letter(&self, kind: &str) -> (SubscriptionId, SagaId, DeadLetterId) {
         let subscription = self.subscribe_with(kind, Some(1)).await;
         self.publish(kind, 1).await;
@@ -228,12 +228,12 @@ impl<S: Stores> Harness<S> {
             .remove(0)
     }
 
-    /// Returns every column of a row as text.
+    /// Returns all columns of a row as text.
     pub async fn row(&self, table: &str, id: i64) -> Vec<Option<String>> {
         self.direct.rows(&format!("SELECT * FROM {table} WHERE id = {id}")).await.remove(0)
     }
 
-    /// Checks invariants that hold after any sequence of calls.
+    /// Checks the invariants that hold after any sequence of calls.
     pub async fn check_invariants(&self) {
         let two_active = "SELECT count(*) FROM (SELECT saga_id FROM webhook_delivery_jobs
             WHERE status IN ('Pending', 'Leased') GROUP BY saga_id HAVING count(*) > 1) AS twice";

@@ -1,4 +1,4 @@
-//! Starts many processes on one PostgreSQL server. Each runs one role, with its own login that has only the
+//! Starts many processes on one PostgreSQL server. Each process runs one role and has its own login with only the
 //! rights of that role.
 
 use crate::postgres::{client, url_with};
@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-/// How long a process may take to start.
+/// The maximum time for a process to start.
 const START_WITHIN: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Role {
     Outbox,
 }
 
-/// The database roles of the API, all granted to one login.
+/// The database roles of the API, which are all granted to one login.
 const API_RIGHTS: &str =
     "viewer, event_ingest_writer, subscription_admin, dead_letter_operator, outbox_writer, key_keeper";
 
@@ -39,7 +39,7 @@ impl Role {
         }
     }
 
-    /// Returns the database roles that its login is granted.
+    /// Returns the database roles granted to the login of this role.
     const fn rights(self) -> &'static str {
         match self {
             Self::Router => "router_worker",
@@ -51,7 +51,7 @@ impl Role {
         }
     }
 
-    /// Returns the setting for its own login. The API has several logins; here it uses the common one.
+    /// Returns the setting for the login URL of this role, or `None` for the API, which uses the common URL here.
     fn variable(self) -> Option<String> {
         match self {
             Self::Router | Self::Orchestrator | Self::Worker | Self::Cleaner | Self::Outbox => {
@@ -74,10 +74,10 @@ pub struct Member {
     pub role: Role,
     pub process: Process,
     pub wire: Option<Proxy>,
-    /// The address it listens on; `None` unless it is an API.
+    /// The address that the process listens on, or `None` unless it is an API.
     pub address: Option<SocketAddr>,
     settings: Vec<(String, String)>,
-    /// Log lines of earlier processes in this place.
+    /// The log lines of earlier processes in this place.
     past: Vec<LogLine>,
 }
 
@@ -87,7 +87,7 @@ pub struct Fleet {
     pub members: Vec<Member>,
 }
 
-/// Returns the settings common to all processes of tests: they deliver to local receivers.
+/// Returns `more` and the settings common to all test processes, which allow deliveries to local receivers.
 pub fn settings(more: &[(&str, &str)]) -> Vec<(String, String)> {
     let fixed = [
         ("POSTHASTE_ALLOW_HTTP", "true"),
@@ -97,7 +97,7 @@ pub fn settings(more: &[(&str, &str)]) -> Vec<(String, String)> {
     fixed.iter().chain(more).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// Returns an address that stays free while its process is down: its port is below the ephemeral range.
+/// Returns an address that stays free while its process is down, because its port is below the ephemeral range.
 pub fn free_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     const FIRST: u16 = 20_000;
@@ -111,7 +111,7 @@ pub fn free_address() -> SocketAddr {
 }
 
 impl Fleet {
-    /// Creates the logins, starts every process, and waits until all of them serve.
+    /// Creates the logins, starts all processes, and waits until they serve.
     pub async fn start(
         server: &PrivateServer,
         wiring: Wiring,
@@ -132,8 +132,7 @@ impl Fleet {
                 let address = wire.as_ref().map(|wire| wire.address);
                 let url = url_with(&server.url("postgres"), Some(&name), address);
                 let mut settings = settings.to_vec();
-                // For a role with its own login, the common URL is used only for LISTEN, which any login may
-                // do.
+                // For a role with its own login, the common URL is used only for LISTEN, which needs no rights.
                 settings.push(("POSTHASTE_DATABASE_URL".to_owned(), url.clone()));
                 settings.extend(role.variable().map(|variable| (variable, url)));
                 let address = (*role == Role::Api).then(free_address);
@@ -154,7 +153,7 @@ impl Fleet {
         }
     }
 
-    /// Replaces a killed process by a new one. Does not wait until it serves.
+    /// Replaces a killed process with a new one. Does not wait until the new process serves.
     pub fn restart(&mut self, member: usize) {
         let member = &mut self.members[member];
         let process = self.program.serve(&member.process.name, member.role.name(), &member.settings);
@@ -162,24 +161,24 @@ impl Fleet {
         member.past.extend(former.lines());
     }
 
-    /// Returns the indexes of the processes of one role.
+    /// Returns the indexes of the processes with this role.
     pub fn places(&self, role: Role) -> Vec<usize> {
         let is_meant = |place: &usize| self.members[*place].role == role;
         (0..self.members.len()).filter(is_meant).collect()
     }
 
-    /// Returns processes that exited on their own.
+    /// Returns the names of the processes that exited on their own.
     pub fn ended(&self) -> Vec<String> {
         let ended = self.members.iter().filter(|member| member.process.has_ended());
         ended.map(|member| member.process.name.clone()).collect()
     }
 
-    /// Returns warnings and errors of all processes, except those about their settings at startup.
+    /// Returns the warnings and errors of all processes, except those about settings at startup.
     pub fn complaints(&self) -> Vec<String> {
         self.lines_that(|line| line.is_complaint() && !line.text.contains("POSTHASTE_"))
     }
 
-    /// Returns all log lines of all processes, each prefixed with the name of its process.
+    /// Returns the log lines of all processes, each prefixed with the name of its process.
     pub fn lines(&self) -> Vec<String> {
         self.lines_that(|_| true)
     }

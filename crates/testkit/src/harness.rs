@@ -1,4 +1,4 @@
-//! A new database of one engine, with a store on it and direct SQL access.
+//! Provides a new database on one engine, with a store and direct SQL access.
 
 use crate::direct::Direct;
 use crate::proxy::{Mode, Proxy};
@@ -20,9 +20,9 @@ pub enum Engine {
 #[derive(Debug)]
 pub struct Harness<S> {
     pub engine: Engine,
-    /// The store under test; on [`Engine::PostgresCut`] its connections break.
+    /// The store under test. Its connections break on [`Engine::PostgresCut`].
     pub store: S,
-    /// A store on the same database whose connections do not break, used to arrange a test.
+    /// A store on the same database whose connections do not break, for setting up a test.
     pub calm: S,
     pub direct: Direct,
     pub proxy: Option<Proxy>,
@@ -30,7 +30,7 @@ pub struct Harness<S> {
     url: Option<String>,
 }
 
-/// A new, migrated SQLite database that no store has open.
+/// A new, migrated SQLite database that is not open in any store.
 #[derive(Debug)]
 pub struct SqliteFile(TempDir);
 
@@ -59,7 +59,7 @@ impl Harness<SqliteStore> {
         Self::sqlite_with(|_| {})
     }
 
-    /// Like [`Self::sqlite`], with changed options.
+    /// Creates a harness on SQLite with options modified by `change`.
     pub fn sqlite_with(change: impl FnOnce(&mut SqliteOptions)) -> Self {
         let file = SqliteFile::migrated();
         let (path, mut options) = (file.path(), SqliteOptions::new(file.path()));
@@ -87,14 +87,14 @@ impl Harness<PostgresStore> {
         Self::postgres_with(name, |_| {}).await
     }
 
-    /// Like [`Self::postgres`], with changed options.
+    /// Creates a harness on PostgreSQL with options modified by `change`.
     pub async fn postgres_with(name: &str, change: impl FnOnce(&mut PostgresOptions)) -> Self {
         let url = postgres::migrated_database(name).await;
         let mut options = PostgresOptions::new(&url);
         change(&mut options);
         let store = PostgresStore::connect(&options).await.expect("the store");
         let direct = Direct::postgres(&url).await;
-        // Tests of the store pass times that differ from the server's clock.
+        // Store tests pass times that differ from the server's clock.
         direct.run("UPDATE clock_guard SET enforced = false").await;
         Self {
             engine: Engine::Postgres,
@@ -110,7 +110,7 @@ impl Harness<PostgresStore> {
     pub async fn postgres_cut(name: &str) -> Self {
         let calm = Self::postgres("cut").await;
         let url = calm.url.clone().expect("a URL");
-        // The faults differ between tests and are the same in every run.
+        // The faults differ between tests but are the same in every run.
         let seed =
             name.bytes().fold(random::seed(), |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
         let proxy = Proxy::start(postgres::server_address(&url), Mode::Cut { seed }).await;
@@ -126,14 +126,14 @@ impl Harness<PostgresStore> {
         Self { engine: Engine::PostgresCut, store, proxy: Some(proxy), ..calm }
     }
 
-    /// Returns the URL of the database, bypassing the proxy.
+    /// Returns the URL of the database, which bypasses the proxy.
     pub fn url(&self) -> &str {
         self.url.as_deref().expect("a URL")
     }
 }
 
 impl<S: Stores> Harness<S> {
-    /// Repeats an idempotent call until it succeeds. Only a broken connection may cause a repetition.
+    /// Retries an idempotent call until it succeeds. Panics on any error other than a broken connection.
     pub async fn sure<T>(&self, call: impl AsyncFn() -> StoreResult<T>) -> T {
         for _ in 0..500 {
             match call().await {
@@ -151,8 +151,8 @@ impl<S: Stores> Harness<S> {
     }
 }
 
-/// Creates a test of each function on one engine, in a module named after the engine. Each function is called
-/// with an expression over its own new [`Harness`].
+/// Defines one test per function on one engine, in a module named after the engine. Each function is called with an
+/// expression over its own new [`Harness`].
 #[macro_export]
 macro_rules! on_engine {
     ($engine:ident, |$h:ident| $given:expr; $($area:ident :: $promise:ident,)*) => {
@@ -168,7 +168,7 @@ macro_rules! on_engine {
     };
 }
 
-/// Creates a test of each function, once on each engine: `on_both_engines! { |h| &h; area::promise, }`.
+/// Defines one test per function on each engine: `on_both_engines! { |h| &h; area::promise, }`.
 #[macro_export]
 macro_rules! on_both_engines {
     (|$h:ident| $given:expr; $($promises:tt)*) => {

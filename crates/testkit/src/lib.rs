@@ -1,9 +1,9 @@
-//! The test harness; never shipped. A [`harness::Harness`] is a new database of one engine; [`conformance`]
-//! contains the promises of the stores, each a function that every engine must pass. A [`fleet::Fleet`] runs
-//! the whole program in many processes; [`soak`] and [`faults`] test it under load, and [`siege`] attacks it.
-//! There is one tool for each purpose: [`client`] sends requests, [`receiver`] receives them, [`proxy`]
-//! disturbs connections between a store and its server, [`processes`] starts the program, [`commands`] runs
-//! its commands, and [`fixtures`] builds records.
+//! The test harness, which is not part of a release. A [`harness::Harness`] is a new database on one engine;
+//! [`conformance`] contains the promises of the stores, each a function that must pass on every engine. A
+//! [`fleet::Fleet`] runs the whole program in many processes; [`soak`] and [`faults`] test it under load, and
+//! [`siege`] attacks it. There is one tool per purpose: [`client`] sends requests, [`receiver`] receives them,
+//! [`proxy`] disturbs connections between a store and its server, [`processes`] starts the program, [`commands`]
+//! runs its commands, and [`fixtures`] creates test values.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 pub mod broker;

@@ -1,5 +1,5 @@
-//! The order lane over one store and real sockets, driven manually: workers step when the test calls them,
-//! and the clock changes only when it is set.
+//! Runs the order lane on one store with real sockets, driven by the test: a worker runs a step only when the test
+//! calls it, and the clock changes only when the test sets it.
 
 use crate::fixtures::{T0, order, token, worker_id};
 use crate::harness::Harness;
@@ -33,17 +33,17 @@ pub const STUCK_THRESHOLD: Duration = Duration::from_secs(600);
 pub const MARKER: &str = "already processed";
 
 const LEDGER_TTL: Duration = Duration::from_secs(7 * 86_400);
-/// Maximum number of turns before the lane must be idle.
+/// The maximum number of turns before the lane must be idle.
 const TURNS_MAX: u32 = 3_000;
-/// Settlements run on wake-ups; a short poll interval would hide a missing wake-up.
+/// The poll interval. Settlements run on wake-ups; a short interval would hide a missing one.
 const POLL: Duration = Duration::from_secs(3600);
 
-/// Configuration of a rig's workers.
+/// The configuration of the workers in a rig.
 #[derive(Debug, Clone)]
 pub struct OrderSetup {
     pub batch_size: u32,
     pub parallelism: u32,
-    /// Timeout of one exchange, in real time. Brokers that respond never reach it.
+    /// The timeout of one request, in real time. A broker that responds never reaches it.
     pub deadline: Duration,
 }
 
@@ -53,7 +53,7 @@ impl Default for OrderSetup {
     }
 }
 
-/// Workers on one lane, each like a separate process, and the watch that reads the lane's state.
+/// Several workers on one lane, each equivalent to a separate process, and a watch that reads the lane's state.
 pub struct OrderRig<S: Stores> {
     pub h: Harness<S>,
     pub clock: Clock,
@@ -65,15 +65,15 @@ pub struct OrderRig<S: Stores> {
     workers_added: u64,
 }
 
-/// A worker and the runner of its settlements. Dropping it has the effect of killing its process.
+/// A worker and the runner for its settlements. Dropping it is equivalent to killing its process.
 pub struct WorkerProcess<W, B> {
     pub worker: OutboxSteps<W, B>,
-    /// Notified when the worker wants to be stepped.
+    /// Notified when the worker has work to do.
     pub wake_up: WakeUp,
     _settling: Runner,
 }
 
-/// All steps of the outbox role.
+/// All steps of the outbox process role.
 #[derive(Debug)]
 pub struct OutboxSteps<W, B> {
     pub sender: OrderSender<W, B>,
@@ -91,7 +91,8 @@ impl<W: OutboxWorkerStore + Clone, B: Broker> OutboxSteps<W, B> {
 }
 
 impl<W: OutboxWorkerStore + Clone, B: Broker> Step for OutboxSteps<W, B> {
-    /// Runs each step once, even if an earlier one fails. Returns the first error, or the earliest next step.
+    /// Runs each step once, even if an earlier one fails. Returns the first error, or the earliest time at which
+    /// a further step is due.
     async fn step(&mut self, now: Timestamp) -> StoreResult<Progress> {
         let steps = [
             self.waits.step(now).await,
@@ -165,20 +166,20 @@ impl<S: Stores> OrderRig<S> {
         }
     }
 
-    /// Adds a worker that sends to this address.
+    /// Adds a worker that sends orders to `url`.
     pub fn add_worker(&mut self, url: &str) {
         let broker = http_broker(loopback_sender(), url, self.setup.deadline);
         let process = self.process(broker);
         self.processes.push(process);
     }
 
-    /// Creates a worker that is not stepped with the others.
+    /// Creates a worker that [`Self::turn`] does not run.
     pub fn process<B: Broker>(&mut self, broker: B) -> WorkerProcess<S::OutboxWorker, B> {
         let store = self.h.store.outbox_worker();
         self.process_over(store, broker)
     }
 
-    /// Like [`Self::process`], over a given store.
+    /// Creates a worker on the given store that [`Self::turn`] does not run.
     pub fn process_over<W: OutboxWorkerStore + Clone, B: Broker>(
         &mut self,
         store: W,
@@ -231,7 +232,7 @@ impl<S: Stores> OrderRig<S> {
         self.clock.set(self.now().after(span));
     }
 
-    /// Submits orders `prefix-0`, `prefix-1` and so on, at the current time.
+    /// Submits the orders `prefix-0`, `prefix-1` and so on at the current time, and returns their keys.
     pub async fn submit(&self, prefix: &str, count: usize) -> Vec<IdempotencyKey> {
         let orders: Vec<_> = (0..count).map(|number| order(&format!("{prefix}-{number}"), 1)).collect();
         let keys = orders.iter().map(|order| order.key.clone()).collect();
@@ -241,7 +242,7 @@ impl<S: Stores> OrderRig<S> {
 }
 
 impl<S: Stores> OrderRig<S> {
-    /// Steps every worker once and settles everything it sent. Returns when the next step is needed.
+    /// Runs one step of every worker and settles all orders sent. Returns when the next step is due.
     pub async fn turn(&mut self) -> Progress {
         let now = self.now();
         let steps = join_all(self.processes.iter_mut().map(|process| process.worker.step(now))).await;
@@ -249,7 +250,8 @@ impl<S: Stores> OrderRig<S> {
         steps.into_iter().map(|step| step.expect("a step")).fold(Progress::Idle, earliest)
     }
 
-    /// Turns until the lane is idle at the current time. Returns when it next has work, if ever.
+    /// Runs turns until the lane is idle at the current time. Returns the time of its next work, or `None` if there
+    /// is none.
     pub async fn until_quiet(&mut self) -> Option<Timestamp> {
         let mut before = self.transitions().await;
         for _ in 0..TURNS_MAX {
@@ -266,7 +268,7 @@ impl<S: Stores> OrderRig<S> {
         panic!("still moving after {TURNS_MAX} turns");
     }
 
-    /// Advances the clock from one wake-up time to the next, as the workers request.
+    /// Advances the clock by `span`, stopping at each time at which a worker has requested to run.
     pub async fn pass(&mut self, span: Duration) {
         let end = self.now().after(span);
         while let Some(at) = self.until_quiet().await.filter(|at| *at <= end) {
@@ -276,7 +278,7 @@ impl<S: Stores> OrderRig<S> {
         self.until_quiet().await;
     }
 
-    /// Runs the lane watch, as in the process that serves the API.
+    /// Runs the lane watch, as the process that serves the API does.
     pub async fn watch(&mut self) {
         let now = self.now();
         self.watch.step(now).await.expect("the state of the lane");
@@ -326,8 +328,8 @@ impl<S: Stores> OrderRig<S> {
         self.orders().await.iter().filter(|order| order.status == status).count()
     }
 
-    /// Replays the audit of every order: each entry continues from the previous one, and the last one matches
-    /// the order.
+    /// Replays the audit of every order. Checks that each entry continues from the previous one and that the last one
+    /// matches the order.
     pub async fn check_audit(&self) {
         for order in self.orders().await {
             let audit = self.audit(&order.idempotency_key).await;
@@ -342,8 +344,8 @@ impl<S: Stores> OrderRig<S> {
         }
     }
 
-    /// Returns the value of a metric line, given everything before the value; `None` if there is no such
-    /// line.
+    /// Returns the value of a metric, or `None` if there is no such metric. `line` is the exported line up to the
+    /// value.
     pub fn metric(&self, line: &str) -> Option<f64> {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.metrics.registry).expect("text");

@@ -1,5 +1,5 @@
-//! The whole pipeline over one store and real sockets, driven manually: each step runs when the test calls
-//! it, and the clock changes only when it is set.
+//! Runs the whole pipeline on one store with real sockets, driven by the test: each step runs only when the test
+//! calls it, and the clock changes only when the test sets it.
 
 mod arranged;
 
@@ -29,18 +29,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum number of turns before the pipeline must be idle; more means an endless loop.
+/// The maximum number of turns before the pipeline must be idle; more indicate an endless loop.
 const TURNS_MAX: u32 = 300;
 const LEASE_RESETS_MAX: u32 = 3;
 const IN_FLIGHT_MAX: u32 = 2048;
-/// Reports run on wake-ups; a short poll interval would hide a missing wake-up.
+/// The poll interval. Reports run on wake-ups; a short interval would hide a missing one.
 const POLL: Duration = Duration::from_secs(3600);
 
-/// Configuration of a rig's workers.
+/// The configuration of the workers in a rig.
 #[derive(Debug, Clone)]
 pub struct Setup {
     pub slots: u32,
-    /// Timeout of one exchange, in real time. Receivers that respond never reach it.
+    /// The timeout of one request, in real time. A receiver that responds never reaches it.
     pub deadline: Duration,
     pub policy: EgressPolicy,
 }
@@ -53,7 +53,7 @@ impl Default for Setup {
     }
 }
 
-/// One of each component; workers and orchestrators can be added.
+/// A pipeline with one instance of each component; more workers and orchestrators can be added.
 pub struct Rig<S: Stores> {
     pub h: Harness<S>,
     pub clock: Clock,
@@ -72,7 +72,7 @@ pub struct Rig<S: Stores> {
     cleaner: Cleaner<S::Cleaner>,
 }
 
-/// A worker and the runner of its reports. Dropping it has the effect of killing its process.
+/// A worker and the runner for its reports. Dropping it is equivalent to killing its process.
 pub struct WorkerProcess<S: Stores> {
     pub worker: Worker<S::Worker>,
     _reporting: Runner,
@@ -137,7 +137,7 @@ impl<S: Stores> Rig<S> {
         self.admissions.push(Admission::new(store(), POLICY, in_flight, clock, wake_ups, metrics));
     }
 
-    /// Adds a worker.
+    /// Adds a worker process.
     pub fn add_worker(&mut self) {
         self.workers_added += 1;
         let (store, metrics) = (self.h.store.worker(), self.metrics.clone());
@@ -165,7 +165,7 @@ impl<S: Stores> Rig<S> {
         self.processes.push(WorkerProcess { worker, _reporting: reporting });
     }
 
-    /// Kills all workers, whatever they are doing.
+    /// Kills all workers immediately.
     pub fn kill_workers(&mut self) {
         self.processes.clear();
     }
@@ -174,7 +174,7 @@ impl<S: Stores> Rig<S> {
         self.clock.now()
     }
 
-    /// Sets the clock to this many seconds after [`T0`].
+    /// Sets the clock to `seconds` after [`T0`].
     pub fn move_to(&self, seconds: u64) {
         self.clock.set(at(seconds));
     }
@@ -197,7 +197,7 @@ impl<S: Stores> Rig<S> {
         }
     }
 
-    /// Every worker claims jobs for its free slots and starts sending.
+    /// Runs one step of every worker, which claims jobs for its free slots and starts sending them.
     pub async fn send(&mut self) {
         let now = self.now();
         for step in join_all(self.processes.iter_mut().map(|process| process.worker.step(now))).await {
@@ -205,7 +205,7 @@ impl<S: Stores> Rig<S> {
         }
     }
 
-    /// Waits until everything sent has been answered and reported.
+    /// Waits until all requests in flight have been answered and reported.
     pub async fn settle(&mut self) {
         join_all(self.processes.iter_mut().map(|process| process.worker.settle())).await;
     }
@@ -221,7 +221,7 @@ impl<S: Stores> Rig<S> {
         self.cleaner.step(self.clock.now()).await.expect("cleaning");
     }
 
-    /// Runs each component once, in pipeline order.
+    /// Runs each component once, in the order of the pipeline.
     pub async fn turn(&mut self) {
         self.route().await;
         self.admit().await;
@@ -230,8 +230,8 @@ impl<S: Stores> Rig<S> {
         self.apply().await;
     }
 
-    /// Turns until nothing changes at the current time. The clock does not advance: with several components
-    /// of a kind, or results that are finished out of order, rows may be left for a later full scan.
+    /// Runs turns until the state no longer changes. The clock does not advance, so with several components of a kind,
+    /// or results that finish out of order, rows may remain for a later full scan.
     pub async fn until_quiet(&mut self) {
         let mut before = self.state().await;
         for _ in 0..TURNS_MAX {
@@ -245,7 +245,7 @@ impl<S: Stores> Rig<S> {
         panic!("still moving after {TURNS_MAX} turns: {before:?}");
     }
 
-    /// Advances the clock through every retry of the default schedule.
+    /// Advances the clock through all retries of the default schedule.
     pub async fn until_dead_lettered(&mut self) {
         for seconds in [0, 30, 90, 210, 450] {
             self.move_to(seconds);

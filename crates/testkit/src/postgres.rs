@@ -1,5 +1,5 @@
-//! New databases on the PostgreSQL server that `scripts/with-postgres` starts. The schema is migrated once,
-//! into a template database; every test gets a copy.
+//! Creates databases on the PostgreSQL server that `scripts/with-postgres` starts. The schema is migrated once, into
+//! a template database; each test gets a copy.
 
 use posthaste_core::digest::digest_of;
 use posthaste_store::grants;
@@ -9,10 +9,10 @@ use tokio::sync::OnceCell;
 use tokio_postgres::{Client, NoTls};
 
 const URL_VARIABLE: &str = "POSTHASTE_TEST_POSTGRES_URL";
-/// Advisory lock held while the template is created: several test programs may start at the same time.
+/// The advisory lock held while the template is created, because several test programs may start concurrently.
 const TEMPLATE_LOCK: i64 = 0x7065_7374_6861;
 
-/// Returns the URL of the server's maintenance database, as a superuser.
+/// Returns the URL of the server's maintenance database for a superuser.
 pub fn admin_url() -> String {
     std::env::var(URL_VARIABLE).unwrap_or_else(|_| {
         panic!("{URL_VARIABLE} is not set: run the tests with `make test`, or with scripts/with-postgres cargo test")
@@ -26,7 +26,7 @@ pub fn url_of(database: &str) -> String {
     format!("{server}/{database}")
 }
 
-/// Returns the URL with another user or address.
+/// Returns `url` with its user and address replaced by the given ones.
 pub fn url_with(url: &str, user: Option<&str>, address: Option<std::net::SocketAddr>) -> String {
     let rest = url.strip_prefix("postgres://").expect("a postgres:// URL");
     let (authority, path) = rest.split_once('/').expect("a database");
@@ -35,7 +35,7 @@ pub fn url_with(url: &str, user: Option<&str>, address: Option<std::net::SocketA
     format!("postgres://{}@{host}/{path}", user.unwrap_or(login))
 }
 
-/// Returns the address of the server that a URL names.
+/// Returns the server address in a URL.
 pub fn server_address(url: &str) -> std::net::SocketAddr {
     let authority = url.split('@').nth(1).and_then(|rest| rest.split('/').next()).expect("a host");
     authority.parse().unwrap_or_else(|_| panic!("{authority} is not an address and a port"))
@@ -48,7 +48,7 @@ pub async fn client(url: &str) -> Client {
     client
 }
 
-/// Returns a database name that is unique on this server and short enough for PostgreSQL.
+/// Returns a database name that is unique on this server and within PostgreSQL's length limit.
 fn fresh_name(what: &str) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let what: String = what.chars().take(30).collect();
@@ -78,7 +78,7 @@ async fn template() -> &'static str {
 }
 
 async fn make_template() -> String {
-    // The name contains a digest of schema and rights, so that a change of either creates a new template.
+    // The name contains a digest of the schema and the rights, so that a change to either creates a new template.
     let mut made_from: String = MIGRATIONS.iter().map(|migration| migration.sql).collect();
     made_from.push_str(&grants::postgres_grants());
     let digest = digest_of(made_from.as_bytes());

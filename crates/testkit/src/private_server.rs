@@ -1,6 +1,6 @@
-//! A PostgreSQL server for one test, for what would disturb the others: being stopped or killed, or having no
-//! roles yet. Its data directory is next to that of the common server, so that `scripts/with-postgres` stops
-//! it at the end.
+//! A PostgreSQL server for a single test, for operations that would disturb other tests: stopping or killing the
+//! server, or migrating a cluster without roles. Its data directory is next to that of the common server, so that
+//! `scripts/with-postgres` stops it at the end.
 
 use crate::signals;
 use posthaste_store::postgres::{PostgresOptions, PostgresStore, migrate};
@@ -15,7 +15,7 @@ pub struct PrivateServer {
     data: PathBuf,
 }
 
-/// Whether the server flushes to disk, as in production.
+/// Whether the server flushes to disk, as it does in production.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flushing {
     Off,
@@ -27,7 +27,7 @@ fn variable(name: &str) -> String {
 }
 
 impl PrivateServer {
-    /// Creates and starts a new cluster, small and without flushing.
+    /// Creates and starts a small new cluster that does not flush to disk.
     pub fn start(what: &str) -> Self {
         Self::start_with(what, Flushing::Off, 16)
     }
@@ -42,7 +42,7 @@ impl PrivateServer {
         let user = ["-U", "posthaste_test", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"];
         server.run("initdb", &[&["-D", data][..], &user].concat());
         let flush = if flushing == Flushing::On { "on" } else { "off" };
-        // Only a Unix socket in its own folder, so there is no port to conflict.
+        // Listen only on a Unix socket in its own folder, so that no port can conflict.
         let settings = format!(
             "listen_addresses = ''\nunix_socket_directories = '{data}'\nmax_connections = 300\n\
              shared_buffers = '{shared_buffers_mb}MB'\nfsync = {flush}\nfull_page_writes = {flush}\n"
@@ -53,14 +53,14 @@ impl PrivateServer {
         server
     }
 
-    /// Stops the server cleanly and starts it with one more setting, for settings that need a restart.
+    /// Restarts the server with an additional setting. Intended for settings that require a restart.
     pub fn restart_with(&self, setting: &str) {
         self.pg_ctl(&["stop", "-m", "fast"]);
         self.write("posthaste.conf", &format!("{setting}\n"));
         self.pg_ctl(&["start"]);
     }
 
-    /// Returns the URL of one of its databases, as a superuser.
+    /// Returns the URL of a database on this server for a superuser.
     pub fn url(&self, database: &str) -> String {
         let socket = self.data_text().replace('/', "%2F");
         format!("postgres://posthaste_test@{socket}/{database}")
@@ -73,7 +73,7 @@ impl PrivateServer {
         PostgresStore::connect(&PostgresOptions::new(url)).await.expect("the store")
     }
 
-    /// Returns the path of the Unix socket it listens on.
+    /// Returns the path of the Unix socket that the server listens on.
     pub fn socket(&self) -> PathBuf {
         self.data.join(".s.PGSQL.5432")
     }
@@ -86,23 +86,23 @@ impl PrivateServer {
         self.run("pg_ctl", &[arguments, &fixed].concat());
     }
 
-    /// Kills the server and all its processes with SIGKILL, and waits until they have ended. Data that was
-    /// not written to the operating system is lost.
+    /// Kills all processes of the server with SIGKILL and waits until they have ended. Data that was not passed to the
+    /// operating system is lost.
     pub fn kill(&self) {
         let file = self.data.join("postmaster.pid");
         let postmaster = self.postmaster();
-        // Stop the postmaster first, so that it starts no further children.
+        // Stop the postmaster first, so that it starts no more children.
         signals::send(postmaster, Signal::STOP);
         let mut processes = signals::children(postmaster);
         processes.push(postmaster);
         processes.iter().for_each(|process| signals::send(*process, Signal::KILL));
         processes.iter().for_each(|process| signals::wait_until_gone(*process));
-        // The processes may not be reaped yet, and then these files suggest that the server still runs.
+        // Until the processes are reaped, these files indicate that the server is still running.
         let _ = std::fs::remove_file(&file);
         let _ = std::fs::remove_file(self.data.join(".s.PGSQL.5432.lock"));
     }
 
-    /// Stops all processes of the server for this long: connections stay open, but no process responds.
+    /// Suspends all processes of the server for `span`. Connections stay open, but no process responds.
     pub fn stall(&self, span: Duration) {
         let postmaster = self.postmaster();
         signals::send(postmaster, Signal::STOP);

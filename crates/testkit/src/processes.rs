@@ -1,5 +1,5 @@
-//! Runs the program as child processes: starts them with given settings, reads their logs, and kills, stops
-//! or terminates them. They are killed on drop.
+//! Runs the program in child processes: starts them with given settings, reads their logs, and kills, suspends or
+//! terminates them. They are killed on drop.
 
 use crate::signals;
 use rustix::process::Signal;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 const BIN_VARIABLE: &str = "POSTHASTE_BIN";
-/// The message that a process logs when it starts serving.
+/// The message that a process logs when it starts to serve.
 const SERVING: &str = "serving";
 
 /// The path of the binary.
@@ -22,8 +22,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Returns the binary named by `POSTHASTE_BIN`, or `posthaste` in the target folder of this program: a
-    /// binary is in `target/<profile>`, a test in `target/<profile>/deps`.
+    /// Returns the binary named by `POSTHASTE_BIN`, or else `posthaste` in the target folder of the current program. A
+    /// binary is located in `target/<profile>`, a test in `target/<profile>/deps`.
     pub fn find() -> Self {
         let path = std::env::var_os(BIN_VARIABLE).map_or_else(
             || {
@@ -50,7 +50,7 @@ impl Program {
         Command::new(&self.path)
     }
 
-    /// Starts `posthaste serve` with only these settings.
+    /// Starts `posthaste serve` with `settings` as its only environment variables.
     pub fn serve(&self, name: &str, roles: &str, settings: &[(String, String)]) -> Process {
         let mut command = self.command();
         command.args(["serve", "--roles", roles]).stdin(Stdio::null()).stdout(Stdio::null());
@@ -73,7 +73,7 @@ pub struct Process {
 #[derive(Debug, Default)]
 struct Log {
     lines: Vec<LogLine>,
-    /// The process closed its standard error: it has ended.
+    /// Whether the process has ended, which closes its standard error.
     ended: bool,
 }
 
@@ -82,14 +82,14 @@ struct Log {
 pub struct LogLine {
     pub level: String,
     pub message: String,
-    /// The service that the line is about, if any.
+    /// The service that logged the line, if any.
     pub service: Option<String>,
     pub text: String,
 }
 
 impl LogLine {
-    /// Parses a JSON line. A line that is not JSON (a panic, a message before logging is set up) counts as an
-    /// error.
+    /// Parses a line of JSON. A line that is not JSON, such as a panic or a message before logging is set up, is
+    /// treated as an error.
     fn parse(text: &str) -> Self {
         let json: Value = serde_json::from_str(text).unwrap_or(Value::Null);
         let field = |name: &str| {
@@ -131,21 +131,21 @@ impl Process {
         self.log.borrow().ended
     }
 
-    /// Waits until a matching line is logged. Returns false if the process ends or the timeout expires first.
+    /// Waits until a matching line is logged. Returns `false` if the process ends or the timeout expires first.
     pub async fn logs(&self, is_meant: impl Fn(&LogLine) -> bool, patience: Duration) -> bool {
         let mut log = self.log.subscribe();
         let heard = log.wait_for(|log| log.ended || log.lines.iter().any(&is_meant));
-        // The result of the wait is a read lock on the log, which must be dropped before the next one.
+        // The result of the wait holds a read lock on the log, which must be dropped before the next one is acquired.
         let heard = tokio::time::timeout(patience, heard).await.is_ok();
         heard && self.log.borrow().lines.iter().any(is_meant)
     }
 
-    /// Waits until the process serves. Returns false if it ends or the timeout expires first.
+    /// Waits until the process serves. Returns `false` if it ends or the timeout expires first.
     pub async fn serves(&self, patience: Duration) -> bool {
         self.logs(|line| line.message == SERVING, patience).await
     }
 
-    /// Waits until the process has ended. Returns `None` if the timeout expires first.
+    /// Waits until the process has ended and returns its exit status, or `None` if the timeout expires first.
     pub async fn end(&mut self, patience: Duration) -> Option<ExitStatus> {
         let mut log = self.log.subscribe();
         let ended = tokio::time::timeout(patience, log.wait_for(|log| log.ended)).await.is_ok();
@@ -162,7 +162,7 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// Stops the process with SIGSTOP, like a suspended machine.
+    /// Suspends the process with SIGSTOP, as if its machine were suspended.
     pub fn freeze(&self) {
         signals::send(self.id(), Signal::STOP);
     }
@@ -171,7 +171,7 @@ impl Process {
         signals::send(self.id(), Signal::CONT);
     }
 
-    /// Asks the process to shut down with SIGTERM.
+    /// Requests a graceful shutdown with SIGTERM.
     pub fn terminate(&self) {
         signals::send(self.id(), Signal::TERM);
     }

@@ -1,5 +1,5 @@
-//! A proxy in front of PostgreSQL. Its [`Mode`] determines what happens to connections: they are cut at times
-//! drawn from a seed, broken when a test asks for it, or only counted.
+//! A proxy in front of PostgreSQL. Depending on its [`Mode`], it cuts connections at times drawn from a seed, breaks
+//! a connection when a test requests that, or only counts statements and round trips.
 
 use crate::random::Random;
 use std::net::SocketAddr;
@@ -10,28 +10,28 @@ use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 
-/// Minimum number of messages before a connection is cut: enough to log in and start.
+/// The minimum number of messages before a connection is cut, enough for the login and startup.
 const MESSAGES_MIN: u64 = 6;
 const MESSAGES_SPREAD: u64 = 40;
 const BUFFER_BYTES: usize = 64 * 1024;
-/// The first message of a connection has only a length; every other one has a type before it.
+/// The size of the length field of a message. All messages except the first one have a type byte before it.
 const LENGTH_BYTES: usize = 4;
 const EXECUTE: u8 = b'E';
 const QUERY: u8 = b'Q';
-/// An Execute of the unnamed portal without a row limit. The Sync that follows commits a statement that is
-/// its own transaction.
+/// An Execute message for the unnamed portal without a row limit. For a statement that is its own transaction, the
+/// Sync message that follows is the commit.
 const EXECUTE_UNNAMED: &[u8] = b"E\0\0\0\x09\0\0\0\0\0";
 
-/// What the proxy does to connections.
+/// The behaviour of a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Cuts every connection after a seeded number of messages: before the last one reaches the server, in
-    /// the middle of it, or after it, so that a COMMIT was executed and its response is lost.
+    /// Cuts every connection after a seeded number of messages: before the last one reaches the server, in the
+    /// middle of it, or after it, in which case a COMMIT is executed but its response is lost.
     Cut { seed: u64 },
-    /// Passes everything until [`Proxy::trip`]: then the next commit reaches the server and its response is
-    /// lost.
+    /// Forwards everything until [`Proxy::trip`] is called. The next commit then reaches the server, but its
+    /// response is lost.
     Trip,
-    /// Counts statements and round trips. Not for timing.
+    /// Counts statements and round trips. Not suitable for measuring times.
     Count,
 }
 
@@ -65,7 +65,7 @@ pub struct Proxy {
 #[derive(Debug, Default)]
 struct Shared {
     cuts: AtomicU64,
-    /// Breaks requested by [`Proxy::trip`] that have not happened yet.
+    /// The number of breaks requested by [`Proxy::trip`] that have not happened yet.
     wanted: AtomicU64,
     broken: Mutex<Vec<Instant>>,
     statements: AtomicU64,
@@ -75,7 +75,7 @@ struct Shared {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counts {
     pub statements: u64,
-    /// How often the client sent after a response: statements sent together are one round trip.
+    /// The number of times that the client sent data after a response. Statements sent together are one round trip.
     pub round_trips: u64,
 }
 
@@ -95,7 +95,7 @@ impl Proxy {
         Self { address, shared, accepting }
     }
 
-    /// Returns how many connections were cut so far.
+    /// Returns the number of connections cut so far.
     pub fn cuts(&self) -> u64 {
         self.shared.cuts.load(Ordering::Relaxed)
     }
@@ -105,7 +105,7 @@ impl Proxy {
         self.shared.wanted.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns when tripped connections were broken.
+    /// Returns the times at which connections were broken by [`Self::trip`].
     pub fn breaks(&self) -> Vec<Instant> {
         self.shared.broken.lock().expect("the list").clone()
     }
@@ -135,7 +135,7 @@ impl Shared {
     }
 }
 
-/// The state of one connection from a client.
+/// The state of one client connection.
 #[derive(Debug)]
 enum Wire {
     Cut { messages_left: u64, at: Cut },
@@ -167,8 +167,7 @@ impl Wire {
         }
     }
 
-    /// Returns how many of these bytes are forwarded to the server, and whether the connection breaks after
-    /// them.
+    /// Returns the number of bytes to forward to the server, and whether the connection breaks after them.
     fn pass(&mut self, bytes: &[u8], shared: &Shared) -> (usize, bool) {
         match self {
             Self::Cut { messages_left, at } => {
@@ -203,7 +202,7 @@ impl Wire {
 async fn carry(client: TcpStream, server: Upstream, wire: Wire, shared: Arc<Shared>) {
     let _ = client.set_nodelay(true);
     let (from_client, to_client) = client.into_split();
-    // If the server is unavailable, the client's connection is closed.
+    // If the server is unavailable, close the client's connection.
     match server {
         Upstream::Tcp(address) => {
             let Ok(server) = TcpStream::connect(address).await else { return };
@@ -219,9 +218,9 @@ async fn carry(client: TcpStream, server: Upstream, wire: Wire, shared: Arc<Shar
     }
 }
 
-/// The direction that ends first ends the other, even if a response is in transit. The client's connection is
-/// closed only after the server has ended its session: until then the session may hold locks, and a repeated
-/// call would skip the locked rows.
+/// Forwards data in both directions until one of them ends, even if a response is in transit. The client's
+/// connection is closed only after the server has ended its session: until then, the session may hold locks, and
+/// a retried call would skip the locked rows.
 async fn both_ways(
     forward: (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
     (mut from_server, mut to_client): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
@@ -239,7 +238,7 @@ async fn both_ways(
     }
 }
 
-/// Forwards bytes to the server. Returns whether the connection was broken on purpose.
+/// Forwards bytes to the server. Returns whether the connection was broken intentionally.
 async fn carry_forward(
     (mut from, mut to): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
     mut wire: Wire,
@@ -275,7 +274,7 @@ fn commits(message: &[u8]) -> bool {
     contains(b"COMMIT") || (contains(EXECUTE_UNNAMED) && !contains(b"BEGIN"))
 }
 
-/// Returns type and length of the first message, if it is complete.
+/// Returns the type and length of the first message, or `None` if it is incomplete.
 fn next_message(bytes: &[u8], started: bool) -> Option<(u8, usize)> {
     let length_at = usize::from(started);
     let length: [u8; LENGTH_BYTES] = bytes.get(length_at..length_at + LENGTH_BYTES)?.try_into().ok()?;

@@ -1,6 +1,6 @@
-//! A pseudo-random generator that is reproducible from a seed.
+//! A pseudo-random number generator that is reproducible from a seed.
 
-/// SplitMix64: small, and good enough to choose faults.
+/// A SplitMix64 generator, which is small and sufficient for choosing faults.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
@@ -17,7 +17,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below `bound`.
+    /// Returns a random number less than `bound`.
     pub const fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
@@ -27,7 +27,7 @@ impl Random {
     }
 }
 
-/// Returns the seed of this run; `POSTHASTE_SEED` replays a failed one.
+/// Returns the seed for this run and prints it. `POSTHASTE_SEED` overrides it to replay a failed run.
 pub fn seed() -> u64 {
     let seed = std::env::var("POSTHASTE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_261_115);
     println!("seed {seed}: replay with POSTHASTE_SEED={seed}");

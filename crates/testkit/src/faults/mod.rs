@@ -1,7 +1,7 @@
-//! Faults that the program must survive: [`chaos`] breaks processes, PostgreSQL and connections during
-//! deliveries, [`order_chaos`] does the same, and breaks the broker, during orders, and [`outage`] stops
-//! PostgreSQL for a while. Each runs a [`Fleet`](crate::fleet::Fleet) under load, and a checker compares what
-//! was acknowledged with what happened.
+//! Faults that the program must survive. [`chaos`] breaks processes, PostgreSQL and connections during deliveries,
+//! [`order_chaos`] also breaks the broker and does so during orders, and [`outage`] stops PostgreSQL temporarily.
+//! Each of them runs a [`Fleet`](crate::fleet::Fleet) under load, and then compares the acknowledged work with the
+//! work done.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ impl<R: fmt::Debug> fmt::Display for Complaint<R> {
     }
 }
 
-/// Panics if there are violations, and writes the logs of the run to a file that the message names.
+/// Panics if there are violations, after writing the logs of the run to a file that the message names.
 fn conclude(name: &str, complaints: &[String], logs: &[String]) {
     if complaints.is_empty() {
         return;

@@ -1,5 +1,5 @@
-//! Submits orders under load while processes, PostgreSQL, connections and the broker fail at times drawn from
-//! a seed. When every order has ended, the [`checker`] compares the database with the broker's records.
+//! Submits orders under load while processes, PostgreSQL, connections and the broker fail at times drawn from a
+//! seed. When every order has finished, the [`checker`] compares the database with the broker's records.
 
 pub mod checker;
 pub mod evidence;
@@ -27,7 +27,7 @@ use tokio::task::{JoinHandle, block_in_place};
 
 const API_KEY: &str = "the-root-key-of-the-order-chaos-run";
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
-/// Longer than the stuck threshold of an order that the sender claimed just before it was stopped.
+/// The duration of a freeze, longer than the stuck threshold of an order claimed just before it.
 const FREEZE: Duration = Duration::from_secs(8);
 const SETTINGS: [(&str, &str); 5] = [
     ("POSTHASTE_ROOT_KEY", API_KEY),
@@ -53,14 +53,14 @@ pub struct OrderChaosOptions {
 pub struct OrderChaosReport {
     pub seed: u64,
     pub engine: Engine,
-    /// The injected faults, as text.
+    /// Descriptions of the injected faults.
     pub made: Vec<String>,
     pub evidence: Evidence,
     pub repeated: usize,
-    /// Time from the end of the load until every order had ended.
+    /// The time from the end of the load until every order had finished.
     pub settled: Duration,
     pub logs: Vec<String>,
-    /// Violations found; empty if the run passed.
+    /// The violations found; empty if the run passed.
     pub complaints: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ impl Scene {
         Self { options, broker, operator, began, began_us, submitting, trouble }
     }
 
-    /// Waits until every order has ended. The caller adds the rows of the database.
+    /// Waits until every order has finished and returns the report, to which the caller adds the database rows.
     async fn end(self) -> OrderChaosReport {
         let submitted = self.submitting.await.expect("the submitter");
         self.trouble.await.expect("the trouble");
@@ -118,7 +118,7 @@ impl Scene {
     }
 }
 
-/// Runs on PostgreSQL: two APIs and three senders, all of which may be killed, stopped or cut off.
+/// Runs on PostgreSQL, with two APIs and three senders, all of which may be killed, stopped or disconnected.
 pub async fn run(options: OrderChaosOptions) -> OrderChaosReport {
     let server = PrivateServer::start_with("orders", Flushing::On, 64);
     let store = server.migrated_store().await;
@@ -148,7 +148,7 @@ fn freezes(made: &[Made], began_us: i64) -> Vec<(i64, i64)> {
     made.iter().filter(is_freeze).map(|one| (at(one.from), at(one.until))).collect()
 }
 
-/// Runs on the embedded store: a single process, which is killed repeatedly.
+/// Runs on the embedded store, with a single process that is killed repeatedly.
 pub async fn run_embedded(options: OrderChaosOptions) -> OrderChaosReport {
     let file = SqliteFile::migrated();
     let broker = TestBroker::start(Behaviour::Rough { seed: options.seed }).await;

@@ -1,5 +1,5 @@
-//! Stops PostgreSQL for a while and starts it again: no acknowledged event is lost or sent twice, the
-//! processes log little and use little CPU meanwhile, and they recover without intervention.
+//! Stops PostgreSQL for a while and restarts it. Checks that no acknowledged event is lost or sent twice, that
+//! the processes log little and use little CPU during the outage, and that they recover without intervention.
 
 mod poster;
 
@@ -18,21 +18,22 @@ const KIND: &str = "outage.event";
 const API_KEY: &str = "the-root-key-of-the-broker-outage-run";
 const ROLES: [(Role, usize); 5] =
     [(Role::Router, 1), (Role::Orchestrator, 1), (Role::Worker, 1), (Role::Cleaner, 1), (Role::Api, 1)];
-/// Leases expire during the outage, after the requests in flight were answered: their reports must be written
-/// before the cleaner resets the leases.
+/// Settings with which leases expire during the outage, after the responses to the requests in flight. The reports
+/// must be written before the cleaner resets the leases.
 const SETTINGS: [(&str, &str); 4] = [
     ("POSTHASTE_LEASE", "8s"),
     ("POSTHASTE_REQUEST_TIMEOUT", "3s"),
     ("POSTHASTE_CLEANER_INTERVAL", "200ms"),
     ("POSTHASTE_ROOT_KEY", API_KEY),
 ];
-/// The log message of a failed API call. Each caller causes one, so it is not counted for a service.
+/// The log message for a failed API call. It is not counted, because every caller causes one.
 const OF_A_CALLER: &str = "request failed";
 const ANSWERS_AFTER: Duration = Duration::from_millis(500);
 const EVENTS_PER_SECOND: usize = 40;
-/// Deliveries that show that everything runs.
+/// The number of deliveries that proves that all components work.
 const SOME: usize = 50;
-/// One line when the outage starts, one when it ends, and one spare for a fault that is reported twice.
+/// The maximum number of log lines per service: one when the outage starts, one when it ends, and one for a fault
+/// that is reported twice.
 const LINES_MAX: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -41,13 +42,13 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub struct OutageReport {
     pub away: Duration,
     pub acknowledged: usize,
-    /// From the start of the server to the first delivery.
+    /// The time from the restart of the server to the first delivery.
     pub first_delivery: Duration,
-    /// Maximum CPU time of a process during the outage.
+    /// The maximum CPU time of a process during the outage.
     pub cpu_max: Duration,
-    /// Maximum number of log lines of a service.
+    /// The maximum number of log lines from one service.
     pub lines_max: usize,
-    /// Violations found; empty if the run passed.
+    /// The violations found; empty if the run passed.
     pub complaints: Vec<String>,
 }
 
@@ -106,7 +107,7 @@ fn cpu_of(fleet: &Fleet) -> Vec<Duration> {
     fleet.members.iter().map(|member| member.process.cpu_time()).collect()
 }
 
-/// Returns the log lines of each service of each process, after the first `known` lines of the process.
+/// Returns the log lines of each service of each process, without the first `known` lines of the process.
 fn lines_of(fleet: &Fleet, known: &[usize]) -> BTreeMap<String, Vec<String>> {
     let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (member, known) in fleet.members.iter().zip(known) {
@@ -126,7 +127,7 @@ async fn settle(server: &PrivateServer) {
     direct.until("nothing is left to do", sql, 0, PATIENCE).await;
 }
 
-/// Returns events that were not received exactly once.
+/// Describes the events that were not received exactly once.
 fn not_once(events: &[(i64, String)], receiver: &Receiver) -> Vec<String> {
     let mut times: BTreeMap<i64, usize> = events.iter().map(|(event, _)| (*event, 0)).collect();
     for received in receiver.received() {

@@ -1,4 +1,4 @@
-//! What tests insert into the pipeline and read from it.
+//! Methods of [`Rig`] that insert test data into the pipeline and read its results.
 
 use super::Rig;
 use crate::fixtures::{actor, event, id_of, stored, subscribe_verified, subscription};
@@ -22,14 +22,14 @@ impl<S: Stores> Rig<S> {
         SigningSecret::from_random(bytes)
     }
 
-    /// Returns a nonce of twelve bytes that was not used before.
+    /// Returns a new nonce of twelve bytes.
     pub fn draw_nonce(&mut self) -> [u8; 12] {
         let mut nonce = [0; 12];
         nonce[..8].copy_from_slice(&self.random.next().to_be_bytes());
         nonce
     }
 
-    /// Creates a verified subscription with its own secret.
+    /// Creates a verified subscription with a new secret.
     pub async fn subscribe(&mut self, kind: &str, url: &str) -> SubscriptionId {
         self.subscribe_with(kind, url, None).await
     }
@@ -45,7 +45,7 @@ impl<S: Stores> Rig<S> {
         subscribe_verified(&self.h.calm, new, self.now()).await
     }
 
-    /// Creates a pipeline with one receiver and a subscription of it to events of type `a`.
+    /// Creates a pipeline with one receiver, which is subscribed to events of type `a`.
     pub async fn subscribed(
         h: Harness<S>,
         answer: impl Fn(&Received) -> Answer + Send + Sync + 'static,
@@ -60,7 +60,7 @@ impl<S: Stores> Rig<S> {
         assert!(deleted.expect("a result"));
     }
 
-    /// Marks the subscription verified, as if the receiver had passed the challenge.
+    /// Marks the subscription as verified, as if the receiver had passed the challenge.
     pub async fn verify(&self, id: SubscriptionId) {
         let subscriptions = self.h.calm.subscriptions();
         let (subscription, secrets) =
@@ -74,7 +74,7 @@ impl<S: Stores> Rig<S> {
         updated.expect("a result").expect("a subscription");
     }
 
-    /// Returns the secret that currently signs requests to a subscription.
+    /// Returns the secret that currently signs the requests of a subscription.
     pub async fn secret_of(&self, id: SubscriptionId) -> SigningSecret {
         let loaded = self.h.calm.subscriptions().load_subscription(id).await.expect("a result");
         let (_, secrets) = loaded.expect("a subscription");
@@ -112,7 +112,7 @@ impl<S: Stores> Rig<S> {
         sagas.remove(0)
     }
 
-    /// Returns status, attempt count and last error of the only saga of an event.
+    /// Returns the status, attempt count and last error of the only saga of an event.
     pub async fn fate_of(&self, event: EventId) -> (SagaStatus, u32, String) {
         let state = self.saga_of(event).await.state;
         let code = state.final_error_code.map_or_else(String::new, |code| code.to_string());

@@ -1,11 +1,11 @@
-//! The evidence of a run: rows of the database, the receiver's requests, and the injected faults. Plain data,
-//! so that the checker can be tested with constructed evidence.
+//! The evidence from a run: database rows, the requests that the receiver read, and the injected faults. It is plain
+//! data, so that the checker can be tested with constructed evidence.
 
 use crate::direct::{Direct, Row};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// An event and a subscription, as named by a `webhook-id`.
+/// The ids of an event and a subscription, as named by a `webhook-id`.
 pub type Pair = (i64, i64);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,9 +28,9 @@ pub struct JobRow {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     pub pair: Pair,
-    /// Time since the start of the run.
+    /// The time since the start of the run.
     pub at: Duration,
-    /// The status of the response; `None` if there was none.
+    /// The status of the response, or `None` if there was no response.
     pub answer: Option<u16>,
 }
 
@@ -39,19 +39,20 @@ pub struct Request {
 pub struct Disturbance {
     pub from: Duration,
     pub until: Duration,
-    /// PostgreSQL itself was killed: it may lose leases that were not flushed, and then no reset is counted.
+    /// Whether PostgreSQL itself was killed. It may then lose leases that were not flushed, for which no reset is
+    /// counted.
     pub server: bool,
 }
 
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
-    /// Every acknowledged event with every matching subscription.
+    /// The pairs of acknowledged events and matching subscriptions.
     pub expected: BTreeSet<Pair>,
     pub sagas: Vec<SagaRow>,
     pub jobs: Vec<JobRow>,
     /// The saga id of each dead letter.
     pub dead_letters: Vec<i64>,
-    /// Row counts of `routing_queue` and `finished_jobs`.
+    // The row counts of `routing_queue` and `finished_jobs`.
     pub unrouted: i64,
     pub unapplied: i64,
     pub requests: Vec<Request>,

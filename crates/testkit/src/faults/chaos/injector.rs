@@ -1,4 +1,4 @@
-//! Injects the faults of a plan at their times, and records when each began and ended.
+//! Injects the faults of a plan at their scheduled times and records when each fault started and ended.
 
 use super::evidence::Disturbance;
 use super::plan::{Fault, Planned};
@@ -10,11 +10,11 @@ use std::fmt;
 use std::time::{Duration, Instant};
 use tokio::task::block_in_place;
 
-/// A fault that was injected.
+/// An injected fault.
 #[derive(Debug)]
 pub struct Made {
     pub fault: Fault,
-    /// The affected process; empty for the server.
+    /// The name of the affected process; empty if the fault affects the server.
     pub name: String,
     pub from: Duration,
     pub until: Duration,
@@ -31,19 +31,19 @@ impl fmt::Display for Made {
 pub struct Injector<'a> {
     server: &'a PrivateServer,
     fleet: &'a mut Fleet,
-    /// The proxy of the client that inserts events directly; a commit that is cut off is cut off there too.
+    /// The proxy of the client that inserts events directly. A fault that cuts a commit also cuts one there.
     acceptor: Option<&'a Proxy>,
     began: Instant,
     server_runs: bool,
     made: Vec<Made>,
 }
 
-/// A step of the injection; steps are ordered by time.
+/// A step of the injection. The steps are executed in order of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Edge {
-    /// A planned fault begins.
+    /// The planned fault with this index starts.
     Begins(usize),
-    /// An injected fault ends.
+    /// The injected fault with this index ends.
     Ends(usize),
 }
 
@@ -57,7 +57,7 @@ impl<'a> Injector<'a> {
         Self { server, fleet, acceptor, began, server_runs: true, made: Vec::new() }
     }
 
-    /// Injects all faults of the plan. Everything runs again when it returns.
+    /// Injects all faults of the plan and returns them. All processes are running again when it returns.
     pub async fn run(mut self, plan: &[Planned]) -> Vec<Made> {
         let mut edges: BTreeSet<(Duration, Edge)> =
             plan.iter().enumerate().map(|(number, planned)| (planned.at, Edge::Begins(number))).collect();
@@ -65,7 +65,7 @@ impl<'a> Injector<'a> {
             tokio::time::sleep_until((self.began + at).into()).await;
             match edge {
                 Edge::Begins(number) => {
-                    // The fault lasts as long as planned, even if it began late.
+                    // The fault lasts as long as planned, even if it started late.
                     if let Some(made) = self.begin(plan[number].fault) {
                         edges.insert((self.began.elapsed() + plan[number].lasts, Edge::Ends(made)));
                     }
@@ -135,12 +135,12 @@ impl<'a> Injector<'a> {
     }
 }
 
-/// Returns the faults during which a worker may lose its leases. Faults of other processes never cause that.
+/// Returns the faults during which a worker may lose its leases. Faults of other processes cannot cause that.
 pub fn disturbances(made: &[Made], fleet: &Fleet, began: Instant) -> Vec<Disturbance> {
     let is_worker = |place: usize| fleet.members[place].role == Role::Worker;
     let mut all: Vec<Disturbance> = Vec::new();
     for one in made {
-        // A killed process loses its leases at once, not when it is replaced.
+        // A killed process loses its leases immediately, not when it is replaced.
         let (counts, server, until) = match one.fault {
             Fault::Kill(place) => (is_worker(place), false, one.from),
             Fault::Freeze(place) => (is_worker(place), false, one.until),

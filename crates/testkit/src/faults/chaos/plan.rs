@@ -1,4 +1,4 @@
-//! Draws which faults happen when from a seed, so that a run can be reproduced.
+//! Draws the faults of a run and their times from a seed, so that a run can be reproduced.
 
 use crate::random::Random;
 use std::fmt;
@@ -7,11 +7,11 @@ use std::time::Duration;
 /// A fault. Processes are identified by their index in the fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Kills a process; it is started again shortly after.
+    /// Kills a process, which is restarted shortly afterwards.
     Kill(usize),
-    /// Kills PostgreSQL; it is started again shortly after.
+    /// Kills PostgreSQL, which is restarted shortly afterwards.
     KillServer,
-    /// Stops a worker until its leases have expired, then continues it.
+    /// Stops a worker until its leases have expired, then resumes it.
     Freeze(usize),
     /// Breaks a connection of a process just after a commit was sent.
     CutCommit(usize),
@@ -21,29 +21,29 @@ pub enum Fault {
 pub struct Planned {
     pub at: Duration,
     pub fault: Fault,
-    /// Duration of the fault; zero if it is instantaneous.
+    /// The duration of the fault, or zero if it is instantaneous.
     pub lasts: Duration,
 }
 
-/// The targets of faults.
+/// The possible targets of faults, as indexes in the fleet.
 #[derive(Debug, Clone)]
 pub struct Targets {
     /// All processes.
     pub places: Vec<usize>,
-    /// The workers among them.
+    /// The processes that are workers.
     pub workers: Vec<usize>,
-    /// How long a worker must be stopped for its leases to expire.
+    /// The duration for which a worker must be stopped for its leases to expire.
     pub freeze: Duration,
 }
 
-/// The number of fault kinds: those of [`Fault`], and a killed worker. Any plan with at least this many
-/// faults contains all of them.
+/// The number of fault kinds: those of [`Fault`], plus the kill of a worker. A plan with at least this many
+/// faults contains every kind.
 const KINDS: u64 = 5;
-/// No fault before this time, so that the load is running.
+/// The time before the first fault, to ensure that the load is running.
 const HEAD: Duration = Duration::from_secs(1);
 const DOWN_MAX_MS: u64 = 1_500;
 
-/// Spreads `count` faults over the duration of the load, including every kind.
+/// Draws `count` faults of all kinds, distributed over the duration of the load.
 pub fn draw(seed: u64, count: u64, load: Duration, targets: &Targets) -> Vec<Planned> {
     let mut random = Random::new(seed);
     let mut kinds: Vec<u64> = (0..count).map(|number| number % KINDS).collect();
@@ -54,7 +54,7 @@ pub fn draw(seed: u64, count: u64, load: Duration, targets: &Targets) -> Vec<Pla
     for (number, kind) in kinds.into_iter().enumerate() {
         let at = HEAD + Duration::from_micros(number as u64 * slot_us + random.below(slot_us));
         let down = Duration::from_millis(random.below(DOWN_MAX_MS));
-        // Half of the cuts go to workers, which have the most state to lose.
+        // Half of the cuts affect workers, which have the most state to lose.
         let cut = if random.below(2) == 0 { &targets.workers } else { &targets.places };
         let mut awake = |places: &[usize]| awake_place(&planned, at, places, &mut random);
         let (fault, lasts) = match kind {
@@ -69,8 +69,8 @@ pub fn draw(seed: u64, count: u64, load: Duration, targets: &Targets) -> Vec<Pla
     planned
 }
 
-/// Returns a place that is not frozen at that time, if there is one: killing a frozen process would end the
-/// freeze before its lease expires.
+/// Returns one of `places` that is not frozen at that time, or any of them if all are frozen. Killing a frozen
+/// process would end the freeze before its lease expires.
 fn awake_place(planned: &[Planned], at: Duration, places: &[usize], random: &mut Random) -> usize {
     let stands_still = |place: usize| {
         planned.iter().any(|earlier| earlier.fault == Fault::Freeze(place) && at < earlier.at + earlier.lasts)

@@ -1,42 +1,42 @@
-//! Checks the evidence of a run and returns the violations. Independent of how the run was produced.
+//! Checks the evidence from a run and returns the violations. Does not depend on how the run was produced.
 //!
 //! The broker identifies an order by its `Idempotency-Key` header, so executing it once depends on Posthaste:
-//! every send of an order must carry the same key and body, and no other order may carry them. The body also
-//! contains a number of its own, which reveals an execution under a second key.
+//! every request for an order must carry the same key and body, and no other order may carry them. The body also
+//! contains a unique number, which reveals an execution under a second key.
 //!
-//! Two rules are about sends:
+//! Two rules limit the requests:
 //!
-//! 1. A key is sent at most as often as it was claimed; each claim is a row of the audit.
-//! 2. No send arrives after the order has ended. Two exceptions: a send in progress when its sender stopped
-//!    may arrive up to one request timeout later, and a send whose sender was stopped while the order ended may
-//!    arrive when the sender continues, because there is no check between reading the clock and writing the
-//!    first byte.
+//! 1. A key is sent at most as often as it was claimed. Each claim is a row in the audit.
+//! 2. No request arrives after its order has finished, with two exceptions: a request in progress when its sender was
+//!    killed may arrive up to one request timeout later, and a request whose sender was frozen while the order
+//!    finished may arrive when the sender resumes, because nothing is checked between reading the clock and
+//!    writing the first byte.
 
 use super::evidence::{AuditRow, Evidence, OrderRow};
 use crate::broker::accounts::Sent;
 use crate::faults::Complaint;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The violated rule.
+/// The rule that was violated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// Acknowledged, but not stored.
+    /// An order was acknowledged but is not stored.
     OrderMissing,
-    /// Acknowledged as new to two callers.
+    /// An order was acknowledged as new more than once.
     AcceptedTwice,
-    /// An order, a send or an execution that was not submitted.
+    /// There is an order, a request or an execution that was not submitted.
     Unasked,
     Unfinished,
-    /// `sent`, but the broker never executed it.
+    /// An order is `sent`, but the broker never executed it.
     SentUnexecuted,
-    /// `dead` without `maybe_executed`, but the broker executed it.
+    /// An order is `dead` without `maybe_executed`, but the broker executed it.
     DeadYetExecuted,
     ExecutedTwice,
-    /// A send without its key, or with a body that differs from the order.
+    /// A request lacks its key, or its body differs from the order.
     BodyChanged,
     SentBeyondClaims,
     SentAfterEnd,
-    /// The audit does not lead to the order's current state.
+    /// The audit does not lead to the current state of the order.
     AuditBroken,
 }
 
@@ -138,7 +138,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Returns whether this send may arrive at its time, given when the order ended.
+    /// Returns whether a request may arrive at its recorded time if the order finished at `ended_us`.
     fn may_come(&self, send: &Sent, ended_us: i64) -> bool {
         let late_us = self.evidence.request_timeout.as_micros() as i64;
         let was_frozen = |(from, until): &(i64, i64)| {
@@ -148,7 +148,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Returns whether the audit starts with the insert, has no gaps, and ends in the order's current state.
+/// Returns whether the audit starts with the insert, has no gaps, and ends in the current state of the order.
 fn leads_to(audit: &[&AuditRow], order: &OrderRow) -> bool {
     let begins = audit.first().is_some_and(|first| first.from.is_none() && first.to == "queued");
     let hangs = audit.windows(2).all(|pair| pair[1].from.as_ref() == Some(&pair[0].to));

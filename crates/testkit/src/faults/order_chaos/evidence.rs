@@ -1,5 +1,5 @@
-//! The evidence of a run: rows of the database, the broker's records, the responses to submissions, and the
-//! injected faults. Plain data, so that the checker can be tested with constructed evidence.
+//! The evidence from a run: database rows, the broker's records, the responses to submissions, and the injected
+//! faults. It is plain data, so that the checker can be tested with constructed evidence.
 
 use crate::broker::accounts::Books;
 use crate::direct::{Direct, Row};
@@ -18,7 +18,7 @@ pub struct OrderRow {
     pub request_digest: String,
 }
 
-/// One transition.
+/// A state transition of an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditRow {
     pub key: String,
@@ -29,24 +29,24 @@ pub struct AuditRow {
     pub at_us: i64,
 }
 
-/// The responses to the submissions of an order.
+/// The responses to the submissions of one order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Told {
-    /// Responses that reported it as new.
+    /// The number of responses that reported the order as new.
     pub new: usize,
-    /// Responses that reported it as already stored.
+    /// The number of responses that reported the order as already stored.
     pub same: usize,
 }
 
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
-    /// Every submitted key.
+    /// The responses for every submitted key.
     pub told: BTreeMap<String, Told>,
     pub orders: Vec<OrderRow>,
-    /// In chronological order.
+    /// The audit rows in chronological order.
     pub audit: Vec<AuditRow>,
     pub books: Books,
-    /// When a sender was stopped: start and end.
+    /// The start and end of each freeze of a sender, in microseconds.
     pub freezes_us: Vec<(i64, i64)>,
     /// The maximum duration of a request.
     pub request_timeout: Duration,

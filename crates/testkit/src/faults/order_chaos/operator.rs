@@ -1,5 +1,5 @@
-//! An operator of the running system: polls the API for unfinished orders, and resumes the lane when it is
-//! held.
+//! Simulates an operator of the running system, who polls the API for unfinished orders and resumes the lane when
+//! it is not open.
 
 use crate::client::Call;
 use serde_json::Value;
@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Consecutive polls without an unfinished order before the run counts as settled. An order waits longer than
-/// this between two sends, so it cannot be missed.
+/// The number of consecutive polls without an unfinished order before the run counts as settled. An order waits longer
+/// than this between two attempts, so it cannot be missed.
 const LOOKS: u32 = 3;
-/// Long enough for several claims to get stuck one after the other on a busy machine.
+/// The maximum time to settle, long enough for several claims to get stuck in sequence on a busy machine.
 const SETTLE_MAX: Duration = Duration::from_secs(240);
-/// How long a server may take to restart.
+/// The maximum time for a server to restart.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Calls one server after the other until one returns 200.
+    /// Calls the servers in turn until one returns 200. Returns its response, or `None` after `PATIENCE`.
     async fn ask(&self, method: &str, path: &str) -> Option<Value> {
         let began = Instant::now();
         while began.elapsed() < PATIENCE {
@@ -49,7 +49,8 @@ impl Operator {
         }
     }
 
-    /// Waits until every order has ended, at most `SETTLE_MAX`; the checker reports what is left.
+    /// Waits until every order has finished or `SETTLE_MAX` has passed; the checker reports unfinished orders.
+    /// Returns the elapsed time.
     pub async fn settle(&self) -> Duration {
         let (began, mut looks) = (Instant::now(), 0);
         while looks < LOOKS && began.elapsed() < SETTLE_MAX {

@@ -1,5 +1,5 @@
-//! Submits orders: each several times, to different processes concurrently, and again until it is
-//! acknowledged. Records the responses.
+//! Submits each order several times, concurrently and to different processes, retries until it is acknowledged,
+//! and records the responses.
 
 use super::evidence::Told;
 use crate::client::Call;
@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// One order in this many is marked unfit and refused by the broker.
+/// The interval of unfit orders: one in this many is marked unfit and refused by the broker.
 const UNFIT_EVERY: u64 = 20;
-/// Maximum number of concurrent submissions of one order.
+/// The maximum number of concurrent submissions of one order.
 const AT_ONCE_MAX: u64 = 4;
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// After this time without an acknowledgement, the submission fails.
+/// The time without an acknowledgement after which a submission fails.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub struct Submitter {
 #[derive(Debug, Default)]
 pub struct Submitted {
     pub told: BTreeMap<String, Told>,
-    /// Submissions that failed and were repeated.
+    /// The number of submissions that failed and were retried.
     pub repeated: usize,
     /// Unexpected responses.
     pub odd: Vec<String>,
@@ -39,7 +39,7 @@ pub fn key(number: u64) -> String {
     format!("order-{number}")
 }
 
-/// Returns the text of an order. It contains its number, which identifies it under any key.
+/// Returns an order as JSON. It contains its number, which identifies it under any key.
 pub fn order_text(number: u64) -> String {
     let (key, qty, unfit) = (key(number), number + 1, number % UNFIT_EVERY == UNFIT_EVERY - 1);
     format!(
@@ -48,7 +48,7 @@ pub fn order_text(number: u64) -> String {
 }
 
 impl Submitter {
-    /// Submits orders at a steady rate for `lasts`, and waits for every acknowledgement.
+    /// Submits orders at a steady rate for `lasts`, then waits for all acknowledgements.
     pub async fn run(self, per_second: u64, lasts: Duration) -> Submitted {
         let (began, mut tasks) = (Instant::now(), JoinSet::new());
         let mut pace = tokio::time::interval(Duration::from_secs(1) / per_second.max(1) as u32);
@@ -69,7 +69,8 @@ impl Submitter {
         submitted
     }
 
-    /// Submits one order from several callers concurrently.
+    /// Submits one order from several callers concurrently. Returns the responses, the number of retries and the
+    /// unexpected responses.
     async fn submit(&self, number: u64) -> (Told, usize, Vec<String>) {
         let mut random = Random::new(self.seed ^ number.wrapping_mul(0x9e37_79b9));
         let callers = 1 + random.below(AT_ONCE_MAX);
@@ -87,7 +88,7 @@ impl Submitter {
         (told, repeated, odd)
     }
 
-    /// Repeats a submission until the response is not 503. Returns the status and the number of failures.
+    /// Retries a submission until the response is not 503. Returns its status and the number of failures.
     async fn insist(&self, number: u64, mut random: Random) -> (Option<u16>, usize) {
         let (began, text) = (Instant::now(), order_text(number));
         let key = format!("\"{}\"", key(number));

@@ -1,5 +1,5 @@
-//! Faults of the broker during a run: it crashes and restarts, and it refuses the credentials for a while.
-//! Drawn from the seed, in addition to the faults of [`crate::faults::chaos::plan`].
+//! Injects broker faults drawn from the seed, in addition to the faults of [`crate::faults::chaos::plan`]: the
+//! broker crashes and restarts, or refuses the credentials for a while.
 
 use super::operator::Operator;
 use crate::broker::TestBroker;
@@ -20,7 +20,7 @@ pub struct Window {
     pub trouble: Trouble,
 }
 
-/// One window per this interval, alternating between the kinds.
+/// The average interval between fault windows, which alternate between the two kinds.
 const EVERY: Duration = Duration::from_secs(6);
 const SHORTEST_MS: u64 = 300;
 const LONGEST_MS: u64 = 1_500;
@@ -39,8 +39,8 @@ pub fn draw(seed: u64, load: Duration) -> Vec<Window> {
     (0..count).map(&mut window).collect()
 }
 
-/// Applies the windows. After each, the operator resumes the lane; otherwise it would probe the broker only
-/// after half a minute.
+/// Applies the fault windows. After each window, the operator resumes the lane, which would otherwise probe the
+/// broker only after half a minute.
 pub async fn make(broker: Arc<TestBroker>, operator: Operator, windows: Vec<Window>, began: Instant) {
     for window in windows {
         tokio::time::sleep_until((began + window.at).into()).await;

@@ -1,4 +1,4 @@
-//! Posts events to an API one by one. Each has an external id and is posted again until it is acknowledged.
+//! Posts events to an API, one at a time. Each event has an external id and is retried until it is acknowledged.
 
 use crate::client::Call;
 use std::net::SocketAddr;
@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 const PACE: Duration = Duration::from_millis(50);
-/// After this time without an acknowledgement, the run fails.
+/// The time without an acknowledgement after which the run fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The acknowledged events.
 #[derive(Debug, Default)]
 pub(super) struct Posted {
-    /// Id and type of each event.
+    /// The id and type of each event.
     pub(super) events: Vec<(i64, String)>,
-    /// Posts that failed or got a 503, and were repeated.
+    /// The number of posts that failed or got a 503, and were retried.
     pub(super) repeated: usize,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Poster {
 }
 
 impl Poster {
-    /// Posts events of this type until [`end`](Self::end) is called.
+    /// Starts posting events of type `kind`, until [`end`](Self::end) is called.
     pub(super) fn start(address: SocketAddr, key: &'static str, kind: &'static str) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -42,7 +42,7 @@ impl Poster {
         Self { stop, task }
     }
 
-    /// Stops after the current event is acknowledged.
+    /// Stops after the current event is acknowledged. Returns the acknowledged events.
     pub(super) async fn end(self) -> Posted {
         self.stop.store(true, Ordering::Relaxed);
         self.task.await.expect("the poster")

@@ -1,4 +1,4 @@
-//! Tests of the checker: valid evidence, changed in one place at a time.
+//! Tests the checker with valid evidence that is changed in one place at a time.
 
 use super::super::evidence::Told;
 use super::*;
@@ -32,7 +32,7 @@ fn executed(key: &str, order: u64) -> Executed {
     Executed { key: key.to_owned(), order: Some(order) }
 }
 
-/// Order a is sent, after a first send that was never settled; order b is refused.
+/// Creates valid evidence: order a is sent after a first request that was never settled, and order b is refused.
 fn good() -> Evidence {
     let rewound = AuditRow { retry_count: 1, ..row("a", Some("sending"), "queued", 10 * S) };
     let again = AuditRow { retry_count: 1, ..row("a", Some("queued"), "sending", 10 * S) };
@@ -89,7 +89,7 @@ fn each_violation_is_detected_alone() {
         (Rule::SentUnexecuted, |e| e.books.executed.clear()),
         (Rule::DeadYetExecuted, |e| e.books.executed.push(executed("b", 2))),
         (Rule::ExecutedTwice, |e| e.books.executed.push(executed("a", 2))),
-        // The same order under another key that may have been executed.
+        // The same order is executed under another key that may have been executed.
         (Rule::ExecutedTwice, |e| {
             e.books.executed.push(executed("b", 1));
             e.orders[1].maybe_executed = true;
@@ -135,9 +135,9 @@ fn maybe_executed_permits_a_dead_order_that_was_executed() {
 fn only_a_frozen_sender_may_send_after_the_end() {
     for (freeze, fine) in [
         ((9 * S, 19 * S + S / 2), true),
-        // It continued long before.
+        // The sender resumed long before.
         ((9 * S, 18 * S), false),
-        // It was stopped after the order had ended.
+        // The sender was stopped after the order had finished.
         ((11 * S + 1, 20 * S), false),
         ((2 * S, 9 * S), false),
     ] {

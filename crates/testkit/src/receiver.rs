@@ -1,6 +1,6 @@
-//! A webhook receiver on a loopback socket. [`Receiver::start`] serves HTTP/1.1 with keep-alive, responds as
-//! the test specifies, and records requests. [`Receiver::scripted`] executes a list of [`Act`]s byte by byte,
-//! and [`Receiver::raw`] hands each connection to the test.
+//! A webhook receiver on a loopback socket. [`Receiver::start`] serves HTTP/1.1 with keep-alive, responds as the
+//! test specifies, and records requests. [`Receiver::scripted`] executes a list of [`Act`]s byte by byte, and
+//! [`Receiver::raw`] passes each connection to the test.
 
 mod script;
 
@@ -23,10 +23,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// How long [`Receiver::wait_for`] waits before it panics.
+/// The timeout of [`Receiver::wait_for`].
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A complete request.
+/// A completely received request.
 #[derive(Debug, Clone)]
 pub struct Received {
     pub path: String,
@@ -35,7 +35,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// Returns a header as text, empty if there is none.
+    /// Returns the value of a header as text, or an empty string if there is none.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
@@ -45,7 +45,7 @@ impl Received {
     }
 }
 
-/// How a receiver responds to a request.
+/// The response of a receiver to a request.
 #[derive(Debug, Clone)]
 pub enum Answer {
     Status(u16),
@@ -63,7 +63,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Returns the response to a verification challenge; to an empty one if `received` contains none.
+    /// Creates the response to a verification challenge. The challenge in it is empty if `received` has none.
     pub fn to_challenge(received: &Received) -> Self {
         let body: serde_json::Value = serde_json::from_slice(&received.body).unwrap_or_default();
         let challenge = body["challenge"].as_str().unwrap_or_default();
@@ -71,7 +71,7 @@ impl Answer {
         Self::With { status: 200, headers: Vec::new(), body }
     }
 
-    /// Delays the response.
+    /// Delays the response by `delay`.
     pub fn after(self, delay: Duration) -> Self {
         let gate = Arc::new(Semaphore::new(0));
         let opened = Arc::clone(&gate);
@@ -83,11 +83,11 @@ impl Answer {
     }
 }
 
-/// A receiver. Listens until dropped, which breaks all its connections.
+/// A receiver that listens until it is dropped, which also breaks all its connections.
 pub struct Receiver {
     address: SocketAddr,
     accepted: Arc<AtomicUsize>,
-    /// `None` for a receiver that does not serve HTTP itself.
+    /// The HTTP handler, or `None` if the test handles connections itself.
     handler: Option<Arc<Handler>>,
     listening: JoinHandle<()>,
 }
@@ -104,7 +104,7 @@ impl Drop for Receiver {
     }
 }
 
-/// State shared by all connections of a receiver.
+/// The state shared by all connections of a receiver.
 struct Handler {
     answer: Box<dyn Fn(&Received) -> Answer + Send + Sync>,
     log: Option<Mutex<Vec<Received>>>,
@@ -116,7 +116,7 @@ impl Receiver {
         Self::listen(Box::new(answer), Some(Mutex::default())).await
     }
 
-    /// Starts a receiver that responds to each request with this status, one per permit.
+    /// Starts a receiver that responds with `status` to one request per permit of the returned semaphore.
     pub async fn gated(status: u16) -> (Self, Arc<Semaphore>) {
         let gate = Arc::new(Semaphore::new(0));
         let held = Arc::clone(&gate);
@@ -124,12 +124,12 @@ impl Receiver {
         (Self::start(answer).await, gate)
     }
 
-    /// Starts a receiver that keeps no requests; for large numbers, which the closure counts.
+    /// Starts a receiver that does not store requests. Intended for large numbers, which `answer` can count.
     pub async fn start_unlogged(answer: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
         Self::listen(Box::new(answer), None).await
     }
 
-    /// Like [`Receiver::start_unlogged`], on the address of a receiver that was dropped.
+    /// Starts a receiver that does not store requests, on the address of a receiver that was dropped.
     pub async fn start_at(
         address: SocketAddr,
         answer: impl Fn(&Received) -> Answer + Send + Sync + 'static,
@@ -146,8 +146,8 @@ impl Receiver {
         Self::with_handler(listener, Box::new(answer), None)
     }
 
-    /// Starts a receiver that reads one request per connection, executes the script, and then holds the
-    /// connection.
+    /// Starts a receiver that reads one request per connection, executes the script, and then keeps the connection
+    /// open.
     pub async fn scripted(acts: Vec<Act>) -> Self {
         Self::raw(move |mut stream| {
             let acts = acts.clone();
@@ -159,7 +159,7 @@ impl Receiver {
         .await
     }
 
-    /// Starts a receiver that executes the script when a request arrives, without reading it.
+    /// Starts a receiver that executes the script as soon as a request arrives, without reading it.
     pub async fn unread(acts: Vec<Act>) -> Self {
         Self::raw(move |stream| {
             let acts = acts.clone();
@@ -227,7 +227,7 @@ impl Receiver {
         format!("http://{}{path}", self.address)
     }
 
-    /// Returns how many connections were accepted so far.
+    /// Returns the number of connections accepted so far.
     pub fn accepted(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
     }
@@ -236,16 +236,16 @@ impl Receiver {
         self.handler.as_ref().expect("a receiver that serves HTTP")
     }
 
-    /// Returns all requests so far, in order of arrival.
+    /// Returns all requests received so far, in order of arrival.
     pub fn received(&self) -> Vec<Received> {
         let log = self.handler().log.as_ref().expect("a receiver with a log");
         log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until there are `count` requests, and returns all.
+    /// Waits until at least `count` requests have been received, and returns all requests. Panics after a timeout.
     pub async fn wait_for(&self, count: usize) -> Vec<Received> {
         let mut logged = self.handler().logged.subscribe();
-        // The result of the wait is a read lock on the count; drop it before the log is locked.
+        // The result of the wait holds a read lock on the count; drop it before locking the log.
         let enough = tokio::time::timeout(PATIENCE, logged.wait_for(|logged| *logged >= count)).await.is_ok();
         let received = self.received();
         assert!(enough, "expected {count} requests, received {}: {received:#?}", received.len());
@@ -276,18 +276,18 @@ async fn serve_http(stream: TcpStream, handler: Arc<Handler>) -> io::Result<()> 
     let _ = stream.set_nodelay(true);
     let service = service_fn(|request| handler.handle(request));
     let connection = hyper::server::conn::http1::Builder::new();
-    // The sender observes any error itself.
+    // Ignore the error, because the sender observes it too.
     let _ = connection.serve_connection(TokioIo::new(stream), service).await;
     Ok(())
 }
 
-/// Returns a URL on a port that is not listening.
+/// Returns a URL with a port on which no process listens.
 pub async fn closed_port(path: &str) -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     format!("http://{}{path}", listener.local_addr().expect("an address"))
 }
 
-/// Closes the connection without a response.
+/// An error that closes the connection without a response.
 #[derive(Debug)]
 struct NoAnswer;
 

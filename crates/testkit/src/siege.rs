@@ -1,6 +1,6 @@
-//! Hostile clients against one process while it delivers: connections that do not read their responses, slow
-//! uploads, and queries with thousands of parameters, all at the same time. Measures the delivery rate
-//! before, during and after the attack, and the memory of the process.
+//! Attacks one process with hostile clients while it delivers: connections that do not read their responses, slow
+//! uploads, and queries with thousands of parameters, all at the same time. Measures the delivery rate before,
+//! during and after the attack, and the memory of the process.
 
 mod attackers;
 
@@ -17,55 +17,55 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Minimum delivery rate during the attack, as a fraction of the rate before and after.
+/// The minimum delivery rate during the attack, as a fraction of the mean rate before and after it.
 pub const RATIO_MIN: f64 = 0.8;
-/// Maximum memory of the process at any time, in MiB.
+/// The maximum memory of the process at any time, in MiB.
 pub const MEMORY_MAX_MIB: f64 = 256.0;
 
 const KIND: &str = "siege.event";
 const SUBSCRIPTIONS: u32 = 8;
-/// Events per request.
+/// The number of events per request.
 const BATCH: u32 = 500;
-/// Accepted events that are not delivered yet: enough to keep the process busy.
+/// The target number of accepted but undelivered events, enough to keep the process busy.
 const BACKLOG: u64 = 10_000;
-/// Callers that submit events.
+/// The number of callers that submit events.
 const CALLERS: u64 = 4;
-/// Warm-up before the first measurement, and pause after the attack.
+/// The warm-up before the first measurement, and the pause after the attack.
 const SETTLE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy)]
 pub struct SiegeOptions {
-    /// Connections that do not read.
+    /// The number of connections that do not read.
     pub connections: usize,
-    /// Uploads that send one byte per second.
+    /// The number of uploads that send one byte per second.
     pub uploads: usize,
-    /// Queries per second with 15,000 parameters each.
+    /// The number of queries per second, with 15,000 parameters each.
     pub queries_per_second: u32,
-    /// Duration of each of the three measurements.
+    /// The duration of each of the three measurements.
     pub measured: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub struct SiegeReport {
-    /// Deliveries per second.
+    // Deliveries per second.
     pub before: f64,
     pub during: f64,
     pub after: f64,
     pub memory_mib: f64,
-    /// Connections open when the measurement during the attack started, and queries that got a response.
+    // Connections open at the start of the measurement during the attack, and queries that got a response.
     pub connected: usize,
     pub queries: u64,
-    /// Requests of regular callers that failed during the attack.
+    /// The number of requests from regular callers that failed during the attack.
     pub failed: u64,
 }
 
 impl SiegeReport {
-    /// Returns the delivery rate during the attack, divided by the mean of before and after.
+    /// Returns the delivery rate during the attack, divided by the mean of the rates before and after it.
     pub fn ratio(&self) -> f64 {
         self.during / ((self.before + self.after) / 2.0).max(f64::MIN_POSITIVE)
     }
 
-    /// Prints the result. Returns whether all limits were met.
+    /// Prints the result and returns whether all limits were met.
     pub fn conclude(&self, engine: &Engine) -> bool {
         let (ratio, memory) = (self.ratio(), self.memory_mib);
         println!(
@@ -84,7 +84,7 @@ impl SiegeReport {
     }
 }
 
-/// Counts of the regular callers and the receiver.
+/// The counts of the regular callers and the receiver.
 #[derive(Debug)]
 struct Counts {
     delivered: Arc<Tally>,
@@ -92,7 +92,7 @@ struct Counts {
     failed: AtomicU64,
 }
 
-/// Attacks a new process on a new database.
+/// Attacks a new process with a new database and returns the measurements.
 pub async fn run(engine: &Engine, options: SiegeOptions) -> SiegeReport {
     let (receiver, delivered) = (Receiver::start(None).expect("a receiver"), Arc::new(Tally::new(BATCH)));
     receiver.count_on(&delivered);
@@ -125,7 +125,7 @@ pub async fn run(engine: &Engine, options: SiegeOptions) -> SiegeReport {
     SiegeReport { before, during, after, memory_mib, connected, queries, failed }
 }
 
-/// Submits events while the backlog is short.
+/// Submits events while the backlog is below [`BACKLOG`].
 async fn hand_in(address: SocketAddr, counts: Arc<Counts>) {
     let event = |number| message::event(&format!("{KIND}.{}", number % SUBSCRIPTIONS), number);
     let body = format!("[{}]", (0..BATCH).map(event).collect::<Vec<_>>().join(","));
@@ -142,7 +142,7 @@ async fn hand_in(address: SocketAddr, counts: Arc<Counts>) {
     }
 }
 
-/// Returns the deliveries per second, measured over `measured`.
+/// Returns the number of deliveries per second over the duration `measured`.
 async fn rate(counts: &Counts, measured: Duration) -> f64 {
     let (began, first) = (Instant::now(), counts.delivered.count());
     tokio::time::sleep(measured).await;

@@ -3,11 +3,11 @@
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::{Duration, Instant};
 
-/// The unit of CPU times in `/proc/<pid>/stat`.
+/// The unit of the CPU times in `/proc/<pid>/stat`.
 const TICK: Duration = Duration::from_millis(10);
 const GONE_WITHIN: Duration = Duration::from_secs(30);
 
-/// Sends a signal. A no-op if the process has ended.
+/// Sends a signal to a process. Does nothing if the process has ended.
 pub fn send(process: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);
@@ -21,7 +21,7 @@ pub fn children(parent: u32) -> Vec<u32> {
     processes.filter(|process| Stat::of(*process).is_some_and(|stat| stat.parent == parent)).collect()
 }
 
-/// Waits for the end of a killed process. A zombie counts as ended.
+/// Waits until a killed process has ended. A zombie counts as ended.
 pub fn wait_until_gone(process: u32) {
     let until = Instant::now() + GONE_WITHIN;
     while Stat::of(process).is_some_and(|stat| stat.state != 'Z') {
@@ -30,7 +30,7 @@ pub fn wait_until_gone(process: u32) {
     }
 }
 
-/// Returns the CPU time that a process has used so far.
+/// Returns the CPU time used by a process so far, or zero if the process has ended.
 pub fn cpu_time(process: u32) -> Duration {
     Stat::of(process).map_or(Duration::ZERO, |stat| stat.cpu)
 }
@@ -47,7 +47,8 @@ impl Stat {
         Self::parse(&std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
     }
 
-    /// Parses a line of `/proc/<pid>/stat`. The name may contain anything; it ends at the last parenthesis.
+    /// Parses a line of `/proc/<pid>/stat`. The process name may contain any character; it ends at the last
+    /// parenthesis.
     fn parse(text: &str) -> Option<Self> {
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
         let ticks = |field: usize| fields.get(field)?.parse::<u32>().ok();

@@ -1,5 +1,5 @@
-//! Many processes deliver many events without faults: no event may be lost or sent twice, no process may log
-//! a warning, and the work must be shared between workers.
+//! Delivers many events with many processes and without faults. Checks that no event is lost or sent twice, that no
+//! process logs a warning, and that the work is shared between workers.
 
 use crate::direct::Direct;
 use crate::fixtures::event;
@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 const KIND: &str = "soak.event";
 const SUBSCRIPTIONS: usize = 10;
 const WORKERS: usize = 3;
-/// All subscriptions have the same receiver, on the same machine. More connections than its accept queue
-/// holds would time out and be retried, which is correct behaviour but not what this run measures.
+/// Settings that limit the number of connections. All subscriptions share one receiver on the same machine; connections
+/// in excess of its accept queue would time out and be retried, which is correct but not the subject of this run.
 const SETTINGS: [(&str, &str); 1] = [("POSTHASTE_WORKER_CONCURRENCY", "128")];
-/// Events per insert.
+/// The number of events per insert.
 const BATCH: usize = 500;
-/// One request in this many is kept to verify its signature.
+/// The sampling interval: one request in this many is kept to verify its signature.
 const SAMPLE_EVERY: usize = 997;
-/// Without a delivery for this long, the run ends.
+/// The time without a delivery after which the run ends.
 const STANDSTILL_MAX: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
@@ -35,13 +35,13 @@ pub struct SoakReport {
     pub requests: usize,
     pub took: Duration,
     pub signatures_verified: usize,
-    /// Number of jobs of each worker.
+    /// The number of jobs executed by each worker.
     pub shares: Vec<i64>,
-    /// Violations found; empty if the run passed.
+    /// The violations found; empty if the run passed.
     pub complaints: Vec<String>,
 }
 
-/// What the receiver records: the number of requests for each pair, and a sample.
+/// The receiver's records: the number of requests for each pair of event and subscription, and sampled requests.
 #[derive(Debug, Default)]
 struct Tally {
     requests: usize,
@@ -73,7 +73,7 @@ struct Soak {
     _receiver: Receiver,
 }
 
-/// Delivers `events` events to ten subscriptions each.
+/// Delivers each of `events` events to ten subscriptions.
 pub async fn run(events: usize, flushing: Flushing) -> SoakReport {
     let server = PrivateServer::start_with("soak", flushing, 256);
     let store = server.migrated_store().await;
@@ -117,7 +117,7 @@ impl Soak {
         self.tally.lock().expect("the tally").requests
     }
 
-    /// Waits for `expected` requests, or until none arrived for [`STANDSTILL_MAX`].
+    /// Waits until `expected` requests have arrived, or none has arrived for [`STANDSTILL_MAX`].
     async fn wait_for(&self, expected: usize) {
         let began = Instant::now();
         let (mut seen, mut moved, mut told, mut told_seen) = (0, began, began, 0);
@@ -138,7 +138,7 @@ impl Soak {
         }
     }
 
-    /// Waits until every result is applied, at most [`STANDSTILL_MAX`]; the report contains what is left.
+    /// Waits until every result is applied or [`STANDSTILL_MAX`] has passed. The report contains unfinished work.
     async fn settle(&self) {
         let began = Instant::now();
         while began.elapsed() < STANDSTILL_MAX && self.unfinished().await > 0 {
@@ -175,7 +175,7 @@ impl Soak {
         SoakReport { events, requests, took, signatures_verified: verified, shares, complaints }
     }
 
-    /// Returns pairs that were not delivered exactly once.
+    /// Describes the pairs of event and subscription that were not delivered exactly once.
     fn unfit_pairs(&self, events: &[i64]) -> Vec<String> {
         let mut by_pair = self.tally.lock().expect("the tally").by_pair.clone();
         let mut unfit = Vec::new();
@@ -200,7 +200,7 @@ impl Soak {
         if rows == expected { Vec::new() } else { vec![format!("sagas by status: {rows:?}")] }
     }
 
-    /// Returns failed attempts. The receiver accepts everything, so there should be none.
+    /// Describes the failed attempts. There should be none, because the receiver accepts every request.
     async fn failed_attempts(&self) -> Vec<String> {
         let sql = "SELECT error_code, count(*), min(duration_ms), max(duration_ms)
             FROM webhook_delivery_jobs WHERE status = 'Failed' GROUP BY 1";

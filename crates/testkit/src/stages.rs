@@ -1,14 +1,14 @@
-//! Moves deliveries through the ports of one store, stage by stage, as the components call them: no HTTP, no
-//! waiting, a single caller.
+//! Moves deliveries through the ports of one store, stage by stage, with the same calls as the components, but with a
+//! single caller and without HTTP or delays.
 
 use posthaste_bench::calls::Calls;
 use posthaste_core::ports::{ClaimedJob, Stores};
 use posthaste_core::{EventId, JobId, LeaseToken, Timestamp};
 use std::time::Duration;
 
-/// Clock step between batches: constant, so that every run writes the same keys.
+/// The advance of the clock between batches. It is constant, so that every run writes the same keys.
 const TICK: Duration = Duration::from_millis(10);
-/// Reads start at the low-water mark, with a full scan once per this many batches.
+/// The number of batches per full scan. All other reads start at the low-water mark.
 const BATCHES_PER_FULL_PASS: u32 = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Stage {
         }
     }
 
-    /// Returns the name in the JSON report.
+    /// Returns the name of the stage in the JSON report.
     pub const fn key(self) -> &'static str {
         match self {
             Self::Insert => "insert_events",
@@ -82,7 +82,7 @@ impl<S: Stores> Pipeline<S> {
         }
     }
 
-    /// Runs one stage over `batches` batches. Panics if a batch is not full.
+    /// Runs a stage for `batches` batches. Panics if a batch is not full.
     pub async fn run(&mut self, stage: Stage, batches: u32) {
         for _ in 0..batches {
             self.now = self.now.after(TICK);

@@ -1,5 +1,5 @@
-//! A steady load for a long time, then the same load next to an open transaction. Shows whether vacuum keeps
-//! up, and whether the number of pages that a statement touches stays constant.
+//! Runs a steady load for a long time, then the same load while another transaction stays open. Shows whether vacuum
+//! keeps up, and whether the number of pages that a statement accesses stays constant.
 
 use crate::direct::Direct;
 use crate::fixtures::event;
@@ -17,18 +17,17 @@ use tokio::time::{MissedTickBehavior, interval};
 
 const KIND: &str = "steady.event";
 const SUBSCRIPTIONS: u64 = 4;
-/// Interval between inserts.
+/// The interval between inserts.
 const TICK: Duration = Duration::from_millis(20);
-/// Maximum growth of the pages touched by a statement next to an open transaction. The scan for expired
-/// leases is exempt: it reads all leases since the previous scan, and an open transaction keeps their dead
+/// The maximum growth factor of the pages that a statement accesses while another transaction is open. The scan for
+/// expired leases is exempt: it reads all leases since the previous scan, and the open transaction keeps their dead
 /// rows.
 pub const GROWTH_MAX: f64 = 3.0;
-/// Maximum of dead rows in the last third of the steady load, compared with the third before.
+/// The maximum ratio of dead rows in the last third of the steady load to those in the third before.
 pub const LEFT_BEHIND_MAX: f64 = 1.5;
 
-/// The statements that read from queue tables, each identified by a fragment of its SQL that no other
-/// statement contains. Comments and constants do not identify one: comments change, and `pg_stat_statements` replaces
-/// constants.
+/// The statements that read queue tables, each with a fragment of its SQL that no other statement contains. The
+/// fragments contain no comments, which may change, and no constants, which `pg_stat_statements` replaces.
 const STATEMENTS: [(&str, &str); 6] = [
     ("route", "DELETE FROM posthaste.routing_queue q WHERE q.ctid"),
     ("find due", "AS first_at"),
@@ -47,18 +46,18 @@ pub struct SteadyOptions {
     pub sample_every: Duration,
 }
 
-/// Figures over the time since the previous sample.
+/// The measurements since the previous sample.
 #[derive(Debug, Clone)]
 pub struct Sample {
     pub at: Duration,
     pub delivered_per_second: f64,
-    /// Dead rows over all tables.
+    /// The number of dead rows in all tables.
     pub dead_rows: i64,
     pub bytes: i64,
     pub rows: i64,
-    /// Pages touched per call, by statement.
+    /// The number of pages accessed per call of each statement.
     pub touched: BTreeMap<&'static str, f64>,
-    /// Pages touched by all statements per delivery, including rare scans.
+    /// The number of pages accessed by all statements per delivery, including rare scans.
     pub touched_in_all: f64,
 }
 
@@ -119,7 +118,7 @@ impl Watch {
     }
 }
 
-/// Runs the load, first alone and then next to an open transaction.
+/// Runs the load, first without and then with another open transaction.
 pub async fn run(options: SteadyOptions) -> SteadyReport {
     let server = PrivateServer::start_with("steady", Flushing::On, 256);
     server.restart_with("shared_preload_libraries = 'pg_stat_statements'");
@@ -153,7 +152,7 @@ pub async fn run(options: SteadyOptions) -> SteadyReport {
     SteadyReport { steady, open }
 }
 
-/// Inserts events at a steady rate, a few at a time.
+/// Inserts events at a steady rate, in small batches.
 async fn load(store: PostgresStore, events_per_second: u64) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -199,7 +198,7 @@ impl Sample {
 }
 
 impl SteadyReport {
-    /// Returns the growth of the pages touched next to the open transaction, for each statement and for all
+    /// Returns the growth factor of the pages accessed with an open transaction, for each statement and for all
     /// statements per delivery. Compares the last thirds of both phases.
     pub fn growth(&self) -> BTreeMap<&'static str, f64> {
         let tail = |samples: &[Sample], figure: &dyn Fn(&Sample) -> f64| {
@@ -212,7 +211,7 @@ impl SteadyReport {
         by_statement.chain([("all, per delivery", growth(&|sample| sample.touched_in_all))]).collect()
     }
 
-    /// Returns the maximum of dead rows in the last third of the steady load, divided by that of the third
+    /// Returns the maximum number of dead rows in the last third of the steady load, divided by that of the third
     /// before.
     pub fn left_behind(&self) -> f64 {
         let third = self.steady.len() / 3;
@@ -245,7 +244,7 @@ mod tests {
     use super::STATEMENTS;
     use std::path::{Path, PathBuf};
 
-    /// Returns how many files of a folder and its subfolders contain a text.
+    /// Returns the number of files in a folder and its subfolders that contain `text`.
     fn files_with(folder: &Path, text: &str) -> usize {
         let paths = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
         let count = |path: PathBuf| {

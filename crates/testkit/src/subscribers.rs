@@ -1,4 +1,4 @@
-//! Verified subscriptions with a known secret at a local receiver, for tests that run the whole program.
+//! Creates verified subscriptions to a local receiver with known secrets, for tests that run the whole program.
 
 use crate::fixtures::{subscribe_verified, subscription};
 use posthaste_core::SubscriptionId;
@@ -7,7 +7,7 @@ use posthaste_core::signature::{self, SigningSecret};
 use posthaste_core::subscription::{CallbackUrl, NewSubscription, SealedSecret};
 use std::time::Duration;
 
-/// Maximum difference between the time of a signature and the clock.
+/// The maximum difference between the time of a signature and the clock.
 const TOLERANCE: Duration = Duration::from_secs(3600);
 
 #[derive(Debug, Clone)]
@@ -17,7 +17,7 @@ pub struct Subscriber {
     secret: SigningSecret,
 }
 
-/// A request as seen by a receiver.
+/// A signed request as received.
 #[derive(Debug, Clone)]
 pub struct SignedMessage {
     pub webhook_id: String,
@@ -26,7 +26,7 @@ pub struct SignedMessage {
     pub body: Vec<u8>,
 }
 
-/// Creates a verified subscription.
+/// Creates a verified subscription whose secret is derived from its URL.
 pub async fn subscribe(
     store: &impl Stores,
     kind: &str,
@@ -56,7 +56,7 @@ impl Subscriber {
     }
 }
 
-/// Returns the event and the subscription that a `webhook-id` names.
+/// Returns the ids of the event and the subscription in a `webhook-id`, or `None` if it is malformed.
 pub fn parse_webhook_id(webhook_id: &str) -> Option<(i64, i64)> {
     let (event, subscription) = webhook_id.strip_prefix("msg_")?.split_once('_')?;
     Some((event.parse().ok()?, subscription.parse().ok()?))

@@ -5,12 +5,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// One step of a script.
+/// A step of a script.
 #[derive(Debug, Clone)]
 pub enum Act {
     Say(&'static [u8]),
     SayLong(String),
-    /// Writes one byte at a time, then holds the connection, longer than any client waits.
+    /// Writes one byte at a time, then keeps the connection open for longer than any client waits.
     Trickle(&'static [u8]),
     /// Repeats the bytes until the connection breaks.
     Endlessly(&'static [u8]),
@@ -19,7 +19,7 @@ pub enum Act {
     Reset,
 }
 
-/// Executes a script, then holds the connection.
+/// Executes a script, then keeps the connection open.
 pub async fn perform(mut stream: TcpStream, acts: Vec<Act>) -> io::Result<()> {
     for act in acts {
         match act {
@@ -46,12 +46,12 @@ pub async fn perform(mut stream: TcpStream, acts: Vec<Act>) -> io::Result<()> {
     std::future::pending().await
 }
 
-/// Makes closing the socket send a reset instead of a FIN.
+/// Configures the socket to send a reset instead of a FIN when it is closed.
 pub fn reset_at_end(stream: &TcpStream) {
     socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO)).expect("a socket");
 }
 
-/// Reads one request completely and returns its body; `None` if the connection ended.
+/// Reads one complete request and returns its body, or `None` if the connection was closed.
 pub async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Vec<u8>>> {
     let mut read = Vec::new();
     let head_len = loop {

@@ -11,7 +11,7 @@ fn post(path: &str, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Reads until a response with an empty body is complete, or the connection ends.
+/// Reads until a response with an empty body is complete or the connection is closed.
 async fn answer(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
     let mut byte = [0];

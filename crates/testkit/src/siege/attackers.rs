@@ -1,5 +1,5 @@
-//! The hostile clients. Each holds its connection for less than the server's deadlines and reopens it, so
-//! that the number of connections stays constant.
+//! The hostile clients. Each client closes its connection before a server timeout and reopens it, so that the number
+//! of connections stays constant.
 
 use super::SiegeOptions;
 use std::io;
@@ -12,14 +12,14 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-/// How long a connection is held; the server's deadline is 30 s.
+/// The time for which a connection is held. The server's timeout is 30 s.
 const HELD_FOR: Duration = Duration::from_secs(25);
-/// How long opening all connections may take.
+/// The maximum time for opening all connections.
 const OPEN_WITHIN: Duration = Duration::from_secs(60);
-/// Pipelined requests on a connection that does not read: their responses exceed all buffers.
+/// The number of pipelined requests on a connection that does not read. Their responses exceed all buffers.
 const PIPELINED: usize = 16;
 const RECEIVE_BUFFER_BYTES: u32 = 16 * 1024;
-/// Bytes that a slow upload sends at once, before one byte per second.
+/// The number of bytes that a slow upload sends immediately, before it sends one byte per second.
 const UPLOAD_BYTES: usize = 16 * 1024;
 const PARAMETERS: usize = 15_000;
 
@@ -32,7 +32,7 @@ struct Seen {
 #[derive(Debug)]
 pub(super) struct Attack {
     seen: Arc<Seen>,
-    /// Aborted on drop.
+    /// The client tasks, which are aborted on drop.
     _clients: JoinSet<()>,
 }
 
@@ -67,13 +67,13 @@ impl Attack {
         self.seen.open.load(Ordering::Relaxed)
     }
 
-    /// Ends the attack and returns how many queries got a response.
+    /// Ends the attack and returns the number of queries that got a response.
     pub(super) fn end(self) -> u64 {
         self.seen.queries.load(Ordering::Relaxed)
     }
 }
 
-/// What a client does while it holds a connection.
+/// The behaviour of a client while it holds a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holds {
     Silently,
@@ -81,7 +81,7 @@ enum Holds {
     Trickling,
 }
 
-/// Opens a connection, holds it, and repeats.
+/// Repeatedly opens a connection and holds it.
 async fn repeat(seen: Arc<Seen>, holds: Holds, open: impl AsyncFn() -> io::Result<TcpStream>) {
     loop {
         let Ok(mut stream) = open().await else {
@@ -127,7 +127,7 @@ async fn uploads_slowly(address: SocketAddr, key: &str) -> io::Result<TcpStream>
     Ok(stream)
 }
 
-/// Sends `per_second` queries without a key, each on a new connection.
+/// Sends `per_second` queries per second without an API key, each on a new connection.
 async fn queries(address: SocketAddr, per_second: u32, seen: Arc<Seen>) {
     if per_second == 0 {
         return;

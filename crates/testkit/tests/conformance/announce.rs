@@ -1,5 +1,5 @@
-//! Wake-ups between processes through PostgreSQL: a notification reaches every listener, cancelling a wait
-//! loses none, and a broken connection is reported once and re-established.
+//! Tests wake-ups between processes through PostgreSQL: a notification reaches every listener, a cancelled wait loses
+//! no notification, and a broken connection is reported once and re-established.
 
 use posthaste_core::JobId;
 use posthaste_core::ports::{AnnounceStore as _, Announcement, ListenStore as _, Stage, StoreError};
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Limit for notifications that must arrive, so that a lost one fails the test instead of hanging it.
+/// The timeout for expected notifications, so that a lost one fails the test instead of blocking it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 type Database = Harness<PostgresStore>;
@@ -24,7 +24,7 @@ async fn next(listener: &mut PostgresListener) -> Result<Vec<Stage>, StoreError>
     heard.map(|heard| heard.stages.into_iter().collect())
 }
 
-/// Returns a listener that is connected and has no pending notifications.
+/// Creates a connected listener without pending notifications.
 async fn connected(h: &Database) -> PostgresListener {
     let mut listener = PostgresListener::new(h.url()).expect("a listener");
     assert_eq!(next(&mut listener).await.expect("the first notification"), Stage::ALL);
@@ -35,7 +35,7 @@ async fn connected(h: &Database) -> PostgresListener {
 async fn notifications_reach_every_listener_and_are_merged() {
     let h = Harness::postgres("announce").await;
     let (mut one, mut two) = (connected(&h).await, connected(&h).await);
-    // No listener waits meanwhile. Unknown payloads are ignored.
+    // No listener waits during this time. Unknown payloads are ignored.
     for _ in 0..200 {
         announce(&h, &[Stage::Delivery, Stage::Results, Stage::Delivery]).await;
     }
@@ -79,7 +79,7 @@ async fn a_broken_connection_is_reported_once_and_re_established() {
 async fn cancelling_a_wait_loses_no_notification() {
     let h = Harness::postgres("announce").await;
     let mut listener = PostgresListener::new(h.url()).expect("a listener");
-    // No wait is long enough to connect, and the connection is still established.
+    // Each wait is too short to connect, but the connection is still established.
     let mut first = None;
     for _ in 0..10_000 {
         first = timeout(Duration::from_millis(1), listener.next_announcements()).await.ok();
@@ -90,7 +90,7 @@ async fn cancelling_a_wait_loses_no_notification() {
     assert_eq!(first.expect("a result").expect("the first notification"), Announcement::all());
     for stage in Stage::ALL.into_iter().cycle().take(100) {
         announce(&h, &[stage]).await;
-        // Polls once and cancels; the notification may not have arrived yet.
+        // Poll once and cancel; the notification may not have arrived yet.
         match timeout(Duration::ZERO, listener.next_announcements()).await {
             Ok(heard) => assert_eq!(heard.expect("a notification").stages, [stage].into()),
             Err(_) => assert_eq!(next(&mut listener).await.expect("a notification"), [stage]),

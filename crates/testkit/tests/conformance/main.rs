@@ -1,5 +1,5 @@
-//! Every promise of the stores on SQLite, on PostgreSQL, and on PostgreSQL behind a proxy that cuts
-//! connections; and tests that apply to one engine only.
+//! Runs every promise of the stores on SQLite, on PostgreSQL, and on PostgreSQL behind a proxy that cuts connections.
+//! Also contains tests for one engine only.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod announce;

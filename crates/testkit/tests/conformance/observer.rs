@@ -1,4 +1,4 @@
-//! An observer of a store is called once for every call of every role, on both engines.
+//! Tests that the observer of a store is called once for every call of every role, on both engines.
 
 use posthaste_core::EventId;
 use posthaste_core::ports::{

@@ -1,11 +1,11 @@
-//! The proxy really cuts connections: otherwise the suite that uses it would prove nothing.
+//! Tests that the proxy cuts connections; otherwise the suite that uses it would prove nothing.
 
 use posthaste_core::ports::{IngestStore as _, StoreError, Stores as _};
 use posthaste_testkit::fixtures::{T0, event};
 use posthaste_testkit::harness::Harness;
 
-/// Events without an external id cannot be repeated safely, so each break is reported to the caller. Some of
-/// those events were stored, because the commit had been sent, and some were not.
+/// Inserts events without an external id, which cannot be retried safely, so that each break is reported to the
+/// caller. Some of these events are stored, because their commit was sent, and some are not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_are_cut_before_and_after_commits() {
     let h = Harness::postgres_cut("the_wire").await;

@@ -1,4 +1,4 @@
-//! Publishing in a caller's transaction on PostgreSQL: an open transaction does not block other callers.
+//! Tests publishing in a caller's transaction on PostgreSQL: an open transaction does not block other callers.
 
 use posthaste_core::event::NewEvent;
 use posthaste_core::ports::{IngestStore as _, Ingested, RequestOutcome, Stores as _};
@@ -16,8 +16,7 @@ async fn an_open_publish_blocks_only_its_own_external_id() {
         .await
         .unwrap()
         .get(0);
-    // A thousand callers: half of them with their own external ids, and ten requests that contain the held
-    // id.
+    // A thousand callers, half of them with their own external ids, and ten requests that contain the held id.
     let mut requests: Vec<Vec<NewEvent>> = Vec::new();
     for number in 0..1_000 {
         let named = number % 2 == 0;
@@ -48,7 +47,7 @@ async fn an_open_publish_blocks_only_its_own_external_id() {
     let outcomes = h.store.ingest().insert_events(retry.clone(), T0).await.unwrap();
     assert!(matches!(stored(&outcomes[0])[1], Ingested::Duplicate(id) if id.get() == held));
 
-    // After a rollback the event is never sent, and its external id is free again.
+    // After a rollback, the event is never sent, and its external id can be used again.
     caller
         .batch_execute("BEGIN; SELECT posthaste.publish('a', '{\"amount\": 12.50}', 'dropped'); ROLLBACK")
         .await

@@ -1,6 +1,6 @@
-//! A backlog, hanging deliveries or suspects do not make other work more expensive. Costs are counted, not
-//! timed. PostgreSQL: buffers of tables and indexes that one call of a port touches, triggers and planning
-//! included. SQLite: virtual machine steps of the statements behind that call.
+//! Tests that a backlog, hanging deliveries or suspects do not make other work more expensive. Costs are counted, not
+//! timed. PostgreSQL: the table and index buffers accessed by one port call, including triggers and planning. SQLite:
+//! the virtual machine steps of the statements of that call.
 
 use crate::sqlite::{count, fill, open};
 use crate::statements::load;
@@ -19,13 +19,13 @@ use tokio_postgres::Client;
 
 const FEW: i64 = 100;
 const MANY: i64 = 100_000;
-/// Finished jobs in addition to the hanging ones.
+/// The number of finished jobs in addition to the hanging ones.
 const ENDED_COUNT: i64 = 100;
-/// Number of subscriptions next to the backlog of another one, and the quota of each.
+// The number of subscriptions in addition to the one with a backlog, and the quota of each.
 const FAIR: i64 = 32;
 const QUOTA: u32 = 16;
 
-/// Sagas in progress whose jobs are leased and never finish. Placeholders are replaced for each engine.
+/// Inserts sagas in progress whose jobs are leased and never finish. Placeholders are replaced for each engine.
 const HUNG: &str = "
     INSERT INTO webhook_delivery_sagas
         (id, event_id, subscription_id, status, next_attempt_at, current_job_id, created_at, updated_at) {ids}
@@ -33,14 +33,14 @@ const HUNG: &str = "
     INSERT INTO webhook_delivery_jobs
         (id, saga_id, status, lease_until, attempt_at, lease_token, worker_id, created_at) {ids}
         SELECT k, k, 'Leased', {future}, {past}, {token}, 'gone', {past} FROM {numbers};";
-/// The last hundred of them have finished.
+/// Finishes the last hundred of the hanging jobs.
 const ENDED: &str = "
     UPDATE webhook_delivery_jobs SET status = 'Completed', response_status = 200 WHERE id > {last} - 100;
     INSERT INTO finished_jobs (job_id) SELECT id FROM webhook_delivery_jobs WHERE id > {last} - 100;";
 const SUBSCRIPTIONS: &str = "
     INSERT INTO subscriptions (id, event_type, callback_url, verified, secret, created_at, updated_at) {ids}
         SELECT k, 'kind', 'https://receiver.example/hook', {true}, 'secret', {past}, {past} FROM {numbers};";
-/// Due sagas: a backlog of the last subscription, older than the forty of each of the others.
+/// Inserts a backlog of due sagas for the last subscription, older than the forty due sagas of every other one.
 const DUE: &str = "
     INSERT INTO webhook_delivery_sagas (event_id, subscription_id, next_attempt_at, created_at, updated_at)
         SELECT k, 33, {past}, {past}, {past} FROM {numbers};";
@@ -48,14 +48,14 @@ const DUE_OF_OTHERS: &str = "
     INSERT INTO webhook_delivery_sagas (event_id, subscription_id, next_attempt_at, created_at, updated_at)
         SELECT 1000000 + k, 1 + k % 32, {now}, {past}, {past} FROM {numbers};";
 
-/// Sagas of one subscription that are in progress, and as many that wait for a later retry; for PostgreSQL.
+/// Inserts sagas of one subscription on PostgreSQL that are in progress, and as many that are due for a later retry.
 const NOT_DUE: &str = "
     INSERT INTO webhook_delivery_sagas (event_id, subscription_id, status, next_attempt_at, created_at, updated_at)
         SELECT 2000000 + k, 1, 'InProgress', {past} + k * interval '1 ms', {past}, {past} FROM {numbers};
     INSERT INTO webhook_delivery_sagas (event_id, subscription_id, status, next_attempt_at, created_at, updated_at)
         SELECT 3000000 + k, 1, 'PendingRetry', {future} + k * interval '1 ms', {past}, {past} FROM {numbers};";
 
-/// Waiting suspects, older than every normal job.
+/// Inserts pending suspects that are older than every normal job.
 const SUSPECTS: &str = "
     INSERT INTO webhook_delivery_sagas
         (id, event_id, subscription_id, status, next_attempt_at, current_job_id, created_at, updated_at) {ids}
@@ -69,7 +69,7 @@ const NORMAL_JOBS: &str = "
     INSERT INTO webhook_delivery_jobs (id, saga_id, lease_until, attempt_at, created_at) {ids}
         SELECT k, k, {now}, {past}, {past} FROM {numbers};";
 
-/// Autovacuum would read pages that are counted, and collect statistics where there must be none.
+/// Disables autovacuum, which would access counted pages and collect statistics where there must be none.
 const NO_AUTOVACUUM: &str = "DO $$
     DECLARE name regclass;
     BEGIN
@@ -78,7 +78,7 @@ const NO_AUTOVACUUM: &str = "DO $$
         END LOOP;
     END $$";
 
-/// A PostgreSQL database, filled with triggers disabled.
+/// A PostgreSQL database that is filled with triggers disabled.
 struct Server {
     url: String,
     client: Client,
@@ -113,7 +113,7 @@ impl Server {
         self.client.batch_execute("VACUUM").await.expect("a vacuum");
     }
 
-    /// Returns the number of pages that one call touches.
+    /// Returns the number of pages that one call accesses.
     async fn pages<F: Future>(&self, call: impl FnOnce(PostgresStore) -> F) -> i64 {
         let before = self.touched().await;
         let store = PostgresStore::connect(&PostgresOptions::new(&self.url)).await.expect("the store");
@@ -139,7 +139,7 @@ async fn analyze(servers: &[&Server]) {
     }
 }
 
-/// A SQLite file, filled with triggers disabled.
+/// A SQLite file that is filled with triggers disabled.
 struct File {
     connection: Connection,
     _file: SqliteFile,
@@ -171,12 +171,12 @@ impl File {
         Self { connection, _file: file }
     }
 
-    /// Returns the steps of one statement, which must find `rows` rows.
+    /// Returns the number of virtual machine steps of a statement, which must return `rows` rows.
     fn steps(&self, name: &str, arguments: &[i64], rows: usize) -> usize {
         self.steps_over(RangeInclusive::new(1, 0), name, arguments, rows)
     }
 
-    /// Like [`Self::steps`], for a statement with an array of ids.
+    /// Returns the number of virtual machine steps of a statement with an array of ids, which must return `rows` rows.
     fn steps_over(&self, ids: RangeInclusive<i64>, name: &str, arguments: &[i64], rows: usize) -> usize {
         let arguments: Vec<Value> = arguments.iter().map(|number| Value::Integer(*number)).collect();
         let counted = count(&self.connection, &load("sqlite", name), &arguments, ids)
@@ -346,12 +346,12 @@ async fn on_postgres_admission_does_not_read_sagas_that_are_not_due() {
 fn on_sqlite_admission_costs_no_more_next_to_a_backlog() {
     let (without, with) = (admission_steps(0), admission_steps(MANY));
     println!("steps alone and next to a backlog: {without:?}, {with:?}");
-    // With a backlog there is one more subscription to check.
+    // With a backlog, there is one more subscription to check.
     assert!(2 * with.0 <= 3 * without.0, "scan: {with:?} steps next to a backlog, {without:?} without");
     assert!(2 * with.1 <= 3 * without.1, "admission: {with:?} steps next to a backlog, {without:?} without");
 }
 
-/// Returns the steps to find due subscriptions, and to admit 500 sagas.
+/// Returns the number of steps to find due subscriptions, and to admit 500 sagas.
 fn admission_steps(backlog: i64) -> (usize, usize) {
     let file = File::with(&fair(backlog));
     let now = T0.micros();

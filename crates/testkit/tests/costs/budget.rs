@@ -1,6 +1,5 @@
-//! Limits for statements, round trips, commits and flushes of 500 deliveries in full batches. Counted, not
-//! timed, so that the result is the same on every machine: any increase on this path must be a deliberate
-//! decision.
+//! Limits the statements, round trips, commits and flushes of 500 deliveries in full batches. They are counted, not
+//! timed, so the result is the same on every machine: any increase must be a deliberate decision.
 
 use posthaste_core::ports::Stores;
 use posthaste_store::postgres::{PostgresOptions, PostgresStore};
@@ -15,20 +14,22 @@ use std::path::Path;
 use tokio_postgres::Client;
 
 const BATCH: u32 = 500;
-/// Batches before counting starts: connections are opened, types looked up, statements prepared.
+/// The number of batches before counting starts, during which connections are opened, types are looked up and
+/// statements are prepared.
 const UNCOUNTED: u32 = 4;
 const COUNTED: u32 = 20;
 
-/// Batches that are counted next to a short history, which has as many, and next to a long one.
+/// The number of batches counted after a short history of the same length, and again after a long one.
 const GROWN_BATCHES: u32 = 6;
 
-/// Including BEGIN and COMMIT, which are sent together with the statements between them.
+/// The maximum number of statements per batch, including BEGIN and COMMIT, which are sent together with the statements
+/// between them.
 const STATEMENTS_MAX: u64 = 18;
 const ROUND_TRIPS_MAX: u64 = 11;
 const COMMITS_MAX: u64 = 6;
 const FLUSHES_MAX: u64 = 3;
-/// Flushes for creating the subscription, and one at the end of each WAL segment: fewer than one additional
-/// flush per batch would cause.
+/// The number of flushes for creating the subscription and for completed WAL segments, which is less than one
+/// additional flush per batch would cause.
 const OTHER_FLUSHES: u64 = 12;
 
 async fn deliver<S: Stores>(pipeline: &mut Pipeline<S>, batches: u32) {
@@ -66,7 +67,7 @@ async fn commits_and_flushes_on_postgres_are_bounded() {
     let server = PrivateServer::start_with("budget", Flushing::On, 64);
     let mut pipeline = Pipeline::new(server.migrated_store().await, BATCH).await;
     let admin = postgres::client(&server.url("postgres")).await;
-    // Background activity of the server would be counted too.
+    // Background activity of the server would be counted as well.
     for setting in ["autovacuum = off", "wal_writer_delay = '10s'", "wal_writer_flush_after = '1GB'"] {
         admin.batch_execute(&format!("ALTER SYSTEM SET {setting}")).await.expect("a setting");
     }
@@ -77,7 +78,7 @@ async fn commits_and_flushes_on_postgres_are_bounded() {
     let commits = written(&admin).await - commits;
     assert!(commits > 0, "no commit was counted");
     assert!(commits <= COMMITS_MAX * u64::from(COUNTED), "{commits} commits in {COUNTED} batches");
-    // Backends report their flushes when they exit, so some of the earlier batches are included.
+    // Backends report their flushes when they exit, so those of earlier batches may be included.
     drop(pipeline);
     let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
         WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'";
@@ -88,7 +89,7 @@ async fn commits_and_flushes_on_postgres_are_bounded() {
     assert!(flushes <= FLUSHES_MAX * batches + OTHER_FLUSHES, "{flushes} flushes in {batches} batches");
 }
 
-/// Returns the number of transactions that have written something.
+/// Returns the number of write transactions so far.
 async fn written(admin: &Client) -> u64 {
     number(admin, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").await
 }
@@ -110,7 +111,7 @@ async fn number(admin: &Client, sql: &str) -> u64 {
     u64::try_from(row.get::<_, i64>(0)).expect("not below zero")
 }
 
-/// Returns the pages touched per call of each statement, by its text.
+/// Returns the average number of pages accessed per call, by statement text.
 async fn touched(admin: &Client) -> HashMap<String, f64> {
     let sql = "SELECT query, (shared_blks_hit + shared_blks_read)::float8 / calls FROM pg_stat_statements
         WHERE calls >= $1 AND query LIKE '%posthaste.%'";
@@ -118,7 +119,7 @@ async fn touched(admin: &Client) -> HashMap<String, f64> {
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
-/// Uses its own server: `pg_stat_statements` must be loaded at startup.
+/// Uses its own server, because `pg_stat_statements` must be loaded at startup.
 #[tokio::test]
 async fn on_postgres_no_statement_touches_more_pages_with_ten_times_the_history() {
     let server = PrivateServer::start_with("touched", Flushing::Off, 128);
@@ -134,7 +135,7 @@ async fn on_postgres_no_statement_touches_more_pages_with_ten_times_the_history(
     admin.batch_execute("SELECT pg_stat_statements_reset()").await.expect("a new count");
     deliver(&mut pipeline, GROWN_BATCHES).await;
     let late = touched(&admin).await;
-    // Insert, route, two of admission, claim, two of loading, report, two of results.
+    // Insert, route, two for admission, claim, two for loading, report, two for results.
     assert!(early.len() >= 10, "{} statements were counted: {early:#?}", early.len());
     for (statement, before) in &early {
         let after = late.get(statement).unwrap_or_else(|| panic!("no longer used: {statement}"));
@@ -156,7 +157,8 @@ async fn on_sqlite_a_batch_writes_no_more_pages_with_ten_times_the_history() {
     assert!(late as f64 <= grown_max(early as f64), "{early} pages became {late}");
 }
 
-/// Returns the pages that two batches write to the WAL. If it was reset meanwhile, counts the next two.
+/// Returns the number of pages that two batches write to the WAL. If the WAL is reset meanwhile, counts the next two
+/// batches.
 async fn pages_written(pipeline: &mut Pipeline<SqliteStore>, database: &Path) -> u64 {
     loop {
         let before = Log::of(database);
@@ -168,7 +170,8 @@ async fn pages_written(pipeline: &mut Pipeline<SqliteStore>, database: &Path) ->
     }
 }
 
-/// Page splits and full pages cause small differences; anything proportional to history would grow tenfold.
+/// Returns the maximum cost accepted after growth. Page splits and full pages cause small differences; a cost
+/// proportional to history would grow tenfold.
 fn grown_max(before: f64) -> f64 {
     before * 1.25 + 3.0
 }
@@ -187,12 +190,12 @@ async fn commits_on_sqlite_are_bounded() {
     assert!(commits <= COMMITS_MAX, "{commits} commits in one batch");
 }
 
-/// The content of a write-ahead log.
+/// A summary of a write-ahead log.
 struct Log {
-    /// Changes whenever the WAL is reset.
+    /// The salt in the header, which changes whenever the WAL is reset.
     salt: Vec<u8>,
     frames: u64,
-    /// Frames that end a transaction: they contain the size of the database.
+    /// The number of frames that end a transaction; these contain the size of the database.
     commits: u64,
 }
 

@@ -1,6 +1,6 @@
--- A busy installation after some time, created in seconds; main.rs has the row counts. Triggers are disabled
--- (session_replication_role), so that rows can be inserted in their final state. The live rows come first and
--- are analyzed, so that the statistics are misleading: every row waits. Then comes the history.
+-- Simulates a busy installation after some time, within seconds; main.rs defines the row counts. Triggers are disabled
+-- (session_replication_role), so that rows can be inserted in their final state. The live rows are inserted first and
+-- analyzed, so that the statistics are misleading: they say that every row is waiting. The history is inserted then.
 SET session_replication_role = replica;
 SET synchronous_commit = off;
 SET search_path = posthaste;
@@ -17,8 +17,8 @@ BEGIN
 END $$;
 
 -- ── live rows ────────────────────────────────────────────────────────────────────────────────────
--- 1 to 100 are Pending, 101 to 200 wait for a retry, 201 to 300 are leased (the first half has expired), 301
--- to 400 have finished and are not applied, 401 to 500 can be claimed. 501 to 600 are events not yet routed.
+-- Rows 1 to 100 are Pending, 101 to 200 wait for a retry, 201 to 300 are leased (the first half has expired), 301 to
+-- 400 have finished but are not applied, and 401 to 500 can be claimed. Events 501 to 600 are not yet routed.
 
 INSERT INTO subscriptions (id, event_type, callback_url, verified, secret) OVERRIDING SYSTEM VALUE
     SELECT k, 'kind.' || k % 1000, 'https://receiver.example/hook/' || k, true, 'secret-' || k
@@ -55,8 +55,7 @@ INSERT INTO webhook_delivery_jobs (id, saga_id, status, lease_until, attempt_at,
 
 INSERT INTO finished_jobs (job_id) SELECT 300000 + k FROM generate_series(301, 400) k;
 
--- 1 to 100 are queued, 101 to 200 are being sent (the first half is stuck), 201 to 300 have failed and are
--- due.
+-- Orders 1 to 100 are queued, 101 to 200 are sending (the first half is stuck), and 201 to 300 have failed and are due.
 INSERT INTO outbox_orders (id, idempotency_key, request_json, request_digest, status, retry_count,
         next_attempt_at, created_at, updated_at, lease_token, worker_id) OVERRIDING SYSTEM VALUE
     SELECT 300000 + k, 'key-' || 300000 + k, '{"symbol": "USDJPY"}', 'sha256:' || md5(k::text) || md5(k::text),
@@ -94,7 +93,7 @@ INSERT INTO api_keys (name, role, key_hash)
 ANALYZE;
 
 -- ── history ──────────────────────────────────────────────────────────────────────────────────────
--- Building an index over existing rows takes a third of the time; indexes of constraints are kept.
+-- Building an index on existing rows takes a third of the time. Indexes of constraints are kept.
 
 CREATE TEMP TABLE index_made_later AS
     SELECT i.indexrelid::regclass::text AS name, pg_get_indexdef(i.indexrelid) AS definition
@@ -167,7 +166,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- New rows get ids above all of these.
+-- New rows get ids above all existing ones.
 SELECT setval(pg_get_serial_sequence('posthaste.' || table_name, 'id'), 1000000)
     FROM information_schema.columns
     WHERE table_schema = 'posthaste' AND column_name = 'id' AND is_identity = 'YES';

@@ -1,6 +1,6 @@
--- The counterpart of fill_postgres.sql, with the same ids and states. Triggers and indexes are dropped while
--- this runs (by sqlite.rs), so that rows can be inserted in their final state, and faster. 1800000000000000
--- is the time of the live rows in microseconds.
+-- The counterpart of fill_postgres.sql, with the same ids and states. sqlite.rs drops triggers and indexes while this
+-- script runs, so that rows can be inserted in their final state, and faster. 1800000000000000 is the time of the live
+-- rows in microseconds.
 
 CREATE TEMP TABLE numbers (k INTEGER PRIMARY KEY);
 INSERT INTO numbers WITH RECURSIVE counted (k) AS (VALUES (1) UNION ALL SELECT k + 1 FROM counted WHERE k < 300000)

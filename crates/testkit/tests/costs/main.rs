@@ -1,12 +1,11 @@
-//! The cost of calls, counted and not timed. No statement is proportional to history or to a backlog: with
-//! 300,000 finished rows in every large table, and then 30,000 more in every state that a statement reads
-//! from, each statement of the hot paths is planned and executed with different statistics, and must read no
-//! more than its batch. Hanging deliveries must not make a result more expensive, and the backlog of one
-//! subscription must not make admission more expensive.
+//! Limits the cost of calls, which is counted and not timed. No statement may be proportional to history or to a
+//! backlog: with 300,000 finished rows in every large table, and then 30,000 more in every state that a statement
+//! reads, each statement of the hot paths is planned and executed with different statistics, and must read no more
+//! than its batch. Hanging deliveries must not make a result more expensive, and the backlog of one subscription must
+//! not make admission more expensive.
 //!
-//! Every file in the `sql` folders of both engines is covered, including new ones: parameters are guessed
-//! from their types, and where that fails the file needs a row in `postgres_samples.rs` or
-//! `sqlite_samples.rs`.
+//! Every file in the `sql` folders of both engines is covered, including new ones: parameters are guessed from their
+//! types, and if that fails, the file needs an entry in `postgres_samples.rs` or `sqlite_samples.rs`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod backlog;
@@ -18,10 +17,10 @@ mod sqlite;
 mod sqlite_samples;
 mod statements;
 
-/// Rows that a statement moves at once in these tests.
+/// The number of rows that a statement processes at once in these tests.
 const BATCH: usize = 100;
 
-/// Tables that grow with history.
+/// The tables that grow with history.
 const LARGE: [&str; 8] = [
     "events",
     "webhook_delivery_sagas",
@@ -33,5 +32,5 @@ const LARGE: [&str; 8] = [
     "subscription_changes",
 ];
 
-/// Finished rows in each of them; see the fill scripts.
+/// The number of finished rows that the fill scripts insert into each large table.
 const HISTORY: i64 = 300_000;

@@ -1,27 +1,27 @@
-//! Checks the output of EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) against limits.
+//! Checks the output of `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)` against limits.
 
 use crate::LARGE;
 use serde_json::Value;
 
-/// Limits for one statement.
+/// The limits for one statement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// Rows that any single node of the plan may read, filtered ones included.
+    /// The maximum number of rows that a single node of the plan may read, including filtered rows.
     pub(crate) rows_max: f64,
     pub(crate) buffers_max: f64,
 }
 
-/// Returns the top node of the plan.
+/// Returns the root node of the plan.
 pub(crate) fn top(explained: &Value) -> &Value {
     &explained[0]["Plan"]
 }
 
-/// Returns the pages that the statement accessed, cached or not.
+/// Returns the number of pages that the statement accessed, cached or not.
 pub(crate) fn buffers(top: &Value) -> f64 {
     figure(top, "Shared Hit Blocks") + figure(top, "Shared Read Blocks")
 }
 
-/// Returns everything that is wrong with a plan.
+/// Returns all violations of `bounds` in a plan.
 pub(crate) fn faults(top: &Value, bounds: Bounds) -> Vec<String> {
     let mut faults = Vec::new();
     examine(top, false, bounds, &mut faults);
@@ -39,7 +39,7 @@ fn examine(node: &Value, below_limit: bool, bounds: Bounds, faults: &mut Vec<Str
     if kind == "Seq Scan" && LARGE.contains(&table) {
         faults.push(format!("sequential scan of {table}"));
     }
-    // Below a Limit this is an ordered index scan that stops early, as the row counts of the nodes prove.
+    // Below a Limit, this is an ordered index scan that stops early, as the row counts of the nodes prove.
     let walks_all = matches!(kind, "Index Scan" | "Index Only Scan") && node["Index Cond"].is_null();
     if walks_all && LARGE.contains(&table) && !below_limit {
         faults.push(format!("{kind} of all of {index} on {table}"));

@@ -1,5 +1,5 @@
-//! PostgreSQL: every statement with three kinds of statistics (misleading, none, fresh) and both kinds of
-//! plans (custom and generic), first next to the history, then next to a backlog.
+//! Examines every PostgreSQL statement with three kinds of statistics (misleading, none, fresh) and both kinds of
+//! plans (custom and generic), first with the history, then with a backlog.
 
 use crate::LARGE;
 use crate::plan::{Bounds, faults, top};
@@ -8,10 +8,10 @@ use crate::statements::{self, SqlFile};
 use posthaste_testkit::postgres;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-/// A bad plan fails instead of running for long.
+/// The statement timeout in milliseconds, so that a bad plan fails instead of running for a long time.
 const TIMEOUT_MS: u32 = 5_000;
 
-/// The states to test, in order, and the SQL that creates each.
+/// The database states to test, in order, each with the SQL that creates it.
 const STATES: [(&str, &str); 6] = [
     ("misleading statistics: every row waits", include_str!("fill_postgres.sql")),
     ("no statistics", NO_STATISTICS),
@@ -46,7 +46,7 @@ async fn no_statement_reads_history() {
     assert!(wrong.is_empty(), "{} faults:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Runs one statement with its sample arguments and rolls it back.
+/// Runs a statement with its sample arguments, rolls it back, and returns the violations.
 async fn examine(client: &Client, file: &SqlFile) -> Vec<String> {
     let prepared = client.batch_execute(&format!("PREPARE tried AS {}", file.text)).await;
     if let Err(error) = prepared {
@@ -99,7 +99,7 @@ fn read(answer: &[SimpleQueryMessage]) -> serde_json::Value {
     serde_json::from_str(plan.expect("a plan")).expect("JSON")
 }
 
-/// Returns the number of sequential scans of each large table in this transaction.
+/// Returns the number of sequential scans of each large table in the current transaction.
 async fn scanned(client: &Client) -> Vec<i64> {
     let tables: Vec<&str> = LARGE.to_vec();
     let sql = "SELECT coalesce((SELECT seq_scan FROM pg_stat_xact_user_tables

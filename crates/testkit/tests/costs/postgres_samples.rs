@@ -1,6 +1,6 @@
-//! Arguments with which each statement of PostgreSQL is run. Most are guessed from the parameter types: the
-//! fill scripts give every table the same ids. A statement that moves rows gets rows that it can move, so
-//! that the plan does real work.
+//! The sample arguments for each PostgreSQL statement. Most are guessed from the parameter types, because the fill
+//! scripts use the same ids in every table. A statement that changes rows gets rows that it can change, so that the
+//! plan does real work.
 
 use crate::{BATCH, HISTORY};
 
@@ -9,7 +9,7 @@ const NOW: &str = "timestamptz '2027-01-15 08:00:00Z'";
 const LONG_AGO: &str = "timestamptz '-infinity'";
 const TOKEN: &str = "uuid '00000000-0000-0000-0000-0000000000aa'";
 
-/// Maximum number of rows that a page examines.
+/// The maximum number of rows that a page examines.
 const EXAMINED_MAX: usize = posthaste_core::ports::EXAMINED_MAX as usize;
 
 const COUNTED_MAX: usize = posthaste_core::ports::COUNTED_MAX as usize;
@@ -17,7 +17,7 @@ const CHANGES_MAX: usize = posthaste_core::ports::CHANGES_MAX as usize;
 
 #[derive(Debug)]
 pub(crate) struct Sample {
-    /// As SQL: several sets of arguments, which may lead to different plans.
+    /// Several lists of arguments as SQL, which may lead to different plans.
     pub(crate) arguments: Vec<Vec<String>>,
     pub(crate) rows_max: usize,
     pub(crate) buffers_max: usize,
@@ -36,8 +36,8 @@ pub(crate) fn sample(name: &str, types: &[String]) -> Result<Sample, String> {
     Ok(Sample { arguments, rows_max: 20 * BATCH + examined, buffers_max: 50 * BATCH + 10 * examined })
 }
 
-/// Returns the rows that a statement may read beyond its batch: a page of a list or a backlog, and no
-/// history.
+/// Returns the number of rows that a statement may read in addition to its batch: a page of a list or a backlog, but
+/// no history.
 fn examined(name: &str) -> usize {
     match name.split_once('/') {
         Some(("insight", "survey_queues" | "survey_sagas")) => COUNTED_MAX,
@@ -51,7 +51,7 @@ fn examined(name: &str) -> usize {
 
 fn guess(type_name: &str) -> Result<String, String> {
     Ok(match type_name {
-        // A limit, or the id of a row of history.
+        // A limit, or the id of a row in the history.
         "bigint" | "integer" | "smallint" => BATCH.to_string(),
         "bigint[]" => ids(201, 300),
         "integer[]" => repeated("1", "integer"),
@@ -74,7 +74,7 @@ fn guess(type_name: &str) -> Result<String, String> {
     })
 }
 
-/// Arguments with which a statement finds rows.
+/// Returns arguments with which a statement finds rows, or `None` if they can be guessed.
 fn explicit(name: &str) -> Option<Vec<String>> {
     let text = |words: &str| format!("'{words}'");
     let batch = BATCH.to_string();
@@ -209,8 +209,8 @@ fn explicit(name: &str) -> Option<Vec<String>> {
     })
 }
 
-/// Pages of lists, once without a filter and once with one that matches nothing, so that the page examines as
-/// many rows as it may. Lists are newest first, except for requeueing.
+/// Returns the arguments for a page of a list, once without a filter and once with a filter that matches no row, so
+/// that the page examines the maximum number of rows. Lists are newest first, except for requeueing.
 fn page(name: &str) -> Option<Vec<Vec<String>>> {
     let newest = i64::MAX;
     let rows = match name {
@@ -299,7 +299,7 @@ fn texts(prefix: &str, first: usize, count: usize) -> String {
     format!("'{{{}}}'::text[]", list.join(","))
 }
 
-/// Returns an array with this value for each row of a batch.
+/// Returns an array with `value` for each row of a batch.
 fn repeated(value: &str, type_name: &str) -> String {
     let quoted = if value == "NULL" { value.to_owned() } else { format!("\"{value}\"") };
     format!("'{{{}}}'::{type_name}[]", vec![quoted; BATCH].join(","))

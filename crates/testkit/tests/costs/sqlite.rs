@@ -1,6 +1,6 @@
-//! SQLite: every statement, before and after ANALYZE, then next to a backlog. EXPLAIN QUERY PLAN must show no
-//! scan of a large table and no sort; then the statement is run with a limit of virtual machine steps per row
-//! of its batch.
+//! Examines every SQLite statement before and after ANALYZE, then with a backlog. EXPLAIN QUERY PLAN must show no scan
+//! of a large table and no sort. The statement is then run with a limit on the virtual machine steps per row of its
+//! batch.
 
 use crate::sqlite_samples::{arguments, list, may_sort, rows_max};
 use crate::statements::{self, SqlFile};
@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Virtual machine steps per row of a batch; reading a whole table takes a million.
+/// The maximum number of virtual machine steps per row of a batch. Reading a whole table takes a million steps.
 const STEPS_PER_ROW_MAX: usize = 500;
 
 #[test]
@@ -34,7 +34,7 @@ fn no_statement_reads_history() {
     assert!(wrong.is_empty(), "{} faults:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Checks every statement.
+/// Checks every statement and returns the violations.
 fn examine(connection: &Connection, state: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     for file in statements::all("sqlite") {
@@ -44,7 +44,7 @@ fn examine(connection: &Connection, state: &str) -> Vec<String> {
     wrong
 }
 
-/// Opens a connection as the owner, to a file that only this test uses.
+/// Opens a file that only this test uses, as its owner.
 pub(crate) fn open(path: &Path) -> Connection {
     let connection = sqlite_connection(path);
     load_module(&connection).expect("the module");
@@ -54,7 +54,7 @@ pub(crate) fn open(path: &Path) -> Connection {
     connection
 }
 
-/// Runs a script without triggers and indexes, which are dropped and recreated. Dropping them removes the
+/// Runs a script without triggers and indexes, which are dropped and recreated. Dropping indexes also removes their
 /// statistics.
 pub(crate) fn fill(connection: &Connection, script: &str) {
     let sql =
@@ -75,7 +75,7 @@ pub(crate) fn fill(connection: &Connection, script: &str) {
     connection.execute_batch(&batch).expect("the script");
 }
 
-/// Returns the steps of EXPLAIN QUERY PLAN that scan a large table or sort.
+/// Returns the lines of EXPLAIN QUERY PLAN that scan a large table or sort.
 fn planned(connection: &Connection, file: &SqlFile) -> Vec<String> {
     let mut statement = match connection.prepare(&format!("EXPLAIN QUERY PLAN {}", file.text)) {
         Ok(statement) => statement,
@@ -95,7 +95,7 @@ fn planned(connection: &Connection, file: &SqlFile) -> Vec<String> {
     found
 }
 
-/// Returns whether a name in a plan refers to a large table. Plans use aliases, also of triggers.
+/// Returns whether a name in a plan refers to a large table. The name may be an alias, including one in a trigger.
 fn is_large(connection: &Connection, text: &str, alias: &str) -> bool {
     let triggers: String = connection
         .query_row(
@@ -115,7 +115,7 @@ fn is_large(connection: &Connection, text: &str, alias: &str) -> bool {
     LARGE.contains(&alias) || words.windows(2).any(|pair| LARGE.contains(&pair[0]) && pair[1] == alias)
 }
 
-/// Runs a statement with its sample arguments, rolls it back, and returns limits that it exceeded.
+/// Runs a statement with its sample arguments, rolls it back, and returns the limits that it exceeded.
 fn run(connection: &Connection, file: &SqlFile) -> Vec<String> {
     connection.execute_batch("BEGIN").expect("a transaction");
     let mut found = Vec::new();
@@ -138,8 +138,8 @@ pub(crate) struct Counted {
     pub(crate) rows: usize,
 }
 
-/// Runs a statement to completion. An array parameter gets `list`; a parameter without an argument gets the
-/// id of a row of history, which also works as a limit.
+/// Runs a statement to completion and counts its rows and steps. An array parameter gets `list`. A parameter without
+/// an argument gets the id of a row in the history, which can also serve as a limit.
 pub(crate) fn count(
     connection: &Connection,
     sql: &str,

@@ -1,5 +1,5 @@
-//! Arguments with which each statement of SQLite is run, and exceptions for single statements. A statement
-//! without a row here gets the id of a finished row for every parameter.
+//! The sample arguments for each SQLite statement, and exceptions for single statements. A statement without an entry
+//! here gets the id of a finished row for every parameter.
 
 use rusqlite::types::Value;
 use std::ops::RangeInclusive;
@@ -32,7 +32,7 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
         "insight/rollups" => numbers(&[10, NOW]),
         "insight/survey_queues" => numbers(&[NOW, 60_000, NOW, NOW]),
         "insight/survey_sagas" | "insight/processes" => numbers(&[NOW]),
-        // The content of the stored event: a different one would be refused.
+        // Arguments that match the stored event; any other content would be refused.
         "ingest/compare_events" => vec![text("nobody"), text("kind.1"), text("1")],
         "ingest/insert_event" => events(1),
         "ingest/insert_8_events" => events(8),
@@ -114,23 +114,23 @@ pub(crate) fn arguments(name: &str) -> Vec<Value> {
     }
 }
 
-/// Returns the insertion time, then five values for each event.
+/// Returns the insertion time, followed by five values for each event.
 fn events(count: usize) -> Vec<Value> {
     let text = |words: &str| Value::Text(words.to_owned());
     let one = |number| [text(&format!("new-{number}")), text("kind.1"), text("{}"), Value::Null, Value::Null];
     std::iter::once(Value::Integer(NOW)).chain((0..count).flat_map(one)).collect()
 }
 
-/// Returns a leased job, its token, and its result.
+/// Returns a leased job, its token and its result as arguments.
 fn delivered(job: i64) -> [Value; 4] {
     [Value::Integer(job), Value::Blob(vec![0; 16]), Value::Integer(200), Value::Integer(7)]
 }
 
-/// Returns the ids for an array parameter: live rows that the statement can move.
+/// Returns the ids for an array parameter: live rows that the statement can change.
 pub(crate) fn list(name: &str) -> RangeInclusive<i64> {
     let first = match name.split_once('/') {
         Some(("orchestrator", verb)) if verb.contains("complete") => 301,
-        // These are subscription ids; the first 32 have live rows.
+        // Subscription ids; the first 32 have live rows.
         Some(
             ("orchestrator", "count_in_flight")
             | ("insight", "count_unfinished" | "last_dead_letters" | "attempts_of_subscriptions"),
@@ -144,7 +144,7 @@ pub(crate) fn list(name: &str) -> RangeInclusive<i64> {
     HISTORY + first..=HISTORY + first + BATCH_ROWS - 1
 }
 
-/// Returns the rows that a statement may examine: a page of a list, a backlog, or a batch.
+/// Returns the number of rows that a statement may examine: a page of a list, a backlog, or a batch.
 pub(crate) fn rows_max(name: &str) -> usize {
     match name.split_once('/') {
         Some(("insight", "survey_queues" | "survey_sagas")) => COUNTED_MAX,
@@ -154,7 +154,7 @@ pub(crate) fn rows_max(name: &str) -> usize {
     }
 }
 
-/// Returns whether a statement may sort, because it sorts few rows: the sagas of one event, counters summed
+/// Returns whether a statement may sort. Each of these sorts only a few rows: the sagas of one event, counters summed
 /// by name, or subscriptions that matched several types.
 pub(crate) fn may_sort(name: &str) -> bool {
     [

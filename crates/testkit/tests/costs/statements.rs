@@ -1,10 +1,10 @@
-//! Loads the statements of a store from its source folder: `sql/<role>/<verb>.sql`.
+//! Loads the statements of a store from the files `sql/<role>/<verb>.sql` in its source folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The folders on the path of events and orders. The others (migrate, presence, subscriptions) use small
-/// tables or run rarely.
+/// The folders with statements that process events and orders. The other folders (migrate, presence, subscriptions) use
+/// small tables or run rarely.
 const ROLES: [&str; 11] = [
     "ingest",
     "router",
@@ -21,7 +21,7 @@ const ROLES: [&str; 11] = [
 
 #[derive(Debug)]
 pub(crate) struct SqlFile {
-    /// `<role>/<verb>`.
+    /// The name of the statement, as `<role>/<verb>`.
     pub(crate) name: String,
     pub(crate) text: String,
 }
@@ -30,14 +30,14 @@ pub(crate) fn folder(engine: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/src").join(engine).join("sql")
 }
 
-/// Returns one statement, by `<role>/<verb>`.
+/// Returns the text of the statement with this name.
 pub(crate) fn load(engine: &str, name: &str) -> String {
     let file = folder(engine).join(name).with_extension("sql");
     let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     posthaste_store::columns::expand(&text)
 }
 
-/// Returns every statement of an engine, sorted by name.
+/// Returns all statements of an engine, sorted by name.
 pub(crate) fn all(engine: &str) -> Vec<SqlFile> {
     let mut files = Vec::new();
     for role in ROLES {

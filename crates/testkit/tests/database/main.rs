@@ -1,5 +1,5 @@
-//! The database itself: migrations, catalogs, rights of each role, and what constraints and triggers refuse,
-//! on both engines.
+//! Tests the database itself on both engines: migrations, catalogs, the rights of each role, and what constraints and
+//! triggers refuse.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod migrations;

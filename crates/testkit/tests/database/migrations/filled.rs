@@ -1,4 +1,4 @@
-//! Fills a database with rows of every kind, and takes a census of rows that must survive a migration.
+//! Fills a database with rows of every kind, and takes a census of the rows that must survive a migration.
 
 use posthaste_core::broker::BrokerOutcome;
 use posthaste_core::ports::{
@@ -56,10 +56,10 @@ async fn fill_orders<S: Stores>(h: &Harness<S>) {
     worker.settle_orders(reports, OrderRetryPolicy::ORDER, at(2)).await.expect("outcomes");
 }
 
-/// Every row of every table that a migration must not change.
+/// The rows of every table that a migration must not change.
 pub(crate) type Census = BTreeMap<&'static str, Vec<Row>>;
 
-/// Tables, with the columns that existed before the test migrations.
+/// The tables and their columns before the test migrations.
 const COUNTED: &[(&str, &str)] = &[
     ("events", "id, external_event_id, event_type, payload, created_at"),
     ("subscriptions", "id, event_type, callback_url, active, verified, secret, deleted_at"),
@@ -83,7 +83,7 @@ pub(crate) async fn census(direct: &Direct) -> Census {
     census
 }
 
-/// Checks that the database has enough rows for the test.
+/// Checks that every table has enough rows for the test.
 pub(crate) fn check_is_filled(census: &Census) {
     let least = [
         ("events", 280),
@@ -110,7 +110,7 @@ pub(crate) async fn check_is_migrated(direct: &Direct) {
     let versions = direct
         .texts("SELECT version FROM schema_migrations WHERE finished_at IS NOT NULL ORDER BY version")
         .await;
-    // The program's migrations and the two of the test.
+    // The migrations of the program, followed by the two of the test.
     let known = MIGRATIONS.iter().map(|migration| migration.version);
     let next = known.clone().max().unwrap_or(0) + 1;
     let expected: Vec<String> = known.chain([next, next + 1]).map(|version| version.to_string()).collect();

@@ -1,4 +1,4 @@
-//! A database whose schema does not match the program is refused, with a message that says what to do.
+//! Tests that a database whose schema does not match the program is refused, with a message that explains what to do.
 
 use posthaste_core::ports::{StoreError, StoreResult};
 use posthaste_store::migration::Migration;
@@ -9,8 +9,8 @@ use posthaste_testkit::postgres::{empty_database, migrated_database};
 
 const CHANGED: &[Migration] = &[Migration { version: 1, name: "foundation", sql: "SELECT 1;" }];
 
-/// A change to the list of applied migrations, and what the errors must contain: of the migrator (empty if it
-/// continues) and of opening the store.
+/// A change to the list of applied migrations, and texts that the resulting errors must contain: the error from the
+/// migrator, without texts if it succeeds, and the error from opening the store.
 struct Misfit {
     sql: &'static str,
     migrating: &'static [&'static str],

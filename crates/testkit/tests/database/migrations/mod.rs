@@ -1,5 +1,5 @@
-//! Migrations: refused if they do not match, serialized between processes, and completed by the next start
-//! after an interruption.
+//! Tests that migrations are refused if they do not match, are serialized between processes, and are completed by the
+//! next start after an interruption.
 
 mod filled;
 mod fit;

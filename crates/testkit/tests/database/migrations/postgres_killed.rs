@@ -1,6 +1,5 @@
-//! PostgreSQL: the migrator is interrupted at every point of two migrations over a filled database. The
-//! migrations take an advisory lock at each point; the test holds the lock, waits until the migrator blocks
-//! on it, and ends the migrator.
+//! Interrupts the PostgreSQL migrator at every point of two migrations of a filled database. The migrations acquire an
+//! advisory lock at each point; the test holds the lock, waits until the migrator blocks on it, and ends the migrator.
 
 use super::filled::{census, check_is_filled, check_is_migrated, fill};
 use posthaste_core::ports::StoreError;
@@ -34,28 +33,28 @@ fn list() -> Vec<Migration> {
     [MIGRATIONS, &[HOST, SOURCE]].concat()
 }
 
-/// Number of points in each of the two files.
+/// The number of interruption points in each of the two files.
 const POINTS: i32 = 5;
 
-/// How a migrator ends.
+/// The way in which a migrator ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// The server terminates its connection: nothing more is executed.
+    /// The server terminates its connection, so that no further statement is executed.
     Terminated,
-    /// The process has died, and the server notices only when it sends a response.
+    /// The process dies, which the server detects only when it sends a response.
     Vanished,
 }
 
-/// Where a migrator ends.
+/// The place at which a migrator ends.
 #[derive(Debug, Clone, Copy)]
 enum Place {
-    /// At an advisory lock of a file, by the two numbers of the lock.
+    /// An advisory lock in a file, identified by the two numbers of the lock.
     Point(i32, i32),
-    /// While it builds an index concurrently.
+    /// A concurrent index build.
     Building,
 }
 
-/// What the migrator waits for at a place, and how the test blocks it there.
+// The event for which the migrator waits at a place, and how the test blocks it there.
 impl Place {
     const fn wait_event(self) -> &'static str {
         match self {
@@ -81,7 +80,7 @@ impl Place {
     }
 }
 
-/// Copies a database that has no connections.
+/// Copies a database without connections and returns the URL of the copy.
 async fn copy_of(url: &str, name: &str) -> String {
     let (_, original) = url.rsplit_once('/').expect("a database");
     let copy = format!("{original}_{name}");
@@ -116,7 +115,7 @@ async fn check(url: &str, place: Place, end: End) {
     let before = census(&direct).await;
     let changes = direct.number("SELECT count(*) FROM subscription_changes").await;
     if matches!(place, Place::Building) {
-        // The lock that blocks the build would block the previous migration too.
+        // The lock that blocks the build would also block the previous migration.
         migrate_with(url, &list()[..=MIGRATIONS.len()]).await.expect(&what);
     }
     let holder = client(url).await;

@@ -1,12 +1,12 @@
-//! The migrator of PostgreSQL: two at the same time, a login that is not a superuser, a migration that is
-//! interrupted after each of its statements, and databases that must be refused.
+//! Tests the PostgreSQL migrator: two at the same time, a login that is not a superuser, a migration interrupted
+//! after each of its statements, and databases that must be refused.
 
 use posthaste_core::ports::{StoreError, Stores as _};
 use posthaste_store::migration::Migration;
 use posthaste_store::postgres::{MIGRATIONS, PostgresOptions, PostgresStore, migrate, migrate_with};
 use posthaste_testkit::postgres::{client, empty_database, url_with};
 
-/// Returns the program's migrations and one more.
+/// Returns the migrations of the program, followed by one with the SQL `next`.
 fn with(next: &'static str) -> Vec<Migration> {
     let mut list = MIGRATIONS.to_vec();
     let version = list.last().map_or(0, |last| last.version) + 1;
@@ -71,8 +71,8 @@ async fn a_failed_migration_is_rolled_back_and_named() {
     assert_eq!(migrate(&url).await.unwrap().applied, Vec::<u32>::new());
 }
 
-/// Steps without a transaction, interrupted after each in turn: the next run completes them, and no row is
-/// lost.
+/// Interrupts a migration without a transaction after each of its steps. The next run must complete it without losing a
+/// row.
 #[tokio::test]
 async fn a_migration_without_a_transaction_continues_where_it_stopped() {
     const STEPS: [&str; 3] = [
@@ -92,7 +92,7 @@ async fn a_migration_without_a_transaction_continues_where_it_stopped() {
                     SELECT 'a.b', '{}' FROM generate_series(1, 1000)";
         client.batch_execute(fill).await.unwrap();
         let whole = with(file(&STEPS));
-        // As left by a process that dies after `cut` steps.
+        // The state that a process leaves if it dies after `cut` steps.
         let migration = whole.last().unwrap();
         let begun = format!(
             "INSERT INTO posthaste.schema_migrations VALUES ({}, 'next', '{}', now(), NULL)",

@@ -1,4 +1,4 @@
-//! Concurrent migrations: of one database, of several databases of a cluster, and of a cluster without roles.
+//! Tests concurrent migrations: of one database, of several databases in a cluster, and of a cluster without roles.
 
 use posthaste_store::postgres::{MIGRATIONS, PostgresOptions, PostgresStore, migrate};
 use posthaste_testkit::postgres::{client, empty_database};
@@ -21,7 +21,7 @@ async fn one_database_is_migrated_once() {
     PostgresStore::connect(&PostgresOptions::new(&url)).await.expect("a database that can be served");
 }
 
-/// Roles belong to the cluster: the migrators of all databases create them at the same time.
+/// Migrates all databases at the same time. Their migrators create the same roles, which belong to the cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn databases_of_a_new_cluster_share_their_roles() {
     let server = PrivateServer::start("together");
@@ -29,7 +29,7 @@ async fn databases_of_a_new_cluster_share_their_roles() {
     let mut urls = Vec::new();
     for number in 0..4 {
         admin.batch_execute(&format!("CREATE DATABASE d{number}")).await.expect("a database");
-        // Two migrators for each database.
+        // Two migrators per database.
         urls.extend([server.url(&format!("d{number}")), server.url(&format!("d{number}"))]);
     }
     let applied = migrate_all(urls.clone()).await;

@@ -1,5 +1,5 @@
-//! SQLite: the process dies after every statement of two migrations over a filled database. The file and its
-//! WAL at that moment are copied, which is what a killed process leaves on disk.
+//! Simulates the death of the process after every statement of two migrations of a filled SQLite database. The test
+//! copies the file and its WAL, which is what a killed process leaves on disk.
 
 use super::filled::{Census, census, check_is_filled, check_is_migrated, fill};
 use posthaste_store::migration::Migration;
@@ -33,7 +33,7 @@ fn log_of(path: &Path) -> PathBuf {
     path.with_extension("db-wal")
 }
 
-/// Copies what a process killed now would leave of a database.
+/// Copies the files that a process killed now would leave.
 fn image_of(path: &Path) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");
     let copy = folder.path().join("posthaste.db");
@@ -61,7 +61,7 @@ async fn filled() -> Filled {
     Filled { _folder: folder, path, census, changes }
 }
 
-/// Returns the statements of a file, each with its semicolon.
+/// Returns the statements in a file, each with its semicolon.
 fn statements(sql: &'static str) -> Vec<&'static str> {
     sql.split_inclusive(";\n").filter(|part| !part.trim().is_empty()).collect()
 }
@@ -74,7 +74,7 @@ async fn an_interrupted_transaction_is_rolled_back_and_repeated() {
     for count in 0..=statements.len() {
         let (_folder, path) = image_of(&filled.path);
         let connection = sqlite_connection(&path);
-        // A small cache, so that part of the work is on disk already.
+        // A small cache, so that part of the work is already on disk.
         connection.pragma_update(None, "cache_size", 1).expect("a pragma");
         connection.execute_batch("BEGIN IMMEDIATE").expect("a transaction");
         for statement in &statements[..count] {

@@ -1,4 +1,4 @@
-//! Concurrent migrations of one file: exactly one process applies them.
+//! Tests that concurrent migrations of one file are applied by exactly one process.
 
 use posthaste_store::sqlite::{MIGRATIONS, SqliteOptions, SqliteStore, migrate};
 

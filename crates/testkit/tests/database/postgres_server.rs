@@ -1,5 +1,5 @@
-//! Tests that need their own server: roles created by eight databases at the same time, pools that survive a
-//! restart, dropped calls, and which commits are flushed.
+//! Tests that need their own server: eight databases that create roles concurrently, connection pools that survive a
+//! restart, dropped calls, and commits with and without a flush.
 
 use posthaste_core::EventId;
 use posthaste_core::ports::{
@@ -56,7 +56,7 @@ async fn pools_survive_a_restart() {
     }
 }
 
-/// A caller that drops a call leaves no open transaction and no locks.
+/// Drops calls while their transaction is open.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_call_leaves_no_transaction_and_no_locks() {
     let server = PrivateServer::start("dropped");
@@ -67,7 +67,7 @@ async fn a_dropped_call_leaves_no_transaction_and_no_locks() {
     let admin = client(&server.url("postgres")).await;
     let quota = quota(subscription_id, 5);
     for _ in 0..8 {
-        // The transaction has started, and its second statement waits.
+        // The transaction has started, and its second statement is blocked.
         admin.batch_execute("BEGIN; LOCK TABLE posthaste.webhook_delivery_jobs").await.unwrap();
         let admitting = store.orchestrator();
         let call = admitting.admit_due_sagas(quota.clone(), POLICY, T0);
@@ -75,7 +75,7 @@ async fn a_dropped_call_leaves_no_transaction_and_no_locks() {
         admin.batch_execute("COMMIT").await.unwrap();
     }
     let admitted = loop {
-        // A dropped call may hold its row until the server notices.
+        // A dropped call may hold its row lock until the server detects it.
         let admitted = store.orchestrator().admit_due_sagas(quota.clone(), POLICY, T0).await;
         if !admitted.as_ref().unwrap().jobs.is_empty() {
             break admitted.unwrap();
@@ -87,16 +87,16 @@ async fn a_dropped_call_leaves_no_transaction_and_no_locks() {
     assert_eq!(admin.query_one(open, &[]).await.unwrap().get::<_, i64>(0), 0);
 }
 
-/// Work that a crash can only repeat is committed without waiting for the flush; everything else waits.
+/// Checks that only work that can be repeated after a crash is committed without waiting for the flush.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_repeatable_work_commits_without_a_flush() {
     let server = PrivateServer::start("disk");
-    // The WAL writer sleeps, so that only synchronous commits are flushed.
+    // Put the WAL writer to sleep, so that only synchronous commits are flushed.
     server.restart_with("wal_writer_delay = '10s'");
     let store = server.migrated_store().await;
     let subscription_id = subscribe_verified(&store, subscription("a"), T0).await;
     let admin = client(&server.url("postgres")).await;
-    // Otherwise a query prunes catalog rows of the migrations, and writes that to the WAL without a flush.
+    // Otherwise a query may prune catalog rows from the migrations, which writes to the WAL without a flush.
     admin.batch_execute("VACUUM").await.unwrap();
     let waits = async |expected: bool, what: &str| {
         let behind = "SELECT pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn()";
@@ -124,8 +124,8 @@ async fn only_repeatable_work_commits_without_a_flush() {
     waits(true, "a reset lease").await;
 }
 
-/// Half of the round trip is added to the time that the server returned. Waiting for a connection and
-/// connecting must not be part of it, or the clock would be ahead by half of that.
+/// Checks that a sample excludes the wait for a connection and the connecting. Half of the round trip is added to the
+/// time that the server returned, so the clock would otherwise be fast by half of that wait.
 #[tokio::test]
 async fn a_clock_sample_starts_after_the_connection_is_acquired() {
     let server = PrivateServer::start("clock");
@@ -141,7 +141,7 @@ async fn a_clock_sample_starts_after_the_connection_is_acquired() {
         .batch_execute("BEGIN; LOCK TABLE posthaste.events IN ACCESS EXCLUSIVE MODE")
         .await
         .expect("a lock");
-    // The only connection waits for the table.
+    // The only connection is blocked by the table lock.
     let reader = store.reader();
     let reading = tokio::spawn(async move { reader.event(EventId::from_store(1)).await });
     let watcher = client(&server.url("postgres")).await;

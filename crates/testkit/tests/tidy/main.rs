@@ -1,5 +1,5 @@
-//! Rules for every tracked file of the repository: phrases that are always wrong, the width of lines, a head in each
-//! file. A phrase comes with the term to write instead, and with one bad and one good example.
+//! Checks every tracked file in the repository for phrases that are always wrong, for lines that are too long, and for
+//! a head. Each phrase has a replacement, one bad and one good example.
 #![allow(clippy::expect_used)]
 
 mod phrases;
@@ -12,7 +12,7 @@ use std::process::Command;
 use text::{Language, Passage};
 
 const WIDTH_MAX: usize = 120;
-/// The file that quotes what is wrong.
+/// The file that quotes the wrong phrases.
 const PHRASES_FILE: &str = "crates/testkit/tests/tidy/phrases.rs";
 
 struct Source {
@@ -25,7 +25,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Reads the tracked files that contain text for people.
+/// Reads the tracked files that contain natural-language text.
 fn sources() -> Vec<Source> {
     let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output().expect("git");
     assert!(listed.status.success(), "git ls-files failed: {}", String::from_utf8_lossy(&listed.stderr));

@@ -1,4 +1,4 @@
-//! The phrases that are always wrong, each with the standard term.
+//! Lists the phrases that are always wrong, each with the standard term.
 
 pub(crate) struct Phrase {
     pub(crate) regex: &'static str,

@@ -1,6 +1,6 @@
-//! Finds the text for people in a file: comments, strings of the product, Markdown without its code.
+//! Extracts the natural-language text from a file: comments, strings of the product, and Markdown without its code.
 
-/// Text of one line.
+/// The text on one line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Passage {
     pub(crate) line: usize,
@@ -12,9 +12,9 @@ pub(crate) enum Language {
     Rust,
     Sql,
     Markdown,
-    /// Scripts, Makefile and TOML: comments begin with `#`.
+    /// Scripts, makefiles and TOML, in which comments start with `#`.
     Hash,
-    /// Alert rules: comments begin with `#`, and the values are shown to operators.
+    /// Alert rules, in which comments start with `#` and values are shown to operators.
     Yaml,
     /// Templates and help screens: every line is shown to users.
     Shown,
@@ -23,7 +23,8 @@ pub(crate) enum Language {
 }
 
 impl Language {
-    /// Returns `None` for a file without text for people. Migrations never change, so they are left out.
+    /// Returns the language of a file, or `None` if it contains no natural-language text. Migrations are excluded
+    /// because they never change.
     pub(crate) fn of(name: &str) -> Option<Self> {
         if ["/migrations/", "/golden/", "docs/samples/"].iter().any(|part| name.contains(part)) {
             return None;
@@ -55,8 +56,8 @@ impl Language {
         }
     }
 
-    /// Returns the lines that are too long, with their widths. Lines that cannot be wrapped are left out: a string in
-    /// Rust, a table or a link in Markdown.
+    /// Returns the numbers and widths of the lines that are too long. Lines that cannot be wrapped are excluded: a
+    /// string in Rust, a table or a link in Markdown.
     pub(crate) fn long_lines(self, text: &str, width_max: usize) -> Vec<(usize, usize)> {
         let cannot_wrap = |line: &str| match self {
             Self::Rust => line.contains('"') || line.contains("://"),
@@ -75,21 +76,21 @@ impl Language {
             .collect()
     }
 
-    /// Returns whether the first line, after `#!`, says what the file is.
+    /// Returns whether the first line, after any `#!` line, describes the file.
     pub(crate) fn has_head(self, text: &str) -> bool {
         let first = text.lines().find(|line| !line.starts_with("#!/") && !line.is_empty());
         first.is_some_and(|first| match self {
             Self::Rust => first.starts_with("//! "),
             Self::Sql => first.starts_with("-- "),
             Self::Markdown => first.starts_with("# "),
-            // The name of a section says what a manifest is.
+            // The name of a section describes a manifest.
             Self::Hash | Self::Yaml => first.starts_with("# ") || first.starts_with('['),
             Self::Shown | Self::Json => true,
         })
     }
 }
 
-/// Whether the strings of a Rust file are seen by developers only.
+/// Returns whether the strings in a Rust file are visible only to developers.
 fn is_test(name: &str) -> bool {
     name.starts_with("crates/testkit/") || name.contains("/tests/") || name.ends_with("/tests.rs")
 }
@@ -148,7 +149,7 @@ fn without_code(text: &str) -> String {
     text.split('`').step_by(2).collect::<Vec<_>>().join("`")
 }
 
-/// Returns comments, and strings where they are asked for.
+/// Returns the comments, and the strings if `with_strings` is set.
 fn rust(text: &str, with_strings: bool) -> Vec<Passage> {
     let mut found = Vec::new();
     let (mut line, mut rest, mut previous) = (1, text, ' ');
@@ -157,7 +158,7 @@ fn rust(text: &str, with_strings: bool) -> Vec<Passage> {
         let (part, after) = rest.split_at(length);
         let is_wanted = match kind {
             Token::Comment => true,
-            // One word is a name, not a text.
+            // A single word is a name, not text.
             Token::String => with_strings && part.contains(' '),
             Token::Code => false,
         };
@@ -182,7 +183,7 @@ enum Token {
     Code,
 }
 
-/// Returns the kind of the next token and its length in bytes. Code is returned one character at a time.
+/// Returns the length of the next token in bytes, and its kind. Code is returned one character at a time.
 fn token(rest: &str, previous: char) -> (usize, Token) {
     if rest.starts_with("//") {
         return (rest.find('\n').unwrap_or(rest.len()), Token::Comment);
@@ -193,7 +194,7 @@ fn token(rest: &str, previous: char) -> (usize, Token) {
     if rest.starts_with('"') {
         return (string(rest), Token::String);
     }
-    // A quote as a character does not begin a string.
+    // A quote as a character literal does not start a string.
     let quotes = ["'\"'", "'\\\"'", "'\\''", "'\\\\'"];
     let quote = quotes.iter().find(|quote| rest.starts_with(**quote)).map(|quote| quote.len());
     (quote.unwrap_or_else(|| rest.chars().next().map_or(1, char::len_utf8)), Token::Code)
@@ -208,7 +209,7 @@ fn raw_string(rest: &str, previous: char) -> Option<usize> {
     Some(body.find(&end).map_or(rest.len(), |at| start + at + end.len()))
 }
 
-/// Returns the length of the string that `rest` begins with.
+/// Returns the length of the string that `rest` starts with.
 fn string(rest: &str) -> usize {
     let mut is_escaped = false;
     for (at, character) in rest.char_indices().skip(1) {

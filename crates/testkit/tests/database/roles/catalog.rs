@@ -1,4 +1,4 @@
-//! Roles in PostgreSQL's catalogs: ownership, membership, and rights of PUBLIC.
+//! Checks the roles in PostgreSQL's catalogs: ownership, membership, and the rights of PUBLIC.
 
 use super::matrix::{POSTGRES_ONLY, ROLES, expected};
 use super::postgres_tries::RIGHTS;
@@ -10,7 +10,7 @@ fn role_list() -> String {
     ROLES.map(|(_, role)| format!("'{role}'")).join(", ")
 }
 
-/// Queries that must return no rows, and what a row would mean.
+/// Returns queries that must return no rows, each with a description of the violation.
 fn forbidden() -> Vec<(&'static str, String)> {
     let roles = role_list();
     vec![
@@ -83,7 +83,7 @@ async fn no_role_owns_objects_or_has_server_rights() {
     }
 }
 
-/// A new table or column must be added to the matrix.
+/// Ensures that every new table or column is added to the matrix.
 #[tokio::test]
 async fn the_matrix_names_every_column_and_function() {
     let h = Harness::postgres("roles").await;
@@ -108,7 +108,7 @@ async fn the_matrix_names_every_column_and_function() {
     assert_eq!(named, h.direct.texts(functions).await);
 }
 
-/// Rights that an earlier release granted and this one does not.
+/// Rights that an earlier release granted and the current one does not.
 const GRANTED_BEFORE: &[&str] = &[
     "GRANT INSERT ON events TO event_ingest_writer",
     "GRANT INSERT (id) ON webhook_delivery_jobs TO saga_orchestrator",

@@ -1,4 +1,4 @@
-//! `docs/roles.md` matches the grants.
+//! Tests that `docs/roles.md` matches the grants.
 
 use posthaste_store::grants::roles_markdown;
 use std::path::Path;

@@ -1,10 +1,10 @@
-//! Parses `expected.txt`, the matrix of rights written by hand.
+//! Parses `expected.txt`, the manually maintained matrix of rights.
 
 use std::collections::BTreeMap;
 
 const EXPECTED: &str = include_str!("expected.txt");
 
-/// Short and full names of the roles, in the order of the file's columns.
+/// The short and full names of the roles, in the order of the columns in the file.
 pub(crate) const ROLES: [(&str, &str); 12] = [
     ("ing", "event_ingest_writer"),
     ("sub", "subscription_admin"),
@@ -20,7 +20,7 @@ pub(crate) const ROLES: [(&str, &str); 12] = [
     ("pub", "event_publisher"),
 ];
 
-/// Tables that exist only on PostgreSQL.
+/// The tables that exist only on PostgreSQL.
 pub(crate) const POSTGRES_ONLY: [&str; 1] = ["clock_guard"];
 
 /// The rights of each role on one object, as letters.
@@ -28,7 +28,7 @@ type Rights = [&'static str; ROLES.len()];
 
 #[derive(Debug, Default)]
 pub(crate) struct Matrix {
-    /// Columns by table, in the order of the file.
+    /// The tables with their columns, in the order of the file.
     pub(crate) tables: Vec<Table>,
     pub(crate) functions: BTreeMap<&'static str, Rights>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Returns whether a role, by its index, has a right on this column.
+    /// Returns whether the role with this index has a right on a column.
     pub(crate) fn may(&self, role: usize, right: char, column: &str) -> bool {
         let found = self.columns.iter().find(|(name, _)| *name == column);
         found.expect("a column of the table").1[role].contains(right)

@@ -1,5 +1,5 @@
-//! Rights of the roles: everything that `expected.txt` allows succeeds, and everything else is refused, by
-//! trying it. PostgreSQL with a login for each role, SQLite as each role on the writer.
+//! Tests the rights of the roles by trying every operation: those that `expected.txt` allows must succeed, and all
+//! others must be refused. PostgreSQL is tested with one login per role, SQLite with each role on the writer.
 
 mod catalog;
 mod document;

@@ -1,5 +1,5 @@
-//! A process whose login has the rights of a single role can do the work of that role and what every process
-//! does; for other work the error names the missing setting.
+//! Tests that a login with the rights of a single role can do the work of that role and the work common to all
+//! processes. For any other work, the error names the missing setting.
 
 use super::postgres::login_url;
 use posthaste_core::SubscriptionId;
@@ -16,7 +16,7 @@ use posthaste_testkit::fixtures::{T0, at, claim, event, leases, order, worker_id
 use posthaste_testkit::harness::Harness;
 use std::time::Duration;
 
-/// Calls one method of a role.
+/// Calls one method of the port for a role.
 async fn work(store: &PostgresStore, role: DbRole) -> StoreResult<()> {
     let page = PageRequest::first(10);
     match role {
@@ -49,7 +49,7 @@ async fn work(store: &PostgresStore, role: DbRole) -> StoreResult<()> {
     }
 }
 
-/// Makes the calls that every process makes, with any role.
+/// Makes the calls that every process makes, regardless of its role.
 async fn live(store: &PostgresStore) -> StoreResult<()> {
     store.now().await?;
     store.announcer().announce(Announcement::all()).await?;
@@ -63,7 +63,7 @@ async fn live(store: &PostgresStore) -> StoreResult<()> {
     store.presence().report_presence(seen, Vec::new()).await
 }
 
-/// Returns the text of an `Unusable` error.
+/// Returns the text of an `Unusable` error. Panics on any other result.
 fn refusal<T: std::fmt::Debug>(answer: StoreResult<T>) -> String {
     match answer {
         Err(StoreError::Unusable { what }) => what,
@@ -94,7 +94,7 @@ async fn each_role_works_with_its_own_login_alone() {
         live(&store).await.unwrap_or_else(|error| panic!("{role:?}: {error:?}"));
         work(&store, role).await.unwrap_or_else(|error| panic!("{role:?}: {error:?}"));
         check_names_settings(&refusal(work(&store, other).await), other);
-        // A common login with one role has only that role.
+        // A common login with one role has only the rights of that role.
         let options = PostgresOptions { url: Some(url), ..only(role) };
         let store = PostgresStore::connect(&options).await.expect("the store");
         live(&store).await.expect("what every process does");
@@ -127,7 +127,7 @@ async fn only_the_roles_of_a_process_need_a_login() {
     assert!(refusal(PostgresStore::connect(&nobody).await).contains("no role"));
 }
 
-/// An expired lease is reset with the rights of the cleaner alone, whether the job is reset or failed.
+/// Resets expired leases with only the rights of the cleaner: to `Pending`, and to `Failed` after too many resets.
 #[tokio::test]
 async fn the_cleaner_needs_no_payload_and_no_secret() {
     let h = Harness::postgres("own").await;

@@ -1,4 +1,4 @@
-//! The matrix on PostgreSQL: a login for each role tries every verb on every column.
+//! Tests the matrix on PostgreSQL: a login for each role tries every operation on every column.
 
 use super::matrix::{ROLES, Table, expected};
 use super::postgres_tries;
@@ -14,7 +14,7 @@ pub(crate) type Database = Harness<posthaste_store::postgres::PostgresStore>;
 
 /// Creates a login with a single role and returns its URL.
 pub(crate) async fn login_url(h: &Database, role: &str, what: &str) -> String {
-    // Roles belong to the whole server, which another test process may use too.
+    // Roles belong to the whole server, which another test process may use at the same time.
     let name = format!("ph_{what}_{}_{role}_login", std::process::id());
     h.direct.run(&format!("CREATE ROLE {name} LOGIN IN ROLE {role}")).await;
     url_with(h.url(), Some(&name), None)
@@ -24,7 +24,7 @@ async fn login(h: &Database, role: &str, what: &str) -> Client {
     client(&login_url(h, role, what).await).await
 }
 
-/// Returns whether the statement was allowed. A refusal by a constraint means that the right exists.
+/// Returns whether the role had the right to execute the statement. An error from a constraint implies the right.
 fn has_right<T>(answer: &Result<T, Error>) -> bool {
     match answer {
         Ok(_) => true,
@@ -85,7 +85,7 @@ async fn check_table(login: &Client, place: usize, table: &Table) {
     check(login, role, &format!("TRUNCATE posthaste.{name}"), false).await;
 }
 
-/// COPY of each column and of the whole table, without copying any rows in.
+/// Checks COPY of each column and of the whole table, without inserting rows.
 async fn check_copies(login: &Client, place: usize, table: &Table) {
     let role = ROLES[place].1;
     let columns = table.column_names().into_iter();
@@ -142,7 +142,7 @@ async fn every_right_on_every_function_matches_the_matrix() {
             check(&login, role, call, allowed).await;
             check(&login, role, "ROLLBACK", true).await;
         }
-        // Functions of triggers, which run as the owner, cannot be called.
+        // Trigger functions, which run as the owner, cannot be called directly.
         for function in [
             "queue_events",
             "note_subscription_change",
@@ -180,7 +180,7 @@ async fn no_role_exceeds_its_rights() {
             h.direct.texts("SELECT nspowner::regrole FROM pg_namespace WHERE nspname = 'posthaste'").await;
         check(&login, role, &format!("SET ROLE {}", owner[0]), false).await;
         check(&login, role, &format!("SET SESSION AUTHORIZATION {}", owner[0]), false).await;
-        // GRANT without the grant option is only a warning.
+        // GRANT without the grant option causes only a warning.
         for sql in postgres_tries::HAND_OUT {
             let _ = login.simple_query(sql).await;
         }

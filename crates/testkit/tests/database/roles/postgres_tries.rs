@@ -1,6 +1,6 @@
 //! Statements that no role may execute on PostgreSQL, in addition to the matrix of table rights.
 
-/// Each runs in its own transaction, which is rolled back; the server must report a missing right.
+/// Statements that must fail because of a missing right. Each one runs in its own transaction, which is rolled back.
 pub(crate) const BEYOND: &[&str] = &[
     "CREATE TABLE posthaste.mine (a int)",
     "CREATE VIEW posthaste.mine AS SELECT 1",
@@ -63,7 +63,7 @@ pub(crate) const BEYOND: &[&str] = &[
     "SELECT lo_import('/etc/passwd')",
 ];
 
-/// Statements that PostgreSQL does not run in a transaction.
+/// Statements that must fail because of a missing right, and that PostgreSQL does not allow in a transaction.
 pub(crate) const BEYOND_ALONE: &[&str] = &[
     "CREATE DATABASE mine",
     "CREATE TABLESPACE mine LOCATION '/tmp'",
@@ -72,7 +72,7 @@ pub(crate) const BEYOND_ALONE: &[&str] = &[
     "DROP INDEX CONCURRENTLY posthaste.idx_saga_event",
 ];
 
-/// Attempts to grant or revoke rights.
+/// Statements that try to grant or revoke rights.
 pub(crate) const HAND_OUT: &[&str] = &[
     "GRANT ALL ON SCHEMA posthaste TO PUBLIC",
     "GRANT ALL ON ALL TABLES IN SCHEMA posthaste TO PUBLIC",
@@ -84,7 +84,7 @@ pub(crate) const HAND_OUT: &[&str] = &[
     "REVOKE ALL ON ALL TABLES IN SCHEMA posthaste FROM viewer",
 ];
 
-/// All rights on all objects of the schema.
+/// A query that returns all rights on all objects of the schema.
 pub(crate) const RIGHTS: &str = "
     SELECT 'schema', nspname, nspacl::text FROM pg_namespace WHERE nspname = 'posthaste'
     UNION ALL SELECT 'relation', relname, relacl::text FROM pg_class WHERE relnamespace = 'posthaste'::regnamespace

@@ -1,4 +1,4 @@
-//! The matrix on SQLite: every role on the writer connection, where the authorizer checks each statement when
+//! Tests the matrix on SQLite: every role uses the writer connection, where the authorizer checks each statement when
 //! it is prepared.
 
 use super::matrix::{POSTGRES_ONLY, ROLES, expected};
@@ -11,8 +11,7 @@ fn role_named(name: &str) -> DbRole {
     DbRole::ALL.into_iter().find(|role| role.name() == name).unwrap_or_else(|| panic!("{name} is not a role"))
 }
 
-/// Returns whether the authorizer allowed the statement. A refusal by a constraint means that the right
-/// exists.
+/// Returns whether the authorizer allowed the statement. An error from a constraint implies the right.
 async fn has_right(store: &SqliteStore, role: DbRole, sql: &str) -> bool {
     match store.probe(role, sql).await {
         Ok(_) => true,
@@ -25,9 +24,9 @@ async fn has_right(store: &SqliteStore, role: DbRole, sql: &str) -> bool {
     }
 }
 
-/// SQLite reports "not authorized" or "access to table.column is prohibited". No role may modify the schema
-/// table, modify a view other than through a trigger, or VACUUM, since the writer always has an open
-/// transaction.
+/// Returns whether SQLite denied a right. It reports "not authorized" or "access to table.column is prohibited". In
+/// addition, no role may modify the schema table, modify a view other than through a trigger, or run VACUUM, because
+/// the writer always has an open transaction.
 fn is_denial(told: &str) -> bool {
     let denials = ["not authorized", "prohibited", "may not be modified", "it is a view", "cannot VACUUM"];
     denials.iter().any(|denial| told.contains(denial))
@@ -65,7 +64,7 @@ async fn every_right_on_every_table_matches_the_matrix() {
     }
 }
 
-/// Functions of the owner are views here, which are called by INSERT.
+/// Calls the owner's functions, which are views on SQLite that are called with INSERT.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_right_on_every_function_matches_the_matrix() {
     let h = Harness::sqlite("roles").await;
@@ -99,7 +98,7 @@ async fn every_right_on_every_function_matches_the_matrix() {
     }
 }
 
-/// Accesses that the matrix does not cover.
+/// Checks operations that the matrix does not cover.
 #[tokio::test(flavor = "multi_thread")]
 async fn returning_and_replace_need_their_rights() {
     let h = Harness::sqlite("roles").await;
@@ -120,7 +119,7 @@ async fn returning_and_replace_need_their_rights() {
     }
 }
 
-/// Statements that no role may execute, whatever its rights on tables.
+/// Statements that no role may execute, regardless of its rights on tables.
 const BEYOND: &[&str] = &[
     "CREATE TABLE mine (a INTEGER)",
     "CREATE TEMP TABLE mine (a INTEGER)",

@@ -1,4 +1,4 @@
-//! Times passed by callers: functions that any login may call limit them to within 5 s of the server's clock,
+//! Tests times passed by callers: functions that any login may call limit them to within 5 s of the server's clock,
 //! unless the owner has disabled the limit.
 
 use super::postgres::{Database, login_url};
@@ -6,7 +6,7 @@ use posthaste_testkit::harness::Harness;
 use posthaste_testkit::postgres::client;
 use tokio_postgres::Client;
 
-/// Far above 5 s, for a slow machine, and far below the differences that the tests use.
+/// The tolerance in seconds: far above 5 s, for a slow machine, and far below the differences that the tests use.
 const NEAR_S: u32 = 60;
 
 async fn guarded() -> Database {
@@ -19,7 +19,7 @@ async fn login(h: &Database, role: &str, what: &str) -> Client {
     client(&login_url(h, role, what).await).await
 }
 
-/// Returns whether a stored time is close to the server's.
+/// Returns whether all stored times are close to the server's clock.
 async fn is_now(h: &Database, time: &str, table: &str) -> bool {
     let sql = format!(
         "SELECT count(*) FROM {table} WHERE abs(extract(epoch FROM clock_timestamp() - {time})) > {NEAR_S}"
@@ -99,7 +99,7 @@ async fn only_the_owner_can_disable_the_limit() {
     let report = presence(LONG_AGO, "now()");
     caller.batch_execute(&report).await.expect("a report");
     assert!(is_now(&h, "seen_at", "processes").await);
-    // Without the row, the limit applies too.
+    // The limit also applies if the row is missing.
     h.direct.run("DELETE FROM clock_guard").await;
     caller.batch_execute(&report).await.expect("a report");
     assert!(is_now(&h, "seen_at", "processes").await);

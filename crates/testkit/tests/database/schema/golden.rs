@@ -1,4 +1,4 @@
-//! Compares a dump with the reviewed golden file, and says how to update it.
+//! Compares a dump with the reviewed golden file. On a mismatch, the message explains how to update the file.
 
 use std::path::Path;
 

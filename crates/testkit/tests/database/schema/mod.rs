@@ -1,5 +1,5 @@
-//! The schema as shown by the catalogs of both engines, compared with reviewed golden files and with the
-//! names of the specification.
+//! Compares the schema in the catalogs of both engines with reviewed golden files and with the names in the
+//! specification.
 
 mod golden;
 mod postgres;

@@ -1,11 +1,11 @@
-//! The schema of PostgreSQL from its catalogs: one paragraph for each table, then the other objects.
+//! Dumps the PostgreSQL schema from its catalogs: one paragraph per table, then all other objects.
 
 use super::golden;
 use posthaste_testkit::harness::Harness;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Each query returns (table, line), in the order of the dump.
+/// Queries in the order of the dump, each of which returns a table name and a line.
 const OF_TABLES: &[&str] = &[
     // Columns, as in CREATE TABLE.
     "SELECT c.relname, 'column ' || rpad(a.attname, 27) || format_type(a.atttypid, a.atttypmod)
@@ -19,7 +19,7 @@ const OF_TABLES: &[&str] = &[
         LEFT JOIN pg_collation l ON l.oid = a.attcollation
         WHERE c.relnamespace = 'posthaste'::regnamespace AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped
         ORDER BY a.attnum",
-    // Newer servers also list NOT NULL constraints, which are shown with the columns.
+    // Newer servers also list NOT NULL constraints, which are already shown with the columns.
     "SELECT c.relname, 'constraint ' || conname || ' ' || pg_get_constraintdef(pg_constraint.oid)
         FROM pg_constraint JOIN pg_class c ON c.oid = conrelid
         WHERE connamespace = 'posthaste'::regnamespace AND contype <> 'n' AND contype <> 't' ORDER BY conname",
@@ -46,7 +46,7 @@ const OF_TABLES: &[&str] = &[
         GROUP BY relname, privilege_type, rolname ORDER BY rolname, privilege_type",
 ];
 
-/// Headings, and queries that return lines.
+/// The headings for other objects, each with a query that returns its lines.
 const OTHER_OBJECTS: &[(&str, &str)] = &[
     (
         "types",
@@ -96,7 +96,7 @@ const OTHER_OBJECTS: &[(&str, &str)] = &[
 #[tokio::test]
 async fn the_schema_matches_the_golden_file() {
     let h = Harness::postgres("schema").await;
-    // With this search path, every name is written with its schema.
+    // With this search path, every name is qualified with its schema.
     h.direct.run("SET search_path = pg_catalog").await;
     let mut tables: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for sql in OF_TABLES {

@@ -1,9 +1,9 @@
-//! Every table, column, index and unique key of the specification exists under its specified name.
+//! Tests that every table, column, index and unique key in the specification exists with its specified name.
 
 use posthaste_core::ports::Stores;
 use posthaste_testkit::harness::{Engine, Harness};
 
-/// Table, column, and its type on PostgreSQL.
+/// The columns of each table, with their types on PostgreSQL.
 const COLUMNS: &[(&str, &[(&str, &str)])] = &[
     ("events", &[("event_type", "text"), ("payload", "json"), ("created_at", "timestamp with time zone")]),
     (
@@ -74,7 +74,7 @@ const COLUMNS: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-/// An index of the specification; `name` is `None` where it gives no name.
+/// An index in the specification. `name` is `None` if the specification does not name it.
 struct Index {
     table: &'static str,
     name: Option<&'static str>,
@@ -110,10 +110,10 @@ const INDEXES: &[Index] = &[
     index("idempo_ledger", None, "idempotency_key", true),
 ];
 
-/// The one key that is narrower than specified: it excludes requeued sagas.
+/// The only unique key that is narrower than specified, because it excludes requeued sagas.
 const PARTIAL: &str = "uniq_saga_event_subscription";
 
-/// Table, index, columns, whether unique, whether over all rows.
+// Both queries return the table, the index, its columns, whether it is unique, and whether it covers all rows.
 const POSTGRES_INDEXES: &str = "SELECT t.relname, i.relname,
         (SELECT string_agg(a.attname, ',' ORDER BY place) FROM unnest(indkey) WITH ORDINALITY AS k (attnum, place)
             JOIN pg_attribute a ON a.attrelid = indrelid AND a.attnum = k.attnum),

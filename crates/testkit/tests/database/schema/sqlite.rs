@@ -1,4 +1,4 @@
-//! The schema of SQLite from its catalogs: one paragraph for each table or view.
+//! Dumps the SQLite schema from its catalogs: one paragraph per table or view.
 
 use super::golden;
 use posthaste_testkit::direct::Row;
@@ -13,7 +13,7 @@ const COLUMNS: &str =
     || CASE WHEN pk THEN ' key ' || pk ELSE '' END || coalesce(' default ' || dflt_value, '')
     FROM pragma_table_xinfo('TABLE') ORDER BY cid";
 
-/// Definitions as written in the migrations, which are the only source for CHECK constraints.
+/// A query for the definitions as written in the migrations, the only source of CHECK constraints.
 const DEFINITIONS: &str = "SELECT coalesce(sql, type || ' ' || name) FROM sqlite_schema
     WHERE tbl_name = 'TABLE' ORDER BY type = 'trigger', type = 'index', name";
 

@@ -1,4 +1,4 @@
-//! Creates rows through the ports and moves them into a state by legal updates only.
+//! Creates rows through the ports and moves them into a given state with legal updates.
 
 use posthaste_core::ports::{OutboxIntakeStore as _, Stores};
 use posthaste_testkit::fixtures::{T0, order};
@@ -9,7 +9,7 @@ pub(crate) const SAGAS: &str = "webhook_delivery_sagas";
 pub(crate) const JOBS: &str = "webhook_delivery_jobs";
 pub(crate) const ORDERS: &str = "outbox_orders";
 
-/// The updates that move a row from its first state into each state.
+/// The states of a row, each with the updates that lead to it from the initial state.
 pub(crate) type Paths = &'static [(&'static str, &'static [&'static str])];
 
 pub(crate) const SAGA_PATHS: Paths = &[
@@ -33,7 +33,7 @@ pub(crate) const ORDER_PATHS: Paths = &[
     ("dead", &["sending", "dead"]),
 ];
 
-/// Creates rows of one of the three tables, in their first state.
+/// Creates rows in their initial state in one of the three tables, and returns their ids.
 pub(crate) async fn fresh<S: Stores>(h: &Harness<S>, table: &str, count: usize) -> Vec<i64> {
     match table {
         SAGAS => sagas(h, count).await,
@@ -43,7 +43,7 @@ pub(crate) async fn fresh<S: Stores>(h: &Harness<S>, table: &str, count: usize) 
     }
 }
 
-/// Creates one row in each state, in the order of the paths.
+/// Creates one row in each state and returns the states and ids, in the order of `paths`.
 pub(crate) async fn one_of_each<S: Stores>(
     h: &Harness<S>,
     table: &str,

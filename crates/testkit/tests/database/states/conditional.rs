@@ -1,4 +1,4 @@
-//! Rows that may be deleted or changed only under a condition: the ledger and subscriptions.
+//! Tests rows that may be deleted or changed only under a condition: ledger entries and subscriptions.
 
 use super::arrange::{ORDER_PATHS, ORDERS, one_of_each};
 use super::refusal::{Rule, dump, refused};
@@ -33,7 +33,7 @@ pub(crate) async fn the_ledger_of_an_unfinished_order_cannot_be_deleted<S: Store
     for change in ["idempotency_key = 'another'", "request_digest = 'another'"] {
         refused(h, &[Rule::Guard], LEDGER, &format!("UPDATE {LEDGER} SET {change}")).await;
     }
-    // One unfinished order makes the whole statement fail.
+    // A single unfinished order makes the whole statement fail.
     assert_eq!(dump(h, LEDGER).await.len(), 3);
     refused(h, &[Rule::Guard], LEDGER, &format!("DELETE FROM {LEDGER}")).await;
 }

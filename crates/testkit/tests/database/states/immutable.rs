@@ -1,4 +1,4 @@
-//! Finished rows and append-only rows, against every SQL statement that could change or delete a row.
+//! Tests finished rows and append-only rows with every SQL statement that could change or delete a row.
 
 use super::arrange::{JOB_PATHS, JOBS, ORDER_PATHS, ORDERS, SAGA_PATHS, SAGAS, one_of_each};
 use super::refusal::{Rule, refused};
@@ -6,14 +6,14 @@ use posthaste_core::ports::{IngestStore as _, Stores};
 use posthaste_testkit::fixtures::{T0, named_event};
 use posthaste_testkit::harness::{Engine, Harness};
 
-/// How to insert into a table a row that conflicts with an existing one.
+/// A table, and how to insert a row into it that conflicts with an existing one.
 struct Table {
     name: &'static str,
-    /// Columns that an insert must set, except the id.
+    /// The columns that an insert must set, except the id.
     columns: &'static str,
-    /// A nullable column that an upsert sets.
+    /// A nullable column for an upsert to set.
     harmless: &'static str,
-    /// Unique keys other than the id on which an insert can conflict.
+    /// The unique keys other than the id on which an insert can conflict.
     keys: &'static [&'static str],
 }
 
@@ -114,7 +114,7 @@ async fn columns<S: Stores>(h: &Harness<S>, table: &str) -> Vec<String> {
     h.direct.texts(&sql).await
 }
 
-/// Sets every column to its current value: even an unchanged row is refused.
+/// Returns updates that set columns to their current values, which must be refused as well.
 fn updates(engine: Engine, table: &Table, columns: &[String], id: i64) -> Vec<String> {
     let name = table.name;
     let mut tries: Vec<_> = columns
@@ -153,7 +153,7 @@ fn removals(engine: Engine, table: &Table, id: i64) -> Vec<String> {
     tries
 }
 
-/// Inserts that conflict with the row, by its id and by every other key, and would replace it.
+/// Returns inserts that conflict with the row on its id or another unique key and would replace it.
 fn replacements(engine: Engine, table: &Table, id: i64) -> Vec<String> {
     let Table { name, columns, harmless, keys } = table;
     let with_id = format!("id, {columns}");

@@ -1,4 +1,4 @@
-//! Inserts: rows must be in their first state, one for each key.
+//! Tests inserts: rows must be in their initial state, with one row per unique key.
 
 use super::arrange::{JOBS, ORDERS, SAGAS, fresh, walk};
 use super::refusal::{Rule, dump, refused};
@@ -6,7 +6,7 @@ use posthaste_core::ports::{DeadLetterStore as _, Requeue, Stores};
 use posthaste_testkit::fixtures::{T0, actor};
 use posthaste_testkit::harness::{Engine, Harness};
 
-/// Returns an INSERT of a row without conflicts, with one more column set to a value.
+/// A function that returns an INSERT without conflicts, with an additional column set to a value.
 type Insert = fn(&str, &str) -> String;
 
 fn saga(column: &str, value: &str) -> String {
@@ -60,7 +60,7 @@ pub(crate) async fn rows_are_inserted_in_their_first_state_only<S: Stores>(h: &H
     for (table, insert, column, value) in rows {
         refused(h, &[Rule::Guard], table, &insert(column, value)).await;
     }
-    // The same rows in their first state are accepted, so the state was the reason.
+    // The same rows are accepted in their initial state, so the state was the reason for the refusal.
     for (table, insert, first) in
         [(SAGAS, saga as Insert, "'Pending'"), (JOBS, job, "'Pending'"), (ORDERS, order, "'queued'")]
     {
@@ -95,13 +95,13 @@ pub(crate) async fn unique_keys_admit_one_row<S: Stores>(h: &Harness<S>) {
         "INSERT INTO {ORDERS} (idempotency_key, request_json, request_digest, next_attempt_at, created_at, updated_at)
             SELECT idempotency_key, request_json, request_digest, next_attempt_at, created_at, updated_at FROM {ORDERS}"
     );
-    // The pair stays reserved after its saga has finished.
+    // The pair of event and subscription stays reserved after its saga has finished.
     refused(h, &[Rule::Key], SAGAS, &routed_again).await;
     // A second active job, and the same attempt again although its job has finished.
     refused(h, &[Rule::Key], JOBS, &job_like(jobs[0], later)).await;
     refused(h, &[Rule::Key], JOBS, &job_like(jobs[1], "attempt_at")).await;
     refused(h, &[Rule::Key], ORDERS, &ordered_again).await;
-    // A later attempt is accepted when the job has finished, and is then the active one, leased or not.
+    // After the job has finished, a later attempt is accepted and becomes the active one, leased or not.
     h.direct.run(&job_like(jobs[1], later)).await;
     let active = h.direct.number(&format!("SELECT max(id) FROM {JOBS}")).await;
     walk(h, JOBS, active, &["Leased"]).await;
@@ -118,7 +118,7 @@ pub(crate) async fn a_dead_letter_is_requeued_once<S: Stores>(h: &Harness<S>) {
     let made = h.calm.dead_letters().requeue_dead_letters(vec![letter], actor(), T0).await.expect("a saga");
     let [Requeue::Created(saga)] = made[..] else { panic!("{made:?}") };
     refused(h, &[Rule::Key], SAGAS, &by_hand).await;
-    // The function, or the view that replaces it, returns the saga of the first requeue.
+    // The function, or the view that replaces it on SQLite, returns the saga of the first requeue.
     let again = match h.engine {
         Engine::Sqlite => {
             h.direct

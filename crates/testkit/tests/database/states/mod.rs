@@ -1,5 +1,5 @@
-//! What the database itself refuses, for any caller: every test bypasses the store with plain SQL as the
-//! owner of the tables, on both engines.
+//! Tests what the database itself refuses, for any caller: every test bypasses the store with SQL as the owner of the
+//! tables, on both engines.
 
 mod arrange;
 mod conditional;

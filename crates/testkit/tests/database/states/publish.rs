@@ -1,5 +1,5 @@
-//! `posthaste.publish`, which stores an event in the caller's transaction on PostgreSQL: what it accepts,
-//! what it refuses, and that a hostile caller cannot divert it.
+//! Tests `posthaste.publish`, which stores an event in the caller's transaction on PostgreSQL: its valid and invalid
+//! arguments, and its resistance to a hostile caller.
 
 use posthaste_testkit::harness::Harness;
 use posthaste_testkit::postgres::{client, url_with};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
-/// Limit for events that must happen.
+/// The timeout for expected events.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 type Database = Harness<posthaste_store::postgres::PostgresStore>;
@@ -127,7 +127,7 @@ async fn invalid_arguments_are_refused_and_store_nothing() {
         assert_eq!(error.code(), Some(*code), "{arguments}: {error}");
         assert_eq!(stored(&h).await, (0, 0), "{arguments}");
     }
-    // Maximum lengths are accepted.
+    // Values of the maximum length are accepted.
     let longest = format!("repeat('t', 200), {largest}, repeat('ü', 200)");
     publish(&caller, &longest).await.expect("an event");
     assert_eq!(stored(&h).await, (1, 1));
@@ -160,8 +160,8 @@ async fn only_publishers_and_the_ingest_role_may_call_it() {
     assert_eq!(stored(&h).await, (0, 0));
 }
 
-/// Tables and functions of the caller, with the names that publish, its checks and its triggers use, and
-/// first in the search path.
+/// Creates tables and functions of the caller, first in the search path, with the names that `publish`, its checks and
+/// its triggers use.
 const TRAPS: &str = r"
     CREATE TEMP TABLE events (id bigint, event_type text, payload json, external_event_id text UNIQUE);
     CREATE TEMP TABLE routing_queue (event_id bigint);
@@ -201,7 +201,7 @@ async fn a_hostile_search_path_diverts_nothing() {
     }
 }
 
-/// A publisher may call one function, and can choose neither an id nor a time.
+/// Checks that a publisher may call only one function, and can choose neither an id nor a time.
 #[tokio::test]
 async fn a_publisher_chooses_no_id_and_no_time() {
     let h = Harness::postgres("publish").await;

@@ -10,12 +10,12 @@ pub(crate) enum Rule {
     Guard,
     /// A unique key.
     Key,
-    /// A value that the column does not accept.
+    /// A constraint on the value of a column.
     Value,
 }
 
 impl Rule {
-    /// Returns the prefixes of the error: a SQLSTATE on PostgreSQL, a text on SQLite.
+    /// Returns the possible prefixes of the error: a SQLSTATE on PostgreSQL, a message on SQLite.
     const fn signs(self, engine: Engine) -> &'static [&'static str] {
         match (engine, self) {
             (Engine::Sqlite, Self::Guard) => &["UPDATE of ", "DELETE of ", "INSERT of "],
@@ -36,7 +36,7 @@ pub(crate) async fn dump<S: Stores>(h: &Harness<S>, table: &str) -> Vec<Row> {
     h.direct.rows(&format!("SELECT * FROM {table} ORDER BY 1")).await
 }
 
-/// Runs a statement that one of the rules must refuse, and checks that its table is unchanged.
+/// Runs a statement, and checks that one of `rules` refuses it and that `table` is unchanged.
 pub(crate) async fn refused<S: Stores>(h: &Harness<S>, rules: &[Rule], table: &str, sql: &str) {
     let before = dump(h, table).await;
     let Err(error) = h.direct.try_rows(sql).await else { panic!("{:?} let this pass: {sql}", h.engine) };

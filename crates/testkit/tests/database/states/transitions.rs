@@ -1,15 +1,15 @@
-//! Every pair of states of a saga, a job and an order, tried with an UPDATE.
+//! Tests an UPDATE from every state to every other state of a saga, a job and an order.
 
 use super::arrange::{JOB_PATHS, JOBS, ORDER_PATHS, ORDERS, Paths, SAGA_PATHS, SAGAS, fresh, walk};
 use super::refusal::{Rule, refused};
 use posthaste_core::ports::Stores;
 use posthaste_testkit::harness::{Engine, Harness};
 
-/// A state machine of the specification.
+/// A state machine in the specification.
 struct Machine {
     table: &'static str,
     paths: Paths,
-    /// Every transition that an update may make; all others are refused.
+    /// The transitions that an update may make; all others are refused.
     legal: &'static [(&'static str, &'static str)],
 }
 
@@ -87,7 +87,7 @@ async fn check_machine<S: Stores>(h: &Harness<S>, machine: &Machine) {
             } else {
                 refused(h, &[Rule::Guard], table, &update).await;
             }
-            // In any state: there are no other states.
+            // Unknown states are refused in every state.
             let nowhere = format!("UPDATE {table} SET status = 'Elsewhere' WHERE id = {id}");
             refused(h, &[Rule::Guard, Rule::Value], table, &nowhere).await;
             let nothing = format!("UPDATE {table} SET status = NULL WHERE id = {id}");
@@ -100,8 +100,8 @@ async fn check_machine<S: Stores>(h: &Harness<S>, machine: &Machine) {
     assert_eq!(rows.next(), None);
 }
 
-/// Where NULL is not allowed, REPLACE uses the default, which is the first state, and does so after the
-/// triggers have seen the NULL. This must not allow other transitions either.
+/// Checks UPDATE OR REPLACE with NULL. Where NULL is not allowed, REPLACE uses the default, which is the initial state,
+/// and does so after the triggers have seen the NULL. This must not allow other transitions either.
 async fn check_replaced_null<S: Stores>(h: &Harness<S>, machine: &Machine, id: i64) {
     let Machine { table, paths, legal } = machine;
     let status = format!("SELECT status FROM {table} WHERE id = {id}");
@@ -109,7 +109,7 @@ async fn check_replaced_null<S: Stores>(h: &Harness<S>, machine: &Machine, id: i
     let (first, _) = paths[0];
     let replace = format!("UPDATE OR REPLACE {table} SET status = NULL WHERE id = {id}");
     if legal.contains(&(from.as_str(), first)) {
-        // It may be refused or accepted; the row must be in a legal state.
+        // The update may be refused or accepted; the row must be in a legal state.
         let _ = h.direct.try_rows(&replace).await;
         let to = h.direct.texts(&status).await.remove(0);
         assert!(to == from || to == first, "{from} became {to}");
@@ -118,7 +118,7 @@ async fn check_replaced_null<S: Stores>(h: &Harness<S>, machine: &Machine, id: i
     }
 }
 
-/// Columns that identify what a row is about; they never change.
+/// The columns that identify a row and never change.
 const IDENTITY: &[(&str, Paths, &[&str])] = &[
     (
         SAGAS,
@@ -140,7 +140,7 @@ pub(crate) async fn identifying_columns_never_change<S: Stores>(h: &Harness<S>) 
     };
     for (table, paths, changes) in IDENTITY {
         let rows = fresh(h, table, paths.len()).await;
-        // Makes `lease_until` differ from `attempt_at`.
+        // Make `lease_until` differ from `attempt_at`.
         if *table == JOBS {
             let later = match h.engine {
                 Engine::Sqlite => "lease_until + 1",
@@ -158,7 +158,8 @@ pub(crate) async fn identifying_columns_never_change<S: Stores>(h: &Harness<S>) 
     }
 }
 
-/// Replaying the audit yields an order's retry count and error, so neither may change without a transition.
+/// Checks that an order's retry count and error cannot change without a transition, because replaying the audit must
+/// yield both.
 pub(crate) async fn retry_count_changes_only_with_a_transition<S: Stores>(h: &Harness<S>) {
     let rows = fresh(h, ORDERS, 3).await;
     let paths: [&[&str]; 3] = [&[], &["sending"], &["sending", "failed"]];

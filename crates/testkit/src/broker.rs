@@ -46,7 +46,7 @@ impl TestBroker {
         format!("http://{}/orders", self.address)
     }
 
-    /// Closes the listener and all connections. The records are kept.
+    /// Closes the listener and all connections, but keeps the records.
     pub fn crash(&self) {
         drop(self.receiver.lock().unwrap_or_else(PoisonError::into_inner).take());
     }

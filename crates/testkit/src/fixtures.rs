@@ -53,7 +53,7 @@ pub fn event(kind: &str) -> NewEvent {
     }
 }
 
-/// Creates a subscription with defaults for all other fields.
+/// Creates a subscription to events of type `kind`, with defaults for all other fields.
 pub fn subscription(kind: &str) -> NewSubscription {
     NewSubscription::new(event_type(kind), callback(URL), SealedSecret::new("secret-1"))
 }

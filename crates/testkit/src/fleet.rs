@@ -62,7 +62,7 @@ impl Role {
     }
 }
 
-/// Whether processes connect to the server directly or through a proxy that can break connections.
+/// The connection between processes and the server: direct, or through a proxy that can break it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wiring {
     Direct,
@@ -74,10 +74,10 @@ pub struct Member {
     pub role: Role,
     pub process: Process,
     pub wire: Option<Proxy>,
-    /// The address that the process listens on, or `None` unless it is an API.
+    /// The address that the process listens on, or `None` if it does not run the API.
     pub address: Option<SocketAddr>,
     settings: Vec<(String, String)>,
-    /// The log lines of earlier processes in this place.
+    /// The log lines of the processes that this one replaced.
     past: Vec<LogLine>,
 }
 

@@ -35,7 +35,7 @@ pub const MARKER: &str = "already processed";
 const LEDGER_TTL: Duration = Duration::from_secs(7 * 86_400);
 /// The maximum number of turns before the lane must be idle.
 const TURNS_MAX: u32 = 3_000;
-/// The poll interval. Settlements run on wake-ups; a short interval would hide a missing one.
+/// The poll interval. Settlements run on wake-ups; a short interval would hide a missing wake-up.
 const POLL: Duration = Duration::from_secs(3600);
 
 /// The configuration of the workers in a rig.
@@ -68,7 +68,7 @@ pub struct OrderRig<S: Stores> {
 /// A worker and the runner for its settlements. Dropping it is equivalent to killing its process.
 pub struct WorkerProcess<W, B> {
     pub worker: OutboxSteps<W, B>,
-    /// Notified when the worker has work to do.
+    /// The wake-up that is notified when the worker has work to do.
     pub wake_up: WakeUp,
     _settling: Runner,
 }
@@ -242,7 +242,7 @@ impl<S: Stores> OrderRig<S> {
 }
 
 impl<S: Stores> OrderRig<S> {
-    /// Runs one step of every worker and settles all orders sent. Returns when the next step is due.
+    /// Runs one step of every worker and settles the orders sent. Returns when the next step is due.
     pub async fn turn(&mut self) -> Progress {
         let now = self.now();
         let steps = join_all(self.processes.iter_mut().map(|process| process.worker.step(now))).await;
@@ -250,8 +250,8 @@ impl<S: Stores> OrderRig<S> {
         steps.into_iter().map(|step| step.expect("a step")).fold(Progress::Idle, earliest)
     }
 
-    /// Runs turns until the lane is idle at the current time. Returns the time of its next work, or `None` if there
-    /// is none.
+    /// Runs turns until the lane is idle at the current time. Returns the time at which it next has work, or `None`
+    /// if it has none.
     pub async fn until_quiet(&mut self) -> Option<Timestamp> {
         let mut before = self.transitions().await;
         for _ in 0..TURNS_MAX {
@@ -268,7 +268,7 @@ impl<S: Stores> OrderRig<S> {
         panic!("still moving after {TURNS_MAX} turns");
     }
 
-    /// Advances the clock by `span`, stopping at each time at which a worker has requested to run.
+    /// Advances the clock by `span`, running the workers at each time that they request.
     pub async fn pass(&mut self, span: Duration) {
         let end = self.now().after(span);
         while let Some(at) = self.until_quiet().await.filter(|at| *at <= end) {

@@ -33,7 +33,7 @@ use std::time::Duration;
 const TURNS_MAX: u32 = 300;
 const LEASE_RESETS_MAX: u32 = 3;
 const IN_FLIGHT_MAX: u32 = 2048;
-/// The poll interval. Reports run on wake-ups; a short interval would hide a missing one.
+/// The poll interval. Reports run on wake-ups; a short interval would hide a missing wake-up.
 const POLL: Duration = Duration::from_secs(3600);
 
 /// The configuration of the workers in a rig.

@@ -26,7 +26,7 @@ pub fn url_of(database: &str) -> String {
     format!("{server}/{database}")
 }
 
-/// Returns `url` with its user and address replaced by the given ones.
+/// Returns `url` with the given user and address. `None` keeps the existing one.
 pub fn url_with(url: &str, user: Option<&str>, address: Option<std::net::SocketAddr>) -> String {
     let rest = url.strip_prefix("postgres://").expect("a postgres:// URL");
     let (authority, path) = rest.split_once('/').expect("a database");

@@ -1,6 +1,6 @@
-//! A PostgreSQL server for a single test, for operations that would disturb other tests: stopping or killing the
-//! server, or migrating a cluster without roles. Its data directory is next to that of the common server, so that
-//! `scripts/with-postgres` stops it at the end.
+//! A PostgreSQL server for a single test. It is used for operations that would disturb other tests: stopping or
+//! killing the server, or migrating a cluster without roles. Its data directory is next to that of the common server,
+//! so that `scripts/with-postgres` stops it at the end.
 
 use crate::signals;
 use posthaste_store::postgres::{PostgresOptions, PostgresStore, migrate};
@@ -15,7 +15,7 @@ pub struct PrivateServer {
     data: PathBuf,
 }
 
-/// Whether the server flushes to disk, as it does in production.
+/// The `fsync` setting of the server, which is on in production.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flushing {
     Off,

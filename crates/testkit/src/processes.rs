@@ -73,7 +73,7 @@ pub struct Process {
 #[derive(Debug, Default)]
 struct Log {
     lines: Vec<LogLine>,
-    /// Whether the process has ended, which closes its standard error.
+    /// Whether the process has ended, which is detected by the end of its standard error.
     ended: bool,
 }
 

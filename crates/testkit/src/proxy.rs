@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 const MESSAGES_MIN: u64 = 6;
 const MESSAGES_SPREAD: u64 = 40;
 const BUFFER_BYTES: usize = 64 * 1024;
-/// The size of the length field of a message. All messages except the first one have a type byte before it.
+/// The size of a message's length field in bytes. All messages except the first one have a type byte before it.
 const LENGTH_BYTES: usize = 4;
 const EXECUTE: u8 = b'E';
 const QUERY: u8 = b'Q';

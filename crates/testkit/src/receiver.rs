@@ -63,7 +63,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Creates the response to a verification challenge. The challenge in it is empty if `received` has none.
+    /// Creates the response to a verification challenge, with an empty challenge if `received` contains none.
     pub fn to_challenge(received: &Received) -> Self {
         let body: serde_json::Value = serde_json::from_slice(&received.body).unwrap_or_default();
         let challenge = body["challenge"].as_str().unwrap_or_default();
@@ -124,7 +124,7 @@ impl Receiver {
         (Self::start(answer).await, gate)
     }
 
-    /// Starts a receiver that does not store requests. Intended for large numbers, which `answer` can count.
+    /// Starts a receiver that does not store requests, for tests with many requests, which `answer` may count.
     pub async fn start_unlogged(answer: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
         Self::listen(Box::new(answer), None).await
     }

@@ -21,7 +21,7 @@ const WORKERS: usize = 3;
 const SETTINGS: [(&str, &str); 1] = [("POSTHASTE_WORKER_CONCURRENCY", "128")];
 /// The number of events per insert.
 const BATCH: usize = 500;
-/// The sampling interval: one request in this many is kept to verify its signature.
+/// The sampling interval in requests. The signatures of sampled requests are verified.
 const SAMPLE_EVERY: usize = 997;
 /// The time without a delivery after which the run ends.
 const STANDSTILL_MAX: Duration = Duration::from_secs(60);

@@ -225,7 +225,7 @@ impl SteadyReport {
     ///
     /// # Panics
     ///
-    /// Panics if dead rows or touched pages grew beyond their limits.
+    /// Panics if dead rows or accessed pages grew beyond their limits.
     pub fn conclude(&self) {
         let (left_behind, growth) = (self.left_behind(), self.growth());
         println!("dead rows, last third compared with the third before: {left_behind:.2}");

@@ -1,4 +1,4 @@
-//! Checks that expired leases are reset once, and at most up to a limit.
+//! Checks that an expired lease is reset once, and that a job fails after a limited number of resets.
 
 use crate::fixtures::{LEASE, MANY, T0, at, claim, delivered, leases};
 use crate::harness::{Engine, Harness};

@@ -22,7 +22,7 @@ pub async fn keys_are_found_by_hash_until_revoked<S: Stores>(h: &Harness<S>) {
     assert_eq!((found.name.as_str(), found.role, found.last_used_at), ("ci", KeyRole::Ingest, None));
     assert_eq!(h.sure(async || keys.find_key(KeyHash([8; 32])).await).await, None);
     h.sure(async || keys.touch_key(made.id, at(10)).await).await;
-    // There is no write within a minute of the previous one.
+    // A key is not updated again within a minute.
     h.sure(async || keys.touch_key(made.id, at(69)).await).await;
     assert_eq!(h.sure(async || keys.list_keys().await).await[0].last_used_at, Some(at(10)));
     h.sure(async || keys.touch_key(made.id, at(70)).await).await;

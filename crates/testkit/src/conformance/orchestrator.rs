@@ -46,7 +46,7 @@ pub async fn two_orchestrators_create_one_job_for_each_saga<S: Stores>(h: &Harne
     h.check_invariants().await;
 }
 
-/// Runs all components concurrently with unsynchronized clocks, while leases expire that workers hold.
+/// Runs all components concurrently with unsynchronized clocks, while leases held by workers expire.
 pub async fn a_saga_never_has_two_active_jobs<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe_with("a", Some(3)).await;
     h.publish("a", 60).await;
@@ -129,7 +129,7 @@ pub async fn a_result_applied_twice_counts_once<S: Stores>(h: &Harness<S>) {
     h.check_invariants().await;
 }
 
-/// Uses `calm`, because a result lost on a broken connection is not returned again.
+/// Uses connections that do not break, because a result lost on a broken connection is not returned again.
 pub async fn an_ignored_result_is_returned_and_changes_nothing<S: Stores>(h: &Harness<S>) {
     let subscription = h.subscribe("a").await;
     h.publish("a", 2).await;
@@ -257,7 +257,7 @@ pub async fn retry_after_is_read_from_the_row<S: Stores>(h: &Harness<S>) {
     assert_eq!(h.direct.number(JOBS).await, 2);
 }
 
-/// Returns every due subscription with the time since which it has been due, from all pages.
+/// Reads all pages and returns each due subscription with the time at which it became due.
 async fn due<S: Stores>(h: &Harness<S>, now: Timestamp) -> Vec<(SubscriptionId, Timestamp)> {
     let mut all: Vec<DueSince> = Vec::new();
     let mut after = None;

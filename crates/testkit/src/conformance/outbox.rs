@@ -216,7 +216,7 @@ pub async fn failed_orders_are_requeued_when_due<S: Stores>(h: &Harness<S>) {
     assert_eq!(next, NextOrders::default());
 }
 
-/// Starts with a clock that is an hour fast.
+/// Creates and claims orders while the clock is an hour fast.
 pub async fn a_clock_set_back_delays_no_order<S: Stores>(h: &Harness<S>) {
     let (ahead, now) = (at(3_600), at(10));
     for key in ["failed", "sending", "queued"] {
@@ -286,7 +286,7 @@ pub async fn a_tampered_order_ends_dead_unsent<S: Stores>(h: &Harness<S>) {
     check_ends_dead_unsent(h, "foreign", "digest").await;
 }
 
-/// Inserts an order with SQL that is nested as deeply as the engine accepts and has a correct digest.
+/// Uses SQL to insert an order that is nested as deeply as the engine accepts and has a correct digest.
 pub async fn a_too_deeply_nested_order_ends_dead_unsent<S: Stores>(h: &Harness<S>) {
     let levels = match h.engine {
         Engine::Sqlite => 900,

@@ -1,7 +1,7 @@
 //! Faults that the program must survive. [`chaos`] breaks processes, PostgreSQL and connections during deliveries,
-//! [`order_chaos`] also breaks the broker and does so during orders, and [`outage`] stops PostgreSQL temporarily.
-//! Each of them runs a [`Fleet`](crate::fleet::Fleet) under load, and then compares the acknowledged work with the
-//! work done.
+//! [`order_chaos`] breaks these and the broker during orders, and [`outage`] stops PostgreSQL temporarily. Each of
+//! them runs a [`Fleet`](crate::fleet::Fleet) under load, and then compares the acknowledged work with the actual
+//! outcome.
 
 use std::fmt;
 

@@ -118,7 +118,7 @@ impl Scene {
     }
 }
 
-/// Runs on PostgreSQL, with two APIs and three senders, all of which may be killed, stopped or disconnected.
+/// Runs the test on PostgreSQL, with two APIs and three senders, all of which may be killed, stopped or disconnected.
 pub async fn run(options: OrderChaosOptions) -> OrderChaosReport {
     let server = PrivateServer::start_with("orders", Flushing::On, 64);
     let store = server.migrated_store().await;
@@ -148,7 +148,7 @@ fn freezes(made: &[Made], began_us: i64) -> Vec<(i64, i64)> {
     made.iter().filter(is_freeze).map(|one| (at(one.from), at(one.until))).collect()
 }
 
-/// Runs on the embedded store, with a single process that is killed repeatedly.
+/// Runs the test on the embedded store, with a single process that is killed repeatedly.
 pub async fn run_embedded(options: OrderChaosOptions) -> OrderChaosReport {
     let file = SqliteFile::migrated();
     let broker = TestBroker::start(Behaviour::Rough { seed: options.seed }).await;

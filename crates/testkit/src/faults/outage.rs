@@ -18,8 +18,8 @@ const KIND: &str = "outage.event";
 const API_KEY: &str = "the-root-key-of-the-broker-outage-run";
 const ROLES: [(Role, usize); 5] =
     [(Role::Router, 1), (Role::Orchestrator, 1), (Role::Worker, 1), (Role::Cleaner, 1), (Role::Api, 1)];
-/// Settings with which leases expire during the outage, after the responses to the requests in flight. The reports
-/// must be written before the cleaner resets the leases.
+/// The settings of all processes. Leases expire during the outage, after the requests in flight have been answered;
+/// their reports must be written before the cleaner resets the leases.
 const SETTINGS: [(&str, &str); 4] = [
     ("POSTHASTE_LEASE", "8s"),
     ("POSTHASTE_REQUEST_TIMEOUT", "3s"),

@@ -1,5 +1,5 @@
 //! Runs every promise of the stores on SQLite, on PostgreSQL, and on PostgreSQL behind a proxy that cuts connections.
-//! Also contains tests for one engine only.
+//! Also contains tests of a single engine.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod announce;

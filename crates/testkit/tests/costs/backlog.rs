@@ -1,6 +1,6 @@
 //! Tests that a backlog, hanging deliveries or suspects do not make other work more expensive. Costs are counted, not
-//! timed. PostgreSQL: the table and index buffers accessed by one port call, including triggers and planning. SQLite:
-//! the virtual machine steps of the statements of that call.
+//! timed. On PostgreSQL, the cost is the number of table and index buffers that one port call accesses, including
+//! triggers and planning; on SQLite, it is the number of virtual machine steps of the call's statements.
 
 use crate::sqlite::{count, fill, open};
 use crate::statements::load;
@@ -25,7 +25,8 @@ const ENDED_COUNT: i64 = 100;
 const FAIR: i64 = 32;
 const QUOTA: u32 = 16;
 
-/// Inserts sagas in progress whose jobs are leased and never finish. Placeholders are replaced for each engine.
+/// SQL that inserts sagas in progress whose jobs are leased and never finish. Placeholders are replaced for each
+/// engine.
 const HUNG: &str = "
     INSERT INTO webhook_delivery_sagas
         (id, event_id, subscription_id, status, next_attempt_at, current_job_id, created_at, updated_at) {ids}
@@ -33,14 +34,14 @@ const HUNG: &str = "
     INSERT INTO webhook_delivery_jobs
         (id, saga_id, status, lease_until, attempt_at, lease_token, worker_id, created_at) {ids}
         SELECT k, k, 'Leased', {future}, {past}, {token}, 'gone', {past} FROM {numbers};";
-/// Finishes the last hundred of the hanging jobs.
+/// SQL that finishes the last hundred of the hanging jobs.
 const ENDED: &str = "
     UPDATE webhook_delivery_jobs SET status = 'Completed', response_status = 200 WHERE id > {last} - 100;
     INSERT INTO finished_jobs (job_id) SELECT id FROM webhook_delivery_jobs WHERE id > {last} - 100;";
 const SUBSCRIPTIONS: &str = "
     INSERT INTO subscriptions (id, event_type, callback_url, verified, secret, created_at, updated_at) {ids}
         SELECT k, 'kind', 'https://receiver.example/hook', {true}, 'secret', {past}, {past} FROM {numbers};";
-/// Inserts a backlog of due sagas for the last subscription, older than the forty due sagas of every other one.
+/// SQL that inserts a backlog of due sagas for the last subscription, older than the forty of every other one.
 const DUE: &str = "
     INSERT INTO webhook_delivery_sagas (event_id, subscription_id, next_attempt_at, created_at, updated_at)
         SELECT k, 33, {past}, {past}, {past} FROM {numbers};";
@@ -48,14 +49,14 @@ const DUE_OF_OTHERS: &str = "
     INSERT INTO webhook_delivery_sagas (event_id, subscription_id, next_attempt_at, created_at, updated_at)
         SELECT 1000000 + k, 1 + k % 32, {now}, {past}, {past} FROM {numbers};";
 
-/// Inserts sagas of one subscription on PostgreSQL that are in progress, and as many that are due for a later retry.
+/// SQL for PostgreSQL that inserts sagas in progress for one subscription, and as many that are due for a later retry.
 const NOT_DUE: &str = "
     INSERT INTO webhook_delivery_sagas (event_id, subscription_id, status, next_attempt_at, created_at, updated_at)
         SELECT 2000000 + k, 1, 'InProgress', {past} + k * interval '1 ms', {past}, {past} FROM {numbers};
     INSERT INTO webhook_delivery_sagas (event_id, subscription_id, status, next_attempt_at, created_at, updated_at)
         SELECT 3000000 + k, 1, 'PendingRetry', {future} + k * interval '1 ms', {past}, {past} FROM {numbers};";
 
-/// Inserts pending suspects that are older than every normal job.
+/// SQL that inserts pending suspects that are older than every normal job.
 const SUSPECTS: &str = "
     INSERT INTO webhook_delivery_sagas
         (id, event_id, subscription_id, status, next_attempt_at, current_job_id, created_at, updated_at) {ids}
@@ -69,7 +70,7 @@ const NORMAL_JOBS: &str = "
     INSERT INTO webhook_delivery_jobs (id, saga_id, lease_until, attempt_at, created_at) {ids}
         SELECT k, k, {now}, {past}, {past} FROM {numbers};";
 
-/// Disables autovacuum, which would access counted pages and collect statistics where there must be none.
+/// SQL that disables autovacuum, which would access counted pages and collect statistics where there must be none.
 const NO_AUTOVACUUM: &str = "DO $$
     DECLARE name regclass;
     BEGIN

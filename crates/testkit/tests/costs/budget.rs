@@ -19,7 +19,8 @@ const BATCH: u32 = 500;
 const UNCOUNTED: u32 = 4;
 const COUNTED: u32 = 20;
 
-/// The number of batches counted after a short history of the same length, and again after a long one.
+/// The number of batches in a measurement and in the history before the first one. The history then grows to more than
+/// ten times as many.
 const GROWN_BATCHES: u32 = 6;
 
 /// The maximum number of statements per batch, including BEGIN and COMMIT, which are sent together with the statements
@@ -28,8 +29,8 @@ const STATEMENTS_MAX: u64 = 18;
 const ROUND_TRIPS_MAX: u64 = 11;
 const COMMITS_MAX: u64 = 6;
 const FLUSHES_MAX: u64 = 3;
-/// The number of flushes for creating the subscription and for completed WAL segments, which is less than one
-/// additional flush per batch would cause.
+/// The number of flushes allowed for creating the subscription and for completed WAL segments. One additional flush per
+/// batch would exceed it.
 const OTHER_FLUSHES: u64 = 12;
 
 async fn deliver<S: Stores>(pipeline: &mut Pipeline<S>, batches: u32) {

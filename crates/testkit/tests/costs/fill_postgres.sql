@@ -1,6 +1,6 @@
--- Simulates a busy installation after some time, within seconds; main.rs defines the row counts. Triggers are disabled
+-- Creates the data of a busy installation within seconds; main.rs defines the row counts. Triggers are disabled
 -- (session_replication_role), so that rows can be inserted in their final state. The live rows are inserted first and
--- analyzed, so that the statistics are misleading: they say that every row is waiting. The history is inserted then.
+-- analyzed, so that the statistics are misleading: according to them, every row is waiting. The history follows.
 SET session_replication_role = replica;
 SET synchronous_commit = off;
 SET search_path = posthaste;

@@ -74,7 +74,7 @@ fn guess(type_name: &str) -> Result<String, String> {
     })
 }
 
-/// Returns arguments with which a statement finds rows, or `None` if they can be guessed.
+/// Returns the arguments listed for a statement, with which it finds rows, or `None` if it is not listed.
 fn explicit(name: &str) -> Option<Vec<String>> {
     let text = |words: &str| format!("'{words}'");
     let batch = BATCH.to_string();
@@ -209,8 +209,9 @@ fn explicit(name: &str) -> Option<Vec<String>> {
     })
 }
 
-/// Returns the arguments for a page of a list, once without a filter and once with a filter that matches no row, so
-/// that the page examines the maximum number of rows. Lists are newest first, except for requeueing.
+/// Returns the arguments for a page of a list, or `None` if the statement is not a list. The first arguments have no
+/// filter; the second have one that matches no row, so that the page examines the maximum number of rows. Lists are
+/// newest first, except for requeueing.
 fn page(name: &str) -> Option<Vec<Vec<String>>> {
     let newest = i64::MAX;
     let rows = match name {

@@ -154,8 +154,8 @@ pub(crate) fn rows_max(name: &str) -> usize {
     }
 }
 
-/// Returns whether a statement may sort. Each of these sorts only a few rows: the sagas of one event, counters summed
-/// by name, or subscriptions that matched several types.
+/// Returns whether a statement may sort. The listed statements sort only a few rows: the sagas of one event, counters
+/// summed by name, or subscriptions that matched several types.
 pub(crate) fn may_sort(name: &str) -> bool {
     [
         "reader/deliveries_of_event",

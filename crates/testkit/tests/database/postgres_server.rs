@@ -124,8 +124,8 @@ async fn only_repeatable_work_commits_without_a_flush() {
     waits(true, "a reset lease").await;
 }
 
-/// Checks that a sample excludes the wait for a connection and the connecting. Half of the round trip is added to the
-/// time that the server returned, so the clock would otherwise be fast by half of that wait.
+/// Checks that a clock sample excludes the time to acquire a connection. Half of the round trip is added to the time
+/// that the server returned, so the clock would otherwise be fast by half of the acquisition time.
 #[tokio::test]
 async fn a_clock_sample_starts_after_the_connection_is_acquired() {
     let server = PrivateServer::start("clock");

@@ -1,5 +1,5 @@
-//! Checks every tracked file in the repository for phrases that are always wrong, for lines that are too long, and for
-//! a head. Each phrase has a replacement, one bad and one good example.
+//! Checks every tracked file in the repository for phrases that are always wrong and for lines that are too long, and
+//! requires a head comment in each file. Each phrase has a replacement, a bad example and a good example.
 #![allow(clippy::expect_used)]
 
 mod phrases;

@@ -111,7 +111,7 @@ fn json(text: &str) -> Vec<Passage> {
     lines(text).filter_map(value).collect()
 }
 
-/// Removes `{{ … }}` and `{% … %}`.
+/// Returns `text` without `{{ … }}` and `{% … %}`.
 fn without_template_code(text: &str) -> String {
     let mut rest = text;
     let mut shown = String::with_capacity(text.len());
@@ -144,7 +144,7 @@ fn markdown(text: &str) -> Vec<Passage> {
     found
 }
 
-/// Removes code in backticks.
+/// Returns `text` without code in backticks.
 fn without_code(text: &str) -> String {
     text.split('`').step_by(2).collect::<Vec<_>>().join("`")
 }

@@ -164,7 +164,7 @@ async fn run_round<S: posthaste_core::ports::Stores>(
             };
         }
     }
-    // The CPU time of an embedded store is part of this process, that of a server is not. The report separates
+    // The CPU time of an embedded store is part of this process, but that of a server is not. The report separates
     // the two.
     round.process_ns = process.cpu_ns() - process_before;
     round.database_ns = database_ns;

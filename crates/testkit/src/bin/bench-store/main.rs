@@ -2,9 +2,9 @@
 //! Engines and batch sizes alternate within a run, so that a slowdown of the machine affects all of them. Compare
 //! only figures from the same run, as ratios.
 //!
-//! One delivery is an event of about 300 bytes with one subscription that passes through every stage: it is
-//! inserted, routed, admitted, claimed, loaded (event and target), reported as delivered and applied. With a
-//! batch size of 32, each port call processes 32 deliveries. The report shows, per stage and in total:
+//! One delivery is an event of about 300 bytes for one subscription. It passes through every stage: it is inserted,
+//! routed, admitted, claimed, loaded (event and target), reported as delivered and applied. With a batch size of
+//! 32, each port call processes 32 deliveries. The report shows, per stage and in total:
 //!
 //! - wall: microseconds per row from the call to its return, including flushes;
 //! - CPU: microseconds of database CPU time per row. For PostgreSQL, this is the CPU time of the backends of the

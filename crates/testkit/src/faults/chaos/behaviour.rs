@@ -55,7 +55,7 @@ impl Behaviour {
 /// A delay longer than the timeout of any attempt.
 const HANGS: Duration = Duration::from_secs(3600);
 
-/// Chooses every response and records every request.
+/// A handler that chooses every response and records every request.
 #[derive(Debug)]
 pub struct Journal {
     seed: u64,

@@ -1,7 +1,7 @@
 //! Checks the evidence from a run and returns the violations. Does not depend on how the run was produced.
 //!
-//! For each pair of event and subscription, the requests beyond its number of job rows are called "extra". Two
-//! bounds apply to them:
+//! For each pair of event and subscription, the requests in excess of its job rows are called "extra". Two bounds
+//! apply to them:
 //!
 //! 1. extra ≤ the disturbances during the pair's leases. The database does not keep leases that have ended, but
 //!    every request was sent under a lease that started at most one lease length before the request and ended at

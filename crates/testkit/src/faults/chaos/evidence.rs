@@ -5,7 +5,7 @@ use crate::direct::{Direct, Row};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The ids of an event and a subscription, as named by a `webhook-id`.
+/// The ids of an event and a subscription, as encoded in a `webhook-id`.
 pub type Pair = (i64, i64);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub struct Evidence {
     pub jobs: Vec<JobRow>,
     /// The saga id of each dead letter.
     pub dead_letters: Vec<i64>,
-    // The row counts of `routing_queue` and `finished_jobs`.
+    // Row counts of `routing_queue` and `finished_jobs`.
     pub unrouted: i64,
     pub unapplied: i64,
     pub requests: Vec<Request>,

@@ -36,10 +36,10 @@ pub struct Targets {
     pub freeze: Duration,
 }
 
-/// The number of fault kinds: those of [`Fault`], plus the kill of a worker. A plan with at least this many
+/// The number of fault kinds: the variants of [`Fault`], plus killing a worker. A plan with at least this many
 /// faults contains every kind.
 const KINDS: u64 = 5;
-/// The time before the first fault, to ensure that the load is running.
+/// The delay before the first fault, which ensures that the load is running.
 const HEAD: Duration = Duration::from_secs(1);
 const DOWN_MAX_MS: u64 = 1_500;
 

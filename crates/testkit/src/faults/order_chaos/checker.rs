@@ -24,7 +24,7 @@ pub enum Rule {
     OrderMissing,
     /// An order was acknowledged as new more than once.
     AcceptedTwice,
-    /// There is an order, a request or an execution that was not submitted.
+    /// There is an order, a request or an execution with a key that was not submitted.
     Unasked,
     Unfinished,
     /// An order is `sent`, but the broker never executed it.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The number of consecutive polls without an unfinished order before the run counts as settled. An order waits longer
-/// than this between two attempts, so it cannot be missed.
+/// between two attempts, so it cannot be missed.
 const LOOKS: u32 = 3;
 /// The maximum time to settle, long enough for several claims to get stuck in sequence on a busy machine.
 const SETTLE_MAX: Duration = Duration::from_secs(240);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// The interval of unfit orders: one in this many is marked unfit and refused by the broker.
+/// The interval between orders that are marked unfit, which the broker refuses.
 const UNFIT_EVERY: u64 = 20;
 /// The maximum number of concurrent submissions of one order.
 const AT_ONCE_MAX: u64 = 4;

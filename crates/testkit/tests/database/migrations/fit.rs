@@ -9,8 +9,8 @@ use posthaste_testkit::postgres::{empty_database, migrated_database};
 
 const CHANGED: &[Migration] = &[Migration { version: 1, name: "foundation", sql: "SELECT 1;" }];
 
-/// A change to the list of applied migrations, and texts that the resulting errors must contain: the error from the
-/// migrator, without texts if it succeeds, and the error from opening the store.
+/// A change to the list of applied migrations, with the texts that the errors must contain: from the migrator (empty if
+/// it succeeds) and from opening the store.
 struct Misfit {
     sql: &'static str,
     migrating: &'static [&'static str],

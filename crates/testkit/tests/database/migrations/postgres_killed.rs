@@ -80,7 +80,7 @@ impl Place {
     }
 }
 
-/// Copies a database without connections and returns the URL of the copy.
+/// Copies a database, which must have no connections, and returns the URL of the copy.
 async fn copy_of(url: &str, name: &str) -> String {
     let (_, original) = url.rsplit_once('/').expect("a database");
     let copy = format!("{original}_{name}");

@@ -16,7 +16,7 @@ use posthaste_testkit::fixtures::{T0, at, claim, event, leases, order, worker_id
 use posthaste_testkit::harness::Harness;
 use std::time::Duration;
 
-/// Calls one method of the port for a role.
+/// Calls one method of the port that belongs to a role.
 async fn work(store: &PostgresStore, role: DbRole) -> StoreResult<()> {
     let page = PageRequest::first(10);
     match role {

@@ -6,7 +6,7 @@ use posthaste_core::ports::{IngestStore as _, Stores};
 use posthaste_testkit::fixtures::{T0, named_event};
 use posthaste_testkit::harness::{Engine, Harness};
 
-/// A table, and how to insert a row into it that conflicts with an existing one.
+/// A table, with the parts of an INSERT that conflicts with an existing row.
 struct Table {
     name: &'static str,
     /// The columns that an insert must set, except the id.
@@ -114,7 +114,7 @@ async fn columns<S: Stores>(h: &Harness<S>, table: &str) -> Vec<String> {
     h.direct.texts(&sql).await
 }
 
-/// Returns updates that set columns to their current values, which must be refused as well.
+/// Returns updates that leave the row unchanged, which must also be refused.
 fn updates(engine: Engine, table: &Table, columns: &[String], id: i64) -> Vec<String> {
     let name = table.name;
     let mut tries: Vec<_> = columns

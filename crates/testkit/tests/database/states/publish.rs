@@ -160,8 +160,8 @@ async fn only_publishers_and_the_ingest_role_may_call_it() {
     assert_eq!(stored(&h).await, (0, 0));
 }
 
-/// Creates tables and functions of the caller, first in the search path, with the names that `publish`, its checks and
-/// its triggers use.
+/// SQL that creates tables and functions of the caller, first in the search path, with the names that `publish`, its
+/// checks and its triggers use.
 const TRAPS: &str = r"
     CREATE TEMP TABLE events (id bigint, event_type text, payload json, external_event_id text UNIQUE);
     CREATE TEMP TABLE routing_queue (event_id bigint);

@@ -1,4 +1,4 @@
-//! Tests an UPDATE from every state to every other state of a saga, a job and an order.
+//! Tests UPDATEs between all pairs of states of a saga, a job and an order.
 
 use super::arrange::{JOB_PATHS, JOBS, ORDER_PATHS, ORDERS, Paths, SAGA_PATHS, SAGAS, fresh, walk};
 use super::refusal::{Rule, refused};

@@ -89,7 +89,7 @@ fn each_violation_is_detected_alone() {
         (Rule::SentUnexecuted, |e| e.books.executed.clear()),
         (Rule::DeadYetExecuted, |e| e.books.executed.push(executed("b", 2))),
         (Rule::ExecutedTwice, |e| e.books.executed.push(executed("a", 2))),
-        // The same order is executed under another key that may have been executed.
+        // The same order is executed under another key. `maybe_executed` avoids a second violation.
         (Rule::ExecutedTwice, |e| {
             e.books.executed.push(executed("b", 1));
             e.orders[1].maybe_executed = true;

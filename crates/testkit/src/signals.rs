@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_millis(10);
 const GONE_WITHIN: Duration = Duration::from_secs(30);
 
-/// Sends a signal to a process. Does nothing if the process has ended.
+/// Sends a signal to a process. Has no effect if the process has ended.
 pub fn send(process: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);

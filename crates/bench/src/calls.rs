@@ -1,5 +1,5 @@
-//! The calls with which components move deliveries through a store, one batch each, without HTTP or services.
-//! Callers check the results and repeat the calls.
+//! Direct calls of the store operations that move deliveries from stage to stage, without HTTP or services.
+//! Each call processes one batch. Callers check the results and repeat the calls.
 
 use crate::message;
 use anyhow::Context as _;
@@ -19,11 +19,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// No event of a [`Load`](crate::load::Load) has this type.
+/// An event type that no [`Load`](crate::load::Load) uses.
 const EVENT_TYPE: &str = "bench.alone";
 const LEASE: Duration = Duration::from_secs(60);
 
-/// A store with one subscription, and the batch size.
+/// A store with one subscription, called in batches of a fixed size.
 #[derive(Debug)]
 pub struct Calls<S> {
     store: S,
@@ -33,7 +33,7 @@ pub struct Calls<S> {
 }
 
 impl<S: Stores> Calls<S> {
-    /// Creates and verifies the subscription.
+    /// Creates a verified subscription in `store` and returns the `Calls` for it.
     pub async fn new(store: S, batch: u32) -> anyhow::Result<Self> {
         let (secret, now) = (SealedSecret::new("whsec_bench"), store.now().await?);
         let callback_url = CallbackUrl::parse("https://receiver.example/", false)?;
@@ -47,7 +47,8 @@ impl<S: Stores> Calls<S> {
         Ok(Self { store, subscription: id, batch, tokens: AtomicU64::new(0) })
     }
 
-    /// Stores a batch of events, each in its own request, as posted by many concurrent callers.
+    /// Stores a batch of events numbered from `first`. Each event is a separate request, as if posted by many
+    /// concurrent callers.
     pub async fn insert(&self, first: u32, now: Timestamp) -> anyhow::Result<()> {
         publish(&self.store, first..first + self.batch, &|_| EVENT_TYPE.to_owned(), now).await
     }
@@ -57,14 +58,14 @@ impl<S: Stores> Calls<S> {
         self.store.router().route_events(take, now).await.context("routing")
     }
 
-    /// Returns the number of jobs that were created.
+    /// Admits a batch of due deliveries and returns the number of jobs created.
     pub async fn admit(&self, now: Timestamp) -> anyhow::Result<usize> {
         let quotas = vec![Quota { subscription_id: self.subscription, jobs_max: self.batch, from: None }];
         let admitted = self.store.orchestrator().admit_due_sagas(quotas, RetryPolicy::WEBHOOK, now).await;
         Ok(admitted.context("admitting")?.jobs.len())
     }
 
-    /// Claims at most `jobs_max` jobs under a new token.
+    /// Claims at most `jobs_max` jobs with a new lease token.
     pub async fn claim(
         &self,
         from: Option<Timestamp>,
@@ -77,7 +78,7 @@ impl<S: Stores> Calls<S> {
         Ok((token, jobs))
     }
 
-    /// Loads the events and the target of claimed jobs.
+    /// Loads the events and the delivery target of claimed jobs.
     pub async fn load(&self, jobs: &[ClaimedJob]) -> anyhow::Result<()> {
         let worker = self.store.worker();
         let events = worker.load_events(jobs.iter().map(|job| job.event_id).collect()).await?;
@@ -89,7 +90,7 @@ impl<S: Stores> Calls<S> {
         Ok(())
     }
 
-    /// Reports claimed jobs as delivered.
+    /// Reports all `jobs` as delivered.
     pub async fn report(&self, token: LeaseToken, jobs: &[ClaimedJob], now: Timestamp) -> anyhow::Result<()> {
         let (outcome, duration) = (AttemptOutcome::Delivered { status: 200 }, Duration::from_millis(7));
         let report = |job_id: JobId| JobReport { job_id, token, outcome, duration };
@@ -99,7 +100,7 @@ impl<S: Stores> Calls<S> {
         Ok(())
     }
 
-    /// Returns the number of results that were applied, and the smallest id of their jobs.
+    /// Applies a batch of results. Returns the number of results and the smallest job id among them.
     pub async fn apply(&self, from: Option<JobId>, now: Timestamp) -> anyhow::Result<(usize, Option<JobId>)> {
         let take = ResultTake { from, results_max: self.batch };
         let applied = self.store.orchestrator().apply_job_results(take, RetryPolicy::WEBHOOK, now).await;
@@ -108,7 +109,7 @@ impl<S: Stores> Calls<S> {
     }
 }
 
-/// Stores the events with these numbers, each in its own request.
+/// Stores the events with the given `numbers` in one batch, each as a separate request.
 pub async fn publish<S: Stores>(
     store: &S,
     numbers: Range<u32>,

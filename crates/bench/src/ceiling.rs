@@ -1,5 +1,5 @@
-//! The two ceilings of a delivery: the throughput of the same HTTP requests without a server behind them, and
-//! of the same stages on the same store without HTTP.
+//! Measures two upper bounds of the delivery throughput: that of the same HTTP requests sent directly to the
+//! receiver, and that of the same stages on the same store without HTTP.
 
 use crate::calls::{self, Calls};
 use crate::message;
@@ -23,16 +23,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// Batch size of the services.
+/// The batch size of store calls, as in the services.
 const BATCH: u32 = 500;
-/// Number of timed claims, and jobs per claim: together no more than the smallest backlog.
+/// The number of timed claims. All of them together claim no more jobs than the smallest backlog has.
 const CLAIMS: u32 = 15;
+/// The number of jobs per timed claim.
 const CLAIM_JOBS: u32 = 50;
-/// How long a stage that found no work waits before it polls again.
+/// The time between two polls of a stage that finds no work.
 const POLL_INTERVAL: Duration = Duration::from_micros(500);
 
-/// Returns the rate, per second, of posting the bodies directly to the receiver: with the client and the
-/// headers of deliveries, and as many concurrent requests as the load has connections.
+/// Posts `count` payloads directly to the receiver and returns the rate per second. Uses the HTTP client and
+/// headers of real deliveries, with `connections` concurrent requests.
 pub async fn straight(receiver: &Receiver, connections: u32, count: u32) -> anyhow::Result<f64> {
     let tally = Arc::new(Tally::new(count));
     receiver.count_on(&tally);
@@ -75,7 +76,7 @@ async fn post_all(
     }
 }
 
-/// A store without a server in front of it.
+/// A store that is called directly, without a server.
 #[derive(Debug)]
 pub enum Bare {
     Sqlite(SqliteStore),
@@ -90,7 +91,7 @@ impl Bare {
         })
     }
 
-    /// Completes this many deliveries and returns the rate per second.
+    /// Completes `count` deliveries, rounded up to whole batches, and returns the rate per second.
     pub async fn deliver(&self, count: u32) -> anyhow::Result<f64> {
         match self {
             Self::Sqlite(store) => deliver(store, count).await,
@@ -98,8 +99,8 @@ impl Bare {
         }
     }
 
-    /// Vacuums the database after deliveries, so that autovacuum does not run during the next measurement. A
-    /// no-op for the embedded store.
+    /// Vacuums a PostgreSQL database, so that autovacuum does not run during the next measurement. Does nothing
+    /// for SQLite.
     pub async fn settle(&self, url: &str) -> anyhow::Result<()> {
         match self {
             Self::Sqlite(_) => Ok(()),
@@ -107,7 +108,7 @@ impl Bare {
         }
     }
 
-    /// Creates a backlog of jobs and returns the duration of each of a few claims.
+    /// Creates a backlog of jobs, claims some of them and returns the duration of each claim.
     pub async fn claim(&self, backlog: u32) -> anyhow::Result<Vec<Duration>> {
         match self {
             Self::Sqlite(store) => claim(store, backlog).await,
@@ -115,7 +116,7 @@ impl Bare {
         }
     }
 
-    /// Stores the events with these numbers, without routing them.
+    /// Stores the events with the given `numbers` without routing them.
     pub async fn publish(
         &self,
         numbers: Range<u32>,
@@ -155,8 +156,8 @@ async fn route<S: Stores>(store: &S) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the rate, per second, of whole deliveries through every stage of the store. The stages run
-/// concurrently, each as far as its predecessors have come.
+/// Moves `count` deliveries through all stages of the store and returns the rate per second. The stages run
+/// concurrently.
 async fn deliver<S: Stores>(store: &S, count: u32) -> anyhow::Result<f64> {
     let stages = Stages::new(store, count).await?;
     tokio::try_join!(stages.insert(), stages.route(), stages.admit(), stages.work(), stages.apply())?;

@@ -1,6 +1,6 @@
-//! Benchmarks: scenarios with their load, receiver and server, the ceilings that they are compared with, and
-//! statistics. `posthaste bench` runs the [`scenario`]s; the benchmark programs of this crate and of the
-//! testkit use the same parts. Depends on neither the API crate nor the testkit.
+//! Benchmarks: scenarios, load generator, receiver, measured server, throughput ceilings and statistics.
+//! `posthaste bench` runs the [`scenario`]s. The benchmark programs of this crate and of the testkit use the
+//! same modules. This crate depends on neither the API crate nor the testkit.
 
 pub mod calls;
 pub mod ceiling;
@@ -17,18 +17,18 @@ pub mod wire;
 
 use std::time::Duration;
 
-/// Returns the number after `name` on the command line, or `None` if there is none.
+/// Returns the number that follows `name` on the command line, or `None` if it is missing or not a number.
 pub fn argument(name: &str) -> Option<u32> {
     let mut arguments = std::env::args().skip_while(|argument| argument != name);
     arguments.nth(1)?.parse().ok()
 }
 
-/// Returns the number in an environment variable, or `default`.
+/// Returns the parsed value of the environment variable `name`, or `default` if it is not set or invalid.
 pub fn variable<T: std::str::FromStr>(name: &str, default: T) -> T {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Returns `count` divided by the median of the times, per second.
+/// Returns `count` divided by the median of `times`, as a rate per second.
 pub fn median_rate(count: u32, mut times: Vec<Duration>) -> f64 {
     times.sort_unstable();
     let median = times.get(times.len() / 2).copied().unwrap_or_default();

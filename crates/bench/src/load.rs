@@ -1,4 +1,5 @@
-//! The load of a benchmark: numbered messages posted over a few persistent connections, from its own thread.
+//! The load generator of a benchmark. Posts numbered messages over a few persistent connections, on a separate
+//! thread.
 
 use crate::tally::Tally;
 use crate::wire::Messages;
@@ -11,10 +12,10 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-/// Pause after a 429 or 503.
+/// The delay before a message is posted again after a response with status 429 or 503.
 const REFUSED_PAUSE: Duration = Duration::from_millis(20);
 
-/// The messages to post, and where.
+/// The messages to post and their destination.
 #[derive(Debug)]
 pub struct Load {
     pub address: SocketAddr,
@@ -22,20 +23,20 @@ pub struct Load {
     pub key: &'static str,
     pub connections: u32,
     pub numbers: std::ops::Range<u32>,
-    /// Maximum rate per second over all connections; `None` for as fast as possible.
+    /// The maximum rate of all connections together, in messages per second. Unlimited if `None`.
     pub per_second: Option<u32>,
     pub body: fn(u32, u32) -> String,
-    /// Additional header lines of the message with this number.
+    /// Returns the additional header lines for a message number.
     pub head: fn(u32) -> String,
-    /// The second argument of `body`.
+    /// The second argument passed to `body`.
     pub spread: u32,
 }
 
-/// The result of a load.
+/// The result of running a [`Load`].
 #[derive(Debug, Clone, Copy)]
 pub struct Posted {
     pub took: Duration,
-    /// Responses with 429 or 503; each message was posted again.
+    /// The number of responses with status 429 or 503. The message was posted again after each of them.
     pub refused: u64,
 }
 
@@ -47,7 +48,7 @@ struct Shared {
 }
 
 impl Load {
-    /// Posts all messages, and returns when the last one is accepted.
+    /// Posts all messages and returns once the last one has been accepted.
     pub async fn run(self, tally: &Arc<Tally>) -> anyhow::Result<Posted> {
         let next = AtomicU32::new(self.numbers.start);
         let shared =
@@ -86,7 +87,7 @@ impl Shared {
         Ok(Posted { took: began.elapsed(), refused: self.refused.load(Ordering::Relaxed) })
     }
 
-    /// Posts on one connection. `at` is its index: with a limited rate, connections take turns.
+    /// Posts messages on the connection with index `at`. If the rate is limited, the connections take turns.
     async fn post(self: Arc<Self>, at: u32) -> anyhow::Result<()> {
         let address = self.load.address;
         let stream = TcpStream::connect(address).await.with_context(|| format!("connecting to {address}"))?;

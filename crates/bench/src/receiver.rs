@@ -1,4 +1,5 @@
-//! The receiver of a benchmark: runs on its own thread, counts webhooks, and responds according to the path.
+//! The HTTP server that receives the requests of a benchmark. It runs on a separate thread, counts the requests
+//! and responds according to their path.
 
 use crate::message;
 use crate::tally::Tally;
@@ -12,18 +13,21 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
-/// Paths, which determine the response.
+/// The path prefix for receivers that respond with status 200.
 pub const TAKES: &str = "/take";
+/// The path prefix for receivers that respond with status 500.
 pub const FAILS: &str = "/fail";
+/// The path prefix for receivers that never respond.
 pub const HANGS: &str = "/hang";
+/// The path prefix for brokers that accept every order.
 pub const EXECUTES: &str = "/orders";
 
 const TAKEN: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 const FAILED: &[u8] = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";
-/// Listen backlog: a worker opens many connections at once.
+/// The length of the listen queue. It is large because a worker opens many connections at once.
 const BACKLOG: u32 = 4_096;
 
-/// The tally of the current run; the receiver is used for many runs.
+/// The replaceable [`Tally`] of the current run. One receiver is used for many runs.
 pub type Board = Arc<RwLock<Arc<Tally>>>;
 
 #[derive(Debug)]
@@ -60,7 +64,7 @@ impl Receiver {
         Ok(Self { address, board, stop: Some(stop), thread })
     }
 
-    /// Counts arrivals on this tally from now on.
+    /// Replaces the tally in which arrivals are counted.
     pub fn count_on(&self, tally: &Arc<Tally>) {
         *self.board.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(tally);
     }
@@ -70,7 +74,7 @@ impl Drop for Receiver {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // Ignore a panic of the receiver's thread.
+            // A panic in the receiver's thread is ignored.
             let _ = thread.join();
         }
     }
@@ -81,7 +85,7 @@ async fn accept(listener: TcpListener, board: Board, tls: Option<TlsAcceptor>) {
         let Ok((stream, _)) = listener.accept().await else { continue };
         let (board, tls) = (Arc::clone(&board), tls.clone());
         tokio::spawn(async move {
-            // Errors are ignored: the sender observes a broken connection itself.
+            // Errors are ignored, because the sender detects a broken connection itself.
             let _ = match tls {
                 Some(tls) => match tls.accept(plain(stream)).await {
                     Ok(stream) => converse(stream, &board).await,
@@ -94,7 +98,7 @@ async fn accept(listener: TcpListener, board: Board, tls: Option<TlsAcceptor>) {
 }
 
 fn plain(stream: TcpStream) -> TcpStream {
-    // Nagle's algorithm would only delay responses.
+    // Nagle's algorithm would delay responses.
     let _ = stream.set_nodelay(true);
     stream
 }
@@ -119,8 +123,8 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(stream: S, board: &Board) -
     }
 }
 
-/// Returns the response to a challenge, which is verified on any path: receivers that fail later must be
-/// verified too.
+/// Returns the response to a verification request: the challenge that it contains. Sent on every path, because
+/// receivers that fail or hang must be verified too.
 fn echo(body: &[u8]) -> Vec<u8> {
     let challenge: Option<String> = serde_json::from_slice::<serde_json::Value>(body)
         .ok()

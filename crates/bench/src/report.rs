@@ -6,10 +6,10 @@ use std::time::Duration;
 /// The result of one scenario.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// Deliveries, or events where only ingest is measured.
+    /// The number of deliveries, events or claims, depending on the scenario.
     pub count: u64,
     pub took: Duration,
-    /// How long posting took; `None` if the events were stored before.
+    /// The time spent posting messages. `None` if no messages were posted during the measurement.
     pub ingest_took: Option<Duration>,
     pub refused: u64,
     pub repeated: u64,
@@ -19,16 +19,16 @@ pub struct Outcome {
     pub cpu: Option<Duration>,
 }
 
-/// One scenario on one engine, with the ceilings of the same run.
+/// The result of one scenario on one engine, with the ceilings measured in the same run.
 #[derive(Debug, Clone)]
 pub struct Row {
     pub engine: &'static str,
     pub scenario: &'static str,
     pub about: &'static str,
     pub outcome: Outcome,
-    /// Direct posts per second, measured just before; `None` where there is no HTTP.
+    /// The rate of direct posts per second, measured just before the scenario. `None` if not measured.
     pub straight: Option<f64>,
-    /// Deliveries per second of the store alone; `None` where it does not apply.
+    /// The rate of deliveries per second through the store without HTTP. `None` if not measured.
     pub store: Option<f64>,
 }
 
@@ -42,8 +42,8 @@ impl Row {
         Some(self.per_second()? / self.straight?)
     }
 
-    /// Returns the share of the time that is explained by the two ceilings: one HTTP exchange and one pass
-    /// through the store per delivery.
+    /// Returns the fraction of the elapsed time that the two ceilings account for, with one HTTP exchange and one
+    /// pass through the store per delivery.
     fn efficiency(&self) -> Option<f64> {
         Some(self.per_second()? * (1.0 / self.straight? + 1.0 / self.store?))
     }

@@ -1,4 +1,4 @@
-//! The scenarios of a benchmark, and how each is run.
+//! Defines and runs the scenarios of a benchmark.
 
 use crate::ceiling::Bare;
 use crate::load::Load;
@@ -13,30 +13,31 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The run is aborted after this long without a delivery.
+/// The time without a delivery after which a run is aborted.
 const STALLED: Duration = Duration::from_secs(60);
-/// Events posted before the measurement, for connections, pools and query plans.
+/// The maximum number of messages posted before the measurement, to open connections, fill pools and cache
+/// query plans.
 const WARM_UP: u32 = 1_000;
-/// Events per request while a backlog is created.
+/// The number of events per request when a backlog is created.
 const CHUNK: u32 = 1_000;
 const IDLE_FOR: Duration = Duration::from_secs(30);
 const SLOW_PER_SECOND: u32 = 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Single events as fast as they are accepted, until all are delivered.
+    /// Single events posted as fast as possible. Measured until all are delivered.
     Flow,
-    /// Like `Flow`, but only until all are accepted.
+    /// Single events posted as fast as possible. Measured until all are accepted.
     Ingest,
-    /// A backlog stored before delivery starts, until all are delivered.
+    /// A backlog of events. Measured from the first delivery to the last.
     Drain,
-    /// A few events per second.
+    /// Single events posted at a low, fixed rate.
     Slow,
-    /// Single orders, until all have reached the broker.
+    /// Single orders posted as fast as possible. Measured until the broker has received all of them.
     Orders,
-    /// Jobs claimed from a backlog, directly from the store.
+    /// Claims of jobs from a backlog, made directly on the store.
     Claim,
-    /// No load.
+    /// A server without load.
     Idle,
 }
 
@@ -47,11 +48,11 @@ pub struct Scenario {
     pub kind: Kind,
     pub events: u32,
     subscriptions: u32,
-    /// Whether every subscription gets every event, rather than its share of them.
+    /// Whether every subscription receives every event. If `false`, each event has one subscription.
     fan_out: bool,
     hanging: u32,
     failing: u32,
-    /// Number of deliveries completed before.
+    /// The number of deliveries completed before the measurement.
     history: u32,
     pub https: bool,
 }
@@ -152,7 +153,7 @@ pub const ALL: [Scenario; 19] = [
     Scenario { name: "idle", about: "no load", kind: Kind::Idle, events: 0, ..FLOW },
 ];
 
-/// The environment of a scenario.
+/// The environment in which a scenario runs.
 #[expect(missing_debug_implementations, reason = "a closure has none")]
 pub struct Stage<'a> {
     pub program: &'a Path,
@@ -165,7 +166,8 @@ pub struct Stage<'a> {
 }
 
 impl Scenario {
-    /// Returns the number of deliveries to wait for.
+    /// Returns the number of deliveries expected for the messages with the given `numbers`. Deliveries to hanging
+    /// and failing receivers are not counted.
     pub fn deliveries(&self, numbers: std::ops::Range<u32>) -> u64 {
         let count = u64::from(numbers.end - numbers.start);
         if self.kind == Kind::Orders {
@@ -198,7 +200,7 @@ impl Scenario {
         }
         let server = Server::start(stage.program, stage.url, "all", stage.folder, stage.settings).await?;
         self.subscribe(stage, &server).await?;
-        // Separate numbers: an order that was sent is never sent again.
+        // The warm-up uses other numbers, because an order that was sent is never sent again.
         let warm_up = events..events + WARM_UP.min(events);
         let tally = Arc::new(Tally::new(warm_up.end));
         stage.receiver.count_on(&tally);
@@ -293,7 +295,7 @@ impl Scenario {
         }
     }
 
-    /// Returns the number of event types.
+    /// Returns the number of distinct event types.
     fn spread(&self) -> u32 {
         if self.fan_out { 1 } else { self.subscriptions.max(1) }
     }
@@ -327,7 +329,7 @@ fn event_type(number: u32, spread: u32) -> String {
     format!("bench.{}", number % spread)
 }
 
-/// Returns the rate and the median duration of claims.
+/// Creates a backlog and measures the duration of claims from it.
 async fn claim(stage: &Stage<'_>, backlog: u32) -> anyhow::Result<Outcome> {
     let mut took = Bare::open(stage.url).await?.claim(backlog).await?;
     took.sort_unstable();

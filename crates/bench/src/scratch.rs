@@ -1,11 +1,11 @@
-//! Stores created for one scenario, and the folder for all files of a run.
+//! Temporary stores, each for one scenario, and the folder for all files of a benchmark run.
 
 use anyhow::Context as _;
 use posthaste_store::{postgres, sqlite};
 use std::path::{Path, PathBuf};
 use url::Url;
 
-/// An engine to measure.
+/// A database engine to measure.
 #[derive(Debug, Clone)]
 pub enum Engine {
     Sqlite,
@@ -20,7 +20,7 @@ impl Engine {
         }
     }
 
-    /// Creates a store with a schema.
+    /// Creates an empty store with the current schema.
     pub async fn scratch(&self, folder: &Path, name: &str) -> anyhow::Result<Scratch> {
         match self {
             Self::Sqlite => Scratch::sqlite(folder, name),
@@ -29,7 +29,7 @@ impl Engine {
     }
 }
 
-/// An empty, migrated store; call [`Scratch::remove`] when done.
+/// A temporary store with the current schema. It is not removed on drop: call [`Scratch::remove`].
 #[derive(Debug)]
 pub struct Scratch {
     pub url: String,
@@ -51,7 +51,7 @@ impl Scratch {
         Ok(Self { url: format!("sqlite://{}", path.display()), what: ScratchKind::File(folder) })
     }
 
-    /// Creates a database on the server with this URL.
+    /// Creates a database on the PostgreSQL server with the URL `server`.
     async fn postgres(server: &str, name: &str) -> anyhow::Result<Self> {
         let name = format!("posthaste_bench_{}_{}", std::process::id(), name.replace('-', "_"));
         let mut url = Url::parse(server).context("reading the URL of the server")?;
@@ -74,7 +74,7 @@ impl Scratch {
     }
 }
 
-/// The folder for all files of a run; removed on drop.
+/// The folder for all files of a benchmark run. It is removed on drop.
 #[derive(Debug)]
 pub struct Folder(pub PathBuf);
 

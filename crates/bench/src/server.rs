@@ -1,4 +1,4 @@
-//! The measured server: a separate process, on a store created for one scenario.
+//! The measured server: a separate process with a store created for one scenario.
 
 use crate::wire::call;
 use anyhow::Context as _;
@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// The key of every server under test.
+/// The root key of every measured server.
 pub const KEY: &str = "a-key-of-a-benchmark-on-this-machine";
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
 const POLL_EVERY: Duration = Duration::from_millis(20);
-/// Unit of CPU times in `/proc`, on every Linux that Posthaste runs on.
+/// The clock ticks per second in which `/proc` counts CPU time. It is 100 on every Linux that Posthaste
+/// supports.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 #[derive(Debug)]
@@ -23,7 +24,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts `posthaste serve` from this file and waits until it is ready.
+    /// Starts `posthaste serve` with the executable `program` and waits until the server is ready.
     pub async fn start(
         program: &Path,
         url: &str,
@@ -80,7 +81,7 @@ impl Server {
         Ok(())
     }
 
-    /// Posts many events in one call.
+    /// Posts all `events` in one request.
     pub async fn send_batch(&self, events: &[String]) -> anyhow::Result<()> {
         self.post("/v1/events", &format!("[{}]", events.join(","))).await.map(drop)
     }
@@ -90,12 +91,12 @@ impl Server {
         serde_json::from_slice(&answer).context("reading a response of the API")
     }
 
-    /// Returns its peak resident memory, in MiB.
+    /// Returns the peak resident memory of the server process in MiB.
     pub fn memory_mib(&self) -> Option<f64> {
         peak_memory_mib(self.child.id())
     }
 
-    /// Returns its CPU time so far.
+    /// Returns the CPU time that the server process has used so far.
     pub fn cpu(&self) -> Option<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
         let (_, rest) = stat.rsplit_once(") ")?;
@@ -105,16 +106,16 @@ impl Server {
     }
 }
 
-/// Unfinished work is discarded with the store.
+/// Kills the process. Unfinished work is discarded with the store.
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have exited already.
+        // The process may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Returns the peak resident memory of a process, in MiB; `None` if it has ended.
+/// Returns the peak resident memory of a process in MiB, or `None` if the process has ended.
 pub fn peak_memory_mib(process: u32) -> Option<f64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -122,14 +123,15 @@ pub fn peak_memory_mib(process: u32) -> Option<f64> {
     Some(kib / 1_024.0)
 }
 
-/// Returns whether an environment variable is a setting: the caller's settings do not apply to the benchmark.
+/// Returns whether an environment variable is a setting. The settings of the caller are not passed to the
+/// measured server.
 fn is_setting(name: &std::ffi::OsStr) -> bool {
     let name = name.to_string_lossy();
     name.starts_with("POSTHASTE_") || name.starts_with("OUTBOX_")
 }
 
-/// Returns an address that is free now. If another program binds it before the server does, the start fails
-/// with an error.
+/// Returns a loopback address with an unused port. If another program binds the port first, the server fails to
+/// start.
 fn free_address() -> anyhow::Result<SocketAddr> {
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("finding a free port")?;
     listener.local_addr().context("getting the local address")

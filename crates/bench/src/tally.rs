@@ -1,19 +1,20 @@
-//! Records when messages are sent and arrive: shared by the load and the receiver of a benchmark.
+//! Counts messages and measures their latency. The load generator records when a message is sent, the receiver
+//! when it arrives.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// Number of latency buckets, each 1/32 of an octave wide, which is exact to 2 %.
+/// The number of latency buckets. Each is 1/32 of an octave wide, which is accurate to about 2 %.
 const CLASSES: usize = 1_024;
 const PER_OCTAVE: f64 = 32.0;
 
 #[derive(Debug)]
 pub struct Tally {
     began: Instant,
-    /// When each number was sent, in microseconds since the start.
+    /// The time at which each message was sent, in microseconds since `began`, indexed by message number.
     sent_us: Box<[AtomicU64]>,
-    /// How often each number has arrived.
+    /// The number of arrivals of each message, indexed by message number.
     times: Box<[AtomicU32]>,
     classes: Box<[AtomicU64]>,
     arrived: AtomicU64,
@@ -52,7 +53,7 @@ impl Tally {
         }
     }
 
-    /// Records an arrival. Ignores numbers that are out of range: they belong to another run.
+    /// Records the arrival of a message. Ignores numbers out of range, which belong to another run.
     pub fn arrived(&self, number: u32) {
         let (Some(sent), Some(times)) = (self.sent_us.get(number as usize), self.times.get(number as usize))
         else {
@@ -78,7 +79,7 @@ impl Tally {
     ///
     /// # Errors
     ///
-    /// Fails if none arrives for `stalled`.
+    /// Returns an error if no message arrives for `stalled`.
     pub async fn wait_for(&self, count: u64, stalled: Duration) -> anyhow::Result<()> {
         self.expected.store(count, Ordering::Release);
         loop {
@@ -97,19 +98,19 @@ impl Tally {
         }
     }
 
-    /// Returns the time from the first arrival to the last.
+    /// Returns the time between the first and the last arrival.
     pub fn span(&self) -> Duration {
         let (first, last) = (self.first_us.load(Ordering::Relaxed), self.last_us.load(Ordering::Relaxed));
         Duration::from_micros(last.saturating_sub(first))
     }
 
-    /// Returns the number of arrivals beyond `each` per number.
+    /// Returns the number of duplicate arrivals, if `each` arrivals are expected per message.
     pub fn repeated(&self, each: u32) -> u64 {
         let over = |times: &AtomicU32| u64::from(times.load(Ordering::Relaxed).saturating_sub(each));
         self.times.iter().map(over).sum()
     }
 
-    /// Returns a percentile of the latency, in milliseconds; `share` is 0.99 for p99.
+    /// Returns a percentile of the latency in milliseconds. For p99, `share` is 0.99.
     pub fn percentile_ms(&self, share: f64) -> f64 {
         let counts: Vec<u64> = self.classes.iter().map(|class| class.load(Ordering::Relaxed)).collect();
         let total: u64 = counts.iter().sum();

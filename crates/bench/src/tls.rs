@@ -1,5 +1,5 @@
-//! The certificate of the TLS receiver, and the CA file with which the measured server trusts it. Both are
-//! constants: the key is public, and only the benchmark's own server trusts the certificate.
+//! The certificate of the TLS receiver, and the CA file that makes the measured server trust it. The private key
+//! is part of the source code, because only the measured server trusts the certificate.
 
 use anyhow::Context as _;
 use std::path::Path;
@@ -9,14 +9,14 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-/// The host name of the certificate.
+/// The host name in the certificate.
 pub const HOST: &str = "localhost";
 
-/// Self-signed for [`HOST`], valid until 2120.
+/// A self-signed certificate for [`HOST`], valid until 2120.
 const CERTIFICATE: &str = include_str!("tls/certificate.pem");
 const KEY: &[u8] = include_bytes!("tls/key.der");
 
-/// Returns the acceptor for connections, and the path of the file with the certificate.
+/// Writes a CA file to `folder`. Returns the TLS acceptor of the receiver and the path of the file.
 pub fn make(folder: &Path) -> anyhow::Result<(TlsAcceptor, String)> {
     let certificate =
         CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).context("reading the certificate")?;

@@ -1,5 +1,5 @@
-//! A minimal HTTP/1.1 implementation, so that the load and the receiver cost little compared with what is
-//! measured: a head, a `content-length`, a body, and persistent connections.
+//! A minimal HTTP/1.1 implementation with `content-length` bodies and persistent connections. It keeps the cost
+//! of the load generator and the receiver low compared with that of the measured server.
 
 use anyhow::{Context as _, bail};
 use std::net::SocketAddr;
@@ -8,22 +8,22 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
-/// Timeout of a [`call`].
+/// The maximum time a [`call`] waits for the response.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
-/// A received message: its first line and its body.
+/// A received request or response.
 #[derive(Debug)]
 pub struct Message<'a> {
     pub first_line: &'a str,
     pub body: &'a [u8],
 }
 
-/// Reads messages from a stream, one after the other.
+/// A reader of consecutive messages on a stream.
 #[derive(Debug)]
 pub struct Messages<R> {
     stream: R,
     buffer: Vec<u8>,
-    /// Number of buffered bytes that belong to the last message.
+    /// The number of buffered bytes that belong to the message returned last.
     taken: usize,
 }
 
@@ -36,7 +36,7 @@ impl<R: AsyncRead + Unpin> Messages<R> {
         &mut self.stream
     }
 
-    /// Returns the next message, or `None` if the other side has closed the connection.
+    /// Reads and returns the next message, or `None` if the peer has closed the connection.
     pub async fn next(&mut self) -> anyhow::Result<Option<Message<'_>>> {
         self.buffer.drain(..self.taken);
         self.taken = 0;
@@ -72,7 +72,11 @@ impl<R: AsyncRead + Unpin> Messages<R> {
     }
 }
 
-/// Makes one call on a new connection and returns the body of a successful response.
+/// Sends one request on a new connection and returns the body of the response.
+///
+/// # Errors
+///
+/// Returns an error if the status is not 2xx.
 pub async fn call(
     address: SocketAddr,
     method: &str,
@@ -97,7 +101,7 @@ pub async fn call(
     Ok(answer.body.to_vec())
 }
 
-/// Returns where the body starts.
+/// Returns the offset of the body, or `None` if the head is incomplete.
 fn find_end(buffer: &[u8]) -> Option<usize> {
     const END: &[u8] = b"\r\n\r\n";
     buffer.windows(END.len()).position(|window| window == END).map(|at| at + END.len())

@@ -1,10 +1,11 @@
-//! Measures how much receivers that never respond slow down the others: the real binary drains a backlog to
-//! 80 healthy subscriptions, first alone, then next to one black hole, then next to twenty, which have as
-//! many events and 100,000 waiting deliveries in addition. All three in one run for each engine; compare the
-//! throughput of the healthy deliveries with that of the first, as a ratio.
+//! Measures how much receivers that never respond ("black holes") slow down deliveries to healthy receivers.
+//! On each engine, the real binary drains a backlog for 80 healthy subscriptions with no, one and twenty black
+//! holes. The black holes have as many events in total as the healthy subscriptions, and 100,000 pending
+//! deliveries in addition. Prints the throughput of healthy deliveries, also as a ratio to that without black
+//! holes.
 //!
-//! `bench-isolation [--events N] [--rounds N]`; needs the server that `scripts/with-postgres --durable`
-//! starts, and the release binary next to this one, or the one that `POSTHASTE_BIN` names.
+//! Usage: `bench-isolation [--events N] [--rounds N]`. Requires the server started by
+//! `scripts/with-postgres --durable`, and the release binary in the same folder or named by `POSTHASTE_BIN`.
 
 use anyhow::Context as _;
 use posthaste_bench::ceiling::Bare;
@@ -21,7 +22,7 @@ const HEALTHY: u32 = 80;
 const BACKLOG: u32 = 100_000;
 const BLACK_HOLES: [u32; 3] = [0, 1, 20];
 const SERVER_VARIABLE: &str = "POSTHASTE_TEST_POSTGRES_URL";
-/// The run is aborted after this long without a delivery.
+/// The time without a delivery after which a run is aborted.
 const STALLED: Duration = Duration::from_secs(60);
 
 #[tokio::main]
@@ -39,7 +40,7 @@ async fn main() -> anyhow::Result<()> {
     println!("{events} healthy deliveries to {HEALTHY} subscriptions; medians of {rounds} rounds");
     for engine in [Engine::Postgres { server }, Engine::Sqlite] {
         let mut times: [Vec<Duration>; BLACK_HOLES.len()] = Default::default();
-        // The variants alternate, so that a slowdown of the machine affects all of them.
+        // The variants alternate, so that a slowdown of the machine affects them equally.
         for _ in 0..rounds {
             for (times, black_holes) in times.iter_mut().zip(BLACK_HOLES) {
                 let scratch = engine.scratch(&bench.folder.0, "isolation").await?;
@@ -68,7 +69,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Returns how long the healthy deliveries took from the start of the process.
+    /// Returns the time from the start of the process until all healthy deliveries have arrived.
     async fn drain(&self, url: &str, black_holes: u32) -> anyhow::Result<Duration> {
         let receiver = Receiver::start(None)?;
         self.fill(url, black_holes, &receiver).await?;
@@ -80,7 +81,7 @@ impl Bench {
         Ok(began.elapsed())
     }
 
-    /// Creates the subscriptions and stores the events. Those of the backlog are routed, the others are not.
+    /// Creates the subscriptions and stores the events. Only the events of the black holes' backlog are routed.
     async fn fill(&self, url: &str, black_holes: u32, receiver: &Receiver) -> anyhow::Result<()> {
         let server = self.start(url, "api").await?;
         for (name, path, count) in [("healthy", TAKES, HEALTHY), ("black", HANGS, black_holes)] {

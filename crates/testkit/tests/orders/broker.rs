@@ -1,8 +1,8 @@
-//! Responses of a broker: as HTTP, and byte by byte.
+//! Broker responses for the tests, as structured answers and as raw bytes.
 
 use posthaste_testkit::receiver::{Act, Answer, Received};
 
-/// Returns the acceptance of an order, as in the specification.
+/// Returns the response with which a broker accepts an order, as in the specification.
 pub(crate) fn accepted(request: &Received) -> Answer {
     let key = request.header("idempotency-key");
     let body = format!(
@@ -11,7 +11,7 @@ pub(crate) fn accepted(request: &Received) -> Answer {
     Answer::With { status: 200, headers: Vec::new(), body: body.into_bytes() }
 }
 
-/// Returns an HTTP response byte by byte, after which the connection is closed.
+/// Returns a script that writes an HTTP response and closes the connection.
 pub(crate) fn answer(status: u16, headers: &str, body: &str) -> Vec<Act> {
     let length = body.len();
     let text = format!("HTTP/1.1 {status} X\r\n{headers}content-length: {length}\r\n\r\n{body}");

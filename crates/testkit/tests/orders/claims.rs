@@ -1,4 +1,4 @@
-//! Claims of orders, and what happens if the holder hangs, dies, or reports too late.
+//! Tests the claiming of orders, with workers that hang, die or report too late.
 
 use crate::broker::accepted;
 use posthaste_core::Timestamp;
@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Returns a broker that responds to one request per permit.
+/// Starts a broker that responds to one request per semaphore permit. Returns it with the semaphore.
 async fn gated() -> (Receiver, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
     let inner = Arc::clone(&gate);
@@ -39,7 +39,8 @@ pub(crate) async fn only_orders_that_can_be_sent_at_once_are_claimed<S: Stores>(
     for _ in 0..3 {
         progress.push(rig.processes[0].worker.step(now).await.expect("a step"));
     }
-    // First three, the maximum of a claim; then one for the fourth sender; then none.
+    // The first step claims three orders, the batch size. The second claims one for the fourth sender, the third
+    // none.
     assert_eq!(progress, [Progress::More, Progress::Idle, Progress::Idle]);
     assert_eq!(rig.count(OrderStatus::Sending).await, 4);
     rig.watch().await;
@@ -76,7 +77,7 @@ pub(crate) async fn a_stuck_order_is_rewound_and_its_late_sender_is_fenced<S: St
     let now = rig.now();
     rig.processes[0].worker.step(now).await.expect("a step");
     slow.wait_for(1).await;
-    // Another worker takes over; the first still waits for its response.
+    // A second worker takes over while the first still waits for its response.
     let mut late = rig.processes.remove(0);
     let quick = Receiver::start(|_| Answer::Status(500)).await;
     rig.add_worker(&quick.url("/"));
@@ -106,7 +107,7 @@ pub(crate) async fn an_old_claim_is_released_unsent<S: Stores>(h: Harness<S>) {
     let broker = Receiver::start(accepted).await;
     rig.add_worker(&broker.url("/"));
     let key = rig.submit("order", 1).await.remove(0);
-    // As if the process had been stopped between its claim and its send.
+    // Simulates a process that is suspended between claiming an order and sending it.
     let claimed_at = rig.now();
     rig.move_by(STUCK_THRESHOLD - SECOND);
     rig.processes[0].worker.step(claimed_at).await.expect("a step");
@@ -120,7 +121,7 @@ pub(crate) async fn an_old_claim_is_released_unsent<S: Stores>(h: Harness<S>) {
     rig.check_audit().await;
 }
 
-/// Panics at its first sends, and refuses all others.
+/// A broker adapter that panics on the first `left` orders and rejects all others.
 struct Explosive {
     left: AtomicUsize,
 }
@@ -169,8 +170,8 @@ pub(crate) async fn a_drain_waits_for_sends_in_progress<S: Stores>(h: Harness<S>
     broker.wait_for(4).await;
     gate.add_permits(2);
     let clock = Clock::fixed(now);
-    // Two sends succeed, two get no response: the grace period ends, and orders that may have been executed
-    // are not released.
+    // Two requests succeed and two get no response. When the grace period ends, orders that may have been
+    // executed are not released.
     while rig.count(OrderStatus::Sent).await < 2 {
         tokio::task::yield_now().await;
     }
@@ -193,7 +194,7 @@ pub(crate) async fn settlements_delayed_by_an_outage_are_written_before_rewinds<
     let now = rig.now();
     rig.processes[0].worker.step(now).await.expect("a step");
     broker.wait_for(1).await;
-    // The store is unavailable for so long that the order looks stuck afterwards.
+    // The store is unavailable until the stuck threshold of the order has passed.
     rename(&rig, "outbox_orders", "orders_away").await;
     rig.move_by(STUCK_THRESHOLD + SECOND);
     let now = rig.now();
@@ -208,12 +209,12 @@ pub(crate) async fn settlements_delayed_by_an_outage_are_written_before_rewinds<
     rig.check_audit().await;
 }
 
-/// Renames a table, so that the store fails.
+/// Renames a table. Store calls fail until the table has its original name again.
 async fn rename<S: Stores>(rig: &OrderRig<S>, from: &str, to: &str) {
     rig.h.direct.run(&format!("ALTER TABLE {from} RENAME TO {to}")).await;
 }
 
-/// Inserts orders with the digest of another order, bypassing the store.
+/// Inserts six orders with the digest of another order, bypassing the store.
 async fn tamper<S: Stores>(rig: &OrderRig<S>, prefix: &str) {
     let micros = rig.now().micros();
     let moment = match rig.h.engine {
@@ -243,7 +244,7 @@ pub(crate) async fn a_tampered_order_does_not_block_others<S: Stores>(h: Harness
     rig.submit("order", 3).await;
     rig.until_quiet().await;
     assert_eq!((rig.count(OrderStatus::Sent).await, rig.count(OrderStatus::Dead).await), (3, 6));
-    // Nor does it use up the turn of a probe while the lane only probes.
+    // While the lane sends only probes, a tampered order does not use up a probe.
     rig.h.direct.run("UPDATE outbox_lane SET faults_in_row = 5").await;
     tamper(&rig, "again").await;
     rig.move_by(SECOND);

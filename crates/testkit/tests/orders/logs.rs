@@ -1,4 +1,5 @@
-//! Log lines about the lane: each change once, with advice, and never a credential or an order.
+//! Tests the log messages about the lane: each change is logged once, with advice, and without credentials or
+//! order contents.
 
 use crate::broker::accepted;
 use posthaste_core::order::OrderStatus;
@@ -35,9 +36,9 @@ async fn each_change_of_the_lane_is_logged_once() {
     for (number, (answer, words)) in rows.into_iter().enumerate() {
         status.store(answer, Ordering::SeqCst);
         let before = log.text().matches(words).count();
-        // Exactly as many as needed: the last one changes the lane, and none is left to claim.
+        // Exactly as many orders as needed: the last one changes the lane, and none is left to claim.
         rig.submit(&format!("row-{number}"), 5).await;
-        // Repeatedly: a logged change is not logged again.
+        // Later turns must not log the same change again.
         for _ in 0..3 {
             rig.until_quiet().await;
             rig.move_by(Duration::from_secs(61));

@@ -1,4 +1,4 @@
-//! A store whose claims are executed but whose responses are lost.
+//! Tests an outbox worker with a store that executes claims but loses the responses.
 
 use crate::broker::accepted;
 use posthaste_core::lane::Lane;
@@ -20,7 +20,7 @@ use std::time::Duration;
 #[derive(Clone)]
 struct Lossy<W> {
     store: W,
-    /// Number of responses still to be lost.
+    /// The number of responses still to lose.
     losses: Arc<AtomicU32>,
 }
 
@@ -94,10 +94,11 @@ impl<W: OutboxWorkerStore> OutboxWorkerStore for Lossy<W> {
     }
 }
 
-/// On PostgreSQL only: SQLite cannot lose a response.
+/// Runs only on PostgreSQL, because an embedded SQLite store cannot lose a response.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_without_a_response_is_found_again() {
-    // The store responds again after this time: soon enough to send under the claim, or only to release it.
+    // After the first outage, the orders can still be sent under their claims. After the second, they can only be
+    // released.
     for outage in [Duration::from_secs(5), STUCK_THRESHOLD - Duration::from_secs(5)] {
         let mut rig = OrderRig::new(Harness::postgres("lossy").await);
         let broker = Receiver::start(accepted).await;

@@ -1,5 +1,5 @@
-//! Orders from the queue to the broker and back: real workers, the real adapter, real sockets, a clock that
-//! the test moves, on both engines.
+//! Tests the path of orders from the queue to the broker and back with real workers, the real adapter, real
+//! sockets and a simulated clock, on both engines.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod broker;

@@ -1,5 +1,5 @@
-//! A broker that refuses the credentials for a weekend, one that is unreachable for an hour, and one that
-//! fails every order for an hour.
+//! Tests broker outages: credentials refused for two days, a broker that is unreachable for an hour, and a broker
+//! that fails every request for an hour.
 
 use crate::broker::accepted;
 use posthaste_core::lane::{LaneMode, UNAUTHORIZED_MAX};
@@ -43,7 +43,7 @@ pub(crate) async fn revoked_credentials_end_few_orders_and_probes_end_none<S: St
     let lane = rig.lane.seen().expect("a lane");
     assert_eq!(lane.mode(), LaneMode::Paused);
     assert!(lane.reason.is_some_and(|reason| reason.contains("credentials")));
-    // Two days, one turn every quarter of an hour; each sends one probe.
+    // For two days, one turn every 15 minutes, each of which sends one probe.
     let before = broker.received().len();
     for _ in 0..2 * 24 * 4 {
         rig.move_by(Duration::from_secs(15 * 60));
@@ -87,13 +87,13 @@ pub(crate) async fn an_unreachable_broker_ends_no_order<S: Stores>(h: Harness<S>
     rig.check_audit().await;
 }
 
-/// A broker that fails after it received the order may have executed it, so each such send counts against the
-/// order's nine, even during an outage. Sending one order at a time limits this to the probes, about one per
-/// minute, shared by all waiting orders. So a backlog of many orders survives an hour, and a few orders do
-/// not.
+/// A broker that fails after it has received an order may have executed it. Each such attempt therefore counts
+/// toward the order's limit of nine, even during an outage. While the lane sends one order at a time, about one
+/// attempt per minute is shared by all waiting orders. A backlog of 30 orders thus survives an hour, but up to
+/// six orders do not.
 pub(crate) async fn a_failing_broker_uses_up_the_nine_sends_of_an_order<S: Stores>(h: Harness<S>) {
     const PATIENT: Duration = Duration::from_secs(30);
-    // In real time: long enough to send the order and get no response.
+    // A deadline in real time, long enough to send the order. No response arrives before it.
     const HANGS_FOR: Duration = Duration::from_millis(250);
     let mut rig = OrderRig::new(h);
     let (mut died, mut number) = (0, 0);
@@ -123,7 +123,7 @@ pub(crate) async fn a_failing_broker_uses_up_the_nine_sends_of_an_order<S: Store
             assert!(is_spent, "{row}: {order:#?}");
         }
         assert_eq!(rig.stored_lane().await.mode(), LaneMode::OneAtATime, "{row}");
-        // The next order succeeds as a probe, and the rest follows.
+        // The next probe succeeds, and the remaining orders are sent.
         let recovered = Receiver::start(accepted).await;
         rig.processes.clear();
         rig.add_worker(&recovered.url("/"));

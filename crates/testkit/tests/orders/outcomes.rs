@@ -1,4 +1,5 @@
-//! Each response and each fault through the real adapter: state, code, time of the next attempt, and note.
+//! Tests the effect of each broker response and fault on an order, with the real adapter: its state, error code,
+//! next attempt and audit note.
 
 use crate::broker::answer;
 use posthaste_core::order::{IdempotencyKey, OrderStatus};
@@ -14,33 +15,34 @@ use posthaste_testkit::receiver::{Act, Receiver, closed_port};
 use std::time::Duration;
 
 const PATIENT: Duration = Duration::from_secs(30);
-/// A deadline that is meant to expire.
+/// A deadline that is expected to expire.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// Where an order is sent to.
+/// The destination of an order.
 enum Place {
-    /// A broker that reads the order, then executes this script.
+    /// A broker that reads the order and then runs a script.
     Broker(Vec<Act>),
     /// A broker that resets the connection without reading the order.
     Unread,
     ClosedPort,
-    /// A name that does not resolve.
+    /// A host name that does not resolve.
     NoName,
-    /// TLS to a server that does not support it.
+    /// An `https` URL of a server that does not support TLS.
     NoTls,
-    /// An address that the policy refuses.
+    /// An address that the address policy refuses.
     Blocked,
 }
 
-/// The expected result of an order.
+/// The expected result of sending an order.
 enum Fate {
-    /// With this note in the audit (empty for none) and this broker order id.
+    /// The order is sent. An empty `note` means that the audit row has no note.
     Sent {
         code: &'static str,
         note: &'static str,
         broker_order_id: Option<&'static str>,
     },
-    /// With the backoff of the policy, or with the delay in seconds that the broker asked for.
+    /// The order is retried. `seconds` is the range of the delay that the broker requested, or `None` for the
+    /// backoff of the retry policy.
     Failed {
         code: &'static str,
         seconds: Option<(u64, u64)>,
@@ -83,7 +85,7 @@ const fn dead(code: &'static str, note: &'static str) -> Fate {
     Fate::Dead { code, note }
 }
 
-/// Each row has its own order, whose key replaces this one and has the same length.
+/// A placeholder in responses. It is replaced by the idempotency key of the row's order, which has the same length.
 const KEY: &str = "row-000-0";
 const GOOD: &str = r#"{"broker_order_id":"brk-1","idempotency_key":"row-000-0"}"#;
 
@@ -91,7 +93,7 @@ fn answered(status: u16, headers: &str, body: &str) -> Place {
     Place::Broker(answer(status, headers, body))
 }
 
-/// Writes a head, then bytes without end.
+/// Returns a broker that writes `head`, followed by an endless stream of bytes.
 fn endless(head: &str) -> Place {
     Place::Broker(vec![Act::SayLong(head.to_owned()), Act::Endlessly(&[b'x'; 65_536])])
 }
@@ -178,7 +180,7 @@ const fn doubted() -> Fate {
 }
 
 fn slowed() -> Vec<Row> {
-    // Two minutes after the start of the test, when this row is sent.
+    // Two minutes after the start of the test. The row with this date is sent first.
     let date = "retry-after: Fri, 15 Jan 2027 08:02:00 GMT\r\n";
     let busy = |seconds| Fate::Failed {
         code: "BROKER_5XX",
@@ -221,7 +223,7 @@ fn sender_with(policy: EgressPolicy, resolver: impl Resolve) -> Sender {
     Sender::with_resolver(policy, Trust::nobody(), KeepAlive::default(), resolver).expect("a sender")
 }
 
-/// Returns the adapter for a place, and its receiver, which must be kept alive.
+/// Returns the broker adapter for `place` and its receiver, if any. The receiver must be kept alive.
 async fn broker_at(place: Place, key: &IdempotencyKey) -> (HttpBroker, Option<Receiver>) {
     let strict = || sender_with(EgressPolicy { allow_http: true, allow_cidrs: Vec::new() }, Nowhere);
     match place {
@@ -285,7 +287,7 @@ async fn check<S: Stores>(rig: &mut OrderRig<S>, number: usize, (name, place, fa
             assert!(order.result_digest.is_none() && noted(note), "{told}");
         }
     }
-    // The next row must find an open lane and an empty queue.
+    // The next row requires an open lane at full rate.
     rig.h.store.dead_letters().resume_lane(actor(), rig.now()).await.expect("a result");
     rig.h.direct.run("UPDATE outbox_lane SET rate = 1000, next_send_at = NULL, slowed_at = NULL").await;
 }

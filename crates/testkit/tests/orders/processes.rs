@@ -1,4 +1,4 @@
-//! One order submitted many times concurrently to running processes is stored and sent once.
+//! Tests that running processes store and send an order once if it is submitted many times concurrently.
 
 use posthaste_testkit::broker::TestBroker;
 use posthaste_testkit::broker::behaviour::Behaviour;
@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 const API_KEY: &str = "the-root-key-of-the-order-once-test";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Submits the first order ten times and the second two hundred times, distributed over all servers.
+/// Submits one order 10 times and another 200 times, distributed over all servers, and checks that each is sent
+/// once.
 async fn submit_and_check(addresses: &[SocketAddr], broker: &TestBroker) {
     for (number, times) in [(0, 10), (1, 200)] {
         let calls: Vec<_> = (0..times)

@@ -1,4 +1,4 @@
-//! Retries of orders: their times, their number, and the final state.
+//! Tests the times and the number of retries of an order, and its final state.
 
 use crate::broker::accepted;
 use posthaste_core::Timestamp;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 type Times = Arc<Mutex<Vec<Timestamp>>>;
 
-/// Returns a broker that records when each order arrived, by the test's clock.
+/// Starts a broker that records the time of each request, as read from `clock`.
 async fn noting(
     clock: &Clock,
     answer: impl Fn(&Received, usize) -> Answer + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! Rate limits of the broker, and how the lane adapts.
+//! Tests how the lane adapts to rate limits of the broker.
 
 use crate::broker::accepted;
 use posthaste_core::lane::{LaneMode, RATE_MAX};
@@ -23,7 +23,7 @@ pub(crate) async fn a_rate_limit_slows_the_lane_and_successes_speed_it_up<S: Sto
         )
         .await;
     rig.add_worker(&broker.url("/"));
-    // 429s in eight different seconds halve the rate eight times, however many there are in each.
+    // 429 responses in eight different seconds halve the rate eight times, regardless of their number per second.
     for number in 0..8 {
         rig.submit(&format!("slow-{number}"), 1).await;
         rig.turn().await;
@@ -35,7 +35,7 @@ pub(crate) async fn a_rate_limit_slows_the_lane_and_successes_speed_it_up<S: Sto
     assert!((slowest.rate - RATE_MAX / 256.0).abs() < 0.001, "{}", slowest.rate);
     rig.watch().await;
     assert_eq!(rig.metric("outbox_rate"), Some(slowest.rate));
-    // Another process, later: it finds the stored state of the lane.
+    // Another process starts later and reads the stored state of the lane.
     rig.processes.clear();
     rig.add_worker(&broker.url("/"));
     rig.submit("order", 40).await;

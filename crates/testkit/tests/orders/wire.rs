@@ -1,4 +1,4 @@
-//! The request that a broker receives.
+//! Tests the HTTP request that a broker receives.
 
 use crate::broker::accepted;
 use posthaste_core::digest::digest_of;

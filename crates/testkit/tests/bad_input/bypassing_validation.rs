@@ -1,5 +1,5 @@
-//! Values that bypass the parsers, which only a programming error can cause. Both engines refuse them, store
-//! nothing, and continue to work.
+//! Tests invalid values that bypass the parsers, which only a programming error can cause. Both engines refuse
+//! them, store nothing and continue to work.
 
 use posthaste_core::event::{CorrelationId, EventType, ExternalEventId, NewEvent, TraceParent};
 use posthaste_core::json::{JsonText, PAYLOAD_BYTES_MAX};
@@ -46,7 +46,8 @@ fn broken_events() -> Vec<(&'static str, NewEvent)> {
     ]
 }
 
-/// An invalid event refuses its own request and no other, with or without an external id next to it.
+/// An invalid event causes its own request to be refused, but no other request in the batch. This holds with and
+/// without events that have an external id.
 pub(crate) async fn invalid_events_are_refused<S: Stores>(h: &Harness<S>) {
     let mut stored = 0;
     for (number, (what, broken)) in broken_events().into_iter().enumerate() {
@@ -148,7 +149,7 @@ pub(crate) async fn invalid_configuration_is_refused<S: Stores>(h: &Harness<S>) 
     assert_eq!(h.direct.number("SELECT count(*) FROM api_keys").await, 0);
 }
 
-/// Ids that no table contains match nothing and cause no error.
+/// Ids that do not exist match no rows and cause no error.
 pub(crate) async fn unknown_ids_match_nothing<S: Stores>(h: &Harness<S>) {
     for raw in [0, -1, i64::MIN, i64::MAX] {
         let (event, subscription) = (EventId::from_store(raw), SubscriptionId::from_store(raw));

@@ -1,5 +1,5 @@
-//! Invalid input is refused with the same typed error on both engines and stores nothing; faults below the
-//! stores are reported and survived.
+//! Tests that both engines refuse invalid input with the same typed error and store nothing, and that stores
+//! report database faults and recover from them.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod bypassing_validation;

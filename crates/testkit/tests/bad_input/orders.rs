@@ -1,5 +1,5 @@
-//! Invalid orders: the parser refuses them with a specific error, and both engines refuse them if they bypass
-//! it.
+//! Tests that the parser refuses invalid orders with a specific error, and that both engines refuse invalid orders
+//! that bypass the parser.
 
 use posthaste_core::order::{IdempotencyKey, Order, OrderError};
 use posthaste_core::ports::{OutboxIntakeStore as _, StoreError, Stores};
@@ -39,7 +39,7 @@ fn orders_that_cannot_be_stored_exactly_are_refused() {
     }
 }
 
-/// Orders that the parser never returns. Each is submitted in a batch with valid ones.
+/// Returns invalid orders, which the parser never returns. Each is submitted in a batch with valid orders.
 fn broken() -> Vec<(&'static str, Order)> {
     let fine = || order("fine", 1);
     let long = IdempotencyKey::from_store("k".repeat(201));

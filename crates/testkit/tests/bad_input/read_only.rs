@@ -1,5 +1,5 @@
-//! A database file or folder without write permission: the error names the file, and the file is unchanged.
-//! Permissions do not apply to root, so under root the test runs itself again as `nobody`.
+//! Tests a database file or folder without write permission: the error names the file, and the file is unchanged.
+//! Permissions do not apply to root, so a test that runs as root runs itself again as `nobody`.
 
 use posthaste_core::ports::{StoreError, StoreResult};
 use posthaste_store::sqlite::{self, SqliteOptions, SqliteStore};
@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Set in the child process: the folder it may use.
+/// The environment variable with the folder for the child process. It is not set in the parent process.
 const FOLDER_VARIABLE: &str = "POSTHASTE_TEST_READ_ONLY_FOLDER";
 const NOBODY: u32 = 65_534;
 
@@ -28,7 +28,7 @@ fn a_read_only_database_is_refused_by_name_and_unchanged() {
     }
 }
 
-/// Returns whether permissions apply to this user, by trying to write.
+/// Returns whether file permissions apply to this user. Determined by writing to a read-only file.
 fn is_bound_by_permissions(folder: &Path) -> bool {
     let file = folder.join("unwritable");
     fs::write(&file, "").expect("a file");
@@ -69,7 +69,7 @@ fn check(folder: &Path) {
     check_nothing_can_be_made(folder);
 }
 
-/// Removes permissions from a working database, tries to use it, and restores them.
+/// Removes permissions from a working database, checks that it is refused, and restores the permissions.
 fn check_case(folder: &Path, case: &str, take: impl Fn(&Path) -> Vec<(PathBuf, u32)>) {
     let database = folder.join(case).join("posthaste.db");
     sqlite::migrate(&database).expect("the migration");
@@ -97,7 +97,7 @@ fn check_case(folder: &Path, case: &str, take: impl Fn(&Path) -> Vec<(PathBuf, u
     drop(SqliteStore::open(&SqliteOptions::new(&database)).expect("a database that works again"));
 }
 
-/// A file cannot be created in a read-only folder.
+/// Checks that no database is created in a read-only folder.
 fn check_nothing_can_be_made(folder: &Path) {
     let closed = folder.join("closed");
     fs::create_dir(&closed).expect("a folder");

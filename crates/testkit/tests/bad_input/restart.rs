@@ -1,5 +1,5 @@
-//! PostgreSQL is stopped and started while a store is in use: calls fail as unavailable, and succeed again
-//! without a new store.
+//! Tests restarts of PostgreSQL while a store is in use. Calls fail as unavailable during the outage and succeed
+//! afterwards on the same store.
 
 use posthaste_core::ports::{
     EventFilter, IngestStore as _, KeyStore as _, OrchestratorStore as _, OutboxWorkerStore as _,
@@ -17,7 +17,7 @@ use tokio_postgres::Client;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Calls one method of several roles, each on its own pool. Returns the results.
+/// Calls one method for each of several roles, which use separate connection pools, and returns the results.
 async fn call_every_role(store: &PostgresStore) -> Vec<(&'static str, StoreResult<()>)> {
     let page = PageRequest::first(10);
     let route = RouteTake { from: None, events_max: 100 };
@@ -45,7 +45,7 @@ async fn a_store_survives_restarts_of_the_server() {
             outcome.unwrap_or_else(|error| panic!("{role} before: {error:?}"));
         }
         server.pg_ctl(&["stop", "-m", how]);
-        // Twice: with connections that have just broken, and with none.
+        // The first pass uses connections that have just broken, the second has no connections.
         for _ in 0..2 {
             for (role, outcome) in call_every_role(&store).await {
                 let is_away = matches!(outcome, Err(StoreError::Unavailable { .. }));
@@ -95,7 +95,7 @@ async fn count(client: &Client, sql: &str, name: &str) -> i64 {
     client.query_one(sql, &[&name]).await.expect("a count").get(0)
 }
 
-/// Waits until the callers got some more acknowledgements.
+/// Waits until 20 more events have been acknowledged.
 async fn more_accepted(accepted: &AtomicUsize) {
     let goal = accepted.load(Ordering::Relaxed) + 20;
     let reached = async {
@@ -106,7 +106,7 @@ async fn more_accepted(accepted: &AtomicUsize) {
     tokio::time::timeout(PATIENCE, reached).await.expect("acknowledgements again");
 }
 
-/// Publishes events one after the other, and returns the acknowledged ones.
+/// Publishes events one after the other until `stop` is set. Returns the external ids of the acknowledged events.
 async fn publish_until(
     store: PostgresStore,
     caller: u32,

@@ -1,4 +1,4 @@
-//! Validation in the core, before any store is called. One row for each kind of invalid input.
+//! Tests validation in the core, before any store is called, with one row for each kind of invalid input.
 
 use posthaste_core::event::{CorrelationId, EventError, EventType, ExternalEventId, TraceParent};
 use posthaste_core::ids::IdOutOfRange;

@@ -1,4 +1,4 @@
-//! Name resolution, address checks, and connections that cannot be established.
+//! Tests name resolution, address checks, and connections that cannot be established.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -12,7 +12,7 @@ use crate::senders::{OK, SHORT, Scripted, answering, code, deliver, policy, send
 
 const CLOSING: &[u8] = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
-/// Returns a sender with scripted name resolution, for which only 127.0.0.1 is public.
+/// Returns a sender with scripted name resolution. The only non-public address that it allows is 127.0.0.1.
 fn narrow(resolver: Scripted) -> Sender {
     let allow_cidrs = vec!["127.0.0.1/32".parse().expect("a network")];
     let policy = EgressPolicy { allow_http: true, allow_cidrs };
@@ -43,7 +43,7 @@ async fn every_resolved_address_is_checked() {
         }
         let reached = codes.iter().filter(|code| **code == "200").count();
         assert_eq!(receiver.accepted(), reached, "{answers:?}");
-        // The checked address is the one connected to: there is no second lookup in between.
+        // Each request resolves the name once: there is no second lookup between the check and the connection.
         let asked = resolver.asked.lock().expect("the list");
         assert_eq!(*asked, vec!["receiver.example"; codes.len()], "{answers:?}");
     }
@@ -69,7 +69,7 @@ async fn the_next_address_is_tried_when_one_refuses() {
     let rows: &[(&[&str], &str)] = &[
         (&["127.0.0.2", "127.0.0.3", "127.0.0.1"], "200"),
         (&["127.0.0.2", "127.0.0.3"], "CONNECT_FAILED"),
-        // Five are checked, four are tried.
+        // All five addresses are checked, but only four are tried.
         (&["127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.1"], "CONNECT_FAILED"),
     ];
     for (addresses, expected) in rows {

@@ -1,4 +1,4 @@
-//! Responses of receivers, and what receivers do instead of responding.
+//! Tests the outcomes of slow, interrupted, invalid, endless and valid responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use crate::senders::{OK, PATIENT, SHORT, answering, code, send, send_body, sende
 
 const BODY: ReadUpTo = ReadUpTo::Body { bytes_max: 16 * 1024 };
 
-/// Sends one request to one receiver. Rows that must time out have a short deadline, the others a long one.
+/// Sends one request to a receiver that runs the script `acts`, and checks the outcome. Rows that must time out
+/// have a short deadline, all others a long one.
 async fn check(what: &str, acts: &[Act], wanted: ReadUpTo, expected: &str) {
     let receiver = Receiver::scripted(acts.to_vec()).await;
     let deadline =
@@ -44,7 +45,7 @@ async fn slow_receivers_end_at_the_deadline() {
         ("a body that does not come until the deadline", &[chunked, Hold], BODY, "HTTP_500"),
         ("a body that nobody wants", &[long, Hold], ReadUpTo::Status, "200"),
     ];
-    // Concurrently, because each of them is slow.
+    // The checks run concurrently, because each is slow.
     let mut checks = tokio::task::JoinSet::new();
     for (what, acts, wanted, expected) in rows {
         let (what, acts, wanted, expected) = (what.to_string(), acts.to_vec(), *wanted, expected.to_string());
@@ -170,7 +171,7 @@ async fn endless_bodies_are_truncated() {
 
 #[tokio::test]
 async fn a_compressed_body_is_not_decompressed() {
-    // 131,072 zeros in 161 bytes.
+    // 131,072 zero bytes, compressed to 161 bytes.
     let mut zeros = b"\x1f\x8b\x08\0\0\0\0\0\x02\x03\xed\xc11\x01\0\0\0\xc2\xa0\xf5O\xeda\r\xa0".to_vec();
     zeros.resize(152, 0);
     zeros.extend(b"n\xcd\xcd\xe8~\0\0\x02\0");
@@ -257,7 +258,7 @@ async fn a_large_body_arrives_complete_and_an_unread_one_times_out() {
     let exchange = send_body(&sender(), &receiver.url("/hook"), body.clone(), BODY, PATIENT).await;
     assert_eq!(code(&exchange), "200");
     assert_eq!(hears.recv().await, Some(body.to_vec()));
-    // More than the buffers of two sockets hold.
+    // More than the buffers of both sockets can hold.
     let huge = Bytes::from(vec![b'7'; 16 << 20]);
     let deaf = Receiver::raw(|stream| async move {
         let _stream = stream;
@@ -278,7 +279,7 @@ async fn a_large_body_arrives_complete_and_an_unread_one_times_out() {
     assert_eq!(code(&exchange), "HTTP_413", "a response before the end of the request");
 }
 
-/// Returns the peak memory of this process, in KiB.
+/// Returns the peak resident memory of this process in KiB.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
@@ -297,7 +298,7 @@ async fn memory_stays_bounded_during_two_hundred_floods() {
         sends.spawn(async move { code(&send(&sender, &url, BODY, PATIENT).await) });
     }
     assert!(sends.join_all().await.iter().all(|code| code == "200"));
-    // The kernel's figure is approximate: a peak may be a little lower than before.
+    // The kernel's figure is approximate and may decrease slightly.
     let growth_kib = peak_kib().saturating_sub(before);
     assert!(growth_kib < 50 * 1024, "{growth_kib} KiB");
 }

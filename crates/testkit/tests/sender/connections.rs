@@ -1,5 +1,5 @@
-//! Keep-alive: connections are reused, a receiver that closes one costs no attempt, idle connections are
-//! limited in time and number, and no request is sent twice.
+//! Tests keep-alive: connections are reused, a connection closed by the receiver costs no attempt, idle
+//! connections are limited in time and number, and no request is sent twice.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -15,7 +15,7 @@ use tokio::sync::{Barrier, mpsc};
 
 use crate::senders::{OK, PATIENT, answering, code, deliver, policy, send, sender};
 
-/// Responds to one request, closes the connection without announcing it, and then signals `closed`.
+/// Responds to one request, closes the connection without a `connection: close` header, and signals `closed`.
 async fn hang_up(mut stream: TcpStream, closed: mpsc::UnboundedSender<()>) -> io::Result<()> {
     if read_request(&mut stream).await?.is_some() {
         stream.write_all(OK).await?;
@@ -71,7 +71,7 @@ async fn a_closed_connection_costs_no_attempt() {
     let (closed, mut is_closed) = mpsc::unbounded_channel();
     let receiver = Receiver::raw(move |stream| hang_up(stream, closed.clone())).await;
     for _ in 0..200 {
-        // A new sender each time: one that was used would not reuse a connection to this host.
+        // A new sender each time, because a used one would not reuse a connection to this host.
         let sender = sender();
         for _ in 0..2 {
             assert_eq!(code(&deliver(&sender, &receiver.url("/hook")).await), "200");
@@ -81,8 +81,8 @@ async fn a_closed_connection_costs_no_attempt() {
     assert_eq!(receiver.accepted(), 400);
 }
 
-/// The same with a receiver on its own thread, and no turn of the runtime between the close and the next
-/// request: only the kernel knows about it.
+/// The receiver runs on a separate thread, and the runtime does not run between the close and the next request.
+/// Only the kernel has noticed the close by then.
 #[tokio::test]
 async fn a_connection_closed_unnoticed_costs_no_attempt() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -138,7 +138,7 @@ async fn no_request_is_repeated_after_its_first_byte() {
         async move {
             read_request(&mut stream).await?;
             stream.write_all(OK).await?;
-            // Reads a part of the second request, then resets the connection.
+            // Reads part of the second request, then resets the connection.
             stream.read_exact(&mut [0; 10]).await?;
             seen.fetch_add(1, Ordering::SeqCst);
             reset_at_end(&stream);
@@ -169,15 +169,15 @@ async fn idle_connections_are_closed_after_their_timeout() {
     .await;
     let sender = keeping(KeepAlive { idle_max: Duration::from_millis(400), ..KeepAlive::default() });
     assert_eq!(code(&deliver(&sender, &receiver.url("/hook")).await), "200");
-    // Closed even though nothing is sent any more.
+    // The connection is closed although no further request is sent.
     assert_eq!(has_ended.recv().await, Some(()));
     assert_eq!(code(&deliver(&sender, &receiver.url("/hook")).await), "200");
     drop(sender);
     assert_eq!(has_ended.recv().await, Some(()), "and all when the sender is dropped");
 }
 
-/// Returns a receiver that responds when `together` requests have arrived, and signals the end of each
-/// connection.
+/// Starts a receiver that responds once `together` requests have arrived. It signals the end of each connection
+/// on `ended`.
 async fn gather(ip: Ipv4Addr, together: usize, ended: mpsc::UnboundedSender<()>) -> Receiver {
     let barrier = Arc::new(Barrier::new(together));
     Receiver::raw_at(ip.into(), move |mut stream| {
@@ -197,7 +197,7 @@ async fn gather(ip: Ipv4Addr, together: usize, ended: mpsc::UnboundedSender<()>)
 #[tokio::test]
 async fn idle_connections_are_bounded_for_each_host_and_in_total() {
     let long = KeepAlive { idle_max: PATIENT, rest_at_new_hosts: false, ..KeepAlive::default() };
-    // (limits, concurrent requests to each of two hosts) → connections closed at once
+    // (limits, concurrent requests to each of two hosts, connections closed at once)
     let rows = [
         (KeepAlive { idle_per_host_max: 3, ..long }, 5, 4),
         (KeepAlive { idle_total_max: 4, ..long }, 5, 6),

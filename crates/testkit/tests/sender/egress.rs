@@ -1,5 +1,5 @@
-//! The address policy as tables: the expected result for each URL at creation, and for each address before a
-//! request is sent.
+//! Tests the address policy with tables of URLs and addresses. Each is checked as at the creation of a
+//! subscription, and before a request is sent.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use posthaste_services::sender::{KeepAlive, Post, ReadUpTo, Resolve, Resolving, 
 
 use AddressRule as Rule;
 
-/// The rule that refuses each address; the first and last address of each block.
+/// Each rule and addresses that it refuses, including the first and the last address of its blocks.
 const REFUSED: &[(Rule, &[&str])] = &[
     (Rule::Unspecified, &["0.0.0.0", "::"]),
     (Rule::ThisNetwork, &["0.0.0.1", "0.255.255.255"]),
@@ -45,7 +45,7 @@ const REFUSED: &[(Rule, &[&str])] = &[
     (Rule::SegmentRouting, &["5f00::", "5f00:ffff::1"]),
 ];
 
-/// Addresses next to those blocks, and some well-known ones.
+/// Public addresses: those adjacent to the blocks in [`REFUSED`], and some well-known ones.
 const PUBLIC: &[&str] = &[
     "1.0.0.0",
     "1.1.1.1",
@@ -98,7 +98,7 @@ fn literal(address: IpAddr) -> String {
     }
 }
 
-/// A resolver that always returns the same addresses.
+/// A resolver that returns the same addresses for every name.
 struct Answers(Vec<IpAddr>);
 
 impl Resolve for Answers {
@@ -107,7 +107,11 @@ impl Resolve for Answers {
     }
 }
 
-/// Sends to a name that resolves to these addresses; only for addresses that must not be reached.
+/// Sends a request to `url`, whose host name resolves to `resolved`, and returns the failure.
+///
+/// # Panics
+///
+/// Panics if a byte is sent.
 async fn send(url: &str, resolved: Vec<IpAddr>) -> Failure {
     let answers = Answers(resolved);
     let sender =
@@ -178,7 +182,7 @@ fn an_ipv4_network_also_allows_its_mapped_ipv6_addresses() {
     }
 }
 
-/// The expected result for a URL.
+/// The result of checking a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Pass,
@@ -352,7 +356,7 @@ async fn urls_in_every_spelling_are_classified() {
     for (url, expected) in URLS {
         assert_eq!(verdict(&policy, url), *expected, "{url:?} at creation");
         let resolved = vec![address("127.0.0.1")];
-        // A name that passed at creation now resolves to loopback; what was refused stays refused.
+        // A name that passed at creation now resolves to a loopback address. Refused URLs are still refused.
         let code = code(*expected).unwrap_or(Failure::BlockedAddress);
         if !matches!(*url, "https://8.8.8.8/" | "https://134744072/" | "https://[2606:4700:4700::1111]/") {
             assert_eq!(send(url, resolved).await, code, "{url:?} at sending");

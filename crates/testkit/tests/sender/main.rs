@@ -1,6 +1,6 @@
-//! Receivers that hang, flood, break connections or violate HTTP, over real sockets: each exchange ends with
-//! the right code, within its deadline, and in bounded memory. A request that the address policy refuses is
-//! never sent.
+//! Tests the sender over real sockets with receivers that hang, flood, break connections or violate HTTP. Each
+//! exchange ends with the right code, within its deadline and in bounded memory. A request that the address
+//! policy refuses is never sent.
 #![allow(clippy::expect_used)]
 
 mod addresses;

@@ -1,4 +1,4 @@
-//! Senders under test, receivers and requests that the tests share.
+//! The senders, receivers and requests shared by the tests.
 
 use std::io;
 use std::net::IpAddr;
@@ -15,14 +15,14 @@ use posthaste_services::sender::{
 use posthaste_testkit::receiver::{Receiver, read_request};
 use tokio::io::AsyncWriteExt as _;
 
-/// Long enough that no healthy exchange reaches it, however busy the machine is.
+/// A deadline that no healthy exchange reaches, even on a busy machine.
 pub(crate) const PATIENT: Duration = Duration::from_secs(60);
-/// A deadline that is meant to expire.
+/// A deadline that is expected to expire.
 pub(crate) const SHORT: Duration = Duration::from_secs(1);
 
 pub(crate) const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-/// Returns a receiver that responds to every request with the same bytes and keeps the connection.
+/// Starts a receiver that responds to every request with the same bytes and keeps the connection open.
 pub(crate) async fn answering(answer: &'static [u8]) -> Receiver {
     Receiver::raw(move |mut stream| async move {
         while read_request(&mut stream).await?.is_some() {
@@ -33,12 +33,12 @@ pub(crate) async fn answering(answer: &'static [u8]) -> Receiver {
     .await
 }
 
-/// Returns a policy that allows HTTP to loopback addresses.
+/// Returns an address policy that allows HTTP and loopback addresses.
 pub(crate) fn policy() -> EgressPolicy {
     EgressPolicy { allow_http: true, allow_cidrs: vec!["127.0.0.0/8".parse().expect("a network")] }
 }
 
-/// Returns a sender for tests that count connections: it reuses connections from the start.
+/// Returns a sender that reuses the first connection to a host without delay, for tests that count connections.
 pub(crate) fn sender() -> Sender {
     sender_with(SystemResolver::default(), Trust::nobody())
 }
@@ -63,12 +63,12 @@ pub(crate) async fn send_body(
     sender.send_to_url(url, post, Timestamp::from_micros(0)).await
 }
 
-/// Sends a request as the worker does: only the status counts.
+/// Sends a request as the worker does, reading only the status of the response.
 pub(crate) async fn deliver(sender: &Sender, url: &str) -> Exchange {
     send(sender, url, ReadUpTo::Status, PATIENT).await
 }
 
-/// Returns the status of a delivery, or the code of a failure.
+/// Returns the status code if the request was delivered, or the error code if it failed.
 pub(crate) fn code(exchange: &Exchange) -> String {
     match exchange.outcome.code() {
         Some(code) => code.to_string(),
@@ -76,7 +76,7 @@ pub(crate) fn code(exchange: &Exchange) -> String {
     }
 }
 
-/// A resolver that returns scripted results one after the other, the last one for ever.
+/// A resolver that returns scripted results in order and then repeats the last one.
 #[derive(Debug, Clone)]
 pub(crate) struct Scripted {
     answers: Arc<Vec<Vec<IpAddr>>>,
@@ -84,7 +84,7 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// An empty result means that the name does not exist.
+    /// Creates a resolver with the given results. An empty result means that the name does not exist.
     pub(crate) fn new(answers: &[&[&str]]) -> Self {
         let parse = |answer: &&[&str]| answer.iter().map(|text| text.parse().expect("an address")).collect();
         Self { answers: Arc::new(answers.iter().map(parse).collect()), asked: Arc::default() }

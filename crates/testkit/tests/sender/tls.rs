@@ -1,4 +1,4 @@
-//! TLS: which certificates are trusted, and failed handshakes.
+//! Tests the verification of certificates, failed TLS handshakes, and the reuse of TLS sessions.
 
 use std::io;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn authority() -> Authority {
     CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority")
 }
 
-/// Creates a certificate for `name`, valid until the given year.
+/// Creates an acceptor with a new certificate for `name`, valid until the start of `until_year`.
 fn acceptor(authority: &Authority, name: &str, until_year: i32) -> TlsAcceptor {
     let key = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::new([name.to_owned()]).expect("parameters");
@@ -48,7 +48,7 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns a sender that trusts one authority, read from a file, and resolves every name to 127.0.0.1.
+/// Returns a sender that trusts only `authority`, read from a file, and resolves every name to 127.0.0.1.
 fn believing(authority: Option<&Authority>) -> Sender {
     let trust = match authority {
         None => Trust::nobody(),

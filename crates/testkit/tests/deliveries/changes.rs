@@ -1,4 +1,4 @@
-//! Subscriptions that are changed while deliveries are in progress.
+//! Tests changes to subscriptions while deliveries are in progress.
 
 use posthaste_core::ports::{Requeue, Stores};
 use posthaste_core::saga::SagaStatus;
@@ -18,7 +18,8 @@ fn move_to(url: &str) -> SubscriptionPatch {
     SubscriptionPatch { callback_url, ..SubscriptionPatch::default() }
 }
 
-/// The first receiver responds after the request of the other subscription has timed out.
+/// The receiver of the subscription with the longer timeout responds after the request of the other subscription
+/// has timed out.
 pub(crate) async fn a_subscription_has_its_own_timeout<S: Stores>(h: Harness<S>) {
     let mut rig = Rig::with(h, Setup { deadline: Duration::from_millis(50), ..Setup::default() });
     let (slow, gate) = Receiver::gated(200).await;
@@ -64,7 +65,7 @@ pub(crate) async fn a_paused_subscription_holds_its_deliveries<S: Stores>(h: Har
     rig.until_quiet().await;
     rig.move_to(1_000);
     rig.until_quiet().await;
-    // The job admitted before the pause was sent; nothing else was sent or routed.
+    // The job admitted before the pause was sent. No other delivery was sent or created.
     assert_eq!(receiver.received().len(), 2);
     assert_eq!(rig.fate_of(admitted).await, (SagaStatus::Completed, 1, String::new()));
     assert_eq!(rig.fate_of(retried).await, (SagaStatus::PendingRetry, 1, "HTTP_500".into()));
@@ -74,7 +75,7 @@ pub(crate) async fn a_paused_subscription_holds_its_deliveries<S: Stores>(h: Har
     assert_eq!(rig.h.direct.number(active).await, 0);
 
     rig.patch(subscription, set_active(true)).await;
-    // A resumed subscription is found by the full scan.
+    // The full scan finds the deliveries of a resumed subscription.
     rig.move_by(Duration::from_secs(1));
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(retried).await, (SagaStatus::Completed, 2, "HTTP_500".into()));
@@ -136,7 +137,7 @@ pub(crate) async fn a_changed_url_gets_no_delivery_until_verified<S: Stores>(h: 
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, "NOT_VERIFIED".into()));
     assert_eq!(rig.sagas_of(unheard).await, []);
-    // While it is unverified, its deliveries are held and use up no attempts.
+    // While the new URL is not verified, deliveries are held and use up no attempts.
     rig.move_to(100_000);
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, "NOT_VERIFIED".into()));
@@ -166,7 +167,7 @@ pub(crate) async fn a_request_in_progress_is_unaffected_by_a_url_change<S: Store
     gate.add_permits(1);
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, "HTTP_503".into()));
-    // The retry reads the URL again.
+    // The retry is sent to the new URL.
     rig.move_to(30);
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::Completed, 2, "HTTP_503".into()));
@@ -186,7 +187,7 @@ pub(crate) async fn a_clock_set_back_does_not_delay_new_deliveries<S: Stores>(h:
     let before = rig.publish("a").await;
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(before).await, (SagaStatus::PendingRetry, 1, "HTTP_500".into()));
-    // As after a failover to a server whose clock is behind.
+    // Simulates a failover to a server whose clock is behind.
     rig.move_to(0);
     let after = rig.publish("a").await;
     for seconds in [0, 30] {

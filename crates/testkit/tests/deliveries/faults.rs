@@ -1,5 +1,5 @@
-//! Damaged rows that should never exist: the attempt fails with a code, the saga is retried and
-//! dead-lettered, and nothing loops.
+//! Tests damaged rows, redirects and refused addresses. Each attempt fails with an error code, and the delivery is
+//! retried and finally dead-lettered or held.
 
 use posthaste_core::EventId;
 use posthaste_core::ports::Stores;
@@ -10,7 +10,7 @@ use posthaste_testkit::harness::{Engine, Harness};
 use posthaste_testkit::pipeline::{Rig, Setup};
 use posthaste_testkit::receiver::{Answer, Receiver};
 
-/// Changes a table in a way that its triggers refuse.
+/// Runs a statement that the trigger `guard` of `table` refuses, after removing or disabling the trigger.
 async fn by_force<S: Stores>(rig: &Rig<S>, table: &str, guard: &str, sql: &str) {
     let unguard = match rig.h.engine {
         Engine::Sqlite => format!("DROP TRIGGER {guard}"),
@@ -20,7 +20,7 @@ async fn by_force<S: Stores>(rig: &Rig<S>, table: &str, guard: &str, sql: &str) 
     rig.h.direct.run(sql).await;
 }
 
-/// Every attempt fails with the code, until the delivery is dead-lettered.
+/// Checks that every attempt fails with `code` until the delivery is dead-lettered.
 async fn fails_until_dead_lettered<S: Stores>(rig: &mut Rig<S>, event: EventId, code: &str) {
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, code.into()));
@@ -38,7 +38,8 @@ async fn fails_until_dead_lettered<S: Stores>(rig: &mut Rig<S>, event: EventId, 
     rig.h.check_invariants().await;
 }
 
-/// Like [`fails_until_dead_lettered`], next to a delivery that is sent in the same batch and succeeds.
+/// Checks that every attempt fails with `code` until the delivery is dead-lettered, and that another delivery in
+/// the same batch succeeds.
 async fn fails_alone<S: Stores>(rig: &mut Rig<S>, event: EventId, code: &str) {
     let receiver = Receiver::start(|_| Answer::Status(200)).await;
     rig.subscribe("beside", &receiver.url("/")).await;
@@ -56,7 +57,7 @@ pub(crate) async fn a_missing_event_fails_with_a_code<S: Stores>(h: Harness<S>) 
     let saga = rig.saga_of(event).await.id;
     by_force(&rig, "events", "event_immutable_delete", &format!("DELETE FROM events WHERE id = {event}"))
         .await;
-    // Lists join the event, so the row is read directly.
+    // Store queries join the deleted event, so the test reads the row directly.
     let state = format!(
         "SELECT CAST(status AS TEXT), attempt_count, final_error_code FROM webhook_delivery_sagas WHERE id = {saga}"
     );
@@ -80,7 +81,7 @@ pub(crate) async fn a_missing_subscription_holds_the_delivery<S: Stores>(h: Harn
     by_force(&rig, "subscriptions", "subscription_stays", &sql).await;
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, "SUBSCRIPTION_GONE".into()));
-    // There is no subscription to retry for: the delivery is held, as after a deletion.
+    // The delivery is held, as after a deletion of the subscription.
     rig.until_dead_lettered().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, "SUBSCRIPTION_GONE".into()));
     assert_eq!(receiver.received().len(), 0);

@@ -1,4 +1,5 @@
-//! Receivers that never respond occupy few slots and delay no others. Counted, not timed.
+//! Tests that receivers that never respond occupy few slots and do not delay other deliveries. The tests count
+//! rounds instead of measuring time.
 
 use posthaste_core::SubscriptionId;
 use posthaste_core::ports::Stores;
@@ -9,11 +10,12 @@ use std::time::Duration;
 
 const SUBSCRIPTIONS: usize = 20;
 const BACKLOG: usize = 2_000;
-/// Events for each of the other subscriptions, in each of two waves.
+/// The number of events for each healthy subscription in each of two waves.
 const EVENTS: usize = 8;
 const SLOTS: u32 = 64;
-/// The in-flight limit of a subscription at the start, and after a first round without any response.
+/// The initial in-flight limit of a subscription.
 const AT_FIRST: i64 = 16;
+/// The in-flight limit of a subscription after a first round without any response.
 const LATER: i64 = 4;
 
 pub(crate) async fn one_hanging_receiver_does_not_delay_nineteen_others<S: Stores>(h: Harness<S>) {
@@ -25,7 +27,8 @@ pub(crate) async fn five_hanging_receivers_do_not_delay_fifteen_others<S: Stores
 }
 
 async fn black_holes<S: Stores>(h: Harness<S>, count: usize) {
-    // Real time, because real sockets hang; long enough for healthy receivers on a busy machine.
+    // The deadline is in real time, because real sockets hang. It is long enough for healthy receivers on a busy
+    // machine.
     let mut rig = Rig::with(h, Setup { slots: SLOTS, deadline: Duration::from_secs(1), ..Setup::default() });
     let hole = Receiver::start_unlogged(|_| Answer::Hang).await;
     let healthy = Receiver::start(|_| Answer::Status(200)).await;
@@ -40,8 +43,8 @@ async fn black_holes<S: Stores>(h: Harness<S>, count: usize) {
         rig.subscribe("healthy", &healthy.url("/")).await;
     }
     let wave = EVENTS * others;
-    // Even if the first claim contains the first attempts to all hanging receivers, the second leaves most
-    // slots free.
+    // Even if the first claim contains the initial attempts for all hanging receivers, the second leaves most slots
+    // free.
     for (rounds_max, delivered) in [(5, wave), (4, 2 * wave)] {
         rig.publish_many("healthy", EVENTS).await;
         let mut rounds = 0;
@@ -57,7 +60,7 @@ async fn black_holes<S: Stores>(h: Harness<S>, count: usize) {
     rig.h.check_invariants().await;
 }
 
-/// Returns the number of unfinished sagas of the other subscriptions.
+/// Returns the number of unfinished deliveries of all subscriptions except `holes`.
 async fn waiting<S: Stores>(rig: &Rig<S>, holes: &[SubscriptionId]) -> i64 {
     let sql = format!(
         "SELECT count(*) FROM webhook_delivery_sagas WHERE status <> 'Completed' AND subscription_id NOT IN ({})",
@@ -66,9 +69,10 @@ async fn waiting<S: Stores>(rig: &Rig<S>, holes: &[SubscriptionId]) -> i64 {
     rig.h.direct.number(&sql).await
 }
 
-/// Runs one turn, and checks who occupies slots while it sends.
+/// Runs one turn of all components. Checks how many slots each of `holes` occupies while requests are in flight.
 async fn round<S: Stores>(rig: &mut Rig<S>, holes: &[SubscriptionId]) {
-    // So that no row stays behind a low-water mark; in total far less than the delay of the first retry.
+    // Lets the full scans find rows behind the low-water mark. The total over all rounds is far less than the delay
+    // of the first retry.
     rig.move_by(Duration::from_secs(1));
     rig.route().await;
     rig.admit().await;

@@ -1,4 +1,4 @@
-//! The latency of a delivery is measured from the acceptance of its event.
+//! Tests that the latency of a delivery is measured from the acceptance of its event.
 
 use posthaste_core::latency::{bucket, counter};
 use posthaste_core::ports::Stores;

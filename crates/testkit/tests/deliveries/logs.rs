@@ -1,4 +1,4 @@
-//! The log lines of each stage carry the ids of the delivery, and times in RFC 3339.
+//! Tests that the log messages of each stage contain the ids of the delivery, and times in RFC 3339 format.
 
 use posthaste_core::KeyId;
 use posthaste_core::audit::Actor;
@@ -16,7 +16,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 const CORRELATION: &str = "checkout-7";
 
-/// The beginning of a message, and the fields it must carry.
+/// The start of each log message and the fields that it must contain.
 const ROWS: &[(&str, &[&str])] = &[
     ("events routed", &["first_event_id", "events", "pairs"]),
     ("attempt admitted", &["event_id", "saga_id", "job_id", "subscription_id", "status"]),
@@ -93,7 +93,7 @@ async fn each_log_line_of_a_stage_carries_its_ids() {
     rig.patch(lowered, limit).await;
     rig.move_by(Duration::from_secs(30));
     rig.until_quiet().await;
-    // A job that kills its worker: claimed four times, and never reported.
+    // Simulates a job that kills its worker: it is claimed four times and never reported.
     rig.submit(correlated("well")).await;
     rig.route().await;
     rig.admit().await;

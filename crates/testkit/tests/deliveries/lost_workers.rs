@@ -1,4 +1,4 @@
-//! Workers that die or report too late: the delivery continues, and every attempt is counted once.
+//! Tests workers that die or report too late: the delivery continues, and every attempt is counted once.
 
 use posthaste_core::job::JobStatus;
 use posthaste_core::ports::{Report, Stores, WorkerStore as _};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Returns a receiver that never responds to the first request and accepts all others.
+/// Starts a receiver that never responds to the first request and accepts all others.
 async fn slow_starter() -> Receiver {
     let seen = AtomicUsize::new(0);
     Receiver::start(move |_| match seen.fetch_add(1, Ordering::SeqCst) {
@@ -23,7 +23,7 @@ async fn slow_starter() -> Receiver {
     .await
 }
 
-/// Moves the clock just past the lease.
+/// Advances the clock just past the end of the lease.
 fn expire_lease<S: Stores>(rig: &Rig<S>) {
     rig.move_by(LEASE + Duration::from_micros(1));
 }
@@ -75,7 +75,7 @@ pub(crate) async fn a_late_report_is_refused<S: Stores>(h: Harness<S>) {
     receiver.wait_for(1).await;
     expire_lease(&rig);
     rig.clean().await;
-    // Another worker has the lease when the first one gets its successful response.
+    // Another worker holds the lease when the first one receives a successful response.
     let mut late = rig.processes.pop().expect("the first worker");
     rig.add_worker();
     rig.send().await;
@@ -108,7 +108,7 @@ pub(crate) async fn a_draining_worker_releases_its_jobs<S: Stores>(h: Harness<S>
     let mut leaving = rig.processes.pop().expect("the first worker");
     leaving.worker.drain(&rig.clock, Duration::ZERO).await;
     drop(leaving);
-    // No lease has to expire, and no reset is counted.
+    // The next worker claims the job before the lease would have expired, and no reset is counted.
     rig.add_worker();
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::Completed, 1, String::new()));
@@ -142,7 +142,7 @@ pub(crate) async fn a_job_that_kills_its_workers_fails_after_the_last_reset<S: S
     assert_eq!((attempt.status, attempt.lease_resets), (JobStatus::Failed, 4));
     rig.until_quiet().await;
     assert_eq!(receiver.received().len(), 4, "nothing is sent before the retry is due");
-    // A claim cannot be reported under the token of another claim.
+    // A job cannot be reported with the token of another claim.
     rig.move_by(Duration::from_secs(30));
     rig.admit().await;
     let (mine, foreign) = (claim(1), claim(1));
@@ -154,14 +154,15 @@ pub(crate) async fn a_job_that_kills_its_workers_fails_after_the_last_reset<S: S
     rig.h.check_invariants().await;
 }
 
-/// Maximum number of rounds until the job of [`neighbours_of_a_job_that_kills_its_worker_are_delivered`] is
-/// dead-lettered. Its five attempts need four workers each.
+/// The maximum number of rounds until the job in [`neighbours_of_a_job_that_kills_its_worker_are_delivered`] is
+/// dead-lettered. Each of its five attempts kills four workers.
 const ROUNDS_MAX: u32 = 200;
 
 pub(crate) async fn neighbours_of_a_job_that_kills_its_worker_are_delivered<S: Stores>(h: Harness<S>) {
     let mut rig = Rig::new(h);
     let poisoned = Receiver::start(|_| Answer::Hang).await;
-    // Healthy, but slow enough to be in flight when the worker dies: each round has its own gate.
+    // The receiver is healthy, but its requests are still in flight when the worker dies. Each round has its own
+    // gate.
     let gate = Arc::new(Mutex::new(Arc::new(Semaphore::new(0))));
     let current = Arc::clone(&gate);
     let healthy = Receiver::start(move |_| {
@@ -182,7 +183,7 @@ pub(crate) async fn neighbours_of_a_job_that_kills_its_worker_are_delivered<S: S
         *gate.lock().expect("the gate") = Arc::clone(&opened);
         let sent = poisoned.received().len();
         rig.admit().await;
-        // A suspect is claimed in its own step, so the following steps claim the others.
+        // A suspect is claimed in a step of its own. The following steps claim the other jobs.
         for _ in 0..3 {
             rig.send().await;
         }

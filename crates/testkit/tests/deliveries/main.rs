@@ -1,5 +1,5 @@
-//! Deliveries from the accepted event to the receiver and back: every component, real sockets, a clock that
-//! the test moves, on both engines.
+//! Tests the path of deliveries from the accepted event to the receiver and back with all components, real
+//! sockets and a simulated clock, on both engines.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod changes;

@@ -1,5 +1,5 @@
-//! Misbehaving receivers next to a healthy one: every attempt ends with the right code, and the healthy one
-//! gets all deliveries.
+//! Tests misbehaving receivers together with a healthy one: every attempt ends with the right code, and the
+//! healthy receiver gets all its deliveries.
 
 use posthaste_core::ports::Stores;
 use posthaste_core::saga::SagaStatus;
@@ -9,7 +9,7 @@ use posthaste_testkit::receiver::Act::{self, Endlessly, Hold, Reset, Say, SayLon
 use posthaste_testkit::receiver::{Answer, Receiver};
 use std::time::Duration;
 
-/// What each receiver does, and the expected code; empty where the status line says 200.
+/// Returns the script of each receiver and the expected error code, which is empty if the delivery succeeds.
 fn rows() -> Vec<(Vec<Act>, &'static str)> {
     let many: String = (0..10_000).map(|number| format!("x-{number}: y\r\n")).collect();
     vec![

@@ -1,4 +1,4 @@
-//! Repeated events, routing or results lead to a single delivery.
+//! Tests that a repeated event, routing or result leads to a single delivery.
 
 use posthaste_core::ports::{Ingested, Stores};
 use posthaste_core::saga::SagaStatus;
@@ -36,7 +36,7 @@ pub(crate) async fn an_event_routed_twice_is_delivered_once<S: Stores>(h: Harnes
     rig.route().await;
     rig.h.direct.run(&again).await;
     rig.until_quiet().await;
-    // Again after the delivery has finished, for a router that does a full scan of its queue.
+    // The event is queued again after the delivery has finished. The router finds it with a full scan.
     rig.h.direct.run(&again).await;
     rig.move_to(60);
     rig.until_quiet().await;
@@ -65,7 +65,7 @@ pub(crate) async fn a_result_applied_twice_changes_nothing<S: Stores>(h: Harness
     rig.move_to(5);
     rig.until_quiet().await;
     assert_eq!(rig.h.direct.rows(rows).await, before);
-    // The same while the next attempt is in progress: the old result does not apply to it.
+    // The old result is not applied to the next attempt, which is now in progress.
     rig.move_to(30);
     rig.admit().await;
     let before = rig.h.direct.rows(rows).await;
@@ -91,7 +91,7 @@ pub(crate) async fn two_of_every_component_send_each_attempt_once<S: Stores>(h: 
     rig.subscribe("a", &receiver.url("/steady")).await;
     rig.subscribe("a", &receiver.url("/shaky")).await;
     rig.publish_many("a", EVENTS).await;
-    // Each orchestrator learns of the other's work by its scans, within a second.
+    // Each orchestrator finds deliveries of the other one by scanning, within a second.
     let unfinished = "SELECT count(*) FROM webhook_delivery_sagas WHERE status <> 'Completed'";
     let mut seconds = 0;
     rig.until_quiet().await;

@@ -1,4 +1,4 @@
-//! Retries: their number, their times, and dead-lettering.
+//! Tests the number and the times of retries, dead-lettering and requeueing.
 
 use posthaste_core::job::JobStatus;
 use posthaste_core::ports::{Requeue, Stores};
@@ -25,7 +25,7 @@ pub(crate) async fn retries_follow_the_schedule_until_dead_lettered<S: Stores>(h
         assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, sent as u32, "HTTP_500".into()));
         due += gap;
         assert_eq!(rig.saga_of(event).await.state.next_attempt_at, at(due));
-        // A microsecond before it is due, nothing happens.
+        // One microsecond before the attempt is due, no request is sent.
         rig.clock.set(at(due).before(Duration::from_micros(1)));
         rig.until_quiet().await;
         assert_eq!(receiver.received().len(), sent);
@@ -128,7 +128,7 @@ pub(crate) async fn a_limit_lowered_while_a_retry_waits_ends_the_delivery<S: Sto
         SubscriptionPatch { max_retry_limit: Some(Some(2)), ..SubscriptionPatch::default() },
     )
     .await;
-    // It still waits until it is due, and then ends without another request.
+    // The delivery waits until it is due, and is then dead-lettered without another request.
     rig.move_to(89);
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 2, "HTTP_500".into()));

@@ -1,4 +1,4 @@
-//! `Retry-After`: a receiver may delay the next attempt, and nothing else.
+//! Tests how the `Retry-After` header in a response delays the next attempt.
 
 use posthaste_core::ports::Stores;
 use posthaste_core::saga::SagaStatus;
@@ -7,32 +7,32 @@ use posthaste_testkit::harness::Harness;
 use posthaste_testkit::pipeline::Rig;
 use posthaste_testkit::receiver::{Answer, Receiver};
 
-/// The status, the header, and the expected delay of the next attempt in seconds. The tests start on Friday,
-/// 15 January 2027, at 8:00:00.
+/// The status, the value of the header, and the expected delay of the next attempt in seconds. The test starts on
+/// Friday, 15 January 2027, at 08:00:00 UTC.
 const ROWS: &[(u16, &str, u64)] = &[
-    // Seconds.
+    // Delays in seconds.
     (429, "45", 45),
     (503, "300", 300),
     (503, " 300\t", 300),
     (429, "007200", 3600),
     (503, "3601", 3600),
     (503, "99999999999999999999999", 3600),
-    // Never sooner than without the header.
+    // Delays below the backoff.
     (429, "0", 30),
     (503, "29", 30),
-    // A date.
+    // Dates.
     (503, "Fri, 15 Jan 2027 08:10:00 GMT", 600),
     (429, "Friday, 15-Jan-27 08:10:00 GMT", 600),
     (503, "Fri Jan 15 08:10:00 2027", 600),
     (429, "Sat, 16 Jan 2027 08:00:00 GMT", 3600),
     (503, "Fri, 15 Jan 2027 08:00:05 GMT", 30),
     (429, "Thu, 01 Jan 1970 00:00:00 GMT", 30),
-    // Ignored with any other status.
+    // Other statuses, for which the header is ignored.
     (500, "300", 30),
     (408, "300", 30),
     (301, "300", 30),
     (502, "Fri, 15 Jan 2027 08:10:00 GMT", 30),
-    // Malformed.
+    // Malformed values.
     (503, "", 30),
     (429, "soon", 30),
     (503, "-300", 30),

@@ -1,4 +1,4 @@
-//! A secret is rotated without a moment in which the receiver cannot verify.
+//! Tests that receivers can verify every request during the rotation of a secret.
 
 use posthaste_core::Timestamp;
 use posthaste_core::ports::{Stores, SubscriptionStore as _};
@@ -9,12 +9,13 @@ use posthaste_testkit::pipeline::Rig;
 use posthaste_testkit::receiver::{Answer, Received};
 use std::time::Duration;
 
-/// Verifies a request with one secret, and checks that the reference implementation agrees.
+/// Verifies a request with `secret` and checks that the reference implementation agrees.
 fn verified(request: &Received, secret: &SigningSecret, now: Timestamp) -> Result<(), NotAuthentic> {
     let (id, signatures) = (request.webhook_id(), request.header("webhook-signature"));
     let timestamp_s = request.header("webhook-timestamp").parse().expect("seconds");
     let ours = verify(&[secret], id, timestamp_s, &request.body, signatures, Duration::ZERO, now);
-    // The reference compares the timestamp with the machine's clock, so it signs instead of verifying.
+    // The reference implementation compares the timestamp with the system clock, so it is used to sign, not to
+    // verify.
     let reference = standardwebhooks::Webhook::new(&secret.reveal()).expect("a secret");
     let theirs = reference.sign(id, timestamp_s, &request.body).expect("a signature");
     assert_eq!(ours.is_ok(), signatures.split(' ').any(|signature| signature == theirs), "{theirs:?}");

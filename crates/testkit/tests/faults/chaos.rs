@@ -1,4 +1,4 @@
-//! A short chaos run that contains every kind of fault at least once. `make chaos` runs longer ones.
+//! Runs a short chaos test with every kind of fault at least once. `make chaos` runs longer ones.
 
 use posthaste_testkit::faults::chaos::{ChaosOptions, run};
 use posthaste_testkit::random::seed;

@@ -1,5 +1,5 @@
-//! Graceful shutdown: a process finishes its work in progress or releases it, reports it, and exits with 0. A
-//! second signal ends it at once.
+//! Tests graceful shutdown: a process finishes and reports its work in progress or releases it, and exits with
+//! code 0. A second signal ends the process immediately.
 
 use posthaste_core::ports::{IngestStore as _, Stores as _};
 use posthaste_store::postgres::PostgresStore;
@@ -14,15 +14,16 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 const KIND: &str = "drain.event";
-/// At most the initial in-flight limit of a subscription.
+/// The number of published events. Not above the initial in-flight limit of a subscription, so that all are in
+/// flight at the same time.
 const EVENTS: usize = 12;
 const PATIENCE: Duration = Duration::from_secs(40);
-/// Longer than any test takes: no request times out.
+/// Settings with timeouts longer than any test, so that no request times out.
 const SLOW: [(&str, &str); 2] = [("POSTHASTE_REQUEST_TIMEOUT", "300s"), ("POSTHASTE_LEASE", "600s")];
 const ROLES: [(Role, usize); 4] =
     [(Role::Router, 1), (Role::Orchestrator, 1), (Role::Worker, 1), (Role::Cleaner, 1)];
 
-/// All roles, and a receiver that responds only when permitted.
+/// A running system with all delivery roles, and a receiver that responds to one request per permit.
 struct Scene {
     store: PostgresStore,
     direct: Direct,
@@ -49,7 +50,7 @@ impl Scene {
         self.store.ingest().insert_events(vec![vec![event(KIND); events]], now).await.unwrap();
     }
 
-    /// Sends SIGTERM to the worker while all its requests are in progress.
+    /// Sends SIGTERM to the worker while all its requests are in progress. Returns the index of the worker.
     async fn terminate_busy_worker(&mut self) -> usize {
         self.publish(EVENTS).await;
         self.receiver.wait_for(EVENTS).await;
@@ -65,7 +66,7 @@ impl Scene {
         assert!(heard, "{:#?}", process.lines());
     }
 
-    /// Returns the exit code, or `None` if the process did not end in time.
+    /// Waits until a process ends and returns its exit code, or `None` if it does not end in time.
     async fn exit_code(&mut self, place: usize) -> Option<i32> {
         self.fleet.members[place].process.end(PATIENCE).await.and_then(|status| status.code())
     }
@@ -86,7 +87,7 @@ async fn a_draining_worker_finishes_and_reports_its_requests() {
     let _in_pairs = crate::in_pairs().await;
     let mut scene = Scene::set(&[]).await;
     let worker = scene.terminate_busy_worker().await;
-    // It claims no more work: this event waits for the next worker.
+    // A draining worker claims no jobs, so this event waits for the next worker.
     scene.publish(1).await;
     scene.gate.add_permits(EVENTS + 1);
     assert_eq!(scene.exit_code(worker).await, Some(0));
@@ -108,7 +109,7 @@ async fn jobs_unfinished_after_the_grace_period_are_released() {
     let worker = scene.terminate_busy_worker().await;
     assert_eq!(scene.exit_code(worker).await, Some(0));
     assert_eq!((scene.jobs("Pending").await, scene.jobs("Leased").await), (EVENTS as i64, 0));
-    // No lease has to expire: the next worker claims them at once.
+    // The next worker claims the released jobs at once, before their leases would have expired.
     scene.gate.add_permits(2 * EVENTS);
     scene.fleet.restart(worker);
     scene.until_completed(EVENTS).await;

@@ -1,6 +1,6 @@
-//! The whole program in several processes while something fails: processes are killed, stopped or terminated,
-//! PostgreSQL is down or does not respond, connections break, the broker refuses. Runs under full load have
-//! the processors for themselves, the others run in pairs at most.
+//! Tests the whole program, in several processes, under faults: processes are killed, suspended or terminated,
+//! PostgreSQL is down or does not respond, connections break, and the broker refuses requests. Tests under full
+//! load run alone, all others at most two at a time.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod chaos;
@@ -16,12 +16,12 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 const TOGETHER_MAX: u32 = 2;
 static ROOM: Semaphore = Semaphore::const_new(TOGETHER_MAX as usize);
 
-/// Waits until no other test of this program runs.
+/// Waits until no other test of this program is running.
 async fn alone() -> SemaphorePermit<'static> {
     ROOM.acquire_many(TOGETHER_MAX).await.expect("a semaphore that is never closed")
 }
 
-/// Waits until at most one other test of this program runs.
+/// Waits until at most one other test of this program is running.
 async fn in_pairs() -> SemaphorePermit<'static> {
     ROOM.acquire().await.expect("a semaphore that is never closed")
 }

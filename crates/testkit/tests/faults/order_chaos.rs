@@ -1,4 +1,4 @@
-//! Short chaos runs with orders, on both engines. `make chaos` runs longer ones.
+//! Runs short chaos tests with orders, on both engines. `make chaos` runs longer ones.
 
 use posthaste_testkit::faults::order_chaos::{OrderChaosOptions, run, run_embedded};
 use posthaste_testkit::random::seed;

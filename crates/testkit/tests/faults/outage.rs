@@ -1,4 +1,4 @@
-//! PostgreSQL is down for ten seconds; `make chaos` uses a longer outage.
+//! Tests a PostgreSQL outage of ten seconds. `make chaos` tests a longer one.
 
 use posthaste_testkit::faults::outage;
 use std::time::Duration;

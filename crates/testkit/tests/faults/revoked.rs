@@ -1,5 +1,5 @@
-//! The broker refuses the credentials while a thousand orders wait and three processes send: a few orders end
-//! `dead`, all processes pause, and the rest is sent after the credentials work again.
+//! Tests revoked broker credentials with 1,000 orders and three sending processes. A few orders become `dead`,
+//! all processes pause, and the remaining orders are sent once the credentials are valid again.
 
 use posthaste_core::lane::UNAUTHORIZED_MAX;
 use posthaste_core::order::Order;
@@ -14,10 +14,10 @@ use posthaste_testkit::processes::LogLine;
 use std::time::Duration;
 
 const ORDERS: u32 = 1_000;
-/// Orders that the broker executes before it refuses the credentials.
+/// The number of orders that the broker executes before it refuses the credentials.
 const BEFORE: usize = 200;
 const PROCESSES: usize = 3;
-/// Concurrent senders of one process.
+/// The number of concurrent senders per process.
 const PARALLELISM: i64 = 4;
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -25,10 +25,10 @@ fn count(status: &str) -> String {
     format!("SELECT count(*) FROM outbox_orders WHERE status = '{status}'")
 }
 
-/// How the lane learns that the credentials work again.
+/// The cause that opens the lane again once the credentials are valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Recovery {
-    /// An operator resumes it.
+    /// An operator resumes the lane.
     Resumed,
     /// A probe succeeds.
     Probed,
@@ -48,15 +48,15 @@ async fn check(name: &str, recovery: Recovery) {
     let fleet = Fleet::start(&server, Wiring::Direct, &[(Role::Outbox, PROCESSES)], &settings).await;
     let direct = Direct::postgres(&server.url("postgres")).await;
     let paused = "SELECT count(*) FROM outbox_lane WHERE paused_at IS NOT NULL";
-    // Both conditions in one statement, and all executed orders settled: a success that was in progress when
-    // the lane paused opens it again, and the next refusals pause it.
+    // One statement checks all conditions, including that all executed orders are settled. A request that is in
+    // progress when the lane pauses may still succeed and open the lane, until the next refusals pause it again.
     let settled = format!(
         "{paused} AND NOT EXISTS (SELECT FROM outbox_orders WHERE status = 'sending')
             AND {BEFORE} = ({})",
         count("sent")
     );
     direct.until("the lane is paused and no send is in progress", &settled, 1, PATIENCE).await;
-    // Sends in progress when the lane paused are refused too.
+    // Requests in progress when the lane pauses are refused too.
     let handful = i64::from(UNAUTHORIZED_MAX) + PARALLELISM * PROCESSES as i64;
     let dead = direct.number(&count("dead")).await;
     assert!((i64::from(UNAUTHORIZED_MAX)..=2 * handful).contains(&dead), "{dead} orders are dead");

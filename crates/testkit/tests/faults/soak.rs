@@ -1,10 +1,10 @@
-//! Two routers, two orchestrators, three workers and two cleaners, each a process with only its own rights,
-//! deliver everything once and share the work. `make soak` runs longer.
+//! Tests that two routers, two orchestrators, three workers and two cleaners, each a process with the database
+//! rights of its role, deliver every event once and share the work. `make soak` runs longer.
 
 use posthaste_testkit::private_server::Flushing;
 use posthaste_testkit::soak;
 
-/// Each is delivered to ten subscriptions.
+/// The number of events. Each is delivered to ten subscriptions.
 const EVENTS: usize = 10_000;
 
 #[tokio::test(flavor = "multi_thread")]

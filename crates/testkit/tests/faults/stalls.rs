@@ -1,6 +1,6 @@
-//! The database does not respond for 1.5 s, ten times: PostgreSQL is stopped, or another process holds
-//! SQLite's write lock. Afterwards, rows behind the low-water mark are still found soon: the cost of an
-//! earlier query must not disable full scans.
+//! Tests a database that does not respond for 1.5 s, ten times: PostgreSQL is suspended, or another process
+//! holds the write lock of SQLite. Rows behind the low-water mark must still be found soon afterwards: a slow
+//! query must not disable full scans.
 
 use posthaste_core::ports::{IngestStore as _, Stores as _};
 use posthaste_testkit::direct::{Direct, sqlite_connection};
@@ -16,7 +16,8 @@ use std::time::Duration;
 const KIND: &str = "stalls.event";
 const STALL: Duration = Duration::from_millis(1_500);
 const STALLS: usize = 10;
-/// Far more than the promised 2 s, and far less than a minute, which one stalled scan used to cost.
+/// The maximum wait for a result: far longer than the promised 2 s, and far shorter than the delay of a minute
+/// that one stalled scan used to cause.
 const PATIENCE: Duration = Duration::from_secs(20);
 const ROLES: [(Role, usize); 4] =
     [(Role::Router, 1), (Role::Orchestrator, 1), (Role::Worker, 1), (Role::Cleaner, 1)];
@@ -46,10 +47,10 @@ async fn rows_behind_the_low_water_mark_are_found_soon_after_stalls() {
     }
     let completed = "SELECT count(*) FROM webhook_delivery_sagas WHERE status = 'Completed'";
     direct.until("results of fast receivers were applied", completed, STALLS as i64, PATIENCE).await;
-    // Its job is older than all applied ones.
+    // The job of the slow receiver is older than all jobs whose results were applied.
     gate.add_permits(1);
     direct.until("the result of the slow receiver was applied", completed, STALLS as i64 + 1, PATIENCE).await;
-    // Its id is smaller than those routed meanwhile.
+    // This event has a smaller id than an event that is routed before it is committed.
     let late = Direct::postgres(&server.url("postgres")).await;
     late.run("BEGIN").await;
     late.run(&format!("INSERT INTO events (event_type, payload, created_at) VALUES ('{KIND}', '1', now())"))

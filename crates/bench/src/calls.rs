@@ -33,7 +33,7 @@ pub struct Calls<S> {
 }
 
 impl<S: Stores> Calls<S> {
-    /// Creates a verified subscription in `store` and returns the `Calls` for it.
+    /// Creates a `Calls` with a new, verified subscription in `store`.
     pub async fn new(store: S, batch: u32) -> anyhow::Result<Self> {
         let (secret, now) = (SealedSecret::new("whsec_bench"), store.now().await?);
         let callback_url = CallbackUrl::parse("https://receiver.example/", false)?;

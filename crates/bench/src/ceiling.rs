@@ -1,5 +1,5 @@
-//! Measures two upper bounds of the delivery throughput: that of the same HTTP requests sent directly to the
-//! receiver, and that of the same stages on the same store without HTTP.
+//! Measures two upper bounds on delivery throughput: the rate at which the same HTTP requests can be sent directly
+//! to the receiver, and the rate of the same stages on the same store without HTTP.
 
 use crate::calls::{self, Calls};
 use crate::message;
@@ -23,9 +23,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// The batch size of store calls, as in the services.
+/// The maximum number of rows per store call, the same as in the services.
 const BATCH: u32 = 500;
-/// The number of timed claims. All of them together claim no more jobs than the smallest backlog has.
+/// The number of timed claims. Together they claim fewer jobs than the smallest backlog contains.
 const CLAIMS: u32 = 15;
 /// The number of jobs per timed claim.
 const CLAIM_JOBS: u32 = 50;

@@ -23,10 +23,10 @@ pub struct Load {
     pub key: &'static str,
     pub connections: u32,
     pub numbers: std::ops::Range<u32>,
-    /// The maximum rate of all connections together, in messages per second. Unlimited if `None`.
+    /// The maximum total rate of all connections, in messages per second. `None` means no limit.
     pub per_second: Option<u32>,
     pub body: fn(u32, u32) -> String,
-    /// Returns the additional header lines for a message number.
+    /// The function that returns additional header lines for a message number.
     pub head: fn(u32) -> String,
     /// The second argument passed to `body`.
     pub spread: u32,
@@ -36,7 +36,7 @@ pub struct Load {
 #[derive(Debug, Clone, Copy)]
 pub struct Posted {
     pub took: Duration,
-    /// The number of responses with status 429 or 503. The message was posted again after each of them.
+    /// The number of responses with status 429 or 503. After each, the message was posted again.
     pub refused: u64,
 }
 

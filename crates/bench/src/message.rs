@@ -4,7 +4,7 @@
 /// The start of a payload, before the number.
 const HEAD: &str = r#"{"n":""#;
 const DIGITS: usize = 10;
-/// The end of a payload, after the number: a realistic order of a web shop.
+/// The end of a payload, after the number. It resembles an order from a web shop.
 const REST: &str = r#"","order":{"id":"9f2c1d7e-55aa-4c1e-9a53-0f6d2b7c8e11","currency":"EUR","total":129.90,"lines":[{"sku":"A-1001","qty":2,"price":39.95},{"sku":"B-2040","qty":1,"price":50.00}],"customer":{"id":481516,"country":"NL","email":"customer@shop.example"}},"at":"2026-01-01T12:00:00.000Z"}"#;
 
 const ORDER_HEAD: &str = r#"{"idempotency_key":"bench-"#;
@@ -36,7 +36,7 @@ pub fn order_answer(number: u32) -> String {
     format!(r#"{ORDER_HEAD}{number:0DIGITS$}","broker_order_id":"b-{number}"}}"#)
 }
 
-/// Returns the number in the body of a payload, an order or a broker response, or `None` for any other body.
+/// Returns the number in a payload, an order or a broker response, or `None` for any other body.
 pub fn number(body: &[u8]) -> Option<u32> {
     let rest = body.strip_prefix(HEAD.as_bytes()).or_else(|| body.strip_prefix(ORDER_HEAD.as_bytes()));
     let digits = rest?.get(..DIGITS)?;

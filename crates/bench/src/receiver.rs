@@ -123,8 +123,8 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(stream: S, board: &Board) -
     }
 }
 
-/// Returns the response to a verification request: the challenge that it contains. Sent on every path, because
-/// receivers that fail or hang must be verified too.
+/// Returns the response to a verification request: its challenge. All paths return it, because receivers that fail
+/// or hang must be verified too.
 fn echo(body: &[u8]) -> Vec<u8> {
     let challenge: Option<String> = serde_json::from_slice::<serde_json::Value>(body)
         .ok()

@@ -26,9 +26,9 @@ pub struct Row {
     pub scenario: &'static str,
     pub about: &'static str,
     pub outcome: Outcome,
-    /// The rate of direct posts per second, measured just before the scenario. `None` if not measured.
+    /// The number of direct posts per second, measured just before the scenario. `None` if not measured.
     pub straight: Option<f64>,
-    /// The rate of deliveries per second through the store without HTTP. `None` if not measured.
+    /// The number of deliveries per second of the store without HTTP. `None` if not measured.
     pub store: Option<f64>,
 }
 
@@ -42,8 +42,8 @@ impl Row {
         Some(self.per_second()? / self.straight?)
     }
 
-    /// Returns the fraction of the elapsed time that the two ceilings account for, with one HTTP exchange and one
-    /// pass through the store per delivery.
+    /// Returns the fraction of the elapsed time that the two ceilings account for, assuming one HTTP exchange and
+    /// one pass through the store per delivery.
     fn efficiency(&self) -> Option<f64> {
         Some(self.per_second()? * (1.0 / self.straight? + 1.0 / self.store?))
     }

@@ -48,7 +48,7 @@ pub struct Scenario {
     pub kind: Kind,
     pub events: u32,
     subscriptions: u32,
-    /// Whether every subscription receives every event. If `false`, each event has one subscription.
+    /// Whether every subscription receives every event. If `false`, each event is delivered to one subscription.
     fan_out: bool,
     hanging: u32,
     failing: u32,

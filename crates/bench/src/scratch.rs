@@ -51,7 +51,7 @@ impl Scratch {
         Ok(Self { url: format!("sqlite://{}", path.display()), what: ScratchKind::File(folder) })
     }
 
-    /// Creates a database on the PostgreSQL server with the URL `server`.
+    /// Creates a database on the PostgreSQL server at the URL `server`.
     async fn postgres(server: &str, name: &str) -> anyhow::Result<Self> {
         let name = format!("posthaste_bench_{}_{}", std::process::id(), name.replace('-', "_"));
         let mut url = Url::parse(server).context("reading the URL of the server")?;

@@ -12,8 +12,8 @@ use std::time::Duration;
 pub const KEY: &str = "a-key-of-a-benchmark-on-this-machine";
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
 const POLL_EVERY: Duration = Duration::from_millis(20);
-/// The clock ticks per second in which `/proc` counts CPU time. It is 100 on every Linux that Posthaste
-/// supports.
+/// The number of clock ticks per second, the unit of CPU times in `/proc`. It is 100 on every Linux system that
+/// Posthaste supports.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 #[derive(Debug)]

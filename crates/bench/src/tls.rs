@@ -1,5 +1,5 @@
 //! The certificate of the TLS receiver, and the CA file that makes the measured server trust it. The private key
-//! is part of the source code, because only the measured server trusts the certificate.
+//! may be public, because only the measured server trusts the certificate.
 
 use anyhow::Context as _;
 use std::path::Path;

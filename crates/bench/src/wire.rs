@@ -36,7 +36,7 @@ impl<R: AsyncRead + Unpin> Messages<R> {
         &mut self.stream
     }
 
-    /// Reads and returns the next message, or `None` if the peer has closed the connection.
+    /// Reads the next message. Returns `None` if the peer has closed the connection.
     pub async fn next(&mut self) -> anyhow::Result<Option<Message<'_>>> {
         self.buffer.drain(..self.taken);
         self.taken = 0;
@@ -76,7 +76,7 @@ impl<R: AsyncRead + Unpin> Messages<R> {
 ///
 /// # Errors
 ///
-/// Returns an error if the status is not 2xx.
+/// Returns an error if the request fails or the status is not 2xx.
 pub async fn call(
     address: SocketAddr,
     method: &str,

@@ -1,8 +1,7 @@
 //! Measures how much receivers that never respond ("black holes") slow down deliveries to healthy receivers.
-//! On each engine, the real binary drains a backlog for 80 healthy subscriptions with no, one and twenty black
-//! holes. The black holes have as many events in total as the healthy subscriptions, and 100,000 pending
-//! deliveries in addition. Prints the throughput of healthy deliveries, also as a ratio to that without black
-//! holes.
+//! On each engine, the real binary drains a backlog for 80 healthy subscriptions with 0, 1 and 20 black holes. The
+//! black holes have as many events in total as the healthy subscriptions, and 100,000 pending deliveries in
+//! addition. Prints the throughput of healthy deliveries and its ratio to the throughput without black holes.
 //!
 //! Usage: `bench-isolation [--events N] [--rounds N]`. Requires the server started by
 //! `scripts/with-postgres --durable`, and the release binary in the same folder or named by `POSTHASTE_BIN`.

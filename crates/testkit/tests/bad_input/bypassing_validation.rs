@@ -46,8 +46,8 @@ fn broken_events() -> Vec<(&'static str, NewEvent)> {
     ]
 }
 
-/// An invalid event causes its own request to be refused, but no other request in the batch. This holds with and
-/// without events that have an external id.
+/// Checks that an invalid event causes only its own request to be refused, and no other request in the batch, with
+/// and without external ids.
 pub(crate) async fn invalid_events_are_refused<S: Stores>(h: &Harness<S>) {
     let mut stored = 0;
     for (number, (what, broken)) in broken_events().into_iter().enumerate() {
@@ -149,7 +149,7 @@ pub(crate) async fn invalid_configuration_is_refused<S: Stores>(h: &Harness<S>) 
     assert_eq!(h.direct.number("SELECT count(*) FROM api_keys").await, 0);
 }
 
-/// Ids that do not exist match no rows and cause no error.
+/// Checks that ids that do not exist match no rows and cause no error.
 pub(crate) async fn unknown_ids_match_nothing<S: Stores>(h: &Harness<S>) {
     for raw in [0, -1, i64::MIN, i64::MAX] {
         let (event, subscription) = (EventId::from_store(raw), SubscriptionId::from_store(raw));

@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The environment variable with the folder for the child process. It is not set in the parent process.
+/// The environment variable that holds the folder for the child process. It is not set in the parent process.
 const FOLDER_VARIABLE: &str = "POSTHASTE_TEST_READ_ONLY_FOLDER";
 const NOBODY: u32 = 65_534;
 
@@ -28,7 +28,7 @@ fn a_read_only_database_is_refused_by_name_and_unchanged() {
     }
 }
 
-/// Returns whether file permissions apply to this user. Determined by writing to a read-only file.
+/// Returns whether file permissions apply to this user, by trying to write to a read-only file.
 fn is_bound_by_permissions(folder: &Path) -> bool {
     let file = folder.join("unwritable");
     fs::write(&file, "").expect("a file");

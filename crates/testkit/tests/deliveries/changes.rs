@@ -18,8 +18,8 @@ fn move_to(url: &str) -> SubscriptionPatch {
     SubscriptionPatch { callback_url, ..SubscriptionPatch::default() }
 }
 
-/// The receiver of the subscription with the longer timeout responds after the request of the other subscription
-/// has timed out.
+/// Checks that a subscription with a longer timeout waits for a response that arrives after the request of another
+/// subscription has timed out.
 pub(crate) async fn a_subscription_has_its_own_timeout<S: Stores>(h: Harness<S>) {
     let mut rig = Rig::with(h, Setup { deadline: Duration::from_millis(50), ..Setup::default() });
     let (slow, gate) = Receiver::gated(200).await;

@@ -69,10 +69,10 @@ async fn waiting<S: Stores>(rig: &Rig<S>, holes: &[SubscriptionId]) -> i64 {
     rig.h.direct.number(&sql).await
 }
 
-/// Runs one turn of all components. Checks how many slots each of `holes` occupies while requests are in flight.
+/// Runs one turn of all components and checks how many slots each of `holes` occupies during the requests.
 async fn round<S: Stores>(rig: &mut Rig<S>, holes: &[SubscriptionId]) {
-    // Lets the full scans find rows behind the low-water mark. The total over all rounds is far less than the delay
-    // of the first retry.
+    // One second later, full scans find rows behind the low-water mark. All rounds together take far less than the
+    // delay of the first retry.
     rig.move_by(Duration::from_secs(1));
     rig.route().await;
     rig.admit().await;

@@ -48,7 +48,7 @@ fn correlated(kind: &str) -> NewEvent {
     NewEvent { correlation_id: Some(CorrelationId::parse(CORRELATION).expect("an id")), ..event(kind) }
 }
 
-/// Runs on one thread, because the log is captured per thread.
+/// Uses a single-threaded runtime, because the log is captured per thread.
 #[tokio::test]
 async fn each_operator_action_is_logged_once() {
     let (log, _capturing) = CapturedLog::of_this_thread(Lines::Json, LevelFilter::INFO);
@@ -71,7 +71,7 @@ async fn each_operator_action_is_logged_once() {
     assert_eq!(fields(&log)[before..], expected);
 }
 
-/// Runs on one thread, because the log is captured per thread.
+/// Uses a single-threaded runtime, because the log is captured per thread.
 #[tokio::test]
 async fn each_log_line_of_a_stage_carries_its_ids() {
     let (log, _capturing) = CapturedLog::of_this_thread(Lines::Json, LevelFilter::TRACE);

@@ -88,7 +88,7 @@ pub(crate) async fn a_late_report_is_refused<S: Stores>(h: Harness<S>) {
     rig.apply().await;
     assert_eq!(rig.h.row("webhook_delivery_sagas", saga.get()).await, row);
     assert_eq!(rig.attempts(saga).await, attempts);
-    // Only the report of the lease holder counts.
+    // Only the report of the lease holder is accepted.
     gates[1].add_permits(1);
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::PendingRetry, 1, "HTTP_500".into()));
@@ -183,7 +183,7 @@ pub(crate) async fn neighbours_of_a_job_that_kills_its_worker_are_delivered<S: S
         *gate.lock().expect("the gate") = Arc::clone(&opened);
         let sent = poisoned.received().len();
         rig.admit().await;
-        // A suspect is claimed in a step of its own. The following steps claim the other jobs.
+        // A suspect is claimed in a separate step. The following steps claim the other jobs.
         for _ in 0..3 {
             rig.send().await;
         }

@@ -33,7 +33,7 @@ pub(crate) async fn retries_follow_the_schedule_until_dead_lettered<S: Stores>(h
     }
     rig.until_quiet().await;
     assert_eq!(rig.fate_of(event).await, (SagaStatus::DeadLettered, 5, "HTTP_500".into()));
-    // The state is final, however much time passes.
+    // The state is final, regardless of how much time passes.
     rig.move_to(1_000_000);
     rig.until_quiet().await;
     let received = receiver.received();

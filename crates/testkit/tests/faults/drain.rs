@@ -14,8 +14,8 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 const KIND: &str = "drain.event";
-/// The number of published events. Not above the initial in-flight limit of a subscription, so that all are in
-/// flight at the same time.
+/// The number of published events. It does not exceed the initial in-flight limit of a subscription, so that all
+/// requests are in flight at the same time.
 const EVENTS: usize = 12;
 const PATIENCE: Duration = Duration::from_secs(40);
 /// Settings with timeouts longer than any test, so that no request times out.

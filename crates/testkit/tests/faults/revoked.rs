@@ -25,7 +25,7 @@ fn count(status: &str) -> String {
     format!("SELECT count(*) FROM outbox_orders WHERE status = '{status}'")
 }
 
-/// The cause that opens the lane again once the credentials are valid.
+/// The way in which the lane opens again once the credentials are valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Recovery {
     /// An operator resumes the lane.

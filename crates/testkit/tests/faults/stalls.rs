@@ -50,7 +50,7 @@ async fn rows_behind_the_low_water_mark_are_found_soon_after_stalls() {
     // The job of the slow receiver is older than all jobs whose results were applied.
     gate.add_permits(1);
     direct.until("the result of the slow receiver was applied", completed, STALLS as i64 + 1, PATIENCE).await;
-    // This event has a smaller id than an event that is routed before it is committed.
+    // The id of this event is smaller than that of an event which is routed before this one is committed.
     let late = Direct::postgres(&server.url("postgres")).await;
     late.run("BEGIN").await;
     late.run(&format!("INSERT INTO events (event_type, payload, created_at) VALUES ('{KIND}', '1', now())"))

@@ -1,4 +1,4 @@
-//! Broker responses for the tests, as structured answers and as raw bytes.
+//! Broker responses for the tests, as [`Answer`]s and as raw bytes.
 
 use posthaste_testkit::receiver::{Act, Answer, Received};
 

@@ -1,4 +1,4 @@
-//! Tests the claiming of orders, with workers that hang, die or report too late.
+//! Tests order claims, including those of workers that hang, die or report too late.
 
 use crate::broker::accepted;
 use posthaste_core::Timestamp;
@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Starts a broker that responds to one request per semaphore permit. Returns it with the semaphore.
+/// Starts a broker that responds to one request per semaphore permit. Returns the broker and the semaphore.
 async fn gated() -> (Receiver, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
     let inner = Arc::clone(&gate);

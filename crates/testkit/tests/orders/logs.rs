@@ -1,5 +1,5 @@
-//! Tests the log messages about the lane: each change is logged once, with advice, and without credentials or
-//! order contents.
+//! Tests the log messages about the lane: each change is logged once, with instructions for the operator, and
+//! without credentials or order contents.
 
 use crate::broker::accepted;
 use posthaste_core::order::OrderStatus;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 use tracing_subscriber::filter::LevelFilter;
 
-/// Runs on one thread, because the log is captured per thread.
+/// Uses a single-threaded runtime, because the log is captured per thread.
 #[tokio::test]
 async fn each_change_of_the_lane_is_logged_once() {
     let (log, _capturing) = CapturedLog::of_this_thread(Lines::Text, LevelFilter::TRACE);

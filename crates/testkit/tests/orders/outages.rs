@@ -43,7 +43,7 @@ pub(crate) async fn revoked_credentials_end_few_orders_and_probes_end_none<S: St
     let lane = rig.lane.seen().expect("a lane");
     assert_eq!(lane.mode(), LaneMode::Paused);
     assert!(lane.reason.is_some_and(|reason| reason.contains("credentials")));
-    // For two days, one turn every 15 minutes, each of which sends one probe.
+    // Runs one turn every 15 minutes for two days. Each turn sends one probe.
     let before = broker.received().len();
     for _ in 0..2 * 24 * 4 {
         rig.move_by(Duration::from_secs(15 * 60));
@@ -87,13 +87,12 @@ pub(crate) async fn an_unreachable_broker_ends_no_order<S: Stores>(h: Harness<S>
     rig.check_audit().await;
 }
 
-/// A broker that fails after it has received an order may have executed it. Each such attempt therefore counts
-/// toward the order's limit of nine, even during an outage. While the lane sends one order at a time, about one
-/// attempt per minute is shared by all waiting orders. A backlog of 30 orders thus survives an hour, but up to
-/// six orders do not.
+/// Tests a broker that fails after it has received an order, and so may have executed it. Each such attempt counts
+/// toward the order's limit of nine, even during an outage. While the lane sends one order at a time, all waiting
+/// orders share about one attempt per minute. After an hour, none of 30 orders is dead, but all of 6 orders are.
 pub(crate) async fn a_failing_broker_uses_up_the_nine_sends_of_an_order<S: Stores>(h: Harness<S>) {
     const PATIENT: Duration = Duration::from_secs(30);
-    // A deadline in real time, long enough to send the order. No response arrives before it.
+    // A real-time deadline, long enough to send the order. It expires because the broker never responds.
     const HANGS_FOR: Duration = Duration::from_millis(250);
     let mut rig = OrderRig::new(h);
     let (mut died, mut number) = (0, 0);

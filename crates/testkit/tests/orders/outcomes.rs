@@ -1,5 +1,5 @@
-//! Tests the effect of each broker response and fault on an order, with the real adapter: its state, error code,
-//! next attempt and audit note.
+//! Tests the effect of each broker response and fault on the state, error code, next attempt and audit note of an
+//! order, with the real adapter.
 
 use crate::broker::answer;
 use posthaste_core::order::{IdempotencyKey, OrderStatus};
@@ -85,7 +85,7 @@ const fn dead(code: &'static str, note: &'static str) -> Fate {
     Fate::Dead { code, note }
 }
 
-/// A placeholder in responses. It is replaced by the idempotency key of the row's order, which has the same length.
+/// A placeholder in responses, replaced by the idempotency key of the row's order. Both have the same length.
 const KEY: &str = "row-000-0";
 const GOOD: &str = r#"{"broker_order_id":"brk-1","idempotency_key":"row-000-0"}"#;
 

@@ -81,8 +81,8 @@ async fn a_closed_connection_costs_no_attempt() {
     assert_eq!(receiver.accepted(), 400);
 }
 
-/// The receiver runs on a separate thread, and the runtime does not run between the close and the next request.
-/// Only the kernel has noticed the close by then.
+/// Checks the case in which only the kernel knows that the connection is closed: the receiver runs on a separate
+/// thread, and the runtime does not run between the close and the next request.
 #[tokio::test]
 async fn a_connection_closed_unnoticed_costs_no_attempt() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

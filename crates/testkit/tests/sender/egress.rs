@@ -1,5 +1,5 @@
-//! Tests the address policy with tables of URLs and addresses. Each is checked as at the creation of a
-//! subscription, and before a request is sent.
+//! Tests the address policy with tables of URLs and addresses. Each entry is checked both at the creation of a
+//! subscription and before a request is sent.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use posthaste_services::sender::{KeepAlive, Post, ReadUpTo, Resolve, Resolving, 
 
 use AddressRule as Rule;
 
-/// Each rule and addresses that it refuses, including the first and the last address of its blocks.
+/// Address rules, each with addresses that it refuses, including the first and last address of each block.
 const REFUSED: &[(Rule, &[&str])] = &[
     (Rule::Unspecified, &["0.0.0.0", "::"]),
     (Rule::ThisNetwork, &["0.0.0.1", "0.255.255.255"]),
@@ -111,7 +111,7 @@ impl Resolve for Answers {
 ///
 /// # Panics
 ///
-/// Panics if a byte is sent.
+/// Panics if any data is sent.
 async fn send(url: &str, resolved: Vec<IpAddr>) -> Failure {
     let answers = Answers(resolved);
     let sender =

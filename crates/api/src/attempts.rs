@@ -1,5 +1,5 @@
-//! A token bucket per client address that limits attempts with unknown keys. Valid keys take no token, so the limit
-//! does not affect callers with a valid key.
+//! A token bucket per client address that limits the rate of requests with unknown keys. Requests with a valid key take
+//! no token.
 
 use crate::peer::PeerAddress;
 use std::collections::HashMap;
@@ -7,22 +7,23 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The number of addresses with a bucket each, which bounds the memory. Further addresses share one bucket.
+/// The maximum number of addresses with their own bucket, which bounds the memory. All other addresses share one
+/// bucket.
 const ADDRESSES_MAX: usize = 10_000;
-/// The key of the bucket shared by all addresses beyond [`ADDRESSES_MAX`]; no client has this address.
+/// The map key of the bucket shared by all addresses beyond [`ADDRESSES_MAX`]. No client has this address.
 const SHARED: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 #[derive(Debug)]
 pub(crate) struct Attempts {
     /// The capacity of a bucket, in failed attempts.
     burst: u32,
-    /// The time to refill one token.
+    /// The time after which a bucket gains one token.
     refill: Duration,
-    /// The time at which each bucket is full again. A full bucket has no entry.
+    /// The time at which each bucket will be full. Full buckets have no entry.
     full_at: Mutex<HashMap<IpAddr, Instant>>,
 }
 
-/// The error for an address whose bucket is empty.
+/// The error returned for an address whose bucket is empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exhausted {
     pub(crate) retry_after_s: u32,
@@ -33,12 +34,12 @@ impl Attempts {
         Self { burst, refill, full_at: Mutex::default() }
     }
 
-    /// Checks whether an address may make another attempt. Only [`Self::record_failure`] takes a token, so concurrent
-    /// first requests with a valid key all pass.
+    /// Checks whether an address may make another attempt. Does not take a token, so concurrent first requests with a
+    /// valid key all pass; [`Self::record_failure`] takes one.
     ///
     /// # Errors
     ///
-    /// [`Exhausted`] if the bucket of the address is empty.
+    /// Returns [`Exhausted`] if the bucket of the address is empty.
     pub(crate) fn check(&self, peer: PeerAddress, now: Instant) -> Result<(), Exhausted> {
         let full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
         let key = if full_at.contains_key(&peer.network()) || full_at.len() < ADDRESSES_MAX {
@@ -56,7 +57,7 @@ impl Attempts {
         Err(Exhausted { retry_after_s: seconds.max(1) })
     }
 
-    /// Takes a token. Concurrent attempts may overdraw a bucket by at most one burst.
+    /// Takes a token for a failed attempt. Concurrent attempts may overdraw a bucket by at most one burst.
     pub(crate) fn record_failure(&self, peer: PeerAddress, now: Instant) {
         let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
         let mut key = peer.network();

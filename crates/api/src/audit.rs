@@ -1,5 +1,5 @@
-//! The call that lists the audit of changes by people, and the records of sign-ins. All other records are written by
-//! the store in the transaction of the change.
+//! Lists the operator audit, and records sign-ins. All other records are written by the store in the transaction of the
+//! change.
 
 use crate::events::raw;
 use crate::problem::Problem;
@@ -19,7 +19,7 @@ use utoipa::ToSchema;
 
 pub(crate) const LIST: &str = "audit";
 
-/// A change made by a person.
+/// An audit record of a change or a sign-in by a person.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "id": 12, "created_at": "2026-01-31T12:00:00.000000Z", "key_id": 2, "key_name": "ann",
@@ -27,21 +27,21 @@ pub(crate) const LIST: &str = "audit";
     "before": {"active": true}, "after": {"active": false}
 }))]
 pub(crate) struct AuditView {
-    /// The id.
+    /// The id of the record.
     pub(crate) id: i64,
-    /// When the change was made.
+    /// The time of the change.
     pub(crate) created_at: Utc,
-    /// The id of the key; null for `POSTHASTE_ROOT_KEY` and for failed sign-ins.
+    /// The id of the API key; null for `POSTHASTE_ROOT_KEY` and for failed sign-ins.
     pub(crate) key_id: Option<i64>,
-    /// The name of the key; `root` for `POSTHASTE_ROOT_KEY`, null for failed sign-ins.
+    /// The name of the API key; `root` for `POSTHASTE_ROOT_KEY`, null for failed sign-ins.
     pub(crate) key_name: Option<String>,
-    /// The client address of the request; that of the proxy if it is not trusted.
+    /// The client address of the request, or the address of the proxy if the proxy is not trusted.
     pub(crate) client_address: Option<String>,
-    /// The action.
+    /// The kind of change.
     pub(crate) action: String,
-    /// The object of the change as a path below `/v1`; `dashboard` for sign-ins.
+    /// The changed object, as a path relative to `/v1`; `dashboard` for sign-ins.
     pub(crate) object: String,
-    /// The previous values, without secrets; of a changed subscription, only the fields that differ.
+    /// The previous values, without secrets. For a change to a subscription, only the fields that differ.
     #[schema(value_type = Option<serde_json::Value>)]
     pub(crate) before: Option<Box<RawValue>>,
     /// The new values, without secrets.
@@ -67,11 +67,11 @@ impl AuditView {
 
 parameters! {
     struct Parameters(LIST) -> OperatorAuditFilter {
-        /// Only changes of this kind.
+        /// Returns only changes of this kind.
         action: AuditAction,
-        /// Only changes made at this time or later.
+        /// Returns only changes made at this time or later.
         since: Timestamp,
-        /// Only changes made before this time.
+        /// Returns only changes made before this time.
         until: Timestamp,
     }
 }
@@ -91,7 +91,7 @@ pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     ok(&find(&api, &uri, EXAMINED_MAX).await?)
 }
 
-/// Returns the page that the parameters of an address select.
+/// Returns the page selected by the query parameters of `uri`.
 pub(crate) async fn find<S: Stores>(
     api: &ApiState<S>,
     uri: &Uri,
@@ -102,7 +102,7 @@ pub(crate) async fn find<S: Stores>(
     Ok(Listed::of(LIST, found, AuditView::of))
 }
 
-/// Records a sign-in. If the store cannot write, the sign-in succeeds all the same and is logged instead.
+/// Records a sign-in. If the store cannot write the record, the sign-in still succeeds and is logged instead.
 pub(crate) async fn signed_in<S: Stores>(api: &ApiState<S>, by: Actor) {
     if let Err(error) = api.keys.record_sign_in(by.clone(), api.clock.now()).await {
         let Actor { key_id, key_name, address } = by;
@@ -111,7 +111,7 @@ pub(crate) async fn signed_in<S: Stores>(api: &ApiState<S>, by: Actor) {
     }
 }
 
-/// Counts a failed sign-in, and records it unless the address has a record within the last minute.
+/// Counts a failed sign-in. Records it unless one from the same address was recorded within the last minute.
 pub(crate) async fn sign_in_failed<S: Stores>(api: &ApiState<S>, address: Option<IpAddr>) {
     let now = api.clock.now();
     let Some(failed) = api.failed_sign_ins.add(address, now) else { return };

@@ -1,6 +1,5 @@
-//! Authentication by API key and authorization by role. Runs before the body is read and before any other query. Keys
-//! are cached for a second, known and unknown ones, so that requests with the same key share a query; unknown keys are
-//! rate-limited per client address.
+//! Authenticates and authorizes requests before their body is read. Results of key lookups are cached for one second;
+//! unknown keys are rate-limited per client address.
 
 use crate::attempts::Exhausted;
 use crate::peer::PeerAddress;
@@ -22,34 +21,34 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq as _;
 
-/// The lifetime of a cached key, and so how long another process may accept a revoked key.
+/// The time for which a valid key is cached. Another process may accept a revoked key for this long.
 const REMEMBERED_FOR: Duration = Duration::from_secs(1);
-/// The maximum number of cached keys.
+/// The maximum number of cached valid keys.
 const REMEMBERED_MAX: usize = 1_000;
 /// The minimum interval between updates of a key's `last_used_at`.
 const TOUCHED_EVERY: Duration = Duration::from_secs(60);
-/// The maximum length of a key, in bytes. A longer one is refused without a query.
+/// The maximum length of a key, in bytes. Longer keys are rejected without a query.
 pub(crate) const KEY_BYTES_MAX: usize = 500;
-/// The lifetime of a cached unknown key.
+/// The time for which an unknown key is cached.
 const UNKNOWN_FOR: Duration = Duration::from_secs(1);
 /// The maximum number of cached unknown keys.
 const UNKNOWN_MAX: usize = 10_000;
-/// The number of unknown keys that a client address may present at once. A person who mistypes a key needs a few; a
-/// program that repeats one wrong key is answered from the cache and uses none.
+/// The number of unknown keys that a client address may present in a burst. A person who mistypes a key needs a few. A
+/// program that repeats one wrong key is rejected from the cache and uses at most one token per second.
 pub(crate) const UNKNOWN_KEYS_BURST: u32 = 20;
 /// The time after which a client address may present one more unknown key.
 pub(crate) const UNKNOWN_KEYS_REFILL: Duration = Duration::from_secs(1);
 
-/// Returns the hash by which a key is stored and looked up.
+/// Returns the hash under which a key is stored and looked up.
 pub fn key_hash(key: &str) -> KeyHash {
     KeyHash(Sha256::digest(key.as_bytes()).into())
 }
 
-/// The id of the key that a request was made with, for its log line. `None` for the root key, which has no row.
+/// The id of the key that authenticated a request, for its log line. `None` for the root key, which has no row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Caller(pub(crate) Option<KeyId>);
 
-/// The holder of a valid key: of `POSTHASTE_ROOT_KEY`, or of a key in the table.
+/// The holder of a valid key: `POSTHASTE_ROOT_KEY` or a key stored in the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Holder {
     Root,
@@ -71,7 +70,7 @@ impl Holder {
         }
     }
 
-    /// Returns the holder as the actor of audit records.
+    /// Returns the actor to record in the audit.
     pub(crate) fn actor(&self, address: Option<IpAddr>) -> Actor {
         match self {
             Self::Root => Actor::root(address),
@@ -80,7 +79,7 @@ impl Holder {
     }
 }
 
-/// How a key was presented; a label of metrics and a field of log lines.
+/// How a key was presented. Used as a metric label and a log field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presented {
     ApiKey,
@@ -106,7 +105,8 @@ impl Presented {
     }
 }
 
-/// Passes a request on if its key has the required role, with the [`Actor`] as an extension.
+/// Calls the next handler if the key of the request has the required role. Adds the [`Actor`] to the request as an
+/// extension.
 pub(crate) async fn admit<S: Stores>(
     api: Arc<ApiState<S>>,
     needs: KeyRole,
@@ -127,7 +127,8 @@ pub(crate) async fn admit<S: Stores>(
     }
 }
 
-/// Returns the client address of a request, or the unspecified address if there is none, as in tests without a server.
+/// Returns the client address of a request, or the unspecified address if the request has none, as in tests without a
+/// server.
 pub(crate) fn client(request: &Request) -> PeerAddress {
     let unknown = PeerAddress(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     request.extensions().get::<PeerAddress>().copied().unwrap_or(unknown)
@@ -155,8 +156,8 @@ async fn authorize<S: Stores>(
 ///
 /// # Errors
 ///
-/// A problem with status 429 if the address has presented too many unknown keys. Keys that were valid within the last
-/// minute are exempt, so that one client cannot lock out others behind the same address.
+/// Returns a problem with status 429 if the address has presented too many unknown keys. Keys that were valid within
+/// the last minute are exempt, so that one client cannot lock out other clients behind the same address.
 pub(crate) async fn check_key<S: Stores>(
     api: &Arc<ApiState<S>>,
     hash: KeyHash,
@@ -183,7 +184,7 @@ pub(crate) async fn check_key<S: Stores>(
         api.unknown_keys.insert(hash, now);
         api.unknown_attempts.record_failure(client, now);
         api.metrics.auth_failures.get_or_create(&presented.unknown()).inc();
-        // The rate limit bounds the number of these lines.
+        // The rate limit bounds the number of these log lines.
         tracing::warn!(client = %client.0, kind = presented.as_str(), "unknown key refused");
     }
     Ok(found)
@@ -202,12 +203,12 @@ pub(crate) fn peer(extensions: &Extensions) -> Option<IpAddr> {
     extensions.get::<PeerAddress>().map(|PeerAddress(address)| *address)
 }
 
-/// Returns whether this is the hash of `POSTHASTE_ROOT_KEY`, which is in no table.
+/// Returns whether `hash` is the hash of `POSTHASTE_ROOT_KEY`, which is not stored in the database.
 fn is_root<S: Stores>(api: &ApiState<S>, hash: KeyHash) -> bool {
     api.root_key.is_some_and(|root| bool::from(root.0.ct_eq(&hash.0)))
 }
 
-/// Returns whether a key of `role` may make a call that requires the role `needs`.
+/// Returns whether a key with the role `role` may call an operation that requires the role `needs`.
 pub(crate) const fn may(role: KeyRole, needs: KeyRole) -> bool {
     match role {
         KeyRole::Root => true,
@@ -251,7 +252,7 @@ pub(crate) async fn find<S: Stores>(
     let holder = Holder::Key(key);
     if api.known_keys.put(hash, holder.clone(), now) {
         let api = Arc::clone(api);
-        // In a task of its own: the request neither waits for this nor fails with it.
+        // Runs in a separate task, so that the request neither waits for the update nor fails with it.
         tokio::spawn(async move {
             if let Err(error) = api.keys.touch_key(id, api.clock.now()).await {
                 tracing::debug!(key_id = %id, %error, "last use of a key could not be recorded");
@@ -261,7 +262,7 @@ pub(crate) async fn find<S: Stores>(
     Ok(Some(holder))
 }
 
-/// A cache of hashes of unknown keys.
+/// A cache of the hashes of unknown keys.
 #[derive(Debug, Default)]
 pub(crate) struct UnknownKeys(Mutex<HashMap<[u8; 32], Instant>>);
 
@@ -283,7 +284,7 @@ impl UnknownKeys {
     }
 }
 
-/// A cache of valid keys by hash.
+/// A cache of valid keys, indexed by hash.
 #[derive(Debug, Default)]
 pub(crate) struct KeyCache(Mutex<HashMap<[u8; 32], Known>>);
 
@@ -295,7 +296,7 @@ struct Known {
 }
 
 impl KeyCache {
-    /// Returns whether a key was valid within the last minute. It may have been revoked since.
+    /// Returns whether a key was valid within the last minute. The key may have been revoked since.
     fn was_known(&self, hash: KeyHash, now: Instant) -> bool {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(&hash.0).is_some_and(|known| now.saturating_duration_since(known.found) < TOUCHED_EVERY)
@@ -322,7 +323,7 @@ impl KeyCache {
         touched.is_none()
     }
 
-    /// Removes a key, so that this process refuses it from now on.
+    /// Removes a key from the cache, so that this process rejects it immediately.
     pub(crate) fn forget(&self, id: KeyId) {
         self.0
             .lock()

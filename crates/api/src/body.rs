@@ -1,5 +1,4 @@
-//! Receives request bodies within limits: the size of one body, the time it takes and the memory of all bodies
-//! together. Parsing is left to the handlers.
+//! Reads request bodies, with limits on the size, the time and the memory of all bodies together. Does not parse them.
 
 use crate::problem::{Problem, ProblemKind};
 use axum::body::Body;
@@ -13,19 +12,19 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// The time limit to receive a body.
+/// The time limit for receiving a body.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(30);
-/// How many bytes of a body that is too large are read and discarded. A client that is still sending reads the response
-/// only if the connection stays open.
+/// The maximum number of bytes of an oversized body that are read and discarded. A client that is still sending can
+/// read the response only if the connection stays open.
 const IGNORED_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// The time limit to discard the rest of a body that is too large.
+/// The time limit for discarding the rest of an oversized body.
 const IGNORED_WITHIN: Duration = Duration::from_secs(2);
 /// The maximum size of a body, in bytes, except for events and orders.
 pub(crate) const SMALL_BYTES_MAX: usize = 64 * 1024;
-/// The bytes that one permit of the memory limit stands for.
+/// The number of bytes that one permit of the memory limit represents.
 const PERMIT_BYTES: usize = 1024;
 
-/// A complete body, with its permits of the memory limit.
+/// A complete body with its permits of the memory limit.
 #[derive(Debug)]
 pub(crate) struct Upload {
     bytes: Vec<u8>,
@@ -37,7 +36,7 @@ impl Upload {
     ///
     /// # Errors
     ///
-    /// A problem with status 400 if it is not UTF-8.
+    /// Returns a problem with status 400 if the body is not valid UTF-8.
     pub(crate) fn text(&self) -> Result<&str, Problem> {
         std::str::from_utf8(&self.bytes).map_err(|error| {
             let at = error.valid_up_to();
@@ -45,8 +44,8 @@ impl Upload {
         })
     }
 
-    /// Grows the buffer to at least `bytes`, doubling it up to the announced length. The capacity of the buffer counts
-    /// against the memory limit, not its content.
+    /// Grows the buffer to at least `bytes`, doubling its capacity up to the announced length. The capacity, not the
+    /// length, counts against the memory limit.
     fn reserve(
         &mut self,
         uploads: &Arc<Semaphore>,
@@ -86,8 +85,8 @@ impl Upload {
 ///
 /// # Errors
 ///
-/// A problem with status 413 if it is larger than `bytes_max`, 408 if it takes too long, 415 if it is compressed, 503
-/// if the memory limit is reached.
+/// Returns a problem with status 413 if the body is larger than `bytes_max`, 408 if it takes too long, 415 if it is
+/// compressed, or 503 if the memory limit is reached.
 pub(crate) async fn receive(
     uploads: &Arc<Semaphore>,
     request: Request,
@@ -171,12 +170,12 @@ pub(crate) fn media_type(headers: &HeaderMap) -> String {
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Receives the JSON body of any call except those for events and orders.
+/// Receives a JSON body of at most [`SMALL_BYTES_MAX`] bytes.
 pub(crate) async fn receive_json(uploads: &Arc<Semaphore>, request: Request) -> Result<Upload, Problem> {
     receive_as(&["application/json"], uploads, request).await
 }
 
-/// Receives a merge patch (RFC 7396).
+/// Receives a merge patch (RFC 7396) of at most [`SMALL_BYTES_MAX`] bytes.
 pub(crate) async fn receive_merge_patch(
     uploads: &Arc<Semaphore>,
     request: Request,
@@ -184,7 +183,7 @@ pub(crate) async fn receive_merge_patch(
     receive_as(&["application/merge-patch+json", "application/json"], uploads, request).await
 }
 
-/// Receives a body of one of these media types. A body without a content type is accepted.
+/// Receives a body with one of the `accepted` media types, or without a content type.
 async fn receive_as(
     accepted: &[&str],
     uploads: &Arc<Semaphore>,

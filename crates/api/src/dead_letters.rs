@@ -1,4 +1,4 @@
-//! The calls that list, show and requeue dead letters, one or many at a time.
+//! Lists, returns and requeues dead letters, individually or in bulk.
 
 use crate::body::receive_json;
 use crate::events::{PAYLOAD_PAGE_BYTES, raw};
@@ -23,25 +23,25 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 pub(crate) const LIST: &str = "dead-letters";
-/// The name of a bulk requeue in cursors.
+/// The list name in the cursors of a bulk requeue.
 const REQUEUE: &str = "requeue";
-/// The maximum number of dead letters that are requeued in one transaction.
+/// The maximum number of dead letters requeued in one transaction.
 const REQUEUE_PAGE: u32 = 500;
-/// The maximum number of transactions of one call. The caller continues with the cursor.
+/// The maximum number of transactions per call. The caller continues with the returned cursor.
 const REQUEUE_PAGES_MAX: usize = 20;
 /// The maximum number of ids in a response.
 const IDS_SHOWN_MAX: usize = 1_000;
-/// The maximum number of transactions of a call whose response contains the id of every requeued dead letter.
+/// The maximum number of transactions of a call whose response must list the id of every requeued dead letter.
 pub(crate) const REQUEUE_PAGES_NAMED: usize = IDS_SHOWN_MAX / REQUEUE_PAGE as usize;
 
-/// A delivery that gets no further attempt.
+/// A delivery that gets no further attempts.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "id": 4, "saga_id": 9, "event_id": 7, "subscription_id": 3, "final_error_code": "HTTP_503",
     "failed_at": "2026-01-31T13:00:00.000000Z", "requeued_as": null, "payload_snapshot": {"order": 7}
 }))]
 pub(crate) struct DeadLetterView {
-    /// The id.
+    /// The id of the dead letter.
     pub(crate) id: i64,
     /// The id of the delivery.
     pub(crate) saga_id: i64,
@@ -51,11 +51,11 @@ pub(crate) struct DeadLetterView {
     pub(crate) subscription_id: i64,
     /// The error code of the last attempt.
     pub(crate) final_error_code: Option<String>,
-    /// When the delivery was dead-lettered.
+    /// The time at which the delivery was dead-lettered.
     pub(crate) failed_at: Utc,
-    /// The id of the delivery that it was requeued as.
+    /// The id of the delivery created by requeueing; null if the dead letter was not requeued.
     pub(crate) requeued_as: Option<i64>,
-    /// The payload of the event. In lists only with `payload=true`.
+    /// The payload of the event. Included in lists only with `payload=true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub(crate) payload_snapshot: Option<Box<RawValue>>,
@@ -82,36 +82,36 @@ impl DeadLetterView {
 
 parameters! {
     struct Parameters(LIST) -> DeadLetterFilter {
-        /// Only dead letters of this subscription.
+        /// Returns only dead letters of this subscription.
         subscription_id: SubscriptionId,
-        /// Only dead letters of events of this type.
+        /// Returns only dead letters of events of this type.
         event_type: EventType,
-        /// Only deliveries dead-lettered at this time or later.
+        /// Returns only deliveries dead-lettered at this time or later.
         since: Timestamp,
-        /// Only deliveries dead-lettered before this time.
+        /// Returns only deliveries dead-lettered before this time.
         until: Timestamp,
     }
 }
 
 body! {
-    /// Selects dead letters. All conditions must be met; without any, all dead letters are selected.
+    /// A filter for dead letters. All conditions must be met. An empty filter selects all dead letters.
     #[schema(example = json!({"event_type": "order.paid", "since": "2026-01-31T12:00:00Z", "dry_run": true}))]
     struct RequeueFilter {
-        /// Only dead letters of this subscription.
+        /// Selects only dead letters of this subscription.
         #[schema(value_type = Option<i64>, minimum = 1)]
         subscription_id: Option<SubscriptionId>,
-        /// Only dead letters of events of this type.
+        /// Selects only dead letters of events of this type.
         #[schema(value_type = Option<String>, max_length = 200, pattern = "^[A-Za-z0-9][A-Za-z0-9_.:/-]*$")]
         event_type: Option<EventType>,
-        /// Only deliveries dead-lettered at this time or later.
+        /// Selects only deliveries dead-lettered at this time or later.
         #[schema(value_type = Option<String>, format = DateTime)]
         since: Option<Timestamp>,
-        /// Only deliveries dead-lettered before this time.
+        /// Selects only deliveries dead-lettered before this time.
         #[schema(value_type = Option<String>, format = DateTime)]
         until: Option<Timestamp>,
-        /// Whether to count the selected dead letters without requeueing them, by default false.
+        /// Whether to count the selected dead letters without requeueing them. The default is false.
         dry_run: Option<bool>,
-        /// The `next_cursor` of the previous response, to continue.
+        /// The `next_cursor` of the previous response, to continue a bulk requeue.
         cursor: Option<String>,
     }
 }
@@ -143,7 +143,7 @@ pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     Ok(reserved.hold(ok(&Listed::of(LIST, found, DeadLetterView::of))?))
 }
 
-/// Returns the page that the parameters of an address select, without payloads, for the dashboard.
+/// Returns the page selected by the query parameters of `uri`, without payloads. Used by the dashboard.
 pub(crate) async fn find_heads<S: Stores, T>(
     api: &ApiState<S>,
     uri: &Uri,
@@ -176,13 +176,13 @@ pub(crate) async fn find_one<S: Stores>(api: &ApiState<S>, text: &str) -> Result
     Ok(DeadLetterView::of(letter.ok_or_else(|| Problem::not_found("dead letter"))?))
 }
 
-/// The delivery that a dead letter was requeued as.
+/// The delivery created by requeueing a dead letter.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({"id": 12, "saga_id": 12}))]
 pub(crate) struct Requeued {
     /// The id of the new delivery.
     id: i64,
-    /// The id under its older name.
+    /// The same id under its former name.
     saga_id: i64,
 }
 
@@ -216,7 +216,7 @@ pub(crate) async fn requeue_one<S: Stores>(
     json(status, &Requeued { id: saga.get(), saga_id: saga.get() })
 }
 
-/// Requeues a dead letter. Returns its new delivery, with status 201 if this call created it.
+/// Requeues a dead letter. Returns the new delivery, with status 201 if this call created it and 200 otherwise.
 pub(crate) async fn requeue<S: Stores>(
     api: &ApiState<S>,
     by: Actor,
@@ -244,19 +244,19 @@ pub(crate) async fn requeue<S: Stores>(
     "next_cursor": null
 }))]
 pub(crate) struct RequeuedMany {
-    /// Whether nothing was requeued because of `dry_run`.
+    /// Whether this was a dry run, which requeues nothing.
     pub(crate) dry_run: bool,
     /// The number of selected dead letters.
     pub(crate) matched: u64,
     /// The number of dead letters that this call requeued.
     pub(crate) requeued: u64,
-    /// The number of dead letters that had been requeued before.
+    /// The number of dead letters that had already been requeued.
     pub(crate) already_requeued: u64,
     /// The number of dead letters that cannot be requeued because their subscription was deleted.
     pub(crate) subscription_deleted: u64,
-    /// The ids of the requeued dead letters, or of the selected ones with `dry_run`; up to 1,000.
+    /// The ids of the requeued dead letters, or of the selected ones in a dry run; at most 1,000.
     pub(crate) ids: Vec<i64>,
-    /// The `cursor` to continue with; null when all dead letters have been processed.
+    /// The `cursor` of the next call; null if all selected dead letters have been processed.
     pub(crate) next_cursor: Option<String>,
 }
 
@@ -283,7 +283,7 @@ pub(crate) async fn requeue_many<S: Stores>(
     ok(&requeue_found(&api, by, fields, REQUEUE_PAGES_MAX, EXAMINED_MAX).await?)
 }
 
-/// Requeues up to `pages_max` pages of the selected dead letters; `next_cursor` is set if there are more.
+/// Requeues up to `pages_max` pages of the selected dead letters. Sets `next_cursor` if more remain.
 pub(crate) async fn requeue_found<S: Stores>(
     api: &ApiState<S>,
     by: Actor,

@@ -1,4 +1,4 @@
-//! The calls that list and show deliveries. They are read-only.
+//! Lists and returns deliveries. Read-only.
 
 use crate::problem::Problem;
 use crate::query::{Listed, Query, id, ok};
@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 
 pub(crate) const LIST: &str = "deliveries";
 
-/// One event on its way to one subscription.
+/// The delivery of one event to one subscription.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "id": 9, "saga_id": 9, "event_id": 7, "subscription_id": 3, "event_type": "order.paid", "status": "PendingRetry",
@@ -29,9 +29,9 @@ pub(crate) const LIST: &str = "deliveries";
     }]
 }))]
 pub(crate) struct DeliveryView {
-    /// The id.
+    /// The id of the delivery.
     pub(crate) id: i64,
-    /// The id under its older name.
+    /// The same id under its former name.
     pub(crate) saga_id: i64,
     /// The id of the event.
     pub(crate) event_id: i64,
@@ -39,26 +39,26 @@ pub(crate) struct DeliveryView {
     pub(crate) subscription_id: i64,
     /// The type of the event.
     pub(crate) event_type: String,
-    /// The status. `Completed` and `DeadLettered` are final.
+    /// The status of the delivery. `Completed` and `DeadLettered` are final.
     pub(crate) status: &'static str,
     /// The number of finished attempts.
     pub(crate) attempt_count: u32,
-    /// When the next attempt is due. Of a final delivery, when the last one was due.
+    /// The time at which the next attempt is due. For a final delivery, the time at which the last attempt was due.
     pub(crate) next_attempt_at: Utc,
     /// The error code of the last failed attempt. A later success does not clear it.
     pub(crate) final_error_code: Option<String>,
-    /// The id of the dead letter that this delivery was requeued from.
+    /// The id of the dead letter that this delivery was requeued from; null if it was not requeued.
     pub(crate) requeued_from: Option<i64>,
-    /// When the event was routed to the subscription, or requeued.
+    /// The time at which the event was routed to the subscription or requeued.
     pub(crate) created_at: Utc,
-    /// When it last changed.
+    /// The time of the last change to the delivery.
     pub(crate) updated_at: Utc,
-    /// The attempts, oldest first. Not in lists.
+    /// The attempts, oldest first. Not included in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) attempts: Option<Vec<AttemptView>>,
 }
 
-/// One request to the receiver.
+/// One attempt to send an event to a receiver.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "job_id": 11, "status": "Completed", "attempt_at": "2026-01-31T12:00:00.010000Z", "response_status": 200,
@@ -69,15 +69,15 @@ pub(crate) struct AttemptView {
     pub(crate) job_id: i64,
     /// The status of the attempt.
     pub(crate) status: &'static str,
-    /// When the attempt was due.
+    /// The time at which the attempt was due.
     pub(crate) attempt_at: Utc,
     /// The HTTP status of the response; null if there was none.
     pub(crate) response_status: Option<u16>,
-    /// Why the attempt failed; null if it succeeded or has not ended.
+    /// The error code; null if the attempt succeeded or is unfinished.
     pub(crate) error_code: Option<String>,
     /// The duration of the request, in milliseconds.
     pub(crate) duration_ms: Option<u32>,
-    /// The process that made the attempt.
+    /// The id of the process that sent the request.
     pub(crate) worker_id: Option<String>,
 }
 
@@ -123,19 +123,19 @@ impl AttemptView {
 
 parameters! {
     struct Parameters(LIST) -> DeliveryFilter {
-        /// Only deliveries in this status.
+        /// Returns only deliveries with this status.
         status: SagaStatus,
-        /// Only deliveries to this subscription.
+        /// Returns only deliveries to this subscription.
         subscription_id: SubscriptionId,
-        /// Only deliveries of this event.
+        /// Returns only deliveries of this event.
         event_id: EventId,
-        /// Only deliveries of events of this type.
+        /// Returns only deliveries of events of this type.
         event_type: EventType,
-        /// Only deliveries with this `final_error_code`, such as `HTTP_503`.
+        /// Returns only deliveries with this `final_error_code`, such as `HTTP_503`.
         error_code: ErrorCode,
-        /// Only deliveries created at this time or later.
+        /// Returns only deliveries created at this time or later.
         since: Timestamp,
-        /// Only deliveries created before this time.
+        /// Returns only deliveries created before this time.
         until: Timestamp,
     }
 }
@@ -155,7 +155,7 @@ pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     ok(&find(&api, &uri, EXAMINED_MAX).await?)
 }
 
-/// Returns the page that the parameters of an address select.
+/// Returns the page selected by the query parameters of `uri`.
 pub(crate) async fn find<S: Stores>(
     api: &ApiState<S>,
     uri: &Uri,

@@ -1,5 +1,5 @@
-//! The API reference at `/docs`: one HTML page, generated from the document that `/openapi.json` returns. It uses no
-//! scripts and no resources of other hosts, and its Content-Security-Policy forbids both.
+//! The API reference at `/docs`: one HTML page, generated from the OpenAPI document. Contains no scripts and no
+//! resources from other hosts; its Content-Security-Policy forbids both.
 
 mod html;
 mod schema;
@@ -25,7 +25,7 @@ struct Page {
     policy: String,
 }
 
-/// The page, generated once: the document does not change while the program runs.
+/// The page, generated once, because the document does not change while the process runs.
 static PAGE: LazyLock<Result<Page, serde_json::Error>> = LazyLock::new(|| {
     let document = serde_json::from_str(&openapi::document()?)?;
     let style_hash = STANDARD.encode(Sha256::digest(STYLE));
@@ -50,7 +50,7 @@ pub(crate) async fn show() -> Result<Response, Problem> {
     Ok((headers, page.html.as_str()).into_response())
 }
 
-/// One operation of the document.
+/// One operation of the OpenAPI document.
 struct Call<'a> {
     method: String,
     path: &'a str,
@@ -66,7 +66,7 @@ impl Call<'_> {
         text(&self.operation["summary"])
     }
 
-    /// Returns the role that the operation requires. `None` if it requires no key.
+    /// Returns the role that the operation requires, or `None` if it requires no key.
     fn role(&self) -> Option<&str> {
         self.operation["security"][0]["api_key"][0].as_str()
     }
@@ -190,7 +190,7 @@ fn row(cells: &[String]) -> String {
     tag("tr", &cells.iter().map(|cell| tag("td", cell)).collect::<String>())
 }
 
-/// Returns a table, or an empty string if there are no rows. The `div` scrolls on screens that are too narrow.
+/// Returns an HTML table, or an empty string if there are no rows. The `div` scrolls on narrow screens.
 fn table(title: &str, head: &[&str], rows: &str) -> String {
     if rows.is_empty() {
         return String::new();

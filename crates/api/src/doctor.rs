@@ -1,5 +1,5 @@
-//! The call that checks the history page by page, and the running system. Collects the facts for
-//! [`posthaste_services::doctor`], which evaluates them.
+//! Checks the history, one page per request, and the running system. Collects the facts that
+//! [`posthaste_services::doctor`] evaluates.
 
 use crate::problem::{Problem, ProblemKind};
 use crate::query::{Query, ok};
@@ -16,7 +16,7 @@ use posthaste_services::telemetry;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// The result of the checks.
+/// The result of all checks.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "healthy": true, "server_time": "2026-01-31T12:00:00.000000Z",
@@ -25,19 +25,19 @@ use utoipa::ToSchema;
     "examined_through": 10_000, "last_event_id": 25_000, "next_cursor": "ZG9jdG9yOjEwMDAwOi0"
 }))]
 pub(crate) struct Diagnosis {
-    /// Whether no check of this page found a problem.
+    /// Whether none of these checks found a problem.
     pub(crate) healthy: bool,
-    /// The time of the checks.
+    /// The time at which the checks ran.
     pub(crate) server_time: Utc,
-    /// The checks.
+    /// The results of the checks.
     pub(crate) checks: Vec<CheckView>,
-    /// What was checked.
+    /// The numbers of records checked on this page.
     pub(crate) examined: ExaminedView,
     /// The id of the last event on this page.
     pub(crate) examined_through: Option<i64>,
-    /// The id of the newest event.
+    /// The id of the newest event in the store.
     pub(crate) last_event_id: Option<i64>,
-    /// The `cursor` of the next page of history; null on the last page.
+    /// The `cursor` of the next page of the history; null on the last page.
     pub(crate) next_cursor: Option<String>,
 }
 
@@ -46,11 +46,11 @@ pub(crate) struct Diagnosis {
 pub(crate) struct CheckView {
     /// The name of the check.
     pub(crate) name: &'static str,
-    /// The result.
+    /// The severity of the result.
     pub(crate) status: &'static str,
-    /// What was found.
+    /// A description of the result.
     pub(crate) found: String,
-    /// What to do; null if no action is needed.
+    /// The recommended action; null if none is needed.
     pub(crate) to_do: Option<&'static str>,
 }
 
@@ -63,8 +63,8 @@ pub(crate) struct ExaminedView {
     pub(crate) deliveries: u64,
     /// The number of orders.
     pub(crate) orders: u64,
-    /// The number of pairs of event and subscription that cannot be decided, because the subscription changed at about
-    /// the time of the routing.
+    /// The number of pairs of event and subscription that could not be checked, because the subscription changed at
+    /// about the time of routing.
     pub(crate) undecidable: u64,
     /// The number of inconsistencies found.
     pub(crate) faults: u64,
@@ -100,7 +100,7 @@ pub(crate) async fn show<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     ok(&examine(&api, page, is_first).await?)
 }
 
-/// Returns the page at a cursor, or the first page.
+/// Returns the page that `cursor` points to, or the first page without a cursor.
 pub(crate) fn place(cursor: Option<&str>) -> Result<Examine, Problem> {
     let begin = Examine { events_after: Some(0), orders_after: Some(0), newest: false };
     cursor.map_or(Ok(begin), read_cursor)
@@ -141,7 +141,8 @@ pub(crate) async fn examine<S: Stores>(
     })
 }
 
-/// Checks the running system from the last survey of the queues. Cheap enough for a page that refreshes.
+/// Checks the running system, using the last survey of the queues if there is one. Cheap enough for a page that
+/// refreshes itself.
 pub(crate) async fn look<S: Stores>(api: &ApiState<S>) -> Result<Vec<CheckView>, Problem> {
     let now = api.clock.now();
     let survey = match api.operations.last_survey.get() {
@@ -180,7 +181,8 @@ fn view(check: Check) -> CheckView {
     CheckView { name, status: status.as_str(), found, to_do: Some(to_do).filter(|text| !text.is_empty()) }
 }
 
-/// Encodes where events and orders continue, with a dash for what is complete.
+/// Encodes the positions at which events and orders continue; a dash means that all were checked. Returns `None` after
+/// the last page.
 fn write_cursor(examined: &Examined) -> Option<String> {
     let place = |next: Option<i64>| next.map_or_else(|| "-".to_owned(), |next| next.to_string());
     let (event, order) = (examined.next_event, examined.next_order);

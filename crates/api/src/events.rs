@@ -1,5 +1,5 @@
-//! The calls that accept and show events. Accepted events go to ingest ([`posthaste_services::ingest`]); the response
-//! is sent after the commit.
+//! Accepts events and returns stored ones. New events are validated and passed to the ingest service; the response is
+//! sent after the commit.
 
 mod cloud;
 mod parse;
@@ -27,9 +27,9 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 pub(crate) const LIST: &str = "events";
-/// The memory limit of a page with payloads, in bytes: the rows of the store and the serialized response.
+/// The memory reserved for a page with payloads, in bytes: the rows read from the store and the serialized response.
 pub(crate) const PAYLOAD_PAGE_BYTES: usize = 2 * PAGE_BYTES_MAX;
-/// The maximum number of deliveries in the response for one event. `/v1/deliveries` lists the others.
+/// The maximum number of deliveries in the response for one event. `/v1/deliveries` lists all of them.
 const DELIVERIES_SHOWN_MAX: u32 = 200;
 
 body! {
@@ -39,17 +39,17 @@ body! {
         example = json!({"event_type": "order.paid", "payload": {"order": 7}, "external_event_id": "shop-7"})
     )]
     struct NewEventBody<'a> {
-        /// The type, which decides the subscriptions that get the event.
+        /// The event type, by which subscriptions are matched.
         #[schema(value_type = String, max_length = 200, pattern = "^[A-Za-z0-9][A-Za-z0-9_.:/-]*$")]
         event_type: EventType,
-        /// The caller's own id of the event. A second event with the same id, type and payload is a duplicate and not
-        /// stored again; with another type or payload it is refused.
+        /// The caller's id of the event. An event with the id, type and payload of a stored event is a duplicate and is
+        /// not stored again. The same id with a different type or payload is rejected.
         #[schema(value_type = Option<String>, min_length = 1, max_length = 200)]
         external_event_id: Option<ExternalEventId>,
-        /// An id for log lines, to follow the event through the system. Replaces the header `x-correlation-id`.
+        /// An id for log messages, to trace the event through the system. Overrides the header `x-correlation-id`.
         #[schema(value_type = Option<String>, min_length = 1, max_length = 200)]
         correlation_id: Option<CorrelationId>,
-        /// Any JSON. It is stored and delivered byte for byte.
+        /// The payload, which may be any JSON value. Stored and delivered byte for byte.
         #[schema(value_type = serde_json::Value)]
         payload: &'a RawValue,
     }
@@ -70,7 +70,7 @@ pub(crate) enum EventOrEvents<'a> {
 pub(crate) struct Accepted {
     /// The id of the event.
     id: i64,
-    /// Whether the event had been stored before, under the same `external_event_id`.
+    /// Whether the event was already stored under the same `external_event_id`.
     duplicate: bool,
 }
 
@@ -137,7 +137,8 @@ pub(crate) async fn create<S: Stores>(State(api): Api<S>, request: Request) -> A
     json(status, &body)
 }
 
-/// Returns the problem for an external id that belongs to an event with another content. Nothing was stored.
+/// Returns the problem for an external id that belongs to an event with different content. No event of the request was
+/// stored.
 fn conflicting(Conflict { place, first }: Conflict, is_list: bool, headers: &HeaderMap) -> Problem {
     let field = if is_list { format!("[{place}].external_event_id") } else { "external_event_id".to_owned() };
     let owner = match first {
@@ -170,7 +171,7 @@ impl Accepted {
     }
 }
 
-/// The accepted event, or an array in the order of the request.
+/// The accepted event, or an array of accepted events in the order of the request.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 pub(crate) enum AcceptedOrMany {
@@ -185,19 +186,19 @@ pub(crate) enum AcceptedOrMany {
     "created_at": "2026-01-31T12:00:00.000000Z"
 }))]
 pub(crate) struct EventView {
-    /// The id.
+    /// The id of the event.
     pub(crate) id: i64,
-    /// The caller's own id.
+    /// The caller's id of the event.
     pub(crate) external_event_id: Option<String>,
-    /// The type.
+    /// The event type.
     pub(crate) event_type: String,
-    /// The id for log lines.
+    /// The id for log messages.
     pub(crate) correlation_id: Option<String>,
-    /// The trace context (W3C) of the request that published the event.
+    /// The W3C trace context of the request that published the event.
     pub(crate) traceparent: Option<String>,
-    /// When it was accepted.
+    /// The time at which the event was accepted.
     pub(crate) created_at: Utc,
-    /// The payload. In lists only with `payload=true`.
+    /// The payload. Included in lists only with `payload=true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub(crate) payload: Option<Box<RawValue>>,
@@ -229,20 +230,21 @@ impl EventView {
     }
 }
 
-/// Returns stored JSON as a part of a response, or null if a row that another program wrote is not JSON.
+/// Returns stored JSON as a part of a response, or null if the row is not valid JSON, for example because another
+/// program wrote it.
 pub(crate) fn raw(text: JsonText) -> Box<RawValue> {
     RawValue::from_string(text.into_string()).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
 parameters! {
     struct Parameters(LIST) -> EventFilter {
-        /// Only events of this type.
+        /// Returns only events of this type.
         event_type: EventType,
-        /// Only the event with this external id.
+        /// Returns only the event with this external id.
         external_event_id: ExternalEventId,
-        /// Only events accepted at this time or later.
+        /// Returns only events accepted at this time or later.
         since: Timestamp,
-        /// Only events accepted before this time.
+        /// Returns only events accepted before this time.
         until: Timestamp,
     }
 }
@@ -274,7 +276,7 @@ pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     Ok(reserved.hold(ok(&Listed::of(LIST, found, EventView::of))?))
 }
 
-/// Returns the page that the parameters of an address select, without payloads, for the dashboard.
+/// Returns the page selected by the query parameters of `uri`, without payloads. Used by the dashboard.
 pub(crate) async fn find_heads<S: Stores, T>(
     api: &ApiState<S>,
     uri: &Uri,
@@ -299,24 +301,24 @@ pub(crate) async fn find_heads<S: Stores, T>(
     "deliveries_next_cursor": null
 }))]
 pub(crate) struct Shown {
-    /// The id.
+    /// The id of the event.
     id: i64,
-    /// The caller's own id.
+    /// The caller's id of the event.
     external_event_id: Option<String>,
-    /// The type.
+    /// The event type.
     event_type: String,
-    /// The id for log lines.
+    /// The id for log messages.
     correlation_id: Option<String>,
-    /// The trace context (W3C) of the request that published the event.
+    /// The W3C trace context of the request that published the event.
     traceparent: Option<String>,
-    /// When it was accepted.
+    /// The time at which the event was accepted.
     created_at: Utc,
     /// The payload.
     #[schema(value_type = serde_json::Value)]
     payload: Box<RawValue>,
-    /// The deliveries of the event, newest first, up to 200.
+    /// The deliveries of the event, newest first; at most 200.
     deliveries: Vec<DeliveryView>,
-    /// The `cursor` for the other deliveries in `/v1/deliveries?event_id=…`; null if there are none.
+    /// The `cursor` for the remaining deliveries in `/v1/deliveries?event_id=…`; null if there are none.
     deliveries_next_cursor: Option<String>,
 }
 

@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 /// The maximum number of subscriptions without a delivery in a response.
 const UNMATCHED_MAX: usize = 200;
 
-/// How an event was routed.
+/// An explanation of how an event was routed.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "event_id": 7, "event_type": "order.paid", "external_event_id": "shop-7", "correlation_id": null,
@@ -31,37 +31,37 @@ pub(crate) struct Explanation {
     pub(crate) event_id: i64,
     /// The type of the event.
     pub(crate) event_type: String,
-    /// The caller's own id of the event.
+    /// The caller's id of the event.
     pub(crate) external_event_id: Option<String>,
-    /// The id for log lines.
+    /// The id for log messages.
     pub(crate) correlation_id: Option<String>,
-    /// When the event was accepted.
+    /// The time at which the event was accepted.
     pub(crate) created_at: Utc,
-    /// Whether the event has been routed. Subscriptions are matched at that time.
+    /// Whether the event has been routed. Subscriptions are matched when it is routed.
     pub(crate) routed: bool,
-    /// When the first delivery was created; null if no subscription matched.
+    /// The time at which the first delivery was created; null if no subscription matched.
     pub(crate) routed_at: Option<Utc>,
-    /// The result in a sentence.
+    /// A summary in one sentence.
     pub(crate) summary: String,
-    /// The deliveries, oldest first, up to 200. Includes deliveries that were requeued from dead letters.
+    /// The deliveries, oldest first, including those requeued from dead letters; at most 200.
     pub(crate) deliveries: Vec<Explained>,
-    /// The subscriptions that have or had this event type and got no delivery, up to 200.
+    /// The subscriptions that have or had this event type but got no delivery; at most 200.
     pub(crate) unmatched: Vec<NotMatched>,
-    /// Whether entries were left out. `/v1/deliveries?event_id=…` lists all deliveries.
+    /// Whether entries were omitted. `/v1/deliveries?event_id=…` lists all deliveries.
     pub(crate) truncated: bool,
 }
 
-/// A delivery with its attempts, its dead letter and a summary.
+/// A delivery with its attempts, its dead letter and a description.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Explained {
-    /// The delivery.
+    /// The delivery with its attempts.
     #[serde(flatten)]
     pub(crate) delivery: DeliveryView,
-    /// The id of its dead letter.
+    /// The id of the dead letter of this delivery; null if there is none.
     pub(crate) dead_letter_id: Option<i64>,
-    /// The id of the delivery that its dead letter was requeued as.
+    /// The id of the delivery created by requeueing the dead letter; null if there is none.
     pub(crate) requeued_as: Option<i64>,
-    /// The state of the delivery in a sentence.
+    /// A description of the state in one sentence.
     pub(crate) told: String,
 }
 
@@ -70,10 +70,10 @@ pub(crate) struct Explained {
 pub(crate) struct NotMatched {
     /// The id of the subscription.
     pub(crate) subscription_id: i64,
-    /// Why it got no delivery. `changed_meanwhile`: it changed too close to the routing to decide. `missing`: it
-    /// matched, and a delivery should exist.
+    /// The reason for the missing delivery. `changed_meanwhile`: the subscription changed too close to the time of
+    /// routing to be certain. `missing`: the subscription matched, so a delivery should exist.
     pub(crate) reason: &'static str,
-    /// The reason in a sentence.
+    /// A description of the reason in one sentence.
     pub(crate) told: String,
 }
 
@@ -135,7 +135,7 @@ fn first_delivery(found: &ExplainedEvent) -> Option<Timestamp> {
     sagas.filter(|saga| saga.requeued_from.is_none()).map(|saga| saga.created_at).min()
 }
 
-/// Returns the subscriptions that ever had the event type and have no delivery, and whether there are more.
+/// Returns the subscriptions that ever had the event type but have no delivery, and whether the list was truncated.
 fn unmatched(
     found: &ExplainedEvent,
     routed_at: Option<Timestamp>,
@@ -158,7 +158,7 @@ fn unmatched(
         let verdict_then = verdict(changes, kind, then.0, then.1);
         let (reason, text) = match (verdict_then, verdict(changes, kind, around.0, around.1)) {
             (Verdict::Not(reason), _) => (reason.as_str(), why(reason).to_owned()),
-            // The delivery may be among those that were left out.
+            // The delivery may be one of those that were omitted.
             (_, Verdict::Matched) if found.more_deliveries || found.more_changes => continue,
             (_, Verdict::Matched) => {
                 ("missing", "it matched and has no delivery: run posthaste doctor".to_owned())
@@ -175,7 +175,7 @@ fn unmatched(
     (not_matched, more)
 }
 
-/// Describes the change that may have happened before or after the routing.
+/// Describes the change to a subscription that may have happened before or after the routing.
 fn changed(turned: Option<(&SubscriptionChange, Option<Unmatched>)>, routed_at: Option<Timestamp>) -> String {
     let about_then = match routed_at {
         Some(_) => "about when the event was routed",
@@ -214,7 +214,7 @@ fn explained(one: ExplainedDelivery) -> Explained {
     }
 }
 
-/// Describes the state of a delivery in a sentence.
+/// Describes the state of a delivery in one sentence.
 fn describe(one: &ExplainedDelivery) -> String {
     use posthaste_core::saga::SagaStatus;
     let state = &one.delivery.saga.state;

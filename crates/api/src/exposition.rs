@@ -1,6 +1,6 @@
-//! Converts metrics from OpenMetrics, the format of the registry, to the older Prometheus text format, which is
-//! returned unless the client accepts OpenMetrics. There, `_total` is part of a counter's name, and some lines do not
-//! exist.
+//! Converts metrics from the OpenMetrics format of the registry to the Prometheus text format, which is returned unless
+//! the client accepts OpenMetrics. In the text format, the name of a counter ends with `_total`, and there are no
+//! `UNIT` and `EOF` lines.
 
 use http::HeaderMap;
 use http::header::ACCEPT;
@@ -8,7 +8,7 @@ use http::header::ACCEPT;
 pub(crate) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 pub(crate) const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Returns whether the `Accept` header names OpenMetrics.
+/// Returns whether the `Accept` header contains OpenMetrics.
 pub(crate) fn asks_for_open_metrics(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted.flat_map(|value| value.split(',')).any(|media| {
@@ -21,10 +21,10 @@ pub(crate) fn asks_for_open_metrics(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Converts OpenMetrics to the Prometheus text format.
+/// Converts metrics from OpenMetrics to the Prometheus text format.
 pub(crate) fn as_text(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
-    // The TYPE line follows the HELP line, so counters have to be looked up.
+    // The TYPE line follows the HELP line, so the type has to be looked up.
     let is_counter = |name: &str| {
         let prefix = format!("# TYPE {name} counter");
         open_metrics.lines().any(|line| line == prefix)

@@ -1,5 +1,5 @@
-//! Reads the fields of a JSON object in a request by name and type, and refuses unknown ones. All errors of an object
-//! are collected. Values keep their original text.
+//! Parses the fields of a JSON object in a request by name and type, and rejects unknown ones. Collects all errors of
+//! an object. Values keep their original text.
 
 use crate::problem::{Problem, ProblemKind, RequestError, ValidationErrors};
 use crate::values::Field;
@@ -10,13 +10,13 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
 
-/// How many characters of an unknown name an error repeats.
+/// The maximum number of characters of an unknown name that an error message repeats.
 const NAME_CHARS_MAX: usize = 100;
 
 /// The fields of an object that have not been read yet, and the errors found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Fields<'a> {
-    /// The index of the object, if it is an element of an array.
+    /// The index of the object if it is an element of an array.
     index: Option<usize>,
     members: Members<'a>,
     is_extensible: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Fields<'a> {
 struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> Fields<'a> {
-    /// Parses a body that is one object.
+    /// Parses a body that consists of one object.
     pub(crate) fn parse(text: &'a str) -> Result<Self, Problem> {
         let members = serde_json::from_str(text).map_err(|error| not_an_object(&error, "the body"))?;
         Ok(Self { members, ..Self::default() })
@@ -52,23 +52,23 @@ impl<'a> Fields<'a> {
         if text.trim().is_empty() { Ok(Self::default()) } else { Self::parse(text) }
     }
 
-    /// Accepts unknown fields.
+    /// Makes [`Self::finish`] accept unknown fields.
     #[must_use]
     pub(crate) fn extensible(self) -> Self {
         Self { is_extensible: true, ..self }
     }
 
-    /// Returns the name of a field with the index of its object, as in `[3].event_type`.
+    /// Returns the name of a field with the index of its object, such as `[3].event_type`.
     pub(crate) fn path(&self, name: &str) -> String {
         self.index.map_or_else(|| name.to_owned(), |index| format!("[{index}].{name}"))
     }
 
-    /// Creates a problem for an invalid field. The detail begins with the name of the field.
+    /// Creates a problem for an invalid field. `detail` must begin with the name of the field.
     pub(crate) fn wrong(&self, name: &str, detail: impl fmt::Display) -> Problem {
         self.problem(ProblemKind::ValidationFailed, name, self.path(&detail.to_string()))
     }
 
-    /// Creates a problem of any kind that points to a field.
+    /// Creates a problem of the given kind for a field.
     pub(crate) fn problem(&self, kind: ProblemKind, name: &str, detail: String) -> Problem {
         let index = self.index.map(|index| index.to_string());
         let path: Vec<&str> = index.as_deref().into_iter().chain([name]).collect();
@@ -76,7 +76,7 @@ impl<'a> Fields<'a> {
         Problem::of(kind, detail).at(self.path(name), error)
     }
 
-    /// Removes a field and returns its value. Records an error and returns `None` if it is not valid.
+    /// Removes a field and returns its value. If the value is not valid, records an error and returns `None`.
     pub(crate) fn read<T: Field<'a>>(&mut self, name: &str) -> Option<T> {
         let index = self.members.0.iter().position(|(found, _)| found == name);
         let raw = index.map(|index| self.members.0.swap_remove(index).1);
@@ -84,11 +84,11 @@ impl<'a> Fields<'a> {
         self.errors.check(value)
     }
 
-    /// Checks the fields that have been read, and refuses those that have not.
+    /// Checks that no error was recorded and no unknown field remains.
     ///
     /// # Errors
     ///
-    /// A problem with all errors.
+    /// Returns a problem that lists all errors.
     pub(crate) fn finish(&mut self) -> Result<(), Problem> {
         let unknown = if self.is_extensible { Members::default() } else { std::mem::take(&mut self.members) };
         for (name, _) in unknown.0 {
@@ -107,8 +107,8 @@ impl<'a> Fields<'a> {
 ///
 /// # Errors
 ///
-/// A problem if the array has more than `elements_max` elements. The rest is not read then: small elements would take
-/// many times the memory of the body.
+/// Returns a problem if the array has more than `elements_max` elements. The remaining elements are not parsed: small
+/// ones would take many times the memory of the body.
 pub(crate) fn elements(text: &str, elements_max: usize) -> Result<Vec<&RawValue>, Problem> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let read = Elements { elements_max }.deserialize(&mut deserializer);
@@ -125,7 +125,7 @@ fn not_an_object(error: &serde_json::Error, what: &str) -> Problem {
     not_json_or(error, &format!("{what} must be a JSON object"))
 }
 
-/// Distinguishes text that is not JSON from JSON of another type than expected.
+/// Creates a problem for text that is not JSON, or for JSON that is not of the `expected` type.
 fn not_json_or(error: &serde_json::Error, expected: &str) -> Problem {
     match error.classify() {
         Category::Data => {
@@ -138,11 +138,11 @@ fn not_json_or(error: &serde_json::Error, expected: &str) -> Problem {
     }
 }
 
-/// How messages about the members of an object begin.
+/// The beginning of error messages about the members of an object.
 const MEMBERS: &str = "the object";
 const TOO_MANY: &str = "there are too many elements";
 
-/// Deserializes an array up to a number of elements.
+/// Deserializes an array of at most `elements_max` elements.
 struct Elements {
     elements_max: usize,
 }
@@ -205,10 +205,10 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-/// The maximum number of fields of an object, more than any body has. Payloads are not counted.
+/// The maximum number of fields of an object, more than any body has. Fields inside payloads are not counted.
 const FIELDS_MAX: usize = 100;
 
-/// The name of a field, borrowed if it has no escapes.
+/// The name of a field, borrowed if it contains no escapes.
 struct Name<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Name<'de> {
@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    /// Text after the first surplus element would be refused with 400 if it were read.
+    /// Text after the first excess element would be rejected with 400 if it were read.
     #[test]
     fn an_array_is_read_up_to_its_limit() {
         let status = |text: &str| elements(text, 2).map_or_else(|problem| problem.status, |_| 0);

@@ -1,5 +1,5 @@
-//! The middleware around every request: request id, log line, metrics, problem details for every failure, and a catch
-//! for panics.
+//! Middleware around every request: assigns the request id, writes the log line, records metrics, converts every
+//! failure to problem details, and catches panics.
 
 use crate::auth::Caller;
 use crate::dashboard::PAGE_TYPE;
@@ -20,10 +20,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The maximum length of a caller's request id, in bytes; longer ones are replaced.
+/// The maximum length of a request id sent by a client, in bytes. Longer ids are replaced.
 const REQUEST_ID_BYTES_MAX: usize = 128;
 
-/// Generates ids for requests that have none: 64 random bits of the process and a counter. That is unique without a
+/// Generates ids for requests that have none: 64 random bits per process, and a counter. The ids are unique without a
 /// system call per request.
 #[derive(Debug)]
 pub(crate) struct RequestIds {
@@ -45,13 +45,13 @@ impl RequestIds {
     }
 }
 
-/// Runs a request, logs and counts it, and turns every failure into a problem.
+/// Runs a request, logs and counts it, and converts every failure to a problem.
 pub(crate) async fn frame(ids: Arc<RequestIds>, metrics: Metrics, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let request_id = request_id(request.headers(), &ids);
     let correlation_id = correlation_id(request.headers());
     let method = request.method().clone();
-    // The pattern, not the path: a path contains the caller's data.
+    // The pattern instead of the path, which contains client data.
     let route = request.extensions().get::<MatchedPath>().cloned();
     let handled = async {
         match check_host(&request) {
@@ -91,8 +91,8 @@ pub(crate) async fn frame(ids: Arc<RequestIds>, metrics: Metrics, request: Reque
     response
 }
 
-/// Checks that a request has exactly one `host` header, as HTTP/1.1 requires. Given two, a proxy and this server might
-/// each use a different one.
+/// Checks that a request has exactly one `host` header, as HTTP/1.1 requires. If there were two, a proxy and this
+/// server might each use a different one.
 fn check_host(request: &Request) -> Result<(), Problem> {
     let count = request.headers().get_all(HOST).iter().count();
     let is_old = matches!(request.version(), Version::HTTP_09 | Version::HTTP_10);
@@ -102,12 +102,12 @@ fn check_host(request: &Request) -> Result<(), Problem> {
     Err(Problem::malformed(format!("a request must have exactly one host header, this one has {count}")))
 }
 
-/// Returns the correlation id of a request, or `None` if it has none or an invalid one.
+/// Returns the correlation id of a request, or `None` if it is missing or invalid.
 fn correlation_id(headers: &HeaderMap) -> Option<CorrelationId> {
     CorrelationId::parse(headers.get("x-correlation-id")?.to_str().ok()?).ok()
 }
 
-/// Returns the metric label of a request: method and pattern, or `other`, so that callers cannot create new labels.
+/// Returns the metric label of a request: its method and pattern, or `other`, so that clients cannot create new labels.
 fn call(method: &Method, route: Option<&str>) -> String {
     let known = [Method::GET, Method::POST, Method::PATCH, Method::DELETE, Method::HEAD].contains(method);
     match route {
@@ -116,7 +116,7 @@ fn call(method: &Method, route: Option<&str>) -> String {
     }
 }
 
-/// Returns the caller's request id if it is short and has no special characters, otherwise a new one.
+/// Returns the request id sent by the client if it is short and has no special characters, and a new id otherwise.
 fn request_id(headers: &HeaderMap, ids: &RequestIds) -> HeaderValue {
     let sane = |value: &&HeaderValue| {
         let fits = (1..=REQUEST_ID_BYTES_MAX).contains(&value.len());
@@ -129,10 +129,10 @@ fn request_id(headers: &HeaderMap, ids: &RequestIds) -> HeaderValue {
     ids.next()
 }
 
-/// Replaces an error response that is neither a problem nor a page, such as one of the router, by a problem.
+/// Replaces an error response that is neither a problem nor a page, such as one from the router, with a problem.
 fn explained(response: Response, route: Option<&str>) -> Response {
     let status = response.status();
-    // Pages of the dashboard contain their own message.
+    // Dashboard pages contain their own message.
     let explains = |media: &HeaderValue| media == MEDIA_TYPE || media == PAGE_TYPE;
     let is_explained = response.headers().get(CONTENT_TYPE).is_some_and(explains);
     if is_explained || !(status.is_client_error() || status.is_server_error()) {
@@ -141,7 +141,7 @@ fn explained(response: Response, route: Option<&str>) -> Response {
     let mut problem = Problem::of_status(status);
     match (status.as_u16(), route) {
         (404, _) => problem.detail = "this path does not exist: see /docs for all calls".to_owned(),
-        // The router adds the header `Allow` later.
+        // The router adds the `Allow` header later.
         (405, Some(route)) => {
             let methods = openapi::methods_of(route).join(", ");
             problem.detail = format!("this path does not support the method: use {methods}");

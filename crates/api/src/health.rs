@@ -1,4 +1,4 @@
-//! Liveness, readiness and metrics of this process. They require no key.
+//! The liveness, the readiness and the metrics of this process. Requires no key.
 
 use crate::exposition;
 use crate::problem::{Problem, ProblemKind};
@@ -23,12 +23,12 @@ use std::time::Duration;
 use tokio::time::timeout;
 use utoipa::ToSchema;
 
-/// The time limit for the query that checks the store.
+/// The timeout of the query that checks the store.
 const STORE_CHECK_WITHIN: Duration = Duration::from_secs(3);
 
 type Probe = dyn Fn() -> Pin<Box<dyn Future<Output = StoreResult<()>> + Send>> + Send + Sync;
 
-/// What `/readyz` checks, and the metrics.
+/// The checks behind `/readyz`, and the metrics.
 pub struct Readiness {
     check_store: Box<Probe>,
     pub(crate) metrics: Metrics,
@@ -39,8 +39,8 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Creates the check. `check_store` runs a cheap query. Each service must have completed a step within `late_after`.
-    /// The lane is reported if this process knows its state.
+    /// Creates the checks. `check_store` runs a cheap query. Every service must have completed a step within
+    /// `late_after`. The state of the lane is reported if `lane` is set.
     pub fn new<F>(
         check_store: impl Fn() -> F + Send + Sync + 'static,
         metrics: Metrics,
@@ -64,21 +64,21 @@ impl fmt::Debug for Readiness {
     }
 }
 
-/// The process is running.
+/// The response of a process that is running.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Healthy {
     /// Always `ok`.
     status: &'static str,
 }
 
-/// The process is ready.
+/// The response of a process that is ready.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Ready {
-    /// Always true; a process that is not ready returns 503.
+    /// Always true. A process that is not ready returns 503.
     ready: bool,
     /// The services of this process.
     services: Vec<Stepped>,
-    /// The lane to the broker. It is shared by all processes, so a paused lane does not make this one unready.
+    /// The state of the lane to the broker. All processes share the lane, so a paused lane does not affect readiness.
     #[serde(skip_serializing_if = "Option::is_none")]
     outbox: Option<LaneSeen>,
 }
@@ -86,14 +86,14 @@ pub(crate) struct Ready {
 /// The state of the lane to the broker.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LaneSeen {
-    /// `open`; `throttled` while the broker responds with 429; `one_at_a_time` while it is unavailable; `paused` while
-    /// it refuses the credentials.
+    /// `open`; `throttled` while the broker responds with 429; `one_at_a_time` while the broker is unavailable;
+    /// `paused` while the broker rejects the credentials.
     lane: &'static str,
-    /// Whether it is paused.
+    /// Whether the lane is paused.
     paused: bool,
-    /// Why it is paused; null if it is not.
+    /// The reason for the pause; null if the lane is not paused.
     reason: Option<String>,
-    /// What to do about a paused lane.
+    /// How to resolve the problem. Present only while the lane is paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<&'static str>,
 }
@@ -113,9 +113,9 @@ impl From<Lane> for LaneSeen {
 pub(crate) struct Stepped {
     /// The name of the service.
     name: &'static str,
-    /// The time since its last successful step, in milliseconds.
+    /// The time since the last successful step, in milliseconds; null before the first one.
     age_ms: Option<u64>,
-    /// Whether its last step failed.
+    /// Whether the last step failed.
     failing: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The calls that create, list and revoke API keys. A key is shown once and stored as a hash.
+//! Creates, lists and revokes API keys. A key is returned once, when it is created; only its hash is stored.
 
 use crate::auth::key_hash;
 use crate::body::receive_json;
@@ -20,7 +20,7 @@ use posthaste_core::ports::{ApiKey, KeyRole, KeyStore as _, Stores};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// The prefix by which people and secret scanners recognize a key.
+/// The prefix of every key, by which people and secret scanners recognize it.
 const KEY_PREFIX: &str = "phk_";
 /// The maximum length of a key's name, in characters.
 const NAME_CHARS_MAX: usize = 200;
@@ -32,19 +32,19 @@ const NAME_CHARS_MAX: usize = 200;
     "revoked_at": null
 }))]
 pub(crate) struct KeyView {
-    /// The id.
+    /// The id of the key.
     id: i64,
-    /// The name.
+    /// The name of the key.
     name: String,
-    /// The role, which decides the calls that the key allows.
+    /// The role, which determines the allowed operations.
     role: &'static str,
-    /// When it was created.
+    /// The time at which the key was created.
     created_at: Utc,
-    /// When it was last used, to the minute.
+    /// The time of the last use, accurate to one minute; null if the key was never used.
     last_used_at: Option<Utc>,
-    /// When it was revoked; null if it is valid.
+    /// The time at which the key was revoked; null if it is valid.
     revoked_at: Option<Utc>,
-    /// The key itself. Only in the response to its creation.
+    /// The key itself. Included only in the response to its creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
 }
@@ -67,10 +67,10 @@ body! {
     /// A new API key.
     #[schema(as = NewKey, example = json!({"name": "shop", "role": "ingest"}))]
     struct NewKeyBody {
-        /// A name for people and the audit.
+        /// A name for display and for the audit.
         #[schema(value_type = String, min_length = 1, max_length = 200)]
         name: KeyName,
-        /// The role, which decides the calls that the key allows.
+        /// The role, which determines the allowed operations.
         #[schema(value_type = String)]
         role: KeyRole,
     }

@@ -1,6 +1,5 @@
-//! The HTTP API and the dashboard. Validates requests and passes them to the store's ports and the services; it makes
-//! no decision about deliveries. There is one file for each resource; [`router`] lists all calls and the roles they
-//! require.
+//! The HTTP API and the dashboard. Validates requests and calls the ports and services; contains no delivery logic. One
+//! file per resource; [`router`] lists all routes.
 
 mod attempts;
 mod audit;

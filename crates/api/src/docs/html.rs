@@ -1,6 +1,6 @@
-//! Escapes text and writes tags, for the page of [`crate::docs`].
+//! Escapes text and writes tags for the API reference ([`crate::docs`]).
 
-/// Returns text with the special characters of HTML escaped, for content and quoted attributes.
+/// Escapes the special characters of HTML, for content and quoted attributes.
 pub(super) fn escaped(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for char in text.chars() {
@@ -16,7 +16,7 @@ pub(super) fn escaped(text: &str) -> String {
     html
 }
 
-/// Returns an element. `inside` must be HTML already.
+/// Returns an element. `inside` must already be HTML.
 pub(super) fn tag(name: &str, inside: &str) -> String {
     format!("<{name}>{inside}</{name}>")
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 const REFERENCE: &str = "#/components/schemas/";
 
-/// Returns the type of a schema as HTML, with a link if it has a name.
+/// Returns the type of a schema as HTML. Named schemas become links.
 pub(super) fn as_type(schema: &Value) -> String {
     if let Some(name) = text(&schema["$ref"]).strip_prefix(REFERENCE) {
         return format!("<a href=\"#type-{0}\">{0}</a>", escaped(name));
@@ -27,7 +27,7 @@ pub(super) fn as_type(schema: &Value) -> String {
     names.iter().map(|name| one(name)).collect::<Vec<_>>().join(" or ")
 }
 
-/// Returns the constraints of a schema in parentheses, or an empty string.
+/// Returns the constraints of a schema in parentheses, or an empty string if it has none.
 fn bounds(schema: &Value) -> String {
     let number = |name: &str| schema[name].as_number().map(ToString::to_string);
     let mut parts = Vec::new();
@@ -51,7 +51,7 @@ fn bounds(schema: &Value) -> String {
     if parts.is_empty() { String::new() } else { format!(" ({})", parts.join("; ")) }
 }
 
-/// Returns a table of the fields of an object, or the type of any other schema.
+/// Returns a table of the fields if the schema is an object, and its type otherwise.
 pub(super) fn as_fields(schema: &Value) -> String {
     let required: Vec<&str> = list(&schema["required"]).map(text).collect();
     let rows: String = entries(&schema["properties"])
@@ -69,7 +69,7 @@ pub(super) fn as_fields(schema: &Value) -> String {
 /// Returns the example of a schema, or of the schema that it refers to, as HTML.
 pub(super) fn as_example(schema: &Value, document: &Value) -> Option<String> {
     let mut schema = schema;
-    // Follows references and the first of several choices. The limit ends cycles.
+    // Follows references and the first of several alternatives. The limit stops at cycles.
     for _ in 0..8 {
         if !schema["example"].is_null() {
             return serde_json::to_string_pretty(&schema["example"]).ok().map(|json| escaped(&json));

@@ -1,5 +1,5 @@
-//! Reads CloudEvents 1.0 in structured and binary mode. Ids are unique within a source only, so the external id
-//! consists of both. The data is the payload; of the other attributes only `traceparent` is stored.
+//! Parses CloudEvents 1.0 in structured and binary mode. The external id consists of source and id, because ids are
+//! unique only within a source. The data becomes the payload; of the other attributes, only `traceparent` is stored.
 
 use super::parse::{Context, kind_of, payload_of};
 use crate::body::media_type;
@@ -18,7 +18,7 @@ pub(super) const ONE: &str = "application/cloudevents+json";
 pub(super) const BATCH: &str = "application/cloudevents-batch+json";
 pub(super) const SPEC_VERSION_HEADER: &str = "ce-specversion";
 const SPEC_VERSION: &str = "1.0";
-/// Separates source and id in the external id. Neither may contain it.
+/// The separator between source and id in an external id. Neither may contain it.
 const SEPARATOR: char = '\u{1f}';
 
 body! {
@@ -32,7 +32,7 @@ body! {
         specversion: String,
         /// The event type.
         r#type: String,
-        /// The source of the event. Source and id together are the external id.
+        /// The source of the event. The external id consists of the source and the id.
         source: String,
         /// The id of the event, unique within its source.
         id: String,
@@ -40,16 +40,16 @@ body! {
         traceparent: Option<String>,
         /// The media type of the data, which must be JSON.
         datacontenttype: Option<String>,
-        /// The payload, any JSON.
+        /// The payload, which may be any JSON value.
         #[schema(value_type = Option<serde_json::Value>)]
         data: Option<&'a RawValue>,
-        /// The payload as base64 of JSON, instead of `data`.
+        /// The payload as base64-encoded JSON, instead of `data`.
         data_base64: Option<String>,
     }
 }
 
-/// Reads an event in structured mode: a JSON object with all attributes and the data. Unknown attributes are
-/// extensions.
+/// Parses an event in structured mode: a JSON object with all attributes and the data. Unknown attributes are treated
+/// as extensions.
 pub(super) fn structured(fields: Fields<'_>, context: Context, limits: Limits) -> Result<NewEvent, Problem> {
     let mut fields = fields.extensible();
     let body = CloudEvent::read(&mut fields)?;
@@ -69,7 +69,7 @@ pub(super) fn structured(fields: Fields<'_>, context: Context, limits: Limits) -
             let text =
                 bytes.ok_or_else(|| fields.wrong("data_base64", "data_base64 must be the base64 of JSON"))?;
             JsonText::parse(text, limits.payload_bytes_max).map_err(|error| {
-                // The body itself is well-formed JSON.
+                // The enclosing body is well-formed JSON.
                 let is_malformed = kind_of(&error) == ProblemKind::MalformedRequest;
                 let kind = if is_malformed { ProblemKind::ValidationFailed } else { kind_of(&error) };
                 let detail = format!("{}: {error}", fields.path("data_base64"));
@@ -84,7 +84,7 @@ pub(super) fn structured(fields: Fields<'_>, context: Context, limits: Limits) -
     event(&body.r#type, &body.source, &body.id, payload, context, wrong)
 }
 
-/// Reads an event in binary mode: the attributes are headers, the data is the body.
+/// Parses an event in binary mode: the headers contain the attributes, the body contains the data.
 pub(super) fn binary(
     headers: &HeaderMap,
     text: &str,
@@ -128,7 +128,8 @@ pub(super) fn binary(
     event(&kind, &source, &id, payload, context, wrong)
 }
 
-/// Creates an event from attributes. `wrong` creates the problem for an attribute; its message begins with the name.
+/// Creates an event from its attributes. `wrong` creates the problem for an invalid attribute from a message that
+/// begins with its name.
 fn event(
     kind: &str,
     source: &str,

@@ -1,4 +1,5 @@
-//! Parses the body and headers of ingest requests into events: one event, an array, or CloudEvents ([`cloud`]).
+//! Parses the body and headers of ingest requests into events: one event, an array of events, or CloudEvents
+//! ([`cloud`]).
 
 use super::{NewEventBody, cloud};
 use crate::body::media_type;
@@ -10,7 +11,7 @@ use posthaste_core::event::{CorrelationId, NewEvent, TraceParent};
 use posthaste_core::json::{JsonError, JsonText};
 use serde_json::value::RawValue;
 
-/// Values of headers that apply to all events of a request.
+/// Header values that apply to all events of a request.
 #[derive(Debug, Clone)]
 pub(super) struct Context {
     pub(super) correlation_id: Option<CorrelationId>,
@@ -18,8 +19,8 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// Reads the headers. An invalid `traceparent` is ignored, as W3C Trace Context requires; an invalid correlation id
-    /// is refused.
+    /// Reads the headers. Ignores an invalid `traceparent`, as W3C Trace Context requires, and rejects an invalid
+    /// correlation id.
     fn of(headers: &HeaderMap) -> Result<Self, Problem> {
         let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or_default());
         let correlation_id = text("x-correlation-id").map(CorrelationId::parse).transpose();
@@ -30,7 +31,7 @@ impl Context {
     }
 }
 
-/// Reads the events of a request. Also returns whether they are in an array.
+/// Parses the events of a request. Also returns whether they were sent as an array.
 pub(super) fn read_events(
     headers: &HeaderMap,
     text: &str,
@@ -70,7 +71,7 @@ pub(super) fn read_events(
     Ok((events, true))
 }
 
-/// Reads a [`NewEventBody`].
+/// Parses a [`NewEventBody`] into an event.
 fn plain(mut fields: Fields<'_>, context: Context, limits: Limits) -> Result<NewEvent, Problem> {
     let NewEventBody { event_type, external_event_id, correlation_id, payload } =
         NewEventBody::read(&mut fields)?;
@@ -79,7 +80,7 @@ fn plain(mut fields: Fields<'_>, context: Context, limits: Limits) -> Result<New
     Ok(NewEvent { event_type, payload, external_event_id, correlation_id, traceparent: context.traceparent })
 }
 
-/// Returns the payload in a field, byte for byte.
+/// Returns the payload in the field `name`, byte for byte.
 pub(super) fn payload_of(
     fields: &Fields<'_>,
     name: &str,
@@ -90,7 +91,7 @@ pub(super) fn payload_of(
         .map_err(|error| fields.problem(kind_of(&error), name, format!("{}: {error}", fields.path(name))))
 }
 
-/// Returns the kind of problem that an invalid payload is.
+/// Returns the kind of problem for an invalid payload.
 pub(super) const fn kind_of(error: &JsonError) -> ProblemKind {
     match error {
         JsonError::TooLong { .. } => ProblemKind::ContentTooLarge,

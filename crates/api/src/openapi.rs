@@ -1,9 +1,9 @@
-//! The description of the API in OpenAPI 3.1, generated from the handlers and their types, and returned by
-//! `/openapi.json`. Error responses, enums and the security scheme are added here for all operations.
+//! Generates the OpenAPI 3.1 document from the handlers and their types. `/openapi.json` returns it. This file adds the
+//! parts common to all operations: error responses, enums and the security scheme.
 //!
 //! Operation ids follow the paths: `list_` and `get_` for GET, `create_` for POST to a collection, `update_` for PATCH,
-//! `delete_` for DELETE, each with the plural or singular of the resource; an action is `<action>_<resource>`, as in
-//! `requeue_dead_letter`. A part of a resource has the name of both, as in `list_order_audit`.
+//! `delete_` for DELETE, each followed by the plural or singular of the resource. An action is `<action>_<resource>`,
+//! such as `requeue_dead_letter`. A subresource has both names, such as `list_order_audit`.
 
 use crate::problem::{Problem, ProblemKind};
 use crate::{
@@ -30,9 +30,9 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Components, ContentBuilder, PathItem, Ref, RefOr, ResponseBuilder, Schema};
 use utoipa::{Modify, OpenApi};
 
-/// The name of the security scheme, also in the `security` of each handler.
+/// The name of the security scheme. The `security` attribute of each handler refers to it.
 const KEY_SCHEME: &str = "api_key";
-/// What the scopes of the security scheme mean.
+/// The description of the security scheme and its roles.
 const KEY_SCHEME_DESCRIPTION: &str = "An API key in the header `Authorization: Bearer <key>`. Each key has one role. \
     An operation lists the role that it requires. The role `root` may call every operation; `operator` and `admin` may \
     also call those that require `viewer`.";
@@ -97,7 +97,7 @@ const KEY_SCHEME_DESCRIPTION: &str = "An API key in the header `Authorization: B
 )]
 struct Document;
 
-/// Adds what all operations have in common.
+/// Adds the parts common to all operations.
 #[derive(Debug)]
 struct Common;
 
@@ -120,10 +120,10 @@ impl Modify for Common {
     }
 }
 
-/// The prefix of the schema of a page, before the name of the schema of its items.
+/// The prefix in the schema name of a page, followed by the schema name of its items.
 const PAGE_PREFIX: &str = "Listed_";
 
-/// Replaces the copy of the item's schema in the schema of each page by a reference.
+/// Replaces the copy of the item schema in each page schema with a reference.
 fn refer_to_items(components: &mut Components) {
     let names: BTreeSet<String> = components.schemas.keys().cloned().collect();
     for (name, schema) in &mut components.schemas {
@@ -136,7 +136,7 @@ fn refer_to_items(components: &mut Components) {
     }
 }
 
-/// Adds the enums of fields that are plain strings in the code.
+/// Adds the enum values of fields that are plain strings in the code.
 fn name_values(components: &mut Components) {
     use LaneMode::{OneAtATime, Open, Paused, Throttled};
     let lane = [Open, Throttled, OneAtATime, Paused].map(LaneMode::as_str).to_vec();
@@ -177,7 +177,7 @@ fn name_values(components: &mut Components) {
     }
 }
 
-/// Lists the kinds of problems in the description of their `type`.
+/// Lists the kinds of problems in the description of the field `type`.
 fn name_kinds(components: &mut Components) {
     let kinds: Vec<String> =
         ProblemKind::ALL.iter().map(|kind| format!("`{}` ({})", kind.name(), kind.status())).collect();
@@ -203,7 +203,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     [get, post, patch, delete].into_iter().filter_map(Option::as_mut)
 }
 
-/// Sets the minimum of ids in paths, and allows empty query parameters, which count as left out.
+/// Sets the minimum of path ids, and allows empty query parameters, which are treated as absent.
 fn complete_parameters(operation: &mut Operation) {
     for parameter in operation.parameters.iter_mut().flatten() {
         let RefOr::T(parameter) = parameter else { continue };
@@ -254,12 +254,12 @@ fn refusals(operation: &mut Operation, has_id: bool) {
 
 static DOCUMENT: LazyLock<utoipa::openapi::OpenApi> = LazyLock::new(Document::openapi);
 
-/// Returns the methods that a route supports. Routes that are not in the document are pages.
+/// Returns the methods that a route supports. Routes that are not in the document are dashboard pages.
 pub(crate) fn methods_of(route: &str) -> Vec<&'static str> {
     let Some(item) = DOCUMENT.paths.paths.get(route) else { return vec!["GET", "HEAD"] };
     let methods = [
         ("GET", item.get.is_some()),
-        // The router handles HEAD with the handler of GET.
+        // The router serves HEAD with the GET handler.
         ("HEAD", item.get.is_some()),
         ("POST", item.post.is_some()),
         ("PATCH", item.patch.is_some()),
@@ -279,7 +279,7 @@ pub(crate) async fn show() -> Result<Response, Problem> {
     Ok(([(CONTENT_TYPE, media)], written.clone()).into_response())
 }
 
-/// Returns the document as formatted JSON.
+/// Returns the OpenAPI document as formatted JSON.
 pub fn document() -> Result<String, serde_json::Error> {
     serde_json::to_string_pretty(&*DOCUMENT)
 }

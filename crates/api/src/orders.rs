@@ -1,5 +1,6 @@
-//! The calls that accept and show orders. Accepted orders go to the intake ([`posthaste_services::outbox::intake`]);
-//! the response is sent after the commit. The outbox worker sends them.
+//! Accepts orders and returns stored ones. New orders are validated and passed to the intake
+//! ([`posthaste_services::outbox::intake`]); the response is sent after the commit. The outbox worker sends the orders
+//! to the broker.
 
 pub(crate) mod audit;
 
@@ -24,10 +25,10 @@ pub(crate) use audit::{TransitionView, find_newest_audit};
 
 pub(crate) const LIST: &str = "orders";
 const KEY_HEADER: &str = "idempotency-key";
-/// How many characters of the caller's text an error repeats.
+/// The maximum number of characters of the client's text that an error message repeats.
 const NAME_CHARS_MAX: usize = 100;
 
-/// What to do about an order whose execution is uncertain.
+/// The advice for an order that may have been executed.
 const ADVICE: &str = "the broker may have executed this order: ask it before you submit a new one";
 
 /// An order.
@@ -41,32 +42,32 @@ const ADVICE: &str = "the broker may have executed this order: ask it before you
     "result": {"idempotency_key": "order-5678", "broker_order_id": "brk-8842", "status": "accepted"}
 }))]
 pub(crate) struct OrderView {
-    /// The caller's key of the order.
+    /// The caller's idempotency key.
     pub(crate) idempotency_key: String,
-    /// The status. A `failed` order is sent again when it is due; `sent` and `dead` are final.
+    /// The status of the order. A `failed` order is retried when it is due; `sent` and `dead` are final.
     pub(crate) status: &'static str,
-    /// The number of failed sends.
+    /// The number of failed attempts.
     pub(crate) retry_count: u32,
-    /// When the order is due to be sent. Of a final order, when the last send was due.
+    /// The time at which the next attempt is due. For a final order, the time at which the last attempt was due.
     pub(crate) next_attempt_at: Utc,
-    /// The error code of the last failed send. A later success does not clear it.
+    /// The error code of the last failed attempt. A later success does not clear it.
     pub(crate) last_error: Option<String>,
-    /// The broker's id of the order.
+    /// The id that the broker assigned to the order.
     pub(crate) broker_order_id: Option<String>,
-    /// The SHA-256 of the request in canonical JSON (RFC 8785).
+    /// The SHA-256 digest of the order in canonical JSON (RFC 8785).
     pub(crate) request_digest: String,
-    /// The SHA-256 of the broker's response.
+    /// The SHA-256 digest of the broker's response.
     pub(crate) result_digest: Option<String>,
-    /// Whether the broker may have executed the order although no send succeeded, for example after a timeout.
+    /// Whether the broker may have executed the order although no attempt succeeded, for example after a timeout.
     pub(crate) maybe_executed: bool,
-    /// When it was accepted.
+    /// The time at which the order was accepted.
     pub(crate) created_at: Utc,
-    /// When it last changed.
+    /// The time of the last change to the order.
     pub(crate) updated_at: Utc,
-    /// What to do about a `dead` order that may have been executed.
+    /// The recommended action for a `dead` order that may have been executed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) advice: Option<&'static str>,
-    /// The broker's response to a `sent` order, if it is JSON. Not in lists.
+    /// The broker's response to a `sent` order, if it is JSON. Not included in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub(crate) result: Option<Box<RawValue>>,
@@ -85,7 +86,7 @@ impl OrderView {
             broker_order_id: order.broker_order_id,
             request_digest: order.request_digest.to_string(),
             result_digest: order.result_digest.map(|digest| digest.to_string()),
-            // Version 0.1 did not clear it when a later send succeeded.
+            // Version 0.1 did not clear the flag after a later success.
             maybe_executed: order.maybe_executed && order.status != OrderStatus::Sent,
             created_at: Utc(order.created_at),
             updated_at: Utc(order.updated_at),
@@ -94,14 +95,14 @@ impl OrderView {
         }
     }
 
-    /// Creates the full view.
+    /// Creates the full view, with the broker's response.
     fn whole(mut order: OrderRecord) -> Self {
         let result = order.result_json.take().map(|text| raw(JsonText::from_store(text)));
         Self { result, ..Self::brief(order) }
     }
 
-    /// Creates the view for a repeated submission: the first response again, or the final result. The status in between
-    /// is available to the role viewer only.
+    /// Creates the view for a repeated submission: the final result, or the response to the first submission if there
+    /// is none yet. Intermediate states are available to the role viewer only.
     fn repeated(order: OrderRecord) -> Self {
         if order.status.is_terminal() {
             return Self::whole(order);
@@ -120,7 +121,7 @@ impl OrderView {
     }
 }
 
-/// A new order. Other fields are accepted and sent to the broker as well.
+/// A new order. Additional fields are accepted and sent to the broker.
 #[derive(Debug, ToSchema)]
 #[expect(dead_code, reason = "the core reads orders, and knows no schemas")]
 #[schema(
@@ -131,25 +132,25 @@ impl OrderView {
     })
 )]
 pub(crate) struct NewOrderBody {
-    /// The caller's key of the order, the same as in the header. An order is executed once per key.
+    /// The caller's idempotency key, the same as in the header. Orders with the same key are executed once.
     #[schema(min_length = 1, max_length = 200, pattern = "^[!#-\\[\\]-~]+$")]
     idempotency_key: String,
     /// The symbol to trade.
     #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
     symbol: String,
-    /// What to do, such as `BUY` or `SELL`.
+    /// The action to execute, such as `BUY` or `SELL`.
     #[schema(max_length = 32, pattern = "^[A-Z][A-Z_]*$")]
     intent: String,
-    /// The quantity.
+    /// The quantity to trade.
     #[schema(exclusive_minimum = 0, maximum = 9_007_199_254_740_992_i64)]
     qty: f64,
-    /// The limit price; null or left out for a market order.
+    /// The limit price; null or absent for a market order.
     #[schema(exclusive_minimum = 0)]
     limit_price: Option<f64>,
     /// An id that is sent to the broker and recorded in the audit of the order.
     #[schema(max_length = 200)]
     trace_id: Option<String>,
-    /// Any further data.
+    /// Additional data for the broker.
     meta: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
@@ -194,7 +195,7 @@ pub(crate) async fn create<S: Stores>(State(api): Api<S>, request: Request) -> A
     match outcome.map_err(not_stored)? {
         Submission::New(order) => json(StatusCode::ACCEPTED, &OrderView::whole(order)),
         Submission::Same(order) => ok(&OrderView::repeated(order)),
-        // Without details of the other order, which may be another caller's.
+        // Omits details of the other order, which may belong to another client.
         Submission::Different => Err(Problem::invalid(
             "idempotency_key",
             "idempotency_key was used for another order: use a new key for a new order",
@@ -202,7 +203,7 @@ pub(crate) async fn create<S: Stores>(State(api): Api<S>, request: Request) -> A
     }
 }
 
-/// Checks that the header has the same key as the body, so that a proxy that uses the header is not misled.
+/// Checks that the header and the body contain the same key, because a proxy may rely on the header.
 fn check_header(headers: &HeaderMap, key: &IdempotencyKey) -> Result<(), Problem> {
     let wrong = |detail: String| {
         let error = RequestError::in_header("Idempotency-Key", detail.clone());
@@ -225,7 +226,7 @@ fn check_header(headers: &HeaderMap, key: &IdempotencyKey) -> Result<(), Problem
     Ok(())
 }
 
-/// Returns the problem for an order that is not valid.
+/// Returns the problem for an invalid order.
 fn invalid_order(error: OrderError) -> Problem {
     let detail = error.to_string();
     match error {
@@ -235,7 +236,7 @@ fn invalid_order(error: OrderError) -> Problem {
         OrderError::DuplicateKey { key } => {
             let key: String = key.chars().take(NAME_CHARS_MAX).collect();
             let detail = format!("{key:?} occurs twice in one object: send each field once");
-            // The object may be nested, so only the body is pointed to.
+            // The object may be nested, so the error points to the whole body.
             Problem { field: Some(key), ..Problem::invalid_body(detail) }
         }
         OrderError::Json(JsonError::TooDeep { .. })
@@ -266,7 +267,7 @@ pub(crate) struct OrderFilter {
 
 parameters! {
     struct Parameters(LIST) -> OrderFilter {
-        /// Only orders in this status.
+        /// Returns only orders with this status.
         status: OrderStatus,
     }
 }
@@ -286,7 +287,7 @@ pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     ok(&find(&api, &uri, EXAMINED_MAX).await?)
 }
 
-/// Returns the page that the parameters of an address select.
+/// Returns the page selected by the query parameters of `uri`.
 pub(crate) async fn find<S: Stores>(
     api: &ApiState<S>,
     uri: &Uri,

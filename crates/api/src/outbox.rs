@@ -1,4 +1,4 @@
-//! The calls that show and resume the lane to the broker.
+//! Returns and resumes the lane to the broker.
 
 use crate::problem::Problem;
 use crate::query::ok;
@@ -21,28 +21,28 @@ use utoipa::ToSchema;
     "updated_at": "2026-01-31T12:00:00Z"
 }))]
 pub(crate) struct LaneView {
-    /// `open`; `throttled` while the broker responds with 429; `one_at_a_time` while it is unavailable; `paused` while
-    /// it refuses the credentials. If several apply, the last of these.
+    /// `open`; `throttled` while the broker responds with 429; `one_at_a_time` while the broker is unavailable;
+    /// `paused` while the broker rejects the credentials. If several apply, the last of them.
     pub(crate) state: &'static str,
     #[serde(skip)]
     pub(crate) mode: LaneMode,
-    /// When it was paused; null if it is not.
+    /// The time at which the lane was paused; null if it is not paused.
     pub(crate) paused_at: Option<Utc>,
-    /// Why it is paused; null if it is not.
+    /// The reason for the pause; null if the lane is not paused.
     pub(crate) reason: Option<String>,
-    /// The maximum number of orders sent per second.
+    /// The current limit on orders sent per second.
     pub(crate) rate: f64,
     /// Whether the rate is below its maximum.
     pub(crate) throttled: bool,
-    /// The number of orders in flight, over all processes.
+    /// The number of orders in flight in all processes.
     pub(crate) sending: u32,
-    /// The number of consecutive responses with 401 or 403.
+    /// The number of consecutive 401 and 403 responses.
     pub(crate) unauthorized_in_row: u32,
-    /// The number of consecutive network faults and 5xx responses.
+    /// The number of consecutive network errors and 5xx responses.
     pub(crate) faults_in_row: u32,
-    /// When the next probe may be sent; null while the lane is open.
+    /// The time at which the next probe may be sent; null while the lane is open.
     pub(crate) probe_until: Option<Utc>,
-    /// When it last changed; null on SQLite if no order was ever sent.
+    /// The time of the last change to the lane; null on SQLite if no order was ever sent.
     pub(crate) updated_at: Option<Utc>,
 }
 
@@ -59,7 +59,7 @@ impl LaneView {
             unauthorized_in_row: lane.unauthorized_in_row,
             faults_in_row: lane.faults_in_row,
             probe_until: lane.probe_until.filter(|_| mode.is_holding()).map(Utc),
-            // On SQLite the first migration inserts the row with the time zero.
+            // On SQLite, the first migration inserts the row with a time of zero.
             updated_at: (lane.updated_at.micros() > 0).then_some(Utc(lane.updated_at)),
             reason: lane.reason,
         }
@@ -99,7 +99,7 @@ pub(crate) async fn resume<S: Stores>(State(api): Api<S>, Extension(by): Extensi
     ok(&go_on(&api, by).await?)
 }
 
-/// Opens the lane, and returns its new state.
+/// Resumes the lane and returns its new state.
 pub(crate) async fn go_on<S: Stores>(api: &ApiState<S>, by: Actor) -> Result<LaneView, Problem> {
     let lane = api.dead_letters.resume_lane(by, api.clock.now()).await?;
     api.wake_ups.wake(Stage::Outbox);

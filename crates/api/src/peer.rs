@@ -1,16 +1,16 @@
-//! The client address of a request. [`crate::server`] adds it to every request as an extension; handlers read it with
-//! `Extension<PeerAddress>`.
+//! Determines the client address of a request. [`crate::server`] adds it to every request as an extension; handlers
+//! read it with `Extension<PeerAddress>`.
 
 use http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// The maximum number of proxies in a chain; entries of `x-forwarded-for` beyond it are not read.
+/// The maximum number of `x-forwarded-for` entries that are read, one per proxy.
 const PROXIES_MAX: usize = 16;
 
-/// The IP address of a client: that of the connection's peer, or the one that a trusted proxy reports. IPv4-mapped IPv6
-/// addresses are converted to IPv4.
+/// The IP address of a client: the peer address of the connection, or the address reported by a trusted proxy.
+/// IPv4-mapped IPv6 addresses are converted to IPv4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PeerAddress(pub IpAddr);
 
@@ -19,8 +19,8 @@ impl PeerAddress {
         Self(peer.ip().to_canonical())
     }
 
-    /// Returns the key by which limits count a client: an IPv4 address, or the /64 network of an IPv6 address, since
-    /// providers assign whole /64 networks.
+    /// Returns the address by which limits count a client: the IPv4 address, or the /64 network of an IPv6 address,
+    /// because providers assign whole /64 networks.
     pub(crate) fn network(self) -> IpAddr {
         match self.0 {
             IpAddr::V4(address) => IpAddr::V4(address),
@@ -29,7 +29,7 @@ impl PeerAddress {
     }
 }
 
-/// The networks of trusted proxies. Their connections are not limited, and their `x-forwarded-for` is used.
+/// The networks of trusted proxies. Their connections are not limited, and their `x-forwarded-for` headers are used.
 #[derive(Debug, Clone)]
 pub struct TrustedProxies(pub Vec<IpNet>);
 
@@ -38,8 +38,8 @@ impl TrustedProxies {
         self.0.iter().any(|network| network.contains(&peer.0))
     }
 
-    /// Returns the address of the client behind a peer. Each proxy appends the address of its caller, so the client is
-    /// the last one that is not a trusted proxy; entries before it were sent by the client and cannot be trusted.
+    /// Returns the address of the client behind a peer. Each proxy appends the address of its peer, so the client is
+    /// the last entry that is not a trusted proxy. Earlier entries were sent by the client and cannot be trusted.
     pub(crate) fn client(&self, peer: PeerAddress, headers: &HeaderMap) -> PeerAddress {
         if !self.contains(peer) {
             return peer;
@@ -58,7 +58,7 @@ impl TrustedProxies {
     }
 }
 
-/// Parses an address with or without a port.
+/// Parses an address with or without a port. Returns `None` if it is invalid.
 fn parse_hop(text: &str) -> Option<PeerAddress> {
     let address = text.parse().or_else(|_| text.parse::<SocketAddr>().map(|address| address.ip()));
     address.ok().map(|address: IpAddr| PeerAddress(address.to_canonical()))

@@ -1,5 +1,5 @@
-//! Error responses as problem details (RFC 9457). Handlers and errors of the store become a [`Problem`]; the cause of a
-//! server error goes to the log, never to the caller.
+//! Error responses as problem details (RFC 9457). Errors of handlers and of the store become a [`Problem`]. The cause
+//! of a server error is logged and never sent to the client.
 
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -17,9 +17,9 @@ mod kind;
 
 /// The media type of a [`Problem`].
 pub const MEDIA_TYPE: &str = "application/problem+json";
-/// The `Retry-After` of a 503, in seconds.
+/// The `Retry-After` value of a 503 response, in seconds.
 pub const RETRY_AFTER_S: u32 = 1;
-/// The maximum number of errors that a problem lists.
+/// The maximum number of errors listed in a problem.
 pub(crate) const ERRORS_MAX: usize = 20;
 
 /// Problem details (RFC 9457).
@@ -33,24 +33,25 @@ pub(crate) const ERRORS_MAX: usize = 20;
     ]
 }))]
 pub struct Problem {
-    /// Identifies the kind of problem. It is a name, not an address.
+    /// The URI of the kind of problem. An identifier, not an address.
     #[serde(rename = "type")]
     #[schema(value_type = String, format = "uri")]
     pub kind: ProblemKind,
     /// The HTTP status of the response.
     pub status: u16,
-    /// The kind of problem in words.
+    /// The name of the kind of problem.
     pub title: &'static str,
-    /// What is wrong with this request, and what is accepted. If there are several errors, the first one.
+    /// A description of the error and of the accepted values. If there are several errors, the first one.
     pub detail: String,
-    /// The field, parameter or header of the first error. Fields in an array have an index, as in `[0].event_type`.
+    /// The field, parameter or header of the first error. Fields of array elements have an index, such as
+    /// `[0].event_type`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// The errors in the request, up to 20.
+    /// The errors in the request; at most 20.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 20)]
     pub errors: Vec<RequestError>,
-    /// The `Retry-After` header, in seconds.
+    /// The value of the `Retry-After` header, in seconds.
     #[serde(skip)]
     pub retry_after_s: Option<u32>,
     /// The cause, for the log only.
@@ -58,12 +59,12 @@ pub struct Problem {
     pub cause: Option<Box<str>>,
 }
 
-/// One error in a request, with exactly one of `pointer`, `parameter` and `header`.
+/// One error in a request. Exactly one of `pointer`, `parameter` and `header` is present.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct RequestError {
-    /// What is wrong, and what is accepted.
+    /// A description of the error and of the accepted values.
     detail: String,
-    /// The place in the body, as a JSON pointer in the form of a URI fragment (RFC 6901).
+    /// The location in the body, as a JSON pointer in URI fragment form (RFC 6901).
     #[serde(skip_serializing_if = "Option::is_none")]
     pointer: Option<String>,
     /// The name of the path or query parameter.
@@ -75,7 +76,7 @@ pub struct RequestError {
 }
 
 impl RequestError {
-    /// Creates an error at a place in the body, given by its keys and indexes.
+    /// Creates an error at a location in the body, given by its keys and indexes.
     pub(crate) fn in_body(path: &[&str], detail: impl Into<String>) -> Self {
         let pointer = Some(path.iter().fold("#".to_owned(), |pointer, key| pointer + "/" + &escaped(key)));
         Self { detail: detail.into(), pointer, parameter: None, header: None }
@@ -92,7 +93,7 @@ impl RequestError {
     }
 }
 
-/// Escapes a key of a JSON pointer, and percent-encodes what a URI fragment does not allow.
+/// Escapes a key for a JSON pointer, and percent-encodes characters that a URI fragment does not allow.
 fn escaped(key: &str) -> String {
     let mut escaped = String::new();
     for byte in key.replace('~', "~0").replace('/', "~1").bytes() {
@@ -104,7 +105,7 @@ fn escaped(key: &str) -> String {
     escaped
 }
 
-/// A cause on its way to the log line of its request.
+/// The cause of a problem, passed to the log line of the request as a response extension.
 #[derive(Debug, Clone)]
 pub(crate) struct LoggedCause(pub(crate) Box<str>);
 
@@ -123,12 +124,12 @@ impl Problem {
         }
     }
 
-    /// Creates a problem with a title of its own, for pages of the dashboard.
+    /// Creates a problem with a custom title, for dashboard pages.
     pub(crate) fn new(status: u16, title: &'static str, detail: impl Into<String>) -> Self {
         Self { status, title, ..Self::of(ProblemKind::of_status(status), detail) }
     }
 
-    /// Sets what is wrong with the request, and the name of the field, parameter or header.
+    /// Sets the error and the name of the field, parameter or header.
     #[must_use]
     pub(crate) fn at(mut self, field: impl Into<String>, error: RequestError) -> Self {
         self.field = Some(field.into());
@@ -156,7 +157,7 @@ impl Problem {
         Self::of(ProblemKind::UnsupportedMediaType, detail)
     }
 
-    /// Creates a problem for a fault of the server. The cause is for the log.
+    /// Creates a problem for an internal error. The cause is only logged.
     pub(crate) fn broken(detail: &str, cause: &dyn fmt::Display) -> Self {
         Self { cause: Some(cause.to_string().into()), ..Self::of(ProblemKind::InternalError, detail) }
     }
@@ -189,7 +190,7 @@ impl Problem {
         Self::of(ProblemKind::ValidationFailed, detail).at(name, error)
     }
 
-    /// Adds the errors of another problem to this one if both are failed validations, up to [`ERRORS_MAX`].
+    /// Adds the errors of another problem, up to [`ERRORS_MAX`], if both are of the kind `ValidationFailed`.
     pub(crate) fn merge(&mut self, other: Self) {
         if self.kind == ProblemKind::ValidationFailed && other.kind == self.kind {
             self.errors.extend(other.errors);
@@ -197,12 +198,12 @@ impl Problem {
         }
     }
 
-    /// Creates a problem with status 503 for a request that had no effect and may be repeated.
+    /// Creates a problem with status 503 for a request that had no effect and may be retried.
     pub(crate) fn try_again(kind: ProblemKind, detail: impl Into<String>) -> Self {
         Self { retry_after_s: Some(RETRY_AFTER_S), ..Self::of(kind, detail) }
     }
 
-    /// Creates a problem for a status that the router or the server chose.
+    /// Creates a problem for a status set by the router or the server.
     pub(crate) fn of_status(status: StatusCode) -> Self {
         let kind = ProblemKind::of_status(status.as_u16());
         let detail = "the request cannot be processed in this form";
@@ -210,7 +211,7 @@ impl Problem {
     }
 }
 
-/// Collects the errors of one request.
+/// Collects the validation errors of one request.
 #[derive(Debug, Default)]
 pub(crate) struct ValidationErrors(Option<Problem>);
 
@@ -222,30 +223,30 @@ impl ValidationErrors {
         }
     }
 
-    /// Records the error of a result, and returns its value.
+    /// Returns the value of a result, or records its error and returns `None`.
     pub(crate) fn check<T>(&mut self, result: Result<T, Problem>) -> Option<T> {
         result.map_err(|problem| self.add(problem)).ok()
     }
 
-    /// Returns whether no further error would be listed.
+    /// Returns whether no more errors can be listed.
     pub(crate) fn is_full(&self) -> bool {
         self.0.as_ref().is_some_and(|first| {
             first.kind != ProblemKind::ValidationFailed || first.errors.len() >= ERRORS_MAX
         })
     }
 
-    /// Returns all errors as one problem.
+    /// Returns `Ok` if no error was recorded.
     ///
     /// # Errors
     ///
-    /// The problem, if there was an error.
+    /// Returns a problem that lists all recorded errors.
     pub(crate) fn into_result(self) -> Result<(), Problem> {
         self.0.map_or(Ok(()), Err)
     }
 }
 
-/// The texts are fixed: the database's own message may contain hosts, logins and data, and the caller may have no key.
-/// It becomes the cause, for the log.
+/// The texts are constant, because messages of the database may contain hosts, logins and data, and the client may have
+/// no key. The original message becomes the cause, for the log.
 impl From<&StoreError> for Problem {
     fn from(error: &StoreError) -> Self {
         let (kind, detail) = match error {
@@ -274,7 +275,7 @@ impl From<&StoreError> for Problem {
             StoreError::Refused { .. } => (ProblemKind::InternalError, REFUSED.to_owned()),
         };
         let cause = match error {
-            // These have no source; their text is the cause.
+            // These errors have no source; their own text is the cause.
             StoreError::Unusable { .. } | StoreError::Unreadable { .. } => Some(error.to_string()),
             StoreError::Unavailable { .. }
             | StoreError::Busy { .. }

@@ -1,6 +1,5 @@
-//! The metrics `posthaste_build_info` and `process_*`, in a registry of their own that `/metrics` appends to the
-//! metrics of the services. The values come from `/proc` at each scrape; where a file is missing, its metrics are left
-//! out.
+//! The metrics `posthaste_build_info` and `process_*`, in a separate registry that `/metrics` appends to the metrics of
+//! the services. The values are read from `/proc` at each scrape; if a file is missing, its metrics are omitted.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
@@ -11,22 +10,22 @@ use prometheus_client::registry::Registry;
 use std::fmt;
 use std::fs;
 
-/// The unit of times in `/proc`, in Hz (`USER_HZ`). It is part of the kernel's interface: 100 on every architecture
-/// that Posthaste is built for.
+/// The unit of times in `/proc`, in Hz (`USER_HZ`). Part of the kernel interface: 100 on every architecture that
+/// Posthaste is built for.
 const CLOCK_TICKS_PER_S: f64 = 100.0;
 
-/// Identifies the program and its engine.
+/// The version, the revision and the engine of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct BuildInfo {
     pub version: &'static str,
     /// The commit that the program was built from, or `unknown`.
     pub revision: &'static str,
-    /// `sqlite` or `postgresql`.
+    /// The database engine: `sqlite` or `postgresql`.
     pub engine: &'static str,
 }
 
 impl BuildInfo {
-    /// Returns the version and revision of this program. The build sets the revision in `POSTHASTE_REVISION`.
+    /// Returns the build information of this program. The build sets the revision in `POSTHASTE_REVISION`.
     pub const fn of_engine(engine: &'static str) -> Self {
         let revision = match option_env!("POSTHASTE_REVISION") {
             Some(revision) if !revision.is_empty() => revision,
@@ -36,7 +35,7 @@ impl BuildInfo {
     }
 }
 
-/// Returns a registry with the metrics of this process.
+/// Creates a registry with the metrics of this process.
 pub(crate) fn process_registry(build: BuildInfo) -> Registry {
     let mut registry = Registry::default();
     let info = Family::<BuildInfo, Gauge>::default();
@@ -50,7 +49,7 @@ pub(crate) fn process_registry(build: BuildInfo) -> Registry {
     registry
 }
 
-/// Reads `/proc` at each scrape.
+/// A collector that reads `/proc` at each scrape.
 #[derive(Debug)]
 struct ProcessCollector {
     started_s: Option<f64>,
@@ -96,14 +95,14 @@ fn stat() -> Option<String> {
     fs::read_to_string("/proc/self/stat").ok()
 }
 
-/// Returns a field of `/proc/self/stat` by its number in proc(5). The name of the program, field 2, may contain blanks
-/// and parentheses.
+/// Returns a field of `/proc/self/stat` by its number in proc(5). Skips the program name, field 2, which may contain
+/// spaces and parentheses.
 fn stat_field(stat: &str, number: usize) -> Option<f64> {
     let (_, after_name) = stat.rsplit_once(')')?;
     after_name.split_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
 }
 
-/// Returns the CPU time, user and system, in seconds.
+/// Returns the user and system CPU time, in seconds.
 fn cpu_s(stat: &str) -> Option<f64> {
     Some((stat_field(stat, 14)? + stat_field(stat, 15)?) / CLOCK_TICKS_PER_S)
 }
@@ -115,20 +114,20 @@ fn start_time_s() -> Option<f64> {
     Some(boot_s + stat_field(&stat()?, 22)? / CLOCK_TICKS_PER_S)
 }
 
-/// Returns a value of `/proc/self/status`, which is in kB, in bytes.
+/// Returns a value of `/proc/self/status`, which is given in kB, in bytes.
 fn memory_bytes(status: &str, name: &str) -> Option<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: f64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kib * 1024.0)
 }
 
-/// Returns the number of open file descriptors, without the one for reading the directory.
+/// Returns the number of open file descriptors, excluding the one used to read the directory.
 fn open_fds() -> Option<f64> {
     let count = fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1);
     u32::try_from(count).ok().map(f64::from)
 }
 
-/// Returns the soft limit of open files. `None` if it is unlimited.
+/// Returns the soft limit on open files, or `None` if it is unlimited.
 fn max_fds(limits: &str) -> Option<f64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_whitespace().next()?.parse().ok()

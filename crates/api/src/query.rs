@@ -1,5 +1,5 @@
-//! Query parameters, cursors and JSON responses. A cursor is opaque to callers: it contains the name of its list and
-//! the last id returned, so that it stays valid while rows are inserted.
+//! Parses query parameters and cursors, and creates JSON responses. A cursor is opaque to clients. It contains the name
+//! of its list and the last returned id, so it stays valid while rows are inserted.
 
 use crate::problem::{Problem, ProblemKind, ValidationErrors};
 use crate::values::{Parameter, described, number_schema, string_schema};
@@ -14,21 +14,21 @@ use serde::Serialize;
 use utoipa::openapi::path::{Parameter as Described, ParameterIn};
 use utoipa::{IntoParams, ToSchema};
 
-/// Encodes query parameters, without those that are empty.
+/// Encodes query parameters, except empty ones.
 pub(crate) fn write_query<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let filled = pairs.into_iter().filter(|(_, value)| !value.is_empty());
     url::form_urlencoded::Serializer::new(String::new()).extend_pairs(filled).finish()
 }
 
-/// The maximum number of parameters of a query or form, more than any call has. It bounds the search for repeated
+/// The maximum number of parameters of a query or form, more than any operation has. Bounds the search for repeated
 /// names, which is quadratic.
 const PARAMETERS_MAX: usize = 100;
 
-/// Decodes a query or the body of a form.
+/// Decodes the parameters of a query string or form body.
 ///
 /// # Errors
 ///
-/// A problem if there are more than [`PARAMETERS_MAX`] parameters. The rest is not decoded.
+/// Returns a problem if there are more than [`PARAMETERS_MAX`] parameters. The remaining ones are not decoded.
 pub(crate) fn parameters(text: &[u8]) -> Result<Vec<(String, String)>, Problem> {
     let mut decoded = url::form_urlencoded::parse(text);
     let pairs =
@@ -47,7 +47,7 @@ pub(crate) const ITEMS_DEFAULT: u32 = 50;
 /// The maximum number of items on a page.
 pub(crate) const ITEMS_MAX: u32 = 200;
 
-/// The parameters of a query that have not been read yet, and the errors found so far.
+/// The query parameters that have not been read yet, and the errors found so far.
 #[derive(Debug)]
 pub(crate) struct Query {
     pairs: Vec<(String, String)>,
@@ -55,11 +55,11 @@ pub(crate) struct Query {
 }
 
 impl Query {
-    /// Parses the query of an address. A parameter without a value counts as left out.
+    /// Parses the query parameters of `uri`. A parameter without a value is treated as absent.
     ///
     /// # Errors
     ///
-    /// A problem if a parameter occurs twice, or if there are too many.
+    /// Returns a problem if a parameter occurs twice or if there are too many parameters.
     pub(crate) fn of(uri: &Uri) -> Result<Self, Problem> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for (name, value) in parameters(uri.query().unwrap_or_default().as_bytes())? {
@@ -73,34 +73,34 @@ impl Query {
         Ok(Self { pairs, errors: ValidationErrors::default() })
     }
 
-    /// Removes a parameter and returns its text.
+    /// Removes a parameter and returns its text, or `None` if it is absent.
     pub(crate) fn take(&mut self, name: &str) -> Option<String> {
         let index = self.pairs.iter().position(|(found, _)| found == name)?;
         Some(self.pairs.swap_remove(index).1)
     }
 
-    /// Removes a parameter and returns its value.
+    /// Removes a parameter and returns its value, or `None` if it is absent.
     ///
     /// # Errors
     ///
-    /// A problem if the value is not valid.
+    /// Returns a problem if the value is not valid.
     pub(crate) fn get<T: Parameter>(&mut self, name: &str) -> Result<Option<T>, Problem> {
         let read = self.take(name).map(|text| T::read(name, text)).transpose();
         read.map_err(|detail| Problem::invalid_parameter(name, detail))
     }
 
-    /// Removes a parameter and returns its value. Records an error and returns `None` if it is not valid.
+    /// Removes a parameter and returns its value. If the value is not valid, records an error and returns `None`.
     pub(crate) fn read<T: Parameter>(&mut self, name: &str) -> Option<T> {
         let value = self.get(name);
         self.errors.check(value).flatten()
     }
 
-    /// Reads a parameter that is `true` or `false`, by default `false`.
+    /// Reads a boolean parameter. The default is `false`.
     pub(crate) fn flag(&mut self, name: &str) -> bool {
         self.read::<bool>(name).unwrap_or(false)
     }
 
-    /// Reads `limit` and `cursor`.
+    /// Reads the parameters `limit` and `cursor`.
     pub(crate) fn page(&mut self, list: &str) -> PageRequest {
         let limit = self.take("limit").map_or(Some(ITEMS_DEFAULT), |text| text.parse().ok());
         let items_max = limit.filter(|limit| (1..=ITEMS_MAX).contains(limit)).unwrap_or_else(|| {
@@ -112,11 +112,11 @@ impl Query {
         PageRequest::first(items_max).behind(after)
     }
 
-    /// Checks the parameters that have been read, and refuses those that have not.
+    /// Checks that no error was recorded and no unknown parameter remains.
     ///
     /// # Errors
     ///
-    /// A problem with all errors.
+    /// Returns a problem that lists all errors.
     pub(crate) fn finish(mut self) -> Result<(), Problem> {
         for (name, _) in self.pairs {
             let name = shortened(&name);
@@ -127,12 +127,12 @@ impl Query {
     }
 }
 
-/// Returns the beginning of a name that an error repeats.
+/// Returns at most the first 100 characters of a name, for an error message.
 fn shortened(name: &str) -> String {
     name.chars().take(100).collect()
 }
 
-/// The parameters that [`Query::page`] reads.
+/// The query parameters `limit` and `cursor`, which [`Query::page`] reads.
 #[derive(Debug)]
 pub(crate) struct PageParameters;
 
@@ -157,16 +157,16 @@ impl IntoParams for PageParameters {
 ///
 /// # Errors
 ///
-/// A problem if it is not a number from 1 to 2⁶³ − 1.
+/// Returns a problem if the text is not a number from 1 to 2⁶³ − 1.
 pub(crate) fn id<T>(name: &str, text: &str, new: fn(i64) -> Result<T, IdOutOfRange>) -> Result<T, Problem> {
     read_id(name, text, new).map_err(|detail| Problem::invalid_parameter(name, detail))
 }
 
-/// Parses the id in the parameter `name`.
+/// Parses an id. `name` is the parameter or field that contains it.
 ///
 /// # Errors
 ///
-/// A message if it is not valid.
+/// Returns an error message if the id is not valid.
 pub(crate) fn read_id<T>(
     name: &str,
     text: &str,
@@ -177,11 +177,11 @@ pub(crate) fn read_id<T>(
     number.ok_or_else(|| format!("{name} must be a whole number from 1 to {}", i64::MAX))
 }
 
-/// Decodes a cursor of a list.
+/// Decodes a cursor of the list `list`.
 ///
 /// # Errors
 ///
-/// A problem if it is not a cursor, or one of another list.
+/// Returns a problem if the text is not a cursor, or if it belongs to another list.
 pub(crate) fn read_cursor(list: &str, text: &str) -> Result<i64, Problem> {
     let decoded = URL_SAFE_NO_PAD.decode(text).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let after = decoded.as_deref().and_then(|inner| {
@@ -193,7 +193,7 @@ pub(crate) fn read_cursor(list: &str, text: &str) -> Result<i64, Problem> {
     })
 }
 
-/// Encodes the cursor of the next page. Returns `None` if this is the last one.
+/// Encodes the cursor of the next page, or returns `None` if there is none.
 pub(crate) fn write_cursor(list: &str, next: Option<i64>) -> Option<String> {
     next.map(|next| URL_SAFE_NO_PAD.encode(format!("{list}:{next}")))
 }
@@ -201,7 +201,7 @@ pub(crate) fn write_cursor(list: &str, next: Option<i64>) -> Option<String> {
 /// A page of a list.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Listed<T> {
-    /// The items of this page. A filter may leave a page empty although more pages follow.
+    /// The items of this page. With a filter, a page may be empty although more pages follow.
     pub(crate) items: Vec<T>,
     /// The `cursor` of the next page; null on the last page.
     pub(crate) next_cursor: Option<String>,
@@ -214,14 +214,14 @@ impl<T> Listed<T> {
     }
 }
 
-/// Returns a JSON response.
+/// Creates a JSON response.
 pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Result<Response, Problem> {
     let text = serde_json::to_vec(body);
     let text = text.map_err(|error| Problem::broken("the response could not be serialized", &error))?;
     Ok((status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response())
 }
 
-/// Returns a JSON response with status 200.
+/// Creates a JSON response with status 200.
 pub(crate) fn ok(body: &impl Serialize) -> Result<Response, Problem> {
     json(StatusCode::OK, body)
 }
@@ -265,7 +265,7 @@ mod tests {
     fn the_number_of_parameters_is_limited() {
         let query = |count: usize| (0..count).map(|number| format!("p{number}=1&")).collect::<String>();
         assert_eq!(parameters(query(PARAMETERS_MAX).as_bytes()).expect("pairs").len(), PARAMETERS_MAX);
-        // 15,000 is about the largest query that fits into the head of a request.
+        // About 15,000 parameters fit into the head of a request.
         for count in [PARAMETERS_MAX + 1, 15_000] {
             let problem = parameters(query(count).as_bytes()).expect_err("too many");
             assert_eq!((problem.status, problem.field.as_deref()), (422, Some("parameters")), "{count}");

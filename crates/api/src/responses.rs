@@ -1,5 +1,4 @@
-//! Limits the memory of all responses together, as [`crate::body`] does for requests: a client that reads slowly keeps
-//! its response in memory.
+//! Limits the memory of all responses in transit. A client that reads slowly keeps its response in memory.
 
 use crate::problem::{Problem, ProblemKind};
 use axum::body::{Body, HttpBody};
@@ -11,34 +10,35 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The bytes that one permit of the budget stands for.
+/// The number of bytes that one permit of the budget represents.
 const PERMIT_BYTES: usize = 1024;
-/// Responses up to this size, in bytes, are not counted. Most are smaller, and error responses must always be sent.
+/// The maximum size of a response that is not counted, in bytes. Most responses are smaller, and error responses must
+/// always be sent.
 const UNCOUNTED_BYTES_MAX: usize = 4 * 1024;
 
-/// The memory budget that all responses share.
+/// The memory budget shared by all responses.
 #[derive(Debug, Clone)]
 pub(crate) struct ResponseBudget(Arc<Semaphore>);
 
-/// A reserved part of the budget, released on drop.
+/// A reserved part of the budget. Released on drop.
 #[derive(Debug)]
 pub(crate) struct Reservation(OwnedSemaphorePermit);
 
-/// Marks a response whose body is already counted.
+/// A marker for responses whose body is already counted.
 #[derive(Debug, Clone, Copy)]
 struct Counted;
 
 impl ResponseBudget {
-    /// Creates a budget of this many KiB.
+    /// Creates a budget of `kib` KiB.
     pub(crate) fn new(kib: usize) -> Self {
         Self(Arc::new(Semaphore::new(kib)))
     }
 
-    /// Reserves `bytes`, before a response of this size is read from the store.
+    /// Reserves `bytes` before a response of this size is read from the store.
     ///
     /// # Errors
     ///
-    /// A problem with status 503 if less is left.
+    /// Returns a problem with status 503 if the remaining budget is too small.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<Reservation, Problem> {
         let permits = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).ok();
         let permit = permits.and_then(|permits| Arc::clone(&self.0).try_acquire_many_owned(permits).ok());
@@ -48,11 +48,11 @@ impl ResponseBudget {
         })
     }
 
-    /// Counts a response until it has been written or its client has disconnected.
+    /// Counts a response until it has been sent or the client has disconnected.
     ///
     /// # Errors
     ///
-    /// A problem with status 503 if it exceeds what is left.
+    /// Returns a problem with status 503 if the remaining budget is too small.
     pub(crate) fn count(&self, response: Response) -> Result<Response, Problem> {
         let is_counted = response.extensions().get::<Counted>().is_some();
         let bytes = body_bytes(&response);
@@ -64,8 +64,7 @@ impl ResponseBudget {
 }
 
 impl Reservation {
-    /// Attaches the reservation to the body of a response until it has been written, and releases what it does not
-    /// need.
+    /// Attaches the reservation to the body of a response until it has been sent. Releases the unused part immediately.
     pub(crate) fn hold(mut self, response: Response) -> Response {
         let needed = body_bytes(&response).div_ceil(PERMIT_BYTES);
         drop(self.0.split(self.0.num_permits().saturating_sub(needed)));
@@ -80,8 +79,8 @@ fn body_bytes(response: &Response) -> usize {
     usize::try_from(hint.upper().unwrap_or(hint.lower())).unwrap_or(usize::MAX)
 }
 
-/// A body whose frames hold the reservation. The body alone would not do: the server drops it as soon as the last frame
-/// is queued for writing.
+/// A body whose frames hold the reservation. Holding it in the body itself would be too short: the server drops the
+/// body as soon as the last frame is queued.
 struct HeldBody {
     body: Body,
     reservation: Arc<Reservation>,

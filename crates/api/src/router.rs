@@ -1,5 +1,4 @@
-//! The routes of the API, each with the role that it requires. Authentication runs before the handler, so before the
-//! body is read.
+//! The routes of the API and the key role that each requires. A request is authenticated before its body is read.
 
 use crate::frame::RequestIds;
 use crate::health::Readiness;
@@ -16,7 +15,7 @@ use http::StatusCode;
 use posthaste_core::ports::{KeyRole, Stores};
 use std::sync::Arc;
 
-/// Returns the whole API with the dashboard.
+/// Returns the router of the API and the dashboard.
 pub fn router<S: Stores>(state: ApiState<S>) -> Router {
     let api = Arc::new(state);
     let (metrics, health) = (api.metrics.clone(), Arc::clone(&api.health));
@@ -72,7 +71,7 @@ pub fn router<S: Stores>(state: ApiState<S>) -> Router {
         }))
 }
 
-/// Returns the routes `/healthz`, `/readyz` and `/metrics`, which require no key, for a process without the API.
+/// Returns a router for a process without the API, with `/healthz`, `/readyz` and `/metrics`. They require no key.
 pub fn health_router(health: Arc<Readiness>, random: fn(&mut [u8])) -> Router {
     let (metrics, ids) = (health.metrics.clone(), Arc::new(RequestIds::new(random)));
     health_calls(health).fallback(|| async { StatusCode::NOT_FOUND }).layer(from_fn(
@@ -80,7 +79,7 @@ pub fn health_router(health: Arc<Readiness>, random: fn(&mut [u8])) -> Router {
     ))
 }
 
-/// Returns the route `/healthz` only, which reveals nothing about the process.
+/// Returns a router with only `/healthz`, which reveals nothing about the process.
 fn liveness() -> Router {
     Router::new().route("/healthz", get(health::healthz))
 }

@@ -1,5 +1,5 @@
-//! The HTTP server. Accepts connections and passes their requests to the router, with limits on connections in total
-//! and per peer, and on the time to receive a request head and to read a response. Supports graceful shutdown.
+//! Accepts connections and serves their requests with the router. Limits the number of connections, in total and per
+//! peer, and the time to send a request head and to read a response. Shuts down gracefully.
 
 mod peer_connections;
 mod response_deadline;
@@ -22,30 +22,30 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
-/// The maximum number of open connections. Further ones wait in the backlog of the socket.
+/// The maximum number of open connections. Additional connections wait in the backlog of the socket.
 const CONNECTIONS_MAX: usize = 10_000;
-/// The maximum number of open connections per peer, a tenth of the total. Further ones are closed at once. Proxies,
-/// which may need more, are listed in `POSTHASTE_TRUSTED_PROXIES`.
+/// The maximum number of open connections per peer, a tenth of the total. Additional connections are closed
+/// immediately. Proxies in `POSTHASTE_TRUSTED_PROXIES`, which may need more, are exempt.
 const CONNECTIONS_PER_PEER_MAX: usize = 1_000;
-/// The time limit for a client to read a response, the same as for sending a body. It starts when the socket's send
-/// buffer is full.
+/// The time limit for a client to read a response, the same as for sending a body. Starts when the send buffer of the
+/// socket is full.
 const READ_WITHIN: Duration = Duration::from_secs(30);
 /// The minimum interval between log messages about refused connections.
 const REFUSAL_REPORT_PAUSE: Duration = Duration::from_secs(60);
-/// The time limit to receive the head of a request; also closes idle connections.
+/// The time limit for receiving a request head. Also closes idle connections.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
 /// The maximum size of a request head, in bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// The pause after a failed `accept`, for example because the process has no free file descriptors.
+/// The pause after a failed `accept`, for example when the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The limits of a server, and the proxies it trusts.
+/// The limits and the trusted proxies of a server.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     pub trusted_proxies: TrustedProxies,
     pub connections_per_peer_max: usize,
     pub read_within: Duration,
-    /// Counts connections that were closed because of `connections_per_peer_max`.
+    /// The number of connections closed because of `connections_per_peer_max`.
     pub connections_refused: Counter,
 }
 
@@ -60,7 +60,7 @@ impl Default for ServerOptions {
     }
 }
 
-/// A running server. Dropping it stops it without waiting for open requests.
+/// A running server. Dropping it stops the server without waiting for open requests.
 #[derive(Debug)]
 pub struct Server {
     stop: oneshot::Sender<Duration>,
@@ -79,10 +79,9 @@ impl Server {
         Self { stop, running: tokio::spawn(run(listener, router, options, stopped)) }
     }
 
-    /// Stops accepting connections and waits up to `patience` for requests in progress. Returns whether all of them
-    /// completed.
+    /// Stops accepting connections and waits up to `patience` for open requests. Returns whether all of them completed.
     pub async fn stop(self, patience: Duration) -> bool {
-        // Fails only if the server task has ended already.
+        // Fails only if the server task has already ended.
         let _ = self.stop.send(patience);
         self.running.await.unwrap_or(false)
     }
@@ -109,7 +108,7 @@ async fn run(
                     let Ok(counted) = entrance.admit(peer) else { continue };
                     let connection = open.watch(entrance.connection(stream, peer, router.clone()));
                     tokio::spawn(async move {
-                        // An error of the connection is visible to its client.
+                        // Connection errors are visible to the client.
                         let _ = connection.await;
                         drop((slot, counted));
                     });
@@ -119,7 +118,7 @@ async fn run(
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
-            // An error means that the handle was dropped: stop at once.
+            // An error means that the handle was dropped: stop immediately.
             patience = &mut stopped => break patience.unwrap_or_default(),
         }
     };
@@ -127,7 +126,7 @@ async fn run(
     tokio::time::timeout(patience, open.shutdown()).await.is_ok()
 }
 
-/// Decides which connections are served, and configures them.
+/// Applies the connection limits and configures accepted connections.
 #[derive(Debug)]
 struct Entrance {
     options: ServerOptions,
@@ -136,7 +135,7 @@ struct Entrance {
     refusal_reported: Option<Instant>,
 }
 
-/// The error for a peer that has reached its limit of connections.
+/// The error returned for a peer that has reached its connection limit.
 #[derive(Debug)]
 struct TooManyConnections;
 
@@ -151,7 +150,7 @@ impl Entrance {
     ///
     /// # Errors
     ///
-    /// [`TooManyConnections`] if the peer has reached its limit; the connection is to be closed.
+    /// Returns [`TooManyConnections`] if the peer has reached its limit. The caller must close the connection.
     fn admit(&mut self, peer: PeerAddress) -> Result<Option<Counted>, TooManyConnections> {
         if self.trusted_proxies.contains(peer) {
             return Ok(None);
@@ -169,7 +168,7 @@ impl Entrance {
     }
 
     fn connection(&self, stream: TcpStream, peer: PeerAddress, router: Router) -> Connection {
-        // A failure only delays responses.
+        // A failure only increases latency.
         let _ = stream.set_nodelay(true);
         let trusted_proxies = Arc::clone(&self.trusted_proxies);
         let service = PeerService { router: TowerToHyperService::new(router), peer, trusted_proxies };
@@ -184,7 +183,8 @@ impl Entrance {
 
 type Connection = http1::Connection<TokioIo<ResponseDeadline<TcpStream>>, PeerService>;
 
-/// The router as the service of one connection. Adds the client address to every request as an extension.
+/// A service that calls the router for the requests of one connection. Adds the client address to every request as an
+/// extension.
 #[derive(Debug, Clone)]
 struct PeerService {
     router: TowerToHyperService<Router>,
@@ -213,7 +213,7 @@ mod tests {
     use std::net::SocketAddr;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-    /// Bounds waits that would not end if the code were wrong.
+    /// A timeout for waits that never end if the server has a bug.
     const PATIENCE: Duration = Duration::from_secs(60);
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
@@ -225,7 +225,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_does_not_read_is_disconnected() {
-        // Dropped together with the body of the response, when the connection ends.
+        // Dropped with the response body when the connection ends.
         let (held, released) = oneshot::channel::<Infallible>();
         let held = Arc::new(std::sync::Mutex::new(Some(held)));
         let endless = move || {
@@ -268,10 +268,11 @@ mod tests {
         }
     }
 
-    /// Returns the connection after a response, or `None` if the server closed it without one.
+    /// Sends a request and returns the connection after the response, or `None` if the server closed it without a
+    /// response.
     async fn ask(address: SocketAddr) -> Option<TcpStream> {
         let mut stream = TcpStream::connect(address).await.expect("a connection");
-        // The server may have closed the connection already.
+        // The server may already have closed the connection.
         let _ = stream.write_all(REQUEST).await;
         let mut begin = [0; 12];
         stream.read_exact(&mut begin).await.ok()?;

@@ -1,4 +1,5 @@
-//! The state shared by all handlers, created by the wiring. Each handler uses the port of its own role.
+//! The state shared by all handlers. Created at startup. Each handler uses the port of its own database
+//! role.
 
 use crate::attempts::Attempts;
 use crate::auth::{KeyCache, UNKNOWN_KEYS_BURST, UNKNOWN_KEYS_REFILL, UnknownKeys};
@@ -27,28 +28,28 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// The extractor of the shared state.
+/// The extractor for the shared state.
 pub(crate) type Api<S> = State<Arc<ApiState<S>>>;
 
 /// The return type of handlers.
 pub(crate) type ApiResult = Result<Response, Problem>;
 
-/// The memory limit of all request bodies that are being received or stored, in KiB.
+/// The memory limit for all request bodies being received or stored, in KiB.
 const UPLOADS_KIB_MAX: usize = 256 * 1024;
-/// The memory limit of all responses, in KiB: enough for eight pages of lists with payloads, which are the largest.
+/// The memory limit for all responses, in KiB. Allows eight pages with payloads, the largest responses.
 const RESPONSES_KIB_MAX: usize = 64 * 1024;
 /// The maximum number of challenges and test events in flight.
 const OUTGOING_MAX: usize = 64;
-/// The maximum number of concurrent requests of `/v1/doctor`. Each uses a connection of the store for a while.
+/// The maximum number of concurrent `/v1/doctor` requests. Each occupies a store connection for some time.
 const EXAMINATIONS_MAX: usize = 1;
 
-/// The number of expired or unknown sessions that a client address may present at once. Open pages of an expired
+/// The number of expired or unknown sessions that a client address may present in a burst. Open pages of an expired
 /// session refresh every few seconds.
 const UNKNOWN_SESSIONS_BURST: u32 = 100;
 /// The time after which a client address may present one more unknown session.
 const UNKNOWN_SESSIONS_REFILL: Duration = Duration::from_millis(100);
 
-/// The limits of ingest requests.
+/// The limits on ingest requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     pub payload_bytes_max: usize,
@@ -57,7 +58,7 @@ pub struct Limits {
 
 impl Limits {
     /// Returns the maximum size of an ingest request, in bytes: 8 MiB, or one event of the maximum size if that is
-    /// more. A batch in which every event has the maximum size may exceed it.
+    /// more. A batch of events that all have the maximum size may exceed it.
     pub(crate) const fn ingest_body_bytes_max(self) -> usize {
         const BATCH_BYTES: usize = 8 * 1024 * 1024;
         const ENVELOPE_BYTES: usize = 64 * 1024;
@@ -66,7 +67,7 @@ impl Limits {
     }
 }
 
-/// What is needed to send challenges and test events.
+/// The components that send challenges and test events.
 #[derive(Debug)]
 pub struct Outgoing {
     pub sender: Sender,
@@ -74,22 +75,22 @@ pub struct Outgoing {
     pub timeouts: RequestTimeouts,
 }
 
-/// Facts about this process for `/v1/system` and `/v1/doctor` that are not in the store.
+/// Information about this process for `/v1/system` and `/v1/doctor` that is not in the store.
 #[derive(Debug, Clone)]
 pub struct Operations {
     pub build: BuildInfo,
     /// The schema version that this program requires.
     pub schema_needed: u32,
-    /// Warnings about the settings.
+    /// Warnings about the settings of this process.
     pub warnings: Vec<String>,
     pub survey: SurveyOptions,
-    /// The backlog as of the last survey.
+    /// The last survey of the backlog.
     pub last_survey: LastSurvey,
-    /// Returns the time of this machine's clock.
+    /// Returns the current time of the machine's clock.
     pub machine_now: fn() -> posthaste_core::Timestamp,
 }
 
-/// The ports, services and limits that handlers use.
+/// The ports, services and limits used by the handlers.
 pub struct ApiState<S: Stores> {
     pub(crate) subscriptions: S::Subscriptions,
     pub(crate) dead_letters: S::DeadLetters,
@@ -97,7 +98,7 @@ pub struct ApiState<S: Stores> {
     pub(crate) reader: S::Reader,
     pub(crate) insight: S::Insight,
     pub(crate) ingest: Batcher<IngestRequest, RequestOutcome>,
-    /// `None` if no broker is configured.
+    /// The queue for new orders. `None` if no broker is configured.
     pub(crate) orders: Option<Batcher<Order, Submission>>,
     pub(crate) clock: Clock,
     pub(crate) metrics: Metrics,
@@ -114,7 +115,7 @@ pub struct ApiState<S: Stores> {
     pub(crate) unknown_attempts: Attempts,
     pub(crate) session_attempts: Attempts,
     pub(crate) health: Arc<Readiness>,
-    /// Whether `/metrics` and `/readyz` are served at another address only.
+    /// Whether `/metrics` and `/readyz` are served only at another address.
     pub(crate) metrics_elsewhere: bool,
     pub(crate) operations: Operations,
     pub(crate) random: fn(&mut [u8]),
@@ -128,8 +129,8 @@ impl<S: Stores> fmt::Debug for ApiState<S> {
 }
 
 impl<S: Stores> ApiState<S> {
-    /// Creates the state. `random` fills a buffer with cryptographically secure random bytes, which become keys,
-    /// secrets and nonces.
+    /// Creates the state. `random` fills a buffer with cryptographically secure random bytes for keys, secrets and
+    /// nonces.
     #[expect(clippy::too_many_arguments, reason = "each is one part of the process, named by its type")]
     pub fn new(
         store: &S,
@@ -175,7 +176,7 @@ impl<S: Stores> ApiState<S> {
         }
     }
 
-    /// Sets the root key, which has every role and is in no table.
+    /// Sets the root key, which has every role and is not stored in the database.
     #[must_use]
     pub fn with_root_key(mut self, hash: Option<KeyHash>) -> Self {
         self.root_key = hash;
@@ -189,15 +190,15 @@ impl<S: Stores> ApiState<S> {
         self
     }
 
-    /// Sets the intake of orders. Without one, orders are refused.
+    /// Sets the queue for new orders. Without one, orders are rejected.
     #[must_use]
     pub fn with_orders(mut self, orders: Option<Batcher<Order, Submission>>) -> Self {
         self.orders = orders;
         self
     }
 
-    /// Sets what `/readyz` checks and reports: the services, each of which must have completed a step within
-    /// `late_after`, and the state of the lane.
+    /// Sets the services and the lane that `/readyz` reports. Every service must have completed a step within
+    /// `late_after`.
     #[must_use]
     pub fn with_pulses(
         mut self,
@@ -211,7 +212,8 @@ impl<S: Stores> ApiState<S> {
         self
     }
 
-    /// Leaves out `/metrics` and `/readyz`, which reveal details of this process, because another address serves them.
+    /// Sets whether to omit `/metrics` and `/readyz`, which reveal details of this process, because another address
+    /// serves them.
     #[must_use]
     pub fn with_metrics_elsewhere(mut self, elsewhere: bool) -> Self {
         self.metrics_elsewhere = elsewhere;
@@ -226,7 +228,7 @@ impl<S: Stores> ApiState<S> {
     }
 }
 
-/// Returns a readiness check that reads one event, whether it exists or not.
+/// Creates a readiness check that queries one event, which need not exist.
 fn health_of<S: Stores>(
     reader: S::Reader,
     metrics: Metrics,

@@ -1,5 +1,4 @@
-//! The call that returns recent activity and the backlog. It reads sums that every process adds to (`rollups`), never
-//! the history.
+//! Returns recent activity and the backlog. Reads sums that every process updates (`rollups`), never the history.
 
 use crate::problem::Problem;
 use crate::query::{Query, ok};
@@ -22,7 +21,7 @@ use utoipa::openapi::path::{Parameter, ParameterIn};
 use utoipa::openapi::schema::Object;
 use utoipa::{IntoParams, ToSchema};
 
-/// Each window with the width and the number of its intervals.
+/// The windows, each with the width and the number of its intervals.
 const WINDOWS: [(&str, RollupWidth, u32); 2] =
     [("1h", RollupWidth::TenSeconds, 360), ("24h", RollupWidth::FiveMinutes, 288)];
 
@@ -40,9 +39,9 @@ const WINDOWS: [(&str, RollupWidth, u32); 2] =
     "outbox": {"paused": false, "paused_at": null, "reason": null, "rate": 1000.0}
 }))]
 pub(crate) struct Stats {
-    /// The window.
+    /// The name of the window.
     pub(crate) window: &'static str,
-    /// When the first interval begins.
+    /// The start of the first interval.
     pub(crate) from: Utc,
     /// The length of an interval, in seconds.
     pub(crate) interval_s: u32,
@@ -50,21 +49,22 @@ pub(crate) struct Stats {
     pub(crate) series: BTreeMap<String, Vec<i64>>,
     /// The value of each counter over the whole window.
     pub(crate) totals: BTreeMap<String, i64>,
-    /// The share of completed deliveries among those that ended; null if none did.
+    /// The ratio of completed deliveries to finished ones; null if none finished.
     pub(crate) success_ratio: Option<f64>,
-    /// The share of successful attempts; null if there were none.
+    /// The ratio of successful attempts to all attempts; null if there were none.
     pub(crate) attempt_success_ratio: Option<f64>,
     /// The time from the acceptance of an event to its delivery.
     pub(crate) latency: Latency,
-    /// The number of deliveries that were dead-lettered.
+    /// The number of dead-lettered deliveries.
     pub(crate) dead_letters: i64,
-    /// The backlog; null until it was first measured.
+    /// The backlog; null until the first measurement.
     pub(crate) waiting: Option<WaitingView>,
     /// The state of the lane to the broker.
     pub(crate) outbox: LaneView,
 }
 
-/// Percentiles of the latency; null if nothing was delivered. Each is an upper bound, at most 50 % too high.
+/// Percentiles of the latency; null if nothing was delivered. Each is an upper bound, at most 50 % above the exact
+/// value.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Latency {
     /// The median, in milliseconds.
@@ -75,27 +75,27 @@ pub(crate) struct Latency {
     pub(crate) p99_ms: Option<f64>,
 }
 
-/// The backlog.
+/// The backlog of each stage, and work that is held or stuck.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WaitingView {
-    /// When it was measured.
+    /// The time of the measurement.
     pub(crate) sampled_at: Utc,
-    /// The queue before each stage.
+    /// The queue of each stage.
     pub(crate) stages: Vec<StageView>,
-    /// The number of unfinished deliveries of paused, unverified or deleted subscriptions, counted up to 100,000.
+    /// The number of unfinished deliveries of paused, unverified or deleted subscriptions; at most 100,000 are counted.
     pub(crate) held: u32,
     /// The number of attempts whose lease expired long ago.
     pub(crate) stuck_jobs: u32,
-    /// The number of orders in `sending` for longer than the threshold.
+    /// The number of orders that have been `sending` for longer than the threshold.
     pub(crate) stuck_orders: u32,
 }
 
-/// The queue before a stage.
+/// The queue of one stage.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct StageView {
-    /// The stage.
+    /// The name of the stage.
     pub(crate) stage: &'static str,
-    /// The number of entries, counted up to 100,000.
+    /// The number of entries; at most 100,000 are counted.
     pub(crate) depth: u32,
     /// The age of the oldest entry, in seconds.
     pub(crate) oldest_age_s: f64,
@@ -106,13 +106,13 @@ pub(crate) struct StageView {
 pub(crate) struct LaneView {
     #[serde(skip)]
     pub(crate) mode: LaneMode,
-    /// Whether it is paused.
+    /// Whether the lane is paused.
     pub(crate) paused: bool,
-    /// When it was paused; null if it is not.
+    /// The time at which the lane was paused; null if it is not paused.
     pub(crate) paused_at: Option<Utc>,
-    /// Why it is paused; null if it is not.
+    /// The reason for the pause; null if the lane is not paused.
     pub(crate) reason: Option<String>,
-    /// The maximum number of orders sent per second.
+    /// The current limit on orders sent per second.
     pub(crate) rate: f64,
 }
 
@@ -160,7 +160,7 @@ pub(crate) async fn show<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     ok(&read(&api, window.as_ref().map_or("1h", |window| &window.0)).await?)
 }
 
-/// Returns the statistics of a window.
+/// Returns the statistics for a window.
 pub(crate) async fn read<S: Stores>(api: &ApiState<S>, asked: &str) -> Result<Stats, Problem> {
     let window = WINDOWS.into_iter().find(|(name, _, _)| *name == asked);
     let (name, width, intervals) =
@@ -173,13 +173,13 @@ pub(crate) async fn read<S: Stores>(api: &ApiState<S>, asked: &str) -> Result<St
     Ok(Sums::of(&rollups, from, width, intervals).stats(name, waiting, lane))
 }
 
-/// Returns the names of the counters that processes write. Other names, which any login of the database may add, are
-/// not read.
+/// Returns the names of the counters that processes write. Other names are not read, because any database login may add
+/// them.
 fn known_counters() -> Vec<String> {
     CHARTED.into_iter().map(str::to_owned).chain((0..BUCKETS).map(latency::counter)).collect()
 }
 
-/// The counters of one window.
+/// The sums of the counters in one window.
 struct Sums {
     from: Timestamp,
     width: RollupWidth,

@@ -1,5 +1,5 @@
-//! The calls that list, create, change and delete subscriptions. A secret is returned only when it is created or
-//! rotated. [`challenge`] sends requests to receivers.
+//! Lists, creates, changes and deletes subscriptions. A secret is returned only when it is created or rotated.
+//! [`challenge`] sends requests to receivers.
 
 pub(crate) mod challenge;
 
@@ -33,11 +33,11 @@ use utoipa::ToSchema;
 pub(crate) use challenge::{test, verify};
 
 pub(crate) const LIST: &str = "subscriptions";
-/// The highest `max_retry_limit` that a subscription may have.
+/// The maximum `max_retry_limit` of a subscription.
 const RETRY_LIMIT_MAX: u32 = 100;
-/// How long the previous secret remains valid after a rotation by default, in seconds: a day.
+/// The default time for which the previous secret remains valid after a rotation, in seconds: one day.
 const OVERLAP_S: u32 = 24 * 3_600;
-/// The longest time that the previous secret may remain valid, in seconds: 30 days.
+/// The maximum time for which the previous secret may remain valid, in seconds: 30 days.
 const OVERLAP_S_MAX: u32 = 30 * 24 * 3_600;
 
 /// A subscription.
@@ -48,28 +48,28 @@ const OVERLAP_S_MAX: u32 = 30 * 24 * 3_600;
     "updated_at": "2026-01-31T12:00:05.000000Z"
 }))]
 pub(crate) struct SubscriptionView {
-    /// The id.
+    /// The id of the subscription.
     pub(crate) id: i64,
-    /// The type of the events that are delivered.
+    /// The type of the events to deliver.
     pub(crate) event_type: String,
-    /// The URL that events are sent to.
+    /// The URL to which events are sent.
     pub(crate) callback_url: String,
-    /// Whether events are routed and delivered. An inactive subscription gets no new deliveries, and those that exist
+    /// Whether events are routed and delivered. An inactive subscription gets no new deliveries, and its existing ones
     /// are held.
     pub(crate) active: bool,
-    /// Whether the receiver has confirmed the URL. Nothing is sent to a URL that is not verified.
+    /// Whether the receiver has confirmed the URL. Events are sent only to a verified URL.
     pub(crate) verified: bool,
-    /// The number of attempts after which a delivery is dead-lettered; null for the default of the server.
+    /// The number of attempts after which a delivery is dead-lettered; null for the server default.
     pub(crate) max_retry_limit: Option<u32>,
-    /// The timeout of one request, such as `30s`; null for the default of the server (`POSTHASTE_REQUEST_TIMEOUT`).
+    /// The request timeout, such as `30s`; null for the server default (`POSTHASTE_REQUEST_TIMEOUT`).
     pub(crate) timeout: Option<String>,
-    /// A note for people.
+    /// A description for display.
     pub(crate) description: Option<String>,
-    /// When it was created.
+    /// The time at which the subscription was created.
     pub(crate) created_at: Utc,
-    /// When it was last changed.
+    /// The time of the last change to the subscription.
     pub(crate) updated_at: Utc,
-    /// The signing secret (`whsec_…`). Only in the responses to creation and rotation.
+    /// The signing secret (`whsec_…`). Included only in the responses to creation and rotation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) secret: Option<String>,
 }
@@ -106,53 +106,53 @@ body! {
         /// The type of the events to deliver.
         #[schema(value_type = String, max_length = 200, pattern = "^[A-Za-z0-9][A-Za-z0-9_.:/-]*$")]
         event_type: EventType,
-        /// The URL to send events to: `https`, and a host with a public address.
+        /// The URL to which events are sent. It must use `https` and a host with a public address.
         #[schema(max_length = 2000)]
         callback_url: String,
-        /// The number of attempts after which a delivery is dead-lettered, by default that of the server.
+        /// The number of attempts after which a delivery is dead-lettered. The default is set by the server.
         #[schema(value_type = Option<u32>, minimum = 1, maximum = 100)]
         max_retry_limit: Option<Number<1, RETRY_LIMIT_MAX>>,
-        /// The timeout of one request, from 1s to 5s less than the lease, by default that of the server
+        /// The request timeout, from 1s to 5s less than the lease. The default is set by the server
         /// (`POSTHASTE_REQUEST_TIMEOUT`).
         #[schema(example = "30s")]
         timeout: Option<String>,
-        /// A note for people.
+        /// A description for display.
         #[schema(value_type = Option<String>, max_length = 1000)]
         description: Option<Description>,
     }
 }
 
 body! {
-    /// A merge patch (RFC 7396): null resets a field to its default, and a field that is left out is not changed.
+    /// A merge patch (RFC 7396). Null resets a field to its default; absent fields are unchanged.
     #[schema(example = json!({"active": false}))]
     struct SubscriptionChange {
-        /// The type of the events to deliver. It has no default, so null is refused.
+        /// The type of the events to deliver. There is no default, so null is rejected.
         #[schema(value_type = String, required = false, max_length = 200, pattern = "^[A-Za-z0-9][A-Za-z0-9_.:/-]*$")]
         event_type: NotNull<EventType>,
-        /// The URL to send events to. A new URL must be verified again. It has no default, so null is refused.
+        /// The URL to which events are sent. A new URL must be verified. There is no default, so null is rejected.
         #[schema(value_type = String, required = false, max_length = 2000)]
         callback_url: NotNull<String>,
-        /// Whether events are routed and delivered, by default true. If false, existing deliveries are held.
+        /// Whether events are routed and delivered. If false, existing deliveries are held. The default is true.
         #[schema(value_type = Option<bool>)]
         active: Option<Option<bool>>,
-        /// The number of attempts after which a delivery is dead-lettered, by default that of the server.
+        /// The number of attempts after which a delivery is dead-lettered. The default is set by the server.
         #[schema(value_type = Option<u32>, minimum = 1, maximum = 100)]
         max_retry_limit: Option<Option<Number<1, RETRY_LIMIT_MAX>>>,
-        /// The timeout of one request, from 1s to 5s less than the lease, by default that of the server.
+        /// The request timeout, from 1s to 5s less than the lease. The default is set by the server.
         #[schema(value_type = Option<String>, example = "30s")]
         timeout: Option<Option<String>>,
-        /// A note for people, by default none.
+        /// A description for display. The default is no description.
         #[schema(value_type = Option<String>, max_length = 1000)]
         description: Option<Option<Description>>,
     }
 }
 
 body! {
-    /// The options of a rotation.
+    /// The options of a secret rotation.
     #[schema(example = json!({"overlap_s": 3600}))]
     struct Rotation {
-        /// How long the previous secret remains valid, in seconds, by default a day (86400). Until then, requests carry
-        /// a signature for each secret.
+        /// The time for which the previous secret remains valid, in seconds. During this time, requests carry a
+        /// signature for each secret. The default is one day (86400).
         #[schema(value_type = Option<u32>, minimum = 0, maximum = 2_592_000)]
         overlap_s: Option<Number<0, OVERLAP_S_MAX>>,
     }
@@ -170,9 +170,9 @@ impl Text for Description {
 
 parameters! {
     struct Parameters(LIST) -> SubscriptionFilter {
-        /// Only subscriptions with this event type.
+        /// Returns only subscriptions with this event type.
         event_type: EventType,
-        /// Only subscriptions in this state.
+        /// Returns only subscriptions in this state.
         standing as "state": Standing,
     }
 }
@@ -192,7 +192,7 @@ pub(crate) async fn list<S: Stores>(State(api): Api<S>, uri: Uri) -> ApiResult {
     ok(&find(&api, &uri, EXAMINED_MAX).await?)
 }
 
-/// Returns the page that the parameters of an address select.
+/// Returns the page selected by the query parameters of `uri`.
 pub(crate) async fn find<S: Stores>(
     api: &ApiState<S>,
     uri: &Uri,
@@ -218,7 +218,7 @@ pub(crate) async fn show<S: Stores>(State(api): Api<S>, Path(text): Path<String>
     ok(&find_one(&api, &text).await?)
 }
 
-/// Returns a subscription that is not deleted.
+/// Returns a subscription, unless it was deleted.
 pub(crate) async fn find_one<S: Stores>(api: &ApiState<S>, text: &str) -> Result<SubscriptionView, Problem> {
     let found = api.reader.subscription(subscription_id(text)?).await?;
     let found = found.filter(|subscription| subscription.deleted_at.is_none());
@@ -246,7 +246,7 @@ pub(crate) async fn create<S: Stores>(
     json(StatusCode::CREATED, &make(&api, by, Fields::parse(upload.text()?)?).await?)
 }
 
-/// Creates a subscription, and returns it with its secret.
+/// Creates a subscription and returns it with its secret.
 pub(crate) async fn make<S: Stores>(
     api: &ApiState<S>,
     by: Actor,
@@ -295,7 +295,7 @@ pub(crate) async fn update<S: Stores>(
     ok(&change(&api, by, id, Fields::parse(upload.text()?)?).await?)
 }
 
-/// Applies a merge patch to a subscription, and returns the result.
+/// Applies a merge patch to a subscription and returns the result.
 pub(crate) async fn change<S: Stores>(
     api: &ApiState<S>,
     by: Actor,
@@ -313,7 +313,7 @@ pub(crate) async fn change<S: Stores>(
         description: body.description.map(|text| text.map(|text| text.0)),
     };
     let changed = api.subscriptions.update_subscription(id, patch, by, api.clock.now()).await?;
-    // Deliveries that were held may be due now.
+    // Held deliveries may be due now.
     api.wake_ups.wake(Stage::Admission);
     Ok(SubscriptionView::of(changed.ok_or_else(not_found)?))
 }
@@ -339,7 +339,7 @@ pub(crate) async fn remove<S: Stores>(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Deletes a subscription. Its unfinished deliveries are held for good.
+/// Deletes a subscription. Its unfinished deliveries are held permanently.
 pub(crate) async fn end<S: Stores>(api: &ApiState<S>, by: Actor, id: SubscriptionId) -> Result<(), Problem> {
     let deleted = api.subscriptions.delete_subscription(id, by, api.clock.now()).await?;
     if deleted { Ok(()) } else { Err(not_found()) }
@@ -368,7 +368,7 @@ pub(crate) async fn rotate_secret<S: Stores>(
     ok(&rotate(&api, by, id, Fields::parse_optional(upload.text()?)?).await?)
 }
 
-/// Creates a new secret, and returns the subscription with it.
+/// Replaces the secret and returns the subscription with the new one.
 pub(crate) async fn rotate<S: Stores>(
     api: &ApiState<S>,
     by: Actor,
@@ -402,8 +402,8 @@ fn timeout_of<S: Stores>(api: &ApiState<S>, text: Option<String>) -> Result<Opti
     parsed.map_err(|error| Problem::invalid("timeout", error.to_string()))
 }
 
-/// Parses a URL and applies the address policy as far as possible without resolving the host. Each request checks the
-/// resolved addresses.
+/// Parses a URL and checks the parts of the address policy that need no DNS lookup. The resolved addresses are checked
+/// when a request is sent.
 fn allowed_url(text: &str, policy: &EgressPolicy) -> Result<CallbackUrl, Problem> {
     let wrong = |detail: String| Problem::invalid("callback_url", detail);
     let url = CallbackUrl::parse(text, policy.allow_http).map_err(|error| wrong(error.to_string()))?;

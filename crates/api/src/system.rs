@@ -1,4 +1,4 @@
-//! The call that returns the running processes, their roles and the database.
+//! Returns the running processes with their roles, and the database.
 
 use crate::problem::Problem;
 use crate::query::ok;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// Processes that have not reported for longer than this are left out.
+/// The age of the last report after which a process is omitted.
 const SEEN_WITHIN: Duration = Duration::from_secs(3_600);
 
 /// The processes and the database.
@@ -25,15 +25,15 @@ const SEEN_WITHIN: Duration = Duration::from_secs(3_600);
     }]
 }))]
 pub(crate) struct System {
-    /// The version of the process that handles this request.
+    /// The version of the process that handled this request.
     pub(crate) version: &'static str,
-    /// The time by the clock that schedules deliveries: the database's on PostgreSQL, the machine's on SQLite.
+    /// The time of the clock that schedules deliveries: the database clock on PostgreSQL, the machine clock on SQLite.
     pub(crate) server_time: Utc,
     /// The version of the database schema.
     pub(crate) schema_version: u32,
     /// The database.
     pub(crate) engine: EngineView,
-    /// Each role of each process that reported within the last hour.
+    /// One entry per role of each process that reported within the last hour.
     pub(crate) processes: Vec<ProcessView>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct EngineView {
     pub(crate) name: &'static str,
     /// The version of the engine.
     pub(crate) version: String,
-    /// The size of the database, in bytes.
+    /// The size of the database, in bytes; null if it is not known.
     pub(crate) bytes: Option<u64>,
 }
 
@@ -57,9 +57,9 @@ pub(crate) struct ProcessView {
     pub(crate) role: String,
     /// The version of the process.
     pub(crate) version: String,
-    /// When the process started.
+    /// The time at which the process started.
     pub(crate) started_at: Utc,
-    /// When the process last reported.
+    /// The time of the last report.
     pub(crate) seen_at: Utc,
     /// The time since the last report, in seconds.
     pub(crate) age_s: f64,

@@ -1,4 +1,4 @@
-//! Timestamps in requests and responses: RFC 3339, in UTC, with microseconds.
+//! Timestamps in requests and responses, in RFC 3339 format.
 
 use posthaste_core::Timestamp;
 use serde::{Serialize, Serializer};
@@ -19,19 +19,19 @@ impl Serialize for Utc {
 }
 
 impl Utc {
-    /// Returns the time in RFC 3339.
+    /// Returns the time in RFC 3339 format.
     pub(crate) fn iso(self) -> String {
         self.0.to_string()
     }
 
-    /// Returns the time without its fraction and zone, for display.
+    /// Returns the time without fraction and zone, for display.
     pub(crate) fn short(self) -> String {
         let text = self.0.to_string();
         text.get(..19).map_or_else(String::new, |text| text.replacen('T', " ", 1))
     }
 }
 
-/// Parses a time of RFC 3339 with any offset. Digits beyond microseconds are truncated. Returns `None` if it is
+/// Parses an RFC 3339 time with any offset. Digits beyond microseconds are truncated. Returns `None` if the text is
 /// invalid.
 pub(crate) fn parse(text: &str) -> Option<Timestamp> {
     let bytes = text.as_bytes();
@@ -44,7 +44,7 @@ pub(crate) fn parse(text: &str) -> Option<Timestamp> {
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
     let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
     let in_range = year >= 1 && (1..=12).contains(&month) && (1..=month_days(year, month)).contains(&day);
-    // A leap second counts as the first second of the next minute.
+    // A leap second is treated as the first second of the next minute.
     if !in_range || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
@@ -96,7 +96,8 @@ const fn month_days(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Returns the days since 1970-01-01. Years start in March here, so that a leap day is the last day of its year.
+/// Returns the number of days since 1970-01-01. Years start in March here, so that a leap day is the last day of its
+/// year.
 const fn days_before(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));

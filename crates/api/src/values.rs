@@ -1,6 +1,5 @@
-//! Parses the values of JSON fields and query parameters, with an error message and a schema for each type. [`body!`]
-//! and [`parameters!`] define a request once: they generate both its parser and its description in the OpenAPI
-//! document.
+//! Parses the values of JSON fields and query parameters; each type has an error message and a schema. The macros
+//! [`body!`] and [`parameters!`] generate both the parser of a request and its description in the OpenAPI document.
 
 use crate::query::read_id;
 use crate::time;
@@ -21,8 +20,8 @@ use utoipa::openapi::path::{Parameter as Described, ParameterBuilder, ParameterI
 use utoipa::openapi::schema::{KnownFormat, Object, ObjectBuilder, SchemaFormat, Type};
 use utoipa::openapi::{RefOr, Required, Schema};
 
-/// Defines a body: a struct whose fields are read by name, and its schema. A field of type `Option` may be left out;
-/// `Option<Option<_>>` distinguishes null from a field that is left out.
+/// Defines a request body: a struct whose fields are parsed by name, and its schema. Fields of type `Option` are
+/// optional; `Option<Option<_>>` distinguishes null from an absent field.
 macro_rules! body {
     (
         $(#[$about:meta])*
@@ -33,11 +32,11 @@ macro_rules! body {
         pub(crate) struct $name $(<$life>)? { $($(#[$of_field])* pub(crate) $field: $kind,)* }
 
         impl $(<$life>)? $name $(<$life>)? {
-            /// Reads this body.
+            /// Parses the body.
             ///
             /// # Errors
             ///
-            /// A problem with all errors in the fields.
+            /// Returns a problem that lists all invalid fields.
             pub(crate) fn read(
                 fields: &mut $crate::values::fields_of!($($life)?),
             ) -> Result<Self, $crate::problem::Problem> {
@@ -57,8 +56,8 @@ macro_rules! fields_of {
     ($life:lifetime) => { $crate::fields::Fields<$life> };
 }
 
-/// Defines the query parameters of a list: those of its filter, each with its type, and those of the page. A doc
-/// comment is the description of a parameter.
+/// Defines the query parameters of a list: the filter parameters with their types, and the page parameters. The doc
+/// comment of a parameter is its description.
 macro_rules! parameters {
     (
         struct $name:ident($list:expr) -> $filter:ident {
@@ -69,14 +68,14 @@ macro_rules! parameters {
         pub(crate) struct $name;
 
         impl $name {
-            /// The names of the filter's parameters.
+            /// The names of the filter parameters.
             pub(crate) const NAMES: &[&str] = &[$($crate::values::name_of!($field $($parameter)?)),*];
 
-            /// Reads the filter and the page.
+            /// Parses the filter and the page request.
             ///
             /// # Errors
             ///
-            /// A problem with all errors in the query.
+            /// Returns a problem that lists all invalid parameters.
             pub(crate) fn read(
                 mut query: $crate::query::Query,
             ) -> Result<($filter, posthaste_core::ports::PageRequest), $crate::problem::Problem> {
@@ -114,19 +113,19 @@ macro_rules! name_of {
 
 pub(crate) use {body, fields_of, name_of, parameters};
 
-/// A value of a JSON field that is not null.
+/// A non-null value of a JSON field.
 pub(crate) trait Value: Sized {
-    /// Parses the JSON of the field `name`.
+    /// Parses `json`, the value of the field `name`.
     ///
     /// # Errors
     ///
-    /// A message that begins with the name of the field.
+    /// Returns an error message that begins with the name of the field.
     fn read(name: &str, json: &str) -> Result<Self, String>;
 }
 
-/// A field of a body: a required value, an optional one, or JSON that keeps its text.
+/// A field of a body: a required value, an optional value, or JSON that keeps its text.
 pub(crate) trait Field<'a>: Sized {
-    /// Parses a field, which is `None` if it is left out.
+    /// Parses the field `name`. `raw` is `None` if the field is absent.
     fn of(name: &str, raw: Option<&'a RawValue>) -> Result<Self, String>;
 }
 
@@ -152,7 +151,7 @@ impl<'a, T: Value> Field<'a> for Option<Option<T>> {
     }
 }
 
-/// A field of a merge patch (RFC 7396) that has no default: it can be changed, but not reset with null.
+/// A merge patch field (RFC 7396) without a default: it can be changed, but not reset with null.
 #[derive(Debug)]
 pub(crate) struct NotNull<T>(pub(crate) Option<T>);
 
@@ -184,14 +183,14 @@ fn missing(name: &str) -> String {
     format!("{name} is required")
 }
 
-/// Deserializes JSON. `what` names the expected type in the error.
+/// Deserializes JSON. `what` is the expected type, for the error message.
 fn from_json<T: DeserializeOwned>(name: &str, json: &str, what: &str) -> Result<T, String> {
     serde_json::from_str(json).map_err(|_| format!("{name} must be {what}"))
 }
 
 /// A value that is a string, in bodies and in parameters.
 pub(crate) trait Text: Sized {
-    /// What is accepted, for the error if the JSON is not a string.
+    /// The expected type, for the error message if the JSON is not a string.
     const WHAT: &str = "a string";
 
     /// Returns the schema of the string.
@@ -199,7 +198,7 @@ pub(crate) trait Text: Sized {
         string_schema().build()
     }
 
-    /// Parses the string of the field or parameter `name`.
+    /// Parses the text of the field or parameter `name`.
     fn read_text(name: &str, text: String) -> Result<Self, String>;
 }
 
@@ -271,7 +270,7 @@ impl Value for bool {
     }
 }
 
-/// A whole number from `MIN` to `MAX`.
+/// An integer from `MIN` to `MAX`.
 #[derive(Debug)]
 pub(crate) struct Number<const MIN: u32, const MAX: u32>(pub(crate) u32);
 
@@ -297,7 +296,7 @@ pub(crate) trait Parameter: Sized {
     ///
     /// # Errors
     ///
-    /// A message that says what is accepted.
+    /// Returns an error message that states the accepted values.
     fn read(name: &str, text: String) -> Result<Self, String>;
 }
 
@@ -338,17 +337,17 @@ macro_rules! ids {
 
 ids!(SubscriptionId, EventId, DeadLetterId);
 
-/// Returns the beginning of the schema of a string.
+/// Returns a schema builder for a string.
 pub(crate) fn string_schema() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
 
-/// Returns the beginning of the schema of a whole number.
+/// Returns a schema builder for an integer.
 pub(crate) fn number_schema() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::Integer)
 }
 
-/// Describes an optional query parameter.
+/// Returns the description of an optional query parameter.
 pub(crate) fn described(name: &str, help: &str, schema: Object) -> Described {
     let described = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Query);
     let schema = RefOr::T(Schema::Object(schema));

@@ -1,4 +1,4 @@
-//! The call that lists the audit of an order, which database triggers write at every change of its status.
+//! Lists the audit of an order. Database triggers write a record for every status change.
 
 use super::key;
 use crate::problem::Problem;
@@ -12,10 +12,10 @@ use posthaste_core::ports::{AuditEntry, ReaderStore as _, Stores};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// The name of an order's audit in cursors.
+/// The list name in the cursors of an order audit.
 const AUDIT: &str = "audit";
 
-/// A page of an order's audit.
+/// A page of the audit of an order.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = OrderAudit, example = json!({"idempotency_key": "order-5678", "items": [{
     "id": 3, "status_from": "sending", "status_to": "failed", "retry_count": 1, "last_error": "BROKER_5XX",
@@ -23,7 +23,7 @@ const AUDIT: &str = "audit";
     "note": "the broker returned 503", "created_at": "2026-01-31T12:00:01Z"
 }], "next_cursor": null}))]
 pub(crate) struct AuditView {
-    /// The key of the order.
+    /// The idempotency key of the order.
     idempotency_key: String,
     /// The transitions, oldest first.
     items: Vec<TransitionView>,
@@ -31,29 +31,29 @@ pub(crate) struct AuditView {
     next_cursor: Option<String>,
 }
 
-/// One change of an order's status.
+/// One status change of an order.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = OrderTransition)]
 pub(crate) struct TransitionView {
     /// The id of the transition.
     pub(crate) id: i64,
-    /// The status before; null for the submission.
+    /// The previous status; null for the submission.
     pub(crate) status_from: Option<&'static str>,
-    /// The status after.
+    /// The new status.
     pub(crate) status_to: &'static str,
-    /// The number of failed sends.
+    /// The number of failed attempts.
     pub(crate) retry_count: u32,
-    /// The error code of the last failed send.
+    /// The error code of the last failed attempt.
     pub(crate) last_error: Option<String>,
     /// The `trace_id` of the order.
     pub(crate) trace_id: Option<String>,
-    /// The broker's id of the order.
+    /// The id that the broker assigned to the order.
     pub(crate) broker_order_id: Option<String>,
-    /// The process that made the transition.
+    /// The id of the process that changed the status.
     pub(crate) worker_id: Option<String>,
-    /// Details that the error code does not contain.
+    /// Details beyond the error code.
     pub(crate) note: Option<String>,
-    /// When it happened.
+    /// The time of the transition.
     pub(crate) created_at: Utc,
 }
 
@@ -95,7 +95,7 @@ pub(crate) async fn list<S: Stores>(State(api): Api<S>, Path(text): Path<String>
     query.finish()?;
     let idempotency_key = key.as_str().to_owned();
     let entries = api.reader.order_audit(key.clone(), page).await?;
-    // Every order has at least one transition, but a page may be empty because of its cursor.
+    // Every order has at least one transition, but the page after the last one is empty.
     if entries.items.is_empty() && api.reader.order(key).await?.is_none() {
         return Err(Problem::not_found("order"));
     }
@@ -103,7 +103,7 @@ pub(crate) async fn list<S: Stores>(State(api): Api<S>, Path(text): Path<String>
     ok(&AuditView { idempotency_key, items, next_cursor })
 }
 
-/// Returns the newest transitions, oldest first, and whether there are older ones.
+/// Returns the newest transitions of an order, in order of time, and whether older ones exist.
 pub(crate) async fn find_newest_audit<S: Stores>(
     api: &ApiState<S>,
     text: String,

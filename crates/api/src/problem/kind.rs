@@ -1,8 +1,8 @@
-//! The kinds of problems, each with its `type`, status and title. Clients may rely on the `type`.
+//! The kinds of problems, each with its `type`, status and title. Clients may rely on `type`.
 
 use serde::{Serialize, Serializer};
 
-/// What precedes the name of a kind in the `type` of a problem.
+/// The prefix of `type`, followed by the name of the kind.
 const TYPE_PREFIX: &str = "tag:posthaste,2026:problem/";
 
 macro_rules! kinds {
@@ -14,25 +14,25 @@ macro_rules! kinds {
         }
 
         impl ProblemKind {
-            /// Every kind, by status.
+            /// All kinds, ordered by status.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// Returns the last part of the `type`.
+            /// Returns the name, which is the last part of `type`.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// Returns the HTTP status.
+            /// Returns the HTTP status of the kind.
             pub const fn status(self) -> u16 {
                 match self { $(Self::$variant => $status,)* }
             }
 
-            /// Returns the title.
+            /// Returns the title of the kind.
             pub const fn title(self) -> &'static str {
                 match self { $(Self::$variant => $title,)* }
             }
 
-            /// Returns what the kind means, in a sentence.
+            /// Returns a description of the kind in one sentence.
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($meaning),*),)* }
             }
@@ -43,27 +43,27 @@ macro_rules! kinds {
 kinds! {
     /// The request is not valid HTTP, JSON or UTF-8, or a required header is missing or wrong.
     MalformedRequest = 400 "malformed-request" "Malformed request",
-    /// There is no API key, or it is unknown or revoked.
+    /// The API key is missing, unknown or revoked.
     Unauthorized = 401 "unauthorized" "Unauthorized",
-    /// The API key has a role that does not allow this call.
+    /// The role of the API key does not allow this operation.
     Forbidden = 403 "forbidden" "Forbidden",
     /// The resource or the path does not exist.
     NotFound = 404 "not-found" "Not found",
-    /// The path exists and does not support this method.
+    /// The path exists but does not support this method.
     MethodNotAllowed = 405 "method-not-allowed" "Method not allowed",
     /// The body was not received in time.
     RequestTimeout = 408 "request-timeout" "Request timeout",
-    /// The state of the resource does not allow this call.
+    /// The state of the resource does not allow this operation.
     Conflict = 409 "conflict" "Conflict",
     /// The body, the payload or the array exceeds its limit.
     ContentTooLarge = 413 "content-too-large" "Content too large",
     /// The content type is not accepted, or the body is compressed.
     UnsupportedMediaType = 415 "unsupported-media-type" "Unsupported media type",
-    /// The request is well-formed, and one or more values are not valid; `errors` lists them.
+    /// The request is well-formed, but one or more values are invalid; `errors` lists them.
     ValidationFailed = 422 "validation-failed" "Validation failed",
     /// The client address has presented too many unknown API keys.
     TooManyRequests = 429 "too-many-requests" "Too many requests",
-    /// A fault of the server. The log has the cause under the `x-request-id` of the response.
+    /// An internal error. The log contains the cause under the `x-request-id` of the response.
     InternalError = 500 "internal-error" "Internal server error",
     /// The database cannot be reached or used.
     StoreUnavailable = 503 "store-unavailable" "Store unavailable",
@@ -71,20 +71,20 @@ kinds! {
     StoreBusy = 503 "store-busy" "Store busy",
     /// The database has no free space.
     StoreFull = 503 "store-full" "Store full",
-    /// The queue of requests to be stored is full.
+    /// The queue of requests waiting to be stored is full.
     QueueFull = 503 "queue-full" "Queue full",
     /// A limit on concurrent requests or on their memory is reached.
     ServerBusy = 503 "server-busy" "Server busy",
-    /// The request may have been stored or not. A repetition with the same external id or idempotency key is safe.
+    /// The request may or may not have been stored. A retry with the same external id or idempotency key is safe.
     OutcomeUnknown = 503 "outcome-unknown" "Outcome unknown",
     /// The server is not ready (`/readyz`).
     NotReady = 503 "not-ready" "Not ready",
-    /// Orders are refused because no broker is configured.
+    /// Orders are rejected because no broker is configured.
     BrokerNotConfigured = 503 "broker-not-configured" "Broker not configured",
 }
 
 impl ProblemKind {
-    /// Returns the kind for a status that the router or the server chose.
+    /// Returns the kind for a status set by the router or the server.
     pub(super) const fn of_status(status: u16) -> Self {
         match status {
             401 => Self::Unauthorized,

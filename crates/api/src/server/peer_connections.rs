@@ -1,18 +1,18 @@
-//! Counts open connections per peer for [`crate::server`], so that one peer cannot use up the limit of all.
+//! Counts open connections per peer for [`crate::server`], so that one peer cannot use all connections.
 
 use crate::peer::PeerAddress;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The counts by network. The total limit of connections bounds the size of the map.
+/// The number of open connections per network. The total connection limit bounds the size of the map.
 #[derive(Debug, Clone)]
 pub(crate) struct PeerConnections {
     open: Arc<Mutex<HashMap<IpAddr, usize>>>,
     per_peer_max: usize,
 }
 
-/// A counted connection; dropping it decrements the count.
+/// A counted connection. Dropping it decrements the count.
 #[derive(Debug)]
 pub(crate) struct Counted {
     connections: PeerConnections,
@@ -24,7 +24,7 @@ impl PeerConnections {
         Self { open: Arc::default(), per_peer_max }
     }
 
-    /// Counts one more connection of a peer. Returns `None` if the peer has reached its limit.
+    /// Counts a connection of a peer. Returns `None` if the peer has reached its limit.
     pub(crate) fn open(&self, peer: PeerAddress) -> Option<Counted> {
         let network = peer.network();
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);

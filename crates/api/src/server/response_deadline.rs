@@ -1,5 +1,5 @@
-//! A stream between the socket and hyper with a time limit for reading a response. The timer starts when the socket's
-//! send buffer is full because the client does not read, and stops when hyper has written everything.
+//! A stream between the socket and hyper that limits the time for reading a response. The timer starts when a write
+//! blocks because the client does not read, and stops when a write completes.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,8 +12,8 @@ use tokio::time::{Sleep, sleep};
 pub(crate) struct ResponseDeadline<T> {
     stream: T,
     within: Duration,
-    /// Runs from the first write that blocks to the first one that is complete. A partial write does not restart it, so
-    /// reading a byte at a time does not extend the limit.
+    /// The timer, which runs from the first blocked write to the next complete one. A partial write does not reset it,
+    /// so a client that reads one byte at a time does not extend the limit.
     blocked: Option<Pin<Box<Sleep>>>,
 }
 
@@ -90,7 +90,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 
     const SOON: Duration = Duration::from_millis(50);
-    /// No test waits for this.
+    /// A time limit that no test reaches.
     const NEVER: Duration = Duration::from_secs(3_600);
 
     #[tokio::test]

@@ -1,5 +1,5 @@
-//! Requests that the API itself sends to receivers: the challenge that verifies a URL, and test events. Both are signed
-//! like deliveries and subject to the same address policy.
+//! Sends requests to receivers: the challenge that verifies a URL, and test events. Both are signed like deliveries and
+//! subject to the same address policy.
 
 use super::{not_found, subscription_id};
 use crate::problem::{Problem, ProblemKind};
@@ -24,9 +24,9 @@ use utoipa::ToSchema;
 
 const VERIFICATION: &str = "posthaste.verification";
 const TEST: &str = "posthaste.test";
-/// The maximum size of a response to a challenge, in bytes. A longer one cannot be an echo.
+/// The maximum size of a response to a challenge, in bytes. Longer responses cannot be an echo.
 const ECHO_BYTES_MAX: usize = 4_096;
-/// The maximum number of bytes of a test's response that are shown: enough for an error message.
+/// The maximum number of bytes of a test response that are returned: enough for an error message.
 const SHOWN_BYTES_MAX: usize = 1_024;
 
 #[derive(Debug, Serialize)]
@@ -40,7 +40,7 @@ struct Challenge<'a> {
 #[derive(Debug, Deserialize)]
 struct Echo {
     challenge: String,
-    /// Whether the response has a field `type`. Then the receiver echoes every request, which proves no consent.
+    /// Whether the response has a field `type`. Such a receiver echoes every request, which does not prove consent.
     #[serde(rename = "type", default, deserialize_with = "is_there")]
     has_type: bool,
 }
@@ -56,13 +56,13 @@ fn is_there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error
     "reason": "the receiver returned status 404 instead of 2xx", "duration_ms": 12
 }))]
 pub(crate) struct Verified {
-    /// Whether the URL is verified now.
+    /// Whether the URL is now verified.
     pub(crate) verified: bool,
     /// The HTTP status of the receiver's response; null if there was none.
     pub(crate) response_status: Option<u16>,
-    /// Why the request failed; null if it succeeded.
+    /// The error code of the request; null if it succeeded.
     pub(crate) error_code: Option<String>,
-    /// Why the URL is not verified; null if it is.
+    /// The reason why the URL is not verified; null if it is.
     pub(crate) reason: Option<String>,
     /// The duration of the request, in milliseconds.
     pub(crate) duration_ms: u64,
@@ -87,13 +87,13 @@ pub(crate) struct Tested {
     pub(crate) delivered: bool,
     /// The HTTP status of the receiver's response; null if there was none.
     pub(crate) response_status: Option<u16>,
-    /// Why the request failed; null if it succeeded.
+    /// The error code of the request; null if it succeeded.
     pub(crate) error_code: Option<String>,
-    /// Why the request failed, in a sentence; null if it succeeded.
+    /// A description of the error in one sentence; null if the request succeeded.
     pub(crate) reason: Option<String>,
     /// The duration of the request, in milliseconds.
     pub(crate) duration_ms: u64,
-    /// The first 1,024 bytes of the receiver's response, which are not stored. Bytes that are not UTF-8 are replaced.
+    /// The first 1,024 bytes of the receiver's response, with invalid UTF-8 replaced. Not stored.
     pub(crate) response_body: Option<String>,
 }
 
@@ -116,7 +116,7 @@ pub(crate) async fn verify<S: Stores>(
     ok(&challenge(&api, by, subscription_id(&text)?).await?)
 }
 
-/// Sends a challenge, and marks the URL as verified if the receiver returns it.
+/// Sends a challenge, and marks the URL as verified if the receiver returns the challenge.
 pub(crate) async fn challenge<S: Stores>(
     api: &ApiState<S>,
     by: Actor,
@@ -171,7 +171,7 @@ pub(crate) async fn test<S: Stores>(State(api): Api<S>, Path(text): Path<String>
     ok(&send_test(&api, subscription_id(&text)?).await?)
 }
 
-/// Sends a test event. Only a challenge may be sent to a URL that is not verified.
+/// Sends a test event. Fails if the URL is not verified.
 pub(crate) async fn send_test<S: Stores>(api: &ApiState<S>, id: SubscriptionId) -> Result<Tested, Problem> {
     let (subscription, secrets) = api.subscriptions.load_subscription(id).await?.ok_or_else(not_found)?;
     if !subscription.verified {
@@ -222,7 +222,7 @@ async fn send<S: Stores>(
     Ok(api.outgoing.sender.send_to_url(url, Post { headers, body, answer, deadline }, now).await)
 }
 
-/// Decrypts the current secret, and the previous one while it is still valid.
+/// Decrypts the current secret, and the previous one if it is still valid.
 fn open<S: Stores>(
     api: &ApiState<S>,
     id: SubscriptionId,
@@ -253,13 +253,13 @@ fn millis(exchange: &Exchange) -> u64 {
     u64::try_from(exchange.duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns the beginning of the response body as text, or `None` if it is empty.
+/// Returns the beginning of the response body as text, or `None` if the body is empty.
 fn shown(exchange: &Exchange) -> Option<String> {
     let body = exchange.body.get(..SHOWN_BYTES_MAX).unwrap_or(&exchange.body);
     (!body.is_empty()).then(|| String::from_utf8_lossy(body).into_owned())
 }
 
-/// Returns why a response does not verify the URL, or `None` if it does.
+/// Returns the reason why a response does not verify the URL, or `None` if it does.
 fn why_not(exchange: &Exchange, challenge: &str) -> Option<String> {
     if let Some(failure) = failure(exchange) {
         return Some(failure);
@@ -286,7 +286,7 @@ fn why_not(exchange: &Exchange, challenge: &str) -> Option<String> {
     )
 }
 
-/// Returns why an exchange failed, or `None` if it succeeded.
+/// Returns the reason why a request failed, or `None` if it succeeded.
 fn failure(exchange: &Exchange) -> Option<String> {
     let AttemptOutcome::Failed { failure, .. } = exchange.outcome else { return None };
     Some(match failure {

@@ -1,5 +1,5 @@
-//! The dashboard: HTML pages rendered on the server, on top of the functions that implement the API. [`visitor`]
-//! authenticates and authorizes every request; the pages themselves check no rights. All assets are embedded in the
+//! The dashboard: HTML pages rendered on the server with the functions that implement the API. [`visitor`]
+//! authenticates and authorizes every request, so the pages do not check permissions. All assets are embedded in the
 //! binary.
 
 mod assets;
@@ -89,7 +89,7 @@ pub(crate) fn routes<S: Stores>(api: &Arc<ApiState<S>>) -> Router<Arc<ApiState<S
         .layer(from_fn(explain_refusals))
 }
 
-/// Turns error responses that no page handler produced, such as for a path that is not UTF-8, into HTML pages for
+/// Replaces error responses that no page handler created, such as for a path that is not UTF-8, with HTML pages for
 /// browsers.
 async fn explain_refusals(request: Request, next: Next) -> Response {
     let is_browser = is_browser(request.headers());
@@ -102,12 +102,12 @@ async fn explain_refusals(request: Request, next: Next) -> Response {
     page::of_status(status)
 }
 
-/// Returns whether the request accepts HTML, which browsers say explicitly and API clients do not.
+/// Returns whether the request accepts HTML explicitly, as browsers do and API clients do not.
 fn is_browser(headers: &HeaderMap) -> bool {
     headers.get(ACCEPT).and_then(|value| value.to_str().ok()).is_some_and(|text| text.contains("text/html"))
 }
 
-/// Adds a GET handler to a form's address, so that reloading the result of the form redirects to the subscription.
+/// Adds a GET handler to the route of a form, so that reloading its result redirects to the subscription.
 fn result_page<S: Stores>(methods: Methods<S>) -> Methods<S> {
     methods.get(subscription_actions::redirect)
 }
@@ -121,8 +121,8 @@ fn guarded<S: Stores>(api: &Arc<ApiState<S>>, needs: KeyRole, methods: Methods<S
     }))
 }
 
-/// Responds to unknown addresses: with a page for browsers, otherwise with a bare 404 that [`crate::frame`] turns into
-/// a problem.
+/// Responds to unknown addresses: with a page for browsers, otherwise with an empty 404 response that [`crate::frame`]
+/// converts to a problem.
 pub(crate) async fn not_found(method: Method, uri: Uri, headers: HeaderMap) -> Response {
     let is_page = method == Method::GET && is_browser(&headers) && !uri.path().starts_with("/v1/");
     if is_page { page::not_found() } else { StatusCode::NOT_FOUND.into_response() }

@@ -1,4 +1,4 @@
-//! The audit page, for admins: changes made by people, with time, key and client address.
+//! The audit page for admins: changes made by people, with time, key and client address.
 
 use super::filter::Filter;
 use super::lists::{self, ListPage};
@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 const HERE: &str = "/audit";
-/// The most characters of a value that the list shows; a bulk requeue can name up to 500 dead letters.
+/// The maximum number of characters of a value in the list. A bulk requeue can contain up to 500 dead letters.
 const VALUE_CHARS_MAX: usize = 200;
 
 #[derive(Debug, Template)]
@@ -45,7 +45,7 @@ impl AuditView {
         self.action.replace('_', " ")
     }
 
-    /// Returns the address of the changed object's page, or `None` if it has no page.
+    /// Returns the URL path of the page of the changed object, or `None` if it has no page.
     fn address(&self) -> Option<String> {
         let has_page = ["subscriptions/", "dead-letters"].iter().any(|part| self.object.starts_with(part));
         match self.object.as_str() {
@@ -64,7 +64,7 @@ impl AuditView {
     }
 }
 
-/// Returns the fields of a JSON object with their values as text.
+/// Returns the fields of a JSON object with their values as text, or an empty vector if it is not an object.
 fn fields(value: Option<&RawValue>) -> Vec<(String, String)> {
     let object = value.and_then(|text| serde_json::from_str::<Map<String, Value>>(text.get()).ok());
     object.unwrap_or_default().into_iter().map(|(field, value)| (field, shown(&value))).collect()

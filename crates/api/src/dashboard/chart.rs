@@ -1,15 +1,15 @@
-//! Stacked bar charts, rendered on the server as SVG. The data is that of `/v1/stats`; adjacent intervals are summed so
+//! Renders stacked bar charts on the server as SVG. The data comes from `/v1/stats`; adjacent intervals are summed so
 //! that each column is wide enough to be visible.
 
 use crate::time::Utc;
 use std::time::Duration;
 
-/// The most columns of a chart.
+/// The maximum number of columns in a chart.
 const COLUMNS: usize = 72;
 /// The height of the highest column, in SVG units.
 const HEIGHT: i64 = 100;
 
-/// One series of a chart: its name, its color class, and a count for each interval.
+/// One series of a chart: its name, its color class and one count per interval.
 pub(crate) type Series<'a> = (&'static str, &'static str, &'a [i64]);
 
 #[derive(Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Chart {
             for ((name, colour, _), numbers) in series.iter().zip(&summed) {
                 let number = numbers.get(place).copied().unwrap_or_default();
                 label.push_str(&format!(" · {number} {name}"));
-                // A count above zero is always visible.
+                // Counts above zero are always visible.
                 let height = if number > 0 { (number * HEIGHT / peak.max(1)).max(1) } else { 0 };
                 if height > 0 {
                     y -= height;

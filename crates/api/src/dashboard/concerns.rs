@@ -1,5 +1,5 @@
-//! The problems that the overview lists, each with a link to the page that shows or solves it. They are derived from
-//! the overview's figures and a bounded number of the newest dead letters.
+//! Finds the problems that the overview lists, each with a link to the page that shows or solves it. They are derived
+//! from the figures on the overview and a limited number of the newest dead letters.
 
 use super::overview::duration_text;
 use crate::problem::Problem;
@@ -9,18 +9,18 @@ use crate::time::Utc;
 use posthaste_core::ports::{DeadLetterFilter, DeadLetterHead, PageRequest, ReaderStore as _, Stores};
 use posthaste_core::{SubscriptionId, Timestamp};
 
-/// The age of a stage's oldest entry, in seconds, above which the stage is reported as late.
+/// The age of the oldest entry of a stage, in seconds, above which the stage is reported as late.
 const LATE_S: f64 = 60.0;
-/// The success rate of attempts below which a warning appears, before deliveries become dead letters.
+/// The success rate of attempts below which a warning is shown, before deliveries are dead-lettered.
 const SUCCESS_RATE_MIN: f64 = 0.9;
-/// The most dead letters that are read to find the affected subscriptions.
+/// The maximum number of dead letters that are read to find the affected subscriptions.
 const LETTERS_MAX: u32 = 50;
-/// The most subscriptions that are listed by name.
+/// The maximum number of subscriptions that are listed individually.
 const NAMED_MAX: usize = 3;
-/// The most characters of a URL that are shown: enough to recognize the receiver.
+/// The maximum number of characters of a URL that are shown: enough to recognize the receiver.
 const URL_CHARS_MAX: usize = 80;
 
-/// One problem, and the page to go to.
+/// A problem with a link to the page that shows or solves it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Concern {
     pub(crate) text: String,
@@ -89,11 +89,11 @@ fn of_stages(stats: &Stats) -> Vec<Concern> {
     found
 }
 
-/// Returns how many deliveries became dead letters, and the affected subscriptions of the newest ones.
+/// Reports the number of dead-lettered deliveries, and the subscriptions with the newest dead letters.
 async fn of_letters<S: Stores>(api: &ApiState<S>, stats: &Stats) -> Result<Vec<Concern>, Problem> {
     let page = PageRequest::first(LETTERS_MAX);
     let newest = api.reader.dead_letter_heads(DeadLetterFilter::default(), page).await?;
-    // The window may contain more dead letters than were read.
+    // There may be more dead letters in the window than were read.
     let is_cut = newest.next.is_some() && newest.items.iter().all(|letter| letter.failed_at >= stats.from.0);
     let within = newest.items.into_iter().filter(|letter| letter.failed_at >= stats.from.0);
     let left: Vec<DeadLetterHead> = within.filter(|letter| letter.requeued_as.is_none()).collect();
@@ -111,7 +111,7 @@ async fn of_letters<S: Stores>(api: &ApiState<S>, stats: &Stats) -> Result<Vec<C
     Ok(found)
 }
 
-/// The dead letters of one subscription.
+/// A summary of the dead letters of one subscription.
 #[derive(Debug, PartialEq, Eq)]
 struct DeadLetterSummary {
     id: SubscriptionId,
@@ -131,7 +131,8 @@ impl DeadLetterSummary {
     }
 }
 
-/// Groups dead letters, given newest first, by subscription. The subscription with the most dead letters comes first.
+/// Groups dead letters by subscription. `letters` is sorted newest first; the result starts with the subscription that
+/// has the most dead letters.
 fn by_subscription(letters: &[DeadLetterHead]) -> Vec<DeadLetterSummary> {
     let mut found: Vec<DeadLetterSummary> = Vec::new();
     for letter in letters {

@@ -1,4 +1,5 @@
-//! The pages of dead letters: the list, one dead letter, and requeuing it. [`super::requeue`] requeues many at once.
+//! The pages for dead letters: the list, one dead letter, and requeueing it. [`super::requeue`] requeues dead letters
+//! in bulk.
 
 use super::events::PRETTY_BYTES_MAX;
 use super::filter::Filter;
@@ -55,7 +56,7 @@ struct DeadLetterPage {
     letter: DeadLetterView,
     payload: String,
     callback_url: Option<String>,
-    /// The subscription was deleted, so the dead letter cannot be requeued.
+    /// Whether the subscription was deleted, so that the dead letter cannot be requeued.
     is_deleted: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The pages of deliveries: the list, and one delivery with its attempts, its state, and the dead letters and requeued
-//! deliveries it is related to.
+//! The pages for deliveries: the list, and one delivery with its attempts, its state, and related dead letters and
+//! deliveries.
 
 use super::filter::Filter;
 use super::lists::{self, ListPage};
@@ -46,16 +46,16 @@ struct DeliveryPage {
     delivery: DeliveryView,
     attempts: Vec<AttemptRow>,
     lineage: Lineage,
-    /// It will get an attempt.
+    /// Whether the delivery is waiting for its next attempt.
     is_pending: bool,
     is_finished: bool,
-    /// Why it gets no attempt, if it is pending and held.
+    /// The reason why the delivery is held; `None` if it is not.
     held: Option<&'static str>,
     callback_url: Option<String>,
     is_deleted: bool,
 }
 
-/// An attempt, and the time between its due time and that of the previous attempt.
+/// An attempt with the interval since the previous attempt was due.
 #[derive(Debug)]
 struct AttemptRow {
     number: usize,
@@ -113,7 +113,7 @@ fn attempt_rows(attempts: Vec<AttemptView>) -> Vec<AttemptRow> {
 }
 
 impl DeliveryPage {
-    /// Returns the states of the diagram: name, position, and whether it is the current one.
+    /// Returns the states in the diagram: name, position, and whether it is the current state.
     fn states(&self) -> [(&'static str, i64, i64, bool); 5] {
         [
             (SagaStatus::Pending, 10, 70),

@@ -1,5 +1,5 @@
-//! The pages of events: the list, filtered by id, external id, type and time, and one event with its payload and the
-//! explanation of its routing that `posthaste explain` gives.
+//! The pages for events: the list, filtered by id, external id, type and time, and one event with its payload and the
+//! explanation of its routing.
 
 use super::filter::Filter;
 use super::lists::{self, ListPage};
@@ -22,7 +22,7 @@ use posthaste_core::saga::SagaStatus;
 use serde_json::value::RawValue;
 
 const HERE: &str = "/events";
-/// The most bytes of an indented payload; a payload that would become longer is shown as it was sent.
+/// The maximum size of an indented payload, in bytes. A payload that would be larger is shown as it was sent.
 pub(super) const PRETTY_BYTES_MAX: usize = 1024 * 1024;
 
 #[derive(Debug, Template)]
@@ -65,7 +65,7 @@ struct EventPage {
     event: EventView,
     payload: String,
     explanation: Explanation,
-    /// The event is not routed yet, or a delivery is unfinished.
+    /// Whether the event is not routed yet or has unfinished deliveries.
     is_live: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The filter form of a list: its values, read from the query string and shown again in the form, and its error. An
-//! invalid field is marked in the form, and the list is omitted.
+//! The filter form of a list. Its values are read from the query string and shown again in the form. If a field is
+//! invalid, the form shows the error and the list is omitted.
 
 use super::form::Form;
 use super::lists::List;
@@ -12,7 +12,7 @@ use std::borrow::Cow;
 const TIMES: [&str; 2] = ["since", "until"];
 const SECOND_US: i64 = 1_000_000;
 
-/// Appends the UTC designator to times without a zone, as `datetime-local` inputs send them.
+/// Appends `Z` to times without a zone, which `datetime-local` inputs send.
 fn in_utc(uri: &Uri) -> Uri {
     let mut text = url::form_urlencoded::Serializer::new(String::new());
     let pairs = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
@@ -23,7 +23,7 @@ fn in_utc(uri: &Uri) -> Uri {
     format!("{}?{}", uri.path(), text.finish()).parse().unwrap_or_else(|_| uri.clone())
 }
 
-/// Returns a time without a zone, to the minute or finer, as a time in UTC. `None` if it is not such a time.
+/// Converts a time without a zone to a time in UTC. Returns `None` if the text is not such a time.
 fn zoned(text: &str) -> Option<String> {
     let minute = "0000-00-00T00:00".len();
     let zoned = format!("{text}{}", if text.len() == minute { ":00Z" } else { "Z" });
@@ -40,14 +40,14 @@ fn local(text: &str) -> Option<String> {
 #[derive(Debug)]
 pub(crate) struct Filter {
     pub(crate) list: &'static List,
-    /// The address, with all times in UTC.
+    /// The requested URI, with all times in UTC.
     pub(crate) uri: Uri,
     form: Form,
     pub(crate) is_continued: bool,
     pub(crate) error: Option<FieldError>,
 }
 
-/// The field or parameter that is invalid, and why.
+/// An error with the name of the invalid field or parameter.
 #[derive(Debug)]
 pub(crate) struct FieldError {
     field: String,
@@ -55,16 +55,17 @@ pub(crate) struct FieldError {
     status: u16,
 }
 
-/// The state of an input for a time.
+/// The value of an input for a time.
 #[derive(Debug)]
 pub(crate) struct TimeField {
     pub(crate) text: String,
-    /// A `datetime-local` input can represent the value.
+    /// Whether a `datetime-local` input can represent the value.
     pub(crate) is_local: bool,
 }
 
 impl Filter {
-    /// Reads the filter from an address. Of repeated parameters the first is used; the search itself refuses them.
+    /// Reads the filter from the query parameters of `uri`. The form shows the first of repeated parameters; the search
+    /// itself rejects them.
     pub(crate) fn of(list: &'static List, uri: &Uri) -> Result<Self, Problem> {
         let uri = in_utc(uri);
         Ok(Self::filled(list, Form::of_query(&uri)?, uri))
@@ -87,7 +88,8 @@ impl Filter {
         write_query(pairs.into_iter().chain([("cursor", cursor)]))
     }
 
-    /// Records the error of an invalid parameter and returns an empty list instead; passes everything else on.
+    /// Records the error of an invalid parameter and returns an empty list instead. Returns all other results
+    /// unchanged.
     pub(super) fn keep_error<T>(&mut self, found: Result<Listed<T>, Problem>) -> Result<Listed<T>, Problem> {
         match found {
             Err(Problem { field: Some(field), detail, status, .. }) => {
@@ -98,7 +100,7 @@ impl Filter {
         }
     }
 
-    /// Returns the status of the page.
+    /// Returns the HTTP status of the page.
     pub(crate) fn status(&self) -> StatusCode {
         let error = self.error.as_ref().map(|error| StatusCode::from_u16(error.status));
         error.map_or(StatusCode::OK, |status| status.unwrap_or(StatusCode::UNPROCESSABLE_ENTITY))
@@ -108,7 +110,8 @@ impl Filter {
         self.error.as_ref().is_some_and(|error| error.field == field)
     }
 
-    /// Returns the error of a parameter that has no field in the form and can be fixed only in the address.
+    /// Returns the error of a parameter that has no field in the form, so that the user can fix it only in the address
+    /// bar.
     pub(crate) fn error_without_field(&self) -> Option<&FieldError> {
         let List { parameters, direct, .. } = self.list;
         self.error.as_ref().filter(|error| {
@@ -117,7 +120,7 @@ impl Filter {
         })
     }
 
-    /// Returns the input `since` or `until`.
+    /// Returns the value of the input `since` or `until`.
     pub(crate) fn time(&self, name: &str) -> TimeField {
         let text = self.get(name);
         let local = if text.is_empty() { Some(String::new()) } else { local(text) };

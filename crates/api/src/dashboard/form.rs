@@ -1,4 +1,4 @@
-//! The fields of a submitted form. [`super::visitor`] reads it and checks its token before a handler gets it.
+//! The fields of a submitted form. [`super::visitor`] reads the form and checks its token before a handler receives it.
 
 use crate::body::{SMALL_BYTES_MAX, receive};
 use crate::problem::Problem;
@@ -23,12 +23,12 @@ impl Form {
         Ok((head, Self(pairs)))
     }
 
-    /// Reads the fields from a query string, for pages that change nothing.
+    /// Reads the fields from the query string, for pages that change nothing.
     pub(crate) fn of_query(uri: &Uri) -> Result<Self, Problem> {
         parameters(uri.query().unwrap_or_default().as_bytes()).map(Self)
     }
 
-    /// Sets a field to this value if it is missing or blank.
+    /// Sets the field `name` to `value` if it is missing or blank.
     pub(crate) fn or(mut self, name: &str, value: &str) -> Self {
         if self.get(name).trim().is_empty() {
             self.0.retain(|(found, _)| found != name);
@@ -42,8 +42,8 @@ impl Form {
         self.0.iter().find(|(found, _)| found == name).map_or("", |(_, value)| value)
     }
 
-    /// Returns the fields that are not blank as the JSON body of the corresponding API call. Fields in `numbers` become
-    /// numbers if they parse as such, and stay text for the API to refuse otherwise.
+    /// Returns the non-blank fields as the JSON body of the corresponding API call. Fields in `numbers` become numbers;
+    /// if a value is not a number, it stays text and the API rejects it.
     pub(crate) fn as_body(&self, texts: &[&str], numbers: &[&str]) -> Map<String, Value> {
         let filled = |name: &&&str| !self.get(name).trim().is_empty();
         let mut body = Map::new();

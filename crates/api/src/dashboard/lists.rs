@@ -1,5 +1,5 @@
-//! The lists of the dashboard. A page examines a bounded number of rows, whatever its filter matches, so that its cost
-//! does not depend on the length of the history. The page states how far it got and links to the continuation.
+//! The lists of the dashboard. A page examines a limited number of rows for any filter, so its cost does not depend on
+//! the length of the history. The page shows how far the search got and links to the continuation.
 
 use super::filter::Filter;
 use crate::problem::Problem;
@@ -13,11 +13,11 @@ use posthaste_core::ports::{
 };
 use posthaste_core::{SubscriptionId, Timestamp};
 
-/// The most rows that one request examines.
+/// The maximum number of rows examined per request.
 pub(crate) const ROWS_EXAMINED_MAX: u32 = 500;
 
-/// How far the order of delivery ids may deviate from the order of creation times, in rows: concurrent transactions
-/// commit out of order.
+/// The maximum deviation between the order of delivery ids and the order of creation times, in rows. Concurrent
+/// transactions commit out of order.
 const ORDER_SLACK_ROWS: i64 = 1_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ enum Kind {
     Audit,
 }
 
-/// The description of one list.
+/// The properties of one list.
 #[derive(Debug)]
 pub(crate) struct List {
     kind: Kind,
@@ -39,9 +39,9 @@ pub(crate) struct List {
     pub(crate) title: &'static str,
     pub(crate) many: &'static str,
     pub(crate) refresh_ms: u32,
-    /// The parameters of the API's list, which are also the fields of the filter form.
+    /// The query parameters of the list in the API, which are also the fields of the filter form.
     pub(crate) parameters: &'static [&'static str],
-    /// An additional field that leads directly to one item.
+    /// An additional form field that leads directly to one item.
     pub(crate) direct: Option<&'static str>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) static DEAD_LETTERS: List =
 pub(crate) static ORDERS: List = list!(Orders, orders, "Orders", "orders", 2_000, Some("idempotency_key"));
 pub(crate) static AUDIT: List = list!(Audit, audit, "Audit", "entries", 5_000, None);
 
-/// One page of a list, with the state of its filter form.
+/// One page of a list with its filter form.
 #[derive(Debug)]
 pub(crate) struct ListPage<T> {
     pub(crate) filter: Filter,
@@ -77,7 +77,7 @@ pub(crate) struct ListPage<T> {
 }
 
 impl<T> ListPage<T> {
-    /// Builds the page. An invalid filter results in a page without items, with the error in its form.
+    /// Creates the page. If the filter is invalid, the page has no items and its form shows the error.
     pub(crate) async fn of<S: Stores>(
         api: &ApiState<S>,
         mut filter: Filter,
@@ -89,19 +89,19 @@ impl<T> ListPage<T> {
     }
 }
 
-/// How far a page got that reached [`ROWS_EXAMINED_MAX`] before it was full.
+/// The progress of a scan that reached [`ROWS_EXAMINED_MAX`] before the page was full.
 #[derive(Debug)]
 pub(crate) struct PartialScan {
     pub(crate) examined: u32,
     /// The creation time of the last examined row.
     pub(crate) at: Utc,
-    /// A cursor closer to the requested time `until`, if there is one.
+    /// A cursor closer to the requested `until` time; `None` if the next page is close enough.
     pub(crate) nearer: Option<String>,
     pub(crate) until: String,
 }
 
 impl List {
-    /// Returns how far the scan got, or `None` if the page is full or the list was read to its end.
+    /// Returns the progress of a partial scan, or `None` if the page is full or the end of the list was reached.
     async fn partial_scan<S: Stores, T>(
         &self,
         api: &ApiState<S>,
@@ -113,7 +113,7 @@ impl List {
         let Some(cursor) = cursor else { return Ok(None) };
         let last = read_cursor(self.name, cursor)?;
         let Some(at) = self.time_of(api, last).await? else { return Ok(None) };
-        // Deliveries have no index by time: a search for an old one could take many pages.
+        // Deliveries have no index on time, so a search for an old one could take many pages.
         let until = time::parse(filter.get("until")).filter(|_| self.kind == Kind::Deliveries);
         let nearer = match until {
             Some(until) if at >= until => first_since(api, until, last).await?,
@@ -123,7 +123,7 @@ impl List {
         Ok(Some(PartialScan { examined: ROWS_EXAMINED_MAX, at: Utc(at), nearer, until }))
     }
 
-    /// Returns the creation time of the row with this id, or of the next older one.
+    /// Returns the creation time of the row with this id, or of the next older row if it does not exist.
     async fn time_of<S: Stores>(&self, api: &ApiState<S>, id: i64) -> Result<Option<Timestamp>, Problem> {
         let reader = &api.reader;
         let this = PageRequest::first(1).behind(Some(id.saturating_add(1)));
@@ -150,7 +150,7 @@ impl List {
     }
 }
 
-/// Returns an id slightly above the first delivery created at `time` or later, or `None` if that is not below `above`.
+/// Returns an id slightly above the first delivery created at `time` or later, or `None` if it is not below `above`.
 /// Uses a binary search over ids: about forty reads of one row each.
 async fn first_since<S: Stores>(
     api: &ApiState<S>,

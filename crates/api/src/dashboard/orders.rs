@@ -1,4 +1,4 @@
-//! The pages of orders: the list with the state of the lane, and one order with its audit. Operators resume the lane
+//! The pages for orders: the list with the state of the lane, and one order with its audit. Operators resume the lane
 //! here.
 
 use super::filter::Filter;
@@ -20,7 +20,7 @@ use posthaste_core::order::OrderStatus;
 use posthaste_core::ports::Stores;
 
 const HERE: &str = "/orders";
-/// The most transitions of an order that its page shows.
+/// The maximum number of transitions shown on the page of an order.
 const TRANSITIONS_MAX: u32 = 100;
 
 #[derive(Debug, Template)]
@@ -32,7 +32,7 @@ struct OrdersPage {
     statuses: [&'static str; 5],
 }
 
-/// Shows the list, or the order itself if the filter names an idempotency key; its status is ignored then.
+/// Shows the list. If the filter contains an idempotency key, shows that order instead and ignores the status.
 pub(crate) async fn list<S: Stores>(
     State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
@@ -54,7 +54,7 @@ pub(crate) async fn list<S: Stores>(
     show_as(page.filter.status(), &OrdersPage { layout, page, lane, statuses })
 }
 
-/// Removes the parameter `idempotency_key`, which the form sends even if it is empty and the API's list does not know.
+/// Removes the parameter `idempotency_key`, which the form always sends and the API list does not accept.
 fn without_key(uri: &Uri) -> Uri {
     let mut text = url::form_urlencoded::Serializer::new(String::new());
     let pairs = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
@@ -69,9 +69,9 @@ struct OrderPage {
     order: OrderView,
     result: Option<String>,
     audit: Vec<TransitionView>,
-    /// Older transitions exist that are not shown.
+    /// Whether older transitions exist that are not shown.
     more: bool,
-    /// It will be sent again.
+    /// Whether the order is waiting to be sent.
     is_pending: bool,
     is_finished: bool,
 }
@@ -96,7 +96,7 @@ async fn one<S: Stores>(api: &ApiState<S>, visitor: Visitor, order: OrderView) -
     write(&OrderPage { layout, order, result, audit, more, is_pending, is_finished })
 }
 
-/// Resumes the lane. A repeated submission has no further effect.
+/// Resumes the lane. Repeated submissions have no effect.
 pub(crate) async fn resume<S: Stores>(
     State(api): Api<S>,
     Extension(by): Extension<Actor>,
@@ -107,8 +107,8 @@ pub(crate) async fn resume<S: Stores>(
 }
 
 impl OrderView {
-    /// Returns the address of the order's page. Browsers resolve `.` and `..` as path segments even if escaped, so
-    /// these keys go into the query.
+    /// Returns the URL of the page of the order. Browsers resolve `.` and `..` as path segments even if they are
+    /// escaped, so these keys are passed in the query string.
     fn address(&self) -> String {
         let key: String = url::form_urlencoded::byte_serialize(self.idempotency_key.as_bytes()).collect();
         match self.idempotency_key.as_str() {
@@ -118,7 +118,7 @@ impl OrderView {
     }
 }
 
-/// Returns the state of the lane as text, and its CSS class.
+/// Returns the state of the lane as text, and the CSS class for it.
 pub(super) const fn lane_badge(mode: &LaneMode) -> (&'static str, &'static str) {
     match mode {
         LaneMode::Paused => ("paused", "bad"),

@@ -1,5 +1,5 @@
-//! What all pages share: rendering with a content security policy that allows no other origin, the layout with the
-//! navigation, and error pages.
+//! Functions shared by all pages: rendering, with a content security policy that allows no other origin, the layout
+//! with the navigation, and error pages.
 
 use super::visitor::Visitor;
 use crate::problem::{LoggedCause, Problem};
@@ -15,7 +15,7 @@ pub(crate) const PAGE_TYPE: &str = "text/html; charset=utf-8";
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// The entries of the navigation: address, label and the role that may see it.
+/// The entries of the navigation: path, label and the required role.
 pub(crate) const NAVIGATION: &[(&str, &str, KeyRole)] = &[
     ("/", "Overview", KeyRole::Viewer),
     ("/events", "Events", KeyRole::Viewer),
@@ -27,11 +27,11 @@ pub(crate) const NAVIGATION: &[(&str, &str, KeyRole)] = &[
     ("/audit", "Audit", KeyRole::Admin),
 ];
 
-/// The input of `layout.html`.
+/// The variables of `layout.html`.
 #[derive(Debug)]
 pub(crate) struct Layout {
     pub(crate) visitor: Option<Visitor>,
-    /// The address of the navigation entry that the page belongs to.
+    /// The path of the navigation entry that the page belongs to.
     pub(crate) here: &'static str,
 }
 
@@ -45,7 +45,7 @@ impl Layout {
     }
 }
 
-/// Why a page cannot be shown. [`super::visitor`] renders it as an error page.
+/// The problem that prevents a page from being shown. [`super::visitor`] renders it as an error page.
 #[derive(Debug)]
 pub(crate) struct Refusal(pub(crate) Problem);
 
@@ -76,7 +76,7 @@ pub(crate) fn show(page: &impl Template) -> Shown {
     show_as(StatusCode::OK, page)
 }
 
-/// Renders a page with this status.
+/// Renders a page with the given status.
 pub(crate) fn show_as(status: StatusCode, page: &impl Template) -> Shown {
     render(status, page).map_err(Refusal)
 }
@@ -99,19 +99,19 @@ struct RefusedPage {
     status: u16,
     title: &'static str,
     detail: String,
-    /// A retry may succeed. A page that was only read then reloads itself.
+    /// Whether a retry may succeed. The error page of a read then reloads itself.
     is_temporary: bool,
     is_change: bool,
 }
 
-/// Whether a request only reads. Error pages of reads may be reloaded automatically; changes are never repeated.
+/// Whether a request reads or changes data. Error pages of reads may reload automatically; changes are never repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestKind {
     Read,
     Change,
 }
 
-/// Renders a problem as a page.
+/// Renders a problem as an HTML page.
 pub(crate) fn refused(
     visitor: Option<Visitor>,
     here: &'static str,
@@ -137,7 +137,7 @@ pub(crate) fn refused(
     response
 }
 
-/// Renders an error page for a status that no handler explained.
+/// Renders an error page for a status that no handler has explained.
 pub(crate) fn of_status(status: StatusCode) -> Response {
     let problem = Problem::of_status(status);
     let detail = match status {

@@ -1,7 +1,7 @@
-//! Indents JSON for display. Works on tokens instead of parsed values, so numbers and strings keep their spelling.
+//! Indents JSON for display. Processes tokens instead of parsed values, so numbers and strings are unchanged.
 
-/// Returns the indented text, or `None` if it would exceed `bytes_max`: indentation of deeply nested input can multiply
-/// its length.
+/// Returns the indented text, or `None` if it would exceed `bytes_max`: indenting deeply nested input can multiply its
+/// length.
 pub(crate) fn pretty_json(text: &str, bytes_max: usize) -> Option<String> {
     let mut pretty = String::new();
     let mut depth = 0_usize;
@@ -41,7 +41,7 @@ fn begin_line(pretty: &mut String, depth: usize) {
     pretty.extend(std::iter::repeat_n("  ", depth));
 }
 
-/// Returns the length of the first token: punctuation, a string with its quotes, or a number or keyword.
+/// Returns the length of the first token, in bytes: punctuation, a quoted string, a number or a keyword.
 fn token_bytes(rest: &str, first: char) -> usize {
     match first {
         '{' | '}' | '[' | ']' | ',' | ':' => 1,

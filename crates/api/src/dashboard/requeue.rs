@@ -1,5 +1,5 @@
-//! Requeues all dead letters that match a filter: a preview with the count, then the requeue in parts of one request
-//! each so that the page can show progress, and finally the outcomes of the new deliveries.
+//! Requeues all dead letters that match a filter: a preview with the count, then one request per part so that the page
+//! can show progress, and finally the outcomes of the new deliveries.
 
 use super::dead_letters::HERE;
 use super::filter::Filter;
@@ -34,40 +34,41 @@ struct RequeuePage {
     filter: Filter,
     found: RequeuedMany,
     totals: Totals,
-    /// The count of a preview, over all its parts.
+    /// The total count of the preview.
     preview: PreviewCount,
 }
 
 impl RequeuePage {
-    /// Returns the field `since` or `until` for display.
+    /// Returns the value of the field `since` or `until` for display.
     fn time_text(&self, name: &str) -> String {
         let text = self.filter.get(name);
         time::parse(text).map_or_else(|| text.to_owned(), |at| format!("{} UTC", Utc(at).short()))
     }
 }
 
-/// What a preview has counted so far. Passed from request to request in the form.
+/// The counts of a preview so far. The form passes them to the next request.
 #[derive(Debug, Default)]
 struct PreviewCount {
     matched: u64,
     examined: u64,
-    /// The page requests the next part.
+    /// Whether the page requests the next part.
     continues: bool,
 }
 
-/// What the requests of one bulk requeue have done so far. Passed from request to request in the form.
+/// The totals of a bulk requeue so far. The form passes them to the next request.
 #[derive(Debug, Default)]
 struct Totals {
-    /// When the first request started.
+    /// The start time of the first request.
     started: String,
-    /// The number of matching dead letters, if the preview counted all of them.
+    /// The number of matching dead letters; `None` if the preview did not count all of them.
     of: Option<u64>,
     examined: u64,
     requeued: u64,
-    /// Dead letters that were requeued before, or whose subscription was deleted.
+    /// The number of dead letters that had already been requeued or whose subscription was deleted.
     skipped: u64,
-    /// The first and the last dead letter that got a new delivery.
+    /// The id of the first dead letter that was requeued.
     first: Option<i64>,
+    /// The id of the last dead letter that was requeued.
     last: Option<i64>,
 }
 
@@ -95,7 +96,7 @@ impl Totals {
         self.last = part.ids.last().copied().or(self.last);
     }
 
-    /// Returns the address of the page with the outcomes.
+    /// Returns the URL of the page that shows the outcomes.
     fn address(&self, form: &Form) -> String {
         let mut text = url::form_urlencoded::Serializer::new(format!("{HERE}/requeued?"));
         text.append_pair("skipped", &self.skipped.to_string()).append_pair("started", &self.started);
@@ -109,8 +110,8 @@ impl Totals {
     }
 }
 
-/// Shows how many dead letters match, and which. The filter gets the current time as its end, so that deliveries which
-/// fail again during the requeue are not requeued in an endless loop.
+/// Shows the number of matching dead letters and their ids. Sets the current time as the end of the filter, so that
+/// deliveries which fail again during the requeue are not requeued in an endless loop.
 pub(crate) async fn preview<S: Stores>(
     State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
@@ -134,7 +135,7 @@ pub(crate) async fn preview<S: Stores>(
     })
 }
 
-/// Requeues one part. The resulting page requests the next part, or redirects to the outcomes after the last one.
+/// Requeues one part. The resulting page requests the next part; the last part redirects to the outcomes.
 pub(crate) async fn requeue<S: Stores>(
     State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
@@ -173,23 +174,25 @@ async fn part<S: Stores>(
 #[template(path = "requeued.html")]
 struct RequeuedPage {
     layout: Layout,
-    /// Counts over all dead letters checked so far.
+    /// The number of new deliveries that succeeded, in all parts so far.
     delivered: u64,
+    /// The number of new deliveries that are unfinished, in all parts so far.
     unfinished: u64,
+    /// The number of new deliveries that were dead-lettered, in all parts so far.
     dead_lettered: u64,
-    /// Some deliveries of the current part are unfinished.
+    /// Whether some deliveries of the current part are unfinished.
     is_live: bool,
     skipped: u64,
     rest: Option<Rest>,
 }
 
-/// The form fields that request the next part.
+/// The form fields of the request for the next part.
 #[derive(Debug)]
 struct Rest {
     fields: Vec<(&'static str, String)>,
 }
 
-/// Shows the outcomes of the deliveries that a bulk requeue created.
+/// Shows the outcomes of the deliveries created by a bulk requeue.
 pub(crate) async fn show_results<S: Stores>(
     State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
@@ -240,7 +243,7 @@ pub(crate) async fn show_results<S: Stores>(
 
 impl RequeuedPage {
     const fn requeued(&self) -> u64 {
-        // The numbers come from the address, which the caller controls.
+        // The numbers come from the URL, which the client controls.
         self.delivered.saturating_add(self.unfinished).saturating_add(self.dead_lettered)
     }
 }

@@ -1,6 +1,6 @@
-//! The session token of the dashboard. The browser keeps a random token in a cookie; the store keeps its hash together
-//! with the hash of the API key, so sessions are shared by all processes on one database. The key is looked up for
-//! every request, so revoking it ends its sessions within a second. The token is not valid as an API key.
+//! The session token of the dashboard. The browser keeps a random token in a cookie. The store keeps its hash with the
+//! hash of the API key, so all processes on one database share sessions. The key is looked up for every request, so
+//! revoking it ends its sessions within a second. The token is not valid as an API key.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,7 +12,7 @@ use std::fmt;
 
 pub(crate) const NAME: &str = "posthaste_session";
 const TOKEN_BYTES: usize = 32;
-/// Domain separator that makes the form token differ from the stored hash.
+/// The domain separator that makes the form token differ from the stored hash.
 const FORM_PURPOSE: &[u8] = b"posthaste form";
 
 /// The secret token of one session.
@@ -45,13 +45,13 @@ impl SessionToken {
         SessionHash(Sha256::digest(self.0).into())
     }
 
-    /// Returns the CSRF token of this session's forms, which other sites cannot know.
+    /// Returns the CSRF token for the forms of this session. Other sites cannot know it.
     pub(crate) fn form_token(self) -> String {
         URL_SAFE_NO_PAD.encode(Sha256::new().chain_update(FORM_PURPOSE).chain_update(self.0).finalize())
     }
 }
 
-/// Returns the value of the session cookie in a request.
+/// Returns the value of the session cookie in a request, or `None` if there is none.
 fn cookie(headers: &HeaderMap) -> Option<&str> {
     let texts = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     texts.flat_map(|text| text.split(';')).find_map(|pair| {

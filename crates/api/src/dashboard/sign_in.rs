@@ -1,4 +1,4 @@
-//! Signing in with an API key, which creates a session and its cookie, and signing out.
+//! Signs users in with an API key, which creates a session and its cookie, and signs them out.
 
 use super::form::Form;
 use super::page::{self, Layout, Refusal, RequestKind};
@@ -40,8 +40,8 @@ pub(crate) async fn show(uri: Uri) -> Response {
     SignInPage::respond(StatusCode::OK, local(next.as_deref().unwrap_or("/")).to_owned(), None)
 }
 
-/// Returns `next` if it is a path of this site, else `/`. Browsers treat `\` as `/` and drop tabs and line breaks, so
-/// `/`, a tab and `/` would lead to another site.
+/// Returns `next` if it is a path on this site, and `/` otherwise. Browsers treat `\` as `/` and ignore tabs and line
+/// breaks, so a slash, a tab and another slash would lead to another site.
 fn local(next: &str) -> &str {
     let is_printable = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     let is_ours = is_printable && next.starts_with('/') && !next.starts_with("//");
@@ -67,7 +67,7 @@ pub(crate) async fn enter<S: Stores>(State(api): Api<S>, request: Request) -> Re
     }
 }
 
-/// Creates a session for a key. Returns its cookie, or the status and the reason for refusing the key.
+/// Creates a session for a key and returns its cookie, or the status and the reason if the key is rejected.
 async fn try_key<S: Stores>(
     api: &Arc<ApiState<S>>,
     key: &str,
@@ -98,8 +98,8 @@ async fn try_key<S: Stores>(
     Ok(Ok(HeaderValue::from_str(&cookie).map_err(broken)?))
 }
 
-/// Returns the attributes of the session cookie: hidden from scripts, not sent by other sites, and restricted to https
-/// if a proxy received the request over https.
+/// Returns the attributes of the session cookie: inaccessible to scripts, not sent with requests from other sites, and
+/// restricted to https if a proxy received the request over https.
 fn attributes(headers: &HeaderMap) -> &'static str {
     let scheme = headers.get("x-forwarded-proto").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let first = scheme.split(',').next().unwrap_or_default().trim();
@@ -110,7 +110,7 @@ fn attributes(headers: &HeaderMap) -> &'static str {
     }
 }
 
-/// Ends the session in the store, so that copies of the cookie are no longer valid in any process.
+/// Deletes the session from the store, so that copies of the cookie are no longer valid in any process.
 pub(crate) async fn leave<S: Stores>(State(api): Api<S>, headers: HeaderMap) -> Result<Response, Refusal> {
     if let Some(token) = SessionToken::of(&headers) {
         api.keys.end_session(token.hash()).await?;

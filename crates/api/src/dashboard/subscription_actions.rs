@@ -1,5 +1,5 @@
-//! The forms that create, verify, test, pause and resume a subscription and rotate its secret, through the functions of
-//! the API. A secret appears only on the page that follows its creation.
+//! Handles the forms that create, verify, test, pause and resume a subscription and rotate its secret. They call the
+//! functions that implement the API. A secret is shown only on the page after its creation.
 
 use super::form::Form;
 use super::page::{Layout, Refusal, Shown, render};
@@ -129,7 +129,7 @@ pub(crate) async fn rotate_secret<S: Stores>(
     show_result(&api, visitor, rotated, ActionResult::good(text)).await
 }
 
-/// Redirects from the address of a form to the subscription, for reloads of the result.
+/// Redirects from the URL of a form to the subscription, when the result of the form is reloaded.
 pub(crate) async fn redirect<S: Stores>(State(_api): Api<S>, Path(text): Path<String>) -> Shown {
     let id = subscription_id(&text)?;
     Ok(Redirect::to(&format!("/subscriptions/{id}")).into_response())

@@ -1,4 +1,4 @@
-//! Deleting a subscription: the confirmation page, the deletion, and the page of a deleted subscription, to which its
+//! Deletes a subscription: the confirmation page, the deletion, and the page of a deleted subscription, to which its
 //! deliveries still link.
 
 use super::form::Form;
@@ -34,7 +34,7 @@ pub(crate) async fn confirm<S: Stores>(
     write(&ConfirmPage { layout: Layout::of(visitor, HERE), one })
 }
 
-/// Deletes the subscription. Succeeds also if it was deleted before, so a repeated submission does no harm.
+/// Deletes the subscription. Also succeeds if it was already deleted, so the form may be submitted again.
 pub(crate) async fn delete<S: Stores>(
     State(api): Api<S>,
     Extension(by): Extension<Actor>,

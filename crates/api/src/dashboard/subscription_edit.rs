@@ -1,5 +1,5 @@
-//! The fields of the subscription form, which [`super::subscription_actions`] uses for new subscriptions, and the edit
-//! page. A form opened before a change by another user is refused, because saving it would undo that change.
+//! The edit page of a subscription, and the form fields shared with [`super::subscription_actions`]. A form that was
+//! opened before another user changed the subscription is rejected, because saving it would undo that change.
 
 use super::form::Form;
 use super::page::{Layout, Refusal, Shown, render, show as write};
@@ -18,7 +18,7 @@ use posthaste_core::ports::Stores;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// How the text of a form field becomes a JSON value.
+/// The conversion of a form field to a JSON value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     RequiredText,
@@ -26,7 +26,7 @@ enum Kind {
     Number,
 }
 
-/// The inputs of `subscription_fields.html`, by their names in the API's request body.
+/// The inputs of `subscription_fields.html`, named as in the request body of the API.
 const FIELDS: [(&str, Kind); 5] = [
     ("event_type", Kind::RequiredText),
     ("callback_url", Kind::RequiredText),
@@ -35,14 +35,14 @@ const FIELDS: [(&str, Kind); 5] = [
     ("timeout", Kind::Text),
 ];
 
-/// The values of the fields, and the error if one is invalid.
+/// The values of the fields, and the error if a field is invalid.
 #[derive(Debug, Default)]
 pub(super) struct FormFields {
     values: BTreeMap<&'static str, String>,
     pub(super) error: Option<FieldError>,
 }
 
-/// The field that is invalid, and why.
+/// An error with the name of the invalid field.
 #[derive(Debug)]
 pub(super) struct FieldError {
     field: String,
@@ -81,8 +81,8 @@ impl FormFields {
     }
 }
 
-/// Returns the JSON body of the corresponding API call. Empty fields are null, which the API treats as absent. In a
-/// change, an empty required field stays an empty string, so that the API refuses it.
+/// Returns the JSON body of the corresponding API call. Empty fields become null, which the API treats as absent. In a
+/// change, an empty required field stays an empty string, so that the API rejects it.
 pub(super) fn body_of(form: &Form, is_new: bool) -> String {
     let value = |(name, kind): (&str, Kind)| {
         let text = form.get(name).trim();

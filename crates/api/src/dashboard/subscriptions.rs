@@ -1,5 +1,6 @@
-//! The pages of subscriptions: the list, and one subscription, both with delivery health. The forms of these pages are
-//! handled in [`super::subscription_actions`], [`super::subscription_edit`] and [`super::subscription_deletion`].
+//! The pages for subscriptions: the list, and one subscription, both with delivery health.
+//! [`super::subscription_actions`], [`super::subscription_edit`] and [`super::subscription_deletion`] handle the forms
+//! on these pages.
 
 use super::filter::Filter;
 use super::lists::{self, ListPage};
@@ -23,12 +24,13 @@ use posthaste_core::{SubscriptionId, Timestamp};
 use std::time::Duration;
 
 pub(crate) const HERE: &str = "/subscriptions";
-/// The limit up to which in-flight and waiting deliveries are counted: per row of the list, and on the page of one
-/// subscription.
+/// The maximum number of in-flight and waiting deliveries counted per row of the list.
 const COUNTED_IN_LIST_MAX: u32 = 100;
+/// The maximum number of in-flight and waiting deliveries counted on the page of a subscription.
 const COUNTED_MAX: u32 = 10_000;
-/// The window over which attempts are counted: in the list, and on the page of one subscription.
+/// The window in which attempts are counted for the list.
 const HOUR: Duration = Duration::from_secs(3_600);
+/// The window in which attempts are counted for the page of a subscription.
 const DAY: Duration = Duration::from_secs(86_400);
 
 #[derive(Debug, Template)]
@@ -37,7 +39,7 @@ struct SubscriptionsPage {
     layout: Layout,
     page: ListPage<SubscriptionRow>,
     states: [&'static str; 3],
-    /// The start of the window over which attempts are counted.
+    /// The start of the window in which attempts are counted.
     since: Utc,
 }
 
@@ -65,7 +67,7 @@ pub(crate) struct HealthText {
 }
 
 impl SubscriptionRow {
-    /// Returns the callback URL without the scheme, unless it is not https.
+    /// Returns the callback URL without `https://`. Other schemes are kept.
     fn url_text(&self) -> &str {
         let url = self.subscription.callback_url.as_str();
         url.strip_prefix("https://").unwrap_or(url)
@@ -93,7 +95,7 @@ impl HealthText {
     }
 }
 
-/// Returns the percentage of attempts that succeeded.
+/// Returns the percentage of successful attempts, as text.
 fn success_rate(attempts: &Attempts) -> String {
     if attempts.made() == 0 {
         return "no attempts".to_owned();
@@ -132,7 +134,7 @@ fn window_start<S: Stores>(api: &ApiState<S>, window: Duration) -> Timestamp {
     health::interval_start(api.clock.now()).before(window)
 }
 
-/// Adds the delivery health to subscriptions.
+/// Loads the delivery health of the given subscriptions.
 async fn load_rows<S: Stores>(
     api: &ApiState<S>,
     found: Vec<SubscriptionView>,
@@ -199,7 +201,7 @@ pub(crate) async fn show_result<S: Stores>(
     write(&SubscriptionPage { layout: Layout::of(visitor, HERE), one, result: Some(result) })
 }
 
-/// Adds the delivery health of the last day to one subscription.
+/// Loads the delivery health of one subscription for the last day.
 pub(super) async fn load_row<S: Stores>(
     api: &ApiState<S>,
     subscription: SubscriptionView,

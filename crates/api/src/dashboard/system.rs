@@ -1,5 +1,5 @@
 //! The system page: processes with their roles, the database and its schema, configuration warnings and the checks of
-//! `doctor`. The check of the whole history runs only on request, one page of history per request.
+//! `doctor`. The check of the whole history runs only on request, one page of the history at a time.
 
 use super::form::Form;
 use super::page::{Layout, Shown, show as write};
@@ -36,7 +36,7 @@ struct Running {
 pub(crate) async fn show<S: Stores>(State(api): Api<S>, Extension(visitor): Extension<Visitor>) -> Shown {
     let mut system = system::read(&api).await?;
     let mut checks = doctor::look(&api).await?;
-    // The page has a separate section for these.
+    // The page shows the warnings in a separate section.
     checks.retain(|check| check.name != "settings");
     checks.sort_by_key(|check| std::cmp::Reverse(rank(check.status)));
     write(&SystemPage {
@@ -49,7 +49,7 @@ pub(crate) async fn show<S: Stores>(State(api): Api<S>, Extension(visitor): Exte
     })
 }
 
-/// Merges the reports of each process, which come per role with the newest first.
+/// Merges the entries of each process, one per role, into one row. `seen` is sorted newest first.
 fn by_process(seen: Vec<ProcessView>) -> Vec<Running> {
     let mut found: Vec<Running> = Vec::new();
     for mut one in seen {
@@ -62,7 +62,7 @@ fn by_process(seen: Vec<ProcessView>) -> Vec<Running> {
     for process in &mut found {
         process.roles.sort();
     }
-    // Running processes first, then by start time: rows keep their places when the page refreshes.
+    // Sorts running processes first, then by start time, so that rows keep their position when the page refreshes.
     found.sort_by(|one, other| {
         let key = |process: &Running| (!process.seen.running, process.seen.started_at.0);
         key(one).cmp(&key(other)).then_with(|| one.seen.process_id.cmp(&other.seen.process_id))
@@ -83,7 +83,7 @@ fn rank(status: &str) -> u8 {
 struct HistoryPage {
     layout: Layout,
     diagnosis: Diagnosis,
-    /// Totals over all pages so far.
+    /// The totals of all pages so far.
     sums: Sums,
 }
 
@@ -96,7 +96,7 @@ struct Sums {
     faults: u64,
 }
 
-/// Checks one page of history. The form on the resulting page requests the next one.
+/// Checks one page of the history. The form on the resulting page requests the next one.
 pub(crate) async fn check_history<S: Stores>(
     State(api): Api<S>,
     Extension(visitor): Extension<Visitor>,
@@ -116,18 +116,19 @@ pub(crate) async fn check_history<S: Stores>(
     write(&HistoryPage { layout: Layout::of(visitor, HERE), diagnosis, sums })
 }
 
-/// Redirects to the system page: a check starts only when its form is submitted.
+/// Redirects to the system page. A check starts only when its form is submitted.
 pub(crate) async fn redirect() -> Response {
     Redirect::to(HERE).into_response()
 }
 
 impl HistoryPage {
-    /// Returns whether the next page is requested automatically. Faults stay visible until the user continues.
+    /// Returns whether the next page is requested automatically. If faults were found, the check waits until the user
+    /// continues.
     fn continues(&self) -> bool {
         self.diagnosis.healthy && self.diagnosis.next_cursor.is_some()
     }
 
-    /// Returns the id of the last examined event and the id of the newest one.
+    /// Returns the id of the last examined event and the id of the newest event.
     fn progress(&self) -> (i64, i64) {
         let last = self.diagnosis.last_event_id.unwrap_or_default();
         (self.diagnosis.examined_through.unwrap_or(last), last)

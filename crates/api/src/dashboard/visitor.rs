@@ -1,5 +1,5 @@
-//! Middleware of every page: authenticates the session, checks the role, and rejects forms that do not come from one
-//! of our own pages (CSRF). Also renders the error pages of the handlers behind it.
+//! Middleware for every page: authenticates the session, checks the role, and rejects forms submitted from other sites
+//! (CSRF). Also renders the error pages of the handlers.
 
 use super::form::Form;
 use super::page::{self, RequestKind};
@@ -41,7 +41,7 @@ impl Visitor {
         self.key_id.map_or_else(|| Actor::root(address), |id| Actor::key(id, self.name.clone(), address))
     }
 
-    /// Returns address and label of each navigation entry that this role may see.
+    /// Returns the path and the label of each navigation entry that is visible to this role.
     pub(crate) fn navigation(&self) -> Vec<(&'static str, &'static str)> {
         let visible = page::NAVIGATION.iter().filter(|(_, _, needs)| self.may(*needs));
         visible.map(|(address, name, _)| (*address, *name)).collect()
@@ -95,13 +95,13 @@ pub(crate) async fn admit<S: Stores>(
     response
 }
 
-/// Returns the navigation entry that an address belongs to.
+/// Returns the path of the navigation entry that `uri` belongs to.
 fn navigation_entry(uri: &Uri) -> &'static str {
     let inside = |part: &&str| *part != "/" && uri.path().starts_with(part);
     page::NAVIGATION.iter().map(|(part, _, _)| *part).find(inside).unwrap_or("/")
 }
 
-/// Returns the address of the sign-in page, with the requested page as `next` if it can be repeated.
+/// Returns the URL of the sign-in page. Its parameter `next` is the requested page if the request can be repeated.
 fn sign_in_for(method: &Method, uri: &Uri) -> String {
     let back = uri.path_and_query().map(http::uri::PathAndQuery::as_str).filter(|path| *path != "/");
     match back {
@@ -136,7 +136,7 @@ async fn authenticate<S: Stores>(
     }))
 }
 
-/// Returns the display name of a key's holder.
+/// Returns the display name of the holder of a key.
 fn shown_name(holder: &Holder) -> String {
     match holder {
         Holder::Root => "root key (from the settings)".to_owned(),
@@ -144,7 +144,7 @@ fn shown_name(holder: &Holder) -> String {
     }
 }
 
-/// Reads the form, checks its origin and token, and returns the request with the form as an extension.
+/// Reads the form, checks its origin and token, and adds it to the request as an extension.
 async fn with_form<S: Stores>(
     api: &ApiState<S>,
     visitor: &Visitor,
@@ -160,8 +160,8 @@ async fn with_form<S: Stores>(
     Ok(bare)
 }
 
-/// Returns an error if the headers say that a form was sent from another site. Current browsers send both headers,
-/// older ones only `origin`, and API clients neither.
+/// Returns an error if the headers show that a form was submitted from another site. Current browsers send both
+/// headers, older browsers only `origin`, and API clients neither.
 pub(crate) fn from_our_pages(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin") {
         return Err(forged());
@@ -175,13 +175,13 @@ pub(crate) fn from_our_pages(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// Returns whether `origin` names the host of the request. Either may omit the default port of the scheme. The scheme
-/// is not compared: behind a proxy that terminates TLS, this process does not know it.
+/// Returns whether `origin` refers to the host of the request. Either may omit the default port of the scheme. The
+/// scheme is not compared, because a process behind a proxy that terminates TLS does not know it.
 fn is_same_origin(origin: &str, host: &str) -> bool {
     let (port, authority) = match origin.split_once("://") {
         Some(("https", authority)) => (":443", authority),
         Some(("http", authority)) => (":80", authority),
-        // This includes `null`, which browsers send for opaque origins.
+        // Includes `null`, which browsers send for opaque origins.
         Some(_) | None => return false,
     };
     let bare = |text: &str| text.strip_suffix(port).unwrap_or(text).to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! Documents that are made from the code are what the code says. `POSTHASTE_BLESS=1` rewrites them.
+//! Checks the documents that are generated from the code. `POSTHASTE_BLESS=1` rewrites them.
 #![allow(clippy::expect_used)]
 
 use posthaste_api::problem::ProblemKind;
@@ -68,7 +68,7 @@ fn state_machines() -> String {
     text
 }
 
-/// Compares a document with what the code makes of it.
+/// Checks that the document `name` equals the text that the code generates.
 fn check(name: &str, made: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
     if std::env::var_os("POSTHASTE_BLESS").is_some() {
@@ -114,7 +114,7 @@ fn every_kind_of_problem_is_documented() {
     }
 }
 
-/// The head of a SQL file cites planner techniques by their names in the table of `README.md`.
+/// Checks that the heads of SQL files cite only planner techniques from the table in `README.md`.
 #[test]
 fn planner_techniques_are_explained() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/src/postgres/sql");
@@ -136,7 +136,7 @@ fn planner_techniques_are_explained() {
     assert!(cited > 20, "{cited}");
 }
 
-/// The names in the first sentence of a line.
+/// Returns the names of the planner techniques in the first sentence of `line`.
 fn techniques(line: &str) -> Vec<&str> {
     let sentence = line.split(". ").next().unwrap_or(line).trim_end_matches('.');
     sentence.split(", ").filter(|name| !name.starts_with("as ")).collect()
@@ -146,7 +146,8 @@ fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
-/// Compares the part of a document between `<!-- generated: NAME -->` and `<!-- end -->` with what the code generates.
+/// Checks that the section of a document between `<!-- generated: NAME -->` and `<!-- end -->` equals the generated
+/// text.
 fn check_section(document: &str, name: &str, generated: &str) {
     let path = docs().join(document);
     let text = std::fs::read_to_string(&path).expect("the document");
@@ -163,7 +164,7 @@ fn check_section(document: &str, name: &str, generated: &str) {
     }
 }
 
-/// Writes a duration in whole minutes and seconds, such as `7 min 30 s`.
+/// Formats a duration in hours, minutes and seconds, such as `7 min 30 s`.
 fn duration(length: Duration) -> String {
     let seconds = length.as_secs();
     let parts = [(seconds / 3_600, "h"), (seconds / 60 % 60, "min"), (seconds % 60, "s")];
@@ -207,7 +208,7 @@ fn order_schedule_is_documented() {
     check_section("orders.md", "order schedule", &table);
 }
 
-/// The request that `docs/receivers.md` shows has the signature that the secret below it makes.
+/// Checks that the sample request in `docs/receivers.md` is signed with the secret shown below it.
 #[test]
 fn sample_request_is_signed() {
     let page = std::fs::read_to_string(docs().join("receivers.md")).expect("the guide");
@@ -226,7 +227,7 @@ fn sample_request_is_signed() {
     assert_eq!(verify(&[&secret], id, timestamp_s, body.as_bytes(), signatures, Duration::ZERO, now), Ok(()));
 }
 
-/// The anchor that a heading gets on GitHub.
+/// Returns the anchor that GitHub generates for a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.to_lowercase();
     kept.chars()
@@ -235,7 +236,7 @@ fn anchor(heading: &str) -> String {
         .replace(' ', "-")
 }
 
-/// Links of the guides to files of this repository and to headings lead somewhere.
+/// Checks that the links in the guides to files and headings of this repository resolve.
 #[test]
 fn links_of_the_guides_lead_somewhere() {
     let guides = ["api", "concepts", "orders", "quickstart", "receivers", "retries", "scaling"];

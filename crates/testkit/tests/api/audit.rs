@@ -1,5 +1,5 @@
-//! The operator audit over the API and on its page: key, client address, action and object, and never a
-//! secret.
+//! The operator audit in the API and on its page: records contain the key, the client address, the action and the
+//! object, but no secrets.
 
 use crate::dashboard::{Visitor, enter, has};
 use crate::server::{ROOT_KEY, TestApi};
@@ -11,7 +11,7 @@ use posthaste_testkit::receiver::{Answer, Receiver};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Returns the entries, oldest first, as key name, action and object.
+/// Returns the audit entries, oldest first, as key name, action and object.
 async fn listed<S: Stores>(api: &TestApi<S>, query: &str) -> Vec<(String, String, String)> {
     let page = api.get(&format!("/v1/audit?limit=200&{query}")).expect(200).await;
     let text = |item: &Value, field: &str| item[field].as_str().unwrap_or("-").to_owned();
@@ -103,7 +103,7 @@ pub(crate) async fn every_change_names_its_key_and_address<S: Stores>(api: &Test
 
 pub(crate) async fn the_audit_is_found_by_action_and_time<S: Stores>(api: &TestApi<S>) {
     for (second, name) in (0..).zip(["a", "b", "c"]) {
-        // SQLite uses this clock, PostgreSQL the server's.
+        // SQLite uses this clock, PostgreSQL the clock of the server.
         api.clock.set(at(second));
         api.post("/v1/keys").json(format!(r#"{{"name":"{name}","role":"viewer"}}"#)).expect(201).await;
     }
@@ -146,12 +146,12 @@ pub(crate) async fn failed_sign_ins_are_written_once_a_minute<S: Stores>(api: &T
     assert_eq!(writer.step(T0.after(WINDOW)).await.expect("a step"), Progress::Idle);
     assert_eq!(written().await, [row(1), row(2)]);
     assert_eq!(writer.step(T0.after(3 * WINDOW)).await.expect("a step"), Progress::Unasked);
-    // A process that drains writes its count.
+    // A process that drains writes the counted sign-ins.
     assert_eq!(enter(api, "wrong", "/").send().await.status, 401);
     assert_eq!(enter(api, "wrong", "/").send().await.status, 401);
     writer.drain(&api.clock, Duration::from_secs(30)).await;
     assert_eq!(written().await, [row(1), row(2), row(1), row(1)]);
-    // The caller is unknown, and the key that was entered must not be stored.
+    // The client is unknown, and the entered key must not be stored.
     let stored = api.h.direct.rows("SELECT * FROM operator_audit WHERE action = 'sign_in_failed'").await;
     assert!(!format!("{stored:?}").contains(&ingest), "{stored:?}");
 }

@@ -1,4 +1,4 @@
-//! CloudEvents 1.0 in every HTTP mode.
+//! CloudEvents 1.0 in all HTTP modes.
 
 use crate::server::TestApi;
 use posthaste_core::ports::Stores;
@@ -34,7 +34,7 @@ pub(crate) async fn all_modes_produce_the_same_event<S: Stores>(api: &TestApi<S>
     let shown = api.get(&format!("/v1/events/{}", euro["id"])).expect(200).await;
     assert_eq!(shown["external_event_id"], "/shop\u{1f}€");
     assert_eq!((&shown["traceparent"], &shown["payload"]), (&trace.into(), &serde_json::json!([1])));
-    // No data, and data as base64.
+    // Events without data, and with data as base64.
     let bare = r#"{"specversion":"1.0","type":"a","source":"s","id":"2"}"#;
     let bare = api.post("/v1/events").header("content-type", ONE).body(bare).expect(202).await;
     assert!(api.get(&format!("/v1/events/{}", bare["id"])).expect(200).await["payload"].is_null());

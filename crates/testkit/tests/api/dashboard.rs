@@ -1,5 +1,5 @@
-//! Sessions, roles, CSRF protection and escaping of the dashboard's pages. Their behavior in a browser is tested in
-//! `crates/posthaste/tests/outside/browser*.rs`.
+//! Sessions, roles, CSRF protection and escaping of the dashboard pages. `crates/posthaste/tests/outside/browser*.rs`
+//! tests their behavior in a browser.
 
 use crate::server::{ROOT_KEY, TestApi};
 use posthaste_core::SubscriptionId;
@@ -34,7 +34,7 @@ impl<'a, S: Stores> Visitor<'a, S> {
         hidden(&self.page("/", 200).await, "token")
     }
 
-    /// Submits a form as one of our own pages would.
+    /// Submits a form with the headers and the token of a dashboard page.
     pub(crate) async fn press(&self, path: &str, fields: &str) -> Answer {
         let body = format!("token={}&{fields}", self.token().await);
         self.call("POST", path).header("sec-fetch-site", "same-origin").body(body).send().await
@@ -45,7 +45,7 @@ pub(crate) fn enter<S: Stores>(api: &TestApi<S>, key: &str, next: &str) -> Call 
     api.post("/sign-in").no_key().body(format!("key={key}&next={next}"))
 }
 
-/// Returns the value of a hidden field.
+/// Returns the value of the hidden field `name`.
 pub(crate) fn hidden(html: &str, name: &str) -> String {
     let (_, rest) = html.split_once(&format!("name=\"{name}\" value=\"")).expect("the field");
     rest.split('"').next().unwrap_or_default().to_owned()
@@ -70,7 +70,7 @@ pub(crate) fn has(html: &str, parts: &[&str]) {
     }
 }
 
-/// Returns the `detail` of the problem with which the API responds to a GET request.
+/// Returns the `detail` of the problem in the API's response to a GET request.
 pub(crate) async fn problem_detail<S: Stores>(api: &TestApi<S>, path: &str) -> String {
     let problem = api.get(path).send().await.json();
     problem["detail"].as_str().unwrap_or_else(|| panic!("{path}: no detail in {problem}")).to_owned()
@@ -84,7 +84,7 @@ pub(crate) async fn pages_require_a_session<S: Stores>(api: &TestApi<S>) {
     ] {
         let answer = api.get(path).no_key().send().await;
         assert_eq!((answer.status, answer.header("location")), (303, place), "{path}");
-        // Pages accept the cookie only, not a bearer key.
+        // Pages accept only the cookie, not a bearer key.
         assert_eq!(api.get(path).send().await.status, 303, "{path}");
     }
     for (key, status) in [("wrong", 401), ("", 401), (&*"k".repeat(600), 401)] {
@@ -130,7 +130,7 @@ pub(crate) async fn pages_require_a_session<S: Stores>(api: &TestApi<S>) {
     assert_eq!(visitor.call("GET", "/").send().await.status, 303, "twelve hours later");
 }
 
-/// With two processes on one database, a session is valid in both and ends in both.
+/// Checks that a session is valid in all processes on one database, and ends in all of them.
 pub(crate) async fn sessions_are_shared_by_all_processes<S: Stores>(api: &TestApi<S>) {
     let other = api.another().await;
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
@@ -145,7 +145,7 @@ pub(crate) async fn sessions_are_shared_by_all_processes<S: Stores>(api: &TestAp
     }
 }
 
-/// Also after the clock was set back, which would otherwise extend a session.
+/// Checks that a session expires even if the clock was set back, which would otherwise extend it.
 pub(crate) async fn sessions_expire_after_twelve_hours<S: Stores>(api: &TestApi<S>) {
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     for (now, status) in [
@@ -317,7 +317,7 @@ pub(crate) async fn dead_letter<S: Stores>(api: &TestApi<S>, kind: &str) -> i64 
     api.h.direct.number("SELECT max(id) FROM dead_letters").await
 }
 
-/// Fails five attempts, each when it is due, so that the delivery is dead-lettered.
+/// Fails five attempts, each at its due time, so that the delivery is dead-lettered.
 pub(crate) async fn exhaust_attempts<S: Stores>(api: &TestApi<S>, subscription: SubscriptionId) {
     for second in [0, 30, 90, 210, 450] {
         api.h.fail_attempts(subscription, at(second)).await;

@@ -1,11 +1,11 @@
-//! The problems that the overview, deliveries and dead letters show, and the links to solve them.
+//! The problems shown on the overview and on the pages for deliveries and dead letters, with links to solve them.
 
 use crate::dashboard::{Visitor, has};
 use crate::server::{ROOT_KEY, TestApi};
 use posthaste_core::ports::{PresenceStore as _, ProcessSeen, Rollup, RollupWidth, Stores};
 use posthaste_testkit::fixtures::{T0, at, worker_id};
 
-/// Reports counters of a process at this second.
+/// Reports the counters of a process at the given second.
 async fn count<S: Stores>(api: &TestApi<S>, second: u64, counters: &[(&str, i64)]) {
     let seen = ProcessSeen {
         process_id: worker_id(1),
@@ -63,7 +63,7 @@ pub(crate) async fn the_overview_lists_problems_with_receiver_and_time<S: Stores
     );
     assert!(!html.contains("No problems"), "{html}");
 
-    // Requeued dead letters are reported as a warning only.
+    // Requeued dead letters are only a warning.
     for letter in 1..=4 {
         visitor.press(&format!("/dead-letters/{letter}/requeue"), "").await;
     }
@@ -73,7 +73,7 @@ pub(crate) async fn the_overview_lists_problems_with_receiver_and_time<S: Stores
         &["notice warn wrap\"><a href=\"/dead-letters\">Dead-lettered in this window: 4, all requeued since"],
     );
     assert!(!html.contains("dead-lettered since"), "{html}");
-    // An hour later they are outside the window.
+    // An hour later, the dead letters are outside the window.
     api.clock.set(at(4_000));
     has(&visitor.page("/", 200).await, &["No problems"]);
 }
@@ -114,7 +114,7 @@ pub(crate) async fn a_dead_letter_links_to_related_objects<S: Stores>(api: &Test
             ">Requeue<",
         ],
     );
-    // An action that would be refused is not offered.
+    // Actions that would be rejected are not offered.
     visitor.press(&format!("/subscriptions/{subscription}/delete"), "").await;
     let html = visitor.page(&page, 200).await;
     has(&html, &["Cannot be requeued: the subscription was deleted"]);

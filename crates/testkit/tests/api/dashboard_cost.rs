@@ -1,7 +1,7 @@
-//! The cost of a page does not depend on the length of the history: it is the same within a factor of two for 1,000 and
-//! for 100,000 finished deliveries. On PostgreSQL the test counts rows and buffers of tables and indexes, including
-//! planning; on SQLite it counts steps of the virtual machine, each of which reads at most one row. `make count-pages`
-//! uses a million deliveries.
+//! Checks that the cost of a page does not depend on the length of the history: it differs by less than a factor of two
+//! between 1,000 and 100,000 finished deliveries. On PostgreSQL, the test counts rows and buffers of tables and
+//! indexes, including planning. On SQLite, it counts virtual machine steps, each of which reads at most one row. `make
+//! count-pages` uses a million deliveries.
 
 use crate::dashboard::Visitor;
 use crate::server::{ROOT_KEY, TestApi};
@@ -20,20 +20,20 @@ use tokio_postgres::Client;
 
 const FEW: i64 = 1_000;
 
-/// Returns the length of the long history, which `POSTHASTE_COUNTED_DELIVERIES` overrides.
+/// Returns the number of deliveries in the long history. `POSTHASTE_COUNTED_DELIVERIES` overrides the default.
 fn many() -> i64 {
     let asked = std::env::var("POSTHASTE_COUNTED_DELIVERIES").ok();
     asked.map_or(100_000, |text| text.parse().expect("POSTHASTE_COUNTED_DELIVERIES must be a number"))
 }
 
-/// Returns the script for a history of finished deliveries: every second one was dead-lettered, and every dead letter
-/// was requeued successfully.
+/// Returns a script that inserts a history of finished deliveries. Every second delivery was dead-lettered, and every
+/// dead letter was requeued successfully.
 fn finished_history(script: &str, deliveries: i64) -> String {
     script.replace("{deliveries}", &deliveries.to_string())
 }
 
-/// Every page that reads from the database, with filters that match many rows and filters that match none. `{delivery}`
-/// is the newest delivery, `{letter}` the dead letter it was requeued from.
+/// All pages that read from the database, with filters that match many rows and filters that match none. `{delivery}`
+/// is the newest delivery, and `{letter}` the dead letter from which it was requeued.
 const PAGES: [&str; 41] = [
     "/",
     "/?window=24h",
@@ -78,14 +78,14 @@ const PAGES: [&str; 41] = [
     "/system",
 ];
 
-/// The cost of one request for a page, as named counts.
+/// The cost of one page request, as named counts.
 type Cost = Vec<(&'static str, i64)>;
 
 trait World {
     async fn cost(&self, path: &str) -> Cost;
 }
 
-/// Reports a day of attempts for each subscription, as many as even the short history can have.
+/// Reports one day of attempts for each subscription, no more than the short history can contain.
 async fn report_health<S: Stores>(store: &S, now: Timestamp) {
     let mut attempts = Attempts::default();
     attempts.succeed(Duration::from_millis(7));
@@ -113,21 +113,21 @@ impl Server {
         let script = finished_history(include_str!("dashboard_cost_postgres.sql"), deliveries);
         client.batch_execute(&script).await.unwrap_or_else(|error| panic!("{error:?}"));
         report_health(&h.store, T0).await;
-        // VACUUM cannot mark rows of asynchronous commits as all-visible before their WAL is flushed, and index-only
-        // scans would then fetch every row.
+        // Until the WAL of asynchronous commits is flushed, VACUUM cannot mark their rows as all-visible, and
+        // index-only scans would fetch every row.
         client.batch_execute("CHECKPOINT").await.expect("a checkpoint");
         client.batch_execute("VACUUM ANALYZE").await.expect("statistics");
         Self { api: TestApi::start(h).await, client }
     }
 
-    /// Ends all other connections, since each reports its statistics when it ends.
+    /// Closes all other connections, because a connection reports its statistics when it is closed.
     async fn end_connections(&self) {
         let sql = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
             WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
         self.client.query(sql, &[]).await.expect("the end of the connections");
     }
 
-    /// Returns the rows and the buffers read so far.
+    /// Returns the numbers of rows and buffers read so far.
     async fn figures(&self) -> (i64, i64) {
         let sql = "SELECT
             (SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::bigint
@@ -146,7 +146,7 @@ impl World for Server {
         let visitor = Visitor::sign_in(&self.api, ROOT_KEY).await;
         self.end_connections().await;
         let before = self.figures().await;
-        // The pool notices its ended connections with the first requests.
+        // The first requests detect the closed connections of the pool.
         let mut attempts = 0;
         loop {
             let answer = visitor.call("GET", path).send().await;
@@ -181,7 +181,7 @@ impl World for File {
     async fn cost(&self, path: &str) -> Cost {
         let visitor = Visitor::sign_in(&self.api, ROOT_KEY).await;
         let mut least = u64::MAX;
-        // The first use of each of the two reader connections loads the schema, which takes steps too.
+        // The first use of each of the two reader connections loads the schema, which also takes steps.
         for _ in 0..3 {
             let before = self.steps.load(Ordering::Relaxed);
             let answer = visitor.call("GET", path).send().await;

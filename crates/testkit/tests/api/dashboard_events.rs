@@ -1,4 +1,4 @@
-//! The pages of events, and the bounded search that all lists share.
+//! The pages for events, and the bounded search that all lists share.
 
 use crate::dashboard::{Visitor, has, problem_detail};
 use crate::server::{ROOT_KEY, TestApi};
@@ -42,7 +42,7 @@ pub(crate) async fn events_are_filtered_by_every_field<S: Stores>(api: &TestApi<
     has(&visitor.page("/events/2", 200).await, &["shop-2", "{\n  &#34;amount&#34;: 12.50\n}"]);
 }
 
-/// Payloads may be long, so only the page of an event shows its payload.
+/// Checks that only the page of an event shows its payload, which may be long.
 pub(crate) async fn the_list_of_events_contains_no_payloads<S: Stores>(api: &TestApi<S>) {
     let event = NewEvent { payload: json(r#"["marker"]"#), ..named_event("a", "long") };
     api.h.store.ingest().insert_events(vec![vec![event]], T0).await.expect("an event");
@@ -85,14 +85,15 @@ fn counted(last: u32) -> String {
     format!("WITH RECURSIVE counted (k) AS (VALUES (1) UNION ALL SELECT k + 1 FROM counted WHERE k < {last})")
 }
 
-/// Returns the address of the next page of a list, if there is one.
+/// Returns the URL of the next page of a list, or `None` if there is none.
 pub(crate) fn next_of(html: &str) -> Option<String> {
     let (_, more) = html.split_once("<p class=\"more\">")?;
     let (_, link) = more.split_once("href=\"")?;
     link.split('"').next().map(|address| address.replace("&#38;", "&"))
 }
 
-/// A filter without an index examines a bounded number of rows, and the page says how far it got, on every list.
+/// Checks for every list that a filter without an index examines a limited number of rows, and that the page shows how
+/// far the search got.
 pub(crate) async fn a_long_search_shows_how_far_it_got<S: Stores>(api: &TestApi<S>) {
     api.h.store.ingest().insert_events(vec![vec![event("rare")]], T0).await.expect("an event");
     let time = match api.h.engine {
@@ -129,14 +130,14 @@ pub(crate) async fn a_long_search_shows_how_far_it_got<S: Stores>(api: &TestApi<
         ("orders", "orders", "status=dead"),
     ] {
         let first = visitor.page(&format!("/{list}?{query}"), 200).await;
-        // SQLite's index over the type is in id order, so it finds the event directly.
+        // SQLite's index on the type is in id order, so it finds the event directly.
         if list == "events" && api.h.engine == Engine::Sqlite {
             assert_eq!((rows(&first, list), first.contains("Continue search")), (1, false), "{list}");
             continue;
         }
         let newest = format!("Searched the newest 500 {many}, back to <time");
         has(&first, &["No matches so far.", &newest, "2027-01-15 08:00:01", ">Continue search<"]);
-        // The script continues the search from here and shows its progress.
+        // The script continues the search and shows its progress.
         has(
             &first,
             &[
@@ -154,7 +155,7 @@ pub(crate) async fn a_long_search_shows_how_far_it_got<S: Stores>(api: &TestApi<
     }
     for list in ["deliveries", "events", "dead-letters", "orders"] {
         let older = format!(">Older {}<", list.replace('-', " "));
-        // A full page has a plain link to older rows, whatever its limit.
+        // A full page has a plain link to older rows for any limit.
         for query in ["", "?limit=1"] {
             let html = visitor.page(&format!("/{list}{query}"), 200).await;
             assert!(html.contains(&older) && !html.contains("Searched the"), "{html}");
@@ -162,7 +163,7 @@ pub(crate) async fn a_long_search_shows_how_far_it_got<S: Stores>(api: &TestApi<
     }
 }
 
-/// A search for old deliveries offers a link that skips the newer ones.
+/// Checks that a search for old deliveries offers a link that skips newer ones.
 pub(crate) async fn a_search_can_start_near_the_requested_time<S: Stores>(api: &TestApi<S>) {
     let time = match api.h.engine {
         Engine::Sqlite => "1800000000000000 + k * 1000000",
@@ -181,21 +182,21 @@ pub(crate) async fn a_search_can_start_near_the_requested_time<S: Stores>(api: &
     }
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
     let until = |time: &str| format!("/deliveries?until={}", time.replace(':', "%3A"));
-    // The one hundredth second of 25,000.
+    // Second 100 of 25,000.
     let first = visitor.page(&until("2027-01-15T08:01:40Z"), 200).await;
     has(&first, &["No matches so far.", "the newest 500 deliveries", "Start at about 2027-01-15T08:01:40Z"]);
     let (_, links) = first.split_once(">Continue search<").expect("two links");
     let (_, nearer) = links.split_once("href=\"").expect("a link");
     let mut found =
         visitor.page(&nearer.split('"').next().unwrap_or_default().replace("&#38;", "&"), 200).await;
-    // The link starts slightly above, because ids of concurrent transactions need not be in order of time.
+    // The link starts slightly above the requested time, because ids of concurrent transactions may be out of order.
     for _ in 0..2 {
         assert_eq!(rows(&found, "deliveries"), 0, "{found}");
         found = visitor.page(&next_of(&found).expect("more"), 200).await;
     }
     assert!(found.contains("<td><a href=\"/deliveries/99\">"), "{found}");
     assert_eq!((rows(&found, "deliveries"), found.contains("/deliveries/100\"")), (50, false), "{found}");
-    // If the next page reaches that time anyway, there is no such link.
+    // If the next page reaches the requested time anyway, there is no such link.
     let close = visitor.page(&until("2027-01-15T14:35:00Z"), 200).await;
     assert!(!close.contains("Start at about"), "{close}");
 }

@@ -1,11 +1,11 @@
-//! The filter forms of the lists: errors are marked at their field, and times are accepted as browsers send them.
+//! The filter forms of the lists: errors are shown at their field, and times are accepted in the format of browsers.
 
 use crate::dashboard::{Visitor, has, problem_detail};
 use crate::server::{ROOT_KEY, TestApi};
 use posthaste_core::ports::{IngestStore as _, Stores};
 use posthaste_testkit::fixtures::{at, event};
 
-/// Returns the tag of a field.
+/// Returns the HTML tag of the field `name`.
 fn field<'a>(html: &'a str, name: &str) -> &'a str {
     let begin =
         html.find(&format!(" name=\"{name}\"")).unwrap_or_else(|| panic!("no field {name} in {html}"));
@@ -41,7 +41,7 @@ pub(crate) async fn an_invalid_filter_is_marked_in_its_form<S: Stores>(api: &Tes
         has(&html, &[&format!("<h1>{title}</h1>"), "role=\"search\"", kept]);
         assert!(field(&html, name).contains(MARKS), "{path}: {html}");
         assert_eq!(html.matches("aria-invalid").count(), 1, "{path}: {html}");
-        // The message follows the label instead of being part of it, where it would belong to the field's name.
+        // The message follows the label. Inside the label it would become part of the field's accessible name.
         let (_, message) =
             html.split_once("<p class=\"error\" id=\"error\" role=\"alert\">").expect("a message");
         let message = message.split('<').next().unwrap_or_default();
@@ -58,7 +58,7 @@ pub(crate) async fn an_invalid_filter_is_marked_in_its_form<S: Stores>(api: &Tes
             }
         }
     }
-    // An invalid parameter without a field is reported above the form.
+    // The error of a parameter without a field is shown above the form.
     for (query, detail) in [
         ("limit=0", "limit must be a whole number"),
         ("cursor=x", "cursor must be the next_cursor"),
@@ -74,7 +74,8 @@ pub(crate) async fn an_invalid_filter_is_marked_in_its_form<S: Stores>(api: &Tes
     }
 }
 
-/// A `datetime-local` input sends no zone and holds whole seconds; other values are shown in a text input.
+/// Checks times from `datetime-local` inputs, which have no zone and whole seconds. Other values are shown in a text
+/// input.
 pub(crate) async fn times_are_accepted_as_browsers_send_them<S: Stores>(api: &TestApi<S>) {
     for seconds in [0, 10, 20] {
         let events = vec![vec![event("a")]];
@@ -96,14 +97,14 @@ pub(crate) async fn times_are_accepted_as_browsers_send_them<S: Stores>(api: &Te
         assert!(shown.contains("type=\"datetime-local\"") && shown.contains(value), "{query}: {shown}");
         has(&html, &["<label>Since (UTC) <", "<label>Until (UTC) <"]);
     }
-    // Finer than the input can represent: shown as text, so that submitting the form again keeps the value.
+    // A time finer than the input can represent is shown as text, so that submitting the form again keeps the value.
     let fine = visitor.page("/events?since=2027-01-15T08:00:10.000001Z", 200).await;
     let shown = field(&fine, "since");
     assert!(
         !shown.contains("datetime-local") && shown.contains("value=\"2027-01-15T08:00:10.000001Z\""),
         "{shown}"
     );
-    // Links contain the time with its zone.
+    // Links contain the time with a zone.
     let older = visitor.page("/events?since=2027-01-15T08:00&limit=1", 200).await;
     has(&older, &["href=\"/events?since=2027-01-15T08%3A00%3A00Z&#38;limit=1&#38;cursor="]);
     let letters = visitor.page("/dead-letters?until=2030-01-01T00:00", 200).await;

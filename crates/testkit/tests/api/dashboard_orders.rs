@@ -1,4 +1,4 @@
-//! The pages of orders, and resuming a paused lane.
+//! The pages for orders, and resuming a paused lane.
 
 use crate::dashboard::{Visitor, problem_detail};
 use crate::orders::{body, outcome_of, send_one, submit};
@@ -14,7 +14,7 @@ fn has(html: &str, parts: &[&str]) {
 }
 
 pub(crate) async fn orders_are_filtered_by_status_and_key<S: Stores>(api: &TestApi<S>) {
-    // Keys with reserved characters of URLs, and with relative path segments.
+    // Keys with reserved URL characters and relative path segments.
     for key in ["k-1", "k-2", "a/b?c=d&e#f%2F", "<i>", "..", "resume"] {
         submit(api, key, body(key)).expect(202).await;
     }
@@ -34,7 +34,7 @@ pub(crate) async fn orders_are_filtered_by_status_and_key<S: Stores>(api: &TestA
     let second = visitor.page(&next, 200).await;
     assert_eq!(count(&second), 2, "the next two of the queued");
     assert!(!second.contains("id=\"list\" data-live"), "only the first page is refreshed");
-    // Every row links to its order, whatever characters its key has.
+    // Every row links to its order, regardless of the characters in its key.
     let html = visitor.page("/orders", 200).await;
     let links = html.split("<td class=\"clip\"><a href=\"").skip(1);
     let links: Vec<String> =
@@ -78,7 +78,7 @@ pub(crate) async fn an_order_is_shown_with_its_audit<S: Stores>(api: &TestApi<S>
     );
 }
 
-/// An order that was used as a probe for hours has a long audit, of which the page shows the end.
+/// Checks that the page of an order shows only the end of a long audit, such as after hours of probing.
 pub(crate) async fn a_long_audit_is_truncated<S: Stores>(api: &TestApi<S>) {
     submit(api, "k", body("k")).expect(202).await;
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;

@@ -1,4 +1,4 @@
-//! Requeuing many dead letters: preview, progress and outcomes.
+//! Bulk requeue of dead letters: preview, progress and outcomes.
 
 use crate::dashboard::{Visitor, exhaust_attempts, hidden};
 use crate::server::{ROOT_KEY, TestApi};
@@ -29,7 +29,7 @@ pub(crate) async fn matching_dead_letters_are_requeued_after_a_preview<S: Stores
     let done = visitor.press("/dead-letters/requeue", &filter).await;
     assert_eq!((done.status, api.count("webhook_delivery_sagas").await), (303, 8));
     let results = done.header("location").to_owned();
-    // Viewers see the outcomes too.
+    // Viewers can see the outcomes too.
     let viewer = Visitor::sign_in(api, &api.key(KeyRole::Viewer).await).await;
     has(&viewer.page(&results, 200).await, &["<b id=\"requeued\">3</b>", "data-live", "class=\"warn\">3<"]);
     let (jobs, token) = api.h.start_attempts(one, at(1_000)).await;
@@ -51,7 +51,7 @@ pub(crate) async fn matching_dead_letters_are_requeued_after_a_preview<S: Stores
         &["id=\"outcome-delivered\" class=\"good\">3<", "id=\"outcome-dead-lettered\">0<", "All finished."],
     );
     assert!(!ended.contains("data-live"), "all deliveries are finished: {ended}");
-    // A repetition skips all of them and says so.
+    // A repeated requeue skips all dead letters and reports their number.
     let again = visitor.press("/dead-letters/requeue", &filter).await;
     has(
         &visitor.page(again.header("location"), 200).await,
@@ -61,7 +61,7 @@ pub(crate) async fn matching_dead_letters_are_requeued_after_a_preview<S: Stores
     assert_eq!(wrong.status, 422);
     assert!(wrong.text().contains("subscription_id"), "{}", wrong.text());
     visitor.page("/dead-letters/requeued?first=x", 422).await;
-    // The caller controls the numbers in the address: their sum must not overflow.
+    // The client controls the numbers in the URL, so their sum must not overflow.
     let most = u64::MAX;
     let sums = format!(
         "/dead-letters/requeued?skipped={most}&delivered={most}&unfinished={most}&dead_lettered={most}"
@@ -70,7 +70,8 @@ pub(crate) async fn matching_dead_letters_are_requeued_after_a_preview<S: Stores
     visitor.page("/dead-letters/requeued", 200).await;
 }
 
-/// Otherwise a receiver that keeps failing would make the requeue endless.
+/// Checks that deliveries which fail after the preview are not requeued. Otherwise, a receiver that keeps failing would
+/// make the requeue endless.
 pub(crate) async fn failures_after_the_preview_are_not_requeued<S: Stores>(api: &TestApi<S>) {
     let subscription = api.h.subscribe_with("a", Some(1)).await;
     let fail = async |events: usize, second: u64| {
@@ -134,7 +135,7 @@ pub(crate) async fn a_large_requeue_shows_progress<S: Stores>(api: &TestApi<S>) 
     let last = visitor.press("/dead-letters/requeue", &fields).await;
     assert_eq!((last.status, api.count("webhook_delivery_sagas").await), (303, 2_400));
     api.h.fail_attempts(subscription, at(1)).await;
-    // Each page of results requests the next part, as the script does.
+    // Each page of outcomes requests the next part, as the script does.
     let mut html = visitor.page(last.header("location"), 200).await;
     for checked in [500, 1_000] {
         let dead_lettered = format!("id=\"outcome-dead-lettered\" class=\"bad\">{checked}<");

@@ -8,7 +8,7 @@ use posthaste_testkit::receiver::{Answer, Received, Receiver};
 
 const SCRIPT: &str = "<script>alert(1)</script>";
 
-/// Returns the body that the edit form would send, with some fields changed.
+/// Returns the body that the edit form sends, with the given changes.
 fn fields(html: &str, changes: &[(&str, &str)]) -> String {
     let mut form = format!("seen={}", encoded(&hidden(html, "seen")));
     for name in ["event_type", "callback_url", "description", "max_retry_limit", "timeout"] {
@@ -50,7 +50,7 @@ pub(crate) async fn a_subscription_is_edited<S: Stores>(api: &TestApi<S>) {
     );
     assert_eq!((&after["callback_url"], &after["verified"]), (&before["callback_url"], &true.into()));
 
-    // A form that was opened before that change would undo it.
+    // A form that was opened before the change would undo it.
     let late = visitor.press(&form, &fields(&html, &[("event_type", "c")])).await;
     assert_eq!(late.status, 409, "{}", late.text());
     has(&late.text(), &["was changed after this form was opened"]);
@@ -121,7 +121,7 @@ pub(crate) async fn a_subscription_is_deleted_after_confirmation<S: Stores>(api:
     let deleted = visitor.press(confirmation, "").await;
     assert_eq!((deleted.status, deleted.header("location")), (303, page), "{}", deleted.text());
     api.get("/v1/subscriptions/1").refused(404, "").await;
-    // Its deliveries still link to its page, which says that it was deleted.
+    // The deliveries still link to the page, which reports the deletion.
     let html = visitor.page(page, 404).await;
     has(&html, &["Subscription 1 was deleted", "held permanently", "href=\"/deliveries?subscription_id=1\""]);
     assert!(!html.contains("href=\"/subscriptions/1/"), "no actions remain: {html}");

@@ -1,4 +1,4 @@
-//! The pages of subscriptions: creation, actions, roles and delivery health.
+//! The pages for subscriptions: creation, actions, roles and delivery health.
 
 use crate::dashboard::{Visitor, has, problem_detail};
 use crate::dashboard_events::next_of;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const SECRET: &str = "whsec_";
 
-/// Returns challenges, and responds to other requests according to their path.
+/// Returns the challenge, or a response that depends on the path of the request.
 fn behave(received: &Received) -> Answer {
     let is_challenge = received.header("posthaste-event-type") == "posthaste.verification";
     if is_challenge && received.path != "/silent" {
@@ -206,7 +206,7 @@ pub(crate) async fn a_search_over_many_subscriptions_can_be_continued<S: Stores>
 
 pub(crate) async fn ten_thousand_subscriptions_are_listed_in_short_pages<S: Stores>(api: &TestApi<S>) {
     const COUNT: u32 = 10_000;
-    /// A page has 50 rows, each of which contains the longest URL twice.
+    /// The maximum size of a page in bytes. A page has 50 rows, each with the longest URL twice.
     const PAGE_BYTES_MAX: usize = 250_000;
     add(api, COUNT, "b", true).await;
     let visitor = Visitor::sign_in(api, ROOT_KEY).await;
@@ -220,7 +220,7 @@ pub(crate) async fn ten_thousand_subscriptions_are_listed_in_short_pages<S: Stor
     }
     assert_eq!((listed.len(), listed.first(), listed.last()), (10_000, Some(&1), Some(&COUNT)));
 
-    // One event that is delivered to all of them.
+    // Publishes one event that is delivered to all subscriptions.
     api.h.publish("b", 1).await;
     api.h.route_all(T0).await;
     assert_eq!(api.count("webhook_delivery_sagas").await, i64::from(COUNT));

@@ -64,7 +64,7 @@ pub(crate) async fn the_history_is_checked_on_request<S: Stores>(api: &TestApi<S
     let second = visitor.press("/system/history", &fields(&first)).await.text();
     has(&second, &["id=\"events\">10001<", "id=\"faults\">0<", "no faults found"]);
     assert!(!second.contains("data-auto-submit") && !second.contains("name=\"cursor\""), "{second}");
-    // A fault on the first page stops the check until the user continues it.
+    // After a fault on the first page, the check waits until the user continues.
     api.h.direct.force("DELETE FROM webhook_delivery_sagas").await;
     api.h.direct.force("UPDATE events SET event_type = 'a' WHERE id = (SELECT min(id) FROM events)").await;
     let faulty = visitor.press("/system/history", "").await.text();

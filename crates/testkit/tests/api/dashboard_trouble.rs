@@ -1,4 +1,4 @@
-//! Error pages: unknown objects, malformed addresses, and an unavailable store.
+//! Error pages: unknown objects, malformed URLs and an unavailable store.
 
 use crate::dashboard::{Visitor, dead_letter, problem_detail};
 use crate::server::{ROOT_KEY, TestApi};
@@ -34,7 +34,7 @@ pub(crate) async fn an_unknown_id_gets_a_helpful_error_page<S: Stores>(api: &Tes
     assert_eq!(pressed.status, 404);
     let detail = problem_detail(api, "/v1/dead-letters/99").await;
     assert!(pressed.text().contains(&detail), "{}", pressed.text());
-    // Errors before a page handler: browsers get a page, API clients a problem.
+    // For errors before a page handler, browsers get a page and API clients a problem.
     for (method, path, status, detail) in [
         ("GET", "/events/%FF", 400, "this address is malformed"),
         ("GET", "/orders/%FF", 400, "this address is malformed"),
@@ -50,14 +50,14 @@ pub(crate) async fn an_unknown_id_gets_a_helpful_error_page<S: Stores>(api: &Tes
     assert!(nowhere.expect_text(404).await.contains("there is no page at this address"));
 }
 
-/// The page reloads itself and does not reveal the cause.
+/// Checks that the error page reloads itself and does not reveal the cause.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unavailable_store_is_reported() {
     let mut api = TestApi::start(Harness::postgres_cut("pages").await).await;
     let visitor = Visitor::sign_in(&api, ROOT_KEY).await;
     let (cookie, mut seen) = (visitor.cookie.clone(), 0);
     let token = loop {
-        // The connection breaks occasionally.
+        // The connection fails occasionally.
         let answer = visitor.call("GET", "/deliveries").send().await;
         if answer.status == 200 {
             break crate::dashboard::hidden(&answer.text(), "token");
@@ -93,7 +93,7 @@ async fn an_unavailable_store_is_reported() {
         );
         assert!(!html.contains("127.0.0.1"), "{path}: {html}");
     }
-    // A submitted form is not repeated automatically.
+    // A form submission is not repeated automatically.
     let pressed = call("POST", "/outbox/resume").body(format!("token={token}")).send().await;
     let html = pressed.text();
     assert_eq!((pressed.status, pressed.header("retry-after")), (503, "1"), "{html}");

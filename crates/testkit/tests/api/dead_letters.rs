@@ -1,4 +1,4 @@
-//! Dead letters over the API: reading, filters, and requeueing one or many.
+//! Dead letters in the API: reading, filtering, and requeueing them individually or in bulk.
 
 use crate::server::TestApi;
 use posthaste_core::ports::{Stores, SubscriptionStore as _};
@@ -77,7 +77,7 @@ pub(crate) async fn dead_letters_are_requeued_by_filter<S: Stores>(api: &TestApi
         (&told["requeued"], &told["ids"], &told["dry_run"]),
         (&1.into(), &json!([first.get()]), &false.into())
     );
-    // Again, without a body: letters that were requeued stay so.
+    // A repeated call, without a body, does not requeue dead letters again.
     let told = api.post("/v1/dead-letters/requeue").expect(200).await;
     assert_eq!(
         (&told["matched"], &told["requeued"], &told["already_requeued"]),

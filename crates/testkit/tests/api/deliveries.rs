@@ -1,4 +1,4 @@
-//! Deliveries over the API: lists, filters and attempts.
+//! Deliveries in the API: lists, filters and attempts.
 
 use crate::server::TestApi;
 use posthaste_core::ports::Stores;

@@ -1,12 +1,11 @@
-//! The HTML rendering of the OpenAPI document: it is complete, and works under a strict content security
-//! policy.
+//! The HTML rendering of the OpenAPI document: it is complete, and works with a strict content security policy.
 
 use crate::roles::CALLS;
 use crate::server::TestApi;
 use posthaste_testkit::harness::Harness;
 use std::collections::BTreeSet;
 
-/// Returns the text between each `before` and the next quotation mark.
+/// Returns the text between each occurrence of `before` and the next quotation mark.
 fn quoted<'a>(html: &'a str, before: &str) -> BTreeSet<&'a str> {
     html.split(before).skip(1).filter_map(|rest| rest.split('"').next()).collect()
 }
@@ -22,7 +21,7 @@ async fn the_page_renders_the_whole_document() {
         assert!(policy.contains(part) && !policy.contains("unsafe"), "{policy}");
     }
     assert_eq!(answer.header("x-content-type-options"), "nosniff");
-    // The page loads nothing; its only external link is the document it is generated from.
+    // The page loads no resources; its only external link is the OpenAPI document.
     for part in ["<script", " src=", "@import", "url(", "<link", "<img", " on", " style="] {
         let tags: String = html.split('<').skip(1).filter_map(|tag| tag.split('>').next()).collect();
         let found = if part.starts_with(' ') { tags.contains(part) } else { html.contains(part) };
@@ -64,7 +63,7 @@ async fn the_page_renders_the_whole_document() {
     assert!(html.contains("<pre>{\n  &quot;event_type&quot;: &quot;order.paid&quot;"), "no example");
 }
 
-/// Returns whether a call of the roles table, where digits stand for an id, matches this path.
+/// Returns whether a call from the roles table, in which digits represent an id, matches `path`.
 pub(crate) fn is_call(call: &str, path: &str) -> bool {
     let (call, path) = (call.split('/'), path.split('/'));
     call.clone().count() == path.clone().count()

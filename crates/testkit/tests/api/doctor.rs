@@ -1,4 +1,4 @@
-//! Doctor over the API: no false alarms next to a busy system, and every kind of damage is found.
+//! The doctor checks in the API: no false alarms on a busy system, and every kind of damage is found.
 
 use crate::server::TestApi;
 use posthaste_core::SubscriptionId;
@@ -12,10 +12,10 @@ use posthaste_testkit::harness::Harness;
 use serde_json::Value;
 use std::time::Duration;
 
-/// Long after the subscriptions were created.
+/// The time of the checks, in seconds, long after the subscriptions were created.
 pub(crate) const NOW_S: u64 = 1_000;
 
-/// Reports the presence of every role.
+/// Reports the presence of every process role.
 pub(crate) async fn run_all_roles<S: Stores>(h: &Harness<S>) {
     for role in ROLES {
         let (role, version) = (role.to_owned(), "0.0.0".to_owned());
@@ -29,7 +29,7 @@ async fn publish<S: Stores>(h: &Harness<S>, kind: &str, count: usize) {
     h.store.ingest().insert_events(vec![vec![event(kind); count]], at(NOW_S)).await.expect("events");
 }
 
-/// Runs one round of the pipeline for what is due: some attempts succeed, some fail, some stay leased.
+/// Runs one round of the pipeline for all due work: some attempts succeed, some fail, and some stay leased.
 async fn go_round<S: Stores>(h: &Harness<S>, subscription: SubscriptionId) {
     let now = at(NOW_S);
     h.route_all(now).await;
@@ -80,7 +80,7 @@ pub(crate) async fn a_busy_system_is_healthy<S: Stores>(api: &TestApi<S>) {
     assert_eq!((&diagnosis["examined"]["undecidable"], &diagnosis["healthy"]), (&0.into(), &true.into()));
 }
 
-/// Damage done by SQL, the name of the check that must find it, and words it must contain.
+/// Damage caused by an SQL statement, the name of the check that must find it, and words that its result must contain.
 const DAMAGES: &[(&str, &str, &str)] = &[
     (
         "INSERT INTO webhook_delivery_jobs (saga_id, lease_until, attempt_at, created_at)
@@ -155,14 +155,14 @@ const DAMAGES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Work that is not picked up: a job that no worker claims, and a result that is not applied.
+/// Statements that leave work unprocessed: a job that no worker claims, and a result that is not applied.
 const UNDONE: &[&str] = &[
     "UPDATE webhook_delivery_jobs SET status = 'Pending', lease_token = NULL, worker_id = NULL
         WHERE id = (SELECT max(id) FROM webhook_delivery_jobs WHERE status = 'Leased')",
     "INSERT INTO finished_jobs (job_id) SELECT max(id) FROM webhook_delivery_jobs WHERE status = 'Completed'",
 ];
 
-/// Degraded states of the lane that are warnings, and words the warning must contain.
+/// Degraded states of the lane that are reported as warnings, and words that the warning must contain.
 const SLOW_LANES: &[(&str, &str)] = &[
     ("UPDATE outbox_lane SET rate = 12.5", "throttled: at most 12.5 sends per second"),
     ("UPDATE outbox_lane SET faults_in_row = 7", "the broker failed 7 times in a row"),
@@ -210,7 +210,7 @@ pub(crate) async fn every_kind_of_damage_is_found<S: Stores>(api: &TestApi<S>) {
             assert_eq!(diagnosis["healthy"], false);
         }
     }
-    // An hour later, with no component running.
+    // An hour later, while no component is running.
     for sql in UNDONE {
         api.h.direct.force(sql).await;
     }

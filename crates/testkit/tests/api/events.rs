@@ -1,4 +1,4 @@
-//! Events over the API: accepting and reading them.
+//! Events in the API: publishing and reading.
 
 use crate::server::{BATCH_EVENTS_MAX, PAYLOAD_BYTES_MAX, TestApi};
 use posthaste_core::ports::Stores;
@@ -15,7 +15,7 @@ pub(crate) async fn an_event_is_accepted_once<S: Stores>(api: &TestApi<S>) {
     assert_ne!(other["id"], first["id"]);
     assert_eq!(api.count("events").await, 2);
     assert_eq!(api.count("routing_queue").await, 2);
-    // A body without a media type is read as JSON.
+    // A body without a media type is parsed as JSON.
     api.post("/v1/events").body(named).expect(200).await;
     let list = api.post("/v1/events").json(format!("[{named}]")).expect(200).await;
     assert_eq!(list[0]["id"], first["id"]);
@@ -50,7 +50,7 @@ pub(crate) async fn a_batch_is_all_or_nothing<S: Stores>(api: &TestApi<S>) {
     let events = |numbers: &[usize]| numbers.iter().map(|n| event(*n)).collect::<Vec<_>>().join(",");
     let accepted = api.post("/v1/events").json(format!("[{}]", events(&[1, 2]))).expect(202).await;
     assert_eq!(accepted.as_array().map(Vec::len), Some(2));
-    // In order, new events next to known ones.
+    // The response keeps the order of a mix of new and known events.
     let mixed = api.post("/v1/events").json(format!("[{}]", events(&[3, 1, 4]))).expect(202).await;
     let told: Vec<bool> = (0..3).map(|index| mixed[index]["duplicate"] == true).collect();
     assert_eq!(told, [false, true, false]);
@@ -69,7 +69,7 @@ pub(crate) async fn a_batch_is_all_or_nothing<S: Stores>(api: &TestApi<S>) {
     api.post("/v1/events").json("[]").refused(422, "body").await;
     let many: Vec<usize> = (100..=100 + BATCH_EVENTS_MAX).collect();
     api.post("/v1/events").json(format!("[{}]", events(&many))).refused(413, "").await;
-    // Nothing after the first element beyond the limit is read.
+    // Elements after the first excess one are not read.
     let endless = format!("[{}", "1,".repeat(BATCH_EVENTS_MAX + 1));
     api.post("/v1/events").json(endless).refused(413, "").await;
     assert_eq!(api.count("events").await, 4);

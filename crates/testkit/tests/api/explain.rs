@@ -1,4 +1,4 @@
-//! Explain over the API: where an event was delivered, and why not elsewhere.
+//! The routing explanation in the API: which subscriptions got an event, and why others did not.
 
 use crate::server::TestApi;
 use posthaste_core::ports::{Stores, SubscriptionStore as _};
@@ -26,7 +26,7 @@ pub(crate) async fn every_reason_is_explained<S: Stores>(api: &TestApi<S>) {
     let kind = SubscriptionPatch { event_type: Some(event_type("b")), ..SubscriptionPatch::default() };
     change(other, kind, 10).await;
     let unsure = api.h.subscribe("a").await;
-    // By the clock of another process, shortly after the routing.
+    // According to the clock of another process, shortly after the routing.
     change(unsure, active(false), HOUR_S + 5).await;
     let events = api.h.publish("a", 2).await;
     let path = format!("/v1/events/{}/explain", events[0]);
@@ -36,7 +36,7 @@ pub(crate) async fn every_reason_is_explained<S: Stores>(api: &TestApi<S>) {
     assert_eq!((&before["deliveries"], &before["unmatched"]), (&Value::Array(vec![]), &Value::Array(vec![])));
 
     api.h.route_all(at(HOUR_S)).await;
-    // A subscription created after the routing.
+    // This subscription is created after the routing.
     let late = api.h.subscribe("a").await;
     let changed_late =
         "UPDATE subscription_changes SET changed_at = (SELECT max(changed_at) FROM subscription_changes)";

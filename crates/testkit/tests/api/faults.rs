@@ -1,4 +1,4 @@
-//! Faults around requests: slow uploads, full queues, shutdown, and an unavailable store.
+//! Faults during requests: slow uploads, full queues, shutdown and an unavailable store.
 
 use crate::server::{Options, TestApi};
 use posthaste_core::ports::Stores;
@@ -20,7 +20,7 @@ pub(crate) async fn slow_uploads_do_not_block_others<S: Stores>(api: &TestApi<S>
     }
     api.post("/v1/events").json(EVENT).expect(202).await;
     api.get("/healthz").expect(200).await;
-    // Uploads that continue get a response, aborted ones are dropped.
+    // Uploads that continue get a response; aborted uploads are discarded.
     let (mut stream, rest) = slow.pop().expect("one of them");
     drop(slow);
     stream.write_all(&rest).await.expect("to write the rest");
@@ -29,13 +29,13 @@ pub(crate) async fn slow_uploads_do_not_block_others<S: Stores>(api: &TestApi<S>
 }
 
 pub(crate) async fn a_full_queue_returns_503<S: Stores>(api: &TestApi<S>) {
-    // The engine makes no difference here; a single server is enough.
+    // The engine makes no difference here, so a single server is enough.
     let options = Options { waiting_max: 1, runs_ingest: false, ..Options::default() };
     let full = TestApi::start_with(Harness::sqlite("full").await, options).await;
     let waiting = tokio::spawn(full.post("/v1/events").json(EVENT).send());
     let bound = std::time::Instant::now() + Duration::from_secs(30);
     loop {
-        // Until the first request waits, the second may be the one that does.
+        // Until the first request is queued, the second one may be queued instead.
         let call = full.post("/v1/events").json(EVENT).send();
         if let Ok(answer) = tokio::time::timeout(Duration::from_secs(1), call).await {
             assert_eq!((answer.status, answer.header("retry-after")), (503, "1"), "{}", answer.text());
@@ -50,7 +50,7 @@ pub(crate) async fn a_full_queue_returns_503<S: Stores>(api: &TestApi<S>) {
 
 pub(crate) async fn requests_in_progress_are_finished_at_shutdown<S: Stores>(api: &TestApi<S>) {
     let (mut stream, rest) = api.post("/v1/events").json(EVENT).begin(10).await;
-    // When this one has a response, the previous connection has been accepted too.
+    // Once this request has a response, the previous connection has also been accepted.
     api.post("/v1/events").json(EVENT).expect(202).await;
     let server = api.server.lock().expect("the server").take().expect("a server");
     let stopping = tokio::spawn(server.stop(Duration::from_secs(30)));
@@ -65,8 +65,7 @@ pub(crate) async fn requests_in_progress_are_finished_at_shutdown<S: Stores>(api
     assert_eq!(api.count("events").await, 2);
 }
 
-/// With connections to the database that break repeatedly: no event is acknowledged that is not stored, and
-/// retries succeed.
+/// Checks that every acknowledged event is stored and that retries succeed while database connections fail repeatedly.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn broken_connections_lose_no_acknowledged_event() {
     let api = TestApi::start(Harness::postgres_cut("api").await).await;
@@ -92,7 +91,7 @@ async fn broken_connections_lose_no_acknowledged_event() {
 async fn an_unavailable_store_returns_503() {
     let mut api = TestApi::start(Harness::postgres_cut("away").await).await;
     let event = r#"{"event_type":"a","payload":1}"#;
-    // Open connections survive for some messages; no new one can be opened.
+    // Open connections survive for a few messages; new ones cannot be opened.
     drop(api.h.proxy.take());
     let mut accepted = 0;
     let answer = loop {
@@ -105,10 +104,10 @@ async fn an_unavailable_store_returns_503() {
     };
     assert_eq!((answer.status, answer.header("retry-after")), (503, "1"), "{}", answer.text());
     assert!(!answer.text().contains("127.0.0.1"), "{}", answer.text());
-    // The last event may have been stored when the connection broke; no acknowledged one is missing.
+    // The last event may have been stored when the connection failed. No acknowledged event is missing.
     let stored = api.count("events").await;
     assert!(stored == accepted || stored == accepted + 1, "{accepted} acknowledged, {stored} stored");
-    // A key cannot be looked up now, which must not be reported as an unknown key.
+    // The key cannot be looked up now, which must not be reported as an unknown key.
     let answer = loop {
         let answer = api.get("/v1/events").key("some-key").send().await;
         if answer.status != 401 {
@@ -126,7 +125,7 @@ async fn an_unavailable_store_returns_503() {
     assert_eq!(api.get("/healthz").no_key().send().await.status, 200);
 }
 
-/// A caller without a key sees nothing of PostgreSQL's message about a refused login.
+/// Checks that a client without a key does not see PostgreSQL's message about a rejected login.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_login_of_the_database_is_not_shown() {
     let mut h = Harness::postgres("refused_login").await;
@@ -158,7 +157,7 @@ async fn a_stalled_service_is_named() {
     assert!(detail.contains("stuck (no step completed yet)") && !detail.contains("ingest"), "{detail}");
 }
 
-/// An external id held by an open transaction blocks its own request and no other.
+/// Checks that an external id held by an open transaction blocks only the request that uses it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_held_external_id_blocks_only_its_own_request() {
     let api = TestApi::start(Harness::postgres("held").await).await;

@@ -1,4 +1,4 @@
-//! What holds for every call: problems, request ids, health, and the Host header.
+//! The common behavior of all calls: problems, request ids, health and the `Host` header.
 
 use crate::server::TestApi;
 use posthaste_core::lane::Lane;

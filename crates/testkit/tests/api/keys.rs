@@ -1,4 +1,4 @@
-//! API keys over the API: creation, use and revocation.
+//! API keys in the API: creation, use and revocation.
 
 use crate::server::TestApi;
 use posthaste_core::ports::Stores;
@@ -18,14 +18,14 @@ pub(crate) async fn a_key_is_shown_once_and_revoked_for_good<S: Stores>(api: &Te
     let listed = listed.json();
     assert_eq!(listed["items"].as_array().map(Vec::len), Some(2));
     assert_eq!(&listed["items"][0]["id"], id);
-    // The use is recorded asynchronously.
+    // The last use is recorded asynchronously.
     let bound = std::time::Instant::now() + std::time::Duration::from_secs(30);
     while api.get("/v1/keys").expect(200).await["items"][0]["last_used_at"].is_null() {
         assert!(std::time::Instant::now() < bound, "the use of the key was never recorded");
     }
     let path = format!("/v1/keys/{id}");
     api.call("DELETE", &path).expect(204).await;
-    // Effective at once in the process that revoked it.
+    // The revocation takes effect immediately in the process that performed it.
     api.post("/v1/events").key(&key).json(event).refused(401, "").await;
     api.call("DELETE", &path).refused(404, "").await;
     assert!(api.get("/v1/keys").expect(200).await["items"][0]["revoked_at"].is_string());

@@ -1,5 +1,5 @@
-//! The HTTP API over real sockets, on both engines: the success of each call, each documented error, and each
-//! role allowed and refused.
+//! Tests of the HTTP API over real sockets, on both engines: the success of each call, each documented error, and each
+//! role, allowed and rejected.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod audit;

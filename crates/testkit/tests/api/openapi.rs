@@ -20,7 +20,7 @@ pub(crate) async fn the_document_describes_every_call<S: Stores>(api: &TestApi<S
             );
             assert!(operation["summary"].is_string(), "{method} {path}");
             if path.starts_with("/v1/") {
-                // An order is identified by its key.
+                // The path parameter of an order is its key.
                 let path = path.replace("{idempotency_key}", "{id}");
                 found.insert(format!("{} {path}", method.to_uppercase()));
                 for status in ["401", "403", "503"] {
@@ -29,7 +29,7 @@ pub(crate) async fn the_document_describes_every_call<S: Stores>(api: &TestApi<S
             }
         }
     }
-    // In the roles table, a number stands for any id.
+    // In the roles table, a number represents any id.
     let call = |(method, path, _): &(&str, &str, &[&str])| {
         let part =
             |part: &str| if part.bytes().all(|b| b == b'9') { "{id}".to_owned() } else { part.to_owned() };
@@ -40,7 +40,7 @@ pub(crate) async fn the_document_describes_every_call<S: Stores>(api: &TestApi<S
     assert_eq!(found, CALLS.iter().map(call).collect());
 }
 
-/// The example bodies of the document are accepted unchanged.
+/// Checks that the example bodies in the document are accepted unchanged.
 pub(crate) async fn the_examples_are_accepted<S: Stores>(api: &TestApi<S>) {
     let document = api.get("/openapi.json").expect(200).await;
     let example = |name: &str| {
@@ -63,7 +63,7 @@ pub(crate) async fn the_examples_are_accepted<S: Stores>(api: &TestApi<S>) {
     api.post("/v1/keys").json(example("NewKey")).expect(201).await;
 }
 
-/// Collects the places without a description: operations, parameters, responses, schemas and their properties.
+/// Checks that all operations, parameters, responses, schemas and properties have a description.
 pub(crate) async fn everything_has_a_description<S: Stores>(api: &TestApi<S>) {
     let document = api.get("/openapi.json").expect(200).await;
     assert!(document["servers"][0]["url"].is_string(), "no servers");
@@ -90,7 +90,7 @@ pub(crate) async fn everything_has_a_description<S: Stores>(api: &TestApi<S>) {
         check(name.clone(), schema);
         let parts = schema["allOf"].as_array().into_iter().flatten().chain([schema]);
         for (field, property) in parts.filter_map(|part| part["properties"].as_object()).flatten() {
-            // A reference that may be null has its description next to the reference.
+            // A nullable reference has its description next to the reference.
             let choices = property["oneOf"].as_array().into_iter().flatten();
             let described =
                 choices.clone().find(|choice| choice["description"].is_string()).unwrap_or(property);
@@ -100,7 +100,8 @@ pub(crate) async fn everything_has_a_description<S: Stores>(api: &TestApi<S>) {
     assert!(missing.is_empty(), "without a description: {missing:#?}");
 }
 
-/// Every operation has a security requirement, or an explicit empty one, and the role is the one that is enforced.
+/// Checks that every operation has a security requirement or an explicit empty one, and that its role is the one
+/// enforced.
 pub(crate) async fn roles_are_security_scopes<S: Stores>(api: &TestApi<S>) {
     let document = api.get("/openapi.json").expect(200).await;
     assert_eq!(document["components"]["securitySchemes"]["api_key"]["scheme"], "bearer");
@@ -117,7 +118,7 @@ pub(crate) async fn roles_are_security_scopes<S: Stores>(api: &TestApi<S>) {
     }
 }
 
-/// The example responses of the document match their schemas: types are right, no field is missing or
+/// Checks that the example responses in the document match their schemas: types are correct, and no field is missing or
 /// undocumented.
 pub(crate) async fn responses_match_their_schemas<S: Stores>(api: &TestApi<S>) {
     let document = api.get("/openapi.json").expect(200).await;
@@ -182,11 +183,11 @@ pub(crate) async fn responses_match_their_schemas<S: Stores>(api: &TestApi<S>) {
             assert_eq!(parameter(path, name)["format"], "date-time", "{path} {name}");
         }
     }
-    // The binary mode of CloudEvents is described too.
+    // The document also describes the binary mode of CloudEvents.
     let parameters = document["paths"]["/v1/events"]["post"]["parameters"].as_array().expect("parameters");
     let names: Vec<&str> = parameters.iter().filter_map(|parameter| parameter["name"].as_str()).collect();
     assert_eq!(names, ["ce-specversion", "ce-type", "ce-source", "ce-id"]);
-    // The checker itself reports mismatches.
+    // The checker detects mismatches.
     for (broken, told) in [
         (json!({"id": 7}), ": duplicate is missing"),
         (json!({"id": "7", "duplicate": true}), ".id: \"7\" is no integer"),
@@ -196,7 +197,7 @@ pub(crate) async fn responses_match_their_schemas<S: Stores>(api: &TestApi<S>) {
     }
 }
 
-/// Returns where a value does not match its schema and why, or `None` if it matches.
+/// Returns the first mismatch between a value and its schema, or `None` if the value matches.
 fn misfits(value: &Value, schema: &Value, document: &Value) -> Option<String> {
     if let Some(reference) = schema["$ref"].as_str() {
         let pointer = reference.strip_prefix('#').expect("a local reference");

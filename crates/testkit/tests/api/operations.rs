@@ -1,4 +1,4 @@
-//! What operators see over the API: statistics, backlog, processes, and request metrics.
+//! Operational data in the API: statistics, backlog, processes and request metrics.
 
 use crate::server::{SCHEMA_VERSION, SURVEY, TestApi};
 use posthaste_core::ports::{PresenceStore as _, ProcessSeen, Rollup, Stores, SubscriptionStore as _};
@@ -43,11 +43,11 @@ pub(crate) async fn stats_sum_the_counters_of_all_processes<S: Stores>(api: &Tes
         let series = stats["series"]["events_routed"].as_array().expect("a series");
         assert_eq!(series.len(), intervals, "{window}");
         assert_eq!(series.last(), Some(&105.into()), "{window}: the last interval is the present one");
-        // Each bucket is 1.5 times as wide as the one before: 2 ms is reported as 2.25 ms, 900 ms as 985 ms.
+        // Each bucket is 1.5 times as wide as the previous one: 2 ms is reported as 2.25 ms, 900 ms as 985 ms.
         let latency = &stats["latency"];
         assert_eq!((&latency["p50_ms"], &latency["p99_ms"]), (&2.25.into(), &985.261_253.into()), "{window}");
     }
-    // Counts older than the window are only in the longer one.
+    // Counts older than the short window appear only in the longer one.
     api.clock.set(at(4_000));
     let total = async |window| {
         let stats = api.get(&format!("/v1/stats?window={window}")).expect(200).await;
@@ -58,7 +58,7 @@ pub(crate) async fn stats_sum_the_counters_of_all_processes<S: Stores>(api: &Tes
     api.get("/v1/stats?windows=1h").refused(422, "windows").await;
 }
 
-/// Any login may add counters; names that no process uses are not read.
+/// Checks that counters with unknown names, which any database login may add, are not read.
 pub(crate) async fn stats_show_known_counters_only<S: Stores>(api: &TestApi<S>) {
     let before = api.get("/v1/stats").expect(200).await;
     let seen = ProcessSeen {
@@ -80,7 +80,7 @@ pub(crate) async fn stats_show_known_counters_only<S: Stores>(api: &TestApi<S>) 
     }
 }
 
-/// Rows inserted by SQL, nested deeper than the API accepts, are returned unchanged.
+/// Checks that rows inserted by SQL are returned unchanged even if they are nested deeper than the API accepts.
 pub(crate) async fn deeply_nested_rows_are_shown<S: Stores>(api: &TestApi<S>) {
     let moment =
         if api.h.engine == Engine::Sqlite { "1800000000000000" } else { "timestamptz '2027-01-15 08:00Z'" };
@@ -107,7 +107,7 @@ pub(crate) async fn the_backlog_is_counted_and_shown<S: Stores>(api: &TestApi<S>
     let pause = SubscriptionPatch { active: Some(false), ..SubscriptionPatch::default() };
     api.h.store.subscriptions().update_subscription(held, pause, actor(), at(11)).await.expect("a pause");
     api.h.publish("a", 3).await;
-    // Two jobs wait for a worker, one is leased and hangs, one has ended and is not applied.
+    // Two jobs wait for a worker, one is leased and hangs, and one has finished but is not applied.
     let quota = posthaste_core::ports::Quota { subscription_id: one, jobs_max: 4, from: None };
     {
         use posthaste_core::ports::{OrchestratorStore as _, WorkerStore as _};
@@ -133,7 +133,7 @@ pub(crate) async fn the_backlog_is_counted_and_shown<S: Stores>(api: &TestApi<S>
         ("routing", 3, 200.0),
         ("admission", 2, 190.0),
         ("delivery", 2, 180.0),
-        // Claimed at 30 s, and it took 7 ms.
+        // Claimed after 30 s, with a duration of 7 ms.
         ("results", 1, 169.993),
         ("outbox", 0, 0.0),
     ] {

@@ -1,4 +1,4 @@
-//! Orders over the API: accepting, reading, audit and the lane.
+//! Orders in the API: submission, reading, the audit and the lane.
 
 use crate::server::{LEDGER_TTL, Options, ROOT_KEY, TestApi};
 use posthaste_core::Timestamp;
@@ -15,12 +15,12 @@ use std::time::Duration;
 
 const PATH: &str = "/v1/orders";
 
-/// Returns a valid order under a key.
+/// Returns a valid order with the idempotency key `key`.
 pub(crate) fn body(key: &str) -> String {
     format!(r#"{{"idempotency_key":"{key}","symbol":"USDJPY","intent":"BUY","qty":10000}}"#)
 }
 
-/// Submits text under a key in the header.
+/// Submits `text` with `key` in the header.
 pub(crate) fn submit<S: Stores>(api: &TestApi<S>, key: &str, text: impl Into<Vec<u8>>) -> Call {
     api.post(PATH).header("idempotency-key", key).json(text)
 }
@@ -30,7 +30,7 @@ pub(crate) fn outcome_of(key: &str, status: u16, body: &str) -> BrokerOutcome {
     classify_answer(status, body.as_bytes(), &key, "already processed", None, T0)
 }
 
-/// Claims one order and settles it with this outcome, as a worker does.
+/// Claims one order and settles it with the given outcome, as a worker does.
 pub(crate) async fn send_one<S: Stores>(api: &TestApi<S>, outcome: BrokerOutcome, now: Timestamp) {
     let (worker, claim) = (api.h.store.outbox_worker(), order_claim(1));
     let token = claim.token;
@@ -60,12 +60,12 @@ pub(crate) async fn an_order_is_accepted_once<S: Stores>(api: &TestApi<S>) {
     for header in ["k-1", "\"k-1\"", " \"k-1\" "] {
         assert_eq!(submit(api, header, body("k-1")).expect(200).await, first, "{header}");
     }
-    // A body without a media type is read as JSON.
+    // A body without a media type is parsed as JSON.
     assert_eq!(api.post(PATH).header("Idempotency-Key", "k-1").body(body("k-1")).expect(200).await, first);
     assert_eq!(api.get("/v1/orders/k-1").expect(200).await, first);
     let other = body("k-1").replace("10000", "10001");
     let problem = submit(api, "k-1", other).refused(422, "idempotency_key").await;
-    // A caller that submits another order under the key learns nothing about the first one.
+    // A client that submits another order under the same key learns nothing about the first one.
     assert!(!problem.to_string().contains("sha256") && !problem.to_string().contains(digest), "{problem}");
     assert_eq!((api.count("outbox_orders").await, api.count("idempo_ledger").await), (1, 1));
     assert_eq!(api.count("outbox_audit").await, 1);
@@ -134,7 +134,7 @@ pub(crate) async fn bad_orders_are_refused_by_name_and_nothing_is_stored<S: Stor
         submit(api, "k", text).refused(status, field).await;
     }
     submit(api, "k", b"{\"a\":\"\xff\"}".to_vec()).refused(400, "").await;
-    // The header, with a valid order.
+    // The `Idempotency-Key` header, with a valid order.
     let fine = || api.post(PATH).json(body("k"));
     let problem = fine().refused(400, "Idempotency-Key").await;
     assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("send the header")), "{problem}");
@@ -152,7 +152,7 @@ pub(crate) async fn bad_orders_are_refused_by_name_and_nothing_is_stored<S: Stor
     for table in ["outbox_orders", "idempo_ledger", "outbox_audit"] {
         assert_eq!(api.count(table).await, 0, "{table}");
     }
-    // Accepted at the exact limits.
+    // Orders at the exact limits are accepted.
     let key = "k".repeat(200);
     let largest = body(&key).replace("10000", "9007199254740992");
     let frame = largest.len() + r#","meta":{"a":""}"#.len();
@@ -205,7 +205,7 @@ pub(crate) async fn keys_with_special_characters_are_found<S: Stores>(api: &Test
 
 pub(crate) async fn a_repeated_submission_returns_the_result<S: Stores>(api: &TestApi<S>) {
     let timeout = || BrokerOutcome::NoAnswer(BrokerFault::TimedOut { bytes_written: true });
-    // Sent: with the broker's response.
+    // A sent order has the broker's response.
     let first = submit(api, "good", body("good")).expect(202).await;
     send_one(api, timeout(), T0).await;
     let between = submit(api, "good", body("good")).expect(200).await;
@@ -217,7 +217,7 @@ pub(crate) async fn a_repeated_submission_returns_the_result<S: Stores>(api: &Te
     send_one(api, outcome_of("good", 200, answer), at(10)).await;
     let end = submit(api, "good", body("good")).send().await;
     assert_eq!(end.status, 200);
-    // JSONB keeps values, not spelling.
+    // JSONB preserves values but not their spelling.
     let end = end.json();
     assert_eq!((&end["status"], &end["broker_order_id"]), (&json!("sent"), &json!("brk-1")), "{end}");
     assert_eq!(end["result"], serde_json::from_str::<Value>(answer).expect("JSON"));
@@ -227,14 +227,14 @@ pub(crate) async fn a_repeated_submission_returns_the_result<S: Stores>(api: &Te
     assert!(end["result_digest"].as_str().is_some_and(|digest| digest.len() == 71), "{end}");
     assert_eq!(api.get("/v1/orders/good").expect(200).await, end);
 
-    // Dead at once, and certainly never executed.
+    // The order is dead immediately, and certainly was not executed.
     submit(api, "bad", body("bad")).expect(202).await;
     send_one(api, outcome_of("bad", 400, "{}"), at(20)).await;
     let end = submit(api, "bad", body("bad")).expect(200).await;
     assert_eq!((&end["status"], &end["last_error"]), (&json!("dead"), &json!("BAD_REQUEST")), "{end}");
     assert_eq!((&end["maybe_executed"], end.get("advice")), (&json!(false), None), "{end}");
 
-    // Dead, and possibly executed: every response advises to ask the broker.
+    // The order is dead and possibly executed: every response recommends asking the broker.
     submit(api, "doubt", body("doubt")).expect(202).await;
     send_one(api, timeout(), at(30)).await;
     requeue(api, at(60)).await;
@@ -246,7 +246,7 @@ pub(crate) async fn a_repeated_submission_returns_the_result<S: Stores>(api: &Te
         let advice = answer["advice"].as_str().unwrap_or_default();
         assert!(advice.contains("ask it before you submit a new one"), "{answer}");
     }
-    // No submission created another order to send.
+    // No submission created an additional order.
     let waiting = "SELECT count(*) FROM outbox_orders WHERE status NOT IN ('sent', 'dead')";
     assert_eq!((api.h.direct.number(waiting).await, api.count("outbox_orders").await), (0, 3));
 }
@@ -259,7 +259,7 @@ pub(crate) async fn the_ledger_of_an_unfinished_order_is_never_purged<S: Stores>
     assert_eq!(api.count("idempo_ledger").await, 1);
     send_one(api, outcome_of("k", 400, ""), late).await;
     assert_eq!(worker.purge_ledger(10, late).await.expect("to purge"), 1);
-    // The order itself is kept, and with it the meaning of its key.
+    // The order itself is kept, so its key still identifies it.
     let end = submit(api, "k", body("k")).expect(200).await;
     assert_eq!(end["status"], "dead");
     submit(api, "k", body("k").replace("10000", "1")).refused(422, "idempotency_key").await;
@@ -303,7 +303,7 @@ pub(crate) async fn orders_are_listed_by_status_and_page<S: Stores>(api: &TestAp
     for number in 0..25 {
         submit(api, &format!("k-{number}"), body(&format!("k-{number}"))).expect(202).await;
     }
-    // The oldest order is sent, with a broker response that lists do not include.
+    // The oldest order is sent. Lists do not include the broker's response.
     send_one(api, outcome_of("k-0", 200, r#"{"idempotency_key":"k-0"}"#), T0).await;
     let sent = listed(api, "status=sent").await;
     assert_eq!((sent.len(), &sent[0]["idempotency_key"], sent[0].get("result")), (1, &json!("k-0"), None));
@@ -314,7 +314,7 @@ pub(crate) async fn orders_are_listed_by_status_and_page<S: Stores>(api: &TestAp
         let items = page["items"].as_array().expect("items");
         found
             .extend(items.iter().map(|item| item["idempotency_key"].as_str().unwrap_or_default().to_owned()));
-        // Rows inserted meanwhile come before the first page.
+        // Rows inserted during the walk precede the first page.
         submit(api, &format!("late-{}", found.len()), body(&format!("late-{}", found.len())))
             .expect(202)
             .await;
@@ -388,7 +388,7 @@ pub(crate) async fn the_lane_is_shown_and_resumed<S: Stores>(api: &TestApi<S>) {
         (&open["state"], &open["throttled"], &open["rate"]),
         (&json!("open"), &json!(false), &json!(1000.0))
     );
-    // PostgreSQL records when the row was created; SQLite has no time before the first change.
+    // On PostgreSQL, this is the creation time of the row; SQLite has no time before the first change.
     assert!(open["updated_at"].as_str().is_none_or(|time| !time.starts_with("1970")), "{open}");
     for number in 0..5 {
         submit(api, &format!("k-{number}"), body(&format!("k-{number}"))).expect(202).await;
@@ -403,9 +403,9 @@ pub(crate) async fn the_lane_is_shown_and_resumed<S: Stores>(api: &TestApi<S>) {
     let resumed = api.post("/v1/outbox/resume").expect(200).await;
     assert_eq!((&resumed["state"], &resumed["paused_at"]), (&json!("open"), &Value::Null), "{resumed}");
     assert_eq!(api.get("/v1/outbox").expect(200).await, resumed);
-    // A second resume is a no-op.
+    // A repeated resume is a no-op.
     assert_eq!(api.post("/v1/outbox/resume").expect(200).await["state"], "open");
-    // The rate is set by the broker: a throttled lane stays throttled, whatever else holds it.
+    // The broker determines the rate: a lane stays throttled in every other state and after a resume.
     for (faults, state) in [(0, "throttled"), (5, "one_at_a_time")] {
         let change = format!("UPDATE outbox_lane SET rate = 2.5, faults_in_row = {faults}");
         api.h.direct.run(&change).await;
@@ -423,7 +423,7 @@ async fn without_a_broker_the_missing_setting_is_named() {
     let problem = submit(&api, "k", body("k")).refused(503, "").await;
     assert!(problem["detail"].as_str().is_some_and(|it| it.contains("POSTHASTE_BROKER_URL")), "{problem}");
     assert_eq!(problem["type"], "tag:posthaste,2026:problem/broker-not-configured");
-    // Reading is still possible.
+    // Orders can still be read.
     assert_eq!(listed(&api, "").await, Vec::<Value>::new());
     assert_eq!(api.get("/v1/outbox").expect(200).await["state"], "open");
 }
@@ -435,7 +435,7 @@ async fn a_full_order_queue_returns_503() {
     let waiting = tokio::spawn(submit(&api, "k-1", body("k-1")).send());
     let bound = std::time::Instant::now() + Duration::from_secs(30);
     loop {
-        // Until the first request waits, the second may be the one that does.
+        // Until the first request is queued, the second one may be queued instead.
         let call = submit(&api, "k-2", body("k-2")).send();
         if let Ok(answer) = tokio::time::timeout(Duration::from_secs(1), call).await {
             assert_eq!((answer.status, answer.header("retry-after")), (503, "1"), "{}", answer.text());
@@ -447,8 +447,8 @@ async fn a_full_order_queue_returns_503() {
     assert_eq!(api.count("outbox_orders").await, 0);
 }
 
-/// With connections to the database that break repeatedly: no order is acknowledged that is not stored, and a
-/// retry returns the same order.
+/// Checks that every acknowledged order is stored and that a retry returns the same order while database connections
+/// fail repeatedly.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn broken_connections_lose_no_acknowledged_order() {
     let api = TestApi::start(Harness::postgres_cut("orders").await).await;

@@ -1,4 +1,4 @@
-//! Paging of lists while rows are inserted: cursors, limits and payloads.
+//! Pagination of lists while rows are inserted: cursors, limits and payloads.
 
 use crate::dashboard::Visitor;
 use crate::server::{LEDGER_TTL, ROOT_KEY, TestApi};
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 const LISTS: [&str; 6] = ["events", "subscriptions", "deliveries", "dead-letters", "orders", "audit"];
 
-/// Lists, and the field that identifies their rows.
+/// The lists, each with the field that identifies its rows.
 const ROWS: [(&str, &str); 6] = [
     ("events", "id"),
     ("subscriptions", "id"),
@@ -23,17 +23,17 @@ const ROWS: [(&str, &str); 6] = [
     ("audit", "id"),
 ];
 
-/// Number of rows in each list before reading starts.
+/// The number of rows in each list before reading starts.
 const ROUNDS: u64 = 25;
 
-/// Inserts one row into every list; existing rows change too.
+/// Inserts one row into every list. Existing rows also change.
 async fn write<S: Stores>(api: &TestApi<S>, round: u64) {
     api.h.dead_letter(&format!("kind-{round}")).await;
     let orders = vec![order(&format!("key-{round}"), 1)];
     api.h.calm.outbox_intake().submit_orders(orders, LEDGER_TTL, T0).await.expect("an order");
 }
 
-/// Returns one page and the cursor of the next.
+/// Returns the ids on one page, and the cursor of the next page.
 async fn page<S: Stores>(
     api: &TestApi<S>,
     list: &str,
@@ -47,7 +47,7 @@ async fn page<S: Stores>(
     (ids, page["next_cursor"].as_str().map(str::to_owned))
 }
 
-/// Reads all pages. Waits for a write after each; the writer also runs during the reads.
+/// Reads all pages. Calls `wait` after each page, so that rows are inserted between the reads.
 async fn walk<S: Stores, W>(
     api: &TestApi<S>,
     list: &str,
@@ -86,7 +86,7 @@ pub(crate) async fn every_row_is_listed_once_while_rows_are_inserted<S: Stores>(
                 assert_eq!(distinct.len(), found.len(), "{list}: duplicate row");
                 assert!(found.len() as u64 >= before, "{list}: {} rows of {before}", found.len());
             }
-            // New rows come before known rows, whose order is unchanged.
+            // New rows precede the known ones, whose order is unchanged.
             assert!(again.ends_with(&known), "{list}: {known:?} and then {again:?}");
             assert!(again.len() > known.len(), "{list}: no new rows");
         }
@@ -97,8 +97,8 @@ pub(crate) async fn every_row_is_listed_once_while_rows_are_inserted<S: Stores>(
     }
 }
 
-/// A row whose transaction is still open during a walk: that walk skips it and nothing else, the next walk
-/// returns it, and its delivery is not affected.
+/// Checks that a walk skips a row whose transaction is still open, and no other row, that the next walk returns it, and
+/// that its delivery is not affected.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_committed_late_is_in_the_next_walk() {
     let api = &TestApi::start(Harness::postgres("api").await).await;
@@ -147,7 +147,7 @@ pub(crate) async fn bad_cursors_and_limits_are_refused<S: Stores>(api: &TestApi<
     }
 }
 
-/// Twelve payloads of 512 KiB: the page size is limited by bytes, not rows.
+/// Checks that bytes, not rows, limit a page of twelve payloads of 512 KiB.
 pub(crate) async fn payloads_are_listed_on_request_up_to_4_mib_per_page<S: Stores>(api: &TestApi<S>) {
     let text = "x".repeat((1 << 19) - 2);
     let payload = format!("\"{text}\"");
@@ -195,7 +195,8 @@ pub(crate) async fn payloads_are_listed_on_request_up_to_4_mib_per_page<S: Store
     }
 }
 
-/// A query that fits into a head of 64 KiB has up to 15,000 parameters; only the first 100 are read.
+/// Checks that queries with more than 100 parameters are rejected. About 15,000 parameters fit into a request head of
+/// 64 KiB.
 pub(crate) async fn too_many_parameters_are_refused<S: Stores>(api: &TestApi<S>) {
     let many = (0..5_000).map(|number| format!("p{number}=1&")).collect::<String>();
     for path in ["/v1/events", "/v1/orders", "/v1/dead-letters", "/v1/stats", "/v1/doctor"] {

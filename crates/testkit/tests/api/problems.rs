@@ -1,4 +1,4 @@
-//! Problem details (RFC 9457): types, titles, and where each error of a request is.
+//! Problem details (RFC 9457): types, titles, and the location of each error in a request.
 
 use crate::server::TestApi;
 use posthaste_core::ports::{KeyRole, Stores};
@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 const URL: &str = "https://receiver.example/hook";
 
-/// The locations of a problem's errors, each with its name. Checks that the first one is `field` and `detail`.
+/// Returns the kind and the name of the location of each error. Checks that `detail` is that of the first error.
 fn locations(problem: &Value) -> Vec<(&'static str, &str)> {
     let errors = problem["errors"].as_array().expect("errors");
     assert_eq!(problem["detail"], errors[0]["detail"], "{problem}");
     errors.iter().map(location).collect()
 }
 
-/// The location of an error, of which there is exactly one.
+/// Returns the kind and the name of the location of an error. Checks that there is exactly one.
 fn location(error: &Value) -> (&'static str, &str) {
     let fields = error.as_object().expect("an error");
     assert_eq!(fields.len(), 2, "a detail and one location: {error}");

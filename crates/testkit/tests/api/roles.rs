@@ -1,4 +1,4 @@
-//! Access by role, and authentication.
+//! Authorization by role, and authentication.
 
 use crate::dashboard::enter;
 use crate::server::{ROOT_KEY, TestApi};
@@ -10,7 +10,7 @@ use posthaste_testkit::fixtures::{T0, actor};
 use posthaste_testkit::harness::Harness;
 use tracing_subscriber::filter::LevelFilter;
 
-/// Every call that needs a key, and the roles other than root that may make it.
+/// All calls that require a key, each with the roles other than root that may call it.
 pub(crate) const CALLS: &[(&str, &str, &[&str])] = &[
     ("POST", "/v1/events", &["ingest"]),
     ("GET", "/v1/events", &["viewer", "operator", "admin"]),
@@ -75,7 +75,7 @@ pub(crate) async fn only_a_known_key_is_accepted<S: Stores>(api: &TestApi<S>) {
         api.get("/v1/events").no_key().header("authorization", header).refused(401, "").await;
     }
     api.get("/v1/events").no_key().header("authorization", &format!("bEARER  {key}")).expect(200).await;
-    // Revoked directly in the store: the server's cache of the key expires.
+    // The key is revoked directly in the store, so the server accepts it until its cache entry expires.
     let keys = api.h.store.keys().list_keys().await.expect("the keys");
     assert!(api.h.store.keys().revoke_key(keys[0].id, actor(), T0).await.expect("to revoke"));
     let bound = std::time::Instant::now() + std::time::Duration::from_secs(2);
@@ -87,7 +87,7 @@ pub(crate) async fn only_a_known_key_is_accepted<S: Stores>(api: &TestApi<S>) {
     assert!(!api.h.store.keys().revoke_key(KeyId::from_store(999), actor(), T0).await.expect("no key"));
 }
 
-/// Number of unknown keys that one address may present at once.
+/// The number of unknown keys that one address may present in a burst.
 const BURST: u64 = 20;
 
 pub(crate) async fn unknown_keys_are_limited_and_counted<S: Stores>(api: &TestApi<S>) {
@@ -103,14 +103,14 @@ pub(crate) async fn unknown_keys_are_limited_and_counted<S: Stores>(api: &TestAp
             break answer;
         }
         unknown += 1;
-        // One more for every second, however slow the machine is.
+        // One more key is allowed per second, no matter how slow the machine is.
         assert!(unknown <= BURST + began.elapsed().as_secs() + 1, "{unknown} guesses");
     };
     assert!(unknown >= BURST, "{unknown} guesses");
     assert_eq!((limited.status, limited.header("retry-after")), (429, "1"), "{}", limited.text());
     assert_eq!(count("api_key", "unknown"), unknown);
     assert!(count("api_key", "rate_limited") >= 1);
-    // Keys that were used recently pass, because several clients may share the address.
+    // Recently used keys are accepted, because several clients may share the address.
     api.get("/v1/events").key(&valid).expect(200).await;
     api.get("/v1/events").expect(200).await;
     let mut tries = 0;

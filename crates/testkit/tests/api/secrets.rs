@@ -1,4 +1,4 @@
-//! Keys, signing secrets and payloads do not appear in any log line, problem or metric.
+//! Checks that keys, signing secrets and payloads do not appear in log lines, problems or metrics.
 
 use crate::server::{ROOT_KEY, TestApi};
 use posthaste_testkit::captured_log::CapturedLog;
@@ -10,7 +10,7 @@ async fn secrets_are_never_logged_or_returned() {
     let log = CapturedLog::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::TRACE);
-    // For the whole process: other tests only add lines.
+    // Captures the log of the whole process; other tests can only add lines.
     subscriber.with_writer(move || writer.clone()).with_ansi(false).try_init().expect("the only subscriber");
 
     let api = TestApi::start(Harness::sqlite("secrets").await).await;

@@ -1,4 +1,4 @@
-//! An API server for tests: a new database on a free port, with ingest and order intake and no other service.
+//! An API server for tests, with a new database and a free port. Runs ingest and order intake, and no other services.
 
 use posthaste_api::server::Server;
 use posthaste_api::{ApiState, BuildInfo, Limits, Operations, Outgoing, key_hash, router};
@@ -32,7 +32,7 @@ use tokio::net::TcpListener;
 pub(crate) const ROOT_KEY: &str = "the-root-key-of-the-tests";
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 10_000;
 pub(crate) const BATCH_EVENTS_MAX: usize = 20;
-/// Timeout of requests to receivers.
+/// The timeout of requests to receivers.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(1_500);
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -41,7 +41,7 @@ pub(crate) struct TestApi<S: Stores> {
     pub(crate) clock: Clock,
     pub(crate) metrics: Metrics,
     pub(crate) last_survey: LastSurvey,
-    /// Shared with the API.
+    /// The counter of failed sign-ins, shared with the API.
     pub(crate) failed_sign_ins: FailedSignInCounter,
     pub(crate) address: SocketAddr,
     /// The state of the order lane that the API reports.
@@ -50,18 +50,18 @@ pub(crate) struct TestApi<S: Stores> {
     _runner: Runner,
 }
 
-/// Lifetime of idempotency keys in the ledger.
+/// The lifetime of idempotency keys in the ledger.
 pub(crate) const LEDGER_TTL: Duration = Duration::from_secs(7 * 86_400);
 
-/// Options of a test server.
+/// The options of a test server.
 pub(crate) struct Options {
     pub(crate) waiting_max: usize,
     pub(crate) runs_ingest: bool,
     pub(crate) has_broker: bool,
-    /// Runs a service that never finishes its first step.
+    /// Whether to run a service that never finishes its first step.
     pub(crate) has_a_late_service: bool,
     pub(crate) policy: EgressPolicy,
-    /// Warnings about the settings.
+    /// Warnings about the settings, which the API reports.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -148,7 +148,7 @@ impl<S: Stores> TestApi<S> {
     }
 }
 
-/// A server and the services behind it.
+/// A server with the services behind it.
 pub(crate) struct Served {
     clock: Clock,
     metrics: Metrics,
@@ -175,7 +175,7 @@ async fn serve<S: Stores>(h: &Harness<S>, options: Options) -> Served {
         let intake = Service::new("intake", order_batches, order_bell, poll);
         runner.start(Service { phase: DrainPhase::Results, ..intake });
     } else {
-        // Kept alive, so that calls wait for ever.
+        // Keeps the queues open, so that calls wait forever.
         std::mem::forget((batches, order_batches));
     }
     if options.has_a_late_service {

@@ -1,4 +1,4 @@
-//! Subscriptions over the API: creation, change, deletion and secrets.
+//! Subscriptions in the API: creation, changes, deletion and secrets.
 
 use crate::server::{Options, TestApi};
 use posthaste_core::ports::{Stores, SubscriptionStore as _};
@@ -45,7 +45,7 @@ pub(crate) async fn a_subscription_is_created_changed_and_deleted<S: Stores>(api
             && changed["description"].is_null()
     );
     assert_eq!(changed["updated_at"], "2027-01-15T08:00:01.000000Z");
-    // A no-op change leaves no trace.
+    // A no-op change modifies neither the subscription nor its history.
     api.clock.set(api.clock.now().after(Duration::from_secs(1)));
     let history = "SELECT count(*) FROM subscription_changes";
     let kept = api.h.direct.number(history).await;
@@ -104,7 +104,7 @@ pub(crate) async fn bad_subscriptions_are_refused_by_name<S: Stores>(api: &TestA
     assert_eq!(api.count("subscriptions").await, 1);
 }
 
-/// RFC 7396: null resets a field to its default; a field without a default cannot be reset.
+/// Checks that null resets a field to its default (RFC 7396), and that a field without a default cannot be reset.
 pub(crate) async fn a_change_is_a_merge_patch<S: Stores>(api: &TestApi<S>) {
     let given = format!(
         r#"{{"event_type":"order.paid","callback_url":"{URL}","max_retry_limit":3,"description":"shop"}}"#
@@ -132,7 +132,7 @@ pub(crate) async fn a_change_is_a_merge_patch<S: Stores>(api: &TestApi<S>) {
     assert_eq!(api.get(&path).expect(200).await, reset);
 }
 
-/// Address rules that need no DNS lookup are checked when the URL is set.
+/// Checks that address rules which need no DNS lookup are applied when the URL is set.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refused_urls_name_the_violated_rule() {
     let options = Options { policy: EgressPolicy::default(), ..Options::default() };

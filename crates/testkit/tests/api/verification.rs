@@ -19,7 +19,7 @@ fn answer(status: u16, body: impl Into<Vec<u8>>) -> Answer {
     Answer::With { status, headers: Vec::new(), body: body.into() }
 }
 
-/// Responds according to the path.
+/// Returns a response that depends on the path of the request.
 fn behave(received: &Received) -> Answer {
     let echo = challenge(received);
     let json = serde_json::json!({ "challenge": echo, "more": 1 }).to_string();
@@ -87,7 +87,7 @@ pub(crate) async fn only_an_echo_verifies_and_failures_give_the_reason<S: Stores
         assert_eq!(received.header("posthaste-event-type"), "posthaste.verification");
         assert_eq!(body.as_object().map(serde_json::Map::len), Some(2));
     }
-    // No receiver listens there any more.
+    // No receiver is listening there any more.
     let url = receiver.url("/json");
     drop(receiver);
     let (subscription, _) = subscribe(api, &url).await;

@@ -36,14 +36,15 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// The interval between two samples of the store's clock.
+/// The interval between two samples of the store clock.
 const CLOCK_POLL: Duration = Duration::from_secs(5);
-/// The poll interval of a batcher. Calls wake it up; the poll only keeps its heartbeat fresh.
+/// The poll interval of a batcher. Calls wake it up; the poll only updates its heartbeat.
 const BATCHER_POLL: Duration = Duration::from_secs(5);
-/// A service counts as late if its last step was this long ago, or [`LATE_POLLS`] poll intervals if that is longer.
+/// The minimum age of the last step at which a service counts as late.
 const LATE_AFTER: Duration = Duration::from_secs(15);
+/// The age of the last step at which a service counts as late, in multiples of the longest poll interval.
 const LATE_POLLS: u32 = 3;
-/// Services that readiness ignores: deliveries and orders do not depend on them.
+/// The services that readiness ignores, because deliveries and orders do not depend on them.
 const OPTIONAL_SERVICES: [&str; 4] = ["presence", "surveyor", "failed_sign_ins", "ledger_purge"];
 /// The minimum interval between two wake-ups sent to other processes.
 const ANNOUNCE_PACE: Duration = Duration::from_millis(3);
@@ -55,8 +56,8 @@ pub(crate) fn run(settings: &Settings) -> anyhow::Result<ExitCode> {
     runtime.context("starting the runtime")?.block_on(serve(settings, listening))
 }
 
-/// Opens the store and runs the process. This is the only place that chooses the engine. Sends the address of the API
-/// to `listening` once it accepts connections.
+/// Opens the store of the configured engine and runs the process. Sends the address of the API to `listening` once it
+/// accepts connections.
 pub(crate) async fn serve(
     settings: &Settings,
     listening: oneshot::Sender<SocketAddr>,
@@ -95,7 +96,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// Returns an observer that records the latency of store calls by role.
+/// Returns an observer that records the latency of store calls by database role.
 fn observer(metrics: &Metrics) -> Observer {
     let metrics = metrics.clone();
     Observer::new(move |role, took| metrics.store_called(role.name(), took))
@@ -107,13 +108,13 @@ fn log_observer(metrics: &Metrics) -> LogObserver {
     LogObserver::new(move |bytes, is_blocked| metrics.wal_seen(bytes, is_blocked))
 }
 
-/// Returns the time of this machine's clock. It is only compared with the store's clock, to report clock skew.
+/// Returns the current time of the machine's clock. Used only to detect clock skew against the store clock.
 fn machine_now() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_micros(0).after(since_epoch)
 }
 
-/// Returns the stages that the roles of this process work on.
+/// Returns the stages that the process roles work on.
 fn stages(settings: &Settings) -> Vec<Stage> {
     let of = |role: &ProcessRole| match role {
         ProcessRole::Router => vec![Stage::Routing],
@@ -125,7 +126,7 @@ fn stages(settings: &Settings) -> Vec<Stage> {
     settings.roles.iter().flat_map(of).collect()
 }
 
-/// The services of one process.
+/// A process with its services, sockets and queues.
 struct Process<'a, S> {
     settings: &'a Settings,
     store: S,
@@ -134,15 +135,15 @@ struct Process<'a, S> {
     metrics: Metrics,
     worker_id: WorkerId,
     runner: Runner,
-    /// The state of the broker lane that this process read last.
+    /// The lane state that this process last read.
     lane: LaneState,
-    /// Sends deliveries, orders, challenges and test requests. `None` if no role of this process sends.
+    /// The HTTP client for deliveries, orders, challenges and test events. `None` if no role of this process needs it.
     sender: Option<Sender>,
-    /// The socket of the API. `None` without that role.
+    /// The socket of the API. `None` without the role api.
     listener: Option<TcpListener>,
-    /// The socket of health probes and metrics, if one is configured.
+    /// The socket for health probes and metrics. `None` if it is not configured.
     metrics_listener: Option<TcpListener>,
-    /// The backlogs that were counted last. Only updated with the role api.
+    /// The last survey of the backlog. Updated only with the role api.
     last_survey: LastSurvey,
     failed_sign_ins: FailedSignInCounter,
     /// The queue for new events. `None` without the role api.
@@ -167,7 +168,7 @@ impl<'a, S: Stores> Process<'a, S> {
             .any(|role| settings.roles.contains(role));
         metrics.outbox.lag_sla.set(settings.outbox.lag_sla.as_secs_f64());
         let sender = sends.then(|| network::sender(settings)).transpose()?;
-        // Before any service claims work: an address in use aborts the start.
+        // Opens the sockets before any service claims work, because an address in use aborts the start.
         let listener = match settings.roles.contains(&ProcessRole::Api) {
             true => Some(network::listen(settings)?),
             false => None,
@@ -212,12 +213,12 @@ impl<'a, S: Stores> Process<'a, S> {
         Ok(())
     }
 
-    /// Starts a service that only polls.
+    /// Starts a service that has no wake-ups and only polls.
     fn start_polling<T: Step + 'static>(&mut self, name: &'static str, step: T, every: Duration) {
         self.runner.start(Service::new(name, step, WakeUp::default(), every));
     }
 
-    /// Starts a batcher and returns the handle for its calls.
+    /// Starts a batcher and returns the handle for calls to it.
     fn start_batcher<W: BatchHandler + 'static>(
         &mut self,
         name: &'static str,
@@ -232,7 +233,7 @@ impl<'a, S: Stores> Process<'a, S> {
         calls
     }
 
-    /// Returns the roles that have work to do: the outbox role has none without a broker.
+    /// Returns the roles that have work to do. Without a broker, the role outbox has none.
     fn active_roles(&self) -> impl Iterator<Item = ProcessRole> {
         let has_broker = self.settings.broker.url.is_some();
         self.settings.roles.iter().copied().filter(move |role| has_broker || *role != ProcessRole::Outbox)
@@ -250,7 +251,7 @@ impl<'a, S: Stores> Process<'a, S> {
         self.runner.start(Service { phase: DrainPhase::Telemetry, ..service });
     }
 
-    /// Returns the heartbeats that readiness depends on.
+    /// Returns the heartbeats of the services that readiness depends on.
     fn heartbeats(&self) -> Vec<Arc<Heartbeat>> {
         self.runner
             .heartbeats()
@@ -260,7 +261,7 @@ impl<'a, S: Stores> Process<'a, S> {
             .collect()
     }
 
-    /// Returns the age of the last step after which a service counts as late.
+    /// Returns the age of the last step at which a service counts as late.
     fn late_after(&self) -> Duration {
         let settings = self.settings;
         let intervals =
@@ -269,7 +270,8 @@ impl<'a, S: Stores> Process<'a, S> {
         LATE_AFTER.max(poll_max.saturating_mul(LATE_POLLS))
     }
 
-    /// Starts the server for health probes and metrics, independently of the roles. Returns `None` if it has no socket.
+    /// Starts the server for health probes and metrics, independently of the roles. Returns `None` if it is not
+    /// configured.
     fn start_metrics(&mut self) -> anyhow::Result<Option<Server>> {
         let Some(listener) = self.metrics_listener.take() else { return Ok(None) };
         let store = self.store.clone();
@@ -300,7 +302,7 @@ impl<'a, S: Stores> Process<'a, S> {
         }
     }
 
-    /// Serves until a signal arrives, then drains: first the API, then the services, last the probes.
+    /// Serves until a signal arrives, then drains the API first, then the services, and the probes last.
     async fn run(
         mut self,
         signals: &mut Signals,
@@ -316,7 +318,7 @@ impl<'a, S: Stores> Process<'a, S> {
         let grace = self.settings.shutdown_grace;
         let until = Instant::now() + grace;
         let stopped = async {
-            // Open requests need the ingest service, which the runner stops below.
+            // Open requests need the ingest service, which is stopped with the runner below.
             let is_drained = match api {
                 Some(api) => api.stop(grace / 4).await,
                 None => true,
@@ -325,7 +327,7 @@ impl<'a, S: Stores> Process<'a, S> {
                 tracing::warn!("requests still open after a quarter of the grace period, aborted");
             }
             let stopped = self.runner.stop(until.saturating_duration_since(Instant::now())).await;
-            // Probes are answered until everything else has stopped.
+            // The probes respond until everything else has stopped.
             if let Some(probes) = probes {
                 probes.stop(Duration::ZERO).await;
             }

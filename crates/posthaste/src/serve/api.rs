@@ -1,5 +1,5 @@
-//! The role api: the batchers for new events and orders, the services behind its operational pages, and the HTTP
-//! server.
+//! The process role api: the batchers for new events and orders, the services behind the operational pages, and the
+//! HTTP server.
 
 use super::{Process, machine_now};
 use crate::random;
@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use tokio::sync::oneshot;
 
 impl<S: Stores> Process<'_, S> {
-    /// Starts the services of the role. The HTTP server is started later, by [`start_api`](Self::start_api).
+    /// Starts the services of the role api. [`start_api`](Self::start_api) starts the HTTP server later.
     pub(super) fn start_api_role(&mut self) {
         let (store, wake_ups, metrics) = (self.store.clone(), self.wake_ups.clone(), self.metrics.clone());
         let ingest = Ingest::new(store.ingest(), wake_ups.clone(), metrics.clone());
@@ -68,8 +68,8 @@ impl<S: Stores> Process<'_, S> {
         }
     }
 
-    /// Starts the HTTP server. Call it after all services have been started, because readiness covers the services that
-    /// exist by then.
+    /// Starts the HTTP server. Must be called after all services have been started, because readiness covers only the
+    /// services that exist by then.
     pub(super) fn start_api(
         &mut self,
         listening: oneshot::Sender<SocketAddr>,

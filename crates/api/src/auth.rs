@@ -34,7 +34,7 @@ const UNKNOWN_FOR: Duration = Duration::from_secs(1);
 /// The maximum number of cached unknown keys.
 const UNKNOWN_MAX: usize = 10_000;
 /// The number of unknown keys that a client address may present in a burst. A person who mistypes a key needs a few. A
-/// program that repeats one wrong key is rejected from the cache and uses at most one token per second.
+/// program that repeats one wrong key is rejected by the cache and uses at most one token per second.
 pub(crate) const UNKNOWN_KEYS_BURST: u32 = 20;
 /// The time after which a client address may present one more unknown key.
 pub(crate) const UNKNOWN_KEYS_REFILL: Duration = Duration::from_secs(1);
@@ -79,7 +79,7 @@ impl Holder {
     }
 }
 
-/// How a key was presented. Used as a metric label and a log field.
+/// The way in which a key was presented. Used as a metric label and a log field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presented {
     ApiKey,

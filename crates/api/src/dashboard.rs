@@ -121,8 +121,8 @@ fn guarded<S: Stores>(api: &Arc<ApiState<S>>, needs: KeyRole, methods: Methods<S
     }))
 }
 
-/// Responds to unknown addresses: with a page for browsers, otherwise with an empty 404 response that [`crate::frame`]
-/// converts to a problem.
+/// Responds to requests for unknown paths: with a page for browsers, otherwise with an empty 404 response that
+/// [`crate::frame`] converts to a problem.
 pub(crate) async fn not_found(method: Method, uri: Uri, headers: HeaderMap) -> Response {
     let is_page = method == Method::GET && is_browser(&headers) && !uri.path().starts_with("/v1/");
     if is_page { page::not_found() } else { StatusCode::NOT_FOUND.into_response() }

@@ -254,7 +254,7 @@ pub(crate) struct RequeuedMany {
     pub(crate) already_requeued: u64,
     /// The number of dead letters that cannot be requeued because their subscription was deleted.
     pub(crate) subscription_deleted: u64,
-    /// The ids of the requeued dead letters, or of the selected ones in a dry run; at most 1,000.
+    /// The ids of the requeued dead letters or, in a dry run, of the selected dead letters; at most 1,000.
     pub(crate) ids: Vec<i64>,
     /// The `cursor` of the next call; null if all selected dead letters have been processed.
     pub(crate) next_cursor: Option<String>,

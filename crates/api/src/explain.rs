@@ -1,5 +1,5 @@
 //! Explains the routing of an event: which subscriptions matched, which did not and why, and the state of each
-//! delivery. Derived from the recorded changes of subscriptions.
+//! delivery. Derived from the recorded changes to subscriptions.
 
 use crate::deliveries::DeliveryView;
 use crate::problem::Problem;

@@ -107,8 +107,8 @@ impl<'a> Fields<'a> {
 ///
 /// # Errors
 ///
-/// Returns a problem if the array has more than `elements_max` elements. The remaining elements are not parsed: small
-/// ones would take many times the memory of the body.
+/// Returns a problem if the array has more than `elements_max` elements. The remaining elements are not parsed, because
+/// small elements would take many times the memory of the body.
 pub(crate) fn elements(text: &str, elements_max: usize) -> Result<Vec<&RawValue>, Problem> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let read = Elements { elements_max }.deserialize(&mut deserializer);
@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    /// Text after the first excess element would be rejected with 400 if it were read.
+    /// Checks that text after the first excess element is not read: it would be rejected with 400.
     #[test]
     fn an_array_is_read_up_to_its_limit() {
         let status = |text: &str| elements(text, 2).map_or_else(|problem| problem.status, |_| 0);

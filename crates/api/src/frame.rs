@@ -51,7 +51,7 @@ pub(crate) async fn frame(ids: Arc<RequestIds>, metrics: Metrics, request: Reque
     let request_id = request_id(request.headers(), &ids);
     let correlation_id = correlation_id(request.headers());
     let method = request.method().clone();
-    // The pattern instead of the path, which contains client data.
+    // Uses the pattern, because the path contains client data.
     let route = request.extensions().get::<MatchedPath>().cloned();
     let handled = async {
         match check_host(&request) {

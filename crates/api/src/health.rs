@@ -1,4 +1,4 @@
-//! The liveness, the readiness and the metrics of this process. Requires no key.
+//! Reports the liveness, readiness and metrics of this process. The routes require no key.
 
 use crate::exposition;
 use crate::problem::{Problem, ProblemKind};

@@ -1,4 +1,4 @@
-//! Returns and resumes the lane to the broker.
+//! Returns the state of the lane to the broker, and resumes the lane.
 
 use crate::problem::Problem;
 use crate::query::ok;

@@ -33,7 +33,7 @@ pub(crate) const ERRORS_MAX: usize = 20;
     ]
 }))]
 pub struct Problem {
-    /// The URI of the kind of problem. An identifier, not an address.
+    /// A URI that identifies the kind of problem. It cannot be dereferenced.
     #[serde(rename = "type")]
     #[schema(value_type = String, format = "uri")]
     pub kind: ProblemKind,
@@ -245,8 +245,8 @@ impl ValidationErrors {
     }
 }
 
-/// The texts are constant, because messages of the database may contain hosts, logins and data, and the client may have
-/// no key. The original message becomes the cause, for the log.
+/// Converts a store error to a problem with a fixed text. The original message may contain hosts, logins and data, and
+/// the client may have no key, so it becomes the cause, which is only logged.
 impl From<&StoreError> for Problem {
     fn from(error: &StoreError) -> Self {
         let (kind, detail) = match error {

@@ -14,7 +14,7 @@ use serde::Serialize;
 use utoipa::openapi::path::{Parameter as Described, ParameterIn};
 use utoipa::{IntoParams, ToSchema};
 
-/// Encodes query parameters, except empty ones.
+/// Encodes the query parameters that are not empty.
 pub(crate) fn write_query<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let filled = pairs.into_iter().filter(|(_, value)| !value.is_empty());
     url::form_urlencoded::Serializer::new(String::new()).extend_pairs(filled).finish()
@@ -28,7 +28,7 @@ const PARAMETERS_MAX: usize = 100;
 ///
 /// # Errors
 ///
-/// Returns a problem if there are more than [`PARAMETERS_MAX`] parameters. The remaining ones are not decoded.
+/// Returns a problem if there are more than [`PARAMETERS_MAX`] parameters. The remaining parameters are not decoded.
 pub(crate) fn parameters(text: &[u8]) -> Result<Vec<(String, String)>, Problem> {
     let mut decoded = url::form_urlencoded::parse(text);
     let pairs =
@@ -162,7 +162,7 @@ pub(crate) fn id<T>(name: &str, text: &str, new: fn(i64) -> Result<T, IdOutOfRan
     read_id(name, text, new).map_err(|detail| Problem::invalid_parameter(name, detail))
 }
 
-/// Parses an id. `name` is the parameter or field that contains it.
+/// Parses the id in the parameter or field `name`.
 ///
 /// # Errors
 ///

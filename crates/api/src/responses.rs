@@ -79,8 +79,8 @@ fn body_bytes(response: &Response) -> usize {
     usize::try_from(hint.upper().unwrap_or(hint.lower())).unwrap_or(usize::MAX)
 }
 
-/// A body whose frames hold the reservation. Holding it in the body itself would be too short: the server drops the
-/// body as soon as the last frame is queued.
+/// A body whose frames hold the reservation. The body itself cannot hold it, because the server drops the body as soon
+/// as the last frame is queued.
 struct HeldBody {
     body: Body,
     reservation: Arc<Reservation>,

@@ -213,7 +213,7 @@ mod tests {
     use std::net::SocketAddr;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-    /// A timeout for waits that never end if the server has a bug.
+    /// The timeout for operations that hang only if the server is broken.
     const PATIENCE: Duration = Duration::from_secs(60);
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 

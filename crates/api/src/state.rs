@@ -1,5 +1,4 @@
-//! The state shared by all handlers. Created at startup. Each handler uses the port of its own database
-//! role.
+//! The state shared by all handlers, created at startup. Each handler uses the port of its database role.
 
 use crate::attempts::Attempts;
 use crate::auth::{KeyCache, UNKNOWN_KEYS_BURST, UNKNOWN_KEYS_REFILL, UnknownKeys};

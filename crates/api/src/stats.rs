@@ -49,7 +49,7 @@ pub(crate) struct Stats {
     pub(crate) series: BTreeMap<String, Vec<i64>>,
     /// The value of each counter over the whole window.
     pub(crate) totals: BTreeMap<String, i64>,
-    /// The ratio of completed deliveries to finished ones; null if none finished.
+    /// The ratio of completed deliveries to all finished deliveries; null if none finished.
     pub(crate) success_ratio: Option<f64>,
     /// The ratio of successful attempts to all attempts; null if there were none.
     pub(crate) attempt_success_ratio: Option<f64>,

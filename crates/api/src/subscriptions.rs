@@ -54,8 +54,8 @@ pub(crate) struct SubscriptionView {
     pub(crate) event_type: String,
     /// The URL to which events are sent.
     pub(crate) callback_url: String,
-    /// Whether events are routed and delivered. An inactive subscription gets no new deliveries, and its existing ones
-    /// are held.
+    /// Whether events are routed and delivered. An inactive subscription gets no new deliveries, and its existing
+    /// deliveries are held.
     pub(crate) active: bool,
     /// Whether the receiver has confirmed the URL. Events are sent only to a verified URL.
     pub(crate) verified: bool,

@@ -48,12 +48,12 @@ pub(crate) struct EngineView {
     pub(crate) bytes: Option<u64>,
 }
 
-/// A role of a process.
+/// A process role that a process runs.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ProcessView {
     /// The id of the process.
     pub(crate) process_id: String,
-    /// The role.
+    /// The name of the process role.
     pub(crate) role: String,
     /// The version of the process.
     pub(crate) version: String,

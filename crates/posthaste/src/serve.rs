@@ -40,9 +40,9 @@ use tokio::time::Instant;
 const CLOCK_POLL: Duration = Duration::from_secs(5);
 /// The poll interval of a batcher. Calls wake it up; the poll only updates its heartbeat.
 const BATCHER_POLL: Duration = Duration::from_secs(5);
-/// The minimum age of the last step at which a service counts as late.
+/// The minimum time without a completed step after which a service counts as late.
 const LATE_AFTER: Duration = Duration::from_secs(15);
-/// The age of the last step at which a service counts as late, in multiples of the longest poll interval.
+/// The number of poll intervals without a completed step after which a service counts as late.
 const LATE_POLLS: u32 = 3;
 /// The services that readiness ignores, because deliveries and orders do not depend on them.
 const OPTIONAL_SERVICES: [&str; 4] = ["presence", "surveyor", "failed_sign_ins", "ledger_purge"];
@@ -108,7 +108,7 @@ fn log_observer(metrics: &Metrics) -> LogObserver {
     LogObserver::new(move |bytes, is_blocked| metrics.wal_seen(bytes, is_blocked))
 }
 
-/// Returns the current time of the machine's clock. Used only to detect clock skew against the store clock.
+/// Returns the current time of the machine's clock. Used only to detect clock skew relative to the store clock.
 fn machine_now() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_micros(0).after(since_epoch)
@@ -261,7 +261,7 @@ impl<'a, S: Stores> Process<'a, S> {
             .collect()
     }
 
-    /// Returns the age of the last step at which a service counts as late.
+    /// Returns the time without a completed step after which a service counts as late.
     fn late_after(&self) -> Duration {
         let settings = self.settings;
         let intervals =

@@ -16,7 +16,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 const HERE: &str = "/audit";
-/// The maximum number of characters of a value in the list. A bulk requeue can contain up to 500 dead letters.
+/// The maximum number of characters of a value in the list. The record of a bulk requeue contains up to 500 dead
+/// letters.
 const VALUE_CHARS_MAX: usize = 200;
 
 #[derive(Debug, Template)]

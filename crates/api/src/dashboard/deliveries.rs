@@ -55,7 +55,7 @@ struct DeliveryPage {
     is_deleted: bool,
 }
 
-/// An attempt with the interval since the previous attempt was due.
+/// A row in the table of attempts, with the time between the due times of the previous attempt and this one.
 #[derive(Debug)]
 struct AttemptRow {
     number: usize,

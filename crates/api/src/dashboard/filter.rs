@@ -23,7 +23,7 @@ fn in_utc(uri: &Uri) -> Uri {
     format!("{}?{}", uri.path(), text.finish()).parse().unwrap_or_else(|_| uri.clone())
 }
 
-/// Converts a time without a zone to a time in UTC. Returns `None` if the text is not such a time.
+/// Converts a time without a zone to a time in UTC. Returns `None` if the text is not a time without a zone.
 fn zoned(text: &str) -> Option<String> {
     let minute = "0000-00-00T00:00".len();
     let zoned = format!("{text}{}", if text.len() == minute { ":00Z" } else { "Z" });
@@ -110,8 +110,7 @@ impl Filter {
         self.error.as_ref().is_some_and(|error| error.field == field)
     }
 
-    /// Returns the error of a parameter that has no field in the form, so that the user can fix it only in the address
-    /// bar.
+    /// Returns the error of a parameter that has no field in the form. The user can fix it only in the address bar.
     pub(crate) fn error_without_field(&self) -> Option<&FieldError> {
         let List { parameters, direct, .. } = self.list;
         self.error.as_ref().filter(|error| {

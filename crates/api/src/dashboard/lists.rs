@@ -1,5 +1,5 @@
 //! The lists of the dashboard. A page examines a limited number of rows for any filter, so its cost does not depend on
-//! the length of the history. The page shows how far the search got and links to the continuation.
+//! the length of the history. The page shows the progress of the search and links to its continuation.
 
 use super::filter::Filter;
 use crate::problem::Problem;

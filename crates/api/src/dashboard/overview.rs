@@ -1,5 +1,5 @@
 //! The overview: current problems with links, then figures and charts for the last hour or day. The data comes from the
-//! rollups to which all processes report.
+//! rollups that all processes update.
 
 use super::chart::Chart;
 use super::concerns::{self, Concern};

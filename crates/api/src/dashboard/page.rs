@@ -137,7 +137,7 @@ pub(crate) fn refused(
     response
 }
 
-/// Renders an error page for a status that no handler has explained.
+/// Renders an error page for a response that has only a status.
 pub(crate) fn of_status(status: StatusCode) -> Response {
     let problem = Problem::of_status(status);
     let detail = match status {

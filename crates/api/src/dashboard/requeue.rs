@@ -1,4 +1,4 @@
-//! Requeues all dead letters that match a filter: a preview with the count, then one request per part so that the page
+//! The pages for a bulk requeue of dead letters: a preview with the count, then one request per part so that the page
 //! can show progress, and finally the outcomes of the new deliveries.
 
 use super::dead_letters::HERE;
@@ -34,7 +34,7 @@ struct RequeuePage {
     filter: Filter,
     found: RequeuedMany,
     totals: Totals,
-    /// The total count of the preview.
+    /// The counts of the preview so far.
     preview: PreviewCount,
 }
 

@@ -1,4 +1,4 @@
-//! Deletes a subscription: the confirmation page, the deletion, and the page of a deleted subscription, to which its
+//! The pages for deleting a subscription: the confirmation, and the page of a deleted subscription, to which its
 //! deliveries still link.
 
 use super::form::Form;

@@ -69,7 +69,7 @@ pub(super) fn as_fields(schema: &Value) -> String {
 /// Returns the example of a schema, or of the schema that it refers to, as HTML.
 pub(super) fn as_example(schema: &Value, document: &Value) -> Option<String> {
     let mut schema = schema;
-    // Follows references and the first of several alternatives. The limit stops at cycles.
+    // Follows references and the first of several alternatives. The limit prevents endless loops on cyclic references.
     for _ in 0..8 {
         if !schema["example"].is_null() {
             return serde_json::to_string_pretty(&schema["example"]).ok().map(|json| escaped(&json));

@@ -103,7 +103,7 @@ pub(crate) async fn list<S: Stores>(State(api): Api<S>, Path(text): Path<String>
     ok(&AuditView { idempotency_key, items, next_cursor })
 }
 
-/// Returns the newest transitions of an order, in order of time, and whether older ones exist.
+/// Returns the newest transitions of an order, sorted from oldest to newest, and whether older transitions exist.
 pub(crate) async fn find_newest_audit<S: Stores>(
     api: &ApiState<S>,
     text: String,

@@ -1,7 +1,7 @@
 //! Checks that the cost of a page does not depend on the length of the history: it differs by less than a factor of two
 //! between 1,000 and 100,000 finished deliveries. On PostgreSQL, the test counts rows and buffers of tables and
-//! indexes, including planning. On SQLite, it counts virtual machine steps, each of which reads at most one row. `make
-//! count-pages` uses a million deliveries.
+//! indexes, including planning. On SQLite, it counts virtual machine steps, each of which reads at most one row. A
+//! million deliveries are used by `make count-pages`.
 
 use crate::dashboard::Visitor;
 use crate::server::{ROOT_KEY, TestApi};

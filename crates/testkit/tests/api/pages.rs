@@ -47,7 +47,7 @@ async fn page<S: Stores>(
     (ids, page["next_cursor"].as_str().map(str::to_owned))
 }
 
-/// Reads all pages. Calls `wait` after each page, so that rows are inserted between the reads.
+/// Reads all pages. Calls `wait` after each page, which waits for the next insert. Inserts also run during the reads.
 async fn walk<S: Stores, W>(
     api: &TestApi<S>,
     list: &str,

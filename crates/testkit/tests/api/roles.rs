@@ -127,7 +127,7 @@ pub(crate) async fn unknown_keys_are_limited_and_counted<S: Stores>(api: &TestAp
     assert!(count("sign_in", "rate_limited") >= 1);
 }
 
-/// Runs on one thread, because the log is captured per thread.
+/// Checks that an unknown key is logged once. Runs on one thread, because the log is captured per thread.
 #[tokio::test]
 async fn an_unknown_key_is_logged_once_with_its_address() {
     let (log, _capturing) = CapturedLog::of_this_thread(Lines::Text, LevelFilter::INFO);

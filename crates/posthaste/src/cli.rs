@@ -39,7 +39,7 @@ struct Cli {
 enum Command {
     /// Run everything on this machine, with a store in ./posthaste-data, a key and a demo receiver
     ///
-    /// The store is always the embedded one in ./posthaste-data, whatever POSTHASTE_DATABASE_URL says, and requests to
+    /// The store is always the embedded one in ./posthaste-data, regardless of POSTHASTE_DATABASE_URL, and requests to
     /// this machine are allowed without TLS. Other settings apply as for serve.
     #[command(after_help = "Example:\n  posthaste dev")]
     Dev,
@@ -106,8 +106,8 @@ fn client_commands() -> Vec<String> {
     commands.get_subcommands().map(|command| command.get_name().to_owned()).collect()
 }
 
-/// Returns the whole command line. `--json` is accepted everywhere, the flags that select a server before and after
-/// the commands that call one.
+/// Builds the command-line parser. Every command accepts `--json`. The flags that select a server are accepted before
+/// and after each command that calls a server.
 fn command_line() -> clap::Command {
     let command = Cli::command().arg(Reach::json_arg().global(true)).args(Reach::server_args());
     client_commands().iter().fold(command, |command, name| {
@@ -128,7 +128,7 @@ fn parse(arguments: &[OsString]) -> Result<(Cli, bool), clap::Error> {
     Ok((Cli::from_arg_matches(&matches)?, matches.get_flag(client::JSON)))
 }
 
-/// Runs the command of these arguments, the first of which is the name of the program.
+/// Runs the command in `arguments`, whose first element is the name of the program.
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     match parse(arguments) {
         Ok((cli, json)) => cli.run(json).unwrap_or_else(|error| report(&error, json)),
@@ -136,7 +136,7 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     }
 }
 
-/// Returns whether `--json` is among arguments that could not be parsed.
+/// Returns whether `arguments`, which could not be parsed, include `--json`.
 fn wants_json(arguments: &[OsString]) -> bool {
     arguments
         .iter()
@@ -162,7 +162,7 @@ fn report_usage(error: &clap::Error, json: bool) -> ExitCode {
 /// Prints an error to stderr and returns the exit code.
 fn report(error: &anyhow::Error, json: bool) -> ExitCode {
     let failure = error.downcast_ref::<Failure>();
-    // The whole chain on one line: what was attempted, and why it failed.
+    // The alternate format prints the error and its causes on one line.
     let text = format!("{error:#}");
     match (failure, json) {
         (_, false) => eprintln!("posthaste: {text}"),
@@ -251,7 +251,7 @@ fn migrate(url: &DatabaseUrl, json: bool) -> anyhow::Result<ExitCode> {
 mod tests {
     use super::*;
 
-    /// Splits a command as a shell does, as far as the examples need it: single quotes, and no redirections.
+    /// Splits a command line into words like a shell. Supports single quotes and ignores redirections.
     fn words(line: &str) -> Vec<OsString> {
         let mut words = Vec::new();
         for (place, part) in line.split('\'').enumerate() {
@@ -266,7 +266,7 @@ mod tests {
         words
     }
 
-    /// Collects the examples in the help of a command and its subcommands. Every command has at least one.
+    /// Collects the examples from the help of a command and its subcommands. Panics if a command has none.
     fn examples(command: &clap::Command, found: &mut Vec<String>) {
         let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         let of_command: Vec<String> =
@@ -305,7 +305,7 @@ mod tests {
                 if line.contains("prod") { r#"context: Some("prod")"# } else { r#"url: Some("http://h")"# };
             assert!(debugged.contains(expected) && debugged.contains("json: true"), "{line}: {debugged}");
         }
-        // The value after the command has precedence.
+        // The value after the command takes precedence.
         let (cli, _) =
             parse(&words("posthaste --url http://a event list --url http://b")).expect("a command");
         assert!(format!("{cli:?}").contains(r#"url: Some("http://b")"#), "{cli:?}");

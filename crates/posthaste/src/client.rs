@@ -1,4 +1,4 @@
-//! The commands that call a running server. Each one is a [`Call`] of the HTTP API; the response is printed as it came
+//! Commands that call a running server. Each command is a [`Call`] to the HTTP API. The response is printed unchanged
 //! (`--json`) or as a table.
 
 mod audit;
@@ -39,7 +39,7 @@ use serde_json::Value;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
-/// The maximum number of pages that one command fetches. It only matters if a server returns cursors endlessly.
+/// The maximum number of pages that one command fetches. Protects against a server that returns cursors endlessly.
 const PAGES_MAX: usize = 100_000;
 
 #[derive(Debug, Subcommand)]
@@ -90,7 +90,7 @@ impl Resource {
     ///
     /// # Errors
     ///
-    /// Returns the reason if the request could not be sent, was refused or had an unreadable response.
+    /// Returns an error if the request cannot be sent, is refused, or has an unreadable response.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime =
@@ -118,16 +118,16 @@ impl Resource {
     }
 }
 
-/// Sends a call and those that continue it, and prints each response.
+/// Sends a call and the calls that continue it, and prints each response.
 async fn perform(mut call: Call, reach: &Reach) -> Result<ExitCode, Failure> {
     let server = reach.server()?;
-    // A terminal shows a growing total; a file or pipe gets one line per response.
+    // On a terminal, show a running total. Otherwise, print one line per response.
     if let Some(sum) = call.sum.filter(|_| !reach.json && std::io::stdout().is_terminal()) {
         return perform_with_total(call, &server, sum).await;
     }
     for _ in 0..PAGES_MAX {
         let (text, answer) = server.call_json(&call).await?;
-        // With --json, an empty response prints nothing.
+        // With --json, print nothing for an empty response.
         let shown = match (reach.json, text.is_empty()) {
             (true, true) => String::new(),
             (true, false) => format!("{}\n", text.trim_end()),
@@ -145,7 +145,7 @@ async fn perform(mut call: Call, reach: &Reach) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sends a call and those that continue it, and prints the total of their responses.
+/// Sends a call and the calls that continue it, and prints the sum of their responses.
 async fn perform_with_total(
     mut call: Call,
     server: &ApiClient,

@@ -28,15 +28,15 @@ use std::time::{Duration, SystemTime};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-/// The largest request body, in bytes: twice the largest payload that a store accepts.
+/// The maximum size of a request body, in bytes: twice the largest payload that a store accepts.
 const BODY_BYTES_MAX: usize = 2 << 20;
 /// The maximum number of concurrent connections.
 const CONNECTIONS_MAX: usize = 4_096;
-/// How long a client may take to send the head of a request.
+/// The time limit for receiving the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// The delay before the next `accept` after a failure, such as a lack of file descriptors.
+/// The delay before `accept` is retried after a failure, such as a lack of file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
-/// The maximum of `--delay`.
+/// The maximum value of `--delay`.
 const DELAY_MAX: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug, Args)]
@@ -52,8 +52,8 @@ pub(crate) struct ListenFlags {
     behaviour: Behaviour,
 }
 
-/// How a receiver responds. Failures and delays do not apply to challenges, so that a failing receiver can still be
-/// verified.
+/// The flags that control the responses of a receiver. Failures and delays do not apply to challenges, so that a
+/// failing receiver can still be verified.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Behaviour {
     /// Respond with this status instead of 200
@@ -71,7 +71,7 @@ pub(crate) struct Behaviour {
 }
 
 impl Behaviour {
-    /// Returns the status of the response to a request after `before` earlier ones.
+    /// Returns the response status for a request that was preceded by `before` other requests.
     fn status(&self, before: u64) -> u16 {
         match (self.fail, self.fail_first) {
             (None, None) => 200,
@@ -87,7 +87,7 @@ fn parse_delay(text: &str) -> Result<Duration, String> {
     delay.ok_or_else(|| format!("expected a duration up to 1h: {}", duration::NOTATION))
 }
 
-/// Serves requests until a signal arrives. With `json`, each line that is printed is a JSON object.
+/// Serves requests until a signal arrives. With `json`, each printed line is a JSON object.
 pub(crate) fn run(flags: ListenFlags, json: bool) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.context("starting the runtime")?.block_on(async {
@@ -109,7 +109,7 @@ pub(crate) fn run(flags: ListenFlags, json: bool) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Opens a socket on the loopback interface, which only this machine can reach.
+/// Binds a socket to the loopback interface, which only this machine can reach.
 pub(crate) async fn bind(port: u16) -> anyhow::Result<TcpListener> {
     let context = || {
         format!("cannot listen on 127.0.0.1:{port}: stop the process that uses it, or choose another --port")
@@ -117,22 +117,22 @@ pub(crate) async fn bind(port: u16) -> anyhow::Result<TcpListener> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.with_context(context)
 }
 
-/// Prints a line. Errors are ignored, so that the receiver keeps running when nobody reads its output.
+/// Prints a line. Errors are ignored, so that the receiver keeps running after its output is closed.
 fn print_line(line: &str) {
     let _ = stdout::print(&format!("{line}\n"));
 }
 
-/// A receiver of webhooks. Clones share their state.
+/// A webhook receiver. Clones share their state.
 #[derive(Debug, Clone)]
 pub(crate) struct Receiver(Arc<Shared>);
 
-/// The state that all connections share.
+/// The state shared by all connections.
 #[derive(Debug)]
 struct Shared {
     behaviour: Behaviour,
     json: bool,
     secrets: RwLock<Vec<SigningSecret>>,
-    /// The number of requests so far, without challenges.
+    /// The number of requests received so far, not counting challenges.
     requests: AtomicU64,
     connections: Arc<Semaphore>,
 }
@@ -144,7 +144,7 @@ impl Receiver {
         Self(Arc::new(Shared { behaviour, json, secrets, requests, connections }))
     }
 
-    /// Sets the secrets for verifying signatures. An empty list turns verification off.
+    /// Sets the secrets for verifying signatures. An empty list disables verification.
     pub(crate) fn trust(&self, secrets: Vec<SigningSecret>) {
         *self.0.secrets.write().unwrap_or_else(PoisonError::into_inner) = secrets;
     }

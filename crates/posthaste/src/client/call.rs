@@ -1,4 +1,4 @@
-//! One call of the API: the request, and how its response is printed. Building a call has no side effects, so it can be
+//! A call to the API: the request and the formatting of its response. Building a call has no side effects, so it can be
 //! tested without a server.
 
 use super::table;
@@ -9,20 +9,20 @@ use url::form_urlencoded::Serializer;
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) method: Method,
-    /// The path with its query.
+    /// The path and the query of the URL.
     pub(crate) path: String,
     pub(crate) body: Option<String>,
-    /// The header `Idempotency-Key`, for orders.
+    /// The value of the `Idempotency-Key` header, for orders.
     pub(crate) idempotency_key: Option<String>,
     /// Formats the response as text.
     pub(crate) show: fn(&Value) -> String,
     /// Returns whether a 2xx response reports success. If not, the exit code is 1.
     pub(crate) succeeded: fn(&Value) -> bool,
-    /// Returns the call that continues this one, for work that takes several calls.
+    /// Returns the next call for work that takes several calls, or `None` if the work is complete.
     pub(crate) next: fn(&Self, &Value) -> Option<Self>,
-    /// Adds a response to the total of the earlier ones, for work whose progress is shown.
+    /// Adds a response to the sum of the previous responses, for commands that show their progress.
     pub(crate) sum: Option<fn(&Value, &Value) -> Value>,
-    /// A field that every response to this call has. A response without it is an error.
+    /// A field that every response must contain. A response without it is an error.
     pub(crate) required: Option<&'static str>,
 }
 
@@ -57,7 +57,7 @@ impl Call {
         Self::new(Method::DELETE, path)
     }
 
-    /// Adds the parameters that have a value to the query.
+    /// Appends the parameters that have a value to the query.
     pub(crate) fn query(mut self, parameters: &[(&str, Option<String>)]) -> Self {
         let mut query = Serializer::new(String::new());
         for (name, value) in parameters {
@@ -73,7 +73,7 @@ impl Call {
         self
     }
 
-    /// Sets the body to an object of the fields that are not null.
+    /// Sets the body to a JSON object with the fields that are not null.
     pub(crate) fn fields<const N: usize>(self, fields: [(&str, Value); N]) -> Self {
         let given = fields.into_iter().filter(|(_, value)| !value.is_null());
         let object: serde_json::Map<String, Value> =
@@ -89,7 +89,7 @@ impl Call {
         Self { show, ..self }
     }
 
-    /// Sets the format of a response that is a list.
+    /// Sets the formatter for a response that is a list, which must contain the field `items`.
     pub(crate) fn list(self, show: fn(&Value) -> String) -> Self {
         self.show(show).required("items")
     }

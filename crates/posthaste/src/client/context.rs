@@ -1,5 +1,5 @@
-//! `posthaste context …` and `posthaste logout`: select and remove the contexts of the client profile. No server is
-//! called.
+//! `posthaste context …` and `posthaste logout`: list, select and remove the contexts in the client profile, without
+//! calling a server.
 
 use super::profile::{self, Profile};
 use super::{Failure, print, table};
@@ -57,7 +57,7 @@ impl Logout {
     }
 }
 
-/// Returns all contexts without their keys.
+/// Formats all contexts, without their keys.
 fn list(profile: &Profile, json: bool) -> String {
     let contexts = profile.contexts.iter().map(|(name, context)| {
         let is_current = profile.current.as_ref() == Some(name);

@@ -142,7 +142,7 @@ fn counts(answer: &Value) -> String {
     )
 }
 
-/// Adds the counts of a response to the total.
+/// Returns `answer` with the counts of `before` added to its own.
 fn add(before: &Value, answer: &Value) -> Value {
     let mut sum = answer.clone();
     for name in ["matched", "requeued", "already_requeued", "subscription_deleted"] {
@@ -152,7 +152,8 @@ fn add(before: &Value, answer: &Value) -> Value {
     sum
 }
 
-/// Returns the next call: the server requeues a bounded number per call and returns a cursor.
+/// Returns the next call, or `None` after the last one. The server requeues a limited number of dead letters per call
+/// and returns a cursor.
 fn next_call(call: &Call, answer: &Value) -> Option<Call> {
     let cursor = answer["next_cursor"].as_str()?;
     let mut body: Value = serde_json::from_str(call.body.as_deref()?).ok()?;

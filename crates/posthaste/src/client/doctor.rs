@@ -1,4 +1,4 @@
-//! `posthaste doctor`: has the server check its whole history page by page, and prints the merged findings.
+//! `posthaste doctor`: requests the server's checks of its history page by page, and prints the merged findings.
 
 use super::{ApiClient, Call, Failure, Reach, table};
 use crate::progress::Progress;
@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-/// The maximum number of pages that are fetched. It only matters if a server returns cursors endlessly.
+/// The maximum number of pages that are fetched. Protects against a server that returns cursors endlessly.
 const PAGES_MAX: usize = 1_000_000;
 /// The maximum number of findings shown for one check.
 const FINDINGS_MAX: usize = 5;
@@ -21,7 +21,7 @@ pub(crate) struct Doctor {
 }
 
 impl Doctor {
-    /// Prints the findings. Returns exit code 1 if there is a problem.
+    /// Runs the checks and prints the findings. Returns exit code 1 if there is a problem.
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
         let server = self.reach.server()?;
         let diagnosis = self.fetch(&server).await?;
@@ -50,7 +50,7 @@ impl Doctor {
                 examined(&all, "orders"),
                 examined(&all, "faults")
             );
-            // Pages of orders may follow those of events.
+            // Pages about orders may follow the pages about events.
             let last = page["last_event_id"].as_u64();
             let place = page["examined_through"].as_u64().or(last).unwrap_or_default();
             progress.at(place, last, &message);
@@ -64,7 +64,7 @@ fn examined(all: &Value, name: &str) -> u64 {
     all["examined"][name].as_u64().unwrap_or_default()
 }
 
-/// Merges a page into the result: counts are added, and each check keeps its worst status.
+/// Merges a page into `all`: adds the counts, and keeps the worst status of each check.
 fn merge(all: &mut Value, page: &Value) {
     all["healthy"] = (all["healthy"] == true && page["healthy"] == true).into();
     all["server_time"] = page["server_time"].clone();
@@ -82,7 +82,7 @@ fn merge(all: &mut Value, page: &Value) {
     }
 }
 
-/// Replaces a check by a worse one. Findings of equal severity are appended, up to [`FINDINGS_MAX`].
+/// Replaces a check if `other` is worse. If both are equally severe, appends the findings, up to [`FINDINGS_MAX`].
 fn keep_worst(one: &mut Value, other: &Value) {
     let rank = |check: &Value| ["ok", "warning", "problem"].iter().position(|name| check["status"] == *name);
     match (rank(one), rank(other)) {

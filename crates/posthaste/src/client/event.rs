@@ -99,8 +99,8 @@ impl EventCommand {
     }
 }
 
-/// Returns the body of a request. The payload is inserted unchanged: parsing and serializing it would change the
-/// notation of numbers and the order of keys.
+/// Builds the request body. The payload is inserted unchanged: parsing and serializing it could change the notation of
+/// numbers and the order of keys.
 fn body(event_type: &str, payload: Vec<u8>, external_id: Option<&str>) -> Result<String, Failure> {
     let payload = JsonText::parse(payload, input::BYTES_MAX);
     let payload = payload.map_err(|error| Failure::Usage(format!("the payload: {error}")))?;

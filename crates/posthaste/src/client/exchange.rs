@@ -1,4 +1,5 @@
-//! Sends a request to the server and reads the response, over HTTP/1.1. Every wait has a timeout, every body a limit.
+//! Sends a request to the server over HTTP/1.1 and reads the response. Every wait has a timeout, and the size of a
+//! response is limited.
 
 use super::{Call, Failure, json_text, tls};
 use bytes::Bytes;
@@ -15,27 +16,28 @@ use tokio::time::timeout;
 
 /// The timeout for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The timeout of a response. A verification takes the longest: it waits for a receiver that may not respond.
+/// The timeout for receiving a response. A verification takes longest, because it waits for a receiver that may not
+/// respond.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(120);
-/// The largest response, in bytes. The largest page has 4 MiB of payloads in 200 items.
+/// The maximum size of a response, in bytes. The largest page has 200 items with 4 MiB of payloads.
 const RESPONSE_BYTES_MAX: usize = 16 << 20;
 const AGENT: &str = concat!("posthaste-cli/", env!("CARGO_PKG_VERSION"));
 
-/// A client of a server, with the API key that it sends.
+/// An HTTP client for one server, with the API key that it sends.
 #[derive(Clone)]
 pub(crate) struct ApiClient {
-    /// The URL as it was given, for messages.
+    /// The URL as given by the user, for error messages.
     url: String,
     host: String,
     port: u16,
     is_tls: bool,
-    /// The path of the URL, which is prepended to that of every call.
+    /// The path of the URL, which is prepended to the path of every call.
     prefix: String,
     authorization: Option<HeaderValue>,
 }
 
 impl ApiClient {
-    /// Creates a client.
+    /// Creates a client for the server at `url`.
     ///
     /// # Errors
     ///
@@ -74,7 +76,7 @@ impl ApiClient {
         })
     }
 
-    /// Returns the body of a 2xx response.
+    /// Sends a call and returns the body of the response. A status other than 2xx is an error.
     pub(crate) async fn call(&self, call: &Call) -> Result<String, Failure> {
         let stream = self.connect().await?;
         let exchange = async {
@@ -93,12 +95,12 @@ impl ApiClient {
         String::from_utf8(body.to_vec()).map_err(|_| self.unreadable("it is not UTF-8"))
     }
 
-    /// Returns the body of a 2xx response and its parsed value, `Null` if it is empty.
+    /// Sends a call and returns the body of the response as text and as JSON. An empty body becomes `Null`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the body is not JSON or lacks the required field of the call: a response that was not
-    /// understood must not be taken for an empty one.
+    /// Returns an error if the call fails, or if the body is not JSON or lacks the call's required field: an unexpected
+    /// response must not be mistaken for an empty one.
     pub(crate) async fn call_json(&self, call: &Call) -> Result<(String, Value), Failure> {
         let text = self.call(call).await?;
         let value = if text.is_empty() { Ok(Value::Null) } else { json_text::parse(&text) };
@@ -126,7 +128,7 @@ impl ApiClient {
         Ok((status, body.map_err(anyhow::Error::from_boxed)?.to_bytes()))
     }
 
-    /// Returns the host without the brackets of an IPv6 address, for name resolution and certificates.
+    /// Returns the host without the brackets of an IPv6 address, for name resolution and certificate verification.
     fn name(&self) -> &str {
         self.host.trim_start_matches('[').trim_end_matches(']')
     }

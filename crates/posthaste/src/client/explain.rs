@@ -73,7 +73,8 @@ fn shown(answer: &Value) -> String {
     text
 }
 
-/// Replaces `routed` by the time of routing. It is that of the first delivery, so without deliveries it is unknown.
+/// Replaces `routed` with the time of routing, which is the time of the first delivery. It is unknown if there are no
+/// deliveries.
 fn with_routing(answer: &Value) -> Value {
     let mut answer = answer.clone();
     answer["routed"] = match (answer["routed"].as_bool(), answer["routed_at"].as_str()) {

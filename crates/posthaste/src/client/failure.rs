@@ -1,4 +1,4 @@
-//! Why a command failed: the message, the problem details (RFC 9457) for `--json`, and the exit code.
+//! Errors of client commands: the message, the problem details (RFC 9457) for `--json`, and the exit code.
 
 use serde_json::{Value, json};
 use std::fmt;
@@ -14,16 +14,16 @@ pub(crate) enum Failure {
     Refused {
         status: u16,
         text: String,
-        /// The problem details in the response, as they came.
+        /// The problem details from the response, unchanged.
         problem: Option<String>,
     },
-    /// No response from the server.
+    /// The server did not respond.
     Unreachable { url: String, why: String },
-    /// A response that is not one of this API.
+    /// The response is not a valid response of this API.
     Unreadable { text: String },
 }
 
-/// Returns problem details for an error that did not come from a server.
+/// Creates problem details for an error that was not reported by a server.
 pub(crate) fn problem(kind: &str, title: &str, detail: &str) -> Value {
     json!({"type": format!("tag:posthaste,2026:problem/{kind}"), "title": title, "detail": detail})
 }
@@ -45,7 +45,7 @@ impl Failure {
         Self::Refused { status, text, problem: Some(String::from_utf8_lossy(body).trim().to_owned()) }
     }
 
-    /// Returns whether the server says that the object does not exist.
+    /// Returns whether the server reported that the object does not exist.
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused { status: 404, problem: Some(_), .. })
     }
@@ -59,7 +59,7 @@ impl Failure {
         })
     }
 
-    /// Returns the problem details as JSON: those of the server, or new ones.
+    /// Returns the server's problem details as JSON, or creates new ones if there are none.
     pub(crate) fn problem(&self) -> String {
         let (kind, title) = match self {
             Self::Refused { problem: Some(problem), .. } => return problem.clone(),
@@ -90,7 +90,7 @@ impl Failure {
         }
     }
 
-    /// Returns what to do about it.
+    /// Returns advice on resolving the failure, if there is any.
     const fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Refused { status: 401, .. } => {

@@ -22,7 +22,7 @@ pub(super) fn from_stdin(what: &str) -> Result<Vec<u8>, Failure> {
 
 fn read(source: impl Read) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // One byte more than the limit, so that longer input is recognized.
+    // Read one byte more than the limit, so that longer input is detected.
     source.take(BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

@@ -1,14 +1,14 @@
 //! Parses untrusted JSON: responses of the server and orders from a file. The nesting depth is checked before parsing,
-//! because the parser's own limit of 127 levels is lower than that of the server.
+//! because the parser's own limit of 127 levels is lower than the server's and therefore disabled.
 
 use posthaste_core::json::{NESTING_MAX, is_nested_deeper};
 use serde_json::Value;
 
-/// The levels of a response around a payload. A list has three (an object with an array of objects); the others are a
-/// reserve for newer servers.
+/// The maximum number of nesting levels that a response adds around a payload. A list has three (an object with an
+/// array of objects); the rest is a reserve for newer servers.
 const WRAPPER_LEVELS: usize = 8;
 
-/// Parses a JSON text with up to [`NESTING_MAX`] levels, plus those of a response around a payload.
+/// Parses JSON with up to [`NESTING_MAX`] plus [`WRAPPER_LEVELS`] nesting levels.
 ///
 /// # Errors
 ///

@@ -33,7 +33,7 @@ impl Login {
         let environment = Environment::read();
         let name = self.name.clone().or(self.reach.context.clone()).or(environment.context);
         let name = name.unwrap_or_else(|| DEFAULT_NAME.to_owned());
-        // The variable has not been checked yet.
+        // A name from the environment has not been validated yet.
         profile::parse_name(&name).map_err(|why| Failure::Usage(format!("POSTHASTE_CONTEXT: {why}")))?;
         let known_url = || profile.contexts.get(&name).map(|context| context.url.clone());
         let url = self.reach.url.clone().or(environment.url).or_else(known_url);
@@ -52,7 +52,7 @@ impl Login {
     }
 }
 
-/// Checks that the server accepts the key. 403 means that it does, and that the role of the key may not read.
+/// Checks that the server accepts the key. Status 403 counts as success: the key is valid, but its role may not read.
 async fn check(server: &ApiClient) -> Result<(), Failure> {
     match server.call_json(&Call::get("/v1/system").required("version")).await {
         Ok(_) => Ok(()),

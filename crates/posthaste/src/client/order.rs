@@ -56,7 +56,7 @@ pub(crate) enum OrderCommand {
     },
 }
 
-/// The flags of an order. Without `--symbol`, it is read as JSON from `--file` or stdin.
+/// The flags that describe an order. Without `--symbol`, the order is read as JSON from `--file` or stdin.
 #[derive(Debug, Args)]
 pub(crate) struct Given {
     /// Symbol to trade, such as USDJPY [default: read the order from --file or stdin]
@@ -89,7 +89,8 @@ fn key(text: &str) -> Result<IdempotencyKey, String> {
     IdempotencyKey::parse(text).map_err(|error| error.to_string())
 }
 
-/// Accepts any JSON number and returns it unchanged. The server checks whether it is exact.
+/// Checks that `text` is a JSON number and returns it with its notation unchanged. The server checks whether the number
+/// can be represented exactly.
 fn number(text: &str) -> Result<String, String> {
     let is_number = serde_json::from_str::<Value>(text).is_ok_and(|value| value.is_number());
     is_number.then(|| text.trim().to_owned()).ok_or_else(|| "expected a number such as 12.5".to_owned())
@@ -193,15 +194,15 @@ impl Given {
     }
 }
 
-/// An order with or without an idempotency key.
+/// The JSON text of an order, with or without an idempotency key.
 #[derive(Debug, PartialEq, Eq)]
 enum Keyed {
-    /// The key in the order, and the order.
+    /// The idempotency key that the order contains, and the order.
     Whole(IdempotencyKey, String),
     Without(String),
 }
 
-/// Looks for the idempotency key in an order. Everything else is left to the server to check.
+/// Extracts the idempotency key from an order. The server checks the other fields.
 fn keyed(text: Vec<u8>, given: Option<&IdempotencyKey>) -> Result<Keyed, Failure> {
     let invalid = |why: String| Failure::Usage(format!("the order: {why}"));
     let text = JsonText::parse(text, input::BYTES_MAX).map_err(|error| invalid(error.to_string()))?;
@@ -219,7 +220,7 @@ fn keyed(text: Vec<u8>, given: Option<&IdempotencyKey>) -> Result<Keyed, Failure
     }
 }
 
-/// Inserts the key at the front, so that the rest of the text stays unchanged.
+/// Inserts the key as the first field, so that the rest of the text stays unchanged.
 fn with_key(text: &str, key: &IdempotencyKey) -> String {
     let rest = text.trim_start().trim_start_matches('{');
     let comma = if rest.trim() == "}" { "" } else { "," };

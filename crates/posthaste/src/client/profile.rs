@@ -14,7 +14,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
-/// The largest profile, in bytes. A context takes about 200.
+/// The maximum size of the profile, in bytes. A context takes about 200 bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const NAME_CHARS_MAX: usize = 64;
 
@@ -31,12 +31,12 @@ pub(super) struct Context {
 #[derive(Debug)]
 pub(crate) struct Profile {
     path: PathBuf,
-    /// The name of a context that exists.
+    /// The name of the current context, which is always a key of `contexts`.
     pub(super) current: Option<String>,
     pub(super) contexts: BTreeMap<String, Context>,
 }
 
-/// Parses the name of a context, which is a bare key of TOML.
+/// Parses the name of a context. Every valid name is a bare key in TOML.
 pub(super) fn parse_name(text: &str) -> Result<String, String> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if (1..=NAME_CHARS_MAX).contains(&text.len()) && text.bytes().all(is_allowed) {
@@ -53,7 +53,7 @@ fn path(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
 }
 
 impl Profile {
-    /// Loads the profile of this user. It is empty if there is no file, or no home directory.
+    /// Loads the current user's profile. The profile is empty if there is no file or no home directory.
     pub(crate) fn load_default() -> Result<Self, Failure> {
         Self::load(path(|name| std::env::var_os(name)).unwrap_or_default())
     }
@@ -150,11 +150,11 @@ impl Profile {
         Ok(())
     }
 
-    /// Returns the context of this name.
+    /// Returns the context called `name`.
     ///
     /// # Errors
     ///
-    /// Returns a usage error that lists the known names.
+    /// Returns a usage error that lists the known names if there is no such context.
     pub(super) fn context(mut self, name: &str) -> Result<Context, Failure> {
         self.contexts.remove(name).ok_or_else(|| self.unknown(name))
     }
@@ -170,7 +170,7 @@ impl Profile {
         self.contexts.remove(&name)
     }
 
-    /// Writes the profile with mode 0600, into a directory with mode 0700 if that is new.
+    /// Writes the profile with mode 0600. Creates its directory with mode 0700 if necessary.
     ///
     /// # Errors
     ///
@@ -187,7 +187,7 @@ impl Profile {
     }
 
     fn text(&self) -> String {
-        // The escapes of a JSON string are escapes of a TOML string, too.
+        // Every escape sequence in a JSON string is also valid in a TOML string.
         let quoted = |text: &str| Value::from(text).to_string();
         let mut text = HEAD.to_owned();
         if let Some(name) = &self.current {

@@ -34,7 +34,7 @@ fn first_line(source: impl BufRead) -> std::io::Result<String> {
     Ok(line)
 }
 
-/// Runs `read` while the terminal does not echo what is typed.
+/// Runs `read` while the terminal does not echo the input.
 fn without_echo<T>(terminal: &std::io::Stdin, read: impl FnOnce() -> T) -> T {
     let Ok(before) = tcgetattr(terminal) else { return read() };
     let mut silent: Termios = before.clone();

@@ -1,5 +1,5 @@
-//! The flags of every command that calls a server, and where their values come from: flag, environment, context,
-//! default.
+//! The flags that select a server, an API key and the output format. Missing values are read from the environment, then
+//! from a context, then from the defaults.
 
 use super::profile::{self, Profile};
 use super::{ApiClient, Failure};
@@ -14,10 +14,10 @@ const KEY: &str = "server_key";
 const CONTEXT: &str = "context_name";
 pub(crate) const JSON: &str = "json";
 
-/// The heading of these flags in help screens.
+/// The heading of the server flags in help screens.
 const HEADING: &str = "Server";
 
-/// Which server a command calls, with which key, and whether it prints JSON.
+/// The flags of a command that calls a server: the server, the API key, and whether to print JSON.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reach {
     pub(super) url: Option<String>,
@@ -26,7 +26,7 @@ pub(crate) struct Reach {
     pub(super) json: bool,
 }
 
-/// The environment variables of the client. Empty ones count as unset.
+/// The client's environment variables. Empty variables count as unset.
 #[derive(Debug, Default)]
 pub(super) struct Environment {
     pub(super) url: Option<String>,
@@ -78,7 +78,7 @@ impl Reach {
             .help("Print JSON; errors are problem details (RFC 9457) on stderr")
     }
 
-    /// Returns the first of the server flags that was given.
+    /// Returns the name of the first server flag that was given, if any.
     pub(crate) fn given(matches: &ArgMatches) -> Option<&'static str> {
         [(URL, "--url"), (KEY, "--key"), (CONTEXT, "--context")]
             .into_iter()
@@ -92,10 +92,10 @@ impl Reach {
         ApiClient::new(&url, key.as_ref().map(Secret::expose))
     }
 
-    /// Returns URL and key in the order of precedence: flag, environment, context, default.
+    /// Resolves the URL and the key. The order of precedence is flag, environment, context, default.
     ///
-    /// The key of a context is only sent to the server of that context, and the root key of this machine never to the
-    /// server of a context. The profile is read only if a value is missing or a context is named.
+    /// A context's key is sent only to that context's server, and this machine's root key is never sent to a context's
+    /// server. The profile is read only if a value is missing or a context is named.
     fn resolve(
         &self,
         environment: Environment,
@@ -132,7 +132,7 @@ fn is_same_server(one: &str, other: &str) -> bool {
     origin(one).is_some_and(|origin_of_one| Some(origin_of_one) == origin(other))
 }
 
-/// The flags themselves are defined once per command by the caller of [`Reach::server_args`]; clap propagates their
+/// Defines no flags: the caller of [`Reach::server_args`] defines them once per command, and clap propagates their
 /// values to the subcommands.
 impl Args for Reach {
     fn augment_args(command: Command) -> Command {
@@ -173,7 +173,8 @@ mod tests {
         Some(value.to_owned()).filter(|value| !value.is_empty())
     }
 
-    /// Resolves URL, key and context of flags, then of the environment, and the root key. Empty ones are unset.
+    /// Resolves the URL and the key. `flags` and `variables` contain URL, key and context. Empty strings count as
+    /// unset.
     fn resolve(
         flags: [&str; 3],
         variables: [&str; 3],
@@ -207,7 +208,7 @@ mod tests {
             (["", "", ""], ["http://env", "env", ""], "", PROFILE, "http://env env"),
             (["http://flag", "flag", ""], ["http://env", "env", "b"], "", PROFILE, "http://flag flag"),
             (["", "flag", ""], ["", "env", ""], "root", PROFILE, "https://a.example flag"),
-            // The key of a context is not sent to another server, and the root key not to a context.
+            // A context's key is not sent to another server, and the root key is not sent to a context's server.
             (["http://flag", "", ""], ["", "", ""], "", PROFILE, "http://flag none"),
             (["http://flag", "", ""], ["", "", ""], "root", PROFILE, "http://flag root"),
             (["https://A.example:443/x", "", ""], ["", "", ""], "", PROFILE, "https://A.example:443/x key-a"),

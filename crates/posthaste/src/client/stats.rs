@@ -75,7 +75,7 @@ fn shown(answer: &Value) -> String {
     text
 }
 
-/// Returns the figures with their units.
+/// Formats the statistics with their units.
 fn formatted(answer: &Value) -> Value {
     let percent = |name: &str| match answer[name].as_f64() {
         Some(ratio) => format!("{:.2}%", ratio * 100.0).into(),

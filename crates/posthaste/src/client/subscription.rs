@@ -195,7 +195,7 @@ impl SubscriptionCommand {
     }
 }
 
-/// Returns the whole seconds of a duration. A bare number is in seconds, the earlier notation.
+/// Parses a duration and returns it in whole seconds. A bare number, the earlier notation, counts as seconds.
 fn parse_overlap(text: &str) -> Result<u64, String> {
     let seconds = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
     let whole = duration::parse(text).filter(|time| time.subsec_nanos() == 0).map(|time| time.as_secs());
@@ -206,7 +206,7 @@ fn shown(answer: &Value) -> String {
     SUBSCRIPTION.show(answer)
 }
 
-/// Shows a new subscription and what to do next.
+/// Formats a new subscription, followed by instructions for verifying its URL.
 fn created(answer: &Value) -> String {
     let id = table::cell(&answer["id"]);
     format!(

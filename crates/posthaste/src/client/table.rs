@@ -3,14 +3,14 @@
 
 use serde_json::Value;
 
-/// A heading and the name of a field.
+/// A column heading and the name of the JSON field.
 pub(super) type Column = (&'static str, &'static str);
 
-/// The fields of an object of the API. Lists show some of them, with the headings in capital letters.
+/// The fields of an API object and their headings. Lists show some of the fields, with headings in upper case.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) fields: &'static [Column],
-    /// The fields in lists. A column is omitted if no item has the field.
+    /// The names of the fields shown in lists. A column is omitted if no item has the field.
     pub(super) listed: &'static [&'static str],
     /// The heading of the first column in lists.
     pub(super) key: &'static str,
@@ -22,7 +22,7 @@ impl Record {
         record(self.fields, answer)
     }
 
-    /// Formats a page of a list. `if_empty` is shown if there are no items.
+    /// Formats a page of a list. If it has no items, shows `if_empty` instead.
     pub(super) fn list(&self, if_empty: &str, answer: &Value) -> String {
         page(if_empty, answer, |items| self.rows(items))
     }
@@ -41,11 +41,11 @@ impl Record {
     }
 }
 
-/// The maximum number of characters of a cell in a list. Longer text is truncated; `--json` prints all of it.
+/// The maximum length of a cell in a list, in characters. Longer text is truncated; `--json` prints it in full.
 const CELL_CHARS_MAX: usize = 80;
 const GAP: &str = "  ";
 
-/// Formats a page of a list with these columns. `if_empty` is shown if there are no items.
+/// Formats a page of a list with the given columns. If it has no items, shows `if_empty` instead.
 pub(super) fn list(columns: &[Column], if_empty: &str, answer: &Value) -> String {
     page(if_empty, answer, |items| rows(columns, items))
 }
@@ -76,7 +76,7 @@ pub(super) fn record(fields: &[Column], answer: &Value) -> String {
     aligned(&lines)
 }
 
-/// Formats a response without a specific format, as indented JSON.
+/// Formats a response that has no specific format as indented JSON, or as `done` if it is empty.
 pub(super) fn whole(answer: &Value) -> String {
     if answer.is_null() { "done\n".to_owned() } else { format!("{answer:#}\n") }
 }
@@ -97,7 +97,7 @@ fn aligned(lines: &[Vec<String>]) -> String {
     text
 }
 
-/// Returns a value as text, truncated to [`CELL_CHARS_MAX`].
+/// Formats a value as text, truncated to [`CELL_CHARS_MAX`] characters.
 fn short(value: &Value) -> String {
     let text = cell(value);
     match text.char_indices().nth(CELL_CHARS_MAX) {
@@ -106,7 +106,7 @@ fn short(value: &Value) -> String {
     }
 }
 
-/// Returns a value as text.
+/// Formats a value as text.
 pub(super) fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
@@ -118,14 +118,14 @@ pub(super) fn cell(value: &Value) -> String {
     }
 }
 
-/// Replaces characters that could manipulate the terminal.
+/// Replaces characters that could manipulate the terminal with U+FFFD.
 fn visible(text: &str) -> String {
     let is_hidden = |char: char| char.is_control() || is_bidi_control(char);
     text.chars().map(|char| if is_hidden(char) { '\u{fffd}' } else { char }).collect()
 }
 
 /// Returns whether a character has the Unicode property `Bidi_Control`. Such characters can make a cell show
-/// `evil.example` although its text differs, or reorder the cells next to it.
+/// `evil.example` although its text differs, or reorder the adjacent cells.
 const fn is_bidi_control(char: char) -> bool {
     matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -173,7 +173,7 @@ mod tests {
             let nested = cell(&json!({ &text: [text] }));
             assert_eq!(nested, format!(r#"{{"{replaced}":["{replaced}"]}}"#), "{}", mark.escape_unicode());
         }
-        // Letters of both directions stay, as do the joiners that some scripts and emoji need.
+        // Letters of either direction are kept, and so are the joiners that some scripts and emoji need.
         for text in ["\u{5d0}\u{5d1}", "\u{645}\u{200c}\u{646}", "\u{1f469}\u{200d}\u{1f4bb}"] {
             assert_eq!(cell(&text.into()), text);
         }

@@ -1,4 +1,4 @@
-//! A request that the receiver got: checks its signature, recognizes challenges and formats the line that is printed.
+//! A received request: checks its signature, recognizes challenges and formats the line that is printed.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::time::Duration;
 
-/// The clock skew that is tolerated between sender and receiver.
+/// The maximum clock skew between sender and receiver.
 const TOLERANCE: Duration = Duration::from_secs(300);
 /// The event type of a verification challenge.
 const CHALLENGE: &str = "posthaste.verification";
@@ -22,7 +22,7 @@ pub(super) struct Received {
 /// The result of checking a signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Checked {
-    /// There is no secret to check with.
+    /// The signature was not checked, because no secret is configured.
     Unchecked,
     Verified,
     NotVerified(String),
@@ -52,7 +52,7 @@ pub(super) fn event_type(headers: &HeaderMap) -> String {
     shown(headers, "posthaste-event-type")
 }
 
-/// Returns a header for display, or a dash if it is missing.
+/// Returns the value of a header for display, or a dash if it is missing or not visible ASCII.
 fn shown(headers: &HeaderMap, name: &str) -> String {
     // `to_str` accepts only visible ASCII, so no control sequence reaches the terminal.
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("-").to_owned()
@@ -63,7 +63,7 @@ impl Received {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// Checks the signature against each of `secrets`.
+    /// Checks whether the signature was created with one of `secrets`.
     pub(super) fn check(&self, secrets: &[SigningSecret], now: Timestamp) -> Checked {
         if secrets.is_empty() {
             return Checked::Unchecked;
@@ -80,7 +80,7 @@ impl Received {
         }
     }
 
-    /// Returns the body that answers a challenge, or `None` if this is not one.
+    /// Returns the response body for a challenge, or `None` if the request is not a challenge.
     pub(super) fn challenge(&self) -> Option<String> {
         if self.text("posthaste-event-type") != Some(CHALLENGE) {
             return None;

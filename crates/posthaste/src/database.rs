@@ -1,4 +1,4 @@
-//! Database URLs: which engine a URL selects, and how it is shown without its password.
+//! Database URLs: parses them to select the engine, and formats them without the password.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ impl FromStr for DatabaseUrl {
     }
 }
 
-/// Shows neither password nor user name, for logs and messages.
+/// Formats the URL without user name and password, for logs and messages.
 impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -34,16 +34,16 @@ impl fmt::Display for DatabaseUrl {
     }
 }
 
-/// The text is not a URL of either engine. The error does not contain the text, which may hold a password.
+/// The error for a text that is not a database URL. It does not contain the text, which may include a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NotADatabase;
 
-/// The URL of a PostgreSQL server, with user and password.
+/// The URL of a PostgreSQL server, which may include a user name and a password.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ServerUrl(String);
 
 impl ServerUrl {
-    /// Returns the whole URL with its password, for the driver.
+    /// Returns the whole URL, including the password, for the driver.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
@@ -83,8 +83,8 @@ struct Parts<'a> {
     has_query: bool,
 }
 
-/// Splits a URL of a server. Returns `None` if a question mark precedes an `@`: one of them then belongs to a password,
-/// and which one is ambiguous.
+/// Splits a PostgreSQL URL into its parts. Returns `None` if a question mark precedes an `@`, because it is ambiguous
+/// which of the two is part of a password.
 fn parts(url: &str) -> Option<Parts<'_>> {
     let (_, rest) = url.split_once("://")?;
     let (login, place) = rest.rsplit_once('@').map_or((None, rest), |(login, place)| (Some(login), place));
@@ -93,13 +93,13 @@ fn parts(url: &str) -> Option<Parts<'_>> {
     }
     let (place, has_query) = place.split_once('?').map_or((place, false), |(place, _)| (place, true));
     let user = login.map(|login| login.split_once(':').map_or(login, |(user, _)| user));
-    // An `@` in the user name means that a password was written without its user.
+    // A user name that contains `@` is a password without a user name.
     let user = user.filter(|user| !user.contains('@'));
     Some(Parts { user, has_password: login.is_some_and(|login| login.contains(':')), place, has_query })
 }
 
-/// Returns a database URL without its password, as `posthaste config` shows it. The user name stays, because it is
-/// what distinguishes logins. Returns `None` if the text is not a database URL: its password cannot be located.
+/// Returns a database URL without its password, for `posthaste config`. The user name is kept, because it distinguishes
+/// logins. Returns `None` if the text is not a database URL or its password cannot be located.
 pub(crate) fn without_password(text: &str) -> Option<String> {
     match text.parse().ok()? {
         DatabaseUrl::Sqlite(path) => Some(format!("sqlite://{}", path.display())),

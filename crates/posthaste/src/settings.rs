@@ -1,5 +1,5 @@
-//! Settings: read from defaults, file, environment and flags through one [`table`], checked together, and passed to the
-//! wiring as plain types. A [`Settings`] is always valid.
+//! Reads the settings from defaults, file, environment and flags, as defined in one [`table`], and checks them
+//! together. A [`Settings`] value is always valid.
 
 mod combination;
 mod environment;
@@ -36,17 +36,17 @@ use std::ffi::OsString;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use table as t;
 
-/// The loopback networks.
+/// The loopback networks of IPv4 and IPv6.
 const LOOPBACK: [IpNet; 2] = [
     IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8)),
     IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128)),
 ];
 
-/// Reads all sources.
+/// Reads the settings from all sources.
 ///
 /// # Errors
 ///
-/// Returns all problems at once: values that cannot be read, unknown names, and combinations that conflict.
+/// Returns all problems at once: invalid values, unknown names and conflicting settings.
 pub(crate) fn load(
     flags: &Flags,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -54,15 +54,16 @@ pub(crate) fn load(
     read(flags, environment, &[])
 }
 
-/// Like [`load`], for `posthaste dev`, whose requests may always reach the loopback networks without TLS. The check of
-/// combinations takes that into account: a broker on this machine is then allowed.
+/// Reads the settings for `posthaste dev`, which may always send requests to the loopback networks without TLS. A
+/// broker on this machine is therefore accepted.
 pub(crate) fn load_for_dev(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Settings, Problems> {
     read(&Flags::default(), environment, &LOOPBACK).map(|(settings, _)| settings)
 }
 
-/// Reads all sources. Requests may also reach the networks `open`, without TLS if there are any.
+/// Reads the settings from all sources. Requests may also be sent to the networks in `open`. If `open` is not empty,
+/// requests do not need TLS.
 fn read(
     flags: &Flags,
     environment: impl IntoIterator<Item = (OsString, OsString)>,

@@ -1,4 +1,4 @@
-//! Checks combinations of settings that are valid on their own but conflict. Each rule names both settings.
+//! Checks for settings that are valid individually but conflict with each other. Each problem names both settings.
 
 use super::problem::Problem;
 use super::setting::Setting;
@@ -11,7 +11,7 @@ use posthaste_core::job::REPORT_TIME;
 use posthaste_core::retry::{ORDER_BACKOFF_MAX, OrderRetryPolicy, RETRY_AFTER_MAX};
 use std::time::Duration;
 
-/// Adds a problem for each rule that is violated. A rule is skipped if one of its values is invalid.
+/// Adds a problem for each violated rule. A rule is skipped if one of its values is invalid.
 pub(super) fn check(values: &Values, open: &[IpNet], problems: &mut Vec<Problem>) {
     let rules = [
         request_and_lease(values),
@@ -58,7 +58,8 @@ pub(super) fn stuck_threshold(values: &Values) -> Option<Duration> {
     values.get(&t::OUTBOX_STUCK_THRESHOLD_MIN)
 }
 
-/// An idempotency key that expires while its order is still being retried would let a duplicate through.
+/// Checks that idempotency keys outlive the retries of their orders. A key that expires earlier would let a duplicate
+/// through.
 fn ledger_and_retries(values: &Values) -> Option<Problem> {
     let policy =
         OrderRetryPolicy { retries_max: values.get(&t::OUTBOX_RETRY_MAX)?, ..OrderRetryPolicy::ORDER };
@@ -69,19 +70,19 @@ fn ledger_and_retries(values: &Values) -> Option<Problem> {
     (!fits).then(|| conflict(values, &t::OUTBOX_LEDGER_TTL, &t::OUTBOX_RETRY_MAX, why))
 }
 
-/// Returns the longest time between the first and the last send of an order: every send hangs until it counts as
-/// stuck, and every delay is the longest that `Retry-After` or the backoff allows.
+/// Returns the longest time from the first attempt to send an order to the end of the last attempt: every attempt hangs
+/// until it counts as stuck, and every delay is the longest that `Retry-After` or the backoff allows.
 fn longest_chain(policy: OrderRetryPolicy, send: Duration) -> Duration {
     let longest_wait = |retry| {
-        // The jitter of this key may be the lowest, 0.9; that of another key the highest, 1.1.
+        // The jitter depends on the key: it may be as low as 0.9 for this key and as high as 1.1 for another.
         let backoff = policy.backoff("", retry) * 11 / 9;
         backoff.clamp(RETRY_AFTER_MAX, ORDER_BACKOFF_MAX * 11 / 10)
     };
     (1..=policy.retries_max).map(|retry| longest_wait(retry) + send).sum::<Duration>() + send
 }
 
-/// Orders are subject to the same egress policy as webhooks. The URL itself is checked here; the addresses that its
-/// host resolves to are checked before each request.
+/// Checks the broker's URL against the egress policy, which applies to orders and webhooks. The addresses that the host
+/// resolves to are checked before each request.
 fn broker_and_egress(values: &Values, open: &[IpNet]) -> Option<Problem> {
     let url = values.get(&t::BROKER_URL)?;
     let policy = super::egress_policy(values, open).ok()?;
@@ -93,7 +94,7 @@ fn broker_and_egress(values: &Values, open: &[IpNet]) -> Option<Problem> {
     })
 }
 
-/// The embedded database has no logins. Logins without a database URL imply PostgreSQL.
+/// Checks that no logins are set for the embedded database. Logins without a database URL imply PostgreSQL.
 fn embedded_and_logins(values: &Values) -> Vec<Problem> {
     let given = values.given(t::DATABASE_URL.about.env);
     let named = given.is_some_and(|given| given.source != Source::Default);

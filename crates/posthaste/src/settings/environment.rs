@@ -1,5 +1,5 @@
 //! Reads settings from environment variables. An unknown variable with one of the prefixes is an error, because a
-//! misspelled setting would otherwise be ignored silently.
+//! misspelled setting would otherwise be silently ignored.
 
 use super::problem::Problem;
 use super::setting::About;
@@ -9,10 +9,10 @@ use std::path::PathBuf;
 
 const PREFIXES: [&str; 2] = ["POSTHASTE_", "OUTBOX_"];
 
-/// The path of the settings file. Not a setting itself, because the file cannot contain it.
+/// The variable with the path of the settings file. It is not a setting, because the file cannot contain its own path.
 const CONFIG: &str = "POSTHASTE_CONFIG";
 
-/// Variables that are not settings of the server: those of the client commands and of the tests.
+/// Variables that are not server settings: they are used by client commands and tests.
 const OTHERS: [&str; 5] =
     ["POSTHASTE_SEED", "POSTHASTE_BLESS", "POSTHASTE_URL", "POSTHASTE_KEY", "POSTHASTE_CONTEXT"];
 const TEST_PREFIX: &str = "POSTHASTE_TEST_";
@@ -46,7 +46,7 @@ pub(super) fn read(
             Err(_) => problems.push(not_utf8(row.about())),
         }
     }
-    // The environment is unordered; the message is sorted.
+    // Sort the problems, because the environment is unordered.
     unknown.sort_by_key(ToString::to_string);
     problems.extend(unknown);
     found
@@ -57,8 +57,8 @@ fn has_our_prefix(name: &str) -> bool {
     has_prefix && !OTHERS.contains(&name) && !name.starts_with(TEST_PREFIX)
 }
 
-/// Returns whether Kubernetes set the variable: it puts the addresses of services named `posthaste` or `outbox` into
-/// every container, in the style of Docker links, where the operator cannot remove them.
+/// Returns whether the variable was set by Kubernetes. By default, it adds the addresses of services, such as services
+/// named `posthaste` or `outbox`, to the environment of every container, in the style of Docker links.
 fn is_service_link(name: &str, value: &str) -> bool {
     let is_address = value.starts_with("tcp://") || value.starts_with("udp://");
     let has_protocol = ["_TCP", "_UDP"].iter().any(|protocol| name.contains(protocol));

@@ -11,10 +11,10 @@ use std::path::Path;
 use std::sync::Arc;
 use toml::de::DeValue;
 
-/// The largest file, in bytes. All settings with comments take a hundredth of it.
+/// The maximum size of the file, in bytes. A file with all settings and comments takes a hundredth of this.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Returns the settings of a file, in its order. Adds what is wrong with it to `problems`.
+/// Reads the settings from a file, in file order. Appends any problems to `problems`.
 pub(super) fn read(path: &Path, problems: &mut Vec<Problem>) -> Vec<(&'static dyn Row, Given)> {
     match read_text(path) {
         Ok(text) => parse(path, &text, problems),
@@ -47,7 +47,7 @@ pub(super) fn parse(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Vec
     };
     let path = Arc::new(path.to_path_buf());
     let mut found = Vec::new();
-    // The table is sorted by name; problems are reported in the order of the file.
+    // The table is sorted by name, but problems are reported in file order.
     let mut entries: Vec<_> = table.get_ref().iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     for (key, value) in entries {

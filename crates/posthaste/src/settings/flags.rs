@@ -1,19 +1,19 @@
-//! Settings as command-line flags, generated from the table: all of them, or only those of the database.
+//! Settings as command-line flags, generated from the table: all settings, or only the database settings.
 
 use super::setting::{Group, Row, Shown};
 use super::table::{DATABASE_URL, DATABASE_URL_DIRECT, TABLE};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use std::path::PathBuf;
 
-/// The settings that were given on the command line.
+/// The settings given on the command line.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Flags {
     pub(super) config: Option<PathBuf>,
-    /// Pairs of the variable's name and the text.
+    /// The settings as pairs of environment variable name and text.
     pub(super) given: Vec<(&'static str, String)>,
 }
 
-/// The flags of a command that only needs the database.
+/// The flags of a command that needs only the database settings.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DatabaseFlags(pub(crate) Flags);
 

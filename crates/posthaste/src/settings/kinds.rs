@@ -1,4 +1,4 @@
-//! The kinds of settings, with one parser each: numbers, durations and sizes here, others in the submodules.
+//! The [`Kind`]s of settings. Numbers, durations and sizes are defined here, the others in submodules.
 
 mod access;
 mod network;
@@ -104,8 +104,8 @@ impl Kind for Number {
     }
 }
 
-/// A duration whose setting names a unit, `_MS` or `_MIN`. A bare number counts in that unit, with up to three decimals
-/// if the unit is a minute; the common notation for durations is accepted as well.
+/// A duration whose setting has a unit in its name, `_MS` or `_MIN`. A bare number is a value in that unit, with up to
+/// three decimals for minutes. The common notation for durations is also accepted.
 #[derive(Debug)]
 pub(super) struct UnitTime {
     pub(super) unit: Unit,

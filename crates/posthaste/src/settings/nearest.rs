@@ -3,10 +3,11 @@
 use super::setting::{About, bare_name};
 use super::table::TABLE;
 
-/// Longer names get no suggestion: the longest setting has about half as many characters.
+/// The maximum length of a name that gets a suggestion, in characters. The longest setting has about half as many.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Returns the setting with the smallest edit distance, or `None` if it exceeds one change per three characters.
+/// Returns the setting whose name has the smallest edit distance to `name`, or `None` if the distance exceeds one edit
+/// per three characters.
 pub(super) fn nearest(name: &str) -> Option<&'static About> {
     let name: Vec<char> = bare_name(name).replace('-', "_").chars().collect();
     if name.len() > NAME_CHARS_MAX {
@@ -17,8 +18,8 @@ pub(super) fn nearest(name: &str) -> Option<&'static About> {
     (changes * 3 <= name.len()).then_some(about)
 }
 
-/// Returns the Levenshtein distance: the number of insertions, deletions and substitutions. Keeps one row of the
-/// matrix.
+/// Returns the Levenshtein distance: the minimum number of insertions, deletions and substitutions. Stores only one row
+/// of the matrix.
 fn distance(from: &[char], to: &str) -> usize {
     let mut row: Vec<usize> = (0..=from.len()).collect();
     for (above, target) in to.chars().enumerate() {

@@ -74,7 +74,8 @@ pub(crate) fn example() -> String {
     text
 }
 
-/// Returns the default or the example as a TOML value. None of them contains a character that needs escaping.
+/// Returns the default or the example of a setting as a TOML value. None of these contain characters that need
+/// escaping.
 fn toml_value(row: &dyn Row) -> String {
     let (Fallback::Value(value) | Fallback::Unset { example: value }) = row.about().fallback;
     if row.is_bare() { value.to_owned() } else { format!("\"{value}\"") }

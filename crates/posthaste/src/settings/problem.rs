@@ -1,5 +1,5 @@
-//! Problems with the settings. Each message names the setting as its source spells it, the value, and what is
-//! accepted.
+//! Problems with the settings. Each message contains the setting in the notation of its source, its value, and a
+//! description of the accepted values.
 
 use super::nearest::nearest;
 use super::setting::{About, Shown};
@@ -7,16 +7,16 @@ use super::source::{Given, Source};
 use crate::database::without_password;
 use std::fmt;
 
-/// The maximum number of characters of a value in a message.
+/// The maximum length of a value in a message, in characters.
 const SHOWN_CHARS_MAX: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Problem {
     /// A value that cannot be parsed.
     Invalid { spelled: String, expected: String },
-    /// Two values that exclude each other.
+    /// Two values that conflict with each other.
     Conflict { one: String, other: String, why: String },
-    /// A name that is not a setting.
+    /// A name that does not belong to any setting.
     Unknown { spelled: String, nearest: Option<String> },
     /// A settings file that cannot be read or parsed.
     File { file: String, why: String },
@@ -67,7 +67,7 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// Returns a setting in the notation of its source, for messages.
+/// Formats a setting and its value in the notation of its source, for messages.
 pub(super) fn spelled(about: &About, given: &Given) -> String {
     let value = shown(about, &given.text);
     match &given.source {

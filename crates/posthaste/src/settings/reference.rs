@@ -41,7 +41,7 @@ fn roles(roles: &[ProcessRole]) -> String {
     roles.iter().map(|role| role.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Escapes what Markdown would interpret inside a table cell.
+/// Escapes the characters that Markdown would interpret inside a table cell.
 fn escaped(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;")
 }

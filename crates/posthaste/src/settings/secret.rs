@@ -10,7 +10,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// Returns the value. Callers must not log it or put it into a message.
+    /// Returns the value. Callers must not log it or include it in a message.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }

@@ -1,42 +1,42 @@
-//! A setting: a row of [`super::table`], and the [`Kind`] that parses its text.
+//! The definition of a setting: a [`Setting`] is a row of [`super::table`], and its [`Kind`] parses the text.
 
 use super::types::ProcessRole;
 
-/// Parses the text of a setting, independently of its source.
+/// A kind of setting, such as a duration or a URL. It parses the setting's text, whatever the source.
 pub(super) trait Kind: Sync {
     type Value;
     /// The placeholder for the value in `--help`.
     const METAVAR: &'static str;
-    /// The separator that joins the entries of a list in the file. `None` if the file must not contain a list.
+    /// The separator that joins the entries of a TOML array into one text, or `None` if an array is not accepted.
     const SEPARATOR: Option<&'static str> = None;
-    /// Whether the file contains the value without quotes.
+    /// Whether the value is written without quotes in the settings file.
     const BARE: bool = false;
-    /// Whether the flag alone means `true`.
+    /// Whether the flag may be given without a value, which means `true`.
     const SWITCH: bool = false;
 
-    /// Parses a value.
+    /// Parses the text of a setting.
     ///
     /// # Errors
     ///
-    /// Returns a description of what is accepted. It never contains the text, which may be secret.
+    /// Returns a description of the accepted values. It never contains `text`, which may be secret.
     fn read(&self, text: &str) -> Result<Self::Value, String>;
 
-    /// Returns the accepted values in a few words, with the range, for the settings reference.
+    /// Returns a short description of the accepted values and their range, for the settings reference.
     fn accepts(&self) -> String;
 }
 
-/// The part of a value that may be shown.
+/// The part of a setting's value that may be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shown {
     Whole,
     /// A database URL without its password.
     WithoutPassword,
-    /// A URL that must not contain credentials or a query; one that does is not shown.
+    /// The whole URL, unless it may contain credentials or a query.
     PlainUrl,
     Hidden,
 }
 
-/// The heading of a setting in `--help`, in the example file and in the settings reference.
+/// The heading under which a setting appears in `--help`, the example file and the settings reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Group {
     Server,
@@ -60,7 +60,7 @@ impl Group {
     }
 }
 
-/// The value of a setting that no source sets.
+/// The value that a setting has if no source sets it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fallback {
     Value(&'static str),
@@ -70,7 +70,7 @@ pub(super) enum Fallback {
     },
 }
 
-/// The part of a row that does not depend on its kind.
+/// The part of a [`Setting`] that does not depend on its kind.
 #[derive(Debug)]
 pub(super) struct About {
     /// The name of the environment variable, which identifies the setting.
@@ -79,22 +79,22 @@ pub(super) struct About {
     pub(super) fallback: Fallback,
     pub(super) shown: Shown,
     pub(super) help: &'static str,
-    /// The process roles that use it.
+    /// The process roles that use the setting.
     pub(super) roles: &'static [ProcessRole],
 }
 
 impl About {
-    /// Returns the key in the settings file: the variable's name in lower case, without `posthaste_`.
+    /// Returns the key in the settings file: the variable name in lower case, without the prefix `posthaste_`.
     pub(super) fn key(&self) -> String {
         bare_name(self.env)
     }
 
-    /// Returns the flag with its dashes.
+    /// Returns the command-line flag, including the leading dashes.
     pub(super) fn flag(&self) -> String {
         format!("--{}", self.long())
     }
 
-    /// Returns the flag without its dashes, as clap expects it.
+    /// Returns the command-line flag without the leading dashes, as clap expects it.
     pub(super) fn long(&self) -> String {
         self.key().replace('_', "-")
     }
@@ -107,7 +107,7 @@ impl About {
     }
 }
 
-/// Returns a name in lower case, without `posthaste_`: the form that all spellings of a setting share.
+/// Converts a name to lower case and removes the prefix `posthaste_`.
 pub(super) fn bare_name(name: &str) -> String {
     let lower = name.to_lowercase();
     lower.strip_prefix("posthaste_").map_or_else(|| lower.clone(), str::to_owned)
@@ -120,7 +120,7 @@ pub(super) struct Setting<K> {
 }
 
 impl<K> Setting<K> {
-    /// Creates a setting with a default.
+    /// Creates a setting with a default value.
     pub(super) const fn new(
         env: &'static str,
         default: &'static str,
@@ -133,7 +133,7 @@ impl<K> Setting<K> {
         Self { about: About { env, group, fallback, shown: Shown::Whole, help, roles }, kind }
     }
 
-    /// Creates a setting without a default.
+    /// Creates a setting without a default value. The example file shows `example`.
     pub(super) const fn optional(
         env: &'static str,
         example: &'static str,
@@ -151,14 +151,14 @@ impl<K> Setting<K> {
         self
     }
 
-    /// Sets the process roles that use the setting. Without a call, all do.
+    /// Sets the process roles that use the setting. By default, all roles use it.
     pub(super) const fn used_by(mut self, roles: &'static [ProcessRole]) -> Self {
         self.about.roles = roles;
         self
     }
 }
 
-/// A row of the table, independent of its kind.
+/// A [`Setting`] of any kind, for use as a trait object.
 pub(super) trait Row: Sync {
     fn about(&self) -> &About;
     fn metavar(&self) -> &'static str;

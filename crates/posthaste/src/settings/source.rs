@@ -32,21 +32,22 @@ impl fmt::Display for Source {
     }
 }
 
-/// The text of a setting and its source. It may be secret, so it is shown only through [`super::problem::shown`].
+/// The text of a setting and its source. The text may be secret, so it must be displayed with
+/// [`super::problem::shown`].
 #[derive(Clone)]
 pub(super) struct Given {
     pub(super) text: String,
     pub(super) source: Source,
 }
 
-/// The settings file that is read, if it exists, when no other one is named.
+/// The settings file that is read by default, if it exists.
 pub(super) const DEFAULT_FILE: &str = "posthaste.toml";
 
-/// The text of every setting that has one, by the name of its environment variable.
+/// The text of every setting that has a value, keyed by the name of its environment variable.
 pub(crate) struct Values(BTreeMap<&'static str, Given>);
 
 impl Values {
-    /// Collects the values of all sources and checks each one. Adds what is invalid to `problems`.
+    /// Collects the values from all sources and checks each of them. Appends any problems to `problems`.
     pub(super) fn collect(
         flags: &Flags,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -76,7 +77,7 @@ impl Values {
         values
     }
 
-    /// Replaces a value. An empty text unsets a setting that has no default, also one that an earlier source set.
+    /// Sets the value of a setting. An empty text unsets a setting without a default, even if an earlier source set it.
     fn put(&mut self, row: &dyn Row, given: Given) {
         if given.text.is_empty() && row.about().default().is_none() {
             self.0.remove(row.about().env);
@@ -99,19 +100,19 @@ impl Values {
         self.0.get(env)
     }
 
-    /// Returns the value, or `None` if it is unset or invalid.
+    /// Returns the value of a setting, or `None` if it is unset or invalid.
     pub(super) fn get<K: Kind>(&self, setting: &Setting<K>) -> Option<K::Value> {
         self.given(setting.about.env).and_then(|given| setting.kind.read(&given.text).ok())
     }
 
-    /// Returns the value of a setting with a default.
+    /// Returns the value of a setting that has a default.
     pub(super) fn value<K: Kind>(&self, setting: &Setting<K>) -> Result<K::Value, Problem> {
         let missing = Given { text: String::new(), source: Source::Default };
         let given = self.given(setting.about.env).unwrap_or(&missing);
         setting.kind.read(&given.text).map_err(|expected| Problem::invalid(&setting.about, given, expected))
     }
 
-    /// Returns a setting in the notation of its source, for a message about two settings.
+    /// Formats a setting and its value in the notation of its source, for messages about conflicting settings.
     pub(super) fn spelled<K>(&self, setting: &Setting<K>) -> String {
         let name = || setting.about.env.to_owned();
         self.given(setting.about.env)

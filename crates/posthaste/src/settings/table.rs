@@ -1,5 +1,5 @@
 //! The table of all settings. The file and environment readers, the flags and their help, `posthaste config`, the
-//! example file and the settings reference are generated from it. A new setting needs a row here and a field of
+//! example file and the settings reference are based on it. A new setting needs a row here and a field in
 //! [`super::Settings`].
 
 use super::kinds::{
@@ -15,10 +15,10 @@ use posthaste_core::retry::ATTEMPTS_LIMIT_MAX;
 use posthaste_store::grants::DbRole;
 use std::time::Duration;
 
-/// The largest payload that the CHECK constraint of the table `events` accepts, in bytes.
+/// The largest payload that the CHECK constraint on the table `events` accepts, in bytes.
 const STORED_PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
-/// The example of a key. It is deliberately invalid, because a key in an example is public knowledge.
+/// The example value of a key. It is deliberately invalid, because a key in an example is publicly known.
 pub(super) const KEY_EXAMPLE: &str = "<the output of: openssl rand -hex 32>";
 
 const HOUR_S: u64 = 3600;
@@ -33,10 +33,10 @@ const OUTBOX: &[ProcessRole] = &[ProcessRole::Outbox];
 const API_AND_CLEANER: &[ProcessRole] = &[ProcessRole::Api, ProcessRole::Cleaner];
 const API_AND_OUTBOX: &[ProcessRole] = &[ProcessRole::Api, ProcessRole::Outbox];
 const API_AND_WORKER: &[ProcessRole] = &[ProcessRole::Api, ProcessRole::Worker];
-/// The roles that use leases: the API reports expired ones.
+/// The roles that use the lease settings. The API reports expired leases.
 const LEASES: &[ProcessRole] = &[ProcessRole::Api, ProcessRole::Worker, ProcessRole::Cleaner];
 const POLLING: &[ProcessRole] = &[ProcessRole::Router, ProcessRole::Orchestrator, ProcessRole::Worker];
-/// The roles that send requests: the API sends verification challenges and test events.
+/// The roles that send requests. The API sends verification challenges and test events.
 const SENDING: &[ProcessRole] = &[ProcessRole::Api, ProcessRole::Worker, ProcessRole::Outbox];
 
 const fn ms(min: u64, max_s: u64) -> Time {
@@ -176,7 +176,7 @@ table! {
         "Log format: lines of text, or one JSON object per line");
 }
 
-/// The settings with the login of one database role.
+/// The settings that contain the login of a database role.
 pub(super) static LOGINS: [(DbRole, &Setting<ServerAt>); 11] = [
     (DbRole::EventIngestWriter, &DATABASE_URL_INGEST),
     (DbRole::SubscriptionAdmin, &DATABASE_URL_SUBSCRIPTIONS),
@@ -193,7 +193,7 @@ pub(super) static LOGINS: [(DbRole, &Setting<ServerAt>); 11] = [
 
 pub(super) const GROUPS: [Group; 6] = [Server, Database, Deliveries, Egress, Orders, Logs];
 
-/// Returns the first row that matches.
+/// Returns the first row for which `is_it` returns `true`.
 pub(super) fn find(is_it: impl Fn(&dyn Row) -> bool) -> Option<&'static dyn Row> {
     TABLE.iter().copied().find(|row| is_it(*row))
 }

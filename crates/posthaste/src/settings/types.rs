@@ -1,4 +1,4 @@
-//! The parsed settings: plain values for the wiring.
+//! The types of the parsed settings.
 
 use super::secret::Secret;
 use crate::database::{DatabaseUrl, ServerUrl};
@@ -18,10 +18,10 @@ use tracing_subscriber::filter::Targets;
 pub(crate) struct Settings {
     pub(crate) database: DatabaseSettings,
     pub(crate) listen: SocketAddr,
-    /// A second address, only for health probes and metrics.
+    /// An additional address that serves only health probes and metrics.
     pub(crate) metrics_listen: Option<SocketAddr>,
     pub(crate) trusted_proxies: Vec<IpNet>,
-    /// Never empty.
+    /// The process roles to run. Never empty.
     pub(crate) roles: BTreeSet<ProcessRole>,
     pub(crate) root_key: Option<Secret>,
     pub(crate) secret_key: Option<SealingKey>,
@@ -72,9 +72,9 @@ impl ProcessRole {
 #[derive(Debug, Clone)]
 pub(crate) struct DatabaseSettings {
     pub(crate) url: DatabaseUrl,
-    /// The URL that bypasses a pooler, for LISTEN and migrations.
+    /// A URL that bypasses the connection pooler, for LISTEN and migrations.
     pub(crate) direct: Option<ServerUrl>,
-    /// Database roles with their own login. Only on PostgreSQL.
+    /// The logins of individual database roles. Empty unless the database is PostgreSQL.
     pub(crate) logins: Vec<(DbRole, ServerUrl)>,
 }
 
@@ -124,9 +124,10 @@ pub(crate) enum LogFormat {
 
 #[derive(Debug, Clone)]
 pub(crate) struct BrokerSettings {
-    /// Orders are refused if this is `None`.
+    /// The URL of the broker. Orders are refused if it is `None`.
     pub(crate) url: Option<String>,
-    /// The values are marked as sensitive, which hides them in `Debug` output.
+    /// The headers for requests to the broker. Their values are marked as sensitive, which hides them in `Debug`
+    /// output.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     pub(crate) processed_marker: String,
 }

@@ -43,13 +43,13 @@ impl Settings {
     }
 }
 
-/// Returns the warnings about networks, one for each distinct network.
+/// Returns the warnings about allowed networks, at most one for each distinct network.
 fn network_warnings(networks: &[IpNet]) -> impl Iterator<Item = String> {
     let networks: BTreeSet<IpNet> = networks.iter().copied().collect();
     networks.into_iter().filter_map(network_warning)
 }
 
-/// Returns a warning if the network overlaps a private one.
+/// Returns a warning if the network matches every address or overlaps a private network.
 fn network_warning(network: IpNet) -> Option<String> {
     if network.prefix_len() == 0 {
         return Some(format!(

@@ -1,4 +1,4 @@
-//! Kinds that are secret or contain a secret: database URLs and keys.
+//! [`Kind`]s of settings that contain secrets: database URLs and keys.
 
 use super::Kind;
 use crate::database::{DatabaseUrl, ServerUrl};
@@ -6,7 +6,7 @@ use crate::settings::secret::Secret;
 use posthaste_services::seal::SealingKey;
 use std::collections::HashSet;
 
-/// The URL of a database of either engine.
+/// A database URL for either engine.
 #[derive(Debug)]
 pub(in crate::settings) struct DatabaseAt;
 
@@ -23,7 +23,7 @@ impl Kind for DatabaseAt {
     }
 }
 
-/// The URL of a PostgreSQL database, with the login of one role.
+/// A PostgreSQL URL with the login of one database role.
 #[derive(Debug)]
 pub(in crate::settings) struct ServerAt;
 
@@ -45,15 +45,15 @@ impl Kind for ServerAt {
 #[derive(Debug)]
 pub(in crate::settings) struct RootKey;
 
-/// 32 hexadecimal digits are 128 random bits.
+/// The minimum length of the root key, in characters. 32 hexadecimal digits encode 128 bits.
 const ROOT_KEY_CHARS_MIN: usize = 32;
 const ROOT_KEY_CHARS_MAX: usize = 256;
 
-/// The minimum number of distinct characters. Fewer than one in 20 million random keys of 32 hexadecimal digits fall
-/// below it; repeated characters and repeated short words do.
+/// The minimum number of distinct characters in the root key. Repeated characters and repeated short words have fewer.
+/// Of random keys with 32 hexadecimal digits, fewer than one in 20 million has fewer.
 const ROOT_KEY_DISTINCT_MIN: usize = 8;
 
-/// The key that README.md showed before version 0.1, which is public knowledge.
+/// The example key in README.md before version 0.1, which is publicly known.
 const PUBLISHED: &str = "a-long-random-text";
 
 impl Kind for RootKey {
@@ -82,8 +82,8 @@ impl Kind for RootKey {
     }
 }
 
-/// Returns whether a key contains a published example, has too few distinct characters, is periodic, or is an ascending
-/// or descending sequence.
+/// Returns whether a key is easy to guess: it contains the published example, has too few distinct characters, is
+/// periodic, or is an ascending or descending sequence.
 fn is_trivial(text: &str) -> bool {
     let bytes = text.as_bytes();
     let distinct = bytes.iter().collect::<HashSet<_>>().len();

@@ -1,4 +1,4 @@
-//! Kinds for the network: addresses, networks, the broker's URL and its headers.
+//! [`Kind`]s of network settings: socket addresses, CIDR lists, the broker's URL and its headers.
 
 use super::Kind;
 use http::{HeaderName, HeaderValue};
@@ -27,7 +27,7 @@ impl Kind for Listen {
 #[derive(Debug)]
 pub(in crate::settings) struct Networks;
 
-/// The maximum number of networks in a list. The address of every request is compared with each of them.
+/// The maximum number of networks in a list. The destination address of every request is compared with each network.
 const NETWORKS_MAX: usize = 256;
 
 impl Kind for Networks {
@@ -46,7 +46,7 @@ impl Kind for Networks {
     }
 }
 
-/// The URL of the broker. Only its form is checked here; `combination` checks it against the egress policy.
+/// The URL of the broker. Only its syntax is checked here; `combination` checks it against the egress policy.
 #[derive(Debug)]
 pub(in crate::settings) struct BrokerAt;
 
@@ -76,14 +76,15 @@ impl Kind for BrokerAt {
     }
 }
 
-/// Headers for the broker, `Name: value`, separated by semicolons, or by line breaks if a value contains a semicolon.
+/// Headers for requests to the broker, in the form `Name: value`. They are separated by semicolons, or by line breaks
+/// if a value contains a semicolon.
 #[derive(Debug)]
 pub(in crate::settings) struct Headers;
 
-/// The maximum number of headers for the broker.
+/// The maximum number of headers for requests to the broker.
 const HEADERS_MAX: usize = 32;
 
-/// Headers that the sender sets itself. Duplicates of them could change the framing or the identity of a request.
+/// Headers that the sender sets itself. Duplicates could change the framing or the identity of a request.
 const RESERVED: [&str; 9] = [
     "connection",
     "content-length",

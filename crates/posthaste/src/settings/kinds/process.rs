@@ -1,4 +1,4 @@
-//! Kinds about the process itself: its roles, its log, files and text.
+//! [`Kind`]s of process settings: roles, log filter, log format, file paths and text.
 
 use super::Kind;
 use crate::settings::{LogFormat, ProcessRole};
@@ -29,8 +29,8 @@ impl Kind for Roles {
     }
 }
 
-/// Log levels, global or for a module. Unlike the usual filters, a bare word must be a level: they would read a
-/// misspelled `inof` as the name of a module and turn logging off.
+/// A log filter: a global level and levels for modules. A bare word must be a level, although [`Targets`] also accepts
+/// the name of a module: a misspelled `inof` would otherwise turn logging off.
 #[derive(Debug)]
 pub(in crate::settings) struct Filter;
 
@@ -95,7 +95,7 @@ impl Kind for Format {
     }
 }
 
-/// The path of a file. Whether the file can be read is checked when it is used.
+/// The path of a file. The file itself is checked when it is used.
 #[derive(Debug)]
 pub(in crate::settings) struct PathText;
 

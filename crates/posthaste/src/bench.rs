@@ -1,5 +1,5 @@
-//! `posthaste bench`: sends load through this program, over real sockets, on temporary stores. Each result is compared
-//! with two ceilings measured in the same run, because absolute figures vary between machines and between hours.
+//! `posthaste bench`: measures this program under load, over real sockets and with temporary stores. Each result is
+//! compared with two ceilings measured in the same run, because absolute figures vary between machines and over time.
 
 use crate::database::ServerUrl;
 use crate::progress::Progress;
@@ -17,9 +17,9 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The number of requests that measure the ceiling of plain HTTP.
+/// The number of requests used to measure the ceiling for plain HTTP.
 const STRAIGHT_POSTS: u32 = 40_000;
-/// The number of deliveries that measure the ceiling of the store alone.
+/// The number of deliveries used to measure the ceiling for the store alone.
 const STORE_DELIVERIES: u32 = 40_000;
 
 #[derive(Debug, Args)]
@@ -58,7 +58,8 @@ fn server_url(text: &str) -> Result<ServerUrl, &'static str> {
     text.parse().map_err(|_| "expected postgres://…; the embedded store is placed with --folder")
 }
 
-/// Runs the scenarios and prints one row for each. Exit code 1 if a delivery was repeated without a fault.
+/// Runs the scenarios and prints one row for each. Returns exit code 1 if a delivery was repeated although there was no
+/// fault.
 pub(crate) fn run(flags: &BenchFlags, json: bool) -> anyhow::Result<ExitCode> {
     if flags.list {
         let line = |scenario: &Scenario| format!("  {:<14} {}\n", scenario.name, scenario.about);
@@ -82,8 +83,8 @@ pub(crate) fn run(flags: &BenchFlags, json: bool) -> anyhow::Result<ExitCode> {
     Ok(if repeated { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Runs a measurement, which a signal interrupts. Setup and removal are not interrupted, so that no database and no
-/// file is left behind.
+/// Runs a measurement, and returns an error if a signal interrupts it. Setup and cleanup must run outside of this
+/// function, so that no database or file is left behind.
 async fn interruptible<T>(
     signals: &mut Signals,
     work: impl Future<Output = anyhow::Result<T>>,
@@ -130,7 +131,7 @@ async fn measure_one(
     if scenario.kind == Kind::Orders {
         settings.push(("POSTHASTE_BROKER_URL", format!("http://{}{EXECUTES}", receiver.address)));
     }
-    // The HTTP ceiling is measured without TLS in every scenario, so that it is comparable.
+    // The ceiling for HTTP is measured without TLS in every scenario, so that the results are comparable.
     let plain = if scenario.https { Some(Receiver::start(None)?) } else { None };
     let plain = plain.as_ref().unwrap_or(&receiver);
     let straight = if scenario.kind == Kind::Claim {
@@ -171,7 +172,7 @@ fn begin(what: &str) -> Progress {
     progress
 }
 
-/// Measures the deliveries per second of the store alone.
+/// Measures the number of deliveries per second that the store alone can process.
 async fn store_alone(engine: &Engine, folder: &Path, signals: &mut Signals) -> anyhow::Result<f64> {
     let progress = begin(&format!("{} store ceiling", engine.name()));
     let scratch = engine.scratch(folder, "store").await?;

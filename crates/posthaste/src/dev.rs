@@ -1,5 +1,5 @@
-//! `posthaste dev`: everything that [`serve`] runs, with a store and a root key in `./posthaste-data`, and a demo
-//! receiver with one subscription. Prints the commands that send a first event.
+//! `posthaste dev`: runs everything that [`serve`] runs, with a store and a root key in `./posthaste-data`, and a demo
+//! receiver with one subscription. Prints commands for sending the first event.
 
 mod demo;
 mod root_key;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 const FOLDER: &str = "posthaste-data";
-/// How long the migration may take before a message explains the delay.
+/// The duration of the migration after which a message explains the delay.
 const EXPLAIN_AFTER: Duration = Duration::from_secs(1);
 const DATABASE: &str = "posthaste-data/posthaste.db";
 
@@ -32,7 +32,8 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
     runtime.context("starting the runtime")?.block_on(run_all(&settings, &key))
 }
 
-/// Migrates the database. If another process holds its lock for longer than [`EXPLAIN_AFTER`], a message says so.
+/// Migrates the database. If this takes longer than [`EXPLAIN_AFTER`], prints that another process seems to be using
+/// the database.
 fn migrate() -> anyhow::Result<()> {
     let (done, is_done) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
@@ -48,8 +49,8 @@ fn migrate() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Overrides the settings that would keep the demo from working, and returns the root key. The store is always the
-/// embedded one, so that the demo subscription never ends up in a production database.
+/// Overrides the settings that would prevent the demo from working, and returns them with the root key. The embedded
+/// store is always used, so that the demo subscription is never created in a production database.
 fn local_settings(mut settings: Settings) -> anyhow::Result<(Settings, Secret)> {
     let url = DatabaseUrl::Sqlite(DATABASE.into());
     settings.database = DatabaseSettings { url, direct: None, logins: Vec::new() };
@@ -60,7 +61,7 @@ fn local_settings(mut settings: Settings) -> anyhow::Result<(Settings, Secret)> 
     Ok((settings, key))
 }
 
-/// Runs the services, the demo receiver and, once the API is listening, the setup of the demo subscription.
+/// Runs the services and the demo receiver. Sets up the demo subscription once the API is listening.
 async fn run_all(settings: &Settings, key: &Secret) -> anyhow::Result<ExitCode> {
     let listener = listen::bind(0).await?;
     let receiver_url =
@@ -81,13 +82,13 @@ async fn run_all(settings: &Settings, key: &Secret) -> anyhow::Result<ExitCode> 
     }
 }
 
-/// Returns the address under which a client on this machine reaches a server that is bound to `address`.
+/// Returns the address at which a client on this machine can reach a server bound to `address`.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = if address.ip().is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { address.ip() };
     SocketAddr::new(ip, address.port())
 }
 
-/// Prints the address, the key and the commands to try.
+/// Prints the URL of the server, the root key and commands to try.
 fn guide(url: &str, key: &Secret, receiver_url: &str) -> anyhow::Result<()> {
     let binary = std::env::current_exe().context("reading the path of this program")?;
     let posthaste = quoted(&binary.to_string_lossy());
@@ -110,7 +111,7 @@ Try this in another terminal:
 
 "
     );
-    // A closed terminal is not a reason to stop.
+    // Errors are ignored, so that the server keeps running after its terminal is closed.
     let _ = stdout::print(&text);
     Ok(())
 }

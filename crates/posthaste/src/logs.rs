@@ -1,4 +1,4 @@
-//! Sets up logging to stderr, in the format and with the filter of the settings.
+//! Sets up logging to stderr, with the format and the filter from the settings.
 
 use crate::settings::{LogFormat, LogSettings};
 use anyhow::Context as _;
@@ -9,13 +9,13 @@ use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{fmt, registry};
 
-/// Installs the global subscriber.
+/// Installs the global log subscriber.
 ///
 /// # Errors
 ///
-/// Returns an error if one is already installed.
+/// Returns an error if a subscriber is already installed.
 pub(crate) fn start(log: &LogSettings) -> anyhow::Result<()> {
-    // The pool logs every broken connection; the caller that needed one logs the failure once.
+    // The connection pool logs every broken connection, but the caller already logs the failure once.
     let filter = log.filter.clone().with_target("deadpool", LevelFilter::ERROR);
     let started = match log.format {
         LogFormat::Human => {
@@ -31,7 +31,7 @@ pub(crate) fn start(log: &LogSettings) -> anyhow::Result<()> {
     started.context("setting up logging")
 }
 
-/// Returns whether log lines are colored. `NO_COLOR` counts only if it is not empty (<https://no-color.org>).
+/// Returns whether log lines are colored. An empty `NO_COLOR` is ignored (<https://no-color.org>).
 fn use_color(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
     is_terminal && no_color.is_none_or(OsStr::is_empty)
 }

@@ -1,4 +1,4 @@
-//! Creates the listening sockets of a process and the HTTP sender of its outgoing requests, from the settings.
+//! Creates a process's listening sockets and the sender for its outgoing requests, as configured in the settings.
 
 use crate::settings::Settings;
 use anyhow::Context as _;
@@ -6,20 +6,21 @@ use posthaste_services::sender::{KeepAlive, Sender, Trust};
 use std::net::SocketAddr;
 use tokio::net::{TcpListener, TcpSocket};
 
-/// The listen backlog: connections that the kernel queues until they are accepted. The kernel may lower it. A burst of
-/// clients overflows the usual backlog of 128, and a client whose SYN is dropped retries only after a second.
+/// The listen backlog: the maximum number of connections that the kernel queues until they are accepted. The kernel may
+/// lower it. A burst of clients overflows the usual backlog of 128, and a client whose SYN is dropped retries only
+/// after a second.
 const BACKLOG_MAX: u32 = 4_096;
 
-/// The send buffer of a connection, in bytes; the kernel doubles the value. It limits the memory used for a client that
-/// does not read its response: with autotuning the kernel allocates up to 4 MiB per connection.
+/// The size of a connection's send buffer, in bytes; the kernel doubles the value. It limits the memory used for a
+/// client that does not read its response: with autotuning, the kernel would allocate up to 4 MiB per connection.
 const SEND_BUFFER_BYTES: u32 = 128 * 1024;
 
-/// Opens the socket of the API.
+/// Opens the listening socket of the API.
 pub(crate) fn listen(settings: &Settings) -> anyhow::Result<TcpListener> {
     bind(settings.listen, "POSTHASTE_LISTEN")
 }
 
-/// Opens the socket of health probes and metrics. Returns `None` if `POSTHASTE_METRICS_LISTEN` is not set.
+/// Opens the listening socket for health probes and metrics. Returns `None` if `POSTHASTE_METRICS_LISTEN` is not set.
 pub(crate) fn listen_for_metrics(settings: &Settings) -> anyhow::Result<Option<TcpListener>> {
     settings.metrics_listen.map(|address| bind(address, "POSTHASTE_METRICS_LISTEN")).transpose()
 }
@@ -30,7 +31,7 @@ fn bind(address: SocketAddr, setting: &str) -> anyhow::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
     let listen = |socket: TcpSocket| {
         socket.set_reuseaddr(true)?;
-        // Accepted connections inherit it.
+        // Accepted connections inherit the size of the send buffer.
         socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
         socket.bind(address)?;
         socket.listen(BACKLOG_MAX)
@@ -38,7 +39,7 @@ fn bind(address: SocketAddr, setting: &str) -> anyhow::Result<TcpListener> {
     socket.and_then(listen).with_context(context)
 }
 
-/// Creates the sender of deliveries, orders, verification challenges and test requests.
+/// Creates the sender for deliveries, orders, verification challenges and test requests.
 pub(crate) fn sender(settings: &Settings) -> anyhow::Result<Sender> {
     let mut trust = Trust::system();
     if let Some(file) = &settings.egress.ca_file {
@@ -53,8 +54,8 @@ pub(crate) fn sender(settings: &Settings) -> anyhow::Result<Sender> {
     Ok(Sender::new(settings.egress.policy.clone(), trust, keep_alive(settings))?)
 }
 
-/// Allows as many idle connections as a worker has requests in flight, all of them to one host if necessary. With a
-/// lower limit, every delivery beyond it would open a new connection.
+/// Returns limits that allow as many idle connections as a worker may have requests in flight, even to a single host.
+/// With lower limits, every delivery beyond them would open a new connection.
 fn keep_alive(settings: &Settings) -> KeepAlive {
     let default = KeepAlive::default();
     let idle_max = (settings.worker.concurrency as usize).max(default.idle_total_max);

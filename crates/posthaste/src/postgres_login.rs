@@ -1,5 +1,5 @@
-//! How a process logs in to PostgreSQL: the database roles that its process roles need, and the URL of each, from
-//! the settings.
+//! Determines the PostgreSQL logins of a process: the database roles that its process roles need, and the URL for each
+//! database role.
 
 use crate::database::{DatabaseUrl, ServerUrl};
 use crate::settings::{ProcessRole, Settings};
@@ -8,15 +8,15 @@ use posthaste_store::grants::DbRole;
 use posthaste_store::postgres::PostgresOptions;
 use std::time::Duration;
 
-/// The delay between two attempts to connect while the server is unavailable at startup.
+/// The delay between connection attempts while the server is unavailable at startup.
 const CONNECT_RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Returns the options of the PostgreSQL store, or `None` if the database is the embedded one.
+/// Returns the options for the PostgreSQL store, or `None` if the embedded database is used.
 pub(crate) fn postgres_options(settings: &Settings) -> Option<PostgresOptions> {
     let database = &settings.database;
     let url = match &database.url {
         DatabaseUrl::Postgres(url) => Some(url.expose().to_owned()),
-        // The default URL: it is not used if every role has its own login.
+        // This is the default URL. It is ignored if there are logins.
         DatabaseUrl::Sqlite(_) if !database.logins.is_empty() => None,
         DatabaseUrl::Sqlite(_) => return None,
     };
@@ -28,14 +28,15 @@ pub(crate) fn postgres_options(settings: &Settings) -> Option<PostgresOptions> {
     Some(PostgresOptions { url, role_urls, roles, ..PostgresOptions::default() })
 }
 
-/// Returns the URL of the connection for LISTEN, which must bypass a pooler. Any login may listen.
+/// Returns the URL for LISTEN, which must bypass a connection pooler. Any login may be used.
 pub(crate) fn listen_url<'a>(settings: &'a Settings, options: &'a PostgresOptions) -> Option<&'a str> {
     let direct = settings.database.direct.as_ref().map(ServerUrl::expose);
     let any = || options.role_urls.first().map(|(_, url)| url.as_str());
     direct.or(options.url.as_deref()).or_else(any)
 }
 
-/// Calls `connect` until the server is available: at startup it may be starting as well. Logs the first failure.
+/// Calls `connect` until the server is available, because the server may be starting at the same time. Logs only the
+/// first failure.
 pub(crate) async fn wait_for<T, F: Future<Output = StoreResult<T>>>(
     connect: impl Fn() -> F,
 ) -> StoreResult<T> {
@@ -68,7 +69,7 @@ pub(crate) fn describe(settings: &Settings) -> String {
     }
 }
 
-/// Returns the database roles of this process, each once. The first one samples the clock.
+/// Returns the database roles that this process needs, without duplicates. The first one is used to sample the clock.
 fn database_roles(settings: &Settings) -> Vec<DbRole> {
     let of = |role: &ProcessRole| -> &'static [DbRole] {
         match role {

@@ -21,7 +21,7 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Replaces a file atomically, with mode 0600: a crash leaves the old contents or the new ones. The target of a
+/// Replaces a file atomically, with mode 0600: a crash leaves either the old or the new contents. The target of a
 /// symbolic link is replaced, not the link.
 pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let context = || format!("cannot write {}", path.display());
@@ -36,7 +36,7 @@ pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 }
 
 fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
-    // A file that was left by a crashed process with the same id may have another mode.
+    // A file left behind by a crashed process with the same id may have a different mode.
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}

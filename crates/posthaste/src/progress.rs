@@ -1,5 +1,5 @@
-//! Shows the progress of long commands on stderr: a bar on a terminal, plain lines elsewhere. Stdout carries only
-//! the result.
+//! Shows the progress of long commands on stderr: a bar on a terminal, plain lines elsewhere. Only the result is
+//! written to stdout.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal as _;
@@ -15,7 +15,7 @@ pub(crate) enum Progress {
 }
 
 impl Progress {
-    /// Creates a bar if stderr is a terminal.
+    /// Creates a progress bar if stderr is a terminal. Otherwise, progress is printed as lines.
     pub(crate) fn new() -> Self {
         if !std::io::stderr().is_terminal() {
             return Self::Lines;
@@ -25,7 +25,7 @@ impl Progress {
         Self::Bar(bar)
     }
 
-    /// Shows a position, out of `of` if the total is known, and a message.
+    /// Shows a message and the position, relative to the total `of` if it is known.
     pub(crate) fn at(&self, place: u64, of: Option<u64>, message: &str) {
         let message = message.trim_end();
         match (self, of) {
@@ -44,7 +44,7 @@ impl Progress {
         }
     }
 
-    /// Returns whether this is a bar, which may be updated often. Lines would accumulate.
+    /// Returns whether progress is shown as a bar, which may be updated often. Lines would accumulate.
     pub(crate) const fn is_bar(&self) -> bool {
         matches!(self, Self::Bar(_))
     }

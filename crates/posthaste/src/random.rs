@@ -3,9 +3,9 @@
 use anyhow::Context as _;
 use posthaste_core::LeaseToken;
 
-/// Fills a buffer with cryptographically secure random bytes. Aborts the process if there are none.
+/// Fills a buffer with cryptographically secure random bytes. Aborts the process if the operating system provides none.
 pub(crate) fn fill(bytes: &mut [u8]) {
-    // getrandom cannot fail after its first success, which was in `process_name`.
+    // getrandom does not fail after its first success. A server calls it first in `process_name`, which reports errors.
     if getrandom::fill(bytes).is_err() {
         tracing::error!("no random bytes from the operating system, aborting");
         std::process::abort();

@@ -23,7 +23,7 @@ impl Signals {
         }
     }
 
-    /// Runs `work` to completion. Returns `None` if a signal arrives first; `work` is then dropped.
+    /// Runs `work` to completion and returns its output. If a signal arrives first, drops `work` and returns `None`.
     pub(crate) async fn or<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             done = work => Some(done),

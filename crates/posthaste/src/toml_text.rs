@@ -6,12 +6,12 @@ use toml::de::DeTable;
 /// A syntax error in a TOML text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TomlError {
-    /// The line of the mistake, counted from 1.
+    /// The line number of the error, counted from 1.
     pub(crate) line: usize,
     pub(crate) message: String,
 }
 
-/// Parses a text into its top-level table.
+/// Parses a TOML text and returns its top-level table.
 pub(crate) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, TomlError> {
     DeTable::parse(text).map_err(|error| TomlError {
         line: error.span().map_or(1, |span| line_of(text, span.start)),
@@ -19,7 +19,7 @@ pub(crate) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, TomlError> {
     })
 }
 
-/// Returns the line of a byte offset, counted from 1.
+/// Returns the line number of a byte offset, counted from 1.
 pub(crate) fn line_of(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }

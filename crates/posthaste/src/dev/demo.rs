@@ -11,10 +11,10 @@ use std::path::Path;
 
 pub(super) const EVENT_TYPE: &str = "demo.hello";
 const DESCRIPTION: &str = "The receiver of posthaste dev";
-/// The file with the id and the secret of the subscription. The API returns the secret only once.
+/// The file that stores the id and the secret of the subscription, because the API returns the secret only once.
 const FILE: &str = "demo-subscription";
 
-/// Ensures that a verified subscription leads to the demo receiver, which then verifies signatures with its secret.
+/// Ensures that there is a verified subscription for the demo receiver, and passes the signing secret to the receiver.
 pub(super) async fn subscribe(
     server: &ApiClient,
     receiver: &Receiver,
@@ -39,20 +39,20 @@ struct Subscription {
 }
 
 impl Subscription {
-    /// Returns `None` if the id or a valid secret is missing.
+    /// Parses a subscription. Returns `None` if the id or a valid secret is missing.
     fn from_json(answer: &Value) -> Option<Self> {
         let secret = SigningSecret::parse(answer["secret"].as_str()?).ok()?;
         Some(Self { id: answer["id"].as_i64()?, secret })
     }
 }
 
-/// Returns the subscription of an earlier start. Invalid contents count as no subscription: a new one is created.
+/// Returns the subscription that an earlier run stored, or `None` if there is none or the file is invalid.
 fn known(folder: &Path) -> anyhow::Result<Option<Subscription>> {
     let text = private_file::read(&folder.join(FILE))?.unwrap_or_default();
     Ok(serde_json::from_str(&text).ok().as_ref().and_then(Subscription::from_json))
 }
 
-/// Sets the callback URL. Returns `false` if the subscription no longer exists.
+/// Sets the callback URL of a subscription. Returns `false` if the subscription no longer exists.
 async fn redirect(server: &ApiClient, id: i64, url: &str) -> anyhow::Result<bool> {
     let change = json!({ "callback_url": url }).to_string();
     match server.call(&Call::patch(format!("/v1/subscriptions/{id}")).body(change)).await {
@@ -62,7 +62,7 @@ async fn redirect(server: &ApiClient, id: i64, url: &str) -> anyhow::Result<bool
     }
 }
 
-/// Creates the subscription and stores its id and secret.
+/// Creates the demo subscription and stores its id and secret.
 async fn create(server: &ApiClient, url: &str, folder: &Path) -> anyhow::Result<Subscription> {
     let call = Call::post("/v1/subscriptions").fields([
         ("event_type", EVENT_TYPE.into()),

@@ -1,4 +1,4 @@
-//! The root key of `posthaste dev`: created at the first start and kept in a private file of its folder.
+//! The root key of `posthaste dev`: created at the first start and stored in a private file.
 
 use crate::settings::Secret;
 use crate::{private_file, random};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 const FILE: &str = "root-key";
 
-/// Returns the key in `folder`. Creates it if there is none.
+/// Returns the key stored in `folder`. Creates one if there is none.
 ///
 /// # Errors
 ///
